@@ -1,0 +1,20 @@
+// Config <-> text: what is printed at start, stored in a snapshot and read back from there.
+#pragma once
+
+#include <string>
+
+#include "trainer/config/config.h"
+
+namespace ddp::train {
+
+/// The resolved configuration as one JSON object with the sections and keys of the YAML file.
+/// Equal configurations give equal text: keys in a fixed order, numbers in shortest round-trip form.
+std::string config_to_json(const Config& config);
+
+/// Reads back what config_to_json wrote (a snapshot's `config`); throws RunError on anything else.
+Config config_from_json(const std::string& json);
+
+/// The resolved configuration as YAML, for the log.
+std::string config_to_yaml(const Config& config);
+
+}  // namespace ddp::train

@@ -1,0 +1,38 @@
+// The command line of trainer. The only file of it that sees cxxopts is trainer_args.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddp::train {
+
+enum class Mode { kTrain, kGenerate, kInspect, kDoctor, kHelp, kVersion };
+
+/// Options of `trainer generate`.
+struct GenerateArgs {
+  std::string snapshot;
+  std::string prompt;
+  int64_t max_new_tokens = 200;
+  double temperature = 1.0;
+  std::optional<int64_t> top_k;
+  int64_t seed = 1337;
+  bool greedy = false;
+};
+
+struct TrainerArgs {
+  Mode mode = Mode::kTrain;
+  std::string config_file;               ///< `--config FILE`, as given.
+  std::vector<std::string> overrides;    ///< `key=value` arguments, in order.
+  GenerateArgs generate;
+  std::string inspect_snapshot;          ///< `trainer inspect SNAPSHOT`
+  bool inspect_json = false;             ///< `--json`
+  std::string help_text;                 ///< Filled for kHelp: what to print on stdout.
+};
+
+/// Parses argv (without argv[0] it would be empty: prints help). Throws UserError with a suggestion for a mistyped
+/// option, mode or a missing value. Never touches the file system.
+TrainerArgs parse_trainer_args(int argc, const char* const* argv);
+
+}  // namespace ddp::train

@@ -1,0 +1,35 @@
+// Publishes a file by rename, so that a reader sees the old content or the new, whole, never a part.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace ddp::train {
+
+/// A file under a temporary name beside `path`, written in order. Destroyed without commit(): nothing is left.
+class AtomicFile {
+ public:
+  /// Creates `<path>.tmp.<pid>`. Throws RunError that names the path and the system's reason.
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Appends `size` bytes. Throws RunError (disk full, quota, I/O error).
+  void write(const void* data, std::size_t size);
+
+  /// fsync, keep the present file of that name as `keep_previous_as` (when not empty and there is one), rename, fsync
+  /// of the folder. At every moment between, at least one of `path` and `keep_previous_as` is a whole file.
+  void commit(const std::string& keep_previous_as = "");
+
+ private:
+  std::string path_;
+  std::string temporary_;
+  int fd_ = -1;
+};
+
+/// Removes `<path>.tmp.*` that a killed process left behind; returns how many.
+int remove_stale_temporaries(const std::string& path);
+
+}  // namespace ddp::train

@@ -1,0 +1,22 @@
+// The two kinds of error that end a run with one line and no stack; everything else is a bug.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace ddp::train {
+
+/// A mistake in usage or configuration that the user can mend. The message is one line and names what is wrong,
+/// where (file:line:column, option or key), why, and the fix. Ends the program with exit code 2.
+class UserError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The run itself failed (a peer died, a snapshot could not be written, ...). Ends the program with exit code 1.
+class RunError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,12 @@
+// torchelastic's error file: how a failing worker tells the launcher why.
+#pragma once
+
+#include <string>
+
+namespace ddp::train {
+
+/// Writes {"message":{"message","errorCode","extraInfo":{"py_callstack","timestamp"}}} to the file that
+/// TORCHELASTIC_ERROR_FILE names, by rename; does nothing when that is unset or empty. Never throws.
+void write_error_file(const std::string& message, int exit_code) noexcept;
+
+}  // namespace ddp::train
