@@ -1,0 +1,255 @@
+#!/usr/bin/env bash
+# Installs what the build needs and is missing: system packages with apt, LibTorch as a pinned wheel in .venv.
+# A second run finds everything in place, touches no network and takes well under a second.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'USAGE'
+Usage: ./scripts/setup.sh [--cpu | --gpu | --test] [--check] [--no-packages]
+
+  (nothing)      --gpu where an NVIDIA driver is found, else --cpu
+  --cpu          torch and the two small wheels it needs to link: 554 MB to download, 1.3 GB on disk
+  --gpu          torch with all its dependencies (CUDA, NCCL): 3.0 GB to download, 5.4 GB on disk
+  --test         --gpu, and the Python packages that some tests compare with
+  --check        install nothing; exit 1 and say what is missing
+  --no-packages  leave system packages alone (they are there, or come from elsewhere)
+
+Environment:
+  TORCH_ROOT     an existing LibTorch (the folder with include/ and lib/): no torch is installed
+  TORCH_VERSION  2.11.0 to 2.15.0 (default 2.15.0)
+  DDP_VENV       where the virtual environment lies (default .venv)
+USAGE
+}
+
+readonly packages=(g++ cmake ninja-build python3-venv ccache libgloo-dev libyaml-cpp-dev libfmt-dev libcxxopts-dev
+                   catch2 nlohmann-json3-dev)
+readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0)
+# What `torch` pulls in besides Python packages; their presence tells the full set from the small one.
+readonly cuda_parts=(nvidia-cublas nvidia-cuda-nvrtc nvidia-cudnn-cu13 nvidia-cufft nvidia-cusolver nvidia-cusparse
+                     nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13)
+
+say() { echo "setup: $*"; }
+die() {
+  echo "error: $1" >&2
+  [ -z "${2:-}" ] || echo "  tip: $2" >&2
+  exit "${3:-1}"
+}
+
+order=auto
+check=no
+with_packages=yes
+while [ $# -gt 0 ]; do
+  case $1 in
+    --cpu | --gpu | --test) order=${1#--} ;;
+    --check) check=yes ;;
+    --no-packages) with_packages=no ;;
+    -h | --help) usage; exit 0 ;;
+    *) die "unknown argument '$1'" "./scripts/setup.sh --help lists what there is" 2 ;;
+  esac
+  shift
+done
+if [ "$order" = auto ]; then
+  order=cpu
+  if [ -e /proc/driver/nvidia/version ] || { command -v nvidia-smi && nvidia-smi -L; } >/dev/null 2>&1; then
+    order=gpu
+  fi
+fi
+
+readonly torch_version=${TORCH_VERSION:-2.15.0}
+readonly venv=${DDP_VENV:-.venv}
+# The CUDA runtime and CUPTI that the wheel was linked with (its cuda-toolkit requirement).
+case $torch_version in
+  2.15.*) cuda_runtime=13.2.86 cuda_cupti=13.2.86 oldest_python=11 ;;
+  2.11.* | 2.12.* | 2.13.* | 2.14.*) cuda_runtime=13.0.96 cuda_cupti=13.0.85 oldest_python=10 ;;
+  *) die "TORCH_VERSION=$torch_version is not supported" "2.11.0 to 2.15.0 are" 2 ;;
+esac
+
+mkdir -p .cache
+readonly log=.cache/setup.log
+missing=()
+
+# --- system packages -----------------------------------------------------------------------------------------------
+
+missing_packages() {
+  local package
+  for package in "${packages[@]}"; do
+    [ "$package" != python3-venv ] || [ -z "${TORCH_ROOT:-}" ] || continue
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
+  done
+}
+
+install_packages() {
+  local wanted=("$@") as_root=()
+  local command="apt-get install -y --no-install-recommends ${wanted[*]}"
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "these packages are missing and need root: ${wanted[*]}" "as root: $command"
+    as_root=(sudo)
+    sudo -n true 2>/dev/null || [ -t 0 ] || die "these packages are missing and sudo asks for a password: ${wanted[*]}" "sudo $command"
+  fi
+  require_space / 1000 "the system packages"
+  say "apt: installing ${wanted[*]} (on a bare system about 150 MB to download, 650 MB on disk)"
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
+  if ! { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${wanted[@]}"; } >"$log" 2>&1; then
+    explain_failure "apt could not install ${wanted[*]}"
+  fi
+}
+
+has_header() { echo "#include <$1>" | ${CXX:-c++} ${CONDA_PREFIX:+-I"$CONDA_PREFIX/include"} -E -x c++ - >/dev/null 2>&1; }
+
+require_without_apt() {
+  local lacking=""
+  lack() { lacking+="
+  $1"; }
+  command -v "${CXX:-c++}" >/dev/null || lack "C++20 compiler with its standard library (g++ 12 or newer)"
+  command -v cmake >/dev/null || lack "CMake 3.22 or newer"
+  command -v ninja >/dev/null || lack "Ninja"
+  [ -n "${TORCH_ROOT:-}" ] || find_python >/dev/null || lack "Python 3.$oldest_python or newer with its venv module (or set TORCH_ROOT)"
+  has_header yaml-cpp/yaml.h || lack "yaml-cpp: configuration files"
+  has_header fmt/core.h || lack "fmt: text formatting"
+  has_header cxxopts.hpp || lack "cxxopts: command line"
+  has_header nlohmann/json.hpp || lack "nlohmann-json: JSON"
+  has_header gloo/config.h || lack "gloo headers: CPU collectives"
+  { has_header catch2/catch.hpp || has_header catch2/catch_all.hpp; } || lack "Catch2: tests"
+  [ -z "$lacking" ] || die "this system has no apt-get, and these were not found:$lacking" \
+    "install them with your package manager; where CMake finds them elsewhere, use --no-packages"
+}
+
+# --- LibTorch --------------------------------------------------------------------------------------------------------
+
+find_python() {
+  local python
+  for python in /usr/bin/python3 python3 python3.11 python3.12 python3.13 python3.14; do
+    if "$python" -c "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, $oldest_python))" 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+  return 1
+}
+
+# pip writes RECORD last: a distribution that has one was installed to its end.
+installed() {  # NAME or NAME==VERSION
+  local name=${1%%==*} version='*'
+  [ "$name" = "$1" ] || version=${1#*==}
+  compgen -G "$venv/lib/python3*/site-packages/${name//-/_}-$version.dist-info/RECORD" >/dev/null ||
+    compgen -G "$venv/lib/python3*/site-packages/${name//-/_}-$version+*.dist-info/RECORD" >/dev/null
+}
+
+wanted_wheels() {
+  echo "torch==$torch_version"
+  if [ "$order" = cpu ]; then
+    echo "nvidia-cuda-runtime==$cuda_runtime"
+    echo "nvidia-cuda-cupti==$cuda_cupti"
+    return
+  fi
+  printf '%s\n' "${cuda_parts[@]}"
+  [ "$order" != test ] || printf '%s\n' "${peers[@]}"
+}
+
+missing_wheels() {
+  local wheel
+  for wheel in $(wanted_wheels); do
+    installed "$wheel" || echo "$wheel"
+  done
+  # A run of pip that was cut off may have left a Python package out.
+  [ ! -e "$venv/.incomplete" ] || echo "(an installation was interrupted)"
+}
+
+install_wheels() {
+  local python what megabytes
+  case $(uname -s)-$(uname -m) in
+    Linux-x86_64 | Linux-aarch64) ;;
+    *) die "there is no supported torch wheel for $(uname -s) on $(uname -m)" "build LibTorch yourself and set TORCH_ROOT" ;;
+  esac
+  if [ ! -x "$venv/bin/pip" ]; then
+    python=$(find_python) || die "no Python 3.$oldest_python or newer with its venv module was found" \
+      "apt-get install python3-venv, or set TORCH_ROOT to an existing LibTorch"
+    "$python" -m venv "$venv" >"$log" 2>&1 || explain_failure "cannot create the virtual environment $venv"
+  fi
+  if [ "$order" = cpu ]; then
+    what="torch $torch_version for CPUs: 554 MB to download, 1.3 GB on disk"
+    megabytes=2600
+  else
+    what="torch $torch_version with CUDA and NCCL: 3.0 GB to download, 5.4 GB on disk"
+    megabytes=9500
+  fi
+  require_space . "$megabytes" "torch and its download"
+  say "pip: installing $what"
+  local wheels=("torch==$torch_version")
+  # One call for all: pip does not merge a second one into the folder nvidia/ in every case.
+  if [ "$order" = cpu ]; then
+    wheels+=("nvidia-cuda-runtime==$cuda_runtime" "nvidia-cuda-cupti==$cuda_cupti" --no-deps)
+  elif [ "$order" = test ]; then
+    wheels+=("${peers[@]}")
+  fi
+  local progress=(--quiet --progress-bar off)
+  [ ! -t 1 ] || progress=(--progress-bar on)
+  : >"$log"
+  touch "$venv/.incomplete"
+  "$venv/bin/python" -m pip install "${progress[@]}" --disable-pip-version-check --no-input --retries 3 \
+    --only-binary :all: --log "$log" "${wheels[@]}" 2>/dev/null || explain_failure "pip could not install torch $torch_version"
+  rm -f "$venv/.incomplete"
+  local left
+  left=$(missing_wheels)
+  [ -z "$left" ] || die "pip ended well, but these are not in $venv: ${left//$'\n'/ }" "rm -rf $venv and run again"
+}
+
+# --- shared ------------------------------------------------------------------------------------------------------------
+
+require_space() {  # FOLDER MEGABYTES WHAT
+  local free
+  free=$(df -Pm "$1" | awk 'NR == 2 {print $4}')
+  [ "$free" -ge "$2" ] || die "$3 need $2 MB on the disk of $(realpath "$1"), which has $free MB free"
+}
+
+explain_failure() {  # WHAT
+  local tip="the last lines of $log tell more"
+  if grep -qiE 'no space left|not have enough free space' "$log"; then
+    tip="the disk is full"
+  elif grep -qiE 'name resolution|could not resolve|NewConnectionError|network is unreachable|failed to fetch|timed out|ProxyError|ConnectionError' "$log"; then
+    tip="the network cannot be reached; run again when it can, what was downloaded is kept"
+  elif grep -qi 'unable to locate package' "$log"; then
+    tip="this release has no package of that name: $(grep -i 'unable to locate' "$log" | awk '{print $NF}' | paste -sd ' ')"
+  elif grep -qi 'No matching distribution' "$log"; then
+    tip="the package index has no such wheel for this Python and machine: $(grep -i 'No matching distribution' "$log" | tail -1 | sed 's/.*found for //')"
+  elif grep -qi 'ensurepip is not available' "$log"; then
+    tip="apt-get install python3-venv"
+  fi
+  die "$1" "$tip"
+}
+
+# Two set-ups at a time would install over each other.
+if [ "$check" = no ] && command -v flock >/dev/null; then
+  exec 9>.cache/setup.lock
+  flock -n 9 || { say "waiting for another set-up to end"; flock 9; }
+fi
+
+if [ "$with_packages" = yes ]; then
+  if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
+    mapfile -t missing < <(missing_packages)
+    if [ "${#missing[@]}" -gt 0 ] && [ "$check" = no ]; then
+      install_packages "${missing[@]}"
+      missing=()
+    fi
+  else
+    require_without_apt
+  fi
+fi
+
+if [ -n "${TORCH_ROOT:-}" ]; then
+  [ -e "$TORCH_ROOT/lib/libtorch_cpu.so" ] || [ -e "$TORCH_ROOT/torch/lib/libtorch_cpu.so" ] ||
+    die "TORCH_ROOT=$TORCH_ROOT holds no lib/libtorch_cpu.so" "give the folder that has include/ and lib/"
+  torch="LibTorch in $TORCH_ROOT"
+else
+  mapfile -t wheels < <(missing_wheels)
+  if [ "${#wheels[@]}" -gt 0 ]; then
+    if [ "$check" = no ]; then install_wheels; else missing+=("${wheels[@]}"); fi
+  fi
+  torch="torch $torch_version ($order set) in $venv"
+fi
+
+if [ "${#missing[@]}" -gt 0 ]; then
+  die "missing: ${missing[*]}" "./scripts/setup.sh installs them"
+fi
+say "ready: $torch"
