@@ -76,6 +76,9 @@ struct HydraConfig {
   bool verbose = false;                      ///< Log level DEBUG.
 };
 
+/// max_epochs of a run that only max_steps ends.
+inline constexpr int64_t kUnlimitedEpochs = 1'000'000'000;
+
 struct Config {
   DataConfig data;
   GptConfig gpt;

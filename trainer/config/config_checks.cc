@@ -1,0 +1,123 @@
+#include "trainer/config/config_checks.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "trainer/config/config_fields.h"
+#include "trainer/config/suggest.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr const char* kSizes[] = {"gpt_config.n_layer", "gpt_config.n_head", "gpt_config.n_embd"};
+
+[[noreturn]] void fail(const Given& given, const std::string& key, const std::string& what) {
+  throw UserError(given.where(key) + ": " + what);
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
+  return out;
+}
+
+const ModelPreset& find_preset(const std::string& name, const Given& given) {
+  std::vector<std::string> names;
+  for (const ModelPreset& preset : model_presets()) {
+    if (preset.name == name) return preset;
+    names.emplace_back(preset.name);
+  }
+  const std::string near = nearest(name, names);
+  fail(given, "gpt_config.model_type",
+       fmt::format("Invalid value '{}', expected one of [{}]; {}", name, joined(names),
+                   near.empty() ? "choose one of them" : "did you mean '" + near + "'?"));
+}
+
+void check_sizes_complete(const Given& given) {
+  std::vector<std::string> present;
+  std::vector<std::string> absent;
+  for (const char* key : kSizes) (given.has(key) ? present : absent).emplace_back(key);
+  if (absent.empty()) return;
+  fail(given, present.front(),
+       fmt::format("{} {} missing; give n_layer, n_head and n_embd together, or model_type instead", joined(absent),
+                   absent.size() == 1 ? "is" : "are"));
+}
+
+void resolve_model(Config& config, const Given& given) {
+  std::string first_size;
+  for (const char* key : kSizes) {
+    if (first_size.empty() && given.has(key)) first_size = key;
+  }
+  if (!first_size.empty()) {
+    if (given.has("gpt_config.model_type")) {
+      fail(given, first_size,
+           fmt::format("given together with gpt_config.model_type={}; keep either the preset or the three sizes",
+                       config.gpt.model_type));
+    }
+    check_sizes_complete(given);
+    return;
+  }
+  if (config.gpt.model_type.empty()) config.gpt.model_type = "gpt2";
+  const ModelPreset& preset = find_preset(config.gpt.model_type, given);
+  config.gpt.n_layer = preset.n_layer;
+  config.gpt.n_head = preset.n_head;
+  config.gpt.n_embd = preset.n_embd;
+}
+
+void check_heads(const Config& config, const Given& given) {
+  const GptConfig& gpt = config.gpt;
+  if (gpt.n_embd % gpt.n_head == 0) return;
+  fail(given, "gpt_config.n_embd",
+       fmt::format("{} is not divisible by gpt_config.n_head={}; the nearest widths are {} and {}", gpt.n_embd,
+                   gpt.n_head, std::max(gpt.n_head, gpt.n_embd / gpt.n_head * gpt.n_head),
+                   (gpt.n_embd / gpt.n_head + 1) * gpt.n_head));
+}
+
+/// "~/x" -> home, then against the current directory.
+std::string absolute(const std::string& path) {
+  std::string expanded = path;
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && (path == "~" || path.starts_with("~/"))) expanded = home + path.substr(1);
+  return std::filesystem::absolute(expanded).lexically_normal().string();
+}
+
+void check_data_file(const Config& config, const std::string& as_given, const Given& given) {
+  struct stat info {};
+  const char* path = config.data.path.c_str();
+  const std::string from = as_given.starts_with('/') ? "" : fmt::format(" (from {})", std::filesystem::current_path().string());
+  if (stat(path, &info) != 0) {
+    const std::string fix = errno == ENOENT ? "give a text file; relative paths start at the current directory"
+                                            : "check the path and its permissions";
+    fail(given, "data_config.path", fmt::format("{}: {}{}; {}", as_given, std::strerror(errno), from, fix));
+  }
+  if (S_ISDIR(info.st_mode)) fail(given, "data_config.path", fmt::format("{}: is a directory{}; give a text file", as_given, from));
+  if (access(path, R_OK) != 0) {
+    fail(given, "data_config.path", fmt::format("{}: {}{}; make it readable", as_given, std::strerror(errno), from));
+  }
+}
+
+}  // namespace
+
+void complete_config(Config& config, const Given& given) {
+  resolve_model(config, given);
+  check_heads(config, given);
+  const bool steps_alone = config.trainer.max_steps && !given.has("trainer_config.max_epochs");
+  if (steps_alone) config.trainer.max_epochs = kUnlimitedEpochs;
+}
+
+void resolve_paths(Config& config, const Given& given) {
+  const std::string as_given = config.data.path;
+  config.data.path = absolute(as_given);
+  config.trainer.snapshot_path = absolute(config.trainer.snapshot_path);
+  config.hydra.run_dir = absolute(config.hydra.run_dir);
+  check_data_file(config, as_given, given);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,294 @@
+// Between a field of Config and a Node: OmegaConf's typed merging, plus 3.0 and 1e3 for integers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <type_traits>
+
+#include "trainer/config/config_fields.h"
+#include "trainer/config/suggest.h"
+#include "trainer/config/yaml_scalar.h"
+
+namespace ddp::train {
+namespace {
+
+template <class E>
+struct Choice {
+  std::string_view name;
+  E value;
+};
+
+// The first name of a value is the one that is written; the others are accepted as well.
+constexpr Choice<Activation> kActivations[] = {
+    {"gelu", Activation::kGelu}, {"gelu_tanh", Activation::kGeluTanh}, {"gelu_new", Activation::kGeluTanh}};
+constexpr Choice<AmpDtype> kAmpDtypes[] = {{"float16", AmpDtype::kFloat16},
+                                           {"bfloat16", AmpDtype::kBFloat16},
+                                           {"fp16", AmpDtype::kFloat16},
+                                           {"bf16", AmpDtype::kBFloat16}};
+constexpr Choice<DeviceChoice> kDevices[] = {
+    {"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}};
+constexpr Choice<Backend> kBackends[] = {{"auto", Backend::kAuto}, {"gloo", Backend::kGloo}, {"nccl", Backend::kNccl}};
+
+const auto& choices(const Activation*) { return kActivations; }
+const auto& choices(const AmpDtype*) { return kAmpDtypes; }
+const auto& choices(const DeviceChoice*) { return kDevices; }
+const auto& choices(const Backend*) { return kBackends; }
+
+template <class E>
+std::vector<std::string> choice_names() {
+  std::vector<std::string> names;
+  for (const auto& choice : choices(static_cast<const E*>(nullptr))) names.emplace_back(choice.name);
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " | ") + word;
+  return out;
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+std::string trimmed(const std::string& text) {
+  const auto begin = text.find_first_not_of(" \t\n\r\f\v");
+  if (begin == std::string::npos) return "";
+  return text.substr(begin, text.find_last_not_of(" \t\n\r\f\v") - begin + 1);
+}
+
+/// Python's int(str): decimal digits, single underscores between them.
+std::optional<int64_t> int_from_text(const std::string& raw) {
+  std::string text = trimmed(raw);
+  std::string digits;
+  const std::size_t start = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
+  for (std::size_t i = start; i < text.size(); ++i) {
+    const bool between = text[i] == '_' && i > start && text[i - 1] != '_' && i + 1 < text.size();
+    if (between) continue;
+    if (std::isdigit(static_cast<unsigned char>(text[i])) == 0) return std::nullopt;
+    digits += text[i];
+  }
+  digits.erase(0, std::min(digits.find_first_not_of('0'), digits.empty() ? 0 : digits.size() - 1));
+  const auto node = yaml_int(std::string(text.starts_with('-') ? 1 : 0, '-').append(digits));
+  if (digits.empty() || !node || !node->text.empty()) return std::nullopt;
+  return node->integer;
+}
+
+std::optional<int64_t> as_int(const Node& node) {
+  if (node.kind == Kind::kInt && node.text.empty()) return node.integer;
+  if (node.kind == Kind::kString) return int_from_text(node.text);
+  constexpr double kExact = 9007199254740992.0;  // 2^53: whole numbers above are not exact
+  const bool whole = node.kind == Kind::kFloat && std::nearbyint(node.real) == node.real && std::fabs(node.real) <= kExact;
+  if (whole) return static_cast<int64_t>(node.real);
+  return std::nullopt;
+}
+
+std::optional<double> as_float(const Node& node) {
+  if (node.kind == Kind::kFloat) return node.real;
+  if (node.kind == Kind::kInt && node.text.empty()) return static_cast<double>(node.integer);
+  if (node.kind != Kind::kString && node.kind != Kind::kInt) return std::nullopt;
+  const std::string text = trimmed(node.text);
+  const auto parsed = text.find(':') == std::string::npos ? yaml_float(text) : std::nullopt;
+  if (!parsed) return std::nullopt;
+  return parsed->real;
+}
+
+std::optional<bool> as_bool(const Node& node) {
+  if (node.kind == Kind::kBool) return node.boolean;
+  if (node.kind == Kind::kInt && node.text.empty()) return node.integer != 0;
+  if (node.kind != Kind::kString) return std::nullopt;
+  const std::string text = lower(node.text);
+  for (const char* yes : {"true", "yes", "on", "y", "1"}) {
+    if (text == yes) return true;
+  }
+  for (const char* no : {"false", "no", "off", "n", "0"}) {
+    if (text == no) return false;
+  }
+  return std::nullopt;
+}
+
+std::string not_convertible(const Node& value, std::string_view to, const std::string& fix) {
+  return fmt::format("Value '{}' of type '{}' could not be converted to {}; {}", python_str(value), python_type(value),
+                     to, fix);
+}
+
+std::string whole_number(const Range& range) {
+  const std::string bounds = range.str();
+  return bounds.empty() ? "give a whole number" : "give a whole number " + bounds;
+}
+
+std::string number(const Range& range) {
+  const std::string bounds = range.str();
+  return bounds.empty() ? "give a number" : "give a number " + bounds;
+}
+
+/// One overload per field type: assigns, or says what is wrong.
+struct Assign {
+  const Field& field;
+  const Node& value;
+
+  std::string operator()(int64_t* slot) const {
+    const auto parsed = as_int(value);
+    if (!parsed) return not_convertible(value, "Integer", whole_number(field.range));
+    if (!field.range.holds(static_cast<double>(*parsed))) {
+      return fmt::format("{} is out of range; {}", *parsed, whole_number(field.range));
+    }
+    *slot = *parsed;
+    return "";
+  }
+
+  std::string operator()(std::optional<int64_t>* slot) const {
+    int64_t parsed = 0;
+    if (value.kind == Kind::kNull) {
+      slot->reset();
+      return "";
+    }
+    std::string problem = (*this)(&parsed);
+    if (problem.empty()) *slot = parsed;
+    return problem;
+  }
+
+  std::string operator()(double* slot) const {
+    const auto parsed = as_float(value);
+    if (!parsed) return not_convertible(value, "Float", number(field.range));
+    if (!field.range.holds(*parsed)) return fmt::format("{} is out of range; {}", python_float(*parsed), number(field.range));
+    *slot = *parsed;
+    return "";
+  }
+
+  std::string operator()(bool* slot) const {
+    const auto parsed = as_bool(value);
+    if (!parsed) return fmt::format("Value '{}' is not a valid bool (type {}); give true or false", python_str(value), python_type(value));
+    *slot = *parsed;
+    return "";
+  }
+
+  std::string operator()(std::string* slot) const {
+    if (value.is_container()) return not_convertible(value, "String", "give a text");
+    std::string text = python_str(value);
+    if (text.empty()) return "is empty; give a text";
+    if (text.find('\0') != std::string::npos) return "holds a zero byte; give a text";
+    *slot = std::move(text);
+    return "";
+  }
+
+  std::string operator()(std::array<double, 2>* slot) const {
+    const std::string fix = fmt::format("give two numbers {} such as [0.9, 0.95]", field.range.str());
+    if (value.kind != Kind::kList || value.items.size() != 2) return not_convertible(value, "a list of 2 floats", fix);
+    std::array<double, 2> parsed{};
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto item = as_float(value.items[i]);
+      if (!item) return not_convertible(value.items[i], "Float", fix);
+      if (!field.range.holds(*item)) return fmt::format("{} is out of range; {}", python_float(*item), fix);
+      parsed[i] = *item;
+    }
+    *slot = parsed;
+    return "";
+  }
+
+  template <class E>
+    requires std::is_enum_v<E>
+  std::string operator()(E* slot) const {
+    const std::string text = python_str(value);
+    for (const auto& choice : choices(slot)) {
+      if (value.kind == Kind::kString && choice.name == text) {
+        *slot = choice.value;
+        return "";
+      }
+    }
+    const std::string near = nearest(text, choice_names<E>());
+    return fmt::format("Invalid value '{}', expected one of [{}]; {}", text, joined(choice_names<E>()),
+                       near.empty() ? "choose one of them" : "did you mean '" + near + "'?");
+  }
+};
+
+struct Read {
+  Node operator()(const int64_t* slot) const { return Node::of(*slot); }
+  Node operator()(const std::optional<int64_t>* slot) const { return *slot ? Node::of(**slot) : Node::null(); }
+  Node operator()(const double* slot) const { return Node::of(*slot); }
+  Node operator()(const bool* slot) const { return Node::of(*slot); }
+  Node operator()(const std::string* slot) const { return slot->empty() ? Node::null() : Node::of(*slot); }
+  Node operator()(const std::array<double, 2>* slot) const {
+    Node node = Node::list();
+    for (const double item : *slot) node.items.push_back(Node::of(item));
+    return node;
+  }
+  template <class E>
+    requires std::is_enum_v<E>
+  Node operator()(const E* slot) const {
+    for (const auto& choice : choices(slot)) {
+      if (choice.value == *slot) return Node::of(std::string(choice.name));
+    }
+    return Node::null();
+  }
+};
+
+struct TypeName {
+  std::string operator()(const int64_t*) const { return "int"; }
+  std::string operator()(const std::optional<int64_t>*) const { return "int or null"; }
+  std::string operator()(const double*) const { return "float"; }
+  std::string operator()(const bool*) const { return "bool"; }
+  std::string operator()(const std::string*) const { return "str"; }
+  std::string operator()(const std::array<double, 2>*) const { return "list of 2 floats"; }
+  template <class E>
+    requires std::is_enum_v<E>
+  std::string operator()(const E*) const {
+    return joined(choice_names<E>());
+  }
+};
+
+std::string assign_null(const Field& field, Config& config) {
+  if (field.null_means == NullMeans::kNotGiven) return "";
+  if (field.null_means == NullMeans::kError) return "Non optional field cannot be assigned None; give a value or leave the key out";
+  const Slot slot = field.slot(config);
+  if (auto* const* flag = std::get_if<bool*>(&slot)) **flag = false;
+  if (auto* const* value = std::get_if<double*>(&slot)) **value = 0.0;
+  return "";
+}
+
+}  // namespace
+
+bool Range::holds(double value) const {
+  if (!std::isfinite(value)) return false;
+  const bool above = low_open ? value > low : value >= low;
+  const bool below = high_open ? value < high : value <= high;
+  return above && below;
+}
+
+std::string Range::str() const {
+  std::string out;
+  if (std::isfinite(low)) out = fmt::format("{} {}", low_open ? ">" : ">=", low);
+  if (std::isfinite(high)) out += fmt::format("{}{} {}", out.empty() ? "" : " and ", high_open ? "<" : "<=", high);
+  return out;
+}
+
+std::string field_type(const Field& field) {
+  Config config;
+  return std::visit(TypeName{}, field.slot(config));
+}
+
+std::string field_default(const Field& field) {
+  if (!field.default_text.empty()) return field.default_text;
+  const Node value = field_value(field, Config{});
+  if (value.kind == Kind::kNull) return "null";
+  if (value.kind == Kind::kBool) return value.boolean ? "true" : "false";
+  if (value.kind == Kind::kFloat && value.real == std::nearbyint(value.real)) return fmt::format("{}", value.real);
+  return python_str(value);
+}
+
+Node field_value(const Field& field, const Config& config) {
+  // The list of fields needs one kind of accessor only; nothing is written through it here.
+  return std::visit(Read{}, field.slot(const_cast<Config&>(config)));
+}
+
+std::string assign_field(const Field& field, const Node& value, Config& config) {
+  const Slot slot = field.slot(config);
+  const bool optional = std::holds_alternative<std::optional<int64_t>*>(slot);
+  if (value.kind == Kind::kNull && !optional) return assign_null(field, config);
+  return std::visit(Assign{field, value}, slot);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,19 @@
+// Node -> JSON and YAML text.
+#pragma once
+
+#include <string>
+
+#include "trainer/config/tree.h"
+
+namespace ddp::train {
+
+/// One line of JSON: ", " and ": " between, keys in the tree's order, non-finite floats as {"$float": "inf"}.
+std::string node_to_json(const Node& node);
+
+/// Block style, two spaces a level, strings quoted where YAML would read them as something else.
+std::string node_to_yaml(const Node& node);
+
+/// Sets a dotted path, creating the maps on the way.
+void set_path(Node& root, const std::string& path, Node value);
+
+}  // namespace ddp::train

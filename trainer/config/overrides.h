@@ -1,0 +1,23 @@
+// Command-line overrides in Hydra's grammar: a.b=1, +a.b=1, ++a.b=1, ~a.b, values typed as Hydra types them.
+#pragma once
+
+#include <string>
+
+#include "trainer/config/tree.h"
+
+namespace ddp::train {
+
+enum class OverrideType { kChange, kAdd, kForceAdd, kDelete };
+
+struct Override {
+  OverrideType type = OverrideType::kChange;
+  std::string text;  ///< As given on the command line.
+  std::string key;   ///< "a.b"
+  bool has_value = false;
+  Node value;
+};
+
+/// Throws UserError that shows the override and, where the value breaks the grammar, how to quote it.
+Override parse_override(const std::string& text);
+
+}  // namespace ddp::train

@@ -1,0 +1,244 @@
+#include "trainer/config/trainer_args.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cxxopts.hpp>
+
+#include "trainer/config/suggest.h"
+#include "trainer/config/trainer_help.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr const char* kSeeHelp = "; see trainer --help";
+
+/// An option as this file knows it: its name with underscores, and whether a value follows.
+struct Option {
+  std::string name;
+  bool takes_value;
+};
+
+const std::vector<Option> kTrainOptions = {{"config", true}, {"help", false}, {"version", false}};
+const std::vector<Option> kGenerateOptions = {{"snapshot", true}, {"prompt", true},  {"max_new_tokens", true},
+                                              {"temperature", true}, {"top_k", true}, {"seed", true},
+                                              {"greedy", false},   {"help", false}};
+const std::vector<Option> kInspectOptions = {{"json", false}, {"help", false}};
+const std::vector<Option> kDoctorOptions = {{"help", false}};
+
+std::string with_underscores(std::string text) {
+  std::replace(text.begin(), text.end(), '-', '_');
+  return text;
+}
+
+const Option* find_option(const std::vector<Option>& options, const std::string& name) {
+  for (const Option& option : options) {
+    if (option.name == with_underscores(name)) return &option;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void fail_option(const std::vector<Option>& options, const std::string& name) {
+  Words names;
+  for (const Option& option : options) names.push_back(option.name);
+  const std::string near = nearest(with_underscores(name), names);
+  throw UserError(fmt::format("--{}: no such option; {}", name,
+                              near.empty() ? "trainer --help lists them" : "did you mean '--" + near + "'?"));
+}
+
+/// `--max-new-tokens 5` -> `--max_new_tokens=5`, so that a value may start with a dash and cxxopts sees one spelling.
+Words normalised(const Words& words, const std::vector<Option>& options) {
+  Words out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "-h") {
+      out.emplace_back("--help");
+      continue;
+    }
+    const bool short_config = word == "-c" && find_option(options, "config") != nullptr;
+    if (!short_config && (!word.starts_with("--") || word == "--")) {
+      if (word.starts_with("-") && word.size() > 1) fail_option(options, word.substr(word == "--" ? 2 : 1));
+      out.push_back(word);
+      continue;
+    }
+    const std::size_t equal = word.find('=');
+    const std::string name = short_config ? "config" : word.substr(2, equal == std::string::npos ? equal : equal - 2);
+    const Option* option = find_option(options, name);
+    if (option == nullptr) fail_option(options, name);
+    if (!option->takes_value && equal != std::string::npos) {
+      throw UserError(fmt::format("--{}: takes no value; remove '{}'", option->name, word.substr(equal)));
+    }
+    std::string normal = "--" + option->name;
+    if (option->takes_value && equal == std::string::npos) {
+      if (i + 1 >= words.size()) throw UserError(fmt::format("--{}: needs a value{}", option->name, kSeeHelp));
+      normal += "=" + words[++i];
+    } else if (equal != std::string::npos) {
+      normal += word.substr(equal);
+    }
+    out.push_back(std::move(normal));
+  }
+  return out;
+}
+
+cxxopts::Options declare(const std::vector<Option>& options) {
+  cxxopts::Options declared("trainer");
+  for (const Option& option : options) {
+    if (option.takes_value) {
+      declared.add_options()(option.name, "", cxxopts::value<std::string>());
+    } else {
+      declared.add_options()(option.name, "");
+    }
+  }
+  declared.allow_unrecognised_options();
+  return declared;
+}
+
+/// The options of one mode, parsed, and what is left.
+class Parsed {
+ public:
+  Parsed(const Words& words, const std::vector<Option>& options) : declared_(declare(options)) {
+    const Words normal = normalised(words, options);
+    for (const std::string& word : normal) {
+      if (!word.starts_with("--")) rest_.push_back(word);
+    }
+    std::vector<const char*> argv = {"trainer"};
+    for (const std::string& word : normal) {
+      if (word.starts_with("--")) argv.push_back(word.c_str());
+    }
+    result_ = declared_.parse(static_cast<int>(argv.size()), argv.data());
+  }
+
+  bool has(const std::string& name) const { return result_.count(name) > 0; }
+  std::string text(const std::string& name) const { return result_[name].as<std::string>(); }
+  const Words& rest() const { return rest_; }
+
+ private:
+  cxxopts::Options declared_;
+  cxxopts::ParseResult result_;
+  Words rest_;
+};
+
+int64_t whole_number(const Parsed& parsed, const std::string& name, int64_t low) {
+  const std::string text = parsed.text(name);
+  int64_t value = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || value < low) {
+    throw UserError(fmt::format("--{}: '{}' is not a whole number >= {}; give e.g. --{} {}", name, text, low, name,
+                                std::max<int64_t>(low, 100)));
+  }
+  return value;
+}
+
+double positive_number(const Parsed& parsed, const std::string& name) {
+  const std::string text = parsed.text(name);
+  double value = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || !std::isfinite(value) || value <= 0) {
+    throw UserError(fmt::format("--{}: '{}' is not a number > 0; give e.g. --{} 0.8", name, text, name));
+  }
+  return value;
+}
+
+void refuse_rest(const Words& rest, const std::string& mode) {
+  if (rest.empty()) return;
+  throw UserError(fmt::format("{}: unexpected argument; see trainer {} --help", rest.front(), mode));
+}
+
+TrainerArgs help(std::string text) {
+  TrainerArgs args;
+  args.mode = Mode::kHelp;
+  args.help_text = std::move(text);
+  return args;
+}
+
+TrainerArgs parse_generate(const Words& words) {
+  const Parsed parsed(words, kGenerateOptions);
+  if (parsed.has("help")) return help(help_generate());
+  refuse_rest(parsed.rest(), "generate");
+  TrainerArgs args;
+  args.mode = Mode::kGenerate;
+  for (const char* name : {"snapshot", "prompt"}) {
+    if (!parsed.has(name)) throw UserError(fmt::format("--{}: is required; see trainer generate --help", name));
+  }
+  args.generate.snapshot = parsed.text("snapshot");
+  args.generate.prompt = parsed.text("prompt");
+  args.generate.greedy = parsed.has("greedy");
+  if (parsed.has("max_new_tokens")) args.generate.max_new_tokens = whole_number(parsed, "max_new_tokens", 0);
+  if (parsed.has("temperature")) args.generate.temperature = positive_number(parsed, "temperature");
+  if (parsed.has("top_k")) args.generate.top_k = whole_number(parsed, "top_k", 1);
+  if (parsed.has("seed")) args.generate.seed = whole_number(parsed, "seed", 0);
+  return args;
+}
+
+TrainerArgs parse_inspect(const Words& words) {
+  const Parsed parsed(words, kInspectOptions);
+  if (parsed.has("help")) return help(help_inspect());
+  if (parsed.rest().empty()) throw UserError("inspect: needs a snapshot file; write trainer inspect SNAPSHOT");
+  refuse_rest(Words(parsed.rest().begin() + 1, parsed.rest().end()), "inspect");
+  TrainerArgs args;
+  args.mode = Mode::kInspect;
+  args.inspect_snapshot = parsed.rest().front();
+  args.inspect_json = parsed.has("json");
+  return args;
+}
+
+TrainerArgs parse_doctor(const Words& words) {
+  const Parsed parsed(words, kDoctorOptions);
+  if (parsed.has("help")) return help(help_doctor());
+  refuse_rest(parsed.rest(), "doctor");
+  TrainerArgs args;
+  args.mode = Mode::kDoctor;
+  return args;
+}
+
+void check_overrides(const Words& rest) {
+  for (const std::string& word : rest) {
+    if (word.find('=') != std::string::npos || word.starts_with('~')) continue;
+    const std::string near = nearest(word, {"generate", "inspect", "doctor"});
+    std::string fix = "write key=value to change a value";
+    if (!near.empty()) fix = fmt::format("did you mean 'trainer {}'? A mode comes first", near);
+    if (word.ends_with(".yaml") || word.ends_with(".yml")) fix = "a file is given with --config " + word;
+    throw UserError(fmt::format("{}: not an override; {}", word, fix));
+  }
+}
+
+TrainerArgs parse_train(const Words& words) {
+  const Parsed parsed(words, kTrainOptions);
+  if (parsed.has("help")) return help(help_overall());
+  TrainerArgs args;
+  if (parsed.has("version")) {
+    args.mode = Mode::kVersion;
+    return args;
+  }
+  check_overrides(parsed.rest());
+  if (!parsed.has("config")) {
+    throw UserError("--config: is required; write trainer --config FILE [key=value ...], or see trainer --help");
+  }
+  args.config_file = parsed.text("config");
+  if (args.config_file.empty()) throw UserError("--config: the file name is empty; give a YAML file");
+  args.overrides = parsed.rest();
+  return args;
+}
+
+}  // namespace
+
+TrainerArgs parse_trainer_args(int argc, const char* const* argv) {
+  const Words words(argv + std::min(argc, 1), argv + argc);
+  const std::string mode = words.empty() ? "" : words.front();
+  const Words options(words.begin() + (words.empty() ? 0 : 1), words.end());
+  try {
+    if (mode == "generate") return parse_generate(options);
+    if (mode == "inspect") return parse_inspect(options);
+    if (mode == "doctor") return parse_doctor(options);
+    return parse_train(words);
+  } catch (const cxxopts::exceptions::exception& e) {
+    throw UserError(fmt::format("{}{}", e.what(), kSeeHelp));
+  }
+}
+
+}  // namespace ddp::train

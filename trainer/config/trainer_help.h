@@ -1,0 +1,13 @@
+// The help pages of trainer, one text each; a golden file in tests/config freezes them.
+#pragma once
+
+#include <string>
+
+namespace ddp::train {
+
+std::string help_overall();
+std::string help_generate();
+std::string help_inspect();
+std::string help_doctor();
+
+}  // namespace ddp::train

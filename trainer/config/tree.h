@@ -1,0 +1,76 @@
+// The composed configuration before it has types: what YAML text and overrides are read into.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::train {
+
+/// Where a value was written: a file with line and column (from 1), or an override on the command line.
+struct Place {
+  std::shared_ptr<const std::string> source;
+  int line = 0;
+  int column = 0;
+
+  /// "cfg.yaml:12:3", "command line: a.b=1", or "" when unknown.
+  std::string str() const;
+};
+
+enum class Kind { kNull, kBool, kInt, kFloat, kString, kList, kMap };
+
+struct Entry;
+
+/// One value with its YAML type. A string "???" is a missing value, a string with "${" an interpolation.
+struct Node {
+  Kind kind = Kind::kNull;
+  bool boolean = false;
+  int64_t integer = 0;
+  double real = 0.0;
+  std::string text;            ///< kString; for kInt beyond int64 its decimal digits, else empty.
+  std::vector<Node> items;     ///< kList
+  std::vector<Entry> entries;  ///< kMap, in order of appearance
+  Place place;
+
+  static Node null();
+  static Node of(bool value);
+  static Node of(int64_t value);
+  static Node of(double value);
+  static Node of(std::string value);
+  static Node big_int(std::string digits);
+  static Node list();
+  static Node map();
+
+  bool is_container() const { return kind == Kind::kList || kind == Kind::kMap; }
+  bool is_missing() const { return kind == Kind::kString && text == "???"; }
+  bool is_interpolation() const;
+
+  /// The entry of a map by its string key, or nullptr.
+  Node* find(std::string_view key);
+  const Node* find(std::string_view key) const;
+};
+
+/// A map key keeps its type: 1 and "1" are two keys, as in OmegaConf.
+struct Entry {
+  Node key;
+  Node value;
+};
+
+/// Equal kind and content; places do not count.
+bool same_value(const Node& a, const Node& b);
+
+/// Python's str() of a scalar: True, None, 1e-05, 1.0. Containers as Python prints them.
+std::string python_str(const Node& node);
+
+/// Python's repr() of a float: the shortest text that reads back equal.
+std::string python_float(double value);
+
+/// The Python type's name, for messages in OmegaConf's words: str, int, float, bool, NoneType, list, dict.
+std::string_view python_type(const Node& node);
+
+/// "a.b.c" -> {"a", "b", "c"}
+std::vector<std::string> split_path(std::string_view path);
+
+}  // namespace ddp::train
