@@ -23,10 +23,17 @@ inline constexpr const char* kUseAgentStore = "TORCHELASTIC_USE_AGENT_STORE";
 inline constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
 inline constexpr const char* kSignalsToHandle = "TORCHELASTIC_SIGNALS_TO_HANDLE";
 
+// Also set for each worker, when the user has not.
+inline constexpr const char* kNcclAsyncErrorHandling = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
+inline constexpr const char* kOmpNumThreads = "OMP_NUM_THREADS";
+inline constexpr const char* kCudaVisibleDevices = "CUDA_VISIBLE_DEVICES";
+
 // Exit codes of both programs; a worker that dies by a signal gives 128 + its number.
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitNotExecutable = 126;  // ddp-run: the program cannot be executed
+inline constexpr int kExitNotFound = 127;       // ddp-run: the program was not found
 inline constexpr int kExitSignalBase = 128;
 
 }  // namespace ddp::launch

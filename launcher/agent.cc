@@ -1,0 +1,166 @@
+#include "launcher/agent.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "launcher/failure_report.h"
+#include "launcher/signal_mailbox.h"
+
+namespace ddp::launch {
+namespace {
+
+// A worker in uninterruptible sleep may survive SIGKILL: nobody waits for it longer than this.
+constexpr auto kKillPatience = std::chrono::seconds(5);
+// `timeout` and some schedulers send one signal twice, to the process and to its group: that is no second signal.
+constexpr auto kSameSignal = std::chrono::milliseconds(100);
+
+std::string seconds_text(std::chrono::milliseconds time) { return fmt::format("{:g} s", time.count() / 1000.0); }
+
+}  // namespace
+
+LocalElasticAgent::LocalElasticAgent(AgentSpec spec, RendezvousHandler& rendezvous, ProcessRunner& processes)
+    : spec_(std::move(spec)), rendezvous_(rendezvous), processes_(processes) {}
+
+RunResult LocalElasticAgent::run() {
+  start_round();
+  for (;;) {
+    absorb(processes_.wait(deadline_));
+    switch (decide(situation())) {
+      case Action::Wait: break;
+      case Action::Stop: stop_workers(); break;
+      case Action::Kill: kill_workers(); break;
+      case Action::Restart: restart(); break;
+      case Action::Finish: return finish(Outcome::Succeeded);
+      case Action::Fail: return finish(Outcome::Failed);
+      case Action::Abandon: return finish(end_signal_ ? Outcome::Interrupted : Outcome::Failed);
+      case Action::Interrupt: return finish(launcher_gone_ ? Outcome::LauncherGone : Outcome::Interrupted);
+    }
+  }
+}
+
+void LocalElasticAgent::start_round() {
+  group_.rendezvous = rendezvous_.next_round();
+  group_.workers.clear();
+  failures_.clear();
+  phase_ = Phase::Running;
+  deadline_.reset();
+  spec_.folder.prepare_attempt(group_.restart_count, spec_.job.local_world_size);
+
+  std::vector<WorkerSpec> specs;
+  for (int local_rank = 0; local_rank < spec_.job.local_world_size; ++local_rank) {
+    Worker worker;
+    worker.local_rank = local_rank;
+    worker.rank = group_.rendezvous.group_rank * spec_.job.local_world_size + local_rank;
+    worker.error_file = spec_.folder.error_file(group_.restart_count, local_rank);
+    specs.push_back({local_rank, worker_command(spec_.command, local_rank),
+                     worker_environment(spec_.inherited, spec_.job, group_, worker)});
+    group_.workers.push_back(worker);
+  }
+  const auto pids = processes_.start(specs);
+  for (std::size_t i = 0; i < pids.size(); ++i) group_.workers[i].pid = pids[i];
+}
+
+void LocalElasticAgent::absorb(const std::vector<Event>& events) {
+  for (const Event& event : events) {
+    if (event.kind == Event::Kind::Signal) absorb_signal(event);
+    if (event.kind == Event::Kind::LauncherGone) launcher_gone_ = true;
+  }
+  absorb_exits(events);
+}
+
+void LocalElasticAgent::absorb_signal(const Event& event) {
+  if (!event.ends_job) {
+    processes_.signal_workers(event.signal);
+  } else if (end_signal_ == 0) {
+    end_signal_ = event.signal;
+    end_signal_at_ = processes_.now();
+  } else if (processes_.now() - end_signal_at_ > kSameSignal) {
+    hurry_ = true;
+  }
+}
+
+void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
+  const bool told_to_stop = phase_ != Phase::Running || end_signal_ != 0 || launcher_gone_;
+  std::vector<ProcessFailure> batch;
+  for (const Event& event : events) {
+    if (event.kind != Event::Kind::WorkerExited) continue;
+    const auto worker = std::find_if(group_.workers.begin(), group_.workers.end(),
+                                     [&](const Worker& w) { return w.pid == event.pid; });
+    if (worker == group_.workers.end()) continue;
+    worker->exit = event.exit;
+    worker->state = event.exit.ok() ? WorkerState::Succeeded
+                    : told_to_stop  ? WorkerState::Stopped
+                                    : WorkerState::Failed;
+    if (worker->state == WorkerState::Failed) {
+      batch.push_back({worker->local_rank, worker->rank, worker->pid, worker->exit, worker->error_file});
+    }
+  }
+  order_failures(batch);
+  failures_.insert(failures_.end(), batch.begin(), batch.end());
+}
+
+int LocalElasticAgent::running() const {
+  return static_cast<int>(std::count_if(group_.workers.begin(), group_.workers.end(),
+                                        [](const Worker& w) { return w.state == WorkerState::Running; }));
+}
+
+Situation LocalElasticAgent::situation() const {
+  return {.phase = phase_,
+          .running = running(),
+          .failed = !failures_.empty(),
+          .interrupted = end_signal_ != 0,
+          .hurry = hurry_,
+          .deadline_over = deadline_ && processes_.now() >= *deadline_,
+          .launcher_gone = launcher_gone_,
+          .restarts_left = spec_.job.max_restarts - group_.restart_count};
+}
+
+void LocalElasticAgent::stop_workers() {
+  const int signal = end_signal_ != 0 ? end_signal_ : SIGTERM;
+  processes_.signal_workers(signal);
+  processes_.signal_workers(SIGCONT);  // a worker that is suspended could not react
+  phase_ = Phase::Stopping;
+  deadline_ = processes_.now() + spec_.grace;
+  if (end_signal_ != 0) {
+    spec_.announce(fmt::format("{}: passed on to {} worker{}, which may take {} to stop; send it again to kill at once",
+                               signal_name(signal), running(), running() == 1 ? "" : "s", seconds_text(spec_.grace)));
+  }
+}
+
+void LocalElasticAgent::kill_workers() {
+  processes_.signal_workers(SIGKILL);
+  if (phase_ == Phase::Stopping && !hurry_ && !launcher_gone_) {
+    spec_.announce(fmt::format("{} worker{} did not stop within {}: killed", running(), running() == 1 ? "" : "s",
+                               seconds_text(spec_.grace)));
+  }
+  phase_ = Phase::Killing;
+  deadline_ = processes_.now() + kKillPatience;
+}
+
+void LocalElasticAgent::restart() {
+  const ProcessFailure& cause = failures_.front();
+  spec_.announce(fmt::format("rank {} (local rank {}, pid {}): {}; restart {} of {}", cause.rank, cause.local_rank,
+                             cause.pid, describe_exit(cause.exit), group_.restart_count + 1, spec_.job.max_restarts));
+  processes_.sweep();
+  ++group_.restart_count;
+  start_round();
+}
+
+RunResult LocalElasticAgent::finish(Outcome outcome) {
+  RunResult result;
+  result.outcome = outcome;
+  result.survivors = processes_.sweep();
+  result.signal = end_signal_;
+  result.failures = failures_;
+  result.stopped = static_cast<int>(std::count_if(group_.workers.begin(), group_.workers.end(), [](const Worker& w) {
+    return w.state == WorkerState::Stopped || w.state == WorkerState::Running;
+  }));
+  result.restarts = group_.restart_count;
+  result.max_restarts = spec_.job.max_restarts;
+  return result;
+}
+
+}  // namespace ddp::launch

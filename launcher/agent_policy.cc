@@ -1,0 +1,29 @@
+#include "launcher/agent_policy.h"
+
+namespace ddp::launch {
+namespace {
+
+Action when_all_ended(const Situation& now) {
+  if (now.launcher_gone || now.interrupted) return Action::Interrupt;
+  if (!now.failed) return Action::Finish;
+  return now.restarts_left > 0 ? Action::Restart : Action::Fail;
+}
+
+}  // namespace
+
+Action decide(const Situation& now) {
+  if (now.running == 0) return when_all_ended(now);
+  const bool at_once = now.hurry || now.launcher_gone;
+  switch (now.phase) {
+    case Phase::Running:
+      if (at_once) return Action::Kill;
+      return now.failed || now.interrupted ? Action::Stop : Action::Wait;
+    case Phase::Stopping:
+      return at_once || now.deadline_over ? Action::Kill : Action::Wait;
+    case Phase::Killing:
+      return now.deadline_over ? Action::Abandon : Action::Wait;
+  }
+  return Action::Wait;
+}
+
+}  // namespace ddp::launch

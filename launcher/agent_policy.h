@@ -1,0 +1,36 @@
+// What the agent does next, as a pure function: tested as a table, without a process or a clock.
+#pragma once
+
+namespace ddp::launch {
+
+enum class Phase {
+  Running,   // nothing is wrong
+  Stopping,  // workers were asked to stop, the grace period runs
+  Killing,   // SIGKILL was sent
+};
+
+struct Situation {
+  Phase phase = Phase::Running;
+  int running = 0;             // workers that have not ended
+  bool failed = false;         // a worker failed by itself
+  bool interrupted = false;    // a signal asked for the end of the job
+  bool hurry = false;          // the signal came again
+  bool deadline_over = false;  // of the current phase
+  bool launcher_gone = false;  // the process that the user started is dead
+  int restarts_left = 0;
+};
+
+enum class Action {
+  Wait,       // for the next event
+  Stop,       // ask all workers to stop, start the grace period
+  Kill,       // SIGKILL to all workers
+  Abandon,    // they survive SIGKILL: name them and go
+  Restart,    // the whole group, on a new port
+  Finish,     // all succeeded
+  Fail,       // report the first failure
+  Interrupt,  // end with 128 + signal
+};
+
+Action decide(const Situation& situation);
+
+}  // namespace ddp::launch

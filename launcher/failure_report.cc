@@ -1,0 +1,156 @@
+#include "launcher/failure_report.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <csignal>
+#include <tuple>
+
+#include "launcher/error_file.h"
+#include "launcher/signal_mailbox.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr std::size_t kMessageLines = 12;
+constexpr std::size_t kOthersShown = 4;
+constexpr std::size_t kLongestLine = 300;
+
+// Nanoseconds; the largest value when there is no file.
+long long age_of(const std::string& error_file) {
+  struct stat status {};
+  if (error_file.empty() || ::stat(error_file.c_str(), &status) != 0) return LLONG_MAX;
+  return status.st_mtim.tv_sec * 1'000'000'000LL + status.st_mtim.tv_nsec;
+}
+
+// One line of foreign text: control characters would otherwise reach the terminal.
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, kLongestLine)) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte == '\t' ? ' ' : byte < 0x20 || byte == 0x7f ? '?' : c;
+  }
+  return text.size() > kLongestLine ? out + "..." : out;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const auto end = std::min(text.find('\n', begin), text.size());
+    if (end > begin) lines.push_back(printable(std::string_view(text).substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+// The end of a call stack says more than its beginning.
+std::vector<std::string> message_lines(const ErrorMessage& message) {
+  auto lines = lines_of(message.text);
+  if (!message.callstack.empty()) lines = lines_of(message.callstack);
+  if (lines.size() <= kMessageLines) return lines;
+  const auto left_out = lines.size() - (kMessageLines - 1);
+  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(left_out));
+  lines.insert(lines.begin(), fmt::format("({} lines left out)", left_out));
+  return lines;
+}
+
+class Report {
+ public:
+  void heading(const std::string& text) { out_ += "ddp-run: " + text + "\n"; }
+  void field(const char* name, const std::string& text) { out_ += fmt::format("  {:<11}{}\n", name, text); }
+  void field(const char* name, const std::vector<std::string>& lines) {
+    for (std::size_t i = 0; i < lines.size(); ++i) field(i == 0 ? name : "", lines[i]);
+  }
+  std::string text() && { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+std::string plural(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
+
+void add_cause(Report& report, const ProcessFailure& failure, const ReportContext& context) {
+  report.field("rank", fmt::format("{} (local rank {}) of {}, on host {}, pid {}", failure.rank, failure.local_rank,
+                                   context.world_size, context.host, failure.pid));
+  const std::string cause = likely_cause(failure.exit);
+  report.field("exit", describe_exit(failure.exit) + (cause.empty() ? "" : ": " + cause));
+  if (const auto message = read_error_file(failure.error_file)) {
+    report.field("message", message_lines(*message));
+    if (context.error_files_kept) report.field("error file", failure.error_file);
+  }
+}
+
+void add_others(Report& report, const std::vector<ProcessFailure>& failures) {
+  for (std::size_t i = 1; i < failures.size() && i <= kOthersShown; ++i) {
+    report.field(i == 1 ? "also" : "", fmt::format("rank {} (pid {}): {}", failures[i].rank, failures[i].pid,
+                                                   describe_exit(failures[i].exit)));
+  }
+  if (failures.size() > kOthersShown + 1) {
+    report.field("", fmt::format("and {} more", failures.size() - kOthersShown - 1));
+  }
+}
+
+}  // namespace
+
+void order_failures(std::vector<ProcessFailure>& batch) {
+  const auto key = [](const ProcessFailure& failure) {
+    return std::tuple(failure.exit.signal == 0, age_of(failure.error_file), failure.rank);
+  };
+  std::stable_sort(batch.begin(), batch.end(),
+                   [&](const ProcessFailure& a, const ProcessFailure& b) { return key(a) < key(b); });
+}
+
+std::string describe_exit(const ExitStatus& exit) {
+  return exit.signal != 0 ? "killed by " + signal_name(exit.signal) : fmt::format("exit code {}", exit.code);
+}
+
+std::string likely_cause(const ExitStatus& exit) {
+  const int signal = exit.signal != 0 ? exit.signal : exit.code > kExitSignalBase ? exit.code - kExitSignalBase : 0;
+  switch (signal) {
+    case SIGKILL: return "often the out-of-memory killer (see dmesg), or someone's kill -9";
+    case SIGSEGV: return "invalid memory access";
+    case SIGABRT: return "a failed assertion or an uncaught exception; its last output says which";
+    case SIGBUS: return "a file or shared memory ended too early; is /dev/shm or the disk full?";
+    case SIGILL: return "an instruction that this CPU does not have";
+    case SIGFPE: return "an integer division by zero";
+    case SIGTERM: return "someone asked it to stop, not ddp-run";
+    case SIGXCPU: return "its limit of CPU time is used up (ulimit -t)";
+    case SIGXFSZ: return "it wrote a file larger than its limit (ulimit -f)";
+    default: break;
+  }
+  if (exit.code == kExitNotFound) return "it did not find a program or a shared library";
+  if (exit.code == kExitNotExecutable) return "it found a program that cannot be executed";
+  return "";
+}
+
+std::string failure_report(const RunResult& result, const ReportContext& context) {
+  const ProcessFailure& cause = result.failures.front();
+  Report report;
+  report.heading(fmt::format("the job failed; first failure: rank {}, {}", cause.rank, describe_exit(cause.exit)));
+  add_cause(report, cause, context);
+  add_others(report, result.failures);
+  if (result.stopped > 0) {
+    report.field("stopped", plural(result.stopped, "other worker") + " because of it");
+  }
+  if (result.max_restarts > 0) {
+    report.field("restarts", fmt::format("{} of {} used", result.restarts, result.max_restarts));
+  }
+  return std::move(report).text();
+}
+
+int exit_code(const RunResult& result) {
+  switch (result.outcome) {
+    case Outcome::Succeeded: return kExitDone;
+    case Outcome::LauncherGone: return kExitSignalBase + SIGKILL;
+    case Outcome::Interrupted: return kExitSignalBase + result.signal;
+    case Outcome::Failed: break;
+  }
+  if (result.failures.empty()) return kExitFailed;
+  const ExitStatus& exit = result.failures.front().exit;
+  return exit.signal != 0 ? kExitSignalBase + exit.signal : exit.code;
+}
+
+}  // namespace ddp::launch

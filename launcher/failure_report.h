@@ -1,0 +1,32 @@
+// Which failure came first, and how it is told: at most 30 lines, root cause first.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/worker_group.h"
+
+namespace ddp::launch {
+
+/// Failures that were seen in one wake-up, the probable cause first: deaths by signal, then error files by their
+/// age, then ranks. (A worker that loses its peer fails after it, never before.)
+void order_failures(std::vector<ProcessFailure>& batch);
+
+/// "exit code 7" or "killed by SIGKILL".
+std::string describe_exit(const ExitStatus& exit);
+/// What usually leads to that exit; may be empty.
+std::string likely_cause(const ExitStatus& exit);
+
+struct ReportContext {
+  std::string host;
+  int world_size = 1;
+  bool error_files_kept = false;
+};
+
+/// The whole report, with a newline at the end of each line; `result.failures` must not be empty.
+std::string failure_report(const RunResult& result, const ReportContext& context);
+
+/// The exit code of ddp-run.
+int exit_code(const RunResult& result);
+
+}  // namespace ddp::launch

@@ -1,0 +1,97 @@
+#include "launcher/guardian.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+
+#include "launcher/console.h"
+#include "launcher/process_tree.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+using Agent = std::function<int(int)>;
+
+constexpr auto kPatience = std::chrono::seconds(5);
+
+pid_t fork_or_throw() {
+  const pid_t pid = ::fork();
+  if (pid < 0) throw LaunchError(kExitFailed, "cannot start the agent process: " + error_text(errno));
+  return pid;
+}
+
+// Passes every signal on until the child is dead; returns its wait status.
+int wait_and_forward(const SignalMailbox& signals, pid_t child) {
+  for (;;) {
+    const int signal = signals.next();
+    if (signal != SIGCHLD) {
+      ::kill(child, signal);
+      continue;
+    }
+    int status = 0;
+    const pid_t reaped = ::waitpid(child, &status, WNOHANG);
+    if (reaped == child) return status;
+  }
+}
+
+int exit_code_of(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kExitSignalBase + WTERMSIG(status);
+}
+
+int guard(const SignalMailbox& signals, pid_t agent) {
+  const int status = wait_and_forward(signals, agent);
+  const auto survivors = kill_descendants(kPatience);
+  if (WIFSIGNALED(status)) {
+    say_error(fmt::format("ddp-run's agent process (pid {}) was killed by {}; its workers were killed, too", agent,
+                          signal_name(WTERMSIG(status))));
+  }
+  for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
+  return exit_code_of(status);
+}
+
+int start_and_guard(const SignalMailbox& signals, const Agent& agent) {
+  become_subreaper();
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw LaunchError(kExitFailed, "cannot start the agent process: " + error_text(errno));
+  }
+  const pid_t pid = fork_or_throw();
+  if (pid == 0) {
+    ::close(ends[1]);
+    ::setsid();
+    ::prctl(PR_SET_NAME, "ddp-agent");
+    become_subreaper();
+    std::exit(agent(ends[0]));
+  }
+  ::close(ends[0]);
+  return guard(signals, pid);  // ends[1] stays open for as long as this process lives
+}
+
+// A program that forked children before it became ddp-run by exec: they are not ours to kill, so the guardian is a
+// fresh process without children, and this one only waits for it.
+int guard_from_a_fresh_process(const SignalMailbox& signals, const Agent& agent) {
+  const pid_t parent = ::getpid();
+  const pid_t pid = fork_or_throw();
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) std::exit(kExitFailed);
+    std::exit(start_and_guard(signals, agent));
+  }
+  return exit_code_of(wait_and_forward(signals, pid));
+}
+
+}  // namespace
+
+int run_guarded(const SignalMailbox& signals, const Agent& agent) {
+  return children_of_self().empty() ? start_and_guard(signals, agent)
+                                    : guard_from_a_fresh_process(signals, agent);
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,147 @@
+#include "launcher/launch.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+
+#include "launcher/agent.h"
+#include "launcher/console.h"
+#include "launcher/failure_report.h"
+#include "launcher/guardian.h"
+#include "launcher/launch_config.h"
+#include "launcher/local_world_size.h"
+#include "launcher/option_table.h"
+#include "launcher/program.h"
+#include "launcher/static_rendezvous.h"
+#include "launcher/subprocess.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+// A descriptor that ddp-run opens must never become somebody's stdin, stdout or stderr.
+void open_standard_streams() {
+  int fd = 0;
+  do {
+    fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  } while (fd >= 0 && fd <= STDERR_FILENO && ::fcntl(fd, F_SETFD, 0) == 0);
+  if (fd > STDERR_FILENO) ::close(fd);
+}
+
+std::string random_id() {
+  std::array<std::uint64_t, 2> bits{};
+  [[maybe_unused]] const auto filled = ::getrandom(bits.data(), sizeof bits, 0);
+  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}", bits[0] >> 32, (bits[0] >> 16) & 0xffff, bits[0] & 0xfff,
+                     0x8000 | ((bits[1] >> 48) & 0x3fff), bits[1] & 0xffff'ffff'ffff);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+std::string names_of(const std::vector<int>& signals) {
+  std::vector<std::string> names;
+  for (const int signal : signals) names.push_back(signal_name(signal));
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+// 0: the user's OMP_NUM_THREADS, or the library's default for a single worker, is left alone.
+int omp_threads(const Environment& inherited, int workers, int cpus) {
+  if (workers == 1 || inherited.count(kOmpNumThreads) > 0) return 0;
+  return std::max(1, cpus / workers);
+}
+
+JobInfo describe_job(const LaunchConfig& config, const MachineView& machine, const Environment& inherited) {
+  JobInfo job;
+  job.role = config.role;
+  job.run_id = config.rdzv_id.empty() ? random_id() : config.rdzv_id;
+  job.local_world_size = local_world_size(config.nproc_per_node, machine);
+  job.max_restarts = config.max_restarts;
+  job.signals_to_handle = names_of(config.stop_signals);
+  job.omp_num_threads = omp_threads(inherited, job.local_world_size, machine.cpus);
+  job.virtual_local_rank = config.virtual_local_rank;
+  if (job.virtual_local_rank) {
+    job.gpus = visible_gpus(machine);
+    if (static_cast<int>(job.gpus.size()) < job.local_world_size) {
+      throw LaunchError(kExitUsage, fmt::format("--virtual-local-rank gives each of {} workers a GPU of its own, but {} can be "
+                                                "seen; lower --nproc_per_node", job.local_world_size, job.gpus.size()));
+    }
+  }
+  return job;
+}
+
+AgentSpec describe_agent(const LaunchConfig& config) {
+  const MachineView machine = MachineView::of_this_process();
+  AgentSpec spec;
+  spec.inherited = inherited_environment();
+  spec.job = describe_job(config, machine, spec.inherited);
+  spec.command = resolve_program(config, ProgramPlaces::of_this_process());
+  spec.grace = config.shutdown_timeout;
+  spec.announce = [](const std::string& line) { say(line); };
+  return spec;
+}
+
+void report(const RunResult& result, const AgentSpec& spec) {
+  for (const auto& survivor : result.survivors) say_error(survivor + " could not be killed");
+  if (result.outcome != Outcome::Failed || result.failures.empty()) return;
+  const ReportContext context{host_name(), spec.job.local_world_size, !spec.folder.is_private()};
+  write_fully(STDERR_FILENO, failure_report(result, context));
+}
+
+int run_agent(const AgentSpec& spec, StaticRendezvous& rendezvous, const SignalMailbox& signals, int launcher_pipe) {
+  SubprocessSet processes(signals, launcher_pipe);
+  const RunResult result = LocalElasticAgent(spec, rendezvous, processes).run();
+  report(result, spec);
+  if (result.outcome == Outcome::LauncherGone) spec.folder.remove_if_private();
+  return exit_code(result);
+}
+
+int guarded(const std::function<int()>& body) noexcept {
+  try {
+    return body();
+  } catch (const LaunchError& error) {
+    say_error(error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    say_error(fmt::format("{} (unexpected; please report it)", error.what()));
+    return kExitFailed;
+  }
+}
+
+int launch(const LaunchConfig& config, SignalMailbox& signals) {
+  AgentSpec spec = describe_agent(config);
+  StaticRendezvous rendezvous(config.master_addr, config.master_port);
+  spec.folder = RunFolder::create(config.log_dir, spec.job.run_id);
+  if (spec.job.omp_num_threads > 0) {
+    say(fmt::format("OMP_NUM_THREADS={} for each of {} workers, by the CPUs there are; set it to choose another number",
+                    spec.job.omp_num_threads, spec.job.local_world_size));
+  }
+  const int code = run_guarded(signals, [&](int launcher_pipe) {
+    return guarded([&] { return run_agent(spec, rendezvous, signals, launcher_pipe); });
+  });
+  spec.folder.remove_if_private();
+  return code;
+}
+
+}  // namespace
+
+int guarded_main(int argc, const char* const* argv, SignalMailbox& signals) noexcept {
+  return guarded([&] {
+    open_standard_streams();
+    const LaunchConfig config = parse_launch_args(argc, argv);
+    signals.handle(config.stop_signals);
+    switch (config.action) {
+      case LaunchAction::ShowHelp: write_fully(STDOUT_FILENO, help_text()); return kExitDone;
+      case LaunchAction::ShowVersion: write_fully(STDOUT_FILENO, "ddp-run " DDP_VERSION "\n"); return kExitDone;
+      case LaunchAction::Run: break;
+    }
+    return launch(config, signals);
+  });
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,290 @@
+#include "launcher/launch_config.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <cxxopts.hpp>
+
+#include "launcher/console.h"
+#include "launcher/option_table.h"
+#include "launcher/signal_mailbox.h"
+#include "launcher/suggest.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+[[noreturn]] void usage_error(const std::string& what) { throw LaunchError(kExitUsage, what); }
+
+// cxxopts neither stops at the first positional argument nor knows that `_` is `-`: it gets `--name=value` only.
+struct SplitArgs {
+  std::vector<std::string> options;
+  std::vector<std::string> program;
+};
+
+class ArgSplitter {
+ public:
+  ArgSplitter(int argc, const char* const* argv) : args_(argv + 1, argv + argc) {}
+
+  SplitArgs split() {
+    while (next_ < args_.size()) {
+      const std::string arg = args_[next_];
+      if (arg == "--") {
+        ++next_;
+        break;
+      }
+      if (arg.size() < 2 || arg[0] != '-') break;
+      ++next_;
+      if (arg[1] == '-') {
+        take_long(arg.substr(2));
+      } else {
+        take_short(arg);
+      }
+    }
+    out_.program.assign(args_.begin() + static_cast<std::ptrdiff_t>(next_), args_.end());
+    return std::move(out_);
+  }
+
+ private:
+  void take_long(const std::string& text) {
+    const auto equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    const OptionSpec* option = find_option(name);
+    if (!option) unknown_option(name);
+    if (equals == std::string::npos) {
+      add(*option, option->value ? required_value(*option) : "true");
+    } else if (!option->value) {
+      usage_error(fmt::format("--{} takes no value, got '{}'; write just --{}", option->name,
+                              text.substr(equals + 1), option->name));
+    } else {
+      add(*option, text.substr(equals + 1));
+    }
+  }
+
+  void take_short(const std::string& arg) {
+    const OptionSpec* option = find_option(arg[1]);
+    if (!option) usage_error(fmt::format("unknown option '{}'; see ddp-run --help", arg));
+    if (!option->value) {
+      if (arg.size() > 2) usage_error(fmt::format("unknown option '{}'; see ddp-run --help", arg));
+      add(*option, "true");
+    } else {
+      add(*option, arg.size() > 2 ? arg.substr(2) : required_value(*option));
+    }
+  }
+
+  std::string required_value(const OptionSpec& option) {
+    if (next_ == args_.size()) {
+      usage_error(fmt::format("--{0} needs a value; write --{0}={1}", option.name, option.value));
+    }
+    return args_[next_++];
+  }
+
+  void add(const OptionSpec& option, const std::string& value) {
+    out_.options.push_back(fmt::format("--{}={}", option.name, value));
+  }
+
+  [[noreturn]] static void unknown_option(const std::string& name) {
+    std::vector<std::string> names;
+    for (const auto& option : option_table()) names.emplace_back(option.name);
+    std::string plain = name;
+    for (char& c : plain) c = c == '_' ? '-' : c;
+    const std::string near = nearest(plain, names);
+    usage_error(near.empty() ? fmt::format("unknown option '--{}'; see ddp-run --help", name)
+                             : fmt::format("unknown option '--{}'; did you mean --{}?", name, near));
+  }
+
+  std::vector<std::string> args_;
+  std::size_t next_ = 0;
+  SplitArgs out_;
+};
+
+cxxopts::ParseResult parse_options(const std::vector<std::string>& options) {
+  cxxopts::Options parser("ddp-run");
+  for (const auto& option : option_table()) {
+    if (option.value) {
+      parser.add_options()(option.name, "", cxxopts::value<std::string>()->default_value(option.fallback));
+    } else {
+      parser.add_options()(option.name, "", cxxopts::value<bool>()->default_value("false"));
+    }
+  }
+  std::vector<const char*> argv{"ddp-run"};
+  for (const auto& option : options) argv.push_back(option.c_str());
+  return parser.parse(static_cast<int>(argv.size()), argv.data());
+}
+
+// Typed access, with the name of the option in every complaint.
+class Values {
+ public:
+  explicit Values(cxxopts::ParseResult result) : result_(std::move(result)) {}
+
+  bool flag(const char* name) const { return result_[name].as<bool>(); }
+  std::string text(const char* name) const { return result_[name].as<std::string>(); }
+  bool given(const char* name) const { return result_.count(name) > 0; }
+
+  int integer(const char* name, int low, int high) const {
+    const std::string value = text(name);
+    int number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc{} || end != value.data() + value.size() || number < low || number > high) {
+      usage_error(high == INT_MAX
+                      ? fmt::format("--{}={}: not a whole number of at least {}", name, value, low)
+                      : fmt::format("--{}={}: not a whole number from {} to {}", name, value, low, high));
+    }
+    return number;
+  }
+
+  double seconds(const char* name) const {
+    const std::string value = text(name);
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc{} || end != value.data() + value.size() || !(number >= 0) || number > 1e9) {
+      usage_error(fmt::format("--{}={}: not a number of seconds", name, value));
+    }
+    return number;
+  }
+
+  std::string one_of(const char* name, const std::vector<std::string>& choices) const {
+    const std::string value = text(name);
+    if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
+      usage_error(fmt::format("--{}={}: must be one of {}", name, value, fmt::join(choices, ", ")));
+    }
+    return value;
+  }
+
+ private:
+  cxxopts::ParseResult result_;
+};
+
+std::vector<std::string> split_list(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find(separator, begin)) != std::string::npos; begin = end + 1) {
+    parts.push_back(text.substr(begin, end - begin));
+  }
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+void check_nnodes(const std::string& value) {
+  std::vector<int> numbers;
+  for (const auto& part : split_list(value, ':')) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (error != std::errc{} || end != part.data() + part.size() || number < 1) numbers.assign(3, 0);
+    numbers.push_back(number);
+  }
+  if (numbers.size() > 2 || numbers.front() > numbers.back()) {
+    usage_error(fmt::format("--nnodes={}: must be N or MIN:MAX, with 1 <= MIN <= MAX", value));
+  }
+  if (numbers.back() > 1) {
+    usage_error(fmt::format("--nnodes={}: several nodes are not supported yet; use --nnodes=1", value));
+  }
+}
+
+std::vector<int> parse_signals(const std::string& list) {
+  std::vector<int> signals;
+  for (const auto& name : split_list(list, ',')) {
+    const int signal = signal_number(name);
+    if (signal == 0) {
+      usage_error(fmt::format("--signals-to-handle={}: '{}' is no signal that can be handled; write names as in "
+                              "SIGTERM,SIGUSR1", list, name));
+    }
+    signals.push_back(signal);
+  }
+  return signals;
+}
+
+void check_rdzv_conf(const std::string& text) {
+  if (text.empty()) return;
+  for (const auto& pair : split_list(text, ',')) {
+    const auto equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      usage_error(fmt::format("--rdzv-conf={}: '{}' is not KEY=VALUE", text, pair));
+    }
+  }
+}
+
+// HOST, HOST:PORT or [V6]:PORT; without a port the endpoint means nothing on a single node.
+void apply_endpoint(LaunchConfig& config, const std::string& endpoint) {
+  const auto colon = endpoint.rfind(':');
+  const auto bracket = endpoint.rfind(']');
+  if (colon == std::string::npos || (bracket != std::string::npos && colon < bracket)) return;
+  const std::string port_text = endpoint.substr(colon + 1);
+  int port = 0;
+  const auto [end, error] = std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
+  if (error != std::errc{} || end != port_text.data() + port_text.size() || port < 0 || port > 65535) {
+    usage_error(fmt::format("--rdzv-endpoint={}: must be HOST or HOST:PORT", endpoint));
+  }
+  if (port == 0) return;
+  std::string host = endpoint.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  if (!host.empty()) config.master_addr = host;
+  config.master_port = port;
+}
+
+void take_addresses(LaunchConfig& config, const Values& values) {
+  if (values.integer("node-rank", 0, INT_MAX) != 0) {
+    usage_error(fmt::format("--node-rank={}: a single node has rank 0", values.text("node-rank")));
+  }
+  values.one_of("rdzv-backend", {"static", "c10d"});
+  check_rdzv_conf(values.text("rdzv-conf"));
+  config.master_addr = values.text("master-addr");
+  config.master_port = values.integer("master-port", 0, 65535);
+  if (!values.flag("standalone") && !values.given("master-port")) {
+    apply_endpoint(config, values.text("rdzv-endpoint"));
+  }
+  if (values.given("local-addr")) config.master_addr = values.text("local-addr");
+  if (config.master_addr.empty()) usage_error("--master-addr=: needs a host name or an address");
+  config.rdzv_id = values.text("rdzv-id");
+}
+
+LaunchConfig to_config(const Values& values) {
+  LaunchConfig config;
+  check_nnodes(values.text("nnodes"));
+  config.nproc_per_node = values.text("nproc-per-node");
+  config.standalone = values.flag("standalone");
+  config.role = values.text("role");
+  config.virtual_local_rank = values.flag("virtual-local-rank");
+  config.max_restarts = values.integer("max-restarts", 0, INT_MAX);
+  if (values.seconds("monitor-interval") <= 0) {
+    usage_error(fmt::format("--monitor-interval={}: must be more than 0", values.text("monitor-interval")));
+  }
+  config.shutdown_timeout =
+      std::chrono::milliseconds(std::llround(values.seconds("shutdown-timeout") * 1000));
+  config.stop_signals = parse_signals(values.text("signals-to-handle"));
+  config.module = values.flag("module");
+  config.no_python = values.flag("no-python");
+  values.one_of("start-method", {"spawn", "fork", "forkserver"});
+  config.log_dir = values.text("log-dir");
+  take_addresses(config, values);
+  return config;
+}
+
+}  // namespace
+
+LaunchConfig parse_launch_args(int argc, const char* const* argv) {
+  const SplitArgs split = ArgSplitter(argc, argv).split();
+  const Values values(parse_options(split.options));
+  LaunchConfig config;
+  if (values.flag("help")) {
+    config.action = LaunchAction::ShowHelp;
+    return config;
+  }
+  if (values.flag("version")) {
+    config.action = LaunchAction::ShowVersion;
+    return config;
+  }
+  config = to_config(values);
+  if (split.program.empty() || split.program.front().empty()) {
+    usage_error("no program given; write ddp-run [options] PROGRAM [arguments], see ddp-run --help");
+  }
+  if (config.module && config.no_python) {
+    usage_error("-m and --no-python exclude each other; leave one of them out");
+  }
+  config.program = split.program.front();
+  config.program_args.assign(split.program.begin() + 1, split.program.end());
+  return config;
+}
+
+}  // namespace ddp::launch

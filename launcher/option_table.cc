@@ -1,0 +1,154 @@
+#include "launcher/option_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace ddp::launch {
+namespace {
+
+using enum OptionGroup;
+
+constexpr std::array kOptions{
+    OptionSpec{"standalone", 0, nullptr, "", Workers,
+               "Run on this machine alone, on a free port (what a single node does anyway)."},
+    OptionSpec{"nproc-per-node", 0, "N|gpu|cpu|auto", "1", Workers,
+               "Workers to start: a number, one per GPU, one per CPU, or GPUs if any and else CPUs."},
+    OptionSpec{"nnodes", 0, "N|MIN:MAX", "1", Workers,
+               "Number of nodes. This version runs one node."},
+    OptionSpec{"role", 0, "NAME", "default", Workers, "Name of the workers (ROLE_NAME)."},
+    OptionSpec{"virtual-local-rank", 0, nullptr, "", Workers,
+               "Give each worker LOCAL_RANK=0 and only its own GPU in CUDA_VISIBLE_DEVICES."},
+
+    OptionSpec{"max-restarts", 0, "N", "0", Restarts,
+               "Restart the whole group up to N times when a worker fails."},
+    OptionSpec{"monitor-interval", 0, "SECONDS", "0.1", Restarts,
+               "Accepted for torchrun's sake: ddp-run is told of every exit by the kernel, at once."},
+
+    OptionSpec{"module", 'm', nullptr, "", Program, "PROGRAM is a Python module (python3 -u -m PROGRAM)."},
+    OptionSpec{"no-python", 0, nullptr, "", Program,
+               "Execute PROGRAM itself, also when its name ends in .py."},
+    OptionSpec{"start-method", 0, "METHOD", "spawn", Program,
+               "spawn, fork or forkserver: accepted; ddp-run always starts programs by fork and exec."},
+
+    OptionSpec{"master-addr", 0, "HOST", "127.0.0.1", Rendezvous, "Address of rank 0 (MASTER_ADDR)."},
+    OptionSpec{"master-port", 0, "PORT", "0", Rendezvous,
+               "Port of rank 0 (MASTER_PORT); 0: a free one, a new one for each restart."},
+    OptionSpec{"node-rank", 0, "N", "0", Rendezvous, "Rank of this node; 0 on a single node."},
+    OptionSpec{"local-addr", 0, "HOST", "", Rendezvous, "Address of this node, used as MASTER_ADDR."},
+    OptionSpec{"rdzv-backend", 0, "static|c10d", "static", Rendezvous,
+               "How nodes find each other; both do the same on a single node."},
+    OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
+               "With a port: MASTER_ADDR and MASTER_PORT of a single node."},
+    OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous, "Name of the job (TORCHELASTIC_RUN_ID); default: a random one."},
+    OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,
+               "Settings of the rendezvous; no effect on a single node."},
+
+    OptionSpec{"shutdown-timeout", 0, "SECONDS", "30", Stopping,
+               "Time that workers have to stop, on every path, before SIGKILL."},
+    OptionSpec{"signals-to-handle", 0, "LIST", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", Stopping,
+               "Signals that are passed on to all workers and end the job."},
+
+    OptionSpec{"log-dir", 0, "FOLDER", "", Logs,
+               "Keep the error files of each attempt there; default: a private folder, removed at the end."},
+
+    OptionSpec{"help", 'h', nullptr, "", Other, "Print this help."},
+    OptionSpec{"version", 0, nullptr, "", Other, "Print the version."},
+};
+
+struct GroupTitle {
+  OptionGroup group;
+  const char* title;
+};
+constexpr std::array kTitles{
+    GroupTitle{Workers, "Workers"},           GroupTitle{Restarts, "Restarts"},
+    GroupTitle{Program, "Program"},           GroupTitle{Rendezvous, "Addresses"},
+    GroupTitle{Stopping, "Stopping"},         GroupTitle{Logs, "Logs"},
+    GroupTitle{Other, "Other"},
+};
+
+constexpr const char* kUsage = R"(ddp-run: starts one process per rank and keeps the group alive, as torchrun does.
+
+Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
+
+PROGRAM is an executable (a path, else looked for on PATH, else beside ddp-run) or a Python
+script (*.py). Everything after PROGRAM is passed on untouched, but ${local_rank} is replaced.
+Options may be written with - or _, as --option VALUE or --option=VALUE.
+
+Examples:
+  ddp-run --standalone --nproc_per_node=2 trainer --config configs/quickstart.yaml
+  ddp-run --nproc-per-node=gpu --max-restarts=3 train.py --epochs 10
+  ddp-run --nproc-per-node=4 -m package.train
+)";
+
+constexpr const char* kExitCodes = R"(
+Exit codes: 0 all workers succeeded; 2 wrong usage; 126 or 127 PROGRAM cannot be executed or was
+not found; 128+N stopped by signal N; else the exit code of the first worker that failed
+(128+N when signal N killed it).
+)";
+
+bool same_name(std::string_view a, std::string_view b) {
+  const auto plain = [](char c) { return c == '_' ? '-' : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return plain(x) == plain(y); });
+}
+
+std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
+  std::string out;
+  std::size_t column = 0;
+  while (!text.empty()) {
+    const auto end = std::min(text.find(' '), text.size());
+    if (column > 0 && indent + column + 1 + end > width) {
+      out += '\n' + std::string(indent, ' ');
+      column = 0;
+    }
+    if (column > 0) out += ' ', ++column;
+    out += text.substr(0, end);
+    column += end;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+std::string option_help(const OptionSpec& option) {
+  std::string left = option.letter ? fmt::format("  -{}, ", option.letter) : "      ";
+  left += fmt::format("--{}", option.name);
+  if (option.value) left += fmt::format(" {}", option.value);
+  std::string text = option.help;
+  if (option.value && *option.fallback) text += fmt::format(" [{}]", option.fallback);
+  constexpr std::size_t kIndent = 40;
+  const std::string gap =
+      left.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ') : std::string(kIndent - left.size(), ' ');
+  return left + gap + wrapped(text, kIndent, 98) + "\n";
+}
+
+}  // namespace
+
+std::span<const OptionSpec> option_table() { return kOptions; }
+
+const OptionSpec* find_option(std::string_view name) {
+  const auto* found = std::find_if(kOptions.begin(), kOptions.end(),
+                                   [&](const OptionSpec& o) { return same_name(o.name, name); });
+  return found == kOptions.end() ? nullptr : found;
+}
+
+const OptionSpec* find_option(char letter) {
+  const auto* found = std::find_if(kOptions.begin(), kOptions.end(), [&](const OptionSpec& o) {
+    return o.letter != 0 && o.letter == letter;
+  });
+  return found == kOptions.end() ? nullptr : found;
+}
+
+std::string help_text() {
+  std::string text = kUsage;
+  for (const auto& title : kTitles) {
+    text += fmt::format("\n{}:\n", title.title);
+    for (const auto& option : kOptions) {
+      if (option.group == title.group) text += option_help(option);
+    }
+  }
+  return text + kExitCodes;
+}
+
+}  // namespace ddp::launch

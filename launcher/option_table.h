@@ -1,0 +1,29 @@
+// Every option of ddp-run, once: the parser, --help and the suggestions all read this table.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ddp::launch {
+
+enum class OptionGroup { Workers, Restarts, Program, Rendezvous, Stopping, Logs, Other };
+
+struct OptionSpec {
+  const char* name;      // with dashes; `_` is accepted everywhere
+  char letter;           // 0: no short form
+  const char* value;     // placeholder in --help; nullptr: a flag
+  const char* fallback;  // value when not given
+  OptionGroup group;
+  const char* help;
+};
+
+std::span<const OptionSpec> option_table();
+
+/// nullptr when there is none. `name` may use `_` or `-`.
+const OptionSpec* find_option(std::string_view name);
+const OptionSpec* find_option(char letter);
+
+std::string help_text();
+
+}  // namespace ddp::launch

@@ -1,0 +1,72 @@
+#include "launcher/run_folder.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "launcher/console.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string temporary_folder() {
+  const char* folder = std::getenv("TMPDIR");
+  return folder && *folder ? folder : "/tmp";
+}
+
+std::string safe_name(std::string name) {
+  for (char& c : name) c = c == '/' || c == '\0' ? '_' : c;
+  return name.substr(0, 100);
+}
+
+std::string attempt_folder(const std::string& path, int attempt) {
+  return fmt::format("{}/attempt_{}", path, attempt);
+}
+
+}  // namespace
+
+RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_id) {
+  RunFolder folder;
+  if (log_dir == "/dev/null") return folder;
+  folder.private_ = log_dir.empty();
+  const std::string base = folder.private_ ? temporary_folder() : log_dir;
+  std::error_code error;
+  if (!folder.private_) fs::create_directories(base, error);
+  std::string name = folder.private_ ? base + "/ddp-run_XXXXXX" : fmt::format("{}/{}_XXXXXX", base, safe_name(run_id));
+  if (error || !::mkdtemp(name.data())) {
+    const std::string reason = error ? error.message() : error_text(errno);
+    throw LaunchError(kExitUsage, folder.private_
+                                      ? fmt::format("cannot make a folder in '{}': {}; set TMPDIR to a writable one", base, reason)
+                                      : fmt::format("--log-dir={}: {}; choose a writable folder", log_dir, reason));
+  }
+  // Workers may change their folder.
+  folder.path_ = fs::absolute(name, error).string();
+  if (!folder.private_) fs::permissions(name, fs::perms(0755), error);
+  return folder;
+}
+
+void RunFolder::prepare_attempt(int attempt, int local_world_size) const {
+  if (path_.empty()) return;
+  for (int rank = 0; rank < local_world_size; ++rank) {
+    std::error_code error;
+    const std::string folder = fmt::format("{}/{}", attempt_folder(path_, attempt), rank);
+    fs::create_directories(folder, error);
+    if (error) throw LaunchError(kExitFailed, fmt::format("cannot make the folder '{}': {}", folder, error.message()));
+  }
+}
+
+std::string RunFolder::error_file(int attempt, int local_rank) const {
+  return path_.empty() ? "" : fmt::format("{}/{}/error.json", attempt_folder(path_, attempt), local_rank);
+}
+
+void RunFolder::remove_if_private() const {
+  std::error_code ignored;
+  if (private_ && !path_.empty()) fs::remove_all(path_, ignored);
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,29 @@
+// The folder of one run: <base>/<run id>_<random>/attempt_<n>/<local rank>/error.json, as torchrun lays it out.
+#pragma once
+
+#include <string>
+
+namespace ddp::launch {
+
+class RunFolder {
+ public:
+  /// No files at all.
+  RunFolder() = default;
+  /// log_dir empty: a private folder under TMPDIR that remove_if_private() takes away; "/dev/null": no files.
+  /// Throws LaunchError (2) when the folder cannot be made.
+  static RunFolder create(const std::string& log_dir, const std::string& run_id);
+
+  /// Makes the folders of this attempt.
+  void prepare_attempt(int attempt, int local_world_size) const;
+  /// Empty without files.
+  std::string error_file(int attempt, int local_rank) const;
+  const std::string& path() const { return path_; }
+  bool is_private() const { return private_; }
+  void remove_if_private() const;
+
+ private:
+  std::string path_;
+  bool private_ = false;
+};
+
+}  // namespace ddp::launch

@@ -1,0 +1,95 @@
+#include "launcher/spawn.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "launcher/console.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+std::vector<char*> c_strings(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (auto& text : strings) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+void mark_all_close_on_exec() {
+  if (::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
+  // Kernels before 5.11.
+  const int limit = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), 65536L));
+  for (int fd = 3; fd < limit; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+void reset_signals(bool keep_hangup_ignored) {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (signal != SIGHUP || !keep_hangup_ignored) ::signal(signal, SIG_DFL);
+  }
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+[[noreturn]] void run_child(const char* executable, char* const* argv, char* const* env, pid_t parent, int exec_pipe,
+                            bool keep_hangup_ignored) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(kExitFailed);  // it died before the line above
+  ::setsid();
+  reset_signals(keep_hangup_ignored);
+  mark_all_close_on_exec();
+  ::execve(executable, argv, env);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t told = ::write(exec_pipe, &error, sizeof error);
+  ::_exit(kExitNotExecutable);
+}
+
+}  // namespace
+
+PendingSpawn begin_spawn(const WorkerSpec& spec, bool keep_hangup_ignored) {
+  // All memory is allocated before fork: the child only makes system calls.
+  std::vector<std::string> args = spec.command.argv;
+  std::vector<std::string> settings;
+  for (const auto& [name, value] : spec.environment) settings.push_back(name + "=" + value);
+  const auto argv = c_strings(args);
+  const auto env = c_strings(settings);
+
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw LaunchError(kExitFailed, "cannot start a worker: " + error_text(errno));
+  }
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    run_child(spec.command.executable.c_str(), argv.data(), env.data(), parent, ends[1], keep_hangup_ignored);
+  }
+  const int error = errno;
+  ::close(ends[1]);
+  if (pid < 0) {
+    ::close(ends[0]);
+    throw LaunchError(kExitFailed, "cannot start local rank " + std::to_string(spec.local_rank) + ": " +
+                                       error_text(error) + "; tip: see ulimit -u and the memory limit");
+  }
+  return {pid, ends[0]};
+}
+
+int finish_spawn(PendingSpawn& pending) {
+  int error = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(pending.exec_pipe, &error, sizeof error);
+  } while (got < 0 && errno == EINTR);
+  ::close(pending.exec_pipe);
+  pending.exec_pipe = -1;
+  return got == static_cast<ssize_t>(sizeof error) ? error : 0;
+}
+
+}  // namespace ddp::launch

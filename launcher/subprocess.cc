@@ -1,0 +1,139 @@
+#include "launcher/subprocess.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "launcher/console.h"
+#include "launcher/process_tree.h"
+#include "launcher/spawn.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr auto kSweepPatience = std::chrono::seconds(5);
+
+ExitStatus to_exit_status(const siginfo_t& info) {
+  return info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status};
+}
+
+LaunchError exec_error(const WorkerSpec& spec, int error) {
+  const char* tip = error == ENOEXEC ? "; tip: a script needs a first line like #!/bin/sh"
+                    : error == ENOENT ? "; tip: the interpreter in its first line, or its loader, is missing"
+                    : error == E2BIG  ? "; tip: the arguments or the environment are too large"
+                                      : "";
+  return LaunchError(error == ENOENT ? kExitNotFound : kExitNotExecutable,
+                     fmt::format("cannot execute '{}': {}{}", spec.command.executable, error_text(error), tip));
+}
+
+timespec until(Clock::time_point deadline) {
+  const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
+  return {ns / 1'000'000'000, ns % 1'000'000'000};
+}
+
+}  // namespace
+
+SubprocessSet::SubprocessSet(const SignalMailbox& signals, int launcher_pipe)
+    : signals_(signals), signal_fd_(signals.open_fd()), launcher_pipe_(launcher_pipe) {}
+
+SubprocessSet::~SubprocessSet() {
+  kill_descendants(kSweepPatience);
+  ::close(signal_fd_);
+}
+
+std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
+  std::vector<pid_t> pids;
+  std::vector<PendingSpawn> pending;
+  try {
+    for (const auto& spec : specs) {
+      pending.push_back(begin_spawn(spec, signals_.hangup_ignored()));
+      running_[pending.back().pid] = spec.local_rank;
+      pids.push_back(pending.back().pid);
+    }
+  } catch (...) {
+    for (auto& spawn : pending) finish_spawn(spawn);
+    sweep();
+    throw;
+  }
+  int first_error = 0;
+  std::size_t failed = 0;
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    const int error = finish_spawn(pending[i]);
+    if (error != 0 && first_error == 0) {
+      first_error = error;
+      failed = i;
+    }
+  }
+  if (first_error != 0) {
+    sweep();
+    throw exec_error(specs[failed], first_error);
+  }
+  return pids;
+}
+
+std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline) {
+  std::vector<Event> events;
+  while (events.empty()) {
+    pollfd fds[] = {{signal_fd_, POLLIN, 0}, {launcher_pipe_, POLLIN, 0}};
+    timespec limit{};
+    if (deadline) limit = until(*deadline);
+    const int ready = ::ppoll(fds, 2, deadline ? &limit : nullptr, nullptr);
+    if (ready == 0) break;
+    if (ready < 0) continue;
+    if (fds[1].revents != 0) {
+      events.push_back({.kind = Event::Kind::LauncherGone});
+      launcher_pipe_ = -1;  // said once
+    }
+    if (fds[0].revents != 0) take_signals(events);
+  }
+  return events;
+}
+
+void SubprocessSet::take_signals(std::vector<Event>& events) {
+  signalfd_siginfo info{};
+  bool child_changed = false;
+  while (::read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) {
+      child_changed = true;
+    } else {
+      events.push_back({.kind = Event::Kind::Signal, .signal = signal, .ends_job = signals_.ends_job(signal)});
+    }
+  }
+  if (child_changed) reap(events);
+}
+
+void SubprocessSet::reap(std::vector<Event>& events) {
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    const auto worker = running_.find(info.si_pid);
+    if (worker != running_.end()) {
+      // Before it is reaped its pid, and so its group's id, cannot belong to anyone else.
+      ::kill(-info.si_pid, SIGKILL);
+      events.push_back(
+          {.kind = Event::Kind::WorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)});
+      running_.erase(worker);
+    }
+    ::waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
+  }
+}
+
+void SubprocessSet::signal_workers(int signal) {
+  for (const auto& [pid, local_rank] : running_) {
+    if (::kill(-pid, signal) != 0) ::kill(pid, signal);  // a worker may have moved to another group
+  }
+}
+
+std::vector<std::string> SubprocessSet::sweep() {
+  running_.clear();
+  return kill_descendants(kSweepPatience);
+}
+
+}  // namespace ddp::launch

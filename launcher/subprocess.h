@@ -1,0 +1,35 @@
+// The workers as processes: starts them, waits for what happens to them, signals them. Decides nothing.
+#pragma once
+
+#include <map>
+
+#include "launcher/process_runner.h"
+#include "launcher/signal_mailbox.h"
+
+namespace ddp::launch {
+
+class SubprocessSet : public ProcessRunner {
+ public:
+  /// `launcher_pipe`: reports end-of-file when the process that the user started is dead; -1: none. Not owned.
+  SubprocessSet(const SignalMailbox& signals, int launcher_pipe);
+  ~SubprocessSet() override;
+  SubprocessSet(const SubprocessSet&) = delete;
+  SubprocessSet& operator=(const SubprocessSet&) = delete;
+
+  std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override;
+  std::vector<Event> wait(std::optional<Clock::time_point> deadline) override;
+  void signal_workers(int signal) override;
+  std::vector<std::string> sweep() override;
+  Clock::time_point now() const override { return Clock::now(); }
+
+ private:
+  void take_signals(std::vector<Event>& events);
+  void reap(std::vector<Event>& events);
+
+  const SignalMailbox& signals_;
+  int signal_fd_;
+  int launcher_pipe_;
+  std::map<pid_t, int> running_;  // -> local rank
+};
+
+}  // namespace ddp::launch

@@ -1,0 +1,63 @@
+#include "launcher/worker_env.h"
+
+#include <string_view>
+
+#include "launcher/worker_contract.h"
+
+extern "C" char** environ;
+
+namespace ddp::launch {
+
+Environment worker_environment(const Environment& inherited, const JobInfo& job,
+                               const WorkerGroup& group, const Worker& worker) {
+  Environment env = inherited;
+  const RendezvousInfo& rendezvous = group.rendezvous;
+  const int world_size = job.local_world_size * rendezvous.group_world_size;
+  env[kRank] = std::to_string(worker.rank);
+  env[kLocalRank] = std::to_string(job.virtual_local_rank ? 0 : worker.local_rank);
+  env[kWorldSize] = std::to_string(world_size);
+  env[kLocalWorldSize] = std::to_string(job.local_world_size);
+  env[kGroupRank] = std::to_string(rendezvous.group_rank);
+  env[kGroupWorldSize] = std::to_string(rendezvous.group_world_size);
+  env[kRoleName] = job.role;
+  env[kRoleRank] = env[kRank];
+  env[kRoleWorldSize] = env[kWorldSize];
+  env[kMasterAddr] = rendezvous.master_addr;
+  env[kMasterPort] = std::to_string(rendezvous.master_port);
+  env[kRestartCount] = std::to_string(group.restart_count);
+  env[kMaxRestarts] = std::to_string(job.max_restarts);
+  env[kRunId] = job.run_id;
+  env[kUseAgentStore] = "False";
+  env[kErrorFile] = worker.error_file;
+  env[kSignalsToHandle] = job.signals_to_handle;
+  env.try_emplace(kNcclAsyncErrorHandling, "1");
+  if (job.omp_num_threads > 0) env[kOmpNumThreads] = std::to_string(job.omp_num_threads);
+  if (job.virtual_local_rank) {
+    env[kCudaVisibleDevices] = job.gpus.at(static_cast<std::size_t>(worker.local_rank));
+  }
+  return env;
+}
+
+Command worker_command(const Command& command, int local_rank) {
+  constexpr std::string_view kMacro = "${local_rank}";
+  Command result = command;
+  for (auto& arg : result.argv) {
+    for (std::size_t at = 0; (at = arg.find(kMacro, at)) != std::string::npos;) {
+      arg.replace(at, kMacro.size(), std::to_string(local_rank));
+    }
+  }
+  return result;
+}
+
+Environment inherited_environment() {
+  Environment env;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    // The first of two equal names is the one that getenv finds.
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (equals != text.npos) env.try_emplace(std::string(text.substr(0, equals)), text.substr(equals + 1));
+  }
+  return env;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,32 @@
+// (job, group, worker) -> the environment that torchrun's workers expect. Pure.
+#pragma once
+
+#include <string>
+
+#include "launcher/worker_group.h"
+
+namespace ddp::launch {
+
+/// What is the same for every round of a job.
+struct JobInfo {
+  std::string role = "default";
+  std::string run_id;
+  int local_world_size = 1;
+  int max_restarts = 0;
+  std::string signals_to_handle;
+  bool virtual_local_rank = false;
+  std::vector<std::string> gpus;  // for virtual_local_rank: one entry of CUDA_VISIBLE_DEVICES per local rank
+  int omp_num_threads = 0;        // 0: leave OMP_NUM_THREADS alone
+};
+
+/// The job's own values replace inherited ones; everything else is inherited.
+Environment worker_environment(const Environment& inherited, const JobInfo& job,
+                               const WorkerGroup& group, const Worker& worker);
+
+/// ${local_rank} in the arguments becomes the local rank; nothing else is touched.
+Command worker_command(const Command& command, int local_rank);
+
+/// This process's environment.
+Environment inherited_environment();
+
+}  // namespace ddp::launch

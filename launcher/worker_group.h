@@ -1,0 +1,82 @@
+// What the agent knows about its workers: plain structs, no behaviour.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddp::launch {
+
+using Clock = std::chrono::steady_clock;
+using Environment = std::map<std::string, std::string>;
+
+struct ExitStatus {
+  int code = 0;    // when signal is 0
+  int signal = 0;  // that killed the process
+  bool ok() const { return code == 0 && signal == 0; }
+};
+
+/// What every worker runs; the same for all but for ${local_rank} in the arguments.
+struct Command {
+  std::string executable;  // path that is executed
+  std::vector<std::string> argv;
+};
+
+/// One process to start.
+struct WorkerSpec {
+  int local_rank = 0;
+  Command command;
+  Environment environment;
+};
+
+enum class WorkerState { Running, Succeeded, Failed, Stopped };  // Stopped: ended after we had told it to
+
+struct Worker {
+  int local_rank = 0;
+  int rank = 0;
+  pid_t pid = 0;
+  WorkerState state = WorkerState::Running;
+  ExitStatus exit;
+  std::string error_file;  // empty: none
+};
+
+/// Where the workers of one round meet.
+struct RendezvousInfo {
+  int group_rank = 0;
+  int group_world_size = 1;
+  std::string master_addr;
+  int master_port = 0;
+};
+
+struct WorkerGroup {
+  RendezvousInfo rendezvous;
+  int restart_count = 0;
+  std::vector<Worker> workers;
+};
+
+/// A worker that failed by itself, as the report needs it.
+struct ProcessFailure {
+  int local_rank = 0;
+  int rank = 0;
+  pid_t pid = 0;
+  ExitStatus exit;
+  std::string error_file;
+};
+
+enum class Outcome { Succeeded, Failed, Interrupted, LauncherGone };
+
+struct RunResult {
+  Outcome outcome = Outcome::Succeeded;
+  int signal = 0;                        // Interrupted: the signal that ended the job
+  std::vector<ProcessFailure> failures;  // of the last round, root cause first
+  int stopped = 0;                       // peers that were stopped because of it
+  int restarts = 0;
+  int max_restarts = 0;
+  std::vector<std::string> survivors;  // "pid 12 (state D)": could not be killed in time
+};
+
+}  // namespace ddp::launch
