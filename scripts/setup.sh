@@ -23,7 +23,7 @@ USAGE
 }
 
 readonly packages=(g++ cmake ninja-build python3-venv ccache libgloo-dev libyaml-cpp-dev libfmt-dev libcxxopts-dev
-                   catch2 nlohmann-json3-dev)
+                   catch2 nlohmann-json3-dev libssl-dev)
 readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0)
 # What `torch` pulls in besides Python packages; their presence tells the full set from the small one.
 readonly cuda_parts=(nvidia-cublas nvidia-cuda-nvrtc nvidia-cudnn-cu13 nvidia-cufft nvidia-cusolver nvidia-cusparse
@@ -110,6 +110,7 @@ require_without_apt() {
   has_header cxxopts.hpp || lack "cxxopts: command line"
   has_header nlohmann/json.hpp || lack "nlohmann-json: JSON"
   has_header gloo/config.h || lack "gloo headers: CPU collectives"
+  has_header openssl/evp.h || lack "OpenSSL: checksums"
   { has_header catch2/catch.hpp || has_header catch2/catch_all.hpp; } || lack "Catch2: tests"
   [ -z "$lacking" ] || die "this system has no apt-get, and these were not found:$lacking" \
     "install them with your package manager; where CMake finds them elsewhere, use --no-packages"

@@ -1,0 +1,79 @@
+"""check_includes.py finds each wrong direction, in its file and line, and lets right ones pass."""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_includes.py"
+
+WRONG = [
+    ("launcher/agent.cc", '"trainer/runtime/log.h"', "launcher never includes trainer"),
+    ("launcher/agent.cc", '"launcher/subprocess.h"', "process_runner.h, not subprocess.h"),
+    ("launcher/agent.h", '"subprocess.h"', "process_runner.h, not subprocess.h"),
+    ("launcher/launch.cc", "<torch/torch.h>", "LibTorch is for trainer/"),
+    ("launcher/launch.cc", "<yaml-cpp/yaml.h>", "yaml-cpp"),
+    ("launcher/launch.cc", "<cxxopts.hpp>", "cxxopts"),
+    ("trainer/runtime/log.cc", '"trainer/config/config.h"', "arrows point left only"),
+    ("trainer/config/config.cc", "<torch/torch.h>", "LibTorch is for trainer/"),
+    ("trainer/config/config.cc", '"trainer/model/gpt.h"', "arrows point left only"),
+    ("trainer/model/gpt.cc", '"trainer/data/dataset.h"', "siblings"),
+    ("trainer/data/dataset.cc", '"trainer/distributed/ddp.h"', "siblings"),
+    ("trainer/metrics/metric_log.cc", '"trainer/optim/adamw.h"', "siblings"),
+    ("trainer/optim/adamw.cc", '"trainer/engine/trainer.h"', "arrows point left only"),
+    ("trainer/engine/trainer.cc", "<torch/csrc/distributed/c10d/ProcessGroup.hpp>", "c10d"),
+    ("trainer/engine/trainer.cc", '"launcher/agent.h"', "worker_contract.h"),
+    ("trainer/distributed/process_group.cc", "<torch/csrc/distributed/c10d/reducer.hpp>", "reducer.hpp"),
+    ("trainer/distributed/ddp.cc", "<gloo/context.h>", "gloo_backend.cc"),
+    ("trainer/distributed/ddp.cc", "<torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>", "gloo_backend.cc"),
+    ("trainer/model/gpt.cc", "<yaml-cpp/yaml.h>", "yaml-cpp"),
+    ("trainer/model/gpt.cc", '"../data/dataset.h"', "from the root"),
+    ("trainer/attic/old.cc", '"trainer/config/config.h"', "list of rooms"),
+    ("tests/launcher/agent_test.cc", "<torch/torch.h>", "LibTorch is for trainer/"),
+]
+RIGHT = [
+    ("launcher/agent.cc", '"launcher/process_runner.h"'),
+    ("launcher/main.cc", '"launcher/subprocess.h"'),
+    ("launcher/launch_config.cc", "<cxxopts.hpp>"),
+    ("trainer/config/yaml_config.cc", "<yaml-cpp/yaml.h>"),
+    ("trainer/config/config.cc", '"trainer/runtime/log.h"'),
+    ("trainer/model/gpt.cc", "<torch/torch.h>"),
+    ("trainer/distributed/ddp.cc", "<torch/csrc/distributed/c10d/reducer.hpp>"),
+    ("trainer/distributed/gloo_backend.cc", "<gloo/transport/tcp/device.h>"),
+    ("trainer/runtime/error_file.cc", '"launcher/worker_contract.h"'),
+    ("trainer/engine/trainer.cc", '"trainer/data/dataset.h"'),
+    ("trainer/main.cc", '"trainer/engine/trainer.h"'),
+    ("tests/trainer/gpt_test.cc", "<torch/torch.h>"),
+]
+
+
+def check(file, include):
+    """Runs the script on a tree with one file; the include stands in line 3."""
+    with tempfile.TemporaryDirectory() as root:
+        path = Path(root) / file
+        path.parent.mkdir(parents=True)
+        path.write_text(f"// comment\n#include <vector>\n  #  include {include}  // why\n")
+        (Path(root) / "launcher").mkdir(exist_ok=True)
+        (Path(root) / "launcher" / "subprocess.h").touch()
+        return subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True)
+
+
+class Includes(unittest.TestCase):
+    def test_each_wrong_direction_is_reported_with_its_file_and_line(self):
+        for file, include, reason in WRONG:
+            with self.subTest(file=file, include=include):
+                result = check(file, include)
+                self.assertEqual(result.returncode, 1, result.stdout)
+                self.assertIn(f"{file}:3: ", result.stdout)
+                self.assertIn(reason, result.stdout)
+
+    def test_right_directions_pass(self):
+        for file, include in RIGHT:
+            with self.subTest(file=file, include=include):
+                result = check(file, include)
+                self.assertEqual(result.returncode, 0, result.stdout)
+
+    def test_a_tree_without_code_is_an_error(self):
+        with tempfile.TemporaryDirectory() as root:
+            self.assertEqual(subprocess.run([sys.executable, SCRIPT, root], capture_output=True).returncode, 2)
