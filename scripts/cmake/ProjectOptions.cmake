@@ -3,7 +3,7 @@ add_library(ddp_project_options INTERFACE)
 target_compile_features(ddp_project_options INTERFACE cxx_std_20)
 target_include_directories(ddp_project_options INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_options(ddp_project_options INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual -Wnull-dereference)
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual)
 if(DDP_WERROR)
   target_compile_options(ddp_project_options INTERFACE -Werror)
 endif()

@@ -1,0 +1,77 @@
+// Batches in training order, made by a few threads a bounded distance ahead.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "trainer/data/char_dataset.h"
+#include "trainer/data/distributed_sampler.h"
+
+namespace ddp::train {
+
+/// One micro-batch of this rank: int64 [batch_size, block_size] each, on the CPU (pinned when asked for).
+struct Batch {
+  torch::Tensor inputs;
+  torch::Tensor targets;
+};
+
+/// Never knows about finished steps: what it has fetched ahead is not part of the training state.
+class DataLoader {
+ public:
+  struct Options {
+    int64_t batch_size = 1;
+    int64_t micro_batches = 1;  ///< Of this rank, per step.
+    int rank = 0;
+    int world_size = 1;
+    int64_t workers = 0;        ///< Threads; 0: next() makes the batch itself.
+    bool pin_memory = false;
+  };
+
+  /// Starts at `start`. `windows` must outlive the loader.
+  DataLoader(TrainingWindows windows, const DistributedSampler& sampler, DataCursor start, const Options& options);
+  ~DataLoader();
+  DataLoader(const DataLoader&) = delete;
+  DataLoader& operator=(const DataLoader&) = delete;
+
+  /// The next micro-batch of this rank, epoch after epoch without end. Rethrows what a worker threw.
+  Batch next();
+
+ private:
+  struct Task {
+    DataCursor cursor;
+    int64_t micro = 0;
+  };
+  Task take_task();
+  Batch make_batch(const Task& task) const;
+  void work();
+
+  const TrainingWindows windows_;
+  const DistributedSampler sampler_;
+  const Options options_;
+
+  std::mutex mutex_;
+  std::condition_variable space_;
+  std::condition_variable ready_;
+  Task next_task_;
+  int64_t issued_ = 0;
+  int64_t consumed_ = 0;
+  bool stopping_ = false;
+  struct Slot {
+    Batch batch;
+    std::exception_ptr error;
+    bool filled = false;
+  };
+  std::vector<Slot> slots_;
+  std::vector<std::thread> threads_;
+};
+
+/// Rows [first, first + count) of the evaluation set: inputs padded with token 0 and targets with -1 behind the end.
+Batch evaluation_batch(const EvaluationWindows& windows, int64_t first, int64_t count);
+
+}  // namespace ddp::train

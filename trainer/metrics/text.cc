@@ -1,0 +1,22 @@
+#include "trainer/metrics/text.h"
+
+#include <fmt/format.h>
+
+namespace ddp::train {
+
+std::string short_number(double value) {
+  constexpr double kKilo = 1e3;
+  constexpr double kMega = 1e6;
+  constexpr double kGiga = 1e9;
+  if (value >= kGiga) return fmt::format("{:.2f}G", value / kGiga);
+  if (value >= kMega) return fmt::format("{:.2f}M", value / kMega);
+  if (value >= kKilo) return fmt::format("{:.2f}k", value / kKilo);
+  return fmt::format("{:.0f}", value);
+}
+
+std::string epochs_text(int64_t max_epochs) {
+  constexpr int64_t kUnlimited = 1'000'000'000;
+  return max_epochs >= kUnlimited ? "unlimited" : std::to_string(max_epochs);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,51 @@
+// Tokens per second, since the last question and over the whole run.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace ddp::train {
+
+class Throughput {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  void add(int64_t tokens) { lap_tokens_ += tokens; }
+
+  /// Tokens per second since the last lap; time between pause() and resume() does not count.
+  double lap() {
+    pause();
+    const double seconds = std::chrono::duration<double>(lap_time_).count();
+    const double rate = seconds > 0.0 ? static_cast<double>(lap_tokens_) / seconds : 0.0;
+    total_tokens_ += lap_tokens_;
+    total_time_ += lap_time_;
+    lap_tokens_ = 0;
+    lap_time_ = {};
+    resume();
+    return rate;
+  }
+
+  /// Around evaluation and snapshots, so that the figure is that of the training steps.
+  void pause() {
+    lap_time_ += Clock::now() - since_;
+    since_ = Clock::now();
+  }
+  void resume() { since_ = Clock::now(); }
+
+  /// Over all finished laps.
+  double average() const {
+    const double seconds = std::chrono::duration<double>(total_time_).count();
+    return seconds > 0.0 ? static_cast<double>(total_tokens_) / seconds : 0.0;
+  }
+  double seconds_since_start() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+ private:
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point since_ = start_;
+  Clock::duration lap_time_{};
+  Clock::duration total_time_{};
+  int64_t lap_tokens_ = 0;
+  int64_t total_tokens_ = 0;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,114 @@
+// The whole model: minGPT's decoder-only transformer (pre-norm, learned positions), causal.
+//
+// After A. Karpathy's minGPT (model.py) and Radford et al., "Language models are unsupervised multitask learners"
+// (2019). Parameter names are those of Hugging Face's GPT2LMHeadModel; weights of linear layers lie as [out, in].
+// Shape suffixes: B batch, T sequence, C n_embd, H heads, D = C / H, V vocabulary.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/config/config.h"
+
+namespace ddp::train {
+
+class CausalSelfAttentionImpl : public torch::nn::Module {
+ public:
+  explicit CausalSelfAttentionImpl(const GptConfig& config);
+  /// [B, T, C] -> [B, T, C]; position t sees positions <= t only.
+  torch::Tensor forward(const torch::Tensor& x_BTC);
+
+ private:
+  torch::nn::Linear c_attn{nullptr};  // query, key and value in one projection
+  torch::nn::Linear c_proj{nullptr};
+  torch::nn::Dropout resid_dropout{nullptr};
+  int64_t n_head_;
+  double attn_pdrop_;
+};
+TORCH_MODULE(CausalSelfAttention);
+
+class MlpImpl : public torch::nn::Module {
+ public:
+  explicit MlpImpl(const GptConfig& config);
+  torch::Tensor forward(const torch::Tensor& x_BTC);
+
+ private:
+  torch::nn::Linear c_fc{nullptr};
+  torch::nn::Linear c_proj{nullptr};
+  torch::nn::Dropout dropout{nullptr};
+  std::string gelu_approximation_;
+};
+TORCH_MODULE(Mlp);
+
+class BlockImpl : public torch::nn::Module {
+ public:
+  explicit BlockImpl(const GptConfig& config);
+  torch::Tensor forward(torch::Tensor x_BTC);
+
+ private:
+  torch::nn::LayerNorm ln_1{nullptr};
+  CausalSelfAttention attn{nullptr};
+  torch::nn::LayerNorm ln_2{nullptr};
+  Mlp mlp{nullptr};
+};
+TORCH_MODULE(Block);
+
+/// Embeddings, blocks and final norm: the part whose names start with `transformer.`.
+class TransformerImpl : public torch::nn::Module {
+ public:
+  TransformerImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size);
+  /// int64 [B, T] -> [B, T, C].
+  torch::Tensor forward(const torch::Tensor& idx_BT);
+
+  torch::nn::Embedding wte{nullptr};
+
+ private:
+  torch::nn::Embedding wpe{nullptr};
+  torch::nn::Dropout drop{nullptr};
+  torch::nn::ModuleList h{nullptr};
+  torch::nn::LayerNorm ln_f{nullptr};
+};
+TORCH_MODULE(Transformer);
+
+/// One parameter as the optimizer and the snapshot see it.
+struct ModelParameter {
+  std::string name;
+  torch::Tensor tensor;
+  bool decay = false;  ///< Weight decay applies: weights of linear layers, not biases, norms and embeddings.
+};
+
+class GPTImpl : public torch::nn::Module {
+ public:
+  /// Weights drawn from `seed`: N(0, 0.02), residual output projections N(0, 0.02 / sqrt(2 n_layer)), biases 0, norms 1.
+  GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size, uint64_t seed);
+
+  /// int64 [B, T], T <= block_size -> logits [B, T, V].
+  torch::Tensor forward(const torch::Tensor& idx_BT);
+  /// Mean negative log-likelihood in nats over the targets that are not -1; a float32 scalar.
+  torch::Tensor loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
+  /// Sum instead of mean.
+  torch::Tensor loss_sum(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
+
+  int64_t block_size() const { return block_size_; }
+  int64_t vocab_size() const { return vocab_size_; }
+  /// Every distinct parameter once, in the order of registration.
+  std::vector<ModelParameter> model_parameters() const;
+  /// All parameters, a tied matrix once.
+  int64_t parameter_count() const;
+
+ private:
+  void initialise(uint64_t seed);
+
+  Transformer transformer{nullptr};
+  torch::nn::Linear lm_head{nullptr};  // empty when the head is tied to wte
+  int64_t n_layer_;
+  int64_t vocab_size_;
+  int64_t block_size_;
+};
+TORCH_MODULE(GPT);
+
+}  // namespace ddp::train

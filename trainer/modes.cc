@@ -1,0 +1,169 @@
+#include "trainer/modes.h"
+
+#include <fmt/format.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "launcher/worker_contract.h"
+#include "trainer/config/config_text.h"
+#include "trainer/config/yaml_config.h"
+#include "trainer/data/char_dataset.h"
+#include "trainer/distributed/dist_env.h"
+#include "trainer/distributed/process_group.h"
+#include "trainer/engine/snapshot.h"
+#include "trainer/engine/trainer.h"
+#include "trainer/model/generate.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/log.h"
+#include "trainer/runtime/sha256.h"
+#include "trainer/runtime/stop_signal.h"
+
+namespace ddp::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ResumePoint {
+  std::optional<OpenedSnapshot> snapshot;  ///< Rank 0 only.
+  std::optional<SnapshotMeta> meta;        ///< The same on every rank.
+};
+
+// Rank 0 alone reads the file; the others need no access to it.
+ResumePoint find_resume_point(const std::string& path, ProcessGroup& group, Log& log) {
+  ResumePoint point;
+  if (group.is_main()) point.snapshot = find_snapshot(path, log);
+  const std::string json = group.broadcast_text(point.snapshot ? point.snapshot->meta.to_json() : "");
+  if (!json.empty()) point.meta = SnapshotMeta::from_json(json);
+  if (!group.is_main()) return point;
+  log.info(point.meta ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}", point.snapshot->path,
+                                    point.meta->cursor.epoch, point.meta->step)
+                      : fmt::format("Snapshot not found: {}. Training model from scratch", path));
+  return point;
+}
+
+CharDataset load_data(const Config& config, const std::optional<SnapshotMeta>& meta) {
+  if (!meta) return CharDataset(config.data);
+  const auto vocabulary = CharVocabulary::from_characters(meta->vocabulary);
+  return CharDataset(config.data, &vocabulary);
+}
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+Json tensor_report(const SafetensorsFile& file) {
+  Json tensors = Json::array();
+  for (const auto& tensor : file.tensors()) {
+    const std::string sum = Sha256().update(tensor.data, tensor.size).hex();
+    tensors.push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"sha256", sum}});
+  }
+  return tensors;
+}
+
+int64_t model_parameters(const SafetensorsFile& file) {
+  int64_t count = 0;
+  for (const auto& tensor : file.tensors()) {
+    if (tensor.name.rfind("model.", 0) != 0) continue;
+    int64_t elements = 1;
+    for (const int64_t dim : tensor.shape) elements *= dim;
+    count += elements;
+  }
+  return count;
+}
+
+Json snapshot_report(const OpenedSnapshot& snapshot) {
+  const auto& meta = snapshot.meta;
+  return {{"path", snapshot.path},
+          {"format_version", kSnapshotVersion},
+          {"step", meta.step},
+          {"epoch", meta.cursor.epoch},
+          {"position", meta.cursor.position},
+          {"optimizer_step", meta.optimizer_step},
+          {"parameters", model_parameters(*snapshot.file)},
+          {"vocabulary_size", meta.vocabulary.size()},
+          {"world_size", meta.world_size},
+          {"micro_batches_per_step", meta.micro_batches_per_step},
+          {"grad_scaler", {{"scale", meta.grad_scaler.scale}, {"growth_tracker", meta.grad_scaler.growth_tracker}}},
+          {"data_sha256", meta.data_sha256},
+          {"content_sha256", content_sha256(*snapshot.file)},
+          {"config", Json::parse(meta.config_json)},
+          {"tensors", tensor_report(*snapshot.file)}};
+}
+
+std::string readable(const Json& report) {
+  std::string text;
+  for (const auto& [key, value] : report.items()) {
+    if (key == "tensors" || key == "config") continue;
+    text += fmt::format("{:<22} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  text += "config\n";
+  for (const auto& [section, keys] : report["config"].items()) {
+    for (const auto& [key, value] : keys.items()) text += fmt::format("  {}.{} = {}\n", section, key, value.dump());
+  }
+  text += "tensors (sha256, dtype, shape, name)\n";
+  for (const auto& tensor : report["tensors"]) {
+    text += fmt::format("  {} {:<4} {:<14} {}\n", tensor["sha256"].get<std::string>(),
+                        tensor["dtype"].get<std::string>(), tensor["shape"].dump(), tensor["name"].get<std::string>());
+  }
+  return text;
+}
+
+}  // namespace
+
+int run_train(const TrainerArgs& args) {
+  const DistEnv env = DistEnv::from_environment();
+  const Config config = load_config(args.config_file, args.overrides);
+  if (env.is_main()) prepare_snapshot_folder(config.trainer.snapshot_path);
+  Log log(env.is_main(), env.is_main() ? config.hydra.run_dir + "/main.log" : "",
+          config.hydra.verbose ? LogLevel::kDebug : LogLevel::kInfo);
+  const StopSignal stop_signal;
+  const DevicePlan plan = plan_device(config, env);
+  ProcessGroup group(env, config.distributed, plan);
+  log.debug("Configuration:\n" + config_to_yaml(config));
+
+  const ResumePoint resume = find_resume_point(config.trainer.snapshot_path, group, log);
+  const CharDataset dataset = load_data(config, resume.meta);
+  Trainer trainer(config, plan, group, dataset, log, resume.meta, resume.snapshot ? &*resume.snapshot : nullptr);
+  const FitResult result = trainer.fit();
+  return result.stop_signal == 0 ? launch::kExitDone : launch::kExitSignalBase + result.stop_signal;
+}
+
+int run_generate(const TrainerArgs& args) {
+  const auto& options = args.generate;
+  const OpenedSnapshot snapshot = open_snapshot(options.snapshot);
+  const Config config = config_from_json(snapshot.meta.config_json);
+  const auto vocabulary = CharVocabulary::from_characters(snapshot.meta.vocabulary);
+  const auto prompt = vocabulary.encode(options.prompt);
+  if (prompt.empty()) throw UserError("--prompt is empty; give at least one character to start from, such as --prompt ' '");
+  GPT model(config.gpt, vocabulary.size(), config.data.block_size, 0);
+  for (auto& p : model->model_parameters()) snapshot.load_into("model." + p.name, p.tensor);
+
+  SamplingOptions sampling;
+  sampling.max_new_tokens = options.max_new_tokens;
+  sampling.temperature = options.temperature;
+  sampling.top_k = options.top_k;
+  sampling.greedy = options.greedy;
+  sampling.seed = static_cast<uint64_t>(options.seed);
+  print(options.prompt);
+  generate(model, prompt, sampling, [&](int64_t token) { print(vocabulary.decode(token)); });
+  if (::isatty(STDOUT_FILENO) != 0) print("\n");
+  return launch::kExitDone;
+}
+
+int run_inspect(const TrainerArgs& args) {
+  const OpenedSnapshot snapshot = open_snapshot(args.inspect_snapshot);
+  const Json report = snapshot_report(snapshot);
+  print(args.inspect_json ? report.dump(2) + "\n" : readable(report));
+  return launch::kExitDone;
+}
+
+int run_version() {
+  print(fmt::format("trainer {} (LibTorch {})\n", DDP_VERSION, TORCH_VERSION));
+  return launch::kExitDone;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,63 @@
+// The safetensors container: 8-byte little-endian header length, JSON header, raw tensors. Nothing in it is code.
+// Format: https://github.com/huggingface/safetensors#format
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ddp::train {
+
+/// One tensor of a container: contiguous, little-endian bytes that somebody else owns.
+struct TensorBytes {
+  std::string name;
+  std::string dtype;  ///< "F32", "F16", "BF16", "I64", "U8", ...
+  std::vector<int64_t> shape;
+  const std::byte* data = nullptr;
+  std::size_t size = 0;  ///< Bytes.
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+/// Metadata key under which publish_safetensors() keeps the SHA-256 of the whole file, computed with this value as
+/// 64 zeros. Covers header and data: a flipped bit anywhere is found.
+inline constexpr const char* kChecksumKey = "checksum";
+
+/// Writes the container to `path` by AtomicFile, keeping the present file as `keep_previous_as`. Throws RunError.
+void publish_safetensors(const std::string& path, const std::string& keep_previous_as, Metadata metadata,
+                         const std::vector<TensorBytes>& tensors);
+
+/// A container mapped read-only. Lengths and offsets in the file are checked against its size before use.
+class SafetensorsFile {
+ public:
+  /// Throws RunError, one line with the path and the reason, when the file cannot be opened or is not whole.
+  explicit SafetensorsFile(const std::string& path);
+  ~SafetensorsFile();
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+  const Metadata& metadata() const { return metadata_; }
+  /// In the order of their bytes in the file.
+  const std::vector<TensorBytes>& tensors() const { return tensors_; }
+  /// Null when there is none of that name.
+  const TensorBytes* find(const std::string& name) const;
+  /// Throws RunError that names the path and `key`.
+  const std::string& require_metadata(const std::string& key) const;
+
+  /// Throws RunError when the checksum under kChecksumKey is missing or does not fit the bytes.
+  void verify_checksum() const;
+
+ private:
+  void parse_header();
+
+  std::string path_;
+  const std::byte* mapping_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t header_size_ = 0;
+  Metadata metadata_;
+  std::vector<TensorBytes> tensors_;
+};
+
+}  // namespace ddp::train
