@@ -75,8 +75,9 @@ std::string plural(int count, const char* noun) { return fmt::format("{} {}{}", 
 void add_cause(Report& report, const ProcessFailure& failure, const ReportContext& context) {
   report.field("rank", fmt::format("{} (local rank {}) of {}, on host {}, pid {}", failure.rank, failure.local_rank,
                                    context.world_size, context.host, failure.pid));
-  const std::string cause = likely_cause(failure.exit);
-  report.field("exit", describe_exit(failure.exit) + (cause.empty() ? "" : ": " + cause));
+  const std::string exit = failure.exit.signal != 0 ? signal_name(failure.exit.signal) : std::to_string(failure.exit.code);
+  const std::string likely = likely_cause(failure.exit);
+  report.field("exit", likely.empty() ? exit : exit + ": " + likely);
   if (const auto message = read_error_file(failure.error_file)) {
     report.field("message", message_lines(*message));
     if (context.error_files_kept) report.field("error file", failure.error_file);

@@ -1,0 +1,51 @@
+#include "launcher/agent_policy.h"
+
+#include <catch2/catch.hpp>
+
+namespace ddp::launch {
+namespace {
+
+struct Row {
+  const char* when;
+  Situation situation;
+  Action then;
+};
+
+const Row kTable[] = {
+    {"all is well", {.running = 2}, Action::Wait},
+    {"some have succeeded", {.running = 1}, Action::Wait},
+    {"all have succeeded", {.running = 0}, Action::Finish},
+    {"all have succeeded, restarts unused", {.running = 0, .restarts_left = 3}, Action::Finish},
+    {"one failed", {.running = 1, .failed = true}, Action::Stop},
+    {"one failed, restarts left", {.running = 1, .failed = true, .restarts_left = 1}, Action::Stop},
+    {"the last one failed", {.running = 0, .failed = true}, Action::Fail},
+    {"the last one failed, restarts left", {.running = 0, .failed = true, .restarts_left = 1}, Action::Restart},
+    {"stopping", {.phase = Phase::Stopping, .running = 1, .failed = true}, Action::Wait},
+    {"stopped", {.phase = Phase::Stopping, .running = 0, .failed = true}, Action::Fail},
+    {"stopped, restarts left", {.phase = Phase::Stopping, .running = 0, .failed = true, .restarts_left = 1}, Action::Restart},
+    {"the grace is over", {.phase = Phase::Stopping, .running = 1, .failed = true, .deadline_over = true}, Action::Kill},
+    {"the grace is over, but all have stopped", {.phase = Phase::Stopping, .running = 0, .failed = true, .deadline_over = true}, Action::Fail},
+    {"killing", {.phase = Phase::Killing, .running = 1, .failed = true}, Action::Wait},
+    {"killed, restarts left", {.phase = Phase::Killing, .running = 0, .failed = true, .restarts_left = 1}, Action::Restart},
+    {"it survives SIGKILL", {.phase = Phase::Killing, .running = 1, .failed = true, .deadline_over = true, .restarts_left = 1}, Action::Abandon},
+    {"a signal came", {.running = 2, .interrupted = true}, Action::Stop},
+    {"a signal came while stopping", {.phase = Phase::Stopping, .running = 2, .failed = true, .interrupted = true}, Action::Wait},
+    {"a signal came and a worker failed, restarts left", {.phase = Phase::Stopping, .running = 0, .failed = true, .interrupted = true, .restarts_left = 1}, Action::Interrupt},
+    {"a signal came, all have stopped well", {.phase = Phase::Stopping, .running = 0, .interrupted = true}, Action::Interrupt},
+    {"the signal came again", {.phase = Phase::Stopping, .running = 2, .interrupted = true, .hurry = true}, Action::Kill},
+    {"the signal came twice at once", {.running = 2, .interrupted = true, .hurry = true}, Action::Kill},
+    {"the signal came again while killing", {.phase = Phase::Killing, .running = 2, .interrupted = true, .hurry = true}, Action::Wait},
+    {"the launcher is dead", {.running = 2, .launcher_gone = true, .restarts_left = 1}, Action::Kill},
+    {"the launcher is dead while stopping", {.phase = Phase::Stopping, .running = 2, .launcher_gone = true}, Action::Kill},
+    {"the launcher is dead and so are all workers", {.phase = Phase::Killing, .running = 0, .failed = true, .launcher_gone = true, .restarts_left = 1}, Action::Interrupt},
+};
+
+TEST_CASE("the agent's decisions are those of the table") {
+  for (const Row& row : kTable) {
+    INFO(row.when);
+    CHECK(decide(row.situation) == row.then);
+  }
+}
+
+}  // namespace
+}  // namespace ddp::launch

@@ -1,0 +1,158 @@
+#include "launcher/agent.h"
+
+#include <csignal>
+
+#include <catch2/catch.hpp>
+
+#include "launcher/failure_report.h"
+#include "tests/launcher/fake_runner.h"
+
+namespace ddp::launch {
+namespace {
+
+using Deeds = std::vector<std::string>;
+
+class CountingRendezvous : public RendezvousHandler {
+ public:
+  RendezvousInfo next_round() override { return {0, 1, "127.0.0.1", ++port_}; }
+
+ private:
+  int port_ = 1000;
+};
+
+struct Scene {
+  FakeRunner os;
+  CountingRendezvous rendezvous;
+  std::vector<std::string> said;
+
+  RunResult run(int workers, int max_restarts = 0) {
+    AgentSpec spec;
+    spec.command = {"/bin/worker", {"worker", "--rank=${local_rank}"}};
+    spec.job.local_world_size = workers;
+    spec.job.max_restarts = max_restarts;
+    spec.announce = [this](const std::string& line) { said.push_back(line); };
+    return LocalElasticAgent(spec, rendezvous, os).run();
+  }
+};
+
+const std::string kTerm = "signal " + std::to_string(SIGTERM);
+const std::string kCont = "signal " + std::to_string(SIGCONT);
+const std::string kKill = "signal " + std::to_string(SIGKILL);
+
+TEST_CASE("a group that succeeds is started once and swept") {
+  Scene scene;
+  scene.os.exits(1, {}).exits(0, {});
+  CHECK(exit_code(scene.run(2, 3)) == 0);
+  CHECK(scene.os.deeds == Deeds{"start 2", "sweep"});
+  CHECK(scene.said.empty());
+  CHECK(scene.os.rounds[0][1].command.argv[1] == "--rank=1");
+}
+
+TEST_CASE("a failed worker stops the others and its exit code is the job's") {
+  Scene scene;
+  scene.os.exits(1, {7, 0}).exits(0, {0, SIGTERM});
+  const RunResult result = scene.run(2);
+  CHECK(result.outcome == Outcome::Failed);
+  CHECK(exit_code(result) == 7);
+  CHECK(result.failures.size() == 1);
+  CHECK(result.stopped == 1);
+  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep"});
+}
+
+TEST_CASE("a failed worker restarts the whole group on a new port, after a sweep") {
+  Scene scene;
+  scene.os.exits(0, {0, SIGKILL}).exits(1, {0, SIGTERM}).exits(0, {}).exits(1, {});
+  const RunResult result = scene.run(2, 3);
+  CHECK(result.outcome == Outcome::Succeeded);
+  CHECK(result.restarts == 1);
+  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
+  CHECK(scene.os.rounds[0][0].environment.at("MASTER_PORT") == "1001");
+  CHECK(scene.os.rounds[1][0].environment.at("MASTER_PORT") == "1002");
+  CHECK(scene.os.rounds[1][0].environment.at("TORCHELASTIC_RESTART_COUNT") == "1");
+  REQUIRE(scene.said.size() == 1);
+  CHECK(scene.said[0] == "rank 0 (local rank 0, pid 100): killed by SIGKILL; restart 1 of 3");
+}
+
+TEST_CASE("restarts come to an end") {
+  Scene scene;
+  scene.os.exits(0, {5, 0}).exits(0, {6, 0}).exits(0, {7, 0});
+  const RunResult result = scene.run(1, 2);
+  CHECK(exit_code(result) == 7);
+  CHECK(result.restarts == 2);
+  CHECK(scene.os.rounds.size() == 3);
+}
+
+TEST_CASE("of two failures in one wake-up the death by a signal is the cause") {
+  Scene scene;
+  scene.os.then([](FakeRunner& os) {
+    return std::vector{FakeRunner::exited(os.pid(0), {1, 0}), FakeRunner::exited(os.pid(1), {0, SIGSEGV})};
+  });
+  const RunResult result = scene.run(2);
+  REQUIRE(result.failures.size() == 2);
+  CHECK(result.failures[0].rank == 1);
+  CHECK(exit_code(result) == 128 + SIGSEGV);
+}
+
+TEST_CASE("a worker that fails after it was told to stop is no cause") {
+  Scene scene;
+  scene.os.exits(1, {3, 0}).exits(0, {0, SIGSEGV}).exits(2, {1, 0});
+  const RunResult result = scene.run(3);
+  CHECK(exit_code(result) == 3);
+  CHECK(result.failures.size() == 1);
+  CHECK(result.stopped == 2);
+}
+
+TEST_CASE("workers that ignore SIGTERM are killed when the grace is over") {
+  Scene scene;
+  scene.os.exits(0, {3, 0}).time_passes().exits(1, {0, SIGKILL});
+  CHECK(exit_code(scene.run(2)) == 3);
+  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, kKill, "sweep"});
+}
+
+TEST_CASE("a worker that survives SIGKILL is named and left behind") {
+  Scene scene;
+  scene.os.survivors = {"pid 101 (state D)"};
+  scene.os.exits(0, {3, 0}).time_passes().time_passes();
+  const RunResult result = scene.run(2, 5);
+  CHECK(exit_code(result) == 3);
+  CHECK(result.survivors == scene.os.survivors);
+}
+
+TEST_CASE("a signal is passed on as it is and ends the job without a restart") {
+  Scene scene;
+  scene.os.signalled(SIGINT, true).exits(0, {0, SIGINT}).exits(1, {});
+  const RunResult result = scene.run(2, 3);
+  CHECK(result.outcome == Outcome::Interrupted);
+  CHECK(exit_code(result) == 128 + SIGINT);
+  CHECK(scene.os.deeds == Deeds{"start 2", "signal " + std::to_string(SIGINT), kCont, "sweep"});
+}
+
+TEST_CASE("a second signal kills at once, a double of the first does not") {
+  Scene scene;
+  scene.os.signalled(SIGTERM, true).signalled(SIGTERM, true);
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.pass(std::chrono::seconds(1));
+    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGINT, .ends_job = true}};
+  });
+  scene.os.exits(0, {0, SIGKILL});
+  CHECK(exit_code(scene.run(1)) == 128 + SIGTERM);
+  CHECK(scene.os.deeds == Deeds{"start 1", kTerm, kCont, kKill, "sweep"});
+}
+
+TEST_CASE("a signal that does not end the job is only passed on") {
+  Scene scene;
+  scene.os.signalled(SIGUSR1, false).exits(0, {});
+  CHECK(exit_code(scene.run(1)) == 0);
+  CHECK(scene.os.deeds == Deeds{"start 1", "signal " + std::to_string(SIGUSR1), "sweep"});
+}
+
+TEST_CASE("when the launcher dies everything is killed at once") {
+  Scene scene;
+  scene.os.then([](FakeRunner&) { return std::vector{Event{.kind = Event::Kind::LauncherGone}}; });
+  scene.os.exits(0, {0, SIGKILL});
+  CHECK(scene.run(1, 3).outcome == Outcome::LauncherGone);
+  CHECK(scene.os.deeds == Deeds{"start 1", kKill, "sweep"});
+}
+
+}  // namespace
+}  // namespace ddp::launch

@@ -1,0 +1,27 @@
+// ddp-run with stub workers, as the process tests start it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/support/child_program.h"
+#include "tests/support/temp_folder.h"
+
+namespace ddp::test {
+
+inline const std::string kDdpRun = DDP_RUN;
+inline const std::string kStub = DDP_STUB_WORKER;
+
+/// ddp-run [options] stub_worker [actions]; TMPDIR is a folder of the test's own.
+inline ChildOptions stub_job(const TempFolder& tmp, const std::vector<std::string>& options,
+                             const std::vector<std::string>& actions) {
+  ChildOptions child;
+  child.argv = {kDdpRun};
+  child.argv.insert(child.argv.end(), options.begin(), options.end());
+  child.argv.push_back(kStub);
+  child.argv.insert(child.argv.end(), actions.begin(), actions.end());
+  child.set = {{"TMPDIR", tmp.path()}, {"OMP_NUM_THREADS", "1"}};
+  return child;
+}
+
+}  // namespace ddp::test

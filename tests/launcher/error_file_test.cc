@@ -1,0 +1,71 @@
+#include "launcher/error_file.h"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/temp_folder.h"
+
+namespace ddp::launch {
+namespace {
+
+using test::TempFolder;
+
+std::string text_of(const std::string& contents) {
+  const TempFolder folder;
+  return read_error_file(folder.write("error.json", contents)).value().text;
+}
+
+TEST_CASE("the full form of an error file gives message and call stack") {
+  const TempFolder folder;
+  const auto path = folder.write("e", R"({"message":{"message":"RuntimeError: x","errorCode":3,
+      "extraInfo":{"py_callstack":"Traceback\nRuntimeError: x","timestamp":"17"}}})");
+  const auto message = read_error_file(path);
+  REQUIRE(message);
+  CHECK(message->text == "RuntimeError: x");
+  CHECK(message->callstack == "Traceback\nRuntimeError: x");
+}
+
+TEST_CASE("the short form of an error file gives its message") {
+  CHECK(text_of(R"({"message":"out of paper","timestamp":"17"})") == "out of paper");
+}
+
+TEST_CASE("no error file is no message") {
+  const TempFolder folder;
+  CHECK_FALSE(read_error_file(folder / "none"));
+  CHECK_FALSE(read_error_file(""));
+}
+
+TEST_CASE("a malformed error file says so and nothing else happens") {
+  CHECK(text_of("") == "(its error file is empty)");
+  CHECK(text_of("{\"message\":") == "(its error file is not valid JSON)");
+  CHECK(text_of("\xff\xfe") == "(its error file is not valid JSON)");
+  CHECK(text_of("[1, 2]") == "(its error file has no \"message\")");
+  CHECK(text_of("{}") == "(its error file has no \"message\")");
+  CHECK(text_of("{\"message\": 5}") == "5");
+  CHECK(text_of("{\"message\": {\"message\": null, \"extraInfo\": []}}") == "null");
+  CHECK(text_of(std::string(200'000, '[')) == "(its error file is not valid JSON)");
+}
+
+TEST_CASE("a huge error file is not read") {
+  const TempFolder folder;
+  const auto path = folder.write("e", "{");
+  std::filesystem::resize_file(path, 1ULL << 33);
+  CHECK(read_error_file(path)->text == "(its error file is too large to be shown)");
+}
+
+TEST_CASE("an error file that is a folder or a pipe is not waited for") {
+  const TempFolder folder;
+  CHECK(read_error_file(folder.path())->text == "(its error file is no regular file)");
+  const std::string pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(read_error_file(pipe)->text == "(its error file is no regular file)");
+}
+
+TEST_CASE("every truncation of an error file gives some message") {
+  const std::string whole = R"({"message":{"message":"R\u00e4 \"x\"","extraInfo":{"py_callstack":"a\nb","timestamp":"1"}}})";
+  for (std::size_t size = 0; size <= whole.size(); ++size) CHECK_FALSE(text_of(whole.substr(0, size)).empty());
+}
+
+}  // namespace
+}  // namespace ddp::launch

@@ -1,0 +1,96 @@
+#include "launcher/failure_report.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <csignal>
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/child_program.h"
+#include "tests/support/temp_folder.h"
+
+namespace ddp::launch {
+namespace {
+
+using test::TempFolder;
+
+RunResult failed(std::vector<ProcessFailure> failures) {
+  RunResult result;
+  result.outcome = Outcome::Failed;
+  result.failures = std::move(failures);
+  return result;
+}
+
+TEST_CASE("the report names the root cause first and the rest briefly") {
+  const TempFolder folder;
+  const auto file = folder.write("e", R"({"message":"no more paper"})");
+  RunResult result = failed({{1, 5, 123, {7, 0}, file}, {0, 4, 122, {1, 0}, ""}});
+  result.stopped = 6;
+  result.restarts = 3;
+  result.max_restarts = 3;
+  CHECK(failure_report(result, {"node7", 8, true}) ==
+        "ddp-run: the job failed; first failure: rank 5, exit code 7\n"
+        "  rank       5 (local rank 1) of 8, on host node7, pid 123\n"
+        "  exit       7\n"
+        "  message    no more paper\n"
+        "  error file " + file + "\n"
+        "  also       rank 4 (pid 122): exit code 1\n"
+        "  stopped    6 other workers because of it\n"
+        "  restarts   3 of 3 used\n");
+}
+
+TEST_CASE("a death by a signal comes with its likely cause") {
+  const std::string report = failure_report(failed({{0, 0, 9, {0, SIGKILL}, ""}}), {"h", 1, false});
+  CHECK(report.find("exit       SIGKILL: often the out-of-memory killer") != std::string::npos);
+}
+
+TEST_CASE("the report has at most 30 lines, however long the messages are") {
+  const TempFolder folder;
+  std::string stack;
+  for (int i = 0; i < 1000; ++i) stack += "line " + std::to_string(i) + std::string(500, 'x') + "\\n";
+  const auto file = folder.write("e", R"({"message":{"message":"m","extraInfo":{"py_callstack":")" + stack + R"("}}})");
+  std::vector<ProcessFailure> failures;
+  for (int rank = 0; rank < 100; ++rank) failures.push_back({rank, rank, rank, {1, 0}, file});
+  RunResult result = failed(failures);
+  result.stopped = 3;
+  result.max_restarts = 1;
+  const std::string report = failure_report(result, {"h", 200, true});
+  CHECK(test::lines_of(report).size() <= 30);
+  CHECK(report.find("line 999") != std::string::npos);
+}
+
+TEST_CASE("control characters of a message do not reach the terminal") {
+  const TempFolder folder;
+  const auto file = folder.write("e", R"({"message":"a\u001b[31mb\u0000c"})");
+  const std::string report = failure_report(failed({{0, 0, 1, {1, 0}, file}}), {"h", 1, false});
+  CHECK(report.find("a?[31mb?c") != std::string::npos);
+}
+
+TEST_CASE("failures of one wake-up are ordered by signal, then age of the error file, then rank") {
+  const TempFolder folder;
+  const auto young = folder.write("young", "{}");
+  const auto old = folder.write("old", "{}");
+  const timespec times[2] = {{1000, 0}, {1000, 0}};
+  REQUIRE(::utimensat(AT_FDCWD, old.c_str(), times, 0) == 0);
+  std::vector<ProcessFailure> batch{{0, 0, 1, {1, 0}, ""},    {1, 1, 2, {1, 0}, young},
+                                    {2, 2, 3, {1, 0}, old},   {3, 3, 4, {0, SIGKILL}, ""},
+                                    {4, 4, 5, {1, 0}, ""}};
+  order_failures(batch);
+  std::vector<int> ranks;
+  for (const auto& failure : batch) ranks.push_back(failure.rank);
+  CHECK(ranks == std::vector{3, 2, 1, 0, 4});
+}
+
+TEST_CASE("the exit code is the worker's, or 128 + signal") {
+  CHECK(exit_code(failed({{0, 0, 1, {9, 0}, ""}})) == 9);
+  CHECK(exit_code(failed({{0, 0, 1, {0, SIGABRT}, ""}})) == 128 + SIGABRT);
+  CHECK(exit_code({}) == 0);
+  RunResult interrupted;
+  interrupted.outcome = Outcome::Interrupted;
+  interrupted.signal = SIGTERM;
+  CHECK(exit_code(interrupted) == 143);
+}
+
+}  // namespace
+}  // namespace ddp::launch

@@ -1,0 +1,71 @@
+// A scripted operating system: what happens next is a list, what the agent does is a list, too, and time only passes
+// when the agent waits for a deadline.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include "launcher/process_runner.h"
+
+namespace ddp::launch {
+
+class FakeRunner : public ProcessRunner {
+ public:
+  std::deque<std::function<std::vector<Event>(FakeRunner&)>> script;
+  std::vector<std::string> deeds;
+  std::vector<std::vector<WorkerSpec>> rounds;
+  std::vector<std::string> survivors;
+
+  pid_t pid(int local_rank) const { return static_cast<pid_t>(100 * rounds.size()) + local_rank; }
+
+  std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override {
+    rounds.push_back(specs);
+    deeds.push_back("start " + std::to_string(specs.size()));
+    std::vector<pid_t> pids;
+    for (const auto& spec : specs) pids.push_back(pid(spec.local_rank));
+    return pids;
+  }
+  std::vector<Event> wait(std::optional<Clock::time_point> deadline) override {
+    if (script.empty()) throw std::logic_error("the agent waits, but the script is over");
+    const auto step = script.front();
+    script.pop_front();
+    auto events = step(*this);
+    if (events.empty() && !deadline) throw std::logic_error("the agent would wait for ever");
+    if (events.empty()) now_ = *deadline;
+    return events;
+  }
+  void signal_workers(int signal) override { deeds.push_back("signal " + std::to_string(signal)); }
+  std::vector<std::string> sweep() override {
+    deeds.push_back("sweep");
+    return survivors;
+  }
+  Clock::time_point now() const override { return now_; }
+  void pass(Clock::duration time) { now_ += time; }
+
+  FakeRunner& then(std::vector<Event> (*step)(FakeRunner&)) {
+    script.emplace_back(step);
+    return *this;
+  }
+  FakeRunner& exits(int local_rank, ExitStatus exit) {
+    script.emplace_back([=](FakeRunner& self) { return std::vector{exited(self.pid(local_rank), exit)}; });
+    return *this;
+  }
+  FakeRunner& signalled(int signal, bool ends_job) {
+    script.emplace_back([=](FakeRunner&) {
+      return std::vector{Event{.kind = Event::Kind::Signal, .signal = signal, .ends_job = ends_job}};
+    });
+    return *this;
+  }
+  FakeRunner& time_passes() { return then([](FakeRunner&) { return std::vector<Event>{}; }); }
+
+  static Event exited(pid_t pid, ExitStatus exit) {
+    return {.kind = Event::Kind::WorkerExited, .pid = pid, .exit = exit};
+  }
+
+ private:
+  Clock::time_point now_{};
+};
+
+}  // namespace ddp::launch

@@ -1,0 +1,84 @@
+#include "launcher/local_world_size.h"
+
+#include <catch2/catch.hpp>
+
+#include "launcher/console.h"
+#include "tests/support/temp_folder.h"
+
+namespace ddp::launch {
+namespace {
+
+using test::TempFolder;
+
+MachineView fake_machine(const TempFolder& root, int listed, int nodes, std::optional<std::string> visible = {}) {
+  for (int gpu = 0; gpu < listed; ++gpu) {
+    root.write("proc/driver/nvidia/gpus/0000:0" + std::to_string(gpu) + ":00.0/information", "");
+  }
+  for (int gpu = 0; gpu < nodes; ++gpu) root.write("dev/nvidia" + std::to_string(gpu), "");
+  root.write("dev/nvidiactl", "");
+  root.write("dev/nvidia-uvm", "");
+  return {root.path(), std::move(visible), 6};
+}
+
+std::string complaint(const std::string& value, const MachineView& machine) {
+  try {
+    local_world_size(value, machine);
+  } catch (const LaunchError& error) {
+    CHECK(error.exit_code() == 2);
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+TEST_CASE("a number of workers is taken as it is") {
+  const TempFolder root;
+  CHECK(local_world_size("3", fake_machine(root, 0, 0)) == 3);
+}
+
+TEST_CASE("GPUs are counted by the driver's files") {
+  const TempFolder all, driver_only, nodes_only, container;
+  CHECK(count_gpus(fake_machine(all, 4, 4)) == 4);
+  CHECK(count_gpus(fake_machine(driver_only, 2, 0)) == 2);
+  CHECK(count_gpus(fake_machine(nodes_only, 0, 3)) == 3);
+  CHECK(count_gpus(fake_machine(container, 8, 2)) == 2);
+}
+
+TEST_CASE("CUDA_VISIBLE_DEVICES narrows the GPUs as CUDA does") {
+  const auto count = [](const char* visible) {
+    const TempFolder root;
+    return count_gpus(fake_machine(root, 4, 4, visible));
+  };
+  CHECK(count("0,2") == 2);
+  CHECK(count(" 3 , 1 ") == 2);
+  CHECK(count("") == 0);
+  CHECK(count("-1") == 0);
+  CHECK(count("0,-1,2") == 1);
+  CHECK(count("0,9,1") == 1);
+  CHECK(count("0,abc,1") == 1);
+  CHECK(count("1,1") == 0);
+  CHECK(count("GPU-0aa1,GPU-77bc,GPU-9") == 3);
+  CHECK(count("MIG-0aa1,MIG-GPU-7/1/0") == 2);
+}
+
+TEST_CASE("auto takes GPUs and else CPUs, cpu takes CPUs") {
+  const TempFolder with, without;
+  CHECK(local_world_size("auto", fake_machine(with, 2, 2)) == 2);
+  CHECK(local_world_size("gpu", fake_machine(with, 2, 2)) == 2);
+  CHECK(local_world_size("auto", fake_machine(without, 0, 0)) == 6);
+  CHECK(local_world_size("cpu", fake_machine(with, 2, 2)) == 6);
+}
+
+TEST_CASE("no GPU, no worker or nonsense is one line with the remedy") {
+  const TempFolder none, hidden;
+  const auto bare = fake_machine(none, 0, 0);
+  CHECK(complaint("gpu", bare) == "--nproc_per_node=gpu, but this machine shows no NVIDIA GPU; tip: =cpu or a number");
+  CHECK(complaint("gpu", fake_machine(hidden, 2, 2, "")).find("CUDA_VISIBLE_DEVICES='' leaves no GPU") != std::string::npos);
+  for (const char* value : {"0", "-2", "", "two", "2.5", "99999999999", "2 "}) {
+    CHECK(complaint(value, bare).find("must be a number of at least 1, gpu, cpu or auto") != std::string::npos);
+  }
+}
+
+TEST_CASE("this process has at least one CPU") { CHECK(MachineView::of_this_process().cpus >= 1); }
+
+}  // namespace
+}  // namespace ddp::launch

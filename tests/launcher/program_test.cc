@@ -1,0 +1,100 @@
+#include "launcher/program.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "launcher/console.h"
+#include "tests/support/temp_folder.h"
+
+namespace ddp::launch {
+namespace {
+
+using test::TempFolder;
+using Args = std::vector<std::string>;
+
+struct Complaint {
+  int exit_code = 0;
+  std::string text;
+};
+
+Complaint complaint(const LaunchConfig& config, const ProgramPlaces& places) {
+  try {
+    resolve_program(config, places);
+  } catch (const LaunchError& error) {
+    return {error.exit_code(), error.what()};
+  }
+  return {0, "(accepted)"};
+}
+
+LaunchConfig program(const std::string& name, Args args = {}) {
+  LaunchConfig config;
+  config.program = name;
+  config.program_args = std::move(args);
+  return config;
+}
+
+TEST_CASE("a program is looked for on PATH and then beside ddp-run") {
+  const TempFolder folder;
+  const auto on_path = folder.write("bin/both", "", true);
+  const auto beside = folder.write("own/only", "", true);
+  folder.write("own/both", "", true);
+  folder.write("first/both", "");  // not executable: passed over
+  const ProgramPlaces places{folder / "first:" + (folder / "bin"), folder / "own", ""};
+  const Command command = resolve_program(program("both", {"a", "b"}), places);
+  CHECK(command.executable == on_path);
+  CHECK(command.argv == Args{"both", "a", "b"});
+  CHECK(resolve_program(program("only"), places).executable == beside);
+}
+
+TEST_CASE("a program with a slash is that path") {
+  const TempFolder folder;
+  const auto path = folder.write("prog", "", true);
+  CHECK(resolve_program(program(path), {}).executable == path);
+}
+
+TEST_CASE("Python scripts, folders and modules run under Python") {
+  const TempFolder folder;
+  const auto python = folder.write("bin/python3", "", true);
+  const auto script = folder.write("train.py", "");
+  folder.write("app/__main__.py", "");
+  const ProgramPlaces places{folder / "bin", "", ""};
+  CHECK(resolve_program(program(script, {"x"}), places).argv == Args{python, "-u", script, "x"});
+  CHECK(resolve_program(program(folder / "app"), places).argv == Args{python, "-u", folder / "app"});
+  LaunchConfig module = program("a.b");
+  module.module = true;
+  CHECK(resolve_program(module, places).argv == Args{python, "-u", "-m", "a.b"});
+}
+
+TEST_CASE("PYTHON_EXEC replaces python3") {
+  const TempFolder folder;
+  const auto python = folder.write("other/py", "", true);
+  const auto script = folder.write("train.py", "");
+  CHECK(resolve_program(program(script), {"", "", python}).executable == python);
+}
+
+TEST_CASE("a script is executed itself with --no-python") {
+  const TempFolder folder;
+  LaunchConfig config = program(folder.write("train.py", "", true));
+  config.no_python = true;
+  CHECK(resolve_program(config, {}).executable == config.program);
+}
+
+TEST_CASE("a program that cannot run is one line, 127 or 126") {
+  const TempFolder folder;
+  const ProgramPlaces places{folder / "bin", folder / "own", ""};
+  const auto plain = folder.write("plain", "");
+  CHECK(complaint(program("nosuch"), places).exit_code == 127);
+  CHECK(complaint(program("nosuch"), places).text ==
+        "program 'nosuch' was not found; it is neither on PATH nor beside ddp-run; give its path");
+  CHECK(complaint(program(folder / "nosuch"), places).exit_code == 127);
+  CHECK(complaint(program(folder / "nosuch.py"), places).exit_code == 127);
+  CHECK(complaint(program(plain), places).exit_code == 126);
+  CHECK(complaint(program(plain), places).text.find("is not executable; tip: chmod +x") != std::string::npos);
+  CHECK(complaint(program(folder.path()), places).exit_code == 126);
+  CHECK(complaint(program(folder.path()), places).text.find("is a folder") != std::string::npos);
+  CHECK(complaint(program(folder.write("t.py", "")), places).text.find("program 'python3' was not found") == 0);
+}
+
+}  // namespace
+}  // namespace ddp::launch

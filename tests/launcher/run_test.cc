@@ -1,0 +1,260 @@
+// ddp-run as its users see it: real processes, stub workers.
+#include <signal.h>
+
+#include <algorithm>
+
+#include <catch2/catch.hpp>
+
+#include "tests/launcher/ddp_run.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Lines = std::vector<std::string>;
+
+Lines sorted(Lines lines) {
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+Finished run(const Lines& options, const Lines& actions) {
+  const TempFolder tmp;
+  auto finished = run_to_end(stub_job(tmp, options, actions));
+  CHECK(std::filesystem::is_empty(tmp.path()));  // whatever happens, nothing is left in TMPDIR
+  return finished;
+}
+
+Finished run_program(const Lines& args) {
+  const TempFolder tmp;
+  ChildOptions child;
+  child.argv = {kDdpRun};
+  child.argv.insert(child.argv.end(), args.begin(), args.end());
+  child.set["TMPDIR"] = tmp.path();
+  child.unset = {"OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"};
+  auto finished = run_to_end(child);
+  CHECK(std::filesystem::is_empty(tmp.path()));
+  return finished;
+}
+
+TEST_CASE("a job that succeeds is quiet") {
+  const auto job = run({"--standalone", "--nproc_per_node=3"}, {"env=RANK"});
+  CHECK(job.exit == 0);
+  CHECK(job.err.empty());
+  CHECK(sorted(lines_of(job.out)) == Lines{"RANK=0", "RANK=1", "RANK=2"});
+}
+
+TEST_CASE("each worker finds torchrun's environment") {
+  const auto job = run({"--nproc-per-node=2", "--max-restarts=4", "--role=r", "--rdzv-id=id7"},
+                       {"@1env=LOCAL_RANK", "@1env=WORLD_SIZE", "@1env=LOCAL_WORLD_SIZE", "@1env=GROUP_RANK",
+                        "@1env=GROUP_WORLD_SIZE", "@1env=ROLE_NAME", "@1env=ROLE_RANK", "@1env=ROLE_WORLD_SIZE",
+                        "@1env=MASTER_ADDR", "@1env=TORCHELASTIC_RESTART_COUNT", "@1env=TORCHELASTIC_MAX_RESTARTS",
+                        "@1env=TORCHELASTIC_RUN_ID", "@1env=TORCHELASTIC_USE_AGENT_STORE"});
+  CHECK(lines_of(job.out) == Lines{"LOCAL_RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=0",
+                                   "GROUP_WORLD_SIZE=1", "ROLE_NAME=r", "ROLE_RANK=1", "ROLE_WORLD_SIZE=2",
+                                   "MASTER_ADDR=127.0.0.1", "TORCHELASTIC_RESTART_COUNT=0",
+                                   "TORCHELASTIC_MAX_RESTARTS=4", "TORCHELASTIC_RUN_ID=id7",
+                                   "TORCHELASTIC_USE_AGENT_STORE=False"});
+}
+
+TEST_CASE("OMP_NUM_THREADS is set for several workers, and said in one line") {
+  const auto job = run_program({"--nproc_per_node=64", kStub, "@0env=OMP_NUM_THREADS"});
+  CHECK(job.out == "OMP_NUM_THREADS=1\n");
+  CHECK_THAT(job.err, Contains("OMP_NUM_THREADS=1 for each of 64 workers"));
+  CHECK(lines_of(job.err).size() == 1);
+  CHECK(run_program({kStub, "env=OMP_NUM_THREADS"}).out == "OMP_NUM_THREADS=(unset)\n");
+}
+
+TEST_CASE("a worker has a session of its own, no descriptors but three, and a clean signal state") {
+  const auto job = run({}, {"fds", "signals", "ids"});
+  const auto lines = lines_of(job.out);
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0] == "fds 0 1 2");
+  CHECK(lines[1] == "SigBlk:\t0000000000000000");
+  CHECK(lines[2] == "SigIgn:\t0000000000000000");
+  int pid = 0, group = 0, session = 0;
+  REQUIRE(std::sscanf(lines[3].c_str(), "pid %d group %d session %d", &pid, &group, &session) == 3);
+  CHECK(pid == group);
+  CHECK(pid == session);
+}
+
+TEST_CASE("the exit code is that of the first worker that failed, with a short report") {
+  const auto job = run({"--nproc_per_node=3"}, {"@1exit=7", "wait"});
+  CHECK(job.exit == 7);
+  CHECK_THAT(job.err, Contains("first failure: rank 1, exit code 7") && Contains("stopped    2 other workers"));
+  CHECK(lines_of(job.err).size() <= 30);
+}
+
+TEST_CASE("a worker killed by a signal gives 128 + signal and a likely cause") {
+  const auto job = run({"--nproc_per_node=2"}, {"@0kill-self=KILL", "wait"});
+  CHECK(job.exit == 128 + SIGKILL);
+  CHECK_THAT(job.err, Contains("rank 0, killed by SIGKILL") && Contains("out-of-memory"));
+}
+
+TEST_CASE("the whole group is restarted on a new port until it succeeds") {
+  const auto job = run({"--nproc_per_node=2", "--max_restarts=3"},
+                       {"env=TORCHELASTIC_RESTART_COUNT", "env=MASTER_PORT", "#0@1exit=1", "#1@0kill-self=SEGV", "#0wait", "#1wait"});
+  CHECK(job.exit == 0);
+  const auto said = lines_of(job.err);
+  REQUIRE(said.size() == 2);
+  CHECK_THAT(said[0], Contains("rank 1") && Contains("exit code 1; restart 1 of 3"));
+  CHECK_THAT(said[1], Contains("rank 0") && Contains("killed by SIGSEGV; restart 2 of 3"));
+  Lines ports;
+  for (const auto& line : lines_of(job.out)) {
+    if (line.rfind("MASTER_PORT=", 0) == 0) ports.push_back(line);
+  }
+  ports = sorted(ports);
+  CHECK(std::unique(ports.begin(), ports.end()) - ports.begin() == 3);
+}
+
+TEST_CASE("when the restarts are used up the last failure is reported") {
+  const auto job = run({"--max_restarts=2"}, {"#0exit=3", "#1exit=4", "exit=5"});
+  CHECK(job.exit == 5);
+  CHECK_THAT(job.err, Contains("restart 2 of 2") && Contains("restarts   2 of 2 used"));
+}
+
+TEST_CASE("the message of the error file is in the report, and a broken one does no harm") {
+  CHECK_THAT(run({}, {R"(error-file={"message":"no more paper"})", "exit=3"}).err, Contains("message    no more paper"));
+  for (const char* broken : {"error-file=", "error-file={\"mess", "error-file=[]"}) {
+    const auto job = run({}, {broken, "exit=3"});
+    CHECK(job.exit == 3);
+    CHECK_THAT(job.err, Contains("(its error file"));
+  }
+}
+
+TEST_CASE("SIGTERM and SIGINT reach every worker and the exit code is 128 + signal") {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const TempFolder tmp;
+    ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--max_restarts=3"}, {"trap-exit=9", "wait"}));
+    job.wait_for("waiting", 2);
+    job.signal(signal);
+    CHECK(job.wait_exit() == 128 + signal);
+    job.wait_all_gone();
+    const std::string got = signal == SIGTERM ? "got SIGTERM" : "got SIGINT";
+    const auto lines = job.out_lines();
+    CHECK(std::count(lines.begin(), lines.end(), got) == 2);
+    CHECK(job.err_lines().size() == 1);
+  }
+}
+
+TEST_CASE("SIGHUP and SIGQUIT end the job, too") {
+  for (const int signal : {SIGHUP, SIGQUIT}) {
+    const TempFolder tmp;
+    ChildProgram job(stub_job(tmp, {}, {"wait"}));
+    job.wait_for("waiting");
+    job.signal(signal);
+    CHECK(job.wait_exit() == 128 + signal);
+  }
+}
+
+TEST_CASE("a SIGHUP that was ignored at start stays ignored, in the workers as well") {
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {}, {"signals", "trap-exit=0", "wait"});
+  options.ignore = {SIGHUP};
+  ChildProgram job(options);
+  job.wait_for("waiting");
+  CHECK_THAT(job.out(), Contains("SigIgn:\t0000000000000001"));
+  job.signal(SIGHUP);
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("an inherited SIG_IGN for SIGCHLD loses no exit code") {
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {}, {"exit=4"});
+  options.ignore = {SIGCHLD};
+  CHECK(run_to_end(options).exit == 4);
+}
+
+TEST_CASE("workers that ignore the signal are killed when the shutdown timeout is over") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--shutdown-timeout=0.1"}, {"ignore=TERM", "wait"}));
+  job.wait_for("waiting");
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+  CHECK_THAT(job.err(), Contains("did not stop within 0.1 s"));
+}
+
+TEST_CASE("the shutdown timeout holds after a worker's failure, too") {
+  const auto job = run({"--nproc_per_node=2", "--shutdown-timeout=0.1"}, {"@1ignore=TERM", "@1child", "@0exit=3", "wait"});
+  CHECK(job.exit == 3);
+}
+
+TEST_CASE("SIGUSR1 is passed on and the job goes on") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--nproc_per_node=2"}, {"note=USR1", "wait"}));
+  job.wait_for("waiting", 2);
+  job.signal(SIGUSR1);
+  job.wait_for("got SIGUSR1", 2);
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("a signal that was asked for ends the job like SIGTERM") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--signals-to-handle=SIGUSR1", "--shutdown-timeout=0.1"}, {"note=USR1", "wait"}));
+  job.wait_for("waiting");
+  job.signal(SIGUSR1);
+  CHECK(job.wait_exit() == 128 + SIGUSR1);
+  CHECK_THAT(job.out(), Contains("got SIGUSR1"));
+}
+
+TEST_CASE("a program that is not found or not executable is one line before any worker starts") {
+  const TempFolder folder;
+  const auto plain = folder.write("plain", "text");
+  const auto no_shebang = folder.write("script", "echo hi\n", true);
+  const auto bad_shebang = folder.write("bad", "#!/no/such/interpreter\n", true);
+  const auto one_line = [](const Finished& job, int exit, const std::string& text) {
+    CHECK(job.exit == exit);
+    CHECK(job.out.empty());
+    CHECK_THAT(job.err, Catch::StartsWith("error: ") && Contains(text));
+    CHECK(lines_of(job.err).size() == 1);
+  };
+  one_line(run_program({"no-such-program"}), 127, "was not found");
+  one_line(run_program({folder / "nothing"}), 127, "was not found");
+  one_line(run_program({plain}), 126, "is not executable");
+  one_line(run_program({folder.path()}), 126, "is a folder");
+  one_line(run_program({no_shebang}), 126, "Exec format error; tip: a script needs a first line");
+  one_line(run_program({bad_shebang}), 127, "the interpreter in its first line");
+  one_line(run_program({"--nproc_per_node=0", "true"}), 2, "--nproc_per_node=0");
+  one_line(run_program({"--log-dir=" + plain, "true"}), 2, "--log-dir=");
+  one_line(run_program({"--nporc_per_node=2", "true"}), 2, "did you mean --nproc-per-node?");
+}
+
+TEST_CASE("ddp-run finds a program that lies beside it") {
+  const TempFolder folder;
+  std::filesystem::copy_file(kDdpRun, folder / "ddp-run");
+  std::filesystem::copy_file(kStub, folder / "beside_stub");
+  const auto job = run_to_end({.argv = {folder / "ddp-run", "beside_stub", "print=hello"}, .set = {}, .unset = {}, .ignore = {}, .folder = ""});
+  CHECK(job.out == "hello\n");
+}
+
+TEST_CASE("with --log-dir the error files of every attempt stay") {
+  const TempFolder tmp, logs;
+  const auto job = run_to_end(stub_job(tmp, {"--log-dir=" + (logs / "a/b"), "--rdzv-id=job", "--max_restarts=1"},
+                                       {R"(error-file={"message":"m"})", "exit=3"}));
+  CHECK_THAT(job.err, Contains("error file " + logs.path()));
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(logs.path())) {
+    files += entry.path().filename() == "error.json" ? 1 : 0;
+  }
+  CHECK(files == 2);
+}
+
+TEST_CASE("a log folder /dev/null means no files at all") {
+  CHECK(run({"--log-dir=/dev/null"}, {"env=TORCHELASTIC_ERROR_FILE"}).out == "TORCHELASTIC_ERROR_FILE=\n");
+}
+
+TEST_CASE("help and version go to stdout") {
+  CHECK_THAT(run_program({"--help"}).out, Contains("Usage: ddp-run"));
+  CHECK_THAT(run_program({"--version"}).out, Catch::StartsWith("ddp-run "));
+}
+
+TEST_CASE("a hundred restarts leave no descriptor and no file behind") {
+  const auto job = run({"--max_restarts=100", "--nproc_per_node=2"}, {"#100@0fds", "#100exit=0", "exit=1"});
+  CHECK(job.exit == 0);
+  CHECK(job.out == "fds 0 1 2\n");
+}
+
+}  // namespace
+}  // namespace ddp::test

@@ -1,0 +1,119 @@
+// A worker that does what its arguments say, one after the other: [@RANK][#ROUND]VERB[=VALUE]. With @ or # an action
+// is skipped by other ranks or in other rounds. It waits for events only, never for time.
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "launcher/worker_contract.h"
+
+namespace {
+
+int g_trap_code = 0;
+
+std::string env(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "(unset)";
+}
+
+void print(const std::string& text) {
+  const std::string line = text + "\n";
+  [[maybe_unused]] const auto written = ::write(1, line.data(), line.size());
+}
+
+int signal_by_name(const std::string& name) {
+  for (int signal = 1; signal < 32; ++signal) {
+    const char* known = ::sigabbrev_np(signal);
+    if (known && name == known) return signal;
+  }
+  std::abort();
+}
+
+[[noreturn]] void wait_for_ever() {
+  for (;;) ::pause();
+}
+
+// A descendant that only SIGKILL ends; "detached" leaves the worker's session and group.
+void start_descendant(bool detached) {
+  int ready[2];
+  if (::pipe(ready) != 0) std::abort();
+  if (::fork() == 0) {
+    if (detached) ::setsid();
+    for (int signal = 1; signal < 32; ++signal) ::signal(signal, SIG_IGN);
+    if (detached && ::fork() != 0) ::_exit(0);  // a daemon: its parent is gone
+    print("descendant " + std::to_string(::getpid()));
+    ::close(ready[1]);
+    wait_for_ever();
+  }
+  ::close(ready[1]);
+  char byte;
+  [[maybe_unused]] const auto got = ::read(ready[0], &byte, 1);
+  ::close(ready[0]);
+}
+
+void print_descriptors() {
+  std::string list = "fds";
+  DIR* folder = ::opendir("/proc/self/fd");
+  const int own = ::dirfd(folder);
+  while (const dirent* entry = ::readdir(folder)) {
+    if (entry->d_name[0] != '.' && std::atoi(entry->d_name) != own) list += std::string(" ") + entry->d_name;
+  }
+  ::closedir(folder);
+  print(list);
+}
+
+void print_signal_state() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("SigBlk", 0) == 0 || line.rfind("SigIgn", 0) == 0) print(line);
+  }
+}
+
+void print_on_signal(int signal) { print(std::string("got SIG") + ::sigabbrev_np(signal)); }
+void exit_on_signal(int signal) {
+  print_on_signal(signal);
+  ::_exit(g_trap_code);
+}
+
+void act(const std::string& verb, const std::string& value) {
+  if (verb == "print") print(value);
+  else if (verb == "env") print(value + "=" + env(value.c_str()));
+  else if (verb == "exit") ::exit(std::atoi(value.c_str()));
+  else if (verb == "kill-self") ::raise(signal_by_name(value));
+  else if (verb == "wait") { print("waiting " + std::to_string(::getpid())); wait_for_ever(); }
+  else if (verb == "ignore") ::signal(signal_by_name(value), SIG_IGN);
+  else if (verb == "note") ::signal(signal_by_name(value), print_on_signal);
+  else if (verb == "trap-exit") { g_trap_code = std::atoi(value.c_str()); ::signal(SIGTERM, exit_on_signal); ::signal(SIGINT, exit_on_signal); }
+  else if (verb == "child") start_descendant(false);
+  else if (verb == "daemon") start_descendant(true);
+  else if (verb == "error-file") std::ofstream(env(ddp::launch::kErrorFile)) << value;
+  else if (verb == "fds") print_descriptors();
+  else if (verb == "signals") print_signal_state();
+  else if (verb == "parent") print("parent " + std::to_string(::getppid()));
+  else if (verb == "ids") print("pid " + std::to_string(::getpid()) + " group " + std::to_string(::getpgrp()) + " session " + std::to_string(::getsid(0)));
+  else std::abort();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    std::string action = argv[i];
+    bool mine = true;
+    while (action[0] == '@' || action[0] == '#') {
+      const char* which = action[0] == '@' ? ddp::launch::kRank : ddp::launch::kRestartCount;
+      std::size_t used = 0;
+      const int wanted = std::stoi(action.substr(1), &used);
+      mine = mine && env(which) == std::to_string(wanted);
+      action.erase(0, used + 1);
+    }
+    const auto equals = action.find('=');
+    if (mine) act(action.substr(0, equals), equals == std::string::npos ? "" : action.substr(equals + 1));
+  }
+}

@@ -1,0 +1,63 @@
+#include "launcher/worker_env.h"
+
+#include <catch2/catch.hpp>
+
+namespace ddp::launch {
+namespace {
+
+TEST_CASE("a worker's environment is torchrun's, with the job's own values") {
+  JobInfo job;
+  job.role = "trainer";
+  job.run_id = "job7";
+  job.local_world_size = 2;
+  job.max_restarts = 3;
+  job.signals_to_handle = "SIGTERM";
+  job.omp_num_threads = 4;
+  WorkerGroup group;
+  group.rendezvous = {1, 2, "10.0.0.1", 4242};
+  group.restart_count = 1;
+  Worker worker;
+  worker.local_rank = 1;
+  worker.rank = 3;
+  worker.error_file = "/e.json";
+  const Environment inherited{{"RANK", "99"}, {"MASTER_PORT", "1"}, {"HOME", "/root"}, {"WORLD_SIZE", "77"}};
+  CHECK(worker_environment(inherited, job, group, worker) ==
+        Environment{{"HOME", "/root"}, {"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"},
+                    {"LOCAL_WORLD_SIZE", "2"}, {"GROUP_RANK", "1"}, {"GROUP_WORLD_SIZE", "2"},
+                    {"ROLE_NAME", "trainer"}, {"ROLE_RANK", "3"}, {"ROLE_WORLD_SIZE", "4"},
+                    {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "4242"}, {"OMP_NUM_THREADS", "4"},
+                    {"TORCHELASTIC_RESTART_COUNT", "1"}, {"TORCHELASTIC_MAX_RESTARTS", "3"},
+                    {"TORCHELASTIC_RUN_ID", "job7"}, {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+                    {"TORCHELASTIC_ERROR_FILE", "/e.json"}, {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM"},
+                    {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}});
+}
+
+TEST_CASE("what the user has set for NCCL and OpenMP stays") {
+  const Environment inherited{{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3"}, {"OMP_NUM_THREADS", "5"}};
+  const Environment env = worker_environment(inherited, {}, {}, {});
+  CHECK(env.at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "3");
+  CHECK(env.at("OMP_NUM_THREADS") == "5");
+}
+
+TEST_CASE("with virtual local ranks each worker sees its own GPU as number 0") {
+  JobInfo job;
+  job.local_world_size = 2;
+  job.virtual_local_rank = true;
+  job.gpus = {"GPU-a", "3"};
+  Worker worker;
+  worker.local_rank = 1;
+  worker.rank = 1;
+  const Environment env = worker_environment({{"CUDA_VISIBLE_DEVICES", "GPU-a,3"}}, job, {}, worker);
+  CHECK(env.at("LOCAL_RANK") == "0");
+  CHECK(env.at("RANK") == "1");
+  CHECK(env.at("CUDA_VISIBLE_DEVICES") == "3");
+}
+
+TEST_CASE("only ${local_rank} is replaced in arguments") {
+  const Command command{"/p", {"p", "a${local_rank}b${local_rank}", "$$x $local_rank ${rank} $", "${local_rank"}};
+  CHECK(worker_command(command, 12).argv ==
+        std::vector<std::string>{"p", "a12b12", "$$x $local_rank ${rank} $", "${local_rank"});
+}
+
+}  // namespace
+}  // namespace ddp::launch
