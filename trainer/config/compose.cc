@@ -20,7 +20,8 @@ Node* child(Node& parent, const std::string& name) {
   std::size_t index = 0;
   const auto end = name.data() + name.size();
   const auto result = std::from_chars(name.data(), end, index);
-  const bool is_index = parent.kind == Kind::kList && result.ptr == end && index < parent.items.size();
+  const bool is_index =
+      parent.kind == Kind::kList && result.ptr == end && index < parent.items.size();
   return is_index ? &parent.items[index] : nullptr;
 }
 
@@ -43,12 +44,14 @@ void merge_into(Node& target, const Node& value) {
 void remove(Node& root, const Override& change) {
   const auto parts = split_path(change.key);
   Node* parent = &root;
-  for (std::size_t i = 0; parent != nullptr && i + 1 < parts.size(); ++i) parent = child(*parent, parts[i]);
+  for (std::size_t i = 0; parent != nullptr && i + 1 < parts.size(); ++i)
+    parent = child(*parent, parts[i]);
   Node* node = parent == nullptr ? nullptr : parent->find(parts.back());
-  if (node == nullptr) fail(change, fmt::format("Could not delete from config. '{}' does not exist.", change.key));
+  if (node == nullptr)
+    fail(change, fmt::format("Could not delete from config. '{}' does not exist.", change.key));
   if (change.has_value && !same_value(*node, change.value)) {
-    fail(change, fmt::format("Could not delete from config. The value of '{}' is {} and not {}.", change.key,
-                             python_str(*node), python_str(change.value)));
+    fail(change, fmt::format("Could not delete from config. The value of '{}' is {} and not {}.",
+                             change.key, python_str(*node), python_str(change.value)));
   }
   std::erase_if(parent->entries, [&](const Entry& e) { return &e.value == node; });
 }
@@ -77,11 +80,13 @@ void apply_override(Node& root, const Override& change, bool may_create) {
     if (!existed && !node->is_container()) *node = Node::map();
     node = step_into(*node, part, create, change.value.place);
     if (node == nullptr) {
-      fail(change, fmt::format("Could not override '{}'. To append to your config use +{}", change.key, change.text));
+      fail(change, fmt::format("Could not override '{}'. To append to your config use +{}",
+                               change.key, change.text));
     }
   }
   if (change.type == OverrideType::kAdd && existed && !change.value.is_container()) {
-    fail(change, fmt::format("Could not append to config. An item is already at '{}'. Either remove + prefix: '{}' or add a "
+    fail(change, fmt::format("Could not append to config. An item is already at '{}'. Either "
+                             "remove + prefix: '{}' or add a "
                              "second + to add or override '{}': '+{}'",
                              change.key, change.text.substr(1), change.key, change.text));
   }

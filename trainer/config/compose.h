@@ -9,8 +9,8 @@
 
 namespace ddp::train {
 
-/// Applies one override to the tree, in Hydra's way; `may_create` says whether a change may bring a key that the file
-/// does not hold (the schema knows it).
+/// Applies one override to the tree, in Hydra's way; `may_create` says whether a change may bring a
+/// key that the file does not hold (the schema knows it).
 void apply_override(Node& root, const Override& change, bool may_create);
 
 }  // namespace ddp::train

@@ -1,6 +1,6 @@
-// Every configuration value of trainer: plain structs, filled by load_config() and constant from then on.
-// Names, defaults, ranges and meanings stand here once more only in config_fields.cc, the list that drives parsing,
-// checks and help.
+// Every configuration value of trainer: plain structs, filled by load_config() and constant from
+// then on. Names, defaults, ranges and meanings stand here once more only in config_fields.cc, the
+// list that drives parsing, checks and help.
 #pragma once
 
 #include <array>
@@ -12,25 +12,27 @@
 namespace ddp::train {
 
 struct DataConfig {
-  std::string path;                 ///< Text file, UTF-8. Absolute after loading.
-  int64_t block_size = 128;         ///< Input sequence length, tokens.
-  double train_split = 0.9;         ///< Share of the text, from its start, used for training; the rest is for evaluation.
-  double truncate = 1.0;            ///< Share of the text, from its start, that is used at all.
-  int64_t stride = 1;               ///< Distance between the starts of two training windows, tokens.
+  std::string path;          ///< Text file, UTF-8. Absolute after loading.
+  int64_t block_size = 128;  ///< Input sequence length, tokens.
+  double train_split =
+      0.9;  ///< Share of the text, from its start, used for training; the rest is for evaluation.
+  double truncate = 1.0;  ///< Share of the text, from its start, that is used at all.
+  int64_t stride = 1;     ///< Distance between the starts of two training windows, tokens.
 };
 
 enum class Activation { kGelu, kGeluTanh };
 
 struct GptConfig {
-  std::string model_type;           ///< Preset name, empty when the three sizes are given instead. Kept for messages.
-  int64_t n_layer = 0;              ///< Resolved from model_type where that is given.
+  std::string model_type;  ///< Preset name, empty when the three sizes are given instead. Kept for
+                           ///< messages.
+  int64_t n_layer = 0;     ///< Resolved from model_type where that is given.
   int64_t n_head = 0;
   int64_t n_embd = 0;
   double embd_pdrop = 0.1;
   double resid_pdrop = 0.1;
   double attn_pdrop = 0.1;
   Activation activation = Activation::kGelu;
-  bool tie_weights = false;         ///< lm_head shares its matrix with the token embedding.
+  bool tie_weights = false;  ///< lm_head shares its matrix with the token embedding.
 };
 
 enum class AmpDtype { kFloat16, kBFloat16 };
@@ -38,16 +40,17 @@ enum class DeviceChoice { kAuto, kCpu, kCuda };
 
 struct TrainerConfig {
   int64_t max_epochs = 10;
-  std::optional<int64_t> max_steps;          ///< Stops after this many optimizer steps, also within an epoch.
-  int64_t batch_size = 216;                  ///< Sequences per rank and micro-batch.
-  int64_t grad_accumulation_steps = 1;       ///< Micro-batches per optimizer step and rank.
-  int64_t data_loader_workers = 4;           ///< Loader threads per rank; 0 loads in the training thread.
-  double grad_norm_clip = 1.0;               ///< Global L2 norm; 0 switches clipping off.
-  std::string snapshot_path = "snapshot.pt"; ///< Absolute after loading.
-  int64_t save_every = 3;                    ///< Epochs between snapshots; a final one is always written.
+  std::optional<int64_t>
+      max_steps;             ///< Stops after this many optimizer steps, also within an epoch.
+  int64_t batch_size = 216;  ///< Sequences per rank and micro-batch.
+  int64_t grad_accumulation_steps = 1;  ///< Micro-batches per optimizer step and rank.
+  int64_t data_loader_workers = 4;  ///< Loader threads per rank; 0 loads in the training thread.
+  double grad_norm_clip = 1.0;      ///< Global L2 norm; 0 switches clipping off.
+  std::string snapshot_path = "snapshot.pt";  ///< Absolute after loading.
+  int64_t save_every = 3;  ///< Epochs between snapshots; a final one is always written.
   std::optional<int64_t> save_every_steps;
   int64_t log_every_steps = 10;
-  std::optional<int64_t> eval_every_steps;   ///< Besides the evaluation after each epoch.
+  std::optional<int64_t> eval_every_steps;  ///< Besides the evaluation after each epoch.
   int64_t seed = 1337;
   bool use_amp = false;
   AmpDtype amp_dtype = AmpDtype::kFloat16;
@@ -56,7 +59,7 @@ struct TrainerConfig {
 
 struct OptimizerConfig {
   double learning_rate = 3e-4;
-  double weight_decay = 0.1;                 ///< Applied to the weights of linear layers only.
+  double weight_decay = 0.1;  ///< Applied to the weights of linear layers only.
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
 };
@@ -64,16 +67,17 @@ struct OptimizerConfig {
 enum class Backend { kAuto, kGloo, kNccl };
 
 struct DistributedConfig {
-  Backend backend = Backend::kAuto;          ///< auto: nccl on GPUs, gloo on CPUs.
-  double bucket_cap_mb = 25.0;               ///< MiB of gradients that are all-reduced together.
+  Backend backend = Backend::kAuto;  ///< auto: nccl on GPUs, gloo on CPUs.
+  double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
   bool gradient_as_bucket_view = true;
   bool static_graph = false;
-  double timeout_s = 1800.0;                 ///< Longest wait in a collective and while joining the group, seconds.
+  double timeout_s =
+      1800.0;  ///< Longest wait in a collective and while joining the group, seconds.
 };
 
 struct HydraConfig {
-  std::string run_dir = ".";                 ///< Where main.log goes. Absolute after loading.
-  bool verbose = false;                      ///< Log level DEBUG.
+  std::string run_dir = ".";  ///< Where main.log goes. Absolute after loading.
+  bool verbose = false;       ///< Log level DEBUG.
 };
 
 /// max_epochs of a run that only max_steps ends.

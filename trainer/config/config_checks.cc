@@ -46,8 +46,8 @@ void check_sizes_complete(const Given& given) {
   for (const char* key : kSizes) (given.has(key) ? present : absent).emplace_back(key);
   if (absent.empty()) return;
   fail(given, present.front(),
-       fmt::format("{} {} missing; give n_layer, n_head and n_embd together, or model_type instead", joined(absent),
-                   absent.size() == 1 ? "is" : "are"));
+       fmt::format("{} {} missing; give n_layer, n_head and n_embd together, or model_type instead",
+                   joined(absent), absent.size() == 1 ? "is" : "are"));
 }
 
 void resolve_model(Config& config, const Given& given) {
@@ -58,7 +58,8 @@ void resolve_model(Config& config, const Given& given) {
   if (!first_size.empty()) {
     if (given.has("gpt_config.model_type")) {
       fail(given, first_size,
-           fmt::format("given together with gpt_config.model_type={}; keep either the preset or the three sizes",
+           fmt::format("given together with gpt_config.model_type={}; keep either the preset or "
+                       "the three sizes",
                        config.gpt.model_type));
     }
     check_sizes_complete(given);
@@ -75,8 +76,9 @@ void check_heads(const Config& config, const Given& given) {
   const GptConfig& gpt = config.gpt;
   if (gpt.n_embd % gpt.n_head == 0) return;
   fail(given, "gpt_config.n_embd",
-       fmt::format("{} is not divisible by gpt_config.n_head={}; the nearest widths are {} and {}", gpt.n_embd,
-                   gpt.n_head, std::max(gpt.n_head, gpt.n_embd / gpt.n_head * gpt.n_head),
+       fmt::format("{} is not divisible by gpt_config.n_head={}; the nearest widths are {} and {}",
+                   gpt.n_embd, gpt.n_head,
+                   std::max(gpt.n_head, gpt.n_embd / gpt.n_head * gpt.n_head),
                    (gpt.n_embd / gpt.n_head + 1) * gpt.n_head));
 }
 
@@ -85,21 +87,31 @@ std::string absolute(const std::string& path) {
   std::string expanded = path;
   const char* home = std::getenv("HOME");
   if (home != nullptr && (path == "~" || path.starts_with("~/"))) expanded = home + path.substr(1);
-  return std::filesystem::absolute(expanded).lexically_normal().string();
+  std::string out = std::filesystem::absolute(expanded).lexically_normal().string();
+  if (out.size() > 1 && out.back() == '/') out.pop_back();
+  return out;
 }
 
 void check_data_file(const Config& config, const std::string& as_given, const Given& given) {
   struct stat info {};
   const char* path = config.data.path.c_str();
-  const std::string from = as_given.starts_with('/') ? "" : fmt::format(" (from {})", std::filesystem::current_path().string());
+  const std::string from =
+      as_given.starts_with('/')
+          ? ""
+          : fmt::format(" (from {})", std::filesystem::current_path().string());
   if (stat(path, &info) != 0) {
-    const std::string fix = errno == ENOENT ? "give a text file; relative paths start at the current directory"
-                                            : "check the path and its permissions";
-    fail(given, "data_config.path", fmt::format("{}: {}{}; {}", as_given, std::strerror(errno), from, fix));
+    const std::string fix = errno == ENOENT
+                                ? "give a text file; relative paths start at the current directory"
+                                : "check the path and its permissions";
+    fail(given, "data_config.path",
+         fmt::format("{}: {}{}; {}", as_given, std::strerror(errno), from, fix));
   }
-  if (S_ISDIR(info.st_mode)) fail(given, "data_config.path", fmt::format("{}: is a directory{}; give a text file", as_given, from));
+  if (S_ISDIR(info.st_mode))
+    fail(given, "data_config.path",
+         fmt::format("{}: is a directory{}; give a text file", as_given, from));
   if (access(path, R_OK) != 0) {
-    fail(given, "data_config.path", fmt::format("{}: {}{}; make it readable", as_given, std::strerror(errno), from));
+    fail(given, "data_config.path",
+         fmt::format("{}: {}{}; make it readable", as_given, std::strerror(errno), from));
   }
 }
 

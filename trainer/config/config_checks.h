@@ -10,11 +10,13 @@ namespace ddp::train {
 
 /// What the checks need to know about where values came from.
 struct Given {
-  std::function<bool(const std::string& key)> has;            ///< Given in the file or on the command line.
-  std::function<std::string(const std::string& key)> where;   ///< "file:line:col: key", or the file's name and the key.
+  std::function<bool(const std::string& key)> has;  ///< Given in the file or on the command line.
+  std::function<std::string(const std::string& key)>
+      where;  ///< "file:line:col: key", or the file's name and the key.
 };
 
-/// Resolves model_type, unlimited epochs and the like, then checks what spans several keys. Throws UserError.
+/// Resolves model_type, unlimited epochs and the like, then checks what spans several keys. Throws
+/// UserError.
 void complete_config(Config& config, const Given& given);
 
 /// Relative paths become absolute against the current directory; the data file must be readable.

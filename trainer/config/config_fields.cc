@@ -8,7 +8,7 @@ constexpr Range kAnyValue{};
 constexpr Range kAtLeast0{0, kAny};
 constexpr Range kAtLeast1{1, kAny};
 constexpr Range kAbove0{0, kAny, true};
-constexpr Range kShare{0, 1, true};              // above 0, up to 1
+constexpr Range kShare{0, 1, true};               // above 0, up to 1
 constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
 
 #define DDP_SLOT(member) [](Config& c) -> Slot { return &c.member; }
@@ -17,10 +17,12 @@ std::vector<Field> data_fields() {
   return {
       {"data_config.path", DDP_SLOT(data.path), kAnyValue, NullMeans::kError, "required", "",
        "Text file to train on, UTF-8. A relative path starts at the current directory."},
-      {"data_config.block_size", DDP_SLOT(data.block_size), kAtLeast1, NullMeans::kError, "", "tokens",
-       "Length of the input sequences."},
-      {"data_config.train_split", DDP_SLOT(data.train_split), kShare, NullMeans::kError, "", "share",
-       "Share of the text, from its start, to train on; the rest is for evaluation. 1: no evaluation."},
+      {"data_config.block_size", DDP_SLOT(data.block_size), kAtLeast1, NullMeans::kError, "",
+       "tokens", "Length of the input sequences."},
+      {"data_config.train_split", DDP_SLOT(data.train_split), kShare, NullMeans::kError, "",
+       "share",
+       "Share of the text, from its start, to train on; the rest is for evaluation. 1: no "
+       "evaluation."},
       {"data_config.truncate", DDP_SLOT(data.truncate), kShare, NullMeans::kError, "", "share",
        "Share of the text, from its start, that is used at all."},
       {"data_config.stride", DDP_SLOT(data.stride), kAtLeast1, NullMeans::kError, "", "tokens",
@@ -32,20 +34,21 @@ std::vector<Field> gpt_fields() {
   return {
       {"gpt_config.model_type", DDP_SLOT(gpt.model_type), kAnyValue, NullMeans::kNotGiven,
        "gpt2 when no sizes are given", "",
-       "Size preset: openai-gpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gopher-44m, gpt-mini, gpt-micro or gpt-nano. "
+       "Size preset: openai-gpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gopher-44m, gpt-mini, "
+       "gpt-micro or gpt-nano. "
        "Give either this or the three sizes."},
-      {"gpt_config.n_layer", DDP_SLOT(gpt.n_layer), kAtLeast1, NullMeans::kNotGiven, "from model_type", "",
-       "Number of transformer blocks."},
-      {"gpt_config.n_head", DDP_SLOT(gpt.n_head), kAtLeast1, NullMeans::kNotGiven, "from model_type", "",
-       "Attention heads per block; divides n_embd."},
-      {"gpt_config.n_embd", DDP_SLOT(gpt.n_embd), kAtLeast1, NullMeans::kNotGiven, "from model_type", "",
-       "Width of the model."},
-      {"gpt_config.embd_pdrop", DDP_SLOT(gpt.embd_pdrop), kProbability, NullMeans::kError, "", "probability",
-       "Dropout after the embeddings."},
-      {"gpt_config.resid_pdrop", DDP_SLOT(gpt.resid_pdrop), kProbability, NullMeans::kError, "", "probability",
-       "Dropout before each residual addition."},
-      {"gpt_config.attn_pdrop", DDP_SLOT(gpt.attn_pdrop), kProbability, NullMeans::kError, "", "probability",
-       "Dropout of the attention weights."},
+      {"gpt_config.n_layer", DDP_SLOT(gpt.n_layer), kAtLeast1, NullMeans::kNotGiven,
+       "from model_type", "", "Number of transformer blocks."},
+      {"gpt_config.n_head", DDP_SLOT(gpt.n_head), kAtLeast1, NullMeans::kNotGiven,
+       "from model_type", "", "Attention heads per block; divides n_embd."},
+      {"gpt_config.n_embd", DDP_SLOT(gpt.n_embd), kAtLeast1, NullMeans::kNotGiven,
+       "from model_type", "", "Width of the model."},
+      {"gpt_config.embd_pdrop", DDP_SLOT(gpt.embd_pdrop), kProbability, NullMeans::kError, "",
+       "probability", "Dropout after the embeddings."},
+      {"gpt_config.resid_pdrop", DDP_SLOT(gpt.resid_pdrop), kProbability, NullMeans::kError, "",
+       "probability", "Dropout before each residual addition."},
+      {"gpt_config.attn_pdrop", DDP_SLOT(gpt.attn_pdrop), kProbability, NullMeans::kError, "",
+       "probability", "Dropout of the attention weights."},
       {"gpt_config.activation", DDP_SLOT(gpt.activation), kAnyValue, NullMeans::kError, "", "",
        "gelu is exact; gelu_tanh (also gelu_new) is GPT-2's approximation."},
       {"gpt_config.tie_weights", DDP_SLOT(gpt.tie_weights), kAnyValue, NullMeans::kError, "", "",
@@ -57,32 +60,39 @@ std::vector<Field> trainer_fields() {
   return {
       {"trainer_config.max_epochs", DDP_SLOT(trainer.max_epochs), kAtLeast1, NullMeans::kError,
        "10; unlimited when max_steps is given alone", "epochs", "Passes over the training text."},
-      {"trainer_config.max_steps", DDP_SLOT(trainer.max_steps), kAtLeast1, NullMeans::kNotGiven, "", "steps",
-       "Stops after this many optimizer steps, also within an epoch."},
-      {"trainer_config.batch_size", DDP_SLOT(trainer.batch_size), kAtLeast1, NullMeans::kError, "", "sequences",
-       "Sequences per rank and micro-batch."},
-      {"trainer_config.grad_accumulation_steps", DDP_SLOT(trainer.grad_accumulation_steps), kAtLeast1,
-       NullMeans::kError, "", "", "Micro-batches per optimizer step and rank."},
-      {"trainer_config.data_loader_workers", DDP_SLOT(trainer.data_loader_workers), Range{0, 256}, NullMeans::kError,
-       "", "threads", "Loader threads per rank; 0 loads in the training thread."},
-      {"trainer_config.grad_norm_clip", DDP_SLOT(trainer.grad_norm_clip), kAtLeast0, NullMeans::kOff, "", "",
-       "Largest global L2 norm of the gradients; 0 or null: no clipping."},
-      {"trainer_config.snapshot_path", DDP_SLOT(trainer.snapshot_path), kAnyValue, NullMeans::kError, "", "",
-       "File that training is saved to and resumes from. A relative path starts at the current directory."},
-      {"trainer_config.save_every", DDP_SLOT(trainer.save_every), kAtLeast1, NullMeans::kError, "", "epochs",
-       "Epochs between snapshots; a last one is always written."},
-      {"trainer_config.save_every_steps", DDP_SLOT(trainer.save_every_steps), kAtLeast1, NullMeans::kNotGiven, "",
-       "steps", "Also saves after every so many optimizer steps."},
-      {"trainer_config.log_every_steps", DDP_SLOT(trainer.log_every_steps), kAtLeast1, NullMeans::kError, "", "steps",
+      {"trainer_config.max_steps", DDP_SLOT(trainer.max_steps), kAtLeast1, NullMeans::kNotGiven, "",
+       "steps", "Stops after this many optimizer steps, also within an epoch."},
+      {"trainer_config.batch_size", DDP_SLOT(trainer.batch_size), kAtLeast1, NullMeans::kError, "",
+       "sequences", "Sequences per rank and micro-batch."},
+      {"trainer_config.grad_accumulation_steps", DDP_SLOT(trainer.grad_accumulation_steps),
+       kAtLeast1, NullMeans::kError, "", "", "Micro-batches per optimizer step and rank."},
+      {"trainer_config.data_loader_workers", DDP_SLOT(trainer.data_loader_workers), Range{0, 256},
+       NullMeans::kError, "", "threads",
+       "Loader threads per rank; 0 loads in the training thread."},
+      {"trainer_config.grad_norm_clip", DDP_SLOT(trainer.grad_norm_clip), kAtLeast0,
+       NullMeans::kOff, "", "", "Largest global L2 norm of the gradients; 0 or null: no clipping."},
+      {"trainer_config.snapshot_path", DDP_SLOT(trainer.snapshot_path), kAnyValue,
+       NullMeans::kError, "", "",
+       "File that training is saved to and resumes from. A relative path starts at the current "
+       "directory."},
+      {"trainer_config.save_every", DDP_SLOT(trainer.save_every), kAtLeast1, NullMeans::kError, "",
+       "epochs", "Epochs between snapshots; a last one is always written."},
+      {"trainer_config.save_every_steps", DDP_SLOT(trainer.save_every_steps), kAtLeast1,
+       NullMeans::kNotGiven, "", "steps", "Also saves after every so many optimizer steps."},
+      {"trainer_config.log_every_steps", DDP_SLOT(trainer.log_every_steps), kAtLeast1,
+       NullMeans::kError, "", "steps",
        "Steps between two lines with loss, learning rate, gradient norm and tokens/s."},
-      {"trainer_config.eval_every_steps", DDP_SLOT(trainer.eval_every_steps), kAtLeast1, NullMeans::kNotGiven, "",
-       "steps", "Evaluates after every so many steps, besides after each epoch."},
+      {"trainer_config.eval_every_steps", DDP_SLOT(trainer.eval_every_steps), kAtLeast1,
+       NullMeans::kNotGiven, "", "steps",
+       "Evaluates after every so many steps, besides after each epoch."},
       {"trainer_config.seed", DDP_SLOT(trainer.seed), kAtLeast0, NullMeans::kError, "", "",
        "Start of all random numbers: initial weights, order of the data, dropout."},
       {"trainer_config.use_amp", DDP_SLOT(trainer.use_amp), kAnyValue, NullMeans::kOff, "", "",
        "Mixed precision in the type amp_dtype."},
-      {"trainer_config.amp_dtype", DDP_SLOT(trainer.amp_dtype), kAnyValue, NullMeans::kError, "", "",
-       "Type of mixed precision; float16 (fp16) scales the loss, bfloat16 (bf16) needs no scaling."},
+      {"trainer_config.amp_dtype", DDP_SLOT(trainer.amp_dtype), kAnyValue, NullMeans::kError, "",
+       "",
+       "Type of mixed precision; float16 (fp16) scales the loss, bfloat16 (bf16) needs no "
+       "scaling."},
       {"trainer_config.device", DDP_SLOT(trainer.device), kAnyValue, NullMeans::kError, "", "",
        "auto: a GPU where there is one, otherwise the CPU."},
   };
@@ -90,27 +100,32 @@ std::vector<Field> trainer_fields() {
 
 std::vector<Field> other_fields() {
   return {
-      {"optimizer_config.learning_rate", DDP_SLOT(optimizer.learning_rate), kAbove0, NullMeans::kError, "", "",
-       "Learning rate of AdamW."},
-      {"optimizer_config.weight_decay", DDP_SLOT(optimizer.weight_decay), kAtLeast0, NullMeans::kError, "", "",
-       "Weight decay of AdamW, on the weights of linear layers only."},
+      {"optimizer_config.learning_rate", DDP_SLOT(optimizer.learning_rate), kAbove0,
+       NullMeans::kError, "", "", "Learning rate of AdamW."},
+      {"optimizer_config.weight_decay", DDP_SLOT(optimizer.weight_decay), kAtLeast0,
+       NullMeans::kError, "", "", "Weight decay of AdamW, on the weights of linear layers only."},
       {"optimizer_config.betas", DDP_SLOT(optimizer.betas), kProbability, NullMeans::kError, "", "",
        "Decay of AdamW's two running averages."},
       {"optimizer_config.eps", DDP_SLOT(optimizer.eps), kAbove0, NullMeans::kError, "", "",
        "Added to the denominator of AdamW."},
-      {"distributed_config.backend", DDP_SLOT(distributed.backend), kAnyValue, NullMeans::kError, "", "",
-       "auto: nccl on GPUs, gloo on CPUs."},
-      {"distributed_config.bucket_cap_mb", DDP_SLOT(distributed.bucket_cap_mb), kAbove0, NullMeans::kError, "", "MiB",
-       "Gradients that are all-reduced together."},
-      {"distributed_config.gradient_as_bucket_view", DDP_SLOT(distributed.gradient_as_bucket_view), kAnyValue,
-       NullMeans::kError, "", "", "Gradients live in the buckets: no copy, less memory."},
-      {"distributed_config.static_graph", DDP_SLOT(distributed.static_graph), kAnyValue, NullMeans::kError, "", "",
+      {"distributed_config.backend", DDP_SLOT(distributed.backend), kAnyValue, NullMeans::kError,
+       "", "", "auto: nccl on GPUs, gloo on CPUs."},
+      {"distributed_config.bucket_cap_mb", DDP_SLOT(distributed.bucket_cap_mb), Range{0, 1e6, true},
+       NullMeans::kError, "", "MiB", "Gradients that are all-reduced together."},
+      {"distributed_config.gradient_as_bucket_view", DDP_SLOT(distributed.gradient_as_bucket_view),
+       kAnyValue, NullMeans::kError, "", "",
+       "Gradients live in the buckets: no copy, less memory."},
+      {"distributed_config.static_graph", DDP_SLOT(distributed.static_graph), kAnyValue,
+       NullMeans::kError, "", "",
        "The set of used parameters never changes; lets DDP plan better."},
-      {"distributed_config.timeout_s", DDP_SLOT(distributed.timeout_s), kAbove0, NullMeans::kError, "", "seconds",
+      {"distributed_config.timeout_s", DDP_SLOT(distributed.timeout_s), Range{0, 1e9, true},
+       NullMeans::kError, "", "seconds",
        "Longest wait in a collective and while joining the group."},
       {"hydra.run.dir", DDP_SLOT(hydra.run_dir), kAnyValue, NullMeans::kError, "", "",
-       "Folder of main.log; may hold ${now:%Y-%m-%d}. A relative path starts at the current directory."},
-      {"hydra.verbose", DDP_SLOT(hydra.verbose), kAnyValue, NullMeans::kOff, "", "", "Log level DEBUG."},
+       "Folder of main.log; may hold ${now:%Y-%m-%d}. A relative path starts at the current "
+       "directory."},
+      {"hydra.verbose", DDP_SLOT(hydra.verbose), kAnyValue, NullMeans::kOff, "", "",
+       "Log level DEBUG."},
   };
 }
 
@@ -137,16 +152,17 @@ const Field* find_field(std::string_view path) {
 }
 
 const std::vector<std::string>& ignored_hydra_keys() {
-  static const std::vector<std::string> keys = {"hydra.output_subdir", "hydra.job.name", "hydra.job.chdir",
-                                                "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.mode"};
+  static const std::vector<std::string> keys = {"hydra.output_subdir", "hydra.job.name",
+                                                "hydra.job.chdir",     "hydra.sweep.dir",
+                                                "hydra.sweep.subdir",  "hydra.mode"};
   return keys;
 }
 
 const std::vector<ModelPreset>& model_presets() {
   static const std::vector<ModelPreset> presets = {
-      {"openai-gpt", 12, 12, 768},  {"gpt2", 12, 12, 768},      {"gpt2-medium", 24, 16, 1024},
-      {"gpt2-large", 36, 20, 1280}, {"gpt2-xl", 48, 25, 1600},  {"gopher-44m", 8, 16, 512},
-      {"gpt-mini", 6, 6, 192},      {"gpt-micro", 4, 4, 128},   {"gpt-nano", 3, 3, 48}};
+      {"openai-gpt", 12, 12, 768},  {"gpt2", 12, 12, 768},     {"gpt2-medium", 24, 16, 1024},
+      {"gpt2-large", 36, 20, 1280}, {"gpt2-xl", 48, 25, 1600}, {"gopher-44m", 8, 16, 512},
+      {"gpt-mini", 6, 6, 192},      {"gpt-micro", 4, 4, 128},  {"gpt-nano", 3, 3, 48}};
   return presets;
 }
 

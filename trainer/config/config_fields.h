@@ -1,5 +1,5 @@
-// The list of all configuration keys: name, type, default, range, unit and meaning stand in config_fields.cc once;
-// parsing, checks, output, help and the documentation come from it.
+// The list of all configuration keys: name, type, default, range, unit and meaning stand in
+// config_fields.cc once; parsing, checks, output, help and the documentation come from it.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 namespace ddp::train {
 
 /// Where a field's value lives in a Config; the pointer's type is the field's type.
-using Slot = std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*, std::array<double, 2>*,
-                          Activation*, AmpDtype*, DeviceChoice*, Backend*>;
+using Slot = std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
+                          std::array<double, 2>*, Activation*, AmpDtype*, DeviceChoice*, Backend*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {

@@ -21,7 +21,8 @@ Node node_from_json(const nlohmann::ordered_json& json) {
   if (json.is_null()) return Node::null();
   if (json.is_boolean()) return Node::of(json.get<bool>());
   if (json.is_number_float()) return Node::of(json.get<double>());
-  if (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX}) fail("a number is too large");
+  if (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX})
+    fail("a number is too large");
   if (json.is_number_integer()) return Node::of(json.get<int64_t>());
   if (json.is_string()) return Node::of(json.get<std::string>());
   Node node = Node::list();
@@ -29,7 +30,8 @@ Node node_from_json(const nlohmann::ordered_json& json) {
   return node;
 }
 
-void read_object(const nlohmann::ordered_json& object, const std::string& parent, Config& config, std::size_t& read) {
+void read_object(const nlohmann::ordered_json& object, const std::string& parent, Config& config,
+                 std::size_t& read) {
   for (const auto& [name, value] : object.items()) {
     const std::string path = parent.empty() ? name : parent + "." + name;
     const Field* field = find_field(path);
@@ -37,9 +39,14 @@ void read_object(const nlohmann::ordered_json& object, const std::string& parent
       read_object(value, path, config, read);
       continue;
     }
-    if (field == nullptr) fail(path + ": unknown key, the snapshot comes from a newer version; use that version");
+    if (field == nullptr)
+      fail(path + ": unknown key, the snapshot comes from a newer version; use that version");
     if (value.is_object()) fail(path + ": is a section, not a value");
-    const std::string problem = assign_field(*field, node_from_json(value), config);
+    const Node node = node_from_json(value);
+    // A default needs no check: a value that only loading resolves (n_layer of a preset) is stored
+    // as it is.
+    const bool is_default = same_value(node, field_value(*field, Config{}));
+    const std::string problem = is_default ? "" : assign_field(*field, node, config);
     if (!problem.empty()) fail(path + ": " + problem);
     ++read;
   }

@@ -8,7 +8,8 @@
 namespace ddp::train {
 
 /// The resolved configuration as one JSON object with the sections and keys of the YAML file.
-/// Equal configurations give equal text: keys in a fixed order, numbers in shortest round-trip form.
+/// Equal configurations give equal text: keys in a fixed order, numbers in shortest round-trip
+/// form.
 std::string config_to_json(const Config& config);
 
 /// Reads back what config_to_json wrote (a snapshot's `config`); throws RunError on anything else.

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "trainer/config/config_fields.h"
+#include "trainer/config/message.h"
 #include "trainer/config/suggest.h"
 #include "trainer/config/yaml_scalar.h"
 
@@ -20,15 +21,17 @@ struct Choice {
 };
 
 // The first name of a value is the one that is written; the others are accepted as well.
-constexpr Choice<Activation> kActivations[] = {
-    {"gelu", Activation::kGelu}, {"gelu_tanh", Activation::kGeluTanh}, {"gelu_new", Activation::kGeluTanh}};
+constexpr Choice<Activation> kActivations[] = {{"gelu", Activation::kGelu},
+                                               {"gelu_tanh", Activation::kGeluTanh},
+                                               {"gelu_new", Activation::kGeluTanh}};
 constexpr Choice<AmpDtype> kAmpDtypes[] = {{"float16", AmpDtype::kFloat16},
                                            {"bfloat16", AmpDtype::kBFloat16},
                                            {"fp16", AmpDtype::kFloat16},
                                            {"bf16", AmpDtype::kBFloat16}};
 constexpr Choice<DeviceChoice> kDevices[] = {
     {"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}};
-constexpr Choice<Backend> kBackends[] = {{"auto", Backend::kAuto}, {"gloo", Backend::kGloo}, {"nccl", Backend::kNccl}};
+constexpr Choice<Backend> kBackends[] = {
+    {"auto", Backend::kAuto}, {"gloo", Backend::kGloo}, {"nccl", Backend::kNccl}};
 
 const auto& choices(const Activation*) { return kActivations; }
 const auto& choices(const AmpDtype*) { return kAmpDtypes; }
@@ -38,7 +41,8 @@ const auto& choices(const Backend*) { return kBackends; }
 template <class E>
 std::vector<std::string> choice_names() {
   std::vector<std::string> names;
-  for (const auto& choice : choices(static_cast<const E*>(nullptr))) names.emplace_back(choice.name);
+  for (const auto& choice : choices(static_cast<const E*>(nullptr)))
+    names.emplace_back(choice.name);
   return names;
 }
 
@@ -81,7 +85,8 @@ std::optional<int64_t> as_int(const Node& node) {
   if (node.kind == Kind::kInt && node.text.empty()) return node.integer;
   if (node.kind == Kind::kString) return int_from_text(node.text);
   constexpr double kExact = 9007199254740992.0;  // 2^53: whole numbers above are not exact
-  const bool whole = node.kind == Kind::kFloat && std::nearbyint(node.real) == node.real && std::fabs(node.real) <= kExact;
+  const bool whole = node.kind == Kind::kFloat && std::nearbyint(node.real) == node.real &&
+                     std::fabs(node.real) <= kExact;
   if (whole) return static_cast<int64_t>(node.real);
   return std::nullopt;
 }
@@ -111,8 +116,8 @@ std::optional<bool> as_bool(const Node& node) {
 }
 
 std::string not_convertible(const Node& value, std::string_view to, const std::string& fix) {
-  return fmt::format("Value '{}' of type '{}' could not be converted to {}; {}", python_str(value), python_type(value),
-                     to, fix);
+  return fmt::format("Value '{}' of type '{}' could not be converted to {}; {}",
+                     shown(python_str(value)), python_type(value), to, fix);
 }
 
 std::string whole_number(const Range& range) {
@@ -154,14 +159,17 @@ struct Assign {
   std::string operator()(double* slot) const {
     const auto parsed = as_float(value);
     if (!parsed) return not_convertible(value, "Float", number(field.range));
-    if (!field.range.holds(*parsed)) return fmt::format("{} is out of range; {}", python_float(*parsed), number(field.range));
+    if (!field.range.holds(*parsed))
+      return fmt::format("{} is out of range; {}", python_float(*parsed), number(field.range));
     *slot = *parsed;
     return "";
   }
 
   std::string operator()(bool* slot) const {
     const auto parsed = as_bool(value);
-    if (!parsed) return fmt::format("Value '{}' is not a valid bool (type {}); give true or false", python_str(value), python_type(value));
+    if (!parsed)
+      return fmt::format("Value '{}' is not a valid bool (type {}); give true or false",
+                         shown(python_str(value)), python_type(value));
     *slot = *parsed;
     return "";
   }
@@ -176,13 +184,16 @@ struct Assign {
   }
 
   std::string operator()(std::array<double, 2>* slot) const {
-    const std::string fix = fmt::format("give two numbers {} such as [0.9, 0.95]", field.range.str());
-    if (value.kind != Kind::kList || value.items.size() != 2) return not_convertible(value, "a list of 2 floats", fix);
+    const std::string fix =
+        fmt::format("give two numbers {} such as [0.9, 0.95]", field.range.str());
+    if (value.kind != Kind::kList || value.items.size() != 2)
+      return not_convertible(value, "a list of 2 floats", fix);
     std::array<double, 2> parsed{};
     for (std::size_t i = 0; i < 2; ++i) {
       const auto item = as_float(value.items[i]);
       if (!item) return not_convertible(value.items[i], "Float", fix);
-      if (!field.range.holds(*item)) return fmt::format("{} is out of range; {}", python_float(*item), fix);
+      if (!field.range.holds(*item))
+        return fmt::format("{} is out of range; {}", python_float(*item), fix);
       parsed[i] = *item;
     }
     *slot = parsed;
@@ -190,8 +201,7 @@ struct Assign {
   }
 
   template <class E>
-    requires std::is_enum_v<E>
-  std::string operator()(E* slot) const {
+  requires std::is_enum_v<E> std::string operator()(E* slot) const {
     const std::string text = python_str(value);
     for (const auto& choice : choices(slot)) {
       if (value.kind == Kind::kString && choice.name == text) {
@@ -200,25 +210,29 @@ struct Assign {
       }
     }
     const std::string near = nearest(text, choice_names<E>());
-    return fmt::format("Invalid value '{}', expected one of [{}]; {}", text, joined(choice_names<E>()),
+    return fmt::format("Invalid value '{}', expected one of [{}]; {}", shown(text),
+                       joined(choice_names<E>()),
                        near.empty() ? "choose one of them" : "did you mean '" + near + "'?");
   }
 };
 
 struct Read {
   Node operator()(const int64_t* slot) const { return Node::of(*slot); }
-  Node operator()(const std::optional<int64_t>* slot) const { return *slot ? Node::of(**slot) : Node::null(); }
+  Node operator()(const std::optional<int64_t>* slot) const {
+    return *slot ? Node::of(**slot) : Node::null();
+  }
   Node operator()(const double* slot) const { return Node::of(*slot); }
   Node operator()(const bool* slot) const { return Node::of(*slot); }
-  Node operator()(const std::string* slot) const { return slot->empty() ? Node::null() : Node::of(*slot); }
+  Node operator()(const std::string* slot) const {
+    return slot->empty() ? Node::null() : Node::of(*slot);
+  }
   Node operator()(const std::array<double, 2>* slot) const {
     Node node = Node::list();
     for (const double item : *slot) node.items.push_back(Node::of(item));
     return node;
   }
   template <class E>
-    requires std::is_enum_v<E>
-  Node operator()(const E* slot) const {
+  requires std::is_enum_v<E> Node operator()(const E* slot) const {
     for (const auto& choice : choices(slot)) {
       if (choice.value == *slot) return Node::of(std::string(choice.name));
     }
@@ -234,15 +248,15 @@ struct TypeName {
   std::string operator()(const std::string*) const { return "str"; }
   std::string operator()(const std::array<double, 2>*) const { return "list of 2 floats"; }
   template <class E>
-    requires std::is_enum_v<E>
-  std::string operator()(const E*) const {
+  requires std::is_enum_v<E> std::string operator()(const E*) const {
     return joined(choice_names<E>());
   }
 };
 
 std::string assign_null(const Field& field, Config& config) {
   if (field.null_means == NullMeans::kNotGiven) return "";
-  if (field.null_means == NullMeans::kError) return "Non optional field cannot be assigned None; give a value or leave the key out";
+  if (field.null_means == NullMeans::kError)
+    return "Non optional field cannot be assigned None; give a value or leave the key out";
   const Slot slot = field.slot(config);
   if (auto* const* flag = std::get_if<bool*>(&slot)) **flag = false;
   if (auto* const* value = std::get_if<double*>(&slot)) **value = 0.0;
@@ -261,7 +275,8 @@ bool Range::holds(double value) const {
 std::string Range::str() const {
   std::string out;
   if (std::isfinite(low)) out = fmt::format("{} {}", low_open ? ">" : ">=", low);
-  if (std::isfinite(high)) out += fmt::format("{}{} {}", out.empty() ? "" : " and ", high_open ? "<" : "<=", high);
+  if (std::isfinite(high))
+    out += fmt::format("{}{} {}", out.empty() ? "" : " and ", high_open ? "<" : "<=", high);
   return out;
 }
 
@@ -275,7 +290,8 @@ std::string field_default(const Field& field) {
   const Node value = field_value(field, Config{});
   if (value.kind == Kind::kNull) return "null";
   if (value.kind == Kind::kBool) return value.boolean ? "true" : "false";
-  if (value.kind == Kind::kFloat && value.real == std::nearbyint(value.real)) return fmt::format("{}", value.real);
+  if (value.kind == Kind::kFloat && value.real == std::nearbyint(value.real))
+    return fmt::format("{}", value.real);
   return python_str(value);
 }
 

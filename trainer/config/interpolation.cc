@@ -35,9 +35,11 @@ class Resolver {
 
   Node resolve_text(const Node& node, const std::string& path) {
     constexpr std::size_t kLongestChain = 50;
-    if (chain_.size() > kLongestChain) fail(node, path, "interpolations follow each other too deeply");
+    if (chain_.size() > kLongestChain)
+      fail(node, path, "interpolations follow each other too deeply");
     for (const std::string& seen : chain_) {
-      if (seen == path) fail(node, path, "Recursive interpolation detected: " + chain_text() + " -> " + path);
+      if (seen == path)
+        fail(node, path, "Recursive interpolation detected: " + chain_text() + " -> " + path);
     }
     chain_.push_back(path);
     Node result = expand(node, path);
@@ -54,7 +56,8 @@ class Resolver {
       out += text.substr(at, open == std::string::npos ? open : open - at);
       if (open == std::string::npos) break;
       const std::size_t close = text.find('}', open);
-      if (close == std::string::npos) fail(node, path, fmt::format("'{}' has no closing brace; add }}", text));
+      if (close == std::string::npos)
+        fail(node, path, fmt::format("'{}' has no closing brace; add }}", text));
       Node value = reference(node, path, text.substr(open + 2, close - open - 2));
       if (open == 0 && close + 1 == text.size()) return value;
       out += python_str(value);
@@ -65,27 +68,33 @@ class Resolver {
 
   Node reference(const Node& node, const std::string& path, const std::string& inside) {
     const std::size_t colon = inside.find(':');
-    if (colon != std::string::npos) return call(node, path, inside.substr(0, colon), inside.substr(colon + 1));
+    if (colon != std::string::npos)
+      return call(node, path, inside.substr(0, colon), inside.substr(colon + 1));
     const Node* target = &root_;
     for (const std::string& part : split_path(inside)) {
       target = target->find(part);
-      if (target == nullptr) fail(node, path, fmt::format("Interpolation key '{}' not found", inside));
+      if (target == nullptr)
+        fail(node, path, fmt::format("Interpolation key '{}' not found", inside));
     }
-    if (target->is_missing()) fail(node, path, fmt::format("MissingMandatoryValue: '{}' is ???; give it a value", inside));
+    if (target->is_missing())
+      fail(node, path, fmt::format("MissingMandatoryValue: '{}' is ???; give it a value", inside));
     return resolve(*target, inside);
   }
 
-  Node call(const Node& node, const std::string& path, const std::string& name, const std::string& arguments) {
+  Node call(const Node& node, const std::string& path, const std::string& name,
+            const std::string& arguments) {
     if (name == "now") return Node::of(now(arguments));
     if (name == "oc.env") return environment(node, path, arguments);
-    fail(node, path, fmt::format("Unsupported interpolation type {}; known are oc.env and now", name));
+    fail(node, path,
+         fmt::format("Unsupported interpolation type {}; known are oc.env and now", name));
   }
 
   Node environment(const Node& node, const std::string& path, const std::string& arguments) {
     const std::size_t comma = arguments.find(',');
     const std::string name = arguments.substr(0, comma);
     if (const char* value = std::getenv(name.c_str())) return Node::of(std::string(value));
-    if (comma == std::string::npos) fail(node, path, fmt::format("Environment variable '{}' not found", name));
+    if (comma == std::string::npos)
+      fail(node, path, fmt::format("Environment variable '{}' not found", name));
     return Node::of(arguments.substr(comma + 1));
   }
 
@@ -94,7 +103,8 @@ class Resolver {
     std::tm local{};
     localtime_r(&seconds, &local);
     std::array<char, 256> text{};
-    return std::string(text.data(), std::strftime(text.data(), text.size(), format.c_str(), &local));
+    return std::string(text.data(),
+                       std::strftime(text.data(), text.size(), format.c_str(), &local));
   }
 
   std::string chain_text() const {

@@ -42,11 +42,16 @@ std::string yaml_float(double value) {
 
 std::string yaml_scalar(const Node& node) {
   switch (node.kind) {
-    case Kind::kNull: return "null";
-    case Kind::kBool: return node.boolean ? "true" : "false";
-    case Kind::kFloat: return yaml_float(node.real);
-    case Kind::kString: return plain_is_safe(node.text) ? node.text : quoted(node.text);
-    default: return python_str(node);
+    case Kind::kNull:
+      return "null";
+    case Kind::kBool:
+      return node.boolean ? "true" : "false";
+    case Kind::kFloat:
+      return yaml_float(node.real);
+    case Kind::kString:
+      return plain_is_safe(node.text) ? node.text : quoted(node.text);
+    default:
+      return python_str(node);
   }
 }
 
@@ -75,7 +80,8 @@ void write_yaml(const Node& node, std::size_t indent, std::string& out) {
     write_yaml_value(entry.value, indent, out);
   }
   for (const Node& item : node.items) {
-    const bool nested = (item.kind == Kind::kMap && !item.entries.empty()) || (item.kind == Kind::kList && !item.items.empty());
+    const bool nested = (item.kind == Kind::kMap && !item.entries.empty()) ||
+                        (item.kind == Kind::kList && !item.items.empty());
     if (nested) {
       std::string inner;
       write_yaml(item, indent + 2, inner);
@@ -94,11 +100,16 @@ void write_yaml(const Node& node, std::size_t indent, std::string& out) {
 std::string node_to_json(const Node& node) {
   std::string out;
   switch (node.kind) {
-    case Kind::kNull: return "null";
-    case Kind::kBool: return node.boolean ? "true" : "false";
-    case Kind::kInt: return python_str(node);
-    case Kind::kFloat: return json_float(node.real);
-    case Kind::kString: return quoted(node.text);
+    case Kind::kNull:
+      return "null";
+    case Kind::kBool:
+      return node.boolean ? "true" : "false";
+    case Kind::kInt:
+      return python_str(node);
+    case Kind::kFloat:
+      return json_float(node.real);
+    case Kind::kString:
+      return quoted(node.text);
     case Kind::kList:
       for (const Node& item : node.items) out += (out.empty() ? "" : ", ") + node_to_json(item);
       return "[" + out + "]";

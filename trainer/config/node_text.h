@@ -7,7 +7,8 @@
 
 namespace ddp::train {
 
-/// One line of JSON: ", " and ": " between, keys in the tree's order, non-finite floats as {"$float": "inf"}.
+/// One line of JSON: ", " and ": " between, keys in the tree's order, non-finite floats as
+/// {"$float": "inf"}.
 std::string node_to_json(const Node& node);
 
 /// Block style, two spaces a level, strings quoted where YAML would read them as something else.

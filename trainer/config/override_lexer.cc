@@ -31,7 +31,9 @@ std::size_t spaces(std::string_view s, std::size_t from = 0) {
 
 std::size_t digits(std::string_view s, std::size_t from) {  // DIGIT (('_')? DIGIT)*
   std::size_t n = from;
-  while (n < s.size() && (is_digit(s[n]) || (n > from && s[n] == '_' && n + 1 < s.size() && is_digit(s[n + 1])))) ++n;
+  while (n < s.size() &&
+         (is_digit(s[n]) || (n > from && s[n] == '_' && n + 1 < s.size() && is_digit(s[n + 1]))))
+    ++n;
   return n - from;
 }
 
@@ -84,7 +86,9 @@ std::size_t match_id(std::string_view s) {
 
 std::size_t match_escape(std::string_view s) {
   std::size_t n = 0;
-  while (n + 1 < s.size() && s[n] == '\\' && std::string_view("\\()[]{}:=, \t").find(s[n + 1]) != std::string_view::npos) n += 2;
+  while (n + 1 < s.size() && s[n] == '\\' &&
+         std::string_view("\\()[]{}:=, \t").find(s[n + 1]) != std::string_view::npos)
+    n += 2;
   return n;
 }
 
@@ -129,7 +133,8 @@ OverrideToken longest_token(std::string_view s) {
   offer(TokenType::kInt, match_int(s));
   offer(TokenType::kBool, std::max(match_word(s, "true"), match_word(s, "false")));
   offer(TokenType::kNull, match_word(s, "null"));
-  offer(TokenType::kOther, std::string_view("/-\\+.$%*@?|").find(s[0]) != std::string_view::npos ? 1 : 0);
+  offer(TokenType::kOther,
+        std::string_view("/-\\+.$%*@?|").find(s[0]) != std::string_view::npos ? 1 : 0);
   offer(TokenType::kId, match_id(s));
   offer(TokenType::kEscape, match_escape(s));
   offer(TokenType::kSpace, spaces(s));
@@ -140,15 +145,17 @@ OverrideToken longest_token(std::string_view s) {
 
 }  // namespace
 
-std::vector<OverrideToken> lex_override_value(std::string_view value, const std::string& override_text) {
+std::vector<OverrideToken> lex_override_value(std::string_view value,
+                                              const std::string& override_text) {
   std::vector<OverrideToken> tokens;
   value.remove_prefix(spaces(value));
   while (!value.empty()) {
     OverrideToken token = longest_token(value);
     if (token.text.empty()) {
-      throw UserError(fmt::format(
-          "command line: {}: Error parsing override: token recognition error at '{}'; put the value into quotes, e.g. 'key=\"text\"'",
-          override_text, value.substr(0, 20)));
+      throw UserError(
+          fmt::format("command line: {}: Error parsing override: token recognition error at '{}'; "
+                      "put the value into quotes, e.g. 'key=\"text\"'",
+                      override_text, value.substr(0, 20)));
     }
     value.remove_prefix(token.text.size());
     tokens.push_back(std::move(token));
@@ -160,8 +167,10 @@ std::vector<OverrideToken> lex_override_value(std::string_view value, const std:
 Node typed_override_token(const OverrideToken& token) {
   const std::string word = lower(token.text);
   switch (token.type) {
-    case TokenType::kNull: return Node::null();
-    case TokenType::kBool: return Node::of(word == "true");
+    case TokenType::kNull:
+      return Node::null();
+    case TokenType::kBool:
+      return Node::of(word == "true");
     case TokenType::kInt: {
       const auto value = yaml_int(token.text);
       return value ? *value : Node::of(token.text);
@@ -170,7 +179,8 @@ Node typed_override_token(const OverrideToken& token) {
       const auto value = yaml_float(token.text);
       return value ? *value : Node::of(token.text);
     }
-    default: return Node::of(override_token_text(token));
+    default:
+      return Node::of(override_token_text(token));
   }
 }
 

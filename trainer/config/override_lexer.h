@@ -10,8 +10,26 @@
 namespace ddp::train {
 
 enum class TokenType {
-  kParenOpen, kComma, kParenClose, kBracketOpen, kBracketClose, kBraceOpen, kBraceClose, kColon, kEqual,
-  kFloat, kInt, kBool, kNull, kOther, kId, kEscape, kSpace, kQuoted, kInterpolation, kEnd
+  kParenOpen,
+  kComma,
+  kParenClose,
+  kBracketOpen,
+  kBracketClose,
+  kBraceOpen,
+  kBraceClose,
+  kColon,
+  kEqual,
+  kFloat,
+  kInt,
+  kBool,
+  kNull,
+  kOther,
+  kId,
+  kEscape,
+  kSpace,
+  kQuoted,
+  kInterpolation,
+  kEnd
 };
 
 struct OverrideToken {
@@ -19,9 +37,10 @@ struct OverrideToken {
   std::string text;
 };
 
-/// Longest match, first rule on a tie, as ANTLR does; the last token is kEnd. Throws UserError on a character that
-/// needs quotes.
-std::vector<OverrideToken> lex_override_value(std::string_view value, const std::string& override_text);
+/// Longest match, first rule on a tie, as ANTLR does; the last token is kEnd. Throws UserError on a
+/// character that needs quotes.
+std::vector<OverrideToken> lex_override_value(std::string_view value,
+                                              const std::string& override_text);
 
 /// One token alone: 1 is an int, 1.0 a float, true a bool, null is null, anything else a string.
 Node typed_override_token(const OverrideToken& token);

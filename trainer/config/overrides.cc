@@ -55,17 +55,19 @@ class ValueParser {
 
  private:
   [[noreturn]] void fail() const {
-    throw UserError(fmt::format(
-        "command line: {}: Error parsing override: unexpected '{}' in the value; put the value into quotes, "
-        "e.g. 'key=\"text\"'",
-        override_text_, at_ < tokens_.size() ? tokens_[at_].text : "end"));
+    throw UserError(
+        fmt::format("command line: {}: Error parsing override: unexpected '{}' in the value; put "
+                    "the value into quotes, "
+                    "e.g. 'key=\"text\"'",
+                    override_text_, at_ < tokens_.size() ? tokens_[at_].text : "end"));
   }
 
   [[noreturn]] void fail_sweep() const {
-    throw UserError(fmt::format(
-        "command line: {}: Ambiguous value for argument; for a list use key=[value1,value2], for a text with "
-        "commas quote it: 'key=\"value1,value2\"'",
-        override_text_));
+    throw UserError(
+        fmt::format("command line: {}: Ambiguous value for argument; for a list use "
+                    "key=[value1,value2], for a text with "
+                    "commas quote it: 'key=\"value1,value2\"'",
+                    override_text_));
   }
 
   TokenType peek() const { return tokens_[at_].type; }
@@ -125,10 +127,13 @@ class ValueParser {
       case TokenType::kBool:
       case TokenType::kOther:
       case TokenType::kEscape:
-      case TokenType::kSpace: return true;
+      case TokenType::kSpace:
+        return true;
       case TokenType::kColon:
-      case TokenType::kInterpolation: return colon_allowed;
-      default: return false;
+      case TokenType::kInterpolation:
+        return colon_allowed;
+      default:
+        return false;
     }
   }
 
@@ -182,11 +187,13 @@ Override parse_override(const std::string& text) {
   result.has_value = equal != std::string_view::npos;
   result.key = std::string(rest.substr(0, equal));
   if (!result.has_value && result.type != OverrideType::kDelete) {
-    throw UserError(fmt::format("command line: {}: not an override; write key=value, e.g. trainer_config.seed=1", text));
+    throw UserError(fmt::format(
+        "command line: {}: not an override; write key=value, e.g. trainer_config.seed=1", text));
   }
   if (!valid_key(result.key)) {
-    throw UserError(fmt::format("command line: {}: '{}' is not a key; write section.key=value, without spaces",
-                                text, result.key));
+    throw UserError(
+        fmt::format("command line: {}: '{}' is not a key; write section.key=value, without spaces",
+                    text, result.key));
   }
   if (result.has_value) {
     auto tokens = lex_override_value(rest.substr(equal + 1), text);

@@ -1,4 +1,5 @@
-// Command-line overrides in Hydra's grammar: a.b=1, +a.b=1, ++a.b=1, ~a.b, values typed as Hydra types them.
+// Command-line overrides in Hydra's grammar: a.b=1, +a.b=1, ++a.b=1, ~a.b, values typed as Hydra
+// types them.
 #pragma once
 
 #include <string>
@@ -17,7 +18,8 @@ struct Override {
   Node value;
 };
 
-/// Throws UserError that shows the override and, where the value breaks the grammar, how to quote it.
+/// Throws UserError that shows the override and, where the value breaks the grammar, how to quote
+/// it.
 Override parse_override(const std::string& text);
 
 }  // namespace ddp::train

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cxxopts.hpp>
 
+#include "trainer/config/message.h"
 #include "trainer/config/suggest.h"
 #include "trainer/config/trainer_help.h"
 #include "trainer/runtime/error.h"
@@ -25,9 +26,9 @@ struct Option {
 };
 
 const std::vector<Option> kTrainOptions = {{"config", true}, {"help", false}, {"version", false}};
-const std::vector<Option> kGenerateOptions = {{"snapshot", true}, {"prompt", true},  {"max_new_tokens", true},
-                                              {"temperature", true}, {"top_k", true}, {"seed", true},
-                                              {"greedy", false},   {"help", false}};
+const std::vector<Option> kGenerateOptions = {
+    {"snapshot", true}, {"prompt", true}, {"max_new_tokens", true}, {"temperature", true},
+    {"top_k", true},    {"seed", true},   {"greedy", false},        {"help", false}};
 const std::vector<Option> kInspectOptions = {{"json", false}, {"help", false}};
 const std::vector<Option> kDoctorOptions = {{"help", false}};
 
@@ -43,46 +44,63 @@ const Option* find_option(const std::vector<Option>& options, const std::string&
   return nullptr;
 }
 
-[[noreturn]] void fail_option(const std::vector<Option>& options, const std::string& name) {
+[[noreturn]] void fail_option(const std::vector<Option>& options, const std::string& word) {
+  const std::string name = word.substr(0, word.find('=')).substr(word.find_first_not_of('-'));
   Words names;
   for (const Option& option : options) names.push_back(option.name);
   const std::string near = nearest(with_underscores(name), names);
-  throw UserError(fmt::format("--{}: no such option; {}", name,
-                              near.empty() ? "trainer --help lists them" : "did you mean '--" + near + "'?"));
+  throw UserError(
+      fmt::format("{}: no such option; {}", word.substr(0, word.find('=')),
+                  near.empty() ? "trainer --help lists them" : "did you mean '--" + near + "'?"));
 }
 
-/// `--max-new-tokens 5` -> `--max_new_tokens=5`, so that a value may start with a dash and cxxopts sees one spelling.
-Words normalised(const Words& words, const std::vector<Option>& options) {
-  Words out;
+/// The words of one mode: options in one spelling (`--max_new_tokens=5`), so that a value may start
+/// with a dash and cxxopts sees one form only, and everything else.
+struct Split {
+  Words options;
+  Words rest;
+};
+
+/// `-c` and `-h` as long options; "" for a word that is no option.
+std::string long_name(const std::string& word, const std::vector<Option>& options) {
+  if (word == "-h") return "help";
+  if (word == "-c" && find_option(options, "config") != nullptr) return "config";
+  if (word.size() < 2 || word.front() != '-') return "";
+  const std::string name = word.substr(0, word.find('=')).substr(2);
+  if (!word.starts_with("--") || find_option(options, name) == nullptr) fail_option(options, word);
+  return name;
+}
+
+Split split_words(const Words& words, const std::vector<Option>& options) {
+  Split split;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
-    if (word == "-h") {
-      out.emplace_back("--help");
+    if (word == "--") {
+      split.rest.insert(split.rest.end(), words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                        words.end());
+      break;
+    }
+    const std::string name = long_name(word, options);
+    if (name.empty()) {
+      split.rest.push_back(word);
       continue;
     }
-    const bool short_config = word == "-c" && find_option(options, "config") != nullptr;
-    if (!short_config && (!word.starts_with("--") || word == "--")) {
-      if (word.starts_with("-") && word.size() > 1) fail_option(options, word.substr(word == "--" ? 2 : 1));
-      out.push_back(word);
-      continue;
-    }
+    const Option& option = *find_option(options, name);
     const std::size_t equal = word.find('=');
-    const std::string name = short_config ? "config" : word.substr(2, equal == std::string::npos ? equal : equal - 2);
-    const Option* option = find_option(options, name);
-    if (option == nullptr) fail_option(options, name);
-    if (!option->takes_value && equal != std::string::npos) {
-      throw UserError(fmt::format("--{}: takes no value; remove '{}'", option->name, word.substr(equal)));
+    if (!option.takes_value && equal != std::string::npos) {
+      throw UserError(
+          fmt::format("--{}: takes no value; remove '{}'", option.name, word.substr(equal)));
     }
-    std::string normal = "--" + option->name;
-    if (option->takes_value && equal == std::string::npos) {
-      if (i + 1 >= words.size()) throw UserError(fmt::format("--{}: needs a value{}", option->name, kSeeHelp));
+    std::string normal = "--" + option.name;
+    if (equal != std::string::npos) normal += word.substr(equal);
+    if (option.takes_value && equal == std::string::npos) {
+      if (i + 1 >= words.size())
+        throw UserError(fmt::format("--{}: needs a value{}", option.name, kSeeHelp));
       normal += "=" + words[++i];
-    } else if (equal != std::string::npos) {
-      normal += word.substr(equal);
     }
-    out.push_back(std::move(normal));
+    split.options.push_back(std::move(normal));
   }
-  return out;
+  return split;
 }
 
 cxxopts::Options declare(const std::vector<Option>& options) {
@@ -102,14 +120,10 @@ cxxopts::Options declare(const std::vector<Option>& options) {
 class Parsed {
  public:
   Parsed(const Words& words, const std::vector<Option>& options) : declared_(declare(options)) {
-    const Words normal = normalised(words, options);
-    for (const std::string& word : normal) {
-      if (!word.starts_with("--")) rest_.push_back(word);
-    }
+    Split split = split_words(words, options);
+    rest_ = std::move(split.rest);
     std::vector<const char*> argv = {"trainer"};
-    for (const std::string& word : normal) {
-      if (word.starts_with("--")) argv.push_back(word.c_str());
-    }
+    for (const std::string& word : split.options) argv.push_back(word.c_str());
     result_ = declared_.parse(static_cast<int>(argv.size()), argv.data());
   }
 
@@ -128,8 +142,8 @@ int64_t whole_number(const Parsed& parsed, const std::string& name, int64_t low)
   int64_t value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
   if (result.ec != std::errc() || result.ptr != text.data() + text.size() || value < low) {
-    throw UserError(fmt::format("--{}: '{}' is not a whole number >= {}; give e.g. --{} {}", name, text, low, name,
-                                std::max<int64_t>(low, 100)));
+    throw UserError(fmt::format("--{}: '{}' is not a whole number >= {}; give e.g. --{} {}", name,
+                                text, low, name, std::max<int64_t>(low, 100)));
   }
   return value;
 }
@@ -138,15 +152,18 @@ double positive_number(const Parsed& parsed, const std::string& name) {
   const std::string text = parsed.text(name);
   double value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || !std::isfinite(value) || value <= 0) {
-    throw UserError(fmt::format("--{}: '{}' is not a number > 0; give e.g. --{} 0.8", name, text, name));
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() ||
+      !std::isfinite(value) || value <= 0) {
+    throw UserError(
+        fmt::format("--{}: '{}' is not a number > 0; give e.g. --{} 0.8", name, text, name));
   }
   return value;
 }
 
 void refuse_rest(const Words& rest, const std::string& mode) {
   if (rest.empty()) return;
-  throw UserError(fmt::format("{}: unexpected argument; see trainer {} --help", rest.front(), mode));
+  throw UserError(
+      fmt::format("{}: unexpected argument; see trainer {} --help", rest.front(), mode));
 }
 
 TrainerArgs help(std::string text) {
@@ -163,12 +180,14 @@ TrainerArgs parse_generate(const Words& words) {
   TrainerArgs args;
   args.mode = Mode::kGenerate;
   for (const char* name : {"snapshot", "prompt"}) {
-    if (!parsed.has(name)) throw UserError(fmt::format("--{}: is required; see trainer generate --help", name));
+    if (!parsed.has(name))
+      throw UserError(fmt::format("--{}: is required; see trainer generate --help", name));
   }
   args.generate.snapshot = parsed.text("snapshot");
   args.generate.prompt = parsed.text("prompt");
   args.generate.greedy = parsed.has("greedy");
-  if (parsed.has("max_new_tokens")) args.generate.max_new_tokens = whole_number(parsed, "max_new_tokens", 0);
+  if (parsed.has("max_new_tokens"))
+    args.generate.max_new_tokens = whole_number(parsed, "max_new_tokens", 0);
   if (parsed.has("temperature")) args.generate.temperature = positive_number(parsed, "temperature");
   if (parsed.has("top_k")) args.generate.top_k = whole_number(parsed, "top_k", 1);
   if (parsed.has("seed")) args.generate.seed = whole_number(parsed, "seed", 0);
@@ -178,7 +197,8 @@ TrainerArgs parse_generate(const Words& words) {
 TrainerArgs parse_inspect(const Words& words) {
   const Parsed parsed(words, kInspectOptions);
   if (parsed.has("help")) return help(help_inspect());
-  if (parsed.rest().empty()) throw UserError("inspect: needs a snapshot file; write trainer inspect SNAPSHOT");
+  if (parsed.rest().empty())
+    throw UserError("inspect: needs a snapshot file; write trainer inspect SNAPSHOT");
   refuse_rest(Words(parsed.rest().begin() + 1, parsed.rest().end()), "inspect");
   TrainerArgs args;
   args.mode = Mode::kInspect;
@@ -202,7 +222,9 @@ void check_overrides(const Words& rest) {
     const std::string near = nearest(word, {"generate", "inspect", "doctor"});
     std::string fix = "write key=value to change a value";
     if (!near.empty()) fix = fmt::format("did you mean 'trainer {}'? A mode comes first", near);
-    if (word.ends_with(".yaml") || word.ends_with(".yml")) fix = "a file is given with --config " + word;
+    if (word == "help") fix = "write trainer --help";
+    if (word.ends_with(".yaml") || word.ends_with(".yml"))
+      fix = "a file is given with --config " + word;
     throw UserError(fmt::format("{}: not an override; {}", word, fix));
   }
 }
@@ -217,10 +239,13 @@ TrainerArgs parse_train(const Words& words) {
   }
   check_overrides(parsed.rest());
   if (!parsed.has("config")) {
-    throw UserError("--config: is required; write trainer --config FILE [key=value ...], or see trainer --help");
+    throw UserError(
+        "--config: is required; write trainer --config FILE [key=value ...], or see trainer "
+        "--help");
   }
   args.config_file = parsed.text("config");
-  if (args.config_file.empty()) throw UserError("--config: the file name is empty; give a YAML file");
+  if (args.config_file.empty())
+    throw UserError("--config: the file name is empty; give a YAML file");
   args.overrides = parsed.rest();
   return args;
 }
@@ -236,6 +261,8 @@ TrainerArgs parse_trainer_args(int argc, const char* const* argv) {
     if (mode == "inspect") return parse_inspect(options);
     if (mode == "doctor") return parse_doctor(options);
     return parse_train(words);
+  } catch (const UserError& e) {
+    throw UserError(one_line(e.what()));
   } catch (const cxxopts::exceptions::exception& e) {
     throw UserError(fmt::format("{}{}", e.what(), kSeeHelp));
   }

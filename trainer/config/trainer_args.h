@@ -23,16 +23,16 @@ struct GenerateArgs {
 
 struct TrainerArgs {
   Mode mode = Mode::kTrain;
-  std::string config_file;               ///< `--config FILE`, as given.
-  std::vector<std::string> overrides;    ///< `key=value` arguments, in order.
+  std::string config_file;             ///< `--config FILE`, as given.
+  std::vector<std::string> overrides;  ///< `key=value` arguments, in order.
   GenerateArgs generate;
-  std::string inspect_snapshot;          ///< `trainer inspect SNAPSHOT`
-  bool inspect_json = false;             ///< `--json`
-  std::string help_text;                 ///< Filled for kHelp: what to print on stdout.
+  std::string inspect_snapshot;  ///< `trainer inspect SNAPSHOT`
+  bool inspect_json = false;     ///< `--json`
+  std::string help_text;         ///< Filled for kHelp: what to print on stdout.
 };
 
-/// Parses argv (without argv[0] it would be empty: prints help). Throws UserError with a suggestion for a mistyped
-/// option, mode or a missing value. Never touches the file system.
+/// Parses argv (without argv[0] it would be empty: prints help). Throws UserError with a suggestion
+/// for a mistyped option, mode or a missing value. Never touches the file system.
 TrainerArgs parse_trainer_args(int argc, const char* const* argv);
 
 }  // namespace ddp::train

@@ -72,8 +72,8 @@ bool same_entries(const Node& a, const Node& b) {
 /// Digits and exponent of the shortest scientific form: 1.5e-07 -> "15", -7.
 std::string shortest_digits(double value, int& exponent) {
   std::array<char, 64> buffer{};
-  const auto end =
-      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::scientific);
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                 std::chars_format::scientific);
   const std::string text(buffer.data(), end.ptr);
   const std::size_t e = text.find('e');
   exponent = std::stoi(text.substr(e + 1));
@@ -163,13 +163,20 @@ Node* Node::find(std::string_view key) {
 bool same_value(const Node& a, const Node& b) {
   if (a.kind != b.kind) return false;
   switch (a.kind) {
-    case Kind::kNull: return true;
-    case Kind::kBool: return a.boolean == b.boolean;
-    case Kind::kInt: return a.integer == b.integer && a.text == b.text;
-    case Kind::kFloat: return a.real == b.real || (std::isnan(a.real) && std::isnan(b.real));
-    case Kind::kString: return a.text == b.text;
-    case Kind::kList: return same_items(a, b);
-    case Kind::kMap: return same_entries(a, b);
+    case Kind::kNull:
+      return true;
+    case Kind::kBool:
+      return a.boolean == b.boolean;
+    case Kind::kInt:
+      return a.integer == b.integer && a.text == b.text;
+    case Kind::kFloat:
+      return a.real == b.real || (std::isnan(a.real) && std::isnan(b.real));
+    case Kind::kString:
+      return a.text == b.text;
+    case Kind::kList:
+      return same_items(a, b);
+    case Kind::kMap:
+      return same_entries(a, b);
   }
   return false;
 }
@@ -182,31 +189,46 @@ std::string python_float(double value) {
   const std::string digits = shortest_digits(std::fabs(value), exponent);
   std::string out;
   if (value < 0) out += '-';
-  return out.append(exponent < -4 || exponent >= 16 ? scientific(digits, exponent) : positional(digits, exponent));
+  return out.append(exponent < -4 || exponent >= 16 ? scientific(digits, exponent)
+                                                    : positional(digits, exponent));
 }
 
 std::string python_str(const Node& node) {
   switch (node.kind) {
-    case Kind::kNull: return "None";
-    case Kind::kBool: return node.boolean ? "True" : "False";
-    case Kind::kInt: return node.text.empty() ? std::to_string(node.integer) : node.text;
-    case Kind::kFloat: return python_float(node.real);
-    case Kind::kString: return node.text;
-    case Kind::kList: return list_str(node);
-    case Kind::kMap: return map_str(node);
+    case Kind::kNull:
+      return "None";
+    case Kind::kBool:
+      return node.boolean ? "True" : "False";
+    case Kind::kInt:
+      return node.text.empty() ? std::to_string(node.integer) : node.text;
+    case Kind::kFloat:
+      return python_float(node.real);
+    case Kind::kString:
+      return node.text;
+    case Kind::kList:
+      return list_str(node);
+    case Kind::kMap:
+      return map_str(node);
   }
   return "";
 }
 
 std::string_view python_type(const Node& node) {
   switch (node.kind) {
-    case Kind::kNull: return "NoneType";
-    case Kind::kBool: return "bool";
-    case Kind::kInt: return "int";
-    case Kind::kFloat: return "float";
-    case Kind::kString: return "str";
-    case Kind::kList: return "list";
-    case Kind::kMap: return "dict";
+    case Kind::kNull:
+      return "NoneType";
+    case Kind::kBool:
+      return "bool";
+    case Kind::kInt:
+      return "int";
+    case Kind::kFloat:
+      return "float";
+    case Kind::kString:
+      return "str";
+    case Kind::kList:
+      return "list";
+    case Kind::kMap:
+      return "dict";
   }
   return "";
 }

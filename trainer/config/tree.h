@@ -9,7 +9,8 @@
 
 namespace ddp::train {
 
-/// Where a value was written: a file with line and column (from 1), or an override on the command line.
+/// Where a value was written: a file with line and column (from 1), or an override on the command
+/// line.
 struct Place {
   std::shared_ptr<const std::string> source;
   int line = 0;
@@ -23,7 +24,8 @@ enum class Kind { kNull, kBool, kInt, kFloat, kString, kList, kMap };
 
 struct Entry;
 
-/// One value with its YAML type. A string "???" is a missing value, a string with "${" an interpolation.
+/// One value with its YAML type. A string "???" is a missing value, a string with "${" an
+/// interpolation.
 struct Node {
   Kind kind = Kind::kNull;
   bool boolean = false;
@@ -67,7 +69,8 @@ std::string python_str(const Node& node);
 /// Python's repr() of a float: the shortest text that reads back equal.
 std::string python_float(double value);
 
-/// The Python type's name, for messages in OmegaConf's words: str, int, float, bool, NoneType, list, dict.
+/// The Python type's name, for messages in OmegaConf's words: str, int, float, bool, NoneType,
+/// list, dict.
 std::string_view python_type(const Node& node);
 
 /// "a.b.c" -> {"a", "b", "c"}

@@ -1,4 +1,5 @@
-// YAML file + command-line overrides -> Config. The only file of trainer that sees yaml-cpp is yaml_config.cc.
+// YAML file + command-line overrides -> Config. The only file of trainer that sees yaml-cpp is
+// yaml_config.cc.
 #pragma once
 
 #include <string>
@@ -10,8 +11,9 @@ namespace ddp::train {
 
 /// Reads `file`, applies `overrides` ("a.b=value", in order), types and checks every key.
 ///
-/// Throws UserError, one line: file:line:column (or "command line: <override>"), the key, the offending value, the fix;
-/// unknown keys come with the nearest known one. Relative paths inside are resolved against the current directory.
+/// Throws UserError, one line: file:line:column (or "command line: <override>"), the key, the
+/// offending value, the fix; unknown keys come with the nearest known one. Relative paths inside
+/// are resolved against the current directory.
 Config load_config(const std::string& file, const std::vector<std::string>& overrides);
 
 }  // namespace ddp::train

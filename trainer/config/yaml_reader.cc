@@ -15,8 +15,8 @@
 namespace ddp::train {
 namespace {
 
-constexpr std::size_t kDeepest = 200;          // nesting; deeper is an attack or a mistake
-constexpr std::size_t kMostNodes = 1'000'000;  // after aliases are copied ("billion laughs")
+constexpr std::size_t kDeepest = 200;        // nesting; deeper is an attack or a mistake
+constexpr std::size_t kMostNodes = 200'000;  // after aliases are copied ("billion laughs")
 
 constexpr std::string_view kYamlTag = "tag:yaml.org,2002:";
 
@@ -33,12 +33,14 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    add(placed(Node::null(), mark), anchor, false);
+    add({placed(Node::null(), mark), 1}, anchor, false);
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
-    if (found == anchors_.end()) fail(mark, "an alias inside its own anchor; a value cannot contain itself");
+    if (found == anchors_.end())
+      fail(mark, "an alias inside its own anchor; a value cannot contain itself");
+    count(found->second);  // before the copy
     add(found->second, 0, false);
   }
 
@@ -47,7 +49,7 @@ class TreeBuilder : public YAML::EventHandler {
     const bool plain = tag == "?";
     Node node = plain ? type_plain_scalar(value) : tagged_scalar(mark, tag, value);
     // Only a plain << merges, and PyYAML's "=" key is of no use here.
-    add(placed(std::move(node), mark), anchor, plain);
+    add({placed(std::move(node), mark), 1}, anchor, plain);
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -66,9 +68,16 @@ class TreeBuilder : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
  private:
+  /// A value and how many nodes it consists of.
+  struct Sized {
+    Node node;
+    std::size_t size = 1;
+  };
+
   struct Open {
     Node node;
     YAML::anchor_t anchor = 0;
+    std::size_t size = 1;
     bool has_key = false;
     bool key_is_plain = false;
     Node key;
@@ -87,7 +96,8 @@ class TreeBuilder : public YAML::EventHandler {
     return node;
   }
 
-  Node tagged_scalar(const YAML::Mark& mark, const std::string& tag, const std::string& value) const {
+  Node tagged_scalar(const YAML::Mark& mark, const std::string& tag,
+                     const std::string& value) const {
     if (tag == "!") return Node::of(value);
     std::optional<Node> node;
     if (tag == std::string(kYamlTag) + "str") node = Node::of(value);
@@ -95,26 +105,29 @@ class TreeBuilder : public YAML::EventHandler {
     if (tag == std::string(kYamlTag) + "float") node = yaml_float(value);
     if (tag == std::string(kYamlTag) + "bool") node = yaml_bool(value);
     if (tag == std::string(kYamlTag) + "null") node = Node::null();
-    if (!node) fail(mark, fmt::format("could not determine a constructor for the tag '{}'; remove it", tag));
+    if (!node)
+      fail(mark, fmt::format("could not determine a constructor for the tag '{}'; remove it", tag));
     return *node;
   }
 
-  void check_container_tag(const YAML::Mark& mark, const std::string& tag, std::string_view kind) const {
-    const bool known = tag.empty() || tag == "?" || tag == "!" ||
-                       tag == std::string(kYamlTag) + std::string(kind);
-    if (!known) fail(mark, fmt::format("could not determine a constructor for the tag '{}'; remove it", tag));
+  void check_container_tag(const YAML::Mark& mark, const std::string& tag,
+                           std::string_view kind) const {
+    const bool known =
+        tag.empty() || tag == "?" || tag == "!" || tag == std::string(kYamlTag) + std::string(kind);
+    if (!known)
+      fail(mark, fmt::format("could not determine a constructor for the tag '{}'; remove it", tag));
   }
 
   void open(Node node, YAML::anchor_t anchor) {
     if (open_.size() >= kDeepest) fail(node.place, "nested too deeply");
-    open_.push_back(Open{std::move(node), anchor, false, false, Node{}, {}});
+    open_.push_back(Open{std::move(node), anchor, 1, false, false, Node{}, {}});
   }
 
   void close() {
     Open done = std::move(open_.back());
     open_.pop_back();
     append_merged(done);
-    add(std::move(done.node), done.anchor, false);
+    add({std::move(done.node), done.size}, done.anchor, false);
   }
 
   /// The map's own entries win over merged ones, which come first, as PyYAML flattens them.
@@ -137,13 +150,15 @@ class TreeBuilder : public YAML::EventHandler {
     entries.push_back(std::move(entry));
   }
 
-  void add(Node node, YAML::anchor_t anchor, bool plain) {
-    count(node);
-    if (anchor != 0) anchors_[anchor] = node;
+  void add(Sized value, YAML::anchor_t anchor, bool plain) {
+    if (anchor != 0) anchors_[anchor] = value;
+    Node& node = value.node;
     if (open_.empty()) {
       root_ = std::move(node);
       return;
     }
+    open_.back().size += value.size;
+    count(Sized{Node{}, 1});
     Open& top = open_.back();
     if (top.node.kind == Kind::kList) {
       top.node.items.push_back(std::move(node));
@@ -165,8 +180,9 @@ class TreeBuilder : public YAML::EventHandler {
     }
     for (Entry& known : map.node.entries) {
       if (!same_value(known.key, map.key)) continue;
-      fail(map.key.place, fmt::format("found duplicate key '{}'; first given at line {}, keep one of them",
-                                      python_str(map.key), known.key.place.line));
+      fail(map.key.place,
+           fmt::format("found duplicate key '{}'; first given at line {}, keep one of them",
+                       python_str(map.key), known.key.place.line));
     }
     map.node.entries.push_back(Entry{map.key, std::move(value)});
   }
@@ -175,24 +191,26 @@ class TreeBuilder : public YAML::EventHandler {
     std::vector<const Node*> sources;
     if (value.kind == Kind::kMap) sources.push_back(&value);
     if (value.kind == Kind::kList) {
-      for (const Node& item : value.items) sources.insert(sources.begin(), &item);  // the first wins
+      for (const Node& item : value.items)
+        sources.insert(sources.begin(), &item);  // the first wins
     }
-    if (!value.is_container()) fail(map.key.place, "expected a mapping or list of mappings for merging");
+    if (!value.is_container())
+      fail(map.key.place, "expected a mapping or list of mappings for merging");
     for (const Node* source : sources) {
       if (source->kind != Kind::kMap) fail(map.key.place, "expected a mapping for merging");
       for (const Entry& entry : source->entries) put(map.merged, entry);
     }
   }
 
-  void count(const Node& node) {
-    nodes_ += 1 + node.items.size() + node.entries.size();
-    if (nodes_ > kMostNodes) fail(node.place, "aliases make this file too large");
+  void count(const Sized& value) {
+    nodes_ += value.size;
+    if (nodes_ > kMostNodes) throw UserError(*source_ + ": aliases make this file too large");
   }
 
   std::shared_ptr<const std::string> source_;
   Node root_;
   std::vector<Open> open_;
-  std::map<YAML::anchor_t, Node> anchors_;
+  std::map<YAML::anchor_t, Sized> anchors_;
   std::size_t nodes_ = 0;
 };
 
@@ -208,11 +226,14 @@ Node read_yaml(const std::string& text, const std::string& source) {
     Node root = builder.take();
     TreeBuilder ignored(shared_source);
     if (parser.HandleNextDocument(ignored)) {
-      throw UserError(source + ": expected a single document in the stream, but found another document; remove the `---`");
+      throw UserError(source +
+                      ": expected a single document in the stream, but found another document; "
+                      "remove the `---`");
     }
     return root;
   } catch (const YAML::Exception& e) {
-    throw UserError(fmt::format("{}:{}:{}: not valid YAML: {}", source, e.mark.line + 1, e.mark.column + 1, e.msg));
+    throw UserError(fmt::format("{}:{}:{}: not valid YAML: {}", source, e.mark.line + 1,
+                                e.mark.column + 1, e.msg));
   }
 }
 

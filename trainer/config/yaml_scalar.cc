@@ -63,7 +63,8 @@ class Scan {
   std::string_view rest_;
 };
 
-/// PyYAML: [-+]?(0b[0-1_]+ | 0[0-7_]+ | 0 | [1-9][0-9_]* | 0x[0-9a-fA-F_]+ | [1-9][0-9_]*(:[0-5]?[0-9])+)
+/// PyYAML: [-+]?(0b[0-1_]+ | 0[0-7_]+ | 0 | [1-9][0-9_]* | 0x[0-9a-fA-F_]+ |
+/// [1-9][0-9_]*(:[0-5]?[0-9])+)
 bool looks_like_int(std::string_view text) {
   Scan scan(text);
   scan.sign();
@@ -86,7 +87,8 @@ bool looks_like_int(std::string_view text) {
 bool sexagesimal_parts_ok(std::string_view text) {
   for (std::size_t colon = text.find(':'); colon != std::string_view::npos;
        colon = text.find(':', colon + 1)) {
-    const bool two = colon + 2 < text.size() && is_digit(text[colon + 1]) && is_digit(text[colon + 2]);
+    const bool two =
+        colon + 2 < text.size() && is_digit(text[colon + 1]) && is_digit(text[colon + 2]);
     if (two && text[colon + 1] > '5') return false;
   }
   return true;
@@ -137,7 +139,8 @@ bool sexagesimal_float(std::string_view text) {  // [-+]?N(?::[0-5]?[0-9])+\.[0-
   return scan.done() && tail.done();
 }
 
-/// PyYAML's own float, which OmegaConf extends: [-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+][0-9]+)? and
+/// PyYAML's own float, which OmegaConf extends: [-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+][0-9]+)?
+/// and
 /// [-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*, \.[0-9][0-9_]*(?:[eE][-+][0-9]+)?
 bool pyyaml_float(std::string_view text) {
   Scan scan(text);
@@ -167,7 +170,8 @@ bool looks_like_float(std::string_view text) {
          leading_point_float(text) || sexagesimal_float(text) || pyyaml_float(text);
 }
 
-/// Decimal digits of a number given by its digits in another base, for what does not fit into int64.
+/// Decimal digits of a number given by its digits in another base, for what does not fit into
+/// int64.
 std::string to_decimal(std::string_view digits, unsigned base) {
   std::string decimal = "0";  // least significant digit first
   for (const char c : digits) {
@@ -192,7 +196,8 @@ std::optional<Node> int_from(bool negative, std::string_view digits, unsigned ba
     const auto at = kAll.find(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
     if (at >= base) return std::nullopt;
   }
-  constexpr std::size_t kLongest = 4000;  // quadratic, and no number in a configuration is that long
+  constexpr std::size_t kLongest =
+      4000;  // quadratic, and no number in a configuration is that long
   if (digits.size() > kLongest) return std::nullopt;
   std::string signed_text(negative ? 1 : 0, '-');
   signed_text.append(digits);
@@ -278,8 +283,8 @@ std::optional<Node> yaml_bool(std::string_view text) {
 
 Node type_plain_scalar(std::string_view text) {
   static constexpr std::array<std::string_view, 18> kBools = {
-      "yes", "Yes", "YES", "no", "No", "NO", "true", "True", "TRUE",
-      "false", "False", "FALSE", "on", "On", "ON", "off", "Off", "OFF"};
+      "yes",   "Yes",   "YES",   "no", "No", "NO", "true", "True", "TRUE",
+      "false", "False", "FALSE", "on", "On", "ON", "off",  "Off",  "OFF"};
   static constexpr std::array<std::string_view, 5> kNulls = {"", "~", "null", "Null", "NULL"};
   const auto among = [text](const auto& words) {
     return std::find(words.begin(), words.end(), text) != words.end();

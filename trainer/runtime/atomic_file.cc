@@ -27,7 +27,8 @@ std::string temporary_name(const std::string& path, std::string_view suffix = ""
   return fmt::format("{}.tmp.{}{}", path, getpid(), suffix);
 }
 
-/// Makes the names in the folder of `path` durable. Some file systems cannot; the rename stands all the same.
+/// Makes the names in the folder of `path` durable. Some file systems cannot; the rename stands all
+/// the same.
 void sync_folder(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -40,10 +41,10 @@ void rename_file(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) fail("rename to", to, errno);
 }
 
-/// `path` gets the second name `previous` without ever losing the first; where hard links are not supported, it moves,
-/// and `previous` is the whole file until the new one takes the first name.
+/// `path` gets the second name `previous` without ever losing the first; where hard links are not
+/// supported, it moves, and `previous` is the whole file until the new one takes the first name.
 void keep_previous(const std::string& path, const std::string& previous) {
-  const std::string second = temporary_name(previous, ".link");
+  const std::string second = temporary_name(path, ".link");
   ::unlink(second.c_str());
   if (::link(path.c_str(), second.c_str()) == 0) {
     rename_file(second, previous);
@@ -63,11 +64,14 @@ pid_t owner_of(std::string_view suffix) {
   return whole ? pid : 0;
 }
 
-bool alive(pid_t pid) { return ::kill(pid, 0) == 0 || errno == EPERM; }
+/// Our own id counts as dead: in a container the restarted process often gets the id of the killed
+/// one.
+bool alive(pid_t pid) { return pid != getpid() && (::kill(pid, 0) == 0 || errno == EPERM); }
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(temporary_name(path_)) {
+AtomicFile::AtomicFile(std::string path)
+    : path_(std::move(path)), temporary_(temporary_name(path_)) {
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("create", path_, errno);
 }

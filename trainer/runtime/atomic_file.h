@@ -1,4 +1,5 @@
-// Publishes a file by rename, so that a reader sees the old content or the new, whole, never a part.
+// Publishes a file by rename, so that a reader sees the old content or the new, whole, never a
+// part.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,8 @@
 
 namespace ddp::train {
 
-/// A file under a temporary name beside `path`, written in order. Destroyed without commit(): nothing is left.
+/// A file under a temporary name beside `path`, written in order. Destroyed without commit():
+/// nothing is left.
 class AtomicFile {
  public:
   /// Creates `<path>.tmp.<pid>`. Throws RunError that names the path and the system's reason.
@@ -19,8 +21,9 @@ class AtomicFile {
   /// Appends `size` bytes. Throws RunError (disk full, quota, I/O error).
   void write(const void* data, std::size_t size);
 
-  /// fsync, keep the present file of that name as `keep_previous_as` (when not empty and there is one), rename, fsync
-  /// of the folder. At every moment between, at least one of `path` and `keep_previous_as` is a whole file.
+  /// fsync, keep the present file of that name as `keep_previous_as` (when not empty and there is
+  /// one), rename, fsync of the folder. At every moment between, at least one of `path` and
+  /// `keep_previous_as` is a whole file.
   void commit(const std::string& keep_previous_as = "");
 
  private:
@@ -29,7 +32,8 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-/// Removes `<path>.tmp.*` that a killed process left behind; returns how many.
+/// Removes `<path>.tmp.<pid>` that a killed process left behind; returns how many. For the start of
+/// a program: an AtomicFile of this process that is still open would lose its file.
 int remove_stale_temporaries(const std::string& path);
 
 }  // namespace ddp::train

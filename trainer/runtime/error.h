@@ -6,14 +6,16 @@
 
 namespace ddp::train {
 
-/// A mistake in usage or configuration that the user can mend. The message is one line and names what is wrong,
-/// where (file:line:column, option or key), why, and the fix. Ends the program with exit code 2.
+/// A mistake in usage or configuration that the user can mend. The message is one line and names
+/// what is wrong, where (file:line:column, option or key), why, and the fix. Ends the program with
+/// exit code 2.
 class UserError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The run itself failed (a peer died, a snapshot could not be written, ...). Ends the program with exit code 1.
+/// The run itself failed (a peer died, a snapshot could not be written, ...). Ends the program with
+/// exit code 1.
 class RunError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

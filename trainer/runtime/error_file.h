@@ -5,8 +5,9 @@
 
 namespace ddp::train {
 
-/// Writes {"message":{"message","errorCode","extraInfo":{"py_callstack","timestamp"}}} to the file that
-/// TORCHELASTIC_ERROR_FILE names, by rename; does nothing when that is unset or empty. Never throws.
+/// Writes {"message":{"message","errorCode","extraInfo":{"py_callstack","timestamp"}}} to the file
+/// that TORCHELASTIC_ERROR_FILE names, by rename; does nothing when that is unset or empty. Never
+/// throws.
 void write_error_file(const std::string& message, int exit_code) noexcept;
 
 }  // namespace ddp::train

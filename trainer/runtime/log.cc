@@ -18,10 +18,14 @@ namespace {
 
 const char* level_name(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return "DEBUG";
-    case LogLevel::kInfo: return "INFO";
-    case LogLevel::kWarning: return "WARNING";
-    case LogLevel::kError: return "ERROR";
+    case LogLevel::kDebug:
+      return "DEBUG";
+    case LogLevel::kInfo:
+      return "INFO";
+    case LogLevel::kWarning:
+      return "WARNING";
+    case LogLevel::kError:
+      return "ERROR";
   }
   return "";
 }
@@ -32,8 +36,9 @@ std::string time_stamp() {
   gettimeofday(&now, nullptr);
   std::tm local{};
   localtime_r(&now.tv_sec, &local);
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02},{:03}", local.tm_year + 1900, local.tm_mon + 1, local.tm_mday,
-                     local.tm_hour, local.tm_min, local.tm_sec, now.tv_usec / 1000);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02},{:03}", local.tm_year + 1900,
+                     local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec,
+                     now.tv_usec / 1000);
 }
 
 /// A console that went away must not end the training: errors are dropped.
@@ -50,10 +55,13 @@ int open_log(const std::string& file) {
   const auto folder = std::filesystem::path(file).parent_path();
   std::error_code error;
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  if (error) throw UserError(fmt::format("hydra.run.dir: cannot create {}: {}; choose another folder", folder.string(), error.message()));
+  if (error)
+    throw UserError(fmt::format("hydra.run.dir: cannot create {}: {}; choose another folder",
+                                folder.string(), error.message()));
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd < 0) {
-    throw UserError(fmt::format("hydra.run.dir: cannot write {}: {}; choose another folder", file, std::strerror(errno)));
+    throw UserError(fmt::format("hydra.run.dir: cannot write {}: {}; choose another folder", file,
+                                std::strerror(errno)));
   }
   return fd;
 }
@@ -71,7 +79,8 @@ struct Log::Sink {
   }
 };
 
-Log::Log(bool main_rank, const std::string& file, LogLevel level) : sink_(std::make_unique<Sink>()) {
+Log::Log(bool main_rank, const std::string& file, LogLevel level)
+    : sink_(std::make_unique<Sink>()) {
   sink_->main_rank = main_rank;
   sink_->lowest = main_rank ? level : LogLevel::kWarning;
   if (main_rank && !file.empty()) sink_->file = open_log(file);
@@ -81,7 +90,8 @@ Log::~Log() = default;
 
 void Log::write(LogLevel level, std::string_view text) {
   if (level < sink_->lowest) return;
-  const std::string line = fmt::format("[{}][trainer][{}] - {}\n", time_stamp(), level_name(level), text);
+  const std::string line =
+      fmt::format("[{}][trainer][{}] - {}\n", time_stamp(), level_name(level), text);
   const int console = level >= LogLevel::kWarning ? STDERR_FILENO : STDOUT_FILENO;
   const std::scoped_lock lock(sink_->mutex);
   write_all(console, line);

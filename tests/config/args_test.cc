@@ -1,0 +1,116 @@
+#include <catch2/catch.hpp>
+
+#include "tests/config/test_files.h"
+#include "trainer/config/trainer_args.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+TrainerArgs parse(const std::vector<std::string>& words) {
+  std::vector<const char*> argv = {"trainer"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  return parse_trainer_args(static_cast<int>(argv.size()), argv.data());
+}
+
+std::string error(const std::vector<std::string>& words) {
+  return test::error_of<UserError>([&] { parse(words); });
+}
+
+TEST_CASE("training takes a config file and overrides in any order") {
+  for (const auto& words :
+       std::vector<std::vector<std::string>>{{"--config", "c.yaml", "a.b=1", "~c"},
+                                             {"-c", "c.yaml", "a.b=1", "~c"},
+                                             {"a.b=1", "--config=c.yaml", "~c"},
+                                             {"--config=c.yaml", "--", "a.b=1", "~c"}}) {
+    const TrainerArgs args = parse(words);
+    CHECK(args.mode == Mode::kTrain);
+    CHECK(args.config_file == "c.yaml");
+    CHECK(args.overrides == std::vector<std::string>{"a.b=1", "~c"});
+  }
+}
+
+TEST_CASE("generate reads its options in both spellings") {
+  const TrainerArgs args =
+      parse({"generate", "--snapshot", "s.pt", "--prompt", "-- a,b\n\"c\"", "--max-new-tokens=5",
+             "--temperature", "0.5", "--top_k", "3", "--seed=9", "--greedy"});
+  CHECK(args.mode == Mode::kGenerate);
+  CHECK(args.generate.snapshot == "s.pt");
+  CHECK(args.generate.prompt == "-- a,b\n\"c\"");
+  CHECK(args.generate.max_new_tokens == 5);
+  CHECK(args.generate.temperature == 0.5);
+  CHECK(args.generate.top_k == 3);
+  CHECK(args.generate.seed == 9);
+  CHECK(args.generate.greedy);
+}
+
+TEST_CASE("generate has the documented defaults and takes an empty or a very long prompt") {
+  const TrainerArgs args = parse({"generate", "--prompt=", "--snapshot=s.pt"});
+  CHECK(args.generate.prompt.empty());
+  CHECK(args.generate.max_new_tokens == 200);
+  CHECK(args.generate.temperature == 1.0);
+  CHECK_FALSE(args.generate.top_k.has_value());
+  CHECK(args.generate.seed == 1337);
+  CHECK_FALSE(args.generate.greedy);
+  const std::string novel(300000, 'x');
+  CHECK(parse({"generate", "--snapshot", "s", "--prompt", novel}).generate.prompt == novel);
+}
+
+TEST_CASE("inspect and doctor are modes of their own") {
+  CHECK(parse({"inspect", "s.pt", "--json"}).inspect_json);
+  CHECK(parse({"inspect", "s.pt"}).inspect_snapshot == "s.pt");
+  CHECK(parse({"doctor"}).mode == Mode::kDoctor);
+  CHECK(parse({"--version"}).mode == Mode::kVersion);
+}
+
+TEST_CASE("a command line that cannot be understood says what to write instead") {
+  CHECK(
+      error({}) ==
+      "--config: is required; write trainer --config FILE [key=value ...], or see trainer --help");
+  CHECK(error({"--confg", "x"}) == "--confg: no such option; did you mean '--config'?");
+  CHECK(error({"-x"}) == "-x: no such option; trainer --help lists them");
+  CHECK(error({"--config"}) == "--config: needs a value; see trainer --help");
+  CHECK(error({"--config="}) == "--config: the file name is empty; give a YAML file");
+  CHECK(error({"--config", "c", "foo"}) ==
+        "foo: not an override; write key=value to change a value");
+  CHECK(error({"cfg.yaml"}) == "cfg.yaml: not an override; a file is given with --config cfg.yaml");
+  CHECK(error({"generat"}) ==
+        "generat: not an override; did you mean 'trainer generate'? A mode comes first");
+  CHECK(error({"--help=3"}) == "--help: takes no value; remove '=3'");
+  CHECK(error({"generate", "--snapshot", "s"}) ==
+        "--prompt: is required; see trainer generate --help");
+  CHECK(error({"generate", "--promt", "s"}) == "--promt: no such option; did you mean '--prompt'?");
+  CHECK(error({"generate", "--prompt=a", "--snapshot=s", "b"}).find("b: unexpected argument") == 0);
+  CHECK(error({"inspect"}) == "inspect: needs a snapshot file; write trainer inspect SNAPSHOT");
+  CHECK(error({"inspect", "a", "b"}).find("b: unexpected argument") == 0);
+  CHECK(error({"doctor", "now"}).find("now: unexpected argument") == 0);
+}
+
+TEST_CASE("numbers of generate are checked") {
+  const auto with = [](const std::string& option) {
+    return error({"generate", "--prompt=a", "--snapshot=s", option});
+  };
+  CHECK(with("--max_new_tokens=x").find("--max_new_tokens: 'x' is not a whole number >= 0") == 0);
+  CHECK(with("--max_new_tokens=-1").find("--max_new_tokens: '-1'") == 0);
+  CHECK(with("--top_k=0").find("--top_k: '0' is not a whole number >= 1") == 0);
+  CHECK(with("--temperature=0").find("--temperature: '0' is not a number > 0") == 0);
+  CHECK(with("--temperature=nan").find("--temperature: 'nan'") == 0);
+  CHECK(with("--seed=1.5").find("--seed: '1.5'") == 0);
+}
+
+TEST_CASE("the help pages are frozen") {
+  std::string pages;
+  for (const char* mode : {"", "generate", "inspect", "doctor"}) {
+    std::vector<std::string> words;
+    if (*mode != '\0') words.emplace_back(mode);
+    words.emplace_back(*mode == '\0' ? "--help" : "-h");
+    const TrainerArgs args = parse(words);
+    CHECK(args.mode == Mode::kHelp);
+    pages += std::string("$ trainer ") + mode + (*mode == '\0' ? "" : " ") + "--help\n" +
+             args.help_text + "\n";
+  }
+  CHECK(pages == test::read_file(DDP_SOURCE_DIR "/tests/config/help.golden"));
+}
+
+}  // namespace
+}  // namespace ddp::train

@@ -1,0 +1,120 @@
+#include <catch2/catch.hpp>
+
+#include "tests/config/test_files.h"
+#include "trainer/config/compose.h"
+#include "trainer/config/node_text.h"
+#include "trainer/config/overrides.h"
+#include "trainer/config/yaml_reader.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+struct ValueCase {
+  const char* text;
+  const char* json;
+};
+
+std::string value_of(const std::string& text) {
+  return node_to_json(parse_override("a=" + text).value);
+}
+
+std::string override_error(const std::string& text) {
+  return test::error_of<UserError>([&] { parse_override(text); });
+}
+
+TEST_CASE("values of overrides are typed as Hydra types them") {
+  const auto c = GENERATE(values<ValueCase>({
+      {"1", "1"},
+      {"-1_000", "-1000"},
+      {"007", "\"007\""},
+      {"1.5", "1.5"},
+      {"1e-3", "0.001"},
+      {".5", "0.5"},
+      {"-.5", "-0.5"},
+      {"inf", "{\"$float\": \"inf\"}"},
+      {"-INF", "{\"$float\": \"-inf\"}"},
+      {"TrUe", "true"},
+      {"false", "false"},
+      {"NULL", "null"},
+      {"yes", "\"yes\""},
+      {"", "\"\""},
+      {"trueish", "\"trueish\""},
+      {"a b", "\"a b\""},
+      {"  x  ", "\"x\""},
+      {"1.2.3", "\"1.2.3\""},
+      {"./data/in.txt", "\"./data/in.txt\""},
+      {"s3://b/k", "\"s3://b/k\""},
+      {"'1'", "\"1\""},
+      {"\"a,b\"", "\"a,b\""},
+      {"'it\\'s'", "\"it's\""},
+      {"'a\\b'", "\"a\\\\b\""},
+      {"a\\,b", "\"a,b\""},
+      {"[]", "[]"},
+      {"[1, a,'b c',[2]]", "[1, \"a\", \"b c\", [2]]"},
+      {"{a: 1, b:{c:x}}", "{\"a\": 1, \"b\": {\"c\": \"x\"}}"},
+      {"{}", "{}"},
+      {"${a.b}", "\"${a.b}\""},
+      {"x_${a}", "\"x_${a}\""},
+      {"10_000", "10000"},
+      {"nano", "\"nano\""},
+  }));
+  CAPTURE(c.text);
+  CHECK(value_of(c.text) == c.json);
+}
+
+TEST_CASE("an override that is none says how one is written") {
+  CHECK(override_error("foo") ==
+        "command line: foo: not an override; write key=value, e.g. trainer_config.seed=1");
+  CHECK(override_error("a b=1").find("'a b' is not a key") != std::string::npos);
+  CHECK(override_error("=1").find("is not a key") != std::string::npos);
+  CHECK(override_error("a..b=1").find("is not a key") != std::string::npos);
+}
+
+TEST_CASE("a value outside the grammar says to quote it") {
+  for (const char* text :
+       {"a=[1", "a={x", "a=x]", "a=\xc3\xa4", "a='x", "a=~/x", "a=b=c", "a=[1,,2]"}) {
+    CAPTURE(text);
+    CHECK(override_error(text).find(std::string("command line: ") + text) == 0);
+    CHECK(override_error(text).find("quotes") != std::string::npos);
+  }
+}
+
+TEST_CASE("a list without brackets names the ways to write it") {
+  const std::string error = override_error("a=1,2");
+  CHECK(error.find("Ambiguous value") != std::string::npos);
+  CHECK(error.find("key=[value1,value2]") != std::string::npos);
+}
+
+std::string applied(const std::string& yaml, const std::vector<std::string>& overrides,
+                    bool may_create = false) {
+  Node root = read_yaml(yaml, "cfg.yaml");
+  for (const std::string& text : overrides) apply_override(root, parse_override(text), may_create);
+  return node_to_json(root);
+}
+
+TEST_CASE("overrides change, add, force and delete keys") {
+  CHECK(applied("a: {b: 1}", {"a.b=2"}) == R"({"a": {"b": 2}})");
+  CHECK(applied("a: {b: 1}", {"+a.c=2", "+d.e=x"}) ==
+        R"({"a": {"b": 1, "c": 2}, "d": {"e": "x"}})");
+  CHECK(applied("a: {b: 1}", {"++a.b=2", "++a.c=3"}) == R"({"a": {"b": 2, "c": 3}})");
+  CHECK(applied("a: {b: 1, c: 2}", {"~a.b"}) == R"({"a": {"c": 2}})");
+  CHECK(applied("a: {b: 1, c: 2}", {"~a.b=1"}) == R"({"a": {"c": 2}})");
+  CHECK(applied("a: {b: 1, c: 2}", {"a={b:3}"}) == R"({"a": {"b": 3, "c": 2}})");
+  CHECK(applied("a: [1, 2]", {"a=[3]"}) == R"({"a": [3]})");
+}
+
+std::string apply_error(const std::string& yaml, const std::string& text) {
+  return test::error_of<UserError>([&] { applied(yaml, {text}); });
+}
+
+TEST_CASE("overrides that do not fit the configuration say so in Hydra's words") {
+  CHECK(apply_error("a: 1", "b=1") ==
+        "command line: b=1: Could not override 'b'. To append to your config use +b=1");
+  CHECK(apply_error("a: 1", "+a=2").find("An item is already at 'a'") != std::string::npos);
+  CHECK(apply_error("a: 1", "~b").find("'b' does not exist") != std::string::npos);
+  CHECK(apply_error("a: 1", "~a=2").find("The value of 'a' is 1 and not 2") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace ddp::train

@@ -1,0 +1,87 @@
+#include "trainer/config/schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trainer/config/config_fields.h"
+#include "trainer/config/suggest.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+const std::vector<std::string>& all_paths() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> paths = ignored_hydra_keys();
+    for (const Field& field : config_fields()) paths.push_back(field.path);
+    return paths;
+  }();
+  return all;
+}
+
+/// "a.b" lies under "a".
+bool lies_under(const std::string& path, const std::string& parent) {
+  return path.size() > parent.size() && path[parent.size()] == '.' && path.starts_with(parent);
+}
+
+/// What may stand directly under `parent` ("" for the top).
+std::vector<std::string> children_of(const std::string& parent) {
+  const std::string prefix = parent.empty() ? "" : parent + ".";
+  std::vector<std::string> names;
+  for (const std::string& path : all_paths()) {
+    if (!path.starts_with(prefix)) continue;
+    std::string name = path.substr(prefix.size());
+    name = name.substr(0, name.find('.'));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+std::string suggestion(const std::string& parent, const std::string& name) {
+  const std::string prefix = parent.empty() ? "" : parent + ".";
+  const std::string near = nearest(name, children_of(parent));
+  if (!near.empty()) return fmt::format("did you mean '{}{}'?", prefix, near);
+  for (const std::string& path : all_paths()) {
+    if (path.ends_with("." + name)) return fmt::format("did you mean '{}'?", path);
+  }
+  std::string known;
+  for (const std::string& child : children_of(parent)) known += (known.empty() ? "" : ", ") + child;
+  return fmt::format("known are {}", known);
+}
+
+}  // namespace
+
+PathKind path_kind(const std::string& path) {
+  for (const std::string& known : all_paths()) {
+    if (known == path) return PathKind::kKey;
+    if (lies_under(known, path)) return PathKind::kSection;
+  }
+  return PathKind::kUnknown;
+}
+
+void fail_unknown(const Place& place, const std::string& parent, const std::string& name) {
+  const std::string path = parent.empty() ? name : parent + "." + name;
+  throw UserError(fmt::format("{}: {}: unknown key (Key '{}' is not in struct); {}", place.str(),
+                              path, name, suggestion(parent, name)));
+}
+
+void check_known(const Node& map, const std::string& parent) {
+  for (const Entry& entry : map.entries) {
+    const std::string name = python_str(entry.key);
+    const std::string path = parent.empty() ? name : parent + "." + name;
+    const PathKind kind = entry.key.kind == Kind::kString ? path_kind(path) : PathKind::kUnknown;
+    if (kind == PathKind::kUnknown) fail_unknown(entry.key.place, parent, name);
+    if (kind == PathKind::kKey) continue;
+    const Node& value = entry.value;
+    if (value.kind == Kind::kMap) {
+      check_known(value, path);
+    } else if (value.kind != Kind::kNull && !value.is_interpolation()) {
+      throw UserError(fmt::format(
+          "{}: {}: is a section, not a value; write its keys indented below it, e.g. {}",
+          value.place.str(), path, children_of(path).front()));
+    }
+  }
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,23 @@
+// The shape of a configuration: which keys there are, and what to say about one that is not.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/config/tree.h"
+
+namespace ddp::train {
+
+enum class PathKind { kKey, kSection, kUnknown };
+
+/// "trainer_config.seed" is a key, "trainer_config" and "hydra.run" are sections.
+PathKind path_kind(const std::string& path);
+
+/// Throws UserError for an unknown key and for a value in place of a section. `parent` is the map's
+/// own path.
+void check_known(const Node& map, const std::string& parent);
+
+[[noreturn]] void fail_unknown(const Place& place, const std::string& parent,
+                               const std::string& name);
+
+}  // namespace ddp::train
