@@ -24,4 +24,12 @@ inline ChildOptions stub_job(const TempFolder& tmp, const std::vector<std::strin
   return child;
 }
 
+/// Nothing of ddp-run's is left in its TMPDIR (ThreadSanitizer leaves files of its own there).
+inline bool nothing_left(const TempFolder& tmp) {
+  for (const auto& entry : std::filesystem::directory_iterator(tmp.path())) {
+    if (entry.path().filename().string().rfind("ddp-run", 0) == 0) return false;
+  }
+  return true;
+}
+
 }  // namespace ddp::test

@@ -31,7 +31,7 @@ TEST_CASE("SIGKILL of ddp-run leaves nothing behind") {
   job.signal(SIGKILL);
   job.wait_all_gone(std::chrono::seconds(1));
   CHECK(job.wait_exit() == -SIGKILL);
-  CHECK(std::filesystem::is_empty(tmp.path()));
+  CHECK(nothing_left(tmp));
 }
 
 TEST_CASE("SIGKILL of ddp-run's process group leaves nothing behind") {
@@ -53,7 +53,7 @@ TEST_CASE("SIGKILL of the agent process is reported and leaves nothing behind") 
   job.wait_all_gone(std::chrono::seconds(1));
   CHECK(job.wait_exit() == 128 + SIGKILL);
   CHECK_THAT(job.err(), Contains("agent process") && Contains("was killed by SIGKILL"));
-  CHECK(std::filesystem::is_empty(tmp.path()));
+  CHECK(nothing_left(tmp));
 }
 
 TEST_CASE("SIGKILL of a worker takes its descendants along and restarts the group") {
