@@ -208,6 +208,8 @@ explain_failure() {  # WHAT
   local tip="the last lines of $log tell more"
   if grep -qiE 'no space left|not have enough free space' "$log"; then
     tip="the disk is full"
+  elif grep -qiE 'CERTIFICATE_VERIFY_FAILED|certificate verif' "$log"; then
+    tip="the index's certificate is not trusted here (a proxy?): apt-get install ca-certificates, or set PIP_CERT to the right bundle"
   elif grep -qiE 'name resolution|could not resolve|NewConnectionError|network is unreachable|failed to fetch|timed out|ProxyError|ConnectionError' "$log"; then
     tip="the network cannot be reached; run again when it can, what was downloaded is kept"
   elif grep -qi 'unable to locate package' "$log"; then

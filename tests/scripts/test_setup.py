@@ -80,6 +80,10 @@ class Setup(ScriptTest):
         self.assertIn("network cannot be reached", result.stderr)
         self.assertTrue((self.folder / ".venv" / ".incomplete").exists())
 
+    def test_an_untrusted_certificate_is_not_taken_for_a_missing_wheel(self):
+        self.pip('echo "SSLError: CERTIFICATE_VERIFY_FAILED; No matching distribution found for torch" >$log; exit 1')
+        self.assertIn("PIP_CERT", self.run_script("--cpu").stderr)
+
     def test_too_little_space_is_said_before_anything_is_downloaded(self):
         self.fake("df", "echo header; echo disk 1 1 1200 1 /\n")
         self.pip("touch pip_called")
