@@ -14,14 +14,18 @@ namespace {
 
 // A worker in uninterruptible sleep may survive SIGKILL: nobody waits for it longer than this.
 constexpr auto kKillPatience = std::chrono::seconds(5);
-// `timeout` and some schedulers send one signal twice, to the process and to its group: that is no second signal.
+// `timeout` and some schedulers send one signal twice, to the process and to its group: that is no
+// second signal.
 constexpr auto kSameSignal = std::chrono::milliseconds(100);
 
-std::string seconds_text(std::chrono::milliseconds time) { return fmt::format("{:g} s", time.count() / 1000.0); }
+std::string seconds_text(std::chrono::milliseconds time) {
+  return fmt::format("{:g} s", time.count() / 1000.0);
+}
 
 }  // namespace
 
-LocalElasticAgent::LocalElasticAgent(AgentSpec spec, RendezvousHandler& rendezvous, ProcessRunner& processes)
+LocalElasticAgent::LocalElasticAgent(AgentSpec spec, RendezvousHandler& rendezvous,
+                                     ProcessRunner& processes)
     : spec_(std::move(spec)), rendezvous_(rendezvous), processes_(processes) {}
 
 RunResult LocalElasticAgent::run() {
@@ -29,14 +33,25 @@ RunResult LocalElasticAgent::run() {
   for (;;) {
     absorb(processes_.wait(deadline_));
     switch (decide(situation())) {
-      case Action::Wait: break;
-      case Action::Stop: stop_workers(); break;
-      case Action::Kill: kill_workers(); break;
-      case Action::Restart: restart(); break;
-      case Action::Finish: return finish(Outcome::Succeeded);
-      case Action::Fail: return finish(Outcome::Failed);
-      case Action::Abandon: return finish(end_signal_ ? Outcome::Interrupted : Outcome::Failed);
-      case Action::Interrupt: return finish(launcher_gone_ ? Outcome::LauncherGone : Outcome::Interrupted);
+      case Action::Wait:
+        break;
+      case Action::Stop:
+        stop_workers();
+        break;
+      case Action::Kill:
+        kill_workers();
+        break;
+      case Action::Restart:
+        restart();
+        break;
+      case Action::Finish:
+        return finish(Outcome::Succeeded);
+      case Action::Fail:
+        return finish(Outcome::Failed);
+      case Action::Abandon:
+        return finish(end_signal_ ? Outcome::Interrupted : Outcome::Failed);
+      case Action::Interrupt:
+        return finish(launcher_gone_ ? Outcome::LauncherGone : Outcome::Interrupted);
     }
   }
 }
@@ -95,7 +110,8 @@ void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
                     : told_to_stop  ? WorkerState::Stopped
                                     : WorkerState::Failed;
     if (worker->state == WorkerState::Failed) {
-      batch.push_back({worker->local_rank, worker->rank, worker->pid, worker->exit, worker->error_file});
+      batch.push_back(
+          {worker->local_rank, worker->rank, worker->pid, worker->exit, worker->error_file});
     }
   }
   order_failures(batch);
@@ -103,8 +119,9 @@ void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
 }
 
 int LocalElasticAgent::running() const {
-  return static_cast<int>(std::count_if(group_.workers.begin(), group_.workers.end(),
-                                        [](const Worker& w) { return w.state == WorkerState::Running; }));
+  return static_cast<int>(
+      std::count_if(group_.workers.begin(), group_.workers.end(),
+                    [](const Worker& w) { return w.state == WorkerState::Running; }));
 }
 
 Situation LocalElasticAgent::situation() const {
@@ -125,16 +142,17 @@ void LocalElasticAgent::stop_workers() {
   phase_ = Phase::Stopping;
   deadline_ = processes_.now() + spec_.grace;
   if (end_signal_ != 0) {
-    spec_.announce(fmt::format("{}: passed on to {} worker{}, which may take {} to stop; send it again to kill at once",
-                               signal_name(signal), running(), running() == 1 ? "" : "s", seconds_text(spec_.grace)));
+    spec_.announce(fmt::format(
+        "{}: passed on to {} worker{}, which may take {} to stop; send it again to kill at once",
+        signal_name(signal), running(), running() == 1 ? "" : "s", seconds_text(spec_.grace)));
   }
 }
 
 void LocalElasticAgent::kill_workers() {
   processes_.signal_workers(SIGKILL);
   if (phase_ == Phase::Stopping && !hurry_ && !launcher_gone_) {
-    spec_.announce(fmt::format("{} worker{} did not stop within {}: killed", running(), running() == 1 ? "" : "s",
-                               seconds_text(spec_.grace)));
+    spec_.announce(fmt::format("{} worker{} did not stop within {}: killed", running(),
+                               running() == 1 ? "" : "s", seconds_text(spec_.grace)));
   }
   phase_ = Phase::Killing;
   deadline_ = processes_.now() + kKillPatience;
@@ -142,8 +160,9 @@ void LocalElasticAgent::kill_workers() {
 
 void LocalElasticAgent::restart() {
   const ProcessFailure& cause = failures_.front();
-  spec_.announce(fmt::format("rank {} (local rank {}, pid {}): {}; restart {} of {}", cause.rank, cause.local_rank,
-                             cause.pid, describe_exit(cause.exit), group_.restart_count + 1, spec_.job.max_restarts));
+  spec_.announce(fmt::format("rank {} (local rank {}, pid {}): {}; restart {} of {}", cause.rank,
+                             cause.local_rank, cause.pid, describe_exit(cause.exit),
+                             group_.restart_count + 1, spec_.job.max_restarts));
   processes_.sweep();
   ++group_.restart_count;
   start_round();
@@ -155,9 +174,10 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
   result.survivors = processes_.sweep();
   result.signal = end_signal_;
   result.failures = failures_;
-  result.stopped = static_cast<int>(std::count_if(group_.workers.begin(), group_.workers.end(), [](const Worker& w) {
-    return w.state == WorkerState::Stopped || w.state == WorkerState::Running;
-  }));
+  result.stopped = static_cast<int>(
+      std::count_if(group_.workers.begin(), group_.workers.end(), [](const Worker& w) {
+        return w.state == WorkerState::Stopped || w.state == WorkerState::Running;
+      }));
   result.restarts = group_.restart_count;
   result.max_restarts = spec_.job.max_restarts;
   return result;

@@ -1,5 +1,5 @@
-// LocalElasticAgent: keeps one node's workers going. Waits for an event, asks agent_policy, acts; touches the
-// operating system through ProcessRunner only.
+// LocalElasticAgent: keeps one node's workers going. Waits for an event, asks agent_policy, acts;
+// touches the operating system through ProcessRunner only.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,8 @@ class LocalElasticAgent {
  public:
   LocalElasticAgent(AgentSpec spec, RendezvousHandler& rendezvous, ProcessRunner& processes);
 
-  /// Returns when nothing of the job is left running. Throws LaunchError when workers cannot be started.
+  /// Returns when nothing of the job is left running. Throws LaunchError when workers cannot be
+  /// started.
   RunResult run();
 
  private:

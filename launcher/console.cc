@@ -31,8 +31,6 @@ void say_error(std::string_view text) {
   write_fully(STDERR_FILENO, "error: " + std::string(text) + "\n");
 }
 
-std::string error_text(int error_number) {
-  return std::generic_category().message(error_number);
-}
+std::string error_text(int error_number) { return std::generic_category().message(error_number); }
 
 }  // namespace ddp::launch

@@ -1,4 +1,5 @@
-// What ddp-run itself says: whole lines on stderr, one write each, prefixed so that they stand out from the workers'.
+// What ddp-run itself says: whole lines on stderr, one write each, prefixed so that they stand out
+// from the workers'.
 #pragma once
 
 #include <stdexcept>
@@ -18,7 +19,8 @@ class LaunchError : public std::runtime_error {
   int exit_code_;
 };
 
-/// Writes all bytes, whatever the signals and the size; gives up quietly when nobody reads any more.
+/// Writes all bytes, whatever the signals and the size; gives up quietly when nobody reads any
+/// more.
 void write_fully(int fd, std::string_view text);
 /// "ddp-run: <text>\n" on stderr.
 void say(std::string_view text);

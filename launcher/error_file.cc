@@ -35,7 +35,8 @@ std::string text_of(const json& value) {
 ErrorMessage parse(const std::string& text) {
   const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) return {"(its error file is not valid JSON)", ""};
-  if (!root.is_object() || !root.contains("message")) return {"(its error file has no \"message\")", ""};
+  if (!root.is_object() || !root.contains("message"))
+    return {"(its error file has no \"message\")", ""};
   const json& message = root["message"];
   if (!message.is_object()) return {text_of(message), ""};
   ErrorMessage result;
@@ -49,7 +50,8 @@ ErrorMessage parse(const std::string& text) {
 
 ErrorMessage read_open_file(int fd) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return {"(its error file is no regular file)", ""};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
+    return {"(its error file is no regular file)", ""};
   if (status.st_size > kLargest) return {"(its error file is too large to be shown)", ""};
   if (status.st_size == 0) return {"(its error file is empty)", ""};
   return parse(contents(fd, status.st_size));

@@ -1,4 +1,5 @@
-// torchelastic's error file, as a worker may have written it: full form, short form, or anything at all.
+// torchelastic's error file, as a worker may have written it: full form, short form, or anything at
+// all.
 #pragma once
 
 #include <optional>
@@ -11,8 +12,8 @@ struct ErrorMessage {
   std::string callstack;  // py_callstack of the full form; may be empty
 };
 
-/// nullopt when there is no file or no name. A file that is empty, malformed, huge or no regular file gives a message
-/// that says so. Never throws and never waits.
+/// nullopt when there is no file or no name. A file that is empty, malformed, huge or no regular
+/// file gives a message that says so. Never throws and never waits.
 std::optional<ErrorMessage> read_error_file(const std::string& path) noexcept;
 
 }  // namespace ddp::launch

@@ -60,7 +60,9 @@ std::vector<std::string> message_lines(const ErrorMessage& message) {
 class Report {
  public:
   void heading(const std::string& text) { out_ += "ddp-run: " + text + "\n"; }
-  void field(const char* name, const std::string& text) { out_ += fmt::format("  {:<11}{}\n", name, text); }
+  void field(const char* name, const std::string& text) {
+    out_ += fmt::format("  {:<11}{}\n", name, text);
+  }
   void field(const char* name, const std::vector<std::string>& lines) {
     for (std::size_t i = 0; i < lines.size(); ++i) field(i == 0 ? name : "", lines[i]);
   }
@@ -70,12 +72,16 @@ class Report {
   std::string out_;
 };
 
-std::string plural(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
+std::string plural(int count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
 
 void add_cause(Report& report, const ProcessFailure& failure, const ReportContext& context) {
-  report.field("rank", fmt::format("{} (local rank {}) of {}, on host {}, pid {}", failure.rank, failure.local_rank,
-                                   context.world_size, context.host, failure.pid));
-  const std::string exit = failure.exit.signal != 0 ? signal_name(failure.exit.signal) : std::to_string(failure.exit.code);
+  report.field("rank",
+               fmt::format("{} (local rank {}) of {}, on host {}, pid {}", failure.rank,
+                           failure.local_rank, context.world_size, context.host, failure.pid));
+  const std::string exit = failure.exit.signal != 0 ? signal_name(failure.exit.signal)
+                                                    : std::to_string(failure.exit.code);
   const std::string likely = likely_cause(failure.exit);
   report.field("exit", likely.empty() ? exit : exit + ": " + likely);
   if (const auto message = read_error_file(failure.error_file)) {
@@ -86,8 +92,9 @@ void add_cause(Report& report, const ProcessFailure& failure, const ReportContex
 
 void add_others(Report& report, const std::vector<ProcessFailure>& failures) {
   for (std::size_t i = 1; i < failures.size() && i <= kOthersShown; ++i) {
-    report.field(i == 1 ? "also" : "", fmt::format("rank {} (pid {}): {}", failures[i].rank, failures[i].pid,
-                                                   describe_exit(failures[i].exit)));
+    report.field(i == 1 ? "also" : "",
+                 fmt::format("rank {} (pid {}): {}", failures[i].rank, failures[i].pid,
+                             describe_exit(failures[i].exit)));
   }
   if (failures.size() > kOthersShown + 1) {
     report.field("", fmt::format("and {} more", failures.size() - kOthersShown - 1));
@@ -100,27 +107,41 @@ void order_failures(std::vector<ProcessFailure>& batch) {
   const auto key = [](const ProcessFailure& failure) {
     return std::tuple(failure.exit.signal == 0, age_of(failure.error_file), failure.rank);
   };
-  std::stable_sort(batch.begin(), batch.end(),
-                   [&](const ProcessFailure& a, const ProcessFailure& b) { return key(a) < key(b); });
+  std::stable_sort(
+      batch.begin(), batch.end(),
+      [&](const ProcessFailure& a, const ProcessFailure& b) { return key(a) < key(b); });
 }
 
 std::string describe_exit(const ExitStatus& exit) {
-  return exit.signal != 0 ? "killed by " + signal_name(exit.signal) : fmt::format("exit code {}", exit.code);
+  return exit.signal != 0 ? "killed by " + signal_name(exit.signal)
+                          : fmt::format("exit code {}", exit.code);
 }
 
 std::string likely_cause(const ExitStatus& exit) {
-  const int signal = exit.signal != 0 ? exit.signal : exit.code > kExitSignalBase ? exit.code - kExitSignalBase : 0;
+  const int signal = exit.signal != 0              ? exit.signal
+                     : exit.code > kExitSignalBase ? exit.code - kExitSignalBase
+                                                   : 0;
   switch (signal) {
-    case SIGKILL: return "often the out-of-memory killer (see dmesg), or someone's kill -9";
-    case SIGSEGV: return "invalid memory access";
-    case SIGABRT: return "a failed assertion or an uncaught exception; its last output says which";
-    case SIGBUS: return "a file or shared memory ended too early; is /dev/shm or the disk full?";
-    case SIGILL: return "an instruction that this CPU does not have";
-    case SIGFPE: return "an integer division by zero";
-    case SIGTERM: return "someone asked it to stop, not ddp-run";
-    case SIGXCPU: return "its limit of CPU time is used up (ulimit -t)";
-    case SIGXFSZ: return "it wrote a file larger than its limit (ulimit -f)";
-    default: break;
+    case SIGKILL:
+      return "often the out-of-memory killer (see dmesg), or someone's kill -9";
+    case SIGSEGV:
+      return "invalid memory access";
+    case SIGABRT:
+      return "a failed assertion or an uncaught exception; its last output says which";
+    case SIGBUS:
+      return "a file or shared memory ended too early; is /dev/shm or the disk full?";
+    case SIGILL:
+      return "an instruction that this CPU does not have";
+    case SIGFPE:
+      return "an integer division by zero";
+    case SIGTERM:
+      return "someone asked it to stop, not ddp-run";
+    case SIGXCPU:
+      return "its limit of CPU time is used up (ulimit -t)";
+    case SIGXFSZ:
+      return "it wrote a file larger than its limit (ulimit -f)";
+    default:
+      break;
   }
   if (exit.code == kExitNotFound) return "it did not find a program or a shared library";
   if (exit.code == kExitNotExecutable) return "it found a program that cannot be executed";
@@ -130,7 +151,8 @@ std::string likely_cause(const ExitStatus& exit) {
 std::string failure_report(const RunResult& result, const ReportContext& context) {
   const ProcessFailure& cause = result.failures.front();
   Report report;
-  report.heading(fmt::format("the job failed; first failure: rank {}, {}", cause.rank, describe_exit(cause.exit)));
+  report.heading(fmt::format("the job failed; first failure: rank {}, {}", cause.rank,
+                             describe_exit(cause.exit)));
   add_cause(report, cause, context);
   add_others(report, result.failures);
   if (result.stopped > 0) {
@@ -144,10 +166,14 @@ std::string failure_report(const RunResult& result, const ReportContext& context
 
 int exit_code(const RunResult& result) {
   switch (result.outcome) {
-    case Outcome::Succeeded: return kExitDone;
-    case Outcome::LauncherGone: return kExitSignalBase + SIGKILL;
-    case Outcome::Interrupted: return kExitSignalBase + result.signal;
-    case Outcome::Failed: break;
+    case Outcome::Succeeded:
+      return kExitDone;
+    case Outcome::LauncherGone:
+      return kExitSignalBase + SIGKILL;
+    case Outcome::Interrupted:
+      return kExitSignalBase + result.signal;
+    case Outcome::Failed:
+      break;
   }
   if (result.failures.empty()) return kExitFailed;
   const ExitStatus& exit = result.failures.front().exit;

@@ -8,8 +8,8 @@
 
 namespace ddp::launch {
 
-/// Failures that were seen in one wake-up, the probable cause first: deaths by signal, then error files by their
-/// age, then ranks. (A worker that loses its peer fails after it, never before.)
+/// Failures that were seen in one wake-up, the probable cause first: deaths by signal, then error
+/// files by their age, then ranks. (A worker that loses its peer fails after it, never before.)
 void order_failures(std::vector<ProcessFailure>& batch);
 
 /// "exit code 7" or "killed by SIGKILL".

@@ -23,7 +23,8 @@ constexpr auto kPatience = std::chrono::seconds(5);
 
 pid_t fork_or_throw() {
   const pid_t pid = ::fork();
-  if (pid < 0) throw LaunchError(kExitFailed, "cannot start the agent process: " + error_text(errno));
+  if (pid < 0)
+    throw LaunchError(kExitFailed, "cannot start the agent process: " + error_text(errno));
   return pid;
 }
 
@@ -49,8 +50,9 @@ int guard(const SignalMailbox& signals, pid_t agent) {
   const int status = wait_and_forward(signals, agent);
   const auto survivors = kill_descendants(kPatience);
   if (WIFSIGNALED(status)) {
-    say_error(fmt::format("ddp-run's agent process (pid {}) was killed by {}; its workers were killed, too", agent,
-                          signal_name(WTERMSIG(status))));
+    say_error(fmt::format(
+        "ddp-run's agent process (pid {}) was killed by {}; its workers were killed, too", agent,
+        signal_name(WTERMSIG(status))));
   }
   for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
   return exit_code_of(status);
@@ -74,8 +76,8 @@ int start_and_guard(const SignalMailbox& signals, const Agent& agent) {
   return guard(signals, pid);  // ends[1] stays open for as long as this process lives
 }
 
-// A program that forked children before it became ddp-run by exec: they are not ours to kill, so the guardian is a
-// fresh process without children, and this one only waits for it.
+// A program that forked children before it became ddp-run by exec: they are not ours to kill, so
+// the guardian is a fresh process without children, and this one only waits for it.
 int guard_from_a_fresh_process(const SignalMailbox& signals, const Agent& agent) {
   const pid_t parent = ::getpid();
   const pid_t pid = fork_or_throw();

@@ -35,8 +35,9 @@ void open_standard_streams() {
 std::string random_id() {
   std::array<std::uint64_t, 2> bits{};
   [[maybe_unused]] const auto filled = ::getrandom(bits.data(), sizeof bits, 0);
-  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}", bits[0] >> 32, (bits[0] >> 16) & 0xffff, bits[0] & 0xfff,
-                     0x8000 | ((bits[1] >> 48) & 0x3fff), bits[1] & 0xffff'ffff'ffff);
+  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}", bits[0] >> 32,
+                     (bits[0] >> 16) & 0xffff, bits[0] & 0xfff, 0x8000 | ((bits[1] >> 48) & 0x3fff),
+                     bits[1] & 0xffff'ffff'ffff);
 }
 
 std::string host_name() {
@@ -56,7 +57,8 @@ int omp_threads(const Environment& inherited, int workers, int cpus) {
   return std::max(1, cpus / workers);
 }
 
-JobInfo describe_job(const LaunchConfig& config, const MachineView& machine, const Environment& inherited) {
+JobInfo describe_job(const LaunchConfig& config, const MachineView& machine,
+                     const Environment& inherited) {
   JobInfo job;
   job.role = config.role;
   job.run_id = config.rdzv_id.empty() ? random_id() : config.rdzv_id;
@@ -68,8 +70,12 @@ JobInfo describe_job(const LaunchConfig& config, const MachineView& machine, con
   if (job.virtual_local_rank) {
     job.gpus = visible_gpus(machine);
     if (static_cast<int>(job.gpus.size()) < job.local_world_size) {
-      throw LaunchError(kExitUsage, fmt::format("--virtual-local-rank gives each of {} workers a GPU of its own, but {} can be "
-                                                "seen; lower --nproc_per_node", job.local_world_size, job.gpus.size()));
+      throw LaunchError(
+          kExitUsage,
+          fmt::format(
+              "--virtual-local-rank gives each of {} workers a GPU of its own, but {} can be "
+              "seen; lower --nproc_per_node",
+              job.local_world_size, job.gpus.size()));
     }
   }
   return job;
@@ -93,7 +99,8 @@ void report(const RunResult& result, const AgentSpec& spec) {
   write_fully(STDERR_FILENO, failure_report(result, context));
 }
 
-int run_agent(const AgentSpec& spec, StaticRendezvous& rendezvous, const SignalMailbox& signals, int launcher_pipe) {
+int run_agent(const AgentSpec& spec, StaticRendezvous& rendezvous, const SignalMailbox& signals,
+              int launcher_pipe) {
   SubprocessSet processes(signals, launcher_pipe);
   const RunResult result = LocalElasticAgent(spec, rendezvous, processes).run();
   report(result, spec);
@@ -118,7 +125,9 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
   StaticRendezvous rendezvous(config.master_addr, config.master_port);
   spec.folder = RunFolder::create(config.log_dir, spec.job.run_id);
   if (spec.job.omp_num_threads > 0) {
-    say(fmt::format("OMP_NUM_THREADS={} for each of {} workers, by the CPUs there are; set it to choose another number",
+    say(
+        fmt::format("OMP_NUM_THREADS={} for each of {} workers, by the CPUs there are; set it to "
+                    "choose another number",
                     spec.job.omp_num_threads, spec.job.local_world_size));
   }
   const int code = run_guarded(signals, [&](int launcher_pipe) {
@@ -136,9 +145,14 @@ int guarded_main(int argc, const char* const* argv, SignalMailbox& signals) noex
     const LaunchConfig config = parse_launch_args(argc, argv);
     signals.handle(config.stop_signals);
     switch (config.action) {
-      case LaunchAction::ShowHelp: write_fully(STDOUT_FILENO, help_text()); return kExitDone;
-      case LaunchAction::ShowVersion: write_fully(STDOUT_FILENO, "ddp-run " DDP_VERSION "\n"); return kExitDone;
-      case LaunchAction::Run: break;
+      case LaunchAction::ShowHelp:
+        write_fully(STDOUT_FILENO, help_text());
+        return kExitDone;
+      case LaunchAction::ShowVersion:
+        write_fully(STDOUT_FILENO, "ddp-run " DDP_VERSION "\n");
+        return kExitDone;
+      case LaunchAction::Run:
+        break;
     }
     return launch(config, signals);
   });

@@ -17,7 +17,8 @@ namespace {
 
 [[noreturn]] void usage_error(const std::string& what) { throw LaunchError(kExitUsage, what); }
 
-// cxxopts neither stops at the first positional argument nor knows that `_` is `-`: it gets `--name=value` only.
+// cxxopts neither stops at the first positional argument nor knows that `_` is `-`: it gets
+// `--name=value` only.
 struct SplitArgs {
   std::vector<std::string> options;
   std::vector<std::string> program;
@@ -90,8 +91,9 @@ class ArgSplitter {
     std::string plain = name;
     for (char& c : plain) c = c == '_' ? '-' : c;
     const std::string near = nearest(plain, names);
-    usage_error(near.empty() ? fmt::format("unknown option '--{}'; see ddp-run --help", name)
-                             : fmt::format("unknown option '--{}'; did you mean --{}?", name, near));
+    usage_error(near.empty()
+                    ? fmt::format("unknown option '--{}'; see ddp-run --help", name)
+                    : fmt::format("unknown option '--{}'; did you mean --{}?", name, near));
   }
 
   std::vector<std::string> args_;
@@ -103,7 +105,8 @@ cxxopts::ParseResult parse_options(const std::vector<std::string>& options) {
   cxxopts::Options parser("ddp-run");
   for (const auto& option : option_table()) {
     if (option.value) {
-      parser.add_options()(option.name, "", cxxopts::value<std::string>()->default_value(option.fallback));
+      parser.add_options()(option.name, "",
+                           cxxopts::value<std::string>()->default_value(option.fallback));
     } else {
       parser.add_options()(option.name, "", cxxopts::value<bool>()->default_value("false"));
     }
@@ -126,10 +129,12 @@ class Values {
     const std::string value = text(name);
     int number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc{} || end != value.data() + value.size() || number < low || number > high) {
-      usage_error(high == INT_MAX
-                      ? fmt::format("--{}={}: not a whole number of at least {}", name, value, low)
-                      : fmt::format("--{}={}: not a whole number from {} to {}", name, value, low, high));
+    if (error != std::errc{} || end != value.data() + value.size() || number < low ||
+        number > high) {
+      usage_error(
+          high == INT_MAX
+              ? fmt::format("--{}={}: not a whole number of at least {}", name, value, low)
+              : fmt::format("--{}={}: not a whole number from {} to {}", name, value, low, high));
     }
     return number;
   }
@@ -138,7 +143,8 @@ class Values {
     const std::string value = text(name);
     double number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc{} || end != value.data() + value.size() || !(number >= 0) || number > 1e9) {
+    if (error != std::errc{} || end != value.data() + value.size() || !(number >= 0) ||
+        number > 1e9) {
       usage_error(fmt::format("--{}={}: not a number of seconds", name, value));
     }
     return number;
@@ -171,14 +177,16 @@ void check_nnodes(const std::string& value) {
   for (const auto& part : split_list(value, ':')) {
     int number = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    if (error != std::errc{} || end != part.data() + part.size() || number < 1) numbers.assign(3, 0);
+    if (error != std::errc{} || end != part.data() + part.size() || number < 1)
+      numbers.assign(3, 0);
     numbers.push_back(number);
   }
   if (numbers.size() > 2 || numbers.front() > numbers.back()) {
     usage_error(fmt::format("--nnodes={}: must be N or MIN:MAX, with 1 <= MIN <= MAX", value));
   }
   if (numbers.back() > 1) {
-    usage_error(fmt::format("--nnodes={}: several nodes are not supported yet; use --nnodes=1", value));
+    usage_error(
+        fmt::format("--nnodes={}: several nodes are not supported yet; use --nnodes=1", value));
   }
 }
 
@@ -187,8 +195,10 @@ std::vector<int> parse_signals(const std::string& list) {
   for (const auto& name : split_list(list, ',')) {
     const int signal = signal_number(name);
     if (signal == 0) {
-      usage_error(fmt::format("--signals-to-handle={}: '{}' is no signal that can be handled; write names as in "
-                              "SIGTERM,SIGUSR1", list, name));
+      usage_error(fmt::format(
+          "--signals-to-handle={}: '{}' is no signal that can be handled; write names as in "
+          "SIGTERM,SIGUSR1",
+          list, name));
     }
     signals.push_back(signal);
   }
@@ -212,8 +222,10 @@ void apply_endpoint(LaunchConfig& config, const std::string& endpoint) {
   if (colon == std::string::npos || (bracket != std::string::npos && colon < bracket)) return;
   const std::string port_text = endpoint.substr(colon + 1);
   int port = 0;
-  const auto [end, error] = std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
-  if (error != std::errc{} || end != port_text.data() + port_text.size() || port < 0 || port > 65535) {
+  const auto [end, error] =
+      std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
+  if (error != std::errc{} || end != port_text.data() + port_text.size() || port < 0 ||
+      port > 65535) {
     usage_error(fmt::format("--rdzv-endpoint={}: must be HOST or HOST:PORT", endpoint));
   }
   if (port == 0) return;
@@ -248,7 +260,8 @@ LaunchConfig to_config(const Values& values) {
   config.virtual_local_rank = values.flag("virtual-local-rank");
   config.max_restarts = values.integer("max-restarts", 0, INT_MAX);
   if (values.seconds("monitor-interval") <= 0) {
-    usage_error(fmt::format("--monitor-interval={}: must be more than 0", values.text("monitor-interval")));
+    usage_error(
+        fmt::format("--monitor-interval={}: must be more than 0", values.text("monitor-interval")));
   }
   config.shutdown_timeout =
       std::chrono::milliseconds(std::llround(values.seconds("shutdown-timeout") * 1000));
@@ -277,7 +290,8 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv) {
   }
   config = to_config(values);
   if (split.program.empty() || split.program.front().empty()) {
-    usage_error("no program given; write ddp-run [options] PROGRAM [arguments], see ddp-run --help");
+    usage_error(
+        "no program given; write ddp-run [options] PROGRAM [arguments], see ddp-run --help");
   }
   if (config.module && config.no_python) {
     usage_error("-m and --no-python exclude each other; leave one of them out");

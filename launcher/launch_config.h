@@ -1,4 +1,5 @@
-// The command line as a plain struct. Looks at nothing but argv: no machine, no files, no environment.
+// The command line as a plain struct. Looks at nothing but argv: no machine, no files, no
+// environment.
 #pragma once
 
 #include <chrono>

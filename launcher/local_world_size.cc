@@ -36,12 +36,15 @@ int count_entries(const fs::path& folder, bool (*wanted)(const std::string&)) {
 }
 
 bool is_gpu_node(const std::string& name) {
-  return name.rfind("nvidia", 0) == 0 && whole_number(std::string_view(name).substr(6)).value_or(-1) >= 0;
+  return name.rfind("nvidia", 0) == 0 &&
+         whole_number(std::string_view(name).substr(6)).value_or(-1) >= 0;
 }
 
-// A container sees the driver's list of all GPUs but only the device nodes that it was given: the smaller one counts.
+// A container sees the driver's list of all GPUs but only the device nodes that it was given: the
+// smaller one counts.
 int installed_gpus(const std::string& root) {
-  const int listed = count_entries(root + "/proc/driver/nvidia/gpus", [](const std::string&) { return true; });
+  const int listed =
+      count_entries(root + "/proc/driver/nvidia/gpus", [](const std::string&) { return true; });
   const int nodes = count_entries(root + "/dev", is_gpu_node);
   return nodes == 0 || listed == 0 ? std::max(nodes, listed) : std::min(nodes, listed);
 }
@@ -59,22 +62,27 @@ bool is_uuid(const std::string& entry) {
 int affinity_cpus() {
   // Machines with more CPUs than a cpu_set_t holds make the call fail: ask again with a larger set.
   for (int cpus = 1024; cpus <= 1 << 18; cpus *= 4) {
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus), [](cpu_set_t* s) { CPU_FREE(s); });
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus),
+                                                               [](cpu_set_t* s) { CPU_FREE(s); });
     const std::size_t size = CPU_ALLOC_SIZE(cpus);
-    if (::sched_getaffinity(0, size, set.get()) == 0) return std::max(1, CPU_COUNT_S(size, set.get()));
+    if (::sched_getaffinity(0, size, set.get()) == 0)
+      return std::max(1, CPU_COUNT_S(size, set.get()));
   }
   return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 [[noreturn]] void bad_value(const std::string& value) {
-  throw LaunchError(kExitUsage, fmt::format("--nproc_per_node={}: must be a number of at least 1, gpu, cpu or auto", value));
+  throw LaunchError(
+      kExitUsage,
+      fmt::format("--nproc_per_node={}: must be a number of at least 1, gpu, cpu or auto", value));
 }
 
 }  // namespace
 
 MachineView MachineView::of_this_process() {
   MachineView machine;
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) machine.cuda_visible_devices = visible;
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
+    machine.cuda_visible_devices = visible;
   machine.cpus = affinity_cpus();
   return machine;
 }
@@ -92,14 +100,17 @@ std::vector<std::string> visible_gpus(const MachineView& machine) {
   for (std::size_t comma; (comma = rest.find(',')) != std::string::npos; rest.erase(0, comma + 1)) {
     const std::string entry = trimmed(rest.substr(0, comma));
     const int index = whole_number(entry).value_or(-1);
-    if (!is_uuid(entry) && (index < 0 || index >= installed)) break;  // CUDA ignores all that follows
-    if (!seen.insert(entry).second) return {};                       // a repeated entry hides every device
+    if (!is_uuid(entry) && (index < 0 || index >= installed))
+      break;                                    // CUDA ignores all that follows
+    if (!seen.insert(entry).second) return {};  // a repeated entry hides every device
     visible.push_back(entry);
   }
   return visible;
 }
 
-int count_gpus(const MachineView& machine) { return static_cast<int>(visible_gpus(machine).size()); }
+int count_gpus(const MachineView& machine) {
+  return static_cast<int>(visible_gpus(machine).size());
+}
 
 int local_world_size(const std::string& value, const MachineView& machine) {
   if (value == "cpu") return machine.cpus;
@@ -111,12 +122,15 @@ int local_world_size(const std::string& value, const MachineView& machine) {
     const int gpus = count_gpus(machine);
     if (gpus > 0) return gpus;
     if (installed_gpus(machine.root) > 0) {
-      throw LaunchError(kExitUsage, fmt::format("--nproc_per_node=gpu, but CUDA_VISIBLE_DEVICES='{}' leaves no GPU; "
-                                                "tip: unset it, or use =cpu or a number",
-                                                machine.cuda_visible_devices.value_or("")));
+      throw LaunchError(
+          kExitUsage,
+          fmt::format("--nproc_per_node=gpu, but CUDA_VISIBLE_DEVICES='{}' leaves no GPU; "
+                      "tip: unset it, or use =cpu or a number",
+                      machine.cuda_visible_devices.value_or("")));
     }
-    throw LaunchError(kExitUsage,
-                      "--nproc_per_node=gpu, but this machine shows no NVIDIA GPU; tip: =cpu or a number");
+    throw LaunchError(
+        kExitUsage,
+        "--nproc_per_node=gpu, but this machine shows no NVIDIA GPU; tip: =cpu or a number");
   }
   const auto number = whole_number(value);
   if (!number || *number < 1) bad_value(value);

@@ -1,4 +1,5 @@
-// --nproc_per_node = N | gpu | cpu | auto, without ever touching CUDA: the driver's files and the environment tell.
+// --nproc_per_node = N | gpu | cpu | auto, without ever touching CUDA: the driver's files and the
+// environment tell.
 #pragma once
 
 #include <optional>
@@ -9,7 +10,7 @@ namespace ddp::launch {
 
 /// Where this machine's facts are read; a test puts its own tree and values here.
 struct MachineView {
-  std::string root;                                 // prefix of /proc and /dev; empty: the real ones
+  std::string root;  // prefix of /proc and /dev; empty: the real ones
   std::optional<std::string> cuda_visible_devices;  // nullopt: not set
   int cpus = 1;                                     // by affinity
 
@@ -18,7 +19,8 @@ struct MachineView {
 
 /// GPUs that a CUDA program started here would see.
 int count_gpus(const MachineView& machine);
-/// The entries of CUDA_VISIBLE_DEVICES that CUDA would use (it stops at the first bad one), or 0, 1, ... when unset.
+/// The entries of CUDA_VISIBLE_DEVICES that CUDA would use (it stops at the first bad one), or 0,
+/// 1, ... when unset.
 std::vector<std::string> visible_gpus(const MachineView& machine);
 /// Throws LaunchError (2) with the remedy when `value` is not understood or gives no worker.
 int local_world_size(const std::string& value, const MachineView& machine);

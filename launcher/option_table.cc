@@ -13,8 +13,9 @@ using enum OptionGroup;
 constexpr std::array kOptions{
     OptionSpec{"standalone", 0, nullptr, "", Workers,
                "Run on this machine alone, on a free port (what a single node does anyway)."},
-    OptionSpec{"nproc-per-node", 0, "N|gpu|cpu|auto", "1", Workers,
-               "Workers to start: a number, one per GPU, one per CPU, or GPUs if any and else CPUs."},
+    OptionSpec{
+        "nproc-per-node", 0, "N|gpu|cpu|auto", "1", Workers,
+        "Workers to start: a number, one per GPU, one per CPU, or GPUs if any and else CPUs."},
     OptionSpec{"nnodes", 0, "N|MIN:MAX", "1", Workers,
                "Number of nodes. This version runs one node."},
     OptionSpec{"role", 0, "NAME", "default", Workers, "Name of the workers (ROLE_NAME)."},
@@ -23,25 +24,31 @@ constexpr std::array kOptions{
 
     OptionSpec{"max-restarts", 0, "N", "0", Restarts,
                "Restart the whole group up to N times when a worker fails."},
-    OptionSpec{"monitor-interval", 0, "SECONDS", "0.1", Restarts,
-               "Accepted for torchrun's sake: ddp-run is told of every exit by the kernel, at once."},
+    OptionSpec{
+        "monitor-interval", 0, "SECONDS", "0.1", Restarts,
+        "Accepted for torchrun's sake: ddp-run is told of every exit by the kernel, at once."},
 
-    OptionSpec{"module", 'm', nullptr, "", Program, "PROGRAM is a Python module (python3 -u -m PROGRAM)."},
+    OptionSpec{"module", 'm', nullptr, "", Program,
+               "PROGRAM is a Python module (python3 -u -m PROGRAM)."},
     OptionSpec{"no-python", 0, nullptr, "", Program,
                "Execute PROGRAM itself, also when its name ends in .py."},
-    OptionSpec{"start-method", 0, "METHOD", "spawn", Program,
-               "spawn, fork or forkserver: accepted; ddp-run always starts programs by fork and exec."},
+    OptionSpec{
+        "start-method", 0, "METHOD", "spawn", Program,
+        "spawn, fork or forkserver: accepted; ddp-run always starts programs by fork and exec."},
 
-    OptionSpec{"master-addr", 0, "HOST", "127.0.0.1", Rendezvous, "Address of rank 0 (MASTER_ADDR)."},
+    OptionSpec{"master-addr", 0, "HOST", "127.0.0.1", Rendezvous,
+               "Address of rank 0 (MASTER_ADDR)."},
     OptionSpec{"master-port", 0, "PORT", "0", Rendezvous,
                "Port of rank 0 (MASTER_PORT); 0: a free one, a new one for each restart."},
     OptionSpec{"node-rank", 0, "N", "0", Rendezvous, "Rank of this node; 0 on a single node."},
-    OptionSpec{"local-addr", 0, "HOST", "", Rendezvous, "Address of this node, used as MASTER_ADDR."},
+    OptionSpec{"local-addr", 0, "HOST", "", Rendezvous,
+               "Address of this node, used as MASTER_ADDR."},
     OptionSpec{"rdzv-backend", 0, "static|c10d", "static", Rendezvous,
                "How nodes find each other; both do the same on a single node."},
     OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
                "With a port: MASTER_ADDR and MASTER_PORT of a single node."},
-    OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous, "Name of the job (TORCHELASTIC_RUN_ID); default: a random one."},
+    OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous,
+               "Name of the job (TORCHELASTIC_RUN_ID); default: a random one."},
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,
                "Settings of the rendezvous; no effect on a single node."},
 
@@ -51,7 +58,8 @@ constexpr std::array kOptions{
                "Signals that are passed on to all workers and end the job."},
 
     OptionSpec{"log-dir", 0, "FOLDER", "", Logs,
-               "Keep the error files of each attempt there; default: a private folder, removed at the end."},
+               "Keep the error files of each attempt there; default: a private folder, removed at "
+               "the end."},
 
     OptionSpec{"help", 'h', nullptr, "", Other, "Print this help."},
     OptionSpec{"version", 0, nullptr, "", Other, "Print the version."},
@@ -62,13 +70,14 @@ struct GroupTitle {
   const char* title;
 };
 constexpr std::array kTitles{
-    GroupTitle{Workers, "Workers"},           GroupTitle{Restarts, "Restarts"},
-    GroupTitle{Program, "Program"},           GroupTitle{Rendezvous, "Addresses"},
-    GroupTitle{Stopping, "Stopping"},         GroupTitle{Logs, "Logs"},
+    GroupTitle{Workers, "Workers"},   GroupTitle{Restarts, "Restarts"},
+    GroupTitle{Program, "Program"},   GroupTitle{Rendezvous, "Addresses"},
+    GroupTitle{Stopping, "Stopping"}, GroupTitle{Logs, "Logs"},
     GroupTitle{Other, "Other"},
 };
 
-constexpr const char* kUsage = R"(ddp-run: starts one process per rank and keeps the group alive, as torchrun does.
+constexpr const char* kUsage =
+    R"(ddp-run: starts one process per rank and keeps the group alive, as torchrun does.
 
 Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
 
@@ -118,8 +127,8 @@ std::string option_help(const OptionSpec& option) {
   std::string text = option.help;
   if (option.value && *option.fallback) text += fmt::format(" [{}]", option.fallback);
   constexpr std::size_t kIndent = 40;
-  const std::string gap =
-      left.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ') : std::string(kIndent - left.size(), ' ');
+  const std::string gap = left.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ')
+                                                    : std::string(kIndent - left.size(), ' ');
   return left + gap + wrapped(text, kIndent, 98) + "\n";
 }
 

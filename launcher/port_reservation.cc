@@ -57,8 +57,10 @@ PortReservation::PortReservation(int port) {
   if (fd_ < 0 && errno != EADDRINUSE && errno != EACCES) fd_ = bind_any(AF_INET, port);
   if (fd_ < 0) {
     const int error = errno;
-    throw LaunchError(kExitUsage, fmt::format("--master-port={}: {}; choose another port, or leave it out to be "
-                                              "given a free one", port, error_text(error)));
+    throw LaunchError(
+        kExitUsage, fmt::format("--master-port={}: {}; choose another port, or leave it out to be "
+                                "given a free one",
+                                port, error_text(error)));
   }
   port_ = port_of(fd_);
 }

@@ -22,17 +22,19 @@ class ProcessRunner {
  public:
   virtual ~ProcessRunner() = default;
 
-  /// Starts all workers, each in a session of its own, and returns their pids in order. Throws LaunchError, with
-  /// nothing left running, when one cannot be started.
+  /// Starts all workers, each in a session of its own, and returns their pids in order. Throws
+  /// LaunchError, with nothing left running, when one cannot be started.
   virtual std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) = 0;
 
-  /// Everything that has happened, waiting for at least one event or for the deadline (then: empty).
+  /// Everything that has happened, waiting for at least one event or for the deadline (then:
+  /// empty).
   virtual std::vector<Event> wait(std::optional<Clock::time_point> deadline) = 0;
 
   /// To the process group of each worker that has not ended.
   virtual void signal_workers(int signal) = 0;
 
-  /// Kills every descendant that is left, setsid grandchildren included. Names those that would not die.
+  /// Kills every descendant that is left, setsid grandchildren included. Names those that would not
+  /// die.
   virtual std::vector<std::string> sweep() = 0;
 
   virtual Clock::time_point now() const = 0;

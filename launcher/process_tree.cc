@@ -54,7 +54,8 @@ bool wait_for_sigchld(Clock::duration timeout) {
 }
 
 std::vector<pid_t> without(std::vector<pid_t> pids, const std::vector<pid_t>& spare) {
-  std::erase_if(pids, [&](pid_t pid) { return std::find(spare.begin(), spare.end(), pid) != spare.end(); });
+  std::erase_if(
+      pids, [&](pid_t pid) { return std::find(spare.begin(), spare.end(), pid) != spare.end(); });
   return pids;
 }
 
@@ -71,7 +72,8 @@ std::vector<pid_t> children_of_self() {
   return children;
 }
 
-std::vector<std::string> kill_descendants(Clock::duration patience, const std::vector<pid_t>& spare) {
+std::vector<std::string> kill_descendants(Clock::duration patience,
+                                          const std::vector<pid_t>& spare) {
   const auto deadline = Clock::now() + patience;
   for (;;) {
     std::vector<pid_t> alive;

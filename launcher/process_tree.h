@@ -1,5 +1,6 @@
-// The children of this process, and the end of them. Touches direct children only: as a child subreaper this process
-// inherits whatever they leave, so that repeating it reaches every descendant and never anything else.
+// The children of this process, and the end of them. Touches direct children only: as a child
+// subreaper this process inherits whatever they leave, so that repeating it reaches every
+// descendant and never anything else.
 #pragma once
 
 #include <sys/types.h>
@@ -16,8 +17,10 @@ void become_subreaper();
 
 std::vector<pid_t> children_of_self();
 
-/// SIGKILLs and reaps children until none is left, those in `spare` excepted. SIGCHLD must be blocked. Whoever is
-/// still there after `patience` (in uninterruptible sleep) is named in the result: "pid 12 (state D)".
-std::vector<std::string> kill_descendants(Clock::duration patience, const std::vector<pid_t>& spare = {});
+/// SIGKILLs and reaps children until none is left, those in `spare` excepted. SIGCHLD must be
+/// blocked. Whoever is still there after `patience` (in uninterruptible sleep) is named in the
+/// result: "pid 12 (state D)".
+std::vector<std::string> kill_descendants(Clock::duration patience,
+                                          const std::vector<pid_t>& spare = {});
 
 }  // namespace ddp::launch

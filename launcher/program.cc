@@ -23,7 +23,8 @@ bool is_folder(const std::string& path) {
 
 bool is_executable_file(const std::string& path) {
   struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && ::access(path.c_str(), X_OK) == 0;
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         ::access(path.c_str(), X_OK) == 0;
 }
 
 bool exists(const std::string& path) {
@@ -56,8 +57,9 @@ std::string on_path(const std::string& name, const std::string& path) {
 
 std::string find_python(const ProgramPlaces& places) {
   if (!places.python.empty()) {
-    const std::string found = places.python.find('/') != std::string::npos ? places.python
-                                                                           : on_path(places.python, places.path);
+    const std::string found = places.python.find('/') != std::string::npos
+                                  ? places.python
+                                  : on_path(places.python, places.path);
     if (is_executable_file(found)) return found;
     not_found(places.python, "PYTHON_EXEC must name a Python interpreter");
   }
@@ -79,18 +81,21 @@ Command with_python(const LaunchConfig& config, const ProgramPlaces& places) {
 std::string check_path(const std::string& path) {
   if (is_folder(path)) not_executable(path, "is a folder; name a program or a .py script");
   if (!exists(path)) not_found(path, error_text(ENOENT) + "; check the path");
-  if (!is_executable_file(path)) not_executable(path, "is not executable; tip: chmod +x it, or end its name in .py");
+  if (!is_executable_file(path))
+    not_executable(path, "is not executable; tip: chmod +x it, or end its name in .py");
   return path;
 }
 
 std::string find_executable(const std::string& name, const ProgramPlaces& places) {
   if (name.find('/') != std::string::npos) return check_path(name);
   if (const std::string found = on_path(name, places.path); !found.empty()) return found;
-  if (const std::string beside = places.own_folder + "/" + name; is_executable_file(beside)) return beside;
+  if (const std::string beside = places.own_folder + "/" + name; is_executable_file(beside))
+    return beside;
   const bool here = exists(name);
   if (here && is_folder(name)) not_executable(name, "is a folder; name a program or a .py script");
-  not_found(name, here ? fmt::format("it is neither on PATH nor beside ddp-run; did you mean ./{}?", name)
-                       : "it is neither on PATH nor beside ddp-run; give its path");
+  not_found(name,
+            here ? fmt::format("it is neither on PATH nor beside ddp-run; did you mean ./{}?", name)
+                 : "it is neither on PATH nor beside ddp-run; give its path");
 }
 
 bool is_python_script(const LaunchConfig& config) {
@@ -119,7 +124,8 @@ Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places)
     if (is_folder(config.program) && !exists(config.program + "/__main__.py")) {
       not_executable(config.program, "is a folder without a __main__.py");
     }
-    if (::access(config.program.c_str(), R_OK) != 0) not_executable(config.program, "cannot be read; check its permissions");
+    if (::access(config.program.c_str(), R_OK) != 0)
+      not_executable(config.program, "cannot be read; check its permissions");
     command = with_python(config, places);
   } else {
     command.executable = find_executable(config.program, places);

@@ -16,8 +16,9 @@ struct ProgramPlaces {
   static ProgramPlaces of_this_process();
 };
 
-/// A program with a `/` is that path; otherwise PATH is searched, then ddp-run's own folder. *.py files, folders with
-/// a __main__.py and modules run under Python. Throws LaunchError: 127 not found, 126 not executable.
+/// A program with a `/` is that path; otherwise PATH is searched, then ddp-run's own folder. *.py
+/// files, folders with a __main__.py and modules run under Python. Throws LaunchError: 127 not
+/// found, 126 not executable.
 Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places);
 
 }  // namespace ddp::launch

@@ -37,12 +37,16 @@ RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_i
   const std::string base = folder.private_ ? temporary_folder() : log_dir;
   std::error_code error;
   if (!folder.private_) fs::create_directories(base, error);
-  std::string name = folder.private_ ? base + "/ddp-run_XXXXXX" : fmt::format("{}/{}_XXXXXX", base, safe_name(run_id));
+  std::string name = folder.private_ ? base + "/ddp-run_XXXXXX"
+                                     : fmt::format("{}/{}_XXXXXX", base, safe_name(run_id));
   if (error || !::mkdtemp(name.data())) {
     const std::string reason = error ? error.message() : error_text(errno);
-    throw LaunchError(kExitUsage, folder.private_
-                                      ? fmt::format("cannot make a folder in '{}': {}; set TMPDIR to a writable one", base, reason)
-                                      : fmt::format("--log-dir={}: {}; choose a writable folder", log_dir, reason));
+    throw LaunchError(
+        kExitUsage,
+        folder.private_
+            ? fmt::format("cannot make a folder in '{}': {}; set TMPDIR to a writable one", base,
+                          reason)
+            : fmt::format("--log-dir={}: {}; choose a writable folder", log_dir, reason));
   }
   // Workers may change their folder.
   folder.path_ = fs::absolute(name, error).string();
@@ -56,12 +60,16 @@ void RunFolder::prepare_attempt(int attempt, int local_world_size) const {
     std::error_code error;
     const std::string folder = fmt::format("{}/{}", attempt_folder(path_, attempt), rank);
     fs::create_directories(folder, error);
-    if (error) throw LaunchError(kExitFailed, fmt::format("cannot make the folder '{}': {}", folder, error.message()));
+    if (error)
+      throw LaunchError(kExitFailed,
+                        fmt::format("cannot make the folder '{}': {}", folder, error.message()));
   }
 }
 
 std::string RunFolder::error_file(int attempt, int local_rank) const {
-  return path_.empty() ? "" : fmt::format("{}/{}/error.json", attempt_folder(path_, attempt), local_rank);
+  return path_.empty()
+             ? ""
+             : fmt::format("{}/{}/error.json", attempt_folder(path_, attempt), local_rank);
 }
 
 void RunFolder::remove_if_private() const {

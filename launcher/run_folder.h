@@ -1,4 +1,5 @@
-// The folder of one run: <base>/<run id>_<random>/attempt_<n>/<local rank>/error.json, as torchrun lays it out.
+// The folder of one run: <base>/<run id>_<random>/attempt_<n>/<local rank>/error.json, as torchrun
+// lays it out.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@ class RunFolder {
  public:
   /// No files at all.
   RunFolder() = default;
-  /// log_dir empty: a private folder under TMPDIR that remove_if_private() takes away; "/dev/null": no files.
-  /// Throws LaunchError (2) when the folder cannot be made.
+  /// log_dir empty: a private folder under TMPDIR that remove_if_private() takes away; "/dev/null":
+  /// no files. Throws LaunchError (2) when the folder cannot be made.
   static RunFolder create(const std::string& log_dir, const std::string& run_id);
 
   /// Makes the folders of this attempt.

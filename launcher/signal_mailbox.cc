@@ -22,8 +22,16 @@ bool is_ignored(int signal) {
 
 bool cannot_be_handled(int signal) {
   switch (signal) {
-    case SIGKILL: case SIGSTOP: case SIGCHLD: case SIGPIPE:
-    case SIGSEGV: case SIGBUS: case SIGFPE: case SIGILL: case SIGTRAP: case SIGSYS:
+    case SIGKILL:
+    case SIGSTOP:
+    case SIGCHLD:
+    case SIGPIPE:
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+    case SIGTRAP:
+    case SIGSYS:
       return true;
     default:
       return false;

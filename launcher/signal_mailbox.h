@@ -1,4 +1,5 @@
-// Signals, blocked first and received in one place. Decides nothing: whoever reads the mailbox does.
+// Signals, blocked first and received in one place. Decides nothing: whoever reads the mailbox
+// does.
 #pragma once
 
 #include <signal.h>
@@ -11,15 +12,17 @@ namespace ddp::launch {
 
 class SignalMailbox {
  public:
-  /// Blocks every signal that ddp-run deals with, gives SIGCHLD its default action back (an inherited SIG_IGN would
-  /// lose exit statuses) and ignores SIGPIPE. A SIGHUP that was ignored at start (nohup) stays ignored.
+  /// Blocks every signal that ddp-run deals with, gives SIGCHLD its default action back (an
+  /// inherited SIG_IGN would lose exit statuses) and ignores SIGPIPE. A SIGHUP that was ignored at
+  /// start (nohup) stays ignored.
   static SignalMailbox block();
 
-  /// After the command line is known: listed signals are received, too; TERM, INT, HUP and QUIT that are not
-  /// listed get their default action back.
+  /// After the command line is known: listed signals are received, too; TERM, INT, HUP and QUIT
+  /// that are not listed get their default action back.
   void handle(const std::vector<int>& stop_signals);
 
-  /// True for a signal that ends the job; the other ones in the mailbox are passed on to the workers.
+  /// True for a signal that ends the job; the other ones in the mailbox are passed on to the
+  /// workers.
   bool ends_job(int signal) const;
   bool hangup_ignored() const { return hangup_ignored_; }
 
@@ -34,7 +37,8 @@ class SignalMailbox {
   bool hangup_ignored_ = false;
 };
 
-/// "SIGTERM", "TERM" or "15" -> 15; 0 for what is no signal or cannot be handled (KILL, STOP, CHLD, faults).
+/// "SIGTERM", "TERM" or "15" -> 15; 0 for what is no signal or cannot be handled (KILL, STOP, CHLD,
+/// faults).
 int signal_number(std::string_view name);
 /// 15 -> "SIGTERM".
 std::string signal_name(int signal);

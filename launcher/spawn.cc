@@ -39,8 +39,8 @@ void reset_signals(bool keep_hangup_ignored) {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-[[noreturn]] void run_child(const char* executable, char* const* argv, char* const* env, pid_t parent, int exec_pipe,
-                            bool keep_hangup_ignored) {
+[[noreturn]] void run_child(const char* executable, char* const* argv, char* const* env,
+                            pid_t parent, int exec_pipe, bool keep_hangup_ignored) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kExitFailed);  // it died before the line above
   ::setsid();
@@ -69,14 +69,16 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, bool keep_hangup_ignored) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    run_child(spec.command.executable.c_str(), argv.data(), env.data(), parent, ends[1], keep_hangup_ignored);
+    run_child(spec.command.executable.c_str(), argv.data(), env.data(), parent, ends[1],
+              keep_hangup_ignored);
   }
   const int error = errno;
   ::close(ends[1]);
   if (pid < 0) {
     ::close(ends[0]);
-    throw LaunchError(kExitFailed, "cannot start local rank " + std::to_string(spec.local_rank) + ": " +
-                                       error_text(error) + "; tip: see ulimit -u and the memory limit");
+    throw LaunchError(kExitFailed, "cannot start local rank " + std::to_string(spec.local_rank) +
+                                       ": " + error_text(error) +
+                                       "; tip: see ulimit -u and the memory limit");
   }
   return {pid, ends[0]};
 }

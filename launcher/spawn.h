@@ -11,8 +11,9 @@ struct PendingSpawn {
   int exec_pipe = -1;  // says errno when exec fails, just closes when it succeeds
 };
 
-/// The child gets a session and process group of its own, default signal dispositions, an empty mask, no descriptor
-/// but 0, 1 and 2, and dies with the calling thread. Throws LaunchError when fork fails.
+/// The child gets a session and process group of its own, default signal dispositions, an empty
+/// mask, no descriptor but 0, 1 and 2, and dies with the calling thread. Throws LaunchError when
+/// fork fails.
 PendingSpawn begin_spawn(const WorkerSpec& spec, bool keep_hangup_ignored);
 
 /// Waits for exec; 0, or the errno that it failed with. Closes the pipe.

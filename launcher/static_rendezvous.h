@@ -11,7 +11,8 @@ namespace ddp::launch {
 
 class StaticRendezvous : public RendezvousHandler {
  public:
-  /// master_port 0: a free one, a new one each round, so that a late packet of the old round meets nobody.
+  /// master_port 0: a free one, a new one each round, so that a late packet of the old round meets
+  /// nobody.
   StaticRendezvous(std::string master_addr, int master_port);
   RendezvousInfo next_round() override;
 

@@ -24,11 +24,13 @@ ExitStatus to_exit_status(const siginfo_t& info) {
 
 LaunchError exec_error(const WorkerSpec& spec, int error) {
   const char* tip = error == ENOEXEC ? "; tip: a script needs a first line like #!/bin/sh"
-                    : error == ENOENT ? "; tip: the interpreter in its first line, or its loader, is missing"
-                    : error == E2BIG  ? "; tip: the arguments or the environment are too large"
-                                      : "";
-  return LaunchError(error == ENOENT ? kExitNotFound : kExitNotExecutable,
-                     fmt::format("cannot execute '{}': {}{}", spec.command.executable, error_text(error), tip));
+                    : error == ENOENT
+                        ? "; tip: the interpreter in its first line, or its loader, is missing"
+                    : error == E2BIG ? "; tip: the arguments or the environment are too large"
+                                     : "";
+  return LaunchError(
+      error == ENOENT ? kExitNotFound : kExitNotExecutable,
+      fmt::format("cannot execute '{}': {}{}", spec.command.executable, error_text(error), tip));
 }
 
 timespec until(Clock::time_point deadline) {
@@ -103,7 +105,8 @@ void SubprocessSet::take_signals(std::vector<Event>& events) {
     if (signal == SIGCHLD) {
       child_changed = true;
     } else {
-      events.push_back({.kind = Event::Kind::Signal, .signal = signal, .ends_job = signals_.ends_job(signal)});
+      events.push_back(
+          {.kind = Event::Kind::Signal, .signal = signal, .ends_job = signals_.ends_job(signal)});
     }
   }
   if (child_changed) reap(events);

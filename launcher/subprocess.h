@@ -1,4 +1,5 @@
-// The workers as processes: starts them, waits for what happens to them, signals them. Decides nothing.
+// The workers as processes: starts them, waits for what happens to them, signals them. Decides
+// nothing.
 #pragma once
 
 #include <map>
@@ -10,7 +11,8 @@ namespace ddp::launch {
 
 class SubprocessSet : public ProcessRunner {
  public:
-  /// `launcher_pipe`: reports end-of-file when the process that the user started is dead; -1: none. Not owned.
+  /// `launcher_pipe`: reports end-of-file when the process that the user started is dead; -1: none.
+  /// Not owned.
   SubprocessSet(const SignalMailbox& signals, int launcher_pipe);
   ~SubprocessSet() override;
   SubprocessSet(const SubprocessSet&) = delete;

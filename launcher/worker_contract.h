@@ -1,4 +1,5 @@
-// What ddp-run and the programs it starts agree on. The one launcher header that trainer may include.
+// What ddp-run and the programs it starts agree on. The one launcher header that trainer may
+// include.
 #pragma once
 
 namespace ddp::launch {
@@ -18,7 +19,8 @@ inline constexpr const char* kMasterPort = "MASTER_PORT";
 inline constexpr const char* kRestartCount = "TORCHELASTIC_RESTART_COUNT";
 inline constexpr const char* kMaxRestarts = "TORCHELASTIC_MAX_RESTARTS";
 inline constexpr const char* kRunId = "TORCHELASTIC_RUN_ID";
-/// "True": a store is served at MASTER_ADDR:MASTER_PORT, every worker is its client. "False": rank 0 serves it.
+/// "True": a store is served at MASTER_ADDR:MASTER_PORT, every worker is its client. "False": rank
+/// 0 serves it.
 inline constexpr const char* kUseAgentStore = "TORCHELASTIC_USE_AGENT_STORE";
 inline constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
 inline constexpr const char* kSignalsToHandle = "TORCHELASTIC_SIGNALS_TO_HANDLE";

@@ -33,7 +33,12 @@ struct WorkerSpec {
   Environment environment;
 };
 
-enum class WorkerState { Running, Succeeded, Failed, Stopped };  // Stopped: ended after we had told it to
+enum class WorkerState {
+  Running,
+  Succeeded,
+  Failed,
+  Stopped
+};  // Stopped: ended after we had told it to
 
 struct Worker {
   int local_rank = 0;

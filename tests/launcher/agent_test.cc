@@ -85,7 +85,8 @@ TEST_CASE("restarts come to an end") {
 TEST_CASE("of two failures in one wake-up the death by a signal is the cause") {
   Scene scene;
   scene.os.then([](FakeRunner& os) {
-    return std::vector{FakeRunner::exited(os.pid(0), {1, 0}), FakeRunner::exited(os.pid(1), {0, SIGSEGV})};
+    return std::vector{FakeRunner::exited(os.pid(0), {1, 0}),
+                       FakeRunner::exited(os.pid(1), {0, SIGSEGV})};
   });
   const RunResult result = scene.run(2);
   REQUIRE(result.failures.size() == 2);

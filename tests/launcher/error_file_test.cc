@@ -63,8 +63,10 @@ TEST_CASE("an error file that is a folder or a pipe is not waited for") {
 }
 
 TEST_CASE("every truncation of an error file gives some message") {
-  const std::string whole = R"({"message":{"message":"R\u00e4 \"x\"","extraInfo":{"py_callstack":"a\nb","timestamp":"1"}}})";
-  for (std::size_t size = 0; size <= whole.size(); ++size) CHECK_FALSE(text_of(whole.substr(0, size)).empty());
+  const std::string whole =
+      R"({"message":{"message":"R\u00e4 \"x\"","extraInfo":{"py_callstack":"a\nb","timestamp":"1"}}})";
+  for (std::size_t size = 0; size <= whole.size(); ++size)
+    CHECK_FALSE(text_of(whole.substr(0, size)).empty());
 }
 
 }  // namespace

@@ -34,10 +34,12 @@ TEST_CASE("the report names the root cause first and the rest briefly") {
         "  rank       5 (local rank 1) of 8, on host node7, pid 123\n"
         "  exit       7\n"
         "  message    no more paper\n"
-        "  error file " + file + "\n"
-        "  also       rank 4 (pid 122): exit code 1\n"
-        "  stopped    6 other workers because of it\n"
-        "  restarts   3 of 3 used\n");
+        "  error file " +
+            file +
+            "\n"
+            "  also       rank 4 (pid 122): exit code 1\n"
+            "  stopped    6 other workers because of it\n"
+            "  restarts   3 of 3 used\n");
 }
 
 TEST_CASE("a death by a signal comes with its likely cause") {
@@ -48,8 +50,10 @@ TEST_CASE("a death by a signal comes with its likely cause") {
 TEST_CASE("the report has at most 30 lines, however long the messages are") {
   const TempFolder folder;
   std::string stack;
-  for (int i = 0; i < 1000; ++i) stack += "line " + std::to_string(i) + std::string(500, 'x') + "\\n";
-  const auto file = folder.write("e", R"({"message":{"message":"m","extraInfo":{"py_callstack":")" + stack + R"("}}})");
+  for (int i = 0; i < 1000; ++i)
+    stack += "line " + std::to_string(i) + std::string(500, 'x') + "\\n";
+  const auto file = folder.write(
+      "e", R"({"message":{"message":"m","extraInfo":{"py_callstack":")" + stack + R"("}}})");
   std::vector<ProcessFailure> failures;
   for (int rank = 0; rank < 100; ++rank) failures.push_back({rank, rank, rank, {1, 0}, file});
   RunResult result = failed(failures);
@@ -73,8 +77,10 @@ TEST_CASE("failures of one wake-up are ordered by signal, then age of the error 
   const auto old = folder.write("old", "{}");
   const timespec times[2] = {{1000, 0}, {1000, 0}};
   REQUIRE(::utimensat(AT_FDCWD, old.c_str(), times, 0) == 0);
-  std::vector<ProcessFailure> batch{{0, 0, 1, {1, 0}, ""},    {1, 1, 2, {1, 0}, young},
-                                    {2, 2, 3, {1, 0}, old},   {3, 3, 4, {0, SIGKILL}, ""},
+  std::vector<ProcessFailure> batch{{0, 0, 1, {1, 0}, ""},
+                                    {1, 1, 2, {1, 0}, young},
+                                    {2, 2, 3, {1, 0}, old},
+                                    {3, 3, 4, {0, SIGKILL}, ""},
                                     {4, 4, 5, {1, 0}, ""}};
   order_failures(batch);
   std::vector<int> ranks;

@@ -1,5 +1,5 @@
-// A scripted operating system: what happens next is a list, what the agent does is a list, too, and time only passes
-// when the agent waits for a deadline.
+// A scripted operating system: what happens next is a list, what the agent does is a list, too, and
+// time only passes when the agent waits for a deadline.
 #pragma once
 
 #include <deque>
@@ -49,16 +49,20 @@ class FakeRunner : public ProcessRunner {
     return *this;
   }
   FakeRunner& exits(int local_rank, ExitStatus exit) {
-    script.emplace_back([=](FakeRunner& self) { return std::vector{exited(self.pid(local_rank), exit)}; });
+    script.emplace_back(
+        [=](FakeRunner& self) { return std::vector{exited(self.pid(local_rank), exit)}; });
     return *this;
   }
   FakeRunner& signalled(int signal, bool ends_job) {
     script.emplace_back([=](FakeRunner&) {
-      return std::vector{Event{.kind = Event::Kind::Signal, .signal = signal, .ends_job = ends_job}};
+      return std::vector{
+          Event{.kind = Event::Kind::Signal, .signal = signal, .ends_job = ends_job}};
     });
     return *this;
   }
-  FakeRunner& time_passes() { return then([](FakeRunner&) { return std::vector<Event>{}; }); }
+  FakeRunner& time_passes() {
+    return then([](FakeRunner&) { return std::vector<Event>{}; });
+  }
 
   static Event exited(pid_t pid, ExitStatus exit) {
     return {.kind = Event::Kind::WorkerExited, .pid = pid, .exit = exit};

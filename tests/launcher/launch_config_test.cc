@@ -47,13 +47,17 @@ TEST_CASE("the last of two equal options counts") {
 }
 
 TEST_CASE("everything after the program is left alone") {
-  const auto config = parse({"--standalone", "prog", "--standalone", "-m", "--", "--nproc_per_node=9", ""});
+  const auto config =
+      parse({"--standalone", "prog", "--standalone", "-m", "--", "--nproc_per_node=9", ""});
   CHECK(config.program == "prog");
-  CHECK(config.program_args == std::vector<std::string>{"--standalone", "-m", "--", "--nproc_per_node=9", ""});
+  CHECK(config.program_args ==
+        std::vector<std::string>{"--standalone", "-m", "--", "--nproc_per_node=9", ""});
   CHECK(config.nproc_per_node == "1");
 }
 
-TEST_CASE("two dashes end the options") { CHECK(parse({"--", "--odd-name"}).program == "--odd-name"); }
+TEST_CASE("two dashes end the options") {
+  CHECK(parse({"--", "--odd-name"}).program == "--odd-name");
+}
 
 TEST_CASE("a module is named by -m or --module") {
   CHECK(parse({"-m", "a.b", "c"}).module);
@@ -85,38 +89,55 @@ TEST_CASE("a rendezvous endpoint with a port is the address of rank 0, unless --
 }
 
 TEST_CASE("signals are given by name") {
-  CHECK(parse({"--signals-to-handle=SIGUSR1,TERM", "x"}).stop_signals == std::vector<int>{SIGUSR1, SIGTERM});
+  CHECK(parse({"--signals-to-handle=SIGUSR1,TERM", "x"}).stop_signals ==
+        std::vector<int>{SIGUSR1, SIGTERM});
 }
 
 TEST_CASE("wrong usage is one line that names the option and the remedy") {
-  CHECK(complaint({"--nproc_pernode=2", "x"}) == "unknown option '--nproc_pernode'; did you mean --nproc-per-node?");
-  CHECK(complaint({"--max-restart", "2", "x"}) == "unknown option '--max-restart'; did you mean --max-restarts?");
+  CHECK(complaint({"--nproc_pernode=2", "x"}) ==
+        "unknown option '--nproc_pernode'; did you mean --nproc-per-node?");
+  CHECK(complaint({"--max-restart", "2", "x"}) ==
+        "unknown option '--max-restart'; did you mean --max-restarts?");
   CHECK(complaint({"--qqqqqqqqq", "x"}) == "unknown option '--qqqqqqqqq'; see ddp-run --help");
   CHECK(complaint({"-z", "x"}) == "unknown option '-z'; see ddp-run --help");
-  CHECK(complaint({"--max-restarts=-1", "x"}) == "--max-restarts=-1: not a whole number of at least 0");
-  CHECK(complaint({"--max-restarts=1e9", "x"}) == "--max-restarts=1e9: not a whole number of at least 0");
+  CHECK(complaint({"--max-restarts=-1", "x"}) ==
+        "--max-restarts=-1: not a whole number of at least 0");
+  CHECK(complaint({"--max-restarts=1e9", "x"}) ==
+        "--max-restarts=1e9: not a whole number of at least 0");
   CHECK(complaint({"--max-restarts=", "x"}) == "--max-restarts=: not a whole number of at least 0");
-  CHECK(complaint({"--master-port=70000", "x"}) == "--master-port=70000: not a whole number from 0 to 65535");
+  CHECK(complaint({"--master-port=70000", "x"}) ==
+        "--master-port=70000: not a whole number from 0 to 65535");
   CHECK(complaint({"--monitor-interval=0", "x"}) == "--monitor-interval=0: must be more than 0");
-  CHECK(complaint({"--shutdown-timeout=nan", "x"}) == "--shutdown-timeout=nan: not a number of seconds");
-  CHECK(complaint({"--start-method=vfork", "x"}) == "--start-method=vfork: must be one of spawn, fork, forkserver");
-  CHECK(complaint({"--rdzv-backend=etcd", "x"}) == "--rdzv-backend=etcd: must be one of static, c10d");
+  CHECK(complaint({"--shutdown-timeout=nan", "x"}) ==
+        "--shutdown-timeout=nan: not a number of seconds");
+  CHECK(complaint({"--start-method=vfork", "x"}) ==
+        "--start-method=vfork: must be one of spawn, fork, forkserver");
+  CHECK(complaint({"--rdzv-backend=etcd", "x"}) ==
+        "--rdzv-backend=etcd: must be one of static, c10d");
   CHECK(complaint({"--rdzv-conf=a", "x"}) == "--rdzv-conf=a: 'a' is not KEY=VALUE");
-  CHECK(complaint({"--nnodes=2", "x"}) == "--nnodes=2: several nodes are not supported yet; use --nnodes=1");
-  CHECK(complaint({"--nnodes=1:4", "x"}) == "--nnodes=1:4: several nodes are not supported yet; use --nnodes=1");
+  CHECK(complaint({"--nnodes=2", "x"}) ==
+        "--nnodes=2: several nodes are not supported yet; use --nnodes=1");
+  CHECK(complaint({"--nnodes=1:4", "x"}) ==
+        "--nnodes=1:4: several nodes are not supported yet; use --nnodes=1");
   CHECK(complaint({"--nnodes=0", "x"}) == "--nnodes=0: must be N or MIN:MAX, with 1 <= MIN <= MAX");
-  CHECK(complaint({"--nnodes=2:1", "x"}) == "--nnodes=2:1: must be N or MIN:MAX, with 1 <= MIN <= MAX");
+  CHECK(complaint({"--nnodes=2:1", "x"}) ==
+        "--nnodes=2:1: must be N or MIN:MAX, with 1 <= MIN <= MAX");
   CHECK(complaint({"--node-rank=1", "x"}) == "--node-rank=1: a single node has rank 0");
-  CHECK(complaint({"--standalone=yes", "x"}) == "--standalone takes no value, got 'yes'; write just --standalone");
-  CHECK(complaint({"--signals-to-handle=SIGKILL", "x"}).find("'SIGKILL' is no signal that can be handled") != std::string::npos);
-  CHECK(complaint({"--nproc-per-node"}) == "--nproc-per-node needs a value; write --nproc-per-node=N|gpu|cpu|auto");
-  CHECK(complaint({"-m", "--no-python", "x"}) == "-m and --no-python exclude each other; leave one of them out");
+  CHECK(complaint({"--standalone=yes", "x"}) ==
+        "--standalone takes no value, got 'yes'; write just --standalone");
+  CHECK(complaint({"--signals-to-handle=SIGKILL", "x"})
+            .find("'SIGKILL' is no signal that can be handled") != std::string::npos);
+  CHECK(complaint({"--nproc-per-node"}) ==
+        "--nproc-per-node needs a value; write --nproc-per-node=N|gpu|cpu|auto");
+  CHECK(complaint({"-m", "--no-python", "x"}) ==
+        "-m and --no-python exclude each other; leave one of them out");
   CHECK(complaint({"--standalone"}).find("no program given") == 0);
   CHECK(complaint({""}).find("no program given") == 0);
 }
 
 TEST_CASE("no sequence of short arguments ends in anything but a config or one line") {
-  const char* pieces[] = {"", "-", "--", "---", "=", "-m", "--help", "--nproc-per-node", "--=", "-=", "x", "--m\xff=\n"};
+  const char* pieces[] = {"",    "-",  "--", "---",       "=", "-m", "--help", "--nproc-per-node",
+                          "--=", "-=", "x",  "--m\xff=\n"};
   for (const char* a : pieces) {
     for (const char* b : pieces) {
       for (const char* c : pieces) {

@@ -10,7 +10,8 @@ namespace {
 
 using test::TempFolder;
 
-MachineView fake_machine(const TempFolder& root, int listed, int nodes, std::optional<std::string> visible = {}) {
+MachineView fake_machine(const TempFolder& root, int listed, int nodes,
+                         std::optional<std::string> visible = {}) {
   for (int gpu = 0; gpu < listed; ++gpu) {
     root.write("proc/driver/nvidia/gpus/0000:0" + std::to_string(gpu) + ":00.0/information", "");
   }
@@ -71,10 +72,13 @@ TEST_CASE("auto takes GPUs and else CPUs, cpu takes CPUs") {
 TEST_CASE("no GPU, no worker or nonsense is one line with the remedy") {
   const TempFolder none, hidden;
   const auto bare = fake_machine(none, 0, 0);
-  CHECK(complaint("gpu", bare) == "--nproc_per_node=gpu, but this machine shows no NVIDIA GPU; tip: =cpu or a number");
-  CHECK(complaint("gpu", fake_machine(hidden, 2, 2, "")).find("CUDA_VISIBLE_DEVICES='' leaves no GPU") != std::string::npos);
+  CHECK(complaint("gpu", bare) ==
+        "--nproc_per_node=gpu, but this machine shows no NVIDIA GPU; tip: =cpu or a number");
+  CHECK(complaint("gpu", fake_machine(hidden, 2, 2, ""))
+            .find("CUDA_VISIBLE_DEVICES='' leaves no GPU") != std::string::npos);
   for (const char* value : {"0", "-2", "", "two", "2.5", "99999999999", "2 "}) {
-    CHECK(complaint(value, bare).find("must be a number of at least 1, gpu, cpu or auto") != std::string::npos);
+    CHECK(complaint(value, bare).find("must be a number of at least 1, gpu, cpu or auto") !=
+          std::string::npos);
   }
 }
 

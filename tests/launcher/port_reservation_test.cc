@@ -47,7 +47,8 @@ TEST_CASE("a store with SO_REUSEADDR can listen on the port that is held") {
 TEST_CASE("the kernel gives a held port to nobody who asks for any port") {
   const PortReservation held(0);
   // A range of one port: whoever asks for any port within it gets this one or none.
-  const auto range = static_cast<std::uint32_t>(held.port()) << 16 | static_cast<std::uint32_t>(held.port());
+  const auto range =
+      static_cast<std::uint32_t>(held.port()) << 16 | static_cast<std::uint32_t>(held.port());
   for (const bool reuse : {false, true}) {
     const int fd = new_socket(reuse);
     if (::setsockopt(fd, IPPROTO_IP, IP_LOCAL_PORT_RANGE, &range, sizeof range) == 0) {

@@ -60,7 +60,8 @@ TEST_CASE("Python scripts, folders and modules run under Python") {
   folder.write("app/__main__.py", "");
   const ProgramPlaces places{folder / "bin", "", ""};
   CHECK(resolve_program(program(script, {"x"}), places).argv == Args{python, "-u", script, "x"});
-  CHECK(resolve_program(program(folder / "app"), places).argv == Args{python, "-u", folder / "app"});
+  CHECK(resolve_program(program(folder / "app"), places).argv ==
+        Args{python, "-u", folder / "app"});
   LaunchConfig module = program("a.b");
   module.module = true;
   CHECK(resolve_program(module, places).argv == Args{python, "-u", "-m", "a.b"});
@@ -90,10 +91,12 @@ TEST_CASE("a program that cannot run is one line, 127 or 126") {
   CHECK(complaint(program(folder / "nosuch"), places).exit_code == 127);
   CHECK(complaint(program(folder / "nosuch.py"), places).exit_code == 127);
   CHECK(complaint(program(plain), places).exit_code == 126);
-  CHECK(complaint(program(plain), places).text.find("is not executable; tip: chmod +x") != std::string::npos);
+  CHECK(complaint(program(plain), places).text.find("is not executable; tip: chmod +x") !=
+        std::string::npos);
   CHECK(complaint(program(folder.path()), places).exit_code == 126);
   CHECK(complaint(program(folder.path()), places).text.find("is a folder") != std::string::npos);
-  CHECK(complaint(program(folder.write("t.py", "")), places).text.find("program 'python3' was not found") == 0);
+  CHECK(complaint(program(folder.write("t.py", "")), places)
+            .text.find("program 'python3' was not found") == 0);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Nothing of a job outlives ddp-run, however it ends. Every descendant holds the pipes of the test: when they report
-// end-of-file, nothing is left.
+// Nothing of a job outlives ddp-run, however it ends. Every descendant holds the pipes of the test:
+// when they report end-of-file, nothing is left.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -20,9 +20,7 @@ using Lines = std::vector<std::string>;
 // Two workers, each with a child and a setsid daemon that ignore every signal.
 const Lines kStubborn{"ignore=TERM", "ignore=INT", "child", "daemon", "parent", "wait"};
 
-pid_t agent_of(ChildProgram& job) {
-  return std::stoi(job.wait_for("parent ").substr(7));
-}
+pid_t agent_of(ChildProgram& job) { return std::stoi(job.wait_for("parent ").substr(7)); }
 
 TEST_CASE("SIGKILL of ddp-run leaves nothing behind") {
   const TempFolder tmp;
@@ -69,7 +67,8 @@ TEST_CASE("SIGKILL of a worker takes its descendants along and restarts the grou
 
 TEST_CASE("a failed job leaves nothing behind") {
   const TempFolder tmp;
-  ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--shutdown-timeout=0.05"}, {"child", "daemon", "ignore=TERM", "@1exit=3", "wait"}));
+  ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--shutdown-timeout=0.05"},
+                            {"child", "daemon", "ignore=TERM", "@1exit=3", "wait"}));
   CHECK(job.wait_exit() == 3);
   job.wait_all_gone(std::chrono::seconds(1));
 }
@@ -83,7 +82,8 @@ TEST_CASE("what a successful worker leaves running is ended with the job") {
 
 TEST_CASE("a second signal kills at once and leaves nothing behind") {
   const TempFolder tmp;
-  ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--shutdown-timeout=60"}, {"note=TERM", "note=INT", "child", "daemon", "wait"}));
+  ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--shutdown-timeout=60"},
+                            {"note=TERM", "note=INT", "child", "daemon", "wait"}));
   job.wait_for("waiting", 2);
   job.signal(SIGINT);
   job.wait_for("got SIGINT", 2);
@@ -99,8 +99,10 @@ TEST_CASE("a second signal kills at once and leaves nothing behind") {
 TEST_CASE("a process that ddp-run did not start is not touched") {
   // The shell has a child before it becomes ddp-run.
   const TempFolder tmp;
-  auto options = stub_job(tmp, {"--nproc_per_node=2", "--shutdown-timeout=0"}, {"@1exit=3", "wait"});
-  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "sleep 1000 & echo other $! ; exec \"$@\"", "sh"});
+  auto options =
+      stub_job(tmp, {"--nproc_per_node=2", "--shutdown-timeout=0"}, {"@1exit=3", "wait"});
+  options.argv.insert(options.argv.begin(),
+                      {"/bin/sh", "-c", "sleep 1000 & echo other $! ; exec \"$@\"", "sh"});
   ChildProgram job(options);
   const pid_t other = std::stoi(job.wait_for("other ").substr(6));
   CHECK(job.wait_exit() == 3);
@@ -112,7 +114,8 @@ TEST_CASE("a process that ddp-run did not start is not touched") {
 TEST_CASE("SIGKILL of a ddp-run that had children before leaves nothing of the job behind") {
   const TempFolder tmp;
   auto options = stub_job(tmp, {"--nproc_per_node=2"}, kStubborn);
-  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "sleep 1000 & echo other $! ; exec \"$@\"", "sh"});
+  options.argv.insert(options.argv.begin(),
+                      {"/bin/sh", "-c", "sleep 1000 & echo other $! ; exec \"$@\"", "sh"});
   ChildProgram job(options);
   const pid_t other = std::stoi(job.wait_for("other ").substr(6));
   job.wait_for("waiting", 2);

@@ -45,15 +45,17 @@ TEST_CASE("a job that succeeds is quiet") {
 }
 
 TEST_CASE("each worker finds torchrun's environment") {
-  const auto job = run({"--nproc-per-node=2", "--max-restarts=4", "--role=r", "--rdzv-id=id7"},
-                       {"@1env=LOCAL_RANK", "@1env=WORLD_SIZE", "@1env=LOCAL_WORLD_SIZE", "@1env=GROUP_RANK",
-                        "@1env=GROUP_WORLD_SIZE", "@1env=ROLE_NAME", "@1env=ROLE_RANK", "@1env=ROLE_WORLD_SIZE",
-                        "@1env=MASTER_ADDR", "@1env=TORCHELASTIC_RESTART_COUNT", "@1env=TORCHELASTIC_MAX_RESTARTS",
-                        "@1env=TORCHELASTIC_RUN_ID", "@1env=TORCHELASTIC_USE_AGENT_STORE"});
-  CHECK(lines_of(job.out) == Lines{"LOCAL_RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=0",
-                                   "GROUP_WORLD_SIZE=1", "ROLE_NAME=r", "ROLE_RANK=1", "ROLE_WORLD_SIZE=2",
-                                   "MASTER_ADDR=127.0.0.1", "TORCHELASTIC_RESTART_COUNT=0",
-                                   "TORCHELASTIC_MAX_RESTARTS=4", "TORCHELASTIC_RUN_ID=id7",
+  const auto job = run(
+      {"--nproc-per-node=2", "--max-restarts=4", "--role=r", "--rdzv-id=id7"},
+      {"@1env=LOCAL_RANK", "@1env=WORLD_SIZE", "@1env=LOCAL_WORLD_SIZE", "@1env=GROUP_RANK",
+       "@1env=GROUP_WORLD_SIZE", "@1env=ROLE_NAME", "@1env=ROLE_RANK", "@1env=ROLE_WORLD_SIZE",
+       "@1env=MASTER_ADDR", "@1env=TORCHELASTIC_RESTART_COUNT", "@1env=TORCHELASTIC_MAX_RESTARTS",
+       "@1env=TORCHELASTIC_RUN_ID", "@1env=TORCHELASTIC_USE_AGENT_STORE"});
+  CHECK(lines_of(job.out) == Lines{"LOCAL_RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2",
+                                   "GROUP_RANK=0", "GROUP_WORLD_SIZE=1", "ROLE_NAME=r",
+                                   "ROLE_RANK=1", "ROLE_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                                   "TORCHELASTIC_RESTART_COUNT=0", "TORCHELASTIC_MAX_RESTARTS=4",
+                                   "TORCHELASTIC_RUN_ID=id7",
                                    "TORCHELASTIC_USE_AGENT_STORE=False"});
 }
 
@@ -81,7 +83,8 @@ TEST_CASE("a worker has a session of its own, no descriptors but three, and a cl
 TEST_CASE("the exit code is that of the first worker that failed, with a short report") {
   const auto job = run({"--nproc_per_node=3"}, {"@1exit=7", "wait"});
   CHECK(job.exit == 7);
-  CHECK_THAT(job.err, Contains("first failure: rank 1, exit code 7") && Contains("stopped    2 other workers"));
+  CHECK_THAT(job.err, Contains("first failure: rank 1, exit code 7") &&
+                          Contains("stopped    2 other workers"));
   CHECK(lines_of(job.err).size() <= 30);
 }
 
@@ -93,7 +96,8 @@ TEST_CASE("a worker killed by a signal gives 128 + signal and a likely cause") {
 
 TEST_CASE("the whole group is restarted on a new port until it succeeds") {
   const auto job = run({"--nproc_per_node=2", "--max_restarts=3"},
-                       {"env=TORCHELASTIC_RESTART_COUNT", "env=MASTER_PORT", "#0@1exit=1", "#1@0kill-self=SEGV", "#0wait", "#1wait"});
+                       {"env=TORCHELASTIC_RESTART_COUNT", "env=MASTER_PORT", "#0@1exit=1",
+                        "#1@0kill-self=SEGV", "#0wait", "#1wait"});
   CHECK(job.exit == 0);
   const auto said = lines_of(job.err);
   REQUIRE(said.size() == 2);
@@ -114,7 +118,8 @@ TEST_CASE("when the restarts are used up the last failure is reported") {
 }
 
 TEST_CASE("the message of the error file is in the report, and a broken one does no harm") {
-  CHECK_THAT(run({}, {R"(error-file={"message":"no more paper"})", "exit=3"}).err, Contains("message    no more paper"));
+  CHECK_THAT(run({}, {R"(error-file={"message":"no more paper"})", "exit=3"}).err,
+             Contains("message    no more paper"));
   for (const char* broken : {"error-file=", "error-file={\"mess", "error-file=[]"}) {
     const auto job = run({}, {broken, "exit=3"});
     CHECK(job.exit == 3);
@@ -125,7 +130,8 @@ TEST_CASE("the message of the error file is in the report, and a broken one does
 TEST_CASE("SIGTERM and SIGINT reach every worker and the exit code is 128 + signal") {
   for (const int signal : {SIGTERM, SIGINT}) {
     const TempFolder tmp;
-    ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--max_restarts=3"}, {"trap-exit=9", "wait"}));
+    ChildProgram job(
+        stub_job(tmp, {"--nproc_per_node=2", "--max_restarts=3"}, {"trap-exit=9", "wait"}));
     job.wait_for("waiting", 2);
     job.signal(signal);
     CHECK(job.wait_exit() == 128 + signal);
@@ -176,7 +182,8 @@ TEST_CASE("workers that ignore the signal are killed when the shutdown timeout i
 }
 
 TEST_CASE("the shutdown timeout holds after a worker's failure, too") {
-  const auto job = run({"--nproc_per_node=2", "--shutdown-timeout=0.1"}, {"@1ignore=TERM", "@1child", "@0exit=3", "wait"});
+  const auto job = run({"--nproc_per_node=2", "--shutdown-timeout=0.1"},
+                       {"@1ignore=TERM", "@1child", "@0exit=3", "wait"});
   CHECK(job.exit == 3);
 }
 
@@ -192,7 +199,8 @@ TEST_CASE("SIGUSR1 is passed on and the job goes on") {
 
 TEST_CASE("a signal that was asked for ends the job like SIGTERM") {
   const TempFolder tmp;
-  ChildProgram job(stub_job(tmp, {"--signals-to-handle=SIGUSR1", "--shutdown-timeout=0.1"}, {"note=USR1", "wait"}));
+  ChildProgram job(stub_job(tmp, {"--signals-to-handle=SIGUSR1", "--shutdown-timeout=0.1"},
+                            {"note=USR1", "wait"}));
   job.wait_for("waiting");
   job.signal(SIGUSR1);
   CHECK(job.wait_exit() == 128 + SIGUSR1);
@@ -225,14 +233,19 @@ TEST_CASE("ddp-run finds a program that lies beside it") {
   const TempFolder folder;
   std::filesystem::copy_file(kDdpRun, folder / "ddp-run");
   std::filesystem::copy_file(kStub, folder / "beside_stub");
-  const auto job = run_to_end({.argv = {folder / "ddp-run", "beside_stub", "print=hello"}, .set = {}, .unset = {}, .ignore = {}, .folder = ""});
+  const auto job = run_to_end({.argv = {folder / "ddp-run", "beside_stub", "print=hello"},
+                               .set = {},
+                               .unset = {},
+                               .ignore = {},
+                               .folder = ""});
   CHECK(job.out == "hello\n");
 }
 
 TEST_CASE("with --log-dir the error files of every attempt stay") {
   const TempFolder tmp, logs;
-  const auto job = run_to_end(stub_job(tmp, {"--log-dir=" + (logs / "a/b"), "--rdzv-id=job", "--max_restarts=1"},
-                                       {R"(error-file={"message":"m"})", "exit=3"}));
+  const auto job =
+      run_to_end(stub_job(tmp, {"--log-dir=" + (logs / "a/b"), "--rdzv-id=job", "--max_restarts=1"},
+                          {R"(error-file={"message":"m"})", "exit=3"}));
   CHECK_THAT(job.err, Contains("error file " + logs.path()));
   int files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(logs.path())) {
@@ -242,7 +255,8 @@ TEST_CASE("with --log-dir the error files of every attempt stay") {
 }
 
 TEST_CASE("a log folder /dev/null means no files at all") {
-  CHECK(run({"--log-dir=/dev/null"}, {"env=TORCHELASTIC_ERROR_FILE"}).out == "TORCHELASTIC_ERROR_FILE=\n");
+  CHECK(run({"--log-dir=/dev/null"}, {"env=TORCHELASTIC_ERROR_FILE"}).out ==
+        "TORCHELASTIC_ERROR_FILE=\n");
 }
 
 TEST_CASE("help and version go to stdout") {
@@ -251,7 +265,8 @@ TEST_CASE("help and version go to stdout") {
 }
 
 TEST_CASE("fifty restarts leave no descriptor and no file behind") {
-  const auto job = run({"--max_restarts=50", "--nproc_per_node=2"}, {"#50@0fds", "#50exit=0", "exit=1"});
+  const auto job =
+      run({"--max_restarts=50", "--nproc_per_node=2"}, {"#50@0fds", "#50exit=0", "exit=1"});
   CHECK(job.exit == 0);
   CHECK(job.out == "fds 0 1 2\n");
 }

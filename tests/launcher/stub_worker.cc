@@ -1,5 +1,6 @@
-// A worker that does what its arguments say, one after the other: [@RANK][#ROUND]VERB[=VALUE]. With @ or # an action
-// is skipped by other ranks or in other rounds. It waits for events only, never for time.
+// A worker that does what its arguments say, one after the other: [@RANK][#ROUND]VERB[=VALUE]. With
+// @ or # an action is skipped by other ranks or in other rounds. It waits for events only, never
+// for time.
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -62,7 +63,8 @@ void print_descriptors() {
   DIR* folder = ::opendir("/proc/self/fd");
   const int own = ::dirfd(folder);
   while (const dirent* entry = ::readdir(folder)) {
-    if (entry->d_name[0] != '.' && std::atoi(entry->d_name) != own) list += std::string(" ") + entry->d_name;
+    if (entry->d_name[0] != '.' && std::atoi(entry->d_name) != own)
+      list += std::string(" ") + entry->d_name;
   }
   ::closedir(folder);
   print(list);
@@ -82,22 +84,42 @@ void exit_on_signal(int signal) {
 }
 
 void act(const std::string& verb, const std::string& value) {
-  if (verb == "print") print(value);
-  else if (verb == "env") print(value + "=" + env(value.c_str()));
-  else if (verb == "exit") ::exit(std::atoi(value.c_str()));
-  else if (verb == "kill-self") ::raise(signal_by_name(value));
-  else if (verb == "wait") { print("waiting " + std::to_string(::getpid())); wait_for_ever(); }
-  else if (verb == "ignore") ::signal(signal_by_name(value), SIG_IGN);
-  else if (verb == "note") ::signal(signal_by_name(value), print_on_signal);
-  else if (verb == "trap-exit") { g_trap_code = std::atoi(value.c_str()); ::signal(SIGTERM, exit_on_signal); ::signal(SIGINT, exit_on_signal); }
-  else if (verb == "child") start_descendant(false);
-  else if (verb == "daemon") start_descendant(true);
-  else if (verb == "error-file") std::ofstream(env(ddp::launch::kErrorFile)) << value;
-  else if (verb == "fds") print_descriptors();
-  else if (verb == "signals") print_signal_state();
-  else if (verb == "parent") print("parent " + std::to_string(::getppid()));
-  else if (verb == "ids") print("pid " + std::to_string(::getpid()) + " group " + std::to_string(::getpgrp()) + " session " + std::to_string(::getsid(0)));
-  else std::abort();
+  if (verb == "print")
+    print(value);
+  else if (verb == "env")
+    print(value + "=" + env(value.c_str()));
+  else if (verb == "exit")
+    ::exit(std::atoi(value.c_str()));
+  else if (verb == "kill-self")
+    ::raise(signal_by_name(value));
+  else if (verb == "wait") {
+    print("waiting " + std::to_string(::getpid()));
+    wait_for_ever();
+  } else if (verb == "ignore")
+    ::signal(signal_by_name(value), SIG_IGN);
+  else if (verb == "note")
+    ::signal(signal_by_name(value), print_on_signal);
+  else if (verb == "trap-exit") {
+    g_trap_code = std::atoi(value.c_str());
+    ::signal(SIGTERM, exit_on_signal);
+    ::signal(SIGINT, exit_on_signal);
+  } else if (verb == "child")
+    start_descendant(false);
+  else if (verb == "daemon")
+    start_descendant(true);
+  else if (verb == "error-file")
+    std::ofstream(env(ddp::launch::kErrorFile)) << value;
+  else if (verb == "fds")
+    print_descriptors();
+  else if (verb == "signals")
+    print_signal_state();
+  else if (verb == "parent")
+    print("parent " + std::to_string(::getppid()));
+  else if (verb == "ids")
+    print("pid " + std::to_string(::getpid()) + " group " + std::to_string(::getpgrp()) +
+          " session " + std::to_string(::getsid(0)));
+  else
+    std::abort();
 }
 
 }  // namespace
@@ -114,6 +136,7 @@ int main(int argc, char** argv) {
       action.erase(0, used + 1);
     }
     const auto equals = action.find('=');
-    if (mine) act(action.substr(0, equals), equals == std::string::npos ? "" : action.substr(equals + 1));
+    if (mine)
+      act(action.substr(0, equals), equals == std::string::npos ? "" : action.substr(equals + 1));
   }
 }

@@ -20,15 +20,28 @@ TEST_CASE("a worker's environment is torchrun's, with the job's own values") {
   worker.local_rank = 1;
   worker.rank = 3;
   worker.error_file = "/e.json";
-  const Environment inherited{{"RANK", "99"}, {"MASTER_PORT", "1"}, {"HOME", "/root"}, {"WORLD_SIZE", "77"}};
+  const Environment inherited{
+      {"RANK", "99"}, {"MASTER_PORT", "1"}, {"HOME", "/root"}, {"WORLD_SIZE", "77"}};
   CHECK(worker_environment(inherited, job, group, worker) ==
-        Environment{{"HOME", "/root"}, {"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"},
-                    {"LOCAL_WORLD_SIZE", "2"}, {"GROUP_RANK", "1"}, {"GROUP_WORLD_SIZE", "2"},
-                    {"ROLE_NAME", "trainer"}, {"ROLE_RANK", "3"}, {"ROLE_WORLD_SIZE", "4"},
-                    {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "4242"}, {"OMP_NUM_THREADS", "4"},
-                    {"TORCHELASTIC_RESTART_COUNT", "1"}, {"TORCHELASTIC_MAX_RESTARTS", "3"},
-                    {"TORCHELASTIC_RUN_ID", "job7"}, {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-                    {"TORCHELASTIC_ERROR_FILE", "/e.json"}, {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM"},
+        Environment{{"HOME", "/root"},
+                    {"RANK", "3"},
+                    {"LOCAL_RANK", "1"},
+                    {"WORLD_SIZE", "4"},
+                    {"LOCAL_WORLD_SIZE", "2"},
+                    {"GROUP_RANK", "1"},
+                    {"GROUP_WORLD_SIZE", "2"},
+                    {"ROLE_NAME", "trainer"},
+                    {"ROLE_RANK", "3"},
+                    {"ROLE_WORLD_SIZE", "4"},
+                    {"MASTER_ADDR", "10.0.0.1"},
+                    {"MASTER_PORT", "4242"},
+                    {"OMP_NUM_THREADS", "4"},
+                    {"TORCHELASTIC_RESTART_COUNT", "1"},
+                    {"TORCHELASTIC_MAX_RESTARTS", "3"},
+                    {"TORCHELASTIC_RUN_ID", "job7"},
+                    {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+                    {"TORCHELASTIC_ERROR_FILE", "/e.json"},
+                    {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM"},
                     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}});
 }
 
@@ -47,14 +60,16 @@ TEST_CASE("with virtual local ranks each worker sees its own GPU as number 0") {
   Worker worker;
   worker.local_rank = 1;
   worker.rank = 1;
-  const Environment env = worker_environment({{"CUDA_VISIBLE_DEVICES", "GPU-a,3"}}, job, {}, worker);
+  const Environment env =
+      worker_environment({{"CUDA_VISIBLE_DEVICES", "GPU-a,3"}}, job, {}, worker);
   CHECK(env.at("LOCAL_RANK") == "0");
   CHECK(env.at("RANK") == "1");
   CHECK(env.at("CUDA_VISIBLE_DEVICES") == "3");
 }
 
 TEST_CASE("only ${local_rank} is replaced in arguments") {
-  const Command command{"/p", {"p", "a${local_rank}b${local_rank}", "$$x $local_rank ${rank} $", "${local_rank"}};
+  const Command command{
+      "/p", {"p", "a${local_rank}b${local_rank}", "$$x $local_rank ${rank} $", "${local_rank"}};
   CHECK(worker_command(command, 12).argv ==
         std::vector<std::string>{"p", "a12b12", "$$x $local_rank ${rank} $", "${local_rank"});
 }

@@ -44,7 +44,8 @@ int status_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : -
 
 ChildProgram::ChildProgram(const ChildOptions& options) {
   int out[2], err[2];
-  if (::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("pipe failed");
+  if (::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0)
+    throw std::runtime_error("pipe failed");
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error("fork failed");
   if (pid_ == 0) run_child(options, out[1], err[1]);

@@ -1,4 +1,5 @@
-// A program under test: started with pipes, waited for by events with a bound, dead at the end of the test.
+// A program under test: started with pipes, waited for by events with a bound, dead at the end of
+// the test.
 #pragma once
 
 #include <sys/types.h>
@@ -32,8 +33,8 @@ class ChildProgram {
   pid_t pid() const { return pid_; }
   void signal(int signal) const;
 
-  /// Waits until a whole line of stdout or stderr holds `text`, `times` times; throws with all output when it does
-  /// not come. Returns the last such line.
+  /// Waits until a whole line of stdout or stderr holds `text`, `times` times; throws with all
+  /// output when it does not come. Returns the last such line.
   std::string wait_for(const std::string& text, int times = 1, Time bound = kBound);
   /// Exit code, or -signal.
   int wait_exit(Time bound = kBound);

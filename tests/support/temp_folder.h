@@ -28,7 +28,8 @@ class TempFolder {
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
   /// Makes the file and the folders above it; returns its path.
-  std::string write(const std::string& name, const std::string& text, bool executable = false) const {
+  std::string write(const std::string& name, const std::string& text,
+                    bool executable = false) const {
     namespace fs = std::filesystem;
     const fs::path file = fs::path(path_) / name;
     fs::create_directories(file.parent_path());
