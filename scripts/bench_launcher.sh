@@ -36,11 +36,11 @@ statistics() {  # of a file with one number of microseconds a line
 }
 
 first_line() {  # launcher workers
-  local begin end line
+  local begin end
   begin=$(now)
   exec {out}< <(launch "$1" "$2")
   local child=$!
-  read -r line <&"$out"
+  read -r <&"$out"
   end=$(now)
   cat <&"$out" > /dev/null
   exec {out}<&-
@@ -58,12 +58,14 @@ memory_of() {  # Pss in KiB of processes
 }
 
 restart_and_memory() {  # launcher
-  local pid agent begin end line count
+  local pid agent begin end count
   exec {out}< <(launch "$1" 2)
   local child=$!
   read -r _ pid agent count <&"$out"
-  read -r line <&"$out"
-  memory_of $(printf '%s\n' "$child" "$agent" | sort -u) >> "$work/memory.$1"
+  read -r <&"$out"
+  local processes=("$child")
+  [[ $agent == "$child" ]] || processes+=("$agent")
+  memory_of "${processes[@]}" >> "$work/memory.$1"
   begin=$(now)
   kill -9 "$pid"
   while read -r _ _ _ count <&"$out"; do [[ $count != 1 ]] || break; done

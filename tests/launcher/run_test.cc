@@ -97,12 +97,12 @@ TEST_CASE("a worker killed by a signal gives 128 + signal and a likely cause") {
 TEST_CASE("the whole group is restarted on a new port until it succeeds") {
   const auto job = run({"--nproc_per_node=2", "--max_restarts=3"},
                        {"env=TORCHELASTIC_RESTART_COUNT", "env=MASTER_PORT", "#0@1exit=1",
-                        "#1@0kill-self=SEGV", "#0wait", "#1wait"});
+                        "#1@0kill-self=ABRT", "#0wait", "#1wait"});
   CHECK(job.exit == 0);
   const auto said = lines_of(job.err);
   REQUIRE(said.size() == 2);
   CHECK_THAT(said[0], Contains("rank 1") && Contains("exit code 1; restart 1 of 3"));
-  CHECK_THAT(said[1], Contains("rank 0") && Contains("killed by SIGSEGV; restart 2 of 3"));
+  CHECK_THAT(said[1], Contains("rank 0") && Contains("killed by SIGABRT; restart 2 of 3"));
   Lines ports;
   for (const auto& line : lines_of(job.out)) {
     if (line.rfind("MASTER_PORT=", 0) == 0) ports.push_back(line);
