@@ -1,0 +1,160 @@
+// A snapshot that cannot be used: the one before it is used instead, or the run ends with one line
+// and touches nothing.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "tests/e2e/saved_state.h"
+
+namespace ddp::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Contains;
+
+const Words kHalf = {"trainer_config.max_steps=20", "trainer_config.save_every_steps=8"};
+
+/// A workspace with a snapshot of step 20 and the one before it, of step 16.
+void train_half(const Workspace& place) { succeed(alone(place, kHalf)); }
+
+void truncate(const std::string& file) { fs::resize_file(file, fs::file_size(file) / 2); }
+void cut_within_header(const std::string& file) { fs::resize_file(file, 100); }
+void make_empty(const std::string& file) { fs::resize_file(file, 0); }
+
+void flip_bit(const std::string& file, std::uintmax_t at) {
+  std::string bytes = read_bytes(file);
+  bytes[at] = static_cast<char>(bytes[at] ^ 4);
+  std::ofstream(file, std::ios::binary) << bytes;
+}
+void flip_bit_of_tensor(const std::string& file) { flip_bit(file, fs::file_size(file) - 1000); }
+void flip_bit_of_header(const std::string& file) { flip_bit(file, 300); }
+void flip_bit_of_length(const std::string& file) { flip_bit(file, 6); }
+
+struct Damage {
+  const char* name;
+  std::function<void(const std::string&)> inflict;
+};
+
+const Damage kDamages[] = {
+    {"truncated", truncate},
+    {"cut within its header", cut_within_header},
+    {"empty", make_empty},
+    {"with a flipped bit in a tensor", flip_bit_of_tensor},
+    {"with a flipped bit in the header", flip_bit_of_header},
+    {"with a flipped bit in the header's length", flip_bit_of_length},
+};
+
+TEST_CASE("a damaged snapshot is named, and the one before it leads to the same end") {
+  const Workspace unbroken, half;
+  succeed(alone(unbroken));
+  train_half(half);
+  for (const auto& damage : kDamages) {
+    INFO("snapshot " << damage.name);
+    const Workspace place;
+    fs::copy_file(half.snapshot(), place.snapshot());
+    fs::copy_file(half.previous(), place.previous());
+    damage.inflict(place.snapshot());
+    const auto run = succeed(alone(place));
+    CHECK_THAT(run.err, Contains("snapshot is damaged: " + place.snapshot() + ":"));
+    CHECK_THAT(run.err, Contains("falling back to the snapshot before it: " + place.previous()));
+    CHECK(order_of_steps(run.out) == range_of(17, 40));
+    CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+  }
+}
+
+TEST_CASE("two ranks fall back together") {
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2));
+  succeed(launched(place, 2, kHalf));
+  flip_bit_of_tensor(place.snapshot());
+  const auto run = succeed(launched(place, 2));
+  CHECK_THAT(run.err, Contains("falling back to the snapshot before it: " + place.previous()));
+  CHECK(order_of_steps(run.out) == range_of(17, 40));
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+}
+
+TEST_CASE("after a fallback the next save does not replace the good snapshot by the damaged one",
+          "[!mayfail]") {
+  const Workspace place;
+  train_half(place);
+  truncate(place.snapshot());
+  succeed(alone(place, {"trainer_config.max_steps=24", "trainer_config.save_every_steps=8"}));
+  CHECK(is_whole(place.snapshot()));
+  CHECK(is_whole(place.previous()));
+}
+
+TEST_CASE("when both snapshots are damaged the run fails with one error and touches neither") {
+  const int ranks = GENERATE(0, 2);
+  const Workspace place;
+  train_half(place);
+  truncate(place.snapshot());
+  flip_bit_of_tensor(place.previous());
+  const std::string newest = read_bytes(place.snapshot());
+  const std::string before = read_bytes(place.previous());
+  const auto run = finish(ranks == 0 ? alone(place) : launched(place, ranks));
+  INFO(run.err);
+  CHECK(run.exit == 1);
+  REQUIRE(!errors_of(run.err).empty());
+  CHECK_THAT(errors_of(run.err).front(),
+             Contains(place.previous()) && Contains("no good snapshot is left"));
+  if (ranks == 0) CHECK(errors_of(run.err).size() == 1);
+  CHECK((read_bytes(place.snapshot()) == newest));
+  CHECK((read_bytes(place.previous()) == before));
+  CHECK(place.new_files() == std::set<std::string>{"snapshot.pt", "snapshot.pt.prev"});
+}
+
+TEST_CASE("a damaged snapshot without an older one fails the run") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=2"}));
+  fs::remove(place.previous());
+  flip_bit_of_tensor(place.snapshot());
+  const auto run = finish(alone(place));
+  CHECK(run.exit == 1);
+  CHECK(lines_of(run.err).size() == 1);
+  CHECK_THAT(run.err,
+             Catch::StartsWith("error: " + place.snapshot()) && Contains("there is no older one"));
+}
+
+/// Expects that the snapshot of two steps is refused with exit code 2 and one line, and stays as it
+/// is.
+void check_refused(const Workspace& place, const Words& overrides, const Words& said) {
+  const std::string before = read_bytes(place.snapshot());
+  const auto run = finish(alone(place, overrides));
+  INFO(run.err);
+  CHECK(run.exit == 2);
+  CHECK(lines_of(run.err).size() == 1);
+  CHECK(errors_of(run.err).size() == 1);
+  for (const auto& text : said) CHECK_THAT(run.err, Contains(text));
+  CHECK((read_bytes(place.snapshot()) == before));
+}
+
+TEST_CASE("a snapshot that does not fit the configuration is refused in one line") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=2"}));
+  SECTION("of another model") {
+    check_refused(place, {"gpt_config.n_embd=64"},
+                  {place.snapshot(), "another model", "n_embd", "32", "64"});
+    check_refused(place, {"gpt_config.n_layer=3"}, {place.snapshot(), "another model", "n_layer"});
+    check_refused(place, {"data_config.block_size=16"},
+                  {place.snapshot(), "another model", "block_size"});
+  }
+  SECTION("of a newer format") {
+    rewrite_metadata(place.snapshot(), "format_version", "99");
+    check_refused(place, {}, {place.snapshot(), "newer", "99"});
+  }
+  SECTION("of a text with other characters") {
+    place.write("other.txt", std::string(2000, 'z') + std::string(2000, 'Q'));
+    check_refused(place, {"data_config.path=other.txt"}, {"other.txt", "vocabulary"});
+  }
+}
+
+TEST_CASE("a newer snapshot is not taken for a damaged one: the older one is no way out") {
+  const Workspace place;
+  train_half(place);
+  rewrite_metadata(place.snapshot(), "format_version", "99");
+  check_refused(place, {}, {place.snapshot(), "newer"});
+}
+
+}  // namespace
+}  // namespace ddp::test

@@ -1,0 +1,78 @@
+// The two programs as their users start them, on a tiny model and a small text in a folder of the
+// test's own.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/child_program.h"
+#include "tests/support/temp_folder.h"
+
+namespace ddp::test {
+
+using Words = std::vector<std::string>;
+
+/// Built programs; DDP_RUN_BIN and TRAINER_BIN in the environment name others.
+std::string ddp_run_program();
+std::string trainer_program();
+
+/// The longest wait for any program here: far above what it needs, far below what hides a hang.
+inline constexpr ChildProgram::Time kPatience{60'000};
+
+/// A folder with text.txt and config.yaml; the programs run in it, so that relative paths stay
+/// there.
+class Workspace {
+ public:
+  Workspace();
+
+  std::string path() const { return folder_.path(); }
+  std::string operator/(const std::string& name) const { return folder_ / name; }
+  std::string write(const std::string& name, const std::string& text) const {
+    return folder_.write(name, text);
+  }
+  std::string snapshot() const { return *this / "snapshot.pt"; }
+  std::string previous() const { return *this / "snapshot.pt.prev"; }
+  /// Names of the files in the folder, but for those that the constructor wrote and main.log.
+  std::set<std::string> new_files() const;
+
+ private:
+  TempFolder folder_;
+};
+
+/// Steps in one epoch of the workspace's text with 4 rows per step; 8 rows: half of it.
+inline constexpr int kStepsPerEpochOfFour = 34;
+
+/// trainer alone, any mode.
+ChildOptions trainer(const Workspace& place, const Words& arguments);
+/// `trainer --config config.yaml overrides...` as one process without a launcher.
+ChildOptions alone(const Workspace& place, const Words& overrides = {});
+/// The same under ddp-run.
+ChildOptions launched(const Workspace& place, int ranks, const Words& overrides = {},
+                      const Words& launcher_options = {});
+
+/// Runs to the end, all descendants included.
+Finished finish(const ChildOptions& options);
+/// As finish(), and requires exit code 0.
+Finished succeed(const ChildOptions& options);
+
+/// What each printed training step said of its numbers (loss, lr, grad norm), without times; a step
+/// that was printed twice with different numbers has two entries.
+using Steps = std::map<int, std::set<std::string>>;
+Steps steps_of(const std::string& output);
+/// Steps in the order they were printed.
+std::vector<int> order_of_steps(const std::string& output);
+/// "Eval Loss x | n tokens" of each evaluation line.
+Words evaluations_of(const std::string& output);
+/// Lines that begin with `error:`.
+Words errors_of(const std::string& err);
+
+/// The steps first, first + 1, ..., last.
+std::vector<int> range_of(int first, int last);
+
+/// Writes that this test proves nothing here, and why; ctest counts it as skipped. The test returns
+/// after it.
+void say_skipped(const std::string& why);
+
+}  // namespace ddp::test

@@ -1,0 +1,138 @@
+// generate, inspect, doctor, and what a run loads.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <regex>
+
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/workers.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Catch::StartsWith;
+
+bool has_gpu() { return std::filesystem::exists("/dev/nvidia0"); }
+
+auto characters(const std::string& text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](unsigned char c) { return (c & 0xC0U) != 0x80U; });
+}
+
+std::string generate(const Workspace& place, const Words& options) {
+  Words arguments = {"generate", "--snapshot", "snapshot.pt", "--prompt", "the \u00e4"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  return succeed(trainer(place, arguments)).out;
+}
+
+TEST_CASE("generate writes prompt and continuation, nothing else, to stdout") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=20"}));
+  const std::string text = generate(place, {"--max_new_tokens", "60", "--seed", "7"});
+  CHECK_THAT(text, StartsWith("the \u00e4"));
+  CHECK(characters(text) == 5 + 60);
+  CHECK(generate(place, {"--max_new_tokens", "60", "--seed", "7"}) == text);
+  CHECK(generate(place, {"--max_new_tokens", "60", "--seed", "8"}) != text);
+  CHECK(generate(place, {"--max_new_tokens", "0"}) == "the \u00e4");
+  const std::string greedy = generate(place, {"--max_new_tokens", "60", "--greedy"});
+  CHECK(characters(greedy) == 5 + 60);
+  CHECK(generate(place, {"--max_new_tokens", "60", "--greedy", "--seed", "8"}) == greedy);
+  CHECK(generate(place, {"--max_new_tokens", "60", "--top_k", "1"}) == greedy);
+}
+
+TEST_CASE("inspect tells step, position, configuration and the sums of all tensors") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=36"}));
+  const auto report = inspect(place, place.snapshot());
+  CHECK(report.at("step") == 36);
+  CHECK(report.at("epoch") == 36 / kStepsPerEpochOfFour);
+  CHECK(report.at("position") == (36 % kStepsPerEpochOfFour) * 4);
+  CHECK(report.at("config").at("gpt_config").at("n_embd") == 32);
+  CHECK(report.at("content_sha256").get<std::string>().size() == 64);
+  Words names;
+  for (const auto& tensor : report.at("tensors")) {
+    names.push_back(tensor.at("name"));
+    CHECK(tensor.at("sha256").get<std::string>().size() == 64);
+  }
+  for (const char* name :
+       {"model.transformer.wte.weight", "model.transformer.wpe.weight",
+        "model.transformer.h.0.attn.c_attn.weight", "model.transformer.h.1.mlp.c_proj.bias",
+        "model.transformer.ln_f.weight", "model.lm_head.weight",
+        "optimizer.transformer.h.0.attn.c_attn.weight.exp_avg",
+        "optimizer.transformer.h.0.attn.c_attn.weight.exp_avg_sq"}) {
+    CHECK_THAT(names, Catch::VectorContains(std::string(name)));
+  }
+  // The text alone says the same.
+  const auto text = succeed(trainer(place, {"inspect", "snapshot.pt"}));
+  CHECK_THAT(text.out, Contains(report.at("content_sha256").get<std::string>()));
+  CHECK(text.err.empty());
+}
+
+TEST_CASE("content_sha256 changes with the state of training, not with names and paths") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=10"}));
+  const std::string sum = content_sha256(place);
+  CHECK(inspect(place, place.previous()).at("content_sha256") != sum);
+  const Workspace elsewhere;
+  succeed(alone(elsewhere,
+                {"trainer_config.max_steps=10", "trainer_config.save_every_steps=3",
+                 "trainer_config.data_loader_workers=0", "trainer_config.eval_every_steps=2"}));
+  CHECK(content_sha256(elsewhere) == sum);
+  rewrite_metadata(place.snapshot(), "step", "11");
+  CHECK(content_sha256(place) != sum);
+}
+
+// Name, bytes, time, rate, result.
+void check_doctor(const std::string& report) {
+  static const std::regex line(R"(\s+(\w+)\s+\d+\s+\d+\s+[\d.]+\s+(\w+))");
+  std::map<std::string, std::set<std::string>> results;
+  for (const auto& text : lines_of(report)) {
+    std::smatch match;
+    if (std::regex_match(text, match, line)) results[match[1]].insert(match[2]);
+  }
+  INFO(report);
+  CHECK(results.size() == 6);
+  for (const char* name :
+       {"broadcast", "scatter", "gather", "reduce", "all_reduce", "all_gather"}) {
+    CHECK(results[name] == std::set<std::string>{"correct"});
+  }
+  CHECK_THAT(report, Contains("LibTorch") && Contains("gloo") && Contains("Everything works."));
+}
+
+TEST_CASE("doctor finds the six collectives correct in a process alone") {
+  const Workspace place;
+  check_doctor(succeed(trainer(place, {"doctor"})).out);
+}
+
+TEST_CASE("doctor finds the six collectives correct between two ranks") {
+  const Workspace place;
+  auto options = launched(place, 2);
+  options.argv = {ddp_run_program(), "--standalone", "--nproc_per_node=2", trainer_program(),
+                  "doctor"};
+  const auto run = succeed(options);
+  check_doctor(run.out);
+  CHECK_THAT(run.out, Contains("2 ranks"));
+}
+
+TEST_CASE("a run on CPUs maps no library of the GPU") {
+  if (has_gpu()) return say_skipped("this machine has a GPU, and the run would use it");
+  const Workspace place;
+  ChildProgram job(launched(
+      place, 2, {"trainer_config.max_steps=100000", "trainer_config.save_every_steps=100000"}));
+  job.wait_for("Step 2 | Train", 1, kPatience);
+  for (const int rank : {0, 1}) {
+    const pid_t pid = worker_pid(place, rank);
+    REQUIRE(pid != 0);
+    const std::string maps = read_bytes("/proc/" + std::to_string(pid) + "/maps");
+    CHECK_THAT(maps, Contains("libtorch_cpu"));
+    for (const char* library : {"libtorch_cuda", "libc10_cuda", "libnccl", "libcublas", "libcudnn",
+                                "libcuda.so", "trainer_cuda", "libpython"}) {
+      INFO(library);
+      CHECK(maps.find(library) == std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ddp::test

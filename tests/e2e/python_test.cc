@@ -1,0 +1,112 @@
+// Beside Python: torchrun starts trainer, ddp-run starts a script of torch, safetensors reads a
+// snapshot. Skipped where Python's side of torch is not installed: no program of the project needs
+// it.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/e2e/saved_state.h"
+
+namespace ddp::test {
+namespace {
+
+constexpr ChildProgram::Time kSlowStart{100'000};
+
+ChildOptions python(const Workspace& place, const Words& argv) {
+  ChildOptions options = trainer(place, {});
+  options.argv = argv;
+  return options;
+}
+
+Finished finish_slowly(const ChildOptions& options) {
+  ChildProgram child(options);
+  child.wait_all_gone(kSlowStart);
+  const int exit = child.wait_exit(kSlowStart);
+  return {exit, child.out(), child.err()};
+}
+
+std::string beside_source(const std::string& program) {
+  const std::string path = std::string(DDP_SOURCE_DIR) + "/.venv/bin/" + program;
+  return std::filesystem::exists(path) ? path : "";
+}
+
+std::string torchrun_program() {
+  const char* given = std::getenv("TORCHRUN");
+  return given != nullptr ? given : beside_source("torchrun");
+}
+
+bool python_can_import(const Workspace& place, const std::string& modules) {
+  const std::string program = beside_source("python");
+  return !program.empty() &&
+         finish_slowly(python(place, {program, "-c", "import " + modules})).exit == 0;
+}
+
+TEST_CASE("under the real torchrun two ranks learn what they learn under ddp-run") {
+  const Workspace place, by_ddp_run;
+  const std::string torchrun = torchrun_program();
+  if (torchrun.empty()) return say_skipped("no torchrun (TORCHRUN=PATH names one)");
+  Words argv = {torchrun, "--standalone", "--nproc_per_node=2", "--no-python"};
+  const Words program = alone(place, {"trainer_config.max_steps=20"}).argv;
+  argv.insert(argv.end(), program.begin(), program.end());
+  const auto run = finish_slowly(python(place, argv));
+  if (run.err.find("No module named") != std::string::npos)
+    return say_skipped(torchrun + " cannot import torch");
+  INFO(run.out << run.err);
+  REQUIRE(run.exit == 0);
+  succeed(launched(by_ddp_run, 2, {"trainer_config.max_steps=20"}));
+  CHECK(content_sha256(place) == content_sha256(by_ddp_run));
+  CHECK(differences(place.snapshot(), by_ddp_run.snapshot()) == Words{});
+}
+
+constexpr const char* kScript = R"(import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+value = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(value)
+print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {value.item()}", flush=True)
+dist.destroy_process_group()
+)";
+
+TEST_CASE("ddp-run starts a Python script that joins torch's process group") {
+  const Workspace place;
+  if (!python_can_import(place, "torch.distributed"))
+    return say_skipped("no Python with torch beside the source");
+  auto options = launched(place, 2);
+  options.argv = {ddp_run_program(), "--standalone", "--nproc_per_node=2",
+                  place.write("script.py", kScript)};
+  options.set["PYTHON_EXEC"] = beside_source("python");
+  const auto run = finish_slowly(options);
+  INFO(run.out << run.err);
+  CHECK(run.exit == 0);
+  CHECK_THAT(run.out,
+             Catch::Contains("rank 0 of 2: 3.0\n") && Catch::Contains("rank 1 of 2: 3.0\n"));
+}
+
+constexpr const char* kSums = R"(import hashlib, sys
+from safetensors import safe_open
+with safe_open(sys.argv[1], framework="numpy") as file:
+    print(file.metadata()["step"])
+    for name in file.keys():
+        print(name, hashlib.sha256(file.get_tensor(name).tobytes()).hexdigest())
+)";
+
+TEST_CASE("Python's safetensors reads the bytes that inspect has summed") {
+  const Workspace place;
+  if (!python_can_import(place, "safetensors, numpy"))
+    return say_skipped("no Python with safetensors beside the source");
+  succeed(alone(place, {"trainer_config.max_steps=3"}));
+  const auto run =
+      finish_slowly(python(place, {beside_source("python"), "-c", kSums, "snapshot.pt"}));
+  INFO(run.err);
+  REQUIRE(run.exit == 0);
+  std::set<std::string> expected = {"3"};
+  const auto report = inspect(place, place.snapshot());
+  for (const auto& tensor : report.at("tensors")) {
+    expected.insert(tensor.at("name").get<std::string>() + " " +
+                    tensor.at("sha256").get<std::string>());
+  }
+  const auto lines = lines_of(run.out);
+  CHECK(std::set<std::string>(lines.begin(), lines.end()) == expected);
+}
+
+}  // namespace
+}  // namespace ddp::test

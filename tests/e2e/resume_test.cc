@@ -1,0 +1,171 @@
+// A run that is killed comes back bit for bit.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/workers.h"
+
+namespace ddp::test {
+namespace {
+
+constexpr int kSteps = 40;  // max_steps of the workspace's configuration
+const Words kRestarts = {"--max_restarts=3"};
+
+/// A run without any accident, to compare with.
+struct Unbroken {
+  explicit Unbroken(int ranks) : steps(steps_of(succeed(launched(place, ranks)).out)) {}
+
+  Workspace place;
+  Steps steps;
+};
+
+void check_equal(const Unbroken& unbroken, const Workspace& place, const std::string& output) {
+  CHECK(differences(unbroken.place.snapshot(), place.snapshot()) == Words{});
+  CHECK(content_sha256(unbroken.place) == content_sha256(place));
+  // Repeated steps too: one text for each step.
+  CHECK(steps_of(output) == unbroken.steps);
+  CHECK(unbroken.steps.size() == kSteps);
+}
+
+/// Kills a random rank some steps after step 20. False when the job was done before.
+bool run_with_a_kill(const Workspace& place, int ranks, Dice& dice, Finished& finished) {
+  const int rank = dice.roll(0, ranks - 1);
+  const int step = dice.roll(20, 35);
+  ChildProgram job(launched(place, ranks, {}, kRestarts));
+  job.wait_for("Model: ", 1, kPatience);
+  const pid_t victim = worker_pid(place, rank);
+  job.wait_for("Step " + std::to_string(step) + " | Train", 1, kPatience);
+  const bool killed = victim != 0 && ::kill(victim, SIGKILL) == 0;
+  job.wait_all_gone(kPatience);
+  finished.exit = job.wait_exit(kPatience);
+  finished.out = job.out();
+  finished.err = job.err();
+  INFO(finished.out << finished.err);
+  CHECK(finished.exit == 0);
+  return killed && finished.err.find("restart 1 of 3") != std::string::npos;
+}
+
+void kill_and_compare(int ranks, int rounds) {
+  Dice dice;
+  const Unbroken unbroken(ranks);
+  int restarted = 0;
+  // A kill that comes when the job is done proves nothing: such a round is played again.
+  for (int round = 0; round < 3 * rounds && restarted < rounds; ++round) {
+    const Workspace place;
+    Finished finished;
+    if (run_with_a_kill(place, ranks, dice, finished)) {
+      ++restarted;
+      CHECK_THAT(finished.out, Catch::Contains("Resuming training from snapshot"));
+    }
+    INFO(finished.out << finished.err);
+    check_equal(unbroken, place, finished.out);
+  }
+  CHECK(restarted == rounds);
+}
+
+TEST_CASE("a job of one rank that is killed at a random moment ends as the unbroken one") {
+  kill_and_compare(1, 2);
+}
+
+TEST_CASE("a job of two ranks, one of them killed at a random moment, ends as the unbroken one") {
+  kill_and_compare(2, 4);
+}
+
+TEST_CASE("a killed process without a launcher goes on when it is started again") {
+  const Workspace unbroken, broken;
+  const auto whole = succeed(alone(unbroken));
+  std::string output;
+  {
+    ChildProgram victim(alone(broken));
+    victim.wait_for("Step 23 | Train", 1, kPatience);
+    victim.signal(SIGKILL);
+    victim.wait_all_gone(kPatience);
+    output = victim.out();
+  }
+  output += succeed(alone(broken)).out;
+  CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
+  CHECK(steps_of(output) == steps_of(whole.out));
+}
+
+/// A moment within a save, seen from outside.
+struct Moment {
+  const char* what;
+  std::uint32_t mask;
+  const char* name;  // part of the file's name
+};
+
+constexpr Moment kMoments[] = {
+    {"the temporary file appears", IN_CREATE, ".tmp."},
+    {"the temporary file is being written", IN_MODIFY, ".tmp."},
+    {"the good snapshot gets its second name", IN_CREATE, ".link"},
+    {"the second name becomes that of the previous snapshot", IN_MOVED_TO, ".prev"},
+    {"the new snapshot takes its name", IN_MOVED_TO, "snapshot.pt"},
+};
+
+bool is_at(const Moment& moment, const FileEvent& event) {
+  const bool whole_name = std::string(moment.name) == "snapshot.pt";
+  return (event.mask & moment.mask) != 0 &&
+         (whole_name ? event.name == moment.name
+                     : event.name.find(moment.name) != std::string::npos);
+}
+
+/// Kills the rank at the moment of the second save after the attempt's start. False when the job
+/// ended before.
+bool kill_at(const Moment& moment, int rank, const Workspace& place, FolderWatch& watch) {
+  const pid_t victim = worker_pid(place, rank);
+  watch.forget_past_events();
+  const auto here = [&](const FileEvent& event) { return is_at(moment, event); };
+  constexpr ChildProgram::Time kTwoSaves{10'000};
+  for (int save = 0; save < 2; ++save) {
+    if (!watch.wait_for(here, kTwoSaves)) return false;
+  }
+  return victim != 0 && ::kill(victim, SIGKILL) == 0;
+}
+
+void kill_again_and_again(int ranks) {
+  Dice dice;
+  const Words often = {"trainer_config.save_every_steps=1"};
+  const Workspace place;
+  FolderWatch watch(place.path());
+  ChildProgram job(launched(place, ranks, often, {"--max_restarts=20"}));
+  int kills = 0;
+  for (const auto& moment : kMoments) {
+    job.wait_for("Model: ", kills + 1, kPatience);
+    INFO("kill " << kills << " of " << ranks << " ranks: " << moment.what << "\n"
+                 << job.out() << job.err());
+    REQUIRE(kill_at(moment, dice.roll(0, 2) == 0 ? ranks - 1 : 0, place, watch));
+    ++kills;
+  }
+  job.wait_all_gone(kPatience);
+  INFO(job.out() << job.err());
+  REQUIRE(job.wait_exit(kPatience) == 0);
+  CHECK_THAT(job.err(), Catch::Contains("restart " + std::to_string(kills) + " of 20"));
+  CHECK(is_whole(place.previous()));
+  check_equal(Unbroken(ranks), place, job.out());
+}
+
+TEST_CASE(
+    "a job of one rank that is killed again and again while it saves ends as the unbroken one") {
+  kill_again_and_again(1);
+}
+
+TEST_CASE(
+    "a job of two ranks that is killed again and again while it saves ends as the unbroken one") {
+  kill_again_and_again(2);
+}
+
+TEST_CASE("what a killed save left behind is gone after the next start", "[!mayfail]") {
+  const Workspace place;
+  const auto first = trainer(place, {"--version"});
+  ChildProgram killed_saver(first);
+  killed_saver.wait_exit(kPatience);
+  const std::string left_behind = "snapshot.pt.tmp." + std::to_string(killed_saver.pid());
+  place.write(left_behind, "half a snapshot");
+  place.write(left_behind + ".link", "its second name");
+  succeed(alone(place, {"trainer_config.max_steps=2"}));
+  CHECK(place.new_files() == std::set<std::string>{"snapshot.pt"});
+}
+
+}  // namespace
+}  // namespace ddp::test

@@ -1,0 +1,133 @@
+// How the work is divided does not change what is learned.
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "tests/e2e/saved_state.h"
+
+namespace ddp::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const Words kTenSteps = {"trainer_config.max_steps=10"};
+
+Words with(Words overrides, const Words& more) {
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return overrides;
+}
+
+std::string accumulate(int steps) {
+  return "trainer_config.grad_accumulation_steps=" + std::to_string(steps);
+}
+
+Words model_sums(const nlohmann::json& report) {
+  Words sums;
+  for (const auto& tensor : report.at("tensors")) {
+    const std::string name = tensor.at("name");
+    if (name.rfind("model.", 0) == 0)
+      sums.push_back(name + " " + tensor.at("sha256").get<std::string>());
+  }
+  return sums;
+}
+
+TEST_CASE("two ranks learn bit for bit what one process learns from two micro-batches") {
+  const Workspace two, one;
+  const auto by_two = succeed(launched(two, 2, kTenSteps));
+  const auto by_one = succeed(alone(one, with(kTenSteps, {accumulate(2)})));
+  CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
+  CHECK(content_sha256(two) == content_sha256(one));
+  CHECK(steps_of(by_two.out) == steps_of(by_one.out));
+  CHECK(steps_of(by_two.out).size() == 10);
+}
+
+TEST_CASE("a launched single rank learns bit for bit what a process alone learns") {
+  const Workspace with_launcher, without;
+  succeed(launched(with_launcher, 1, kTenSteps));
+  succeed(alone(without, kTenSteps));
+  CHECK(differences(with_launcher.snapshot(), without.snapshot()) == Words{});
+}
+
+TEST_CASE("small buckets and copied gradients change nothing in what two ranks learn") {
+  const Workspace one_bucket, many_buckets;
+  succeed(launched(one_bucket, 2, kTenSteps));
+  succeed(launched(many_buckets, 2,
+                   with(kTenSteps, {"distributed_config.bucket_cap_mb=0.01",
+                                    "distributed_config.gradient_as_bucket_view=false"})));
+  CHECK(differences(one_bucket.snapshot(), many_buckets.snapshot()) == Words{});
+}
+
+TEST_CASE("four ranks learn within 1e-6 what one process learns from four micro-batches") {
+  // Four sums round differently, and AdamW moves a parameter by up to the learning rate: the
+  // default one here.
+  const Words ten_steps = with(kTenSteps, {"optimizer_config.learning_rate=3e-4"});
+  const Workspace four, one;
+  succeed(launched(four, 4, ten_steps));
+  succeed(alone(one, with(ten_steps, {accumulate(4)})));
+  CHECK(largest_parameter_distance(four.snapshot(), one.snapshot()) <= 1e-6);
+}
+
+TEST_CASE("two ranks train in bfloat16 as one process with two micro-batches does") {
+  const Words amp =
+      with(kTenSteps, {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bf16"});
+  const Workspace two, one;
+  const auto job = succeed(launched(two, 2, amp));
+  succeed(alone(one, with(amp, {accumulate(2)})));
+  CHECK_THAT(job.out, Catch::Contains("BFloat16 autocast"));
+  CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
+}
+
+TEST_CASE("two ranks train in float16 and save the state of the loss scaler", "[!mayfail]") {
+  const Words amp =
+      with(kTenSteps, {"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16"});
+  const Workspace place, other;
+  const auto job = succeed(launched(place, 2, amp));
+  succeed(alone(other, with(amp, {accumulate(2)})));
+  CHECK_THAT(job.out, Catch::Contains("Half autocast") && Catch::Contains("loss scale"));
+  CHECK(differences(place.snapshot(), other.snapshot()) == Words{});
+  // Steps without overflow are counted; the others halve the scale.
+  const auto scaler = inspect(place, place.snapshot()).at("grad_scaler");
+  CHECK((scaler.at("growth_tracker") != 0 || scaler.at("scale") != 65536.0));
+}
+
+TEST_CASE("a float16 run resumes with the loss scale it had", "[!mayfail]") {
+  const Words amp = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16"};
+  const Workspace unbroken, broken;
+  succeed(launched(unbroken, 2, with(amp, {"trainer_config.max_steps=20"})));
+  succeed(launched(broken, 2, with(amp, kTenSteps)));
+  succeed(launched(broken, 2, with(amp, {"trainer_config.max_steps=20"})));
+  CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
+}
+
+TEST_CASE("a snapshot of two ranks goes on as one process with two micro-batches, and back") {
+  const Workspace unbroken, moved;
+  succeed(launched(unbroken, 2));
+  succeed(launched(moved, 2, {"trainer_config.max_steps=13"}));
+  const auto by_one = succeed(alone(moved, {"trainer_config.max_steps=27", accumulate(2)}));
+  succeed(launched(moved, 2));
+  CHECK_THAT(by_one.out, Catch::Contains("Resuming training from snapshot"));
+  CHECK(order_of_steps(by_one.out) == range_of(14, 27));
+  CHECK(differences(unbroken.snapshot(), moved.snapshot()) == Words{});
+  CHECK(content_sha256(unbroken) == content_sha256(moved));
+}
+
+// The number of ranks changes the training step, so the same model is evaluated by a step that
+// moves no parameter: a learning rate below half a unit in the last place of each of them.
+TEST_CASE("evaluation gives the same digits for one, two, three and four ranks") {
+  const Workspace trained;
+  succeed(alone(trained, {"trainer_config.max_steps=4"}));
+  const Words model = model_sums(inspect(trained, trained.snapshot()));
+  Words digits;
+  for (const int ranks : {1, 2, 3, 4}) {
+    const Workspace place;
+    fs::copy_file(trained.snapshot(), place.snapshot());
+    const auto run = succeed(launched(
+        place, ranks, {"trainer_config.max_steps=5", "optimizer_config.learning_rate=1e-30"}));
+    REQUIRE(model_sums(inspect(place, place.snapshot())) == model);
+    REQUIRE(evaluations_of(run.out).size() == 1);
+    digits.push_back(evaluations_of(run.out).front());
+  }
+  CHECK(digits == Words(4, digits.front()));
+}
+
+}  // namespace
+}  // namespace ddp::test

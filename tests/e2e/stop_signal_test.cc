@@ -1,0 +1,152 @@
+// SIGTERM and SIGINT end a run after the step, with a snapshot: no step is lost.
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/workers.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+
+// One step of it takes far longer than these tests wait: 2000 micro-batches of a larger model.
+const Words kEndlessStep = {"gpt_config.n_layer=12", "gpt_config.n_embd=128",
+                            "data_config.stride=1", "trainer_config.batch_size=1",
+                            "trainer_config.grad_accumulation_steps=2000"};
+// No periodic saves: what is there after the signal was saved because of it.
+const Words kNoSaves = {"trainer_config.save_every_steps=1000"};
+
+/// Sends the signal after step 12, `to` a process of the job; the run must end with its exit code.
+Finished stop_after_step_12(const ChildOptions& options, int signal,
+                            const std::function<pid_t()>& to = {}) {
+  ChildProgram job(options);
+  job.wait_for("Step 12 | Train", 1, kPatience);
+  ::kill(to ? to() : job.pid(), signal);
+  job.wait_all_gone(kPatience);
+  const int exit = job.wait_exit(kPatience);
+  INFO(job.out() << job.err());
+  CHECK(exit == 128 + signal);
+  CHECK_THAT(job.out(), Contains("Stopped by signal " + std::to_string(signal) + " and saved"));
+  return {exit, job.out(), job.err()};
+}
+
+/// What came before the signal and after the new start is together the unbroken run, each step
+/// once.
+void check_no_step_lost(const Workspace& unbroken, const Workspace& stopped, const Finished& before,
+                        const Finished& after) {
+  CHECK(order_of_steps(before.out + after.out) == range_of(1, 40));
+  CHECK(order_of_steps(before.out).size() < 40);
+  CHECK(differences(unbroken.snapshot(), stopped.snapshot()) == Words{});
+}
+
+TEST_CASE("a signal to a process alone loses no step") {
+  const Workspace unbroken;
+  succeed(alone(unbroken, kNoSaves));
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const Workspace place;
+    const auto before = stop_after_step_12(alone(place, kNoSaves), signal);
+    check_no_step_lost(unbroken, place, before, succeed(alone(place, kNoSaves)));
+  }
+}
+
+TEST_CASE("a signal to ddp-run loses no step") {
+  const Workspace unbroken;
+  succeed(launched(unbroken, 2, kNoSaves));
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const Workspace place;
+    const auto before = stop_after_step_12(launched(place, 2, kNoSaves), signal);
+    CHECK(errors_of(before.err) == Words{});
+    check_no_step_lost(unbroken, place, before, succeed(launched(place, 2, kNoSaves)));
+  }
+}
+
+TEST_CASE("a signal to one rank stops all of them after the same step") {
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2, kNoSaves));
+  const auto before = stop_after_step_12(launched(place, 2, kNoSaves), SIGTERM,
+                                         [&] { return worker_pid(place, 1); });
+  check_no_step_lost(unbroken, place, before, succeed(launched(place, 2, kNoSaves)));
+}
+
+TEST_CASE("a second signal ends a process at once") {
+  const Workspace place;
+  ChildProgram job(alone(place, kEndlessStep));
+  job.wait_for("Snapshots: ", 1, kPatience);
+  job.signal(SIGINT);
+  job.signal(SIGTERM);
+  const int exit = job.wait_exit();
+  CHECK((exit == -SIGINT || exit == -SIGTERM));  // either may be handled first
+  CHECK(place.new_files() == std::set<std::string>{});
+}
+
+TEST_CASE("a second signal ends ddp-run and its workers at once") {
+  const Workspace place;
+  ChildProgram job(launched(place, 2, kEndlessStep));
+  job.wait_for("Snapshots: ", 1, kPatience);
+  job.signal(SIGTERM);
+  job.wait_for("send it again to kill at once");
+  // Two signals within 100 ms count as one.
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  job.signal(SIGTERM);
+  job.wait_all_gone();
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+  CHECK(place.new_files() == std::set<std::string>{});
+}
+
+/// A port of this machine at which somebody listens who never answers.
+class SilentListener {
+ public:
+  SilentListener() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    REQUIRE(::bind(socket_, any, size) == 0);
+    REQUIRE(::listen(socket_, 8) == 0);
+    REQUIRE(::getsockname(socket_, any, &size) == 0);
+    port_ = ntohs(address.sin_port);
+  }
+  ~SilentListener() { ::close(socket_); }
+  SilentListener(const SilentListener&) = delete;
+  SilentListener& operator=(const SilentListener&) = delete;
+
+  int port() const { return port_; }
+  bool wait_for_a_caller(ChildProgram::Time bound) const {
+    pollfd calls{socket_, POLLIN, 0};
+    return ::poll(&calls, 1, static_cast<int>(bound.count())) == 1;
+  }
+
+ private:
+  int socket_ = -1;
+  int port_ = 0;
+};
+
+// Whoever waits for the others to join has nothing to save.
+TEST_CASE("a signal ends a rank that still waits for the others", "[!mayfail]") {
+  const Workspace place;
+  const SilentListener rank_0;
+  auto options = alone(place);
+  options.unset.clear();
+  options.set.insert({{"RANK", "1"},
+                      {"WORLD_SIZE", "2"},
+                      {"MASTER_ADDR", "127.0.0.1"},
+                      {"MASTER_PORT", std::to_string(rank_0.port())}});
+  ChildProgram rank_1(options);
+  REQUIRE(rank_0.wait_for_a_caller(kPatience));
+  rank_1.signal(SIGTERM);
+  const int exit = rank_1.wait_exit();
+  CHECK((exit == -SIGTERM || exit == 128 + SIGTERM));
+}
+
+}  // namespace
+}  // namespace ddp::test
