@@ -8,6 +8,7 @@
 
 #include "launcher/failure_report.h"
 #include "launcher/signal_mailbox.h"
+#include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
@@ -70,12 +71,26 @@ void LocalElasticAgent::start_round() {
     worker.local_rank = local_rank;
     worker.rank = group_.rendezvous.group_rank * spec_.job.local_world_size + local_rank;
     worker.error_file = spec_.folder.error_file(group_.restart_count, local_rank);
-    specs.push_back({local_rank, worker_command(spec_.command, local_rank),
-                     worker_environment(spec_.inherited, spec_.job, group_, worker)});
+    specs.push_back(describe_worker(worker));
     group_.workers.push_back(worker);
   }
   const auto pids = processes_.start(specs);
   for (std::size_t i = 0; i < pids.size(); ++i) group_.workers[i].pid = pids[i];
+}
+
+WorkerSpec LocalElasticAgent::describe_worker(const Worker& worker) const {
+  WorkerSpec spec;
+  spec.local_rank = worker.local_rank;
+  spec.command = worker_command(spec_.command, worker.local_rank);
+  spec.environment = worker_environment(spec_.inherited, spec_.job, group_, worker);
+  spec.streams =
+      plan_streams(spec_.logs, {spec_.job.role, spec_.host, worker.local_rank, worker.rank,
+                                spec_.folder.worker_folder(group_.restart_count, worker.local_rank),
+                                spec_.folder.attempt_folder(group_.restart_count)});
+  // Python would keep output for a pipe back until its buffer is full.
+  if (spec.streams.out.mode == StreamMode::Pump)
+    spec.environment.try_emplace(kPythonUnbuffered, "1");
+  return spec;
 }
 
 void LocalElasticAgent::absorb(const std::vector<Event>& events) {
@@ -111,7 +126,7 @@ void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
                                     : WorkerState::Failed;
     if (worker->state == WorkerState::Failed) {
       batch.push_back(
-          {worker->local_rank, worker->rank, worker->pid, worker->exit, worker->error_file});
+          {worker->local_rank, worker->rank, worker->pid, worker->exit, worker->error_file, {}});
     }
   }
   order_failures(batch);
@@ -142,7 +157,7 @@ void LocalElasticAgent::stop_workers() {
   phase_ = Phase::Stopping;
   deadline_ = processes_.now() + spec_.grace;
   if (end_signal_ != 0) {
-    spec_.announce(fmt::format(
+    processes_.note(fmt::format(
         "{}: passed on to {} worker{}, which may take {} to stop; send it again to kill at once",
         signal_name(signal), running(), running() == 1 ? "" : "s", seconds_text(spec_.grace)));
   }
@@ -151,8 +166,8 @@ void LocalElasticAgent::stop_workers() {
 void LocalElasticAgent::kill_workers() {
   processes_.signal_workers(SIGKILL);
   if (phase_ == Phase::Stopping && !hurry_ && !launcher_gone_) {
-    spec_.announce(fmt::format("{} worker{} did not stop within {}: killed", running(),
-                               running() == 1 ? "" : "s", seconds_text(spec_.grace)));
+    processes_.note(fmt::format("{} worker{} did not stop within {}: killed", running(),
+                                running() == 1 ? "" : "s", seconds_text(spec_.grace)));
   }
   phase_ = Phase::Killing;
   deadline_ = processes_.now() + kKillPatience;
@@ -160,9 +175,9 @@ void LocalElasticAgent::kill_workers() {
 
 void LocalElasticAgent::restart() {
   const ProcessFailure& cause = failures_.front();
-  spec_.announce(fmt::format("rank {} (local rank {}, pid {}): {}; restart {} of {}", cause.rank,
-                             cause.local_rank, cause.pid, describe_exit(cause.exit),
-                             group_.restart_count + 1, spec_.job.max_restarts));
+  processes_.note(fmt::format("rank {} (local rank {}, pid {}): {}; restart {} of {}", cause.rank,
+                              cause.local_rank, cause.pid, describe_exit(cause.exit),
+                              group_.restart_count + 1, spec_.job.max_restarts));
   processes_.sweep();
   ++group_.restart_count;
   start_round();
@@ -173,6 +188,7 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
   result.outcome = outcome;
   result.survivors = processes_.sweep();
   result.signal = end_signal_;
+  for (auto& failure : failures_) failure.last_stderr = processes_.last_stderr(failure.local_rank);
   result.failures = failures_;
   result.stopped = static_cast<int>(
       std::count_if(group_.workers.begin(), group_.workers.end(), [](const Worker& w) {

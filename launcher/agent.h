@@ -2,7 +2,6 @@
 // touches the operating system through ProcessRunner only.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -21,7 +20,8 @@ struct AgentSpec {
   JobInfo job;
   std::chrono::milliseconds grace{30'000};
   RunFolder folder;
-  std::function<void(const std::string&)> announce;  // one line for the user
+  LogOptions logs;
+  std::string host;
 };
 
 class LocalElasticAgent {
@@ -34,6 +34,7 @@ class LocalElasticAgent {
 
  private:
   void start_round();
+  WorkerSpec describe_worker(const Worker& worker) const;
   void absorb(const std::vector<Event>& events);
   void absorb_signal(const Event& event);
   void absorb_exits(const std::vector<Event>& events);

@@ -14,7 +14,8 @@
 namespace ddp::launch {
 namespace {
 
-constexpr std::size_t kMessageLines = 12;
+constexpr std::size_t kMessageLines = 8;  // with these numbers the report has at most 30 lines
+constexpr std::size_t kMessageAndStderrLines = 18;
 constexpr std::size_t kOthersShown = 4;
 constexpr std::size_t kLongestLine = 300;
 
@@ -46,14 +47,11 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The end of a call stack says more than its beginning.
-std::vector<std::string> message_lines(const ErrorMessage& message) {
-  auto lines = lines_of(message.text);
-  if (!message.callstack.empty()) lines = lines_of(message.callstack);
-  if (lines.size() <= kMessageLines) return lines;
-  const auto left_out = lines.size() - (kMessageLines - 1);
-  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(left_out));
-  lines.insert(lines.begin(), fmt::format("({} lines left out)", left_out));
+// The end of a call stack, as of a log, says more than its beginning.
+std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
+  auto lines = lines_of(text);
+  if (lines.size() > most)
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
   return lines;
 }
 
@@ -84,10 +82,16 @@ void add_cause(Report& report, const ProcessFailure& failure, const ReportContex
                                                     : std::to_string(failure.exit.code);
   const std::string likely = likely_cause(failure.exit);
   report.field("exit", likely.empty() ? exit : exit + ": " + likely);
+  std::size_t lines_left = kMessageAndStderrLines;
   if (const auto message = read_error_file(failure.error_file)) {
-    report.field("message", message_lines(*message));
-    if (context.error_files_kept) report.field("error file", failure.error_file);
+    const auto lines =
+        last_lines(message->callstack.empty() ? message->text : message->callstack, kMessageLines);
+    report.field("message", lines);
+    lines_left -= lines.size();
+    if (!context.logs.empty()) report.field("error file", failure.error_file);
   }
+  lines_left = std::min(lines_left, static_cast<std::size_t>(context.stderr_lines));
+  report.field("stderr", last_lines(failure.last_stderr, lines_left));
 }
 
 void add_others(Report& report, const std::vector<ProcessFailure>& failures) {
@@ -161,6 +165,7 @@ std::string failure_report(const RunResult& result, const ReportContext& context
   if (result.max_restarts > 0) {
     report.field("restarts", fmt::format("{} of {} used", result.restarts, result.max_restarts));
   }
+  if (!context.logs.empty()) report.field("logs", context.logs);
   return std::move(report).text();
 }
 

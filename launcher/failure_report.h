@@ -20,7 +20,8 @@ std::string likely_cause(const ExitStatus& exit);
 struct ReportContext {
   std::string host;
   int world_size = 1;
-  bool error_files_kept = false;
+  int stderr_lines = 18;  // of the rank that failed first
+  std::string logs;       // folder of the run; empty: nothing is kept
 };
 
 /// The whole report, with a newline at the end of each line; `result.failures` must not be empty.

@@ -88,14 +88,16 @@ AgentSpec describe_agent(const LaunchConfig& config) {
   spec.job = describe_job(config, machine, spec.inherited);
   spec.command = resolve_program(config, ProgramPlaces::of_this_process());
   spec.grace = config.shutdown_timeout;
-  spec.announce = [](const std::string& line) { say(line); };
+  spec.logs = config.logs;
+  spec.host = host_name();
   return spec;
 }
 
 void report(const RunResult& result, const AgentSpec& spec) {
   for (const auto& survivor : result.survivors) say_error(survivor + " could not be killed");
   if (result.outcome != Outcome::Failed || result.failures.empty()) return;
-  const ReportContext context{host_name(), spec.job.local_world_size, !spec.folder.is_private()};
+  const ReportContext context{spec.host, spec.job.local_world_size, spec.logs.report_lines,
+                              spec.folder.is_private() ? "" : spec.folder.path()};
   write_fully(STDERR_FILENO, failure_report(result, context));
 }
 
@@ -123,7 +125,8 @@ int guarded(const std::function<int()>& body) noexcept {
 int launch(const LaunchConfig& config, SignalMailbox& signals) {
   AgentSpec spec = describe_agent(config);
   StaticRendezvous rendezvous(config.master_addr, config.master_port);
-  spec.folder = RunFolder::create(config.log_dir, spec.job.run_id);
+  spec.folder = RunFolder::create(config.log_dir, spec.job.run_id, config.logs.wants_files());
+  if (config.logs.wants_files()) say("logs of this run: " + spec.folder.path());
   if (spec.job.omp_num_threads > 0) {
     say(
         fmt::format("OMP_NUM_THREADS={} for each of {} workers, by the CPUs there are; set it to "

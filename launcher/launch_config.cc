@@ -251,6 +251,83 @@ void take_addresses(LaunchConfig& config, const Values& values) {
   config.rdzv_id = values.text("rdzv-id");
 }
 
+int whole_number(const std::string& text, int high) {
+  int number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool good = error == std::errc{} && end == text.data() + text.size() && number <= high;
+  return good ? number : -1;
+}
+
+RankStreams parse_streams(const char* name, const std::string& text) {
+  RankStreams streams;
+  if (const int all = whole_number(text, 3); all >= 0) {
+    streams.all = all;
+    return streams;
+  }
+  for (const auto& pair : split_list(text, ',')) {
+    const auto colon = pair.find(':');
+    const int rank = whole_number(pair.substr(0, colon), INT_MAX);
+    const int value = colon == std::string::npos ? -1 : whole_number(pair.substr(colon + 1), 3);
+    if (rank < 0 || value < 0) {
+      usage_error(fmt::format(
+          "--{}={}: must be 0, 1 (stdout), 2 (stderr), 3 (both), or RANK:VALUE,... as in 0:3,1:1",
+          name, text));
+    }
+    streams.by_rank[rank] = value;
+  }
+  return streams;
+}
+
+std::set<int> parse_ranks(const std::string& text) {
+  std::set<int> ranks;
+  if (text.empty()) return ranks;
+  for (const auto& part : split_list(text, ',')) {
+    const int rank = whole_number(part, INT_MAX);
+    if (rank < 0)
+      usage_error(fmt::format("--local-ranks-filter={}: must be local ranks as in 0,1,12", text));
+    ranks.insert(rank);
+  }
+  return ranks;
+}
+
+// `,,` stands for a comma.
+std::vector<std::string> parse_filters(const std::string& text) {
+  std::vector<std::string> filters;
+  if (text.empty()) return filters;
+  filters.emplace_back();
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != ',') {
+      filters.back() += text[i];
+    } else if (i + 1 < text.size() && text[i + 1] == ',') {
+      filters.back() += text[i++];
+    } else {
+      filters.emplace_back();
+    }
+  }
+  return filters;
+}
+
+void take_logs(LaunchConfig& config, const Values& values) {
+  config.log_dir = values.text("log-dir");
+  LogOptions& logs = config.logs;
+  logs.redirects = parse_streams("redirects", values.text("redirects"));
+  logs.tee = parse_streams("tee", values.text("tee"));
+  logs.prefix_template = values.text("log-line-prefix-template");
+  logs.console_ranks = parse_ranks(values.text("local-ranks-filter"));
+  logs.stdout_filters = parse_filters(values.text("duplicate-stdout-filters"));
+  logs.stderr_filters = parse_filters(values.text("duplicate-stderr-filters"));
+  logs.report_lines = values.integer("report-lines", 0, 18);
+  if (config.log_dir == "/dev/null" && logs.wants_files()) {
+    usage_error(
+        "--log-dir=/dev/null keeps no files, but --redirects and --tee write some; name a folder");
+  }
+  if (!logs.tee.any() && !(logs.stdout_filters.empty() && logs.stderr_filters.empty())) {
+    usage_error(
+        "--duplicate-stdout-filters and --duplicate-stderr-filters copy lines of teed streams; add "
+        "--tee=3");
+  }
+}
+
 LaunchConfig to_config(const Values& values) {
   LaunchConfig config;
   check_nnodes(values.text("nnodes"));
@@ -269,7 +346,7 @@ LaunchConfig to_config(const Values& values) {
   config.module = values.flag("module");
   config.no_python = values.flag("no-python");
   values.one_of("start-method", {"spawn", "fork", "forkserver"});
-  config.log_dir = values.text("log-dir");
+  take_logs(config, values);
   take_addresses(config, values);
   return config;
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/stream_plan.h"
+
 namespace ddp::launch {
 
 enum class LaunchAction { Run, ShowHelp, ShowVersion };
@@ -31,7 +33,8 @@ struct LaunchConfig {
   int master_port = 0;  // 0: a free port for each round
   std::string rdzv_id;  // empty: a random one
 
-  std::string log_dir;  // empty: a private folder, removed at the end
+  std::string log_dir;  // empty: a private folder, removed at the end unless there are logs in it
+  LogOptions logs;
 };
 
 /// Throws LaunchError (exit code 2) with one line that names the option, the value and the remedy.

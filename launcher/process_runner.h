@@ -37,6 +37,13 @@ class ProcessRunner {
   /// die.
   virtual std::vector<std::string> sweep() = 0;
 
+  /// The end of what the worker wrote to stderr, complete after sweep(); empty when that is not
+  /// known.
+  virtual std::string last_stderr(int local_rank) const = 0;
+
+  /// One line for the user, in order with the workers' stderr.
+  virtual void note(const std::string& line) = 0;
+
   virtual Clock::time_point now() const = 0;
 };
 

@@ -24,29 +24,25 @@ std::string safe_name(std::string name) {
   return name.substr(0, 100);
 }
 
-std::string attempt_folder(const std::string& path, int attempt) {
-  return fmt::format("{}/attempt_{}", path, attempt);
-}
-
 }  // namespace
 
-RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_id) {
+RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_id, bool keep) {
   RunFolder folder;
   if (log_dir == "/dev/null") return folder;
-  folder.private_ = log_dir.empty();
-  const std::string base = folder.private_ ? temporary_folder() : log_dir;
+  const bool temporary = log_dir.empty();
+  folder.private_ = temporary && !keep;
+  const std::string base = temporary ? temporary_folder() : log_dir;
   std::error_code error;
-  if (!folder.private_) fs::create_directories(base, error);
-  std::string name = folder.private_ ? base + "/ddp-run_XXXXXX"
-                                     : fmt::format("{}/{}_XXXXXX", base, safe_name(run_id));
+  if (!temporary) fs::create_directories(base, error);
+  std::string name =
+      temporary ? base + "/ddp-run_XXXXXX" : fmt::format("{}/{}_XXXXXX", base, safe_name(run_id));
   if (error || !::mkdtemp(name.data())) {
     const std::string reason = error ? error.message() : error_text(errno);
     throw LaunchError(
         kExitUsage,
-        folder.private_
-            ? fmt::format("cannot make a folder in '{}': {}; set TMPDIR to a writable one", base,
-                          reason)
-            : fmt::format("--log-dir={}: {}; choose a writable folder", log_dir, reason));
+        temporary ? fmt::format("cannot make a folder in '{}': {}; set TMPDIR to a writable one",
+                                base, reason)
+                  : fmt::format("--log-dir={}: {}; choose a writable folder", log_dir, reason));
   }
   // Workers may change their folder.
   folder.path_ = fs::absolute(name, error).string();
@@ -58,7 +54,7 @@ void RunFolder::prepare_attempt(int attempt, int local_world_size) const {
   if (path_.empty()) return;
   for (int rank = 0; rank < local_world_size; ++rank) {
     std::error_code error;
-    const std::string folder = fmt::format("{}/{}", attempt_folder(path_, attempt), rank);
+    const std::string folder = worker_folder(attempt, rank);
     fs::create_directories(folder, error);
     if (error)
       throw LaunchError(kExitFailed,
@@ -66,10 +62,16 @@ void RunFolder::prepare_attempt(int attempt, int local_world_size) const {
   }
 }
 
+std::string RunFolder::attempt_folder(int attempt) const {
+  return path_.empty() ? "" : fmt::format("{}/attempt_{}", path_, attempt);
+}
+
+std::string RunFolder::worker_folder(int attempt, int local_rank) const {
+  return path_.empty() ? "" : fmt::format("{}/{}", attempt_folder(attempt), local_rank);
+}
+
 std::string RunFolder::error_file(int attempt, int local_rank) const {
-  return path_.empty()
-             ? ""
-             : fmt::format("{}/{}/error.json", attempt_folder(path_, attempt), local_rank);
+  return path_.empty() ? "" : worker_folder(attempt, local_rank) + "/error.json";
 }
 
 void RunFolder::remove_if_private() const {

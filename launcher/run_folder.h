@@ -10,14 +10,16 @@ class RunFolder {
  public:
   /// No files at all.
   RunFolder() = default;
-  /// log_dir empty: a private folder under TMPDIR that remove_if_private() takes away; "/dev/null":
-  /// no files. Throws LaunchError (2) when the folder cannot be made.
-  static RunFolder create(const std::string& log_dir, const std::string& run_id);
+  /// log_dir empty: a folder under TMPDIR, which remove_if_private() takes away unless `keep`;
+  /// "/dev/null": no files. Throws LaunchError (2) when the folder cannot be made.
+  static RunFolder create(const std::string& log_dir, const std::string& run_id, bool keep);
 
   /// Makes the folders of this attempt.
   void prepare_attempt(int attempt, int local_world_size) const;
-  /// Empty without files.
+  /// Empty without files, like the two folders.
   std::string error_file(int attempt, int local_rank) const;
+  std::string attempt_folder(int attempt) const;
+  std::string worker_folder(int attempt, int local_rank) const;
   const std::string& path() const { return path_; }
   bool is_private() const { return private_; }
   void remove_if_private() const;

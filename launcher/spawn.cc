@@ -39,22 +39,42 @@ void reset_signals(bool keep_hangup_ignored) {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-[[noreturn]] void run_child(const char* executable, char* const* argv, char* const* env,
-                            pid_t parent, int exec_pipe, bool keep_hangup_ignored) {
+struct ChildPlan {
+  const char* executable;
+  char* const* argv;
+  char* const* env;
+  WorkerStdio stdio;
+  pid_t parent;
+  int exec_pipe;
+  bool keep_hangup_ignored;
+};
+
+// Between fork and exec: system calls only.
+[[noreturn]] void run_child(const ChildPlan& plan) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(kExitFailed);  // it died before the line above
+  if (::getppid() != plan.parent) ::_exit(kExitFailed);  // it died before the line above
   ::setsid();
-  reset_signals(keep_hangup_ignored);
+  if (plan.stdio.out >= 0) ::dup2(plan.stdio.out, STDOUT_FILENO);
+  if (plan.stdio.err >= 0) ::dup2(plan.stdio.err, STDERR_FILENO);
+  reset_signals(plan.keep_hangup_ignored);
   mark_all_close_on_exec();
-  ::execve(executable, argv, env);
+  ::execve(plan.executable, plan.argv, plan.env);
   const int error = errno;
-  [[maybe_unused]] const ssize_t told = ::write(exec_pipe, &error, sizeof error);
+  [[maybe_unused]] const ssize_t told = ::write(plan.exec_pipe, &error, sizeof error);
   ::_exit(kExitNotExecutable);
 }
 
 }  // namespace
 
-PendingSpawn begin_spawn(const WorkerSpec& spec, bool keep_hangup_ignored) {
+void close_stdio(WorkerStdio& stdio) {
+  for (int* fd : {&stdio.out, &stdio.err}) {
+    if (*fd >= 0) ::close(*fd);
+    *fd = -1;
+  }
+}
+
+PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
+                         bool keep_hangup_ignored) {
   // All memory is allocated before fork: the child only makes system calls.
   std::vector<std::string> args = spec.command.argv;
   std::vector<std::string> settings;
@@ -69,8 +89,8 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, bool keep_hangup_ignored) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    run_child(spec.command.executable.c_str(), argv.data(), env.data(), parent, ends[1],
-              keep_hangup_ignored);
+    run_child({spec.command.executable.c_str(), argv.data(), env.data(), stdio, parent, ends[1],
+               keep_hangup_ignored});
   }
   const int error = errno;
   ::close(ends[1]);

@@ -11,10 +11,18 @@ struct PendingSpawn {
   int exec_pipe = -1;  // says errno when exec fails, just closes when it succeeds
 };
 
+/// What the child gets as stdout and stderr; -1: ours.
+struct WorkerStdio {
+  int out = -1;
+  int err = -1;
+};
+void close_stdio(WorkerStdio& stdio);
+
 /// The child gets a session and process group of its own, default signal dispositions, an empty
 /// mask, no descriptor but 0, 1 and 2, and dies with the calling thread. Throws LaunchError when
 /// fork fails.
-PendingSpawn begin_spawn(const WorkerSpec& spec, bool keep_hangup_ignored);
+PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
+                         bool keep_hangup_ignored);
 
 /// Waits for exec; 0, or the errno that it failed with. Closes the pipe.
 int finish_spawn(PendingSpawn& pending);

@@ -54,7 +54,7 @@ std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
   std::vector<PendingSpawn> pending;
   try {
     for (const auto& spec : specs) {
-      pending.push_back(begin_spawn(spec, signals_.hangup_ignored()));
+      pending.push_back(start_one(spec));
       running_[pending.back().pid] = spec.local_rank;
       pids.push_back(pending.back().pid);
     }
@@ -79,15 +79,31 @@ std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
   return pids;
 }
 
+PendingSpawn SubprocessSet::start_one(const WorkerSpec& spec) {
+  WorkerStdio stdio;
+  stdio.out = pump_.open_stream(spec.streams.out, spec.local_rank, /*is_stderr=*/false);
+  try {
+    stdio.err = pump_.open_stream(spec.streams.err, spec.local_rank, /*is_stderr=*/true);
+    const PendingSpawn pending = begin_spawn(spec, stdio, signals_.hangup_ignored());
+    close_stdio(stdio);
+    return pending;
+  } catch (...) {
+    close_stdio(stdio);
+    throw;
+  }
+}
+
 std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline) {
   std::vector<Event> events;
   while (events.empty()) {
-    pollfd fds[] = {{signal_fd_, POLLIN, 0}, {launcher_pipe_, POLLIN, 0}};
+    std::vector<pollfd> fds{{signal_fd_, POLLIN, 0}, {launcher_pipe_, POLLIN, 0}};
+    pump_.add_poll_fds(fds);
     timespec limit{};
     if (deadline) limit = until(*deadline);
-    const int ready = ::ppoll(fds, 2, deadline ? &limit : nullptr, nullptr);
+    const int ready = ::ppoll(fds.data(), fds.size(), deadline ? &limit : nullptr, nullptr);
     if (ready == 0) break;
     if (ready < 0) continue;
+    pump_.handle(fds);
     if (fds[1].revents != 0) {
       events.push_back({.kind = Event::Kind::LauncherGone});
       launcher_pipe_ = -1;  // said once
@@ -136,7 +152,9 @@ void SubprocessSet::signal_workers(int signal) {
 
 std::vector<std::string> SubprocessSet::sweep() {
   running_.clear();
-  return kill_descendants(kSweepPatience);
+  auto survivors = kill_descendants(kSweepPatience);
+  pump_.finish_round();
+  return survivors;
 }
 
 }  // namespace ddp::launch

@@ -4,8 +4,10 @@
 
 #include <map>
 
+#include "launcher/log_pump.h"
 #include "launcher/process_runner.h"
 #include "launcher/signal_mailbox.h"
+#include "launcher/spawn.h"
 
 namespace ddp::launch {
 
@@ -22,15 +24,19 @@ class SubprocessSet : public ProcessRunner {
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override;
   void signal_workers(int signal) override;
   std::vector<std::string> sweep() override;
+  std::string last_stderr(int local_rank) const override { return pump_.last_stderr(local_rank); }
+  void note(const std::string& line) override { pump_.note(line); }
   Clock::time_point now() const override { return Clock::now(); }
 
  private:
+  PendingSpawn start_one(const WorkerSpec& spec);
   void take_signals(std::vector<Event>& events);
   void reap(std::vector<Event>& events);
 
   const SignalMailbox& signals_;
   int signal_fd_;
   int launcher_pipe_;
+  LogPump pump_;
   std::map<pid_t, int> running_;  // -> local rank
 };
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/stream_plan.h"
+
 namespace ddp::launch {
 
 using Clock = std::chrono::steady_clock;
@@ -31,6 +33,7 @@ struct WorkerSpec {
   int local_rank = 0;
   Command command;
   Environment environment;
+  WorkerStreams streams;
 };
 
 enum class WorkerState {
@@ -70,6 +73,7 @@ struct ProcessFailure {
   pid_t pid = 0;
   ExitStatus exit;
   std::string error_file;
+  std::string last_stderr;  // the end of what it wrote there
 };
 
 enum class Outcome { Succeeded, Failed, Interrupted, LauncherGone };

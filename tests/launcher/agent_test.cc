@@ -23,14 +23,12 @@ class CountingRendezvous : public RendezvousHandler {
 struct Scene {
   FakeRunner os;
   CountingRendezvous rendezvous;
-  std::vector<std::string> said;
 
   RunResult run(int workers, int max_restarts = 0) {
     AgentSpec spec;
     spec.command = {"/bin/worker", {"worker", "--rank=${local_rank}"}};
     spec.job.local_world_size = workers;
     spec.job.max_restarts = max_restarts;
-    spec.announce = [this](const std::string& line) { said.push_back(line); };
     return LocalElasticAgent(spec, rendezvous, os).run();
   }
 };
@@ -44,7 +42,7 @@ TEST_CASE("a group that succeeds is started once and swept") {
   scene.os.exits(1, {}).exits(0, {});
   CHECK(exit_code(scene.run(2, 3)) == 0);
   CHECK(scene.os.deeds == Deeds{"start 2", "sweep"});
-  CHECK(scene.said.empty());
+  CHECK(scene.os.notes.empty());
   CHECK(scene.os.rounds[0][1].command.argv[1] == "--rank=1");
 }
 
@@ -54,7 +52,8 @@ TEST_CASE("a failed worker stops the others and its exit code is the job's") {
   const RunResult result = scene.run(2);
   CHECK(result.outcome == Outcome::Failed);
   CHECK(exit_code(result) == 7);
-  CHECK(result.failures.size() == 1);
+  REQUIRE(result.failures.size() == 1);
+  CHECK(result.failures[0].last_stderr == "stderr of 1\n");
   CHECK(result.stopped == 1);
   CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep"});
 }
@@ -69,8 +68,8 @@ TEST_CASE("a failed worker restarts the whole group on a new port, after a sweep
   CHECK(scene.os.rounds[0][0].environment.at("MASTER_PORT") == "1001");
   CHECK(scene.os.rounds[1][0].environment.at("MASTER_PORT") == "1002");
   CHECK(scene.os.rounds[1][0].environment.at("TORCHELASTIC_RESTART_COUNT") == "1");
-  REQUIRE(scene.said.size() == 1);
-  CHECK(scene.said[0] == "rank 0 (local rank 0, pid 100): killed by SIGKILL; restart 1 of 3");
+  REQUIRE(scene.os.notes.size() == 1);
+  CHECK(scene.os.notes[0] == "rank 0 (local rank 0, pid 100): killed by SIGKILL; restart 1 of 3");
 }
 
 TEST_CASE("restarts come to an end") {

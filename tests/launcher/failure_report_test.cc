@@ -25,11 +25,12 @@ RunResult failed(std::vector<ProcessFailure> failures) {
 TEST_CASE("the report names the root cause first and the rest briefly") {
   const TempFolder folder;
   const auto file = folder.write("e", R"({"message":"no more paper"})");
-  RunResult result = failed({{1, 5, 123, {7, 0}, file}, {0, 4, 122, {1, 0}, ""}});
+  RunResult result =
+      failed({{1, 5, 123, {7, 0}, file, "one\n\ntwo\n"}, {0, 4, 122, {1, 0}, "", {}}});
   result.stopped = 6;
   result.restarts = 3;
   result.max_restarts = 3;
-  CHECK(failure_report(result, {"node7", 8, true}) ==
+  CHECK(failure_report(result, {"node7", 8, 18, "/logs"}) ==
         "ddp-run: the job failed; first failure: rank 5, exit code 7\n"
         "  rank       5 (local rank 1) of 8, on host node7, pid 123\n"
         "  exit       7\n"
@@ -37,13 +38,17 @@ TEST_CASE("the report names the root cause first and the rest briefly") {
         "  error file " +
             file +
             "\n"
+            "  stderr     one\n"
+            "             two\n"
             "  also       rank 4 (pid 122): exit code 1\n"
             "  stopped    6 other workers because of it\n"
-            "  restarts   3 of 3 used\n");
+            "  restarts   3 of 3 used\n"
+            "  logs       /logs\n");
 }
 
 TEST_CASE("a death by a signal comes with its likely cause") {
-  const std::string report = failure_report(failed({{0, 0, 9, {0, SIGKILL}, ""}}), {"h", 1, false});
+  const std::string report =
+      failure_report(failed({{0, 0, 9, {0, SIGKILL}, "", {}}}), {"h", 1, 18, ""});
   CHECK(report.find("exit       SIGKILL: often the out-of-memory killer") != std::string::npos);
 }
 
@@ -55,11 +60,12 @@ TEST_CASE("the report has at most 30 lines, however long the messages are") {
   const auto file = folder.write(
       "e", R"({"message":{"message":"m","extraInfo":{"py_callstack":")" + stack + R"("}}})");
   std::vector<ProcessFailure> failures;
-  for (int rank = 0; rank < 100; ++rank) failures.push_back({rank, rank, rank, {1, 0}, file});
+  for (int rank = 0; rank < 100; ++rank)
+    failures.push_back({rank, rank, rank, {1, 0}, file, stack});
   RunResult result = failed(failures);
   result.stopped = 3;
   result.max_restarts = 1;
-  const std::string report = failure_report(result, {"h", 200, true});
+  const std::string report = failure_report(result, {"h", 200, 18, "/logs"});
   CHECK(test::lines_of(report).size() <= 30);
   CHECK(report.find("line 999") != std::string::npos);
 }
@@ -67,7 +73,8 @@ TEST_CASE("the report has at most 30 lines, however long the messages are") {
 TEST_CASE("control characters of a message do not reach the terminal") {
   const TempFolder folder;
   const auto file = folder.write("e", R"({"message":"a\u001b[31mb\u0000c"})");
-  const std::string report = failure_report(failed({{0, 0, 1, {1, 0}, file}}), {"h", 1, false});
+  const std::string report =
+      failure_report(failed({{0, 0, 1, {1, 0}, file, {}}}), {"h", 1, 18, ""});
   CHECK(report.find("a?[31mb?c") != std::string::npos);
 }
 
@@ -77,11 +84,11 @@ TEST_CASE("failures of one wake-up are ordered by signal, then age of the error 
   const auto old = folder.write("old", "{}");
   const timespec times[2] = {{1000, 0}, {1000, 0}};
   REQUIRE(::utimensat(AT_FDCWD, old.c_str(), times, 0) == 0);
-  std::vector<ProcessFailure> batch{{0, 0, 1, {1, 0}, ""},
-                                    {1, 1, 2, {1, 0}, young},
-                                    {2, 2, 3, {1, 0}, old},
-                                    {3, 3, 4, {0, SIGKILL}, ""},
-                                    {4, 4, 5, {1, 0}, ""}};
+  std::vector<ProcessFailure> batch{{0, 0, 1, {1, 0}, "", {}},
+                                    {1, 1, 2, {1, 0}, young, {}},
+                                    {2, 2, 3, {1, 0}, old, {}},
+                                    {3, 3, 4, {0, SIGKILL}, "", {}},
+                                    {4, 4, 5, {1, 0}, "", {}}};
   order_failures(batch);
   std::vector<int> ranks;
   for (const auto& failure : batch) ranks.push_back(failure.rank);
@@ -89,8 +96,8 @@ TEST_CASE("failures of one wake-up are ordered by signal, then age of the error 
 }
 
 TEST_CASE("the exit code is the worker's, or 128 + signal") {
-  CHECK(exit_code(failed({{0, 0, 1, {9, 0}, ""}})) == 9);
-  CHECK(exit_code(failed({{0, 0, 1, {0, SIGABRT}, ""}})) == 128 + SIGABRT);
+  CHECK(exit_code(failed({{0, 0, 1, {9, 0}, "", {}}})) == 9);
+  CHECK(exit_code(failed({{0, 0, 1, {0, SIGABRT}, "", {}}})) == 128 + SIGABRT);
   CHECK(exit_code({}) == 0);
   RunResult interrupted;
   interrupted.outcome = Outcome::Interrupted;

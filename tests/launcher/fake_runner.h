@@ -17,6 +17,7 @@ class FakeRunner : public ProcessRunner {
   std::vector<std::string> deeds;
   std::vector<std::vector<WorkerSpec>> rounds;
   std::vector<std::string> survivors;
+  std::vector<std::string> notes;
 
   pid_t pid(int local_rank) const { return static_cast<pid_t>(100 * rounds.size()) + local_rank; }
 
@@ -41,6 +42,10 @@ class FakeRunner : public ProcessRunner {
     deeds.push_back("sweep");
     return survivors;
   }
+  std::string last_stderr(int local_rank) const override {
+    return "stderr of " + std::to_string(local_rank) + "\n";
+  }
+  void note(const std::string& line) override { notes.push_back(line); }
   Clock::time_point now() const override { return now_; }
   void pass(Clock::duration time) { now_ += time; }
 

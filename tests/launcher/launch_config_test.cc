@@ -93,6 +93,18 @@ TEST_CASE("signals are given by name") {
         std::vector<int>{SIGUSR1, SIGTERM});
 }
 
+TEST_CASE("streams are chosen for all ranks or for some, with any number of digits") {
+  const auto all = parse({"-r", "3", "-t1", "x"}).logs;
+  CHECK(all.redirects.of(7) == 3);
+  CHECK(all.tee.of(0) == 1);
+  const auto some = parse({"--tee=0:1,12:3", "x"}).logs;
+  CHECK(some.tee.of(12) == 3);
+  CHECK(some.tee.of(1) == 0);
+  CHECK(parse({"--local-ranks-filter=0,10", "x"}).logs.console_ranks == std::set<int>{0, 10});
+  CHECK(parse({"-t3", "--duplicate-stdout-filters=a,,b,c", "x"}).logs.stdout_filters ==
+        std::vector<std::string>{"a,b", "c"});
+}
+
 TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK(complaint({"--nproc_pernode=2", "x"}) ==
         "unknown option '--nproc_pernode'; did you mean --nproc-per-node?");
@@ -131,6 +143,11 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
         "--nproc-per-node needs a value; write --nproc-per-node=N|gpu|cpu|auto");
   CHECK(complaint({"-m", "--no-python", "x"}) ==
         "-m and --no-python exclude each other; leave one of them out");
+  CHECK_THAT(complaint({"--tee=4", "x"}), Catch::StartsWith("--tee=4: must be 0, 1 (stdout)"));
+  CHECK_THAT(complaint({"-r", "0:1,1", "x"}), Catch::StartsWith("--redirects=0:1,1: must be"));
+  CHECK_THAT(complaint({"--local-ranks-filter=0,a", "x"}), Catch::Contains("must be local ranks"));
+  CHECK_THAT(complaint({"-t3", "--log-dir=/dev/null", "x"}), Catch::Contains("keeps no files"));
+  CHECK_THAT(complaint({"--duplicate-stdout-filters=a", "x"}), Catch::Contains("add --tee=3"));
   CHECK(complaint({"--standalone"}).find("no program given") == 0);
   CHECK(complaint({""}).find("no program given") == 0);
 }

@@ -28,6 +28,26 @@ void print(const std::string& text) {
   [[maybe_unused]] const auto written = ::write(1, line.data(), line.size());
 }
 
+// Backslash n and r stand for the characters.
+void write_raw(int fd, std::string text) {
+  for (const auto& [name, character] : {std::pair{"\\n", "\n"}, std::pair{"\\r", "\r"}}) {
+    for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos;) {
+      text.replace(at, 2, character);
+    }
+  }
+  [[maybe_unused]] const auto written = ::write(fd, text.data(), text.size());
+}
+
+// Each line in three writes, so that a copy that is not careful tears them.
+void print_lines(int count) {
+  for (int i = 0; i < count; ++i) {
+    for (const std::string& part :
+         {std::string("begin "), env(ddp::launch::kRank) + " ", std::to_string(i) + " end\n"}) {
+      write_raw(1, part);
+    }
+  }
+}
+
 int signal_by_name(const std::string& name) {
   for (int signal = 1; signal < 32; ++signal) {
     const char* known = ::sigabbrev_np(signal);
@@ -86,6 +106,12 @@ void exit_on_signal(int signal) {
 void act(const std::string& verb, const std::string& value) {
   if (verb == "print")
     print(value);
+  else if (verb == "out")
+    write_raw(1, value);
+  else if (verb == "err")
+    write_raw(2, value);
+  else if (verb == "lines")
+    print_lines(std::atoi(value.c_str()));
   else if (verb == "env")
     print(value + "=" + env(value.c_str()));
   else if (verb == "exit")

@@ -1,0 +1,40 @@
+// One of ddp-run's own output streams, written without ever waiting for its reader.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ddp::launch {
+
+class ConsoleQueue {
+ public:
+  /// Writes to what `fd` shows, through a descriptor of its own where possible: O_NONBLOCK on a
+  /// shared one would surprise the shell and the other programs on the same terminal.
+  explicit ConsoleQueue(int fd);
+  ~ConsoleQueue();
+  ConsoleQueue(const ConsoleQueue&) = delete;
+  ConsoleQueue& operator=(const ConsoleQueue&) = delete;
+
+  /// Keeps the text and writes as much as is taken at once.
+  void add(std::string_view text);
+  /// -1: nothing is waiting; else poll it for POLLOUT and call write_some().
+  int waiting_fd() const { return queue_.empty() ? -1 : fd_; }
+  void write_some();
+  /// So much is waiting that no more should be added.
+  bool is_full() const { return queue_.size() > kFull; }
+  /// Writes the rest, as long as its reader takes something every few seconds.
+  void flush();
+
+ private:
+  enum class Way { Nonblocking, Socket, Careful, Plain };
+  static constexpr std::size_t kFull = 8 << 20;
+
+  long write_once();
+
+  int fd_;
+  Way way_;
+  std::string queue_;
+  std::size_t written_ = 0;  // of queue_
+};
+
+}  // namespace ddp::launch

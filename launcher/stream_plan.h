@@ -1,0 +1,65 @@
+// Where each worker's stdout and stderr go: --redirects, --tee, --local-ranks-filter, prefixes.
+// Pure.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ddp::launch {
+
+enum class StreamMode {
+  Inherit,  // ddp-run's own
+  Discard,  // /dev/null
+  File,     // straight into a file
+  Pump,     // through ddp-run, which copies
+};
+
+struct StreamPlan {
+  StreamMode mode = StreamMode::Inherit;
+  std::string file;      // File; Pump: a copy of every byte, unless empty
+  bool console = false;  // Pump: to ddp-run's own stream, too
+  bool by_line = false;  // Pump to the console: whole lines with a prefix; else bytes as they come
+  std::string prefix;
+  std::vector<std::string> filters;  // Pump by line: lines with one of these ...
+  std::string filter_file;           // ... are added to this file
+};
+
+struct WorkerStreams {
+  StreamPlan out;
+  StreamPlan err;
+};
+
+/// "3" or "0:1,12:3": 1 stdout, 2 stderr, 3 both, for all local ranks or for some.
+struct RankStreams {
+  int all = 0;
+  std::map<int, int> by_rank;
+  int of(int local_rank) const;
+  bool any() const;
+};
+
+struct LogOptions {
+  RankStreams redirects;
+  RankStreams tee;
+  std::string prefix_template;  // empty: [${role_name}${local_rank}]:
+  std::set<int> console_ranks;  // empty: all
+  std::vector<std::string> stdout_filters;
+  std::vector<std::string> stderr_filters;
+  int report_lines =
+      18;  // last lines of stderr that the failure report shows; 0: stderr is left alone
+  bool wants_files() const { return redirects.any() || tee.any(); }
+};
+
+struct StreamPlace {
+  std::string role;
+  std::string host;
+  int local_rank = 0;
+  int rank = 0;
+  std::string folder;          // of this worker in this attempt
+  std::string attempt_folder;  // for filtered lines of all workers
+};
+
+WorkerStreams plan_streams(const LogOptions& options, const StreamPlace& place);
+
+}  // namespace ddp::launch

@@ -1,0 +1,143 @@
+// What becomes of the workers' output: real processes, real pipes.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include <catch2/catch.hpp>
+
+#include "tests/launcher/ddp_run.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Lines = std::vector<std::string>;
+
+std::string read_log(const TempFolder& logs, const std::string& name) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(logs.path())) {
+    const std::string path = entry.path().string();
+    if (path.size() > name.size() &&
+        path.compare(path.size() - name.size(), name.size(), name) == 0) {
+      std::stringstream text;
+      text << std::ifstream(path, std::ios::binary).rdbuf();
+      return text.str();
+    }
+  }
+  return "(no such file)";
+}
+
+Finished run(const TempFolder& logs, Lines options, const Lines& actions) {
+  const TempFolder tmp;
+  options.push_back("--log-dir=" + logs.path());
+  auto finished = run_to_end(stub_job(tmp, options, actions));
+  CHECK(nothing_left(tmp));
+  return finished;
+}
+
+TEST_CASE("stderr reaches the console unchanged and its last lines are in the report") {
+  const TempFolder tmp;
+  const auto job = run_to_end(
+      stub_job(tmp, {"--nproc_per_node=2"},
+               {"@1err=half a ", "@1err=line\\n\\rbar 50%\\rbar 100%", "@1exit=4", "wait"}));
+  CHECK(job.exit == 4);
+  CHECK_THAT(job.err, Catch::StartsWith("half a line\n\rbar 50%\rbar 100%"));
+  CHECK_THAT(job.err, Contains("  stderr     half a line\n"));
+}
+
+TEST_CASE("redirected streams are in their files and not on the console") {
+  const TempFolder logs;
+  const auto job = run(logs, {"-r3", "--nproc_per_node=2"},
+                       {"@1out=hello\\n", "@1err=trouble\\n", "@1exit=3", "wait"});
+  CHECK(job.out.empty());
+  CHECK(read_log(logs, "attempt_0/1/stdout.log") == "hello\n");
+  CHECK(read_log(logs, "attempt_0/1/stderr.log") == "trouble\n");
+  CHECK_THAT(job.err,
+             Contains("  stderr     trouble\n") && Contains("logs of this run: " + logs.path()));
+}
+
+TEST_CASE("teed lines carry a prefix, files do not") {
+  const TempFolder logs;
+  const auto job = run(logs, {"-t3", "--role=r"}, {"out=one\\ntwo", "err=a\\r\\nb\\rc"});
+  CHECK(job.out == "[r0]:one\n[r0]:two\n");
+  CHECK_THAT(job.err, Contains("[r0]:a\n[r0]:b\n[r0]:c\n"));
+  CHECK(read_log(logs, "0/stdout.log") == "one\ntwo");
+  CHECK(read_log(logs, "0/stderr.log") == "a\r\nb\rc");
+}
+
+TEST_CASE("of thirty-two workers no line is torn or lost") {
+  const TempFolder logs;
+  const auto job = run(logs, {"-t1", "--nproc_per_node=32", "--log-line-prefix-template=${rank}: "},
+                       {"lines=200"});
+  CHECK(job.exit == 0);
+  std::map<int, int> next;
+  for (const auto& line : lines_of(job.out)) {
+    int prefix = -1, rank = -2, number = -1, read = 0;
+    std::sscanf(line.c_str(), "%d: begin %d %d end%n", &prefix, &rank, &number, &read);
+    REQUIRE(read == static_cast<int>(line.size()));
+    REQUIRE(prefix == rank);
+    REQUIRE(number == next[rank]++);
+  }
+  CHECK(next.size() == 32);
+  CHECK(
+      std::all_of(next.begin(), next.end(), [](const auto& entry) { return entry.second == 200; }));
+}
+
+TEST_CASE("each attempt has its own logs") {
+  const TempFolder logs;
+  run(logs, {"-r1", "--max_restarts=1"}, {"#0out=first", "#0exit=1", "out=second"});
+  CHECK(read_log(logs, "attempt_0/0/stdout.log") == "first");
+  CHECK(read_log(logs, "attempt_1/0/stdout.log") == "second");
+}
+
+TEST_CASE("only the chosen ranks reach the console") {
+  const TempFolder logs;
+  const auto job =
+      run(logs, {"--local-ranks-filter=1", "--nproc_per_node=3"}, {"out=x\\n", "err=y\\n"});
+  CHECK(job.out == "x\n");
+  CHECK(job.err == "y\n");
+}
+
+TEST_CASE("lines with a wanted text are copied to the filtered file") {
+  const TempFolder logs;
+  run(logs, {"-t1", "--nproc_per_node=2", "--duplicate-stdout-filters=loss,best"},
+      {"@1out=loss 3\\nother\\nthe best\\n"});
+  CHECK(read_log(logs, "attempt_0/filtered_stdout.log") ==
+        "[default1]:loss 3\n[default1]:the best\n");
+}
+
+TEST_CASE("logs without --log-dir stay in the temporary folder, and the place is said") {
+  const TempFolder tmp;
+  const auto job = run_to_end(stub_job(tmp, {"-r1"}, {"out=kept"}));
+  CHECK_THAT(job.err, Contains("logs of this run: " + tmp.path()));
+  CHECK(read_log(tmp, "0/stdout.log") == "kept");
+}
+
+TEST_CASE("a console that nobody reads does not keep ddp-run from ending") {
+  // A full pipe instead of a reader.
+  const TempFolder tmp;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  const std::string filler(65536, 'x');
+  while (::write(ends[1], filler.data(), filler.size()) > 0) {
+  }
+  ::fcntl(ends[1], F_SETFL, 0);
+  auto options = stub_job(tmp, {}, {"err=unread\\n", "wait"});
+  options.argv.insert(options.argv.begin(),
+                      {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" 2>/proc/$PPID/fd/$fd", "sh",
+                       std::to_string(ends[1])});
+  ChildProgram job(options);
+  job.wait_for("waiting");
+  job.signal(SIGTERM);
+  char byte;
+  CHECK(::read(ends[0], &byte, 1) == 1);
+  ::close(ends[0]);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+  ::close(ends[1]);
+}
+
+}  // namespace
+}  // namespace ddp::test
