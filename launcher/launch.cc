@@ -82,9 +82,13 @@ JobInfo describe_job(const LaunchConfig& config, const MachineView& machine,
 }
 
 AgentSpec describe_agent(const LaunchConfig& config) {
-  const MachineView machine = MachineView::of_this_process();
+  MachineView machine = MachineView::of_this_process();
   AgentSpec spec;
   spec.inherited = inherited_environment();
+  if (!config.devices.empty()) {
+    machine.cuda_visible_devices = config.devices;
+    spec.inherited[kCudaVisibleDevices] = config.devices;
+  }
   spec.job = describe_job(config, machine, spec.inherited);
   spec.command = resolve_program(config, ProgramPlaces::of_this_process());
   spec.grace = config.shutdown_timeout;
@@ -122,6 +126,22 @@ int guarded(const std::function<int()>& body) noexcept {
   }
 }
 
+// One line per worker that a shell can run, with what ddp-run adds to the environment.
+int dry_run(const LaunchConfig& config) {
+  const AgentSpec spec = describe_agent(config);
+  WorkerGroup group;
+  group.rendezvous = StaticRendezvous(config.master_addr, config.master_port).next_round();
+  for (int local_rank = 0; local_rank < spec.job.local_world_size; ++local_rank) {
+    Worker worker;
+    worker.local_rank = worker.rank = local_rank;
+    write_fully(STDOUT_FILENO,
+                shell_line(inherited_environment(),
+                           worker_environment(spec.inherited, spec.job, group, worker),
+                           worker_command(spec.command, local_rank)));
+  }
+  return kExitDone;
+}
+
 int launch(const LaunchConfig& config, SignalMailbox& signals) {
   AgentSpec spec = describe_agent(config);
   StaticRendezvous rendezvous(config.master_addr, config.master_port);
@@ -145,7 +165,8 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
 int guarded_main(int argc, const char* const* argv, SignalMailbox& signals) noexcept {
   return guarded([&] {
     open_standard_streams();
-    const LaunchConfig config = parse_launch_args(argc, argv);
+    const LaunchConfig config = parse_launch_args(argc, argv, inherited_environment());
+    for (const auto& hint : config.hints) say(hint);
     signals.handle(config.stop_signals);
     switch (config.action) {
       case LaunchAction::ShowHelp:
@@ -154,6 +175,8 @@ int guarded_main(int argc, const char* const* argv, SignalMailbox& signals) noex
       case LaunchAction::ShowVersion:
         write_fully(STDOUT_FILENO, "ddp-run " DDP_VERSION "\n");
         return kExitDone;
+      case LaunchAction::DryRun:
+        return dry_run(config);
       case LaunchAction::Run:
         break;
     }

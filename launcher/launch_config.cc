@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cxxopts.hpp>
@@ -16,6 +17,72 @@ namespace ddp::launch {
 namespace {
 
 [[noreturn]] void usage_error(const std::string& what) { throw LaunchError(kExitUsage, what); }
+
+std::string with_dashes(std::string name) {
+  for (char& c : name)
+    c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name;
+}
+
+std::string nearest_option(const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& option : option_table()) names.emplace_back(option.name);
+  return nearest(with_dashes(name), names);
+}
+
+std::string pet_name(const OptionSpec& option) {
+  std::string name = "PET_";
+  for (const char* c = option.name; *c; ++c) {
+    name += *c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
+  }
+  return name;
+}
+
+// The value of a flag's variable; torchrun takes numbers only.
+bool is_on(const std::string& name, const std::string& value) {
+  if (value == "1" || value == "true" || value == "True") return true;
+  if (value == "0" || value == "false" || value == "False" || value.empty()) return false;
+  usage_error(fmt::format("{}={}: must be 1 or 0", name, value));
+}
+
+struct PetOptions {
+  std::vector<std::string> options;  // as --name=value
+  std::vector<std::string> hints;
+};
+
+PetOptions options_from(const Environment& environment) {
+  PetOptions pet;
+  for (auto it = environment.lower_bound("PET_");
+       it != environment.end() && it->first.rfind("PET_", 0) == 0; ++it) {
+    const auto& [name, value] = *it;
+    const OptionSpec* option = find_option(with_dashes(name.substr(4)));
+    if (!option || option->group == OptionGroup::Other || pet_name(*option) != name) {
+      const std::string near = nearest_option(name.substr(4));
+      const OptionSpec* meant = near.empty() ? nullptr : find_option(near);
+      pet.hints.push_back(fmt::format("{} sets no option{}", name,
+                                      meant ? "; did you mean " + pet_name(*meant) + "?" : ""));
+    } else if (option->value) {
+      pet.options.push_back(fmt::format("--{}={}", option->name, value));
+    } else if (is_on(name, value)) {
+      pet.options.push_back(fmt::format("--{}=true", option->name));
+    }
+  }
+  return pet;
+}
+
+// torchrun's older variables, behind the option and its PET_ variable.
+std::vector<std::string> older_variables(const Environment& environment) {
+  std::vector<std::string> options;
+  for (const auto& [variable, option] :
+       {std::pair{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "shutdown-timeout"},
+        std::pair{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "log-line-prefix-template"}}) {
+    const auto found = environment.find(variable);
+    if (found != environment.end() && !found->second.empty()) {
+      options.push_back(fmt::format("--{}={}", option, found->second));
+    }
+  }
+  return options;
+}
 
 // cxxopts neither stops at the first positional argument nor knows that `_` is `-`: it gets
 // `--name=value` only.
@@ -86,11 +153,7 @@ class ArgSplitter {
   }
 
   [[noreturn]] static void unknown_option(const std::string& name) {
-    std::vector<std::string> names;
-    for (const auto& option : option_table()) names.emplace_back(option.name);
-    std::string plain = name;
-    for (char& c : plain) c = c == '_' ? '-' : c;
-    const std::string near = nearest(plain, names);
+    const std::string near = nearest_option(name);
     usage_error(near.empty()
                     ? fmt::format("unknown option '--{}'; see ddp-run --help", name)
                     : fmt::format("unknown option '--{}'; did you mean --{}?", name, near));
@@ -345,6 +408,11 @@ LaunchConfig to_config(const Values& values) {
   config.stop_signals = parse_signals(values.text("signals-to-handle"));
   config.module = values.flag("module");
   config.no_python = values.flag("no-python");
+  config.run_path = values.flag("run-path");
+  config.devices = values.text("devices");
+  values.one_of("event-log-handler", {"null"});
+  values.one_of("logs-specs", {"default"});
+  if (values.flag("dry-run")) config.action = LaunchAction::DryRun;
   values.one_of("start-method", {"spawn", "fork", "forkserver"});
   take_logs(config, values);
   take_addresses(config, values);
@@ -353,9 +421,14 @@ LaunchConfig to_config(const Values& values) {
 
 }  // namespace
 
-LaunchConfig parse_launch_args(int argc, const char* const* argv) {
+LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environment& environment) {
   const SplitArgs split = ArgSplitter(argc, argv).split();
-  const Values values(parse_options(split.options));
+  // The last of several values counts.
+  std::vector<std::string> options = older_variables(environment);
+  const PetOptions pet = options_from(environment);
+  options.insert(options.end(), pet.options.begin(), pet.options.end());
+  options.insert(options.end(), split.options.begin(), split.options.end());
+  const Values values(parse_options(options));
   LaunchConfig config;
   if (values.flag("help")) {
     config.action = LaunchAction::ShowHelp;
@@ -366,6 +439,7 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv) {
     return config;
   }
   config = to_config(values);
+  config.hints = pet.hints;
   if (split.program.empty() || split.program.front().empty()) {
     usage_error(
         "no program given; write ddp-run [options] PROGRAM [arguments], see ddp-run --help");

@@ -1,5 +1,4 @@
-// The command line as a plain struct. Looks at nothing but argv: no machine, no files, no
-// environment.
+// The command line as a plain struct. Looks at its arguments only: no machine, no files.
 #pragma once
 
 #include <chrono>
@@ -7,10 +6,11 @@
 #include <vector>
 
 #include "launcher/stream_plan.h"
+#include "launcher/worker_group.h"
 
 namespace ddp::launch {
 
-enum class LaunchAction { Run, ShowHelp, ShowVersion };
+enum class LaunchAction { Run, DryRun, ShowHelp, ShowVersion };
 
 struct LaunchConfig {
   LaunchAction action = LaunchAction::Run;
@@ -19,6 +19,7 @@ struct LaunchConfig {
   bool standalone = false;
   std::string role = "default";
   bool virtual_local_rank = false;
+  std::string devices;  // CUDA_VISIBLE_DEVICES of the job; empty: as inherited
 
   int max_restarts = 0;
   std::chrono::milliseconds shutdown_timeout{30'000};
@@ -26,6 +27,7 @@ struct LaunchConfig {
 
   std::string program;
   std::vector<std::string> program_args;
+  bool run_path = false;  // under Python, whatever its name
   bool module = false;
   bool no_python = false;
 
@@ -35,9 +37,13 @@ struct LaunchConfig {
 
   std::string log_dir;  // empty: a private folder, removed at the end unless there are logs in it
   LogOptions logs;
+
+  std::vector<std::string> hints;  // PET_ variables that are no option: one line each
 };
 
 /// Throws LaunchError (exit code 2) with one line that names the option, the value and the remedy.
-LaunchConfig parse_launch_args(int argc, const char* const* argv);
+/// An option that is not on the command line is taken from PET_<NAME> in `environment`, as torchrun
+/// does.
+LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environment& environment);
 
 }  // namespace ddp::launch

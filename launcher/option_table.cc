@@ -22,6 +22,9 @@ constexpr std::array kOptions{
     OptionSpec{"virtual-local-rank", 0, nullptr, "", Workers,
                "Give each worker LOCAL_RANK=0 and only its own GPU in CUDA_VISIBLE_DEVICES."},
 
+    OptionSpec{"devices", 0, "LIST", "", Workers,
+               "GPUs of this job, as in CUDA_VISIBLE_DEVICES, which it sets for all workers."},
+
     OptionSpec{"max-restarts", 0, "N", "0", Restarts,
                "Restart the whole group up to N times when a worker fails."},
     OptionSpec{
@@ -32,6 +35,7 @@ constexpr std::array kOptions{
                "PROGRAM is a Python module (python3 -u -m PROGRAM)."},
     OptionSpec{"no-python", 0, nullptr, "", Program,
                "Execute PROGRAM itself, also when its name ends in .py."},
+    OptionSpec{"run-path", 0, nullptr, "", Program, "Run PROGRAM under Python, whatever its name."},
     OptionSpec{
         "start-method", 0, "METHOD", "spawn", Program,
         "spawn, fork or forkserver: accepted; ddp-run always starts programs by fork and exec."},
@@ -77,6 +81,13 @@ constexpr std::array kOptions{
                "Last lines of stderr that a failure report shows; 0: workers write to ddp-run's "
                "stderr directly."},
 
+    OptionSpec{"logs-specs", 0, "NAME", "default", Logs,
+               "torchrun's Python plug-ins for logs; ddp-run has none but default."},
+    OptionSpec{"event-log-handler", 0, "NAME", "null", Logs,
+               "torchrun's Python plug-ins for events; ddp-run has none but null."},
+
+    OptionSpec{"dry-run", 0, nullptr, "", Other,
+               "Print the command and the environment of each worker, and start nothing."},
     OptionSpec{"help", 'h', nullptr, "", Other, "Print this help."},
     OptionSpec{"version", 0, nullptr, "", Other, "Print the version."},
 };
@@ -99,7 +110,8 @@ Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
 
 PROGRAM is an executable (a path, else looked for on PATH, else beside ddp-run) or a Python
 script (*.py). Everything after PROGRAM is passed on untouched, but ${local_rank} is replaced.
-Options may be written with - or _, as --option VALUE or --option=VALUE.
+Options may be written with - or _, as --option VALUE or --option=VALUE; an option that is not
+given is taken from its environment variable, as in PET_MAX_RESTARTS=3.
 
 Examples:
   ddp-run --standalone --nproc_per_node=2 trainer --config configs/quickstart.yaml

@@ -99,6 +99,7 @@ std::string find_executable(const std::string& name, const ProgramPlaces& places
 }
 
 bool is_python_script(const LaunchConfig& config) {
+  if (config.run_path) return true;
   if (config.no_python) return false;
   return ends_with(config.program, ".py") || exists(config.program + "/__main__.py");
 }

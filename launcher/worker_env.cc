@@ -7,7 +7,25 @@
 extern "C" char** environ;
 
 namespace ddp::launch {
+namespace {
 
+std::string shell_quoted(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted(1, '\'');
+  for (const char c : text) {
+    if (c == '\'') {
+      quoted.append("'\\''");
+    } else {
+      quoted.push_back(c);
+    }
+  }
+  quoted.push_back('\'');
+  return quoted;
+}
+
+}  // namespace
 Environment worker_environment(const Environment& inherited, const JobInfo& job,
                                const WorkerGroup& group, const Worker& worker) {
   Environment env = inherited;
@@ -47,6 +65,23 @@ Command worker_command(const Command& command, int local_rank) {
     }
   }
   return result;
+}
+
+std::string shell_line(const Environment& inherited, const Environment& env,
+                       const Command& command) {
+  std::string line = "env";
+  const auto add = [&line](const std::string& word) {
+    line.push_back(' ');
+    line.append(shell_quoted(word));
+  };
+  for (const auto& [name, value] : env) {
+    const auto before = inherited.find(name);
+    if (before == inherited.end() || before->second != value) add(name + "=" + value);
+  }
+  add(command.executable);
+  for (std::size_t i = 1; i < command.argv.size(); ++i) add(command.argv[i]);
+  line.push_back('\n');
+  return line;
 }
 
 Environment inherited_environment() {

@@ -27,6 +27,11 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
 /// ${local_rank} in the arguments becomes the local rank; nothing else is touched.
 Command worker_command(const Command& command, int local_rank);
 
+/// "env NAME=value ... program arguments", quoted for a shell: what `env` adds to or changes in
+/// `inherited`.
+std::string shell_line(const Environment& inherited, const Environment& env,
+                       const Command& command);
+
 /// This process's environment.
 Environment inherited_environment();
 

@@ -12,9 +12,9 @@
 namespace ddp::launch {
 namespace {
 
-LaunchConfig parse(std::vector<const char*> args) {
+LaunchConfig parse(std::vector<const char*> args, const Environment& environment = {}) {
   args.insert(args.begin(), "ddp-run");
-  return parse_launch_args(static_cast<int>(args.size()), args.data());
+  return parse_launch_args(static_cast<int>(args.size()), args.data(), environment);
 }
 
 std::string complaint(const std::vector<const char*>& args) {
@@ -103,6 +103,37 @@ TEST_CASE("streams are chosen for all ranks or for some, with any number of digi
   CHECK(parse({"--local-ranks-filter=0,10", "x"}).logs.console_ranks == std::set<int>{0, 10});
   CHECK(parse({"-t3", "--duplicate-stdout-filters=a,,b,c", "x"}).logs.stdout_filters ==
         std::vector<std::string>{"a,b", "c"});
+}
+
+TEST_CASE("an option that is not given is taken from its PET_ variable") {
+  const Environment env{{"PET_MAX_RESTARTS", "3"},
+                        {"PET_NPROC_PER_NODE", "4"},
+                        {"PET_STANDALONE", "1"},
+                        {"PET_MODULE", "0"}};
+  const auto config = parse({"--max-restarts=1", "x"}, env);
+  CHECK(config.max_restarts == 1);
+  CHECK(config.nproc_per_node == "4");
+  CHECK(config.standalone);
+  CHECK_FALSE(config.module);
+  CHECK(config.hints.empty());
+}
+
+TEST_CASE("a PET_ variable that is no option is named, with the one that was meant") {
+  const auto config =
+      parse({"x"}, {{"PET_NPROC_PERNODE", "2"}, {"PET_ZZZZZZZZZ", "1"}, {"PETS", "1"}});
+  CHECK(config.hints == std::vector<std::string>{
+                            "PET_NPROC_PERNODE sets no option; did you mean PET_NPROC_PER_NODE?",
+                            "PET_ZZZZZZZZZ sets no option"});
+  CHECK_THROWS_WITH(parse({"x"}, {{"PET_STANDALONE", "maybe"}}),
+                    "PET_STANDALONE=maybe: must be 1 or 0");
+  CHECK_THROWS_WITH(parse({"x"}, {{"PET_MAX_RESTARTS", "x"}}),
+                    "--max-restarts=x: not a whole number of at least 0");
+}
+
+TEST_CASE("torchrun's older variables count less than the option and its PET_ variable") {
+  const Environment env{{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"}};
+  CHECK(parse({"x"}, env).shutdown_timeout == std::chrono::seconds(7));
+  CHECK(parse({"--shutdown-timeout=8", "x"}, env).shutdown_timeout == std::chrono::seconds(8));
 }
 
 TEST_CASE("wrong usage is one line that names the option and the remedy") {

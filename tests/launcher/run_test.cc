@@ -259,6 +259,22 @@ TEST_CASE("a log folder /dev/null means no files at all") {
         "TORCHELASTIC_ERROR_FILE=\n");
 }
 
+TEST_CASE("a dry run prints each worker's command and starts nothing") {
+  const auto job =
+      run({"--dry-run", "--nproc_per_node=2", "--devices=1,3"}, {"print=${local_rank}"});
+  CHECK(job.exit == 0);
+  REQUIRE(lines_of(job.out).size() == 2);
+  CHECK_THAT(lines_of(job.out)[1], Catch::StartsWith("env ") && Contains(" RANK=1 ") &&
+                                       Contains("CUDA_VISIBLE_DEVICES=1,3") &&
+                                       Catch::EndsWith(kStub + " print=1"));
+  const auto same = run_to_end({.argv = {"/bin/sh", "-c", lines_of(job.out)[1]},
+                                .set = {},
+                                .unset = {},
+                                .ignore = {},
+                                .folder = ""});
+  CHECK(same.out == "1\n");
+}
+
 TEST_CASE("help and version go to stdout") {
   CHECK_THAT(run_program({"--help"}).out, Contains("Usage: ddp-run"));
   CHECK_THAT(run_program({"--version"}).out, Catch::StartsWith("ddp-run "));

@@ -74,5 +74,11 @@ TEST_CASE("only ${local_rank} is replaced in arguments") {
         std::vector<std::string>{"p", "a12b12", "$$x $local_rank ${rank} $", "${local_rank"});
 }
 
+TEST_CASE("a worker can be written as a line for a shell") {
+  CHECK(shell_line({{"A", "1"}, {"B", "2"}}, {{"A", "1"}, {"B", "3"}, {"C", "it's"}},
+                   {"/bin/p", {"p", "x y", "", "z"}}) ==
+        "env B=3 'C=it'\\''s' /bin/p 'x y' '' z\n");
+}
+
 }  // namespace
 }  // namespace ddp::launch
