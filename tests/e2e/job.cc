@@ -56,12 +56,15 @@ const char* from_environment(const char* name, const char* otherwise) {
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
+// On machines with GPUs, too, the tests run on CPUs: the same digits everywhere.
 ChildOptions in_place(const Workspace& place, Words argv) {
   ChildOptions child;
   child.argv = std::move(argv);
   child.folder = place.path();
-  child.set = {
-      {"OMP_NUM_THREADS", "1"}, {"TMPDIR", place / "tmp"}, {"DDP_E2E_FOLDER", place.path()}};
+  child.set = {{"OMP_NUM_THREADS", "1"},
+               {"CUDA_VISIBLE_DEVICES", ""},
+               {"TMPDIR", place / "tmp"},
+               {"DDP_E2E_FOLDER", place.path()}};
   child.unset = {"RANK",        "WORLD_SIZE",  "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                  "MASTER_ADDR", "MASTER_PORT", "PYTHONPATH", "TORCHELASTIC_ERROR_FILE"};
   return child;

@@ -22,59 +22,66 @@ using Catch::Contains;
 const Words kEndlessStep = {"gpt_config.n_layer=12", "gpt_config.n_embd=128",
                             "data_config.stride=1", "trainer_config.batch_size=1",
                             "trainer_config.grad_accumulation_steps=2000"};
-// No periodic saves: what is there after the signal was saved because of it.
-const Words kNoSaves = {"trainer_config.save_every_steps=1000"};
+// No end and no periodic saves: what is there after the signal was saved because of it.
+const Words kNoEnd = {"trainer_config.max_steps=100000", "trainer_config.save_every_steps=100000"};
 
-/// Sends the signal after step 12, `to` a process of the job; the run must end with its exit code.
-Finished stop_after_step_12(const ChildOptions& options, int signal,
-                            const std::function<pid_t()>& to = {}) {
-  ChildProgram job(options);
-  job.wait_for("Step 12 | Train", 1, kPatience);
-  ::kill(to ? to() : job.pid(), signal);
-  job.wait_all_gone(kPatience);
-  const int exit = job.wait_exit(kPatience);
-  INFO(job.out() << job.err());
-  CHECK(exit == 128 + signal);
-  CHECK_THAT(job.out(), Contains("Stopped by signal " + std::to_string(signal) + " and saved"));
-  return {exit, job.out(), job.err()};
+Words until(int step) { return {"trainer_config.max_steps=" + std::to_string(step)}; }
+
+using Start = std::function<ChildOptions(const Workspace&, const Words&)>;
+ChildOptions start_alone(const Workspace& place, const Words& overrides) {
+  return alone(place, overrides);
+}
+ChildOptions start_two_ranks(const Workspace& place, const Words& overrides) {
+  return launched(place, 2, overrides);
 }
 
-/// What came before the signal and after the new start is together the unbroken run, each step
-/// once.
-void check_no_step_lost(const Workspace& unbroken, const Workspace& stopped, const Finished& before,
-                        const Finished& after) {
-  CHECK(order_of_steps(before.out + after.out) == range_of(1, 40));
-  CHECK(order_of_steps(before.out).size() < 40);
+/// Sends the signal after step 12 and returns the steps that were done when the run ended.
+std::vector<int> stop_after_step_12(ChildProgram& job, int signal, pid_t receiver) {
+  job.wait_for("Step 12 | Train", 1, kPatience);
+  ::kill(receiver, signal);
+  job.wait_all_gone(kPatience);
+  INFO(job.out() << job.err());
+  CHECK(job.wait_exit(kPatience) == 128 + signal);
+  CHECK_THAT(job.out(), Contains("Stopped by signal " + std::to_string(signal) + " and saved"));
+  CHECK(errors_of(job.err()) == Words{});
+  const auto steps = order_of_steps(job.out());
+  REQUIRE(!steps.empty());
+  CHECK(steps == range_of(1, steps.back()));
+  return steps;
+}
+
+/// The stopped run goes on with the very next step, and ends as one that was not stopped.
+void check_no_step_lost(const Start& start, const Workspace& stopped, int last_step) {
+  const Words further = until(last_step + 5);
+  const Workspace unbroken;
+  succeed(start(unbroken, further));
+  const auto resumed = succeed(start(stopped, further));
+  CHECK(order_of_steps(resumed.out) == range_of(last_step + 1, last_step + 5));
   CHECK(differences(unbroken.snapshot(), stopped.snapshot()) == Words{});
 }
 
 TEST_CASE("a signal to a process alone loses no step") {
-  const Workspace unbroken;
-  succeed(alone(unbroken, kNoSaves));
   for (const int signal : {SIGTERM, SIGINT}) {
     const Workspace place;
-    const auto before = stop_after_step_12(alone(place, kNoSaves), signal);
-    check_no_step_lost(unbroken, place, before, succeed(alone(place, kNoSaves)));
+    ChildProgram job(start_alone(place, kNoEnd));
+    check_no_step_lost(start_alone, place, stop_after_step_12(job, signal, job.pid()).back());
   }
 }
 
 TEST_CASE("a signal to ddp-run loses no step") {
-  const Workspace unbroken;
-  succeed(launched(unbroken, 2, kNoSaves));
   for (const int signal : {SIGTERM, SIGINT}) {
     const Workspace place;
-    const auto before = stop_after_step_12(launched(place, 2, kNoSaves), signal);
-    CHECK(errors_of(before.err) == Words{});
-    check_no_step_lost(unbroken, place, before, succeed(launched(place, 2, kNoSaves)));
+    ChildProgram job(start_two_ranks(place, kNoEnd));
+    check_no_step_lost(start_two_ranks, place, stop_after_step_12(job, signal, job.pid()).back());
   }
 }
 
 TEST_CASE("a signal to one rank stops all of them after the same step") {
-  const Workspace unbroken, place;
-  succeed(launched(unbroken, 2, kNoSaves));
-  const auto before = stop_after_step_12(launched(place, 2, kNoSaves), SIGTERM,
-                                         [&] { return worker_pid(place, 1); });
-  check_no_step_lost(unbroken, place, before, succeed(launched(place, 2, kNoSaves)));
+  const Workspace place;
+  ChildProgram job(start_two_ranks(place, kNoEnd));
+  job.wait_for("Model: ", 1, kPatience);
+  const auto steps = stop_after_step_12(job, SIGTERM, worker_pid(place, 1));
+  check_no_step_lost(start_two_ranks, place, steps.back());
 }
 
 TEST_CASE("a second signal ends a process at once") {
