@@ -42,6 +42,9 @@ RunResult LocalElasticAgent::run() {
       case Action::Kill:
         kill_workers();
         break;
+      case Action::Delay:
+        delay_restart();
+        break;
       case Action::Restart:
         restart();
         break;
@@ -61,6 +64,8 @@ void LocalElasticAgent::start_round() {
   group_.rendezvous = rendezvous_.next_round();
   group_.workers.clear();
   failures_.clear();
+  verdict_.reset();
+  round_began_ = processes_.now();
   phase_ = Phase::Running;
   deadline_.reset();
   spec_.folder.prepare_attempt(group_.restart_count, spec_.job.local_world_size);
@@ -99,6 +104,7 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
     if (event.kind == Event::Kind::LauncherGone) launcher_gone_ = true;
   }
   absorb_exits(events);
+  judge_end_of_round();
 }
 
 void LocalElasticAgent::absorb_signal(const Event& event) {
@@ -147,7 +153,8 @@ Situation LocalElasticAgent::situation() const {
           .hurry = hurry_,
           .deadline_over = deadline_ && processes_.now() >= *deadline_,
           .launcher_gone = launcher_gone_,
-          .restarts_left = spec_.job.max_restarts - group_.restart_count};
+          .may_restart = verdict_ && verdict_->restart,
+          .delay = verdict_ && verdict_->delay.count() > 0};
 }
 
 void LocalElasticAgent::stop_workers() {
@@ -173,12 +180,34 @@ void LocalElasticAgent::kill_workers() {
   deadline_ = processes_.now() + kKillPatience;
 }
 
-void LocalElasticAgent::restart() {
+void LocalElasticAgent::judge_end_of_round() {
+  if (verdict_ || failures_.empty() || running() > 0) return;
   const ProcessFailure& cause = failures_.front();
-  processes_.note(fmt::format("rank {} (local rank {}, pid {}): {}; restart {} of {}", cause.rank,
+  history_.push_back({cause.rank, cause.exit, processes_.now() - round_began_});
+  verdict_ = judge_restart(spec_.restarts, history_);
+}
+
+void LocalElasticAgent::announce_restart() {
+  const ProcessFailure& cause = failures_.front();
+  const std::string when =
+      verdict_->delay.count() > 0 ? " in " + seconds_text(verdict_->delay) : "";
+  processes_.note(fmt::format("rank {} (local rank {}, pid {}): {}; restart {} of {}{}", cause.rank,
                               cause.local_rank, cause.pid, describe_exit(cause.exit),
-                              group_.restart_count + 1, spec_.job.max_restarts));
+                              verdict_->number, spec_.restarts.max_restarts, when));
+}
+
+void LocalElasticAgent::delay_restart() {
+  announce_restart();
   processes_.sweep();
+  phase_ = Phase::Delaying;
+  deadline_ = processes_.now() + verdict_->delay;
+}
+
+void LocalElasticAgent::restart() {
+  if (phase_ != Phase::Delaying) {
+    announce_restart();
+    processes_.sweep();
+  }
   ++group_.restart_count;
   start_round();
 }
@@ -196,6 +225,7 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
       }));
   result.restarts = group_.restart_count;
   result.max_restarts = spec_.job.max_restarts;
+  if (verdict_) result.gave_up = verdict_->gave_up;
   return result;
 }
 

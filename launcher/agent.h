@@ -8,6 +8,7 @@
 #include "launcher/agent_policy.h"
 #include "launcher/process_runner.h"
 #include "launcher/rendezvous.h"
+#include "launcher/restart_policy.h"
 #include "launcher/run_folder.h"
 #include "launcher/worker_env.h"
 #include "launcher/worker_group.h"
@@ -20,6 +21,7 @@ struct AgentSpec {
   JobInfo job;
   std::chrono::milliseconds grace{30'000};
   RunFolder folder;
+  RestartRules restarts;
   LogOptions logs;
   std::string host;
 };
@@ -43,6 +45,9 @@ class LocalElasticAgent {
 
   void stop_workers();
   void kill_workers();
+  void judge_end_of_round();
+  void announce_restart();
+  void delay_restart();
   void restart();
   RunResult finish(Outcome outcome);
 
@@ -54,7 +59,10 @@ class LocalElasticAgent {
   Phase phase_ = Phase::Running;
   std::optional<Clock::time_point> deadline_;  // of the phase
   std::vector<ProcessFailure> failures_;
-  int end_signal_ = 0;  // 0: no signal has asked for the end
+  Clock::time_point round_began_;
+  std::vector<RoundEnd> history_;
+  std::optional<RestartVerdict> verdict_;  // on the round that has just ended
+  int end_signal_ = 0;                     // 0: no signal has asked for the end
   Clock::time_point end_signal_at_;
   bool hurry_ = false;
   bool launcher_gone_ = false;

@@ -6,7 +6,9 @@ namespace {
 Action when_all_ended(const Situation& now) {
   if (now.launcher_gone || now.interrupted) return Action::Interrupt;
   if (!now.failed) return Action::Finish;
-  return now.restarts_left > 0 ? Action::Restart : Action::Fail;
+  if (!now.may_restart) return Action::Fail;
+  if (now.phase == Phase::Delaying) return now.deadline_over ? Action::Restart : Action::Wait;
+  return now.delay ? Action::Delay : Action::Restart;
 }
 
 }  // namespace
@@ -22,6 +24,8 @@ Action decide(const Situation& now) {
       return at_once || now.deadline_over ? Action::Kill : Action::Wait;
     case Phase::Killing:
       return now.deadline_over ? Action::Abandon : Action::Wait;
+    case Phase::Delaying:
+      break;  // nothing runs then
   }
   return Action::Wait;
 }

@@ -7,6 +7,7 @@ enum class Phase {
   Running,   // nothing is wrong
   Stopping,  // workers were asked to stop, the grace period runs
   Killing,   // SIGKILL was sent
+  Delaying,  // nothing runs, the next round is due at the deadline
 };
 
 struct Situation {
@@ -17,7 +18,8 @@ struct Situation {
   bool hurry = false;          // the signal came again
   bool deadline_over = false;  // of the current phase
   bool launcher_gone = false;  // the process that the user started is dead
-  int restarts_left = 0;
+  bool may_restart = false;    // restart_policy says so
+  bool delay = false;          // but not at once
 };
 
 enum class Action {
@@ -25,6 +27,7 @@ enum class Action {
   Stop,       // ask all workers to stop, start the grace period
   Kill,       // SIGKILL to all workers
   Abandon,    // they survive SIGKILL: name them and go
+  Delay,      // clear up, restart later
   Restart,    // the whole group, on a new port
   Finish,     // all succeeded
   Fail,       // report the first failure

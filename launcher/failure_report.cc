@@ -163,7 +163,8 @@ std::string failure_report(const RunResult& result, const ReportContext& context
     report.field("stopped", plural(result.stopped, "other worker") + " because of it");
   }
   if (result.max_restarts > 0) {
-    report.field("restarts", fmt::format("{} of {} used", result.restarts, result.max_restarts));
+    report.field("restarts", fmt::format("{} of {} used{}{}", result.restarts, result.max_restarts,
+                                         result.gave_up.empty() ? "" : "; ", result.gave_up));
   }
   if (!context.logs.empty()) report.field("logs", context.logs);
   return std::move(report).text();

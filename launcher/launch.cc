@@ -63,7 +63,7 @@ JobInfo describe_job(const LaunchConfig& config, const MachineView& machine,
   job.role = config.role;
   job.run_id = config.rdzv_id.empty() ? random_id() : config.rdzv_id;
   job.local_world_size = local_world_size(config.nproc_per_node, machine);
-  job.max_restarts = config.max_restarts;
+  job.max_restarts = config.restarts.max_restarts;
   job.signals_to_handle = names_of(config.stop_signals);
   job.omp_num_threads = omp_threads(inherited, job.local_world_size, machine.cpus);
   job.virtual_local_rank = config.virtual_local_rank;
@@ -92,6 +92,7 @@ AgentSpec describe_agent(const LaunchConfig& config) {
   spec.job = describe_job(config, machine, spec.inherited);
   spec.command = resolve_program(config, ProgramPlaces::of_this_process());
   spec.grace = config.shutdown_timeout;
+  spec.restarts = config.restarts;
   spec.logs = config.logs;
   spec.host = host_name();
   return spec;

@@ -370,6 +370,31 @@ std::vector<std::string> parse_filters(const std::string& text) {
   return filters;
 }
 
+std::set<int> parse_codes(const std::string& text) {
+  std::set<int> codes;
+  if (text.empty()) return codes;
+  for (const auto& part : split_list(text, ',')) {
+    const int code = whole_number(part, 255);
+    if (code < 1)
+      usage_error(
+          fmt::format("--final-exit-codes={}: must be exit codes from 1 to 255, as in 2,64", text));
+    codes.insert(code);
+  }
+  return codes;
+}
+
+std::chrono::milliseconds milliseconds(const Values& values, const char* name) {
+  return std::chrono::milliseconds(std::llround(values.seconds(name) * 1000));
+}
+
+void take_restarts(LaunchConfig& config, const Values& values) {
+  config.restarts.max_restarts = values.integer("max-restarts", 0, INT_MAX);
+  config.restarts.delay = milliseconds(values, "restart-delay");
+  config.restarts.crash_loop = values.integer("crash-loop", 0, INT_MAX);
+  config.restarts.final_codes = parse_codes(values.text("final-exit-codes"));
+  config.restarts.healthy_after = milliseconds(values, "healthy-after");
+}
+
 void take_logs(LaunchConfig& config, const Values& values) {
   config.log_dir = values.text("log-dir");
   LogOptions& logs = config.logs;
@@ -398,13 +423,12 @@ LaunchConfig to_config(const Values& values) {
   config.standalone = values.flag("standalone");
   config.role = values.text("role");
   config.virtual_local_rank = values.flag("virtual-local-rank");
-  config.max_restarts = values.integer("max-restarts", 0, INT_MAX);
+  take_restarts(config, values);
   if (values.seconds("monitor-interval") <= 0) {
     usage_error(
         fmt::format("--monitor-interval={}: must be more than 0", values.text("monitor-interval")));
   }
-  config.shutdown_timeout =
-      std::chrono::milliseconds(std::llround(values.seconds("shutdown-timeout") * 1000));
+  config.shutdown_timeout = milliseconds(values, "shutdown-timeout");
   config.stop_signals = parse_signals(values.text("signals-to-handle"));
   config.module = values.flag("module");
   config.no_python = values.flag("no-python");

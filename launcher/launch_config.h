@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/restart_policy.h"
 #include "launcher/stream_plan.h"
 #include "launcher/worker_group.h"
 
@@ -21,7 +22,7 @@ struct LaunchConfig {
   bool virtual_local_rank = false;
   std::string devices;  // CUDA_VISIBLE_DEVICES of the job; empty: as inherited
 
-  int max_restarts = 0;
+  RestartRules restarts;
   std::chrono::milliseconds shutdown_timeout{30'000};
   std::vector<int> stop_signals;  // passed on to the workers, then the job ends
 

@@ -28,6 +28,18 @@ constexpr std::array kOptions{
     OptionSpec{"max-restarts", 0, "N", "0", Restarts,
                "Restart the whole group up to N times when a worker fails."},
     OptionSpec{
+        "restart-delay", 0, "SECONDS", "0", Restarts,
+        "Wait before a restart; twice as long each time while rounds end within 10 s, at most "
+        "a minute."},
+    OptionSpec{
+        "crash-loop", 0, "N", "0", Restarts,
+        "Give up when the same rank fails in the same way N times in a row, each within 10 s "
+        "of its start; 0: never."},
+    OptionSpec{"final-exit-codes", 0, "CODES", "", Restarts,
+               "Give up at these exit codes, as in 2,64; 128+N for signal N."},
+    OptionSpec{"healthy-after", 0, "SECONDS", "0", Restarts,
+               "A round that lived so long gives all restarts back; 0: never."},
+    OptionSpec{
         "monitor-interval", 0, "SECONDS", "0.1", Restarts,
         "Accepted for torchrun's sake: ddp-run is told of every exit by the kernel, at once."},
 

@@ -85,6 +85,7 @@ struct RunResult {
   int stopped = 0;                       // peers that were stopped because of it
   int restarts = 0;
   int max_restarts = 0;
+  std::string gave_up;                 // why not all restarts were used
   std::vector<std::string> survivors;  // "pid 12 (state D)": could not be killed in time
 };
 

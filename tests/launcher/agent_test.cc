@@ -23,12 +23,15 @@ class CountingRendezvous : public RendezvousHandler {
 struct Scene {
   FakeRunner os;
   CountingRendezvous rendezvous;
+  RestartRules rules;
 
   RunResult run(int workers, int max_restarts = 0) {
     AgentSpec spec;
     spec.command = {"/bin/worker", {"worker", "--rank=${local_rank}"}};
     spec.job.local_world_size = workers;
     spec.job.max_restarts = max_restarts;
+    spec.restarts = rules;
+    spec.restarts.max_restarts = max_restarts;
     return LocalElasticAgent(spec, rendezvous, os).run();
   }
 };
@@ -79,6 +82,24 @@ TEST_CASE("restarts come to an end") {
   CHECK(exit_code(result) == 7);
   CHECK(result.restarts == 2);
   CHECK(scene.os.rounds.size() == 3);
+}
+
+TEST_CASE("a restart may wait, with nothing left running") {
+  Scene scene;
+  scene.rules.delay = std::chrono::seconds(2);
+  scene.os.exits(0, {5, 0}).time_passes().exits(0, {});
+  CHECK(scene.run(1, 2).outcome == Outcome::Succeeded);
+  CHECK(scene.os.deeds == Deeds{"start 1", "sweep", "start 1", "sweep"});
+  CHECK_THAT(scene.os.notes.at(0), Catch::EndsWith("restart 1 of 2 in 2 s"));
+}
+
+TEST_CASE("a crash loop ends before the restarts do") {
+  Scene scene;
+  scene.rules.crash_loop = 2;
+  scene.os.exits(0, {5, 0}).exits(0, {5, 0});
+  const RunResult result = scene.run(1, 100);
+  CHECK(exit_code(result) == 5);
+  CHECK_THAT(result.gave_up, Catch::Contains("in the same way 2 times in a row"));
 }
 
 TEST_CASE("of two failures in one wake-up the death by a signal is the cause") {

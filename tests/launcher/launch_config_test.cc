@@ -39,11 +39,11 @@ TEST_CASE("options may be written with _ or -, with = or a space") {
   CHECK(parse({"--nproc-per-node=4", "x"}).nproc_per_node == "4");
   CHECK(parse({"--nproc_per_node", "gpu", "x"}).nproc_per_node == "gpu");
   CHECK(parse({"--nproc-per_node", "cpu", "x"}).nproc_per_node == "cpu");
-  CHECK(parse({"--max_restarts", "3", "x"}).max_restarts == 3);
+  CHECK(parse({"--max_restarts", "3", "x"}).restarts.max_restarts == 3);
 }
 
 TEST_CASE("the last of two equal options counts") {
-  CHECK(parse({"--max-restarts=1", "--max_restarts=2", "x"}).max_restarts == 2);
+  CHECK(parse({"--max-restarts=1", "--max_restarts=2", "x"}).restarts.max_restarts == 2);
 }
 
 TEST_CASE("everything after the program is left alone") {
@@ -67,7 +67,7 @@ TEST_CASE("a module is named by -m or --module") {
 TEST_CASE("defaults are torchrun's") {
   const auto config = parse({"x"});
   CHECK(config.nproc_per_node == "1");
-  CHECK(config.max_restarts == 0);
+  CHECK(config.restarts.max_restarts == 0);
   CHECK(config.role == "default");
   CHECK(config.shutdown_timeout == std::chrono::seconds(30));
   CHECK(config.stop_signals == std::vector<int>{SIGTERM, SIGINT, SIGHUP, SIGQUIT});
@@ -111,7 +111,7 @@ TEST_CASE("an option that is not given is taken from its PET_ variable") {
                         {"PET_STANDALONE", "1"},
                         {"PET_MODULE", "0"}};
   const auto config = parse({"--max-restarts=1", "x"}, env);
-  CHECK(config.max_restarts == 1);
+  CHECK(config.restarts.max_restarts == 1);
   CHECK(config.nproc_per_node == "4");
   CHECK(config.standalone);
   CHECK_FALSE(config.module);
@@ -174,6 +174,8 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
         "--nproc-per-node needs a value; write --nproc-per-node=N|gpu|cpu|auto");
   CHECK(complaint({"-m", "--no-python", "x"}) ==
         "-m and --no-python exclude each other; leave one of them out");
+  CHECK_THAT(complaint({"--final-exit-codes=0", "x"}), Catch::Contains("from 1 to 255"));
+  CHECK(complaint({"--restart-delay=-1", "x"}) == "--restart-delay=-1: not a number of seconds");
   CHECK_THAT(complaint({"--tee=4", "x"}), Catch::StartsWith("--tee=4: must be 0, 1 (stdout)"));
   CHECK_THAT(complaint({"-r", "0:1,1", "x"}), Catch::StartsWith("--redirects=0:1,1: must be"));
   CHECK_THAT(complaint({"--local-ranks-filter=0,a", "x"}), Catch::Contains("must be local ranks"));

@@ -1,0 +1,55 @@
+#include "launcher/restart_policy.h"
+
+#include <catch2/catch.hpp>
+
+namespace ddp::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+RoundEnd ended(int rank, int code, seconds lived = seconds(1)) { return {rank, {code, 0}, lived}; }
+
+TEST_CASE("restarts are counted over the whole job") {
+  const RestartRules rules{.max_restarts = 2};
+  CHECK(judge_restart(rules, {ended(0, 1)}).restart);
+  CHECK(judge_restart(rules, {ended(0, 1), ended(0, 1)}).number == 2);
+  CHECK_FALSE(judge_restart(rules, {ended(0, 1), ended(0, 1), ended(0, 1)}).restart);
+  CHECK_FALSE(judge_restart({}, {ended(0, 1)}).restart);
+}
+
+TEST_CASE("a healthy round gives the restarts back, if asked") {
+  const RestartRules rules{.max_restarts = 1, .healthy_after = seconds(60)};
+  CHECK(judge_restart(rules, {ended(0, 1), ended(0, 1, seconds(61))}).restart);
+  CHECK_FALSE(judge_restart(rules, {ended(0, 1, seconds(61)), ended(0, 1), ended(0, 1)}).restart);
+}
+
+TEST_CASE("the delay doubles while rounds fail quickly, up to a minute") {
+  const RestartRules rules{.max_restarts = 1000, .delay = seconds(1)};
+  std::vector<RoundEnd> history{ended(0, 1)};
+  CHECK(judge_restart(rules, history).delay == seconds(1));
+  history.push_back(ended(1, 2));
+  CHECK(judge_restart(rules, history).delay == seconds(2));
+  history.resize(500, ended(0, 1));
+  CHECK(judge_restart(rules, history).delay == seconds(60));
+  history.push_back(ended(0, 1, seconds(100)));
+  CHECK(judge_restart(rules, history).delay == seconds(1));
+}
+
+TEST_CASE("equal quick failures in a row are a crash loop") {
+  const RestartRules rules{.max_restarts = 100, .crash_loop = 3};
+  CHECK(judge_restart(rules, {ended(0, 1), ended(0, 1)}).restart);
+  CHECK_FALSE(judge_restart(rules, {ended(0, 1), ended(0, 1), ended(0, 1)}).restart);
+  CHECK(judge_restart(rules, {ended(0, 1), ended(1, 1), ended(0, 1)}).restart);
+  CHECK(judge_restart(rules, {ended(0, 1), ended(0, 2), ended(0, 1)}).restart);
+  CHECK(judge_restart(rules, {ended(0, 1), ended(0, 1, seconds(11)), ended(0, 1)}).restart);
+}
+
+TEST_CASE("a final exit code is not restarted") {
+  const RestartRules rules{.max_restarts = 100, .final_codes = {2}};
+  CHECK(judge_restart(rules, {ended(0, 2)}).gave_up == "exit code 2 is final");
+  CHECK(judge_restart(rules, {ended(0, 1)}).restart);
+}
+
+}  // namespace
+}  // namespace ddp::launch
