@@ -1,10 +1,19 @@
 #include "trainer/config/compose.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 
+#include "trainer/config/interpolation.h"
+#include "trainer/config/message.h"
+#include "trainer/config/schema.h"
+#include "trainer/config/yaml_reader.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -14,88 +23,204 @@ namespace {
   throw UserError(fmt::format("command line: {}: {}", change.text, what));
 }
 
-/// The child of that name: a map's key (also 1 for the integer key 1) or a list's index.
+/// The child of that name, or of that index in a list.
 Node* child(Node& parent, const std::string& name) {
-  if (Node* found = parent.find(name)) return found;
+  if (parent.kind == Kind::kMap) return parent.find(name);
   std::size_t index = 0;
-  const auto end = name.data() + name.size();
+  const auto* const end = name.data() + name.size();
   const auto result = std::from_chars(name.data(), end, index);
   const bool is_index =
       parent.kind == Kind::kList && result.ptr == end && index < parent.items.size();
   return is_index ? &parent.items[index] : nullptr;
 }
 
-void merge_into(Node& target, const Node& value) {
+Node* at_path(Node& root, const std::vector<std::string>& parts) {
+  Node* node = &root;
+  for (const std::string& part : parts) {
+    node = child(*node, part);
+    if (node == nullptr) return nullptr;
+  }
+  return node;
+}
+
+/// Python's ==: 1, 1.0 and True are equal, maps without regard to order.
+bool python_equal(const Node& a, const Node& b) {
+  const auto number = [](const Node& node, double& value) {
+    if (node.kind == Kind::kInt) value = static_cast<double>(node.integer);
+    if (node.kind == Kind::kBool) value = node.boolean ? 1.0 : 0.0;
+    if (node.kind == Kind::kFloat) value = node.real;
+    return node.kind == Kind::kInt || node.kind == Kind::kBool || node.kind == Kind::kFloat;
+  };
+  double x = 0;
+  double y = 0;
+  if (number(a, x) && number(b, y)) return x == y;
+  if (a.kind != b.kind) return false;
+  if (a.kind == Kind::kList) {
+    return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), python_equal);
+  }
+  if (a.kind != Kind::kMap) return same_value(a, b);
+  const auto has_equal = [&b](const Entry& entry) {
+    return std::any_of(b.entries.begin(), b.entries.end(), [&entry](const Entry& other) {
+      return same_key(entry.key, other.key) && python_equal(entry.value, other.value);
+    });
+  };
+  return a.entries.size() == b.entries.size() &&
+         std::all_of(a.entries.begin(), a.entries.end(), has_equal);
+}
+
+void remove(Node& root, const Override& change) {
+  auto parts = split_path(change.key);
+  const Node value = select_value(root, change.key);
+  const Node* node = at_path(root, parts);
+  if (node == nullptr || value.kind == Kind::kNull)
+    fail(change, fmt::format("Could not delete from config. '{}' does not exist.", change.key));
+  const bool with_value = change.has_value && change.value.kind != Kind::kNull;
+  if (with_value && !python_equal(value, change.value)) {
+    fail(change,
+         fmt::format("Could not delete from config. The value of '{}' is {} and not {}.",
+                     change.key, shown(python_str(value)), shown(python_str(change.value))));
+  }
+  parts.pop_back();
+  Node& parent = *at_path(root, parts);
+  if (parent.kind != Kind::kMap)
+    fail(change, "Could not delete from config. It is an item of a list; give the whole list");
+  std::erase_if(parent.entries, [&](const Entry& e) { return &e.value == node; });
+}
+
+/// Creates the key in a map; a list does not grow.
+Node& created(Node& parent, const std::string& name, const Override& change) {
+  if (parent.kind != Kind::kMap) {
+    fail(change,
+         fmt::format("'{}' is not an index of the list, which has {} items; give the whole list",
+                     name, parent.items.size()));
+  }
+  Entry entry{Node::of(name), Node::map()};
+  entry.key.place = change.value.place;
+  entry.value.place = change.value.place;
+  parent.entries.push_back(std::move(entry));
+  return parent.entries.back().value;
+}
+
+/// The node to change, its way created where that is allowed.
+Node& target_of(Node& root, const Override& change, bool may_create, bool& existed) {
+  Node* node = &root;
+  for (const std::string& part : split_path(change.key)) {
+    // A scalar on the way gives way to a map, as in OmegaConf.update.
+    if (!node->is_container()) *node = Node::map();
+    Node* next = child(*node, part);
+    existed = next != nullptr;
+    if (!existed && !may_create) {
+      fail(change, fmt::format("Could not override '{}'. To append to your config use +{}",
+                               change.key, change.text));
+    }
+    node = existed ? next : &created(*node, part, change);
+  }
+  return *node;
+}
+
+std::string read_text(const std::string& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  std::string text;
+  std::array<char, 16384> buffer{};
+  ssize_t n = fd < 0 ? -1 : 1;
+  while (n > 0) {
+    n = ::read(fd, buffer.data(), buffer.size());
+    if (n > 0) text.append(buffer.data(), static_cast<std::size_t>(n));
+    if (n < 0 && errno == EINTR) n = 1;
+  }
+  const int error = errno;
+  if (fd >= 0) ::close(fd);
+  if (n < 0) {
+    throw UserError(
+        fmt::format("{}: cannot read the config file: {}; give a YAML file with --config", file,
+                    std::strerror(error)));
+  }
+  return text;
+}
+
+/// With a schema a mistyped key is found before it is created.
+void check_override_known(const Override& change) {
+  std::string parent;
+  for (const std::string& part : split_path(change.key)) {
+    if (path_kind(parent) == PathKind::kKey) return;  // into a value, which has its own message
+    const std::string path = parent.empty() ? part : parent + "." + part;
+    if (path_kind(path) == PathKind::kUnknown) fail_unknown(change.value.place, parent, part);
+    parent = path;
+  }
+}
+
+/// OmegaConf takes a text alone as a key without a value.
+Node lone_key(const Node& text) {
+  Node map = Node::map();
+  map.entries.push_back(Entry{text, Node::null()});
+  return map;
+}
+
+}  // namespace
+
+Node compose_config(const std::string& file, const std::vector<std::string>& overrides,
+                    bool schema) {
+  Node root = read_yaml(read_text(file), file);
+  if (root.kind == Kind::kNull) root = Node::map();
+  if (root.kind == Kind::kString && !schema) root = lone_key(root);
+  if (root.kind != Kind::kMap) {
+    throw UserError(fmt::format(
+        "{}: not a configuration: sections such as data_config: are expected at the top", file));
+  }
+  check_interpolations(root);
+  for (const std::string& text : overrides) {
+    const Override change = parse_override(text);
+    if (schema) check_override_known(change);
+    apply_override(root, change, schema);
+  }
+  return root;
+}
+
+void merge(Node& target, const Node& value, bool may_create) {
+  if (target.is_container() && value.is_container() && target.kind != value.kind) {
+    throw UserError(fmt::format("{}: Cannot merge {} with {}", value.place.str(),
+                                target.kind == Kind::kMap ? "DictConfig" : "ListConfig",
+                                value.kind == Kind::kMap ? "DictConfig" : "ListConfig"));
+  }
   if (target.kind != Kind::kMap || value.kind != Kind::kMap) {
     target = value;
     return;
   }
   for (const Entry& entry : value.entries) {
-    auto known = std::find_if(target.entries.begin(), target.entries.end(),
-                              [&](const Entry& e) { return same_value(e.key, entry.key); });
-    if (known == target.entries.end()) {
-      target.entries.push_back(entry);
-    } else {
-      merge_into(known->value, entry.value);
+    const auto known = std::find_if(target.entries.begin(), target.entries.end(),
+                                    [&](const Entry& e) { return same_key(e.key, entry.key); });
+    if (known != target.entries.end()) {
+      if (!entry.value.is_missing()) merge(known->value, entry.value, may_create);
+      continue;
     }
+    if (!may_create) {
+      throw UserError(
+          fmt::format("{}: Key '{}' is not in struct; to add it prefix the override with +",
+                      entry.key.place.str(), python_str(entry.key)));
+    }
+    target.entries.push_back(entry);
   }
 }
-
-void remove(Node& root, const Override& change) {
-  const auto parts = split_path(change.key);
-  Node* parent = &root;
-  for (std::size_t i = 0; parent != nullptr && i + 1 < parts.size(); ++i)
-    parent = child(*parent, parts[i]);
-  Node* node = parent == nullptr ? nullptr : parent->find(parts.back());
-  if (node == nullptr)
-    fail(change, fmt::format("Could not delete from config. '{}' does not exist.", change.key));
-  if (change.has_value && !same_value(*node, change.value)) {
-    fail(change, fmt::format("Could not delete from config. The value of '{}' is {} and not {}.",
-                             change.key, python_str(*node), python_str(change.value)));
-  }
-  std::erase_if(parent->entries, [&](const Entry& e) { return &e.value == node; });
-}
-
-Node* step_into(Node& parent, const std::string& name, bool may_create, const Place& place) {
-  if (Node* found = child(parent, name)) return found;
-  if (!may_create || parent.kind != Kind::kMap) return nullptr;
-  Entry entry{Node::of(name), Node::map()};
-  entry.key.place = place;
-  entry.value.place = place;
-  parent.entries.push_back(std::move(entry));
-  return &parent.entries.back().value;
-}
-
-}  // namespace
 
 void apply_override(Node& root, const Override& change, bool may_create) {
+  check_interpolations(change.value);
   if (change.type == OverrideType::kDelete) return remove(root, change);
   const bool create = may_create || change.type != OverrideType::kChange;
-  const auto parts = split_path(change.key);
-  Node* node = &root;
-  bool existed = true;
-  for (const std::string& part : parts) {
-    existed = child(*node, part) != nullptr;
-    // A scalar on the way gives way to a map, as in OmegaConf.update.
-    if (!existed && !node->is_container()) *node = Node::map();
-    node = step_into(*node, part, create, change.value.place);
-    if (node == nullptr) {
-      fail(change, fmt::format("Could not override '{}'. To append to your config use +{}",
-                               change.key, change.text));
-    }
-  }
-  if (change.type == OverrideType::kAdd && existed && !change.value.is_container()) {
+  if (change.type == OverrideType::kAdd && !change.value.is_container() &&
+      select_value(root, change.key).kind != Kind::kNull) {
     fail(change, fmt::format("Could not append to config. An item is already at '{}'. Either "
-                             "remove + prefix: '{}' or add a "
-                             "second + to add or override '{}': '+{}'",
+                             "remove + prefix: '{}' or "
+                             "add a second + to add or override '{}': '+{}'",
                              change.key, change.text.substr(1), change.key, change.text));
   }
-  if (existed) {
-    merge_into(*node, change.value);
+  bool existed = false;
+  Node& target = target_of(root, change, create, existed);
+  if (existed && target.is_container() && change.value.is_container()) {
+    merge(target, change.value, create);
   } else {
-    *node = change.value;
+    target = change.value;
   }
-  node->place = change.value.place;
+  target.place = change.value.place;
 }
 
 }  // namespace ddp::train

@@ -8,8 +8,8 @@
 
 #include "trainer/config/config_fields.h"
 #include "trainer/config/message.h"
+#include "trainer/config/python_number.h"
 #include "trainer/config/suggest.h"
-#include "trainer/config/yaml_scalar.h"
 
 namespace ddp::train {
 namespace {
@@ -58,32 +58,12 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::string trimmed(const std::string& text) {
-  const auto begin = text.find_first_not_of(" \t\n\r\f\v");
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t\n\r\f\v") - begin + 1);
-}
-
-/// Python's int(str): decimal digits, single underscores between them.
-std::optional<int64_t> int_from_text(const std::string& raw) {
-  std::string text = trimmed(raw);
-  std::string digits;
-  const std::size_t start = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
-  for (std::size_t i = start; i < text.size(); ++i) {
-    const bool between = text[i] == '_' && i > start && text[i - 1] != '_' && i + 1 < text.size();
-    if (between) continue;
-    if (std::isdigit(static_cast<unsigned char>(text[i])) == 0) return std::nullopt;
-    digits += text[i];
-  }
-  digits.erase(0, std::min(digits.find_first_not_of('0'), digits.empty() ? 0 : digits.size() - 1));
-  const auto node = yaml_int(std::string(text.starts_with('-') ? 1 : 0, '-').append(digits));
-  if (digits.empty() || !node || !node->text.empty()) return std::nullopt;
-  return node->integer;
-}
-
 std::optional<int64_t> as_int(const Node& node) {
   if (node.kind == Kind::kInt && node.text.empty()) return node.integer;
-  if (node.kind == Kind::kString) return int_from_text(node.text);
+  if (node.kind == Kind::kString) {
+    const auto parsed = python_int(node.text);
+    if (parsed && parsed->text.empty()) return parsed->integer;
+  }
   constexpr double kExact = 9007199254740992.0;  // 2^53: whole numbers above are not exact
   const bool whole = node.kind == Kind::kFloat && std::nearbyint(node.real) == node.real &&
                      std::fabs(node.real) <= kExact;
@@ -95,10 +75,7 @@ std::optional<double> as_float(const Node& node) {
   if (node.kind == Kind::kFloat) return node.real;
   if (node.kind == Kind::kInt && node.text.empty()) return static_cast<double>(node.integer);
   if (node.kind != Kind::kString && node.kind != Kind::kInt) return std::nullopt;
-  const std::string text = trimmed(node.text);
-  const auto parsed = text.find(':') == std::string::npos ? yaml_float(text) : std::nullopt;
-  if (!parsed) return std::nullopt;
-  return parsed->real;
+  return python_float_from(node.text);
 }
 
 std::optional<bool> as_bool(const Node& node) {

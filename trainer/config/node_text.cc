@@ -20,6 +20,10 @@ std::string json_float(double value) {
 std::string json_key(const Node& key) {
   if (key.kind == Kind::kBool) return key.boolean ? "\"true\"" : "\"false\"";
   if (key.kind == Kind::kNull) return "\"null\"";
+  // As Python's json writes them.
+  if (key.kind == Kind::kFloat && std::isnan(key.real)) return "\"NaN\"";
+  if (key.kind == Kind::kFloat && std::isinf(key.real))
+    return key.real < 0 ? "\"-Infinity\"" : "\"Infinity\"";
   return quoted(python_str(key));
 }
 
@@ -127,6 +131,15 @@ std::string node_to_yaml(const Node& node) {
   write_yaml(node, 0, out);
   if (out.empty() || out.back() != '\n') out += "\n";
   return out;
+}
+
+const Node* find_path(const Node& root, const std::string& path) {
+  const Node* node = &root;
+  for (const std::string& part : split_path(path)) {
+    node = node->find(part);
+    if (node == nullptr) return nullptr;
+  }
+  return node;
 }
 
 void set_path(Node& root, const std::string& path, Node value) {

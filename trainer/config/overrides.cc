@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
+#include <stdexcept>
 
-#include "trainer/config/override_lexer.h"
+#include "trainer/config/override_functions.h"
+#include "trainer/config/value_lexer.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -31,19 +34,25 @@ bool is_key_part(std::string_view part) {
   return true;
 }
 
+/// A word, words and indices with dots between, or (a config group) words with slashes between.
 bool valid_key(const std::string& key) {
+  if (key.find('/') != std::string::npos) {
+    std::string dotted = key;
+    std::replace(dotted.begin(), dotted.end(), '/', '.');
+    const auto words = split_path(dotted);
+    return key.find_first_of(".$") == std::string::npos &&
+           std::all_of(words.begin(), words.end(), is_key_part);
+  }
   const auto parts = split_path(key);
   if (parts.size() == 1) return is_key_part(parts[0]);
-  for (const std::string& part : parts) {
-    if (!is_key_part(part) && !is_index(part)) return false;
-  }
-  return true;
+  return std::all_of(parts.begin(), parts.end(),
+                     [](const std::string& part) { return is_key_part(part) || is_index(part); });
 }
 
 /// Recursive descent over the tokens of one value.
 class ValueParser {
  public:
-  ValueParser(std::vector<OverrideToken> tokens, const std::string& override_text)
+  ValueParser(std::vector<ValueToken> tokens, const std::string& override_text)
       : tokens_(std::move(tokens)), override_text_(override_text) {}
 
   Node parse() {
@@ -71,7 +80,7 @@ class ValueParser {
   }
 
   TokenType peek() const { return tokens_[at_].type; }
-  const OverrideToken& next() { return tokens_[at_++]; }
+  const ValueToken& next() { return tokens_[at_++]; }
   bool take(TokenType type) {
     if (peek() != type) return false;
     ++at_;
@@ -83,6 +92,8 @@ class ValueParser {
     if (depth > kDeepest) fail();
     if (take(TokenType::kBracketOpen)) return list(depth);
     if (take(TokenType::kBraceOpen)) return map(depth);
+    const bool call = peek() == TokenType::kId && tokens_[at_ + 1].type == TokenType::kParenOpen;
+    if (call) return function(depth);
     return primitive(true);
   }
 
@@ -102,20 +113,33 @@ class ValueParser {
     do {
       Node key = primitive(false);
       if (!take(TokenType::kColon)) fail();
-      set(node, std::move(key), element(depth + 1));
+      if (key.kind == Kind::kNull) fail();
+      set_entry(node, std::move(key), element(depth + 1));
     } while (take(TokenType::kComma));
     if (!take(TokenType::kBraceClose)) fail();
     return node;
   }
 
-  static void set(Node& map, Node key, Node value) {
-    for (Entry& entry : map.entries) {
-      if (same_value(entry.key, key)) {
-        entry.value = std::move(value);
-        return;
+  Node function(int depth) {
+    OverrideCall call;
+    call.name = next().text;
+    ++at_;  // the parenthesis
+    while (!take(TokenType::kParenClose)) {
+      if (!call.arguments.empty() && !take(TokenType::kComma)) fail();
+      std::string name;
+      if (peek() == TokenType::kId && tokens_[at_ + 1].type == TokenType::kEqual) {
+        name = next().text;
+        ++at_;
       }
+      Node value = element(depth + 1);
+      call.arguments.emplace_back(std::move(name), std::move(value));
     }
-    map.entries.push_back(Entry{std::move(key), std::move(value)});
+    try {
+      return evaluate_override_call(call);
+    } catch (const std::invalid_argument& e) {
+      throw UserError(
+          fmt::format("command line: {}: Error parsing override: {}", override_text_, e.what()));
+    }
   }
 
   bool at_primitive(bool colon_allowed) const {
@@ -139,18 +163,18 @@ class ValueParser {
 
   Node primitive(bool is_value) {
     if (is_value && peek() == TokenType::kQuoted) return Node::of(unquote_override(next().text));
-    std::vector<OverrideToken> parts;
+    std::vector<ValueToken> parts;
     while (at_primitive(is_value)) parts.push_back(next());
     if (!parts.empty() && parts.front().type == TokenType::kSpace) parts.erase(parts.begin());
     if (!parts.empty() && parts.back().type == TokenType::kSpace) parts.pop_back();
     if (parts.empty()) fail();
-    if (parts.size() == 1) return typed_override_token(parts.front());
+    if (parts.size() == 1) return typed_token(parts.front());
     std::string text;
-    for (const OverrideToken& part : parts) text += override_token_text(part);
+    for (const ValueToken& part : parts) text += token_text(part);
     return Node::of(std::move(text));
   }
 
-  std::vector<OverrideToken> tokens_;
+  std::vector<ValueToken> tokens_;
   const std::string& override_text_;
   std::size_t at_ = 0;
 };

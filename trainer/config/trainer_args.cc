@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cxxopts.hpp>
 
+#include "trainer/config/config_show.h"
 #include "trainer/config/message.h"
 #include "trainer/config/suggest.h"
 #include "trainer/config/trainer_help.h"
@@ -25,12 +26,22 @@ struct Option {
   bool takes_value;
 };
 
-const std::vector<Option> kTrainOptions = {{"config", true}, {"help", false}, {"version", false}};
+const std::vector<Option> kTrainOptions = {
+    {"config", true},     {"config_name", true},       {"config_path", true}, {"config_dir", true},
+    {"cfg", true},        {"resolve", false},          {"format", true},      {"package", true},
+    {"no_schema", false}, {"throw_on_missing", false}, {"help", false},       {"version", false}};
 const std::vector<Option> kGenerateOptions = {
     {"snapshot", true}, {"prompt", true}, {"max_new_tokens", true}, {"temperature", true},
     {"top_k", true},    {"seed", true},   {"greedy", false},        {"help", false}};
 const std::vector<Option> kInspectOptions = {{"json", false}, {"help", false}};
 const std::vector<Option> kDoctorOptions = {{"help", false}};
+
+/// As Hydra spells them; -c is --config here.
+constexpr std::pair<const char*, const char*> kShortOptions[] = {{"-c", "config"},
+                                                                 {"-cn", "config_name"},
+                                                                 {"-cp", "config_path"},
+                                                                 {"-cd", "config_dir"},
+                                                                 {"-p", "package"}};
 
 std::string with_underscores(std::string text) {
   std::replace(text.begin(), text.end(), '-', '_');
@@ -64,7 +75,11 @@ struct Split {
 /// `-c` and `-h` as long options; "" for a word that is no option.
 std::string long_name(const std::string& word, const std::vector<Option>& options) {
   if (word == "-h") return "help";
-  if (word == "-c" && find_option(options, "config") != nullptr) return "config";
+  if (find_option(options, "config") != nullptr) {
+    for (const auto& [brief, name] : kShortOptions) {
+      if (word == brief) return name;
+    }
+  }
   if (word.size() < 2 || word.front() != '-') return "";
   const std::string name = word.substr(0, word.find('=')).substr(2);
   if (!word.starts_with("--") || find_option(options, name) == nullptr) fail_option(options, word);
@@ -229,6 +244,46 @@ void check_overrides(const Words& rest) {
   }
 }
 
+/// --config FILE, or Hydra's folder and name.
+std::string config_file(const Parsed& parsed) {
+  std::string file = parsed.has("config") ? parsed.text("config") : "";
+  if (!parsed.has("config")) {
+    if (!parsed.has("config_name")) {
+      throw UserError(
+          "--config: is required; write trainer --config FILE [key=value ...], or see trainer "
+          "--help");
+    }
+    std::string folder = ".";
+    for (const char* name : {"config_dir", "config_path"}) {
+      if (parsed.has(name)) folder = parsed.text(name);
+    }
+    file = folder + "/" + parsed.text("config_name");
+    if (!file.ends_with(".yaml") && !file.ends_with(".yml")) file += ".yaml";
+  }
+  if (file.empty()) throw UserError("--config: the file name is empty; give a YAML file");
+  return file;
+}
+
+/// One of the words, by its position.
+std::size_t choice(const Parsed& parsed, const std::string& name, const Words& words) {
+  const auto found = std::find(words.begin(), words.end(), parsed.text(name));
+  if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
+  throw UserError(
+      fmt::format("--{}: '{}' is none of {}", name, parsed.text(name), fmt::join(words, ", ")));
+}
+
+ShowOptions show_options(const Parsed& parsed) {
+  ShowOptions options;
+  if (choice(parsed, "cfg", {"job", "all"}) == 1) options.what = ShowWhat::kAll;
+  if (parsed.has("format") && choice(parsed, "format", {"yaml", "json"}) == 1)
+    options.format = ShowFormat::kJson;
+  options.resolve = parsed.has("resolve");
+  options.schema = !parsed.has("no_schema");
+  options.throw_on_missing = parsed.has("throw_on_missing");
+  if (parsed.has("package")) options.package = parsed.text("package");
+  return options;
+}
+
 TrainerArgs parse_train(const Words& words) {
   const Parsed parsed(words, kTrainOptions);
   if (parsed.has("help")) return help(help_overall());
@@ -238,15 +293,15 @@ TrainerArgs parse_train(const Words& words) {
     return args;
   }
   check_overrides(parsed.rest());
-  if (!parsed.has("config")) {
-    throw UserError(
-        "--config: is required; write trainer --config FILE [key=value ...], or see trainer "
-        "--help");
-  }
-  args.config_file = parsed.text("config");
-  if (args.config_file.empty())
-    throw UserError("--config: the file name is empty; give a YAML file");
+  args.config_file = config_file(parsed);
   args.overrides = parsed.rest();
+  for (const char* name : {"resolve", "format", "package", "no_schema", "throw_on_missing"}) {
+    if (parsed.has(name) && !parsed.has("cfg")) {
+      throw UserError(fmt::format("--{}: belongs to --cfg; write --cfg job --{}", name, name));
+    }
+  }
+  if (parsed.has("cfg"))
+    return help(show_config(args.config_file, args.overrides, show_options(parsed)));
   return args;
 }
 

@@ -32,7 +32,8 @@ struct TrainerArgs {
 };
 
 /// Parses argv (without argv[0] it would be empty: prints help). Throws UserError with a suggestion
-/// for a mistyped option, mode or a missing value. Never touches the file system.
+/// for a mistyped option, mode or a missing value. Reads no file, except that `--cfg` composes the
+/// configuration it prints.
 TrainerArgs parse_trainer_args(int argc, const char* const* argv);
 
 }  // namespace ddp::train

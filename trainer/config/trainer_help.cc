@@ -16,9 +16,19 @@ Examples:
   ddp-run --standalone --nproc_per_node=gpu trainer --config configs/gpt2_train_cfg.yaml
 
 Options:
-  -c, --config FILE  YAML file with the configuration; docs/config.md lists its keys
-  -h, --help         Show this page, or that of a mode: trainer generate --help
-      --version      Show the version
+  -c, --config FILE        YAML file with the configuration; docs/config.md lists its keys
+  -cn, --config-name NAME  Instead of --config: NAME.yaml in the folder of -cd or -cp (default: .)
+  -cp, --config-path DIR   Folder of --config-name; -cd, --config-dir is the same
+  -h, --help               Show this page, or that of a mode: trainer generate --help
+      --version            Show the version
+
+Looking at the configuration (prints and exits):
+      --cfg job|all        The composed configuration; job leaves the hydra block out
+      --resolve            Replace interpolations by their values
+      --format yaml|json   Form of the text (default: yaml)
+  -p, --package A.B        Only that part
+      --throw-on-missing   A value that is still ??? is an error
+      --no-schema          Take any keys, type and check nothing
 
 KEY=VALUE overrides a value of the file, e.g. trainer_config.max_epochs=3 or
 optimizer_config.betas=[0.9,0.99]; quote a text with special characters twice: 'KEY="a, b"'.

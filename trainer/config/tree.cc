@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 namespace ddp::train {
 namespace {
@@ -179,6 +180,28 @@ bool same_value(const Node& a, const Node& b) {
       return same_entries(a, b);
   }
   return false;
+}
+
+bool same_key(const Node& a, const Node& b) {
+  const auto number = [](const Node& node) -> std::optional<double> {
+    if (node.kind == Kind::kBool) return node.boolean ? 1.0 : 0.0;
+    if (node.kind == Kind::kFloat) return node.real;
+    if (node.kind == Kind::kInt && node.text.empty()) return static_cast<double>(node.integer);
+    return std::nullopt;
+  };
+  const auto x = number(a);
+  const auto y = number(b);
+  return x && y && a.kind != b.kind ? *x == *y : same_value(a, b);
+}
+
+void set_entry(Node& map, Node key, Node value) {
+  for (Entry& entry : map.entries) {
+    if (same_key(entry.key, key)) {
+      entry.value = std::move(value);
+      return;
+    }
+  }
+  map.entries.push_back(Entry{std::move(key), std::move(value)});
 }
 
 std::string python_float(double value) {

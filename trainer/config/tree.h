@@ -63,6 +63,12 @@ struct Entry {
 /// Equal kind and content; places do not count.
 bool same_value(const Node& a, const Node& b);
 
+/// Equal as keys of a Python dict: 1, 1.0 and True are one key.
+bool same_key(const Node& a, const Node& b);
+
+/// Sets the entry of that key, which keeps its place in the order when it is there.
+void set_entry(Node& map, Node key, Node value);
+
 /// Python's str() of a scalar: True, None, 1e-05, 1.0. Containers as Python prints them.
 std::string python_str(const Node& node);
 

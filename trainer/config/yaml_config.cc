@@ -1,12 +1,7 @@
 #include "trainer/config/yaml_config.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <map>
 
 #include "trainer/config/compose.h"
@@ -14,33 +9,11 @@
 #include "trainer/config/config_fields.h"
 #include "trainer/config/interpolation.h"
 #include "trainer/config/message.h"
-#include "trainer/config/overrides.h"
 #include "trainer/config/schema.h"
-#include "trainer/config/yaml_reader.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
-
-std::string read_text(const std::string& file) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  std::string text;
-  std::array<char, 16384> buffer{};
-  ssize_t n = fd < 0 ? -1 : 1;
-  while (n > 0) {
-    n = ::read(fd, buffer.data(), buffer.size());
-    if (n > 0) text.append(buffer.data(), static_cast<std::size_t>(n));
-    if (n < 0 && errno == EINTR) n = 1;
-  }
-  const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (n < 0) {
-    throw UserError(
-        fmt::format("{}: cannot read the config file: {}; give a YAML file with --config", file,
-                    std::strerror(error)));
-  }
-  return text;
-}
 
 /// Every leaf of the tree by its full path.
 void collect_leaves(const Node& map, const std::string& parent,
@@ -97,32 +70,10 @@ Given given_from(const Leaves& leaves, const std::string& file) {
                }};
 }
 
-void apply_overrides(Node& root, const std::vector<std::string>& overrides) {
-  for (const std::string& text : overrides) {
-    const Override change = parse_override(text);
-    const auto parts = split_path(change.key);
-    std::string parent;
-    for (const std::string& part : parts) {
-      const std::string path = parent.empty() ? part : parent + "." + part;
-      if (path_kind(path) == PathKind::kUnknown && path_kind(parent) != PathKind::kKey) {
-        fail_unknown(change.value.place, parent, part);
-      }
-      parent = path;
-    }
-    apply_override(root, change, true);
-  }
-}
-
 Config load(const std::string& file, const std::vector<std::string>& overrides) {
-  Node root = read_yaml(read_text(file), file);
-  if (root.kind == Kind::kNull) root = Node::map();
-  if (root.kind != Kind::kMap) {
-    throw UserError(fmt::format(
-        "{}: not a configuration: sections such as data_config: are expected at the top", file));
-  }
-  apply_overrides(root, overrides);
+  Node root = compose_config(file, overrides, true);
   check_known(root, "");
-  resolve_interpolations(root);
+  resolve_interpolations(root, hydra_values());
   check_known(root, "");
   Leaves leaves;
   collect_leaves(root, "", leaves);

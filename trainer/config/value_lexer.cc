@@ -1,4 +1,4 @@
-#include "trainer/config/override_lexer.h"
+#include "trainer/config/value_lexer.h"
 
 #include <fmt/format.h>
 
@@ -115,42 +115,54 @@ std::size_t match_sign(std::string_view s, char c, bool space_before, bool space
   return before + 1 + (space_after ? spaces(s, before + 1) : 0);
 }
 
-OverrideToken longest_token(std::string_view s) {
-  OverrideToken best;
+std::size_t match_interpolation_open(std::string_view s) {
+  return s.starts_with("${") ? 2 + spaces(s, 2) : 0;
+}
+
+std::size_t one_of(std::string_view s, std::string_view set) {
+  return set.find(s.front()) != std::string_view::npos ? 1 : 0;
+}
+
+}  // namespace
+
+ValueToken next_value_token(std::string_view rest, Grammar grammar) {
+  const std::string_view s = rest;
+  const bool hydra = grammar == Grammar::kHydra;
+  ValueToken best;
+  if (s.empty()) return best;
   const auto offer = [&](TokenType type, std::size_t length) {
     if (length > best.text.size()) best = {type, std::string(s.substr(0, length))};
   };
-  offer(TokenType::kParenOpen, match_sign(s, '(', true, true));
+  if (hydra) offer(TokenType::kParenOpen, match_sign(s, '(', true, true));
+  if (!hydra) offer(TokenType::kInterpolationOpen, match_interpolation_open(s));
   offer(TokenType::kComma, match_sign(s, ',', true, true));
-  offer(TokenType::kParenClose, match_sign(s, ')', true, false));
+  if (hydra) offer(TokenType::kParenClose, match_sign(s, ')', true, false));
   offer(TokenType::kBracketOpen, match_sign(s, '[', false, true));
   offer(TokenType::kBracketClose, match_sign(s, ']', true, false));
   offer(TokenType::kBraceOpen, match_sign(s, '{', false, true));
   offer(TokenType::kBraceClose, match_sign(s, '}', true, false));
   offer(TokenType::kColon, match_sign(s, ':', true, true));
-  offer(TokenType::kEqual, match_sign(s, '=', true, true));
+  if (hydra) offer(TokenType::kEqual, match_sign(s, '=', true, true));
   offer(TokenType::kFloat, match_float(s));
   offer(TokenType::kInt, match_int(s));
   offer(TokenType::kBool, std::max(match_word(s, "true"), match_word(s, "false")));
   offer(TokenType::kNull, match_word(s, "null"));
-  offer(TokenType::kOther,
-        std::string_view("/-\\+.$%*@?|").find(s[0]) != std::string_view::npos ? 1 : 0);
+  offer(TokenType::kOther, one_of(s, "/-\\+.$%*@?|"));
   offer(TokenType::kId, match_id(s));
   offer(TokenType::kEscape, match_escape(s));
   offer(TokenType::kSpace, spaces(s));
-  offer(TokenType::kQuoted, match_quoted(s));
-  offer(TokenType::kInterpolation, match_interpolation(s));
+  if (!hydra) offer(TokenType::kQuoteOpen, one_of(s, "'\""));
+  if (hydra) offer(TokenType::kQuoted, match_quoted(s));
+  if (hydra) offer(TokenType::kInterpolation, match_interpolation(s));
   return best;
 }
 
-}  // namespace
-
-std::vector<OverrideToken> lex_override_value(std::string_view value,
-                                              const std::string& override_text) {
-  std::vector<OverrideToken> tokens;
+std::vector<ValueToken> lex_override_value(std::string_view value,
+                                           const std::string& override_text) {
+  std::vector<ValueToken> tokens;
   value.remove_prefix(spaces(value));
   while (!value.empty()) {
-    OverrideToken token = longest_token(value);
+    ValueToken token = next_value_token(value, Grammar::kHydra);
     if (token.text.empty()) {
       throw UserError(
           fmt::format("command line: {}: Error parsing override: token recognition error at '{}'; "
@@ -164,7 +176,7 @@ std::vector<OverrideToken> lex_override_value(std::string_view value,
   return tokens;
 }
 
-Node typed_override_token(const OverrideToken& token) {
+Node typed_token(const ValueToken& token) {
   const std::string word = lower(token.text);
   switch (token.type) {
     case TokenType::kNull:
@@ -180,11 +192,11 @@ Node typed_override_token(const OverrideToken& token) {
       return value ? *value : Node::of(token.text);
     }
     default:
-      return Node::of(override_token_text(token));
+      return Node::of(token_text(token));
   }
 }
 
-std::string override_token_text(const OverrideToken& token) {
+std::string token_text(const ValueToken& token) {
   if (token.type != TokenType::kEscape) return token.text;
   std::string out;
   for (std::size_t i = 1; i < token.text.size(); i += 2) out += token.text[i];

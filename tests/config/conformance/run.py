@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Compares trainer's reading of configurations with the real OmegaConf and hydra-core, case by case.
+
+  run.py TRAINER [--random N] [--seed S] [--only TEXT]
+
+Each case is a YAML document and a list of overrides. Both sides must give the same resolved JSON, types included, or
+both must refuse. Needs omegaconf and hydra-core from PyPI; exit code 77 (skipped) without them.
+"""
+
+import argparse
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+warnings.filterwarnings("ignore")
+try:
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.utils import setup_globals
+    from omegaconf import OmegaConf
+except ImportError:
+    print("omegaconf and hydra-core are not installed; skipped")
+    sys.exit(77)
+
+import cases
+
+ENVIRONMENT = {"CONF_A": "12", "CONF_TEXT": "some text", "CONF_LIST": "[1, x, 'y z']", "CONF_EMPTY": ""}
+
+
+def plain(value):
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")}
+    if isinstance(value, dict):
+        return {k if isinstance(k, str) else json.dumps(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return value
+
+
+def typed(value):
+    """JSON with the types kept apart: 1, 1.0 and true compare equal in Python."""
+    if isinstance(value, dict):
+        return {k: typed(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [typed(v) for v in value]
+    return (type(value).__name__, value)
+
+
+def expected(folder, case):
+    yaml, overrides = case
+    try:
+        if overrides is None:
+            config = OmegaConf.load(folder / "cfg.yaml")
+            if not OmegaConf.is_dict(config):
+                return ("error", "not a map")
+        else:
+            GlobalHydra.instance().clear()
+            with initialize_config_dir(config_dir=str(folder), version_base=None):
+                config = compose(config_name="cfg", overrides=overrides)
+        return ("ok", plain(OmegaConf.to_container(config, resolve=True)))
+    except RecursionError:
+        return ("error", "RecursionError")
+    except Exception as error:  # whatever the library throws is a refusal
+        return ("error", f"{type(error).__name__}: {error}"[:200].replace("\n", " "))
+
+
+def actual(trainer, folder, case):
+    command = [trainer, "--config", str(folder / "cfg.yaml"), "--cfg", "job", "--resolve", "--format", "json", "--no-schema", "--"]
+    done = subprocess.run(command + list(case[1] or []), capture_output=True, env={**os.environ, **ENVIRONMENT}, timeout=60)
+    if done.returncode == 2:
+        return ("error", done.stderr.decode(errors="replace").strip()[:200])
+    if done.returncode != 0:
+        return ("crash", f"exit code {done.returncode}: {done.stderr.decode(errors='replace')[-300:]}")
+    return ("ok", json.loads(done.stdout))
+
+
+def same(want, got):
+    if want[0] != got[0]:
+        return False
+    return want[0] == "error" or typed(want[1]) == typed(got[1])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trainer")
+    parser.add_argument("--random", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    os.environ.update(ENVIRONMENT)
+    setup_globals()  # registers now, as an application that runs under Hydra has it
+    every = cases.hand_picked() + cases.generated(random.Random(options.seed), options.random)
+    every = [c for c in every if options.only in c[0] + " ".join(c[1] or [])]
+    with tempfile.TemporaryDirectory() as name:
+        folders = []
+        for i, case in enumerate(every):
+            folder = Path(name) / str(i)
+            folder.mkdir()
+            (folder / "cfg.yaml").write_bytes(case[0].encode())
+            folders.append(folder)
+        with ThreadPoolExecutor(2) as pool:
+            got_all = list(pool.map(lambda pair: actual(options.trainer, *pair), zip(folders, every)))
+        wrong = 0
+        for folder, case, got in zip(folders, every, got_all):
+            want = expected(folder, case)
+            if same(want, got):
+                continue
+            wrong += 1
+            print(f"--- {case[1]}\n{case[0]}\n  expected: {want}\n  got:      {got}")
+    print(f"{len(every) - wrong} of {len(every)} cases agree")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

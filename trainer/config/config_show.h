@@ -1,0 +1,25 @@
+// `trainer --cfg job`: the composed configuration as text, without starting anything.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ddp::train {
+
+enum class ShowWhat { kJob, kAll };
+enum class ShowFormat { kYaml, kJson };
+
+struct ShowOptions {
+  ShowWhat what = ShowWhat::kJob;  ///< kJob leaves the hydra block out.
+  ShowFormat format = ShowFormat::kYaml;
+  bool resolve = false;  ///< Replace interpolations.
+  bool schema = true;    ///< Type and check the keys and show defaults; false takes any key.
+  bool throw_on_missing = false;  ///< A value that is still ??? is an error.
+  std::string package;            ///< Only this part, "a.b".
+};
+
+/// Throws UserError as load_config does; the data file need not be there.
+std::string show_config(const std::string& file, const std::vector<std::string>& overrides,
+                        const ShowOptions& options);
+
+}  // namespace ddp::train
