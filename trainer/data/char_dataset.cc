@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -14,13 +15,17 @@ namespace ddp::train {
 namespace {
 
 std::string read_text(const DataConfig& config) {
-  std::ifstream file(config.path, std::ios::binary);
-  if (!file) throw UserError(fmt::format("data_config.path: {}: cannot read: {}", config.path, std::strerror(errno)));
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad() || (text.empty() && errno == EISDIR)) {
-    throw UserError(fmt::format("data_config.path: {}: cannot read; expected a text file", config.path));
+  std::error_code ignored;
+  if (std::filesystem::is_directory(config.path, ignored)) {
+    throw UserError(
+        fmt::format("data_config.path: {}: is a folder; name a text file in it", config.path));
   }
-  return text;
+  std::ifstream file(config.path, std::ios::binary);
+  if (!file) {
+    throw UserError(
+        fmt::format("data_config.path: {}: cannot read: {}", config.path, std::strerror(errno)));
+  }
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace
@@ -49,7 +54,8 @@ CharDataset::CharDataset(const DataConfig& config, const CharVocabulary* vocabul
   split_ = static_cast<std::size_t>(static_cast<double>(tokens_.size()) * config.train_split);
   if (training().size() == 0) {
     throw UserError(fmt::format(
-        "data_config.path: {}: the training part has {} characters (truncate {}, train_split {}), but one sample needs "
+        "data_config.path: {}: the training part has {} characters (truncate {}, train_split {}), "
+        "but one sample needs "
         "block_size + 1 = {}; use a longer text or a smaller data_config.block_size",
         config.path, split_, config.truncate, config.train_split, config.block_size + 1));
   }
@@ -59,6 +65,8 @@ TrainingWindows CharDataset::training() const {
   return {std::span(tokens_).first(split_), config_.block_size, config_.stride};
 }
 
-EvaluationWindows CharDataset::evaluation() const { return {std::span(tokens_).subspan(split_), config_.block_size}; }
+EvaluationWindows CharDataset::evaluation() const {
+  return {std::span(tokens_).subspan(split_), config_.block_size};
+}
 
 }  // namespace ddp::train

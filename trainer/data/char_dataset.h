@@ -1,4 +1,5 @@
-// A text, encoded once, split by position and only then cut into windows: no evaluation text is ever trained on.
+// A text, encoded once, split by position and only then cut into windows: no evaluation text is
+// ever trained on.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace ddp::train {
 
-/// Training windows: sample i is tokens [i * stride, i * stride + block_size] (one more than block_size: the targets
-/// are the inputs shifted by one).
+/// Training windows: sample i is tokens [i * stride, i * stride + block_size] (one more than
+/// block_size: the targets are the inputs shifted by one).
 struct TrainingWindows {
   std::span<const int32_t> tokens;
   int64_t block_size = 0;
@@ -21,7 +22,8 @@ struct TrainingWindows {
   int64_t size() const;
 };
 
-/// Evaluation windows: each token of the part but the first is the target exactly once; the last window may be shorter.
+/// Evaluation windows: each token of the part but the first is the target exactly once; the last
+/// window may be shorter.
 struct EvaluationWindows {
   std::span<const int32_t> tokens;
   int64_t block_size = 0;
@@ -31,8 +33,9 @@ struct EvaluationWindows {
 
 class CharDataset {
  public:
-  /// Reads and encodes config.path. With `vocabulary` (of a snapshot) that one is used, otherwise the text's own.
-  /// Throws UserError: not readable, not UTF-8, training part shorter than block_size + 1.
+  /// Reads and encodes config.path. With `vocabulary` (of a snapshot) that one is used, otherwise
+  /// the text's own. Throws UserError: not readable, not UTF-8, training part shorter than
+  /// block_size + 1.
   explicit CharDataset(const DataConfig& config, const CharVocabulary* vocabulary = nullptr);
 
   const CharVocabulary& vocabulary() const { return vocabulary_; }

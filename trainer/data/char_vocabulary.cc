@@ -35,7 +35,8 @@ CodePoint decode_one(std::string_view text, std::size_t at) {
     value = (value << 6U) | (next & 0x3FU);
   }
   constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (value < kSmallest[length] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) return {};
+  if (value < kSmallest[length] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
+    return {};
   return {value, length};
 }
 
@@ -54,12 +55,14 @@ void for_each_code_point(std::string_view text, Visit visit) {
 
 }  // namespace
 
-CharVocabulary::CharVocabulary(std::vector<std::string> characters) : characters_(std::move(characters)) {
+CharVocabulary::CharVocabulary(std::vector<std::string> characters)
+    : characters_(std::move(characters)) {
   for (std::size_t i = 0; i < characters_.size(); ++i) {
     const auto point = characters_[i].empty() ? CodePoint{} : decode_one(characters_[i], 0);
     const bool whole = point.bytes != 0 && point.bytes == characters_[i].size();
     if (!whole || !index_.emplace(point.value, static_cast<int32_t>(i)).second) {
-      throw RunError("vocabulary entry " + std::to_string(i) + " is not one character of its own: damaged snapshot?");
+      throw RunError("vocabulary entry " + std::to_string(i) +
+                     " is not one character of its own: damaged snapshot?");
     }
   }
 }
@@ -87,8 +90,9 @@ std::vector<int32_t> CharVocabulary::encode(std::string_view text) const {
   for_each_code_point(text, [&](uint32_t value, std::string_view bytes) {
     const auto found = index_.find(value);
     if (found == index_.end()) {
-      throw UserError("character '" + std::string(bytes) + "' (code point " + std::to_string(value) +
-                      ") is not in the vocabulary of " + std::to_string(characters_.size()) +
+      throw UserError("character '" + std::string(bytes) + "' (code point " +
+                      std::to_string(value) + ") is not in the vocabulary of " +
+                      std::to_string(characters_.size()) +
                       " characters; use only characters of the training text");
     }
     tokens.push_back(found->second);

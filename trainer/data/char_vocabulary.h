@@ -11,9 +11,11 @@ namespace ddp::train {
 
 class CharVocabulary {
  public:
-  /// The distinct code points of `text`, sorted. Throws UserError with the byte offset when it is not valid UTF-8.
+  /// The distinct code points of `text`, sorted. Throws UserError with the byte offset when it is
+  /// not valid UTF-8.
   static CharVocabulary from_text(std::string_view text);
-  /// The characters in the order of their indices, each a UTF-8 string of one code point (a snapshot's `vocabulary`).
+  /// The characters in the order of their indices, each a UTF-8 string of one code point (a
+  /// snapshot's `vocabulary`).
   static CharVocabulary from_characters(std::vector<std::string> characters);
 
   int64_t size() const { return static_cast<int64_t>(characters_.size()); }
@@ -22,7 +24,9 @@ class CharVocabulary {
   /// Throws UserError that names the first character the vocabulary does not have.
   std::vector<int32_t> encode(std::string_view text) const;
   std::string decode(const std::vector<int32_t>& tokens) const;
-  const std::string& decode(int64_t token) const { return characters_.at(static_cast<std::size_t>(token)); }
+  const std::string& decode(int64_t token) const {
+    return characters_.at(static_cast<std::size_t>(token));
+  }
 
  private:
   explicit CharVocabulary(std::vector<std::string> characters);

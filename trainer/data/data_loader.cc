@@ -16,8 +16,12 @@ torch::Tensor empty_tokens(int64_t rows, int64_t columns, bool pinned) {
 
 DataLoader::DataLoader(TrainingWindows windows, const DistributedSampler& sampler, DataCursor start,
                        const Options& options)
-    : windows_(windows), sampler_(sampler), options_(options), next_task_{sampler.normalized(start), 0} {
-  slots_.resize(static_cast<std::size_t>(std::max<int64_t>(1, options_.workers * kBatchesAheadPerWorker)));
+    : windows_(windows),
+      sampler_(sampler),
+      options_(options),
+      next_task_{sampler.normalized(start), 0} {
+  slots_.resize(
+      static_cast<std::size_t>(std::max<int64_t>(1, options_.workers * kBatchesAheadPerWorker)));
   for (int64_t i = 0; i < options_.workers; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -39,7 +43,8 @@ DataLoader::Task DataLoader::take_task() {
 Batch DataLoader::make_batch(const Task& task) const {
   const int64_t rows = options_.batch_size;
   const int64_t columns = windows_.block_size;
-  Batch batch{empty_tokens(rows, columns, options_.pin_memory), empty_tokens(rows, columns, options_.pin_memory)};
+  Batch batch{empty_tokens(rows, columns, options_.pin_memory),
+              empty_tokens(rows, columns, options_.pin_memory)};
   auto* inputs = batch.inputs.mutable_data_ptr<int64_t>();
   auto* targets = batch.targets.mutable_data_ptr<int64_t>();
   const Permutation order = sampler_.order(task.cursor.epoch);
@@ -91,12 +96,14 @@ Batch DataLoader::next() {
 
 Batch evaluation_batch(const EvaluationWindows& windows, int64_t first, int64_t count) {
   const int64_t columns = windows.block_size;
-  Batch batch{torch::zeros({count, columns}, torch::kInt64), torch::full({count, columns}, -1, torch::kInt64)};
+  Batch batch{torch::zeros({count, columns}, torch::kInt64),
+              torch::full({count, columns}, -1, torch::kInt64)};
   auto* inputs = batch.inputs.mutable_data_ptr<int64_t>();
   auto* targets = batch.targets.mutable_data_ptr<int64_t>();
   for (int64_t row = 0; row < count; ++row) {
     const auto start = static_cast<std::size_t>((first + row) * columns);
-    const auto length = std::min<std::size_t>(static_cast<std::size_t>(columns), windows.tokens.size() - 1 - start);
+    const auto length =
+        std::min<std::size_t>(static_cast<std::size_t>(columns), windows.tokens.size() - 1 - start);
     const auto window = windows.tokens.subspan(start, length + 1);
     std::copy(window.begin(), window.end() - 1, inputs + row * columns);
     std::copy(window.begin() + 1, window.end(), targets + row * columns);

@@ -15,7 +15,8 @@
 
 namespace ddp::train {
 
-/// One micro-batch of this rank: int64 [batch_size, block_size] each, on the CPU (pinned when asked for).
+/// One micro-batch of this rank: int64 [batch_size, block_size] each, on the CPU (pinned when asked
+/// for).
 struct Batch {
   torch::Tensor inputs;
   torch::Tensor targets;
@@ -29,17 +30,19 @@ class DataLoader {
     int64_t micro_batches = 1;  ///< Of this rank, per step.
     int rank = 0;
     int world_size = 1;
-    int64_t workers = 0;        ///< Threads; 0: next() makes the batch itself.
+    int64_t workers = 0;  ///< Threads; 0: next() makes the batch itself.
     bool pin_memory = false;
   };
 
   /// Starts at `start`. `windows` must outlive the loader.
-  DataLoader(TrainingWindows windows, const DistributedSampler& sampler, DataCursor start, const Options& options);
+  DataLoader(TrainingWindows windows, const DistributedSampler& sampler, DataCursor start,
+             const Options& options);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  /// The next micro-batch of this rank, epoch after epoch without end. Rethrows what a worker threw.
+  /// The next micro-batch of this rank, epoch after epoch without end. Rethrows what a worker
+  /// threw.
   Batch next();
 
  private:
@@ -71,7 +74,8 @@ class DataLoader {
   std::vector<std::thread> threads_;
 };
 
-/// Rows [first, first + count) of the evaluation set: inputs padded with token 0 and targets with -1 behind the end.
+/// Rows [first, first + count) of the evaluation set: inputs padded with token 0 and targets with
+/// -1 behind the end.
 Batch evaluation_batch(const EvaluationWindows& windows, int64_t first, int64_t count);
 
 }  // namespace ddp::train

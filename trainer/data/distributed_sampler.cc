@@ -10,7 +10,8 @@
 
 namespace ddp::train {
 
-Permutation::Permutation(int64_t size, uint64_t key) : size_(static_cast<uint64_t>(size)), key_(key) {
+Permutation::Permutation(int64_t size, uint64_t key)
+    : size_(static_cast<uint64_t>(size)), key_(key) {
   const auto bits = static_cast<unsigned>(std::bit_width(std::max<uint64_t>(size_, 2) - 1));
   half_bits_ = (bits + 1) / 2;
   half_mask_ = (uint64_t{1} << half_bits_) - 1;
@@ -36,14 +37,15 @@ int64_t Permutation::operator()(int64_t i) const {
   return static_cast<int64_t>(x);
 }
 
-DistributedSampler::DistributedSampler(int64_t dataset_size, int64_t batch_size, int64_t micro_batches_per_step,
-                                       uint64_t seed)
+DistributedSampler::DistributedSampler(int64_t dataset_size, int64_t batch_size,
+                                       int64_t micro_batches_per_step, uint64_t seed)
     : dataset_size_(dataset_size), global_batch_(batch_size * micro_batches_per_step), seed_(seed) {
   if (dataset_size_ < global_batch_) {
-    throw UserError(fmt::format(
-        "one step takes {} samples (trainer_config.batch_size {} x {} micro-batches on all ranks), but the training set "
-        "has {}; use a smaller trainer_config.batch_size or more text",
-        global_batch_, batch_size, micro_batches_per_step, dataset_size_));
+    throw UserError(
+        fmt::format("one step takes {} samples (trainer_config.batch_size {} x {} micro-batches on "
+                    "all ranks), but the training set "
+                    "has {}; use a smaller trainer_config.batch_size or more text",
+                    global_batch_, batch_size, micro_batches_per_step, dataset_size_));
   }
 }
 
@@ -56,6 +58,8 @@ DataCursor DistributedSampler::next(DataCursor cursor) const {
   return normalized({cursor.epoch, cursor.position + global_batch_});
 }
 
-Permutation DistributedSampler::order(int64_t epoch) const { return {dataset_size_, data_order_seed(seed_, epoch)}; }
+Permutation DistributedSampler::order(int64_t epoch) const {
+  return {dataset_size_, data_order_seed(seed_, epoch)};
+}
 
 }  // namespace ddp::train

@@ -1,13 +1,15 @@
-// Which training sample comes where: a pure function of (seed, epoch, position), with no state and no memory.
+// Which training sample comes where: a pure function of (seed, epoch, position), with no state and
+// no memory.
 #pragma once
 
 #include <cstdint>
 
 namespace ddp::train {
 
-/// A pseudo-random permutation of [0, size), different for each key, computed element by element: a four-round Feistel
-/// network on the next even number of bits, followed until it falls below `size` (cycle walking; J. Black, P. Rogaway,
-/// "Ciphers with arbitrary finite domains", CT-RSA 2002). Seeking anywhere costs the same as the next element.
+/// A pseudo-random permutation of [0, size), different for each key, computed element by element: a
+/// four-round Feistel network on the next even number of bits, followed until it falls below `size`
+/// (cycle walking; J. Black, P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+/// Seeking anywhere costs the same as the next element.
 class Permutation {
  public:
   Permutation(int64_t size, uint64_t key);
@@ -23,28 +25,33 @@ class Permutation {
   uint64_t half_mask_;
 };
 
-/// Where training stands in the data: `position` samples of epoch `epoch` (from 0) have been consumed by finished steps.
+/// Where training stands in the data: `position` samples of epoch `epoch` (from 0) have been
+/// consumed by finished steps.
 struct DataCursor {
   int64_t epoch = 0;
   int64_t position = 0;
   bool operator==(const DataCursor&) const = default;
 };
 
-/// Deals the samples of each epoch to global batches: all ranks' micro-batches of one optimizer step, in turn.
+/// Deals the samples of each epoch to global batches: all ranks' micro-batches of one optimizer
+/// step, in turn.
 ///
-/// Micro-batch g of a step (g = micro * world_size + rank) takes the batch_size samples at positions
-/// [cursor.position + g * batch_size, ...) of the epoch's permutation: the same samples make up a step, in the same
-/// micro-batches, whether 2 ranks share them or 1 process takes both in turn. Samples at the end of an epoch that do not
-/// fill a global batch are left out (other ones each epoch), so every rank has the same number of steps.
+/// Micro-batch g of a step (g = micro * world_size + rank) takes the batch_size samples at
+/// positions [cursor.position + g * batch_size, ...) of the epoch's permutation: the same samples
+/// make up a step, in the same micro-batches, whether 2 ranks share them or 1 process takes both in
+/// turn. Samples at the end of an epoch that do not fill a global batch are left out (other ones
+/// each epoch), so every rank has the same number of steps.
 class DistributedSampler {
  public:
   /// Throws UserError when dataset_size < global_batch.
-  DistributedSampler(int64_t dataset_size, int64_t batch_size, int64_t micro_batches_per_step, uint64_t seed);
+  DistributedSampler(int64_t dataset_size, int64_t batch_size, int64_t micro_batches_per_step,
+                     uint64_t seed);
 
   int64_t steps_per_epoch() const { return dataset_size_ / global_batch_; }
   int64_t global_batch() const { return global_batch_; }
 
-  /// The cursor itself, or the start of the next epoch when no whole global batch is left in this one.
+  /// The cursor itself, or the start of the next epoch when no whole global batch is left in this
+  /// one.
   DataCursor normalized(DataCursor cursor) const;
   /// After the step that starts at `cursor`.
   DataCursor next(DataCursor cursor) const;

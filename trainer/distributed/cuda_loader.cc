@@ -20,7 +20,8 @@ struct Loaded {
 // Beside the executable in a build tree (../lib) and after `cmake --install` (../lib or ../lib64).
 std::filesystem::path find_module() {
   std::error_code ignored;
-  const auto prefix = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().parent_path();
+  const auto prefix =
+      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().parent_path();
   for (const auto* folder : {"lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"}) {
     auto candidate = prefix / folder / kModuleFile;
     if (std::filesystem::exists(candidate, ignored)) return candidate;
@@ -30,9 +31,11 @@ std::filesystem::path find_module() {
 
 Loaded load() {
   const auto path = find_module();
-  if (path.empty()) return {nullptr, "this trainer was built without CUDA (no " + std::string(kModuleFile) + ")"};
+  if (path.empty())
+    return {nullptr, "this trainer was built without CUDA (no " + std::string(kModuleFile) + ")"};
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (library == nullptr) return {nullptr, std::string("cannot load the CUDA libraries: ") + ::dlerror()};
+  if (library == nullptr)
+    return {nullptr, std::string("cannot load the CUDA libraries: ") + ::dlerror()};
   const auto entry = reinterpret_cast<CudaModuleEntry>(::dlsym(library, kCudaModuleEntry));
   if (entry == nullptr) return {nullptr, path.string() + " is not trainer's CUDA module"};
   return {entry(), ""};

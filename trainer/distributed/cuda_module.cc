@@ -17,28 +17,34 @@ class NcclCudaModule final : public CudaModule {
  public:
   int device_count() override { return static_cast<int>(c10::cuda::device_count()); }
 
-  void set_device(int index) override { c10::cuda::set_device(static_cast<c10::DeviceIndex>(index)); }
+  void set_device(int index) override {
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
+  }
 
   void synchronize() override { c10::cuda::device_synchronize(); }
 
   std::string describe(int index) override {
-    const cudaDeviceProp* properties = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index));
+    const cudaDeviceProp* properties =
+        at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index));
     constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
     return fmt::format("{}, {:.1f} GiB, compute capability {}.{}", properties->name,
-                       static_cast<double>(properties->totalGlobalMem) / kGiB, properties->major, properties->minor);
+                       static_cast<double>(properties->totalGlobalMem) / kGiB, properties->major,
+                       properties->minor);
   }
 
   std::string versions() override {
-    return fmt::format("built for CUDA {}.{}, NCCL {}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
-                       c10d::getNcclVersion());
+    return fmt::format("built for CUDA {}.{}, NCCL {}", CUDART_VERSION / 1000,
+                       CUDART_VERSION % 1000 / 10, c10d::getNcclVersion());
   }
 
   int64_t peak_memory_bytes(int index) override {
-    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
+    const auto stats =
+        c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
     return stats.allocated_bytes[0].peak;
   }
 
-  c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+  c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      int rank, int size,
                                                       std::chrono::milliseconds timeout) override {
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = timeout;
@@ -49,7 +55,8 @@ class NcclCudaModule final : public CudaModule {
 }  // namespace
 }  // namespace ddp::train
 
-extern "C" __attribute__((visibility("default"))) ddp::train::CudaModule* ddp_trainer_cuda_module() {
+extern "C" __attribute__((visibility("default"))) ddp::train::CudaModule*
+ddp_trainer_cuda_module() {
   static ddp::train::NcclCudaModule module;
   return &module;
 }

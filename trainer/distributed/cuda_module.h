@@ -1,5 +1,5 @@
-// The seam to everything that needs CUDA: a shared library beside trainer, loaded only when a GPU is used. A run on
-// the CPU therefore never maps libtorch_cuda.so (0.17 s and 365 MB per process).
+// The seam to everything that needs CUDA: a shared library beside trainer, loaded only when a GPU
+// is used. A run on the CPU therefore never maps libtorch_cuda.so (0.17 s and 365 MB per process).
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -25,18 +25,20 @@ class CudaModule {
   virtual std::string versions() = 0;
   /// Largest amount of memory that tensors have occupied on device `index` so far, bytes.
   virtual int64_t peak_memory_bytes(int index) = 0;
-  virtual c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                                              int size, std::chrono::milliseconds timeout) = 0;
+  virtual c10::intrusive_ptr<c10d::Backend> make_nccl_backend(
+      const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+      std::chrono::milliseconds timeout) = 0;
 };
 
-/// Loads the module once; null when that is not possible, with the reason in `why_not` (may be null).
-/// Call before the first tensor: torch asks only once whether CUDA is there.
+/// Loads the module once; null when that is not possible, with the reason in `why_not` (may be
+/// null). Call before the first tensor: torch asks only once whether CUDA is there.
 CudaModule* load_cuda_module(std::string* why_not);
 
 /// The module when it has been loaded, else null.
 CudaModule* loaded_cuda_module();
 
-/// Whether this machine shows an NVIDIA device to this process, found without loading any CUDA library.
+/// Whether this machine shows an NVIDIA device to this process, found without loading any CUDA
+/// library.
 bool nvidia_device_visible();
 
 /// Symbol that the module exports.

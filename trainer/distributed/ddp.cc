@@ -11,11 +11,14 @@
 namespace ddp::train {
 namespace {
 
-std::vector<std::vector<size_t>> initial_buckets(const std::vector<torch::Tensor>& parameters, int64_t cap_bytes) {
-  const std::vector<size_t> limits = {static_cast<size_t>(std::min<int64_t>(c10d::kDefaultFirstBucketBytes, cap_bytes)),
-                                      static_cast<size_t>(cap_bytes)};
+std::vector<std::vector<size_t>> initial_buckets(const std::vector<torch::Tensor>& parameters,
+                                                 int64_t cap_bytes) {
+  const std::vector<size_t> limits = {
+      static_cast<size_t>(std::min<int64_t>(c10d::kDefaultFirstBucketBytes, cap_bytes)),
+      static_cast<size_t>(cap_bytes)};
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits));
-  std::reverse(buckets.begin(), buckets.end());  // the backward pass goes from the last layer to the first
+  std::reverse(buckets.begin(),
+               buckets.end());  // the backward pass goes from the last layer to the first
   return buckets;
 }
 
@@ -33,7 +36,8 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
   try {
     c10d::verify_params_across_processes(group.c10d(), tensors, std::nullopt);
   } catch (const c10::Error& error) {
-    throw RunError(fmt::format("the ranks do not hold the same model: {}", error.what_without_backtrace()));
+    throw RunError(
+        fmt::format("the ranks do not hold the same model: {}", error.what_without_backtrace()));
   }
   {
     torch::NoGradGuard no_grad;
@@ -42,9 +46,11 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
   constexpr double kMiB = 1024.0 * 1024.0;
   const auto cap_bytes = std::max<int64_t>(1, static_cast<int64_t>(config.bucket_cap_mb * kMiB));
   reducer_ = std::make_unique<c10d::Reducer>(
-      tensors, initial_buckets(tensors, cap_bytes), group.c10d(), std::vector<bool>(tensors.size(), false), cap_bytes,
+      tensors, initial_buckets(tensors, cap_bytes), group.c10d(),
+      std::vector<bool>(tensors.size(), false), cap_bytes,
       /*find_unused_parameters=*/false, config.gradient_as_bucket_view, names,
-      std::min<int64_t>(c10d::kDefaultFirstBucketBytes, cap_bytes), /*skip_all_reduce_unused_params=*/false,
+      std::min<int64_t>(c10d::kDefaultFirstBucketBytes, cap_bytes),
+      /*skip_all_reduce_unused_params=*/false,
       /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
   if (config.static_graph) reducer_->set_static_graph();
 }

@@ -17,15 +17,17 @@ const char* get(const char* name) { return std::getenv(name); }
 int parse_int(const char* name, int low, int high) {
   const char* text = get(name);
   if (text == nullptr) {
-    throw UserError(std::string(name) + " is not set, though other variables of a launcher are; start with ddp-run " +
+    throw UserError(std::string(name) +
+                    " is not set, though other variables of a launcher are; start with ddp-run " +
                     "or torchrun, or unset RANK and WORLD_SIZE");
   }
   int value = 0;
   const char* end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, value);
   if (error != std::errc{} || stop != end || value < low || value > high) {
-    throw UserError("environment variable " + std::string(name) + "='" + text + "': expected an integer from " +
-                    std::to_string(low) + " to " + std::to_string(high));
+    throw UserError("environment variable " + std::string(name) + "='" + text +
+                    "': expected an integer from " + std::to_string(low) + " to " +
+                    std::to_string(high));
   }
   return value;
 }
@@ -45,7 +47,8 @@ DistEnv DistEnv::from_environment() {
   env.world_size = parse_int(kWorldSize, 1, kMaxWorld);
   env.rank = parse_int(kRank, 0, env.world_size - 1);
   env.local_world_size = parse_int_or(kLocalWorldSize, 1, env.world_size, env.world_size);
-  env.local_rank = parse_int_or(kLocalRank, 0, env.local_world_size - 1, env.rank % env.local_world_size);
+  env.local_rank =
+      parse_int_or(kLocalRank, 0, env.local_world_size - 1, env.rank % env.local_world_size);
   env.master_port = static_cast<uint16_t>(parse_int(kMasterPort, 1, 65535));
   if (const char* address = get(kMasterAddr)) env.master_addr = address;
   if (const char* count = get(kRestartCount)) env.restart_count = count;

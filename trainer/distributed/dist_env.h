@@ -14,15 +14,15 @@ struct DistEnv {
   int local_world_size = 1;
   std::string master_addr = "127.0.0.1";
   uint16_t master_port = 0;
-  bool agent_store = false;       ///< The launcher serves the store; otherwise rank 0 does.
+  bool agent_store = false;  ///< The launcher serves the store; otherwise rank 0 does.
   std::string restart_count = "0";
   bool launched = false;
 
   bool is_main() const { return rank == 0; }
   bool single_node() const { return local_world_size == world_size; }
 
-  /// Throws UserError, naming the variable, when the set is incomplete or makes no sense (WORLD_SIZE=0, RANK >=
-  /// WORLD_SIZE, a port out of range).
+  /// Throws UserError, naming the variable, when the set is incomplete or makes no sense
+  /// (WORLD_SIZE=0, RANK >= WORLD_SIZE, a port out of range).
   static DistEnv from_environment();
 };
 

@@ -15,11 +15,13 @@
 namespace ddp::train {
 namespace {
 
-constexpr std::size_t kBroadcastBufferBytes = 250U * 1024U * 1024U;  // as in torch's DistributedDataParallel
+constexpr std::size_t kBroadcastBufferBytes =
+    250U * 1024U * 1024U;  // as in torch's DistributedDataParallel
 
 bool wants_cuda(const Config& config) {
   if (config.trainer.device == DeviceChoice::kCpu) return false;
-  if (config.trainer.device == DeviceChoice::kCuda || config.distributed.backend == Backend::kNccl) return true;
+  if (config.trainer.device == DeviceChoice::kCuda || config.distributed.backend == Backend::kNccl)
+    return true;
   return nvidia_device_visible();
 }
 
@@ -27,18 +29,22 @@ CudaModule* load_or_explain(const Config& config) {
   std::string why_not;
   CudaModule* module = load_cuda_module(&why_not);
   if (module != nullptr && module->device_count() > 0) return module;
-  if (module != nullptr) why_not = "no CUDA device is usable (driver missing or CUDA_VISIBLE_DEVICES empty)";
+  if (module != nullptr)
+    why_not = "no CUDA device is usable (driver missing or CUDA_VISIBLE_DEVICES empty)";
   const bool demanded =
       config.trainer.device == DeviceChoice::kCuda || config.distributed.backend == Backend::kNccl;
   if (demanded) {
-    throw UserError(fmt::format("trainer_config.device=cuda or distributed_config.backend=nccl was asked for, but {}; "
-                                "use device=cpu backend=gloo, or run `trainer doctor`", why_not));
+    throw UserError(fmt::format(
+        "trainer_config.device=cuda or distributed_config.backend=nccl was asked for, but {}; "
+        "use device=cpu backend=gloo, or run `trainer doctor`",
+        why_not));
   }
   return nullptr;
 }
 
 c10::intrusive_ptr<c10d::Store> join_store(const DistEnv& env, std::chrono::milliseconds timeout) {
-  if (env.world_size == 1) return c10::make_intrusive<c10d::HashStore>();  // nobody to meet: no port
+  if (env.world_size == 1)
+    return c10::make_intrusive<c10d::HashStore>();  // nobody to meet: no port
   c10d::TCPStoreOptions options;
   options.port = env.master_port;
   options.isServer = env.rank == 0 && !env.agent_store;
@@ -46,7 +52,8 @@ c10::intrusive_ptr<c10d::Store> join_store(const DistEnv& env, std::chrono::mill
   options.waitWorkers = false;
   options.timeout = timeout;
   auto store = c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
-  // As torch's env:// rendezvous does: what an earlier attempt left in a store of the agent is never read.
+  // As torch's env:// rendezvous does: what an earlier attempt left in a store of the agent is
+  // never read.
   return c10::make_intrusive<c10d::PrefixStore>("/worker/attempt_" + env.restart_count, store);
 }
 
@@ -59,8 +66,9 @@ DevicePlan plan_device(const Config& config, const DistEnv& env) {
   plan.nccl = config.distributed.backend != Backend::kGloo;
   const int devices = cuda->device_count();
   if (plan.nccl && env.local_world_size > devices && devices > 1) {
-    throw UserError(fmt::format("{} local ranks, but this node shows {} GPUs; start with --nproc_per_node=gpu",
-                                env.local_world_size, devices));
+    throw UserError(
+        fmt::format("{} local ranks, but this node shows {} GPUs; start with --nproc_per_node=gpu",
+                    env.local_world_size, devices));
   }
   // One visible device per rank (CUDA_VISIBLE_DEVICES set by the launcher) leaves index 0 to each.
   const int index = devices == 1 ? 0 : env.local_rank % devices;
@@ -69,7 +77,8 @@ DevicePlan plan_device(const Config& config, const DistEnv& env) {
   return plan;
 }
 
-ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config, const DevicePlan& plan)
+ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
+                           const DevicePlan& plan)
     : rank_(env.rank), size_(env.world_size) {
   if (!env.launched) return;
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(config.timeout_s * 1000.0));
@@ -78,8 +87,8 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config, 
     group_ = c10::make_intrusive<c10d::ProcessGroup>(store, rank_, size_);
     using Type = c10d::ProcessGroup::BackendType;
     const bool loopback = env.single_node();
-    const auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("gloo/", store), rank_, size_, timeout,
-                                        loopback);
+    const auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("gloo/", store),
+                                        rank_, size_, timeout, loopback);
     group_->setBackend(torch::kCPU, Type::GLOO, gloo);
     if (plan.device.is_cuda()) {
       if (plan.nccl) {
@@ -92,8 +101,8 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config, 
     }
     group_->setDefaultBackend(plan.nccl ? Type::NCCL : Type::GLOO);
   } catch (const c10::Error& error) {
-    throw RunError(fmt::format("rank {} of {} cannot join the group at {}:{}: {}", rank_, size_, env.master_addr,
-                               env.master_port, error.what_without_backtrace()));
+    throw RunError(fmt::format("rank {} of {} cannot join the group at {}:{}: {}", rank_, size_,
+                               env.master_addr, env.master_port, error.what_without_backtrace()));
   }
 }
 

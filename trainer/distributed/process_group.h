@@ -1,8 +1,8 @@
 // The group of all ranks: c10d's ProcessGroup, with Gloo for CPU tensors and NCCL for CUDA tensors.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/torch.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <memory>
 #include <string>
@@ -15,7 +15,8 @@ namespace ddp::train {
 
 /// The device that `config` and the environment ask for, and which backend reduces gradients on it.
 /// Loads the CUDA module when a GPU is to be used, and selects the GPU of this local rank.
-/// Throws UserError when CUDA is asked for and not there, or when there are more local ranks than GPUs.
+/// Throws UserError when CUDA is asked for and not there, or when there are more local ranks than
+/// GPUs.
 struct DevicePlan {
   torch::Device device = torch::kCPU;
   bool nccl = false;
@@ -29,8 +30,8 @@ class ProcessGroup {
  public:
   /// One process, no group.
   ProcessGroup() = default;
-  /// Joins the group at MASTER_ADDR:MASTER_PORT; blocks until all ranks are there or `timeout_s` is over.
-  /// Throws RunError that names address and port.
+  /// Joins the group at MASTER_ADDR:MASTER_PORT; blocks until all ranks are there or `timeout_s` is
+  /// over. Throws RunError that names address and port.
   ProcessGroup(const DistEnv& env, const DistributedConfig& config, const DevicePlan& plan);
   ProcessGroup(ProcessGroup&&) = default;
   ProcessGroup& operator=(ProcessGroup&&) = default;
@@ -44,13 +45,15 @@ class ProcessGroup {
 
   /// Sums `tensor` over all ranks, in place, on every rank.
   void all_reduce_sum(torch::Tensor tensor);
-  /// Copies rank 0's tensors into those of the other ranks, in place; all are dense and of equal shapes.
+  /// Copies rank 0's tensors into those of the other ranks, in place; all are dense and of equal
+  /// shapes.
   void broadcast(std::vector<torch::Tensor> tensors);
   /// Rank 0's text on every rank.
   std::string broadcast_text(const std::string& text);
   void barrier();
 
-  /// Largest of the ranks' values, asked for now and received later, so that the wait hides behind a step.
+  /// Largest of the ranks' values, asked for now and received later, so that the wait hides behind
+  /// a step.
   class PendingMax {
    public:
     int64_t wait();

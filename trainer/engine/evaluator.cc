@@ -7,8 +7,9 @@
 
 namespace ddp::train {
 
-EvalResult evaluate(GPT& model, const EvaluationWindows& windows, int64_t batch_size, ProcessGroup& group,
-                    torch::Device device, std::optional<torch::ScalarType> amp_dtype) {
+EvalResult evaluate(GPT& model, const EvaluationWindows& windows, int64_t batch_size,
+                    ProcessGroup& group, torch::Device device,
+                    std::optional<torch::ScalarType> amp_dtype) {
   const torch::NoGradGuard no_grad;
   const bool was_training = model->is_training();
   model->eval();
@@ -19,7 +20,9 @@ EvalResult evaluate(GPT& model, const EvaluationWindows& windows, int64_t batch_
     const int64_t first = i * batch_size;
     const Batch batch = evaluation_batch(windows, first, std::min(batch_size, rows - first));
     const Autocast autocast(device.type(), amp_dtype);
-    sums[i] = model->loss_sum(batch.inputs.to(device), batch.targets.to(device)).to(torch::kFloat64).cpu();
+    sums[i] = model->loss_sum(batch.inputs.to(device), batch.targets.to(device))
+                  .to(torch::kFloat64)
+                  .cpu();
   }
   model->train(was_training);
   group.all_reduce_sum(sums);  // each entry is non-zero on one rank only: exact

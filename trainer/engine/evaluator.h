@@ -1,4 +1,5 @@
-// Loss over the whole evaluation part: each token once, all ranks at work, the same digits for any number of ranks.
+// Loss over the whole evaluation part: each token once, all ranks at work, the same digits for any
+// number of ranks.
 #pragma once
 
 #include <torch/torch.h>
@@ -13,15 +14,16 @@
 namespace ddp::train {
 
 struct EvalResult {
-  double loss = 0.0;   ///< Mean negative log-likelihood, nats per token.
+  double loss = 0.0;  ///< Mean negative log-likelihood, nats per token.
   int64_t tokens = 0;
 };
 
 /// Runs in eval mode and without DDP's reducer; the model is in its former mode afterwards.
 ///
-/// Batches are cut by position, the same ones for any number of ranks, and dealt out in turn; each gives one float32
-/// sum, and all sums are added in order of position in float64 on every rank.
-EvalResult evaluate(GPT& model, const EvaluationWindows& windows, int64_t batch_size, ProcessGroup& group,
-                    torch::Device device, std::optional<torch::ScalarType> amp_dtype);
+/// Batches are cut by position, the same ones for any number of ranks, and dealt out in turn; each
+/// gives one float32 sum, and all sums are added in order of position in float64 on every rank.
+EvalResult evaluate(GPT& model, const EvaluationWindows& windows, int64_t batch_size,
+                    ProcessGroup& group, torch::Device device,
+                    std::optional<torch::ScalarType> amp_dtype);
 
 }  // namespace ddp::train

@@ -14,14 +14,21 @@ namespace {
 using Json = nlohmann::json;
 
 // Keys that fix the shapes of tensors. model_type is only a name for three of them.
-const std::set<std::string> kModelKeys = {"gpt_config.n_layer", "gpt_config.n_head", "gpt_config.n_embd",
-                                          "gpt_config.tie_weights", "data_config.block_size"};
+const std::set<std::string> kModelKeys = {"gpt_config.n_layer", "gpt_config.n_head",
+                                          "gpt_config.n_embd", "gpt_config.tie_weights",
+                                          "data_config.block_size"};
 // Keys that change nothing in what is learned.
-const std::set<std::string> kSilentKeys = {
-    "data_config.path",           "gpt_config.model_type",         "trainer_config.snapshot_path",
-    "trainer_config.max_steps",   "trainer_config.max_epochs",     "trainer_config.save_every",
-    "trainer_config.device",      "trainer_config.save_every_steps", "trainer_config.log_every_steps",
-    "trainer_config.eval_every_steps", "trainer_config.data_loader_workers"};
+const std::set<std::string> kSilentKeys = {"data_config.path",
+                                           "gpt_config.model_type",
+                                           "trainer_config.snapshot_path",
+                                           "trainer_config.max_steps",
+                                           "trainer_config.max_epochs",
+                                           "trainer_config.save_every",
+                                           "trainer_config.device",
+                                           "trainer_config.save_every_steps",
+                                           "trainer_config.log_every_steps",
+                                           "trainer_config.eval_every_steps",
+                                           "trainer_config.data_loader_workers"};
 
 struct Change {
   std::string key;
@@ -45,25 +52,31 @@ std::vector<Change> changes(const std::string& before_json, const std::string& n
 
 }  // namespace
 
-std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& config, const CharDataset& dataset) {
+std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& config,
+                                      const CharDataset& dataset) {
   std::vector<std::string> lines;
   for (const auto& change : changes(meta.config_json, config_to_json(config))) {
     if (kModelKeys.count(change.key) != 0) {
-      throw UserError(fmt::format("{} was made by another model: {} is {} there, {} in this configuration; set "
-                                  "trainer_config.snapshot_path to a new file to start afresh",
-                                  config.trainer.snapshot_path, change.key, change.before, change.now));
+      throw UserError(
+          fmt::format("{} was made by another model: {} is {} there, {} in this configuration; set "
+                      "trainer_config.snapshot_path to a new file to start afresh",
+                      config.trainer.snapshot_path, change.key, change.before, change.now));
     }
     if (kSilentKeys.count(change.key) == 0) {
-      lines.push_back(fmt::format("Changed since the snapshot: {} {} -> {}", change.key, change.before, change.now));
+      lines.push_back(fmt::format("Changed since the snapshot: {} {} -> {}", change.key,
+                                  change.before, change.now));
     }
   }
   if (meta.vocabulary != dataset.vocabulary().characters()) {
-    throw UserError(fmt::format("{} was trained on a text with another vocabulary ({} characters, this one has {}); set "
-                                "trainer_config.snapshot_path to a new file to start afresh",
-                                config.trainer.snapshot_path, meta.vocabulary.size(), dataset.vocabulary().size()));
+    throw UserError(fmt::format(
+        "{} was trained on a text with another vocabulary ({} characters, this one has {}); set "
+        "trainer_config.snapshot_path to a new file to start afresh",
+        config.trainer.snapshot_path, meta.vocabulary.size(), dataset.vocabulary().size()));
   }
   if (!same_data_order(meta, config, dataset)) {
-    lines.push_back(fmt::format("The training data are not those of the snapshot: epoch {} starts anew", meta.cursor.epoch + 1));
+    lines.push_back(
+        fmt::format("The training data are not those of the snapshot: epoch {} starts anew",
+                    meta.cursor.epoch + 1));
   }
   return lines;
 }

@@ -21,14 +21,22 @@ using Json = nlohmann::json;
 
 const char* dtype_name(torch::ScalarType type) {
   switch (type) {
-    case torch::kFloat32: return "F32";
-    case torch::kFloat64: return "F64";
-    case torch::kFloat16: return "F16";
-    case torch::kBFloat16: return "BF16";
-    case torch::kInt64: return "I64";
-    case torch::kInt32: return "I32";
-    case torch::kUInt8: return "U8";
-    default: throw std::logic_error("snapshot: no name for this dtype");
+    case torch::kFloat32:
+      return "F32";
+    case torch::kFloat64:
+      return "F64";
+    case torch::kFloat16:
+      return "F16";
+    case torch::kBFloat16:
+      return "BF16";
+    case torch::kInt64:
+      return "I64";
+    case torch::kInt32:
+      return "I32";
+    case torch::kUInt8:
+      return "U8";
+    default:
+      throw std::logic_error("snapshot: no name for this dtype");
   }
 }
 
@@ -49,18 +57,20 @@ GradScaler::State scaler_from_json(const Json& json) {
   return {json.at("scale").get<float>(), json.at("growth_tracker").get<int32_t>()};
 }
 
-// The settings that change what the next step computes. Sizes of the model are in its tensors' shapes.
+// The settings that change what the next step computes. Sizes of the model are in its tensors'
+// shapes.
 Json arithmetic_settings(const std::string& config_json) {
   const Json config = Json::parse(config_json);
   Json kept;
   const auto keep = [&](const char* section, std::initializer_list<const char*> keys) {
     for (const char* key : keys) {
-      if (config.contains(section) && config[section].contains(key)) kept[section][key] = config[section][key];
+      if (config.contains(section) && config[section].contains(key))
+        kept[section][key] = config[section][key];
     }
   };
   keep("data_config", {"block_size", "train_split", "stride"});
-  keep("gpt_config", {"n_layer", "n_head", "n_embd", "embd_pdrop", "resid_pdrop", "attn_pdrop", "activation",
-                      "tie_weights"});
+  keep("gpt_config", {"n_layer", "n_head", "n_embd", "embd_pdrop", "resid_pdrop", "attn_pdrop",
+                      "activation", "tie_weights"});
   keep("trainer_config", {"batch_size", "grad_norm_clip", "seed", "use_amp", "amp_dtype"});
   keep("optimizer_config", {"learning_rate", "weight_decay", "betas", "eps"});
   return kept;
@@ -93,12 +103,15 @@ Metadata SnapshotMeta::to_metadata() const {
 }
 
 SnapshotMeta SnapshotMeta::from_file(const SafetensorsFile& file, const std::string& path) {
-  const auto number = [&](const char* key) { return integer(path, key, file.require_metadata(key)); };
+  const auto number = [&](const char* key) {
+    return integer(path, key, file.require_metadata(key));
+  };
   const int64_t version = number("format_version");
   if (version > kSnapshotVersion) {
-    throw UserError(fmt::format("{}: written by a newer trainer (snapshot format {}, this one reads up to {}); use that "
-                                "trainer, or another trainer_config.snapshot_path to start afresh",
-                                path, version, kSnapshotVersion));
+    throw UserError(fmt::format(
+        "{}: written by a newer trainer (snapshot format {}, this one reads up to {}); use that "
+        "trainer, or another trainer_config.snapshot_path to start afresh",
+        path, version, kSnapshotVersion));
   }
   SnapshotMeta meta;
   meta.step = number("step");
@@ -110,7 +123,8 @@ SnapshotMeta SnapshotMeta::from_file(const SafetensorsFile& file, const std::str
   try {
     meta.optimizer_step = Json::parse(file.require_metadata("optimizer_step")).get<double>();
     meta.grad_scaler = scaler_from_json(Json::parse(file.require_metadata("grad_scaler")));
-    meta.vocabulary = Json::parse(file.require_metadata("vocabulary")).get<std::vector<std::string>>();
+    meta.vocabulary =
+        Json::parse(file.require_metadata("vocabulary")).get<std::vector<std::string>>();
   } catch (const Json::exception& error) {
     throw RunError(fmt::format("{}: damaged snapshot metadata: {}", path, error.what()));
   }
@@ -121,7 +135,9 @@ std::string SnapshotMeta::to_json() const { return Json(to_metadata()).dump(); }
 
 SnapshotMeta SnapshotMeta::from_json(const std::string& text) {
   const Json json = Json::parse(text);
-  const auto number = [&](const char* key) { return integer("rank 0's snapshot", key, json.at(key)); };
+  const auto number = [&](const char* key) {
+    return integer("rank 0's snapshot", key, json.at(key));
+  };
   SnapshotMeta meta;
   meta.step = number("step");
   meta.cursor = {number("epoch"), number("position")};
@@ -131,7 +147,8 @@ SnapshotMeta SnapshotMeta::from_json(const std::string& text) {
   meta.config_json = json.at("config");
   meta.optimizer_step = Json::parse(json.at("optimizer_step").get<std::string>()).get<double>();
   meta.grad_scaler = scaler_from_json(Json::parse(json.at("grad_scaler").get<std::string>()));
-  meta.vocabulary = Json::parse(json.at("vocabulary").get<std::string>()).get<std::vector<std::string>>();
+  meta.vocabulary =
+      Json::parse(json.at("vocabulary").get<std::string>()).get<std::vector<std::string>>();
   return meta;
 }
 
@@ -144,8 +161,10 @@ void prepare_snapshot_folder(const std::string& path) {
     if (fs::is_directory(path)) throw RunError(path + ": is a folder");
     const AtomicFile probe(path);
   } catch (const std::exception& error) {
-    throw UserError(fmt::format("trainer_config.snapshot_path: snapshots cannot be written: {}; choose another path or "
-                                "change its permissions", error.what()));
+    throw UserError(fmt::format(
+        "trainer_config.snapshot_path: snapshots cannot be written: {}; choose another path or "
+        "change its permissions",
+        error.what()));
   }
 }
 
@@ -154,7 +173,8 @@ void save_snapshot(const std::string& path, const SnapshotMeta& meta, const Name
   std::vector<TensorBytes> bytes;
   on_cpu.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors) {
-    const auto& copy = on_cpu.emplace_back(name, tensor.detach().to(torch::kCPU).contiguous()).second;
+    const auto& copy =
+        on_cpu.emplace_back(name, tensor.detach().to(torch::kCPU).contiguous()).second;
     bytes.push_back({name, dtype_name(copy.scalar_type()), copy.sizes().vec(),
                      static_cast<const std::byte*>(copy.const_data_ptr()), copy.nbytes()});
   }
@@ -164,13 +184,17 @@ void save_snapshot(const std::string& path, const SnapshotMeta& meta, const Name
 void OpenedSnapshot::load_into(const std::string& name, torch::Tensor target) const {
   const TensorBytes* stored = file->find(name);
   if (stored == nullptr) {
-    throw UserError(fmt::format("{}: has no tensor {}: a snapshot of another model; set trainer_config.snapshot_path to "
-                                "a new file to start afresh", path, name));
+    throw UserError(fmt::format(
+        "{}: has no tensor {}: a snapshot of another model; set trainer_config.snapshot_path to "
+        "a new file to start afresh",
+        path, name));
   }
   if (stored->shape != target.sizes().vec() || stored->dtype != dtype_name(target.scalar_type())) {
-    throw UserError(fmt::format("{}: tensor {} is {} [{}], this model needs {} [{}]; set trainer_config.snapshot_path to "
-                                "a new file to start afresh", path, name, stored->dtype, fmt::join(stored->shape, ", "),
-                                dtype_name(target.scalar_type()), fmt::join(target.sizes().vec(), ", ")));
+    throw UserError(fmt::format(
+        "{}: tensor {} is {} [{}], this model needs {} [{}]; set trainer_config.snapshot_path to "
+        "a new file to start afresh",
+        path, name, stored->dtype, fmt::join(stored->shape, ", "), dtype_name(target.scalar_type()),
+        fmt::join(target.sizes().vec(), ", ")));
   }
   const torch::NoGradGuard no_grad;
   if (target.is_cpu() && target.is_contiguous()) {
@@ -185,7 +209,8 @@ void OpenedSnapshot::load_into(const std::string& name, torch::Tensor target) co
 OpenedSnapshot open_snapshot(const std::string& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
-    throw UserError(fmt::format("{}: no such snapshot; trainer_config.snapshot_path of a run names it", path));
+    throw UserError(
+        fmt::format("{}: no such snapshot; trainer_config.snapshot_path of a run names it", path));
   }
   OpenedSnapshot opened{path, std::make_unique<SafetensorsFile>(path), {}};
   // The version first: another format may have another checksum.
@@ -200,14 +225,17 @@ std::optional<OpenedSnapshot> find_snapshot(const std::string& path, Log& log) {
   const bool newest_there = fs::exists(path, ignored);
   const bool previous_there = fs::exists(previous, ignored);
   if (!newest_there && !(previous_there && has_stale_temporary(path))) {
-    if (previous_there) log.warning(fmt::format("{} is gone, {} is not used; rename it to go on from it", path, previous));
+    if (previous_there)
+      log.warning(
+          fmt::format("{} is gone, {} is not used; rename it to go on from it", path, previous));
     return std::nullopt;
   }
   try {
     return open_snapshot(newest_there ? path : previous);
   } catch (const RunError& error) {
     if (!newest_there || !previous_there) {
-      throw RunError(fmt::format("{}; there is no older one; move it away to train from scratch", error.what()));
+      throw RunError(fmt::format("{}; there is no older one; move it away to train from scratch",
+                                 error.what()));
     }
     log.warning(fmt::format("snapshot is damaged: {}", error.what()));
     log.warning(fmt::format("falling back to the snapshot before it: {}", previous));
@@ -215,22 +243,25 @@ std::optional<OpenedSnapshot> find_snapshot(const std::string& path, Log& log) {
   try {
     return open_snapshot(previous);
   } catch (const RunError& error) {
-    throw RunError(fmt::format("{}; no good snapshot is left; move both files away to train from scratch", error.what()));
+    throw RunError(fmt::format(
+        "{}; no good snapshot is left; move both files away to train from scratch", error.what()));
   }
 }
 
 std::string content_sha256(const SafetensorsFile& file) {
   Sha256 sum;
-  for (const char* key : {"step", "epoch", "position", "optimizer_step", "grad_scaler", "vocabulary", "data_sha256",
-                          "micro_batches_per_step"}) {
+  for (const char* key : {"step", "epoch", "position", "optimizer_step", "grad_scaler",
+                          "vocabulary", "data_sha256", "micro_batches_per_step"}) {
     sum.update(fmt::format("{}={}\n", key, file.require_metadata(key)));
   }
   sum.update(arithmetic_settings(file.require_metadata("config")).dump());
   std::vector<const TensorBytes*> tensors;
   for (const auto& tensor : file.tensors()) tensors.push_back(&tensor);
-  std::sort(tensors.begin(), tensors.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
+  std::sort(tensors.begin(), tensors.end(),
+            [](const auto* a, const auto* b) { return a->name < b->name; });
   for (const auto* tensor : tensors) {
-    sum.update(fmt::format("\n{} {} [{}]\n", tensor->name, tensor->dtype, fmt::join(tensor->shape, ",")));
+    sum.update(
+        fmt::format("\n{} {} [{}]\n", tensor->name, tensor->dtype, fmt::join(tensor->shape, ",")));
     sum.update(tensor->data, tensor->size);
   }
   return sum.hex();

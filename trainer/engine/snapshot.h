@@ -1,7 +1,9 @@
-// A snapshot: everything the next training step reads, in one safetensors file that is published by rename.
+// A snapshot: everything the next training step reads, in one safetensors file that is published by
+// rename.
 //
-// Tensors: `model.<parameter>`, `optimizer.<parameter>.exp_avg`, `optimizer.<parameter>.exp_avg_sq`, `generator.<device>`.
-// Metadata: see SnapshotMeta; trainer/README.md lists all names.
+// Tensors: `model.<parameter>`, `optimizer.<parameter>.exp_avg`,
+// `optimizer.<parameter>.exp_avg_sq`, `generator.<device>`. Metadata: see SnapshotMeta;
+// trainer/README.md lists all names.
 #pragma once
 
 #include <torch/torch.h>
@@ -24,14 +26,14 @@ inline constexpr int kSnapshotVersion = 1;
 
 /// The part of a snapshot that is not tensors.
 struct SnapshotMeta {
-  int64_t step = 0;                    ///< Finished optimizer steps, skipped ones included.
-  DataCursor cursor;                   ///< Finished epochs, samples consumed in the present one.
-  double optimizer_step = 0;           ///< Updates that took effect.
+  int64_t step = 0;           ///< Finished optimizer steps, skipped ones included.
+  DataCursor cursor;          ///< Finished epochs, samples consumed in the present one.
+  double optimizer_step = 0;  ///< Updates that took effect.
   GradScaler::State grad_scaler;
-  std::vector<std::string> vocabulary; ///< Characters in the order of their indices.
-  std::string config_json;             ///< config_to_json() of the run.
-  std::string data_sha256;             ///< Of the text used.
-  int64_t micro_batches_per_step = 1;  ///< On all ranks together.
+  std::vector<std::string> vocabulary;  ///< Characters in the order of their indices.
+  std::string config_json;              ///< config_to_json() of the run.
+  std::string data_sha256;              ///< Of the text used.
+  int64_t micro_batches_per_step = 1;   ///< On all ranks together.
   int64_t world_size = 1;
 
   Metadata to_metadata() const;
@@ -47,12 +49,13 @@ using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 /// Name under which the snapshot before the newest one is kept.
 std::string previous_snapshot_path(const std::string& path);
 
-/// Finds out before training whether a snapshot can be written: creates the folder and a temporary file in it, removes
-/// what killed processes left. Throws UserError with the path and the system's reason.
+/// Finds out before training whether a snapshot can be written: creates the folder and a temporary
+/// file in it, removes what killed processes left. Throws UserError with the path and the system's
+/// reason.
 void prepare_snapshot_folder(const std::string& path);
 
-/// Writes tensors (any device) and meta to `path`, keeping the one that was there. Throws RunError; the last good
-/// snapshot is then still in place.
+/// Writes tensors (any device) and meta to `path`, keeping the one that was there. Throws RunError;
+/// the last good snapshot is then still in place.
 void save_snapshot(const std::string& path, const SnapshotMeta& meta, const NamedTensors& tensors);
 
 /// An opened, verified snapshot.
@@ -61,21 +64,23 @@ struct OpenedSnapshot {
   std::unique_ptr<SafetensorsFile> file;
   SnapshotMeta meta;
 
-  /// Copies a stored tensor into `target` (any device). Throws UserError when it is missing or has another shape or
-  /// dtype: the snapshot is of another model.
+  /// Copies a stored tensor into `target` (any device). Throws UserError when it is missing or has
+  /// another shape or dtype: the snapshot is of another model.
   void load_into(const std::string& name, torch::Tensor target) const;
 };
 
-/// Opens exactly `path` and verifies its checksum. Throws RunError (damaged), UserError (missing, newer version).
+/// Opens exactly `path` and verifies its checksum. Throws RunError (damaged), UserError (missing,
+/// newer version).
 OpenedSnapshot open_snapshot(const std::string& path);
 
-/// The newest good snapshot at `path`: the file itself, or the one before it when that is damaged (said in `log`).
-/// Nothing when there is none yet. Throws RunError when there are files but none is good: training from scratch would
-/// overwrite them.
+/// The newest good snapshot at `path`: the file itself, or the one before it when that is damaged
+/// (said in `log`). Nothing when there is none yet. Throws RunError when there are files but none
+/// is good: training from scratch would overwrite them.
 std::optional<OpenedSnapshot> find_snapshot(const std::string& path, Log& log);
 
-/// SHA-256 over all that the next training step depends on, and nothing else: tensors, position, and those settings
-/// that change the arithmetic. No times, hosts, paths, run lengths. Equal for equal training states.
+/// SHA-256 over all that the next training step depends on, and nothing else: tensors, position,
+/// and those settings that change the arithmetic. No times, hosts, paths, run lengths. Equal for
+/// equal training states.
 std::string content_sha256(const SafetensorsFile& file);
 
 }  // namespace ddp::train

@@ -27,7 +27,9 @@ NamedParameters named_parameters(const GPT& model) {
   return result;
 }
 
-at::Generator default_generator(torch::Device device) { return at::globalContext().defaultGenerator(device); }
+at::Generator default_generator(torch::Device device) {
+  return at::globalContext().defaultGenerator(device);
+}
 
 void seed_generator(torch::Device device, uint64_t seed) {
   auto generator = default_generator(device);
@@ -38,7 +40,8 @@ void seed_generator(torch::Device device, uint64_t seed) {
 uint64_t as_seed(const Config& config) { return static_cast<uint64_t>(config.trainer.seed); }
 
 GPT build_model(const Config& config, const CharDataset& dataset, torch::Device device) {
-  GPT model(config.gpt, dataset.vocabulary().size(), config.data.block_size, init_seed(as_seed(config)));
+  GPT model(config.gpt, dataset.vocabulary().size(), config.data.block_size,
+            init_seed(as_seed(config)));
   model->to(device);
   model->train();
   return model;
@@ -46,8 +49,9 @@ GPT build_model(const Config& config, const CharDataset& dataset, torch::Device 
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group, const CharDataset& dataset,
-                 Log& log, const std::optional<SnapshotMeta>& meta, const OpenedSnapshot* snapshot)
+Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group,
+                 const CharDataset& dataset, Log& log, const std::optional<SnapshotMeta>& meta,
+                 const OpenedSnapshot* snapshot)
     : config_(config),
       plan_(plan),
       group_(group),
@@ -60,7 +64,8 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
       sampler_(dataset.training().size(), config.trainer.batch_size,
                config.trainer.grad_accumulation_steps * group.size(), as_seed(config)) {
   if (meta) restore(*meta, snapshot);
-  ddp_ = std::make_unique<DistributedDataParallel>(named_parameters(model_), group_, config.distributed);
+  ddp_ = std::make_unique<DistributedDataParallel>(named_parameters(model_), group_,
+                                                   config.distributed);
   if (meta) broadcast_optimizer();
   warm_up_ddp();
   first_step_ = step_;
@@ -80,7 +85,8 @@ void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) 
   optimizer_.step_count().fill_(meta.optimizer_step);
   scaler_.load_state(meta.grad_scaler);
   step_ = meta.step;
-  cursor_ = same_data_order(meta, config_, dataset_) ? meta.cursor : DataCursor{meta.cursor.epoch, 0};
+  cursor_ =
+      same_data_order(meta, config_, dataset_) ? meta.cursor : DataCursor{meta.cursor.epoch, 0};
   cursor_ = sampler_.normalized(cursor_);
 }
 
@@ -95,7 +101,8 @@ void Trainer::broadcast_optimizer() {
 
 void Trainer::warm_up_ddp() {
   ddp_->warm_up([this] {
-    const auto tokens = torch::zeros({1, 1}, torch::TensorOptions(torch::kInt64).device(plan_.device));
+    const auto tokens =
+        torch::zeros({1, 1}, torch::TensorOptions(torch::kInt64).device(plan_.device));
     torch::Tensor loss;
     {
       const Autocast autocast(plan_.device.type(), amp_dtype_);
@@ -114,7 +121,8 @@ StepOutput Trainer::train_step() {
     const Batch batch = loader_->next();
     const auto inputs = batch.inputs.to(plan_.device, /*non_blocking=*/true);
     const auto targets = batch.targets.to(plan_.device, /*non_blocking=*/true);
-    seed_generator(plan_.device, dropout_seed(as_seed(config_), step_, micro * group_.size() + group_.rank()));
+    seed_generator(plan_.device,
+                   dropout_seed(as_seed(config_), step_, micro * group_.size() + group_.rank()));
     ddp_->prepare_for_forward(/*sync=*/micro + 1 == micro_batches);
     torch::Tensor loss;
     {
@@ -140,13 +148,20 @@ FitResult Trainer::fit() {
   FitResult result;
   if (group_.is_main()) log_start();
   if (finished()) {
-    log_.info(fmt::format("Nothing to train: {} is at step {}, epoch {} of {}; raise trainer_config.{} to go on",
-                          config_.trainer.snapshot_path, step_, cursor_.epoch, epochs_text(config_.trainer.max_epochs),
-                          config_.trainer.max_steps && step_ >= *config_.trainer.max_steps ? "max_steps" : "max_epochs"));
+    const bool by_steps = config_.trainer.max_steps && step_ >= *config_.trainer.max_steps;
+    log_.info(
+        fmt::format("Nothing to train: {} is at step {}, epoch {}; raise trainer_config.{} to go on",
+                    config_.trainer.snapshot_path, step_, cursor_.epoch,
+                    by_steps ? "max_steps" : "max_epochs"));
+    run_evaluation();
     return result;
   }
-  DataLoader::Options options{config_.trainer.batch_size, config_.trainer.grad_accumulation_steps, group_.rank(),
-                              group_.size(), config_.trainer.data_loader_workers, plan_.device.is_cuda()};
+  DataLoader::Options options{config_.trainer.batch_size,
+                              config_.trainer.grad_accumulation_steps,
+                              group_.rank(),
+                              group_.size(),
+                              config_.trainer.data_loader_workers,
+                              plan_.device.is_cuda()};
   loader_ = std::make_unique<DataLoader>(dataset_.training(), sampler_, cursor_, options);
   throughput_ = Throughput();
   while (!finished() && result.stop_signal == 0) {
@@ -155,8 +170,10 @@ FitResult Trainer::fit() {
     const StepOutput output = train_step();
     throughput_.add(sampler_.global_batch() * config_.data.block_size);
     const bool first = step_ == first_step_ + 1;
-    if (first || step_ % config_.trainer.log_every_steps == 0 || finished()) log_step(output, epoch);
-    // The signals seen before this step began: every rank reads the same value and stops after the same step.
+    if (first || step_ % config_.trainer.log_every_steps == 0 || finished())
+      log_step(output, epoch);
+    // The signals seen before this step began: every rank reads the same value and stops after the
+    // same step.
     result.stop_signal = static_cast<int>(stop.wait());
     after_step(cursor_.epoch != epoch);
   }
@@ -177,7 +194,8 @@ void Trainer::after_step(bool epoch_ended) {
   const auto& every = config_.trainer;
   const bool save_now = (epoch_ended && cursor_.epoch % every.save_every == 0) ||
                         (every.save_every_steps && step_ % *every.save_every_steps == 0);
-  const bool evaluate_now = epoch_ended || (every.eval_every_steps && step_ % *every.eval_every_steps == 0);
+  const bool evaluate_now =
+      epoch_ended || (every.eval_every_steps && step_ % *every.eval_every_steps == 0);
   if (!save_now && !evaluate_now) return;
   throughput_.pause();
   if (save_now) save();
@@ -189,29 +207,34 @@ double Trainer::global_mean_loss(const std::vector<torch::Tensor>& losses) {
   auto sum = torch::zeros({1}, torch::kFloat64);
   for (const auto& loss : losses) sum += loss.to(torch::kCPU, torch::kFloat64);
   group_.all_reduce_sum(sum);
-  return sum.item<double>() / static_cast<double>(static_cast<int64_t>(losses.size()) * group_.size());
+  return sum.item<double>() /
+         static_cast<double>(static_cast<int64_t>(losses.size()) * group_.size());
 }
 
 void Trainer::log_step(const StepOutput& output, int64_t epoch) {
   last_loss_ = global_mean_loss(output.losses);
   if (!group_.is_main()) return;
   const double rate = throughput_.lap();
-  std::string line = fmt::format("Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} tok/s",
-                                 epoch + 1, step_, last_loss_,
-                                 optimizer_.learning_rate(), output.grad_norm.item<float>(), short_number(rate));
+  std::string line = fmt::format(
+      "Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} tok/s", epoch + 1,
+      step_, last_loss_, optimizer_.learning_rate(), output.grad_norm.item<float>(),
+      short_number(rate));
   if (scaler_.enabled()) line += fmt::format(" | loss scale {}", scaler_.state().scale);
-  if (output.found_inf && output.found_inf->item<float>() != 0.0F) line += " | gradients overflowed: update skipped";
+  if (output.found_inf && output.found_inf->item<float>() != 0.0F)
+    line += " | gradients overflowed: update skipped";
   log_.info(line);
 }
 
 void Trainer::run_evaluation() {
   const auto windows = dataset_.evaluation();
   if (windows.size() == 0) return;
-  last_eval_ = evaluate(model_, windows, config_.trainer.batch_size, group_, plan_.device, amp_dtype_);
+  last_eval_ =
+      evaluate(model_, windows, config_.trainer.batch_size, group_, plan_.device, amp_dtype_);
   evaluated_step_ = step_;
   if (group_.is_main()) {
-    log_.info(fmt::format("Epoch {} | Step {} | Eval Loss {:.6f} | {} tokens", cursor_.epoch, step_, last_eval_->loss,
-                          last_eval_->tokens));
+    const int64_t epoch = cursor_.position == 0 ? cursor_.epoch : cursor_.epoch + 1;
+    log_.info(fmt::format("Epoch {} | Step {} | Eval Loss {:.6f} | {} tokens", epoch, step_,
+                          last_eval_->loss, last_eval_->tokens));
   }
 }
 
@@ -231,12 +254,14 @@ SnapshotMeta Trainer::snapshot_meta() const {
 
 NamedTensors Trainer::snapshot_tensors() {
   NamedTensors tensors;
-  for (const auto& p : optimizer_.parameters()) tensors.emplace_back("model." + p.name, p.parameter);
+  for (const auto& p : optimizer_.parameters())
+    tensors.emplace_back("model." + p.name, p.parameter);
   for (const auto& p : optimizer_.parameters()) {
     tensors.emplace_back("optimizer." + p.name + ".exp_avg", p.exp_avg);
     tensors.emplace_back("optimizer." + p.name + ".exp_avg_sq", p.exp_avg_sq);
   }
-  // The generators as the next step's first micro-batch will find them: the same for any number of ranks.
+  // The generators as the next step's first micro-batch will find them: the same for any number of
+  // ranks.
   seed_generator(plan_.device, dropout_seed(as_seed(config_), step_, 0));
   const std::string device = plan_.device.is_cuda() ? "cuda" : "cpu";
   tensors.emplace_back("generator." + device, default_generator(plan_.device).get_state());
@@ -251,27 +276,33 @@ void Trainer::save() {
   save_snapshot(config_.trainer.snapshot_path, snapshot_meta(), tensors);
   std::error_code ignored;
   const auto bytes = std::filesystem::file_size(config_.trainer.snapshot_path, ignored);
-  log_.info(fmt::format("Snapshot saved at epoch {}, step {}: {} ({} MB, {:.2f} s)", cursor_.epoch, step_,
-                        config_.trainer.snapshot_path, (bytes + 500'000) / 1'000'000,
+  log_.info(fmt::format("Snapshot saved at epoch {}, step {}: {} ({} MB, {:.2f} s)", cursor_.epoch,
+                        step_, config_.trainer.snapshot_path, (bytes + 500'000) / 1'000'000,
                         std::chrono::duration<double>(Throughput::Clock::now() - start).count()));
 }
 
 void Trainer::log_start() const {
   const auto& c = config_.trainer;
   const int64_t per_step = sampler_.global_batch() * config_.data.block_size;
-  log_.info(fmt::format("Model: {} layers, {} heads, {} channels; number of parameters: {} ({})", config_.gpt.n_layer,
-                        config_.gpt.n_head, config_.gpt.n_embd, short_number(static_cast<double>(model_->parameter_count())),
+  log_.info(fmt::format("Model: {} layers, {} heads, {} channels; number of parameters: {} ({})",
+                        config_.gpt.n_layer, config_.gpt.n_head, config_.gpt.n_embd,
+                        short_number(static_cast<double>(model_->parameter_count())),
                         model_->parameter_count()));
-  log_.info(fmt::format("Data: {}: {} characters, {} unique; {} training samples, {} evaluation tokens", config_.data.path,
-                        dataset_.tokens(), dataset_.vocabulary().size(), dataset_.training().size(),
-                        std::max<int64_t>(0, static_cast<int64_t>(dataset_.evaluation().tokens.size()) - 1)));
-  log_.info(fmt::format("Batch: {} per rank x {} micro-batches x {} ranks = {} samples, {} tokens per step; {} steps per epoch",
-                        c.batch_size, c.grad_accumulation_steps, group_.size(), sampler_.global_batch(), per_step,
-                        sampler_.steps_per_epoch()));
-  log_.info(fmt::format("Device: {}, backend {}, precision {}, {} threads per rank", plan_.device.str(),
-                        group_.c10d() ? plan_.backend_name() : "none (one process)",
-                        amp_dtype_ ? std::string(c10::toString(*amp_dtype_)) + " autocast" : "float32",
-                        torch::get_num_threads()));
+  log_.info(fmt::format(
+      "Data: {}: {} characters, {} unique; {} training samples, {} evaluation tokens",
+      config_.data.path, dataset_.tokens(), dataset_.vocabulary().size(),
+      dataset_.training().size(),
+      std::max<int64_t>(0, static_cast<int64_t>(dataset_.evaluation().tokens.size()) - 1)));
+  log_.info(
+      fmt::format("Batch: {} per rank x {} micro-batches x {} ranks = {} samples, {} tokens per "
+                  "step; {} steps per epoch",
+                  c.batch_size, c.grad_accumulation_steps, group_.size(), sampler_.global_batch(),
+                  per_step, sampler_.steps_per_epoch()));
+  log_.info(
+      fmt::format("Device: {}, backend {}, precision {}, {} threads per rank", plan_.device.str(),
+                  group_.c10d() ? plan_.backend_name() : "none (one process)",
+                  amp_dtype_ ? std::string(c10::toString(*amp_dtype_)) + " autocast" : "float32",
+                  torch::get_num_threads()));
   log_.info(fmt::format("Snapshots: {}", c.snapshot_path));
 }
 
@@ -280,9 +311,11 @@ void Trainer::log_end(const FitResult& result) const {
   const std::string state = result.stop_signal == 0
                                 ? "Training finished"
                                 : fmt::format("Stopped by signal {} and saved", result.stop_signal);
-  log_.info(fmt::format("{}: {} steps ({} in all), {} epochs, {:.1f} s, {} tok/s", state, step_ - first_step_, step_,
-                        cursor_.epoch, throughput_.seconds_since_start(), short_number(throughput_.average())));
-  log_.info(last_eval_ ? fmt::format("Last train loss {:.6f}, eval loss {:.6f}", last_loss_, last_eval_->loss)
+  log_.info(fmt::format("{}: {} steps ({} in all), {} epochs, {:.1f} s, {} tok/s", state,
+                        step_ - first_step_, step_, cursor_.epoch,
+                        throughput_.seconds_since_start(), short_number(throughput_.average())));
+  log_.info(last_eval_ ? fmt::format("Last train loss {:.6f}, eval loss {:.6f}", last_loss_,
+                                     last_eval_->loss)
                        : fmt::format("Last train loss {:.6f}", last_loss_));
   log_.info(fmt::format("Snapshot: {}; log: {}/main.log", c.snapshot_path, config_.hydra.run_dir));
   log_.info(result.stop_signal == 0

@@ -24,11 +24,12 @@
 
 namespace ddp::train {
 
-/// What one optimizer step leaves behind, still on the device: reading it is a host sync that only log steps pay.
+/// What one optimizer step leaves behind, still on the device: reading it is a host sync that only
+/// log steps pay.
 struct StepOutput {
-  std::vector<torch::Tensor> losses;        ///< One float32 scalar for each micro-batch of this rank.
-  torch::Tensor grad_norm;                  ///< Before clipping.
-  std::optional<torch::Tensor> found_inf;   ///< 1: GradScaler skipped the update.
+  std::vector<torch::Tensor> losses;  ///< One float32 scalar for each micro-batch of this rank.
+  torch::Tensor grad_norm;            ///< Before clipping.
+  std::optional<torch::Tensor> found_inf;  ///< 1: GradScaler skipped the update.
 };
 
 /// How fit() ended.
@@ -38,12 +39,15 @@ struct FitResult {
 
 class Trainer {
  public:
-  /// Builds model and optimizer, loads `snapshot` (rank 0 holds the file; `meta` is on every rank) and wraps the model
-  /// in DistributedDataParallel, which copies rank 0's values to all. Throws UserError for a snapshot of another model.
-  Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group, const CharDataset& dataset, Log& log,
-          const std::optional<SnapshotMeta>& meta, const OpenedSnapshot* snapshot);
+  /// Builds model and optimizer, loads `snapshot` (rank 0 holds the file; `meta` is on every rank)
+  /// and wraps the model in DistributedDataParallel, which copies rank 0's values to all. Throws
+  /// UserError for a snapshot of another model.
+  Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group,
+          const CharDataset& dataset, Log& log, const std::optional<SnapshotMeta>& meta,
+          const OpenedSnapshot* snapshot);
 
-  /// Trains to the end of max_epochs or max_steps, or until a stop signal on any rank; the last step is always saved.
+  /// Trains to the end of max_epochs or max_steps, or until a stop signal on any rank; the last
+  /// step is always saved.
   FitResult fit();
 
   /// Forward, backward, all-reduce, clip, update. No host sync.

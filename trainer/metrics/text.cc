@@ -14,9 +14,4 @@ std::string short_number(double value) {
   return fmt::format("{:.0f}", value);
 }
 
-std::string epochs_text(int64_t max_epochs) {
-  constexpr int64_t kUnlimited = 1'000'000'000;
-  return max_epochs >= kUnlimited ? "unlimited" : std::to_string(max_epochs);
-}
-
 }  // namespace ddp::train

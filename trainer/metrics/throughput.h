@@ -37,7 +37,9 @@ class Throughput {
     const double seconds = std::chrono::duration<double>(total_time_).count();
     return seconds > 0.0 ? static_cast<double>(total_tokens_) / seconds : 0.0;
   }
-  double seconds_since_start() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double seconds_since_start() const {
+    return std::chrono::duration<double>(Clock::now() - start_).count();
+  }
 
  private:
   Clock::time_point start_ = Clock::now();

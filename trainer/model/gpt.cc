@@ -27,10 +27,12 @@ torch::Tensor CausalSelfAttentionImpl::forward(const torch::Tensor& x_BTC) {
   const auto B = x_BTC.size(0);
   const auto T = x_BTC.size(1);
   const auto C = x_BTC.size(2);
-  const auto qkv = c_attn(x_BTC).view({B, T, 3, n_head_, C / n_head_}).permute({2, 0, 3, 1, 4}).unbind(0);
+  const auto qkv =
+      c_attn(x_BTC).view({B, T, 3, n_head_, C / n_head_}).permute({2, 0, 3, 1, 4}).unbind(0);
   const double dropout = is_training() ? attn_pdrop_ : 0.0;
-  const auto y_BHTD = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], /*attn_mask=*/{}, dropout,
-                                                       /*is_causal=*/true);
+  const auto y_BHTD =
+      at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], /*attn_mask=*/{}, dropout,
+                                       /*is_causal=*/true);
   return resid_dropout(c_proj(y_BHTD.transpose(1, 2).reshape({B, T, C})));
 }
 
@@ -69,7 +71,8 @@ TransformerImpl::TransformerImpl(const GptConfig& config, int64_t vocab_size, in
 
 torch::Tensor TransformerImpl::forward(const torch::Tensor& idx_BT) {
   const auto T = idx_BT.size(1);
-  const auto positions_T = torch::arange(T, torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
+  const auto positions_T =
+      torch::arange(T, torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
   auto x_BTC = drop(wte(idx_BT) + wpe(positions_T));
   for (const auto& block : *h) x_BTC = block->as<Block>()->forward(x_BTC);
   return ln_f(x_BTC);
@@ -79,7 +82,8 @@ GPTImpl::GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size
     : n_layer_(config.n_layer), vocab_size_(vocab_size), block_size_(block_size) {
   transformer = register_module("transformer", Transformer(config, vocab_size, block_size));
   if (!config.tie_weights) {
-    lm_head = register_module("lm_head", nn::Linear(nn::LinearOptions(config.n_embd, vocab_size).bias(false)));
+    lm_head = register_module("lm_head",
+                              nn::Linear(nn::LinearOptions(config.n_embd, vocab_size).bias(false)));
   }
   initialise(seed);
 }
@@ -102,20 +106,22 @@ void GPTImpl::initialise(uint64_t seed) {
 }
 
 torch::Tensor GPTImpl::forward(const torch::Tensor& idx_BT) {
-  TORCH_CHECK(idx_BT.size(1) <= block_size_, "a sequence of ", idx_BT.size(1), " tokens is longer than block_size ",
-              block_size_);
+  TORCH_CHECK(idx_BT.size(1) <= block_size_, "a sequence of ", idx_BT.size(1),
+              " tokens is longer than block_size ", block_size_);
   const auto x_BTC = transformer(idx_BT);
   return lm_head ? lm_head(x_BTC) : torch::linear(x_BTC, transformer->wte->weight);
 }
 
 torch::Tensor GPTImpl::loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT) {
   const auto logits_NV = forward(idx_BT).view({-1, vocab_size_}).to(torch::kFloat32);
-  return at::cross_entropy_loss(logits_NV, targets_BT.reshape({-1}), {}, at::Reduction::Mean, /*ignore_index=*/-1);
+  return at::cross_entropy_loss(logits_NV, targets_BT.reshape({-1}), {}, at::Reduction::Mean,
+                                /*ignore_index=*/-1);
 }
 
 torch::Tensor GPTImpl::loss_sum(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT) {
   const auto logits_NV = forward(idx_BT).view({-1, vocab_size_}).to(torch::kFloat32);
-  return at::cross_entropy_loss(logits_NV, targets_BT.reshape({-1}), {}, at::Reduction::Sum, /*ignore_index=*/-1);
+  return at::cross_entropy_loss(logits_NV, targets_BT.reshape({-1}), {}, at::Reduction::Sum,
+                                /*ignore_index=*/-1);
 }
 
 std::vector<ModelParameter> GPTImpl::model_parameters() const {

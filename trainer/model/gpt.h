@@ -1,8 +1,9 @@
 // The whole model: minGPT's decoder-only transformer (pre-norm, learned positions), causal.
 //
-// After A. Karpathy's minGPT (model.py) and Radford et al., "Language models are unsupervised multitask learners"
-// (2019). Parameter names are those of Hugging Face's GPT2LMHeadModel; weights of linear layers lie as [out, in].
-// Shape suffixes: B batch, T sequence, C n_embd, H heads, D = C / H, V vocabulary.
+// After A. Karpathy's minGPT (model.py) and Radford et al., "Language models are unsupervised
+// multitask learners" (2019). Parameter names are those of Hugging Face's GPT2LMHeadModel; weights
+// of linear layers lie as [out, in]. Shape suffixes: B batch, T sequence, C n_embd, H heads, D = C
+// / H, V vocabulary.
 #pragma once
 
 #include <torch/torch.h>
@@ -78,12 +79,14 @@ TORCH_MODULE(Transformer);
 struct ModelParameter {
   std::string name;
   torch::Tensor tensor;
-  bool decay = false;  ///< Weight decay applies: weights of linear layers, not biases, norms and embeddings.
+  bool decay =
+      false;  ///< Weight decay applies: weights of linear layers, not biases, norms and embeddings.
 };
 
 class GPTImpl : public torch::nn::Module {
  public:
-  /// Weights drawn from `seed`: N(0, 0.02), residual output projections N(0, 0.02 / sqrt(2 n_layer)), biases 0, norms 1.
+  /// Weights drawn from `seed`: N(0, 0.02), residual output projections N(0, 0.02 / sqrt(2
+  /// n_layer)), biases 0, norms 1.
   GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size, uint64_t seed);
 
   /// int64 [B, T], T <= block_size -> logits [B, T, V].

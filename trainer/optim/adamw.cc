@@ -12,7 +12,8 @@ AdamW::AdamW(std::vector<OptimizedParameter> parameters, const OptimizerConfig& 
     p.exp_avg_sq = torch::zeros_like(p.parameter, torch::MemoryFormat::Preserve).detach();
     p.parameter.mutable_grad() = torch::zeros_like(p.parameter).detach();
   }
-  step_count_ = torch::zeros({}, parameters_.front().parameter.options().dtype(torch::kFloat32).requires_grad(false));
+  step_count_ = torch::zeros(
+      {}, parameters_.front().parameter.options().dtype(torch::kFloat32).requires_grad(false));
 }
 
 void AdamW::step(const std::optional<torch::Tensor>& found_inf) {
@@ -20,7 +21,7 @@ void AdamW::step(const std::optional<torch::Tensor>& found_inf) {
   step_count_.add_(1);
   update(true, found_inf);
   update(false, found_inf);
-  if (found_inf) step_count_.sub_(*found_inf);
+  if (found_inf) step_count_.sub_(found_inf->reshape({}));
 }
 
 void AdamW::update(bool decay, const std::optional<torch::Tensor>& found_inf) {
@@ -37,8 +38,9 @@ void AdamW::update(bool decay, const std::optional<torch::Tensor>& found_inf) {
   }
   if (values.empty()) return;
   const std::vector<torch::Tensor> steps(values.size(), step_count_);
-  at::_fused_adamw_(values, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, config_.learning_rate,
-                    config_.betas[0], config_.betas[1], decay ? config_.weight_decay : 0.0, config_.eps,
+  at::_fused_adamw_(values, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps,
+                    config_.learning_rate, config_.betas[0], config_.betas[1],
+                    decay ? config_.weight_decay : 0.0, config_.eps,
                     /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt, found_inf);
 }
 

@@ -1,4 +1,5 @@
-// AdamW (Loshchilov, Hutter: "Decoupled weight decay regularization", 2019) by torch's fused kernels.
+// AdamW (Loshchilov, Hutter: "Decoupled weight decay regularization", 2019) by torch's fused
+// kernels.
 #pragma once
 
 #include <torch/torch.h>
@@ -22,10 +23,12 @@ struct OptimizedParameter {
 
 class AdamW {
  public:
-  /// Defines the gradient of each parameter as zeros, so that every step sees the same arithmetic as the first.
+  /// Defines the gradient of each parameter as zeros, so that every step sees the same arithmetic
+  /// as the first.
   AdamW(std::vector<OptimizedParameter> parameters, const OptimizerConfig& config);
 
-  /// One update. With `found_inf` (float32 scalar on the parameters' device): no effect when it is 1, and no host sync.
+  /// One update. With `found_inf` (float32 scalar on the parameters' device): no effect when it is
+  /// 1, and no host sync.
   void step(const std::optional<torch::Tensor>& found_inf);
   /// Zeroes gradients in place: they may be views into DDP's buckets.
   void zero_grad();
@@ -46,8 +49,9 @@ class AdamW {
   torch::Tensor step_count_;
 };
 
-/// Scales `gradients` in place so that their global L2 norm is at most `max_norm` (0: no scaling), as
-/// torch.nn.utils.clip_grad_norm_ does. Returns the norm before, a float32 scalar on their device; no host sync.
+/// Scales `gradients` in place so that their global L2 norm is at most `max_norm` (0: no scaling),
+/// as torch.nn.utils.clip_grad_norm_ does. Returns the norm before, a float32 scalar on their
+/// device; no host sync.
 torch::Tensor clip_grad_norm(const std::vector<torch::Tensor>& gradients, double max_norm);
 
 }  // namespace ddp::train

@@ -38,12 +38,14 @@ GradScaler::GradScaler(bool enabled, torch::Device device) : enabled_(enabled) {
   growth_tracker_ = torch::zeros({}, torch::TensorOptions(torch::kInt32).device(device));
 }
 
-torch::Tensor GradScaler::scale(const torch::Tensor& loss) const { return enabled_ ? loss * scale_ : loss; }
+torch::Tensor GradScaler::scale(const torch::Tensor& loss) const {
+  return enabled_ ? loss * scale_ : loss;
+}
 
 std::optional<torch::Tensor> GradScaler::unscale(const std::vector<torch::Tensor>& gradients) {
   if (!enabled_) return std::nullopt;
   const torch::NoGradGuard no_grad;
-  auto found_inf = torch::zeros({1}, scale_.options());
+  auto found_inf = torch::zeros({}, scale_.options());
   const auto inverse = scale_.to(torch::kFloat64).reciprocal().to(torch::kFloat32);
   at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, inverse);
   return found_inf;
@@ -52,7 +54,8 @@ std::optional<torch::Tensor> GradScaler::unscale(const std::vector<torch::Tensor
 void GradScaler::update(const std::optional<torch::Tensor>& found_inf) {
   if (!enabled_ || !found_inf) return;
   const torch::NoGradGuard no_grad;
-  at::_amp_update_scale_(scale_, growth_tracker_, *found_inf, kGrowthFactor, kBackoffFactor, kGrowthInterval);
+  at::_amp_update_scale_(scale_, growth_tracker_, *found_inf, kGrowthFactor, kBackoffFactor,
+                         kGrowthInterval);
 }
 
 GradScaler::State GradScaler::state() const {

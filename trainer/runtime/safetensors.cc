@@ -40,8 +40,9 @@ std::string header_text(const Metadata& metadata, const std::vector<TensorBytes>
   header["__metadata__"] = metadata;
   std::size_t offset = 0;
   for (const auto& tensor : tensors) {
-    header[tensor.name] = {
-        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + tensor.size}}};
+    header[tensor.name] = {{"dtype", tensor.dtype},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {offset, offset + tensor.size}}};
     offset += tensor.size;
   }
   std::string text = header.dump();
@@ -52,8 +53,9 @@ std::string header_text(const Metadata& metadata, const std::vector<TensorBytes>
 // `"<kChecksumKey>":"`
 constexpr std::string_view kChecksumNeedle = "\"checksum\":\"";
 
-// Position of the checksum's digits in a header that header_text() wrote. Metadata is an ordered map of plain strings
-// at the front; quotes inside values are escaped, so the needle cannot occur earlier as part of a value.
+// Position of the checksum's digits in a header that header_text() wrote. Metadata is an ordered
+// map of plain strings at the front; quotes inside values are escaped, so the needle cannot occur
+// earlier as part of a value.
 std::optional<std::size_t> find_checksum(std::string_view header) {
   const auto at = header.find(kChecksumNeedle);
   if (at == std::string_view::npos) return std::nullopt;
@@ -67,15 +69,16 @@ std::optional<std::size_t> bytes_of(const std::vector<int64_t>& shape, std::stri
   std::size_t bytes = bytes_per_element(dtype);
   if (bytes == 0) return std::nullopt;
   for (const int64_t dim : shape) {
-    if (dim < 0 || __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes)) return std::nullopt;
+    if (dim < 0 || __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes))
+      return std::nullopt;
   }
   return bytes;
 }
 
 }  // namespace
 
-void publish_safetensors(const std::string& path, const std::string& keep_previous_as, Metadata metadata,
-                         const std::vector<TensorBytes>& tensors) {
+void publish_safetensors(const std::string& path, const std::string& keep_previous_as,
+                         Metadata metadata, const std::vector<TensorBytes>& tensors) {
   metadata[kChecksumKey] = std::string(kChecksumDigits, '0');
   std::string header = header_text(metadata, tensors);
   const auto digits = find_checksum(header);
@@ -99,13 +102,15 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) throw RunError(path + ": cannot open: " + std::strerror(errno));
   struct stat info {};
-  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) size_ = static_cast<std::size_t>(info.st_size);
+  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
+    size_ = static_cast<std::size_t>(info.st_size);
   if (size_ > kLengthBytes) {
     void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
     if (mapped != MAP_FAILED) mapping_ = static_cast<const std::byte*>(mapped);
   }
   ::close(fd);
-  if (mapping_ == nullptr) throw RunError(path + ": not a snapshot: " + std::to_string(size_) + " bytes");
+  if (mapping_ == nullptr)
+    throw RunError(path + ": not a snapshot: " + std::to_string(size_) + " bytes");
   try {
     parse_header();
   } catch (...) {
@@ -120,24 +125,27 @@ void SafetensorsFile::parse_header() {
   uint64_t length = 0;
   std::memcpy(&length, mapping_, sizeof length);
   if (length > kMaxHeaderBytes || length > size_ - kLengthBytes) {
-    throw RunError(path_ + ": not a whole safetensors file: header length " + std::to_string(length) + ", file size " +
-                   std::to_string(size_));
+    throw RunError(path_ + ": not a whole safetensors file: header length " +
+                   std::to_string(length) + ", file size " + std::to_string(size_));
   }
   header_size_ = static_cast<std::size_t>(length);
   const std::size_t data_size = size_ - kLengthBytes - header_size_;
   const auto* text = reinterpret_cast<const char*>(mapping_ + kLengthBytes);
   try {
     const auto header = nlohmann::json::parse(text, text + header_size_);
+    if (!header.is_object()) throw RunError(path_ + ": the header is not a JSON object: damaged");
     for (const auto& [name, entry] : header.items()) {
       if (name == "__metadata__") {
         metadata_ = entry.get<Metadata>();
         continue;
       }
-      TensorBytes tensor{name, entry.at("dtype").get<std::string>(), entry.at("shape").get<std::vector<int64_t>>()};
+      TensorBytes tensor{name, entry.at("dtype").get<std::string>(),
+                         entry.at("shape").get<std::vector<int64_t>>()};
       const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
       if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size ||
           bytes_of(tensor.shape, tensor.dtype) != offsets[1] - offsets[0]) {
-        throw RunError(path_ + ": tensor " + name + " does not lie within the file: truncated or damaged");
+        throw RunError(path_ + ": tensor " + name +
+                       " does not lie within the file: truncated or damaged");
       }
       tensor.data = mapping_ + kLengthBytes + header_size_ + offsets[0];
       tensor.size = offsets[1] - offsets[0];
@@ -146,18 +154,20 @@ void SafetensorsFile::parse_header() {
   } catch (const nlohmann::json::exception& error) {
     throw RunError(path_ + ": the header is damaged: " + error.what());
   }
-  std::sort(tensors_.begin(), tensors_.end(), [](const auto& a, const auto& b) { return a.data < b.data; });
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const auto& a, const auto& b) { return a.data < b.data; });
 }
 
 const TensorBytes* SafetensorsFile::find(const std::string& name) const {
-  const auto found =
-      std::find_if(tensors_.begin(), tensors_.end(), [&](const auto& tensor) { return tensor.name == name; });
+  const auto found = std::find_if(tensors_.begin(), tensors_.end(),
+                                  [&](const auto& tensor) { return tensor.name == name; });
   return found == tensors_.end() ? nullptr : &*found;
 }
 
 const std::string& SafetensorsFile::require_metadata(const std::string& key) const {
   const auto found = metadata_.find(key);
-  if (found == metadata_.end()) throw RunError(path_ + ": no '" + key + "' in its metadata: not a snapshot of trainer");
+  if (found == metadata_.end())
+    throw RunError(path_ + ": no '" + key + "' in its metadata: not a snapshot of trainer");
   return found->second;
 }
 
@@ -166,10 +176,13 @@ void SafetensorsFile::verify_checksum() const {
   std::string front(reinterpret_cast<const char*>(mapping_), kLengthBytes + header_size_);
   const auto digits = find_checksum(std::string_view(front).substr(kLengthBytes));
   if (!digits) throw RunError(path_ + ": the checksum is damaged");
-  std::fill_n(front.begin() + static_cast<std::ptrdiff_t>(kLengthBytes + *digits), kChecksumDigits, '0');
+  std::fill_n(front.begin() + static_cast<std::ptrdiff_t>(kLengthBytes + *digits), kChecksumDigits,
+              '0');
   Sha256 sum;
-  sum.update(front).update(mapping_ + kLengthBytes + header_size_, size_ - kLengthBytes - header_size_);
-  if (sum.hex() != stored) throw RunError(path_ + ": the checksum does not fit: the file is damaged");
+  sum.update(front).update(mapping_ + kLengthBytes + header_size_,
+                           size_ - kLengthBytes - header_size_);
+  if (sum.hex() != stored)
+    throw RunError(path_ + ": the checksum does not fit: the file is damaged");
 }
 
 }  // namespace ddp::train

@@ -1,5 +1,5 @@
-// The safetensors container: 8-byte little-endian header length, JSON header, raw tensors. Nothing in it is code.
-// Format: https://github.com/huggingface/safetensors#format
+// The safetensors container: 8-byte little-endian header length, JSON header, raw tensors. Nothing
+// in it is code. Format: https://github.com/huggingface/safetensors#format
 #pragma once
 
 #include <cstddef>
@@ -21,18 +21,21 @@ struct TensorBytes {
 
 using Metadata = std::map<std::string, std::string>;
 
-/// Metadata key under which publish_safetensors() keeps the SHA-256 of the whole file, computed with this value as
-/// 64 zeros. Covers header and data: a flipped bit anywhere is found.
+/// Metadata key under which publish_safetensors() keeps the SHA-256 of the whole file, computed
+/// with this value as 64 zeros. Covers header and data: a flipped bit anywhere is found.
 inline constexpr const char* kChecksumKey = "checksum";
 
-/// Writes the container to `path` by AtomicFile, keeping the present file as `keep_previous_as`. Throws RunError.
-void publish_safetensors(const std::string& path, const std::string& keep_previous_as, Metadata metadata,
-                         const std::vector<TensorBytes>& tensors);
+/// Writes the container to `path` by AtomicFile, keeping the present file as `keep_previous_as`.
+/// Throws RunError.
+void publish_safetensors(const std::string& path, const std::string& keep_previous_as,
+                         Metadata metadata, const std::vector<TensorBytes>& tensors);
 
-/// A container mapped read-only. Lengths and offsets in the file are checked against its size before use.
+/// A container mapped read-only. Lengths and offsets in the file are checked against its size
+/// before use.
 class SafetensorsFile {
  public:
-  /// Throws RunError, one line with the path and the reason, when the file cannot be opened or is not whole.
+  /// Throws RunError, one line with the path and the reason, when the file cannot be opened or is
+  /// not whole.
   explicit SafetensorsFile(const std::string& path);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;

@@ -1,0 +1,81 @@
+#include "trainer/optim/adamw.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+namespace ddp::train {
+namespace {
+
+AdamW make(const std::vector<torch::Tensor>& parameters, const std::vector<bool>& decay,
+           const OptimizerConfig& config) {
+  std::vector<OptimizedParameter> list;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    list.push_back({std::to_string(i), parameters[i], {}, {}, decay[i]});
+  }
+  return AdamW(std::move(list), config);
+}
+
+torch::Tensor parameter(double value) { return torch::full({3}, value).requires_grad_(true); }
+
+}  // namespace
+
+TEST_CASE("AdamW follows the published update, with decay for one group only") {
+  OptimizerConfig config;
+  config.learning_rate = 0.01;
+  auto decayed = parameter(1.0);
+  auto plain = parameter(1.0);
+  AdamW optimizer = make({decayed, plain}, {true, false}, config);
+  double m = 0, v = 0, with_decay = 1.0, without = 1.0;
+  for (int t = 1; t <= 5; ++t) {
+    const double g = 0.5 / t;
+    decayed.grad().fill_(g);
+    plain.grad().fill_(g);
+    optimizer.step(std::nullopt);
+    m = config.betas[0] * m + (1 - config.betas[0]) * g;
+    v = config.betas[1] * v + (1 - config.betas[1]) * g * g;
+    const double update = (m / (1 - std::pow(config.betas[0], t))) /
+                          (std::sqrt(v / (1 - std::pow(config.betas[1], t))) + config.eps);
+    with_decay = with_decay * (1 - config.learning_rate * config.weight_decay) -
+                 config.learning_rate * update;
+    without -= config.learning_rate * update;
+  }
+  CHECK(decayed[0].item<double>() == Approx(with_decay).epsilon(1e-6));
+  CHECK(plain[0].item<double>() == Approx(without).epsilon(1e-6));
+  CHECK(optimizer.step_count().item<float>() == 5.0F);
+}
+
+TEST_CASE("a step with a found infinity changes nothing, its count included") {
+  auto p = parameter(1.0);
+  AdamW optimizer = make({p}, {true}, {});
+  p.grad().fill_(1.0);
+  optimizer.step(torch::ones({1}));
+  CHECK(torch::equal(p, torch::ones({3})));
+  CHECK(optimizer.parameters()[0].exp_avg.eq(0).all().item<bool>());
+  CHECK(optimizer.step_count().item<float>() == 0.0F);
+}
+
+TEST_CASE("zero_grad keeps the gradient's memory: it may be a view into a bucket") {
+  auto p = parameter(1.0);
+  AdamW optimizer = make({p}, {true}, {});
+  const void* before = p.grad().data_ptr();
+  p.grad().fill_(2.0);
+  optimizer.zero_grad();
+  CHECK(p.grad().data_ptr() == before);
+  CHECK(p.grad().eq(0).all().item<bool>());
+}
+
+TEST_CASE("clipping scales to the global norm and returns the norm before") {
+  const std::vector<torch::Tensor> gradients = {torch::full({9}, 1.0), torch::full({16}, 1.0)};
+  CHECK(clip_grad_norm(gradients, 1.0).item<float>() == Approx(5.0));
+  CHECK(gradients[0][0].item<float>() == Approx(0.2).epsilon(1e-5));
+  CHECK(clip_grad_norm(gradients, 10.0).item<float>() == Approx(1.0).epsilon(1e-5));
+  CHECK(gradients[0][0].item<float>() == Approx(0.2).epsilon(1e-5));
+}
+
+TEST_CASE("a maximum norm of 0 measures and does not clip") {
+  const std::vector<torch::Tensor> gradients = {torch::full({4}, 3.0)};
+  CHECK(clip_grad_norm(gradients, 0.0).item<float>() == Approx(6.0));
+  CHECK(gradients[0][0].item<float>() == 3.0F);
+}
+
+}  // namespace ddp::train

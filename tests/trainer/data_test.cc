@@ -1,0 +1,83 @@
+#include <catch2/catch.hpp>
+
+#include "tests/trainer/test_model.h"
+#include "trainer/data/char_dataset.h"
+#include "trainer/data/char_vocabulary.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+
+using test::TempDir;
+
+TEST_CASE("the vocabulary is the sorted set of characters, and decoding inverts encoding") {
+  const std::string text =
+      "b\xC3\xA4"
+      "a\nb\xE2\x82\xAC\xF0\x9F\x98\x80";
+  const auto vocabulary = CharVocabulary::from_text(text);
+  CHECK(vocabulary.characters() ==
+        std::vector<std::string>{"\n", "a", "b", "\xC3\xA4", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"});
+  CHECK(vocabulary.decode(vocabulary.encode(text)) == text);
+  CHECK(vocabulary.encode(text).size() == 7);
+}
+
+TEST_CASE("text that is not UTF-8 is refused with the position") {
+  for (const std::string bad : {"ab\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xC3"}) {
+    CHECK_THROWS_AS(CharVocabulary::from_text(bad), UserError);
+  }
+  CHECK_THROWS_WITH(CharVocabulary::from_text("ab\xFF"), Catch::Contains("byte 2"));
+}
+
+TEST_CASE("a character outside the vocabulary is named") {
+  const auto vocabulary = CharVocabulary::from_text("abc");
+  CHECK_THROWS_WITH(vocabulary.encode("abz"), Catch::Contains("'z'"));
+}
+
+TEST_CASE("a stored vocabulary with a repeated or split character is refused") {
+  CHECK_THROWS_AS(CharVocabulary::from_characters({"a", "a"}), RunError);
+  CHECK_THROWS_AS(CharVocabulary::from_characters({"ab"}), RunError);
+  CHECK_THROWS_AS(CharVocabulary::from_characters({""}), RunError);
+}
+
+TEST_CASE("truncation counts characters and never cuts one in two") {
+  CHECK(truncate_text("abcd", 0.5) == "ab");
+  CHECK(truncate_text("\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4", 0.5) == "\xC3\xA4\xC3\xA4");
+  CHECK(truncate_text("abcd", 1.0) == "abcd");
+}
+
+TEST_CASE("the text is split by position before windows are cut: no window crosses the border") {
+  const TempDir dir;
+  DataConfig config;
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += static_cast<char>(i < 90 ? 'a' + i % 20 : 'A' + i % 20);
+  config.path = dir.write("text", text);
+  config.block_size = 8;
+  const CharDataset dataset(config);
+  CHECK(dataset.training().tokens.size() == 90);
+  CHECK(dataset.training().size() == 90 - 8);
+  CHECK(dataset.evaluation().tokens.size() == 10);
+  CHECK(dataset.evaluation().size() == 2);
+  CHECK(dataset.vocabulary().decode(dataset.training().tokens.back()) == "j");
+}
+
+TEST_CASE("a text shorter than a block is refused with the numbers and the key") {
+  const TempDir dir;
+  DataConfig config;
+  config.path = dir.write("text", std::string(100, 'a'));
+  config.block_size = 128;
+  CHECK_THROWS_AS(CharDataset(config), UserError);
+  CHECK_THROWS_WITH(CharDataset(config), Catch::Contains("data_config.block_size") &&
+                                             Catch::Contains("129") &&
+                                             Catch::Contains("90 characters"));
+}
+
+TEST_CASE("a missing, empty or unreadable text is a user's error that names the path") {
+  const TempDir dir;
+  DataConfig config;
+  for (const std::string& path : {dir.file("absent"), dir.write("empty", ""), dir.file(".")}) {
+    config.path = path;
+    CHECK_THROWS_AS(CharDataset(config), UserError);
+    CHECK_THROWS_WITH(CharDataset(config), Catch::Contains(path));
+  }
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,75 @@
+// One rank of a group of real processes over Gloo. Started by ddp-run; what it does is argv[1].
+#include <cstdio>
+#include <string>
+
+#include "tests/trainer/test_model.h"
+#include "trainer/data/char_dataset.h"
+#include "trainer/distributed/ddp.h"
+#include "trainer/distributed/process_group.h"
+#include "trainer/engine/evaluator.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+// Rank 0 prints the evaluation loss to the last bit.
+int evaluate_text(ProcessGroup& group, const std::string& path) {
+  DataConfig data;
+  data.path = path;
+  data.block_size = 16;
+  data.train_split = 0.5;
+  const CharDataset dataset(data);
+  GPT model(test::tiny_config(), dataset.vocabulary().size(), data.block_size, 5);
+  const EvalResult result =
+      evaluate(model, dataset.evaluation(), 4, group, torch::kCPU, std::nullopt);
+  if (group.is_main()) std::printf("%a %lld\n", result.loss, static_cast<long long>(result.tokens));
+  return 0;
+}
+
+NamedParameters parameters_of(const GPT& model) {
+  NamedParameters result;
+  for (const auto& p : model->model_parameters()) result.emplace_back(p.name, p.tensor);
+  return result;
+}
+
+// Rank 1 has another model than rank 0: DDP must say so instead of training nonsense. Rank 0 then
+// loses its peer.
+int mismatched_models(ProcessGroup& group) {
+  GPT model(test::tiny_config(1, 2, group.is_main() ? 32 : 64), 65, 16, 5);
+  try {
+    const DistributedDataParallel wrapped(parameters_of(model), group, {});
+  } catch (const RunError& error) {
+    std::printf("refused: %s\n", error.what());
+  } catch (const std::exception&) {
+    std::printf("peer lost\n");
+  }
+  return 0;
+}
+
+// Ranks start with other weights; construction gives all of them rank 0's.
+int broadcast_at_construction(ProcessGroup& group) {
+  GPT model(test::tiny_config(), 65, 16, static_cast<uint64_t>(group.rank()));
+  const DistributedDataParallel wrapped(parameters_of(model), group, {});
+  const GPT expected(test::tiny_config(), 65, 16, 0);
+  for (std::size_t i = 0; i < model->parameters().size(); ++i) {
+    if (!torch::equal(model->parameters()[i], expected->parameters()[i])) return 3;
+  }
+  if (group.is_main()) std::printf("equal\n");
+  return 0;
+}
+
+int run(const std::string& what, const std::string& argument) {
+  const DistEnv env = DistEnv::from_environment();
+  ProcessGroup group(env, {}, {});
+  if (what == "evaluate") return evaluate_text(group, argument);
+  if (what == "mismatch") return mismatched_models(group);
+  if (what == "broadcast") return broadcast_at_construction(group);
+  return 2;
+}
+
+}  // namespace
+}  // namespace ddp::train
+
+int main(int argc, char** argv) {
+  return argc < 2 ? 2 : ddp::train::run(argv[1], argc > 2 ? argv[2] : "");
+}

@@ -1,0 +1,73 @@
+#include "trainer/engine/resume_check.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/trainer/test_model.h"
+#include "trainer/config/config_text.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+struct Run {
+  test::TempDir dir;
+  Config config;
+  Run() {
+    config.data.path = dir.write("text", "hello world, hello text, hello again and again");
+    config.data.block_size = 8;
+    config.gpt = test::tiny_config();
+  }
+  SnapshotMeta meta() const {
+    const CharDataset dataset(config.data);
+    SnapshotMeta meta;
+    meta.cursor = {3, 8};
+    meta.vocabulary = dataset.vocabulary().characters();
+    meta.config_json = config_to_json(config);
+    meta.data_sha256 = dataset.sha256();
+    return meta;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an unchanged configuration resumes without a word") {
+  const Run run;
+  CHECK(check_resume(run.meta(), run.config, CharDataset(run.config.data)).empty());
+  CHECK(same_data_order(run.meta(), run.config, CharDataset(run.config.data)));
+}
+
+TEST_CASE("edited hyperparameters are allowed and shown, run lengths and paths pass silently") {
+  Run run;
+  const auto meta = run.meta();
+  run.config.optimizer.learning_rate = 0.125;
+  run.config.trainer.max_epochs = 99;
+  run.config.trainer.snapshot_path = "/elsewhere";
+  const auto lines = check_resume(meta, run.config, CharDataset(run.config.data));
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0],
+             Catch::Contains("optimizer_config.learning_rate") && Catch::Contains("0.125"));
+}
+
+TEST_CASE("another model is refused with both values and the way out") {
+  Run run;
+  const auto meta = run.meta();
+  run.config.gpt.n_embd = 64;
+  CHECK_THROWS_WITH(
+      check_resume(meta, run.config, CharDataset(run.config.data)),
+      Catch::Contains("gpt_config.n_embd is 32 there, 64") && Catch::Contains("snapshot_path"));
+}
+
+TEST_CASE(
+    "another vocabulary is refused, another text of the same characters starts its epoch anew") {
+  Run run;
+  const auto meta = run.meta();
+  const auto vocabulary = CharVocabulary::from_characters(meta.vocabulary);
+  run.config.data.path = run.dir.write("other", "again, hello hello world and hello text");
+  const CharDataset other(run.config.data, &vocabulary);
+  CHECK_FALSE(same_data_order(meta, run.config, other));
+  CHECK_THAT(check_resume(meta, run.config, other).back(), Catch::Contains("epoch 4 starts anew"));
+  run.config.data.path = run.dir.write("third", "xyz xyz xyz xyz xyz");
+  CHECK_THROWS_AS(CharDataset(run.config.data, &vocabulary), UserError);
+}
+
+}  // namespace ddp::train
