@@ -149,10 +149,10 @@ FitResult Trainer::fit() {
   if (group_.is_main()) log_start();
   if (finished()) {
     const bool by_steps = config_.trainer.max_steps && step_ >= *config_.trainer.max_steps;
-    log_.info(
-        fmt::format("Nothing to train: {} is at step {}, epoch {}; raise trainer_config.{} to go on",
-                    config_.trainer.snapshot_path, step_, cursor_.epoch,
-                    by_steps ? "max_steps" : "max_epochs"));
+    log_.info(fmt::format(
+        "Nothing to train: {} is at step {}, epoch {}; raise trainer_config.{} to go on",
+        config_.trainer.snapshot_path, step_, cursor_.epoch,
+        by_steps ? "max_steps" : "max_epochs"));
     run_evaluation();
     return result;
   }
