@@ -55,7 +55,7 @@ for argument in "$@"; do
   case $argument in trainer_config.snapshot_path=*) snapshot=${argument#*=} ;; esac
 done
 prompt='In the morning'
-generate=("$bin/trainer" generate --snapshot "$snapshot" --prompt "$prompt" --max_new_tokens 500 --temperature 0.7)
+generate=("$bin/trainer" generate --snapshot "$snapshot" --prompt "$prompt" --max_new_tokens 500 --temperature 0.5)
 printf '\nThe model continues "%s":\n\n' "$prompt"
 # One thread: the model is small, and threads that wait for each other are slow on a busy machine.
 OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} "${generate[@]}"
