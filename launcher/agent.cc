@@ -66,6 +66,7 @@ void LocalElasticAgent::start_round() {
   failures_.clear();
   verdict_.reset();
   round_began_ = processes_.now();
+  if (group_.restart_count == 0) job_began_ = round_began_;
   phase_ = Phase::Running;
   deadline_.reset();
   spec_.folder.prepare_attempt(group_.restart_count, spec_.job.local_world_size);
@@ -127,6 +128,8 @@ void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
                                      [&](const Worker& w) { return w.pid == event.pid; });
     if (worker == group_.workers.end()) continue;
     worker->exit = event.exit;
+    worker->usage = event.usage;
+    worker->lived = processes_.now() - round_began_;
     worker->state = event.exit.ok() ? WorkerState::Succeeded
                     : told_to_stop  ? WorkerState::Stopped
                                     : WorkerState::Failed;
@@ -223,6 +226,8 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
       std::count_if(group_.workers.begin(), group_.workers.end(), [](const Worker& w) {
         return w.state == WorkerState::Stopped || w.state == WorkerState::Running;
       }));
+  result.workers = group_.workers;
+  result.lived = processes_.now() - job_began_;
   result.restarts = group_.restart_count;
   result.max_restarts = spec_.job.max_restarts;
   if (verdict_) result.gave_up = verdict_->gave_up;

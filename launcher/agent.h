@@ -59,6 +59,7 @@ class LocalElasticAgent {
   Phase phase_ = Phase::Running;
   std::optional<Clock::time_point> deadline_;  // of the phase
   std::vector<ProcessFailure> failures_;
+  Clock::time_point job_began_;
   Clock::time_point round_began_;
   std::vector<RoundEnd> history_;
   std::optional<RestartVerdict> verdict_;  // on the round that has just ended

@@ -16,6 +16,7 @@
 #include "launcher/local_world_size.h"
 #include "launcher/option_table.h"
 #include "launcher/program.h"
+#include "launcher/run_record.h"
 #include "launcher/static_rendezvous.h"
 #include "launcher/subprocess.h"
 #include "launcher/worker_contract.h"
@@ -106,11 +107,15 @@ void report(const RunResult& result, const AgentSpec& spec) {
   write_fully(STDERR_FILENO, failure_report(result, context));
 }
 
-int run_agent(const AgentSpec& spec, StaticRendezvous& rendezvous, const SignalMailbox& signals,
-              int launcher_pipe) {
+int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvous& rendezvous,
+              const SignalMailbox& signals, int launcher_pipe) {
   SubprocessSet processes(signals, launcher_pipe);
   const RunResult result = LocalElasticAgent(spec, rendezvous, processes).run();
   report(result, spec);
+  if (config.summary) write_fully(STDERR_FILENO, summary_table(result));
+  if (!config.result_json.empty()) {
+    write_result_file(config.result_json, result_json(result, spec.job.run_id, spec.host));
+  }
   if (result.outcome == Outcome::LauncherGone) spec.folder.remove_if_private();
   return exit_code(result);
 }
@@ -145,6 +150,7 @@ int dry_run(const LaunchConfig& config) {
 
 int launch(const LaunchConfig& config, SignalMailbox& signals) {
   AgentSpec spec = describe_agent(config);
+  if (!config.result_json.empty()) check_result_file(config.result_json);
   StaticRendezvous rendezvous(config.master_addr, config.master_port);
   spec.folder = RunFolder::create(config.log_dir, spec.job.run_id, config.logs.wants_files());
   if (config.logs.wants_files()) say("logs of this run: " + spec.folder.path());
@@ -155,7 +161,7 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
                     spec.job.omp_num_threads, spec.job.local_world_size));
   }
   const int code = run_guarded(signals, [&](int launcher_pipe) {
-    return guarded([&] { return run_agent(spec, rendezvous, signals, launcher_pipe); });
+    return guarded([&] { return run_agent(config, spec, rendezvous, signals, launcher_pipe); });
   });
   spec.folder.remove_if_private();
   return code;

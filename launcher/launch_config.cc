@@ -434,6 +434,8 @@ LaunchConfig to_config(const Values& values) {
   config.no_python = values.flag("no-python");
   config.run_path = values.flag("run-path");
   config.devices = values.text("devices");
+  config.summary = values.flag("summary");
+  config.result_json = values.text("result-json");
   values.one_of("event-log-handler", {"null"});
   values.one_of("logs-specs", {"default"});
   if (values.flag("dry-run")) config.action = LaunchAction::DryRun;

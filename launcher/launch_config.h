@@ -38,6 +38,8 @@ struct LaunchConfig {
 
   std::string log_dir;  // empty: a private folder, removed at the end unless there are logs in it
   LogOptions logs;
+  bool summary = false;
+  std::string result_json;  // a file; empty: none
 
   std::vector<std::string> hints;  // PET_ variables that are no option: one line each
 };

@@ -93,6 +93,10 @@ constexpr std::array kOptions{
                "Last lines of stderr that a failure report shows; 0: workers write to ddp-run's "
                "stderr directly."},
 
+    OptionSpec{"summary", 0, nullptr, "", Logs,
+               "At the end, print a table of all workers: exit, time, CPU time, largest memory."},
+    OptionSpec{"result-json", 0, "FILE", "", Logs,
+               "At the end, write what became of the job to this file."},
     OptionSpec{"logs-specs", 0, "NAME", "default", Logs,
                "torchrun's Python plug-ins for logs; ddp-run has none but default."},
     OptionSpec{"event-log-handler", 0, "NAME", "null", Logs,

@@ -14,6 +14,7 @@ struct Event {
   Kind kind = Kind::Signal;
   pid_t pid = 0;          // WorkerExited
   ExitStatus exit{};      // WorkerExited
+  ResourceUsage usage{};  // WorkerExited
   int signal = 0;         // Signal
   bool ends_job = false;  // Signal: ends the job, or is only passed on
 };

@@ -14,8 +14,8 @@ namespace ddp::launch {
 struct RestartRules {
   int max_restarts = 0;
   std::chrono::milliseconds delay{
-      0};                     // before the first restart; doubles while rounds fail quickly
-  int crash_loop = 0;         // give up after so many equal quick failures in a row; 0: never
+      0};                       // before the first restart; doubles while rounds fail quickly
+  int crash_loop = 0;           // give up after so many equal quick failures in a row; 0: never
   std::set<int> final_codes{};  // exit codes that no restart can mend
   std::chrono::milliseconds healthy_after{
       0};  // a round that lived so long gives all restarts back; 0: never

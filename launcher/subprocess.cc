@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,10 @@ constexpr auto kSweepPatience = std::chrono::seconds(5);
 
 ExitStatus to_exit_status(const siginfo_t& info) {
   return info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status};
+}
+
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
 LaunchError exec_error(const WorkerSpec& spec, int error) {
@@ -132,15 +137,16 @@ void SubprocessSet::reap(std::vector<Event>& events) {
   for (;;) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
-    const auto worker = running_.find(info.si_pid);
-    if (worker != running_.end()) {
-      // Before it is reaped its pid, and so its group's id, cannot belong to anyone else.
-      ::kill(-info.si_pid, SIGKILL);
-      events.push_back(
-          {.kind = Event::Kind::WorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)});
-      running_.erase(worker);
-    }
-    ::waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
+    const bool is_worker = running_.erase(info.si_pid) > 0;
+    // Before it is reaped its pid, and so its group's id, cannot belong to anyone else.
+    if (is_worker) ::kill(-info.si_pid, SIGKILL);
+    rusage usage{};
+    ::wait4(info.si_pid, nullptr, WNOHANG, &usage);
+    if (!is_worker) continue;
+    Event event{
+        .kind = Event::Kind::WorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)};
+    event.usage = {seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss};
+    events.push_back(event);
   }
 }
 

@@ -36,6 +36,12 @@ struct WorkerSpec {
   WorkerStreams streams;
 };
 
+/// What the kernel says about a process that has ended, its reaped children included.
+struct ResourceUsage {
+  double cpu_seconds = 0;
+  long max_rss_kib = 0;
+};
+
 enum class WorkerState {
   Running,
   Succeeded,
@@ -50,6 +56,8 @@ struct Worker {
   WorkerState state = WorkerState::Running;
   ExitStatus exit;
   std::string error_file;  // empty: none
+  ResourceUsage usage;
+  Clock::duration lived{};
 };
 
 /// Where the workers of one round meet.
@@ -85,6 +93,8 @@ struct RunResult {
   int stopped = 0;                       // peers that were stopped because of it
   int restarts = 0;
   int max_restarts = 0;
+  std::vector<Worker> workers;         // of the last round
+  Clock::duration lived{};             // all rounds together
   std::string gave_up;                 // why not all restarts were used
   std::vector<std::string> survivors;  // "pid 12 (state D)": could not be killed in time
 };

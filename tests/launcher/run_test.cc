@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "tests/launcher/ddp_run.h"
 
@@ -273,6 +275,32 @@ TEST_CASE("a dry run prints each worker's command and starts nothing") {
                                 .ignore = {},
                                 .folder = ""});
   CHECK(same.out == "1\n");
+}
+
+TEST_CASE("the result file says what became of each worker") {
+  const TempFolder folder;
+  const std::string file = folder / "result.json";
+  CHECK(run({"--nproc_per_node=2", "--max_restarts=1", "--result-json=" + file},
+            {"@1err=no paper\\n", "@1exit=7", "wait"})
+            .exit == 7);
+  const auto result = nlohmann::json::parse(std::ifstream(file));
+  CHECK(result["outcome"] == "failed");
+  CHECK(result["exit_code"] == 7);
+  CHECK(result["restarts"] == 1);
+  CHECK(result["failures"][0]["rank"] == 1);
+  CHECK(result["failures"][0]["stderr"] == "no paper\n");
+  CHECK(result["workers"][0]["state"] == "stopped");
+  CHECK(result["workers"][0]["signal"] == SIGTERM);
+  CHECK(result["workers"][1]["exit_code"] == 7);
+  CHECK(result["workers"][1]["max_rss_kib"] > 0);
+  CHECK_THAT(run({"--result-json=/no/such/folder/x"}, {"exit=0"}).err,
+             Catch::StartsWith("error: --result-json="));
+}
+
+TEST_CASE("the summary has a line for each worker") {
+  const auto job = run({"--nproc_per_node=3", "--summary"}, {"exit=0"});
+  CHECK(lines_of(job.err).size() == 4);
+  CHECK_THAT(job.err, Contains("max RSS MiB"));
 }
 
 TEST_CASE("help and version go to stdout") {

@@ -1,0 +1,132 @@
+#include "launcher/run_record.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "launcher/console.h"
+#include "launcher/error_file.h"
+#include "launcher/failure_report.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+using nlohmann::json;
+
+const char* name_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::Succeeded:
+      return "succeeded";
+    case Outcome::Failed:
+      return "failed";
+    case Outcome::Interrupted:
+      return "interrupted";
+    case Outcome::LauncherGone:
+      return "launcher killed";
+  }
+  return "";
+}
+
+const char* name_of(WorkerState state) {
+  switch (state) {
+    case WorkerState::Running:
+      return "running";
+    case WorkerState::Succeeded:
+      return "succeeded";
+    case WorkerState::Failed:
+      return "failed";
+    case WorkerState::Stopped:
+      return "stopped";
+  }
+  return "";
+}
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+void put_exit(json& object, const ExitStatus& exit) {
+  object["exit_code"] = exit.signal != 0 ? json(nullptr) : json(exit.code);
+  object["signal"] = exit.signal != 0 ? json(exit.signal) : json(nullptr);
+}
+
+json to_json(const Worker& worker) {
+  json object{{"rank", worker.rank},
+              {"local_rank", worker.local_rank},
+              {"pid", worker.pid},
+              {"state", name_of(worker.state)},
+              {"seconds", seconds(worker.lived)},
+              {"cpu_seconds", worker.usage.cpu_seconds},
+              {"max_rss_kib", worker.usage.max_rss_kib}};
+  put_exit(object, worker.exit);
+  return object;
+}
+
+json to_json(const ProcessFailure& failure) {
+  json object{{"rank", failure.rank},
+              {"local_rank", failure.local_rank},
+              {"pid", failure.pid},
+              {"stderr", failure.last_stderr}};
+  put_exit(object, failure.exit);
+  const auto message = read_error_file(failure.error_file);
+  object["message"] = message ? json(message->text) : json(nullptr);
+  return object;
+}
+
+}  // namespace
+
+std::string summary_table(const RunResult& result) {
+  std::string table = fmt::format("  {:>5} {:>9} {:<10} {:>10} {:>10} {:>12}\n", "rank", "pid",
+                                  "exit", "seconds", "CPU s", "max RSS MiB");
+  for (const Worker& worker : result.workers) {
+    const std::string exit = worker.state == WorkerState::Running ? "running"
+                             : worker.exit.signal != 0
+                                 ? fmt::format("signal {}", worker.exit.signal)
+                                 : std::to_string(worker.exit.code);
+    table += fmt::format("  {:>5} {:>9} {:<10} {:>10.2f} {:>10.2f} {:>12.1f}\n", worker.rank,
+                         worker.pid, exit, seconds(worker.lived), worker.usage.cpu_seconds,
+                         static_cast<double>(worker.usage.max_rss_kib) / 1024);
+  }
+  return table;
+}
+
+std::string result_json(const RunResult& result, const std::string& run_id,
+                        const std::string& host) {
+  json object{{"outcome", name_of(result.outcome)},
+              {"exit_code", exit_code(result)},
+              {"run_id", run_id},
+              {"host", host},
+              {"restarts", result.restarts},
+              {"max_restarts", result.max_restarts},
+              {"gave_up", result.gave_up},
+              {"seconds", seconds(result.lived)}};
+  object["failures"] = json::array();
+  for (const auto& failure : result.failures) object["failures"].push_back(to_json(failure));
+  object["workers"] = json::array();
+  for (const auto& worker : result.workers) object["workers"].push_back(to_json(worker));
+  return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+void write_result_file(const std::string& path, const std::string& text) {
+  const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd >= 0) write_fully(fd, text);
+  if (fd < 0 || ::close(fd) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
+    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}; choose a writable place", path,
+                                              error_text(errno)));
+  }
+}
+
+void check_result_file(const std::string& path) {
+  const auto slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}; choose a writable place", path,
+                                              error_text(errno)));
+  }
+}
+
+}  // namespace ddp::launch
