@@ -16,6 +16,8 @@
 #include "trainer/engine/snapshot.h"
 #include "trainer/engine/trainer.h"
 #include "trainer/model/generate.h"
+#include "trainer/report.h"
+#include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log.h"
 #include "trainer/runtime/sha256.h"
@@ -34,13 +36,19 @@ struct ResumePoint {
 // Rank 0 alone reads the file; the others need no access to it.
 ResumePoint find_resume_point(const std::string& path, ProcessGroup& group, Log& log) {
   ResumePoint point;
-  if (group.is_main()) point.snapshot = find_snapshot(path, log);
-  const std::string json = group.broadcast_text(point.snapshot ? point.snapshot->meta.to_json() : "");
+  if (group.is_main()) {
+    point.snapshot = find_snapshot(path, log);
+    // A temporary file beside an older snapshot alone is the sign that a save was cut: it stays.
+    if (!point.snapshot || point.snapshot->path == path) remove_stale_temporaries(path);
+  }
+  const std::string json =
+      group.broadcast_text(point.snapshot ? point.snapshot->meta.to_json() : "");
   if (!json.empty()) point.meta = SnapshotMeta::from_json(json);
   if (!group.is_main()) return point;
-  log.info(point.meta ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}", point.snapshot->path,
-                                    point.meta->cursor.epoch, point.meta->step)
-                      : fmt::format("Snapshot not found: {}. Training model from scratch", path));
+  log.info(point.meta
+               ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}",
+                             point.snapshot->path, point.meta->cursor.epoch, point.meta->step)
+               : fmt::format("Snapshot not found: {}. Training model from scratch", path));
   return point;
 }
 
@@ -59,7 +67,8 @@ Json tensor_report(const SafetensorsFile& file) {
   Json tensors = Json::array();
   for (const auto& tensor : file.tensors()) {
     const std::string sum = Sha256().update(tensor.data, tensor.size).hex();
-    tensors.push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"sha256", sum}});
+    tensors.push_back(
+        {{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"sha256", sum}});
   }
   return tensors;
 }
@@ -77,39 +86,53 @@ int64_t model_parameters(const SafetensorsFile& file) {
 
 Json snapshot_report(const OpenedSnapshot& snapshot) {
   const auto& meta = snapshot.meta;
-  return {{"path", snapshot.path},
-          {"format_version", kSnapshotVersion},
-          {"step", meta.step},
-          {"epoch", meta.cursor.epoch},
-          {"position", meta.cursor.position},
-          {"optimizer_step", meta.optimizer_step},
-          {"parameters", model_parameters(*snapshot.file)},
-          {"vocabulary_size", meta.vocabulary.size()},
-          {"world_size", meta.world_size},
-          {"micro_batches_per_step", meta.micro_batches_per_step},
-          {"grad_scaler", {{"scale", meta.grad_scaler.scale}, {"growth_tracker", meta.grad_scaler.growth_tracker}}},
-          {"data_sha256", meta.data_sha256},
-          {"content_sha256", content_sha256(*snapshot.file)},
-          {"config", Json::parse(meta.config_json)},
-          {"tensors", tensor_report(*snapshot.file)}};
+  return {
+      {"path", snapshot.path},
+      {"format_version", kSnapshotVersion},
+      {"step", meta.step},
+      {"epoch", meta.cursor.epoch},
+      {"position", meta.cursor.position},
+      {"optimizer_step", meta.optimizer_step},
+      {"parameters", model_parameters(*snapshot.file)},
+      {"vocabulary_size", meta.vocabulary.size()},
+      {"world_size", meta.world_size},
+      {"micro_batches_per_step", meta.micro_batches_per_step},
+      {"grad_scaler",
+       {{"scale", meta.grad_scaler.scale}, {"growth_tracker", meta.grad_scaler.growth_tracker}}},
+      {"data_sha256", meta.data_sha256},
+      {"content_sha256", content_sha256(*snapshot.file)},
+      {"config", Json::parse(meta.config_json)},
+      {"tensors", tensor_report(*snapshot.file)}};
 }
 
 std::string readable(const Json& report) {
   std::string text;
   for (const auto& [key, value] : report.items()) {
     if (key == "tensors" || key == "config") continue;
-    text += fmt::format("{:<22} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+    text += fmt::format("{:<22} {}\n", key,
+                        value.is_string() ? value.get<std::string>() : value.dump());
   }
   text += "config\n";
   for (const auto& [section, keys] : report["config"].items()) {
-    for (const auto& [key, value] : keys.items()) text += fmt::format("  {}.{} = {}\n", section, key, value.dump());
+    for (const auto& [key, value] : keys.items())
+      text += fmt::format("  {}.{} = {}\n", section, key, value.dump());
   }
   text += "tensors (sha256, dtype, shape, name)\n";
   for (const auto& tensor : report["tensors"]) {
     text += fmt::format("  {} {:<4} {:<14} {}\n", tensor["sha256"].get<std::string>(),
-                        tensor["dtype"].get<std::string>(), tensor["shape"].dump(), tensor["name"].get<std::string>());
+                        tensor["dtype"].get<std::string>(), tensor["shape"].dump(),
+                        tensor["name"].get<std::string>());
   }
   return text;
+}
+
+int train_in_group(const Config& config, const DevicePlan& plan, ProcessGroup& group, Log& log) {
+  const ResumePoint resume = find_resume_point(config.trainer.snapshot_path, group, log);
+  const CharDataset dataset = load_data(config, resume.meta);
+  Trainer trainer(config, plan, group, dataset, log, resume.meta,
+                  resume.snapshot ? &*resume.snapshot : nullptr);
+  const FitResult result = trainer.fit();
+  return result.stop_signal == 0 ? launch::kExitDone : launch::kExitSignalBase + result.stop_signal;
 }
 
 }  // namespace
@@ -120,16 +143,16 @@ int run_train(const TrainerArgs& args) {
   if (env.is_main()) prepare_snapshot_folder(config.trainer.snapshot_path);
   Log log(env.is_main(), env.is_main() ? config.hydra.run_dir + "/main.log" : "",
           config.hydra.verbose ? LogLevel::kDebug : LogLevel::kInfo);
-  const StopSignal stop_signal;
+  log.debug("Configuration:\n" + config_to_yaml(config));
   const DevicePlan plan = plan_device(config, env);
   ProcessGroup group(env, config.distributed, plan);
-  log.debug("Configuration:\n" + config_to_yaml(config));
-
-  const ResumePoint resume = find_resume_point(config.trainer.snapshot_path, group, log);
-  const CharDataset dataset = load_data(config, resume.meta);
-  Trainer trainer(config, plan, group, dataset, log, resume.meta, resume.snapshot ? &*resume.snapshot : nullptr);
-  const FitResult result = trainer.fit();
-  return result.stop_signal == 0 ? launch::kExitDone : launch::kExitSignalBase + result.stop_signal;
+  // Only now: a rank that still waits for the others ends at the first signal.
+  const StopSignal stop_signal;
+  try {
+    return train_in_group(config, plan, group, log);
+  } catch (...) {
+    end_with_current_exception();
+  }
 }
 
 int run_generate(const TrainerArgs& args) {
@@ -138,7 +161,9 @@ int run_generate(const TrainerArgs& args) {
   const Config config = config_from_json(snapshot.meta.config_json);
   const auto vocabulary = CharVocabulary::from_characters(snapshot.meta.vocabulary);
   const auto prompt = vocabulary.encode(options.prompt);
-  if (prompt.empty()) throw UserError("--prompt is empty; give at least one character to start from, such as --prompt ' '");
+  if (prompt.empty())
+    throw UserError(
+        "--prompt is empty; give at least one character to start from, such as --prompt ' '");
   GPT model(config.gpt, vocabulary.size(), config.data.block_size, 0);
   for (auto& p : model->model_parameters()) snapshot.load_into("model." + p.name, p.tensor);
 

@@ -5,13 +5,15 @@
 
 namespace ddp::train {
 
-/// `trainer --config FILE [key=value ...]`: 0 when trained to the end, 128 + signal when stopped and saved.
+/// `trainer --config FILE [key=value ...]`: 0 when trained to the end, 128 + signal when stopped
+/// and saved.
 int run_train(const TrainerArgs& args);
 /// `trainer generate`: prompt and continuation alone on stdout.
 int run_generate(const TrainerArgs& args);
 /// `trainer inspect SNAPSHOT [--json]`
 int run_inspect(const TrainerArgs& args);
-/// `trainer doctor`, alone or under a launcher: 0 when everything works, 1 with what is wrong and how to mend it.
+/// `trainer doctor`, alone or under a launcher: 0 when everything works, 1 with what is wrong and
+/// how to mend it.
 int run_doctor(const TrainerArgs& args);
 /// `trainer --version`
 int run_version();

@@ -75,8 +75,7 @@ TEST_CASE("two ranks fall back together") {
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
 }
 
-TEST_CASE("after a fallback the next save does not replace the good snapshot by the damaged one",
-          "[!mayfail]") {
+TEST_CASE("after a fallback the next save does not replace the good snapshot by the damaged one") {
   const Workspace place;
   train_half(place);
   truncate(place.snapshot());
@@ -125,7 +124,7 @@ TEST_CASE("when both snapshots are damaged two ranks fail, and say why") {
 
 // The other ranks lose their connection to the one that fails: a consequence. A race, hence several
 // tries.
-TEST_CASE("ddp-run names the rank that failed, not one that lost its connection", "[!mayfail]") {
+TEST_CASE("ddp-run names the rank that failed, not one that lost its connection") {
   const Workspace place;
   train_half_and_damage_all(place);
   for (int attempt = 0; attempt < 4; ++attempt) {

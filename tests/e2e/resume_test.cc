@@ -155,7 +155,7 @@ TEST_CASE(
   kill_again_and_again(2);
 }
 
-TEST_CASE("what a killed save left behind is gone after the next start", "[!mayfail]") {
+TEST_CASE("what a killed save left behind is gone after the next start") {
   const Workspace place;
   const auto first = trainer(place, {"--version"});
   ChildProgram killed_saver(first);

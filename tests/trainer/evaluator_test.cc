@@ -13,6 +13,7 @@ std::string probe(int ranks, const std::string& what) {
   const std::string command = std::string(DDP_RUN) +
                               " --standalone --nproc_per_node=" + std::to_string(ranks) + " " +
                               DDP_RANK_PROBE + " " + what + " 2>/dev/null";
+  // NOLINTNEXTLINE(bugprone-command-processor): the words are the test's own
   FILE* pipe = ::popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::string text;

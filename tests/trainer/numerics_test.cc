@@ -59,6 +59,7 @@ void compare(const GptConfig& config) {
                               "/numerics_peer.py " + dump(dir, config) + " " +
                               std::to_string(config.n_head) + " " +
                               (config.activation == Activation::kGeluTanh ? "tanh" : "none");
+  // NOLINTNEXTLINE(bugprone-command-processor): the words are the test's own
   const int status = std::system(command.c_str());
   REQUIRE(WIFEXITED(status));
   if (WEXITSTATUS(status) == kSkipped) {

@@ -16,7 +16,7 @@ namespace ddp::train {
 namespace {
 
 constexpr std::size_t kBroadcastBufferBytes =
-    250U * 1024U * 1024U;  // as in torch's DistributedDataParallel
+    250UL * 1024 * 1024;  // as in torch's DistributedDataParallel
 
 bool wants_cuda(const Config& config) {
   if (config.trainer.device == DeviceChoice::kCpu) return false;
@@ -114,7 +114,7 @@ void ProcessGroup::all_reduce_sum(torch::Tensor tensor) {
   group_->allreduce(tensors)->wait();
 }
 
-void ProcessGroup::broadcast(std::vector<torch::Tensor> tensors) {
+void ProcessGroup::broadcast(const std::vector<torch::Tensor>& tensors) {
   if (!group_ || tensors.empty()) return;
   c10d::broadcast_coalesced(group_, tensors, kBroadcastBufferBytes, 0);
 }

@@ -47,7 +47,7 @@ class ProcessGroup {
   void all_reduce_sum(torch::Tensor tensor);
   /// Copies rank 0's tensors into those of the other ranks, in place; all are dense and of equal
   /// shapes.
-  void broadcast(std::vector<torch::Tensor> tensors);
+  void broadcast(const std::vector<torch::Tensor>& tensors);
   /// Rank 0's text on every rank.
   std::string broadcast_text(const std::string& text);
   void barrier();

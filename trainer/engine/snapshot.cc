@@ -168,7 +168,8 @@ void prepare_snapshot_folder(const std::string& path) {
   }
 }
 
-void save_snapshot(const std::string& path, const SnapshotMeta& meta, const NamedTensors& tensors) {
+void save_snapshot(const std::string& path, const SnapshotMeta& meta, const NamedTensors& tensors,
+                   bool keep_previous) {
   NamedTensors on_cpu;
   std::vector<TensorBytes> bytes;
   on_cpu.reserve(tensors.size());
@@ -178,10 +179,11 @@ void save_snapshot(const std::string& path, const SnapshotMeta& meta, const Name
     bytes.push_back({name, dtype_name(copy.scalar_type()), copy.sizes().vec(),
                      static_cast<const std::byte*>(copy.const_data_ptr()), copy.nbytes()});
   }
-  publish_safetensors(path, previous_snapshot_path(path), meta.to_metadata(), bytes);
+  publish_safetensors(path, keep_previous ? previous_snapshot_path(path) : "", meta.to_metadata(),
+                      bytes);
 }
 
-void OpenedSnapshot::load_into(const std::string& name, torch::Tensor target) const {
+void OpenedSnapshot::load_into(const std::string& name, const torch::Tensor& target) const {
   const TensorBytes* stored = file->find(name);
   if (stored == nullptr) {
     throw UserError(fmt::format(

@@ -41,7 +41,7 @@ struct SnapshotMeta {
   static SnapshotMeta from_file(const SafetensorsFile& file, const std::string& path);
   /// One JSON text, for the other ranks.
   std::string to_json() const;
-  static SnapshotMeta from_json(const std::string& json);
+  static SnapshotMeta from_json(const std::string& text);
 };
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
@@ -54,9 +54,12 @@ std::string previous_snapshot_path(const std::string& path);
 /// reason.
 void prepare_snapshot_folder(const std::string& path);
 
-/// Writes tensors (any device) and meta to `path`, keeping the one that was there. Throws RunError;
-/// the last good snapshot is then still in place.
-void save_snapshot(const std::string& path, const SnapshotMeta& meta, const NamedTensors& tensors);
+/// Writes tensors (any device) and meta to `path`. With `keep_previous` the one that was there
+/// stays as previous_snapshot_path(path); without, it is replaced: after a fallback it is the
+/// damaged one, and the good one before it must not be lost. Throws RunError; a good snapshot is
+/// then still there.
+void save_snapshot(const std::string& path, const SnapshotMeta& meta, const NamedTensors& tensors,
+                   bool keep_previous = true);
 
 /// An opened, verified snapshot.
 struct OpenedSnapshot {
@@ -66,7 +69,7 @@ struct OpenedSnapshot {
 
   /// Copies a stored tensor into `target` (any device). Throws UserError when it is missing or has
   /// another shape or dtype: the snapshot is of another model.
-  void load_into(const std::string& name, torch::Tensor target) const;
+  void load_into(const std::string& name, const torch::Tensor& target) const;
 };
 
 /// Opens exactly `path` and verifies its checksum. Throws RunError (damaged), UserError (missing,

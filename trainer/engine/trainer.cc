@@ -70,6 +70,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
   warm_up_ddp();
   first_step_ = step_;
   saved_step_ = meta ? step_ : -1;
+  keep_previous_ = snapshot == nullptr || snapshot->path == config.trainer.snapshot_path;
 }
 
 void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
@@ -96,7 +97,7 @@ void Trainer::broadcast_optimizer() {
     moments.push_back(p.exp_avg);
     moments.push_back(p.exp_avg_sq);
   }
-  group_.broadcast(std::move(moments));
+  group_.broadcast(moments);
 }
 
 void Trainer::warm_up_ddp() {
@@ -273,7 +274,8 @@ void Trainer::save() {
   if (!group_.is_main()) return;
   const auto start = Throughput::Clock::now();
   const auto tensors = snapshot_tensors();
-  save_snapshot(config_.trainer.snapshot_path, snapshot_meta(), tensors);
+  save_snapshot(config_.trainer.snapshot_path, snapshot_meta(), tensors, keep_previous_);
+  keep_previous_ = true;
   std::error_code ignored;
   const auto bytes = std::filesystem::file_size(config_.trainer.snapshot_path, ignored);
   log_.info(fmt::format("Snapshot saved at epoch {}, step {}: {} ({} MB, {:.2f} s)", cursor_.epoch,

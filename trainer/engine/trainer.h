@@ -87,6 +87,7 @@ class Trainer {
   int64_t step_ = 0;
   DataCursor cursor_;
   int64_t first_step_ = 0;
+  bool keep_previous_ = true;  // false until the first save after a fallback
   int64_t saved_step_ = -1;
   int64_t evaluated_step_ = -1;
   std::optional<EvalResult> last_eval_;

@@ -1,11 +1,13 @@
-// Every random number of a run is a function of (seed, step, micro-batch) or (seed, epoch), never of process history.
+// Every random number of a run is a function of (seed, step, micro-batch) or (seed, epoch), never
+// of process history.
 #pragma once
 
 #include <cstdint>
 
 namespace ddp::train {
 
-/// One round of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+/// One round of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
+/// 2014).
 constexpr uint64_t mix64(uint64_t x) {
   x += 0x9E3779B97F4A7C15ULL;
   x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
@@ -19,18 +21,22 @@ constexpr uint64_t mix64(uint64_t a, uint64_t b) { return mix64(mix64(a) ^ b); }
 enum class Stream : uint64_t { kInit = 1, kDropout = 2, kDataOrder = 3 };
 
 /// Seed of the weight initialisation.
-constexpr uint64_t init_seed(uint64_t seed) { return mix64(mix64(seed, static_cast<uint64_t>(Stream::kInit)), 0); }
+constexpr uint64_t init_seed(uint64_t seed) {
+  return mix64(mix64(seed, static_cast<uint64_t>(Stream::kInit)), 0);
+}
 
-/// Seed of all dropout in micro-batch `micro_batch` of optimizer step `step`; micro-batches are numbered over all
-/// ranks, so that 2 ranks and 1 process with 2 micro-batches draw the same masks.
+/// Seed of all dropout in micro-batch `micro_batch` of optimizer step `step`; micro-batches are
+/// numbered over all ranks, so that 2 ranks and 1 process with 2 micro-batches draw the same masks.
 constexpr uint64_t dropout_seed(uint64_t seed, int64_t step, int64_t micro_batch) {
-  return mix64(mix64(mix64(seed, static_cast<uint64_t>(Stream::kDropout)), static_cast<uint64_t>(step)),
-               static_cast<uint64_t>(micro_batch));
+  return mix64(
+      mix64(mix64(seed, static_cast<uint64_t>(Stream::kDropout)), static_cast<uint64_t>(step)),
+      static_cast<uint64_t>(micro_batch));
 }
 
 /// Seed of the order of the training samples in epoch `epoch`.
 constexpr uint64_t data_order_seed(uint64_t seed, int64_t epoch) {
-  return mix64(mix64(seed, static_cast<uint64_t>(Stream::kDataOrder)), static_cast<uint64_t>(epoch));
+  return mix64(mix64(seed, static_cast<uint64_t>(Stream::kDataOrder)),
+               static_cast<uint64_t>(epoch));
 }
 
 }  // namespace ddp::train

@@ -36,7 +36,7 @@ std::string Sha256::hex() {
   check(EVP_DigestFinal_ex(context_->md, digest.data(), &size));
   static constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
-  text.reserve(size * 2U);
+  text.reserve(std::size_t{size} * 2);
   for (unsigned int i = 0; i < size; ++i) {
     text += kDigits[digest[i] >> 4U];
     text += kDigits[digest[i] & 15U];

@@ -1,4 +1,5 @@
-// SIGINT, SIGTERM and SIGHUP as a wish to stop at the next step; the second of them ends the process at once.
+// SIGINT, SIGTERM and SIGHUP as a wish to stop at the next step; the second of them ends the
+// process at once.
 #pragma once
 
 namespace ddp::train {
