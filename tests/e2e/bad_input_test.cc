@@ -143,7 +143,7 @@ TEST_CASE("a program that cannot be started is refused as a shell does") {
 
 TEST_CASE("inspect refuses what is not a snapshot") {
   const Workspace place;
-  place.write("empty");
+  place.write("empty", "");
   check_one_line(finish(trainer(place, {"inspect", "text.txt"})), 1, {"text.txt"});
   check_one_line(finish(trainer(place, {"inspect", "empty"})), 1, {"empty"});
   check_one_line(finish(trainer(place, {"inspect", "tmp"})), 1, {"tmp"});
