@@ -46,6 +46,17 @@ TEST_CASE("small buckets and copied gradients change nothing in what two ranks l
   CHECK(differences(one_bucket.snapshot(), many_buckets.snapshot()) == Words{});
 }
 
+TEST_CASE(
+    "a graph declared static changes nothing in what two ranks learn, with accumulation too") {
+  for (const int micro_batches : {1, 2}) {
+    const Words ten_steps = with(kTenSteps, {accumulate(micro_batches)});
+    const Workspace plain, static_graph;
+    succeed(launched(plain, 2, ten_steps));
+    succeed(launched(static_graph, 2, with(ten_steps, {"distributed_config.static_graph=true"})));
+    CHECK(differences(plain.snapshot(), static_graph.snapshot()) == Words{});
+  }
+}
+
 TEST_CASE("four ranks learn within 1e-6 what one process learns from four micro-batches") {
   // Four sums round differently, and AdamW moves a parameter by up to the learning rate: the
   // default one here.

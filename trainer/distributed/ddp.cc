@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <torch/csrc/autograd/engine.h>
+
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <unordered_map>
@@ -53,15 +55,19 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
       /*skip_all_reduce_unused_params=*/false,
       /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
   if (config.static_graph) reducer_->set_static_graph();
+  learn_static_graph_ = config.static_graph;
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::warm_up(const std::function<void()>& forward_backward) {
   if (!reducer_) return;
-  prepare_for_forward(true);
-  forward_backward();
-  reducer_->rebuild_buckets();
+  // The second pass moves the gradients into the buckets of the final layout.
+  for (int pass = 0; pass < 2; ++pass) {
+    prepare_for_forward(true);
+    forward_backward();
+    reducer_->rebuild_buckets();
+  }
 }
 
 void DistributedDataParallel::prepare_for_forward(bool sync) {
@@ -71,7 +77,18 @@ void DistributedDataParallel::prepare_for_forward(bool sync) {
 }
 
 void DistributedDataParallel::prepare_for_backward(const torch::Tensor& loss) {
-  if (reducer_ && sync_) reducer_->prepare_for_backward({loss});
+  if (!reducer_ || !sync_) return;
+  if (learn_static_graph_) {
+    // A static graph is recorded in the first pass: c10d then reduces at the end of that pass, when
+    // it is told to. Called from a hook because the engine takes callbacks only while a backward
+    // pass runs.
+    loss.register_hook([this](const torch::Tensor&) {
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [this] { reducer_->delay_all_reduce(); });
+    });
+    learn_static_graph_ = false;
+  }
+  reducer_->prepare_for_backward({loss});
 }
 
 }  // namespace ddp::train

@@ -52,6 +52,7 @@ class DistributedDataParallel {
  private:
   std::unique_ptr<c10d::Reducer> reducer_;
   bool sync_ = true;
+  bool learn_static_graph_ = false;
 };
 
 }  // namespace ddp::train
