@@ -6,7 +6,11 @@
 #include <cerrno>
 #include <system_error>
 
+#include "launcher/worker_contract.h"
+
 namespace ddp::launch {
+
+void usage_error(const std::string& what) { throw LaunchError(kExitUsage, what); }
 
 void write_fully(int fd, std::string_view text) {
   while (!text.empty()) {

@@ -19,6 +19,9 @@ class LaunchError : public std::runtime_error {
   int exit_code_;
 };
 
+/// Throws LaunchError with exit code 2.
+[[noreturn]] void usage_error(const std::string& what);
+
 /// Writes all bytes, whatever the signals and the size; gives up quietly when nobody reads any
 /// more.
 void write_fully(int fd, std::string_view text);

@@ -20,6 +20,9 @@ using Lines = std::vector<std::string>;
 // Two workers, each with a child and a setsid daemon that ignore every signal.
 const Lines kStubborn{"ignore=TERM", "ignore=INT", "child", "daemon", "parent", "wait"};
 
+// It takes milliseconds; a starved machine shall not fail the test.
+constexpr std::chrono::seconds kSoon{5};
+
 pid_t agent_of(ChildProgram& job) { return std::stoi(job.wait_for("parent ").substr(7)); }
 
 TEST_CASE("SIGKILL of ddp-run leaves nothing behind") {
@@ -27,7 +30,7 @@ TEST_CASE("SIGKILL of ddp-run leaves nothing behind") {
   ChildProgram job(stub_job(tmp, {"--nproc_per_node=2"}, kStubborn));
   job.wait_for("waiting", 2);
   job.signal(SIGKILL);
-  job.wait_all_gone(std::chrono::seconds(1));
+  job.wait_all_gone(kSoon);
   CHECK(job.wait_exit() == -SIGKILL);
   CHECK(nothing_left(tmp));
 }
@@ -39,7 +42,7 @@ TEST_CASE("SIGKILL of ddp-run's process group leaves nothing behind") {
   ChildProgram job(options);
   job.wait_for("waiting", 2);
   ::kill(-job.pid(), SIGKILL);
-  job.wait_all_gone(std::chrono::seconds(1));
+  job.wait_all_gone(kSoon);
 }
 
 TEST_CASE("SIGKILL of the agent process is reported and leaves nothing behind") {
@@ -48,7 +51,7 @@ TEST_CASE("SIGKILL of the agent process is reported and leaves nothing behind") 
   job.wait_for("waiting", 2);
   REQUIRE(agent_of(job) != job.pid());
   ::kill(agent_of(job), SIGKILL);
-  job.wait_all_gone(std::chrono::seconds(1));
+  job.wait_all_gone(kSoon);
   CHECK(job.wait_exit() == 128 + SIGKILL);
   CHECK_THAT(job.err(), Contains("agent process") && Contains("was killed by SIGKILL"));
   CHECK(nothing_left(tmp));
@@ -61,7 +64,7 @@ TEST_CASE("SIGKILL of a worker takes its descendants along and restarts the grou
   const std::string line = job.wait_for("waiting", 2);
   ::kill(std::stoi(line.substr(8)), SIGKILL);
   CHECK(job.wait_exit() == 0);
-  job.wait_all_gone(std::chrono::seconds(1));
+  job.wait_all_gone(kSoon);
   CHECK_THAT(job.out(), Contains("again"));
 }
 
@@ -70,14 +73,14 @@ TEST_CASE("a failed job leaves nothing behind") {
   ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--shutdown-timeout=0.05"},
                             {"child", "daemon", "ignore=TERM", "@1exit=3", "wait"}));
   CHECK(job.wait_exit() == 3);
-  job.wait_all_gone(std::chrono::seconds(1));
+  job.wait_all_gone(kSoon);
 }
 
 TEST_CASE("what a successful worker leaves running is ended with the job") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {}, {"child", "daemon", "exit=0"}));
   CHECK(job.wait_exit() == 0);
-  job.wait_all_gone(std::chrono::seconds(1));
+  job.wait_all_gone(kSoon);
 }
 
 TEST_CASE("a second signal kills at once and leaves nothing behind") {
@@ -93,7 +96,7 @@ TEST_CASE("a second signal kills at once and leaves nothing behind") {
   }
   job.signal(SIGINT);
   CHECK(job.wait_exit() == 128 + SIGINT);
-  job.wait_all_gone(std::chrono::seconds(1));
+  job.wait_all_gone(kSoon);
 }
 
 TEST_CASE("a process that ddp-run did not start is not touched") {
@@ -122,7 +125,7 @@ TEST_CASE("SIGKILL of a ddp-run that had children before leaves nothing of the j
   job.signal(SIGKILL);
   CHECK(job.wait_exit() == -SIGKILL);
   CHECK(::kill(other, SIGKILL) == 0);
-  job.wait_all_gone(std::chrono::seconds(1));
+  job.wait_all_gone(kSoon);
 }
 
 }  // namespace
