@@ -34,6 +34,6 @@ enum class Action {
   Interrupt,  // end with 128 + signal
 };
 
-Action decide(const Situation& situation);
+Action decide(const Situation& now);
 
 }  // namespace ddp::launch

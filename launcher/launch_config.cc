@@ -33,7 +33,7 @@ cxxopts::ParseResult parse_options(const std::vector<std::string>& options) {
 // Typed access, with the name of the option in every complaint.
 class Values {
  public:
-  explicit Values(cxxopts::ParseResult result) : result_(std::move(result)) {}
+  explicit Values(const cxxopts::ParseResult& result) : result_(result) {}
 
   bool flag(const char* name) const { return result_[name].as<bool>(); }
   std::string text(const char* name) const { return result_[name].as<std::string>(); }

@@ -219,9 +219,9 @@ void LogPump::emit_line(Source& source, std::string_view line) {
     queue.add(whole);
   }
   if (source.filter_file < 0) return;
-  const bool wanted =
-      std::any_of(source.plan.filters.begin(), source.plan.filters.end(),
-                  [&](const std::string& filter) { return line.find(filter) != line.npos; });
+  const bool wanted = std::any_of(
+      source.plan.filters.begin(), source.plan.filters.end(),
+      [&](const std::string& filter) { return line.find(filter) != std::string::npos; });
   if (wanted) write_fully(source.filter_file, whole);
 }
 

@@ -73,7 +73,7 @@ std::string find_python(const ProgramPlaces& places) {
 Command with_python(const LaunchConfig& config, const ProgramPlaces& places) {
   const std::string python = find_python(places);
   Command command{python, {python, "-u"}};
-  if (config.module) command.argv.push_back("-m");
+  if (config.module) command.argv.emplace_back("-m");
   command.argv.push_back(config.program);
   return command;
 }

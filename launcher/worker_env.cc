@@ -90,7 +90,7 @@ Environment inherited_environment() {
     // The first of two equal names is the one that getenv finds.
     const std::string_view text = *entry;
     const auto equals = text.find('=');
-    if (equals != text.npos)
+    if (equals != std::string::npos)
       env.try_emplace(std::string(text.substr(0, equals)), text.substr(equals + 1));
   }
   return env;

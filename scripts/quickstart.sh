@@ -36,14 +36,17 @@ done
 ./scripts/build.sh release ddp-run trainer
 
 # trainer resumes where a snapshot exists; a quickstart shows a training from its first step.
-if [ -e "$run_dir" ]; then
+# A run that left no snapshot has nothing worth the place of the one before it.
+if [ ! -e "$run_dir/snapshot.pt" ]; then
+  rm -rf "$run_dir"
+else
   rm -rf "$run_dir.previous"
   mv "$run_dir" "$run_dir.previous"
   echo "quickstart: training afresh; the previous run is in $run_dir.previous"
 fi
 
 ranks=2
-if [ -e /proc/driver/nvidia/version ] || { command -v nvidia-smi && nvidia-smi -L; } >/dev/null 2>&1; then
+if [ "${CUDA_VISIBLE_DEVICES-all}" != "" ] && compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
   ranks=gpu
 fi
 command=("$bin/ddp-run" --standalone "--nproc_per_node=$ranks" "$bin/trainer" --config "$config" "$@")

@@ -40,6 +40,12 @@ class Report {
   }
 
   int finish() const {
+    const int code = conclude();
+    return std::fflush(stdout) == 0 ? code : launch::kExitFailed;
+  }
+
+ private:
+  int conclude() const {
     if (problems_.empty()) {
       line("Everything works.");
       return launch::kExitDone;
@@ -51,7 +57,6 @@ class Report {
     return launch::kExitFailed;
   }
 
- private:
   bool main_rank_;
   std::vector<std::string> problems_;
 };

@@ -1,5 +1,10 @@
 // trainer: trains minGPT with DistributedDataParallel. What each mode does is in modes.h.
+#include <c10/util/Logging.h>
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
 
 #include "launcher/worker_contract.h"
 #include "trainer/config/trainer_args.h"
@@ -23,13 +28,29 @@ int run(int argc, const char* const* argv) {
     case Mode::kVersion:
       return run_version();
     case Mode::kHelp:
-      return std::fputs(args.help_text.c_str(), stdout) < 0 ? launch::kExitFailed
-                                                            : launch::kExitDone;
+      return std::fputs(args.help_text.c_str(), stdout) < 0 || std::fflush(stdout) != 0
+                 ? launch::kExitFailed
+                 : launch::kExitDone;
   }
   return launch::kExitFailed;
 }
 
-int guarded_main(int argc, const char* const* argv) {
+}  // namespace
+
+// Before anything is opened or logged. A closed standard stream is replaced, so that no later file
+// gets its number; torch's own log, which prints stack traces of expected failures, is off unless
+// TORCH_CPP_LOG_LEVEL asks for it.
+static void prepare_process() {
+  for (int fd = ::open("/dev/null", O_RDWR); fd >= 0; fd = ::open("/dev/null", O_RDWR)) {
+    if (fd <= STDERR_FILENO) continue;
+    ::close(fd);
+    break;
+  }
+  ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
+  c10::initLogging();
+}
+
+static int guarded_main(int argc, const char* const* argv) {
   try {
     return run(argc, argv);
   } catch (...) {
@@ -37,7 +58,9 @@ int guarded_main(int argc, const char* const* argv) {
   }
 }
 
-}  // namespace
 }  // namespace ddp::train
 
-int main(int argc, char** argv) { return ddp::train::guarded_main(argc, argv); }
+int main(int argc, char** argv) {
+  ddp::train::prepare_process();
+  return ddp::train::guarded_main(argc, argv);
+}

@@ -4,7 +4,10 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "launcher/worker_contract.h"
@@ -59,8 +62,9 @@ CharDataset load_data(const Config& config, const std::optional<SnapshotMeta>& m
 }
 
 void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw RunError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+  }
 }
 
 Json tensor_report(const SafetensorsFile& file) {
@@ -127,10 +131,16 @@ std::string readable(const Json& report) {
 }
 
 int train_in_group(const Config& config, const DevicePlan& plan, ProcessGroup& group, Log& log) {
-  const ResumePoint resume = find_resume_point(config.trainer.snapshot_path, group, log);
+  ResumePoint resume = find_resume_point(config.trainer.snapshot_path, group, log);
   const CharDataset dataset = load_data(config, resume.meta);
+  if (group.broadcast_text(dataset.sha256()) != dataset.sha256()) {
+    throw RunError(
+        fmt::format("{}: rank {} reads another text than rank 0; give all nodes the same file",
+                    config.data.path, group.rank()));
+  }
   Trainer trainer(config, plan, group, dataset, log, resume.meta,
                   resume.snapshot ? &*resume.snapshot : nullptr);
+  resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
   const FitResult result = trainer.fit();
   return result.stop_signal == 0 ? launch::kExitDone : launch::kExitSignalBase + result.stop_signal;
 }
@@ -148,6 +158,7 @@ int run_train(const TrainerArgs& args) {
   ProcessGroup group(env, config.distributed, plan);
   // Only now: a rank that still waits for the others ends at the first signal.
   const StopSignal stop_signal;
+  ::signal(SIGPIPE, SIG_IGN);  // a console that went away must not end the training
   try {
     return train_in_group(config, plan, group, log);
   } catch (...) {

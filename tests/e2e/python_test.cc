@@ -59,11 +59,13 @@ TEST_CASE("under the real torchrun two ranks learn what they learn under ddp-run
   CHECK(differences(place.snapshot(), by_ddp_run.snapshot()) == Words{});
 }
 
-constexpr const char* kScript = R"(import torch, torch.distributed as dist
+// One write for a line: print() makes two when Python is unbuffered, and the ranks share the pipe.
+constexpr const char* kScript = R"(import sys, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 value = torch.tensor([dist.get_rank() + 1.0])
 dist.all_reduce(value)
-print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {value.item()}", flush=True)
+sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()}: {value.item()}\\n")
+sys.stdout.flush()
 dist.destroy_process_group()
 )";
 

@@ -33,7 +33,7 @@ void add_different_metadata(const SafetensorsFile& one, const SafetensorsFile& t
   for (const auto& [key, value] : a) {
     if (b.count(key) == 0 || b.at(key) != value) names.push_back(key);
   }
-  if (a.size() != b.size()) names.push_back("number of metadata keys");
+  if (a.size() != b.size()) names.emplace_back("number of metadata keys");
 }
 
 double largest_distance(const TensorBytes& a, const TensorBytes& b) {
@@ -63,7 +63,7 @@ Words differences(const std::string& snapshot, const std::string& other) {
     const auto* counterpart = two.find(tensor.name);
     if (counterpart == nullptr || !same(tensor, *counterpart)) names.push_back(tensor.name);
   }
-  if (one.tensors().size() != two.tensors().size()) names.push_back("number of tensors");
+  if (one.tensors().size() != two.tensors().size()) names.emplace_back("number of tensors");
   return names;
 }
 

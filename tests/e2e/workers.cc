@@ -74,7 +74,7 @@ std::optional<FileEvent> FolderWatch::wait_for(const std::function<bool(const Fi
     const ssize_t got = ::read(fd_, buffer, sizeof buffer);
     for (ssize_t at = 0; at < got;) {
       const auto* event = reinterpret_cast<const inotify_event*>(buffer + at);
-      const FileEvent seen{event->mask, event->len > 0 ? event->name : ""};
+      FileEvent seen{event->mask, event->len > 0 ? event->name : ""};
       if (wanted(seen)) return seen;
       at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
     }

@@ -39,7 +39,7 @@ class FakeRunner : public ProcessRunner {
   }
   void signal_workers(int signal) override { deeds.push_back("signal " + std::to_string(signal)); }
   std::vector<std::string> sweep() override {
-    deeds.push_back("sweep");
+    deeds.emplace_back("sweep");
     return survivors;
   }
   std::string last_stderr(int local_rank) const override {

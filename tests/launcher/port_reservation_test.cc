@@ -14,7 +14,7 @@ namespace ddp::launch {
 namespace {
 
 #ifndef IP_LOCAL_PORT_RANGE
-constexpr int IP_LOCAL_PORT_RANGE = 51;
+constexpr int IP_LOCAL_PORT_RANGE = 51;  // NOLINT(readability-identifier-naming): the kernel's name
 #endif
 
 int new_socket(bool reuse) {

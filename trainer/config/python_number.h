@@ -9,9 +9,9 @@
 namespace ddp::train {
 
 /// int("  -1_000 "): decimal digits, single underscores between them, spaces around; any size.
-std::optional<Node> python_int(std::string_view text);
+std::optional<Node> python_int(std::string_view raw);
 
 /// float("1e-3"), also inf, infinity and nan.
-std::optional<double> python_float_from(std::string_view text);
+std::optional<double> python_float_from(std::string_view raw);
 
 }  // namespace ddp::train

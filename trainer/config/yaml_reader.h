@@ -10,6 +10,6 @@ namespace ddp::train {
 /// Reads one YAML document as OmegaConf's loader does: scalars typed by its rules, anchors and
 /// merge keys resolved, duplicate keys refused. Empty text gives null. Throws UserError with
 /// source:line:column.
-Node read_yaml(const std::string& text, const std::string& source);
+Node read_yaml(const std::string& with_mark, const std::string& source);
 
 }  // namespace ddp::train

@@ -16,9 +16,10 @@ namespace {
 
 std::string read_text(const DataConfig& config) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(config.path, ignored)) {
+  if (std::filesystem::exists(config.path, ignored) &&
+      !std::filesystem::is_regular_file(config.path, ignored)) {
     throw UserError(
-        fmt::format("data_config.path: {}: is a folder; name a text file in it", config.path));
+        fmt::format("data_config.path: {}: is not a regular file; name a text file", config.path));
   }
   std::ifstream file(config.path, std::ios::binary);
   if (!file) {

@@ -108,6 +108,7 @@ SnapshotMeta SnapshotMeta::from_file(const SafetensorsFile& file, const std::str
   };
   const int64_t version = number("format_version");
   if (version > kSnapshotVersion) {
+    file.verify_checksum();  // a flipped bit in the number is damage, not the future
     throw UserError(fmt::format(
         "{}: written by a newer trainer (snapshot format {}, this one reads up to {}); use that "
         "trainer, or another trainer_config.snapshot_path to start afresh",
@@ -158,7 +159,9 @@ void prepare_snapshot_folder(const std::string& path) {
   try {
     const fs::path folder = fs::path(path).parent_path();
     if (!folder.empty()) fs::create_directories(folder);
-    if (fs::is_directory(path)) throw RunError(path + ": is a folder");
+    for (const auto& name : {path, previous_snapshot_path(path)}) {
+      if (fs::is_directory(name)) throw RunError(name + ": is a folder");
+    }
     const AtomicFile probe(path);
   } catch (const std::exception& error) {
     throw UserError(fmt::format(
@@ -215,7 +218,6 @@ OpenedSnapshot open_snapshot(const std::string& path) {
         fmt::format("{}: no such snapshot; trainer_config.snapshot_path of a run names it", path));
   }
   OpenedSnapshot opened{path, std::make_unique<SafetensorsFile>(path), {}};
-  // The version first: another format may have another checksum.
   opened.meta = SnapshotMeta::from_file(*opened.file, path);
   opened.file->verify_checksum();
   return opened;

@@ -176,7 +176,7 @@ FitResult Trainer::fit() {
     // The signals seen before this step began: every rank reads the same value and stops after the
     // same step.
     result.stop_signal = static_cast<int>(stop.wait());
-    after_step(cursor_.epoch != epoch);
+    if (result.stop_signal == 0) after_step(cursor_.epoch != epoch);
   }
   if (saved_step_ != step_) save();
   if (result.stop_signal == 0 && evaluated_step_ != step_) run_evaluation();

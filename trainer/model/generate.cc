@@ -8,7 +8,7 @@ namespace {
 
 int64_t draw(torch::Tensor logits_V, const SamplingOptions& options, at::Generator& generator) {
   if (options.greedy) return logits_V.argmax().item<int64_t>();
-  logits_V = logits_V / options.temperature;
+  logits_V = (logits_V - logits_V.max()) / options.temperature;  // no overflow, however cold
   if (options.top_k && *options.top_k < logits_V.size(0)) {
     const auto smallest = std::get<0>(logits_V.topk(*options.top_k))[-1];
     logits_V = logits_V.masked_fill(logits_V < smallest, -std::numeric_limits<float>::infinity());

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -99,24 +100,34 @@ void publish_safetensors(const std::string& path, const std::string& keep_previo
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw RunError(path + ": cannot open: " + std::strerror(errno));
-  struct stat info {};
-  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
-    size_ = static_cast<std::size_t>(info.st_size);
-  if (size_ > kLengthBytes) {
-    void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (mapped != MAP_FAILED) mapping_ = static_cast<const std::byte*>(mapped);
-  }
-  ::close(fd);
-  if (mapping_ == nullptr)
-    throw RunError(path + ": not a snapshot: " + std::to_string(size_) + " bytes");
+  map_file();
   try {
     parse_header();
   } catch (...) {
     ::munmap(const_cast<std::byte*>(mapping_), size_);
     throw;
   }
+}
+
+// What the system refuses says nothing about the content: that is never taken for damage.
+void SafetensorsFile::map_file() {
+  const auto refused = [this] {
+    return UserError(path_ + ": cannot be read: " + std::strerror(errno) + "; nothing was changed");
+  };
+  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) throw refused();
+  const std::unique_ptr<const int, void (*)(const int*)> closer(&fd,
+                                                                [](const int* f) { ::close(*f); });
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) throw refused();
+  if (!S_ISREG(info.st_mode)) throw UserError(path_ + ": is not a regular file; name a snapshot");
+  size_ = static_cast<std::size_t>(info.st_size);
+  if (size_ <= kLengthBytes) {
+    throw RunError(path_ + ": not a snapshot: " + std::to_string(size_) + " bytes");
+  }
+  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (mapped == MAP_FAILED) throw refused();
+  mapping_ = static_cast<const std::byte*>(mapped);
 }
 
 SafetensorsFile::~SafetensorsFile() { ::munmap(const_cast<std::byte*>(mapping_), size_); }

@@ -34,8 +34,8 @@ void publish_safetensors(const std::string& path, const std::string& keep_previo
 /// before use.
 class SafetensorsFile {
  public:
-  /// Throws RunError, one line with the path and the reason, when the file cannot be opened or is
-  /// not whole.
+  /// Throws UserError when the file cannot be read, RunError when what was read is not whole: one
+  /// line with the path and the reason.
   explicit SafetensorsFile(const std::string& path);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;
@@ -53,6 +53,7 @@ class SafetensorsFile {
   void verify_checksum() const;
 
  private:
+  void map_file();
   void parse_header();
 
   std::string path_;
