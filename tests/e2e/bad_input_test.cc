@@ -146,7 +146,7 @@ TEST_CASE("inspect refuses what is not a snapshot") {
   place.write("empty", "");
   check_one_line(finish(trainer(place, {"inspect", "text.txt"})), 1, {"text.txt"});
   check_one_line(finish(trainer(place, {"inspect", "empty"})), 1, {"empty"});
-  check_one_line(finish(trainer(place, {"inspect", "tmp"})), 1, {"tmp"});
+  check_one_line(finish(trainer(place, {"inspect", "tmp"})), 2, {"tmp"});
   check_one_line(finish(trainer(place, {"inspect", "missing.pt"})), 2, {"missing.pt"});
 }
 

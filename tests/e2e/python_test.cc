@@ -64,7 +64,7 @@ constexpr const char* kScript = R"(import sys, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 value = torch.tensor([dist.get_rank() + 1.0])
 dist.all_reduce(value)
-sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()}: {value.item()}\\n")
+sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()}: {value.item()}\n")
 sys.stdout.flush()
 dist.destroy_process_group()
 )";

@@ -31,7 +31,7 @@ class ChildProgram {
   ChildProgram& operator=(const ChildProgram&) = delete;
 
   pid_t pid() const { return pid_; }
-  void signal(int signal) const;
+  void signal(int number) const;
 
   /// Waits until a whole line of stdout or stderr holds `text`, `times` times; throws with all
   /// output when it does not come. Returns the last such line.
