@@ -35,7 +35,7 @@ WRONG = [
 RIGHT = [
     ("launcher/agent.cc", '"launcher/process_runner.h"'),
     ("launcher/main.cc", '"launcher/subprocess.h"'),
-    ("launcher/launch_config.cc", "<cxxopts.hpp>"),
+    ("launcher/option_values.cc", "<cxxopts.hpp>"),
     ("trainer/config/yaml_config.cc", "<yaml-cpp/yaml.h>"),
     ("trainer/config/config.cc", '"trainer/runtime/log.h"'),
     ("trainer/model/gpt.cc", "<torch/torch.h>"),

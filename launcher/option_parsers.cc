@@ -1,0 +1,153 @@
+#include "launcher/option_parsers.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <climits>
+
+#include "launcher/console.h"
+#include "launcher/signal_mailbox.h"
+
+namespace ddp::launch {
+namespace {
+
+std::vector<std::string> split_list(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find(separator, begin)) != std::string::npos; begin = end + 1) {
+    parts.push_back(text.substr(begin, end - begin));
+  }
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+int whole_number(const std::string& text, int high) {
+  int number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool good = error == std::errc{} && end == text.data() + text.size() && number <= high;
+  return good ? number : -1;
+}
+
+}  // namespace
+
+void check_nnodes(const std::string& value) {
+  std::vector<int> numbers;
+  for (const auto& part : split_list(value, ':')) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (error != std::errc{} || end != part.data() + part.size() || number < 1)
+      numbers.assign(3, 0);
+    numbers.push_back(number);
+  }
+  if (numbers.size() > 2 || numbers.front() > numbers.back()) {
+    usage_error(fmt::format("--nnodes={}: must be N or MIN:MAX, with 1 <= MIN <= MAX", value));
+  }
+  if (numbers.back() > 1) {
+    usage_error(
+        fmt::format("--nnodes={}: several nodes are not supported yet; use --nnodes=1", value));
+  }
+}
+
+std::vector<int> parse_signals(const std::string& list) {
+  std::vector<int> signals;
+  for (const auto& name : split_list(list, ',')) {
+    const int signal = signal_number(name);
+    if (signal == 0) {
+      usage_error(fmt::format(
+          "--signals-to-handle={}: '{}' is no signal that can be handled; write names as in "
+          "SIGTERM,SIGUSR1",
+          list, name));
+    }
+    signals.push_back(signal);
+  }
+  return signals;
+}
+
+void check_rdzv_conf(const std::string& text) {
+  if (text.empty()) return;
+  for (const auto& pair : split_list(text, ',')) {
+    const auto equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      usage_error(fmt::format("--rdzv-conf={}: '{}' is not KEY=VALUE", text, pair));
+    }
+  }
+}
+
+std::optional<Endpoint> parse_endpoint(const std::string& text) {
+  const auto colon = text.rfind(':');
+  const auto bracket = text.rfind(']');
+  if (colon == std::string::npos || (bracket != std::string::npos && colon < bracket)) {
+    return std::nullopt;
+  }
+  Endpoint endpoint{text.substr(0, colon), whole_number(text.substr(colon + 1), 65535)};
+  if (endpoint.port < 0) {
+    usage_error(fmt::format("--rdzv-endpoint={}: must be HOST or HOST:PORT", text));
+  }
+  std::string& host = endpoint.host;
+  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  return endpoint;
+}
+
+RankStreams parse_streams(const char* name, const std::string& text) {
+  RankStreams streams;
+  if (const int all = whole_number(text, 3); all >= 0) {
+    streams.all = all;
+    return streams;
+  }
+  for (const auto& pair : split_list(text, ',')) {
+    const auto colon = pair.find(':');
+    const int rank = whole_number(pair.substr(0, colon), INT_MAX);
+    const int value = colon == std::string::npos ? -1 : whole_number(pair.substr(colon + 1), 3);
+    if (rank < 0 || value < 0) {
+      usage_error(fmt::format(
+          "--{}={}: must be 0, 1 (stdout), 2 (stderr), 3 (both), or RANK:VALUE,... as in 0:3,1:1",
+          name, text));
+    }
+    streams.by_rank[rank] = value;
+  }
+  return streams;
+}
+
+std::set<int> parse_ranks(const std::string& text) {
+  std::set<int> ranks;
+  if (text.empty()) return ranks;
+  for (const auto& part : split_list(text, ',')) {
+    const int rank = whole_number(part, INT_MAX);
+    if (rank < 0)
+      usage_error(fmt::format("--local-ranks-filter={}: must be local ranks as in 0,1,12", text));
+    ranks.insert(rank);
+  }
+  return ranks;
+}
+
+// `,,` stands for a comma.
+std::vector<std::string> parse_filters(const std::string& text) {
+  std::vector<std::string> filters;
+  if (text.empty()) return filters;
+  filters.emplace_back();
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != ',') {
+      filters.back() += text[i];
+    } else if (i + 1 < text.size() && text[i + 1] == ',') {
+      filters.back() += text[i++];
+    } else {
+      filters.emplace_back();
+    }
+  }
+  return filters;
+}
+
+std::set<int> parse_codes(const std::string& text) {
+  std::set<int> codes;
+  if (text.empty()) return codes;
+  for (const auto& part : split_list(text, ',')) {
+    const int code = whole_number(part, 255);
+    if (code < 1)
+      usage_error(
+          fmt::format("--final-exit-codes={}: must be exit codes from 1 to 255, as in 2,64", text));
+    codes.insert(code);
+  }
+  return codes;
+}
+
+}  // namespace ddp::launch

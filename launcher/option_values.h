@@ -1,0 +1,33 @@
+// What each option was set to, with typed access that names the option in every complaint.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ddp::launch {
+
+/// All names are those of option_table; complaints are LaunchErrors (2).
+class OptionValues {
+ public:
+  /// `options`: --name=value, flags as --name=true; the last of equal names counts, the others have
+  /// the fallback of option_table.
+  explicit OptionValues(const std::vector<std::string>& options);
+
+  bool flag(const char* name) const { return text(name) == "true"; }
+  const std::string& text(const char* name) const { return values_.at(name); }
+  bool given(const char* name) const { return given_.count(name) > 0; }
+
+  int integer(const char* name, int low, int high) const;
+  double seconds(const char* name) const;
+  std::chrono::milliseconds milliseconds(const char* name) const;
+  std::string one_of(const char* name, const std::vector<std::string>& choices) const;
+
+ private:
+  std::map<std::string, std::string> values_;
+  std::set<std::string> given_;
+};
+
+}  // namespace ddp::launch
