@@ -62,6 +62,7 @@ RunResult LocalElasticAgent::run() {
 
 void LocalElasticAgent::start_round() {
   group_.rendezvous = rendezvous_.next_round();
+  if (group_.rendezvous.store_socket >= 0) processes_.serve_store(group_.rendezvous.store_socket);
   group_.workers.clear();
   failures_.clear();
   verdict_.reset();
@@ -218,6 +219,7 @@ void LocalElasticAgent::restart() {
 RunResult LocalElasticAgent::finish(Outcome outcome) {
   RunResult result;
   result.outcome = outcome;
+  processes_.stop_store();
   result.survivors = processes_.sweep();
   result.signal = end_signal_;
   for (auto& failure : failures_) failure.last_stderr = processes_.last_stderr(failure.local_rank);

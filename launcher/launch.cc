@@ -99,6 +99,14 @@ AgentSpec describe_agent(const LaunchConfig& config) {
   return spec;
 }
 
+std::string find_store(const LaunchConfig& config) {
+  return find_store_program(config.store, ProgramPlaces::of_this_process());
+}
+
+StaticRendezvous rendezvous_for(const LaunchConfig& config, const std::string& store_program) {
+  return StaticRendezvous(config.master_addr, config.master_port, !store_program.empty());
+}
+
 void report(const RunResult& result, const AgentSpec& spec) {
   for (const auto& survivor : result.survivors) say_error(survivor + " could not be killed");
   if (result.outcome != Outcome::Failed || result.failures.empty()) return;
@@ -108,8 +116,8 @@ void report(const RunResult& result, const AgentSpec& spec) {
 }
 
 int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvous& rendezvous,
-              const SignalMailbox& signals, int launcher_pipe) {
-  SubprocessSet processes(signals, launcher_pipe);
+              const std::string& store_program, const SignalMailbox& signals, int launcher_pipe) {
+  SubprocessSet processes(signals, launcher_pipe, store_program);
   const RunResult result = LocalElasticAgent(spec, rendezvous, processes).run();
   report(result, spec);
   if (config.summary) write_fully(STDERR_FILENO, summary_table(result));
@@ -136,7 +144,7 @@ int guarded(const std::function<int()>& body) noexcept {
 int dry_run(const LaunchConfig& config) {
   const AgentSpec spec = describe_agent(config);
   WorkerGroup group;
-  group.rendezvous = StaticRendezvous(config.master_addr, config.master_port).next_round();
+  group.rendezvous = rendezvous_for(config, find_store(config)).next_round();
   for (int local_rank = 0; local_rank < spec.job.local_world_size; ++local_rank) {
     Worker worker;
     worker.local_rank = worker.rank = local_rank;
@@ -151,7 +159,8 @@ int dry_run(const LaunchConfig& config) {
 int launch(const LaunchConfig& config, SignalMailbox& signals) {
   AgentSpec spec = describe_agent(config);
   if (!config.result_json.empty()) check_result_file(config.result_json);
-  StaticRendezvous rendezvous(config.master_addr, config.master_port);
+  const std::string store_program = find_store(config);
+  StaticRendezvous rendezvous = rendezvous_for(config, store_program);
   spec.folder = RunFolder::create(config.log_dir, spec.job.run_id, config.logs.wants_files());
   if (config.logs.wants_files()) say("logs of this run: " + spec.folder.path());
   if (spec.job.omp_num_threads > 0) {
@@ -161,7 +170,8 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
                     spec.job.omp_num_threads, spec.job.local_world_size));
   }
   const int code = run_guarded(signals, [&](int launcher_pipe) {
-    return guarded([&] { return run_agent(config, spec, rendezvous, signals, launcher_pipe); });
+    return guarded(
+        [&] { return run_agent(config, spec, rendezvous, store_program, signals, launcher_pipe); });
   });
   spec.folder.remove_if_private();
   return code;

@@ -8,6 +8,7 @@
 #include "launcher/option_parsers.h"
 #include "launcher/option_values.h"
 #include "launcher/raw_options.h"
+#include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
@@ -34,6 +35,21 @@ void take_addresses(LaunchConfig& config, const OptionValues& values) {
   if (values.given("local-addr")) config.master_addr = values.text("local-addr");
   if (config.master_addr.empty()) usage_error("--master-addr=: needs a host name or an address");
   config.rdzv_id = values.text("rdzv-id");
+}
+
+// torchrun's own switch; its static rendezvous does not look at it.
+bool store_sharing_disabled(const OptionValues& values, const Environment& environment) {
+  const bool is_static = values.text("rdzv-backend") == "static" && !values.flag("standalone") &&
+                         (values.given("master-port") || !values.text("rdzv-endpoint").empty());
+  const auto found = environment.find(kDisableShareStore);
+  return !is_static && found != environment.end() && found->second == "1";
+}
+
+StoreChoice take_store(const OptionValues& values, const Environment& environment) {
+  const std::string choice = values.one_of("store", {"auto", "agent", "rank0"});
+  if (choice == "agent") return StoreChoice::Agent;
+  if (choice == "rank0" || store_sharing_disabled(values, environment)) return StoreChoice::Rank0;
+  return StoreChoice::Auto;
 }
 
 void take_restarts(LaunchConfig& config, const OptionValues& values) {
@@ -109,6 +125,7 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
     return config;
   }
   config = to_config(values);
+  config.store = take_store(values, environment);
   config.hints = raw.hints;
   if (raw.program.empty() || raw.program.front().empty()) {
     usage_error(

@@ -11,6 +11,13 @@
 
 namespace ddp::launch {
 
+// Who serves the store that the workers meet at.
+enum class StoreChoice {
+  Auto,   // ddp-run where ddp-store lies beside it, else rank 0
+  Agent,  // ddp-run
+  Rank0,
+};
+
 enum class LaunchAction { Run, DryRun, ShowHelp, ShowVersion };
 
 struct LaunchConfig {
@@ -34,6 +41,7 @@ struct LaunchConfig {
 
   std::string master_addr = "127.0.0.1";
   int master_port = 0;  // 0: a free port for each round
+  StoreChoice store = StoreChoice::Auto;
   std::string rdzv_id;  // empty: a random one
 
   std::string log_dir;  // empty: a private folder, removed at the end unless there are logs in it

@@ -63,6 +63,10 @@ constexpr std::array kOptions{
                "How nodes find each other; both do the same on a single node."},
     OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
                "With a port: MASTER_ADDR and MASTER_PORT of a single node."},
+    OptionSpec{
+        "store", 0, "auto|agent|rank0", "auto", Rendezvous,
+        "Who serves the workers' store at MASTER_ADDR:MASTER_PORT: ddp-run, through ddp-store, "
+        "or rank 0; auto: ddp-run where ddp-store lies beside it."},
     OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous,
                "Name of the job (TORCHELASTIC_RUN_ID); default: a random one."},
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,

@@ -2,7 +2,7 @@
 // listen on.
 #pragma once
 
-#include <string>
+#include "launcher/console.h"
 
 namespace ddp::launch {
 
@@ -24,5 +24,8 @@ class PortReservation {
   int fd_ = -1;
   int port_ = 0;
 };
+
+/// What to say when the port cannot be had.
+LaunchError port_taken(int port, int error);
 
 }  // namespace ddp::launch

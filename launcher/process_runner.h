@@ -34,8 +34,13 @@ class ProcessRunner {
   /// To the process group of each worker that has not ended.
   virtual void signal_workers(int signal) = 0;
 
-  /// Kills every descendant that is left, setsid grandchildren included. Names those that would not
-  /// die.
+  /// The workers' store of the coming round, new and empty, is served on this listening socket (not
+  /// owned) from the first connection on, until the next call.
+  virtual void serve_store(int listening_socket) = 0;
+  virtual void stop_store() = 0;
+
+  /// Kills every descendant that is left, setsid grandchildren included, but for the server of the
+  /// workers' store. Names those that would not die.
   virtual std::vector<std::string> sweep() = 0;
 
   /// The end of what the worker wrote to stderr, complete after sweep(); empty when that is not

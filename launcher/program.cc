@@ -136,4 +136,15 @@ Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places)
   return command;
 }
 
+std::string find_store_program(StoreChoice choice, const ProgramPlaces& places) {
+  if (choice == StoreChoice::Rank0) return "";
+  const std::string path = places.own_folder + "/ddp-store";
+  if (is_executable_file(path)) return path;
+  if (choice == StoreChoice::Agent) {
+    usage_error(fmt::format(
+        "--store=agent: {} is missing; it is built where LibTorch is, or use --store=rank0", path));
+  }
+  return "";
+}
+
 }  // namespace ddp::launch

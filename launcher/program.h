@@ -21,4 +21,8 @@ struct ProgramPlaces {
 /// found, 126 not executable.
 Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places);
 
+/// Path of ddp-store, which lies beside ddp-run; empty when rank 0 is to serve the workers' store.
+/// Throws LaunchError (2) when it is demanded and missing.
+std::string find_store_program(StoreChoice choice, const ProgramPlaces& places);
+
 }  // namespace ddp::launch

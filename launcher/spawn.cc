@@ -54,6 +54,7 @@ struct ChildPlan {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != plan.parent) ::_exit(kExitFailed);  // it died before the line above
   ::setsid();
+  if (plan.stdio.in >= 0) ::dup2(plan.stdio.in, STDIN_FILENO);
   if (plan.stdio.out >= 0) ::dup2(plan.stdio.out, STDOUT_FILENO);
   if (plan.stdio.err >= 0) ::dup2(plan.stdio.err, STDERR_FILENO);
   reset_signals(plan.keep_hangup_ignored);
@@ -67,7 +68,7 @@ struct ChildPlan {
 }  // namespace
 
 void close_stdio(WorkerStdio& stdio) {
-  for (int* fd : {&stdio.out, &stdio.err}) {
+  for (int* fd : {&stdio.in, &stdio.out, &stdio.err}) {
     if (*fd >= 0) ::close(*fd);
     *fd = -1;
   }

@@ -11,8 +11,9 @@ struct PendingSpawn {
   int exec_pipe = -1;  // says errno when exec fails, just closes when it succeeds
 };
 
-/// What the child gets as stdout and stderr; -1: ours.
+/// What the child gets as stdin, stdout and stderr; -1: ours.
 struct WorkerStdio {
+  int in = -1;
   int out = -1;
   int err = -1;
 };

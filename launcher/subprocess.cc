@@ -46,10 +46,15 @@ timespec until(Clock::time_point deadline) {
 
 }  // namespace
 
-SubprocessSet::SubprocessSet(const SignalMailbox& signals, int launcher_pipe)
-    : signals_(signals), signal_fd_(signals.open_fd()), launcher_pipe_(launcher_pipe) {}
+SubprocessSet::SubprocessSet(const SignalMailbox& signals, int launcher_pipe,
+                             std::string store_program)
+    : signals_(signals),
+      signal_fd_(signals.open_fd()),
+      launcher_pipe_(launcher_pipe),
+      store_(std::move(store_program)) {}
 
 SubprocessSet::~SubprocessSet() {
+  store_.stop();
   kill_descendants(kSweepPatience);
   ::close(signal_fd_);
 }
@@ -101,7 +106,8 @@ PendingSpawn SubprocessSet::start_one(const WorkerSpec& spec) {
 std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline) {
   std::vector<Event> events;
   while (events.empty()) {
-    std::vector<pollfd> fds{{signal_fd_, POLLIN, 0}, {launcher_pipe_, POLLIN, 0}};
+    std::vector<pollfd> fds{
+        {signal_fd_, POLLIN, 0}, {launcher_pipe_, POLLIN, 0}, {store_.poll_fd(), POLLIN, 0}};
     pump_.add_poll_fds(fds);
     timespec limit{};
     if (deadline) limit = until(*deadline);
@@ -114,6 +120,7 @@ std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline
       launcher_pipe_ = -1;  // said once
     }
     if (fds[0].revents != 0) take_signals(events);
+    if (fds[2].revents != 0 && store_.poll_fd() >= 0) store_.handle_connection();
   }
   return events;
 }
@@ -137,6 +144,10 @@ void SubprocessSet::reap(std::vector<Event>& events) {
   for (;;) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    if (info.si_pid == store_.pid()) {
+      note_end_of_store();
+      continue;
+    }
     const bool is_worker = running_.erase(info.si_pid) > 0;
     // Before it is reaped its pid, and so its group's id, cannot belong to anyone else.
     if (is_worker) ::kill(-info.si_pid, SIGKILL);
@@ -156,9 +167,24 @@ void SubprocessSet::signal_workers(int signal) {
   }
 }
 
+void SubprocessSet::serve_store(int listening_socket) {
+  if (store_.serves(listening_socket)) {
+    store_.stop();
+    kill_descendants(kSweepPatience);
+  }
+  store_.serve(listening_socket);
+}
+
+void SubprocessSet::note_end_of_store() {
+  if (const auto line = store_.take_exit()) pump_.note(*line);
+}
+
 std::vector<std::string> SubprocessSet::sweep() {
   running_.clear();
-  auto survivors = kill_descendants(kSweepPatience);
+  std::vector<pid_t> spared;
+  if (store_.pid() != 0) spared.push_back(store_.pid());
+  auto survivors = kill_descendants(kSweepPatience, spared);
+  note_end_of_store();  // the sweep has taken SIGCHLD
   pump_.finish_round();
   return survivors;
 }

@@ -8,14 +8,15 @@
 #include "launcher/process_runner.h"
 #include "launcher/signal_mailbox.h"
 #include "launcher/spawn.h"
+#include "launcher/store_companion.h"
 
 namespace ddp::launch {
 
 class SubprocessSet : public ProcessRunner {
  public:
   /// `launcher_pipe`: reports end-of-file when the process that the user started is dead; -1: none.
-  /// Not owned.
-  SubprocessSet(const SignalMailbox& signals, int launcher_pipe);
+  /// Not owned. `store_program`: what serve_store() starts.
+  SubprocessSet(const SignalMailbox& signals, int launcher_pipe, std::string store_program);
   ~SubprocessSet() override;
   SubprocessSet(const SubprocessSet&) = delete;
   SubprocessSet& operator=(const SubprocessSet&) = delete;
@@ -23,6 +24,8 @@ class SubprocessSet : public ProcessRunner {
   std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override;
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override;
   void signal_workers(int signal) override;
+  void serve_store(int listening_socket) override;
+  void stop_store() override { store_.stop(); }
   std::vector<std::string> sweep() override;
   std::string last_stderr(int local_rank) const override { return pump_.last_stderr(local_rank); }
   void note(const std::string& line) override { pump_.note(line); }
@@ -32,11 +35,13 @@ class SubprocessSet : public ProcessRunner {
   PendingSpawn start_one(const WorkerSpec& spec);
   void take_signals(std::vector<Event>& events);
   void reap(std::vector<Event>& events);
+  void note_end_of_store();
 
   const SignalMailbox& signals_;
   int signal_fd_;
   int launcher_pipe_;
   LogPump pump_;
+  StoreCompanion store_;
   std::map<pid_t, int> running_;  // -> local rank
 };
 

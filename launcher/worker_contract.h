@@ -31,6 +31,9 @@ inline constexpr const char* kOmpNumThreads = "OMP_NUM_THREADS";
 inline constexpr const char* kPythonUnbuffered = "PYTHONUNBUFFERED";
 inline constexpr const char* kCudaVisibleDevices = "CUDA_VISIBLE_DEVICES";
 
+/// "1" in ddp-run's own environment: rank 0 serves the store, as with torchrun.
+inline constexpr const char* kDisableShareStore = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
+
 // Exit codes of both programs; a worker that dies by a signal gives 128 + its number.
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;

@@ -45,7 +45,7 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
   env[kRestartCount] = std::to_string(group.restart_count);
   env[kMaxRestarts] = std::to_string(job.max_restarts);
   env[kRunId] = job.run_id;
-  env[kUseAgentStore] = "False";
+  env[kUseAgentStore] = rendezvous.agent_store ? "True" : "False";
   env[kErrorFile] = worker.error_file;
   env[kSignalsToHandle] = job.signals_to_handle;
   env.try_emplace(kNcclAsyncErrorHandling, "1");

@@ -66,6 +66,8 @@ struct RendezvousInfo {
   int group_world_size = 1;
   std::string master_addr;
   int master_port = 0;
+  bool agent_store = false;  // a store is served there, before and after rank 0; else rank 0 does
+  int store_socket = -1;     // listens there, for the store to be served on; not owned
 };
 
 struct WorkerGroup {

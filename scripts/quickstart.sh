@@ -33,7 +33,7 @@ done
 ./scripts/setup.sh
 
 [ -x "$bin/trainer" ] || echo "quickstart: building ddp-run and trainer, some minutes the first time"
-./scripts/build.sh release ddp-run trainer
+./scripts/build.sh release ddp-run ddp-store trainer
 
 # trainer resumes where a snapshot exists; a quickstart shows a training from its first step.
 # A run that left no snapshot has nothing worth the place of the one before it.

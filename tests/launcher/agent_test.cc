@@ -20,6 +20,19 @@ class CountingRendezvous : public RendezvousHandler {
   int port_ = 1000;
 };
 
+class SocketRendezvous : public RendezvousHandler {
+ public:
+  RendezvousInfo next_round() override {
+    RendezvousInfo info;
+    info.agent_store = true;
+    info.store_socket = ++socket_;
+    return info;
+  }
+
+ private:
+  int socket_ = 40;
+};
+
 struct Scene {
   FakeRunner os;
   CountingRendezvous rendezvous;
@@ -73,6 +86,18 @@ TEST_CASE("a failed worker restarts the whole group on a new port, after a sweep
   CHECK(scene.os.rounds[1][0].environment.at("TORCHELASTIC_RESTART_COUNT") == "1");
   REQUIRE(scene.os.notes.size() == 1);
   CHECK(scene.os.notes[0] == "rank 0 (local rank 0, pid 100): killed by SIGKILL; restart 1 of 3");
+}
+
+TEST_CASE("the store of each round is served before its workers start, and ends with the job") {
+  FakeRunner os;
+  SocketRendezvous rendezvous;
+  AgentSpec spec;
+  spec.restarts.max_restarts = 1;
+  os.exits(0, {1, 0}).exits(0, {});
+  CHECK(LocalElasticAgent(spec, rendezvous, os).run().outcome == Outcome::Succeeded);
+  CHECK(os.deeds == Deeds{"serve store on 41", "start 1", "sweep", "serve store on 42", "start 1",
+                          "stop store", "sweep"});
+  CHECK(os.rounds[0][0].environment.at("TORCHELASTIC_USE_AGENT_STORE") == "True");
 }
 
 TEST_CASE("restarts come to an end") {

@@ -38,6 +38,14 @@ class FakeRunner : public ProcessRunner {
     return events;
   }
   void signal_workers(int signal) override { deeds.push_back("signal " + std::to_string(signal)); }
+  void serve_store(int listening_socket) override {
+    deeds.push_back("serve store on " + std::to_string(listening_socket));
+    serving_ = true;
+  }
+  void stop_store() override {
+    if (serving_) deeds.emplace_back("stop store");
+    serving_ = false;
+  }
   std::vector<std::string> sweep() override {
     deeds.emplace_back("sweep");
     return survivors;
@@ -75,6 +83,7 @@ class FakeRunner : public ProcessRunner {
 
  private:
   Clock::time_point now_{};
+  bool serving_ = false;
 };
 
 }  // namespace ddp::launch

@@ -48,7 +48,7 @@ TEST_CASE("a job that succeeds is quiet") {
 
 TEST_CASE("each worker finds torchrun's environment") {
   const auto job = run(
-      {"--nproc-per-node=2", "--max-restarts=4", "--role=r", "--rdzv-id=id7"},
+      {"--nproc-per-node=2", "--max-restarts=4", "--role=r", "--rdzv-id=id7", "--store=rank0"},
       {"@1env=LOCAL_RANK", "@1env=WORLD_SIZE", "@1env=LOCAL_WORLD_SIZE", "@1env=GROUP_RANK",
        "@1env=GROUP_WORLD_SIZE", "@1env=ROLE_NAME", "@1env=ROLE_RANK", "@1env=ROLE_WORLD_SIZE",
        "@1env=MASTER_ADDR", "@1env=TORCHELASTIC_RESTART_COUNT", "@1env=TORCHELASTIC_MAX_RESTARTS",

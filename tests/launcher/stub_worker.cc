@@ -1,9 +1,12 @@
 // A worker that does what its arguments say, one after the other: [@RANK][#ROUND]VERB[=VALUE]. With
 // @ or # an action is skipped by other ranks or in other rounds. It waits for events only, never
 // for time.
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +57,32 @@ int signal_by_name(const std::string& name) {
     if (known && name == known) return signal;
   }
   std::abort();
+}
+
+// Asks the store at MASTER_ADDR:MASTER_PORT who it is. Waits until it answers or is gone.
+void ask_store() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<in_port_t>(std::stoi(env(ddp::launch::kMasterPort))));
+  ::inet_pton(AF_INET, env(ddp::launch::kMasterAddr).c_str(), &address.sin_addr);
+  char text[100] = "no answer\n";
+  if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
+    const auto got = ::recv(fd, text, sizeof text - 1, 0);
+    if (got > 0) text[got] = '\0';
+  }
+  ::close(fd);
+  write_raw(1, text);
+}
+
+void hold_until(int signal) {
+  sigset_t wanted;
+  ::sigemptyset(&wanted);
+  ::sigaddset(&wanted, signal);
+  ::sigprocmask(SIG_BLOCK, &wanted, nullptr);
+  print("holding " + std::to_string(::getpid()));
+  int got = 0;
+  ::sigwait(&wanted, &got);
 }
 
 [[noreturn]] void wait_for_ever() {
@@ -135,6 +164,10 @@ void act(const std::string& verb, const std::string& value) {
     start_descendant(true);
   else if (verb == "error-file")
     std::ofstream(env(ddp::launch::kErrorFile)) << value;
+  else if (verb == "ask-store")
+    ask_store();
+  else if (verb == "hold")
+    hold_until(signal_by_name(value));
   else if (verb == "fds")
     print_descriptors();
   else if (verb == "signals")

@@ -1,0 +1,26 @@
+// The socket of a round's store: it listens before the first worker is started, so the port is
+// known before exec and no worker is ever refused.
+#pragma once
+
+#include <string>
+
+namespace ddp::launch {
+
+class ListeningSocket {
+ public:
+  /// On the addresses that clients of `master_addr` reach (bind_plans), non-blocking. port 0: any
+  /// free one. Throws LaunchError (2) when the port is taken.
+  ListeningSocket(const std::string& master_addr, int port);
+  ~ListeningSocket();
+  ListeningSocket(const ListeningSocket&) = delete;
+  ListeningSocket& operator=(const ListeningSocket&) = delete;
+
+  int fd() const { return fd_; }
+  int port() const { return port_; }
+
+ private:
+  int fd_ = -1;
+  int port_ = 0;
+};
+
+}  // namespace ddp::launch

@@ -1,0 +1,108 @@
+// Where the workers' store listens: on what MASTER_ADDR means, and nowhere else.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "launcher/agent_store/socket_handover.h"
+#include "launcher/bound_socket.h"
+#include "launcher/console.h"
+#include "launcher/listening_socket.h"
+#include "launcher/static_rendezvous.h"
+
+namespace ddp::launch {
+namespace {
+
+bool can_connect(const std::string& address, int port) {
+  const bool v6 = address.find(':') != std::string::npos;
+  const int fd = ::socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM, 0);
+  sockaddr_in v4_address{};
+  v4_address.sin_family = AF_INET;
+  v4_address.sin_port = htons(static_cast<in_port_t>(port));
+  ::inet_pton(AF_INET, address.c_str(), &v4_address.sin_addr);
+  sockaddr_in6 v6_address{};
+  v6_address.sin6_family = AF_INET6;
+  v6_address.sin6_port = v4_address.sin_port;
+  ::inet_pton(AF_INET6, address.c_str(), &v6_address.sin6_addr);
+  const int result =
+      v6 ? ::connect(fd, reinterpret_cast<sockaddr*>(&v6_address), sizeof v6_address)
+         : ::connect(fd, reinterpret_cast<sockaddr*>(&v4_address), sizeof v4_address);
+  ::close(fd);
+  return result == 0;
+}
+
+bool machine_has_ipv6() {
+  const int fd = bind_socket({{AF_INET6, "::1", false}}, 0);
+  ::close(fd);
+  return fd >= 0;
+}
+
+TEST_CASE("a loopback address is the only one that is bound") {
+  CHECK(bind_plans("127.0.0.1") == std::vector<BindPlan>{{AF_INET, "127.0.0.1", false}});
+  CHECK(bind_plans("127.1.2.3") == std::vector<BindPlan>{{AF_INET, "127.1.2.3", false}});
+  CHECK(bind_plans("::1") == std::vector<BindPlan>{{AF_INET6, "::1", false}});
+}
+
+TEST_CASE("localhost is bound for this machine only, any other name for all") {
+  for (const auto& plan : bind_plans("localhost")) {
+    CHECK((plan.this_machine_only || plan.address == "127.0.0.1"));
+  }
+  for (const char* name : {"", "10.0.0.1", "node7.cluster", "1270.0.0.1"}) {
+    for (const auto& plan : bind_plans(name)) CHECK(plan.address.empty());
+  }
+}
+
+TEST_CASE("whoever connects before the store is served is not refused") {
+  const ListeningSocket socket("127.0.0.1", 0);
+  CHECK(socket.port() > 0);
+  CHECK(can_connect("127.0.0.1", socket.port()));
+  if (machine_has_ipv6()) CHECK_FALSE(can_connect("::1", socket.port()));
+}
+
+TEST_CASE("localhost is reached by both of its addresses") {
+  const ListeningSocket socket("localhost", 0);
+  CHECK(can_connect("127.0.0.1", socket.port()));
+  if (machine_has_ipv6()) CHECK(can_connect("::1", socket.port()));
+}
+
+TEST_CASE("a port where someone listens cannot be the store's") {
+  const ListeningSocket other("127.0.0.1", 0);
+  for (const char* address : {"127.0.0.1", "localhost", "somewhere"}) {
+    CHECK_THROWS_AS(ListeningSocket(address, other.port()), LaunchError);
+  }
+}
+
+TEST_CASE("each round's store has a socket of its own, unless a port was asked for") {
+  StaticRendezvous any("127.0.0.1", 0, true);
+  const RendezvousInfo first = any.next_round();
+  CHECK(first.agent_store);
+  CHECK(port_of(first.store_socket) == first.master_port);
+  const RendezvousInfo second = any.next_round();
+  CHECK(second.master_port != first.master_port);
+  StaticRendezvous fixed("127.0.0.1", ListeningSocket("127.0.0.1", 0).port(), true);
+  const int socket = fixed.next_round().store_socket;
+  CHECK(fixed.next_round().store_socket == socket);
+}
+
+TEST_CASE("a socket is handed over, and a report comes back") {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+  const ListeningSocket socket("127.0.0.1", 0);
+  CHECK(hand_over_socket(ends[0], socket.fd()));
+  const int received = receive_socket(ends[1]);
+  REQUIRE(received >= 0);
+  CHECK(port_of(received) == socket.port());
+  CHECK(take_served_reports(ends[0]) == 0);
+  report_served(ends[1]);
+  CHECK(take_served_reports(ends[0]) == 1);
+  ::close(received);
+  ::close(ends[0]);
+  CHECK(receive_socket(ends[1]) == -1);
+  CHECK_FALSE(hand_over_socket(ends[1], socket.fd()));
+  ::close(ends[1]);
+}
+
+}  // namespace
+}  // namespace ddp::launch
