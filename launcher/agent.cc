@@ -91,7 +91,7 @@ WorkerSpec LocalElasticAgent::describe_worker(const Worker& worker) const {
   spec.command = worker_command(spec_.command, worker.local_rank);
   spec.environment = worker_environment(spec_.inherited, spec_.job, group_, worker);
   spec.streams =
-      plan_streams(spec_.logs, {spec_.job.role, spec_.host, worker.local_rank, worker.rank,
+      plan_streams(spec_.logs, {{spec_.job.role, spec_.host, worker.local_rank, worker.rank},
                                 spec_.folder.worker_folder(group_.restart_count, worker.local_rank),
                                 spec_.folder.attempt_folder(group_.restart_count)});
   // Python would keep output for a pipe back until its buffer is full.

@@ -12,7 +12,7 @@ namespace ddp::launch {
 
 void usage_error(const std::string& what) { throw LaunchError(kExitUsage, what); }
 
-void write_fully(int fd, std::string_view text) {
+int write_fully(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written > 0) {
@@ -22,9 +22,10 @@ void write_fully(int fd, std::string_view text) {
       pollfd writable{fd, POLLOUT, 0};
       ::poll(&writable, 1, 1000);
     } else if (written < 0 && errno != EINTR) {
-      return;
+      return errno;
     }
   }
+  return 0;
 }
 
 void say(std::string_view text) {

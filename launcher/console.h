@@ -22,9 +22,8 @@ class LaunchError : public std::runtime_error {
 /// Throws LaunchError with exit code 2.
 [[noreturn]] void usage_error(const std::string& what);
 
-/// Writes all bytes, whatever the signals and the size; gives up quietly when nobody reads any
-/// more.
-void write_fully(int fd, std::string_view text);
+/// Writes all bytes, whatever the signals and the size; 0, or the errno at which it gave up.
+int write_fully(int fd, std::string_view text);
 /// "ddp-run: <text>\n" on stderr.
 void say(std::string_view text);
 /// "error: <text>\n" on stderr.

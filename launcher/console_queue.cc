@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kPipeAtom = 4096;  // a pipe that is writable takes this much without waiting
 constexpr int kFlushPatienceMs = 5000;
+constexpr std::size_t kBatch = 256 << 10;  // one write for many lines
 
 }  // namespace
 
@@ -35,6 +36,17 @@ ConsoleQueue::ConsoleQueue(int fd) : fd_(fd), way_(Way::Careful) {
 
 ConsoleQueue::~ConsoleQueue() {
   if (way_ == Way::Nonblocking) ::close(fd_);
+}
+
+void ConsoleQueue::append(std::string_view text) {
+  queue_ += text;
+  if (queue_.size() - tried_ > kBatch) write_some();
+}
+
+void ConsoleQueue::append_line(std::string_view prefix, std::string_view line) {
+  queue_ += prefix;
+  queue_ += line;
+  append("\n");
 }
 
 void ConsoleQueue::add(std::string_view text) {
@@ -71,13 +83,15 @@ void ConsoleQueue::write_some() {
       break;
     }
   }
-  if (written_ == queue_.size()) {
-    queue_.clear();
-    written_ = 0;
-  } else if (written_ > kFull) {
-    queue_.erase(0, written_);
-    written_ = 0;
-  }
+  drop_written();
+  tried_ = queue_.size();
+}
+
+void ConsoleQueue::drop_written() {
+  if (written_ < queue_.size() && written_ < std::max(kBatch, queue_.size() / 2)) return;
+  queue_.erase(0, written_);
+  written_ = 0;
+  if (queue_.empty() && queue_.capacity() > kLong) std::string().swap(queue_);
 }
 
 void ConsoleQueue::flush() {

@@ -15,26 +15,36 @@ class ConsoleQueue {
   ConsoleQueue(const ConsoleQueue&) = delete;
   ConsoleQueue& operator=(const ConsoleQueue&) = delete;
 
+  /// Keeps the text; write_some() or a later append() writes it.
+  void append(std::string_view text);
+  /// "<prefix><line>\n", kept as by append().
+  void append_line(std::string_view prefix, std::string_view line);
   /// Keeps the text and writes as much as is taken at once.
   void add(std::string_view text);
   /// -1: nothing is waiting; else poll it for POLLOUT and call write_some().
   int waiting_fd() const { return queue_.empty() ? -1 : fd_; }
   void write_some();
+  /// So much is waiting that those who can wait should.
+  bool is_long() const { return waiting() > kLong; }
   /// So much is waiting that no more should be added.
-  bool is_full() const { return queue_.size() > kFull; }
+  bool is_full() const { return waiting() > kFull; }
   /// Writes the rest, as long as its reader takes something every few seconds.
   void flush();
 
  private:
   enum class Way { Nonblocking, Socket, Careful, Plain };
-  static constexpr std::size_t kFull = 8 << 20;
+  static constexpr std::size_t kLong = 8 << 20;
+  static constexpr std::size_t kFull = 64 << 20;
 
+  std::size_t waiting() const { return queue_.size() - written_; }
   long write_once();
+  void drop_written();
 
   int fd_;
   Way way_;
   std::string queue_;
   std::size_t written_ = 0;  // of queue_
+  std::size_t tried_ = 0;    // length of queue_ when its writing was last tried
 };
 
 }  // namespace ddp::launch

@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstdint>
+#include <memory>
 
 #include "launcher/agent.h"
 #include "launcher/console.h"
@@ -14,7 +17,6 @@
 #include "launcher/guardian.h"
 #include "launcher/launch_config.h"
 #include "launcher/local_world_size.h"
-#include "launcher/option_table.h"
 #include "launcher/program.h"
 #include "launcher/run_record.h"
 #include "launcher/static_rendezvous.h"
@@ -119,6 +121,7 @@ int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvou
               const std::string& store_program, const SignalMailbox& signals, int launcher_pipe) {
   SubprocessSet processes(signals, launcher_pipe, store_program);
   const RunResult result = LocalElasticAgent(spec, rendezvous, processes).run();
+  processes.flush_console();
   report(result, spec);
   if (config.summary) write_fully(STDERR_FILENO, summary_table(result));
   if (!config.result_json.empty()) {
@@ -140,20 +143,30 @@ int guarded(const std::function<int()>& body) noexcept {
   }
 }
 
+// For what the user asked to see: a full disk must not pass for success.
+int print(std::string_view text) {
+  if (const int error = write_fully(STDOUT_FILENO, text); error == EPIPE) {
+    return kExitSignalBase + SIGPIPE;  // the reader has seen enough: quiet, as any other tool
+  } else if (error != 0) {
+    throw LaunchError(kExitFailed, "cannot write to standard output: " + error_text(error));
+  }
+  return kExitDone;
+}
+
 // One line per worker that a shell can run, with what ddp-run adds to the environment.
 int dry_run(const LaunchConfig& config) {
   const AgentSpec spec = describe_agent(config);
   WorkerGroup group;
   group.rendezvous = rendezvous_for(config, find_store(config)).next_round();
+  std::string lines;
   for (int local_rank = 0; local_rank < spec.job.local_world_size; ++local_rank) {
     Worker worker;
     worker.local_rank = worker.rank = local_rank;
-    write_fully(STDOUT_FILENO,
-                shell_line(inherited_environment(),
-                           worker_environment(spec.inherited, spec.job, group, worker),
-                           worker_command(spec.command, local_rank)));
+    lines += shell_line(inherited_environment(),
+                        worker_environment(spec.inherited, spec.job, group, worker),
+                        worker_command(spec.command, local_rank));
   }
-  return kExitDone;
+  return print(lines);
 }
 
 int launch(const LaunchConfig& config, SignalMailbox& signals) {
@@ -162,6 +175,8 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
   const std::string store_program = find_store(config);
   StaticRendezvous rendezvous = rendezvous_for(config, store_program);
   spec.folder = RunFolder::create(config.log_dir, spec.job.run_id, config.logs.wants_files());
+  const std::unique_ptr<const RunFolder, void (*)(const RunFolder*)> cleanup(
+      &spec.folder, [](const RunFolder* folder) { folder->remove_if_private(); });
   if (config.logs.wants_files()) say("logs of this run: " + spec.folder.path());
   if (spec.job.omp_num_threads > 0) {
     say(
@@ -169,12 +184,10 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
                     "choose another number",
                     spec.job.omp_num_threads, spec.job.local_world_size));
   }
-  const int code = run_guarded(signals, [&](int launcher_pipe) {
+  return run_guarded(signals, [&](int launcher_pipe) {
     return guarded(
         [&] { return run_agent(config, spec, rendezvous, store_program, signals, launcher_pipe); });
   });
-  spec.folder.remove_if_private();
-  return code;
 }
 
 }  // namespace
@@ -186,12 +199,8 @@ int guarded_main(int argc, const char* const* argv, SignalMailbox& signals) noex
     for (const auto& hint : config.hints) say(hint);
     signals.handle(config.stop_signals);
     switch (config.action) {
-      case LaunchAction::ShowHelp:
-        write_fully(STDOUT_FILENO, help_text());
-        return kExitDone;
-      case LaunchAction::ShowVersion:
-        write_fully(STDOUT_FILENO, "ddp-run " DDP_VERSION "\n");
-        return kExitDone;
+      case LaunchAction::Print:
+        return print(config.printed);
       case LaunchAction::DryRun:
         return dry_run(config);
       case LaunchAction::Run:

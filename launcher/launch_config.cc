@@ -5,6 +5,8 @@
 #include <climits>
 
 #include "launcher/console.h"
+#include "launcher/option_completion.h"
+#include "launcher/option_help.h"
 #include "launcher/option_parsers.h"
 #include "launcher/option_values.h"
 #include "launcher/raw_options.h"
@@ -69,6 +71,10 @@ void take_logs(LaunchConfig& config, const OptionValues& values) {
   logs.console_ranks = parse_ranks(values.text("local-ranks-filter"));
   logs.stdout_filters = parse_filters(values.text("duplicate-stdout-filters"));
   logs.stderr_filters = parse_filters(values.text("duplicate-stderr-filters"));
+  logs.timestamps = values.flag("timestamps");
+  logs.fold = std::chrono::milliseconds(values.integer("fold-lines", 0, 10'000));
+  logs.rotation = {parse_size("log-max-size", values.text("log-max-size")),
+                   values.integer("log-keep", 0, 1000)};
   logs.report_lines = values.integer("report-lines", 0, 18);
   if (config.log_dir == "/dev/null" && logs.wants_files()) {
     usage_error(
@@ -110,18 +116,25 @@ LaunchConfig to_config(const OptionValues& values) {
   return config;
 }
 
+// Help, version and the like; empty when a job is to be run.
+std::string asked_text(const OptionValues& values) {
+  if (values.flag("help")) return help_text();
+  if (values.flag("short-help")) return short_help_text();
+  if (values.flag("version")) return "ddp-run " DDP_VERSION "\n";
+  if (values.flag("print-man")) return man_page();
+  if (!values.given("print-completion")) return "";
+  return completion_script(values.one_of("print-completion", {"bash", "zsh", "fish"}));
+}
+
 }  // namespace
 
 LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environment& environment) {
   const RawOptions raw = gather_options(argc, argv, environment);
   const OptionValues values(raw.options);
   LaunchConfig config;
-  if (values.flag("help")) {
-    config.action = LaunchAction::ShowHelp;
-    return config;
-  }
-  if (values.flag("version")) {
-    config.action = LaunchAction::ShowVersion;
+  config.printed = asked_text(values);
+  if (!config.printed.empty()) {
+    config.action = LaunchAction::Print;
     return config;
   }
   config = to_config(values);

@@ -18,10 +18,11 @@ enum class StoreChoice {
   Rank0,
 };
 
-enum class LaunchAction { Run, DryRun, ShowHelp, ShowVersion };
+enum class LaunchAction { Run, DryRun, Print };
 
 struct LaunchConfig {
   LaunchAction action = LaunchAction::Run;
+  std::string printed;  // Print: what is asked for, help or another text
 
   std::string nproc_per_node = "1";  // number, gpu, cpu or auto: resolved by local_world_size
   bool standalone = false;

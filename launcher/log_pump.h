@@ -4,19 +4,24 @@
 
 #include <poll.h>
 
+#include <chrono>
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/console_queue.h"
+#include "launcher/line_folder.h"
 #include "launcher/stream_plan.h"
 
 namespace ddp::launch {
 
 class LogPump {
  public:
+  using Time = LineFolder::Time;
+
   LogPump();
   ~LogPump();
   LogPump(const LogPump&) = delete;
@@ -27,11 +32,15 @@ class LogPump {
   int open_stream(const StreamPlan& plan, int local_rank, bool is_stderr);
 
   void add_poll_fds(std::vector<pollfd>& fds) const;
+  /// When handle() is due though no descriptor is ready.
+  std::optional<Time> deadline() const;
   void handle(const std::vector<pollfd>& fds);
 
   /// After all workers and their descendants are dead: takes what is left and closes the files of
-  /// the round.
+  /// the round. Does not wait for a slow console.
   void finish_round();
+  /// Writes what the console has not taken yet, for as long as its reader takes something.
+  void flush_console();
   /// The last lines that this worker wrote to stderr, the round before finish_round() included.
   std::string last_stderr(int local_rank) const;
   /// A line of ddp-run's own, in order with what workers wrote to stderr.
@@ -40,18 +49,27 @@ class LogPump {
  private:
   struct Source;
 
-  ConsoleQueue& console(bool is_stderr);
+  ConsoleQueue& console(bool is_stderr) const;
+  void open_copy(Source& source);
   bool read_some(Source& source);
   void take(Source& source, std::string_view text);
-  void take_lines(Source& source, std::string_view text);
   void emit_line(Source& source, std::string_view line);
+  void show_line(Source& source, std::string_view line);
+  const std::string& prefix_of(const Source& source);
+  void copy_if_wanted(Source& source, std::string_view line);
+  void write_file(LogFile& file, std::string_view text);
   void close_source(Source& source);
+  void settle();
 
   long skipped_lines_ = 0;  // not shown on a console that was too slow; they are in their files
   std::unique_ptr<ConsoleQueue> out_;
   std::unique_ptr<ConsoleQueue>
       err_;  // null: the same file as stdout, so that lines of both never mix
   std::list<Source> sources_;
+  std::unique_ptr<LineFolder> folders_[2];  // of stdout and of stderr; null: lines are not folded
+  LinePrefix fold_prefix_;
+  std::vector<char> buffer_;
+  std::string scratch_;
   std::map<int, std::string> stderr_tail_;   // by local rank
   std::map<int, std::string> stderr_files_;  // of streams that go straight into a file
 };

@@ -137,6 +137,25 @@ std::vector<std::string> parse_filters(const std::string& text) {
   return filters;
 }
 
+std::uint64_t parse_size(const char* name, const std::string& text) {
+  constexpr std::uint64_t kSmallest = 4096;
+  constexpr std::string_view kUnits = "KMGT";
+  std::string digits = text;
+  int shift = 0;
+  if (const auto unit = digits.empty() ? kUnits.npos : kUnits.find(digits.back());
+      unit != kUnits.npos) {
+    shift = 10 * (static_cast<int>(unit) + 1);
+    digits.pop_back();
+  }
+  const int number = whole_number(digits, 1 << 30);
+  const std::uint64_t bytes = static_cast<std::uint64_t>(std::max(number, 0)) << shift;
+  if (number < 0 || (bytes > 0 && bytes < kSmallest)) {
+    usage_error(
+        fmt::format("--{}={}: must be 0 or a size of at least 4K, as in 64M or 2G", name, text));
+  }
+  return bytes;
+}
+
 std::set<int> parse_codes(const std::string& text) {
   std::set<int> codes;
   if (text.empty()) return codes;

@@ -2,6 +2,7 @@
 // complaint is a LaunchError (2) that names the option, the value and the remedy.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -31,6 +32,8 @@ RankStreams parse_streams(const char* name, const std::string& text);
 std::set<int> parse_ranks(const std::string& text);
 /// --duplicate-*-filters: texts between commas; `,,` stands for a comma.
 std::vector<std::string> parse_filters(const std::string& text);
+/// Bytes: 4096, 64K, 10M, 2G (of 1024); 0 or from 4096 on.
+std::uint64_t parse_size(const char* name, const std::string& text);
 /// --final-exit-codes: 1 to 255.
 std::set<int> parse_codes(const std::string& text);
 

@@ -1,7 +1,5 @@
 #include "launcher/option_table.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
@@ -48,9 +46,8 @@ constexpr std::array kOptions{
     OptionSpec{"no-python", 0, nullptr, "", Program,
                "Execute PROGRAM itself, also when its name ends in .py."},
     OptionSpec{"run-path", 0, nullptr, "", Program, "Run PROGRAM under Python, whatever its name."},
-    OptionSpec{
-        "start-method", 0, "METHOD", "spawn", Program,
-        "spawn, fork or forkserver: accepted; ddp-run always starts programs by fork and exec."},
+    OptionSpec{"start-method", 0, "spawn|fork|forkserver", "spawn", Program,
+               "Accepted; ddp-run always starts programs by fork and exec."},
 
     OptionSpec{"master-addr", 0, "HOST", "127.0.0.1", Rendezvous,
                "Address of rank 0 (MASTER_ADDR)."},
@@ -88,6 +85,15 @@ constexpr std::array kOptions{
     OptionSpec{"log-line-prefix-template", 0, "TEXT", "", Logs,
                "Prefix of teed lines, with ${role_name}, ${local_rank}, ${rank}, ${hostname}; "
                "default: [${role_name}${local_rank}]:"},
+    OptionSpec{"timestamps", 0, nullptr, "", Logs,
+               "Date and time before each line on the console; also as ${time} in the template."},
+    OptionSpec{"fold-lines", 0, "MS", "0", Logs,
+               "Show equal lines of several ranks once, as in [default0-7]:; a line waits for its "
+               "equals for at most MS milliseconds; 0: do not fold."},
+    OptionSpec{"log-max-size", 0, "SIZE", "0", Logs,
+               "Begin a new log file at this size, as in 64M: stdout.log.1 is the one before; 0: "
+               "never."},
+    OptionSpec{"log-keep", 0, "N", "3", Logs, "Older files that --log-max-size leaves."},
     OptionSpec{"local-ranks-filter", 0, "RANKS", "", Logs,
                "Only these local ranks reach the console, as in 0,1."},
     OptionSpec{"duplicate-stdout-filters", 0, "TEXTS", "", Logs,
@@ -108,76 +114,18 @@ constexpr std::array kOptions{
 
     OptionSpec{"dry-run", 0, nullptr, "", Other,
                "Print the command and the environment of each worker, and start nothing."},
-    OptionSpec{"help", 'h', nullptr, "", Other, "Print this help."},
+    OptionSpec{"print-completion", 0, "bash|zsh|fish", "", Other,
+               "Print a completion script, as in source <(ddp-run --print-completion bash)."},
+    OptionSpec{"print-man", 0, nullptr, "", Other, "Print the manual page, as for man -l."},
+    OptionSpec{"short-help", 'h', nullptr, "", Other, "Print the options that are used most."},
+    OptionSpec{"help", 0, nullptr, "", Other, "Print this help."},
     OptionSpec{"version", 0, nullptr, "", Other, "Print the version."},
 };
-
-struct GroupTitle {
-  OptionGroup group;
-  const char* title;
-};
-constexpr std::array kTitles{
-    GroupTitle{Workers, "Workers"},   GroupTitle{Restarts, "Restarts"},
-    GroupTitle{Program, "Program"},   GroupTitle{Rendezvous, "Addresses"},
-    GroupTitle{Stopping, "Stopping"}, GroupTitle{Logs, "Logs"},
-    GroupTitle{Other, "Other"},
-};
-
-constexpr const char* kUsage =
-    R"(ddp-run: starts one process per rank and keeps the group alive, as torchrun does.
-
-Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
-
-PROGRAM is an executable (a path, else looked for on PATH, else beside ddp-run) or a Python
-script (*.py). Everything after PROGRAM is passed on untouched, but ${local_rank} is replaced.
-Options may be written with - or _, as --option VALUE or --option=VALUE; an option that is not
-given is taken from its environment variable, as in PET_MAX_RESTARTS=3.
-
-Examples:
-  ddp-run --standalone --nproc_per_node=2 trainer --config configs/quickstart.yaml
-  ddp-run --nproc-per-node=gpu --max-restarts=3 train.py --epochs 10
-  ddp-run --nproc-per-node=4 -m package.train
-)";
-
-constexpr const char* kExitCodes = R"(
-Exit codes: 0 all workers succeeded; 2 wrong usage; 126 or 127 PROGRAM cannot be executed or was
-not found; 128+N stopped by signal N; else the exit code of the first worker that failed
-(128+N when signal N killed it).
-)";
 
 bool same_name(std::string_view a, std::string_view b) {
   const auto plain = [](char c) { return c == '_' ? '-' : c; };
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [&](char x, char y) { return plain(x) == plain(y); });
-}
-
-std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
-  std::string out;
-  std::size_t column = 0;
-  while (!text.empty()) {
-    const auto end = std::min(text.find(' '), text.size());
-    if (column > 0 && indent + column + 1 + end > width) {
-      out += '\n' + std::string(indent, ' ');
-      column = 0;
-    }
-    if (column > 0) out += ' ', ++column;
-    out += text.substr(0, end);
-    column += end;
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return out;
-}
-
-std::string option_help(const OptionSpec& option) {
-  std::string left = option.letter ? fmt::format("  -{}, ", option.letter) : "      ";
-  left += fmt::format("--{}", option.name);
-  if (option.value) left += fmt::format(" {}", option.value);
-  std::string text = option.help;
-  if (option.value && *option.fallback) text += fmt::format(" [{}]", option.fallback);
-  constexpr std::size_t kIndent = 40;
-  const std::string gap = left.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ')
-                                                    : std::string(kIndent - left.size(), ' ');
-  return left + gap + wrapped(text, kIndent, 98) + "\n";
 }
 
 }  // namespace
@@ -195,17 +143,6 @@ const OptionSpec* find_option(char letter) {
     return o.letter != 0 && o.letter == letter;
   });
   return found == kOptions.end() ? nullptr : found;
-}
-
-std::string help_text() {
-  std::string text = kUsage;
-  for (const auto& title : kTitles) {
-    text += fmt::format("\n{}:\n", title.title);
-    for (const auto& option : kOptions) {
-      if (option.group == title.group) text += option_help(option);
-    }
-  }
-  return text + kExitCodes;
 }
 
 }  // namespace ddp::launch

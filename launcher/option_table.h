@@ -1,4 +1,5 @@
-// Every option of ddp-run, once: the parser, --help and the suggestions all read this table.
+// Every option of ddp-run, once: the parser, --help, the manual page, shell completion and the
+// suggestions all read this table.
 #pragma once
 
 #include <span>
@@ -23,7 +24,5 @@ std::span<const OptionSpec> option_table();
 /// nullptr when there is none. `name` may use `_` or `-`.
 const OptionSpec* find_option(std::string_view name);
 const OptionSpec* find_option(char letter);
-
-std::string help_text();
 
 }  // namespace ddp::launch

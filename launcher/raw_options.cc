@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "launcher/console.h"
@@ -34,8 +38,12 @@ std::string pet_name(const OptionSpec& option) {
 
 // The value of a flag's variable; torchrun takes numbers only.
 bool is_on(const std::string& name, const std::string& value) {
-  if (value == "1" || value == "true" || value == "True") return true;
-  if (value == "0" || value == "false" || value == "False" || value.empty()) return false;
+  int number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error == std::errc{} && end == value.data() + value.size()) return number != 0;
+  const std::string word = with_dashes(value);
+  if (word == "true" || word == "yes" || word == "on") return true;
+  if (word == "false" || word == "no" || word == "off" || word.empty()) return false;
   usage_error(fmt::format("{}={}: must be 1 or 0", name, value));
 }
 
@@ -78,6 +86,74 @@ std::vector<std::string> older_variables(const Environment& environment) {
   return options;
 }
 
+// torchrun's options, which count more than ddp-run's own where a name is cut short: what torchrun
+// understands must mean the same here.
+constexpr std::string_view kOfTorchrun[] = {"nnodes",
+                                            "nproc-per-node",
+                                            "rdzv-backend",
+                                            "rdzv-endpoint",
+                                            "rdzv-id",
+                                            "rdzv-conf",
+                                            "standalone",
+                                            "max-restarts",
+                                            "monitor-interval",
+                                            "start-method",
+                                            "event-log-handler",
+                                            "role",
+                                            "module",
+                                            "no-python",
+                                            "run-path",
+                                            "log-dir",
+                                            "redirects",
+                                            "tee",
+                                            "log-line-prefix-template",
+                                            "local-ranks-filter",
+                                            "duplicate-stdout-filters",
+                                            "duplicate-stderr-filters",
+                                            "node-rank",
+                                            "master-addr",
+                                            "master-port",
+                                            "local-addr",
+                                            "logs-specs",
+                                            "numa-binding",
+                                            "signals-to-handle",
+                                            "shutdown-timeout",
+                                            "virtual-local-rank",
+                                            "print-completion",
+                                            "help"};
+
+bool is_of_torchrun(const OptionSpec* option) {
+  return std::find(std::begin(kOfTorchrun), std::end(kOfTorchrun), option->name) !=
+         std::end(kOfTorchrun);
+}
+
+[[noreturn]] void unknown_option(const std::string& name) {
+  const std::string near = nearest_option(name);
+  usage_error(near.empty() ? fmt::format("unknown option '--{}'; see ddp-run --help", name)
+                           : fmt::format("unknown option '--{}'; did you mean --{}?", name, near));
+}
+
+// The one option whose name begins so, as argparse has it.
+const OptionSpec* cut_short(const std::string& name) {
+  const std::string begin = with_dashes(name);
+  std::vector<const OptionSpec*> all;
+  for (const auto& option : option_table()) {
+    if (!begin.empty() && std::string_view(option.name).substr(0, begin.size()) == begin) {
+      all.push_back(&option);
+    }
+  }
+  std::vector<const OptionSpec*> found = all;
+  std::erase_if(found, [](const OptionSpec* option) { return !is_of_torchrun(option); });
+  if (found.size() != 1) found = all;
+  if (found.empty()) unknown_option(name);
+  if (found.size() == 1) return found.front();
+  std::string names;
+  for (const OptionSpec* option : found) {
+    names += fmt::format("{}--{}", names.empty() ? "" : " or ", option->name);
+  }
+  usage_error(fmt::format("option '--{}' could be {}; write more of it", name, names));
+}
+
 // cxxopts neither stops at the first positional argument nor knows that `_` is `-`: it gets
 // `--name=value` only.
 struct SplitArgs {
@@ -113,7 +189,7 @@ class ArgSplitter {
     const auto equals = text.find('=');
     const std::string name = text.substr(0, equals);
     const OptionSpec* option = find_option(name);
-    if (!option) unknown_option(name);
+    if (!option) option = cut_short(name);
     if (equals == std::string::npos) {
       add(*option, option->value ? required_value(*option) : "true");
     } else if (!option->value) {
@@ -124,14 +200,16 @@ class ArgSplitter {
     }
   }
 
+  // -m, -t3, -t 3, -mt3: flags may stand together, the last may have a value.
   void take_short(const std::string& arg) {
-    const OptionSpec* option = find_option(arg[1]);
-    if (!option) usage_error(fmt::format("unknown option '{}'; see ddp-run --help", arg));
-    if (!option->value) {
-      if (arg.size() > 2) usage_error(fmt::format("unknown option '{}'; see ddp-run --help", arg));
+    for (std::size_t i = 1; i < arg.size(); ++i) {
+      const OptionSpec* option = find_option(arg[i]);
+      if (!option) usage_error(fmt::format("unknown option '{}'; see ddp-run --help", arg));
+      if (option->value) {
+        const std::size_t value = i + 1 + (i + 1 < arg.size() && arg[i + 1] == '=' ? 1 : 0);
+        return add(*option, i + 1 < arg.size() ? arg.substr(value) : required_value(*option));
+      }
       add(*option, "true");
-    } else {
-      add(*option, arg.size() > 2 ? arg.substr(2) : required_value(*option));
     }
   }
 
@@ -139,18 +217,23 @@ class ArgSplitter {
     if (next_ == args_.size()) {
       usage_error(fmt::format("--{0} needs a value; write --{0}={1}", option.name, option.value));
     }
+    if (looks_like_option(args_[next_])) {
+      usage_error(
+          fmt::format("--{0} needs a value, but the option '{1}' follows; write --{0}={1} "
+                      "if that is meant",
+                      option.name, args_[next_]));
+    }
     return args_[next_++];
+  }
+
+  // As argparse sees it: a negative number, or a text with a space in it, may be a value.
+  static bool looks_like_option(const std::string& arg) {
+    if (arg.size() < 2 || arg[0] != '-' || arg.find(' ') != std::string::npos) return false;
+    return arg.find_first_not_of("0123456789.", 1) != std::string::npos;
   }
 
   void add(const OptionSpec& option, const std::string& value) {
     out_.options.push_back(fmt::format("--{}={}", option.name, value));
-  }
-
-  [[noreturn]] static void unknown_option(const std::string& name) {
-    const std::string near = nearest_option(name);
-    usage_error(near.empty()
-                    ? fmt::format("unknown option '--{}'; see ddp-run --help", name)
-                    : fmt::format("unknown option '--{}'; did you mean --{}?", name, near));
   }
 
   std::vector<std::string> args_;

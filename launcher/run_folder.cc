@@ -24,6 +24,19 @@ std::string safe_name(std::string name) {
   return name.substr(0, 100);
 }
 
+// <log-dir>/latest leads to the newest run. Made beside it and renamed, so that it always leads
+// somewhere; a file or folder of the user's with that name stays.
+void point_latest_at(const std::string& run) {
+  const fs::path folder(run);
+  const fs::path link = folder.parent_path() / "latest";
+  const fs::path fresh = folder / "latest";
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(link, error)) return;
+  fs::create_symlink(folder.filename(), fresh, error);
+  if (!error) fs::rename(fresh, link, error);
+  if (error) fs::remove(fresh, error);
+}
+
 }  // namespace
 
 RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_id, bool keep) {
@@ -47,6 +60,7 @@ RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_i
   // Workers may change their folder.
   folder.path_ = fs::absolute(name, error).string();
   if (!folder.private_) fs::permissions(name, fs::perms(0755), error);
+  if (!temporary) point_latest_at(folder.path_);
   return folder;
 }
 

@@ -11,7 +11,8 @@ class RunFolder {
   /// No files at all.
   RunFolder() = default;
   /// log_dir empty: a folder under TMPDIR, which remove_if_private() takes away unless `keep`;
-  /// "/dev/null": no files. Throws LaunchError (2) when the folder cannot be made.
+  /// "/dev/null": no files; in a named one the link `latest` leads to the newest run. Throws
+  /// LaunchError (2) when the folder cannot be made.
   static RunFolder create(const std::string& log_dir, const std::string& run_id, bool keep);
 
   /// Makes the folders of this attempt.

@@ -7,41 +7,35 @@ namespace {
 
 enum Stream { kOut = 1, kErr = 2 };
 
-std::string expand(std::string text, const StreamPlace& place) {
-  const std::string short_host = place.host.substr(0, place.host.find('.'));
-  const std::pair<std::string, std::string> macros[] = {
-      {"${role_name}", place.role},
-      {"${local_rank}", std::to_string(place.local_rank)},
-      {"${rank}", std::to_string(place.rank)},
-      {"${hostname}", short_host}};
-  for (const auto& [macro, value] : macros) {
-    for (std::size_t at = 0; (at = text.find(macro, at)) != std::string::npos; at += value.size()) {
-      text.replace(at, macro.size(), value);
-    }
-  }
-  return text;
+std::string prefix_template(const LogOptions& options) {
+  const std::string text =
+      options.prefix_template.empty() ? "[${role_name}${local_rank}]:" : options.prefix_template;
+  const bool has_time = LinePrefix(text, {}).has_time();
+  return options.timestamps && !has_time ? "${time} " + text : text;
 }
 
 StreamPlan plan_stream(const LogOptions& options, const StreamPlace& place, Stream stream) {
-  const bool shown =
-      options.console_ranks.empty() || options.console_ranks.count(place.local_rank) > 0;
-  const bool teed = (options.tee.of(place.local_rank) & stream) != 0;
-  const bool redirected = (options.redirects.of(place.local_rank) & stream) != 0;
+  const int local_rank = place.worker.local_rank;
+  const bool shown = options.console_ranks.empty() || options.console_ranks.count(local_rank) > 0;
+  const bool teed = (options.tee.of(local_rank) & stream) != 0;
+  const bool redirected = !teed && (options.redirects.of(local_rank) & stream) != 0;
   StreamPlan plan;
-  plan.mode = shown ? StreamMode::Inherit : StreamMode::Discard;
+  plan.console = shown && !redirected;
+  plan.by_line = teed || (plan.console && (options.timestamps || options.fold.count() > 0));
+  const bool reported = stream == kErr && options.report_lines > 0;
   if (teed || redirected) {
-    plan.mode = teed ? StreamMode::Pump : StreamMode::File;
     plan.file = place.folder + (stream == kOut ? "/stdout.log" : "/stderr.log");
-  } else if (stream == kErr && options.report_lines > 0) {
-    plan.mode = StreamMode::Pump;
+    plan.rotation = options.rotation;
+    plan.mode = teed || plan.rotation.max_bytes > 0 ? StreamMode::Pump : StreamMode::File;
+  } else {
+    plan.mode = plan.by_line || reported ? StreamMode::Pump
+                : shown                  ? StreamMode::Inherit
+                                         : StreamMode::Discard;
   }
-  plan.console = plan.mode == StreamMode::Pump && shown;
-  plan.by_line = teed;
-  if (!teed) return plan;
-  plan.prefix = expand(
-      options.prefix_template.empty() ? "[${role_name}${local_rank}]:" : options.prefix_template,
-      place);
-  plan.filters = stream == kOut ? options.stdout_filters : options.stderr_filters;
+  if (!plan.by_line) return plan;
+  plan.prefix = LinePrefix(prefix_template(options), place.worker);
+  plan.fold = options.fold;
+  if (teed) plan.filters = stream == kOut ? options.stdout_filters : options.stderr_filters;
   if (!plan.filters.empty()) {
     plan.filter_file =
         place.attempt_folder + (stream == kOut ? "/filtered_stdout.log" : "/filtered_stderr.log");

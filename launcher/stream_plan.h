@@ -2,10 +2,14 @@
 // Pure.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "launcher/line_prefix.h"
+#include "launcher/log_file.h"
 
 namespace ddp::launch {
 
@@ -21,9 +25,11 @@ struct StreamPlan {
   std::string file;      // File; Pump: a copy of every byte, unless empty
   bool console = false;  // Pump: to ddp-run's own stream, too
   bool by_line = false;  // Pump to the console: whole lines with a prefix; else bytes as they come
-  std::string prefix;
-  std::vector<std::string> filters;  // Pump by line: lines with one of these ...
-  std::string filter_file;           // ... are added to this file
+  LinePrefix prefix;
+  std::chrono::milliseconds fold{0};  // so long a line waits for its equals; 0: not at all
+  Rotation rotation;                  // of file
+  std::vector<std::string> filters;   // Pump by line: lines with one of these ...
+  std::string filter_file;            // ... are added to this file
 };
 
 struct WorkerStreams {
@@ -43,6 +49,9 @@ struct LogOptions {
   RankStreams redirects;
   RankStreams tee;
   std::string prefix_template;  // empty: [${role_name}${local_rank}]:
+  bool timestamps = false;
+  std::chrono::milliseconds fold{0};
+  Rotation rotation;
   std::set<int> console_ranks;  // empty: all
   std::vector<std::string> stdout_filters;
   std::vector<std::string> stderr_filters;
@@ -52,10 +61,7 @@ struct LogOptions {
 };
 
 struct StreamPlace {
-  std::string role;
-  std::string host;
-  int local_rank = 0;
-  int rank = 0;
+  PrefixPlace worker;
   std::string folder;          // of this worker in this attempt
   std::string attempt_folder;  // for filtered lines of all workers
 };

@@ -44,6 +44,12 @@ timespec until(Clock::time_point deadline) {
   return {ns / 1'000'000'000, ns % 1'000'000'000};
 }
 
+std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> a,
+                                         std::optional<Clock::time_point> b) {
+  if (!a || !b) return a ? a : b;
+  return std::min(*a, *b);
+}
+
 }  // namespace
 
 SubprocessSet::SubprocessSet(const SignalMailbox& signals, int launcher_pipe,
@@ -109,12 +115,16 @@ std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline
     std::vector<pollfd> fds{
         {signal_fd_, POLLIN, 0}, {launcher_pipe_, POLLIN, 0}, {store_.poll_fd(), POLLIN, 0}};
     pump_.add_poll_fds(fds);
+    const auto wake = earlier(deadline, pump_.deadline());
     timespec limit{};
-    if (deadline) limit = until(*deadline);
-    const int ready = ::ppoll(fds.data(), fds.size(), deadline ? &limit : nullptr, nullptr);
-    if (ready == 0) break;
+    if (wake) limit = until(*wake);
+    const int ready = ::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr);
     if (ready < 0) continue;
     pump_.handle(fds);
+    if (ready == 0) {
+      if (deadline && Clock::now() >= *deadline) break;
+      continue;
+    }
     if (fds[1].revents != 0) {
       events.push_back({.kind = Event::Kind::LauncherGone});
       launcher_pipe_ = -1;  // said once

@@ -31,6 +31,9 @@ class SubprocessSet : public ProcessRunner {
   void note(const std::string& line) override { pump_.note(line); }
   Clock::time_point now() const override { return Clock::now(); }
 
+  /// Before anything else writes to the console: all that workers have written goes first.
+  void flush_console() { pump_.flush_console(); }
+
  private:
   PendingSpawn start_one(const WorkerSpec& spec);
   void take_signals(std::vector<Event>& events);

@@ -67,6 +67,122 @@ TEST_CASE("teed lines carry a prefix, files do not") {
   CHECK(read_log(logs, "0/stderr.log") == "a\r\nb\rc");
 }
 
+TEST_CASE("a line of a mebibyte, binary bytes and a bar come through whole") {
+  const TempFolder logs;
+  const auto job =
+      run(logs, {"-t1", "--nproc_per_node=2"},
+          {"repeat=1048576:x", "out=\\n", "out=\\0\xff\\n", "out=1%\\r2%\\r", "out=end"});
+  Lines found = lines_of(job.out);
+  std::sort(found.begin(), found.end());
+  Lines wanted;
+  for (const std::string rank : {"0", "1"}) {
+    const std::string prefix = "[default" + rank + "]:";
+    for (const auto& line : {std::string("\0\xff", 2), std::string("1%"), std::string("2%"),
+                             std::string("end"), std::string(1 << 20, 'x')}) {
+      wanted.push_back(prefix + line);
+    }
+  }
+  std::sort(wanted.begin(), wanted.end());
+  CHECK((found == wanted));
+  CHECK(read_log(logs, "1/stdout.log") ==
+        std::string(1 << 20, 'x') + "\n" + std::string("\0\xff", 2) + "\n1%\r2%\rend");
+}
+
+TEST_CASE("a line is shown while its worker goes on") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"-t3", "--log-dir=" + tmp.path()}, {"out=now\\n", "wait"}));
+  job.wait_for("[default0]:now");
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("time stamps stand before the lines of both streams, with no need of files") {
+  const auto is_time = [](const std::string& line) {
+    int year = 0, month = 0, day = 0, hour = 0, minute = 0, milli = -1, read = 0;
+    double second = -1;
+    std::sscanf(line.c_str(), "%4d-%2d-%2d %2d:%2d:%lf%n", &year, &month, &day, &hour, &minute,
+                &second, &read);
+    std::sscanf(line.c_str() + 20, "%3d", &milli);
+    return year > 2000 && read == 23 && milli >= 0;
+  };
+  const TempFolder tmp;
+  const auto job = run_to_end(stub_job(tmp, {"--timestamps"}, {"out=one\\n", "err=two\\n"}));
+  REQUIRE(job.out.size() > 23);
+  REQUIRE(job.err.size() > 23);
+  CHECK(is_time(job.out));
+  CHECK(job.out.substr(23) == " [default0]:one\n");
+  CHECK(is_time(job.err));
+  CHECK(job.err.substr(23) == " [default0]:two\n");
+  CHECK(nothing_left(tmp));
+}
+
+TEST_CASE("equal lines of all ranks are shown once, others with their rank") {
+  const TempFolder logs;
+  // Each waits long enough: 10 s are never reached, the last rank's line ends the wait.
+  const auto job =
+      run(logs, {"-t1", "--nproc_per_node=8", "--fold-lines=10000"},
+          {"out=hello\\n", "@3out=I am three\\n", "out=step 1\\n", "@0out=half", "out=bye\\n"});
+  const Lines lines = lines_of(job.out);
+  REQUIRE(lines.size() >= 4);
+  CHECK(lines[0] == "[default0-7]:hello");
+  CHECK(std::count(lines.begin(), lines.end(), "[default3]:I am three") == 1);
+  CHECK(std::count(lines.begin(), lines.end(), "[default0-7]:step 1") == 1);
+  CHECK(std::count(lines.begin(), lines.end(), "[default0]:halfbye") == 1);
+  CHECK(std::count(lines.begin(), lines.end(), "[default1-7]:bye") == 1);
+  CHECK(lines.size() == 5);
+  CHECK(read_log(logs, "3/stdout.log") == "hello\nI am three\nstep 1\nbye\n");
+}
+
+TEST_CASE("a line that no other rank says is shown after a moment") {
+  const TempFolder tmp;
+  ChildProgram job(
+      stub_job(tmp, {"--nproc_per_node=2", "--fold-lines=20"}, {"@0out=alone\\n", "wait"}));
+  job.wait_for("[default0]:alone");
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("redirected and teed logs are rotated, and hold every byte") {
+  const TempFolder logs;
+  const auto job = run(logs, {"-t1", "-r2", "--log-max-size=4K", "--log-keep=2"},
+                       {"repeat=1000:0123456789\\n", "err=trouble\\n", "exit=3"});
+  CHECK(lines_of(job.out).size() == 1000);
+  const std::string older = read_log(logs, "0/stdout.log.1");
+  CHECK(older.size() == 4092);  // 372 whole lines
+  CHECK(read_log(logs, "0/stdout.log").size() == 1000 * 11 - 2 * 4092);
+  CHECK(read_log(logs, "0/stdout.log.2").size() == 4092);
+  CHECK(read_log(logs, "0/stderr.log") == "trouble\n");
+  CHECK_THAT(job.err, Contains("  stderr     trouble\n"));
+}
+
+TEST_CASE("the link latest leads to the newest run") {
+  const TempFolder logs;
+  run(logs, {"-r1"}, {"out=first"});
+  run(logs, {"-r1"}, {"out=second"});
+  std::stringstream text;
+  text << std::ifstream(logs / "latest/attempt_0/0/stdout.log").rdbuf();
+  CHECK(text.str() == "second");
+  CHECK(std::filesystem::read_symlink(logs / "latest").is_relative());
+  // A file of the user's is left alone.
+  std::filesystem::remove(logs / "latest");
+  logs.write("latest", "mine");
+  run(logs, {"-r1"}, {"out=third"});
+  CHECK(std::filesystem::is_regular_file(logs / "latest"));
+}
+
+TEST_CASE("a full disk is said once and ends no job") {
+  const TempFolder logs;
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {"-t1", "--log-dir=" + logs.path()},
+                          {"repeat=5000:0123456789\\n", "out=end\\n"});
+  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "ulimit -f 8; exec \"$@\"", "sh"});
+  options.ignore = {SIGXFSZ};
+  const auto job = run_to_end(options);
+  CHECK(job.exit == 0);
+  CHECK(lines_of(job.out).size() == 5001);
+  CHECK_THAT(job.err, Contains("stdout.log': File too large; what follows is missing there"));
+}
+
 TEST_CASE("of thirty-two workers no line is torn or lost") {
   const TempFolder logs;
   const auto job = run(logs, {"-t1", "--nproc_per_node=32", "--log-line-prefix-template=${rank}: "},

@@ -5,11 +5,25 @@
 namespace ddp::launch {
 namespace {
 
-const StreamPlace kPlace{"default", "node7.example.org", 1,
-                         5,         "/logs/attempt_0/1", "/logs/attempt_0"};
+StreamPlace place() {
+  StreamPlace here;
+  here.worker.role = "default";
+  here.worker.host = "node7.example.org";
+  here.worker.local_rank = 1;
+  here.worker.rank = 5;
+  here.folder = "/logs/attempt_0/1";
+  here.attempt_folder = "/logs/attempt_0";
+  return here;
+}
+
+std::string prefix(const StreamPlan& plan) {
+  std::string text;
+  plan.prefix.append_to(text, {{1}}, {});
+  return text;
+}
 
 TEST_CASE("by default stdout is inherited and stderr is copied for the report") {
-  const auto streams = plan_streams({}, kPlace);
+  const auto streams = plan_streams({}, place());
   CHECK(streams.out.mode == StreamMode::Inherit);
   CHECK(streams.err.mode == StreamMode::Pump);
   CHECK(streams.err.console);
@@ -20,13 +34,13 @@ TEST_CASE("by default stdout is inherited and stderr is copied for the report") 
 TEST_CASE("without report lines stderr is inherited, too") {
   LogOptions options;
   options.report_lines = 0;
-  CHECK(plan_streams(options, kPlace).err.mode == StreamMode::Inherit);
+  CHECK(plan_streams(options, place()).err.mode == StreamMode::Inherit);
 }
 
 TEST_CASE("a redirected stream goes straight into its file") {
   LogOptions options;
   options.redirects.by_rank[1] = 3;
-  const auto streams = plan_streams(options, kPlace);
+  const auto streams = plan_streams(options, place());
   CHECK(streams.out.mode == StreamMode::File);
   CHECK(streams.out.file == "/logs/attempt_0/1/stdout.log");
   CHECK(streams.err.file == "/logs/attempt_0/1/stderr.log");
@@ -36,11 +50,11 @@ TEST_CASE("a teed stream goes to its file and, prefixed, to the console") {
   LogOptions options;
   options.tee.all = 1;
   options.redirects.all = 3;
-  const auto streams = plan_streams(options, kPlace);
+  const auto streams = plan_streams(options, place());
   CHECK(streams.out.mode == StreamMode::Pump);
   CHECK(streams.out.console);
   CHECK(streams.out.by_line);
-  CHECK(streams.out.prefix == "[default1]:");
+  CHECK(prefix(streams.out) == "[default1]:");
   CHECK(streams.out.file == "/logs/attempt_0/1/stdout.log");
   CHECK(streams.err.mode == StreamMode::File);
 }
@@ -50,20 +64,55 @@ TEST_CASE(
   LogOptions options;
   options.tee.all = 1;
   options.prefix_template = "${hostname}:${rank}/${local_rank} ${role_name} ${what} ";
-  CHECK(plan_streams(options, kPlace).out.prefix == "node7:5/1 default ${what} ");
+  CHECK(prefix(plan_streams(options, place()).out) == "node7:5/1 default ${what} ");
 }
 
 TEST_CASE("ranks that are filtered out do not reach the console") {
   LogOptions options;
   options.console_ranks = {0};
-  auto streams = plan_streams(options, kPlace);
+  auto streams = plan_streams(options, place());
   CHECK(streams.out.mode == StreamMode::Discard);
   CHECK(streams.err.mode == StreamMode::Pump);
   CHECK_FALSE(streams.err.console);
   options.tee.all = 3;
-  streams = plan_streams(options, kPlace);
+  streams = plan_streams(options, place());
   CHECK_FALSE(streams.out.console);
   CHECK(streams.out.file == "/logs/attempt_0/1/stdout.log");
+}
+
+TEST_CASE("time stamps and folding take lines, of streams that reach the console") {
+  LogOptions options;
+  options.timestamps = true;
+  options.redirects.all = 2;
+  const auto streams = plan_streams(options, place());
+  CHECK(streams.out.mode == StreamMode::Pump);
+  CHECK(streams.out.by_line);
+  CHECK(streams.out.prefix.has_time());
+  CHECK(streams.out.file.empty());
+  CHECK(streams.err.mode == StreamMode::File);
+  options.timestamps = false;
+  options.fold = std::chrono::milliseconds(5);
+  CHECK(plan_streams(options, place()).out.fold == options.fold);
+  CHECK_FALSE(plan_streams(options, place()).out.prefix.has_time());
+}
+
+TEST_CASE("a time in the template is not repeated") {
+  LogOptions options;
+  options.timestamps = true;
+  options.tee.all = 3;
+  options.prefix_template = "${rank} $time ";
+  CHECK(prefix(plan_streams(options, place()).out).substr(0, 2) == "5 ");
+}
+
+TEST_CASE("a redirected stream that is rotated is copied") {
+  LogOptions options;
+  options.redirects.all = 1;
+  options.rotation.max_bytes = 4096;
+  const auto plan = plan_streams(options, place()).out;
+  CHECK(plan.mode == StreamMode::Pump);
+  CHECK_FALSE(plan.console);
+  CHECK_FALSE(plan.by_line);
+  CHECK(plan.rotation.max_bytes == 4096);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -31,14 +32,40 @@ void print(const std::string& text) {
   [[maybe_unused]] const auto written = ::write(1, line.data(), line.size());
 }
 
-// Backslash n and r stand for the characters.
-void write_raw(int fd, std::string text) {
-  for (const auto& [name, character] : {std::pair{"\\n", "\n"}, std::pair{"\\r", "\r"}}) {
-    for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos;) {
-      text.replace(at, 2, character);
-    }
+void write_all(int fd, const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t written = ::write(fd, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) std::abort();
+    done += static_cast<std::size_t>(written);
   }
-  [[maybe_unused]] const auto written = ::write(fd, text.data(), text.size());
+}
+
+// Backslash n, r and 0 stand for the characters.
+std::string unescaped(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char next = text[i] == '\\' && i + 1 < text.size() ? text[i + 1] : ' ';
+    const bool known = next == 'n' || next == 'r' || next == '0';
+    out += !known ? text[i] : next == 'n' ? '\n' : next == 'r' ? '\r' : '\0';
+    if (known) ++i;
+  }
+  return out;
+}
+
+void write_raw(int fd, const std::string& text) { write_all(fd, unescaped(text)); }
+
+// TIMES:TEXT to stdout, in writes of about 64 KiB.
+void write_often(const std::string& value) {
+  const auto colon = value.find(':');
+  const std::string text = unescaped(value.substr(colon + 1));
+  std::string buffer;
+  for (long times = std::stol(value); times > 0; --times) {
+    buffer += text;
+    if (buffer.size() < (64 << 10) && times > 1) continue;
+    write_all(1, buffer);
+    buffer.clear();
+  }
 }
 
 // Each line in three writes, so that a copy that is not careful tears them.
@@ -139,6 +166,8 @@ void act(const std::string& verb, const std::string& value) {
     write_raw(1, value);
   else if (verb == "err")
     write_raw(2, value);
+  else if (verb == "repeat")
+    write_often(value);
   else if (verb == "lines")
     print_lines(std::atoi(value.c_str()));
   else if (verb == "env")
