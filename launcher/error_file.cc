@@ -48,6 +48,10 @@ ErrorMessage parse(const std::string& text) {
   return result;
 }
 
+int open_for_reading(const std::string& path) {
+  return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
 ErrorMessage read_open_file(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
@@ -61,7 +65,7 @@ ErrorMessage read_open_file(int fd) {
 
 std::optional<ErrorMessage> read_error_file(const std::string& path) noexcept {
   if (path.empty()) return std::nullopt;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const int fd = open_for_reading(path);
   if (fd < 0) {
     if (errno == ENOENT) return std::nullopt;
     return ErrorMessage{"(its error file cannot be read)", ""};
@@ -74,6 +78,26 @@ std::optional<ErrorMessage> read_error_file(const std::string& path) noexcept {
   }
   ::close(fd);
   return message;
+}
+
+std::string error_file_to_pass_on(const std::string& path, int exit_code) noexcept {
+  const int fd = path.empty() ? -1 : open_for_reading(path);
+  if (fd < 0) return "";
+  std::string text;
+  try {
+    struct stat status {};
+    const bool readable =
+        ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= kLargest;
+    json root = json::parse(readable ? contents(fd, status.st_size) : "", nullptr, false);
+    if (root.is_object() && root.contains("message")) {
+      if (root["message"].is_object()) root["message"]["errorCode"] = exit_code;
+      text = root.dump(-1, ' ', false, json::error_handler_t::replace);
+    }
+  } catch (const std::exception&) {
+    text.clear();
+  }
+  ::close(fd);
+  return text;
 }
 
 }  // namespace ddp::launch

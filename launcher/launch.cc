@@ -13,6 +13,7 @@
 
 #include "launcher/agent.h"
 #include "launcher/console.h"
+#include "launcher/error_file.h"
 #include "launcher/failure_report.h"
 #include "launcher/guardian.h"
 #include "launcher/launch_config.h"
@@ -117,12 +118,28 @@ void report(const RunResult& result, const AgentSpec& spec) {
   write_fully(STDERR_FILENO, failure_report(result, context));
 }
 
+// A launcher around this one, or a job of torch's `record`, reads the cause in an error file of its
+// own.
+void pass_on_cause(const RunResult& result, const Environment& inherited) {
+  const auto around = inherited.find(kErrorFile);
+  if (around == inherited.end() || around->second.empty() || result.failures.empty()) return;
+  const ProcessFailure& cause = result.failures.front();
+  const int code = cause.exit.signal != 0 ? -cause.exit.signal : cause.exit.code;
+  const std::string text = error_file_to_pass_on(cause.error_file, code);
+  try {
+    if (!text.empty()) write_result_file(around->second, text);
+  } catch (const LaunchError&) {  // must not hide the worker's exit code
+    say("the cause could not be written to TORCHELASTIC_ERROR_FILE=" + around->second);
+  }
+}
+
 int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvous& rendezvous,
               const std::string& store_program, const SignalMailbox& signals, int launcher_pipe) {
   SubprocessSet processes(signals, launcher_pipe, store_program);
   const RunResult result = LocalElasticAgent(spec, rendezvous, processes).run();
   processes.flush_console();
   report(result, spec);
+  pass_on_cause(result, spec.inherited);
   if (config.summary) write_fully(STDERR_FILENO, summary_table(result));
   if (!config.result_json.empty()) {
     write_result_file(config.result_json, result_json(result, spec.job.run_id, spec.host));

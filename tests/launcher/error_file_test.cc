@@ -30,6 +30,19 @@ TEST_CASE("the short form of an error file gives its message") {
   CHECK(text_of(R"({"message":"out of paper","timestamp":"17"})") == "out of paper");
 }
 
+TEST_CASE("an error file is passed on with the exit code in it, and only when it is understood") {
+  const TempFolder folder;
+  const auto pass_on = [&](const std::string& contents) {
+    return error_file_to_pass_on(folder.write("e", contents), -9);
+  };
+  CHECK(pass_on(R"({"message":{"message":"x"}})") ==
+        R"({"message":{"errorCode":-9,"message":"x"}})");
+  CHECK(pass_on(R"({"message":"x"})") == R"({"message":"x"})");
+  for (const char* broken : {"", "{", "[]", "{}"}) CHECK(pass_on(broken).empty());
+  CHECK(error_file_to_pass_on("", 1).empty());
+  CHECK(error_file_to_pass_on(folder.path(), 1).empty());
+}
+
 TEST_CASE("no error file is no message") {
   const TempFolder folder;
   CHECK_FALSE(read_error_file(folder / "none"));
