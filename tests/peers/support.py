@@ -1,0 +1,153 @@
+"""Both launchers as their users start them, with workers that leave what they saw in files.
+
+DDP_RUN names ddp-run (default: build/release/bin), DDP_PEER_PYTHON a Python with torch (default: .venv),
+beside which torchrun lies.
+"""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKERS = Path(__file__).resolve().parent / "workers"
+DDP_RUN = Path(os.environ.get("DDP_RUN", ROOT / "build/release/bin/ddp-run"))
+PYTHON = Path(os.environ.get("DDP_PEER_PYTHON", ROOT / ".venv/bin/python"))
+PATIENCE = 90  # seconds: far above what a run needs, far below what hides a hang
+
+# What a launcher or a job around this one may have set.
+FOREIGN = ("PET_", "TORCH", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "OMP_NUM_THREADS",
+           "CUDA_VISIBLE_DEVICES", "NCCL_", "PYTHON")
+
+
+def need_torch():
+    """To be called before the tests of a file are defined."""
+    if not (PYTHON.exists() and list(PYTHON.parents[1].glob("lib/python3*/site-packages/torch/version.py"))):
+        print(f"[skipped] all of it: no Python with torch at {PYTHON}")
+        raise unittest.SkipTest(f"no Python with torch at {PYTHON}")
+
+
+class Launcher:
+    def __init__(self, name, command):
+        self.name = name
+        self.command = [str(part) for part in command]
+
+
+DDP_RUN_LAUNCHER = Launcher("ddp-run", [DDP_RUN])
+TORCHRUN = Launcher("torchrun", [PYTHON, "-m", "torch.distributed.run"])
+
+
+class Job:
+    """A started launcher; its session and everything in it is dead at the end of the test."""
+
+    def __init__(self, command, folder, env):
+        self.out_file, self.err_file = open(folder / "stdout", "wb+"), open(folder / "stderr", "wb+")
+        self.process = subprocess.Popen(command, cwd=WORKERS, env=env, stdin=subprocess.DEVNULL,
+                                        stdout=self.out_file, stderr=self.err_file, start_new_session=True)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def finish(self):
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError("the launcher did not end\n" + self.err) from None
+        return self
+
+    @property
+    def code(self):
+        return self.process.returncode
+
+    @staticmethod
+    def _text(file):
+        file.seek(0)
+        return file.read().decode(errors="replace")
+
+    @property
+    def out(self):
+        return self._text(self.out_file)
+
+    @property
+    def err(self):
+        return self._text(self.err_file)
+
+    def __str__(self):
+        return f"exit code {self.code}\n--- stdout\n{self.out}--- stderr\n{self.err}"
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.out_file.close()
+        self.err_file.close()
+
+
+class JobTest(unittest.TestCase):
+    """`self.launcher` starts the jobs; workers leave records in `self.records`."""
+
+    launcher = DDP_RUN_LAUNCHER
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="ddp_peers_"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.records = self.folder / "records"
+        self.logs = self.folder / "logs"
+        for folder in (self.records, self.folder / "tmp"):
+            folder.mkdir()
+        os.mkfifo(self.records / "meet")
+        os.mkfifo(self.records / "ready")
+        # Writable here as well: it has no end of file between one worker and the next.
+        self.ready = open(self.records / "ready", "rb+", buffering=0)
+        self.addCleanup(self.ready.close)
+
+    def start(self, *arguments, **variables):
+        env = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        env.update(OMP_NUM_THREADS="1", TMPDIR=str(self.folder / "tmp"), RECORDS=str(self.records),
+                   PYTHONDONTWRITEBYTECODE="1", PYTHON_EXEC=str(PYTHON))
+        for name, value in variables.items():
+            env.pop(name, None)
+            if value is not None:
+                env[name] = str(value)
+        job = Job(self.launcher.command + [str(argument) for argument in arguments], self.folder, env)
+        self.addCleanup(job.end)
+        return job
+
+    def run_job(self, *arguments, **variables):
+        return self.start(*arguments, **variables).finish()
+
+    def succeed(self, *arguments, **variables):
+        job = self.run_job(*arguments, **variables)
+        self.assertEqual(job.code, 0, str(job))
+        return job
+
+    def record(self, rank, attempt=0):
+        return json.loads((self.records / f"{attempt}.{rank}.json").read_text())
+
+    def wait_for_workers(self, count):
+        """Until that many have written a line into the pipe `ready`."""
+        for _ in range(count):
+            ready, _, _ = select.select([self.ready], [], [], PATIENCE)
+            self.assertTrue(ready, "the workers did not get ready")
+            self.ready.readline()
+
+    def log_tree(self):
+        """Files below the one run folder, relative to it, and that folder's name."""
+        runs = list(self.logs.iterdir())
+        self.assertEqual(len(runs), 1, runs)
+        files = {str(path.relative_to(runs[0])) for path in runs[0].rglob("*") if path.is_file()}
+        return runs[0], files
+
+
+def both_launchers(tests):
+    """Two test cases from one class of assertions: the peer's and ours."""
+    return (type(tests.__name__ + "OfTorchrun", (tests, JobTest), {"launcher": TORCHRUN}),
+            type(tests.__name__ + "OfDdpRun", (tests, JobTest), {"launcher": DDP_RUN_LAUNCHER}))
+
+
+__all__ = ["DDP_RUN", "JobTest", "PATIENCE", "PYTHON", "ROOT", "WORKERS", "both_launchers", "need_torch", "signal"]

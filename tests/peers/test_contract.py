@@ -1,0 +1,148 @@
+"""What torchrun promises and ddp-run must keep: each test runs twice, with the one and with the other.
+
+torchrun takes seconds to start, so each run asks many things.
+"""
+
+import json
+import re
+import socket
+import unittest
+
+from support import WORKERS, both_launchers, need_torch, signal
+
+need_torch()
+
+C10D = ("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--rdzv-id=job7")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Contract:
+    maxDiff = None
+
+    def check_environment(self, seen, **expected):
+        self.assertEqual({name: seen["environment"].get(name) for name in expected}, expected)
+
+    def test_two_workers_restart_once_and_are_told_who_they_are(self):
+        arguments = ["a", "b c", "", "$HOME", "--nproc-per-node=9", "-m", "--", "x=$(y)", "\u00e4"]
+        job = self.succeed("--nproc_per_node", "2", *C10D, "--role=worker", "--max-restarts=1", "--log-dir",
+                           self.logs, "--tee=3", "probe.py", "rank-${local_rank}", *arguments, FAIL_FIRST=1, KEPT="me",
+                           OMP_NUM_THREADS=5, RANK=77, WORLD_SIZE=99, MASTER_PORT=1)
+        run, files = self.log_tree()
+        self.assertRegex(run.name, "^job7_.+")
+        ports = []
+        for attempt in (0, 1):
+            meeting_points = set()
+            for rank in (0, 1):
+                seen = self.record(rank, attempt)
+                self.check_environment(
+                    seen, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", GROUP_RANK="0",
+                    GROUP_WORLD_SIZE="1", ROLE_NAME="worker", ROLE_RANK=str(rank), ROLE_WORLD_SIZE="2",
+                    TORCHELASTIC_RESTART_COUNT=str(attempt), TORCHELASTIC_MAX_RESTARTS="1", TORCHELASTIC_RUN_ID="job7",
+                    TORCHELASTIC_USE_AGENT_STORE="True", TORCH_NCCL_ASYNC_ERROR_HANDLING="1", OMP_NUM_THREADS="5",
+                    TORCHELASTIC_SIGNALS_TO_HANDLE="SIGTERM,SIGINT,SIGHUP,SIGQUIT", KEPT="me",
+                    TORCHELASTIC_ERROR_FILE=f"{run}/attempt_{attempt}/{rank}/error.json")
+                self.assertEqual(seen["argv"], [f"rank-{rank}", *arguments])
+                self.assertEqual(seen["folder"], str(WORKERS))
+                self.assertEqual(seen["descriptors"], [0, 1, 2])
+                self.assertTrue(seen["unbuffered"])
+                self.assertTrue(seen["session_leader"])
+                meeting_points.add((seen["environment"]["MASTER_ADDR"], seen["environment"]["MASTER_PORT"]))
+            self.assertEqual(len(meeting_points), 1)
+            ports.append(int(meeting_points.pop()[1]))
+        self.assertTrue(all(1 < port < 65536 for port in ports), ports)
+        self.assertEqual(files, {f"attempt_{attempt}/{rank}/std{stream}.log"
+                                 for attempt in (0, 1) for rank in (0, 1) for stream in ("out", "err")})
+        self.assertEqual((run / "attempt_1/0/stdout.log").read_text(), "out 0\nerr 0 needle\n")
+        self.assertEqual((run / "attempt_1/1/stderr.log").read_text(), "to stderr 1\n")
+        self.assertEqual(sorted(job.out.splitlines()), sorted(
+            2 * [f"[worker{rank}]:{line} {rank}{end}" for rank in (0, 1) for line, end in (("out", ""), ("err", " needle"))]))
+        for rank in (0, 1):
+            self.assertEqual(job.err.splitlines().count(f"[worker{rank}]:to stderr {rank}"), 2)
+
+    def test_a_module_runs_with_options_from_the_environment(self):
+        job = self.succeed("--max_restarts=0", "--log_dir", self.logs, "-m", "package.module", "--role=mine", "x",
+                           PET_NPROC_PER_NODE=2, PET_ROLE="given", PET_MAX_RESTARTS=4, PET_REDIRECTS="0:1,1:3")
+        for rank in (0, 1):
+            seen = self.record(rank)
+            self.check_environment(seen, ROLE_NAME="given", TORCHELASTIC_MAX_RESTARTS="0", WORLD_SIZE="2")
+            self.assertEqual(seen["argv"], ["--role=mine", "x"])
+            self.assertEqual(seen["package"], "package")
+            self.assertTrue(seen["unbuffered"])
+        run, files = self.log_tree()
+        self.assertEqual(files, {"attempt_0/0/stdout.log", "attempt_0/1/stdout.log", "attempt_0/1/stderr.log"})
+        self.assertEqual((run / "attempt_0/1/stdout.log").read_text(), "out 1\n")
+        self.assertEqual(job.out, "")
+        self.assertIn("to stderr 0\n", job.err)
+        self.assertNotIn("to stderr 1\n", job.err)
+
+    def test_one_worker_of_any_program_keeps_its_threads_and_may_serve_the_store_itself(self):
+        job = self.succeed("--standalone", "--no-python", "--log-dir=/dev/null", "/bin/sh", "-c",
+                           'echo "$OMP_NUM_THREADS|$TORCHELASTIC_ERROR_FILE|$TORCHELASTIC_USE_AGENT_STORE|$0|$1"',
+                           "name", "one  two", OMP_NUM_THREADS=None, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1)
+        self.assertEqual(job.out, "||False|name|one  two\n")
+
+    def test_a_failure_stops_the_others_by_sigterm_and_fails_the_job(self):
+        job = self.run_job("--standalone", "--nproc-per-node=2", "traps.py", FAIL=1)
+        self.assertGreater(job.code, 0, str(job))
+        self.assertEqual(self.record(0)["signal"], "SIGTERM")
+        self.assertFalse((self.records / "0.1.json").exists())
+
+    def check_signal(self, name):
+        job = self.start("--nproc-per-node=2", "--max-restarts=3", "traps.py")
+        self.wait_for_workers(2)
+        job.signal(getattr(signal, name))
+        job.finish()
+        self.assertNotEqual(job.code, 0, str(job))
+        for rank in (0, 1):
+            self.assertEqual(self.record(rank)["signal"], name)  # and no restart: attempt 0
+
+    def test_sigterm_goes_to_all_workers_and_ends_the_job(self):
+        self.check_signal("SIGTERM")
+
+    def test_sigint_goes_to_all_workers_and_ends_the_job(self):
+        self.check_signal("SIGINT")
+
+    def test_a_fixed_address_and_a_chosen_prefix(self):
+        port = free_port()
+        job = self.succeed("--nproc-per-node=2", "--master_addr=127.0.0.1", f"--master-port={port}",
+                           "--log-dir", self.logs, "-t", "3", "--local_ranks_filter=1", "--duplicate-stdout-filters=needle",
+                           "--log-line-prefix-template=<${role_name} ${local_rank} ${rank} ${other}>", "probe.py",
+                           TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1)
+        for rank in (0, 1):
+            self.check_environment(self.record(rank), RANK=str(rank), LOCAL_RANK=str(rank),
+                                   MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True")
+        self.assertEqual(job.out.splitlines(), ["<default 1 1 ${other}>out 1", "<default 1 1 ${other}>err 1 needle"])
+        run, files = self.log_tree()
+        self.assertIn("attempt_0/0/stdout.log", files)
+        filtered = (run / "attempt_0/filtered_stdout.log").read_text().splitlines()
+        self.assertIn("<default 1 1 ${other}>err 1 needle", filtered)
+        self.assertNotIn("<default 1 1 ${other}>out 1", filtered)
+
+    def test_what_record_has_written_is_in_the_report_and_goes_to_the_job_around(self):
+        around = self.folder / "around.json"
+        job = self.run_job("--nproc-per-node=2", "--log-dir", self.logs, "recorded.py", TORCHELASTIC_ERROR_FILE=around)
+        self.assertGreater(job.code, 0, str(job))
+        self.assertIn("no more paper", job.err)
+        run, files = self.log_tree()
+        self.assertEqual(files, {"attempt_0/1/error.json"})
+        message = json.loads((run / "attempt_0/1/error.json").read_text())["message"]
+        self.assertEqual(message["message"], "ValueError: no more paper")
+        message["errorCode"] = 1
+        self.assertEqual(json.loads(around.read_text())["message"], message)
+
+    def test_wrong_usage_exits_with_2(self):
+        job = self.run_job("--no-such-option", "probe.py")
+        self.assertEqual(job.code, 2, str(job))
+        self.assertTrue(re.search("no.such.option", job.err))
+
+
+ContractOfTorchrun, ContractOfDdpRun = both_launchers(Contract)
+del Contract
+
+if __name__ == "__main__":
+    unittest.main()

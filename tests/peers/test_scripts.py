@@ -1,0 +1,89 @@
+"""Users' Python scripts under ddp-run, as they are: torch.distributed over Gloo, and what is built on it."""
+
+import os
+import select
+import subprocess
+import unittest
+from pathlib import Path
+
+from support import DDP_RUN, PATIENCE, PYTHON, ROOT, JobTest, need_torch, signal
+
+need_torch()
+PEERS = os.environ.get("DDP_PEER_PACKAGES", str(ROOT / ".cache/peers"))  # pip install --target: accelerate psutil
+HAS_STORE = (DDP_RUN.parent / "ddp-store").exists()
+
+
+def descendants(pid):
+    """Process ids below `pid`, with their command names."""
+    parents, names = {}, {}
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            name, rest = Path(f"/proc/{process}/stat").read_text().split(" (", 1)[1].rsplit(") ", 1)
+        except OSError:  # it has just ended
+            continue
+        parents[int(process)], names[int(process)] = int(rest.split()[1]), name
+
+    def below(process):
+        while process in parents and process != pid:
+            process = parents[process]
+        return process == pid
+
+    return {process: name for process, name in names.items() if process != pid and below(process)}
+
+
+def kill_and_wait(pid):
+    process = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    select.select([process], [], [], PATIENCE)
+    os.close(process)
+
+
+class ScriptsUnderDdpRun(JobTest):
+    def lines(self, job):
+        return sorted(job.out.splitlines())
+
+    def test_two_ranks_train_wherever_their_store_is(self):
+        for options in ([], ["--store=rank0"], ["--master-addr=localhost"]):
+            with self.subTest(options=options):
+                job = self.succeed("--nproc-per-node=2", *options, "train.py", "--lr", "0.1")
+                self.assertEqual(self.lines(job), [f"rank {rank} of 2 in attempt 0 trained, with arguments ['--lr', '0.1']"
+                                                   for rank in (0, 1)])
+                self.assertEqual(job.err, "")
+
+    def test_a_group_forms_again_after_each_death(self):
+        deaths = 2
+        job = self.succeed("--nproc-per-node=2", f"--max-restarts={deaths}", "-m", "train", MODE="die", DEATHS=deaths)
+        for attempt in range(deaths + 1):
+            for rank in (0, 1):
+                self.assertIn(f"rank {rank} of 2 in attempt {attempt} trained", job.out)
+
+    @unittest.skipUnless(HAS_STORE, "ddp-store was not built")
+    def test_the_store_outlives_rank_0(self):
+        job = self.succeed("--nproc-per-node=2", "train.py", MODE="rank 0 leaves")
+        self.assertIn("the store said: served after rank 0\n", job.out)
+
+    @unittest.skipUnless(HAS_STORE, "ddp-store was not built")
+    def test_a_group_that_has_met_goes_on_when_its_store_is_killed(self):
+        job = self.start("--nproc-per-node=2", "train.py", MODE="store is killed")
+        self.wait_for_workers(2)
+        stores = [pid for pid, name in descendants(job.process.pid).items() if name == "ddp-store"]
+        self.assertEqual(len(stores), 1)
+        kill_and_wait(stores[0])
+        os.close(os.open(self.records / "meet", os.O_WRONLY))
+        self.assertEqual(job.finish().code, 0, str(job))
+        self.assertIn("rank 0 went on\n", job.out)
+        self.assertIn("rank 1 went on\n", job.out)
+        self.assertRegex(job.err, rf"the workers' store \(ddp-store, pid {stores[0]}\) ended: killed by SIGKILL")
+
+    def test_accelerate_starts_without_its_own_launcher(self):
+        missing = subprocess.run([PYTHON, "-c", "import accelerate"], env={**os.environ, "PYTHONPATH": PEERS},
+                                 capture_output=True).returncode
+        if missing:
+            print(f"[skipped] accelerate is not in {PEERS} (pip install --target {PEERS} --no-deps accelerate psutil)")
+            self.skipTest("no accelerate")
+        job = self.succeed("--nproc-per-node=2", "accelerated.py", PYTHONPATH=PEERS)
+        self.assertEqual(self.lines(job), ["rank 0 of 2: 2 batches", "rank 1 of 2: 2 batches"])
+
+
+if __name__ == "__main__":
+    unittest.main()
