@@ -13,7 +13,6 @@ namespace ddp::launch {
 namespace {
 
 constexpr std::size_t kPipeAtom = 4096;  // a pipe that is writable takes this much without waiting
-constexpr int kFlushPatienceMs = 5000;
 constexpr std::size_t kBatch = 256 << 10;  // one write for many lines
 
 }  // namespace
@@ -94,11 +93,9 @@ void ConsoleQueue::drop_written() {
   if (queue_.empty() && queue_.capacity() > kLong) std::string().swap(queue_);
 }
 
-void ConsoleQueue::flush() {
-  for (write_some(); !queue_.empty(); write_some()) {
-    pollfd writable{fd_, POLLOUT, 0};
-    if (::poll(&writable, 1, kFlushPatienceMs) == 0) return;
-  }
+void ConsoleQueue::drop() {
+  queue_.clear();
+  written_ = tried_ = 0;
 }
 
 }  // namespace ddp::launch

@@ -24,16 +24,16 @@ class ConsoleQueue {
   /// -1: nothing is waiting; else poll it for POLLOUT and call write_some().
   int waiting_fd() const { return queue_.empty() ? -1 : fd_; }
   void write_some();
-  /// So much is waiting that those who can wait should.
+  /// So much is waiting that those who can wait, or can say it later, should.
   bool is_long() const { return waiting() > kLong; }
   /// So much is waiting that no more should be added.
   bool is_full() const { return waiting() > kFull; }
-  /// Writes the rest, as long as its reader takes something every few seconds.
-  void flush();
+  /// Forgets what has not been written.
+  void drop();
 
  private:
   enum class Way { Nonblocking, Socket, Careful, Plain };
-  static constexpr std::size_t kLong = 8 << 20;
+  static constexpr std::size_t kLong = 4 << 20;
   static constexpr std::size_t kFull = 64 << 20;
 
   std::size_t waiting() const { return queue_.size() - written_; }

@@ -137,7 +137,12 @@ int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvou
               const std::string& store_program, const SignalMailbox& signals, int launcher_pipe) {
   SubprocessSet processes(signals, launcher_pipe, store_program);
   const RunResult result = LocalElasticAgent(spec, rendezvous, processes).run();
-  processes.flush_console();
+  if (result.outcome == Outcome::LauncherGone) {
+    processes
+        .drop_console();  // within a second nothing of the job is to be left, this process neither
+  } else {
+    processes.flush_console();
+  }
   report(result, spec);
   pass_on_cause(result, spec.inherited);
   if (config.summary) write_fully(STDERR_FILENO, summary_table(result));

@@ -21,7 +21,8 @@ class LineFolder {
 
   LineFolder(std::chrono::milliseconds longest_wait, Sink sink);
 
-  /// Who may say lines: nobody waits for others.
+  /// Who may say lines: nobody waits for others. After leave() that rank says nothing more until
+  /// flush().
   void join(int rank);
   void leave(int rank);
 

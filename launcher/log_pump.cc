@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t kTail = 16 << 10;     // bytes of stderr kept for the report
 constexpr std::size_t kBuffer = 256 << 10;  // bytes of one read
 constexpr int kReadsPerTurn = 8;            // so that one loud worker does not starve signals
+constexpr int kFlushPatienceMs = 5000;      // that a console may take nothing
 
 bool same_file(int a, int b) {
   struct stat first {
@@ -48,8 +49,8 @@ struct LogPump::Source {
   int fd = -1;
   LogFile file;
   LogFile filter_file;
-  LineSplitter lines;
-  std::string prefix;  // when it has no time in it
+  LineSplitter filtered;          // for filter_file
+  ConsoleLines* shown = nullptr;  // by line; else the console gets bytes, if any
 };
 
 LogPump::LogPump() : out_(std::make_unique<ConsoleQueue>(STDOUT_FILENO)) {
@@ -63,6 +64,10 @@ LogPump::~LogPump() {
 }
 
 ConsoleQueue& LogPump::console(bool is_stderr) const { return is_stderr && err_ ? *err_ : *out_; }
+
+std::list<ConsoleLines>& LogPump::shown_on(bool is_stderr) {
+  return shown_[is_stderr && err_ ? 1 : 0];
+}
 
 int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr) {
   if (is_stderr) {
@@ -99,20 +104,26 @@ void LogPump::open_copy(Source& source) {
   const StreamPlan& plan = source.plan;
   if (!plan.file.empty()) source.file.open(plan.file, plan.rotation, /*truncate=*/true);
   if (!plan.filter_file.empty()) source.filter_file.open(plan.filter_file, {}, /*truncate=*/false);
-  if (!plan.prefix.has_time()) plan.prefix.append_to(source.prefix, {{source.local_rank}}, {});
-  if (plan.fold.count() == 0 || !plan.console) return;
+  if (!plan.by_line || !plan.console) return;
+  auto& shown = shown_on(source.is_stderr);
+  shown.emplace_back(plan, source.local_rank, console(source.is_stderr),
+                     folder_for(plan, source.is_stderr));
+  source.shown = &shown.back();
+}
+
+LineFolder* LogPump::folder_for(const StreamPlan& plan, bool is_stderr) {
+  if (plan.fold.count() == 0) return nullptr;
   fold_prefix_ = plan.prefix;
-  auto& folder = folders_[source.is_stderr ? 1 : 0];
+  auto& folder = folders_[is_stderr ? 1 : 0];
   if (!folder) {
-    folder = std::make_unique<LineFolder>(
-        plan.fold, [this, is_stderr = source.is_stderr](const auto& ranks, std::string_view line) {
-          ConsoleQueue& queue = console(is_stderr);
-          scratch_.clear();
-          fold_prefix_.append_to(scratch_, ranks, LinePrefix::Clock::now());
-          queue.append_line(scratch_, line);
-        });
+    const auto show = [this, is_stderr](const std::vector<int>& ranks, std::string_view line) {
+      scratch_.clear();
+      fold_prefix_.append_to(scratch_, ranks, LinePrefix::Clock::now());
+      console(is_stderr).append_line(scratch_, line);
+    };
+    folder = std::make_unique<LineFolder>(plan.fold, show);
   }
-  folder->join(source.local_rank);
+  return folder.get();
 }
 
 void LogPump::add_poll_fds(std::vector<pollfd>& fds) const {
@@ -128,12 +139,20 @@ void LogPump::add_poll_fds(std::vector<pollfd>& fds) const {
 }
 
 std::optional<LogPump::Time> LogPump::deadline() const {
+  const auto needs_turn = [](const ConsoleLines& lines) { return lines.needs_turn(); };
+  for (const auto& shown : shown_) {
+    if (std::any_of(shown.begin(), shown.end(), needs_turn)) return Time::clock::now();
+  }
   std::optional<Time> first;
   for (const auto& folder : folders_) {
     const auto due = folder ? folder->deadline() : std::nullopt;
     if (due && (!first || *due < *first)) first = due;
   }
   return first;
+}
+
+bool LogPump::is_console_waiting() const {
+  return out_->waiting_fd() >= 0 || (err_ && err_->waiting_fd() >= 0);
 }
 
 void LogPump::handle(const std::vector<pollfd>& fds) {
@@ -149,9 +168,27 @@ void LogPump::handle(const std::vector<pollfd>& fds) {
 }
 
 void LogPump::settle() {
+  write_consoles();
+  for (auto& shown : shown_) show_more(shown);
   for (const auto& folder : folders_) {
     if (folder) folder->settle(Time::clock::now());
   }
+  write_consoles();
+}
+
+void LogPump::show_more(std::list<ConsoleLines>& shown) {
+  for (auto lines = shown.begin(); lines != shown.end();) {
+    for (int turn = 0; turn < kReadsPerTurn && lines->is_behind(); ++turn) {
+      lines->catch_up();
+      write_consoles();
+    }
+    if (lines->has_ended() && lines->is_behind()) return;  // a new round's lines come after it
+    if (lines->is_done()) skipped_lines_ += lines->skipped();
+    lines = lines->is_done() ? shown.erase(lines) : std::next(lines);
+  }
+}
+
+void LogPump::write_consoles() {
   for (auto* queue : {out_.get(), err_.get()}) {
     if (queue) queue->write_some();
   }
@@ -171,40 +208,20 @@ bool LogPump::read_some(Source& source) {
 }
 
 void LogPump::take(Source& source, std::string_view text) {
-  if (source.file.is_open()) write_file(source.file, text);
+  if (source.file.is_open()) write_file(source, source.file, text);
   if (source.is_stderr) {
     std::string& tail = stderr_tail_[source.local_rank];
     tail += text.substr(text.size() - std::min(text.size(), kTail));
     if (tail.size() > 2 * kTail) tail.erase(0, tail.size() - kTail);
   }
-  if (source.plan.by_line) {
-    for (std::string_view line; source.lines.next(text, line);) emit_line(source, line);
+  if (source.shown) {
+    source.shown->take(text, /*wait=*/shown_on(source.is_stderr).front().has_ended());
   } else if (source.plan.console) {
     console(source.is_stderr).append(text);
   }
-}
-
-void LogPump::emit_line(Source& source, std::string_view line) {
-  if (source.plan.console) show_line(source, line);
-  if (source.filter_file.is_open()) copy_if_wanted(source, line);
-}
-
-void LogPump::show_line(Source& source, std::string_view line) {
-  ConsoleQueue& queue = console(source.is_stderr);
-  if (queue.is_full()) {
-    ++skipped_lines_;
-  } else if (source.plan.fold.count() > 0) {
-    folders_[source.is_stderr ? 1 : 0]->add(source.local_rank, line, Time::clock::now());
-  } else {
-    queue.append_line(prefix_of(source), line);
+  if (source.filter_file.is_open()) {
+    for (std::string_view line; source.filtered.next(text, line);) copy_if_wanted(source, line);
   }
-}
-
-const std::string& LogPump::prefix_of(const Source& source) {
-  if (!source.plan.prefix.has_time()) return source.prefix;
-  scratch_.clear();
-  source.plan.prefix.append_to(scratch_, {{source.local_rank}}, LinePrefix::Clock::now());
-  return scratch_;
 }
 
 void LogPump::copy_if_wanted(Source& source, std::string_view line) {
@@ -212,19 +229,25 @@ void LogPump::copy_if_wanted(Source& source, std::string_view line) {
   const bool wanted = std::any_of(filters.begin(), filters.end(), [&](const std::string& filter) {
     return line.find(filter) != std::string::npos;
   });
-  if (wanted) write_file(source.filter_file, fmt::format("{}{}\n", prefix_of(source), line));
+  if (!wanted) return;
+  scratch_.clear();
+  source.plan.prefix.append_to(scratch_, {{source.local_rank}}, LinePrefix::Clock::now());
+  write_file(source, source.filter_file, fmt::format("{}{}\n", scratch_, line));
 }
 
-void LogPump::write_file(LogFile& file, std::string_view text) {
+void LogPump::write_file(Source& source, LogFile& file, std::string_view text) {
   if (file.write(text)) return;
+  if (source.shown && &file == &source.file) source.shown->file_ends();
   note(fmt::format("cannot write '{}': {}; what follows is missing there", file.path(),
                    file.error()));
 }
 
 void LogPump::close_source(Source& source) {
-  if (const auto rest = source.lines.rest(); !rest.empty()) emit_line(source, rest);
-  const auto& folder = folders_[source.is_stderr ? 1 : 0];
-  if (folder) folder->leave(source.local_rank);
+  if (source.filter_file.is_open()) {
+    if (const auto rest = source.filtered.rest(); !rest.empty()) copy_if_wanted(source, rest);
+  }
+  if (source.shown) source.shown->end();
+  source.shown = nullptr;
   if (source.fd >= 0) ::close(source.fd);
   source.fd = -1;
   source.file.close();
@@ -237,22 +260,29 @@ void LogPump::finish_round() {
     }
     close_source(source);
   }
-  for (const auto& folder : folders_) {
-    if (folder) folder->flush();
-  }
   sources_.clear();
   for (const auto& [local_rank, path] : stderr_files_) stderr_tail_[local_rank] = end_of_file(path);
+  settle();
   if (skipped_lines_ > 0) {
     note(fmt::format("{} lines were not shown, the console was too slow; the log files have them",
                      skipped_lines_));
   }
   skipped_lines_ = 0;
-  settle();
 }
 
 void LogPump::flush_console() {
+  for (settle(); is_console_waiting() || !shown_[0].empty() || !shown_[1].empty(); settle()) {
+    std::vector<pollfd> fds;
+    add_poll_fds(fds);
+    if (fds.empty()) continue;  // what is behind goes on
+    if (::poll(fds.data(), fds.size(), kFlushPatienceMs) == 0) return drop_console();
+  }
+}
+
+void LogPump::drop_console() {
+  for (auto& shown : shown_) shown.clear();
   for (auto* queue : {out_.get(), err_.get()}) {
-    if (queue) queue->flush();
+    if (queue) queue->drop();
   }
 }
 

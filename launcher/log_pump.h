@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/console_lines.h"
 #include "launcher/console_queue.h"
 #include "launcher/line_folder.h"
 #include "launcher/stream_plan.h"
@@ -41,6 +42,8 @@ class LogPump {
   void finish_round();
   /// Writes what the console has not taken yet, for as long as its reader takes something.
   void flush_console();
+  /// Forgets it: nobody is left to read.
+  void drop_console();
   /// The last lines that this worker wrote to stderr, the round before finish_round() included.
   std::string last_stderr(int local_rank) const;
   /// A line of ddp-run's own, in order with what workers wrote to stderr.
@@ -50,16 +53,18 @@ class LogPump {
   struct Source;
 
   ConsoleQueue& console(bool is_stderr) const;
+  std::list<ConsoleLines>& shown_on(bool is_stderr);
   void open_copy(Source& source);
   bool read_some(Source& source);
   void take(Source& source, std::string_view text);
-  void emit_line(Source& source, std::string_view line);
-  void show_line(Source& source, std::string_view line);
-  const std::string& prefix_of(const Source& source);
   void copy_if_wanted(Source& source, std::string_view line);
-  void write_file(LogFile& file, std::string_view text);
+  void write_file(Source& source, LogFile& file, std::string_view text);
   void close_source(Source& source);
+  LineFolder* folder_for(const StreamPlan& plan, bool is_stderr);
   void settle();
+  void show_more(std::list<ConsoleLines>& shown);
+  void write_consoles();
+  bool is_console_waiting() const;
 
   long skipped_lines_ = 0;  // not shown on a console that was too slow; they are in their files
   std::unique_ptr<ConsoleQueue> out_;
@@ -67,6 +72,8 @@ class LogPump {
       err_;  // null: the same file as stdout, so that lines of both never mix
   std::list<Source> sources_;
   std::unique_ptr<LineFolder> folders_[2];  // of stdout and of stderr; null: lines are not folded
+  // By console, as console() has it: of this round, behind what earlier ones have left.
+  std::list<ConsoleLines> shown_[2];
   LinePrefix fold_prefix_;
   std::vector<char> buffer_;
   std::string scratch_;

@@ -66,6 +66,10 @@ RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_i
 
 void RunFolder::prepare_attempt(int attempt, int local_world_size) const {
   if (path_.empty()) return;
+  if (private_ && attempt > 0) {  // nobody will read it; a job may restart a million times
+    std::error_code ignored;
+    fs::remove_all(attempt_folder(attempt - 1), ignored);
+  }
   for (int rank = 0; rank < local_world_size; ++rank) {
     std::error_code error;
     const std::string folder = worker_folder(attempt, rank);

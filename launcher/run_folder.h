@@ -15,7 +15,7 @@ class RunFolder {
   /// LaunchError (2) when the folder cannot be made.
   static RunFolder create(const std::string& log_dir, const std::string& run_id, bool keep);
 
-  /// Makes the folders of this attempt.
+  /// Makes the folders of this attempt; a private folder keeps the newest one only.
   void prepare_attempt(int attempt, int local_world_size) const;
   /// Empty without files, like the two folders.
   std::string error_file(int attempt, int local_rank) const;

@@ -33,6 +33,7 @@ class SubprocessSet : public ProcessRunner {
 
   /// Before anything else writes to the console: all that workers have written goes first.
   void flush_console() { pump_.flush_console(); }
+  void drop_console() { pump_.drop_console(); }
 
  private:
   PendingSpawn start_one(const WorkerSpec& spec);

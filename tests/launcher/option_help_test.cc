@@ -116,7 +116,7 @@ TEST_CASE("the scripts for zsh and fish are valid where these shells are to be f
       WARN("skipped for " + shell + ": it is not installed");
       continue;
     }
-    const auto checked = run({shell, "--no-execute", script});
+    const auto checked = run({shell, "-n", script});
     CHECK(checked.exit == 0);
     CHECK(checked.err.empty());
   }

@@ -186,7 +186,7 @@ TEST_CASE("a full disk is said once and ends no job") {
 TEST_CASE("of thirty-two workers no line is torn or lost") {
   const TempFolder logs;
   const auto job = run(logs, {"-t1", "--nproc_per_node=32", "--log-line-prefix-template=${rank}: "},
-                       {"lines=200"});
+                       {"lines=1000"});
   CHECK(job.exit == 0);
   std::map<int, int> next;
   for (const auto& line : lines_of(job.out)) {
@@ -197,8 +197,8 @@ TEST_CASE("of thirty-two workers no line is torn or lost") {
     REQUIRE(number == next[rank]++);
   }
   CHECK(next.size() == 32);
-  CHECK(
-      std::all_of(next.begin(), next.end(), [](const auto& entry) { return entry.second == 200; }));
+  CHECK(std::all_of(next.begin(), next.end(),
+                    [](const auto& entry) { return entry.second == 1000; }));
 }
 
 TEST_CASE("each attempt has its own logs") {

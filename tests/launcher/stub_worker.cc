@@ -146,6 +146,31 @@ void print_descriptors() {
   print(list);
 }
 
+// "<name> rss <KiB> fds <number>" of the agent, which is our parent, and of the guardian, its
+// parent.
+void print_launcher_state() {
+  std::string line;
+  pid_t pid = ::getppid();
+  for (const char* name : {"agent", "guardian"}) {
+    const std::string folder = "/proc/" + std::to_string(pid);
+    long rss = 0;
+    long fds = -2;  // the two dots
+    std::ifstream memory(folder + "/smaps_rollup");
+    for (std::string word; memory >> word;) {
+      if (word == "Rss:") memory >> rss;
+    }
+    DIR* list = ::opendir((folder + "/fd").c_str());
+    while (list && ::readdir(list)) ++fds;
+    if (list) ::closedir(list);
+    line += std::string(name) + " rss " + std::to_string(rss) + " fds " + std::to_string(fds) + " ";
+    std::ifstream status(folder + "/status");
+    for (std::string word; status >> word;) {
+      if (word == "PPid:") status >> pid;
+    }
+  }
+  print(line + "end");
+}
+
 void print_signal_state() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -199,6 +224,8 @@ void act(const std::string& verb, const std::string& value) {
     hold_until(signal_by_name(value));
   else if (verb == "fds")
     print_descriptors();
+  else if (verb == "launcher-state")
+    print_launcher_state();
   else if (verb == "signals")
     print_signal_state();
   else if (verb == "parent")

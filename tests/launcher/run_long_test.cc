@@ -1,0 +1,158 @@
+// What takes seconds: label `long`.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+
+#include "tests/launcher/ddp_run.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Lines = std::vector<std::string>;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // memory and system calls are then not ddp-run's own
+#else
+constexpr bool kSanitized = false;
+#endif
+
+struct LauncherState {
+  long agent_rss = 0;  // KiB
+  long agent_fds = 0;
+  long guardian_rss = 0;
+  long guardian_fds = 0;
+};
+
+LauncherState state_in(const std::string& line) {
+  LauncherState state;
+  const auto at = line.find("agent");
+  REQUIRE(at != std::string::npos);
+  REQUIRE(std::sscanf(line.c_str() + at, "agent rss %ld fds %ld guardian rss %ld fds %ld end",
+                      &state.agent_rss, &state.agent_fds, &state.guardian_rss,
+                      &state.guardian_fds) == 4);
+  return state;
+}
+
+TEST_CASE("a thousand restarts take no further memory and no descriptor", "[long]") {
+  const TempFolder logs;
+  const TempFolder tmp;
+  const auto job = run_to_end(
+      stub_job(tmp,
+               {"--nproc_per_node=2", "--max_restarts=1000", "-t3", "--log-dir=" + logs.path(),
+                "--fold-lines=10", "--timestamps", "--log-max-size=64K"},
+               {"err=trouble\\n", "#100@0launcher-state", "#100@1wait", "#1000@0launcher-state",
+                "#1000exit=0", "repeat=20:a line\\n", "exit=1"}));
+  REQUIRE(job.exit == 0);
+  Lines states;
+  for (const auto& line : lines_of(job.out)) {
+    if (line.find("agent rss") != std::string::npos) states.push_back(line);
+  }
+  REQUIRE(states.size() == 2);
+  const LauncherState early = state_in(states[0]);
+  const LauncherState late = state_in(states[1]);
+  INFO(states[0] + "\n" + states[1]);
+  CHECK(late.agent_fds <= early.agent_fds + 8);  // a worker more or less may have ended already
+  CHECK(late.guardian_fds == early.guardian_fds);
+  if (kSanitized) return;
+  // The history of restarts has one small entry each; the rest is what the allocator keeps.
+  CHECK(late.agent_rss <= early.agent_rss + 128);
+  CHECK(late.guardian_rss <= early.guardian_rss + 16);
+  CHECK(nothing_left(tmp));
+}
+
+TEST_CASE("workers are not held up by a console that nobody reads", "[long]") {
+  // 32 MiB from each of two workers, more than pipe and backlog hold, into a pipe that is not read.
+  const TempFolder logs;
+  const TempFolder tmp;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  auto options =
+      stub_job(tmp, {"-t1", "--nproc_per_node=2", "--log-dir=" + logs.path()},
+               {"repeat=524288:0123456789012345678901234567890123456789012345678901234567890123\\n",
+                "err=written\\n", "wait"});
+  options.argv.insert(options.argv.begin(),
+                      {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
+                       std::to_string(ends[1])});
+  ChildProgram job(options);
+  job.wait_for("written", 2);
+  job.signal(SIGKILL);
+  // Nor does it keep the agent alive when ddp-run is gone: both ends of the pipe are still here.
+  job.wait_all_gone(std::chrono::milliseconds(4000));
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_CASE("a reader that is slow in the beginning gets every line, of all rounds, in order",
+          "[long]") {
+  // Nobody reads until both rounds have written: 20 MiB wait in the log files, not in memory.
+  const TempFolder logs;
+  const TempFolder tmp;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  auto options = stub_job(
+      tmp,
+      {"-t1", "--nproc_per_node=2", "--max_restarts=1", "--log-dir=" + logs.path(),
+       "--log-line-prefix-template=$rank "},
+      {"#0repeat=131072:first0123456789012345678901234567890\\n",
+       "#1repeat=131072:second123456789012345678901234567890\\n", "err=written\\n", "#0exit=3"});
+  options.argv.insert(options.argv.begin(),
+                      {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
+                       std::to_string(ends[1])});
+  ChildProgram job(options);
+  job.wait_for("restart 1 of 1");
+  job.wait_for("written", 3);  // of the round that failed one worker may have been stopped
+  ::close(ends[1]);
+  std::string text;
+  char buffer[65536];
+  for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<std::size_t>(got));
+  }
+  ::close(ends[0]);
+  CHECK(job.wait_exit() == 0);
+  std::map<std::string, int> count;
+  std::map<char, bool> second;
+  for (const auto& line : lines_of(text)) {
+    ++count[line.substr(0, 7)];
+    if (line.compare(2, 5, "secon") == 0) second[line[0]] = true;
+    if (line.compare(2, 5, "first") == 0) REQUIRE_FALSE(second[line[0]]);
+    REQUIRE(line.size() == 38);
+  }
+  CHECK(std::max(count["0 first"], count["1 first"]) == 131072);
+  CHECK(count["0 secon"] == 131072);
+  CHECK(count["1 secon"] == 131072);
+}
+
+TEST_CASE("a short run is clean under valgrind", "[long]") {
+  ChildOptions which;
+  which.argv = {"/bin/sh", "-c", "command -v valgrind"};
+  if (kSanitized || run_to_end(which).exit != 0) {
+    WARN("skipped: valgrind is not installed, or sanitizers are on");
+    return;
+  }
+  const TempFolder logs;
+  const TempFolder tmp;
+  auto options =
+      stub_job(tmp,
+               {"--nproc_per_node=2", "--max_restarts=1", "-t3", "--summary",
+                "--log-dir=" + logs.path(), "--fold-lines=5", "--timestamps", "--log-max-size=4K",
+                "--result-json=" + (logs / "result.json")},
+               {"repeat=200:0123456789012345678901234567890\\n", "err=a\\rb", "#0@1exit=3",
+                "#0wait", "daemon", "@0error-file={\"message\": \"no\"}", "exit=4"});
+  options.argv.front() = DDP_RUN_DYNAMIC;
+  options.argv.insert(options.argv.begin(),
+                      {"valgrind", "--quiet", "--error-exitcode=99", "--leak-check=full",
+                       "--show-leak-kinds=definite,indirect",
+                       "--errors-for-leak-kinds=definite,indirect", "--track-fds=no"});
+  const auto job = run_to_end(options);
+  INFO(job.err);
+  CHECK(job.exit == 4);
+  CHECK_THAT(job.err,
+             !Contains("==ERROR") && !Contains("Invalid ") && !Contains("definitely lost"));
+}
+
+}  // namespace
+}  // namespace ddp::test
