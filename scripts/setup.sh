@@ -24,7 +24,8 @@ USAGE
 
 readonly packages=(g++ cmake ninja-build python3-venv ccache libgloo-dev libyaml-cpp-dev libfmt-dev libcxxopts-dev
                    catch2 nlohmann-json3-dev libssl-dev)
-readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0)
+readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0 omegaconf==2.3.1 hydra-core==1.3.8)
+readonly without_wheel=antlr4-python3-runtime  # hydra-core needs it; pure Python
 # What `torch` pulls in besides Python packages; their presence tells the full set from the small one.
 readonly cuda_parts=(nvidia-cublas nvidia-cuda-nvrtc nvidia-cudnn-cu13 nvidia-cufft nvidia-cusolver nvidia-cusparse
                      nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13)
@@ -189,7 +190,7 @@ install_wheels() {
   : >"$log"
   touch "$venv/.incomplete"
   "$venv/bin/python" -m pip install "${progress[@]}" --disable-pip-version-check --no-input --retries 3 \
-    --only-binary :all: --log "$log" "${wheels[@]}" 2>/dev/null || explain_failure "pip could not install torch $torch_version"
+    --only-binary :all: --no-binary "$without_wheel" --log "$log" "${wheels[@]}" 2>/dev/null || explain_failure "pip could not install torch $torch_version"
   rm -f "$venv/.incomplete"
   local left
   left=$(missing_wheels)

@@ -149,7 +149,7 @@ int train_in_group(const Config& config, const DevicePlan& plan, ProcessGroup& g
 
 int run_train(const TrainerArgs& args) {
   const DistEnv env = DistEnv::from_environment();
-  const Config config = load_config(args.config_file, args.overrides);
+  const Config config = load_config(args.config, args.overrides);
   if (env.is_main()) prepare_snapshot_folder(config.trainer.snapshot_path);
   Log log(env.is_main(), env.is_main() ? config.hydra.run_dir + "/main.log" : "",
           config.hydra.verbose ? LogLevel::kDebug : LogLevel::kInfo);

@@ -25,7 +25,7 @@ TEST_CASE("training takes a config file and overrides in any order") {
                                              {"--config=c.yaml", "--", "a.b=1", "~c"}}) {
     const TrainerArgs args = parse(words);
     CHECK(args.mode == Mode::kTrain);
-    CHECK(args.config_file == "c.yaml");
+    CHECK(args.config.file == "c.yaml");
     CHECK(args.overrides == std::vector<std::string>{"a.b=1", "~c"});
   }
 }
@@ -70,7 +70,7 @@ TEST_CASE("a command line that cannot be understood says what to write instead")
   CHECK(error({"--confg", "x"}) == "--confg: no such option; did you mean '--config'?");
   CHECK(error({"-x"}) == "-x: no such option; trainer --help lists them");
   CHECK(error({"--config"}) == "--config: needs a value; see trainer --help");
-  CHECK(error({"--config="}) == "--config: the file name is empty; give a YAML file");
+  CHECK(error({"--config="}) == "--config: is empty; give a YAML file");
   CHECK(error({"--config", "c", "foo"}) ==
         "foo: not an override; write key=value to change a value");
   CHECK(error({"cfg.yaml"}) == "cfg.yaml: not an override; a file is given with --config cfg.yaml");

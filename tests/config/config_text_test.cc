@@ -65,7 +65,8 @@ TEST_CASE("YAML for the log holds every key and loads again") {
   config.trainer.snapshot_path = folder.path("s.pt");
   config.hydra.run_dir = folder.str();
   test::write_file("cfg.yaml", config_to_yaml(config));
-  CHECK(config_to_json(load_config("cfg.yaml", {})) == config_to_json(config));
+  CHECK(config_to_json(load_config(ConfigSource::of_file("cfg.yaml"), {})) ==
+        config_to_json(config));
 }
 
 TEST_CASE("the list of configuration keys is frozen") {
@@ -87,7 +88,7 @@ TEST_CASE("the default configuration file loads and names every key with its def
   const std::string file = DDP_SOURCE_DIR "/configs/gpt2_train_cfg.yaml";
   const test::TestFolder folder;
   test::write_file("input.txt", "text");
-  const Config config = load_config(file, {"data_config.path=input.txt"});
+  const Config config = load_config(ConfigSource::of_file(file), {"data_config.path=input.txt"});
   CHECK(config.gpt.n_embd == 512);
   CHECK(config.trainer.use_amp);
   const std::string text = test::read_file(file);

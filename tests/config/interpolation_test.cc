@@ -12,7 +12,8 @@ namespace {
 
 std::string resolved(const std::string& yaml) {
   Node root = read_yaml(yaml, "cfg.yaml");
-  resolve_interpolations(root, {{"job.name", "trainer"}});
+  const Node composed = read_yaml("hydra: {job: {name: trainer}}", "cfg.yaml");
+  resolve_interpolations(root, &composed);
   return node_to_json(root);
 }
 
@@ -83,14 +84,16 @@ TEST_CASE("the shown configuration is typed, holds the defaults and keeps what i
   test::write_file("cfg.yaml", "trainer_config: {batch_size: \"5\"}\nhydra: {run: {dir: x}}\n");
   ShowOptions options;
   options.format = ShowFormat::kJson;
-  const std::string json = show_config("cfg.yaml", {"trainer_config.seed=7"}, options);
+  const std::string json =
+      show_config(ConfigSource::of_file("cfg.yaml"), {"trainer_config.seed=7"}, options);
   CHECK(json.find(R"("batch_size": 5)") != std::string::npos);
   CHECK(json.find(R"("seed": 7)") != std::string::npos);
   CHECK(json.find(R"("path": "???")") != std::string::npos);
   CHECK(json.find("hydra") == std::string::npos);
   options.throw_on_missing = true;
-  CHECK(test::error_of<UserError>([&] { show_config("cfg.yaml", {}, options); }) ==
-        "cfg.yaml: data_config.path: Missing mandatory value");
+  CHECK(test::error_of<UserError>([&] {
+          show_config(ConfigSource::of_file("cfg.yaml"), {}, options);
+        }) == "cfg.yaml: data_config.path: Missing mandatory value");
 }
 
 TEST_CASE("without the schema any keys are taken, and Hydra's rule for new ones holds") {
@@ -100,12 +103,13 @@ TEST_CASE("without the schema any keys are taken, and Hydra's rule for new ones 
   options.format = ShowFormat::kJson;
   options.schema = false;
   options.resolve = true;
-  CHECK(show_config("cfg.yaml", {"+d=[x]"}, options) ==
+  CHECK(show_config(ConfigSource::of_file("cfg.yaml"), {"+d=[x]"}, options) ==
         "{\"a\": 1, \"b\": {\"c\": 1}, \"d\": [\"x\"]}\n");
   options.package = std::string("b");
-  CHECK(show_config("cfg.yaml", {}, options) == "{\"c\": 1}\n");
-  CHECK(test::error_of<UserError>([&] { show_config("cfg.yaml", {"d=1"}, options); }) ==
-        "command line: d=1: Could not override 'd'. To append to your config use +d=1");
+  CHECK(show_config(ConfigSource::of_file("cfg.yaml"), {}, options) == "{\"c\": 1}\n");
+  CHECK(test::error_of<UserError>([&] {
+          show_config(ConfigSource::of_file("cfg.yaml"), {"d=1"}, options);
+        }) == "command line: d=1: Could not override 'd'. To append to your config use +d=1");
 }
 
 }  // namespace

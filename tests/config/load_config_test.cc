@@ -47,7 +47,7 @@ class Loading {
   }
   Config load(const std::string& yaml, const Overrides& overrides = {}) const {
     test::write_file("cfg.yaml", yaml);
-    return load_config("cfg.yaml", overrides);
+    return load_config(ConfigSource::of_file("cfg.yaml"), overrides);
   }
   /// On top of the least configuration there is.
   Config with(const Overrides& overrides) const {
@@ -223,7 +223,7 @@ TEST_CASE("interpolations that cannot be resolved name the place and the key") {
 TEST_CASE("a config file that cannot be read is named with the reason") {
   const test::TestFolder folder;
   const auto error = [](const std::string& file) {
-    return test::error_of<UserError>([&] { load_config(file, {}); });
+    return test::error_of<UserError>([&] { load_config(ConfigSource::of_file(file), {}); });
   };
   CHECK(error("none.yaml") ==
         "none.yaml: cannot read the config file: No such file or directory; give a YAML file with "
@@ -235,8 +235,9 @@ TEST_CASE("a config file that cannot be read is named with the reason") {
 TEST_CASE("unreadable YAML is reported with line and column") {
   const Loading loading;
   CHECK(loading.error("data_config:\n  path: [x\n").find("cfg.yaml:3:1: not valid YAML: ") == 0);
-  CHECK(loading.error("just text") ==
+  CHECK(loading.error("- a list") ==
         "cfg.yaml: not a configuration: sections such as data_config: are expected at the top");
+  CHECK(loading.error("just text").find("cfg.yaml:1:1: just text: unknown key") == 0);
 }
 
 TEST_CASE("an unknown key is an error with its place and the nearest known key") {

@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
 #include "tests/config/test_files.h"
-#include "trainer/config/compose.h"
 #include "trainer/config/node_text.h"
+#include "trainer/config/override_apply.h"
 #include "trainer/config/overrides.h"
 #include "trainer/config/yaml_reader.h"
 #include "trainer/runtime/error.h"

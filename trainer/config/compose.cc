@@ -1,142 +1,21 @@
 #include "trainer/config/compose.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <charconv>
-#include <cstring>
+#include <filesystem>
 
+#include "trainer/config/defaults_list.h"
+#include "trainer/config/hydra_defaults.h"
 #include "trainer/config/interpolation.h"
-#include "trainer/config/message.h"
+#include "trainer/config/merge.h"
+#include "trainer/config/node_text.h"
+#include "trainer/config/override_apply.h"
 #include "trainer/config/schema.h"
-#include "trainer/config/yaml_reader.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
-
-[[noreturn]] void fail(const Override& change, const std::string& what) {
-  throw UserError(fmt::format("command line: {}: {}", change.text, what));
-}
-
-/// The child of that name, or of that index in a list.
-Node* child(Node& parent, const std::string& name) {
-  if (parent.kind == Kind::kMap) return parent.find(name);
-  std::size_t index = 0;
-  const auto* const end = name.data() + name.size();
-  const auto result = std::from_chars(name.data(), end, index);
-  const bool is_index =
-      parent.kind == Kind::kList && result.ptr == end && index < parent.items.size();
-  return is_index ? &parent.items[index] : nullptr;
-}
-
-Node* at_path(Node& root, const std::vector<std::string>& parts) {
-  Node* node = &root;
-  for (const std::string& part : parts) {
-    node = child(*node, part);
-    if (node == nullptr) return nullptr;
-  }
-  return node;
-}
-
-/// Python's ==: 1, 1.0 and True are equal, maps without regard to order.
-bool python_equal(const Node& a, const Node& b) {
-  const auto number = [](const Node& node, double& value) {
-    if (node.kind == Kind::kInt) value = static_cast<double>(node.integer);
-    if (node.kind == Kind::kBool) value = node.boolean ? 1.0 : 0.0;
-    if (node.kind == Kind::kFloat) value = node.real;
-    return node.kind == Kind::kInt || node.kind == Kind::kBool || node.kind == Kind::kFloat;
-  };
-  double x = 0;
-  double y = 0;
-  if (number(a, x) && number(b, y)) return x == y;
-  if (a.kind != b.kind) return false;
-  if (a.kind == Kind::kList) {
-    return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), python_equal);
-  }
-  if (a.kind != Kind::kMap) return same_value(a, b);
-  const auto has_equal = [&b](const Entry& entry) {
-    return std::any_of(b.entries.begin(), b.entries.end(), [&entry](const Entry& other) {
-      return same_key(entry.key, other.key) && python_equal(entry.value, other.value);
-    });
-  };
-  return a.entries.size() == b.entries.size() &&
-         std::all_of(a.entries.begin(), a.entries.end(), has_equal);
-}
-
-void remove(Node& root, const Override& change) {
-  auto parts = split_path(change.key);
-  const Node value = select_value(root, change.key);
-  const Node* node = at_path(root, parts);
-  if (node == nullptr || value.kind == Kind::kNull)
-    fail(change, fmt::format("Could not delete from config. '{}' does not exist.", change.key));
-  const bool with_value = change.has_value && change.value.kind != Kind::kNull;
-  if (with_value && !python_equal(value, change.value)) {
-    fail(change,
-         fmt::format("Could not delete from config. The value of '{}' is {} and not {}.",
-                     change.key, shown(python_str(value)), shown(python_str(change.value))));
-  }
-  parts.pop_back();
-  Node& parent = *at_path(root, parts);
-  if (parent.kind != Kind::kMap)
-    fail(change, "Could not delete from config. It is an item of a list; give the whole list");
-  std::erase_if(parent.entries, [&](const Entry& e) { return &e.value == node; });
-}
-
-/// Creates the key in a map; a list does not grow.
-Node& created(Node& parent, const std::string& name, const Override& change) {
-  if (parent.kind != Kind::kMap) {
-    fail(change,
-         fmt::format("'{}' is not an index of the list, which has {} items; give the whole list",
-                     name, parent.items.size()));
-  }
-  Entry entry{Node::of(name), Node::map()};
-  entry.key.place = change.value.place;
-  entry.value.place = change.value.place;
-  parent.entries.push_back(std::move(entry));
-  return parent.entries.back().value;
-}
-
-/// The node to change, its way created where that is allowed.
-Node& target_of(Node& root, const Override& change, bool may_create, bool& existed) {
-  Node* node = &root;
-  for (const std::string& part : split_path(change.key)) {
-    // A scalar on the way gives way to a map, as in OmegaConf.update.
-    if (!node->is_container()) *node = Node::map();
-    Node* next = child(*node, part);
-    existed = next != nullptr;
-    if (!existed && !may_create) {
-      fail(change, fmt::format("Could not override '{}'. To append to your config use +{}",
-                               change.key, change.text));
-    }
-    node = existed ? next : &created(*node, part, change);
-  }
-  return *node;
-}
-
-std::string read_text(const std::string& file) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  std::string text;
-  std::array<char, 16384> buffer{};
-  ssize_t n = fd < 0 ? -1 : 1;
-  while (n > 0) {
-    n = ::read(fd, buffer.data(), buffer.size());
-    if (n > 0) text.append(buffer.data(), static_cast<std::size_t>(n));
-    if (n < 0 && errno == EINTR) n = 1;
-  }
-  const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (n < 0) {
-    throw UserError(
-        fmt::format("{}: cannot read the config file: {}; give a YAML file with --config", file,
-                    std::strerror(error)));
-  }
-  return text;
-}
 
 /// With a schema a mistyped key is found before it is created.
 void check_override_known(const Override& change) {
@@ -149,78 +28,152 @@ void check_override_known(const Override& change) {
   }
 }
 
-/// OmegaConf takes a text alone as a key without a value.
-Node lone_key(const Node& text) {
-  Node map = Node::map();
-  map.entries.push_back(Entry{text, Node::null()});
-  return map;
+std::vector<Override> parse_all(const std::vector<std::string>& texts) {
+  std::vector<Override> overrides;
+  for (const std::string& text : texts) overrides.push_back(parse_override(text));
+  return overrides;
 }
 
-}  // namespace
-
-Node compose_config(const std::string& file, const std::vector<std::string>& overrides,
-                    bool schema) {
-  Node root = read_yaml(read_text(file), file);
-  if (root.kind == Kind::kNull) root = Node::map();
-  if (root.kind == Kind::kString && !schema) root = lone_key(root);
-  if (root.kind != Kind::kMap) {
+/// Further folders to look for configurations in: hydra.searchpath of the primary file, or of the
+/// command line.
+void add_search_path(ConfigRepository& repository, const std::vector<Override>& overrides) {
+  const LoadedConfig* primary = repository.load(repository.source().name);
+  if (primary != nullptr && primary->content.kind != Kind::kMap) {
     throw UserError(fmt::format(
-        "{}: not a configuration: sections such as data_config: are expected at the top", file));
+        "{}: not a configuration: sections such as data_config: are expected at the top",
+        primary->file));
   }
-  check_interpolations(root);
-  for (const std::string& text : overrides) {
-    const Override change = parse_override(text);
-    if (schema) check_override_known(change);
-    apply_override(root, change, schema);
+  Node value =
+      primary == nullptr ? Node::null() : select_value(primary->content, "hydra.searchpath");
+  for (const Override& change : overrides) {
+    if (change.key == "hydra.searchpath" && change.type == OverrideType::kChange)
+      value = change.value;
+  }
+  if (value.kind == Kind::kNull) return;
+  const auto fail = [&value] {
+    throw UserError(value.place.str() +
+                    ": hydra.searchpath must be a list of strings; write [file://folder]");
+  };
+  if (value.kind != Kind::kList) fail();
+  for (const Node& item : value.items) {
+    if (item.kind != Kind::kString) fail();
+    std::string folder = item.text;
+    if (folder.starts_with("file://")) folder.erase(0, std::string("file://").size());
+    if (folder.find("://") == std::string::npos) repository.add_folder(folder);
+  }
+}
+
+/// The content of one file where its package wants it.
+Node embedded(const LoadedConfig& config, const std::string& package) {
+  if (package.empty()) return config.content;
+  Node root = Node::map();
+  set_path(root, package, config.content);
+  return root;
+}
+
+Node merged(ConfigRepository& repository, const std::vector<ResultDefault>& configs) {
+  Node root = Node::map();
+  for (const ResultDefault& config : configs) {
+    const LoadedConfig& loaded = *repository.load(config.config_path);
+    check_interpolations(loaded.content);
+    const Node value = embedded(loaded, config.package);
+    const bool searches = !config.primary && config.config_path != "hydra/config" &&
+                          select_value(value, "hydra.searchpath").kind != Kind::kNull;
+    if (searches) {
+      throw UserError(
+          fmt::format("{}: In '{}': Overriding hydra.searchpath is only supported from "
+                      "the primary config",
+                      loaded.file, config.config_path));
+    }
+    merge(root, {}, root, value, true);
   }
   return root;
 }
 
-void merge(Node& target, const Node& value, bool may_create) {
-  if (target.is_container() && value.is_container() && target.kind != value.kind) {
-    throw UserError(fmt::format("{}: Cannot merge {} with {}", value.place.str(),
-                                target.kind == Kind::kMap ? "DictConfig" : "ListConfig",
-                                value.kind == Kind::kMap ? "DictConfig" : "ListConfig"));
-  }
-  if (target.kind != Kind::kMap || value.kind != Kind::kMap) {
-    target = value;
-    return;
-  }
-  for (const Entry& entry : value.entries) {
-    const auto known = std::find_if(target.entries.begin(), target.entries.end(),
-                                    [&](const Entry& e) { return same_key(e.key, entry.key); });
-    if (known != target.entries.end()) {
-      if (!entry.value.is_missing()) merge(known->value, entry.value, may_create);
-      continue;
-    }
-    if (!may_create) {
-      throw UserError(
-          fmt::format("{}: Key '{}' is not in struct; to add it prefix the override with +",
-                      entry.key.place.str(), python_str(entry.key)));
-    }
-    target.entries.push_back(entry);
-  }
+Node texts(const std::vector<std::string>& values) {
+  Node list = Node::list();
+  for (const std::string& value : values) list.items.push_back(Node::of(value));
+  return list;
 }
 
-void apply_override(Node& root, const Override& change, bool may_create) {
-  check_interpolations(change.value);
-  if (change.type == OverrideType::kDelete) return remove(root, change);
-  const bool create = may_create || change.type != OverrideType::kChange;
-  if (change.type == OverrideType::kAdd && !change.value.is_container() &&
-      select_value(root, change.key).kind != Kind::kNull) {
-    fail(change, fmt::format("Could not append to config. An item is already at '{}'. Either "
-                             "remove + prefix: '{}' or "
-                             "add a second + to add or override '{}': '+{}'",
-                             change.key, change.text.substr(1), change.key, change.text));
+std::string text_at(const Node& root, const std::string& path, const std::string& otherwise) {
+  const Node value = select_value(root, path);
+  return value.kind == Kind::kString ? value.text : otherwise;
+}
+
+/// hydra.job.override_dirname: the overrides, sorted, as a part of a folder's name.
+std::string override_folder(const Node& root, std::vector<Override> changes) {
+  const std::string config = "hydra.job.config.override_dirname.";
+  const Node excluded = select_value(root, config + "exclude_keys");
+  std::erase_if(changes, [&excluded](const Override& change) {
+    return std::any_of(excluded.items.begin(), excluded.items.end(),
+                       [&](const Node& key) { return key.text == change.key; });
+  });
+  std::vector<std::string> lines;
+  for (const Override& change : changes) lines.push_back(change.text);
+  std::sort(lines.begin(), lines.end());
+  const std::string equal = text_at(root, config + "kv_sep", "=");
+  std::string out;
+  for (const char c : fmt::format("{}", fmt::join(lines, text_at(root, config + "item_sep", ","))))
+    out += c == '=' ? equal : std::string(1, c);
+  return out;
+}
+
+/// What Hydra fills in by itself.
+void fill_hydra(Composed& composed, const ConfigRepository& repository,
+                const std::vector<Override>& changes) {
+  Node& root = composed.root;
+  std::vector<std::string> of_hydra;
+  std::vector<Override> of_task;
+  for (const Override& change : changes) {
+    if (is_hydra_override(change)) {
+      of_hydra.push_back(change.text);
+    } else {
+      of_task.push_back(change);
+    }
   }
-  bool existed = false;
-  Node& target = target_of(root, change, create, existed);
-  if (existed && target.is_container() && change.value.is_container()) {
-    merge(target, change.value, create);
-  } else {
-    target = change.value;
+  std::vector<std::string> task;
+  for (const Override& change : of_task) task.push_back(change.text);
+  set_path(root, "hydra.overrides.hydra", texts(of_hydra));
+  set_path(root, "hydra.overrides.task", texts(task));
+  set_path(root, "hydra.job.override_dirname", Node::of(override_folder(root, of_task)));
+  set_path(root, "hydra.job.config_name", Node::of(repository.source().name));
+  std::error_code error;
+  set_path(root, "hydra.runtime.cwd", Node::of(std::filesystem::current_path(error).string()));
+  set_path(root, "hydra.runtime.config_sources", texts(repository.folders()));
+  Node choices = Node::map();
+  for (const auto& [group, option] : composed.choices)
+    set_entry(choices, Node::of(group), Node::of(option));
+  set_path(root, "hydra.runtime.choices", std::move(choices));
+}
+
+}  // namespace
+
+bool is_hydra_override(const Override& change) {
+  return change.key.starts_with("hydra.") || change.key.starts_with("hydra/");
+}
+
+Composed compose_config(const ConfigSource& source, const std::vector<std::string>& overrides,
+                        bool schema) {
+  const std::vector<Override> changes = parse_all(overrides);
+  ConfigRepository repository(source);
+  add_search_path(repository, changes);
+  const DefaultsList list = make_defaults_list(repository, changes);
+  Composed composed{merged(repository, list.configs), list.choices};
+  if (const Node* hydra = composed.root.find("hydra")) check_hydra_keys(*hydra);
+  for (const Override& change : list.value_overrides) {
+    if (change.package) {
+      throw UserError(
+          fmt::format("command line: {}: Override {} looks like a config group override, "
+                      "but config group '{}' does not exist.",
+                      change.text, change.text, change.key));
+    }
+    const bool own = schema && !is_hydra_override(change) && change.key != "hydra";
+    if (own) check_override_known(change);
+    apply_override(composed.root, change, own);
   }
-  target.place = change.value.place;
+  fill_hydra(composed, repository, changes);
+  return composed;
 }
 
 }  // namespace ddp::train

@@ -28,6 +28,7 @@ void collect_missing(const Node& node, const std::string& path, std::string& nam
 Node typed_tree(const Node& given) {
   Node out = Node::map();
   for (const Field& field : config_fields()) {
+    if (field.path.starts_with("hydra.")) continue;
     Config config;
     const Node* node = find_path(given, field.path);
     const bool unset = node == nullptr;
@@ -46,19 +47,39 @@ Node typed_tree(const Node& given) {
   return out;
 }
 
-Node show_tree(const std::string& file, const std::vector<std::string>& overrides,
-               const ShowOptions& options) {
-  Node root = compose_config(file, overrides, options.schema);
-  if (options.what == ShowWhat::kJob) {
-    std::erase_if(root.entries, [](const Entry& e) { return e.key.text == "hydra"; });
+void erase_hydra(Node& root) {
+  std::erase_if(root.entries, [](const Entry& e) { return e.key.text == "hydra"; });
+}
+
+/// The block `hydra` alone; it can be resolved as far as it has values.
+Node hydra_tree(const Node& composed, bool resolve) {
+  Node out = Node::map();
+  Node hydra = *composed.find("hydra");
+  if (resolve) {
+    for (const Entry& entry : hydra.entries) (void)entry;
   }
-  if (options.resolve) resolve_interpolations(root, hydra_values());
-  if (options.schema) {
-    check_known(root, "");
-    root = typed_tree(root);
-    if (options.what == ShowWhat::kJob) {
-      std::erase_if(root.entries, [](const Entry& e) { return e.key.text == "hydra"; });
-    }
+  set_entry(out, Node::of(std::string("hydra")), std::move(hydra));
+  return out;
+}
+
+Node job_tree(const Node& composed, const ShowOptions& options) {
+  Node root = composed;
+  erase_hydra(root);
+  if (options.resolve) resolve_interpolations(root, &composed);
+  if (!options.schema) return root;
+  check_known(root, "");
+  return typed_tree(root);
+}
+
+Node show_tree(const ConfigSource& source, const std::vector<std::string>& overrides,
+               const ShowOptions& options) {
+  const Node composed = compose_config(source, overrides, options.schema).root;
+  const std::string& file = source.file;
+  Node root = options.what == ShowWhat::kHydra ? Node::map() : job_tree(composed, options);
+  if (options.what != ShowWhat::kJob) {
+    Node hydra = hydra_tree(composed, options.resolve);
+    root.entries.insert(root.entries.begin(), std::make_move_iterator(hydra.entries.begin()),
+                        std::make_move_iterator(hydra.entries.end()));
   }
   std::string missing;
   if (options.throw_on_missing) collect_missing(root, "", missing);
@@ -74,10 +95,10 @@ Node show_tree(const std::string& file, const std::vector<std::string>& override
 
 }  // namespace
 
-std::string show_config(const std::string& file, const std::vector<std::string>& overrides,
+std::string show_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                         const ShowOptions& options) {
   try {
-    const Node root = show_tree(file, overrides, options);
+    const Node root = show_tree(source, overrides, options);
     return options.format == ShowFormat::kJson ? node_to_json(root) + "\n" : node_to_yaml(root);
   } catch (const UserError& e) {
     throw UserError(one_line(e.what()));

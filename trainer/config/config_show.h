@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "trainer/config/config_repository.h"
+
 namespace ddp::train {
 
-enum class ShowWhat { kJob, kAll };
+enum class ShowWhat { kJob, kHydra, kAll };
 enum class ShowFormat { kYaml, kJson };
 
 struct ShowOptions {
@@ -19,7 +21,7 @@ struct ShowOptions {
 };
 
 /// Throws UserError as load_config does; the data file need not be there.
-std::string show_config(const std::string& file, const std::vector<std::string>& overrides,
+std::string show_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                         const ShowOptions& options);
 
 }  // namespace ddp::train

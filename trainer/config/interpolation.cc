@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <deque>
-#include <filesystem>
 #include <stdexcept>
 
 #include "trainer/config/interpolation_parser.h"
@@ -60,10 +59,17 @@ std::vector<std::string> split_key(const std::string& path) {
 
 class Resolver {
  public:
-  Resolver(const Node& root, const HydraValues& hydra)
-      : hydra_(hydra), root_{&root, nullptr, "", false} {}
+  Resolver(const Node& root, const Node* composed, int depth = 0)
+      : composed_(composed), nesting_(depth), root_{&root, nullptr, "", false} {}
 
-  Node resolve_all() { return finished(root_); }
+  Node resolve_all() {
+    Node out = *root_.node;
+    for (std::size_t i = 0; i < out.entries.size(); ++i) {
+      if (out.entries[i].key.text != "hydra")
+        out.entries[i].value = finished(child_entry(root_, i));
+    }
+    return out;
+  }
 
   Node select_from_root(const std::string& path) {
     const Spot at{nullptr, &root_, "", false};
@@ -75,6 +81,16 @@ class Resolver {
     } catch (const Problem& e) {
       throw UserError(path + ": " + e.what());
     }
+  }
+
+  /// The node behind the one at the path, whose steps need no dereference.
+  Node behind(const std::vector<std::string>& path) {
+    const Spot* spot = &root_;
+    for (const std::string& part : path) {
+      spot = step(*spot, part);
+      if (spot == nullptr) return Node::null();
+    }
+    return *dereferenced(*spot).node;
   }
 
  private:
@@ -395,15 +411,20 @@ class Resolver {
   }
 
   const Spot& hydra_value(const std::vector<const Spot*>& arguments, const Spot& at) {
+    constexpr int kDeepestNesting = 10;  // a setting of Hydra's that asks for itself
     const std::string& key = text_argument("hydra", *arguments[0]);
-    const auto found = hydra_.find(key);
-    if (found != hydra_.end()) return temporary(Node::of(found->second), at.parent, true);
+    if (nesting_ > kDeepestNesting)
+      throw Problem(fmt::format("${{hydra:{}}}: Recursive interpolation detected", key));
+    Node value;
+    if (composed_ != nullptr)
+      value = Resolver(*composed_, composed_, nesting_ + 1).select_from_root("hydra." + key);
+    if (value.kind != Kind::kNull) return temporary(std::move(value), at.parent, true);
     if (arguments.size() == 2) return *arguments[1];
-    throw Problem(fmt::format(
-        "${{hydra:{}}} is not known here; known are hydra:job.name and hydra:runtime.cwd", key));
+    throw Problem(fmt::format("${{hydra:{}}} has no value here; give one after a comma", key));
   }
 
-  const HydraValues hydra_;
+  const Node* composed_;
+  const int nesting_;
   const Spot root_;
   std::deque<Spot> spots_;
   std::deque<Node> temporaries_;
@@ -414,18 +435,22 @@ class Resolver {
 
 }  // namespace
 
-HydraValues hydra_values() {
-  std::error_code error;
-  return {{"job.name", "trainer"}, {"runtime.cwd", std::filesystem::current_path(error).string()}};
-}
-
-void resolve_interpolations(Node& root, const HydraValues& hydra) {
-  Node resolved = Resolver(root, hydra).resolve_all();
+void resolve_interpolations(Node& root, const Node* composed) {
+  Node resolved = Resolver(root, composed).resolve_all();
   root = std::move(resolved);
 }
 
 Node select_value(const Node& root, const std::string& path) {
-  return Resolver(root, hydra_values()).select_from_root(path);
+  return Resolver(root, &root).select_from_root(path);
+}
+
+Node container_behind(const Node& root, const std::vector<std::string>& path) {
+  try {
+    Node node = Resolver(root, &root).behind(path);
+    return node.is_container() ? node : Node::null();
+  } catch (const UserError&) {
+    return Node::null();
+  }
 }
 
 void check_interpolations(const Node& root) {

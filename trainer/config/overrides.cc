@@ -27,26 +27,27 @@ bool is_index(std::string_view part) {
 }
 
 bool is_key_part(std::string_view part) {
-  if (part.empty() || !is_word_start(part.front())) return false;
-  for (const char c : part) {
-    if (!is_word_char(c)) return false;
-  }
-  return true;
+  return !part.empty() && is_word_start(part.front()) &&
+         std::all_of(part.begin(), part.end(), is_word_char);
 }
 
-/// A word, words and indices with dots between, or (a config group) words with slashes between.
-bool valid_key(const std::string& key) {
-  if (key.find('/') != std::string::npos) {
-    std::string dotted = key;
-    std::replace(dotted.begin(), dotted.end(), '/', '.');
-    const auto words = split_path(dotted);
-    return key.find_first_of(".$") == std::string::npos &&
-           std::all_of(words.begin(), words.end(), is_key_part);
-  }
-  const auto parts = split_path(key);
+/// Nothing, a word, or words and indices with dots between.
+bool valid_package(const std::string& text) {
+  if (text.empty()) return true;
+  const auto parts = split_path(text);
   if (parts.size() == 1) return is_key_part(parts[0]);
   return std::all_of(parts.begin(), parts.end(),
                      [](const std::string& part) { return is_key_part(part) || is_index(part); });
+}
+
+/// A package, or (a config group) words with slashes between.
+bool valid_key(const std::string& key) {
+  if (key.find('/') == std::string::npos) return valid_package(key);
+  std::string dotted = key;
+  std::replace(dotted.begin(), dotted.end(), '/', '.');
+  const auto words = split_path(dotted);
+  return key.find_first_of(".$") == std::string::npos &&
+         std::all_of(words.begin(), words.end(), is_key_part);
 }
 
 /// Recursive descent over the tokens of one value.
@@ -209,15 +210,18 @@ Override parse_override(const std::string& text) {
   result.type = take_prefix(rest);
   const std::size_t equal = rest.find('=');
   result.has_value = equal != std::string_view::npos;
-  result.key = std::string(rest.substr(0, equal));
+  const std::string_view name = rest.substr(0, equal);
+  const std::size_t at = name.find('@');
+  result.key = std::string(name.substr(0, at));
+  if (at != std::string_view::npos) result.package = std::string(name.substr(at + 1));
   if (!result.has_value && result.type != OverrideType::kDelete) {
     throw UserError(fmt::format(
         "command line: {}: not an override; write key=value, e.g. trainer_config.seed=1", text));
   }
-  if (!valid_key(result.key)) {
+  if (result.key.empty() || !valid_key(result.key) || !valid_package(result.package.value_or(""))) {
     throw UserError(
         fmt::format("command line: {}: '{}' is not a key; write section.key=value, without spaces",
-                    text, result.key));
+                    text, name));
   }
   if (result.has_value) {
     auto tokens = lex_override_value(rest.substr(equal + 1), text);

@@ -2,6 +2,7 @@
 // types them.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "trainer/config/tree.h"
@@ -12,8 +13,9 @@ enum class OverrideType { kChange, kAdd, kForceAdd, kDelete };
 
 struct Override {
   OverrideType type = OverrideType::kChange;
-  std::string text;  ///< As given on the command line.
-  std::string key;   ///< "a.b"
+  std::string text;                    ///< As given on the command line.
+  std::string key;                     ///< "a.b", or a config group: "db/engine"
+  std::optional<std::string> package;  ///< `group@package=option`
   bool has_value = false;
   Node value;
 };

@@ -13,7 +13,7 @@ namespace {
 
 const std::vector<std::string>& all_paths() {
   static const std::vector<std::string> all = [] {
-    std::vector<std::string> paths = ignored_hydra_keys();
+    std::vector<std::string> paths;
     for (const Field& field : config_fields()) paths.push_back(field.path);
     return paths;
   }();
@@ -69,6 +69,7 @@ void fail_unknown(const Place& place, const std::string& parent, const std::stri
 void check_known(const Node& map, const std::string& parent) {
   for (const Entry& entry : map.entries) {
     const std::string name = python_str(entry.key);
+    if (parent.empty() && name == "hydra") continue;  // check_hydra_keys() has seen it
     const std::string path = parent.empty() ? name : parent + "." + name;
     const PathKind kind = entry.key.kind == Kind::kString ? path_kind(path) : PathKind::kUnknown;
     if (kind == PathKind::kUnknown) fail_unknown(entry.key.place, parent, name);

@@ -244,24 +244,35 @@ void check_overrides(const Words& rest) {
   }
 }
 
-/// --config FILE, or Hydra's folder and name.
-std::string config_file(const Parsed& parsed) {
-  std::string file = parsed.has("config") ? parsed.text("config") : "";
-  if (!parsed.has("config")) {
-    if (!parsed.has("config_name")) {
-      throw UserError(
-          "--config: is required; write trainer --config FILE [key=value ...], or see trainer "
-          "--help");
-    }
-    std::string folder = ".";
-    for (const char* name : {"config_dir", "config_path"}) {
-      if (parsed.has(name)) folder = parsed.text(name);
-    }
-    file = folder + "/" + parsed.text("config_name");
-    if (!file.ends_with(".yaml") && !file.ends_with(".yml")) file += ".yaml";
+/// --config FILE, or Hydra's folder and name; the folder of the first is where groups lie.
+ConfigSource config_source(const Parsed& parsed) {
+  const auto text = [&parsed](const char* name, const std::string& otherwise) {
+    return parsed.has(name) ? parsed.text(name) : otherwise;
+  };
+  if (!parsed.has("config") && !parsed.has("config_name")) {
+    throw UserError(
+        "--config: is required; write trainer --config FILE [key=value ...], or see trainer "
+        "--help");
   }
-  if (file.empty()) throw UserError("--config: the file name is empty; give a YAML file");
-  return file;
+  for (const char* name : {"config", "config_name", "config_path", "config_dir"}) {
+    if (parsed.has(name) && parsed.text(name).empty())
+      throw UserError(fmt::format("--{}: is empty; give a {}", name,
+                                  std::string_view(name) == "config" ? "YAML file" : "name"));
+  }
+  if (parsed.has("config")) {
+    for (const char* name : {"config_name", "config_path"}) {
+      if (parsed.has(name))
+        throw UserError(fmt::format("--{}: given together with --config; keep one of them", name));
+    }
+    ConfigSource source = ConfigSource::of_file(parsed.text("config"));
+    if (parsed.has("config_dir")) source.further.push_back(parsed.text("config_dir"));
+    return source;
+  }
+  const bool path = parsed.has("config_path");
+  ConfigSource source = ConfigSource::of_name(
+      path ? text("config_path", "") : text("config_dir", "."), text("config_name", ""));
+  if (path && parsed.has("config_dir")) source.further.push_back(text("config_dir", ""));
+  return source;
 }
 
 /// One of the words, by its position.
@@ -274,7 +285,7 @@ std::size_t choice(const Parsed& parsed, const std::string& name, const Words& w
 
 ShowOptions show_options(const Parsed& parsed) {
   ShowOptions options;
-  if (choice(parsed, "cfg", {"job", "all"}) == 1) options.what = ShowWhat::kAll;
+  options.what = static_cast<ShowWhat>(choice(parsed, "cfg", {"job", "hydra", "all"}));
   if (parsed.has("format") && choice(parsed, "format", {"yaml", "json"}) == 1)
     options.format = ShowFormat::kJson;
   options.resolve = parsed.has("resolve");
@@ -293,7 +304,7 @@ TrainerArgs parse_train(const Words& words) {
     return args;
   }
   check_overrides(parsed.rest());
-  args.config_file = config_file(parsed);
+  args.config = config_source(parsed);
   args.overrides = parsed.rest();
   for (const char* name : {"resolve", "format", "package", "no_schema", "throw_on_missing"}) {
     if (parsed.has(name) && !parsed.has("cfg")) {
@@ -301,7 +312,7 @@ TrainerArgs parse_train(const Words& words) {
     }
   }
   if (parsed.has("cfg"))
-    return help(show_config(args.config_file, args.overrides, show_options(parsed)));
+    return help(show_config(args.config, args.overrides, show_options(parsed)));
   return args;
 }
 

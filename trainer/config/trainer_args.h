@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "trainer/config/config_repository.h"
+
 namespace ddp::train {
 
 enum class Mode { kTrain, kGenerate, kInspect, kDoctor, kHelp, kVersion };
@@ -23,7 +25,7 @@ struct GenerateArgs {
 
 struct TrainerArgs {
   Mode mode = Mode::kTrain;
-  std::string config_file;             ///< `--config FILE`, as given.
+  ConfigSource config;                 ///< `--config FILE`, or -cp, -cn and -cd.
   std::vector<std::string> overrides;  ///< `key=value` arguments, in order.
   GenerateArgs generate;
   std::string inspect_snapshot;  ///< `trainer inspect SNAPSHOT`

@@ -9,33 +9,35 @@
 #include "trainer/config/config_fields.h"
 #include "trainer/config/interpolation.h"
 #include "trainer/config/message.h"
+#include "trainer/config/node_text.h"
 #include "trainer/config/schema.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
 
-/// Every leaf of the tree by its full path.
-void collect_leaves(const Node& map, const std::string& parent,
-                    std::map<std::string, const Node*>& leaves) {
-  for (const Entry& entry : map.entries) {
-    const std::string path = (parent.empty() ? "" : parent + ".") + python_str(entry.key);
-    if (path_kind(path) == PathKind::kSection) {
-      collect_leaves(entry.value, path, leaves);
-    } else {
-      leaves[path] = &entry.value;
-    }
-  }
-}
+using Leaves = std::map<std::string, Node>;
 
-using Leaves = std::map<std::string, const Node*>;
+/// The given value of every field by its path.
+Leaves collect_leaves(const Node& root) {
+  Leaves leaves;
+  for (const Field& field : config_fields()) {
+    const Node* node = find_path(root, field.path);
+    if (node == nullptr) continue;
+    leaves[field.path] = *node;
+    if (!field.path.starts_with("hydra.") || !node->is_interpolation()) continue;
+    Node& value = leaves[field.path] = select_value(root, field.path);
+    value.place = node->place;
+  }
+  return leaves;
+}
 
 void check_missing(const Leaves& leaves, const std::string& file) {
   std::vector<std::string> missing;
   std::string where = file;
   for (const auto& [path, node] : leaves) {
-    if (!node->is_missing()) continue;
-    if (missing.empty()) where = node->place.str();
+    if (!node.is_missing()) continue;
+    if (missing.empty()) where = node.place.str();
     missing.push_back(path);
   }
   if (!leaves.contains("data_config.path")) missing.emplace_back("data_config.path");
@@ -50,11 +52,9 @@ void check_missing(const Leaves& leaves, const std::string& file) {
 Config to_config(const Leaves& leaves) {
   Config config;
   for (const auto& [path, node] : leaves) {
-    const Field* field = find_field(path);
-    if (field == nullptr) continue;  // one of Hydra's keys that have no effect
-    const std::string problem = assign_field(*field, *node, config);
+    const std::string problem = assign_field(*find_field(path), node, config);
     if (!problem.empty())
-      throw UserError(fmt::format("{}: {}: {}", node->place.str(), path, problem));
+      throw UserError(fmt::format("{}: {}: {}", node.place.str(), path, problem));
   }
   return config;
 }
@@ -62,21 +62,21 @@ Config to_config(const Leaves& leaves) {
 Given given_from(const Leaves& leaves, const std::string& file) {
   return Given{[&leaves](const std::string& key) {
                  const auto found = leaves.find(key);
-                 return found != leaves.end() && found->second->kind != Kind::kNull;
+                 return found != leaves.end() && found->second.kind != Kind::kNull;
                },
                [&leaves, file](const std::string& key) {
                  const auto found = leaves.find(key);
-                 return (found == leaves.end() ? file : found->second->place.str()) + ": " + key;
+                 return (found == leaves.end() ? file : found->second.place.str()) + ": " + key;
                }};
 }
 
-Config load(const std::string& file, const std::vector<std::string>& overrides) {
-  Node root = compose_config(file, overrides, true);
+Config load(const ConfigSource& source, const std::vector<std::string>& overrides) {
+  const std::string& file = source.file;
+  Node root = compose_config(source, overrides, true).root;
   check_known(root, "");
-  resolve_interpolations(root, hydra_values());
+  resolve_interpolations(root, &root);
   check_known(root, "");
-  Leaves leaves;
-  collect_leaves(root, "", leaves);
+  const Leaves leaves = collect_leaves(root);
   check_missing(leaves, file);
   Config config = to_config(leaves);
   const Given given = given_from(leaves, file);
@@ -87,9 +87,9 @@ Config load(const std::string& file, const std::vector<std::string>& overrides) 
 
 }  // namespace
 
-Config load_config(const std::string& file, const std::vector<std::string>& overrides) {
+Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides) {
   try {
-    return load(file, overrides);
+    return load(source, overrides);
   } catch (const UserError& e) {
     throw UserError(one_line(e.what()));
   }

@@ -3,7 +3,7 @@
 
   run.py TRAINER [--random N] [--seed S] [--only TEXT]
 
-Each case is a YAML document and a list of overrides. Both sides must give the same resolved JSON, types included, or
+Each case is a YAML document, or a folder of them, and a list of overrides. Both sides must give the same resolved JSON, types included, or
 both must refuse. Needs omegaconf and hydra-core from PyPI; exit code 77 (skipped) without them.
 """
 
@@ -30,6 +30,7 @@ except ImportError:
     sys.exit(77)
 
 import cases
+import groups
 
 ENVIRONMENT = {"CONF_A": "12", "CONF_TEXT": "some text", "CONF_LIST": "[1, x, 'y z']", "CONF_EMPTY": ""}
 
@@ -54,7 +55,7 @@ def typed(value):
 
 
 def expected(folder, case):
-    yaml, overrides = case
+    overrides = case[1]
     try:
         if overrides is None:
             config = OmegaConf.load(folder / "cfg.yaml")
@@ -62,6 +63,8 @@ def expected(folder, case):
                 return ("error", "not a map")
         else:
             GlobalHydra.instance().clear()
+            os.chdir(folder)
+            os.chdir(folder)
             with initialize_config_dir(config_dir=str(folder), version_base=None):
                 config = compose(config_name="cfg", overrides=overrides)
         return ("ok", plain(OmegaConf.to_container(config, resolve=True)))
@@ -73,7 +76,7 @@ def expected(folder, case):
 
 def actual(trainer, folder, case):
     command = [trainer, "--config", str(folder / "cfg.yaml"), "--cfg", "job", "--resolve", "--format", "json", "--no-schema", "--"]
-    done = subprocess.run(command + list(case[1] or []), capture_output=True, env={**os.environ, **ENVIRONMENT}, timeout=60)
+    done = subprocess.run(command + list(case[1] or []), capture_output=True, env={**os.environ, **ENVIRONMENT}, cwd=folder, timeout=60)
     if done.returncode == 2:
         return ("error", done.stderr.decode(errors="replace").strip()[:200])
     if done.returncode != 0:
@@ -89,7 +92,7 @@ def same(want, got):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("trainer")
+    parser.add_argument("trainer", type=os.path.abspath)
     parser.add_argument("--random", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
@@ -97,13 +100,16 @@ def main():
     os.environ.update(ENVIRONMENT)
     setup_globals()  # registers now, as an application that runs under Hydra has it
     every = cases.hand_picked() + cases.generated(random.Random(options.seed), options.random)
-    every = [c for c in every if options.only in c[0] + " ".join(c[1] or [])]
+    every += groups.hand_picked() + groups.generated(random.Random(options.seed), options.random)
+    every = [c for c in every if options.only in str(c[0]) + " ".join(c[1] or [])]
     with tempfile.TemporaryDirectory() as name:
         folders = []
         for i, case in enumerate(every):
             folder = Path(name) / str(i)
             folder.mkdir()
-            (folder / "cfg.yaml").write_bytes(case[0].encode())
+            for path, text in (case[0] if isinstance(case[0], dict) else {"cfg.yaml": case[0]}).items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_bytes(text.encode())
             folders.append(folder)
         with ThreadPoolExecutor(2) as pool:
             got_all = list(pool.map(lambda pair: actual(options.trainer, *pair), zip(folders, every)))
@@ -113,7 +119,8 @@ def main():
             if same(want, got):
                 continue
             wrong += 1
-            print(f"--- {case[1]}\n{case[0]}\n  expected: {want}\n  got:      {got}")
+            text = case[0]["cfg.yaml"] if isinstance(case[0], dict) else case[0]
+            print(f"--- {case[1]}\n{text}\n  expected: {want}\n  got:      {got}")
     print(f"{len(every) - wrong} of {len(every)} cases agree")
     return 1 if wrong else 0
 

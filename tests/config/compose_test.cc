@@ -1,0 +1,78 @@
+#include <catch2/catch.hpp>
+
+#include "tests/config/test_files.h"
+#include "trainer/config/compose.h"
+#include "trainer/config/node_text.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+using test::write_file;
+
+class Composing : public test::TestFolder {
+ public:
+  Composing() {
+    std::filesystem::create_directories("db");
+    write_file("db/mysql.yaml", "driver: mysql\nport: 3306\n");
+    write_file("db/pg.yaml", "driver: pg\nport: 5432\n");
+    write_file("base.yaml", "lr: 0.5\nname: base\n");
+  }
+
+  std::string json(const std::string& text, const std::vector<std::string>& overrides = {}) const {
+    write_file("cfg.yaml", text);
+    Node root = compose_config(ConfigSource::of_file("cfg.yaml"), overrides, false).root;
+    std::erase_if(root.entries, [](const Entry& e) { return e.key.text == "hydra"; });
+    return node_to_json(root);
+  }
+  std::string error(const std::string& text, const std::vector<std::string>& overrides = {}) const {
+    return test::error_of<UserError>([&] { json(text, overrides); });
+  }
+};
+
+TEST_CASE("a defaults list brings other files, and _self_ says where the file itself comes") {
+  const Composing composing;
+  CHECK(composing.json("defaults: [base, _self_]\nname: mine") == R"({"lr": 0.5, "name": "mine"})");
+  CHECK(composing.json("defaults: [_self_, base]\nname: mine") == R"({"name": "base", "lr": 0.5})");
+}
+
+TEST_CASE("a config group is chosen in the file and on the command line") {
+  const Composing composing;
+  const std::string text = "defaults: [db: mysql]\nk: 1";
+  CHECK(composing.json(text) == R"({"db": {"driver": "mysql", "port": 3306}, "k": 1})");
+  CHECK(composing.json(text, {"db=pg", "db.port=1"}) ==
+        R"({"db": {"driver": "pg", "port": 1}, "k": 1})");
+  CHECK(composing.json(text, {"~db"}) == R"({"k": 1})");
+  CHECK(composing.json("k: 1", {"+db@place=pg"}) ==
+        R"({"k": 1, "place": {"driver": "pg", "port": 5432}})");
+}
+
+TEST_CASE("a choice that cannot be made says what there is to choose from") {
+  const Composing composing;
+  CHECK(
+      composing.error("defaults: [db: mysq]") ==
+      "cfg.yaml:1:12: In 'cfg': Could not find 'db/mysq'; did you mean 'mysql'? Available options "
+      "in 'db': mysql, pg");
+  CHECK(composing.error("k: 1", {"db=pg"}) ==
+        "command line: db=pg: Could not override 'db'. No match in the defaults list. To append to "
+        "your default list use +db=pg");
+  CHECK(composing.error("defaults:\n- db: ???") ==
+        "cfg.yaml:2:3: You must specify 'db', e.g, db=<OPTION>; Available options: mysql, pg");
+}
+
+TEST_CASE("a key that Hydra does not have is refused with the nearest one") {
+  const Composing composing;
+  CHECK(composing.error("hydra:\n  runn: {dir: x}") ==
+        "cfg.yaml:2:3: hydra.runn: unknown key (Key 'runn' is not in struct); did you mean "
+        "'hydra.run'?");
+}
+
+TEST_CASE("a file that includes itself is an error") {
+  const Composing composing;
+  write_file("loop.yaml", "defaults: [loop]");
+  CHECK(composing.error("defaults: [loop]").find("include each other without end") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace ddp::train

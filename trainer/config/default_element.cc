@@ -1,0 +1,215 @@
+#include "trainer/config/default_element.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr std::string_view kGlobal = "_global_";
+
+std::string without_slash(const std::string& path) {
+  return path.starts_with('/') ? path.substr(1) : path;
+}
+
+std::string dotted(std::string path) {
+  std::replace(path.begin(), path.end(), '/', '.');
+  return path;
+}
+
+/// "a/b/c" -> "a/b"; "" when there is no slash.
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+std::string below(const std::string& base, const std::string& path) {
+  if (base.empty()) return path;
+  return path.empty() ? base : base + "/" + path;
+}
+
+[[noreturn]] void fail(const Place& place, const std::string& what) {
+  throw UserError(fmt::format("{}: {}", place.str(), what));
+}
+
+/// "group@package" -> group, package; "package:new" is Hydra 1.0's way to rename.
+void split_package(const std::string& text, DefaultElement& element) {
+  const std::size_t at = text.find('@');
+  element.path = text.substr(0, at);
+  if (at == std::string::npos) return;
+  element.package = text.substr(at + 1, text.find(':', at) - at - 1);
+  if (element.package == "_here_") element.package = "";
+}
+
+void take_keywords(DefaultElement& element) {
+  const std::size_t last = element.path.rfind(' ');
+  if (last == std::string::npos) return;
+  std::string words = element.path.substr(0, last);
+  element.path.erase(0, last + 1);
+  while (!words.empty()) {
+    const std::size_t space = words.find(' ');
+    const std::string word = words.substr(0, space);
+    if (word == "optional") {
+      element.optional = true;
+    } else if (word == "override") {
+      element.override = true;
+    } else {
+      return;
+    }
+    words.erase(0, space == std::string::npos ? space : space + 1);
+  }
+}
+
+DefaultElement config_item(const Node& item) {
+  DefaultElement element;
+  split_package(item.text, element);
+  if (element.is_self() && element.package) fail(item.place, "_self_@PACKAGE is not supported");
+  return element;
+}
+
+void take_option(const Node& value, DefaultElement& element) {
+  if (value.kind == Kind::kString) {
+    element.option = value.text;
+  } else if (value.kind == Kind::kList) {
+    element.has_options = true;
+    for (const Node& item : value.items) {
+      if (item.kind != Kind::kString) {
+        fail(item.place, fmt::format("Unsupported item value in defaults : {}, nested list items "
+                                     "must be strings; put it into quotes",
+                                     python_type(item)));
+      }
+      element.options.push_back(item.text);
+    }
+  } else if (value.kind != Kind::kNull) {
+    fail(value.place, fmt::format("Unsupported item value in defaults : {}. Supported: string or "
+                                  "list; put it into quotes",
+                                  python_type(value)));
+  }
+}
+
+DefaultElement group_item(const Node& item) {
+  if (item.entries.size() != 1) {
+    fail(item.place, item.entries.empty()
+                         ? "Missing group name in {}; write group: option"
+                         : "Too many keys in default item; write one `- group: option` a line");
+  }
+  const Entry& entry = item.entries.front();
+  if (entry.key.kind != Kind::kString)
+    fail(entry.key.place, "a group is a name; write group: option");
+  DefaultElement element;
+  element.kind = DefaultKind::kGroup;
+  split_package(entry.key.text, element);
+  take_keywords(element);
+  if (element.path.empty()) fail(entry.key.place, "Missing group name; write group: option");
+  take_option(entry.value, element);
+  return element;
+}
+
+}  // namespace
+
+DefaultElement DefaultElement::self() { return config("_self_"); }
+
+DefaultElement DefaultElement::config(std::string path) {
+  DefaultElement element;
+  element.path = std::move(path);
+  return element;
+}
+
+DefaultElement DefaultElement::group(std::string group, std::optional<std::string> option) {
+  DefaultElement element;
+  element.kind = DefaultKind::kGroup;
+  element.path = std::move(group);
+  element.option = std::move(option);
+  return element;
+}
+
+bool DefaultElement::is_self() const {
+  return kind == DefaultKind::kConfig ? path == "_self_" : option == "_self_";
+}
+
+bool DefaultElement::is_missing() const { return !has_options && name() == "???"; }
+
+bool DefaultElement::is_interpolation() const {
+  const std::string& text = kind == DefaultKind::kConfig ? path : option.value_or("");
+  return !has_options && text.find("${") != std::string::npos;
+}
+
+void DefaultElement::set_parent(const std::string& base_dir, const std::string& package_of_parent) {
+  parent_base_dir = base_dir;
+  parent_package = package_of_parent;
+  const std::size_t at = package ? package->find("_group_") : std::string::npos;
+  if (at == std::string::npos) return;
+  package = fmt::format("{}.{}", kGlobal,
+                        package->replace(at, std::string("_group_").size(), dotted(group_path())));
+}
+
+void DefaultElement::set_package_header(const std::optional<std::string>& header) {
+  if (!header) return;
+  package_header = *header;
+  const bool absolute = *header == kGlobal || header->starts_with(fmt::format("{}.", kGlobal));
+  if (!absolute) package_header = fmt::format("{}.{}", kGlobal, *header);
+}
+
+std::optional<std::string> DefaultElement::name() const {
+  if (kind == DefaultKind::kGroup) return option;
+  return path.substr(path.rfind('/') + 1);
+}
+
+std::string DefaultElement::group_path() const {
+  const bool absolute = path.starts_with('/');
+  std::string group = without_slash(path);
+  if (kind == DefaultKind::kConfig) group = folder_of(group);
+  return absolute ? group : below(parent_base_dir, group);
+}
+
+std::string DefaultElement::config_path() const {
+  if (kind == DefaultKind::kGroup) return group_path() + "/" + option.value_or("");
+  return path.starts_with('/') ? without_slash(path) : below(parent_base_dir, path);
+}
+
+std::string DefaultElement::final_package(bool use_header) const {
+  const std::string own = without_slash(path);
+  std::string last = dotted(kind == DefaultKind::kGroup ? own : folder_of(own));
+  if (package) {
+    last = *package;
+  } else if (use_header && package_header) {
+    last = *package_header;
+  }
+  std::string all = parent_package;
+  if (!all.empty() && !last.empty()) all += '.';
+  all += last;
+  const std::size_t global = all.rfind(kGlobal);
+  if (global == std::string::npos) return all;
+  const std::size_t rest = global + kGlobal.size() + 1;
+  return rest < all.size() ? all.substr(rest) : "";
+}
+
+std::string DefaultElement::override_key() const {
+  const std::string group = group_path();
+  std::string target = final_package(false);
+  if (target == dotted(group)) return group;
+  if (target.empty()) target = kGlobal;
+  return group + "@" + target;
+}
+
+std::vector<DefaultElement> parse_defaults(const Node& list) {
+  if (list.kind != Kind::kList) {
+    fail(
+        list.place,
+        fmt::format("Invalid defaults list, defaults must be a list (got {}); write `- item` lines",
+                    list.kind == Kind::kMap ? "mapping" : python_type(list)));
+  }
+  std::vector<DefaultElement> elements;
+  for (const Node& item : list.items) {
+    if (item.kind != Kind::kString && item.kind != Kind::kMap)
+      fail(item.place, fmt::format("Unsupported type in defaults : {}", python_type(item)));
+    elements.push_back(item.kind == Kind::kString ? config_item(item) : group_item(item));
+    elements.back().place = item.place;
+  }
+  return elements;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,174 @@
+#include "trainer/config/group_choices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trainer/config/config_repository.h"
+#include "trainer/config/suggest.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+[[noreturn]] void fail(const Place& place, const std::string& what) {
+  throw UserError(fmt::format("{}: {}", place.str(), what));
+}
+
+std::string key_with_package(const Override& change) {
+  return change.package ? change.key + "@" + *change.package : change.key;
+}
+
+template <class List>
+auto* find_key(List& list, const std::string& key) {
+  const auto found =
+      std::find_if(list.begin(), list.end(), [&](const auto& item) { return item.key == key; });
+  return found == list.end() ? nullptr : &*found;
+}
+
+void check_option(const Override& change) {
+  const Node& value = change.value;
+  if (value.kind == Kind::kString) return;
+  if (value.kind != Kind::kList) {
+    fail(value.place, fmt::format("Config group override must be a string or a list. Got {}; "
+                                  "'{}' is a config group, write {}=<option>",
+                                  python_type(value), change.key, change.key));
+  }
+  for (const Node& item : value.items) {
+    if (item.kind != Kind::kString)
+      fail(value.place, "the options of a config group are names; put them into quotes");
+  }
+}
+
+std::vector<std::string> names_in(const Node& list) {
+  std::vector<std::string> names;
+  for (const Node& item : list.items) names.push_back(item.text);
+  return names;
+}
+
+}  // namespace
+
+GroupChoices::GroupChoices(const ConfigRepository& repository,
+                           const std::vector<Override>& overrides) {
+  for (const Override& change : overrides) {
+    const bool group = change.value.kind != Kind::kMap && repository.has_group(change.key);
+    if (group) {
+      take(change);
+    } else {
+      value_overrides_.push_back(change);
+    }
+  }
+}
+
+void GroupChoices::take(const Override& change) {
+  const Node& value = change.value;
+  if (change.type == OverrideType::kForceAdd) {
+    fail(value.place, "force-add of config groups is not supported; write one +");
+  }
+  if (change.type == OverrideType::kDelete) {
+    const bool named = change.has_value && value.kind == Kind::kString;
+    if (change.has_value && !named && value.kind != Kind::kNull)
+      fail(value.place, "Config group override deletion value must be a string");
+    std::erase_if(deletions_, [&](const Deletion& d) { return d.key == key_with_package(change); });
+    deletions_.push_back({key_with_package(change),
+                          named ? std::optional<std::string>(value.text) : std::nullopt,
+                          value.place});
+    return;
+  }
+  check_option(change);
+  const bool several = value.kind == Kind::kList;
+  if (change.type == OverrideType::kAdd) {
+    DefaultElement element = DefaultElement::group(change.key, value.text);
+    if (element.path.empty()) fail(value.place, "a config group without a name");
+    element.package = change.package;
+    if (element.package == "_here_") element.package = "";
+    element.has_options = several;
+    element.options = names_in(value);
+    element.external = true;
+    element.place = value.place;
+    appended_.push_back(std::move(element));
+    return;
+  }
+  std::erase_if(choices_, [&](const Choice& c) { return c.key == key_with_package(change); });
+  choices_.push_back(
+      {key_with_package(change), value.text, names_in(value), several, "", value.place});
+}
+
+void GroupChoices::add_override(const std::string& config_path, const DefaultElement& element) {
+  const std::string key = element.override_key();
+  if (find_key(choices_, key) != nullptr) return;  // an earlier one is stronger
+  choices_.push_back(
+      {key, element.option, element.options, element.has_options, config_path, element.place});
+}
+
+void GroupChoices::choose(DefaultElement& element) {
+  if (element.kind != DefaultKind::kGroup) return;
+  Choice* choice = find_key(choices_, element.override_key());
+  if (choice == nullptr) return;
+  element.option = choice->option;
+  element.options = choice->options;
+  element.has_options = choice->has_options;
+  element.place = choice->place;
+  choice->used = true;
+}
+
+bool GroupChoices::remove(DefaultElement& element) {
+  if (element.kind != DefaultKind::kGroup) return false;
+  Deletion* deletion = find_key(deletions_, element.override_key());
+  if (deletion == nullptr || (deletion->option && deletion->option != element.name())) return false;
+  deletion->used = true;
+  element.deleted = true;
+  return true;
+}
+
+void GroupChoices::remember(const DefaultElement& element) {
+  if (element.kind != DefaultKind::kGroup) return;
+  const std::string key = element.override_key();
+  const auto found = std::find_if(known_.begin(), known_.end(),
+                                  [&](const auto& item) { return item.first == key; });
+  if (found == known_.end()) {
+    known_.emplace_back(key, element.name());
+  } else if (found->second != element.name()) {
+    const std::string before = found->second.value_or("null");
+    fail(element.place,
+         fmt::format("Multiple values for {}. To override a value use 'override {}: {}'", key, key,
+                     before));
+  }
+  keys_of_group_[element.group_path()].insert(key);
+}
+
+void GroupChoices::fail_unused(const Choice& choice) const {
+  const auto known = keys_of_group_.find(choice.key.substr(0, choice.key.find('@')));
+  std::string what = fmt::format("Could not override '{}'.", choice.key);
+  if (known == keys_of_group_.end()) {
+    what += " No match in the defaults list.";
+    std::vector<std::string> groups;
+    for (const auto& [group, keys] : keys_of_group_) groups.push_back(group);
+    const std::string near = nearest(choice.key, groups);
+    if (!near.empty()) what += fmt::format(" Did you mean '{}'?", near);
+  } else {
+    what += fmt::format(" Did you mean to override {}{}?",
+                        known->second.size() > 1 ? "one of " : "", fmt::join(known->second, ", "));
+  }
+  if (!choice.containing.empty())
+    fail(choice.place, fmt::format("In '{}': {}", choice.containing, what));
+  const std::string option = choice.has_options
+                                 ? fmt::format("[{}]", fmt::join(choice.options, ","))
+                                 : choice.option.value_or("null");
+  fail(choice.place,
+       fmt::format("{} To append to your default list use +{}={}", what, choice.key, option));
+}
+
+void GroupChoices::check_all_used() const {
+  for (const Choice& choice : choices_) {
+    if (!choice.used) fail_unused(choice);
+  }
+  for (const Deletion& deletion : deletions_) {
+    if (deletion.used) continue;
+    const std::string value = deletion.option ? "=" + *deletion.option : "";
+    fail(deletion.place, fmt::format("Could not delete '{}{}'. No match in the defaults list",
+                                     deletion.key, value));
+  }
+}
+
+}  // namespace ddp::train
