@@ -13,53 +13,19 @@
 #include "launcher/worker_contract.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/yaml_config.h"
-#include "trainer/data/char_dataset.h"
 #include "trainer/distributed/dist_env.h"
-#include "trainer/distributed/process_group.h"
+#include "trainer/data/char_vocabulary.h"
 #include "trainer/engine/snapshot.h"
-#include "trainer/engine/trainer.h"
 #include "trainer/model/generate.h"
-#include "trainer/report.h"
-#include "trainer/runtime/atomic_file.h"
+#include "trainer/multirun.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/log.h"
 #include "trainer/runtime/sha256.h"
-#include "trainer/runtime/stop_signal.h"
+#include "trainer/train_job.h"
 
 namespace ddp::train {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct ResumePoint {
-  std::optional<OpenedSnapshot> snapshot;  ///< Rank 0 only.
-  std::optional<SnapshotMeta> meta;        ///< The same on every rank.
-};
-
-// Rank 0 alone reads the file; the others need no access to it.
-ResumePoint find_resume_point(const std::string& path, ProcessGroup& group, Log& log) {
-  ResumePoint point;
-  if (group.is_main()) {
-    point.snapshot = find_snapshot(path, log);
-    // A temporary file beside an older snapshot alone is the sign that a save was cut: it stays.
-    if (!point.snapshot || point.snapshot->path == path) remove_stale_temporaries(path);
-  }
-  const std::string json =
-      group.broadcast_text(point.snapshot ? point.snapshot->meta.to_json() : "");
-  if (!json.empty()) point.meta = SnapshotMeta::from_json(json);
-  if (!group.is_main()) return point;
-  log.info(point.meta
-               ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}",
-                             point.snapshot->path, point.meta->cursor.epoch, point.meta->step)
-               : fmt::format("Snapshot not found: {}. Training model from scratch", path));
-  return point;
-}
-
-CharDataset load_data(const Config& config, const std::optional<SnapshotMeta>& meta) {
-  if (!meta) return CharDataset(config.data);
-  const auto vocabulary = CharVocabulary::from_characters(meta->vocabulary);
-  return CharDataset(config.data, &vocabulary);
-}
 
 void print(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
@@ -130,40 +96,21 @@ std::string readable(const Json& report) {
   return text;
 }
 
-int train_in_group(const Config& config, const DevicePlan& plan, ProcessGroup& group, Log& log) {
-  ResumePoint resume = find_resume_point(config.trainer.snapshot_path, group, log);
-  const CharDataset dataset = load_data(config, resume.meta);
-  if (group.broadcast_text(dataset.sha256()) != dataset.sha256()) {
-    throw RunError(
-        fmt::format("{}: rank {} reads another text than rank 0; give all nodes the same file",
-                    config.data.path, group.rank()));
-  }
-  Trainer trainer(config, plan, group, dataset, log, resume.meta,
-                  resume.snapshot ? &*resume.snapshot : nullptr);
-  resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
-  const FitResult result = trainer.fit();
-  return result.stop_signal == 0 ? launch::kExitDone : launch::kExitSignalBase + result.stop_signal;
-}
-
 }  // namespace
 
 int run_train(const TrainerArgs& args) {
-  const DistEnv env = DistEnv::from_environment();
-  const Config config = load_config(args.config, args.overrides);
-  if (env.is_main()) prepare_snapshot_folder(config.trainer.snapshot_path);
-  Log log(env.is_main(), env.is_main() ? config.hydra.run_dir + "/main.log" : "",
-          config.hydra.verbose ? LogLevel::kDebug : LogLevel::kInfo);
-  log.debug("Configuration:\n" + config_to_yaml(config));
-  const DevicePlan plan = plan_device(config, env);
-  ProcessGroup group(env, config.distributed, plan);
-  // Only now: a rank that still waits for the others ends at the first signal.
-  const StopSignal stop_signal;
   ::signal(SIGPIPE, SIG_IGN);  // a console that went away must not end the training
-  try {
-    return train_in_group(config, plan, group, log);
-  } catch (...) {
-    end_with_current_exception();
-  }
+  if (args.multirun) return run_multirun(args);
+  const DistEnv env = DistEnv::from_environment();
+  const JobResult result =
+      train_job(load_run(args.config, args.overrides), env, OnFailure::kEndProcess);
+  return result.stop_signal == 0 ? launch::kExitDone : launch::kExitSignalBase + result.stop_signal;
+}
+
+int run_show(const TrainerArgs& args) {
+  print(args.show_origins ? show_origins(args.config, args.overrides)
+                          : show_config(args.config, args.overrides, args.show));
+  return launch::kExitDone;
 }
 
 int run_generate(const TrainerArgs& args) {

@@ -8,6 +8,8 @@ namespace ddp::train {
 /// `trainer --config FILE [key=value ...]`: 0 when trained to the end, 128 + signal when stopped
 /// and saved.
 int run_train(const TrainerArgs& args);
+/// `trainer --cfg job` and `--info defaults`: text on stdout, nothing is started.
+int run_show(const TrainerArgs& args);
 /// `trainer generate`: prompt and continuation alone on stdout.
 int run_generate(const TrainerArgs& args);
 /// `trainer inspect SNAPSHOT [--json]`

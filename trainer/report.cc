@@ -60,6 +60,20 @@ int report_current_exception() noexcept {
   }
 }
 
+std::string current_exception_text() noexcept {
+  try {
+    throw;
+  } catch (const UserError& error) {
+    return error.what();
+  } catch (const RunError& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return rank_prefix() + readable(error.what());
+  } catch (...) {
+    return "unknown error";
+  }
+}
+
 void end_with_current_exception() noexcept {
   const int code = report_current_exception();
   std::fflush(nullptr);

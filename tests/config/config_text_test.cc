@@ -21,7 +21,7 @@ Config unusual_config() {
   config.optimizer.betas = {0.9, 0.1 + 0.2};
   config.optimizer.eps = 5e-324;
   config.distributed.backend = Backend::kGloo;
-  config.hydra.verbose = true;
+  config.hydra.verbose.all = true;
   return config;
 }
 
@@ -82,6 +82,11 @@ TEST_CASE("docs/config.md holds the current key reference") {
   REQUIRE(at != std::string::npos);
   const std::string table = doc.substr(at + begin.size());
   CHECK(table.substr(0, table.find("<!-- reference end -->")) == config_reference_markdown());
+}
+
+TEST_CASE("configs/schema.json is current") {
+  INFO("write it anew: trainer --help-config --format json > configs/schema.json");
+  CHECK(test::read_file(DDP_SOURCE_DIR "/configs/schema.json") == config_schema_json());
 }
 
 TEST_CASE("the default configuration file loads and names every key with its default") {

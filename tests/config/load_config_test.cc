@@ -202,7 +202,7 @@ TEST_CASE("interpolations take values from other keys, the environment and the c
   CHECK(config.trainer.seed == 77);
   CHECK(config.trainer.snapshot_path == loading.folder() + "/s_12.pt");
   CHECK(config.hydra.run_dir.find(loading.folder() + "/out/20") == 0);
-  CHECK(config.hydra.verbose);
+  CHECK(config.hydra.verbose.all);
 }
 
 TEST_CASE("interpolations that cannot be resolved name the place and the key") {

@@ -81,7 +81,8 @@ TEST_CASE("a value outside the grammar says to quote it") {
 }
 
 TEST_CASE("a list without brackets names the ways to write it") {
-  const std::string error = override_error("a=1,2");
+  const std::string error =
+      test::error_of<UserError>([] { refuse_sweeps({parse_override("a=1,2")}); });
   CHECK(error.find("Ambiguous value") != std::string::npos);
   CHECK(error.find("key=[value1,value2]") != std::string::npos);
 }

@@ -84,7 +84,8 @@ Workspace::Workspace() {
 std::set<std::string> Workspace::new_files() const {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(path())) names.insert(entry.path().filename());
-  for (const char* known : {"text.txt", "config.yaml", "tmp", "main.log"}) names.erase(known);
+  for (const char* known : {"text.txt", "config.yaml", "tmp", "main.log", ".hydra"})
+    names.erase(known);
   return names;
 }
 

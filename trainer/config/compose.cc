@@ -154,12 +154,17 @@ bool is_hydra_override(const Override& change) {
 }
 
 Composed compose_config(const ConfigSource& source, const std::vector<std::string>& overrides,
-                        bool schema) {
+                        bool schema, RunMode mode) {
   const std::vector<Override> changes = parse_all(overrides);
+  refuse_sweeps(changes);
   ConfigRepository repository(source);
   add_search_path(repository, changes);
-  const DefaultsList list = make_defaults_list(repository, changes);
-  Composed composed{merged(repository, list.configs), list.choices};
+  const DefaultsList list = make_defaults_list(repository, changes, mode == RunMode::kMultirun);
+  Composed composed{merged(repository, list.configs), list.choices, {}};
+  for (const ResultDefault& config : list.configs) {
+    if (hydra_config_text(config.config_path) == nullptr)
+      composed.configs.push_back({repository.load(config.config_path)->file, config.package});
+  }
   if (const Node* hydra = composed.root.find("hydra")) check_hydra_keys(*hydra);
   for (const Override& change : list.value_overrides) {
     if (change.package) {

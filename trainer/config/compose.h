@@ -12,16 +12,26 @@
 
 namespace ddp::train {
 
+/// A file that was merged, and where its content went ("" for the top).
+struct MergedConfig {
+  std::string file;
+  std::string package;
+};
+
+/// kMultirun: what the jobs of a sweep share; a group may still be ???.
+enum class RunMode { kRun, kMultirun };
+
 struct Composed {
   Node root;                                                 ///< With the block `hydra`.
   std::vector<std::pair<std::string, std::string>> choices;  ///< config group, option
+  std::vector<MergedConfig> configs;  ///< In the order of merging, without Hydra's own.
 };
 
 /// Reads the files and applies the overrides. With the schema unknown keys in overrides are refused
 /// with a suggestion and known ones need no +; without it Hydra's rule holds: only keys of the
 /// files can be changed. Throws UserError.
 Composed compose_config(const ConfigSource& source, const std::vector<std::string>& overrides,
-                        bool schema);
+                        bool schema, RunMode mode = RunMode::kRun);
 
 /// `hydra.run.dir=x` or `hydra/job_logging=disabled`
 bool is_hydra_override(const Override& change);

@@ -3,6 +3,7 @@
 // list that drives parsing, checks and help.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -75,9 +76,27 @@ struct DistributedConfig {
       1800.0;  ///< Longest wait in a collective and while joining the group, seconds.
 };
 
+/// Log level DEBUG for everything, or for the loggers of these names.
+struct Verbosity {
+  bool all = false;
+  std::vector<std::string> loggers;
+
+  bool covers(const std::string& logger) const {
+    return all || std::find(loggers.begin(), loggers.end(), logger) != loggers.end();
+  }
+};
+
 struct HydraConfig {
-  std::string run_dir = ".";  ///< Where main.log goes. Absolute after loading.
-  bool verbose = false;       ///< Log level DEBUG.
+  std::string run_dir = ".";  ///< The folder of this run. Absolute after loading.
+  Verbosity verbose;
+  std::string output_subdir = ".hydra";  ///< Below run_dir; empty: nothing is written there.
+  std::string job_name = "trainer";
+  bool job_chdir = false;  ///< The run works in run_dir.
+
+  /// main.log in run_dir, or what hydra.job.name calls it.
+  std::string log_file() const {
+    return run_dir + "/" + (job_name == "trainer" ? "main" : job_name) + ".log";
+  }
 };
 
 /// max_epochs of a run that only max_steps ends.

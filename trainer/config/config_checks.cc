@@ -82,8 +82,9 @@ void check_heads(const Config& config, const Given& given) {
                    (gpt.n_embd / gpt.n_head + 1) * gpt.n_head));
 }
 
-/// "~/x" -> home, then against the current directory.
-std::string absolute(const std::string& path) {
+}  // namespace
+
+std::string absolute_path(const std::string& path) {
   std::string expanded = path;
   const char* home = std::getenv("HOME");
   if (home != nullptr && (path == "~" || path.starts_with("~/"))) expanded = home + path.substr(1);
@@ -91,6 +92,8 @@ std::string absolute(const std::string& path) {
   if (out.size() > 1 && out.back() == '/') out.pop_back();
   return out;
 }
+
+namespace {
 
 void check_data_file(const Config& config, const std::string& as_given, const Given& given) {
   struct stat info {};
@@ -124,11 +127,15 @@ void complete_config(Config& config, const Given& given) {
   if (steps_alone) config.trainer.max_epochs = kUnlimitedEpochs;
 }
 
-void resolve_paths(Config& config, const Given& given) {
+void resolve_paths(Config& config, const Given& given, bool own_folder) {
   const std::string as_given = config.data.path;
-  config.data.path = absolute(as_given);
-  config.trainer.snapshot_path = absolute(config.trainer.snapshot_path);
-  config.hydra.run_dir = absolute(config.hydra.run_dir);
+  std::string& snapshot = config.trainer.snapshot_path;
+  config.data.path = absolute_path(as_given);
+  config.hydra.run_dir = absolute_path(config.hydra.run_dir);
+  const bool in_run_folder = own_folder || config.hydra.job_chdir;
+  const bool relative = !snapshot.starts_with('/') && !snapshot.starts_with('~');
+  if (in_run_folder && relative) snapshot = config.hydra.run_dir + "/" + snapshot;
+  snapshot = absolute_path(snapshot);
   check_data_file(config, as_given, given);
 }
 

@@ -19,7 +19,12 @@ struct Given {
 /// UserError.
 void complete_config(Config& config, const Given& given);
 
-/// Relative paths become absolute against the current directory; the data file must be readable.
-void resolve_paths(Config& config, const Given& given);
+/// Relative paths become absolute against the current directory, snapshot_path against the run's
+/// folder where that is the run's own (a job of a sweep, or hydra.job.chdir); the data file must be
+/// readable.
+void resolve_paths(Config& config, const Given& given, bool own_folder);
+
+/// "~/x" -> home, then against the current directory.
+std::string absolute_path(const std::string& path);
 
 }  // namespace ddp::train

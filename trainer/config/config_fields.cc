@@ -121,11 +121,23 @@ std::vector<Field> other_fields() {
       {"distributed_config.timeout_s", DDP_SLOT(distributed.timeout_s), Range{0, 1e9, true},
        NullMeans::kError, "", "seconds",
        "Longest wait in a collective and while joining the group."},
+  };
+}
+
+std::vector<Field> hydra_fields() {
+  return {
       {"hydra.run.dir", DDP_SLOT(hydra.run_dir), kAnyValue, NullMeans::kError, "", "",
-       "Folder of main.log; may hold ${now:%Y-%m-%d}. A relative path starts at the current "
-       "directory."},
+       "Folder of this run: main.log and .hydra. May hold ${now:%Y-%m-%d}. A relative path starts "
+       "at "
+       "the current directory."},
+      {"hydra.output_subdir", DDP_SLOT(hydra.output_subdir), kAnyValue, NullMeans::kOff, "", "",
+       "Folder below it for config.yaml, overrides.yaml and hydra.yaml; null: none."},
       {"hydra.verbose", DDP_SLOT(hydra.verbose), kAnyValue, NullMeans::kOff, "", "",
-       "Log level DEBUG."},
+       "Log level DEBUG: true, or a list of logger names such as [trainer]."},
+      {"hydra.job.name", DDP_SLOT(hydra.job_name), kAnyValue, NullMeans::kError, "", "",
+       "Name of the job; another one than trainer is also the name of the log file."},
+      {"hydra.job.chdir", DDP_SLOT(hydra.job_chdir), kAnyValue, NullMeans::kOff, "", "",
+       "Work in the folder of this run: snapshot_path starts there. data_config.path never does."},
   };
 }
 
@@ -136,7 +148,8 @@ std::vector<Field> other_fields() {
 const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all;
-    for (auto part : {data_fields(), gpt_fields(), trainer_fields(), other_fields()}) {
+    for (auto part :
+         {data_fields(), gpt_fields(), trainer_fields(), other_fields(), hydra_fields()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;
@@ -149,13 +162,6 @@ const Field* find_field(std::string_view path) {
     if (field.path == path) return &field;
   }
   return nullptr;
-}
-
-const std::vector<std::string>& ignored_hydra_keys() {
-  static const std::vector<std::string> keys = {"hydra.output_subdir", "hydra.job.name",
-                                                "hydra.job.chdir",     "hydra.sweep.dir",
-                                                "hydra.sweep.subdir",  "hydra.mode"};
-  return keys;
 }
 
 const std::vector<ModelPreset>& model_presets() {

@@ -17,7 +17,8 @@ namespace ddp::train {
 
 /// Where a field's value lives in a Config; the pointer's type is the field's type.
 using Slot = std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
-                          std::array<double, 2>*, Activation*, AmpDtype*, DeviceChoice*, Backend*>;
+                          std::array<double, 2>*, Verbosity*, Activation*, AmpDtype*, DeviceChoice*,
+                          Backend*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {
@@ -48,9 +49,6 @@ const std::vector<Field>& config_fields();
 
 /// The field of that path, or nullptr.
 const Field* find_field(std::string_view path);
-
-/// Keys of Hydra that a configuration may hold and that have no effect here.
-const std::vector<std::string>& ignored_hydra_keys();
 
 /// "int", "float", "bool", "str", "list of 2 floats" or the choices of an enumeration.
 std::string field_type(const Field& field);

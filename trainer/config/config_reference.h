@@ -9,4 +9,10 @@ namespace ddp::train {
 /// docs/config.md holds it.
 std::string config_reference_markdown();
 
+/// The page of `trainer --help-config`: every key with type, range, default and meaning.
+std::string config_reference_text();
+
+/// A JSON schema of the YAML files, for editors: configs/schema.json.
+std::string config_schema_json();
+
 }  // namespace ddp::train

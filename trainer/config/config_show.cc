@@ -13,6 +13,13 @@
 namespace ddp::train {
 namespace {
 
+/// A key, its value as JSON, and the place the value comes from.
+struct Origin {
+  std::string path;
+  std::string value;
+  std::string place;
+};
+
 void collect_missing(const Node& node, const std::string& path, std::string& names) {
   if (node.is_missing()) names += (names.empty() ? "" : ", ") + path;
   for (std::size_t i = 0; i < node.items.size(); ++i) {
@@ -51,14 +58,10 @@ void erase_hydra(Node& root) {
   std::erase_if(root.entries, [](const Entry& e) { return e.key.text == "hydra"; });
 }
 
-/// The block `hydra` alone; it can be resolved as far as it has values.
-Node hydra_tree(const Node& composed, bool resolve) {
+/// The block `hydra` alone. Much of it has its values only in a run: it is shown as it is written.
+Node hydra_tree(const Node& composed) {
   Node out = Node::map();
-  Node hydra = *composed.find("hydra");
-  if (resolve) {
-    for (const Entry& entry : hydra.entries) (void)entry;
-  }
-  set_entry(out, Node::of(std::string("hydra")), std::move(hydra));
+  set_entry(out, Node::of(std::string("hydra")), *composed.find("hydra"));
   return out;
 }
 
@@ -77,7 +80,7 @@ Node show_tree(const ConfigSource& source, const std::vector<std::string>& overr
   const std::string& file = source.file;
   Node root = options.what == ShowWhat::kHydra ? Node::map() : job_tree(composed, options);
   if (options.what != ShowWhat::kJob) {
-    Node hydra = hydra_tree(composed, options.resolve);
+    Node hydra = hydra_tree(composed);
     root.entries.insert(root.entries.begin(), std::make_move_iterator(hydra.entries.begin()),
                         std::make_move_iterator(hydra.entries.end()));
   }
@@ -93,7 +96,69 @@ Node show_tree(const ConfigSource& source, const std::vector<std::string>& overr
   return *part;
 }
 
+void collect_origins(const Node& node, const std::string& path, std::vector<Origin>& out) {
+  if (node.kind == Kind::kMap && !node.entries.empty()) {
+    for (const Entry& entry : node.entries) {
+      const std::string key = python_str(entry.key);
+      collect_origins(entry.value, path.empty() ? key : path + "." + key, out);
+    }
+    return;
+  }
+  out.push_back({path, node_to_json(node), node.place.str()});
+}
+
+/// What was given, then the keys that have their defaults.
+std::vector<Origin> origins(const Node& composed) {
+  Node job = composed;
+  erase_hydra(job);
+  check_known(job, "");
+  std::vector<Origin> out;
+  collect_origins(job, "", out);
+  for (const Field& field : config_fields()) {
+    const Node* given = find_path(composed, field.path);
+    const bool hydra = field.path.starts_with("hydra.");
+    if (given == nullptr) {
+      out.push_back({field.path, field_default(field), "default"});
+    } else if (hydra) {
+      const bool own = given->place.str().starts_with("hydra/") || given->place.str().empty();
+      out.push_back({field.path, node_to_json(*given), own ? "default" : given->place.str()});
+    }
+  }
+  return out;
+}
+
+std::string origins_text(const Composed& composed) {
+  std::string text = "Files, in the order of merging (a later one wins)\n";
+  for (const MergedConfig& config : composed.configs) {
+    text += "  " + config.file;
+    text += config.package.empty() ? "\n" : fmt::format("  at {}\n", config.package);
+  }
+  for (const auto& [group, option] : composed.choices) {
+    if (!group.starts_with("hydra/")) text += fmt::format("  group {} = {}\n", group, option);
+  }
+  const std::vector<Origin> all = origins(composed.root);
+  std::size_t width = 0;
+  std::size_t value_width = 0;
+  for (const Origin& origin : all) {
+    width = std::max(width, origin.path.size());
+    if (origin.value.size() <= 40) value_width = std::max(value_width, origin.value.size());
+  }
+  text += "\nValues, and where each comes from\n";
+  for (const Origin& origin : all)
+    text += fmt::format("  {:<{}}  {:<{}}  {}\n", origin.path, width, origin.value, value_width,
+                        origin.place);
+  return text;
+}
+
 }  // namespace
+
+std::string show_origins(const ConfigSource& source, const std::vector<std::string>& overrides) {
+  try {
+    return origins_text(compose_config(source, overrides, true));
+  } catch (const UserError& e) {
+    throw UserError(one_line(e.what()));
+  }
+}
 
 std::string show_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                         const ShowOptions& options) {

@@ -1,4 +1,5 @@
-// `trainer --cfg job`: the composed configuration as text, without starting anything.
+// `trainer --cfg job` and `--info defaults`: the composed configuration as text, without starting
+// anything.
 #pragma once
 
 #include <string>
@@ -23,5 +24,9 @@ struct ShowOptions {
 /// Throws UserError as load_config does; the data file need not be there.
 std::string show_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                         const ShowOptions& options);
+
+/// The files in the order of merging, then each value with the place it comes from:
+/// file:line:column, the override, or the default.
+std::string show_origins(const ConfigSource& source, const std::vector<std::string>& overrides);
 
 }  // namespace ddp::train

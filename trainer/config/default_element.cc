@@ -196,6 +196,7 @@ std::string DefaultElement::override_key() const {
 }
 
 std::vector<DefaultElement> parse_defaults(const Node& list) {
+  if (list.is_missing()) return {};
   if (list.kind != Kind::kList) {
     fail(
         list.place,

@@ -32,8 +32,8 @@ struct TreeNode {
 /// `override` in a later element reaches the earlier ones.
 class TreeBuilder {
  public:
-  TreeBuilder(ConfigRepository& repository, GroupChoices& choices)
-      : repository_(repository), choices_(choices) {}
+  TreeBuilder(ConfigRepository& repository, GroupChoices& choices, bool skip_missing)
+      : repository_(repository), choices_(choices), skip_missing_(skip_missing) {}
 
   void expand(TreeNode& node, bool interpolated) {
     if (++depth_ > kDeepest)
@@ -51,6 +51,7 @@ class TreeBuilder {
     if (choices_.remove(element)) return;
     choices_.remember(element);
     if (!element.name()) return;
+    if (element.is_missing() && skip_missing_) return;
     if (element.is_missing()) fail_missing(element);
     if (config == nullptr) {
       if (!element.optional) fail_not_found(node);
@@ -228,6 +229,7 @@ class TreeBuilder {
 
   ConfigRepository& repository_;
   GroupChoices& choices_;
+  const bool skip_missing_;
   int depth_ = 0;
 };
 
@@ -258,14 +260,14 @@ void check_unique(const std::vector<ResultDefault>& configs) {
 }  // namespace
 
 DefaultsList make_defaults_list(ConfigRepository& repository,
-                                const std::vector<Override>& overrides) {
+                                const std::vector<Override>& overrides, bool skip_missing) {
   GroupChoices choices(repository, overrides);
   TreeNode hydra;
   hydra.element = DefaultElement::config("hydra/config");
   TreeNode primary;
   primary.element = DefaultElement::config(repository.source().name);
   primary.element.primary = true;
-  TreeBuilder builder(repository, choices);
+  TreeBuilder builder(repository, choices, skip_missing);
   builder.expand(primary, false);
   builder.expand(hydra, false);
 

@@ -25,8 +25,9 @@ struct DefaultsList {
 };
 
 /// Works out the list for the primary configuration and the overrides that choose groups
-/// (`db=mysql`, `+db=mysql`, `~db`, `db@package=mysql`). Throws UserError in Hydra's words.
+/// (`db=mysql`, `+db=mysql`, `~db`, `db@package=mysql`). A choice of ??? is an error
+/// unless `skip_missing`. Throws UserError in Hydra's words.
 DefaultsList make_defaults_list(ConfigRepository& repository,
-                                const std::vector<Override>& overrides);
+                                const std::vector<Override>& overrides, bool skip_missing);
 
 }  // namespace ddp::train

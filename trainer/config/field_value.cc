@@ -160,6 +160,24 @@ struct Assign {
     return "";
   }
 
+  std::string operator()(Verbosity* slot) const {
+    Verbosity parsed;
+    if (const auto all = as_bool(value)) {
+      parsed.all = *all;
+    } else if (value.kind == Kind::kString) {
+      parsed.loggers.push_back(value.text);
+    } else if (value.kind != Kind::kList) {
+      return not_convertible(value, "a bool or a list of names", "give true or [trainer]");
+    }
+    for (const Node& item : value.items) {
+      if (item.kind != Kind::kString)
+        return not_convertible(item, "String", "give names of loggers such as [trainer]");
+      parsed.loggers.push_back(item.text);
+    }
+    *slot = std::move(parsed);
+    return "";
+  }
+
   std::string operator()(std::array<double, 2>* slot) const {
     const std::string fix =
         fmt::format("give two numbers {} such as [0.9, 0.95]", field.range.str());
@@ -203,6 +221,12 @@ struct Read {
   Node operator()(const std::string* slot) const {
     return slot->empty() ? Node::null() : Node::of(*slot);
   }
+  Node operator()(const Verbosity* slot) const {
+    if (slot->loggers.empty()) return Node::of(slot->all);
+    Node node = Node::list();
+    for (const std::string& name : slot->loggers) node.items.push_back(Node::of(name));
+    return node;
+  }
   Node operator()(const std::array<double, 2>* slot) const {
     Node node = Node::list();
     for (const double item : *slot) node.items.push_back(Node::of(item));
@@ -223,6 +247,7 @@ struct TypeName {
   std::string operator()(const double*) const { return "float"; }
   std::string operator()(const bool*) const { return "bool"; }
   std::string operator()(const std::string*) const { return "str"; }
+  std::string operator()(const Verbosity*) const { return "bool or list of str"; }
   std::string operator()(const std::array<double, 2>*) const { return "list of 2 floats"; }
   template <class E>
   requires std::is_enum_v<E> std::string operator()(const E*) const {
@@ -237,6 +262,8 @@ std::string assign_null(const Field& field, Config& config) {
   const Slot slot = field.slot(config);
   if (auto* const* flag = std::get_if<bool*>(&slot)) **flag = false;
   if (auto* const* value = std::get_if<double*>(&slot)) **value = 0.0;
+  if (auto* const* text = std::get_if<std::string*>(&slot)) (*text)->clear();
+  if (auto* const* verbosity = std::get_if<Verbosity*>(&slot)) **verbosity = Verbosity();
   return "";
 }
 

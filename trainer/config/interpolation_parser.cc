@@ -262,32 +262,13 @@ class Parser {
     return expr;
   }
 
-  static bool is_part(TokenType type, bool is_value) {
-    switch (type) {
-      case TokenType::kId:
-      case TokenType::kNull:
-      case TokenType::kInt:
-      case TokenType::kFloat:
-      case TokenType::kBool:
-      case TokenType::kOther:
-      case TokenType::kEscape:
-      case TokenType::kSpace:
-        return true;
-      case TokenType::kColon:
-      case TokenType::kInterpolationOpen:
-        return is_value;
-      default:
-        return false;
-    }
-  }
-
   /// One token keeps its type, several are a text.
   Expr primitive(bool is_value) {
     std::vector<Expr> parts;
     ValueToken only;
     while (true) {
       const ValueToken token = next_value_token(rest(), Grammar::kOmegaConf);
-      if (!is_part(token.type, is_value)) break;
+      if (!is_primitive_part(token.type, is_value)) break;
       if (token.type == TokenType::kInterpolationOpen) {
         parts.push_back(interpolation());
         continue;

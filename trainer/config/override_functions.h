@@ -1,22 +1,37 @@
 // The functions of Hydra's override grammar: int(1.5), str([1,2]), sort(3,1), choice(a,b), ...
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "trainer/config/sweep.h"
 #include "trainer/config/tree.h"
 
 namespace ddp::train {
 
-/// A call as the parser has read it; a named argument comes with its name, others with "".
-struct OverrideCall {
-  std::string name;
-  std::vector<std::pair<std::string, Node>> arguments;
+/// What a value in an override is: a node, or a sweep over several.
+struct OverrideValue {
+  SweepItem item;
+  std::optional<Sweep> sweep;
 };
 
-/// Casts and sort give a value. Throws std::invalid_argument for an unknown function, a value that
-/// cannot be cast, and for the functions that describe a sweep.
-Node evaluate_override_call(const OverrideCall& call);
+/// A call as the parser has read it; a named argument comes with its name, others with "".
+struct OverrideCall {
+  struct Argument {
+    std::string name;
+    OverrideValue value;
+  };
+  std::string name;
+  std::vector<Argument> arguments;
+};
+
+/// Throws std::invalid_argument for an unknown function, a wrong argument, and a value that cannot
+/// be cast.
+OverrideValue evaluate_override_call(const OverrideCall& call);
+
+/// Python's <. Throws std::invalid_argument for values that Python cannot compare.
+bool value_less(const Node& a, const Node& b);
 
 }  // namespace ddp::train

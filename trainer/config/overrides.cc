@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <stdexcept>
 
-#include "trainer/config/override_functions.h"
-#include "trainer/config/value_lexer.h"
+#include "trainer/config/override_value.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -49,136 +47,6 @@ bool valid_key(const std::string& key) {
   return key.find_first_of(".$") == std::string::npos &&
          std::all_of(words.begin(), words.end(), is_key_part);
 }
-
-/// Recursive descent over the tokens of one value.
-class ValueParser {
- public:
-  ValueParser(std::vector<ValueToken> tokens, const std::string& override_text)
-      : tokens_(std::move(tokens)), override_text_(override_text) {}
-
-  Node parse() {
-    Node value = element(0);
-    if (peek() == TokenType::kComma) fail_sweep();
-    if (peek() != TokenType::kEnd) fail();
-    return value;
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    throw UserError(
-        fmt::format("command line: {}: Error parsing override: unexpected '{}' in the value; put "
-                    "the value into quotes, "
-                    "e.g. 'key=\"text\"'",
-                    override_text_, at_ < tokens_.size() ? tokens_[at_].text : "end"));
-  }
-
-  [[noreturn]] void fail_sweep() const {
-    throw UserError(
-        fmt::format("command line: {}: Ambiguous value for argument; for a list use "
-                    "key=[value1,value2], for a text with "
-                    "commas quote it: 'key=\"value1,value2\"'",
-                    override_text_));
-  }
-
-  TokenType peek() const { return tokens_[at_].type; }
-  const ValueToken& next() { return tokens_[at_++]; }
-  bool take(TokenType type) {
-    if (peek() != type) return false;
-    ++at_;
-    return true;
-  }
-
-  Node element(int depth) {
-    constexpr int kDeepest = 100;
-    if (depth > kDeepest) fail();
-    if (take(TokenType::kBracketOpen)) return list(depth);
-    if (take(TokenType::kBraceOpen)) return map(depth);
-    const bool call = peek() == TokenType::kId && tokens_[at_ + 1].type == TokenType::kParenOpen;
-    if (call) return function(depth);
-    return primitive(true);
-  }
-
-  Node list(int depth) {
-    Node node = Node::list();
-    if (take(TokenType::kBracketClose)) return node;
-    do {
-      node.items.push_back(element(depth + 1));
-    } while (take(TokenType::kComma));
-    if (!take(TokenType::kBracketClose)) fail();
-    return node;
-  }
-
-  Node map(int depth) {
-    Node node = Node::map();
-    if (take(TokenType::kBraceClose)) return node;
-    do {
-      Node key = primitive(false);
-      if (!take(TokenType::kColon)) fail();
-      if (key.kind == Kind::kNull) fail();
-      set_entry(node, std::move(key), element(depth + 1));
-    } while (take(TokenType::kComma));
-    if (!take(TokenType::kBraceClose)) fail();
-    return node;
-  }
-
-  Node function(int depth) {
-    OverrideCall call;
-    call.name = next().text;
-    ++at_;  // the parenthesis
-    while (!take(TokenType::kParenClose)) {
-      if (!call.arguments.empty() && !take(TokenType::kComma)) fail();
-      std::string name;
-      if (peek() == TokenType::kId && tokens_[at_ + 1].type == TokenType::kEqual) {
-        name = next().text;
-        ++at_;
-      }
-      Node value = element(depth + 1);
-      call.arguments.emplace_back(std::move(name), std::move(value));
-    }
-    try {
-      return evaluate_override_call(call);
-    } catch (const std::invalid_argument& e) {
-      throw UserError(
-          fmt::format("command line: {}: Error parsing override: {}", override_text_, e.what()));
-    }
-  }
-
-  bool at_primitive(bool colon_allowed) const {
-    switch (peek()) {
-      case TokenType::kId:
-      case TokenType::kNull:
-      case TokenType::kInt:
-      case TokenType::kFloat:
-      case TokenType::kBool:
-      case TokenType::kOther:
-      case TokenType::kEscape:
-      case TokenType::kSpace:
-        return true;
-      case TokenType::kColon:
-      case TokenType::kInterpolation:
-        return colon_allowed;
-      default:
-        return false;
-    }
-  }
-
-  Node primitive(bool is_value) {
-    if (is_value && peek() == TokenType::kQuoted) return Node::of(unquote_override(next().text));
-    std::vector<ValueToken> parts;
-    while (at_primitive(is_value)) parts.push_back(next());
-    if (!parts.empty() && parts.front().type == TokenType::kSpace) parts.erase(parts.begin());
-    if (!parts.empty() && parts.back().type == TokenType::kSpace) parts.pop_back();
-    if (parts.empty()) fail();
-    if (parts.size() == 1) return typed_token(parts.front());
-    std::string text;
-    for (const ValueToken& part : parts) text += token_text(part);
-    return Node::of(std::move(text));
-  }
-
-  std::vector<ValueToken> tokens_;
-  const std::string& override_text_;
-  std::size_t at_ = 0;
-};
 
 void set_places(Node& node, const Place& place) {
   node.place = place;
@@ -224,13 +92,30 @@ Override parse_override(const std::string& text) {
                     text, name));
   }
   if (result.has_value) {
-    auto tokens = lex_override_value(rest.substr(equal + 1), text);
-    const bool empty = tokens.size() == 1;
-    result.value = empty ? Node::of(std::string()) : ValueParser(std::move(tokens), text).parse();
+    OverrideValue value = parse_override_value(std::string(rest.substr(equal + 1)), text);
+    result.value = std::move(value.item.value);
+    result.value_text = std::move(value.item.text);
+    result.sweep = std::move(value.sweep);
   }
   const auto source = std::make_shared<const std::string>("command line: " + text);
   set_places(result.value, Place{source, 0, 0});
   return result;
+}
+
+void refuse_sweeps(const std::vector<Override>& overrides) {
+  for (const Override& change : overrides) {
+    if (!change.sweep) continue;
+    if (change.sweep->kind != SweepKind::kSimpleChoice) {
+      throw UserError(fmt::format("command line: {}: Sweep parameters '{}' requires --multirun",
+                                  change.text, change.text));
+    }
+    throw UserError(
+        fmt::format("command line: {}: Ambiguous value for argument '{}' 1. To use it as a list, "
+                    "use key=[value1,value2] 2. To use it as string, quote the value: "
+                    "key=\\'value1,value2\\' 3. To sweep over it, add --multirun to your command "
+                    "line",
+                    change.text, change.text));
+  }
 }
 
 }  // namespace ddp::train

@@ -4,7 +4,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "trainer/config/sweep.h"
 #include "trainer/config/tree.h"
 
 namespace ddp::train {
@@ -17,11 +19,16 @@ struct Override {
   std::string key;                     ///< "a.b", or a config group: "db/engine"
   std::optional<std::string> package;  ///< `group@package=option`
   bool has_value = false;
-  Node value;
+  Node value;                  ///< Null for a sweep.
+  std::string value_text;      ///< The value as it is written in an override.
+  std::optional<Sweep> sweep;  ///< Several values: they need --multirun.
 };
 
 /// Throws UserError that shows the override and, where the value breaks the grammar, how to quote
 /// it.
 Override parse_override(const std::string& text);
+
+/// Throws UserError, in Hydra's words, for an override that stands for several values.
+void refuse_sweeps(const std::vector<Override>& overrides);
 
 }  // namespace ddp::train

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cxxopts.hpp>
 
-#include "trainer/config/config_show.h"
+#include "trainer/config/config_reference.h"
 #include "trainer/config/message.h"
 #include "trainer/config/suggest.h"
 #include "trainer/config/trainer_help.h"
@@ -26,10 +26,21 @@ struct Option {
   bool takes_value;
 };
 
-const std::vector<Option> kTrainOptions = {
-    {"config", true},     {"config_name", true},       {"config_path", true}, {"config_dir", true},
-    {"cfg", true},        {"resolve", false},          {"format", true},      {"package", true},
-    {"no_schema", false}, {"throw_on_missing", false}, {"help", false},       {"version", false}};
+const std::vector<Option> kTrainOptions = {{"config", true},
+                                           {"config_name", true},
+                                           {"config_path", true},
+                                           {"config_dir", true},
+                                           {"cfg", true},
+                                           {"info", true},
+                                           {"help_config", false},
+                                           {"multirun", false},
+                                           {"resolve", false},
+                                           {"format", true},
+                                           {"package", true},
+                                           {"no_schema", false},
+                                           {"throw_on_missing", false},
+                                           {"help", false},
+                                           {"version", false}};
 const std::vector<Option> kGenerateOptions = {
     {"snapshot", true}, {"prompt", true}, {"max_new_tokens", true}, {"temperature", true},
     {"top_k", true},    {"seed", true},   {"greedy", false},        {"help", false}};
@@ -37,11 +48,9 @@ const std::vector<Option> kInspectOptions = {{"json", false}, {"help", false}};
 const std::vector<Option> kDoctorOptions = {{"help", false}};
 
 /// As Hydra spells them; -c is --config here.
-constexpr std::pair<const char*, const char*> kShortOptions[] = {{"-c", "config"},
-                                                                 {"-cn", "config_name"},
-                                                                 {"-cp", "config_path"},
-                                                                 {"-cd", "config_dir"},
-                                                                 {"-p", "package"}};
+constexpr std::pair<const char*, const char*> kShortOptions[] = {
+    {"-c", "config"},      {"-cn", "config_name"}, {"-cp", "config_path"},
+    {"-cd", "config_dir"}, {"-p", "package"},      {"-m", "multirun"}};
 
 std::string with_underscores(std::string text) {
   std::replace(text.begin(), text.end(), '-', '_');
@@ -295,9 +304,29 @@ ShowOptions show_options(const Parsed& parsed) {
   return options;
 }
 
+/// `--cfg`, `--info defaults` and what belongs to them.
+void take_show_options(const Parsed& parsed, TrainerArgs& args) {
+  for (const char* name : {"resolve", "format", "package", "no_schema", "throw_on_missing"}) {
+    if (parsed.has(name) && !parsed.has("cfg")) {
+      throw UserError(fmt::format("--{}: belongs to --cfg; write --cfg job --{}", name, name));
+    }
+  }
+  if (!parsed.has("cfg") && !parsed.has("info")) return;
+  args.mode = Mode::kShow;
+  args.show_origins = parsed.has("info");
+  if (parsed.has("info")) choice(parsed, "info", {"defaults"});
+  if (parsed.has("cfg")) args.show = show_options(parsed);
+}
+
+TrainerArgs help_config(const Parsed& parsed) {
+  const bool json = parsed.has("format") && choice(parsed, "format", {"text", "json"}) == 1;
+  return help(json ? config_schema_json() : config_reference_text());
+}
+
 TrainerArgs parse_train(const Words& words) {
   const Parsed parsed(words, kTrainOptions);
   if (parsed.has("help")) return help(help_overall());
+  if (parsed.has("help_config")) return help_config(parsed);
   TrainerArgs args;
   if (parsed.has("version")) {
     args.mode = Mode::kVersion;
@@ -306,13 +335,8 @@ TrainerArgs parse_train(const Words& words) {
   check_overrides(parsed.rest());
   args.config = config_source(parsed);
   args.overrides = parsed.rest();
-  for (const char* name : {"resolve", "format", "package", "no_schema", "throw_on_missing"}) {
-    if (parsed.has(name) && !parsed.has("cfg")) {
-      throw UserError(fmt::format("--{}: belongs to --cfg; write --cfg job --{}", name, name));
-    }
-  }
-  if (parsed.has("cfg"))
-    return help(show_config(args.config, args.overrides, show_options(parsed)));
+  args.multirun = parsed.has("multirun");
+  take_show_options(parsed, args);
   return args;
 }
 

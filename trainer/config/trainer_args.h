@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config_repository.h"
+#include "trainer/config/config_show.h"
 
 namespace ddp::train {
 
-enum class Mode { kTrain, kGenerate, kInspect, kDoctor, kHelp, kVersion };
+enum class Mode { kTrain, kGenerate, kInspect, kDoctor, kShow, kHelp, kVersion };
 
 /// Options of `trainer generate`.
 struct GenerateArgs {
@@ -31,11 +31,13 @@ struct TrainerArgs {
   std::string inspect_snapshot;  ///< `trainer inspect SNAPSHOT`
   bool inspect_json = false;     ///< `--json`
   std::string help_text;         ///< Filled for kHelp: what to print on stdout.
+  bool multirun = false;         ///< `--multirun`: a job for each combination of values.
+  bool show_origins = false;     ///< kShow: `--info defaults`, else `--cfg`
+  ShowOptions show;              ///< kShow: what `--cfg` prints.
 };
 
 /// Parses argv (without argv[0] it would be empty: prints help). Throws UserError with a suggestion
-/// for a mistyped option, mode or a missing value. Reads no file, except that `--cfg` composes the
-/// configuration it prints.
+/// for a mistyped option, mode or a missing value. Reads no file.
 TrainerArgs parse_trainer_args(int argc, const char* const* argv);
 
 }  // namespace ddp::train

@@ -18,12 +18,16 @@ Examples:
 Options:
   -c, --config FILE        YAML file with the configuration; docs/config.md lists its keys
   -cn, --config-name NAME  Instead of --config: NAME.yaml in the folder of -cd or -cp (default: .)
-  -cp, --config-path DIR   Folder of --config-name; -cd, --config-dir is the same
+  -cp, --config-path DIR   Folder of --config-name
+  -cd, --config-dir DIR    One more folder to look for configurations and groups in
+  -m, --multirun           One job for each combination of values: a=1,2 b=range(1,4) c=choice(x,y)
   -h, --help               Show this page, or that of a mode: trainer generate --help
+      --help-config        Show every key with type, range, default and meaning
       --version            Show the version
 
 Looking at the configuration (prints and exits):
-      --cfg job|all        The composed configuration; job leaves the hydra block out
+      --cfg job|hydra|all  The composed configuration; job leaves the hydra block out
+      --info defaults      Where each value comes from: file and line, override or default
       --resolve            Replace interpolations by their values
       --format yaml|json   Form of the text (default: yaml)
   -p, --package A.B        Only that part

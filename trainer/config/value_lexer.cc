@@ -176,6 +176,26 @@ std::vector<ValueToken> lex_override_value(std::string_view value,
   return tokens;
 }
 
+bool is_primitive_part(TokenType type, bool is_value) {
+  switch (type) {
+    case TokenType::kId:
+    case TokenType::kNull:
+    case TokenType::kInt:
+    case TokenType::kFloat:
+    case TokenType::kBool:
+    case TokenType::kOther:
+    case TokenType::kEscape:
+    case TokenType::kSpace:
+      return true;
+    case TokenType::kColon:
+    case TokenType::kInterpolation:
+    case TokenType::kInterpolationOpen:
+      return is_value;
+    default:
+      return false;
+  }
+}
+
 Node typed_token(const ValueToken& token) {
   const std::string word = lower(token.text);
   switch (token.type) {

@@ -53,6 +53,10 @@ ValueToken next_value_token(std::string_view rest, Grammar grammar);
 std::vector<ValueToken> lex_override_value(std::string_view value,
                                            const std::string& override_text);
 
+/// Whether the token can be a part of an unquoted value; the key of a map has no colon and no
+/// interpolation.
+bool is_primitive_part(TokenType type, bool is_value);
+
 /// One token alone: 1 is an int, 1.0 a float, true a bool, null is null, anything else a string.
 Node typed_token(const ValueToken& token);
 

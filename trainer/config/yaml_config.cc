@@ -70,10 +70,46 @@ Given given_from(const Leaves& leaves, const std::string& file) {
                }};
 }
 
-Config load(const ConfigSource& source, const std::vector<std::string>& overrides) {
+std::string text_of(const Node& root, const std::string& path) {
+  const Node value = select_value(root, path);
+  if (value.kind == Kind::kString || value.kind == Kind::kInt) return python_str(value);
+  throw UserError(
+      fmt::format("{}: Value '{}' of type '{}' could not be converted to String; give a "
+                  "folder",
+                  path, shown(python_str(value)), python_type(value)));
+}
+
+/// Where this run writes; a job of a sweep has a folder of its own.
+void place_run(Node& root, const RunPlace& place) {
+  if (place.sweep_job) {
+    set_path(root, "hydra.job.num", Node::of(*place.sweep_job));
+    set_path(root, "hydra.job.id", Node::of(std::to_string(*place.sweep_job)));
+    set_path(root, "hydra.mode", Node::of(std::string("MULTIRUN")));
+    const std::string folder =
+        text_of(root, "hydra.sweep.dir") + "/" + text_of(root, "hydra.sweep.subdir");
+    set_path(root, "hydra.run.dir", Node::of(folder));
+  }
+  const Node folder = select_value(root, "hydra.run.dir");
+  if (folder.kind == Kind::kString)
+    set_path(root, "hydra.runtime.output_dir", Node::of(absolute_path(folder.text)));
+}
+
+RunFiles run_files(const Node& composed) {
+  Node job = composed;
+  std::erase_if(job.entries, [](const Entry& entry) { return entry.key.text == "hydra"; });
+  Node hydra = Node::map();
+  set_entry(hydra, Node::of(std::string("hydra")), *composed.find("hydra"));
+  return {node_to_yaml(job), node_to_yaml(hydra),
+          node_to_yaml(*find_path(composed, "hydra.overrides.task"))};
+}
+
+RunConfig load(const ConfigSource& source, const std::vector<std::string>& overrides,
+               const RunPlace& place) {
   const std::string& file = source.file;
   Node root = compose_config(source, overrides, true).root;
   check_known(root, "");
+  place_run(root, place);
+  RunFiles files = run_files(root);
   resolve_interpolations(root, &root);
   check_known(root, "");
   const Leaves leaves = collect_leaves(root);
@@ -81,18 +117,23 @@ Config load(const ConfigSource& source, const std::vector<std::string>& override
   Config config = to_config(leaves);
   const Given given = given_from(leaves, file);
   complete_config(config, given);
-  resolve_paths(config, given);
-  return config;
+  resolve_paths(config, given, place.sweep_job.has_value());
+  return {std::move(config), std::move(files)};
 }
 
 }  // namespace
 
-Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides) {
+RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
+                   const RunPlace& place) {
   try {
-    return load(source, overrides);
+    return load(source, overrides, place);
   } catch (const UserError& e) {
     throw UserError(one_line(e.what()));
   }
+}
+
+Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides) {
+  return load_run(source, overrides).config;
 }
 
 }  // namespace ddp::train

@@ -42,6 +42,16 @@ CudaModule* load_or_explain(const Config& config) {
   return nullptr;
 }
 
+[[noreturn]] void fail_join(const DistEnv& env, const c10::Error& error) {
+  throw RunError(fmt::format("rank {} of {} cannot join the group at {}:{}: {}", env.rank,
+                             env.world_size, env.master_addr, env.master_port,
+                             error.what_without_backtrace()));
+}
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000.0));
+}
+
 c10::intrusive_ptr<c10d::Store> join_store(const DistEnv& env, std::chrono::milliseconds timeout) {
   if (env.world_size == 1)
     return c10::make_intrusive<c10d::HashStore>();  // nobody to meet: no port
@@ -58,6 +68,20 @@ c10::intrusive_ptr<c10d::Store> join_store(const DistEnv& env, std::chrono::mill
 }
 
 }  // namespace
+
+WorkerStore::WorkerStore(const DistEnv& env, double timeout_s) {
+  if (!env.launched) return;
+  try {
+    store_ = join_store(env, milliseconds(timeout_s));
+  } catch (const c10::Error& error) {
+    fail_join(env, error);
+  }
+}
+
+StorePart WorkerStore::part(const std::string& name) const {
+  if (!store_) return {};
+  return {c10::make_intrusive<c10d::PrefixStore>(name + "/", store_)};
+}
 
 DevicePlan plan_device(const Config& config, const DistEnv& env) {
   DevicePlan plan;
@@ -78,12 +102,12 @@ DevicePlan plan_device(const Config& config, const DistEnv& env) {
 }
 
 ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
-                           const DevicePlan& plan)
+                           const DevicePlan& plan, const StorePart& part)
     : rank_(env.rank), size_(env.world_size) {
   if (!env.launched) return;
-  const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(config.timeout_s * 1000.0));
+  const auto timeout = milliseconds(config.timeout_s);
   try {
-    const auto store = join_store(env, timeout);
+    const auto store = part.store ? part.store : join_store(env, timeout);
     group_ = c10::make_intrusive<c10d::ProcessGroup>(store, rank_, size_);
     using Type = c10d::ProcessGroup::BackendType;
     const bool loopback = env.single_node();
@@ -101,8 +125,7 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
     }
     group_->setDefaultBackend(plan.nccl ? Type::NCCL : Type::GLOO);
   } catch (const c10::Error& error) {
-    throw RunError(fmt::format("rank {} of {} cannot join the group at {}:{}: {}", rank_, size_,
-                               env.master_addr, env.master_port, error.what_without_backtrace()));
+    fail_join(env, error);
   }
 }
 

@@ -24,6 +24,22 @@ struct DevicePlan {
 };
 DevicePlan plan_device(const Config& config, const DistEnv& env);
 
+/// The part of a store that one group of several uses; empty: the group has a store of its own.
+struct StorePart {
+  c10::intrusive_ptr<c10d::Store> store;
+};
+
+/// The store at MASTER_ADDR:MASTER_PORT, for groups that come one after the other in one process.
+/// Throws RunError that names address and port.
+class WorkerStore {
+ public:
+  WorkerStore(const DistEnv& env, double timeout_s);
+  StorePart part(const std::string& name) const;
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+};
+
 /// All ranks of the run. Alone (no launcher) it has no c10d group: collectives return at once.
 /// The reduction order is fixed by rank, so that equal inputs give equal digits. Destroy last.
 class ProcessGroup {
@@ -32,7 +48,8 @@ class ProcessGroup {
   ProcessGroup() = default;
   /// Joins the group at MASTER_ADDR:MASTER_PORT; blocks until all ranks are there or `timeout_s` is
   /// over. Throws RunError that names address and port.
-  ProcessGroup(const DistEnv& env, const DistributedConfig& config, const DevicePlan& plan);
+  ProcessGroup(const DistEnv& env, const DistributedConfig& config, const DevicePlan& plan,
+               const StorePart& part = {});
   ProcessGroup(ProcessGroup&&) = default;
   ProcessGroup& operator=(ProcessGroup&&) = default;
   ~ProcessGroup();

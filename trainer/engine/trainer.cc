@@ -155,6 +155,7 @@ FitResult Trainer::fit() {
         config_.trainer.snapshot_path, step_, cursor_.epoch,
         by_steps ? "max_steps" : "max_epochs"));
     run_evaluation();
+    if (last_eval_) result.eval_loss = last_eval_->loss;
     return result;
   }
   DataLoader::Options options{config_.trainer.batch_size,
@@ -183,6 +184,8 @@ FitResult Trainer::fit() {
   loader_.reset();
   group_.barrier();
   if (group_.is_main()) log_end(result);
+  if (step_ > first_step_) result.train_loss = last_loss_;
+  if (last_eval_) result.eval_loss = last_eval_->loss;
   return result;
 }
 
@@ -319,7 +322,7 @@ void Trainer::log_end(const FitResult& result) const {
   log_.info(last_eval_ ? fmt::format("Last train loss {:.6f}, eval loss {:.6f}", last_loss_,
                                      last_eval_->loss)
                        : fmt::format("Last train loss {:.6f}", last_loss_));
-  log_.info(fmt::format("Snapshot: {}; log: {}/main.log", c.snapshot_path, config_.hydra.run_dir));
+  log_.info(fmt::format("Snapshot: {}; log: {}", c.snapshot_path, config_.hydra.log_file()));
   log_.info(result.stop_signal == 0
                 ? fmt::format("Next: trainer generate --snapshot {} --prompt TEXT", c.snapshot_path)
                 : std::string("Next: the same command goes on from the snapshot"));

@@ -1,0 +1,60 @@
+// --multirun: jobs in turn, each as if it were alone; and the folder of a run.
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "tests/e2e/saved_state.h"
+
+namespace ddp::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST_CASE("a job of a sweep leaves the same snapshot as the same job alone") {
+  const Workspace swept;
+  const Finished sweep =
+      succeed(launched(swept, 2,
+                       {"--multirun", "trainer_config.seed=7,8",
+                        "trainer_config.max_steps=range(6,11,4)", "hydra.sweep.dir=sweep"}));
+  CHECK(sweep.out.find("Sweep of 4 jobs") != std::string::npos);
+  const Workspace alone;
+  succeed(launched(alone, 2, {"trainer_config.seed=8", "trainer_config.max_steps=10"}));
+  CHECK(differences(swept / "sweep/3/snapshot.pt", alone.snapshot()) == Words{});
+  CHECK(inspect(swept, "sweep/3/snapshot.pt")["content_sha256"] == content_sha256(alone));
+  CHECK(inspect(swept, "sweep/0/snapshot.pt")["content_sha256"] != content_sha256(alone));
+  CHECK(read_bytes(swept / "sweep/3/.hydra/overrides.yaml") ==
+        "- trainer_config.seed=8\n- trainer_config.max_steps=10\n");
+  CHECK(fs::exists(swept / "sweep/multirun.yaml"));
+}
+
+TEST_CASE("a job that fails does not end the sweep, and the table and the exit code tell of it") {
+  const Workspace place;
+  const Finished sweep = finish(
+      launched(place, 2,
+               {"--multirun", "gpt_config.n_embd=32,16,32", "trainer_config.max_steps=3",
+                "trainer_config.snapshot_path=" + place.snapshot(), "hydra.sweep.dir=sweep"}));
+  INFO(sweep.out << sweep.err);
+  CHECK(sweep.exit != 0);
+  CHECK(sweep.err.find("error: job 1: ") != std::string::npos);
+  CHECK(sweep.out.find("failed: ") != std::string::npos);
+  CHECK(sweep.out.find("Nothing to train") != std::string::npos);  // job 2 found job 0's snapshot
+}
+
+TEST_CASE("all ranks of a run share one folder, whatever the time says") {
+  const Workspace place;
+  succeed(launched(place, 2,
+                   {"hydra.run.dir=out/${now:%Y}/${now:%H-%M-%S}", "trainer_config.max_steps=2",
+                    "hydra.job.name=first"}));
+  int folders = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(place / "out")) {
+    if (entry.path().filename() != ".hydra") continue;
+    ++folders;
+    CHECK(fs::exists(entry.path().parent_path() / "first.log"));
+    CHECK(read_bytes(entry.path() / "config.yaml").find("max_steps: 2") != std::string::npos);
+    CHECK(read_bytes(entry.path() / "hydra.yaml").find("name: first") != std::string::npos);
+  }
+  CHECK(folders == 1);
+  CHECK(fs::exists(place.snapshot()));  // relative to where the command was started
+}
+
+}  // namespace
+}  // namespace ddp::test

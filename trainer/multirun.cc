@@ -1,0 +1,92 @@
+#include "trainer/multirun.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "launcher/worker_contract.h"
+#include "trainer/config/sweep_plan.h"
+#include "trainer/report.h"
+#include "trainer/train_job.h"
+
+namespace ddp::train {
+namespace {
+
+struct JobReport {
+  JobResult result;
+  std::string error;
+};
+
+void say(const DistEnv& env, const std::string& text) {
+  if (!env.is_main()) return;
+  std::fputs((text + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+JobReport run_one(const TrainerArgs& args, const SweepPlan& plan, std::size_t number,
+                  const DistEnv& env, const WorkerStore& store) {
+  JobReport report;
+  try {
+    const RunPlace place{static_cast<int64_t>(number)};
+    report.result = train_job(load_run(args.config, plan.jobs[number], place), env,
+                              OnFailure::kThrow, store.part(fmt::format("job_{}", number)));
+  } catch (...) {
+    report.error = current_exception_text();
+    std::fprintf(stderr, "error: job %zu: %s\n", number, report.error.c_str());
+  }
+  return report;
+}
+
+std::string loss_text(const std::optional<double>& loss) {
+  return loss ? fmt::format("{:.6f}", *loss) : "-";
+}
+
+std::string outcome(const JobReport& report) {
+  if (!report.error.empty()) return "failed: " + report.error;
+  if (report.result.stop_signal != 0)
+    return fmt::format("stopped by signal {}", report.result.stop_signal);
+  return "done";
+}
+
+void print_table(const DistEnv& env, const SweepPlan& plan, const std::vector<JobReport>& reports) {
+  std::size_t width = 9;
+  for (const auto& job : plan.labels) width = std::max(width, job.size());
+  say(env, fmt::format("\n{:>4}  {:<{}}  {:>10}  {:>10}  outcome", "job", "overrides", width,
+                       "eval loss", "train loss"));
+  for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
+    const bool started = i < reports.size();
+    const JobReport report = started ? reports[i] : JobReport{};
+    say(env, fmt::format("{:>4}  {:<{}}  {:>10}  {:>10}  {}", i, plan.labels[i], width,
+                         loss_text(report.result.eval_loss), loss_text(report.result.train_loss),
+                         started ? outcome(report) : "not started"));
+  }
+}
+
+}  // namespace
+
+int run_multirun(const TrainerArgs& args) {
+  const DistEnv env = DistEnv::from_environment();
+  const SweepPlan plan = plan_sweep(args.config, args.overrides);
+  // A mistake in a later job is told before the first one trains.
+  for (std::size_t i = 0; i < plan.jobs.size(); ++i)
+    load_run(args.config, plan.jobs[i], {static_cast<int64_t>(i)});
+  if (env.is_main()) write_sweep_file(plan);
+  say(env, fmt::format("Sweep of {} jobs in {}", plan.jobs.size(), plan.folder));
+  const WorkerStore store(env, plan.timeout_s);
+  std::vector<JobReport> reports;
+  int signal = 0;
+  while (reports.size() < plan.jobs.size() && signal == 0) {
+    const std::size_t number = reports.size();
+    say(env, fmt::format("\n#{} : {}", number, plan.labels[number]));
+    reports.push_back(run_one(args, plan, number, env, store));
+    signal = reports.back().result.stop_signal;
+  }
+  print_table(env, plan, reports);
+  if (signal != 0) return launch::kExitSignalBase + signal;
+  const bool failed = std::any_of(reports.begin(), reports.end(),
+                                  [](const JobReport& report) { return !report.error.empty(); });
+  return failed ? launch::kExitFailed : launch::kExitDone;
+}
+
+}  // namespace ddp::train

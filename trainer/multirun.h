@@ -1,0 +1,12 @@
+// A sweep: one job for each combination of values, in turn, every rank in step with the others.
+#pragma once
+
+#include "trainer/config/trainer_args.h"
+
+namespace ddp::train {
+
+/// `trainer --multirun ...`: 0 when every job has trained to its end, 1 when one failed, 128 +
+/// signal when stopped (the jobs behind it are left out). A job that fails does not end the sweep.
+int run_multirun(const TrainerArgs& args);
+
+}  // namespace ddp::train

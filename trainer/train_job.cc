@@ -1,0 +1,121 @@
+#include "trainer/train_job.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "trainer/config/config_text.h"
+#include "trainer/config/run_folder.h"
+#include "trainer/data/char_dataset.h"
+#include "trainer/engine/snapshot.h"
+#include "trainer/engine/trainer.h"
+#include "trainer/report.h"
+#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/log.h"
+#include "trainer/runtime/stop_signal.h"
+
+namespace ddp::train {
+namespace {
+
+struct ResumePoint {
+  std::optional<OpenedSnapshot> snapshot;  ///< Rank 0 only.
+  std::optional<SnapshotMeta> meta;        ///< The same on every rank.
+};
+
+// Rank 0 alone reads the file; the others need no access to it.
+ResumePoint find_resume_point(const std::string& path, ProcessGroup& group, Log& log) {
+  ResumePoint point;
+  if (group.is_main()) {
+    point.snapshot = find_snapshot(path, log);
+    // A temporary file beside an older snapshot alone is the sign that a save was cut: it stays.
+    if (!point.snapshot || point.snapshot->path == path) remove_stale_temporaries(path);
+  }
+  const std::string json =
+      group.broadcast_text(point.snapshot ? point.snapshot->meta.to_json() : "");
+  if (!json.empty()) point.meta = SnapshotMeta::from_json(json);
+  if (!group.is_main()) return point;
+  log.info(point.meta
+               ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}",
+                             point.snapshot->path, point.meta->cursor.epoch, point.meta->step)
+               : fmt::format("Snapshot not found: {}. Training model from scratch", path));
+  return point;
+}
+
+CharDataset load_data(const Config& config, const std::optional<SnapshotMeta>& meta) {
+  if (!meta) return CharDataset(config.data);
+  const auto vocabulary = CharVocabulary::from_characters(meta->vocabulary);
+  return CharDataset(config.data, &vocabulary);
+}
+
+/// All ranks work in rank 0's folder; on another node it may not be there yet.
+void work_in(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (::chdir(folder.c_str()) != 0) {
+    throw RunError(
+        fmt::format("hydra.job.chdir: cannot change to {}: {}", folder, std::strerror(errno)));
+  }
+}
+
+JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGroup& group,
+                         Log& log) {
+  ResumePoint resume = find_resume_point(config.trainer.snapshot_path, group, log);
+  const CharDataset dataset = load_data(config, resume.meta);
+  if (group.broadcast_text(dataset.sha256()) != dataset.sha256()) {
+    throw RunError(
+        fmt::format("{}: rank {} reads another text than rank 0; give all nodes the same file",
+                    config.data.path, group.rank()));
+  }
+  Trainer trainer(config, plan, group, dataset, log, resume.meta,
+                  resume.snapshot ? &*resume.snapshot : nullptr);
+  resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
+  const FitResult result = trainer.fit();
+  return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
+}
+
+/// Creates the folders of the run. Returns what went wrong, or "".
+std::string prepare_folders(const RunConfig& run) {
+  try {
+    prepare_snapshot_folder(run.config.trainer.snapshot_path);
+    write_run_folder(run);
+    return "";
+  } catch (const UserError& error) {
+    return error.what();
+  } catch (const RunError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
+                    const StorePart& store) {
+  Config& config = run.config;
+  std::string trouble = env.is_main() ? prepare_folders(run) : "";
+  if (!trouble.empty() && on_failure == OnFailure::kEndProcess) throw UserError(trouble);
+  const bool writes = env.is_main() && trouble.empty();
+  Log log(env.is_main(), writes ? config.hydra.log_file() : "",
+          config.hydra.verbose.covers("trainer") ? LogLevel::kDebug : LogLevel::kInfo);
+  log.debug("Configuration:\n" + config_to_yaml(config));
+  const DevicePlan plan = plan_device(config, env);
+  ProcessGroup group(env, config.distributed, plan, store);
+  // Only now: a rank that still waits for the others ends at the first signal.
+  const StopSignal stop_signal;
+  try {
+    trouble = group.broadcast_text(trouble);
+    if (!trouble.empty()) throw UserError(trouble);
+    // A time stamp in the folder's name: rank 0's counts.
+    config.hydra.run_dir = group.broadcast_text(config.hydra.run_dir);
+    if (config.hydra.job_chdir) work_in(config.hydra.run_dir);
+    return train_in_group(config, plan, group, log);
+  } catch (...) {
+    if (on_failure == OnFailure::kEndProcess) end_with_current_exception();
+    throw;
+  }
+}
+
+}  // namespace ddp::train
