@@ -75,8 +75,10 @@ TEST_CASE("ranks that are filtered out do not reach the console") {
   CHECK(streams.err.mode == StreamMode::Pump);
   CHECK_FALSE(streams.err.console);
   options.tee.all = 3;
+  options.stdout_filters = {"needle"};
   streams = plan_streams(options, place());
   CHECK_FALSE(streams.out.console);
+  CHECK(streams.out.filter_file.empty());
   CHECK(streams.out.file == "/logs/attempt_0/1/stdout.log");
 }
 
