@@ -15,10 +15,11 @@
 namespace ddp::launch {
 namespace {
 
-// Without a port the endpoint means nothing on a single node.
-void apply_endpoint(LaunchConfig& config, const std::string& text) {
+// Without a port the endpoint means nothing on a single node; nor does that of c10d, where agents
+// meet and jobs share it: as with torchrun, their workers do not.
+void apply_endpoint(LaunchConfig& config, const std::string& text, const std::string& backend) {
   const auto endpoint = parse_endpoint(text);
-  if (!endpoint || endpoint->port == 0) return;
+  if (!endpoint || endpoint->port == 0 || backend == "c10d") return;
   if (!endpoint->host.empty()) config.master_addr = endpoint->host;
   config.master_port = endpoint->port;
 }
@@ -27,12 +28,12 @@ void take_addresses(LaunchConfig& config, const OptionValues& values) {
   if (values.integer("node-rank", 0, INT_MAX) != 0) {
     usage_error(fmt::format("--node-rank={}: a single node has rank 0", values.text("node-rank")));
   }
-  values.one_of("rdzv-backend", {"static", "c10d"});
+  const std::string backend = values.one_of("rdzv-backend", {"static", "c10d"});
   check_rdzv_conf(values.text("rdzv-conf"));
   config.master_addr = values.text("master-addr");
   config.master_port = values.integer("master-port", 0, 65535);
   if (!values.flag("standalone") && !values.given("master-port")) {
-    apply_endpoint(config, values.text("rdzv-endpoint"));
+    apply_endpoint(config, values.text("rdzv-endpoint"), backend);
   }
   if (values.given("local-addr")) config.master_addr = values.text("local-addr");
   if (config.master_addr.empty()) usage_error("--master-addr=: needs a host name or an address");

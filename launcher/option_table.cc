@@ -59,7 +59,7 @@ constexpr std::array kOptions{
     OptionSpec{"rdzv-backend", 0, "static|c10d", "static", Rendezvous,
                "How nodes find each other; both do the same on a single node."},
     OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
-               "With a port: MASTER_ADDR and MASTER_PORT of a single node."},
+               "With a port, and static: MASTER_ADDR and MASTER_PORT of a single node."},
     OptionSpec{
         "store", 0, "auto|agent|rank0", "auto", Rendezvous,
         "Who serves the workers' store at MASTER_ADDR:MASTER_PORT: ddp-run, through ddp-store, "

@@ -138,7 +138,7 @@ Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places)
 
 std::string find_store_program(StoreChoice choice, const ProgramPlaces& places) {
   if (choice == StoreChoice::Rank0) return "";
-  const std::string path = places.own_folder + "/ddp-store";
+  std::string path = places.own_folder + "/ddp-store";
   if (is_executable_file(path)) return path;
   if (choice == StoreChoice::Agent) {
     usage_error(fmt::format(

@@ -36,7 +36,8 @@ StreamPlan plan_stream(const LogOptions& options, const StreamPlace& place, Stre
   plan.prefix = LinePrefix(prefix_template(options), place.worker);
   plan.fold = options.fold;
   // As in torchrun: lines of ranks that are kept off the console are not looked for.
-  if (teed && shown) plan.filters = stream == kOut ? options.stdout_filters : options.stderr_filters;
+  if (teed && shown)
+    plan.filters = stream == kOut ? options.stdout_filters : options.stderr_filters;
   if (!plan.filters.empty()) {
     plan.filter_file =
         place.attempt_folder + (stream == kOut ? "/filtered_stdout.log" : "/filtered_stderr.log");

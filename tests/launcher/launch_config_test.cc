@@ -114,6 +114,7 @@ TEST_CASE("a rendezvous endpoint with a port is the address of rank 0, unless --
   CHECK(parse({"--rdzv-endpoint=localhost:0", "x"}).master_port == 0);
   CHECK(parse({"--rdzv-endpoint=node", "x"}).master_port == 0);
   CHECK(parse({"--standalone", "--rdzv-endpoint=node:2000", "x"}).master_port == 0);
+  CHECK(parse({"--rdzv-backend=c10d", "--rdzv-endpoint=node:2000", "x"}).master_port == 0);
 }
 
 TEST_CASE("signals are given by name") {

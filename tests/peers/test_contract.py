@@ -12,9 +12,6 @@ from support import WORKERS, both_launchers, need_torch, signal
 
 need_torch()
 
-C10D = ("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--rdzv-id=job7")
-
-
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -29,7 +26,9 @@ class Contract:
 
     def test_two_workers_restart_once_and_are_told_who_they_are(self):
         arguments = ["a", "b c", "", "$HOME", "--nproc-per-node=9", "-m", "--", "x=$(y)", "\u00e4"]
-        job = self.succeed("--nproc_per_node", "2", *C10D, "--role=worker", "--max-restarts=1", "--log-dir",
+        endpoint = free_port()
+        job = self.succeed("--nproc_per_node", "2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{endpoint}",
+                           "--rdzv-id=job7", "--role=worker", "--max-restarts=1", "--log-dir",
                            self.logs, "--tee=3", "probe.py", "rank-${local_rank}", *arguments, FAIL_FIRST=1, KEPT="me",
                            OMP_NUM_THREADS=5, RANK=77, WORLD_SIZE=99, MASTER_PORT=1)
         run, files = self.log_tree()
@@ -54,7 +53,7 @@ class Contract:
                 meeting_points.add((seen["environment"]["MASTER_ADDR"], seen["environment"]["MASTER_PORT"]))
             self.assertEqual(len(meeting_points), 1)
             ports.append(int(meeting_points.pop()[1]))
-        self.assertTrue(all(1 < port < 65536 for port in ports), ports)
+        self.assertTrue(all(1 < port < 65536 and port != endpoint for port in ports), ports)
         self.assertEqual(files, {f"attempt_{attempt}/{rank}/std{stream}.log"
                                  for attempt in (0, 1) for rank in (0, 1) for stream in ("out", "err")})
         self.assertEqual((run / "attempt_1/0/stdout.log").read_text(), "out 0\nerr 0 needle\n")
