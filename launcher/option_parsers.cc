@@ -142,8 +142,8 @@ std::uint64_t parse_size(const char* name, const std::string& text) {
   constexpr std::string_view kUnits = "KMGT";
   std::string digits = text;
   int shift = 0;
-  if (const auto unit = digits.empty() ? kUnits.npos : kUnits.find(digits.back());
-      unit != kUnits.npos) {
+  if (const auto unit = digits.empty() ? std::string_view::npos : kUnits.find(digits.back());
+      unit != std::string_view::npos) {
     shift = 10 * (static_cast<int>(unit) + 1);
     digits.pop_back();
   }
