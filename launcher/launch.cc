@@ -72,15 +72,7 @@ JobInfo describe_job(const LaunchConfig& config, const MachineView& machine,
   job.omp_num_threads = omp_threads(inherited, job.local_world_size, machine.cpus);
   job.virtual_local_rank = config.virtual_local_rank;
   if (job.virtual_local_rank) {
-    job.gpus = visible_gpus(machine);
-    if (static_cast<int>(job.gpus.size()) < job.local_world_size) {
-      throw LaunchError(
-          kExitUsage,
-          fmt::format(
-              "--virtual-local-rank gives each of {} workers a GPU of its own, but {} can be "
-              "seen; lower --nproc_per_node",
-              job.local_world_size, job.gpus.size()));
-    }
+    job.gpus = gpu_of_each_worker(machine, job.local_world_size, "virtual-local-rank");
   }
   return job;
 }

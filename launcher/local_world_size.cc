@@ -112,6 +112,28 @@ int count_gpus(const MachineView& machine) {
   return static_cast<int>(visible_gpus(machine).size());
 }
 
+std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int workers,
+                                            const std::string& option) {
+  std::vector<std::string> gpus;
+  if (machine.cuda_visible_devices) {
+    std::string rest = *machine.cuda_visible_devices + ",";
+    for (std::size_t comma; (comma = rest.find(',')) != std::string::npos; rest.erase(0, comma + 1))
+      gpus.push_back(trimmed(rest.substr(0, comma)));
+  } else if (installed_gpus(machine.root) > 0) {
+    gpus = visible_gpus(machine);
+  } else {
+    for (int gpu = 0; gpu < workers; ++gpu) gpus.push_back(std::to_string(gpu));
+  }
+  if (static_cast<int>(gpus.size()) < workers) {
+    throw LaunchError(
+        kExitUsage,
+        fmt::format("--{} gives each of {} workers a GPU of its own, but {} can be seen; "
+                    "lower --nproc_per_node",
+                    option, workers, gpus.size()));
+  }
+  return gpus;
+}
+
 int local_world_size(const std::string& value, const MachineView& machine) {
   if (value == "cpu") return machine.cpus;
   if (value == "auto") {

@@ -22,6 +22,11 @@ int count_gpus(const MachineView& machine);
 /// The entries of CUDA_VISIBLE_DEVICES that CUDA would use (it stops at the first bad one), or 0,
 /// 1, ... when unset.
 std::vector<std::string> visible_gpus(const MachineView& machine);
+/// The GPU of each worker, as torchrun gives them out: the entries of CUDA_VISIBLE_DEVICES as they
+/// are, else the GPUs of this machine, or 0, 1, ... where it shows none. Throws LaunchError (2),
+/// naming `option`, when there are too few.
+std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int workers,
+                                            const std::string& option);
 /// Throws LaunchError (2) with the remedy when `value` is not understood or gives no worker.
 int local_world_size(const std::string& value, const MachineView& machine);
 

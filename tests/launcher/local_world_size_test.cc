@@ -44,6 +44,18 @@ TEST_CASE("GPUs are counted by the driver's files") {
   CHECK(count_gpus(fake_machine(container, 8, 2)) == 2);
 }
 
+TEST_CASE("each worker's GPU is an entry of CUDA_VISIBLE_DEVICES, else one of the machine's") {
+  const TempFolder none, two;
+  const auto gpus = [](const MachineView& machine) {
+    return gpu_of_each_worker(machine, 2, "virtual-local-rank");
+  };
+  CHECK(gpus(fake_machine(none, 0, 0, " 7 ,GPU-9")) == std::vector<std::string>{"7", "GPU-9"});
+  CHECK(gpus(fake_machine(none, 0, 0)) == std::vector<std::string>{"0", "1"});
+  CHECK(gpus(fake_machine(two, 2, 2)) == std::vector<std::string>{"0", "1"});
+  CHECK_THROWS_WITH(gpu_of_each_worker(fake_machine(two, 2, 2), 3, "x"),
+                    Catch::StartsWith("--x gives each of 3 workers a GPU of its own, but 2"));
+}
+
 TEST_CASE("CUDA_VISIBLE_DEVICES narrows the GPUs as CUDA does") {
   const auto count = [](const char* visible) {
     const TempFolder root;

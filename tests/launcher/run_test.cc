@@ -183,6 +183,18 @@ TEST_CASE("workers that ignore the signal are killed when the shutdown timeout i
   CHECK_THAT(job.err(), Contains("did not stop within 0.1 s"));
 }
 
+TEST_CASE("with virtual local ranks each worker has one entry of CUDA_VISIBLE_DEVICES, as it is") {
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {"--nproc_per_node=2", "--virtual-local-rank"},
+                          {"@1env=LOCAL_RANK", "@1env=CUDA_VISIBLE_DEVICES"});
+  options.set["CUDA_VISIBLE_DEVICES"] = "5, GPU-abc,9";
+  CHECK(run_to_end(options).out == "LOCAL_RANK=0\nCUDA_VISIBLE_DEVICES=GPU-abc\n");
+  options.set["CUDA_VISIBLE_DEVICES"] = "5";
+  const auto job = run_to_end(options);
+  CHECK(job.exit == 2);
+  CHECK_THAT(job.err, Contains("--virtual-local-rank gives each of 2 workers a GPU"));
+}
+
 TEST_CASE("the shutdown timeout holds after a worker's failure, too") {
   const auto job = run({"--nproc_per_node=2", "--shutdown-timeout=0.1"},
                        {"@1ignore=TERM", "@1child", "@0exit=3", "wait"});

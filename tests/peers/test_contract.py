@@ -106,14 +106,14 @@ class Contract:
     def test_sigint_goes_to_all_workers_and_ends_the_job(self):
         self.check_signal("SIGINT")
 
-    def test_a_fixed_address_and_a_chosen_prefix(self):
+    def test_a_fixed_address_a_virtual_local_rank_and_a_chosen_prefix(self):
         port = free_port()
-        job = self.succeed("--nproc-per-node=2", "--master_addr=127.0.0.1", f"--master-port={port}",
+        job = self.succeed("--nproc-per-node=2", "--master_addr=127.0.0.1", f"--master-port={port}", "--virtual-local-rank",
                            "--log-dir", self.logs, "-t", "3", "--local_ranks_filter=1", "--duplicate-stdout-filters=needle",
                            "--log-line-prefix-template=<${role_name} ${local_rank} ${rank} ${other}>", "probe.py",
-                           TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1)
-        for rank in (0, 1):
-            self.check_environment(self.record(rank), RANK=str(rank), LOCAL_RANK=str(rank),
+                           CUDA_VISIBLE_DEVICES="5, 7,9", TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1)
+        for rank, gpu in ((0, "5"), (1, "7")):
+            self.check_environment(self.record(rank), RANK=str(rank), LOCAL_RANK="0", CUDA_VISIBLE_DEVICES=gpu,
                                    MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True")
         self.assertEqual(job.out.splitlines(), ["<default 1 1 ${other}>out 1", "<default 1 1 ${other}>err 1 needle"])
         run, files = self.log_tree()
