@@ -31,11 +31,14 @@ def descendants(pid):
     return {process: name for process, name in names.items() if process != pid and below(process)}
 
 
-def kill_and_wait(pid):
-    process = os.pidfd_open(pid)
+def kill_and_wait(pid, others=()):
+    """SIGKILL to one process; True when it and the others have ended."""
+    handles = [os.pidfd_open(process) for process in (pid, *others)]
     os.kill(pid, signal.SIGKILL)
-    select.select([process], [], [], PATIENCE)
-    os.close(process)
+    ended = [bool(select.select([handle], [], [], PATIENCE)[0]) for handle in handles]
+    for handle in handles:
+        os.close(handle)
+    return all(ended)
 
 
 class ScriptsUnderDdpRun(JobTest):
@@ -43,7 +46,7 @@ class ScriptsUnderDdpRun(JobTest):
         return sorted(job.out.splitlines())
 
     def test_two_ranks_train_wherever_their_store_is(self):
-        for options in ([], ["--store=rank0"], ["--master-addr=localhost"]):
+        for options in (["--store=rank0"], ["--master-addr=localhost"]):
             with self.subTest(options=options):
                 job = self.succeed("--nproc-per-node=2", *options, "train.py", "--lr", "0.1")
                 self.assertEqual(self.lines(job), [f"rank {rank} of 2 in attempt 0 trained, with arguments ['--lr', '0.1']"
@@ -68,12 +71,21 @@ class ScriptsUnderDdpRun(JobTest):
         self.wait_for_workers(2)
         stores = [pid for pid, name in descendants(job.process.pid).items() if name == "ddp-store"]
         self.assertEqual(len(stores), 1)
-        kill_and_wait(stores[0])
+        self.assertTrue(kill_and_wait(stores[0]))
         os.close(os.open(self.records / "meet", os.O_WRONLY))
         self.assertEqual(job.finish().code, 0, str(job))
         self.assertIn("rank 0 went on\n", job.out)
         self.assertIn("rank 1 went on\n", job.out)
         self.assertRegex(job.err, rf"the workers' store \(ddp-store, pid {stores[0]}\) ended: killed by SIGKILL")
+
+    @unittest.skipUnless(HAS_STORE, "ddp-store was not built")
+    def test_store_and_workers_end_with_a_launcher_that_is_killed(self):
+        job = self.start("--nproc-per-node=2", "train.py", MODE="store is killed")
+        self.wait_for_workers(2)
+        processes = descendants(job.process.pid)
+        self.assertIn("ddp-store", processes.values())
+        self.assertEqual(len(processes), 4, processes)  # the agent, the store, two workers
+        self.assertTrue(kill_and_wait(job.process.pid, processes))
 
     def test_accelerate_starts_without_its_own_launcher(self):
         missing = subprocess.run([PYTHON, "-c", "import accelerate"], env={**os.environ, "PYTHONPATH": PEERS},
