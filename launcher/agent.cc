@@ -6,6 +6,7 @@
 #include <csignal>
 #include <utility>
 
+#include "launcher/error_file.h"
 #include "launcher/failure_report.h"
 #include "launcher/signal_mailbox.h"
 #include "launcher/worker_contract.h"
@@ -18,6 +19,11 @@ constexpr auto kKillPatience = std::chrono::seconds(5);
 // `timeout` and some schedulers send one signal twice, to the process and to its group: that is no
 // second signal.
 constexpr auto kSameSignal = std::chrono::milliseconds(100);
+// Workers that hang will not save anything: they get less time to stop.
+constexpr std::chrono::milliseconds kHangGrace{5'000};
+constexpr auto kStackPatience = std::chrono::seconds(10);
+// Woken so late, we have been asleep ourselves, and so have the workers.
+constexpr auto kOverslept = std::chrono::seconds(1);
 
 std::string seconds_text(std::chrono::milliseconds time) {
   return fmt::format("{:g} s", time.count() / 1000.0);
@@ -30,11 +36,19 @@ LocalElasticAgent::LocalElasticAgent(AgentSpec spec, RendezvousHandler& rendezvo
     : spec_(std::move(spec)), rendezvous_(rendezvous), processes_(processes) {}
 
 RunResult LocalElasticAgent::run() {
+  job_began_ = processes_.now();
   start_round();
   for (;;) {
-    absorb(processes_.wait(deadline_));
+    absorb(processes_.wait(next_wakeup()));
+    look_for_hangs();
     switch (decide(situation())) {
       case Action::Wait:
+        break;
+      case Action::Leave:
+        leave();
+        break;
+      case Action::DumpStacks:
+        dump_stacks();
         break;
       case Action::Stop:
         stop_workers();
@@ -51,11 +65,11 @@ RunResult LocalElasticAgent::run() {
       case Action::Finish:
         return finish(Outcome::Succeeded);
       case Action::Fail:
-        return finish(Outcome::Failed);
+        return finish(all_preempted() ? Outcome::Preempted : Outcome::Failed);
       case Action::Abandon:
         return finish(end_signal_ ? Outcome::Interrupted : Outcome::Failed);
       case Action::Interrupt:
-        return finish(launcher_gone_ ? Outcome::LauncherGone : Outcome::Interrupted);
+        return finish(launcher_gone_ ? Outcome::LauncherGone : how_interrupted());
     }
   }
 }
@@ -64,53 +78,48 @@ void LocalElasticAgent::start_round() {
   group_.rendezvous = rendezvous_.next_round();
   if (group_.rendezvous.store_socket >= 0) processes_.serve_store(group_.rendezvous.store_socket);
   group_.workers.clear();
+  spec_.events.group("RENDEZVOUS", group_, since_start());
   failures_.clear();
   verdict_.reset();
+  dumping_ = asked_for_stacks_ = false;
   round_began_ = processes_.now();
-  if (group_.restart_count == 0) job_began_ = round_began_;
   phase_ = Phase::Running;
   deadline_.reset();
+  silent_since_ = round_began_;
+  look_at_.reset();
+  if (spec_.hangs.timeout) look_at_ = round_began_ + *spec_.hangs.timeout;
   spec_.folder.prepare_attempt(group_.restart_count, spec_.job.local_world_size);
 
   std::vector<WorkerSpec> specs;
   for (int local_rank = 0; local_rank < spec_.job.local_world_size; ++local_rank) {
-    Worker worker;
-    worker.local_rank = local_rank;
-    worker.rank = group_.rendezvous.group_rank * spec_.job.local_world_size + local_rank;
-    worker.error_file = spec_.folder.error_file(group_.restart_count, local_rank);
-    specs.push_back(describe_worker(worker));
+    const Worker worker = plan_worker(spec_, group_, local_rank);
+    specs.push_back(describe_worker(spec_, group_, worker));
     group_.workers.push_back(worker);
   }
   const auto pids = processes_.start(specs);
   for (std::size_t i = 0; i < pids.size(); ++i) group_.workers[i].pid = pids[i];
-}
-
-WorkerSpec LocalElasticAgent::describe_worker(const Worker& worker) const {
-  WorkerSpec spec;
-  spec.local_rank = worker.local_rank;
-  spec.command = worker_command(spec_.command, worker.local_rank);
-  spec.environment = worker_environment(spec_.inherited, spec_.job, group_, worker);
-  spec.streams =
-      plan_streams(spec_.logs, {{spec_.job.role, spec_.host, worker.local_rank, worker.rank},
-                                spec_.folder.worker_folder(group_.restart_count, worker.local_rank),
-                                spec_.folder.attempt_folder(group_.restart_count)});
-  // Python would keep output for a pipe back until its buffer is full.
-  if (spec.streams.out.mode == StreamMode::Pump)
-    spec.environment.try_emplace(kPythonUnbuffered, "1");
-  return spec;
+  spec_.events.group("START", group_, since_start());
 }
 
 void LocalElasticAgent::absorb(const std::vector<Event>& events) {
   for (const Event& event : events) {
     if (event.kind == Event::Kind::Signal) absorb_signal(event);
     if (event.kind == Event::Kind::LauncherGone) launcher_gone_ = true;
+    if (event.kind == Event::Kind::HeartbeatBegan) look_at_ = processes_.now();
+    if (event.kind == Event::Kind::StacksDumped) dumping_ = false;
   }
   absorb_exits(events);
   judge_end_of_round();
 }
 
 void LocalElasticAgent::absorb_signal(const Event& event) {
-  if (!event.ends_job) {
+  if (event.signal == SIGTSTP && !event.ends_job) {
+    // Their process groups have no terminal: the kernel would ignore SIGTSTP for them.
+    processes_.signal_workers(SIGSTOP);
+    suspended_ = true;
+  } else if (!event.ends_job) {
+    if (event.signal == SIGCONT) suspended_ = false;
+    silent_since_ = processes_.now();
     processes_.signal_workers(event.signal);
   } else if (end_signal_ == 0) {
     end_signal_ = event.signal;
@@ -121,26 +130,92 @@ void LocalElasticAgent::absorb_signal(const Event& event) {
 }
 
 void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
-  const bool told_to_stop = phase_ != Phase::Running || end_signal_ != 0 || launcher_gone_;
   std::vector<ProcessFailure> batch;
   for (const Event& event : events) {
-    if (event.kind != Event::Kind::WorkerExited) continue;
-    const auto worker = std::find_if(group_.workers.begin(), group_.workers.end(),
-                                     [&](const Worker& w) { return w.pid == event.pid; });
-    if (worker == group_.workers.end()) continue;
-    worker->exit = event.exit;
-    worker->usage = event.usage;
-    worker->lived = processes_.now() - round_began_;
-    worker->state = event.exit.ok() ? WorkerState::Succeeded
-                    : told_to_stop  ? WorkerState::Stopped
-                                    : WorkerState::Failed;
-    if (worker->state == WorkerState::Failed) {
-      batch.push_back(
-          {worker->local_rank, worker->rank, worker->pid, worker->exit, worker->error_file, {}});
-    }
+    if (event.kind == Event::Kind::WorkerExited) absorb_exit(event, batch);
   }
   order_failures(batch);
   failures_.insert(failures_.end(), batch.begin(), batch.end());
+  // Who failed is the cause, not who left in order before it.
+  std::stable_partition(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
+    return !is_preemption(spec_.restarts, failure.exit);
+  });
+}
+
+void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailure>& batch) {
+  const auto worker = std::find_if(group_.workers.begin(), group_.workers.end(),
+                                   [&](const Worker& w) { return w.pid == event.pid; });
+  if (worker == group_.workers.end()) return;
+  worker->exit = event.exit;
+  worker->usage = event.usage;
+  worker->lived = processes_.now() - round_began_;
+  const bool known = is_hung(*worker);
+  const bool told_to_stop =
+      (phase_ != Phase::Running && phase_ != Phase::Leaving) || end_signal_ != 0 || launcher_gone_;
+  worker->state = event.exit.ok() ? WorkerState::Succeeded
+                  : known         ? WorkerState::Failed
+                  : told_to_stop  ? WorkerState::Stopped
+                                  : WorkerState::Failed;
+  record_event(*worker);
+  if (known && asked_for_stacks_) {
+    dumping_ = std::any_of(group_.workers.begin(), group_.workers.end(), [&](const Worker& w) {
+      return w.state == WorkerState::Running && is_hung(w);
+    });
+  }
+  if (worker->state != WorkerState::Failed || known) return;
+  batch.push_back({.local_rank = worker->local_rank,
+                   .rank = worker->rank,
+                   .pid = worker->pid,
+                   .exit = worker->exit,
+                   .error_file = worker->error_file,
+                   .cause = event.cause});
+}
+
+void LocalElasticAgent::record_event(const Worker& worker) const {
+  const char* state = worker.state == WorkerState::Succeeded ? "SUCCEEDED"
+                      : worker.state == WorkerState::Failed  ? "FAILED"
+                                                             : "TERMINATED";
+  std::string text;
+  if (worker.state == WorkerState::Failed) {
+    if (const auto message = read_error_file(worker.error_file)) text = message->text;
+  }
+  spec_.events.worker(state, group_, worker, since_start(), text);
+}
+
+// Who hangs has failed; the others may wait for it in a collective for ever.
+void LocalElasticAgent::look_for_hangs() {
+  const auto now = processes_.now();
+  if (phase_ != Phase::Running || suspended_ || !failures_.empty()) return;
+  if (!look_at_ || now < *look_at_) return;
+  if (now - *look_at_ > kOverslept) silent_since_ = now;
+  std::vector<const Worker*> alive;
+  std::vector<LifeSign> signs;
+  for (const Worker& worker : group_.workers) {
+    if (worker.state != WorkerState::Running) continue;
+    alive.push_back(&worker);
+    signs.push_back(processes_.life_sign(worker.local_rank));
+  }
+  const HangVerdict verdict = judge_hangs(spec_.hangs, signs, silent_since_, now);
+  look_at_ = verdict.look_again;
+  for (const std::size_t i : verdict.hung) record_hang(*alive[i], signs[i]);
+}
+
+void LocalElasticAgent::record_hang(const Worker& worker, const LifeSign& sign) {
+  const auto silent = processes_.now() - std::max(sign.at, silent_since_);
+  const std::string state = processes_.state_of(worker.local_rank);
+  ProcessFailure failure{.local_rank = worker.local_rank,
+                         .rank = worker.rank,
+                         .pid = worker.pid,
+                         .exit = {kExitHang, 0},
+                         .error_file = worker.error_file};
+  failure.hang =
+      fmt::format("no sign of life for {:.1f} s{}{}; last heartbeat: {}",
+                  std::chrono::duration<double>(silent).count(), state.empty() ? "" : ", ", state,
+                  sign.text.empty() ? "none, or one without words" : sign.text);
+  failure.stacks = spec_.folder.stacks_file(group_.restart_count, worker.local_rank);
+  dumping_ = dumping_ || !failure.stacks.empty();
+  spec_.events.worker("HUNG", group_, worker, since_start(), failure.hang);
+  failures_.push_back(failure);
 }
 
 int LocalElasticAgent::running() const {
@@ -153,6 +228,8 @@ Situation LocalElasticAgent::situation() const {
   return {.phase = phase_,
           .running = running(),
           .failed = !failures_.empty(),
+          .preempted = all_preempted(),
+          .dumping = dumping_,
           .interrupted = end_signal_ != 0,
           .hurry = hurry_,
           .deadline_over = deadline_ && processes_.now() >= *deadline_,
@@ -161,16 +238,64 @@ Situation LocalElasticAgent::situation() const {
           .delay = verdict_ && verdict_->delay.count() > 0};
 }
 
+bool LocalElasticAgent::all_preempted() const {
+  return !failures_.empty() &&
+         std::all_of(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
+           return is_preemption(spec_.restarts, failure.exit);
+         });
+}
+
+bool LocalElasticAgent::is_hung(const Worker& worker) const {
+  return std::any_of(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
+    return failure.pid == worker.pid && !failure.hang.empty();
+  });
+}
+
+std::chrono::milliseconds LocalElasticAgent::grace() const {
+  const bool hang = !failures_.empty() && !failures_.front().hang.empty();
+  return hang ? std::min(spec_.grace, kHangGrace) : spec_.grace;
+}
+
+std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
+  const bool looking = look_at_ && phase_ == Phase::Running && !suspended_;
+  if (!looking) return deadline_;
+  return deadline_ ? std::min(*deadline_, *look_at_) : *look_at_;
+}
+
+void LocalElasticAgent::leave() {
+  phase_ = Phase::Leaving;
+  deadline_ = processes_.now() + spec_.grace;
+}
+
+void LocalElasticAgent::dump_stacks() {
+  std::vector<StackDump> wanted;
+  for (const ProcessFailure& failure : failures_) {
+    processes_.note(fmt::format("rank {} (local rank {}, pid {}) hangs: {}", failure.rank,
+                                failure.local_rank, failure.pid, failure.hang));
+    wanted.push_back({failure.local_rank, failure.stacks});
+  }
+  asked_for_stacks_ = !processes_.dump_stacks(wanted);
+  // Without a debugger the program is asked itself: Python's faulthandler, for one, answers.
+  for (const StackDump& dump : wanted) {
+    if (!asked_for_stacks_) break;
+    processes_.signal_worker(dump.local_rank, SIGABRT);
+    processes_.signal_worker(dump.local_rank, SIGCONT);
+  }
+  spec_.folder.keep();
+  phase_ = Phase::Dumping;
+  deadline_ = processes_.now() + kStackPatience;
+}
+
 void LocalElasticAgent::stop_workers() {
   const int signal = end_signal_ != 0 ? end_signal_ : SIGTERM;
   processes_.signal_workers(signal);
   processes_.signal_workers(SIGCONT);  // a worker that is suspended could not react
   phase_ = Phase::Stopping;
-  deadline_ = processes_.now() + spec_.grace;
+  deadline_ = processes_.now() + grace();
   if (end_signal_ != 0) {
     processes_.note(fmt::format(
         "{}: passed on to {} worker{}, which may take {} to stop; send it again to kill at once",
-        signal_name(signal), running(), running() == 1 ? "" : "s", seconds_text(spec_.grace)));
+        signal_name(signal), running(), running() == 1 ? "" : "s", seconds_text(grace())));
   }
 }
 
@@ -178,7 +303,7 @@ void LocalElasticAgent::kill_workers() {
   processes_.signal_workers(SIGKILL);
   if (phase_ == Phase::Stopping && !hurry_ && !launcher_gone_) {
     processes_.note(fmt::format("{} worker{} did not stop within {}: killed", running(),
-                                running() == 1 ? "" : "s", seconds_text(spec_.grace)));
+                                running() == 1 ? "" : "s", seconds_text(grace())));
   }
   phase_ = Phase::Killing;
   deadline_ = processes_.now() + kKillPatience;
@@ -196,8 +321,8 @@ void LocalElasticAgent::announce_restart() {
   const std::string when =
       verdict_->delay.count() > 0 ? " in " + seconds_text(verdict_->delay) : "";
   processes_.note(fmt::format("rank {} (local rank {}, pid {}): {}; restart {} of {}{}", cause.rank,
-                              cause.local_rank, cause.pid, describe_exit(cause.exit),
-                              verdict_->number, spec_.restarts.max_restarts, when));
+                              cause.local_rank, cause.pid, describe(cause), verdict_->number,
+                              spec_.restarts.max_restarts, when));
 }
 
 void LocalElasticAgent::delay_restart() {
@@ -216,7 +341,51 @@ void LocalElasticAgent::restart() {
   start_round();
 }
 
+// Workers that have all saved their state, or were done, end the job in order.
+Outcome LocalElasticAgent::how_interrupted() const {
+  const auto in_order = [&](const Worker& worker) {
+    return worker.state != WorkerState::Running &&
+           (worker.exit.ok() || is_preemption(spec_.restarts, worker.exit));
+  };
+  const bool all = std::all_of(group_.workers.begin(), group_.workers.end(), in_order);
+  const bool any = std::any_of(group_.workers.begin(), group_.workers.end(),
+                               [](const Worker& worker) { return !worker.exit.ok(); });
+  return all && any ? Outcome::Preempted : Outcome::Interrupted;
+}
+
+JobStatus LocalElasticAgent::status() const {
+  const auto seconds = [](Clock::duration time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  JobStatus status{.run_id = spec_.job.run_id,
+                   .host = spec_.host,
+                   .phase = phase_,
+                   .restarts = group_.restart_count,
+                   .max_restarts = spec_.job.max_restarts,
+                   .seconds = seconds(since_start()),
+                   .round_seconds = seconds(processes_.now() - round_began_)};
+  for (const Worker& worker : group_.workers) {
+    WorkerStatus& entry = status.workers.emplace_back();
+    entry = {.rank = worker.rank,
+             .local_rank = worker.local_rank,
+             .pid = worker.pid,
+             .state = worker.state};
+    if (worker.state != WorkerState::Running) continue;
+    const LifeSign sign = processes_.life_sign(worker.local_rank);
+    entry.silence = seconds(processes_.now() - sign.at);
+    entry.heartbeat = sign.text;
+  }
+  return status;
+}
+
+Clock::duration LocalElasticAgent::since_start() const { return processes_.now() - job_began_; }
+
 RunResult LocalElasticAgent::finish(Outcome outcome) {
+  const char* state = outcome == Outcome::Succeeded   ? "SUCCEEDED"
+                      : outcome == Outcome::Failed    ? "FAILED"
+                      : outcome == Outcome::Preempted ? "PREEMPTED"
+                                                      : "INTERRUPTED";
+  spec_.events.group(state, group_, since_start());
   RunResult result;
   result.outcome = outcome;
   processes_.stop_store();
@@ -229,7 +398,7 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
         return w.state == WorkerState::Stopped || w.state == WorkerState::Running;
       }));
   result.workers = group_.workers;
-  result.lived = processes_.now() - job_began_;
+  result.lived = since_start();
   result.restarts = group_.restart_count;
   result.max_restarts = spec_.job.max_restarts;
   if (verdict_) result.gave_up = verdict_->gave_up;

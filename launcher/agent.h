@@ -6,25 +6,13 @@
 #include <string>
 
 #include "launcher/agent_policy.h"
+#include "launcher/agent_spec.h"
+#include "launcher/job_status.h"
 #include "launcher/process_runner.h"
 #include "launcher/rendezvous.h"
-#include "launcher/restart_policy.h"
-#include "launcher/run_folder.h"
-#include "launcher/worker_env.h"
 #include "launcher/worker_group.h"
 
 namespace ddp::launch {
-
-struct AgentSpec {
-  Command command;
-  Environment inherited;
-  JobInfo job;
-  std::chrono::milliseconds grace{30'000};
-  RunFolder folder;
-  RestartRules restarts;
-  LogOptions logs;
-  std::string host;
-};
 
 class LocalElasticAgent {
  public:
@@ -33,22 +21,35 @@ class LocalElasticAgent {
   /// Returns when nothing of the job is left running. Throws LaunchError when workers cannot be
   /// started.
   RunResult run();
+  /// What is going on now.
+  JobStatus status() const;
 
  private:
   void start_round();
-  WorkerSpec describe_worker(const Worker& worker) const;
   void absorb(const std::vector<Event>& events);
   void absorb_signal(const Event& event);
   void absorb_exits(const std::vector<Event>& events);
+  void absorb_exit(const Event& event, std::vector<ProcessFailure>& batch);
+  void look_for_hangs();
+  void record_event(const Worker& worker) const;
+  void record_hang(const Worker& worker, const LifeSign& sign);
   Situation situation() const;
   int running() const;
+  bool all_preempted() const;
+  bool is_hung(const Worker& worker) const;
+  std::chrono::milliseconds grace() const;
+  std::optional<Clock::time_point> next_wakeup() const;
 
+  void leave();
+  void dump_stacks();
   void stop_workers();
   void kill_workers();
   void judge_end_of_round();
   void announce_restart();
   void delay_restart();
   void restart();
+  Outcome how_interrupted() const;
+  Clock::duration since_start() const;
   RunResult finish(Outcome outcome);
 
   AgentSpec spec_;
@@ -58,6 +59,11 @@ class LocalElasticAgent {
   WorkerGroup group_;
   Phase phase_ = Phase::Running;
   std::optional<Clock::time_point> deadline_;  // of the phase
+  std::optional<Clock::time_point> look_at_;   // when to look for hangs
+  Clock::time_point silent_since_;             // silence before it does not count
+  bool suspended_ = false;                     // by SIGTSTP
+  bool dumping_ = false;                       // stacks are to be written, or being so
+  bool asked_for_stacks_ = false;              // by SIGABRT: no debugger could be had
   std::vector<ProcessFailure> failures_;
   Clock::time_point job_began_;
   Clock::time_point round_began_;

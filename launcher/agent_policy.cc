@@ -19,7 +19,16 @@ Action decide(const Situation& now) {
   switch (now.phase) {
     case Phase::Running:
       if (at_once) return Action::Kill;
-      return now.failed || now.interrupted ? Action::Stop : Action::Wait;
+      if (now.interrupted) return Action::Stop;
+      if (now.dumping) return Action::DumpStacks;
+      if (now.preempted) return Action::Leave;
+      return now.failed ? Action::Stop : Action::Wait;
+    case Phase::Leaving:
+      if (at_once) return Action::Kill;
+      return !now.preempted || now.interrupted || now.deadline_over ? Action::Stop : Action::Wait;
+    case Phase::Dumping:
+      if (at_once) return Action::Kill;
+      return !now.dumping || now.interrupted || now.deadline_over ? Action::Stop : Action::Wait;
     case Phase::Stopping:
       return at_once || now.deadline_over ? Action::Kill : Action::Wait;
     case Phase::Killing:

@@ -5,6 +5,8 @@ namespace ddp::launch {
 
 enum class Phase {
   Running,   // nothing is wrong
+  Leaving,   // a worker was preempted and has saved: the others are about to end, too
+  Dumping,   // a worker hangs, its stacks are being written
   Stopping,  // workers were asked to stop, the grace period runs
   Killing,   // SIGKILL was sent
   Delaying,  // nothing runs, the next round is due at the deadline
@@ -14,6 +16,8 @@ struct Situation {
   Phase phase = Phase::Running;
   int running = 0;             // workers that have not ended
   bool failed = false;         // a worker failed by itself
+  bool preempted = false;      // all that failed said that they have saved and want to go
+  bool dumping = false;        // the failure is a hang, and its stacks can be had
   bool interrupted = false;    // a signal asked for the end of the job
   bool hurry = false;          // the signal came again
   bool deadline_over = false;  // of the current phase
@@ -23,7 +27,9 @@ struct Situation {
 };
 
 enum class Action {
-  Wait,       // for the next event
+  Wait,   // for the next event
+  Leave,  // start the grace period, ask nobody
+  DumpStacks,
   Stop,       // ask all workers to stop, start the grace period
   Kill,       // SIGKILL to all workers
   Abandon,    // they survive SIGKILL: name them and go

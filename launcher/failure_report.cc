@@ -74,14 +74,24 @@ std::string plural(int count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+std::string exit_and_cause(const ProcessFailure& failure) {
+  const std::string exit = failure.exit.signal != 0 ? signal_name(failure.exit.signal)
+                                                    : std::to_string(failure.exit.code);
+  const std::string& said = failure.cause;
+  const std::string likely = said.empty() ? likely_cause(failure.exit) : said;
+  return likely.empty() ? exit : exit + ": " + likely;
+}
+
 void add_cause(Report& report, const ProcessFailure& failure, const ReportContext& context) {
   report.field("rank",
                fmt::format("{} (local rank {}) of {}, on host {}, pid {}", failure.rank,
                            failure.local_rank, context.world_size, context.host, failure.pid));
-  const std::string exit = failure.exit.signal != 0 ? signal_name(failure.exit.signal)
-                                                    : std::to_string(failure.exit.code);
-  const std::string likely = likely_cause(failure.exit);
-  report.field("exit", likely.empty() ? exit : exit + ": " + likely);
+  if (failure.hang.empty()) {
+    report.field("exit", exit_and_cause(failure));
+  } else {
+    report.field("hang", failure.hang);
+  }
+  if (!failure.stacks.empty()) report.field("stacks", failure.stacks);
   std::size_t lines_left = kMessageAndStderrLines;
   if (const auto message = read_error_file(failure.error_file)) {
     const auto lines =
@@ -96,9 +106,8 @@ void add_cause(Report& report, const ProcessFailure& failure, const ReportContex
 
 void add_others(Report& report, const std::vector<ProcessFailure>& failures) {
   for (std::size_t i = 1; i < failures.size() && i <= kOthersShown; ++i) {
-    report.field(i == 1 ? "also" : "",
-                 fmt::format("rank {} (pid {}): {}", failures[i].rank, failures[i].pid,
-                             describe_exit(failures[i].exit)));
+    report.field(i == 1 ? "also" : "", fmt::format("rank {} (pid {}): {}", failures[i].rank,
+                                                   failures[i].pid, describe(failures[i])));
   }
   if (failures.size() > kOthersShown + 1) {
     report.field("", fmt::format("and {} more", failures.size() - kOthersShown - 1));
@@ -114,6 +123,10 @@ void order_failures(std::vector<ProcessFailure>& batch) {
   std::stable_sort(
       batch.begin(), batch.end(),
       [&](const ProcessFailure& a, const ProcessFailure& b) { return key(a) < key(b); });
+}
+
+std::string describe(const ProcessFailure& failure) {
+  return failure.hang.empty() ? describe_exit(failure.exit) : "hangs";
 }
 
 std::string describe_exit(const ExitStatus& exit) {
@@ -155,8 +168,8 @@ std::string likely_cause(const ExitStatus& exit) {
 std::string failure_report(const RunResult& result, const ReportContext& context) {
   const ProcessFailure& cause = result.failures.front();
   Report report;
-  report.heading(fmt::format("the job failed; first failure: rank {}, {}", cause.rank,
-                             describe_exit(cause.exit)));
+  report.heading(
+      fmt::format("the job failed; first failure: rank {}, {}", cause.rank, describe(cause)));
   add_cause(report, cause, context);
   add_others(report, result.failures);
   if (result.stopped > 0) {
@@ -176,6 +189,8 @@ int exit_code(const RunResult& result) {
       return kExitDone;
     case Outcome::LauncherGone:
       return kExitSignalBase + SIGKILL;
+    case Outcome::Preempted:
+      return kExitPreempted;
     case Outcome::Interrupted:
       return kExitSignalBase + result.signal;
     case Outcome::Failed:

@@ -12,7 +12,8 @@ namespace ddp::launch {
 /// files by their age, then ranks. (A worker that loses its peer fails after it, never before.)
 void order_failures(std::vector<ProcessFailure>& batch);
 
-/// "exit code 7" or "killed by SIGKILL".
+/// "exit code 7", "killed by SIGKILL" or "hangs".
+std::string describe(const ProcessFailure& failure);
 std::string describe_exit(const ExitStatus& exit);
 /// What usually leads to that exit; may be empty.
 std::string likely_cause(const ExitStatus& exit);

@@ -28,12 +28,14 @@ pid_t fork_or_throw() {
   return pid;
 }
 
-// Passes every signal on until the child is dead; returns its wait status.
+// Passes every signal on until the child is dead; returns its wait status. SIGTSTP (Ctrl-Z) also
+// stops this process, so that the shell gets its prompt back; SIGCONT wakes it before it is read.
 int wait_and_forward(const SignalMailbox& signals, pid_t child) {
   for (;;) {
     const int signal = signals.next();
     if (signal != SIGCHLD) {
       ::kill(child, signal);
+      if (signal == SIGTSTP) ::raise(SIGSTOP);
       continue;
     }
     int status = 0;

@@ -2,22 +2,21 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdint>
 #include <memory>
 
 #include "launcher/agent.h"
+#include "launcher/agent_spec.h"
 #include "launcher/console.h"
 #include "launcher/error_file.h"
 #include "launcher/failure_report.h"
 #include "launcher/guardian.h"
+#include "launcher/http_server.h"
 #include "launcher/launch_config.h"
-#include "launcher/local_world_size.h"
+#include "launcher/option_table.h"
 #include "launcher/program.h"
 #include "launcher/run_record.h"
 #include "launcher/static_rendezvous.h"
@@ -36,64 +35,6 @@ void open_standard_streams() {
   if (fd > STDERR_FILENO) ::close(fd);
 }
 
-std::string random_id() {
-  std::array<std::uint64_t, 2> bits{};
-  [[maybe_unused]] const auto filled = ::getrandom(bits.data(), sizeof bits, 0);
-  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}", bits[0] >> 32,
-                     (bits[0] >> 16) & 0xffff, bits[0] & 0xfff, 0x8000 | ((bits[1] >> 48) & 0x3fff),
-                     bits[1] & 0xffff'ffff'ffff);
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
-
-std::string names_of(const std::vector<int>& signals) {
-  std::vector<std::string> names;
-  for (const int signal : signals) names.push_back(signal_name(signal));
-  return fmt::format("{}", fmt::join(names, ","));
-}
-
-// 0: the user's OMP_NUM_THREADS, or the library's default for a single worker, is left alone.
-int omp_threads(const Environment& inherited, int workers, int cpus) {
-  if (workers == 1 || inherited.count(kOmpNumThreads) > 0) return 0;
-  return std::max(1, cpus / workers);
-}
-
-JobInfo describe_job(const LaunchConfig& config, const MachineView& machine,
-                     const Environment& inherited) {
-  JobInfo job;
-  job.role = config.role;
-  job.run_id = config.rdzv_id.empty() ? random_id() : config.rdzv_id;
-  job.local_world_size = local_world_size(config.nproc_per_node, machine);
-  job.max_restarts = config.restarts.max_restarts;
-  job.signals_to_handle = names_of(config.stop_signals);
-  job.omp_num_threads = omp_threads(inherited, job.local_world_size, machine.cpus);
-  job.virtual_local_rank = config.virtual_local_rank;
-  if (job.virtual_local_rank) {
-    job.gpus = gpu_of_each_worker(machine, job.local_world_size, "virtual-local-rank");
-  }
-  return job;
-}
-
-AgentSpec describe_agent(const LaunchConfig& config) {
-  MachineView machine = MachineView::of_this_process();
-  AgentSpec spec;
-  spec.inherited = inherited_environment();
-  if (!config.devices.empty()) {
-    machine.cuda_visible_devices = config.devices;
-    spec.inherited[kCudaVisibleDevices] = config.devices;
-  }
-  spec.job = describe_job(config, machine, spec.inherited);
-  spec.command = resolve_program(config, ProgramPlaces::of_this_process());
-  spec.grace = config.shutdown_timeout;
-  spec.restarts = config.restarts;
-  spec.logs = config.logs;
-  spec.host = host_name();
-  return spec;
-}
-
 std::string find_store(const LaunchConfig& config) {
   return find_store_program(config.store, ProgramPlaces::of_this_process());
 }
@@ -104,6 +45,12 @@ StaticRendezvous rendezvous_for(const LaunchConfig& config, const std::string& s
 
 void report(const RunResult& result, const AgentSpec& spec) {
   for (const auto& survivor : result.survivors) say_error(survivor + " could not be killed");
+  if (result.outcome == Outcome::Preempted) {
+    say(
+        fmt::format("the workers were preempted and have saved their state (exit code {}); the "
+                    "same command goes on from there",
+                    kExitPreempted));
+  }
   if (result.outcome != Outcome::Failed || result.failures.empty()) return;
   const ReportContext context{spec.host, spec.job.local_world_size, spec.logs.report_lines,
                               spec.folder.is_private() ? "" : spec.folder.path()};
@@ -125,10 +72,34 @@ void pass_on_cause(const RunResult& result, const Environment& inherited) {
   }
 }
 
+AgentSpec with_events(AgentSpec spec, const LaunchConfig& config, SubprocessSet& processes) {
+  const auto file = config.event_log.empty() ? nullptr : append_to(config.event_log);
+  if (!file && !config.events_on_console) return spec;
+  const EventLog::Job job{spec.job.run_id, spec.job.role, spec.host, config.program, "static"};
+  spec.events = EventLog(job, [&processes, &config, file](const std::string& line) {
+    if (file) file(line);
+    if (config.events_on_console) processes.print(line);
+  });
+  return spec;
+}
+
+std::string url_host(const std::string& host) {
+  return host.find(':') == std::string::npos ? host : "[" + host + "]";
+}
+
 int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvous& rendezvous,
               const std::string& store_program, const SignalMailbox& signals, int launcher_pipe) {
   SubprocessSet processes(signals, launcher_pipe, store_program);
-  const RunResult result = LocalElasticAgent(spec, rendezvous, processes).run();
+  LocalElasticAgent agent(with_events(spec, config, processes), rendezvous, processes);
+  std::optional<HttpServer> health;
+  if (config.health) {
+    health.emplace(*config.health,
+                   [&](const std::string& path) { return answer_about(agent.status(), path); });
+    processes.also_poll(*health);
+    say(fmt::format("/health and /metrics: http://{}:{}", url_host(config.health->host),
+                    health->port()));
+  }
+  const RunResult result = agent.run();
   if (result.outcome == Outcome::LauncherGone) {
     processes
         .drop_console();  // within a second nothing of the job is to be left, this process neither

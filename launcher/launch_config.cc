@@ -55,11 +55,46 @@ StoreChoice take_store(const OptionValues& values, const Environment& environmen
   return StoreChoice::Auto;
 }
 
+void take_hangs(LaunchConfig& config, const OptionValues& values) {
+  const std::string& limit = values.text("hang-timeout");
+  if (limit == "auto") return;
+  const auto timeout = values.milliseconds("hang-timeout");
+  config.hangs.heed_promises = timeout.count() > 0;
+  if (timeout.count() > 0) config.hangs.timeout = timeout;
+}
+
+void take_placement(LaunchConfig& config, const OptionValues& values) {
+  config.devices = values.text("devices");
+  config.virtual_local_rank = values.flag("virtual-local-rank");
+  config.one_device_per_rank = values.flag("one-device-per-rank");
+  if (!values.given("numa-binding")) return;
+  const auto mode = values.one_of("numa-binding", {"node", "socket", "exclusive", "core-complex"});
+  config.numa_binding = mode == "node"        ? NumaBinding::Node
+                        : mode == "socket"    ? NumaBinding::Socket
+                        : mode == "exclusive" ? NumaBinding::Exclusive
+                                              : NumaBinding::CoreComplex;
+}
+
+void take_reports(LaunchConfig& config, const OptionValues& values) {
+  config.summary = values.flag("summary");
+  config.result_json = values.text("result-json");
+  config.event_log = values.text("event-log");
+  const auto handler =
+      values.one_of("event-log-handler", {"null", "console", "dynamic_rendezvous"});
+  config.events_on_console = handler == "console";
+  if (values.given("health-port")) config.health = parse_health(values.text("health-port"));
+}
+
 void take_restarts(LaunchConfig& config, const OptionValues& values) {
+  const auto policy = values.one_of("restart-policy", {"on-failure", "on-crash", "never"});
+  config.restarts.policy = policy == "never"      ? RestartPolicy::Never
+                           : policy == "on-crash" ? RestartPolicy::OnCrash
+                                                  : RestartPolicy::OnFailure;
   config.restarts.max_restarts = values.integer("max-restarts", 0, INT_MAX);
   config.restarts.delay = values.milliseconds("restart-delay");
   config.restarts.crash_loop = values.integer("crash-loop", 0, INT_MAX);
-  config.restarts.final_codes = parse_codes(values.text("final-exit-codes"));
+  config.restarts.final_codes = parse_codes("final-exit-codes", values.text("final-exit-codes"));
+  config.restarts.retry_codes = parse_codes("retry-exit-codes", values.text("retry-exit-codes"));
   config.restarts.healthy_after = values.milliseconds("healthy-after");
 }
 
@@ -94,8 +129,9 @@ LaunchConfig to_config(const OptionValues& values) {
   config.nproc_per_node = values.text("nproc-per-node");
   config.standalone = values.flag("standalone");
   config.role = values.text("role");
-  config.virtual_local_rank = values.flag("virtual-local-rank");
+  take_placement(config, values);
   take_restarts(config, values);
+  take_hangs(config, values);
   if (values.seconds("monitor-interval") <= 0) {
     usage_error(
         fmt::format("--monitor-interval={}: must be more than 0", values.text("monitor-interval")));
@@ -105,10 +141,7 @@ LaunchConfig to_config(const OptionValues& values) {
   config.module = values.flag("module");
   config.no_python = values.flag("no-python");
   config.run_path = values.flag("run-path");
-  config.devices = values.text("devices");
-  config.summary = values.flag("summary");
-  config.result_json = values.text("result-json");
-  values.one_of("event-log-handler", {"null"});
+  take_reports(config, values);
   values.one_of("logs-specs", {"default"});
   if (values.flag("dry-run")) config.action = LaunchAction::DryRun;
   values.one_of("start-method", {"spawn", "fork", "forkserver"});

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "launcher/hang_watch.h"
+#include "launcher/numa_binding.h"
+#include "launcher/option_parsers.h"
 #include "launcher/restart_policy.h"
 #include "launcher/stream_plan.h"
 #include "launcher/worker_group.h"
@@ -28,9 +32,12 @@ struct LaunchConfig {
   bool standalone = false;
   std::string role = "default";
   bool virtual_local_rank = false;
+  bool one_device_per_rank = false;
+  std::optional<NumaBinding> numa_binding;
   std::string devices;  // CUDA_VISIBLE_DEVICES of the job; empty: as inherited
 
   RestartRules restarts;
+  HangRules hangs;
   std::chrono::milliseconds shutdown_timeout{30'000};
   std::vector<int> stop_signals;  // passed on to the workers, then the job ends
 
@@ -49,6 +56,9 @@ struct LaunchConfig {
   LogOptions logs;
   bool summary = false;
   std::string result_json;  // a file; empty: none
+  std::string event_log;    // a file; empty: none
+  bool events_on_console = false;
+  std::optional<Endpoint> health;
 
   std::vector<std::string> hints;  // PET_ variables that are no option: one line each
 };

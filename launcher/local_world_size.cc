@@ -1,17 +1,16 @@
 #include "launcher/local_world_size.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <set>
 
 #include "launcher/console.h"
+#include "launcher/numa_binding.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -40,13 +39,31 @@ bool is_gpu_node(const std::string& name) {
          whole_number(std::string_view(name).substr(6)).value_or(-1) >= 0;
 }
 
+bool can_make_nodes(const std::string& root) {
+  return ::access((root + "/usr/bin/nvidia-modprobe").c_str(), X_OK) == 0;
+}
+
+// GPUs that are cut into MIG instances: CUDA sees none of them whole, and one instance at most.
+int mig_gpus(const std::string& root) {
+  int cut = 0;
+  const fs::path folder = root + "/proc/driver/nvidia/capabilities";
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const auto is_instance = [](const std::string& name) { return name.rfind("gi", 0) == 0; };
+    if (count_entries(it->path() / "mig", is_instance) > 0) ++cut;
+  }
+  return cut;
+}
+
 // A container sees the driver's list of all GPUs but only the device nodes that it was given: the
-// smaller one counts.
+// smaller one counts. Without any node CUDA makes them itself, with nvidia-modprobe, or sees none.
 int installed_gpus(const std::string& root) {
   const int listed =
       count_entries(root + "/proc/driver/nvidia/gpus", [](const std::string&) { return true; });
   const int nodes = count_entries(root + "/dev", is_gpu_node);
-  return nodes == 0 || listed == 0 ? std::max(nodes, listed) : std::min(nodes, listed);
+  if (nodes == 0 && fs::exists(root + "/dev/dxg")) return 1;  // WSL does not say how many
+  if (nodes == 0) return can_make_nodes(root) ? listed : 0;
+  return listed == 0 ? nodes : std::min(nodes, listed);
 }
 
 std::string trimmed(const std::string& text) {
@@ -57,18 +74,6 @@ std::string trimmed(const std::string& text) {
 
 bool is_uuid(const std::string& entry) {
   return entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
-}
-
-int affinity_cpus() {
-  // Machines with more CPUs than a cpu_set_t holds make the call fail: ask again with a larger set.
-  for (int cpus = 1024; cpus <= 1 << 18; cpus *= 4) {
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus),
-                                                               [](cpu_set_t* s) { CPU_FREE(s); });
-    const std::size_t size = CPU_ALLOC_SIZE(cpus);
-    if (::sched_getaffinity(0, size, set.get()) == 0)
-      return std::max(1, CPU_COUNT_S(size, set.get()));
-  }
-  return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 [[noreturn]] void bad_value(const std::string& value) {
@@ -83,7 +88,7 @@ MachineView MachineView::of_this_process() {
   MachineView machine;
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
     machine.cuda_visible_devices = visible;
-  machine.cpus = affinity_cpus();
+  machine.cpus = std::max(1, static_cast<int>(cpus_of_this_thread().size()));
   return machine;
 }
 
@@ -91,7 +96,9 @@ std::vector<std::string> visible_gpus(const MachineView& machine) {
   const int installed = installed_gpus(machine.root);
   std::vector<std::string> visible;
   if (!machine.cuda_visible_devices) {
-    for (int gpu = 0; gpu < installed; ++gpu) visible.push_back(std::to_string(gpu));
+    const int whole = installed - std::min(installed, mig_gpus(machine.root));
+    const int seen = installed > 0 ? std::max(1, whole) : 0;
+    for (int gpu = 0; gpu < seen; ++gpu) visible.push_back(std::to_string(gpu));
     return visible;
   }
   if (installed == 0) return visible;

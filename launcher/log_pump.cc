@@ -209,6 +209,7 @@ bool LogPump::read_some(Source& source) {
 
 void LogPump::take(Source& source, std::string_view text) {
   if (source.file.is_open()) write_file(source, source.file, text);
+  last_output_[source.local_rank] = Clock::now();
   if (source.is_stderr) {
     std::string& tail = stderr_tail_[source.local_rank];
     tail += text.substr(text.size() - std::min(text.size(), kTail));
@@ -261,6 +262,7 @@ void LogPump::finish_round() {
     close_source(source);
   }
   sources_.clear();
+  last_output_.clear();
   for (const auto& [local_rank, path] : stderr_files_) stderr_tail_[local_rank] = end_of_file(path);
   settle();
   if (skipped_lines_ > 0) {
@@ -291,6 +293,13 @@ std::string LogPump::last_stderr(int local_rank) const {
   return found == stderr_tail_.end() ? "" : found->second;
 }
 
-void LogPump::note(const std::string& line) { console(true).add("ddp-run: " + line + "\n"); }
+Clock::time_point LogPump::last_output(int local_rank) const {
+  const auto found = last_output_.find(local_rank);
+  return found == last_output_.end() ? Clock::time_point{} : found->second;
+}
+
+void LogPump::note(const std::string& line) { print("ddp-run: " + line + "\n"); }
+
+void LogPump::print(const std::string& text) { console(true).add(text); }
 
 }  // namespace ddp::launch

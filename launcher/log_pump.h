@@ -16,6 +16,7 @@
 #include "launcher/console_queue.h"
 #include "launcher/line_folder.h"
 #include "launcher/stream_plan.h"
+#include "launcher/worker_group.h"
 
 namespace ddp::launch {
 
@@ -46,8 +47,12 @@ class LogPump {
   void drop_console();
   /// The last lines that this worker wrote to stderr, the round before finish_round() included.
   std::string last_stderr(int local_rank) const;
+  /// When something that this worker wrote was last copied; the epoch: never in this round.
+  Clock::time_point last_output(int local_rank) const;
   /// A line of ddp-run's own, in order with what workers wrote to stderr.
   void note(const std::string& line);
+  /// Text as it is, in the same order.
+  void print(const std::string& text);
 
  private:
   struct Source;
@@ -77,8 +82,9 @@ class LogPump {
   LinePrefix fold_prefix_;
   std::vector<char> buffer_;
   std::string scratch_;
-  std::map<int, std::string> stderr_tail_;   // by local rank
-  std::map<int, std::string> stderr_files_;  // of streams that go straight into a file
+  std::map<int, Clock::time_point> last_output_;  // by local rank
+  std::map<int, std::string> stderr_tail_;        // by local rank
+  std::map<int, std::string> stderr_files_;       // of streams that go straight into a file
 };
 
 }  // namespace ddp::launch

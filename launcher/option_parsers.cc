@@ -156,14 +156,27 @@ std::uint64_t parse_size(const char* name, const std::string& text) {
   return bytes;
 }
 
-std::set<int> parse_codes(const std::string& text) {
+Endpoint parse_health(const std::string& text) {
+  if (const int port = whole_number(text, 65535); port >= 0) return {"127.0.0.1", port};
+  const auto colon = text.rfind(':');
+  Endpoint endpoint;
+  endpoint.port = colon == std::string::npos ? -1 : whole_number(text.substr(colon + 1), 65535);
+  endpoint.host = text.substr(0, std::min(colon, text.size()));
+  const std::string& host = endpoint.host;
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    endpoint.host = host.substr(1, host.size() - 2);
+  if (endpoint.port < 0 || endpoint.host.empty())
+    usage_error(fmt::format("--health-port={}: must be PORT or HOST:PORT", text));
+  return endpoint;
+}
+
+std::set<int> parse_codes(const char* name, const std::string& text) {
   std::set<int> codes;
   if (text.empty()) return codes;
   for (const auto& part : split_list(text, ',')) {
     const int code = whole_number(part, 255);
     if (code < 1)
-      usage_error(
-          fmt::format("--final-exit-codes={}: must be exit codes from 1 to 255, as in 2,64", text));
+      usage_error(fmt::format("--{}={}: must be exit codes from 1 to 255, as in 2,64", name, text));
     codes.insert(code);
   }
   return codes;

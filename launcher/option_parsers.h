@@ -34,7 +34,9 @@ std::set<int> parse_ranks(const std::string& text);
 std::vector<std::string> parse_filters(const std::string& text);
 /// Bytes: 4096, 64K, 10M, 2G (of 1024); 0 or from 4096 on.
 std::uint64_t parse_size(const char* name, const std::string& text);
-/// --final-exit-codes: 1 to 255.
-std::set<int> parse_codes(const std::string& text);
+/// --final-exit-codes, --retry-exit-codes: 1 to 255.
+std::set<int> parse_codes(const char* name, const std::string& text);
+/// --health-port: PORT, HOST:PORT or [V6]:PORT; the host is 127.0.0.1 unless given.
+Endpoint parse_health(const std::string& text);
 
 }  // namespace ddp::launch

@@ -20,11 +20,18 @@ constexpr std::array kOptions{
     OptionSpec{"virtual-local-rank", 0, nullptr, "", Workers,
                "Give each worker LOCAL_RANK=0 and only its own GPU in CUDA_VISIBLE_DEVICES."},
 
+    OptionSpec{"one-device-per-rank", 0, nullptr, "", Workers,
+               "Give each worker only its own GPU in CUDA_VISIBLE_DEVICES; LOCAL_RANK stays."},
+    OptionSpec{"numa-binding", 0, "node|socket|exclusive|core-complex", "", Workers,
+               "Bind each worker to CPUs near its GPU: the node's, the socket's, cores of its "
+               "own, or those of one cache."},
     OptionSpec{"devices", 0, "LIST", "", Workers,
                "GPUs of this job, as in CUDA_VISIBLE_DEVICES, which it sets for all workers."},
 
     OptionSpec{"max-restarts", 0, "N", "0", Restarts,
                "Restart the whole group up to N times when a worker fails."},
+    OptionSpec{"restart-policy", 0, "on-failure|on-crash|never", "on-failure", Restarts,
+               "Which failures are worth a restart: any, or only deaths by a signal and hangs."},
     OptionSpec{
         "restart-delay", 0, "SECONDS", "0", Restarts,
         "Wait before a restart; twice as long each time while rounds end within 10 s, at most "
@@ -35,6 +42,12 @@ constexpr std::array kOptions{
         "of its start; 0: never."},
     OptionSpec{"final-exit-codes", 0, "CODES", "", Restarts,
                "Give up at these exit codes, as in 2,64; 128+N for signal N."},
+    OptionSpec{
+        "retry-exit-codes", 0, "CODES", "", Restarts,
+        "Restart at these exit codes whatever the policy is, also at 75 (preempted, saved)."},
+    OptionSpec{"hang-timeout", 0, "SECONDS", "auto", Restarts,
+               "A worker that is silent for so long hangs: its stacks are written and the group is "
+               "restarted. auto: as long as its own heartbeats promise; 0: never."},
     OptionSpec{"healthy-after", 0, "SECONDS", "0", Restarts,
                "A round that lived so long gives all restarts back; 0: never."},
     OptionSpec{
@@ -107,10 +120,15 @@ constexpr std::array kOptions{
                "At the end, print a table of all workers: exit, time, CPU time, largest memory."},
     OptionSpec{"result-json", 0, "FILE", "", Logs,
                "At the end, write what became of the job to this file."},
+    OptionSpec{"event-log", 0, "FILE", "", Logs,
+               "Append what happens to the job to this file, one JSON object per line."},
+    OptionSpec{"health-port", 0, "[HOST:]PORT", "", Logs,
+               "Serve /health and /metrics (Prometheus) over HTTP, on 127.0.0.1 unless HOST says "
+               "otherwise; port 0: any free one."},
     OptionSpec{"logs-specs", 0, "NAME", "default", Logs,
                "torchrun's Python plug-ins for logs; ddp-run has none but default."},
-    OptionSpec{"event-log-handler", 0, "NAME", "null", Logs,
-               "torchrun's Python plug-ins for events; ddp-run has none but null."},
+    OptionSpec{"event-log-handler", 0, "null|console", "null", Logs,
+               "null, or console: what --event-log writes, to stderr."},
 
     OptionSpec{"dry-run", 0, nullptr, "", Other,
                "Print the command and the environment of each worker, and start nothing."},

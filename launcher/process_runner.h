@@ -5,18 +5,31 @@
 #include <string>
 #include <vector>
 
+#include "launcher/heartbeat.h"
 #include "launcher/worker_group.h"
 
 namespace ddp::launch {
 
 struct Event {
-  enum class Kind { WorkerExited, Signal, LauncherGone };
+  enum class Kind {
+    WorkerExited,
+    Signal,
+    LauncherGone,
+    HeartbeatBegan,  // the first one of a worker
+    StacksDumped,    // all that dump_stacks() has begun
+  };
   Kind kind = Kind::Signal;
   pid_t pid = 0;          // WorkerExited
   ExitStatus exit{};      // WorkerExited
   ResourceUsage usage{};  // WorkerExited
+  std::string cause{};    // WorkerExited: what the system says of this death; may be empty
   int signal = 0;         // Signal
   bool ends_job = false;  // Signal: ends the job, or is only passed on
+};
+
+struct StackDump {
+  int local_rank = 0;
+  std::string file;
 };
 
 class ProcessRunner {
@@ -33,6 +46,16 @@ class ProcessRunner {
 
   /// To the process group of each worker that has not ended.
   virtual void signal_workers(int signal) = 0;
+  /// To the process group of one, if it has not ended.
+  virtual void signal_worker(int local_rank, int signal) = 0;
+
+  /// The last sign of life of a worker that has not ended.
+  virtual LifeSign life_sign(int local_rank) = 0;
+  /// "state T (stopped)": what the kernel says of it; may be empty.
+  virtual std::string state_of(int local_rank) const = 0;
+  /// Writes what the threads of each worker do into its file, and has a debugger, where one is
+  /// installed, add their stacks; then StacksDumped follows. False: there is no debugger.
+  virtual bool dump_stacks(const std::vector<StackDump>& wanted) = 0;
 
   /// The workers' store of the coming round, new and empty, is served on this listening socket (not
   /// owned) from the first connection on, until the next call.

@@ -26,6 +26,23 @@ int in_a_row(const std::vector<RoundEnd>& history, Predicate holds) {
   return static_cast<int>(stop - history.rbegin());
 }
 
+bool is_crash(const ExitStatus& exit) {
+  return exit.signal != 0 || exit.code > kExitSignalBase || exit.code == kExitHang;
+}
+
+// Why this failure is not worth a restart; empty when it is.
+std::string final_reason(const RestartRules& rules, const ExitStatus& exit) {
+  const int code = exit_value(exit);
+  if (rules.final_codes.count(code) > 0) return fmt::format("exit code {} is final", code);
+  if (rules.retry_codes.count(code) > 0) return "";
+  if (is_preemption(rules, exit))
+    return fmt::format("exit code {} says: preempted, saved", kExitPreempted);
+  if (rules.policy == RestartPolicy::Never) return "--restart-policy=never";
+  if (rules.policy == RestartPolicy::OnCrash && !is_crash(exit))
+    return fmt::format("--restart-policy=on-crash, and exit code {} is no crash", code);
+  return "";
+}
+
 int restarts_used(const RestartRules& rules, const std::vector<RoundEnd>& history) {
   if (rules.healthy_after.count() == 0) return static_cast<int>(history.size()) - 1;
   if (history.back().lived >= rules.healthy_after) return 0;
@@ -35,15 +52,18 @@ int restarts_used(const RestartRules& rules, const std::vector<RoundEnd>& histor
 
 }  // namespace
 
+bool is_preemption(const RestartRules& rules, const ExitStatus& exit) {
+  return exit.signal == 0 && exit.code == kExitPreempted &&
+         rules.retry_codes.count(kExitPreempted) == 0;
+}
+
 RestartVerdict judge_restart(const RestartRules& rules, const std::vector<RoundEnd>& history) {
   const RoundEnd& last = history.back();
   RestartVerdict verdict;
   verdict.number = restarts_used(rules, history) + 1;
   if (verdict.number > rules.max_restarts) return verdict;
-  if (rules.final_codes.count(exit_value(last.exit)) > 0) {
-    verdict.gave_up = fmt::format("exit code {} is final", exit_value(last.exit));
-    return verdict;
-  }
+  verdict.gave_up = final_reason(rules, last.exit);
+  if (!verdict.gave_up.empty()) return verdict;
   const int same = in_a_row(
       history, [&](const RoundEnd& end) { return same_failure(end, last) && end.lived < kQuick; });
   if (rules.crash_loop > 0 && same >= rules.crash_loop) {

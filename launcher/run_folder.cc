@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 
 #include "launcher/console.h"
 #include "launcher/worker_contract.h"
@@ -13,6 +14,8 @@ namespace ddp::launch {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kKept = "/kept";
 
 std::string temporary_folder() {
   const char* folder = std::getenv("TMPDIR");
@@ -92,9 +95,23 @@ std::string RunFolder::error_file(int attempt, int local_rank) const {
   return path_.empty() ? "" : worker_folder(attempt, local_rank) + "/error.json";
 }
 
+std::string RunFolder::heartbeat_file(int attempt, int local_rank) const {
+  return path_.empty() ? "" : worker_folder(attempt, local_rank) + "/heartbeat";
+}
+
+std::string RunFolder::stacks_file(int attempt, int local_rank) const {
+  return path_.empty() ? "" : worker_folder(attempt, local_rank) + "/stacks.txt";
+}
+
+// A file, because the guardian, another process, removes the folder.
+void RunFolder::keep() const {
+  if (private_) std::ofstream(path_ + kKept);
+}
+
 void RunFolder::remove_if_private() const {
   std::error_code ignored;
-  if (private_ && !path_.empty()) fs::remove_all(path_, ignored);
+  if (private_ && !path_.empty() && !fs::exists(path_ + kKept, ignored))
+    fs::remove_all(path_, ignored);
 }
 
 }  // namespace ddp::launch

@@ -19,10 +19,14 @@ class RunFolder {
   void prepare_attempt(int attempt, int local_world_size) const;
   /// Empty without files, like the two folders.
   std::string error_file(int attempt, int local_rank) const;
+  std::string heartbeat_file(int attempt, int local_rank) const;
+  std::string stacks_file(int attempt, int local_rank) const;
   std::string attempt_folder(int attempt) const;
   std::string worker_folder(int attempt, int local_rank) const;
   const std::string& path() const { return path_; }
   bool is_private() const { return private_; }
+  /// From now on not even a private folder is removed, by no process of this run.
+  void keep() const;
   void remove_if_private() const;
 
  private:

@@ -11,6 +11,7 @@
 #include "launcher/console.h"
 #include "launcher/error_file.h"
 #include "launcher/failure_report.h"
+#include "launcher/job_status.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -24,24 +25,12 @@ const char* name_of(Outcome outcome) {
       return "succeeded";
     case Outcome::Failed:
       return "failed";
+    case Outcome::Preempted:
+      return "preempted";
     case Outcome::Interrupted:
       return "interrupted";
     case Outcome::LauncherGone:
       return "launcher killed";
-  }
-  return "";
-}
-
-const char* name_of(WorkerState state) {
-  switch (state) {
-    case WorkerState::Running:
-      return "running";
-    case WorkerState::Succeeded:
-      return "succeeded";
-    case WorkerState::Failed:
-      return "failed";
-    case WorkerState::Stopped:
-      return "stopped";
   }
   return "";
 }
@@ -73,6 +62,8 @@ json to_json(const ProcessFailure& failure) {
   put_exit(object, failure.exit);
   const auto message = read_error_file(failure.error_file);
   object["message"] = message ? json(message->text) : json(nullptr);
+  object["hang"] = failure.hang.empty() ? json(nullptr) : json(failure.hang);
+  object["cause"] = failure.cause.empty() ? likely_cause(failure.exit) : failure.cause;
   return object;
 }
 

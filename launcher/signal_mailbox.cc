@@ -13,7 +13,7 @@ namespace ddp::launch {
 namespace {
 
 constexpr int kDefaultEnding[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-constexpr int kPassedOn[] = {SIGUSR1, SIGUSR2, SIGCONT};
+constexpr int kPassedOn[] = {SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
 
 bool is_ignored(int signal) {
   struct sigaction action {};

@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <memory>
 
 #include "launcher/console.h"
 #include "launcher/worker_contract.h"
@@ -21,6 +24,21 @@ std::vector<char*> c_strings(std::vector<std::string>& strings) {
   for (auto& text : strings) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   return pointers;
+}
+
+std::size_t cpu_set_size(const std::vector<int>& cpus) {
+  return cpus.empty() ? 0 : CPU_ALLOC_SIZE(*std::max_element(cpus.begin(), cpus.end()) + 1);
+}
+
+using CpuSet = std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)>;
+
+CpuSet cpu_set(const std::vector<int>& cpus) {
+  const auto release = [](cpu_set_t* set) { CPU_FREE(set); };
+  if (cpus.empty()) return {nullptr, release};
+  CpuSet set(CPU_ALLOC(*std::max_element(cpus.begin(), cpus.end()) + 1), release);
+  CPU_ZERO_S(cpu_set_size(cpus), set.get());
+  for (const int cpu : cpus) CPU_SET_S(cpu, cpu_set_size(cpus), set.get());
+  return set;
 }
 
 void mark_all_close_on_exec() {
@@ -47,6 +65,8 @@ struct ChildPlan {
   pid_t parent;
   int exec_pipe;
   bool keep_hangup_ignored;
+  const cpu_set_t* cpus;  // nullptr: as ours
+  std::size_t cpus_size;
 };
 
 // Between fork and exec: system calls only.
@@ -54,6 +74,8 @@ struct ChildPlan {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != plan.parent) ::_exit(kExitFailed);  // it died before the line above
   ::setsid();
+  // CPUs may have gone offline since they were chosen: then all of ours will do.
+  if (plan.cpus) ::sched_setaffinity(0, plan.cpus_size, plan.cpus);
   if (plan.stdio.in >= 0) ::dup2(plan.stdio.in, STDIN_FILENO);
   if (plan.stdio.out >= 0) ::dup2(plan.stdio.out, STDOUT_FILENO);
   if (plan.stdio.err >= 0) ::dup2(plan.stdio.err, STDERR_FILENO);
@@ -83,6 +105,8 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
   const auto argv = c_strings(args);
   const auto env = c_strings(settings);
 
+  const auto cpus = cpu_set(spec.cpus);
+
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw LaunchError(kExitFailed, "cannot start a worker: " + error_text(errno));
@@ -91,7 +115,7 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
   const pid_t pid = ::fork();
   if (pid == 0) {
     run_child({spec.command.executable.c_str(), argv.data(), env.data(), stdio, parent, ends[1],
-               keep_hangup_ignored});
+               keep_hangup_ignored, cpus.get(), cpu_set_size(spec.cpus)});
   }
   const int error = errno;
   ::close(ends[1]);

@@ -1,5 +1,6 @@
 #include "launcher/subprocess.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -7,12 +8,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 
 #include "launcher/console.h"
 #include "launcher/process_tree.h"
 #include "launcher/spawn.h"
+#include "launcher/stack_dump.h"
 #include "launcher/worker_contract.h"
+#include "launcher/worker_env.h"
 
 namespace ddp::launch {
 namespace {
@@ -68,6 +74,8 @@ SubprocessSet::~SubprocessSet() {
 std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
   std::vector<pid_t> pids;
   std::vector<PendingSpawn> pending;
+  oom_before_ = OomCounts::read();
+  heartbeats_.clear();
   try {
     for (const auto& spec : specs) {
       pending.push_back(start_one(spec));
@@ -96,6 +104,8 @@ std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
 }
 
 PendingSpawn SubprocessSet::start_one(const WorkerSpec& spec) {
+  heartbeats_.try_emplace(spec.local_rank, spec.heartbeat_file, now());
+  if (!spec.heartbeat_file.empty()) first_heartbeats_.watch(spec.heartbeat_file);
   WorkerStdio stdio;
   stdio.out = pump_.open_stream(spec.streams.out, spec.local_rank, /*is_stderr=*/false);
   try {
@@ -112,9 +122,12 @@ PendingSpawn SubprocessSet::start_one(const WorkerSpec& spec) {
 std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline) {
   std::vector<Event> events;
   while (events.empty()) {
-    std::vector<pollfd> fds{
-        {signal_fd_, POLLIN, 0}, {launcher_pipe_, POLLIN, 0}, {store_.poll_fd(), POLLIN, 0}};
+    std::vector<pollfd> fds{{signal_fd_, POLLIN, 0},
+                            {launcher_pipe_, POLLIN, 0},
+                            {store_.poll_fd(), POLLIN, 0},
+                            {first_heartbeats_.fd(), POLLIN, 0}};
     pump_.add_poll_fds(fds);
+    for (const PollMember* member : members_) member->add_poll_fds(fds);
     const auto wake = earlier(deadline, pump_.deadline());
     timespec limit{};
     if (wake) limit = until(*wake);
@@ -125,9 +138,14 @@ std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline
       if (deadline && Clock::now() >= *deadline) break;
       continue;
     }
+    for (PollMember* member : members_) member->handle(fds);
     if (fds[1].revents != 0) {
       events.push_back({.kind = Event::Kind::LauncherGone});
       launcher_pipe_ = -1;  // said once
+    }
+    if (fds[3].revents != 0) {
+      first_heartbeats_.drain();
+      events.push_back({.kind = Event::Kind::HeartbeatBegan});
     }
     if (fds[0].revents != 0) take_signals(events);
     if (fds[2].revents != 0 && store_.poll_fd() >= 0) store_.handle_connection();
@@ -163,10 +181,13 @@ void SubprocessSet::reap(std::vector<Event>& events) {
     if (is_worker) ::kill(-info.si_pid, SIGKILL);
     rusage usage{};
     ::wait4(info.si_pid, nullptr, WNOHANG, &usage);
+    if (stack_tools_.erase(info.si_pid) > 0 && stack_tools_.empty())
+      events.push_back({.kind = Event::Kind::StacksDumped});
     if (!is_worker) continue;
     Event event{
         .kind = Event::Kind::WorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)};
     event.usage = {seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss};
+    if (event.exit.signal == SIGKILL) event.cause = oom_verdict(oom_before_, OomCounts::read());
     events.push_back(event);
   }
 }
@@ -189,8 +210,59 @@ void SubprocessSet::note_end_of_store() {
   if (const auto line = store_.take_exit()) pump_.note(*line);
 }
 
+pid_t SubprocessSet::pid_of(int local_rank) const {
+  const auto found = std::find_if(running_.begin(), running_.end(),
+                                  [&](const auto& entry) { return entry.second == local_rank; });
+  return found == running_.end() ? 0 : found->first;
+}
+
+void SubprocessSet::signal_worker(int local_rank, int signal) {
+  const pid_t pid = pid_of(local_rank);
+  if (pid != 0 && ::kill(-pid, signal) != 0) ::kill(pid, signal);
+}
+
+LifeSign SubprocessSet::life_sign(int local_rank) {
+  LifeSign sign = heartbeats_.at(local_rank).look(now());
+  sign.at = std::max(sign.at, pump_.last_output(local_rank));
+  return sign;
+}
+
+std::string SubprocessSet::state_of(int local_rank) const {
+  const pid_t pid = pid_of(local_rank);
+  return pid == 0 ? "" : process_state(pid);
+}
+
+bool SubprocessSet::dump_stacks(const std::vector<StackDump>& wanted) {
+  const char* path = std::getenv("PATH");
+  for (const StackDump& dump : wanted) {
+    const pid_t pid = pid_of(dump.local_rank);
+    const int file = ::open(dump.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (pid == 0 || file < 0) continue;
+    write_fully(file, fmt::format("pid {}: {}\n{}", pid, process_state(pid), thread_table(pid)));
+    const auto tool = stack_tool(pid, path ? path : "");
+    if (tool) stack_tools_.insert(start_stack_tool(*tool, file));
+    ::close(file);
+  }
+  stack_tools_.erase(0);
+  return !stack_tools_.empty();
+}
+
+// 0 when it cannot be started.
+pid_t SubprocessSet::start_stack_tool(const Command& tool, int file) {
+  WorkerSpec spec;
+  spec.command = tool;
+  spec.environment = inherited_environment();
+  try {
+    PendingSpawn pending = begin_spawn(spec, {.out = file, .err = file}, false);
+    return finish_spawn(pending) == 0 ? pending.pid : 0;
+  } catch (const LaunchError&) {
+    return 0;
+  }
+}
+
 std::vector<std::string> SubprocessSet::sweep() {
   running_.clear();
+  stack_tools_.clear();
   std::vector<pid_t> spared;
   if (store_.pid() != 0) spared.push_back(store_.pid());
   auto survivors = kill_descendants(kSweepPatience, spared);

@@ -3,8 +3,12 @@
 #pragma once
 
 #include <map>
+#include <set>
 
+#include "launcher/first_writes.h"
 #include "launcher/log_pump.h"
+#include "launcher/oom_watch.h"
+#include "launcher/poll_member.h"
 #include "launcher/process_runner.h"
 #include "launcher/signal_mailbox.h"
 #include "launcher/spawn.h"
@@ -26,6 +30,10 @@ class SubprocessSet : public ProcessRunner {
   void signal_workers(int signal) override;
   void serve_store(int listening_socket) override;
   void stop_store() override { store_.stop(); }
+  void signal_worker(int local_rank, int signal) override;
+  LifeSign life_sign(int local_rank) override;
+  std::string state_of(int local_rank) const override;
+  bool dump_stacks(const std::vector<StackDump>& wanted) override;
   std::vector<std::string> sweep() override;
   std::string last_stderr(int local_rank) const override { return pump_.last_stderr(local_rank); }
   void note(const std::string& line) override { pump_.note(line); }
@@ -34,19 +42,30 @@ class SubprocessSet : public ProcessRunner {
   /// Before anything else writes to the console: all that workers have written goes first.
   void flush_console() { pump_.flush_console(); }
   void drop_console() { pump_.drop_console(); }
+  /// Takes part in wait(); must live as long as this does.
+  void also_poll(PollMember& member) { members_.push_back(&member); }
+  /// Text as it is, in order with the workers' stderr.
+  void print(const std::string& text) { pump_.print(text); }
 
  private:
   PendingSpawn start_one(const WorkerSpec& spec);
+  pid_t start_stack_tool(const Command& tool, int file);
+  pid_t pid_of(int local_rank) const;
   void take_signals(std::vector<Event>& events);
   void reap(std::vector<Event>& events);
   void note_end_of_store();
 
+  std::vector<PollMember*> members_;
   const SignalMailbox& signals_;
   int signal_fd_;
   int launcher_pipe_;
   LogPump pump_;
   StoreCompanion store_;
   std::map<pid_t, int> running_;  // -> local rank
+  std::map<int, Heartbeat> heartbeats_;
+  FirstWrites first_heartbeats_;
+  std::set<pid_t> stack_tools_;
+  OomCounts oom_before_;
 };
 
 }  // namespace ddp::launch

@@ -25,6 +25,9 @@ inline constexpr const char* kUseAgentStore = "TORCHELASTIC_USE_AGENT_STORE";
 inline constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
 inline constexpr const char* kSignalsToHandle = "TORCHELASTIC_SIGNALS_TO_HANDLE";
 
+/// A file that a worker may rewrite whenever it has got on; launcher/README.md says how.
+inline constexpr const char* kHeartbeatFile = "DDP_HEARTBEAT_FILE";
+
 // Also set for each worker, when the user has not.
 inline constexpr const char* kNcclAsyncErrorHandling = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
 inline constexpr const char* kOmpNumThreads = "OMP_NUM_THREADS";
@@ -38,6 +41,9 @@ inline constexpr const char* kDisableShareStore = "TORCH_DISABLE_SHARE_RDZV_TCP_
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
+/// A worker: stopped before its end, state saved, start it again later (EX_TEMPFAIL of sysexits.h).
+inline constexpr int kExitPreempted = 75;
+inline constexpr int kExitHang = 124;           // ddp-run: a worker gave no sign of life
 inline constexpr int kExitNotExecutable = 126;  // ddp-run: the program cannot be executed
 inline constexpr int kExitNotFound = 127;       // ddp-run: the program was not found
 inline constexpr int kExitSignalBase = 128;

@@ -48,9 +48,11 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
   env[kUseAgentStore] = rendezvous.agent_store ? "True" : "False";
   env[kErrorFile] = worker.error_file;
   env[kSignalsToHandle] = job.signals_to_handle;
+  env.erase(kHeartbeatFile);
+  if (!worker.heartbeat_file.empty()) env[kHeartbeatFile] = worker.heartbeat_file;
   env.try_emplace(kNcclAsyncErrorHandling, "1");
   if (job.omp_num_threads > 0) env[kOmpNumThreads] = std::to_string(job.omp_num_threads);
-  if (job.virtual_local_rank) {
+  if (!job.gpus.empty()) {
     env[kCudaVisibleDevices] = job.gpus.at(static_cast<std::size_t>(worker.local_rank));
   }
   return env;

@@ -15,9 +15,8 @@ struct JobInfo {
   int max_restarts = 0;
   std::string signals_to_handle;
   bool virtual_local_rank = false;
-  std::vector<std::string>
-      gpus;  // for virtual_local_rank: one entry of CUDA_VISIBLE_DEVICES per local rank
-  int omp_num_threads = 0;  // 0: leave OMP_NUM_THREADS alone
+  std::vector<std::string> gpus;  // each local rank's own CUDA_VISIBLE_DEVICES; empty: all of them
+  int omp_num_threads = 0;        // 0: leave OMP_NUM_THREADS alone
 };
 
 /// The job's own values replace inherited ones; everything else is inherited.

@@ -34,6 +34,8 @@ struct WorkerSpec {
   Command command;
   Environment environment;
   WorkerStreams streams;
+  std::string heartbeat_file;  // empty: none
+  std::vector<int> cpus;       // that it may run on; empty: as ddp-run
 };
 
 /// What the kernel says about a process that has ended, its reaped children included.
@@ -46,8 +48,8 @@ enum class WorkerState {
   Running,
   Succeeded,
   Failed,
-  Stopped
-};  // Stopped: ended after we had told it to
+  Stopped,  // ended after we had told it to
+};
 
 struct Worker {
   int local_rank = 0;
@@ -55,7 +57,8 @@ struct Worker {
   pid_t pid = 0;
   WorkerState state = WorkerState::Running;
   ExitStatus exit;
-  std::string error_file;  // empty: none
+  std::string error_file;      // empty: none
+  std::string heartbeat_file;  // empty: none
   ResourceUsage usage;
   Clock::duration lived{};
 };
@@ -82,11 +85,20 @@ struct ProcessFailure {
   int rank = 0;
   pid_t pid = 0;
   ExitStatus exit;
-  std::string error_file;
-  std::string last_stderr;  // the end of what it wrote there
+  std::string error_file{};
+  std::string last_stderr{};  // the end of what it wrote there
+  std::string cause{};        // what the system says of this death; may be empty
+  std::string hang{};         // it was alive but silent: for how long, and where; empty: it ended
+  std::string stacks{};       // file that says what it did when it hung; empty: none
 };
 
-enum class Outcome { Succeeded, Failed, Interrupted, LauncherGone };
+enum class Outcome {
+  Succeeded,
+  Failed,
+  Preempted,  // the workers have saved their state and want to be started again later
+  Interrupted,
+  LauncherGone,
+};
 
 struct RunResult {
   Outcome outcome = Outcome::Succeeded;

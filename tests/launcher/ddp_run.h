@@ -1,6 +1,7 @@
 // ddp-run with stub workers, as the process tests start it.
 #pragma once
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,11 @@ inline ChildOptions stub_job(const TempFolder& tmp, const std::vector<std::strin
   child.argv.insert(child.argv.end(), actions.begin(), actions.end());
   child.set = {{"TMPDIR", tmp.path()}, {"OMP_NUM_THREADS", "1"}};
   return child;
+}
+
+inline std::string text_of(const std::string& file) {
+  std::ifstream stream(file);
+  return {std::istreambuf_iterator<char>(stream), {}};
 }
 
 /// Nothing of ddp-run's is left in its TMPDIR (ThreadSanitizer leaves files of its own there).

@@ -18,6 +18,8 @@ class FakeRunner : public ProcessRunner {
   std::vector<std::vector<WorkerSpec>> rounds;
   std::vector<std::string> survivors;
   std::vector<std::string> notes;
+  std::map<int, LifeSign> signs;  // by local rank
+  bool has_debugger = false;
 
   pid_t pid(int local_rank) const { return static_cast<pid_t>(100 * rounds.size()) + local_rank; }
 
@@ -45,6 +47,18 @@ class FakeRunner : public ProcessRunner {
   void stop_store() override {
     if (serving_) deeds.emplace_back("stop store");
     serving_ = false;
+  }
+  void signal_worker(int local_rank, int signal) override {
+    deeds.push_back("signal " + std::to_string(signal) + " to " + std::to_string(local_rank));
+  }
+  LifeSign life_sign(int local_rank) override { return signs[local_rank]; }
+  std::string state_of(int local_rank) const override {
+    return "state S of " + std::to_string(local_rank);
+  }
+  bool dump_stacks(const std::vector<StackDump>& wanted) override {
+    for (const StackDump& dump : wanted)
+      deeds.push_back("stacks of " + std::to_string(dump.local_rank));
+    return has_debugger;
   }
   std::vector<std::string> sweep() override {
     deeds.emplace_back("sweep");

@@ -37,9 +37,11 @@ TEST_CASE("a number of workers is taken as it is") {
 }
 
 TEST_CASE("GPUs are counted by the driver's files") {
-  const TempFolder all, driver_only, nodes_only, container;
+  const TempFolder all, driver_only, fresh_host, nodes_only, container;
+  fresh_host.write("usr/bin/nvidia-modprobe", "", true);
   CHECK(count_gpus(fake_machine(all, 4, 4)) == 4);
-  CHECK(count_gpus(fake_machine(driver_only, 2, 0)) == 2);
+  CHECK(count_gpus(fake_machine(driver_only, 2, 0)) == 0);  // a container that was given none
+  CHECK(count_gpus(fake_machine(fresh_host, 2, 0)) == 2);   // CUDA will make the device files
   CHECK(count_gpus(fake_machine(nodes_only, 0, 3)) == 3);
   CHECK(count_gpus(fake_machine(container, 8, 2)) == 2);
 }
@@ -92,6 +94,20 @@ TEST_CASE("no GPU, no worker or nonsense is one line with the remedy") {
     CHECK(complaint(value, bare).find("must be a number of at least 1, gpu, cpu or auto") !=
           std::string::npos);
   }
+}
+
+TEST_CASE(
+    "of GPUs that are cut into MIG instances CUDA sees one instance, if no whole GPU is there") {
+  const TempFolder mixed, all_cut;
+  for (const char* gpu : {"gpu0", "gpu1"}) {
+    all_cut.write(std::string("proc/driver/nvidia/capabilities/") + gpu + "/mig/gi1/ci0/access",
+                  "");
+  }
+  mixed.write("proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access", "");
+  mixed.write("proc/driver/nvidia/capabilities/gpu1/mig/config", "");
+  CHECK(count_gpus(fake_machine(mixed, 4, 4)) == 3);
+  CHECK(count_gpus(fake_machine(all_cut, 2, 2)) == 1);
+  CHECK(count_gpus(fake_machine(all_cut, 2, 2, "MIG-a,MIG-b")) == 2);
 }
 
 TEST_CASE("this process has at least one CPU") { CHECK(MachineView::of_this_process().cpus >= 1); }

@@ -51,5 +51,27 @@ TEST_CASE("a final exit code is not restarted") {
   CHECK(judge_restart(rules, {ended(0, 1)}).restart);
 }
 
+TEST_CASE("--restart-policy says which failures are worth a restart, codes may say otherwise") {
+  const RestartRules on_crash{.policy = RestartPolicy::OnCrash,
+                              .max_restarts = 5,
+                              .final_codes = {7},
+                              .retry_codes = {3, 7}};
+  CHECK_FALSE(judge_restart(on_crash, {ended(0, 1)}).restart);
+  CHECK_THAT(judge_restart(on_crash, {ended(0, 1)}).gave_up, Catch::Contains("is no crash"));
+  CHECK(judge_restart(on_crash, {ended(0, 3)}).restart);
+  CHECK_FALSE(judge_restart(on_crash, {ended(0, 7)}).restart);
+  CHECK(judge_restart(on_crash, {{0, {0, 9}, seconds(1)}}).restart);
+  CHECK(judge_restart(on_crash, {ended(0, 124)}).restart);
+  CHECK(judge_restart(on_crash, {ended(0, 139)}).restart);
+  const RestartRules never{.policy = RestartPolicy::Never, .max_restarts = 5};
+  CHECK_FALSE(judge_restart(never, {{0, {0, 9}, seconds(1)}}).restart);
+}
+
+TEST_CASE("a preempted worker is not restarted unless its code is to be retried") {
+  const RestartRules rules{.max_restarts = 5};
+  CHECK_THAT(judge_restart(rules, {ended(0, 75)}).gave_up, Catch::Contains("preempted, saved"));
+  CHECK(judge_restart({.max_restarts = 5, .retry_codes = {75}}, {ended(0, 75)}).restart);
+}
+
 }  // namespace
 }  // namespace ddp::launch

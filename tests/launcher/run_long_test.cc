@@ -118,11 +118,13 @@ TEST_CASE("a reader that is slow in the beginning gets every line, of all rounds
   CHECK(job.wait_exit() == 0);
   std::map<std::string, int> count;
   std::map<char, bool> second;
+  int cut = 0;
   for (const auto& line : lines_of(text)) {
     ++count[line.substr(0, 7)];
     if (line.compare(2, 5, "secon") == 0) second[line[0]] = true;
     if (line.compare(2, 5, "first") == 0) REQUIRE_FALSE(second[line[0]]);
-    REQUIRE(line.size() == 38);
+    // Whoever was stopped in the first round may have been in the middle of a line.
+    if (line.size() != 38) REQUIRE((line.compare(2, 5, "first") == 0 && ++cut == 1));
   }
   CHECK(std::max(count["0 first"], count["1 first"]) == 131072);
   CHECK(count["0 secon"] == 131072);

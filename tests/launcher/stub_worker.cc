@@ -222,6 +222,8 @@ void act(const std::string& verb, const std::string& value) {
     ask_store();
   else if (verb == "hold")
     hold_until(signal_by_name(value));
+  else if (verb == "beat")
+    std::ofstream(env(ddp::launch::kHeartbeatFile)) << value;
   else if (verb == "fds")
     print_descriptors();
   else if (verb == "launcher-state")

@@ -10,7 +10,6 @@ from support import DDP_RUN, PYTHON, need_torch
 need_torch()
 
 # Of ddp-run there is none yet.
-NOT_THERE = {"--numa-binding"}
 ASK = """
 import json
 from torch.distributed.run import get_args_parser
@@ -30,7 +29,7 @@ def options():
     """(name with dashes, takes a value) of each long option; both spellings are one."""
     for names, with_value in ACTIONS:
         long = [name for name in names if name.startswith("--") and "_" not in name]
-        if long and long[0] not in NOT_THERE | {"--help"}:
+        if long and long[0] != "--help":
             yield long[0], with_value
 
 

@@ -69,7 +69,9 @@ bool nvidia_device_visible() {
       return true;
     }
   }
-  return false;
+  // A host that has just been started: CUDA itself makes the device files, by nvidia-modprobe.
+  return std::filesystem::exists("/usr/bin/nvidia-modprobe", error) &&
+         std::filesystem::exists("/proc/driver/nvidia/gpus", error);
 }
 
 }  // namespace ddp::train

@@ -1,0 +1,26 @@
+// Tells when a file is written for the first time, through inotify; every file at most once.
+#pragma once
+
+#include <string>
+
+namespace ddp::launch {
+
+class FirstWrites {
+ public:
+  FirstWrites();
+  ~FirstWrites();
+  FirstWrites(const FirstWrites&) = delete;
+  FirstWrites& operator=(const FirstWrites&) = delete;
+
+  /// Readable when there is something to tell; -1 where the system has no inotify left to give.
+  int fd() const { return fd_; }
+  /// The file must exist. A replacement by rename counts as a write.
+  void watch(const std::string& file) const;
+  /// Forgets what fd() was readable for.
+  void drain() const;
+
+ private:
+  int fd_;
+};
+
+}  // namespace ddp::launch

@@ -1,0 +1,91 @@
+#include "launcher/heartbeat.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <ctime>
+#include <utility>
+
+namespace ddp::launch {
+namespace {
+
+constexpr std::string_view kPromise = "timeout=";
+constexpr std::size_t kLongestText = 300;
+constexpr double kLongestPromise = 1e7;  // seconds
+
+long long nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000LL + time.tv_nsec; }
+
+std::optional<Clock::duration> parse_promise(std::string_view text) {
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  if (!(seconds > 0) || seconds > kLongestPromise) return std::nullopt;
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+std::string_view first_line(std::string_view text) {
+  return text.substr(0, std::min(text.find_first_of(std::string_view("\n\0", 2)), text.size()));
+}
+
+}  // namespace
+
+LifeSign parse_heartbeat(std::string_view line) {
+  LifeSign sign;
+  line = first_line(line);
+  while (!line.empty()) {
+    const auto end = std::min(line.find(' '), line.size());
+    const std::string_view word = line.substr(0, end);
+    line.remove_prefix(std::min(end + 1, line.size()));
+    if (word.empty()) continue;
+    if (word.rfind(kPromise, 0) == 0) {
+      if (const auto promise = parse_promise(word.substr(kPromise.size()))) {
+        sign.promise = promise;
+        continue;
+      }
+    }
+    if (!sign.text.empty()) sign.text += ' ';
+    for (const char c : word) sign.text += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+  }
+  sign.text.resize(std::min(sign.text.size(), kLongestText));
+  return sign;
+}
+
+Heartbeat::Heartbeat(std::string path, Clock::time_point start) : path_(std::move(path)) {
+  sign_.at = start;
+  if (path_.empty()) return;
+  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  struct stat status {};
+  if (fd >= 0 && ::fstat(fd, &status) == 0) written_ = nanoseconds(status.st_mtim);
+  if (fd >= 0) ::close(fd);
+}
+
+const LifeSign& Heartbeat::look(Clock::time_point now) {
+  if (path_.empty()) return sign_;
+  // It may be a pipe or worse by now: neither wait for it nor believe its size.
+  const int fd = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0) return sign_;
+  struct stat status {};
+  std::array<char, 1024> buffer{};
+  ssize_t got = 0;
+  const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  if (regular) got = ::read(fd, buffer.data(), buffer.size());
+  ::close(fd);
+  if (!regular || nanoseconds(status.st_mtim) == written_) return sign_;
+
+  written_ = nanoseconds(status.st_mtim);
+  timespec wall{};
+  ::clock_gettime(CLOCK_REALTIME, &wall);
+  const auto age = std::chrono::nanoseconds(std::max(0LL, nanoseconds(wall) - written_));
+  sign_.at = std::max(sign_.at, now - age);
+  if (got <= 0) return sign_;
+  LifeSign said = parse_heartbeat({buffer.data(), static_cast<std::size_t>(got)});
+  sign_.promise = said.promise;
+  sign_.text = std::move(said.text);
+  return sign_;
+}
+
+}  // namespace ddp::launch

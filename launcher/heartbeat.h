@@ -1,0 +1,37 @@
+// The heartbeats of one worker: a file that it rewrites whenever it has got on. README.md says how.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "launcher/worker_group.h"
+
+namespace ddp::launch {
+
+/// The last that is known of a worker's being alive.
+struct LifeSign {
+  Clock::time_point at{};                  // its last heartbeat or output, else its start
+  std::optional<Clock::duration> promise;  // the next one comes within this time, as it has said
+  std::string text;                        // whatever else it has said, as in "step=12"
+};
+
+/// What one line of a heartbeat file says: words, of which timeout=SECONDS is the promise.
+/// A promise that is no number above 0 is taken as text.
+LifeSign parse_heartbeat(std::string_view line);
+
+class Heartbeat {
+ public:
+  /// Makes the file, empty. `path` empty: there are no heartbeats.
+  Heartbeat(std::string path, Clock::time_point start);
+
+  /// Reads the file again. One that is empty or gone changes nothing: its writer may be at work.
+  const LifeSign& look(Clock::time_point now);
+
+ private:
+  std::string path_;
+  long long written_ = 0;  // ns since 1970, as the file system says
+  LifeSign sign_;
+};
+
+}  // namespace ddp::launch

@@ -1,0 +1,106 @@
+#include "launcher/stack_dump.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace ddp::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string line_of(const fs::path& file) {
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  return line;
+}
+
+char state_of(const fs::path& folder) {
+  const std::string stat = line_of(folder / "stat");
+  const auto name_end = stat.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
+}
+
+const char* meaning(char state) {
+  switch (state) {
+    case 'R':
+      return "running";
+    case 'S':
+      return "sleeping";
+    case 'D':
+      return "waiting for the kernel, cannot be killed";
+    case 'T':
+      return "stopped";
+    case 't':
+      return "stopped by a debugger";
+    case 'Z':
+      return "ended";
+    default:
+      return "unknown";
+  }
+}
+
+// "0" or nothing: not in the kernel, or not told.
+std::string kernel_place(const fs::path& folder) {
+  const std::string place = line_of(folder / "wchan");
+  return place == "0" ? "" : place;
+}
+
+std::string find_on(const std::string& path, const std::string& name) {
+  std::size_t begin = 0;
+  while (begin <= path.size()) {
+    const auto end = std::min(path.find(':', begin), path.size());
+    const std::string file = path.substr(begin, end - begin) + "/" + name;
+    if (end > begin && ::access(file.c_str(), X_OK) == 0) return file;
+    begin = end + 1;
+  }
+  return "";
+}
+
+bool is_python(pid_t pid) {
+  std::error_code error;
+  const fs::path exe = fs::read_symlink(fmt::format("/proc/{}/exe", pid), error);
+  return exe.filename().string().rfind("python", 0) == 0;
+}
+
+}  // namespace
+
+std::string process_state(pid_t pid) {
+  const fs::path folder = fmt::format("/proc/{}", pid);
+  const char state = state_of(folder);
+  if (state == '?') return "";
+  const std::string place = kernel_place(folder);
+  return fmt::format("state {} ({}{}{})", state, meaning(state), place.empty() ? "" : ", in ",
+                     place);
+}
+
+std::string thread_table(pid_t pid) {
+  std::string table;
+  std::error_code error;
+  const fs::path tasks = fmt::format("/proc/{}/task", pid);
+  for (fs::directory_iterator it(tasks, error), end; !error && it != end; it.increment(error)) {
+    const fs::path& folder = it->path();
+    table += fmt::format("thread {:<8} {:<16} {} {}\n", folder.filename().string(),
+                         line_of(folder / "comm"), state_of(folder), kernel_place(folder));
+  }
+  return table;
+}
+
+std::optional<Command> stack_tool(pid_t pid, const std::string& path) {
+  const std::string id = std::to_string(pid);
+  if (const auto spy = find_on(path, "py-spy"); !spy.empty() && is_python(pid))
+    return Command{spy, {"py-spy", "dump", "--pid", id}};
+  if (const auto gdb = find_on(path, "gdb"); !gdb.empty())
+    return Command{gdb, {"gdb", "-p", id, "-nx", "-batch", "-ex", "thread apply all bt"}};
+  if (const auto stack = find_on(path, "eu-stack"); !stack.empty())
+    return Command{stack, {"eu-stack", "-p", id}};
+  return std::nullopt;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,162 @@
+// The rarer ways through the agent: hangs, preemption, suspension. Scripted, without processes.
+#include <catch2/catch.hpp>
+#include <csignal>
+
+#include "launcher/agent.h"
+#include "launcher/failure_report.h"
+#include "launcher/worker_contract.h"
+#include "tests/launcher/fake_runner.h"
+#include "tests/support/temp_folder.h"
+
+namespace ddp::launch {
+namespace {
+
+using Deeds = std::vector<std::string>;
+using std::chrono::seconds;
+
+class OneAddress : public RendezvousHandler {
+ public:
+  RendezvousInfo next_round() override { return {.master_addr = "127.0.0.1", .master_port = 1}; }
+};
+
+struct Scene {
+  FakeRunner os;
+  OneAddress rendezvous;
+  AgentSpec spec;
+  test::TempFolder tmp;
+
+  RunResult run(int workers, int max_restarts = 0) {
+    spec.command = {"/bin/worker", {"worker"}};
+    spec.job.local_world_size = workers;
+    spec.job.max_restarts = spec.restarts.max_restarts = max_restarts;
+    spec.folder = RunFolder::create(tmp.path(), "run", true);
+    return LocalElasticAgent(spec, rendezvous, os).run();
+  }
+  FakeRunner& gets(Event event) {
+    os.script.emplace_back([=](FakeRunner&) { return std::vector{event}; });
+    return os;
+  }
+};
+
+std::string sent(int signal) { return "signal " + std::to_string(signal); }
+const ExitStatus kPreempted{kExitPreempted, 0};
+
+TEST_CASE("a hang is waited for no longer than the limit, then its stacks and the others' end") {
+  Scene scene;
+  scene.spec.hangs.timeout = seconds(5);
+  scene.os.has_debugger = true;
+  scene.os.signs[0].at = Clock::time_point(seconds(3));
+  scene.os.signs[1].text = "step=9";
+  scene.os.time_passes();
+  scene.gets({.kind = Event::Kind::StacksDumped});
+  scene.os.exits(0, {0, SIGTERM}).exits(1, {0, SIGTERM});
+  const RunResult result = scene.run(2);
+  CHECK(scene.os.now() == Clock::time_point(seconds(5)));
+  CHECK(scene.os.deeds == Deeds{"start 2", "stacks of 1", sent(SIGTERM), sent(SIGCONT), "sweep"});
+  REQUIRE(result.failures.size() == 1);
+  CHECK(result.failures[0].rank == 1);
+  CHECK_THAT(result.failures[0].hang,
+             Catch::Contains("no sign of life for 5.0 s, state S of 1; last heartbeat: step=9"));
+  CHECK(exit_code(result) == kExitHang);
+  CHECK(result.stopped == 1);
+}
+
+TEST_CASE("without a debugger a worker that hangs is asked for its stack by SIGABRT") {
+  Scene scene;
+  scene.spec.hangs.timeout = seconds(5);
+  scene.os.time_passes().exits(0, {0, SIGABRT});
+  CHECK(exit_code(scene.run(1)) == kExitHang);
+  CHECK(scene.os.deeds ==
+        Deeds{"start 1", "stacks of 0", sent(SIGABRT) + " to 0", sent(SIGCONT) + " to 0", "sweep"});
+}
+
+TEST_CASE("a debugger that does not come to an end is not waited for") {
+  Scene scene;
+  scene.spec.hangs.timeout = seconds(5);
+  scene.os.has_debugger = true;
+  scene.os.time_passes().time_passes().time_passes().exits(0, {0, SIGKILL});
+  CHECK(exit_code(scene.run(1)) == kExitHang);
+  CHECK(scene.os.deeds ==
+        Deeds{"start 1", "stacks of 0", sent(SIGTERM), sent(SIGCONT), sent(SIGKILL), "sweep"});
+}
+
+TEST_CASE("a hang restarts the group like any failure") {
+  Scene scene;
+  scene.spec.hangs.timeout = seconds(5);
+  scene.os.time_passes().exits(0, {0, SIGABRT}).exits(0, {});
+  const RunResult result = scene.run(1, 1);
+  CHECK(result.outcome == Outcome::Succeeded);
+  CHECK(result.restarts == 1);
+}
+
+TEST_CASE("a worker that goes on at its own pace is no hang, whoever looks") {
+  Scene scene;
+  scene.spec.hangs.timeout = seconds(5);
+  for (int i = 0; i < 3; ++i) {
+    scene.os.script.emplace_back([](FakeRunner& os) {
+      os.signs[0].at = os.now() + seconds(4);
+      return std::vector<Event>{};
+    });
+  }
+  scene.os.exits(0, {});
+  CHECK(scene.run(1).outcome == Outcome::Succeeded);
+}
+
+TEST_CASE("while the job is suspended nobody hangs") {
+  Scene scene;
+  scene.spec.hangs.timeout = seconds(5);
+  scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.pass(std::chrono::hours(8));
+    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGCONT}};
+  });
+  scene.os.exits(0, {});
+  CHECK(scene.run(1).outcome == Outcome::Succeeded);
+  CHECK(scene.os.deeds == Deeds{"start 1", sent(SIGSTOP), sent(SIGCONT), "sweep"});
+}
+
+TEST_CASE("workers that were preempted leave by themselves, and that is no failure to restart") {
+  Scene scene;
+  scene.os.exits(1, kPreempted).exits(0, kPreempted);
+  const RunResult result = scene.run(2, 3);
+  CHECK(result.outcome == Outcome::Preempted);
+  CHECK(exit_code(result) == kExitPreempted);
+  CHECK(scene.os.deeds == Deeds{"start 2", "sweep"});
+}
+
+TEST_CASE("a worker that does not leave with the preempted ones is stopped after the grace") {
+  Scene scene;
+  scene.os.exits(1, kPreempted).time_passes().exits(0, {0, SIGTERM});
+  CHECK(scene.run(2).outcome == Outcome::Preempted);
+  CHECK(scene.os.deeds == Deeds{"start 2", sent(SIGTERM), sent(SIGCONT), "sweep"});
+}
+
+TEST_CASE("of a failure and a preemption the failure is the cause") {
+  Scene scene;
+  scene.os.exits(1, kPreempted).exits(0, {3, 0});
+  const RunResult result = scene.run(2);
+  CHECK(result.outcome == Outcome::Failed);
+  CHECK(exit_code(result) == 3);
+}
+
+TEST_CASE("workers that save after a signal end the job as preempted, others as interrupted") {
+  Scene saved, not_saved;
+  saved.gets({.kind = Event::Kind::Signal, .signal = SIGTERM, .ends_job = true});
+  saved.os.exits(0, kPreempted).exits(1, {});
+  CHECK(saved.run(2).outcome == Outcome::Preempted);
+  not_saved.gets({.kind = Event::Kind::Signal, .signal = SIGTERM, .ends_job = true});
+  not_saved.os.exits(0, kPreempted).exits(1, {0, SIGTERM});
+  CHECK(exit_code(not_saved.run(2)) == 128 + SIGTERM);
+}
+
+TEST_CASE("preemption is worth a restart when the user says so") {
+  Scene scene;
+  scene.spec.restarts.retry_codes = {kExitPreempted};
+  scene.os.exits(0, kPreempted).exits(0, {});
+  const RunResult result = scene.run(1, 1);
+  CHECK(result.outcome == Outcome::Succeeded);
+  CHECK(result.restarts == 1);
+}
+
+}  // namespace
+}  // namespace ddp::launch

@@ -1,0 +1,159 @@
+// Hangs: what a heartbeat says, who is judged to hang, and what becomes of a real one.
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <filesystem>
+
+#include "launcher/hang_watch.h"
+#include "launcher/heartbeat.h"
+#include "tests/launcher/ddp_run.h"
+
+namespace ddp::launch {
+namespace {
+
+using Catch::Contains;
+using Catch::EndsWith;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::TempFolder;
+
+TEST_CASE("a heartbeat is a line of words, of which timeout= is the promise") {
+  const LifeSign sign = parse_heartbeat("timeout=2.5  step=12 phase=forward\nmore\n");
+  CHECK(sign.promise == milliseconds(2500));
+  CHECK(sign.text == "step=12 phase=forward");
+  CHECK_FALSE(parse_heartbeat("").promise);
+  CHECK(parse_heartbeat("a\x1b[2Jb").text == "a?[2Jb");
+}
+
+TEST_CASE("a promise that is no time is only text") {
+  for (const char* word : {"timeout=", "timeout=-1", "timeout=0", "timeout=nan", "timeout=1x",
+                           "timeout=inf", "timeout=1e99"}) {
+    CHECK_FALSE(parse_heartbeat(word).promise);
+    CHECK(parse_heartbeat(word).text == word);
+  }
+}
+
+TEST_CASE("a heartbeat file tells when it was written, and keeps what it said while it is empty") {
+  const TempFolder folder;
+  const std::string file = folder / "heartbeat";
+  const auto start = Clock::now();
+  Heartbeat heartbeat(file, start);
+  CHECK(heartbeat.look(Clock::now()).at == start);
+
+  folder.write("heartbeat", "timeout=3 step=1");
+  namespace fs = std::filesystem;
+  fs::last_write_time(file, fs::file_time_type::clock::now() + milliseconds(1));
+  const LifeSign first = heartbeat.look(Clock::now() + seconds(1));
+  CHECK(first.at > start);
+  CHECK(first.promise == seconds(3));
+
+  folder.write("heartbeat", "");
+  fs::last_write_time(file, fs::file_time_type::clock::now() + milliseconds(2));
+  const LifeSign second = heartbeat.look(Clock::now() + seconds(2));
+  CHECK(second.at >= first.at);
+  CHECK(second.text == "step=1");
+  CHECK(second.promise == seconds(3));
+}
+
+TEST_CASE("what is no file any more is no heartbeat, and nothing waits for it") {
+  const TempFolder folder;
+  const auto start = Clock::now();
+  Heartbeat heartbeat(folder / "heartbeat", start);
+  std::filesystem::remove(folder / "heartbeat");
+  CHECK(heartbeat.look(Clock::now()).at == start);
+  REQUIRE(::mkfifo((folder / "heartbeat").c_str(), 0600) == 0);
+  CHECK(heartbeat.look(Clock::now()).at == start);
+}
+
+LifeSign sign_at(Clock::time_point at, std::optional<Clock::duration> promise = {}) {
+  return {at, promise, ""};
+}
+
+TEST_CASE("without a promise and without --hang-timeout nobody ever hangs") {
+  const Clock::time_point t0{};
+  const auto verdict = judge_hangs({}, {sign_at(t0)}, t0, t0 + seconds(100'000));
+  CHECK(verdict.hung.empty());
+  CHECK_FALSE(verdict.look_again);
+}
+
+TEST_CASE("who is silent for longer than the limit hangs, the longest first") {
+  const Clock::time_point t0{};
+  const HangRules rules{.timeout = seconds(5)};
+  const std::vector<LifeSign> signs{sign_at(t0 + seconds(2)), sign_at(t0 + seconds(1)),
+                                    sign_at(t0 + seconds(4))};
+  CHECK(judge_hangs(rules, signs, t0, t0 + milliseconds(5999)).hung.empty());
+  CHECK(judge_hangs(rules, signs, t0, t0 + milliseconds(5999)).look_again == t0 + seconds(6));
+  CHECK(judge_hangs(rules, signs, t0, t0 + seconds(7)).hung == std::vector<std::size_t>{1, 0});
+  CHECK(judge_hangs(rules, signs, t0 + seconds(3), t0 + seconds(7)).hung.empty());
+}
+
+TEST_CASE("a promise counts more than --hang-timeout, unless promises are not heeded") {
+  const Clock::time_point t0{};
+  const std::vector<LifeSign> signs{sign_at(t0, seconds(60))};
+  CHECK(judge_hangs({.timeout = seconds(5)}, signs, t0, t0 + seconds(50)).hung.empty());
+  CHECK_FALSE(judge_hangs({.heed_promises = false}, signs, t0, t0 + seconds(90)).look_again);
+}
+
+TEST_CASE("a worker that has promised is looked at every second, its promise may become shorter") {
+  const Clock::time_point t0{};
+  const auto verdict = judge_hangs({}, {sign_at(t0, seconds(60))}, t0, t0 + seconds(10));
+  CHECK(verdict.look_again == t0 + seconds(11));
+}
+
+}  // namespace
+}  // namespace ddp::launch
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+
+TEST_CASE("a worker that breaks its promise is reported with its state, and the group restarted") {
+  const TempFolder tmp;
+  auto options =
+      stub_job(tmp, {"--nproc_per_node=2", "--max-restarts=1"},
+               {"#0@1beat=timeout=0.2 step=7 phase=forward", "#0@1kill-self=STOP", "#0wait"});
+  options.set["PATH"] = tmp.path();  // no debugger
+  const Finished job = run_to_end(options);
+  CHECK(job.exit == 0);
+  CHECK_THAT(job.err, Contains("rank 1 (local rank 1, pid ") &&
+                          Contains("hangs: no sign of life") && Contains("state T (stopped") &&
+                          Contains("last heartbeat: step=7 phase=forward") &&
+                          Contains("restart 1 of 1"));
+}
+
+TEST_CASE("a hang that is final exits with 124 and keeps what was written about it") {
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {"--hang-timeout=0.2"}, {"wait"});
+  options.set["PATH"] = tmp.path();
+  const Finished job = run_to_end(options);
+  CHECK(job.exit == 124);
+  CHECK_THAT(job.err, Contains("first failure: rank 0, hangs") && Contains("stacks     "));
+  const auto at = job.err.find("stacks     ") + 11;
+  const std::string file = job.err.substr(at, job.err.find('\n', at) - at);
+  CHECK_THAT(text_of(file), Contains("state ") && Contains("thread "));
+}
+
+TEST_CASE("output is a sign of life, and --hang-timeout=0 takes no promise seriously") {
+  const TempFolder tmp;
+  const Finished job = run_to_end(
+      stub_job(tmp, {"--hang-timeout=0", "--tee=1"}, {"beat=timeout=0.01 x", "out=alive\\n"}));
+  CHECK(job.exit == 0);
+  CHECK(job.err.find("hang") == std::string::npos);
+}
+
+TEST_CASE("a debugger that can be found writes the stacks") {
+  const TempFolder tmp;
+  tmp.write("gdb", "#!/bin/sh\necho \"#0 main of $2\"\n", true);
+  auto options = stub_job(tmp, {"--hang-timeout=0.2"}, {"print=x", "wait"});
+  options.set["PATH"] = tmp.path() + ":/usr/bin:/bin";
+  const Finished job = run_to_end(options);
+  CHECK(job.exit == 124);
+  const auto at = job.err.find("stacks     ") + 11;
+  const std::string file = job.err.substr(at, job.err.find('\n', at) - at);
+  CHECK_THAT(text_of(file), Contains("#0 main of "));
+}
+
+}  // namespace
+}  // namespace ddp::test

@@ -1,0 +1,130 @@
+// What can be seen of a job from outside: /health, /metrics, the event log.
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/launcher/ddp_run.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Catch::StartsWith;
+using nlohmann::json;
+
+// Sends the bytes and reads until the other side closes.
+std::string ask(int port, const std::string& request) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(request.size()));
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t got; (got = ::recv(fd, buffer, sizeof buffer, 0)) > 0;) {
+    answer.append(buffer, static_cast<std::size_t>(got));
+  }
+  ::close(fd);
+  return answer;
+}
+
+std::string get(int port, const std::string& path) {
+  return ask(port, "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+}
+
+int port_in(const std::string& line) { return std::stoi(line.substr(line.rfind(':') + 1)); }
+
+TEST_CASE("/health and /metrics tell of the running job") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--health-port=0", "--rdzv-id=a\"b"},
+                            {"beat=step=3", "wait"}));
+  const int port = port_in(job.wait_for("/health and /metrics: http://127.0.0.1:"));
+  job.wait_for("waiting ", 2);
+  const std::string health = get(port, "/health?full=1");
+  CHECK_THAT(health, StartsWith("HTTP/1.1 200 OK\r\n"));
+  const json told = json::parse(health.substr(health.find("\r\n\r\n")));
+  CHECK(told["status"] == "running");
+  REQUIRE(told["workers"].size() == 2);
+  CHECK(told["workers"][1]["rank"] == 1);
+  CHECK(told["workers"][1]["heartbeat"] == "step=3");
+  CHECK(told["workers"][1]["silence"].get<double>() >= 0);
+  CHECK_THAT(get(port, "/metrics"), Contains("ddp_run_info{run_id=\"a\\\"b\",host=") &&
+                                        Contains("ddp_run_workers{state=\"running\"} 2\n") &&
+                                        Contains("# TYPE ddp_run_restarts_total counter"));
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("what is no GET gets an answer, and who says nothing hinders nobody") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--health-port=127.0.0.1:0"}, {"wait"}));
+  const int port = port_in(job.wait_for("/metrics: http"));
+  CHECK_THAT(ask(port, "POST /health HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405"));
+  CHECK_THAT(ask(port, "\r\n\r\n"), StartsWith("HTTP/1.1 400"));
+  CHECK_THAT(ask(port, std::string(9000, 'x')), StartsWith("HTTP/1.1 400"));
+  CHECK_THAT(get(port, "/nothing"), StartsWith("HTTP/1.1 404"));
+  CHECK(ask(port, "HEAD /health HTTP/1.1\r\n\r\n").find("\r\n\r\n{") == std::string::npos);
+  std::vector<int> silent;
+  for (int i = 0; i < 40; ++i) {
+    silent.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(::connect(silent.back(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  }
+  CHECK_THAT(get(port, "/health"), StartsWith("HTTP/1.1 200"));
+  for (const int fd : silent) ::close(fd);
+  job.signal(SIGINT);
+  CHECK(job.wait_exit() == 128 + SIGINT);
+}
+
+TEST_CASE("a port that is taken is said before any worker starts") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--health-port=0"}, {"wait"}));
+  const std::string port = std::to_string(port_in(job.wait_for("/metrics: http")));
+  const Finished second = run_to_end(stub_job(tmp, {"--health-port=" + port}, {"print=started"}));
+  CHECK(second.exit == 2);
+  CHECK(second.out.empty());
+  CHECK_THAT(second.err, Contains("error: --health-port=127.0.0.1:" + port + ": "));
+  job.signal(SIGKILL);
+}
+
+TEST_CASE("the event log is torchelastic's, with real times") {
+  const TempFolder tmp;
+  const Finished job = run_to_end(stub_job(
+      tmp, {"--event-log=" + tmp / "events", "--max-restarts=1", "--role=r"}, {"#0exit=3"}));
+  CHECK(job.exit == 0);
+  std::ifstream file(tmp / "events");
+  std::vector<std::string> states;
+  for (std::string line; std::getline(file, line);) {
+    const json event = json::parse(line);
+    states.push_back(event["metadata"]["state"]);
+    CHECK(event["name"] == "torchelastic.worker.status." + states.back());
+    CHECK(event["timestamp"].get<long long>() > 1'600'000'000'000);
+    CHECK(event["metadata"]["role"] == "r");
+    if (event["source"] == "WORKER" && states.back() == "FAILED") {
+      CHECK(json::parse(event["metadata"]["metadata"].get<std::string>())["exit_code"] == 3);
+      CHECK(event["metadata"]["global_rank"] == 0);
+    }
+  }
+  CHECK(states == std::vector<std::string>{"RENDEZVOUS", "START", "FAILED", "RENDEZVOUS", "START",
+                                           "SUCCEEDED", "SUCCEEDED"});
+}
+
+TEST_CASE("--event-log-handler=console writes the events to stderr") {
+  const TempFolder tmp;
+  const Finished job = run_to_end(stub_job(tmp, {"--event-log-handler=console"}, {}));
+  CHECK_THAT(job.err, StartsWith("{\"") && Contains("torchelastic.worker.status.SUCCEEDED"));
+}
+
+}  // namespace
+}  // namespace ddp::test
