@@ -9,7 +9,6 @@ from support import DDP_RUN, PYTHON, need_torch
 
 need_torch()
 
-# Of ddp-run there is none yet.
 ASK = """
 import json
 from torch.distributed.run import get_args_parser
