@@ -10,6 +10,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -29,7 +30,7 @@ def need_torch():
     """To be called before the tests of a file are defined."""
     if not (PYTHON.exists() and list(PYTHON.parents[1].glob("lib/python3*/site-packages/torch/version.py"))):
         print(f"[skipped] all of it: no Python with torch at {PYTHON}")
-        raise unittest.SkipTest(f"no Python with torch at {PYTHON}")
+        sys.exit(0)
 
 
 class Launcher:
