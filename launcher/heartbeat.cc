@@ -74,15 +74,17 @@ const LifeSign& Heartbeat::look(Clock::time_point now) {
   const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   if (regular) got = ::read(fd, buffer.data(), buffer.size());
   ::close(fd);
-  if (!regular || nanoseconds(status.st_mtim) == written_) return sign_;
+  std::string content(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  if (!regular || (nanoseconds(status.st_mtim) == written_ && content == content_)) return sign_;
 
+  content_ = std::move(content);
   written_ = nanoseconds(status.st_mtim);
   timespec wall{};
   ::clock_gettime(CLOCK_REALTIME, &wall);
   const auto age = std::chrono::nanoseconds(std::max(0LL, nanoseconds(wall) - written_));
   sign_.at = std::max(sign_.at, now - age);
-  if (got <= 0) return sign_;
-  LifeSign said = parse_heartbeat({buffer.data(), static_cast<std::size_t>(got)});
+  if (content_.empty()) return sign_;
+  LifeSign said = parse_heartbeat(content_);
   sign_.promise = said.promise;
   sign_.text = std::move(said.text);
   return sign_;

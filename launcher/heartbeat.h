@@ -31,6 +31,7 @@ class Heartbeat {
  private:
   std::string path_;
   long long written_ = 0;  // ns since 1970, as the file system says
+  std::string content_;    // two writes may fall into one tick of its clock
   LifeSign sign_;
 };
 

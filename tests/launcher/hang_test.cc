@@ -56,6 +56,16 @@ TEST_CASE("a heartbeat file tells when it was written, and keeps what it said wh
   CHECK(second.promise == seconds(3));
 }
 
+TEST_CASE("a heartbeat in the same tick of the clock as the one before is seen all the same") {
+  const TempFolder folder;
+  namespace fs = std::filesystem;
+  Heartbeat heartbeat(folder / "heartbeat", Clock::now());
+  const auto made = fs::last_write_time(folder / "heartbeat");
+  folder.write("heartbeat", "timeout=3 step=1");
+  fs::last_write_time(folder / "heartbeat", made);
+  CHECK(heartbeat.look(Clock::now()).text == "step=1");
+}
+
 TEST_CASE("what is no file any more is no heartbeat, and nothing waits for it") {
   const TempFolder folder;
   const auto start = Clock::now();
