@@ -1,4 +1,4 @@
-// Tells when a file is written for the first time, through inotify; every file at most once.
+// Tells when a file is written for the first time, through inotify; once for each call of watch().
 #pragma once
 
 #include <string>

@@ -28,6 +28,10 @@ class Heartbeat {
   /// Reads the file again. One that is empty or gone changes nothing: its writer may be at work.
   const LifeSign& look(Clock::time_point now);
 
+  /// It has not said anything when it was looked at last.
+  bool is_mute() const { return content_.empty(); }
+  const std::string& path() const { return path_; }
+
  private:
   std::string path_;
   long long written_ = 0;  // ns since 1970, as the file system says

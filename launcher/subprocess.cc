@@ -145,6 +145,12 @@ std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline
     }
     if (fds[3].revents != 0) {
       first_heartbeats_.drain();
+      // The write may have been the one that empties the file before the words come. First watch,
+      // then look: so the words are seen either way.
+      for (const auto& [local_rank, heartbeat] : heartbeats_) {
+        if (heartbeat.is_mute() && !heartbeat.path().empty())
+          first_heartbeats_.watch(heartbeat.path());
+      }
       events.push_back({.kind = Event::Kind::HeartbeatBegan});
     }
     if (fds[0].revents != 0) take_signals(events);
