@@ -91,8 +91,11 @@ void add_cause(Report& report, const ProcessFailure& failure, const ReportContex
   } else {
     report.field("hang", failure.hang);
   }
-  if (!failure.stacks.empty()) report.field("stacks", failure.stacks);
   std::size_t lines_left = kMessageAndStderrLines;
+  if (!failure.stacks.empty()) {
+    report.field("stacks", failure.stacks);
+    --lines_left;
+  }
   if (const auto message = read_error_file(failure.error_file)) {
     const auto lines =
         last_lines(message->callstack.empty() ? message->text : message->callstack, kMessageLines);

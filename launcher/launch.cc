@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <iterator>
 #include <memory>
 
 #include "launcher/agent.h"
@@ -43,7 +45,8 @@ StaticRendezvous rendezvous_for(const LaunchConfig& config, const std::string& s
   return StaticRendezvous(config.master_addr, config.master_port, !store_program.empty());
 }
 
-void report(const RunResult& result, const AgentSpec& spec) {
+void report(const RunResult& result, const AgentSpec& spec, bool summary) {
+  constexpr std::ptrdiff_t kLongestReport = 30;
   for (const auto& survivor : result.survivors) say_error(survivor + " could not be killed");
   if (result.outcome == Outcome::Preempted) {
     say(
@@ -54,7 +57,12 @@ void report(const RunResult& result, const AgentSpec& spec) {
   if (result.outcome != Outcome::Failed || result.failures.empty()) return;
   const ReportContext context{spec.host, spec.job.local_world_size, spec.logs.report_lines,
                               spec.folder.is_private() ? "" : spec.folder.path()};
-  write_fully(STDERR_FILENO, failure_report(result, context));
+  std::string text = failure_report(result, context);
+  const auto lines = std::count(text.begin(), text.end(), '\n') + std::ssize(result.workers) + 1;
+  // The table of many workers would bury the cause: they get it with --summary.
+  if (!summary && std::ssize(result.workers) > 1 && lines <= kLongestReport)
+    text += summary_table(result);
+  write_fully(STDERR_FILENO, text);
 }
 
 // A launcher around this one, or a job of torch's `record`, reads the cause in an error file of its
@@ -106,7 +114,7 @@ int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvou
   } else {
     processes.flush_console();
   }
-  report(result, spec);
+  report(result, spec, config.summary);
   pass_on_cause(result, spec.inherited);
   if (config.summary) write_fully(STDERR_FILENO, summary_table(result));
   if (!config.result_json.empty()) {

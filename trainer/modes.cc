@@ -104,7 +104,7 @@ int run_train(const TrainerArgs& args) {
   const DistEnv env = DistEnv::from_environment();
   const JobResult result =
       train_job(load_run(args.config, args.overrides), env, OnFailure::kEndProcess);
-  return result.stop_signal == 0 ? launch::kExitDone : launch::kExitSignalBase + result.stop_signal;
+  return result.stop_signal == 0 ? launch::kExitDone : launch::kExitPreempted;
 }
 
 int run_show(const TrainerArgs& args) {

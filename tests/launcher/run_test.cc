@@ -87,7 +87,16 @@ TEST_CASE("the exit code is that of the first worker that failed, with a short r
   CHECK(job.exit == 7);
   CHECK_THAT(job.err, Contains("first failure: rank 1, exit code 7") &&
                           Contains("stopped    2 other workers"));
+  CHECK_THAT(job.err, Contains("max RSS MiB"));
   CHECK(lines_of(job.err).size() <= 30);
+}
+
+TEST_CASE("the table of many workers does not bury the cause unless it is asked for") {
+  const auto job = run({"--nproc_per_node=32"}, {"@1exit=7", "wait"});
+  CHECK(job.err.find("max RSS MiB") == std::string::npos);
+  CHECK(lines_of(job.err).size() <= 30);
+  const auto asked = run({"--nproc_per_node=32", "--summary"}, {"@1exit=7", "wait"});
+  CHECK_THAT(asked.err, Contains("max RSS MiB"));
 }
 
 TEST_CASE("a worker killed by a signal gives 128 + signal and a likely cause") {
