@@ -85,7 +85,7 @@ void EventLog::worker(const char* state, const WorkerGroup& group, const Worker&
 EventLog::Sink append_to(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) {
-    throw LaunchError(kExitUsage, fmt::format("--event-log={}: {}; choose a writable place", path,
+    throw LaunchError(kExitUsage, fmt::format("--events={}: {}; choose a writable place", path,
                                               error_text(errno)));
   }
   const auto file = std::shared_ptr<int>(new int(fd), [](const int* owned) {

@@ -14,7 +14,10 @@ FirstWrites::~FirstWrites() {
 }
 
 void FirstWrites::watch(const std::string& file) const {
-  if (fd_ >= 0) ::inotify_add_watch(fd_, file.c_str(), IN_MODIFY | IN_ATTRIB | IN_ONESHOT);
+  if (fd_ < 0) return;
+  const std::string folder = file.substr(0, file.rfind('/') + 1);
+  ::inotify_add_watch(fd_, folder.c_str(), IN_CREATE | IN_MOVED_TO | IN_ONESHOT);
+  ::inotify_add_watch(fd_, file.c_str(), IN_MODIFY | IN_ATTRIB | IN_ONESHOT);
 }
 
 void FirstWrites::drain() const {

@@ -14,7 +14,8 @@ class FirstWrites {
 
   /// Readable when there is something to tell; -1 where the system has no inotify left to give.
   int fd() const { return fd_; }
-  /// The file must exist. A replacement by rename counts as a write.
+  /// The file need not exist yet, its folder must. A replacement by rename counts as a write. Other
+  /// files that appear in the folder may be told of, too.
   void watch(const std::string& file) const;
   /// Forgets what fd() was readable for.
   void drain() const;

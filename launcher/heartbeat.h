@@ -22,7 +22,8 @@ LifeSign parse_heartbeat(std::string_view line);
 
 class Heartbeat {
  public:
-  /// Makes the file, empty. `path` empty: there are no heartbeats.
+  /// The file is the worker's to make; one that is there already is removed. `path` empty: there
+  /// are no heartbeats.
   Heartbeat(std::string path, Clock::time_point start);
 
   /// Reads the file again. One that is empty or gone changes nothing: its writer may be at work.

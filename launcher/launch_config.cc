@@ -78,7 +78,7 @@ void take_placement(LaunchConfig& config, const OptionValues& values) {
 void take_reports(LaunchConfig& config, const OptionValues& values) {
   config.summary = values.flag("summary");
   config.result_json = values.text("result-json");
-  config.event_log = values.text("event-log");
+  config.event_log = values.text("events");
   const auto handler =
       values.one_of("event-log-handler", {"null", "console", "dynamic_rendezvous"});
   config.events_on_console = handler == "console";

@@ -120,7 +120,7 @@ constexpr std::array kOptions{
                "At the end, print a table of all workers: exit, time, CPU time, largest memory."},
     OptionSpec{"result-json", 0, "FILE", "", Logs,
                "At the end, write what became of the job to this file."},
-    OptionSpec{"event-log", 0, "FILE", "", Logs,
+    OptionSpec{"events", 0, "FILE", "", Logs,
                "Append what happens to the job to this file, one JSON object per line."},
     OptionSpec{"health-port", 0, "[HOST:]PORT", "", Logs,
                "Serve /health and /metrics (Prometheus) over HTTP, on 127.0.0.1 unless HOST says "
@@ -128,7 +128,7 @@ constexpr std::array kOptions{
     OptionSpec{"logs-specs", 0, "NAME", "default", Logs,
                "torchrun's Python plug-ins for logs; ddp-run has none but default."},
     OptionSpec{"event-log-handler", 0, "null|console", "null", Logs,
-               "null, or console: what --event-log writes, to stderr."},
+               "null, or console: what --events writes, to stderr."},
 
     OptionSpec{"dry-run", 0, nullptr, "", Other,
                "Print the command and the environment of each worker, and start nothing."},

@@ -60,7 +60,9 @@ TEST_CASE("a heartbeat in the same tick of the clock as the one before is seen a
   const TempFolder folder;
   namespace fs = std::filesystem;
   Heartbeat heartbeat(folder / "heartbeat", Clock::now());
+  folder.write("heartbeat", "step=0");
   const auto made = fs::last_write_time(folder / "heartbeat");
+  CHECK(heartbeat.look(Clock::now()).text == "step=0");
   folder.write("heartbeat", "timeout=3 step=1");
   fs::last_write_time(folder / "heartbeat", made);
   CHECK(heartbeat.look(Clock::now()).text == "step=1");

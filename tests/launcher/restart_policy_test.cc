@@ -51,7 +51,7 @@ TEST_CASE("a final exit code is not restarted") {
   CHECK(judge_restart(rules, {ended(0, 1)}).restart);
 }
 
-TEST_CASE("--restart-policy says which failures are worth a restart, codes may say otherwise") {
+TEST_CASE("the restart policy says which failures are worth a restart unless codes say otherwise") {
   const RestartRules on_crash{.policy = RestartPolicy::OnCrash,
                               .max_restarts = 5,
                               .final_codes = {7},

@@ -42,7 +42,7 @@ std::string get(int port, const std::string& path) {
 
 int port_in(const std::string& line) { return std::stoi(line.substr(line.rfind(':') + 1)); }
 
-TEST_CASE("/health and /metrics tell of the running job") {
+TEST_CASE("HTTP probes and scrapers are told of the running job") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--health-port=0", "--rdzv-id=a\"b"},
                             {"beat=step=3", "wait"}));
@@ -100,8 +100,8 @@ TEST_CASE("a port that is taken is said before any worker starts") {
 
 TEST_CASE("the event log is torchelastic's, with real times") {
   const TempFolder tmp;
-  const Finished job = run_to_end(stub_job(
-      tmp, {"--event-log=" + tmp / "events", "--max-restarts=1", "--role=r"}, {"#0exit=3"}));
+  const Finished job = run_to_end(
+      stub_job(tmp, {"--events=" + tmp / "events", "--max-restarts=1", "--role=r"}, {"#0exit=3"}));
   CHECK(job.exit == 0);
   std::ifstream file(tmp / "events");
   std::vector<std::string> states;
@@ -120,7 +120,7 @@ TEST_CASE("the event log is torchelastic's, with real times") {
                                            "SUCCEEDED", "SUCCEEDED"});
 }
 
-TEST_CASE("--event-log-handler=console writes the events to stderr") {
+TEST_CASE("the event log handler console writes the events to stderr") {
   const TempFolder tmp;
   const Finished job = run_to_end(stub_job(tmp, {"--event-log-handler=console"}, {}));
   CHECK_THAT(job.err, StartsWith("{\"") && Contains("torchelastic.worker.status.SUCCEEDED"));
