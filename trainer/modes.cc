@@ -108,8 +108,7 @@ int run_train(const TrainerArgs& args) {
 }
 
 int run_show(const TrainerArgs& args) {
-  print(args.show_origins ? show_origins(args.config, args.overrides)
-                          : show_config(args.config, args.overrides, args.show));
+  print(show_text(args));
   return launch::kExitDone;
 }
 

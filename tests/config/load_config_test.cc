@@ -263,6 +263,23 @@ TEST_CASE("an unknown key is an error with its place and the nearest known key")
   CHECK(loading.error_with({"trainer_config.seed.x=3"}).find("seed") != std::string::npos);
 }
 
+TEST_CASE("values that no machine can hold are refused, alone and together") {
+  const Loading loading;
+  const auto error = [&](const std::string& change) { return loading.error_with({change}); };
+  for (const char* change :
+       {"trainer_config.batch_size=4611686018427387904",
+        "data_config.block_size=9223372036854775807", "gpt_config.n_layer=1e9",
+        "trainer_config.grad_accumulation_steps=1e12",
+        "trainer_config.max_steps=9000000000000000000", "data_config.stride=4611686018427387904"}) {
+    CAPTURE(change);
+    CHECK(error(change).find("is out of range") != std::string::npos);
+  }
+  CHECK(loading
+            .error_with({"trainer_config.batch_size=1000000", "data_config.block_size=1000000",
+                         "trainer_config.grad_accumulation_steps=1001"})
+            .find("tokens per step") != std::string::npos);
+}
+
 TEST_CASE("a value of the wrong type is refused in OmegaConf's words") {
   const Loading loading;
   const auto error = [&](const std::string& line) {
@@ -271,7 +288,7 @@ TEST_CASE("a value of the wrong type is refused in OmegaConf's words") {
   CHECK(error("batch_size: lots") ==
         "cfg.yaml:3:15: trainer_config.batch_size: Value 'lots' of type 'str' could not be "
         "converted to Integer; give "
-        "a whole number >= 1");
+        "a whole number >= 1 and <= 1000000");
   for (const char* value :
        {"true", "3.7", "[1]", "{a: 1}", "''", "1e30", "99999999999999999999", "'0x10'", "'1__0'"}) {
     CAPTURE(value);

@@ -7,10 +7,8 @@
 int main(int argc, char** argv) {
   try {
     const ddp::train::TrainerArgs args = ddp::train::parse_trainer_args(argc, argv);
-    const std::string text = args.mode != ddp::train::Mode::kShow ? args.help_text
-                             : args.show_origins
-                                 ? ddp::train::show_origins(args.config, args.overrides)
-                                 : ddp::train::show_config(args.config, args.overrides, args.show);
+    const std::string text =
+        args.mode == ddp::train::Mode::kShow ? ddp::train::show_text(args) : args.help_text;
     return std::fputs(text.c_str(), stdout) < 0 ? 1 : 0;
   } catch (const ddp::train::UserError& error) {
     std::fprintf(stderr, "error: %s\n", error.what());

@@ -118,11 +118,26 @@ void check_data_file(const Config& config, const std::string& as_given, const Gi
   }
 }
 
+void check_step_size(const Config& config, const Given& given) {
+  constexpr double kMostTokens = 1e15;  // and far from the end of int64, whatever the ranks
+  const double tokens = static_cast<double>(config.trainer.batch_size) *
+                        static_cast<double>(config.trainer.grad_accumulation_steps) *
+                        static_cast<double>(config.data.block_size);
+  if (tokens <= kMostTokens) return;
+  fail(given, "trainer_config.batch_size",
+       fmt::format(
+           "{} x grad_accumulation_steps={} x block_size={} is more than {} tokens per step; "
+           "make one of them smaller",
+           config.trainer.batch_size, config.trainer.grad_accumulation_steps,
+           config.data.block_size, kMostTokens));
+}
+
 }  // namespace
 
 void complete_config(Config& config, const Given& given) {
   resolve_model(config, given);
   check_heads(config, given);
+  check_step_size(config, given);
   const bool steps_alone = config.trainer.max_steps && !given.has("trainer_config.max_epochs");
   if (steps_alone) config.trainer.max_epochs = kUnlimitedEpochs;
 }

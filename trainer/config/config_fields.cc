@@ -6,7 +6,10 @@ namespace {
 constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr Range kAnyValue{};
 constexpr Range kAtLeast0{0, kAny};
-constexpr Range kAtLeast1{1, kAny};
+constexpr Range kUpTo1e4{1, 1e4};
+constexpr Range kUpTo1e6{1, 1e6};
+constexpr Range kUpTo1e9{1, 1e9};
+constexpr Range kStepCount{1, 1e15};
 constexpr Range kAbove0{0, kAny, true};
 constexpr Range kShare{0, 1, true};               // above 0, up to 1
 constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
@@ -17,7 +20,7 @@ std::vector<Field> data_fields() {
   return {
       {"data_config.path", DDP_SLOT(data.path), kAnyValue, NullMeans::kError, "required", "",
        "Text file to train on, UTF-8. A relative path starts at the current directory."},
-      {"data_config.block_size", DDP_SLOT(data.block_size), kAtLeast1, NullMeans::kError, "",
+      {"data_config.block_size", DDP_SLOT(data.block_size), kUpTo1e6, NullMeans::kError, "",
        "tokens", "Length of the input sequences."},
       {"data_config.train_split", DDP_SLOT(data.train_split), kShare, NullMeans::kError, "",
        "share",
@@ -25,7 +28,7 @@ std::vector<Field> data_fields() {
        "evaluation."},
       {"data_config.truncate", DDP_SLOT(data.truncate), kShare, NullMeans::kError, "", "share",
        "Share of the text, from its start, that is used at all."},
-      {"data_config.stride", DDP_SLOT(data.stride), kAtLeast1, NullMeans::kError, "", "tokens",
+      {"data_config.stride", DDP_SLOT(data.stride), kUpTo1e9, NullMeans::kError, "", "tokens",
        "Distance between the starts of two training sequences; 1 uses every position."},
   };
 }
@@ -37,12 +40,12 @@ std::vector<Field> gpt_fields() {
        "Size preset: openai-gpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gopher-44m, gpt-mini, "
        "gpt-micro or gpt-nano. "
        "Give either this or the three sizes."},
-      {"gpt_config.n_layer", DDP_SLOT(gpt.n_layer), kAtLeast1, NullMeans::kNotGiven,
+      {"gpt_config.n_layer", DDP_SLOT(gpt.n_layer), kUpTo1e4, NullMeans::kNotGiven,
        "from model_type", "", "Number of transformer blocks."},
-      {"gpt_config.n_head", DDP_SLOT(gpt.n_head), kAtLeast1, NullMeans::kNotGiven,
-       "from model_type", "", "Attention heads per block; divides n_embd."},
-      {"gpt_config.n_embd", DDP_SLOT(gpt.n_embd), kAtLeast1, NullMeans::kNotGiven,
-       "from model_type", "", "Width of the model."},
+      {"gpt_config.n_head", DDP_SLOT(gpt.n_head), kUpTo1e4, NullMeans::kNotGiven, "from model_type",
+       "", "Attention heads per block; divides n_embd."},
+      {"gpt_config.n_embd", DDP_SLOT(gpt.n_embd), kUpTo1e6, NullMeans::kNotGiven, "from model_type",
+       "", "Width of the model."},
       {"gpt_config.embd_pdrop", DDP_SLOT(gpt.embd_pdrop), kProbability, NullMeans::kError, "",
        "probability", "Dropout after the embeddings."},
       {"gpt_config.resid_pdrop", DDP_SLOT(gpt.resid_pdrop), kProbability, NullMeans::kError, "",
@@ -58,14 +61,14 @@ std::vector<Field> gpt_fields() {
 
 std::vector<Field> trainer_fields() {
   return {
-      {"trainer_config.max_epochs", DDP_SLOT(trainer.max_epochs), kAtLeast1, NullMeans::kError,
+      {"trainer_config.max_epochs", DDP_SLOT(trainer.max_epochs), kUpTo1e9, NullMeans::kError,
        "10; unlimited when max_steps is given alone", "epochs", "Passes over the training text."},
-      {"trainer_config.max_steps", DDP_SLOT(trainer.max_steps), kAtLeast1, NullMeans::kNotGiven, "",
-       "steps", "Stops after this many optimizer steps, also within an epoch."},
-      {"trainer_config.batch_size", DDP_SLOT(trainer.batch_size), kAtLeast1, NullMeans::kError, "",
+      {"trainer_config.max_steps", DDP_SLOT(trainer.max_steps), kStepCount, NullMeans::kNotGiven,
+       "", "steps", "Stops after this many optimizer steps, also within an epoch."},
+      {"trainer_config.batch_size", DDP_SLOT(trainer.batch_size), kUpTo1e6, NullMeans::kError, "",
        "sequences", "Sequences per rank and micro-batch."},
       {"trainer_config.grad_accumulation_steps", DDP_SLOT(trainer.grad_accumulation_steps),
-       kAtLeast1, NullMeans::kError, "", "", "Micro-batches per optimizer step and rank."},
+       kUpTo1e6, NullMeans::kError, "", "", "Micro-batches per optimizer step and rank."},
       {"trainer_config.data_loader_workers", DDP_SLOT(trainer.data_loader_workers), Range{0, 256},
        NullMeans::kError, "", "threads",
        "Loader threads per rank; 0 loads in the training thread."},
@@ -75,14 +78,14 @@ std::vector<Field> trainer_fields() {
        NullMeans::kError, "", "",
        "File that training is saved to and resumes from. A relative path starts at the current "
        "directory."},
-      {"trainer_config.save_every", DDP_SLOT(trainer.save_every), kAtLeast1, NullMeans::kError, "",
+      {"trainer_config.save_every", DDP_SLOT(trainer.save_every), kUpTo1e9, NullMeans::kError, "",
        "epochs", "Epochs between snapshots; a last one is always written."},
-      {"trainer_config.save_every_steps", DDP_SLOT(trainer.save_every_steps), kAtLeast1,
+      {"trainer_config.save_every_steps", DDP_SLOT(trainer.save_every_steps), kStepCount,
        NullMeans::kNotGiven, "", "steps", "Also saves after every so many optimizer steps."},
-      {"trainer_config.log_every_steps", DDP_SLOT(trainer.log_every_steps), kAtLeast1,
+      {"trainer_config.log_every_steps", DDP_SLOT(trainer.log_every_steps), kStepCount,
        NullMeans::kError, "", "steps",
        "Steps between two lines with loss, learning rate, gradient norm and tokens/s."},
-      {"trainer_config.eval_every_steps", DDP_SLOT(trainer.eval_every_steps), kAtLeast1,
+      {"trainer_config.eval_every_steps", DDP_SLOT(trainer.eval_every_steps), kStepCount,
        NullMeans::kNotGiven, "", "steps",
        "Evaluates after every so many steps, besides after each epoch."},
       {"trainer_config.seed", DDP_SLOT(trainer.seed), kAtLeast0, NullMeans::kError, "", "",

@@ -8,6 +8,7 @@
 #include "trainer/config/message.h"
 #include "trainer/config/node_text.h"
 #include "trainer/config/schema.h"
+#include "trainer/config/sweep_plan.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -151,6 +152,16 @@ std::string origins_text(const Composed& composed) {
 }
 
 }  // namespace
+
+std::string show_sweep(const ConfigSource& source, const std::vector<std::string>& overrides,
+                       const ShowOptions& options) {
+  std::string text;
+  for (const auto& job : plan_sweep(source, overrides, options.schema).jobs) {
+    if (!text.empty() && options.format == ShowFormat::kYaml) text += "---\n";
+    text += show_config(source, job, options);
+  }
+  return text;
+}
 
 std::string show_origins(const ConfigSource& source, const std::vector<std::string>& overrides) {
   try {

@@ -25,6 +25,10 @@ struct ShowOptions {
 std::string show_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                         const ShowOptions& options);
 
+/// The same for each job of a sweep: JSON one job a line, YAML with `---` between.
+std::string show_sweep(const ConfigSource& source, const std::vector<std::string>& overrides,
+                       const ShowOptions& options);
+
 /// The files in the order of merging, then each value with the place it comes from:
 /// file:line:column, the override, or the default.
 std::string show_origins(const ConfigSource& source, const std::vector<std::string>& overrides);

@@ -1,5 +1,7 @@
 #include "trainer/config/node_text.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -8,7 +10,7 @@
 namespace ddp::train {
 namespace {
 
-std::string quoted(const std::string& text) {
+std::string json_quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -24,7 +26,46 @@ std::string json_key(const Node& key) {
   if (key.kind == Kind::kFloat && std::isnan(key.real)) return "\"NaN\"";
   if (key.kind == Kind::kFloat && std::isinf(key.real))
     return key.real < 0 ? "\"-Infinity\"" : "\"Infinity\"";
-  return quoted(python_str(key));
+  return json_quoted(python_str(key));
+}
+
+/// Characters that YAML takes for line breaks or marks, or refuses: the two or three bytes at `at`
+/// as a code point, else 0.
+unsigned special_character(const std::string& text, std::size_t at) {
+  const auto byte = [&](std::size_t i) -> unsigned {
+    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
+  };
+  if (byte(0) == 0x7f) return 0x7f;
+  if (byte(0) == 0xc2 && byte(1) < 0xa0) return byte(1);
+  const unsigned code = (byte(0) & 0x0fU) << 12U | (byte(1) & 0x3fU) << 6U | (byte(2) & 0x3fU);
+  const bool three = (byte(0) & 0xf0U) == 0xe0;
+  const bool special = code == 0x2028 || code == 0x2029 || code == 0xfeff || code >= 0xfffe;
+  return three && special ? code : 0;
+}
+
+std::size_t special_size(unsigned code) { return code == 0x7f ? 1 : code < 0x800 ? 2 : 3; }
+
+/// In double quotes, as YAML and JSON both read it.
+std::string yaml_quoted(const std::string& text) {
+  std::string out;
+  std::string plain;
+  const auto flush = [&] {
+    const std::string part = json_quoted(plain);
+    out += part.substr(1, part.size() - 2);
+    plain.clear();
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const unsigned code = special_character(text, at);
+    if (code == 0) {
+      plain += text[at++];
+      continue;
+    }
+    flush();
+    out += fmt::format("\\u{:04x}", code);
+    at += special_size(code);
+  }
+  flush();
+  return "\"" + out + "\"";
 }
 
 bool plain_is_safe(const std::string& text) {
@@ -32,8 +73,9 @@ bool plain_is_safe(const std::string& text) {
   if (text.front() == ' ' || text.back() == ' ' || text.back() == ':') return false;
   if (std::string("-?:,[]{}#&*!|>'\"%@`=<").find(text.front()) != std::string::npos) return false;
   if (text.find(": ") != std::string::npos || text.find(" #") != std::string::npos) return false;
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (static_cast<unsigned char>(text[at]) < 0x20 || special_character(text, at) != 0)
+      return false;
   }
   return true;
 }
@@ -53,7 +95,7 @@ std::string yaml_scalar(const Node& node) {
     case Kind::kFloat:
       return yaml_float(node.real);
     case Kind::kString:
-      return plain_is_safe(node.text) ? node.text : quoted(node.text);
+      return plain_is_safe(node.text) ? node.text : yaml_quoted(node.text);
     default:
       return python_str(node);
   }
@@ -113,7 +155,7 @@ std::string node_to_json(const Node& node) {
     case Kind::kFloat:
       return json_float(node.real);
     case Kind::kString:
-      return quoted(node.text);
+      return json_quoted(node.text);
     case Kind::kList:
       for (const Node& item : node.items) out += (out.empty() ? "" : ", ") + node_to_json(item);
       return "[" + out + "]";

@@ -8,6 +8,7 @@
 
 #include "trainer/config/message.h"
 #include "trainer/config/resolver.h"
+#include "trainer/runtime/start_time.h"
 
 namespace ddp::train {
 namespace {
@@ -165,7 +166,7 @@ const Spot& Resolver::oc_deprecated(const Arguments& arguments, const Spot& at) 
 
 const Spot& Resolver::now(const Arguments& arguments, const Spot& at) {
   const std::string& format = text_argument("now", *arguments[0]);
-  static const std::time_t seconds = std::time(nullptr);  // one moment for the whole configuration
+  const std::time_t seconds = run_start_time();
   std::tm local{};
   localtime_r(&seconds, &local);
   std::array<char, 512> text{};

@@ -319,8 +319,15 @@ void take_show_options(const Parsed& parsed, TrainerArgs& args) {
 }
 
 TrainerArgs help_config(const Parsed& parsed) {
-  const bool json = parsed.has("format") && choice(parsed, "format", {"text", "json"}) == 1;
-  return help(json ? config_schema_json() : config_reference_text());
+  if (!parsed.has("format")) return help(config_reference_text());
+  switch (choice(parsed, "format", {"text", "json", "markdown"})) {
+    case 1:
+      return help(config_schema_json());
+    case 2:
+      return help(config_reference_markdown());
+    default:
+      return help(config_reference_text());
+  }
 }
 
 TrainerArgs parse_train(const Words& words) {
@@ -356,6 +363,12 @@ TrainerArgs parse_trainer_args(int argc, const char* const* argv) {
   } catch (const cxxopts::exceptions::exception& e) {
     throw UserError(fmt::format("{}{}", e.what(), kSeeHelp));
   }
+}
+
+std::string show_text(const TrainerArgs& args) {
+  if (args.show_origins) return show_origins(args.config, args.overrides);
+  return args.multirun ? show_sweep(args.config, args.overrides, args.show)
+                       : show_config(args.config, args.overrides, args.show);
 }
 
 }  // namespace ddp::train

@@ -40,4 +40,7 @@ struct TrainerArgs {
 /// for a mistyped option, mode or a missing value. Reads no file.
 TrainerArgs parse_trainer_args(int argc, const char* const* argv);
 
+/// What kShow prints. Throws UserError.
+std::string show_text(const TrainerArgs& args);
+
 }  // namespace ddp::train

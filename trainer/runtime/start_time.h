@@ -1,0 +1,13 @@
+// The moment that ${now:...} stands for.
+#pragma once
+
+#include <ctime>
+
+namespace ddp::train {
+
+/// Under a launcher (TORCHELASTIC_RUN_ID is set) when the launcher started, so that a group that is
+/// started again finds the folder of its first attempt; otherwise when it is first asked for. The
+/// same for the whole process.
+std::time_t run_start_time();
+
+}  // namespace ddp::train
