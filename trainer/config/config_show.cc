@@ -43,12 +43,13 @@ Node typed_tree(const Node& given) {
     Node value = unset ? field_value(field, config) : *node;
     if (unset && field.path == "data_config.path") value = Node::of(std::string("???"));
     if (unset && field.null_means == NullMeans::kNotGiven) value = Node::null();
-    if (!unset && !node->is_interpolation() && !node->is_missing() && node->kind != Kind::kNull) {
+    if (!unset && !node->is_interpolation() && !node->is_missing()) {
       const std::string problem = assign_field(field, *node, config);
       if (!problem.empty()) {
         throw UserError(fmt::format("{}: {}: {}", node->place.str(), field.path, problem));
       }
-      value = field_value(field, config);
+      const bool not_given = node->kind == Kind::kNull && field.null_means == NullMeans::kNotGiven;
+      value = not_given ? Node::null() : field_value(field, config);
     }
     set_path(out, field.path, std::move(value));
   }

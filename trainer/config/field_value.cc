@@ -80,13 +80,14 @@ std::optional<double> as_float(const Node& node) {
 
 std::optional<bool> as_bool(const Node& node) {
   if (node.kind == Kind::kBool) return node.boolean;
-  if (node.kind == Kind::kInt && node.text.empty()) return node.integer != 0;
+  if (node.kind == Kind::kInt) return node.integer != 0 || !node.text.empty();
   if (node.kind != Kind::kString) return std::nullopt;
+  if (const auto number = python_int(node.text)) return as_bool(*number);
   const std::string text = lower(node.text);
-  for (const char* yes : {"true", "yes", "on", "y", "1"}) {
+  for (const char* yes : {"true", "yes", "on", "y"}) {
     if (text == yes) return true;
   }
-  for (const char* no : {"false", "no", "off", "n", "0"}) {
+  for (const char* no : {"false", "no", "off", "n"}) {
     if (text == no) return false;
   }
   return std::nullopt;

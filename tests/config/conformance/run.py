@@ -31,6 +31,8 @@ except ImportError:
 
 import cases
 import groups
+import sweeps
+import typed as typed_merge
 
 ENVIRONMENT = {"CONF_A": "12", "CONF_TEXT": "some text", "CONF_LIST": "[1, x, 'y z']", "CONF_EMPTY": ""}
 
@@ -84,6 +86,64 @@ def actual(trainer, folder, case):
     return ("ok", json.loads(done.stdout))
 
 
+def expected_jobs(folder, overrides):
+    def one(job):
+        config = compose(config_name="cfg", overrides=job)
+        return plain(OmegaConf.to_container(config, resolve=True))
+
+    try:
+        GlobalHydra.instance().clear()
+        os.chdir(folder)
+        with initialize_config_dir(config_dir=str(folder), version_base=None):
+            return ("ok", sweeps.jobs(overrides, one))
+    except Exception as error:
+        return ("error", f"{type(error).__name__}: {error}"[:200].replace("\n", " "))
+
+
+def show(trainer, folder, arguments):
+    command = [trainer, "--config", str(folder / "cfg.yaml"), "--cfg", "job", "--resolve", "--format", "json"]
+    return subprocess.run(command + arguments, capture_output=True, env={**os.environ, **ENVIRONMENT}, cwd=folder, timeout=60)
+
+
+def check_sweeps(trainer, folders, every):
+    wrong = 0
+    for folder, (_, overrides) in zip(folders, every):
+        done = show(trainer, folder, ["--no-schema", "--multirun", "--", *overrides])
+        lines = done.stdout.decode(errors="replace").splitlines()
+        got = ("ok", [json.loads(line) for line in lines]) if done.returncode == 0 else ("error", done.stderr.decode()[:200])
+        want = expected_jobs(folder, overrides)
+        if not same(want, got):
+            wrong += 1
+            print(f"--- --multirun {overrides}\n  expected: {want}\n  got:      {got}")
+    print(f"{len(every) - wrong} of {len(every)} sweeps agree")
+    return wrong
+
+
+def check_typed(trainer, folder):
+    wrong, every = 0, typed_merge.cases()
+    for key, kind, word in every:
+        section, name = key.split(".")
+        (folder / "cfg.yaml").write_text(f"{section}:\n  {name}: {word}\n")
+        done = show(trainer, folder, [])
+        message = done.stderr.decode(errors="replace")
+        got = ("ok", json.loads(done.stdout)[section][name]) if done.returncode == 0 else ("error", message[:200])
+        want = typed_merge.expected(kind, word)
+        want = (want[0], plain(want[1]))
+        if not same(want, got) and not typed_merge.allowed(kind, word, want, got, message):
+            wrong += 1
+            print(f"--- {key} ({kind}): {word}\n  expected: {want}\n  got:      {got}")
+    print(f"{len(every) - wrong} of {len(every)} typed values agree")
+    return wrong
+
+
+def write_case(folder, files):
+    folder.mkdir(parents=True)
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(text.encode())
+    return folder
+
+
 def same(want, got):
     if want[0] != got[0]:
         return False
@@ -105,12 +165,8 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folders = []
         for i, case in enumerate(every):
-            folder = Path(name) / str(i)
-            folder.mkdir()
-            for path, text in (case[0] if isinstance(case[0], dict) else {"cfg.yaml": case[0]}).items():
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                (folder / path).write_bytes(text.encode())
-            folders.append(folder)
+            files = case[0] if isinstance(case[0], dict) else {"cfg.yaml": case[0]}
+            folders.append(write_case(Path(name) / str(i), files))
         with ThreadPoolExecutor(2) as pool:
             got_all = list(pool.map(lambda pair: actual(options.trainer, *pair), zip(folders, every)))
         wrong = 0
@@ -121,7 +177,12 @@ def main():
             wrong += 1
             text = case[0]["cfg.yaml"] if isinstance(case[0], dict) else case[0]
             print(f"--- {case[1]}\n{text}\n  expected: {want}\n  got:      {got}")
-    print(f"{len(every) - wrong} of {len(every)} cases agree")
+        print(f"{len(every) - wrong} of {len(every)} cases agree")
+        if not options.only:
+            swept = sweeps.hand_picked()
+            wrong += check_sweeps(options.trainer, [write_case(Path(name) / f"s{i}", c[0]) for i, c in enumerate(swept)], swept)
+            wrong += check_typed(options.trainer, write_case(Path(name) / "typed", {}))
+        os.chdir("/")
     return 1 if wrong else 0
 
 

@@ -1,0 +1,117 @@
+"""Sweeps: what --multirun makes of a command line, job by job, beside Hydra's basic sweeper."""
+
+import groups
+
+COMMANDS = """k=1,2
+k=1,2 opt.lr=3,4
+opt.lr=3,4 k=1,2
+k=1,2 k=5,6
+k=1 opt.lr=2
+k=range(1,4)
+k=range(4)
+k=range(4,1,-1)
+k=range(0,1,0.25)
+k=range(1,10,step=4)
+k=range(start=1,stop=3)
+k=range(0)
+k=range(1,3.5)
+k=range(1,4,0)
+k=range(a,3)
+k=range(1,2,3,4)
+k=choice(1,2,x)
+k=choice(a)
+k=choice()
+k=choice('a b',"c,d",[1,2],{a:1})
+k=choice(choice(1,2))
+k=choice(1,choice(2,3))
+k='a b','c,d'
+k=[1,2],[3]
+k={a:1},{b:2}
+k=null,true,1.5,1e-3,1_000
+k=x y,z
+k=a\\,b,c
+k=,
+k=1,
+k=,1
+k=1,,2
+db=mysql,pg
++opt=sgd,adam db=pg
+db=glob(*)
+db=glob(m*)
+db=glob([m*,p*])
+db=glob(*,exclude=[b*,d*,e*,f*,g*,i*,l*,m*,n*,o*,s*,t*,w*,a*])
+db=glob(x*)
+k=glob(*)
+k=sort(3,1,2)
+k=sort(3,1,2,reverse=true)
+k=sort(range(1,4),reverse=true)
+k=sort(range(4,1,-1))
+k=sort(choice(b,a))
+k=sort([3,1])
+k=sort(a,1)
+k=sort()
+k=int(1.5,2.5)
+k=int(range(1.5,4.5))
+k=float(1,2)
+k=float(range(1,3))
+k=str(1,2)
+k=str(range(1,3))
+k=bool(0,1)
+k=bool(choice(true,false))
+k=int(choice(1.5,'2'))
+k=int(choice(x,1))
+k=tag(a,b,choice(1,2))
+k=tag(choice(1,2))
+k=tag(1,choice(1,2))
+k=tag(a,1)
+k=tag()
+k=interval(0,1)
+k=interval(1)
++new=1,2
+++k=1,2
+~k
+~k=1 opt.lr=1,2
+nope=1,2
+hydra.run.dir=a,b
+hydra.sweep.dir=x k=1,2
+hydra.verbose=true k=1,2
+k=${opt.lr},2
+k='${opt.lr}',2
+k=a=b
+k=choice(a
+k=foo(1,2)
+k=1,2 db.port=range(1,3) opt.lr=choice(x,y)
+db@db=pg,mysql
+opt=sgd,nothere
+k=true,false
+k=007,08
+k=-1,+1
+k=inf,nan
+k=1.0,2.50""".split("\n")
+
+FILES = groups.tree("defaults: [db: mysql, opt: sgd, _self_]\nk: 1\n")
+PARAMS = groups.tree("defaults: [db: mysql, opt: sgd, _self_]\nk: 1\nhydra: {sweeper: {params: {k: '5,6', opt.lr: 'choice(1,2)'}}}\n")
+
+
+def hand_picked():
+    cases = [(FILES, command.replace("x y,z", "x\0y,z").split(" ")) for command in COMMANDS if "'a b'" not in command]
+    cases = [(files, [word.replace("\0", " ") for word in words]) for files, words in cases]
+    cases += [(FILES, [command]) for command in COMMANDS if "'a b'" in command]
+    cases += [(PARAMS, []), (PARAMS, ["k=7"]), (PARAMS, ["opt.lr=3", "db=pg,mysql"])]
+    return cases
+
+
+def jobs(overrides, compose):
+    """As BasicSweeper.sweep() and BasicLauncher put them together."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.types import RunMode
+    from omegaconf import OmegaConf
+
+    loader = GlobalHydra.instance().config_loader()
+    master = loader.load_configuration(config_name="cfg", overrides=overrides, run_mode=RunMode.MULTIRUN)
+    params = OmegaConf.to_container(master.hydra.sweeper, resolve=False)["params"] or {}
+    task = [f"{k}={v}" for k, v in params.items()] + OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
+    parsed = OverridesParser.create(config_loader=loader).parse_overrides(task)
+    return [compose(list(master.hydra.overrides.hydra) + list(job)) for job in BasicSweeper.split_arguments(parsed, None)[0]]
