@@ -83,7 +83,7 @@ int run_multirun(const TrainerArgs& args) {
     signal = reports.back().result.stop_signal;
   }
   print_table(env, plan, reports);
-  if (signal != 0) return launch::kExitSignalBase + signal;
+  if (signal != 0) return launch::kExitPreempted;
   const bool failed = std::any_of(reports.begin(), reports.end(),
                                   [](const JobReport& report) { return !report.error.empty(); });
   return failed ? launch::kExitFailed : launch::kExitDone;
