@@ -98,21 +98,21 @@ Worker plan_worker(const AgentSpec& spec, const WorkerGroup& group, int local_ra
   return worker;
 }
 
-WorkerSpec describe_worker(const AgentSpec& agent, const WorkerGroup& group, const Worker& worker) {
-  WorkerSpec spec;
-  spec.local_rank = worker.local_rank;
-  spec.command = worker_command(agent.command, worker.local_rank);
-  spec.environment = worker_environment(agent.inherited, agent.job, group, worker);
-  spec.heartbeat_file = worker.heartbeat_file;
-  if (!agent.cpus.empty()) spec.cpus = agent.cpus.at(static_cast<std::size_t>(worker.local_rank));
-  spec.streams =
-      plan_streams(agent.logs, {{agent.job.role, agent.host, worker.local_rank, worker.rank},
-                                agent.folder.worker_folder(group.restart_count, worker.local_rank),
-                                agent.folder.attempt_folder(group.restart_count)});
+WorkerSpec describe_worker(const AgentSpec& spec, const WorkerGroup& group, const Worker& worker) {
+  WorkerSpec plan;
+  plan.local_rank = worker.local_rank;
+  plan.command = worker_command(spec.command, worker.local_rank);
+  plan.environment = worker_environment(spec.inherited, spec.job, group, worker);
+  plan.heartbeat_file = worker.heartbeat_file;
+  if (!spec.cpus.empty()) plan.cpus = spec.cpus.at(static_cast<std::size_t>(worker.local_rank));
+  plan.streams =
+      plan_streams(spec.logs, {{spec.job.role, spec.host, worker.local_rank, worker.rank},
+                               spec.folder.worker_folder(group.restart_count, worker.local_rank),
+                               spec.folder.attempt_folder(group.restart_count)});
   // Python would keep output for a pipe back until its buffer is full.
-  if (spec.streams.out.mode == StreamMode::Pump)
-    spec.environment.try_emplace(kPythonUnbuffered, "1");
-  return spec;
+  if (plan.streams.out.mode == StreamMode::Pump)
+    plan.environment.try_emplace(kPythonUnbuffered, "1");
+  return plan;
 }
 
 }  // namespace ddp::launch

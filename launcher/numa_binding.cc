@@ -76,7 +76,7 @@ class Topology {
   }
   Cpus socket_of(int node) const {
     const Cpus own = this->node(node);
-    if (own.empty()) return own;
+    if (own.empty()) return {};
     Cpus all;
     for (const auto& [other, cpus] : nodes_) {
       if (socket(cpus.front()) == socket(own.front()))

@@ -32,7 +32,7 @@ struct Scene {
     spec.folder = RunFolder::create(tmp.path(), "run", true);
     return LocalElasticAgent(spec, rendezvous, os).run();
   }
-  FakeRunner& gets(Event event) {
+  FakeRunner& gets(const Event& event) {
     os.script.emplace_back([=](FakeRunner&) { return std::vector{event}; });
     return os;
   }
