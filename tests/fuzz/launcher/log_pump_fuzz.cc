@@ -47,13 +47,13 @@ const fs::path& folder() {
   return path;
 }
 
-struct Worker {
+struct Writer {
   StreamPlan plan;
   int fd = -1;
   std::string written;
 };
 
-void write_to(Worker& worker, std::string_view text) {
+void write_to(Writer& worker, std::string_view text) {
   FUZZ_CHECK(::write(worker.fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
   worker.written += text;
 }
@@ -94,7 +94,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ::dup2(null, STDOUT_FILENO);
   {
     LogPump pump;
-    Worker workers[2];
+    Writer workers[2];
     for (int rank = 0; rank < 2; ++rank) {
       workers[rank].plan = plan_for(rank, data);
       workers[rank].fd = pump.open_stream(workers[rank].plan, rank, rank == 1);
@@ -107,10 +107,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       rest.remove_prefix(piece.size());
       if (next % 3 != 0) turn(pump);
     }
-    for (Worker& worker : workers) ::close(worker.fd);
+    for (Writer& worker : workers) ::close(worker.fd);
     turn(pump);
     pump.finish_round();
-    for (const Worker& worker : workers) {
+    for (const Writer& worker : workers) {
       FUZZ_CHECK(with_rotated(worker.plan.file, kKeep) == worker.written);
     }
     const std::string& said = workers[1].written;
