@@ -113,12 +113,14 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
 }
 
 void LocalElasticAgent::absorb_signal(const Event& event) {
+  if (event.ends_job) suspended_ = false;
   if (event.signal == SIGTSTP && !event.ends_job) {
     // Their process groups have no terminal: the kernel would ignore SIGTSTP for them.
     processes_.signal_workers(SIGSTOP);
     suspended_ = true;
+    suspended_at_ = processes_.now();
   } else if (!event.ends_job) {
-    if (event.signal == SIGCONT) suspended_ = false;
+    if (event.signal == SIGCONT) resume();
     silent_since_ = processes_.now();
     processes_.signal_workers(event.signal);
   } else if (end_signal_ == 0) {
@@ -127,6 +129,11 @@ void LocalElasticAgent::absorb_signal(const Event& event) {
   } else if (processes_.now() - end_signal_at_ > kSameSignal) {
     hurry_ = true;
   }
+}
+
+void LocalElasticAgent::resume() {
+  if (suspended_ && deadline_) *deadline_ += processes_.now() - suspended_at_;
+  suspended_ = false;
 }
 
 void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
@@ -232,7 +239,8 @@ Situation LocalElasticAgent::situation() const {
           .dumping = dumping_,
           .interrupted = end_signal_ != 0,
           .hurry = hurry_,
-          .deadline_over = deadline_ && processes_.now() >= *deadline_,
+          .suspended = suspended_,
+          .deadline_over = !suspended_ && deadline_ && processes_.now() >= *deadline_,
           .launcher_gone = launcher_gone_,
           .may_restart = verdict_ && verdict_->restart,
           .delay = verdict_ && verdict_->delay.count() > 0};
@@ -257,7 +265,8 @@ std::chrono::milliseconds LocalElasticAgent::grace() const {
 }
 
 std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
-  const bool looking = look_at_ && phase_ == Phase::Running && !suspended_;
+  if (suspended_) return std::nullopt;
+  const bool looking = look_at_ && phase_ == Phase::Running;
   if (!looking) return deadline_;
   return deadline_ ? std::min(*deadline_, *look_at_) : *look_at_;
 }
@@ -267,19 +276,24 @@ void LocalElasticAgent::leave() {
   deadline_ = processes_.now() + spec_.grace;
 }
 
+// Of all workers: who hangs may be waiting for another one.
 void LocalElasticAgent::dump_stacks() {
-  std::vector<StackDump> wanted;
   for (const ProcessFailure& failure : failures_) {
     processes_.note(fmt::format("rank {} (local rank {}, pid {}) hangs: {}", failure.rank,
                                 failure.local_rank, failure.pid, failure.hang));
-    wanted.push_back({failure.local_rank, failure.stacks});
+  }
+  std::vector<StackDump> wanted;
+  for (const Worker& worker : group_.workers) {
+    if (worker.state == WorkerState::Running)
+      wanted.push_back(
+          {worker.local_rank, spec_.folder.stacks_file(group_.restart_count, worker.local_rank)});
   }
   asked_for_stacks_ = !processes_.dump_stacks(wanted);
   // Without a debugger the program is asked itself: Python's faulthandler, for one, answers.
-  for (const StackDump& dump : wanted) {
+  for (const ProcessFailure& failure : failures_) {
     if (!asked_for_stacks_) break;
-    processes_.signal_worker(dump.local_rank, SIGABRT);
-    processes_.signal_worker(dump.local_rank, SIGCONT);
+    processes_.signal_worker(failure.local_rank, SIGABRT);
+    processes_.signal_worker(failure.local_rank, SIGCONT);
   }
   spec_.folder.keep();
   phase_ = Phase::Dumping;
@@ -394,8 +408,8 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
   for (auto& failure : failures_) failure.last_stderr = processes_.last_stderr(failure.local_rank);
   result.failures = failures_;
   result.stopped = static_cast<int>(
-      std::count_if(group_.workers.begin(), group_.workers.end(), [](const Worker& w) {
-        return w.state == WorkerState::Stopped || w.state == WorkerState::Running;
+      std::count_if(group_.workers.begin(), group_.workers.end(), [&](const Worker& w) {
+        return w.state == WorkerState::Stopped || (w.state == WorkerState::Running && !is_hung(w));
       }));
   result.workers = group_.workers;
   result.lived = since_start();

@@ -28,6 +28,7 @@ class LocalElasticAgent {
   void start_round();
   void absorb(const std::vector<Event>& events);
   void absorb_signal(const Event& event);
+  void resume();
   void absorb_exits(const std::vector<Event>& events);
   void absorb_exit(const Event& event, std::vector<ProcessFailure>& batch);
   void look_for_hangs();
@@ -62,8 +63,9 @@ class LocalElasticAgent {
   std::optional<Clock::time_point> look_at_;   // when to look for hangs
   Clock::time_point silent_since_;             // silence before it does not count
   bool suspended_ = false;                     // by SIGTSTP
-  bool dumping_ = false;                       // stacks are to be written, or being so
-  bool asked_for_stacks_ = false;              // by SIGABRT: no debugger could be had
+  Clock::time_point suspended_at_;
+  bool dumping_ = false;           // stacks are to be written, or being so
+  bool asked_for_stacks_ = false;  // by SIGABRT: no debugger could be had
   std::vector<ProcessFailure> failures_;
   Clock::time_point job_began_;
   Clock::time_point round_began_;

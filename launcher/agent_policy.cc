@@ -7,6 +7,7 @@ Action when_all_ended(const Situation& now) {
   if (now.launcher_gone || now.interrupted) return Action::Interrupt;
   if (!now.failed) return Action::Finish;
   if (!now.may_restart) return Action::Fail;
+  if (now.suspended) return Action::Wait;
   if (now.phase == Phase::Delaying) return now.deadline_over ? Action::Restart : Action::Wait;
   return now.delay ? Action::Delay : Action::Restart;
 }

@@ -20,6 +20,7 @@ struct Situation {
   bool dumping = false;        // the failure is a hang, and its stacks can be had
   bool interrupted = false;    // a signal asked for the end of the job
   bool hurry = false;          // the signal came again
+  bool suspended = false;      // by SIGTSTP
   bool deadline_over = false;  // of the current phase
   bool launcher_gone = false;  // the process that the user started is dead
   bool may_restart = false;    // restart_policy says so

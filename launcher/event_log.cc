@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -83,16 +84,26 @@ void EventLog::worker(const char* state, const WorkerGroup& group, const Worker&
 }
 
 EventLog::Sink append_to(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    throw LaunchError(kExitUsage, fmt::format("--events={}: {}; choose a writable place", path,
-                                              error_text(errno)));
+  // Without O_NONBLOCK a named pipe would be waited for.
+  const int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+  const int fd = ::open(path.c_str(), how, 0644);
+  struct stat status {};
+  if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    const std::string why = fd < 0 ? error_text(errno) : "is no regular file";
+    if (fd >= 0) ::close(fd);
+    throw LaunchError(kExitUsage,
+                      fmt::format("--events={}: {}; choose a file that can be written", path, why));
   }
   const auto file = std::shared_ptr<int>(new int(fd), [](const int* owned) {
     ::close(*owned);
     delete owned;
   });
-  return [file](const std::string& line) { write_fully(*file, line); };
+  return [file, path, broken = false](const std::string& line) mutable {
+    if (broken) return;
+    const int error = write_fully(*file, line);
+    broken = error != 0;
+    if (broken) say(fmt::format("--events={}: {}; no more is written", path, error_text(error)));
+  };
 }
 
 }  // namespace ddp::launch

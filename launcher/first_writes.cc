@@ -9,6 +9,11 @@ namespace ddp::launch {
 
 FirstWrites::FirstWrites() : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {}
 
+void FirstWrites::forget_all() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+}
+
 FirstWrites::~FirstWrites() {
   if (fd_ >= 0) ::close(fd_);
 }

@@ -17,6 +17,8 @@ class FirstWrites {
   /// The file need not exist yet, its folder must. A replacement by rename counts as a write. Other
   /// files that appear in the folder may be told of, too.
   void watch(const std::string& file) const;
+  /// Watches nothing any more; fd() may be another one.
+  void forget_all();
   /// Forgets what fd() was readable for.
   void drain() const;
 

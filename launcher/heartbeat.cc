@@ -55,7 +55,7 @@ LifeSign parse_heartbeat(std::string_view line) {
 }
 
 Heartbeat::Heartbeat(std::string path, Clock::time_point start) : path_(std::move(path)) {
-  sign_.at = start;
+  sign_.at = looked_ = start;
   if (!path_.empty()) ::unlink(path_.c_str());
 }
 
@@ -71,6 +71,8 @@ const LifeSign& Heartbeat::look(Clock::time_point now) {
   if (regular) got = ::read(fd, buffer.data(), buffer.size());
   ::close(fd);
   std::string content(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  // It was written after the last look, whatever the file server's clock says.
+  const auto since = std::exchange(looked_, now);
   if (!regular || (nanoseconds(status.st_mtim) == written_ && content == content_)) return sign_;
 
   content_ = std::move(content);
@@ -78,7 +80,7 @@ const LifeSign& Heartbeat::look(Clock::time_point now) {
   timespec wall{};
   ::clock_gettime(CLOCK_REALTIME, &wall);
   const auto age = std::chrono::nanoseconds(std::max(0LL, nanoseconds(wall) - written_));
-  sign_.at = std::max(sign_.at, now - age);
+  sign_.at = std::max({sign_.at, since, now - age});
   if (content_.empty()) return sign_;
   LifeSign said = parse_heartbeat(content_);
   sign_.promise = said.promise;

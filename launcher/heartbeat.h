@@ -35,8 +35,9 @@ class Heartbeat {
 
  private:
   std::string path_;
-  long long written_ = 0;  // ns since 1970, as the file system says
-  std::string content_;    // two writes may fall into one tick of its clock
+  long long written_ = 0;     // ns since 1970, as the file system says
+  Clock::time_point looked_;  // for the last time
+  std::string content_;       // two writes may fall into one tick of its clock
   LifeSign sign_;
 };
 

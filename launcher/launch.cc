@@ -45,24 +45,37 @@ StaticRendezvous rendezvous_for(const LaunchConfig& config, const std::string& s
   return StaticRendezvous(config.master_addr, config.master_port, !store_program.empty());
 }
 
-void report(const RunResult& result, const AgentSpec& spec, bool summary) {
+std::string report(const RunResult& result, const AgentSpec& spec, bool summary) {
   constexpr std::ptrdiff_t kLongestReport = 30;
-  for (const auto& survivor : result.survivors) say_error(survivor + " could not be killed");
-  if (result.outcome == Outcome::Preempted) {
-    say(
-        fmt::format("the workers were preempted and have saved their state (exit code {}); the "
-                    "same command goes on from there",
-                    kExitPreempted));
+  std::string text;
+  for (const auto& survivor : result.survivors) {
+    text += fmt::format("error: {} could not be killed\n", survivor);
   }
-  if (result.outcome != Outcome::Failed || result.failures.empty()) return;
-  const ReportContext context{spec.host, spec.job.local_world_size, spec.logs.report_lines,
-                              spec.folder.is_private() ? "" : spec.folder.path()};
-  std::string text = failure_report(result, context);
+  if (result.outcome == Outcome::Preempted) {
+    text += fmt::format(
+        "ddp-run: the workers were preempted and have saved their state (exit code {}); the same "
+        "command goes on from there\n",
+        kExitPreempted);
+  }
+  const bool failed = result.outcome == Outcome::Failed && !result.failures.empty();
+  if (failed) {
+    const ReportContext context{spec.host, spec.job.local_world_size, spec.logs.report_lines,
+                                spec.folder.is_private() ? "" : spec.folder.path()};
+    text += failure_report(result, context);
+  }
   const auto lines = std::count(text.begin(), text.end(), '\n') + std::ssize(result.workers) + 1;
   // The table of many workers would bury the cause: they get it with --summary.
-  if (!summary && std::ssize(result.workers) > 1 && lines <= kLongestReport)
-    text += summary_table(result);
-  write_fully(STDERR_FILENO, text);
+  const bool fits = failed && std::ssize(result.workers) > 1 && lines <= kLongestReport;
+  return summary || fits ? text + summary_table(result) : text;
+}
+
+// What goes wrong here must not hide how the job has ended.
+void record_result(const std::string& path, const RunResult& result, const AgentSpec& spec) {
+  try {
+    write_result_file(path, result_json(result, spec.job.run_id, spec.host));
+  } catch (const LaunchError& error) {
+    say_error(error.what());
+  }
 }
 
 // A launcher around this one, or a job of torch's `record`, reads the cause in an error file of its
@@ -108,19 +121,16 @@ int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvou
                     health->port()));
   }
   const RunResult result = agent.run();
-  if (result.outcome == Outcome::LauncherGone) {
-    processes
-        .drop_console();  // within a second nothing of the job is to be left, this process neither
-  } else {
-    processes.flush_console();
-  }
-  report(result, spec, config.summary);
+  if (!config.result_json.empty()) record_result(config.result_json, result, spec);
   pass_on_cause(result, spec.inherited);
-  if (config.summary) write_fully(STDERR_FILENO, summary_table(result));
-  if (!config.result_json.empty()) {
-    write_result_file(config.result_json, result_json(result, spec.job.run_id, spec.host));
+  if (result.outcome == Outcome::LauncherGone) {
+    processes.drop_console();  // within a second nothing of the job is to be left
+    spec.folder.remove_if_private();
+    return exit_code(result);
   }
-  if (result.outcome == Outcome::LauncherGone) spec.folder.remove_if_private();
+  processes.flush_console();
+  processes.print(report(result, spec, config.summary));
+  processes.flush_console();
   return exit_code(result);
 }
 

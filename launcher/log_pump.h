@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <chrono>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -42,7 +43,10 @@ class LogPump {
   /// the round. Does not wait for a slow console.
   void finish_round();
   /// Writes what the console has not taken yet, for as long as its reader takes something.
-  void flush_console();
+  /// Gives up when the reader takes nothing for some seconds, or when `give_up` says so; it is
+  /// asked whenever one of `interrupts` is readable.
+  void flush_console(const std::vector<int>& interrupts = {},
+                     const std::function<bool()>& give_up = {});
   /// Forgets it: nobody is left to read.
   void drop_console();
   /// The last lines that this worker wrote to stderr, the round before finish_round() included.

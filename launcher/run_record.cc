@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -104,8 +105,12 @@ std::string result_json(const RunResult& result, const std::string& run_id,
 void write_result_file(const std::string& path, const std::string& text) {
   const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd >= 0) write_fully(fd, text);
-  if (fd < 0 || ::close(fd) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
+  int error = fd < 0 ? errno : write_fully(fd, text);
+  if (fd >= 0 && ::close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    errno = error;
     throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}; choose a writable place", path,
                                               error_text(errno)));
   }
@@ -114,6 +119,10 @@ void write_result_file(const std::string& path, const std::string& text) {
 void check_result_file(const std::string& path) {
   const auto slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+    throw LaunchError(kExitUsage, fmt::format("--result-json={}: is a folder; name a file", path));
+  }
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}; choose a writable place", path,
                                               error_text(errno)));

@@ -76,6 +76,7 @@ std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
   std::vector<PendingSpawn> pending;
   oom_before_ = OomCounts::read();
   heartbeats_.clear();
+  first_heartbeats_.forget_all();
   try {
     for (const auto& spec : specs) {
       pending.push_back(start_one(spec));
@@ -159,6 +160,16 @@ std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline
   return events;
 }
 
+void SubprocessSet::flush_console() {
+  pump_.flush_console({signal_fd_, launcher_pipe_}, [this] {
+    pollfd launcher{launcher_pipe_, POLLIN, 0};
+    std::vector<Event> events;
+    take_signals(events);
+    return ::poll(&launcher, 1, 0) == 1 ||
+           std::any_of(events.begin(), events.end(), [](const Event& e) { return e.ends_job; });
+  });
+}
+
 void SubprocessSet::take_signals(std::vector<Event>& events) {
   signalfd_siginfo info{};
   bool child_changed = false;
@@ -199,6 +210,8 @@ void SubprocessSet::reap(std::vector<Event>& events) {
 }
 
 void SubprocessSet::signal_workers(int signal) {
+  // A debugger that is still at work would keep its worker from hearing anything.
+  for (const pid_t tool : stack_tools_) ::kill(tool, SIGKILL);
   for (const auto& [pid, local_rank] : running_) {
     if (::kill(-pid, signal) != 0) ::kill(pid, signal);  // a worker may have moved to another group
   }

@@ -40,7 +40,8 @@ class SubprocessSet : public ProcessRunner {
   Clock::time_point now() const override { return Clock::now(); }
 
   /// Before anything else writes to the console: all that workers have written goes first.
-  void flush_console() { pump_.flush_console(); }
+  /// Unless a signal asks for the end, or the launcher is gone: then it is dropped.
+  void flush_console();
   void drop_console() { pump_.drop_console(); }
   /// Takes part in wait(); must live as long as this does.
   void also_poll(PollMember& member) { members_.push_back(&member); }

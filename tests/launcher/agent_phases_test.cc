@@ -1,4 +1,5 @@
 // The rarer ways through the agent: hangs, preemption, suspension. Scripted, without processes.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
 
@@ -52,7 +53,8 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
   scene.os.exits(0, {0, SIGTERM}).exits(1, {0, SIGTERM});
   const RunResult result = scene.run(2);
   CHECK(scene.os.now() == Clock::time_point(seconds(5)));
-  CHECK(scene.os.deeds == Deeds{"start 2", "stacks of 1", sent(SIGTERM), sent(SIGCONT), "sweep"});
+  CHECK(scene.os.deeds ==
+        Deeds{"start 2", "stacks of 0", "stacks of 1", sent(SIGTERM), sent(SIGCONT), "sweep"});
   REQUIRE(result.failures.size() == 1);
   CHECK(result.failures[0].rank == 1);
   CHECK_THAT(result.failures[0].hang,
@@ -113,6 +115,32 @@ TEST_CASE("while the job is suspended nobody hangs") {
   scene.os.exits(0, {});
   CHECK(scene.run(1).outcome == Outcome::Succeeded);
   CHECK(scene.os.deeds == Deeds{"start 1", sent(SIGSTOP), sent(SIGCONT), "sweep"});
+}
+
+TEST_CASE("a job that is suspended does not restart before it is woken") {
+  Scene scene;
+  scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
+  scene.os.exits(0, {0, SIGKILL});
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    CHECK(os.rounds.size() == 1);
+    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGCONT}};
+  });
+  scene.os.exits(0, {});
+  CHECK(scene.run(1, 1).restarts == 1);
+}
+
+TEST_CASE("the grace does not run out while the job is suspended") {
+  Scene scene;
+  scene.spec.grace = seconds(30);
+  scene.os.exits(1, {3, 0});
+  scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.pass(std::chrono::hours(1));
+    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGCONT}};
+  });
+  scene.os.exits(0, {0, SIGTERM});
+  CHECK(exit_code(scene.run(2)) == 3);
+  CHECK(std::count(scene.os.deeds.begin(), scene.os.deeds.end(), sent(SIGKILL)) == 0);
 }
 
 TEST_CASE("workers that were preempted leave by themselves, and that is no failure to restart") {

@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -124,6 +125,31 @@ TEST_CASE("the event log handler console writes the events to stderr") {
   const TempFolder tmp;
   const Finished job = run_to_end(stub_job(tmp, {"--event-log-handler=console"}, {}));
   CHECK_THAT(job.err, StartsWith("{\"") && Contains("torchelastic.worker.status.SUCCEEDED"));
+}
+
+TEST_CASE("an event log that is no file is refused, and nothing waits for it") {
+  const TempFolder tmp;
+  REQUIRE(::mkfifo((tmp / "pipe").c_str(), 0600) == 0);
+  for (const std::string& place : {tmp / "pipe", std::string("/dev/full"), tmp.path()}) {
+    const Finished job = run_to_end(stub_job(tmp, {"--events=" + place}, {"print=started"}));
+    CHECK(job.exit == 2);
+    CHECK(job.out.empty());
+    CHECK_THAT(job.err, StartsWith("error: --events=" + place + ": "));
+  }
+}
+
+TEST_CASE("a result that cannot be written is said, and the job's exit code stays") {
+  const TempFolder tmp;
+  CHECK(run_to_end(stub_job(tmp, {"--result-json=" + tmp.path()}, {})).exit == 2);
+  const Finished job = run_to_end(stub_job(tmp, {"--result-json=/dev/shm/../full/x"}, {"exit=3"}));
+  CHECK(job.exit == 2);  // found out before the job
+  tmp.write("there/x", "");
+  ChildProgram running(stub_job(tmp, {"--result-json=" + tmp / "there/result"}, {"wait"}));
+  running.wait_for("waiting ");
+  std::filesystem::remove_all(tmp / "there");
+  running.signal(SIGTERM);
+  CHECK(running.wait_exit() == 128 + SIGTERM);
+  CHECK_THAT(running.err(), Contains("error: --result-json="));
 }
 
 }  // namespace
