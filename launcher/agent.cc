@@ -326,7 +326,8 @@ void LocalElasticAgent::kill_workers() {
 void LocalElasticAgent::judge_end_of_round() {
   if (verdict_ || failures_.empty() || running() > 0) return;
   const ProcessFailure& cause = failures_.front();
-  history_.push_back({cause.rank, cause.exit, processes_.now() - round_began_});
+  history_.push_back({cause.rank, cause.exit, processes_.now() - round_began_,
+                      processes_.life_sign(cause.local_rank).text});
   verdict_ = judge_restart(spec_.restarts, history_);
 }
 
@@ -412,6 +413,11 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
         return w.state == WorkerState::Stopped || (w.state == WorkerState::Running && !is_hung(w));
       }));
   result.workers = group_.workers;
+  for (Worker& worker : result.workers) {
+    worker.spawned = round_began_ - job_began_;
+    if (const auto first = processes_.first_output(worker.local_rank))
+      worker.first_line = *first - round_began_;
+  }
   result.lived = since_start();
   result.restarts = group_.restart_count;
   result.max_restarts = spec_.job.max_restarts;

@@ -72,6 +72,7 @@ std::list<ConsoleLines>& LogPump::shown_on(bool is_stderr) {
 int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr) {
   if (is_stderr) {
     stderr_tail_[local_rank].clear();
+    first_output_.erase(local_rank);
     stderr_files_.erase(local_rank);
   }
   switch (plan.mode) {
@@ -209,7 +210,9 @@ bool LogPump::read_some(Source& source) {
 
 void LogPump::take(Source& source, std::string_view text) {
   if (source.file.is_open()) write_file(source, source.file, text);
-  last_output_[source.local_rank] = Clock::now();
+  const auto now = Clock::now();
+  first_output_.try_emplace(source.local_rank, now);
+  last_output_[source.local_rank] = now;
   if (source.is_stderr) {
     std::string& tail = stderr_tail_[source.local_rank];
     tail += text.substr(text.size() - std::min(text.size(), kTail));
@@ -296,6 +299,12 @@ void LogPump::drop_console() {
 std::string LogPump::last_stderr(int local_rank) const {
   const auto found = stderr_tail_.find(local_rank);
   return found == stderr_tail_.end() ? "" : found->second;
+}
+
+std::optional<Clock::time_point> LogPump::first_output(int local_rank) const {
+  const auto found = first_output_.find(local_rank);
+  if (found == first_output_.end()) return std::nullopt;
+  return found->second;
 }
 
 Clock::time_point LogPump::last_output(int local_rank) const {

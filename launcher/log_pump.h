@@ -51,6 +51,8 @@ class LogPump {
   void drop_console();
   /// The last lines that this worker wrote to stderr, the round before finish_round() included.
   std::string last_stderr(int local_rank) const;
+  /// When something that this worker wrote was first copied, after the round as well.
+  std::optional<Clock::time_point> first_output(int local_rank) const;
   /// When something that this worker wrote was last copied; the epoch: never in this round.
   Clock::time_point last_output(int local_rank) const;
   /// A line of ddp-run's own, in order with what workers wrote to stderr.
@@ -86,9 +88,10 @@ class LogPump {
   LinePrefix fold_prefix_;
   std::vector<char> buffer_;
   std::string scratch_;
-  std::map<int, Clock::time_point> last_output_;  // by local rank
-  std::map<int, std::string> stderr_tail_;        // by local rank
-  std::map<int, std::string> stderr_files_;       // of streams that go straight into a file
+  std::map<int, Clock::time_point> first_output_;  // by local rank
+  std::map<int, Clock::time_point> last_output_;   // by local rank
+  std::map<int, std::string> stderr_tail_;         // by local rank
+  std::map<int, std::string> stderr_files_;        // of streams that go straight into a file
 };
 
 }  // namespace ddp::launch

@@ -49,7 +49,9 @@ class ProcessRunner {
   /// To the process group of one, if it has not ended.
   virtual void signal_worker(int local_rank, int signal) = 0;
 
-  /// The last sign of life of a worker that has not ended.
+  /// When something that it wrote was first copied in this round; nullopt: nothing yet.
+  virtual std::optional<Clock::time_point> first_output(int local_rank) const = 0;
+  /// The last sign of life of a worker of this round.
   virtual LifeSign life_sign(int local_rank) = 0;
   /// "state T (stopped)": what the kernel says of it; may be empty.
   virtual std::string state_of(int local_rank) const = 0;

@@ -17,7 +17,7 @@ int exit_value(const ExitStatus& exit) {
 }
 
 bool same_failure(const RoundEnd& a, const RoundEnd& b) {
-  return a.rank == b.rank && exit_value(a.exit) == exit_value(b.exit);
+  return a.rank == b.rank && exit_value(a.exit) == exit_value(b.exit) && a.progress == b.progress;
 }
 
 template <typename Predicate>

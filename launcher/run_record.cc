@@ -48,6 +48,8 @@ json to_json(const Worker& worker) {
               {"local_rank", worker.local_rank},
               {"pid", worker.pid},
               {"state", name_of(worker.state)},
+              {"spawned", seconds(worker.spawned)},
+              {"first_line", worker.first_line ? json(seconds(*worker.first_line)) : json(nullptr)},
               {"seconds", seconds(worker.lived)},
               {"cpu_seconds", worker.usage.cpu_seconds},
               {"max_rss_kib", worker.usage.max_rss_kib}};
@@ -71,15 +73,19 @@ json to_json(const ProcessFailure& failure) {
 }  // namespace
 
 std::string summary_table(const RunResult& result) {
-  std::string table = fmt::format("  {:>5} {:>9} {:<10} {:>10} {:>10} {:>12}\n", "rank", "pid",
-                                  "exit", "seconds", "CPU s", "max RSS MiB");
+  std::string table =
+      fmt::format("  {:>5} {:>9} {:<10} {:>9} {:>12} {:>10} {:>10} {:>12}\n", "rank", "pid", "exit",
+                  "spawned s", "first line s", "seconds", "CPU s", "max RSS MiB");
   for (const Worker& worker : result.workers) {
     const std::string exit = worker.state == WorkerState::Running ? "running"
                              : worker.exit.signal != 0
                                  ? fmt::format("signal {}", worker.exit.signal)
                                  : std::to_string(worker.exit.code);
-    table += fmt::format("  {:>5} {:>9} {:<10} {:>10.2f} {:>10.2f} {:>12.1f}\n", worker.rank,
-                         worker.pid, exit, seconds(worker.lived), worker.usage.cpu_seconds,
+    const std::string first =
+        worker.first_line ? fmt::format("{:.3f}", seconds(*worker.first_line)) : "-";
+    table += fmt::format("  {:>5} {:>9} {:<10} {:>9.3f} {:>12} {:>10.2f} {:>10.2f} {:>12.1f}\n",
+                         worker.rank, worker.pid, exit, seconds(worker.spawned), first,
+                         seconds(worker.lived), worker.usage.cpu_seconds,
                          static_cast<double>(worker.usage.max_rss_kib) / 1024);
   }
   return table;

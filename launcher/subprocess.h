@@ -32,6 +32,9 @@ class SubprocessSet : public ProcessRunner {
   void stop_store() override { store_.stop(); }
   void signal_worker(int local_rank, int signal) override;
   LifeSign life_sign(int local_rank) override;
+  std::optional<Clock::time_point> first_output(int local_rank) const override {
+    return pump_.first_output(local_rank);
+  }
   std::string state_of(int local_rank) const override;
   bool dump_stacks(const std::vector<StackDump>& wanted) override;
   std::vector<std::string> sweep() override;

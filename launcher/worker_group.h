@@ -61,6 +61,9 @@ struct Worker {
   std::string heartbeat_file;  // empty: none
   ResourceUsage usage;
   Clock::duration lived{};
+  Clock::duration spawned{};  // since the job began
+  std::optional<Clock::duration>
+      first_line{};  // since it was spawned; none: ddp-run copied nothing
 };
 
 /// Where the workers of one round meet.

@@ -52,6 +52,7 @@ class FakeRunner : public ProcessRunner {
     deeds.push_back("signal " + std::to_string(signal) + " to " + std::to_string(local_rank));
   }
   LifeSign life_sign(int local_rank) override { return signs[local_rank]; }
+  std::optional<Clock::time_point> first_output(int) const override { return std::nullopt; }
   std::string state_of(int local_rank) const override {
     return "state S of " + std::to_string(local_rank);
   }

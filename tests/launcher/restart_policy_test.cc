@@ -51,6 +51,13 @@ TEST_CASE("a final exit code is not restarted") {
   CHECK(judge_restart(rules, {ended(0, 1)}).restart);
 }
 
+TEST_CASE("a worker whose heartbeats tell of progress is in no crash loop") {
+  const RestartRules rules{.max_restarts = 100, .crash_loop = 2};
+  const auto at_step = [](const char* words) { return RoundEnd{0, {1, 0}, seconds(1), words}; };
+  CHECK(judge_restart(rules, {at_step("step=1"), at_step("step=2")}).restart);
+  CHECK_FALSE(judge_restart(rules, {at_step("step=2"), at_step("step=2")}).restart);
+}
+
 TEST_CASE("the restart policy says which failures are worth a restart unless codes say otherwise") {
   const RestartRules on_crash{.policy = RestartPolicy::OnCrash,
                               .max_restarts = 5,

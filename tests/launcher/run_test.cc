@@ -320,6 +320,7 @@ TEST_CASE("the result file says what became of each worker") {
 
 TEST_CASE("the summary has a line for each worker") {
   const auto job = run({"--nproc_per_node=3", "--summary"}, {"exit=0"});
+  CHECK_THAT(job.err, Contains("spawned s") && Contains("first line s"));
   CHECK(lines_of(job.err).size() == 4);
   CHECK_THAT(job.err, Contains("max RSS MiB"));
 }
