@@ -325,10 +325,29 @@ void LocalElasticAgent::kill_workers() {
 
 void LocalElasticAgent::judge_end_of_round() {
   if (verdict_ || failures_.empty() || running() > 0) return;
+  find_earlier_failures();
   const ProcessFailure& cause = failures_.front();
   history_.push_back({cause.rank, cause.exit, processes_.now() - round_began_,
                       processes_.life_sign(cause.local_rank).text});
   verdict_ = judge_restart(spec_.restarts, history_);
+}
+
+// A worker that was told to stop but had failed by itself before the one that was seen to fail.
+void LocalElasticAgent::find_earlier_failures() {
+  std::vector<ProcessFailure> earlier;
+  for (Worker& worker : group_.workers) {
+    const bool ended_by_itself = worker.exit.signal == 0 && worker.exit.code != 0;
+    if (worker.state != WorkerState::Stopped || !ended_by_itself) continue;
+    if (!wrote_earlier(worker.error_file, failures_.front())) continue;
+    worker.state = WorkerState::Failed;
+    earlier.push_back({.local_rank = worker.local_rank,
+                       .rank = worker.rank,
+                       .pid = worker.pid,
+                       .exit = worker.exit,
+                       .error_file = worker.error_file});
+  }
+  order_failures(earlier);
+  failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
 }
 
 void LocalElasticAgent::announce_restart() {

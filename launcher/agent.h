@@ -46,6 +46,7 @@ class LocalElasticAgent {
   void stop_workers();
   void kill_workers();
   void judge_end_of_round();
+  void find_earlier_failures();
   void announce_restart();
   void delay_restart();
   void restart();

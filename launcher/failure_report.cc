@@ -128,6 +128,11 @@ void order_failures(std::vector<ProcessFailure>& batch) {
       [&](const ProcessFailure& a, const ProcessFailure& b) { return key(a) < key(b); });
 }
 
+bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure) {
+  const long long own = age_of(failure.error_file);
+  return own != LLONG_MAX && age_of(error_file) < own;
+}
+
 std::string describe(const ProcessFailure& failure) {
   return failure.hang.empty() ? describe_exit(failure.exit) : "hangs";
 }

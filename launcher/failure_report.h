@@ -12,6 +12,10 @@ namespace ddp::launch {
 /// files by their age, then ranks. (A worker that loses its peer fails after it, never before.)
 void order_failures(std::vector<ProcessFailure>& batch);
 
+/// Somebody wrote this error file before the failed worker wrote its own; false when one of the two
+/// has none. Who loses a peer may be gone before the kernel has taken that peer apart.
+bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure);
+
 /// "exit code 7", "killed by SIGKILL" or "hangs".
 std::string describe(const ProcessFailure& failure);
 std::string describe_exit(const ExitStatus& exit);

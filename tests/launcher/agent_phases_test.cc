@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 
 #include "launcher/agent.h"
 #include "launcher/failure_report.h"
@@ -115,6 +117,28 @@ TEST_CASE("while the job is suspended nobody hangs") {
   scene.os.exits(0, {});
   CHECK(scene.run(1).outcome == Outcome::Succeeded);
   CHECK(scene.os.deeds == Deeds{"start 1", sent(SIGSTOP), sent(SIGCONT), "sweep"});
+}
+
+TEST_CASE("who wrote its error file first has failed first, whoever is gone first") {
+  Scene scene;
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    namespace fs = std::filesystem;
+    const auto write = [&](std::size_t rank, int age) {
+      const std::string file = os.rounds[0][rank].environment.at("TORCHELASTIC_ERROR_FILE");
+      std::ofstream(file) << "{}";
+      fs::last_write_time(file, fs::file_time_type::clock::now() - seconds(age));
+    };
+    write(0, 3);
+    write(1, 1);
+    write(2, 2);
+    return std::vector{FakeRunner::exited(os.pid(2), {1, 0})};
+  });
+  scene.os.exits(0, {4, 0}).exits(1, {5, 0});
+  const RunResult result = scene.run(3);
+  REQUIRE(result.failures.size() == 2);
+  CHECK(result.failures[0].rank == 0);
+  CHECK(exit_code(result) == 4);
+  CHECK(result.stopped == 1);
 }
 
 TEST_CASE("a job that is suspended does not restart before it is woken") {
