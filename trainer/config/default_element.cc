@@ -188,7 +188,7 @@ std::string DefaultElement::final_package(bool use_header) const {
 }
 
 std::string DefaultElement::override_key() const {
-  const std::string group = group_path();
+  std::string group = group_path();
   std::string target = final_package(false);
   if (target == dotted(group)) return group;
   if (target.empty()) target = kGlobal;
