@@ -29,6 +29,14 @@ std::string seconds_text(std::chrono::milliseconds time) {
   return fmt::format("{:g} s", time.count() / 1000.0);
 }
 
+ProcessFailure failure_of(const Worker& worker) {
+  return {.local_rank = worker.local_rank,
+          .rank = worker.rank,
+          .pid = worker.pid,
+          .exit = worker.exit,
+          .error_file = worker.error_file};
+}
+
 }  // namespace
 
 LocalElasticAgent::LocalElasticAgent(AgentSpec spec, RendezvousHandler& rendezvous,
@@ -170,12 +178,8 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
     });
   }
   if (worker->state != WorkerState::Failed || known) return;
-  batch.push_back({.local_rank = worker->local_rank,
-                   .rank = worker->rank,
-                   .pid = worker->pid,
-                   .exit = worker->exit,
-                   .error_file = worker->error_file,
-                   .cause = event.cause});
+  batch.push_back(failure_of(*worker));
+  batch.back().cause = event.cause;
 }
 
 void LocalElasticAgent::record_event(const Worker& worker) const {
@@ -210,11 +214,8 @@ void LocalElasticAgent::look_for_hangs() {
 void LocalElasticAgent::record_hang(const Worker& worker, const LifeSign& sign) {
   const auto silent = processes_.now() - std::max(sign.at, silent_since_);
   const std::string state = processes_.state_of(worker.local_rank);
-  ProcessFailure failure{.local_rank = worker.local_rank,
-                         .rank = worker.rank,
-                         .pid = worker.pid,
-                         .exit = {kExitHang, 0},
-                         .error_file = worker.error_file};
+  ProcessFailure failure = failure_of(worker);
+  failure.exit = {kExitHang, 0};
   failure.hang =
       fmt::format("no sign of life for {:.1f} s{}{}; last heartbeat: {}",
                   std::chrono::duration<double>(silent).count(), state.empty() ? "" : ", ", state,
@@ -340,11 +341,7 @@ void LocalElasticAgent::find_earlier_failures() {
     if (worker.state != WorkerState::Stopped || !ended_by_itself) continue;
     if (!wrote_earlier(worker.error_file, failures_.front())) continue;
     worker.state = WorkerState::Failed;
-    earlier.push_back({.local_rank = worker.local_rank,
-                       .rank = worker.rank,
-                       .pid = worker.pid,
-                       .exit = worker.exit,
-                       .error_file = worker.error_file});
+    earlier.push_back(failure_of(worker));
   }
   order_failures(earlier);
   failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
