@@ -29,12 +29,13 @@ std::string seconds_text(std::chrono::milliseconds time) {
   return fmt::format("{:g} s", time.count() / 1000.0);
 }
 
-ProcessFailure failure_of(const Worker& worker) {
+ProcessFailure failure_of(const Worker& worker, double time) {
   return {.local_rank = worker.local_rank,
           .rank = worker.rank,
           .pid = worker.pid,
           .exit = worker.exit,
-          .error_file = worker.error_file};
+          .error_file = worker.error_file,
+          .time = time};
 }
 
 }  // namespace
@@ -178,7 +179,7 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
     });
   }
   if (worker->state != WorkerState::Failed || known) return;
-  batch.push_back(failure_of(*worker));
+  batch.push_back(failure_of(*worker, processes_.unix_time()));
   batch.back().cause = event.cause;
 }
 
@@ -214,7 +215,7 @@ void LocalElasticAgent::look_for_hangs() {
 void LocalElasticAgent::record_hang(const Worker& worker, const LifeSign& sign) {
   const auto silent = processes_.now() - std::max(sign.at, silent_since_);
   const std::string state = processes_.state_of(worker.local_rank);
-  ProcessFailure failure = failure_of(worker);
+  ProcessFailure failure = failure_of(worker, processes_.unix_time());
   failure.exit = {kExitHang, 0};
   failure.hang =
       fmt::format("no sign of life for {:.1f} s{}{}; last heartbeat: {}",
@@ -341,7 +342,7 @@ void LocalElasticAgent::find_earlier_failures() {
     if (worker.state != WorkerState::Stopped || !ended_by_itself) continue;
     if (!wrote_earlier(worker.error_file, failures_.front())) continue;
     worker.state = WorkerState::Failed;
-    earlier.push_back(failure_of(worker));
+    earlier.push_back(failure_of(worker, processes_.unix_time()));
   }
   order_failures(earlier);
   failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
@@ -368,6 +369,7 @@ void LocalElasticAgent::restart() {
     announce_restart();
     processes_.sweep();
   }
+  group_.last_failure = failure_json(failures_.front(), group_.restart_count);
   ++group_.restart_count;
   start_round();
 }

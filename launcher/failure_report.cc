@@ -142,6 +142,14 @@ std::string describe_exit(const ExitStatus& exit) {
                           : fmt::format("exit code {}", exit.code);
 }
 
+std::string failure_json(const ProcessFailure& failure, int attempt) {
+  const std::string cause = !failure.hang.empty()      ? "hang"
+                            : failure.exit.signal != 0 ? signal_name(failure.exit.signal)
+                                                       : describe_exit(failure.exit);
+  return fmt::format(R"({{"rank":{},"cause":"{}","time":{:.3f},"attempt":{}}})", failure.rank,
+                     cause, failure.time, attempt);
+}
+
 std::string likely_cause(const ExitStatus& exit) {
   const int signal = exit.signal != 0              ? exit.signal
                      : exit.code > kExitSignalBase ? exit.code - kExitSignalBase

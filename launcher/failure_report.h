@@ -19,6 +19,8 @@ bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure)
 /// "exit code 7", "killed by SIGKILL" or "hangs".
 std::string describe(const ProcessFailure& failure);
 std::string describe_exit(const ExitStatus& exit);
+/// What the workers of the next round are told, see kLastFailure in worker_contract.h.
+std::string failure_json(const ProcessFailure& failure, int attempt);
 /// What usually leads to that exit; may be empty.
 std::string likely_cause(const ExitStatus& exit);
 

@@ -18,6 +18,7 @@
 #include "launcher/guardian.h"
 #include "launcher/http_server.h"
 #include "launcher/launch_config.h"
+#include "launcher/memory_folder.h"
 #include "launcher/option_table.h"
 #include "launcher/program.h"
 #include "launcher/run_record.h"
@@ -125,7 +126,6 @@ int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvou
   pass_on_cause(result, spec.inherited);
   if (result.outcome == Outcome::LauncherGone) {
     processes.drop_console();  // within a second nothing of the job is to be left
-    spec.folder.remove_if_private();
     return exit_code(result);
   }
   processes.flush_console();
@@ -156,21 +156,33 @@ int print(std::string_view text) {
   return kExitDone;
 }
 
-// One line per worker that a shell can run, with what ddp-run adds to the environment.
+// One line per worker that a shell can run, with what ddp-run adds to the environment. XXXXXX
+// stands for what is chosen when the folders are made.
 int dry_run(const LaunchConfig& config) {
-  const AgentSpec spec = describe_agent(config);
+  AgentSpec spec = describe_agent(config);
+  spec.folder = RunFolder::planned(config.log_dir, spec.job.run_id, config.logs.wants_files());
+  spec.job.shm_dir = MemoryFolder::planned(MemoryFolder::kPlace);
   WorkerGroup group;
   group.rendezvous = rendezvous_for(config, find_store(config)).next_round();
   std::string lines;
   for (int local_rank = 0; local_rank < spec.job.local_world_size; ++local_rank) {
-    Worker worker;
-    worker.local_rank = worker.rank = local_rank;
-    lines += shell_line(inherited_environment(),
-                        worker_environment(spec.inherited, spec.job, group, worker),
-                        worker_command(spec.command, local_rank));
+    const Worker worker = plan_worker(spec, group, local_rank);
+    lines += shell_line(inherited_environment(), describe_worker(spec, group, worker));
   }
   return print(lines);
 }
+
+// Of the folders on disk and in memory. Guardian and agent both do it: each of them may be the last
+// one left, and the agent leaves without running destructors.
+struct CleanUp {
+  const RunFolder& folder;
+  const MemoryFolder& memory;
+  ~CleanUp() { now(); }
+  void now() const {
+    folder.remove_if_private();
+    memory.remove();
+  }
+};
 
 int launch(const LaunchConfig& config, SignalMailbox& signals) {
   AgentSpec spec = describe_agent(config);
@@ -178,8 +190,9 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
   const std::string store_program = find_store(config);
   StaticRendezvous rendezvous = rendezvous_for(config, store_program);
   spec.folder = RunFolder::create(config.log_dir, spec.job.run_id, config.logs.wants_files());
-  const std::unique_ptr<const RunFolder, void (*)(const RunFolder*)> cleanup(
-      &spec.folder, [](const RunFolder* folder) { folder->remove_if_private(); });
+  const MemoryFolder memory(MemoryFolder::kPlace);
+  spec.job.shm_dir = memory.path();
+  const CleanUp clean_up{spec.folder, memory};
   if (config.logs.wants_files()) say("logs of this run: " + spec.folder.path());
   if (spec.job.omp_num_threads > 0) {
     say(
@@ -188,8 +201,10 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
                     spec.job.omp_num_threads, spec.job.local_world_size));
   }
   return run_guarded(signals, [&](int launcher_pipe) {
-    return guarded(
+    const int agent_code = guarded(
         [&] { return run_agent(config, spec, rendezvous, store_program, signals, launcher_pipe); });
+    clean_up.now();
+    return agent_code;
   });
 }
 

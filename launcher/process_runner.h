@@ -76,6 +76,8 @@ class ProcessRunner {
   virtual void note(const std::string& line) = 0;
 
   virtual Clock::time_point now() const = 0;
+  /// Seconds since 1970.
+  virtual double unix_time() const = 0;
 };
 
 }  // namespace ddp::launch

@@ -42,16 +42,27 @@ void point_latest_at(const std::string& run) {
 
 }  // namespace
 
-RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_id, bool keep) {
+RunFolder RunFolder::planned(const std::string& log_dir, const std::string& run_id, bool keep) {
   RunFolder folder;
   if (log_dir == "/dev/null") return folder;
+  folder.private_ = log_dir.empty() && !keep;
+  const std::string path = log_dir.empty()
+                               ? temporary_folder() + "/ddp-run_XXXXXX"
+                               : fmt::format("{}/{}_XXXXXX", log_dir, safe_name(run_id));
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);  // workers may change their folder
+  folder.path_ = error ? path : absolute.string();
+  return folder;
+}
+
+RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_id, bool keep) {
+  RunFolder folder = planned(log_dir, run_id, keep);
+  if (folder.path_.empty()) return folder;
   const bool temporary = log_dir.empty();
-  folder.private_ = temporary && !keep;
   const std::string base = temporary ? temporary_folder() : log_dir;
+  std::string& name = folder.path_;
   std::error_code error;
   if (!temporary) fs::create_directories(base, error);
-  std::string name =
-      temporary ? base + "/ddp-run_XXXXXX" : fmt::format("{}/{}_XXXXXX", base, safe_name(run_id));
   if (error || !::mkdtemp(name.data())) {
     const std::string reason = error ? error.message() : error_text(errno);
     throw LaunchError(
@@ -60,8 +71,6 @@ RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_i
                                 base, reason)
                   : fmt::format("--log-dir={}: {}; choose a writable folder", log_dir, reason));
   }
-  // Workers may change their folder.
-  folder.path_ = fs::absolute(name, error).string();
   if (!folder.private_) fs::permissions(name, fs::perms(0755), error);
   if (!temporary) point_latest_at(folder.path_);
   return folder;

@@ -14,6 +14,8 @@ class RunFolder {
   /// "/dev/null": no files; in a named one the link `latest` leads to the newest run. Throws
   /// LaunchError (2) when the folder cannot be made.
   static RunFolder create(const std::string& log_dir, const std::string& run_id, bool keep);
+  /// The same without making anything: XXXXXX stands for what create() chooses.
+  static RunFolder planned(const std::string& log_dir, const std::string& run_id, bool keep);
 
   /// Makes the folders of this attempt; a private folder keeps the newest one only.
   void prepare_attempt(int attempt, int local_world_size) const;

@@ -279,6 +279,10 @@ pid_t SubprocessSet::start_stack_tool(const Command& tool, int file) {
   }
 }
 
+double SubprocessSet::unix_time() const {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 std::vector<std::string> SubprocessSet::sweep() {
   running_.clear();
   stack_tools_.clear();

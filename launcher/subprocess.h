@@ -41,6 +41,7 @@ class SubprocessSet : public ProcessRunner {
   std::string last_stderr(int local_rank) const override { return pump_.last_stderr(local_rank); }
   void note(const std::string& line) override { pump_.note(line); }
   Clock::time_point now() const override { return Clock::now(); }
+  double unix_time() const override;
 
   /// Before anything else writes to the console: all that workers have written goes first.
   /// Unless a signal asks for the end, or the launcher is gone: then it is dropped.

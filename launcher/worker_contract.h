@@ -27,6 +27,13 @@ inline constexpr const char* kSignalsToHandle = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 
 /// A file that a worker may rewrite whenever it has got on; launcher/README.md says how.
 inline constexpr const char* kHeartbeatFile = "DDP_HEARTBEAT_FILE";
+/// A folder in memory for copies of a worker's state. It outlives restarts of the group and ends
+/// with the job. Unset where /dev/shm is no writable folder.
+inline constexpr const char* kShmDir = "DDP_SHM_DIR";
+/// After a restart: {"rank":1,"cause":"SIGKILL","time":1732170000.123,"attempt":0}, the root cause
+/// of the round before. cause: a signal, "exit code 3" or "hang"; time: Unix seconds when ddp-run
+/// saw it; attempt: TORCHELASTIC_RESTART_COUNT of that round. Unset in the first round.
+inline constexpr const char* kLastFailure = "DDP_LAST_FAILURE";
 
 // Also set for each worker, when the user has not.
 inline constexpr const char* kNcclAsyncErrorHandling = "TORCH_NCCL_ASYNC_ERROR_HANDLING";

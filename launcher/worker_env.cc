@@ -1,5 +1,7 @@
 #include "launcher/worker_env.h"
 
+#include <fmt/format.h>
+
 #include <string_view>
 
 #include "launcher/worker_contract.h"
@@ -25,7 +27,17 @@ std::string shell_quoted(const std::string& text) {
   return quoted;
 }
 
+// An inherited value belongs to a job around this one.
+void set_or_unset(Environment& env, const char* name, const std::string& value) {
+  if (value.empty()) {
+    env.erase(name);
+  } else {
+    env[name] = value;
+  }
+}
+
 }  // namespace
+
 Environment worker_environment(const Environment& inherited, const JobInfo& job,
                                const WorkerGroup& group, const Worker& worker) {
   Environment env = inherited;
@@ -48,8 +60,9 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
   env[kUseAgentStore] = rendezvous.agent_store ? "True" : "False";
   env[kErrorFile] = worker.error_file;
   env[kSignalsToHandle] = job.signals_to_handle;
-  env.erase(kHeartbeatFile);
-  if (!worker.heartbeat_file.empty()) env[kHeartbeatFile] = worker.heartbeat_file;
+  set_or_unset(env, kHeartbeatFile, worker.heartbeat_file);
+  set_or_unset(env, kShmDir, job.shm_dir);
+  set_or_unset(env, kLastFailure, group.last_failure);
   env.try_emplace(kNcclAsyncErrorHandling, "1");
   if (job.omp_num_threads > 0) env[kOmpNumThreads] = std::to_string(job.omp_num_threads);
   if (!job.gpus.empty()) {
@@ -69,19 +82,28 @@ Command worker_command(const Command& command, int local_rank) {
   return result;
 }
 
-std::string shell_line(const Environment& inherited, const Environment& env,
-                       const Command& command) {
+std::string shell_line(const Environment& inherited, const WorkerSpec& worker) {
   std::string line = "env";
   const auto add = [&line](const std::string& word) {
     line.push_back(' ');
     line.append(shell_quoted(word));
   };
-  for (const auto& [name, value] : env) {
+  for (const auto& [name, value] : inherited) {
+    if (worker.environment.count(name) > 0) continue;
+    add("-u");
+    add(name);
+  }
+  for (const auto& [name, value] : worker.environment) {
     const auto before = inherited.find(name);
     if (before == inherited.end() || before->second != value) add(name + "=" + value);
   }
-  add(command.executable);
-  for (std::size_t i = 1; i < command.argv.size(); ++i) add(command.argv[i]);
+  if (!worker.cpus.empty()) {
+    add("taskset");
+    add("--cpu-list");
+    add(fmt::format("{}", fmt::join(worker.cpus, ",")));
+  }
+  add(worker.command.executable);
+  for (std::size_t i = 1; i < worker.command.argv.size(); ++i) add(worker.command.argv[i]);
   line.push_back('\n');
   return line;
 }

@@ -17,6 +17,7 @@ struct JobInfo {
   bool virtual_local_rank = false;
   std::vector<std::string> gpus;  // each local rank's own CUDA_VISIBLE_DEVICES; empty: all of them
   int omp_num_threads = 0;        // 0: leave OMP_NUM_THREADS alone
+  std::string shm_dir{};          // empty: none
 };
 
 /// The job's own values replace inherited ones; everything else is inherited.
@@ -26,10 +27,9 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
 /// ${local_rank} in the arguments becomes the local rank; nothing else is touched.
 Command worker_command(const Command& command, int local_rank);
 
-/// "env NAME=value ... program arguments", quoted for a shell: what `env` adds to or changes in
-/// `inherited`.
-std::string shell_line(const Environment& inherited, const Environment& env,
-                       const Command& command);
+/// "env NAME=value ... program arguments", quoted for a shell: what the worker's environment adds
+/// to or changes in `inherited`, and the CPUs that it is bound to (taskset).
+std::string shell_line(const Environment& inherited, const WorkerSpec& worker);
 
 /// This process's environment.
 Environment inherited_environment();

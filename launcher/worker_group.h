@@ -79,7 +79,8 @@ struct RendezvousInfo {
 struct WorkerGroup {
   RendezvousInfo rendezvous;
   int restart_count = 0;
-  std::vector<Worker> workers;
+  std::string last_failure{};  // of the round before, as JSON; empty in the first one
+  std::vector<Worker> workers{};
 };
 
 /// A worker that failed by itself, as the report needs it.
@@ -92,6 +93,7 @@ struct ProcessFailure {
   std::string last_stderr{};  // the end of what it wrote there
   std::string cause{};        // what the system says of this death; may be empty
   std::string hang{};         // it was alive but silent: for how long, and where; empty: it ended
+  double time = 0;            // when it was seen; Unix seconds
   std::string stacks{};       // file that says what it did when it hung; empty: none
 };
 

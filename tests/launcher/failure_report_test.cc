@@ -105,5 +105,18 @@ TEST_CASE("the exit code is the worker's, or 128 + signal") {
   CHECK(exit_code(interrupted) == 143);
 }
 
+TEST_CASE("the next round is told the cause in a few words") {
+  ProcessFailure failure;
+  failure.rank = 3;
+  failure.exit = {0, SIGKILL};
+  failure.time = 1732170000.1234;
+  CHECK(failure_json(failure, 2) ==
+        R"({"rank":3,"cause":"SIGKILL","time":1732170000.123,"attempt":2})");
+  failure.exit = {7, 0};
+  CHECK_THAT(failure_json(failure, 0), Catch::Contains(R"("cause":"exit code 7")"));
+  failure.hang = "no sign of life";
+  CHECK_THAT(failure_json(failure, 0), Catch::Contains(R"("cause":"hang")"));
+}
+
 }  // namespace
 }  // namespace ddp::launch

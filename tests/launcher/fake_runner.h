@@ -70,6 +70,9 @@ class FakeRunner : public ProcessRunner {
   }
   void note(const std::string& line) override { notes.push_back(line); }
   Clock::time_point now() const override { return now_; }
+  double unix_time() const override {
+    return 1'700'000'000 + std::chrono::duration<double>(now_.time_since_epoch()).count();
+  }
   void pass(Clock::duration time) { now_ += time; }
 
   FakeRunner& then(std::vector<Event> (*step)(FakeRunner&)) {

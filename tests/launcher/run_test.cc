@@ -290,6 +290,8 @@ TEST_CASE("a dry run prints each worker's command and starts nothing") {
   CHECK_THAT(lines_of(job.out)[1], Catch::StartsWith("env ") && Contains(" RANK=1 ") &&
                                        Contains("CUDA_VISIBLE_DEVICES=1,3") &&
                                        Catch::EndsWith(kStub + " print=1"));
+  CHECK_THAT(job.out, Contains("/attempt_0/1/error.json ") && Contains("/attempt_0/1/heartbeat ") &&
+                          Contains(" DDP_SHM_DIR=/dev/shm/ddp-run-XXXXXX "));
   const auto same = run_to_end({.argv = {"/bin/sh", "-c", lines_of(job.out)[1]},
                                 .set = {},
                                 .unset = {},

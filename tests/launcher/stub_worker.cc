@@ -224,6 +224,8 @@ void act(const std::string& verb, const std::string& value) {
     hold_until(signal_by_name(value));
   else if (verb == "beat")
     std::ofstream(env(ddp::launch::kHeartbeatFile)) << value;
+  else if (verb == "shm")
+    std::ofstream(env(ddp::launch::kShmDir) + "/state-of-" + env(ddp::launch::kRank)) << value;
   else if (verb == "fds")
     print_descriptors();
   else if (verb == "launcher-state")

@@ -75,9 +75,26 @@ TEST_CASE("only ${local_rank} is replaced in arguments") {
 }
 
 TEST_CASE("a worker can be written as a line for a shell") {
-  CHECK(shell_line({{"A", "1"}, {"B", "2"}}, {{"A", "1"}, {"B", "3"}, {"C", "it's"}},
-                   {"/bin/p", {"p", "x y", "", "z"}}) ==
-        "env B=3 'C=it'\\''s' /bin/p 'x y' '' z\n");
+  WorkerSpec worker;
+  worker.environment = {{"A", "1"}, {"B", "3"}, {"C", "it's"}};
+  worker.command = {"/bin/p", {"p", "x y", "", "z"}};
+  CHECK(shell_line({{"A", "1"}, {"B", "2"}}, worker) == "env B=3 'C=it'\\''s' /bin/p 'x y' '' z\n");
+  worker.cpus = {0, 3};
+  CHECK(shell_line({{"A", "1"}, {"B", "2"}, {"GONE", ""}}, worker) ==
+        "env -u GONE B=3 'C=it'\\''s' taskset --cpu-list 0,3 /bin/p 'x y' '' z\n");
+}
+
+TEST_CASE("the folder in memory and the last failure are this job's, never inherited ones") {
+  const Environment around{{"DDP_SHM_DIR", "/dev/shm/other"}, {"DDP_LAST_FAILURE", "{}"}};
+  const Environment without = worker_environment(around, {}, {}, {});
+  CHECK(without.count("DDP_SHM_DIR") + without.count("DDP_LAST_FAILURE") == 0);
+  JobInfo job;
+  job.shm_dir = "/dev/shm/own";
+  WorkerGroup group;
+  group.last_failure = "{\"rank\":1}";
+  const Environment env = worker_environment(around, job, group, {});
+  CHECK(env.at("DDP_SHM_DIR") == "/dev/shm/own");
+  CHECK(env.at("DDP_LAST_FAILURE") == "{\"rank\":1}");
 }
 
 }  // namespace
