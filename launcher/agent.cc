@@ -6,9 +6,11 @@
 #include <csignal>
 #include <utility>
 
+#include "launcher/agent_report.h"
 #include "launcher/error_file.h"
 #include "launcher/failure_report.h"
 #include "launcher/signal_mailbox.h"
+#include "launcher/state_names.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -22,27 +24,21 @@ constexpr auto kSameSignal = std::chrono::milliseconds(100);
 // Workers that hang will not save anything: they get less time to stop.
 constexpr std::chrono::milliseconds kHangGrace{5'000};
 constexpr auto kStackPatience = std::chrono::seconds(10);
-// Woken so late, we have been asleep ourselves, and so have the workers.
-constexpr auto kOverslept = std::chrono::seconds(1);
+
+std::string hang_text(const ProcessFailure& failure) {
+  return fmt::format("{}; last heartbeat: {}", failure.hang,
+                     failure.heartbeat.empty() ? "none, or one without words" : failure.heartbeat);
+}
 
 std::string seconds_text(std::chrono::milliseconds time) {
   return fmt::format("{:g} s", time.count() / 1000.0);
-}
-
-ProcessFailure failure_of(const Worker& worker, double time) {
-  return {.local_rank = worker.local_rank,
-          .rank = worker.rank,
-          .pid = worker.pid,
-          .exit = worker.exit,
-          .error_file = worker.error_file,
-          .time = time};
 }
 
 }  // namespace
 
 LocalElasticAgent::LocalElasticAgent(AgentSpec spec, RendezvousHandler& rendezvous,
                                      ProcessRunner& processes)
-    : spec_(std::move(spec)), rendezvous_(rendezvous), processes_(processes) {}
+    : spec_(std::move(spec)), rendezvous_(rendezvous), processes_(processes), hangs_(spec_.hangs) {}
 
 RunResult LocalElasticAgent::run() {
   job_began_ = processes_.now();
@@ -78,7 +74,8 @@ RunResult LocalElasticAgent::run() {
       case Action::Abandon:
         return finish(end_signal_ ? Outcome::Interrupted : Outcome::Failed);
       case Action::Interrupt:
-        return finish(launcher_gone_ ? Outcome::LauncherGone : how_interrupted());
+        return finish(launcher_gone_ ? Outcome::LauncherGone
+                                     : how_interrupted(spec_.restarts, group_.workers));
     }
   }
 }
@@ -91,12 +88,10 @@ void LocalElasticAgent::start_round() {
   failures_.clear();
   verdict_.reset();
   dumping_ = asked_for_stacks_ = false;
-  round_began_ = processes_.now();
+  group_.began = processes_.now();
   phase_ = Phase::Running;
   deadline_.reset();
-  silent_since_ = round_began_;
-  look_at_.reset();
-  if (spec_.hangs.timeout) look_at_ = round_began_ + *spec_.hangs.timeout;
+  hangs_.begin_round(group_.began);
   spec_.folder.prepare_attempt(group_.restart_count, spec_.job.local_world_size);
 
   std::vector<WorkerSpec> specs;
@@ -114,7 +109,7 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
   for (const Event& event : events) {
     if (event.kind == Event::Kind::Signal) absorb_signal(event);
     if (event.kind == Event::Kind::LauncherGone) launcher_gone_ = true;
-    if (event.kind == Event::Kind::HeartbeatBegan) look_at_ = processes_.now();
+    if (event.kind == Event::Kind::HeartbeatBegan) hangs_.heartbeat_began(processes_.now());
     if (event.kind == Event::Kind::StacksDumped) dumping_ = false;
   }
   absorb_exits(events);
@@ -130,7 +125,6 @@ void LocalElasticAgent::absorb_signal(const Event& event) {
     suspended_at_ = processes_.now();
   } else if (!event.ends_job) {
     if (event.signal == SIGCONT) resume();
-    silent_since_ = processes_.now();
     processes_.signal_workers(event.signal);
   } else if (end_signal_ == 0) {
     end_signal_ = event.signal;
@@ -143,6 +137,7 @@ void LocalElasticAgent::absorb_signal(const Event& event) {
 void LocalElasticAgent::resume() {
   if (suspended_ && deadline_) *deadline_ += processes_.now() - suspended_at_;
   suspended_ = false;
+  hangs_.forgive_silence(processes_.now());
 }
 
 void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
@@ -164,7 +159,7 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
   if (worker == group_.workers.end()) return;
   worker->exit = event.exit;
   worker->usage = event.usage;
-  worker->lived = processes_.now() - round_began_;
+  worker->lived = processes_.now() - group_.began;
   const bool known = is_hung(*worker);
   const bool told_to_stop =
       (phase_ != Phase::Running && phase_ != Phase::Leaving) || end_signal_ != 0 || launcher_gone_;
@@ -179,52 +174,31 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
     });
   }
   if (worker->state != WorkerState::Failed || known) return;
-  batch.push_back(failure_of(*worker, processes_.unix_time()));
+  batch.push_back(failure_of(*worker, processes_));
   batch.back().cause = event.cause;
 }
 
 void LocalElasticAgent::record_event(const Worker& worker) const {
-  const char* state = worker.state == WorkerState::Succeeded ? "SUCCEEDED"
-                      : worker.state == WorkerState::Failed  ? "FAILED"
-                                                             : "TERMINATED";
   std::string text;
   if (worker.state == WorkerState::Failed) {
     if (const auto message = read_error_file(worker.error_file)) text = message->text;
   }
-  spec_.events.worker(state, group_, worker, since_start(), text);
+  spec_.events.worker(event_name(worker.state), group_, worker, since_start(), text);
 }
 
 // Who hangs has failed; the others may wait for it in a collective for ever.
 void LocalElasticAgent::look_for_hangs() {
-  const auto now = processes_.now();
   if (phase_ != Phase::Running || suspended_ || !failures_.empty()) return;
-  if (!look_at_ || now < *look_at_) return;
-  if (now - *look_at_ > kOverslept) silent_since_ = now;
-  std::vector<const Worker*> alive;
-  std::vector<LifeSign> signs;
-  for (const Worker& worker : group_.workers) {
-    if (worker.state != WorkerState::Running) continue;
-    alive.push_back(&worker);
-    signs.push_back(processes_.life_sign(worker.local_rank));
+  failures_ = hangs_.look(group_.workers, processes_);
+  for (ProcessFailure& failure : failures_) {
+    failure.stacks = spec_.folder.stacks_file(group_.restart_count, failure.local_rank);
+    dumping_ = dumping_ || !failure.stacks.empty();
+    spec_.events.worker("HUNG", group_, worker_of(failure), since_start(), hang_text(failure));
   }
-  const HangVerdict verdict = judge_hangs(spec_.hangs, signs, silent_since_, now);
-  look_at_ = verdict.look_again;
-  for (const std::size_t i : verdict.hung) record_hang(*alive[i], signs[i]);
 }
 
-void LocalElasticAgent::record_hang(const Worker& worker, const LifeSign& sign) {
-  const auto silent = processes_.now() - std::max(sign.at, silent_since_);
-  const std::string state = processes_.state_of(worker.local_rank);
-  ProcessFailure failure = failure_of(worker, processes_.unix_time());
-  failure.exit = {kExitHang, 0};
-  failure.hang =
-      fmt::format("no sign of life for {:.1f} s{}{}; last heartbeat: {}",
-                  std::chrono::duration<double>(silent).count(), state.empty() ? "" : ", ", state,
-                  sign.text.empty() ? "none, or one without words" : sign.text);
-  failure.stacks = spec_.folder.stacks_file(group_.restart_count, worker.local_rank);
-  dumping_ = dumping_ || !failure.stacks.empty();
-  spec_.events.worker("HUNG", group_, worker, since_start(), failure.hang);
-  failures_.push_back(failure);
+const Worker& LocalElasticAgent::worker_of(const ProcessFailure& failure) const {
+  return group_.workers.at(static_cast<std::size_t>(failure.local_rank));
 }
 
 int LocalElasticAgent::running() const {
@@ -268,9 +242,9 @@ std::chrono::milliseconds LocalElasticAgent::grace() const {
 
 std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
   if (suspended_) return std::nullopt;
-  const bool looking = look_at_ && phase_ == Phase::Running;
-  if (!looking) return deadline_;
-  return deadline_ ? std::min(*deadline_, *look_at_) : *look_at_;
+  const auto look = phase_ == Phase::Running ? hangs_.next_look() : std::nullopt;
+  if (!look || !deadline_) return look ? look : deadline_;
+  return std::min(*deadline_, *look);
 }
 
 void LocalElasticAgent::leave() {
@@ -282,7 +256,7 @@ void LocalElasticAgent::leave() {
 void LocalElasticAgent::dump_stacks() {
   for (const ProcessFailure& failure : failures_) {
     processes_.note(fmt::format("rank {} (local rank {}, pid {}) hangs: {}", failure.rank,
-                                failure.local_rank, failure.pid, failure.hang));
+                                failure.local_rank, failure.pid, hang_text(failure)));
   }
   std::vector<StackDump> wanted;
   for (const Worker& worker : group_.workers) {
@@ -327,25 +301,11 @@ void LocalElasticAgent::kill_workers() {
 
 void LocalElasticAgent::judge_end_of_round() {
   if (verdict_ || failures_.empty() || running() > 0) return;
-  find_earlier_failures();
-  const ProcessFailure& cause = failures_.front();
-  history_.push_back({cause.rank, cause.exit, processes_.now() - round_began_,
-                      processes_.life_sign(cause.local_rank).text});
-  verdict_ = judge_restart(spec_.restarts, history_);
-}
-
-// A worker that was told to stop but had failed by itself before the one that was seen to fail.
-void LocalElasticAgent::find_earlier_failures() {
-  std::vector<ProcessFailure> earlier;
-  for (Worker& worker : group_.workers) {
-    const bool ended_by_itself = worker.exit.signal == 0 && worker.exit.code != 0;
-    if (worker.state != WorkerState::Stopped || !ended_by_itself) continue;
-    if (!wrote_earlier(worker.error_file, failures_.front())) continue;
-    worker.state = WorkerState::Failed;
-    earlier.push_back(failure_of(worker, processes_.unix_time()));
-  }
-  order_failures(earlier);
+  const auto earlier = earlier_failures(group_.workers, failures_.front(), processes_);
   failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
+  const ProcessFailure& cause = failures_.front();
+  history_.push_back({cause.rank, cause.exit, processes_.now() - group_.began, cause.heartbeat});
+  verdict_ = judge_restart(spec_.restarts, history_);
 }
 
 void LocalElasticAgent::announce_restart() {
@@ -374,18 +334,6 @@ void LocalElasticAgent::restart() {
   start_round();
 }
 
-// Workers that have all saved their state, or were done, end the job in order.
-Outcome LocalElasticAgent::how_interrupted() const {
-  const auto in_order = [&](const Worker& worker) {
-    return worker.state != WorkerState::Running &&
-           (worker.exit.ok() || is_preemption(spec_.restarts, worker.exit));
-  };
-  const bool all = std::all_of(group_.workers.begin(), group_.workers.end(), in_order);
-  const bool any = std::any_of(group_.workers.begin(), group_.workers.end(),
-                               [](const Worker& worker) { return !worker.exit.ok(); });
-  return all && any ? Outcome::Preempted : Outcome::Interrupted;
-}
-
 JobStatus LocalElasticAgent::status() const {
   const auto seconds = [](Clock::duration time) {
     return std::chrono::duration<double>(time).count();
@@ -396,29 +344,15 @@ JobStatus LocalElasticAgent::status() const {
                    .restarts = group_.restart_count,
                    .max_restarts = spec_.job.max_restarts,
                    .seconds = seconds(since_start()),
-                   .round_seconds = seconds(processes_.now() - round_began_)};
-  for (const Worker& worker : group_.workers) {
-    WorkerStatus& entry = status.workers.emplace_back();
-    entry = {.rank = worker.rank,
-             .local_rank = worker.local_rank,
-             .pid = worker.pid,
-             .state = worker.state};
-    if (worker.state != WorkerState::Running) continue;
-    const LifeSign sign = processes_.life_sign(worker.local_rank);
-    entry.silence = seconds(processes_.now() - sign.at);
-    entry.heartbeat = sign.text;
-  }
+                   .round_seconds = seconds(processes_.now() - group_.began)};
+  status.workers = worker_statuses(group_, processes_);
   return status;
 }
 
 Clock::duration LocalElasticAgent::since_start() const { return processes_.now() - job_began_; }
 
 RunResult LocalElasticAgent::finish(Outcome outcome) {
-  const char* state = outcome == Outcome::Succeeded   ? "SUCCEEDED"
-                      : outcome == Outcome::Failed    ? "FAILED"
-                      : outcome == Outcome::Preempted ? "PREEMPTED"
-                                                      : "INTERRUPTED";
-  spec_.events.group(state, group_, since_start());
+  spec_.events.group(event_name(outcome), group_, since_start());
   RunResult result;
   result.outcome = outcome;
   processes_.stop_store();
@@ -430,12 +364,7 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
       std::count_if(group_.workers.begin(), group_.workers.end(), [&](const Worker& w) {
         return w.state == WorkerState::Stopped || (w.state == WorkerState::Running && !is_hung(w));
       }));
-  result.workers = group_.workers;
-  for (Worker& worker : result.workers) {
-    worker.spawned = round_began_ - job_began_;
-    if (const auto first = processes_.first_output(worker.local_rank))
-      worker.first_line = *first - round_began_;
-  }
+  result.workers = final_workers(group_, job_began_, processes_);
   result.lived = since_start();
   result.restarts = group_.restart_count;
   result.max_restarts = spec_.job.max_restarts;

@@ -7,6 +7,7 @@
 
 #include "launcher/agent_policy.h"
 #include "launcher/agent_spec.h"
+#include "launcher/hang_monitor.h"
 #include "launcher/job_status.h"
 #include "launcher/process_runner.h"
 #include "launcher/rendezvous.h"
@@ -33,11 +34,11 @@ class LocalElasticAgent {
   void absorb_exit(const Event& event, std::vector<ProcessFailure>& batch);
   void look_for_hangs();
   void record_event(const Worker& worker) const;
-  void record_hang(const Worker& worker, const LifeSign& sign);
   Situation situation() const;
   int running() const;
   bool all_preempted() const;
   bool is_hung(const Worker& worker) const;
+  const Worker& worker_of(const ProcessFailure& failure) const;
   std::chrono::milliseconds grace() const;
   std::optional<Clock::time_point> next_wakeup() const;
 
@@ -46,11 +47,9 @@ class LocalElasticAgent {
   void stop_workers();
   void kill_workers();
   void judge_end_of_round();
-  void find_earlier_failures();
   void announce_restart();
   void delay_restart();
   void restart();
-  Outcome how_interrupted() const;
   Clock::duration since_start() const;
   RunResult finish(Outcome outcome);
 
@@ -61,15 +60,13 @@ class LocalElasticAgent {
   WorkerGroup group_;
   Phase phase_ = Phase::Running;
   std::optional<Clock::time_point> deadline_;  // of the phase
-  std::optional<Clock::time_point> look_at_;   // when to look for hangs
-  Clock::time_point silent_since_;             // silence before it does not count
-  bool suspended_ = false;                     // by SIGTSTP
+  HangMonitor hangs_;
+  bool suspended_ = false;  // by SIGTSTP
   Clock::time_point suspended_at_;
   bool dumping_ = false;           // stacks are to be written, or being so
   bool asked_for_stacks_ = false;  // by SIGABRT: no debugger could be had
   std::vector<ProcessFailure> failures_;
   Clock::time_point job_began_;
-  Clock::time_point round_began_;
   std::vector<RoundEnd> history_;
   std::optional<RestartVerdict> verdict_;  // on the round that has just ended
   int end_signal_ = 0;                     // 0: no signal has asked for the end

@@ -92,6 +92,10 @@ void add_cause(Report& report, const ProcessFailure& failure, const ReportContex
     report.field("hang", failure.hang);
   }
   std::size_t lines_left = kMessageAndStderrLines;
+  if (!failure.heartbeat.empty()) {
+    report.field("heartbeat", failure.heartbeat);
+    --lines_left;
+  }
   if (!failure.stacks.empty()) {
     report.field("stacks", failure.stacks);
     --lines_left;

@@ -4,25 +4,30 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 
 namespace ddp::launch {
 
 FirstWrites::FirstWrites() : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {}
 
+// Not by closing: the kernel would make us wait some 10 ms until it has cleared up.
 void FirstWrites::forget_all() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  for (const int watch : watches_) ::inotify_rm_watch(fd_, watch);
+  watches_.clear();
+  drain();
 }
 
 FirstWrites::~FirstWrites() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void FirstWrites::watch(const std::string& file) const {
+void FirstWrites::watch(const std::string& file) {
   if (fd_ < 0) return;
   const std::string folder = file.substr(0, file.rfind('/') + 1);
-  ::inotify_add_watch(fd_, folder.c_str(), IN_CREATE | IN_MOVED_TO | IN_ONESHOT);
-  ::inotify_add_watch(fd_, file.c_str(), IN_MODIFY | IN_ATTRIB | IN_ONESHOT);
+  constexpr std::uint32_t kAppears = IN_CREATE | IN_MOVED_TO | IN_ONESHOT;
+  constexpr std::uint32_t kChanges = IN_MODIFY | IN_ATTRIB | IN_ONESHOT;
+  watches_.push_back(::inotify_add_watch(fd_, folder.c_str(), kAppears));
+  watches_.push_back(::inotify_add_watch(fd_, file.c_str(), kChanges));
 }
 
 void FirstWrites::drain() const {

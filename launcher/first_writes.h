@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace ddp::launch {
 
@@ -16,14 +17,15 @@ class FirstWrites {
   int fd() const { return fd_; }
   /// The file need not exist yet, its folder must. A replacement by rename counts as a write. Other
   /// files that appear in the folder may be told of, too.
-  void watch(const std::string& file) const;
-  /// Watches nothing any more; fd() may be another one.
+  void watch(const std::string& file);
+  /// Watches nothing any more.
   void forget_all();
   /// Forgets what fd() was readable for.
   void drain() const;
 
  private:
   int fd_;
+  std::vector<int> watches_;
 };
 
 }  // namespace ddp::launch

@@ -1,4 +1,5 @@
-// Which workers hang. Pure: a function of the rules and of the last signs of life.
+// Which workers hang, and which of them is the cause. Pure: functions of the rules, of the last
+// signs of life and of what the kernel says.
 #pragma once
 
 #include <optional>
@@ -14,12 +15,25 @@ struct HangRules {
 };
 
 struct HangVerdict {
-  std::vector<std::size_t> hung;  // indices of `signs`; who has been silent for longest comes first
+  std::vector<std::size_t> overdue;             // indices of `signs`
   std::optional<Clock::time_point> look_again;  // nullopt: not before somebody promises something
 };
 
 /// Silence before `since` does not count: the start of the round, or the end of a suspension.
 HangVerdict judge_hangs(const HangRules& rules, const std::vector<LifeSign>& signs,
                         Clock::time_point since, Clock::time_point now);
+
+/// A running worker when somebody is overdue.
+struct Suspect {
+  LifeSign sign;
+  bool overdue = false;
+  char state = '?';  // of its process, as in /proc/PID/stat
+};
+
+/// Indices of those that hang, the most probable cause first: whose process is stopped, traced or
+/// in uninterruptible sleep; else who is furthest behind (lowest step, not waiting for its peers,
+/// lowest number of its collective); else who has been silent for longest. Somebody that is not
+/// overdue yet hangs if it is stopped, or behind all overdue ones while these wait for their peers.
+std::vector<std::size_t> find_hung(const std::vector<Suspect>& suspects);
 
 }  // namespace ddp::launch

@@ -27,7 +27,29 @@ std::optional<Clock::duration> parse_promise(std::string_view text) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-std::string_view first_line(std::string_view text) {
+// Foreign text that ends up on a terminal.
+std::string printable(std::string_view word) {
+  std::string text(word);
+  for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+  return text;
+}
+
+void note_progress(std::string_view word, Progress& progress) {
+  const auto value_of = [&](std::string_view name) {
+    return word.substr(0, name.size()) == name ? printable(word.substr(name.size())) : "";
+  };
+  if (const auto step = value_of("step="); !step.empty()) {
+    long long number = 0;
+    const char* end = step.data() + step.size();
+    const auto [parsed, error] = std::from_chars(step.data(), end, number);
+    if (parsed == end && error == std::errc{}) progress.step = number;
+  }
+  if (auto value = value_of("phase="); !value.empty()) progress.phase = std::move(value);
+  if (auto value = value_of("waiting="); !value.empty()) progress.waiting = std::move(value);
+  if (auto value = value_of("collective="); !value.empty()) progress.collective = std::move(value);
+}
+
+std::string_view line_in(std::string_view text) {
   return text.substr(0, std::min(text.find_first_of(std::string_view("\n\0", 2)), text.size()));
 }
 
@@ -35,7 +57,7 @@ std::string_view first_line(std::string_view text) {
 
 LifeSign parse_heartbeat(std::string_view line) {
   LifeSign sign;
-  line = first_line(line);
+  line = line_in(line);
   while (!line.empty()) {
     const auto end = std::min(line.find(' '), line.size());
     const std::string_view word = line.substr(0, end);
@@ -47,8 +69,9 @@ LifeSign parse_heartbeat(std::string_view line) {
         continue;
       }
     }
+    note_progress(word, sign.progress);
     if (!sign.text.empty()) sign.text += ' ';
-    for (const char c : word) sign.text += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+    sign.text += printable(word);
   }
   sign.text.resize(std::min(sign.text.size(), kLongestText));
   return sign;
@@ -83,8 +106,8 @@ const LifeSign& Heartbeat::look(Clock::time_point now) {
   sign_.at = std::max({sign_.at, since, now - age});
   if (content_.empty()) return sign_;
   LifeSign said = parse_heartbeat(content_);
-  sign_.promise = said.promise;
-  sign_.text = std::move(said.text);
+  said.at = sign_.at;
+  sign_ = std::move(said);
   return sign_;
 }
 

@@ -14,10 +14,12 @@ struct LifeSign {
   Clock::time_point at{};                  // its last heartbeat or output, else its start
   std::optional<Clock::duration> promise;  // the next one comes within this time, as it has said
   std::string text;                        // whatever else it has said, as in "step=12"
+  Progress progress{};                     // what of that is understood
 };
 
-/// What one line of a heartbeat file says: words, of which timeout=SECONDS is the promise.
-/// A promise that is no number above 0 is taken as text.
+/// What one line of a heartbeat file says, in words: timeout=SECONDS is the promise, step=N,
+/// phase=NAME, waiting=COLLECTIVE and collective=NAME#SEQUENCE tell how far it has got. A promise
+/// that is no number above 0 is taken as text.
 LifeSign parse_heartbeat(std::string_view line);
 
 class Heartbeat {

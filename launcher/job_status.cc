@@ -5,28 +5,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "launcher/state_names.h"
+
 namespace ddp::launch {
 namespace {
 
 using nlohmann::json;
-
-const char* name_of(Phase phase) {
-  switch (phase) {
-    case Phase::Running:
-      return "running";
-    case Phase::Leaving:
-      return "leaving";
-    case Phase::Dumping:
-      return "dumping stacks";
-    case Phase::Stopping:
-      return "stopping";
-    case Phase::Killing:
-      return "killing";
-    case Phase::Delaying:
-      return "waiting for the restart";
-  }
-  return "";
-}
 
 constexpr WorkerState kStates[] = {WorkerState::Running, WorkerState::Succeeded,
                                    WorkerState::Failed, WorkerState::Stopped};
@@ -45,7 +29,8 @@ std::string health(const JobStatus& job) {
                                  {"pid", worker.pid},
                                  {"state", name_of(worker.state)},
                                  {"silence", worker.silence ? json(*worker.silence) : json()},
-                                 {"heartbeat", worker.heartbeat}});
+                                 {"heartbeat", worker.heartbeat},
+                                 {"step", worker.step ? json(*worker.step) : json()}});
   }
   return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -109,24 +94,16 @@ std::string metrics(const JobStatus& job) {
     out.sample(fmt::format("ddp_run_worker_silence_seconds{{rank=\"{}\"}}", worker.rank),
                *worker.silence);
   }
+  out.family("ddp_run_worker_step", "gauge", "The step that the last heartbeat tells.");
+  for (const WorkerStatus& worker : job.workers) {
+    if (!worker.step) continue;
+    out.sample(fmt::format("ddp_run_worker_step{{rank=\"{}\"}}", worker.rank),
+               static_cast<double>(*worker.step));
+  }
   return std::move(out).text();
 }
 
 }  // namespace
-
-const char* name_of(WorkerState state) {
-  switch (state) {
-    case WorkerState::Running:
-      return "running";
-    case WorkerState::Succeeded:
-      return "succeeded";
-    case WorkerState::Failed:
-      return "failed";
-    case WorkerState::Stopped:
-      return "stopped";
-  }
-  return "";
-}
 
 HttpAnswer answer_about(const JobStatus& job, const std::string& path) {
   if (path == "/health" || path == "/healthz")

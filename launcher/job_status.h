@@ -11,9 +11,6 @@
 
 namespace ddp::launch {
 
-/// "running", "succeeded", "failed" or "stopped".
-const char* name_of(WorkerState state);
-
 struct WorkerStatus {
   int rank = 0;
   int local_rank = 0;
@@ -21,6 +18,7 @@ struct WorkerStatus {
   WorkerState state = WorkerState::Running;
   std::optional<double> silence{};  // seconds since its last sign of life; running workers only
   std::string heartbeat{};          // what the last one said
+  std::optional<long long> step{};  // of it
 };
 
 struct JobStatus {

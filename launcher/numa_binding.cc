@@ -13,6 +13,7 @@
 #include <set>
 
 #include "launcher/console.h"
+#include "launcher/proc_files.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -21,15 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 using Cpus = std::vector<int>;
 
-std::string line_of(const fs::path& file) {
-  std::ifstream stream(file);
-  std::string line;
-  std::getline(stream, line);
-  return line;
-}
-
 int number_in(const fs::path& file, int fallback) {
-  const std::string line = line_of(file);
+  const std::string line = first_line(file);
   int number = fallback;
   std::from_chars(line.data(), line.data() + line.size(), number);
   return number;
@@ -59,7 +53,7 @@ class Topology {
       const char* end = name.data() + name.size();
       if (name.rfind("node", 0) != 0 || std::from_chars(name.data() + 4, end, node).ptr != end)
         continue;
-      const Cpus cpus = usable(line_of(node_folder(node) / "cpulist"));
+      const Cpus cpus = usable(first_line(node_folder(node) / "cpulist"));
       if (!cpus.empty()) nodes_[node] = cpus;
     }
     if (nodes_.empty()) nodes_[0] = view.affinity;  // a kernel without NUMA
@@ -88,7 +82,7 @@ class Topology {
   /// Groups of CPUs, by the smallest of those that share it.
   std::vector<Cpus> cores(int node) const {
     return grouped(node, [&](int cpu) {
-      return smallest(line_of(cpu_folder(cpu) / "topology/thread_siblings_list"), cpu);
+      return smallest(first_line(cpu_folder(cpu) / "topology/thread_siblings_list"), cpu);
     });
   }
   /// The same, larger groups first.
@@ -122,11 +116,11 @@ class Topology {
     int top = -1;
     for (const auto& name : names_in(cpu_folder(cpu) / "cache")) {
       const fs::path folder = cpu_folder(cpu) / "cache" / name;
-      if (name.rfind("index", 0) != 0 || line_of(folder / "type") == "Instruction") continue;
+      if (name.rfind("index", 0) != 0 || first_line(folder / "type") == "Instruction") continue;
       const int level = number_in(folder / "level", 0);
       if (level <= top) continue;
       top = level;
-      sharers = line_of(folder / "shared_cpu_list");
+      sharers = first_line(folder / "shared_cpu_list");
     }
     return sharers;
   }

@@ -27,6 +27,11 @@ struct Event {
   bool ends_job = false;  // Signal: ends the job, or is only passed on
 };
 
+struct KernelState {
+  char letter = '?';   // as in /proc/PID/stat: R, S, D, T, ...; '?': unknown
+  std::string text{};  // "state T (stopped)"; empty: unknown
+};
+
 struct StackDump {
   int local_rank = 0;
   std::string file;
@@ -53,8 +58,8 @@ class ProcessRunner {
   virtual std::optional<Clock::time_point> first_output(int local_rank) const = 0;
   /// The last sign of life of a worker of this round.
   virtual LifeSign life_sign(int local_rank) = 0;
-  /// "state T (stopped)": what the kernel says of it; may be empty.
-  virtual std::string state_of(int local_rank) const = 0;
+  /// What the kernel says of it.
+  virtual KernelState state_of(int local_rank) const = 0;
   /// Writes what the threads of each worker do into its file, and has a debugger, where one is
   /// installed, add their stacks; then StacksDumped follows. False: there is no debugger.
   virtual bool dump_stacks(const std::vector<StackDump>& wanted) = 0;

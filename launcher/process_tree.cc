@@ -11,25 +11,10 @@
 #include <fstream>
 #include <memory>
 
+#include "launcher/proc_files.h"
+
 namespace ddp::launch {
 namespace {
-
-struct ProcessStat {
-  char state = '?';
-  pid_t parent = 0;
-};
-
-ProcessStat read_stat(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  ProcessStat stat;
-  const auto name_end = line.rfind(')');  // the name may hold anything, also ')' and spaces
-  if (name_end == std::string::npos || name_end + 4 >= line.size()) return stat;
-  stat.state = line[name_end + 2];
-  stat.parent = std::atoi(line.c_str() + name_end + 4);
-  return stat;
-}
 
 // For kernels without CONFIG_PROC_CHILDREN.
 std::vector<pid_t> children_by_scan() {
@@ -38,7 +23,8 @@ std::vector<pid_t> children_by_scan() {
   if (!proc) return children;
   while (const dirent* entry = ::readdir(proc.get())) {
     const pid_t pid = std::atoi(entry->d_name);
-    if (pid > 0 && read_stat(pid).parent == ::getpid()) children.push_back(pid);
+    if (pid > 0 && read_stat("/proc/" + std::to_string(pid)).parent == ::getpid())
+      children.push_back(pid);
   }
   return children;
 }
@@ -88,7 +74,8 @@ std::vector<std::string> kill_descendants(Clock::duration patience,
     if (wait_for_sigchld(deadline - Clock::now()) || Clock::now() < deadline) continue;
     std::vector<std::string> survivors;
     for (const pid_t pid : alive) {
-      survivors.push_back("pid " + std::to_string(pid) + " (state " + read_stat(pid).state + ")");
+      survivors.push_back("pid " + std::to_string(pid) + " (state " +
+                          read_stat("/proc/" + std::to_string(pid)).state + ")");
     }
     return survivors;
   }

@@ -12,29 +12,13 @@
 #include "launcher/console.h"
 #include "launcher/error_file.h"
 #include "launcher/failure_report.h"
-#include "launcher/job_status.h"
+#include "launcher/state_names.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
 
 using nlohmann::json;
-
-const char* name_of(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::Succeeded:
-      return "succeeded";
-    case Outcome::Failed:
-      return "failed";
-    case Outcome::Preempted:
-      return "preempted";
-    case Outcome::Interrupted:
-      return "interrupted";
-    case Outcome::LauncherGone:
-      return "launcher killed";
-  }
-  return "";
-}
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -57,6 +41,8 @@ json to_json(const Worker& worker) {
   return object;
 }
 
+json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
+
 json to_json(const ProcessFailure& failure) {
   json object{{"rank", failure.rank},
               {"local_rank", failure.local_rank},
@@ -65,7 +51,12 @@ json to_json(const ProcessFailure& failure) {
   put_exit(object, failure.exit);
   const auto message = read_error_file(failure.error_file);
   object["message"] = message ? json(message->text) : json(nullptr);
-  object["hang"] = failure.hang.empty() ? json(nullptr) : json(failure.hang);
+  object["hang"] = text_or_null(failure.hang);
+  object["heartbeat"] = text_or_null(failure.heartbeat);
+  object["step"] = failure.progress.step ? json(*failure.progress.step) : json(nullptr);
+  object["phase"] = text_or_null(failure.progress.phase);
+  object["waiting"] = text_or_null(failure.progress.waiting);
+  object["collective"] = text_or_null(failure.progress.collective);
   object["cause"] = failure.cause.empty() ? likely_cause(failure.exit) : failure.cause;
   return object;
 }

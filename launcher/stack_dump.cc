@@ -7,25 +7,13 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+
+#include "launcher/proc_files.h"
 
 namespace ddp::launch {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string line_of(const fs::path& file) {
-  std::ifstream stream(file);
-  std::string line;
-  std::getline(stream, line);
-  return line;
-}
-
-char state_of(const fs::path& folder) {
-  const std::string stat = line_of(folder / "stat");
-  const auto name_end = stat.rfind(')');
-  return name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
-}
 
 const char* meaning(char state) {
   switch (state) {
@@ -48,7 +36,7 @@ const char* meaning(char state) {
 
 // "0" or nothing: not in the kernel, or not told.
 std::string kernel_place(const fs::path& folder) {
-  const std::string place = line_of(folder / "wchan");
+  const std::string place = first_line(folder / "wchan");
   return place == "0" ? "" : place;
 }
 
@@ -71,13 +59,13 @@ bool is_python(pid_t pid) {
 
 }  // namespace
 
-std::string process_state(pid_t pid) {
+KernelState kernel_state(pid_t pid) {
   const fs::path folder = fmt::format("/proc/{}", pid);
-  const char state = state_of(folder);
-  if (state == '?') return "";
+  const char state = read_stat(folder).state;
+  if (state == '?') return {};
   const std::string place = kernel_place(folder);
-  return fmt::format("state {} ({}{}{})", state, meaning(state), place.empty() ? "" : ", in ",
-                     place);
+  return {state, fmt::format("state {} ({}{}{})", state, meaning(state),
+                             place.empty() ? "" : ", in ", place)};
 }
 
 std::string thread_table(pid_t pid) {
@@ -86,8 +74,9 @@ std::string thread_table(pid_t pid) {
   const fs::path tasks = fmt::format("/proc/{}/task", pid);
   for (fs::directory_iterator it(tasks, error), end; !error && it != end; it.increment(error)) {
     const fs::path& folder = it->path();
-    table += fmt::format("thread {:<8} {:<16} {} {}\n", folder.filename().string(),
-                         line_of(folder / "comm"), state_of(folder), kernel_place(folder));
+    table +=
+        fmt::format("thread {:<8} {:<16} {} {}\n", folder.filename().string(),
+                    first_line(folder / "comm"), read_stat(folder).state, kernel_place(folder));
   }
   return table;
 }

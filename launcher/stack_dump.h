@@ -5,12 +5,13 @@
 #include <optional>
 #include <string>
 
+#include "launcher/process_runner.h"
 #include "launcher/worker_group.h"
 
 namespace ddp::launch {
 
-/// "state T (stopped)", "state D in nfs_wait"; empty when the process is gone.
-std::string process_state(pid_t pid);
+/// "state T (stopped)", "state D (..., in nfs_wait)"; nothing when the process is gone.
+KernelState kernel_state(pid_t pid);
 
 /// One line per thread: id, name, state, where in the kernel.
 std::string thread_table(pid_t pid);

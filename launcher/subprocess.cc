@@ -24,6 +24,8 @@ namespace ddp::launch {
 namespace {
 
 constexpr auto kSweepPatience = std::chrono::seconds(5);
+// The end of a process that has watched files takes the kernel some 10 ms: short jobs do without.
+constexpr auto kFirstWatch = std::chrono::milliseconds(200);
 
 ExitStatus to_exit_status(const siginfo_t& info) {
   return info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status};
@@ -77,6 +79,7 @@ std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
   oom_before_ = OomCounts::read();
   heartbeats_.clear();
   first_heartbeats_.forget_all();
+  watch_from_.reset();
   try {
     for (const auto& spec : specs) {
       pending.push_back(start_one(spec));
@@ -106,7 +109,7 @@ std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
 
 PendingSpawn SubprocessSet::start_one(const WorkerSpec& spec) {
   heartbeats_.try_emplace(spec.local_rank, spec.heartbeat_file, now());
-  if (!spec.heartbeat_file.empty()) first_heartbeats_.watch(spec.heartbeat_file);
+  if (!spec.heartbeat_file.empty()) watch_from_ = now() + kFirstWatch;
   WorkerStdio stdio;
   stdio.out = pump_.open_stream(spec.streams.out, spec.local_rank, /*is_stderr=*/false);
   try {
@@ -129,12 +132,16 @@ std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline
                             {first_heartbeats_.fd(), POLLIN, 0}};
     pump_.add_poll_fds(fds);
     for (const PollMember* member : members_) member->add_poll_fds(fds);
-    const auto wake = earlier(deadline, pump_.deadline());
+    const auto wake = earlier(earlier(deadline, watch_from_), pump_.deadline());
     timespec limit{};
     if (wake) limit = until(*wake);
     const int ready = ::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr);
     if (ready < 0) continue;
     pump_.handle(fds);
+    if (watch_from_ && Clock::now() >= *watch_from_) {
+      watch_heartbeats();
+      events.push_back({.kind = Event::Kind::HeartbeatBegan});
+    }
     if (ready == 0) {
       if (deadline && Clock::now() >= *deadline) break;
       continue;
@@ -146,18 +153,22 @@ std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline
     }
     if (fds[3].revents != 0) {
       first_heartbeats_.drain();
-      // The write may have been the one that empties the file before the words come. First watch,
-      // then look: so the words are seen either way.
-      for (const auto& [local_rank, heartbeat] : heartbeats_) {
-        if (heartbeat.is_mute() && !heartbeat.path().empty())
-          first_heartbeats_.watch(heartbeat.path());
-      }
+      watch_heartbeats();
       events.push_back({.kind = Event::Kind::HeartbeatBegan});
     }
     if (fds[0].revents != 0) take_signals(events);
     if (fds[2].revents != 0 && store_.poll_fd() >= 0) store_.handle_connection();
   }
   return events;
+}
+
+// The write that was told may have been the one that empties the file before the words come. First
+// watch, then look: so the words are seen either way.
+void SubprocessSet::watch_heartbeats() {
+  watch_from_.reset();
+  for (const auto& [local_rank, heartbeat] : heartbeats_) {
+    if (heartbeat.is_mute() && !heartbeat.path().empty()) first_heartbeats_.watch(heartbeat.path());
+  }
 }
 
 void SubprocessSet::flush_console() {
@@ -246,9 +257,9 @@ LifeSign SubprocessSet::life_sign(int local_rank) {
   return sign;
 }
 
-std::string SubprocessSet::state_of(int local_rank) const {
+KernelState SubprocessSet::state_of(int local_rank) const {
   const pid_t pid = pid_of(local_rank);
-  return pid == 0 ? "" : process_state(pid);
+  return pid == 0 ? KernelState{} : kernel_state(pid);
 }
 
 bool SubprocessSet::dump_stacks(const std::vector<StackDump>& wanted) {
@@ -257,7 +268,8 @@ bool SubprocessSet::dump_stacks(const std::vector<StackDump>& wanted) {
     const pid_t pid = pid_of(dump.local_rank);
     const int file = ::open(dump.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (pid == 0 || file < 0) continue;
-    write_fully(file, fmt::format("pid {}: {}\n{}", pid, process_state(pid), thread_table(pid)));
+    write_fully(file,
+                fmt::format("pid {}: {}\n{}", pid, kernel_state(pid).text, thread_table(pid)));
     const auto tool = stack_tool(pid, path ? path : "");
     if (tool) stack_tools_.insert(start_stack_tool(*tool, file));
     ::close(file);

@@ -35,7 +35,7 @@ class SubprocessSet : public ProcessRunner {
   std::optional<Clock::time_point> first_output(int local_rank) const override {
     return pump_.first_output(local_rank);
   }
-  std::string state_of(int local_rank) const override;
+  KernelState state_of(int local_rank) const override;
   bool dump_stacks(const std::vector<StackDump>& wanted) override;
   std::vector<std::string> sweep() override;
   std::string last_stderr(int local_rank) const override { return pump_.last_stderr(local_rank); }
@@ -59,6 +59,7 @@ class SubprocessSet : public ProcessRunner {
   void take_signals(std::vector<Event>& events);
   void reap(std::vector<Event>& events);
   void note_end_of_store();
+  void watch_heartbeats();
 
   std::vector<PollMember*> members_;
   const SignalMailbox& signals_;
@@ -69,6 +70,7 @@ class SubprocessSet : public ProcessRunner {
   std::map<pid_t, int> running_;  // -> local rank
   std::map<int, Heartbeat> heartbeats_;
   FirstWrites first_heartbeats_;
+  std::optional<Clock::time_point> watch_from_;  // heartbeats
   std::set<pid_t> stack_tools_;
   OomCounts oom_before_;
 };

@@ -66,6 +66,14 @@ struct Worker {
       first_line{};  // since it was spawned; none: ddp-run copied nothing
 };
 
+/// How far a worker has got, as its last heartbeat says. Words that it did not say are empty.
+struct Progress {
+  std::optional<long long> step{};
+  std::string phase{};
+  std::string waiting{};     // the collective in which it waits for its peers
+  std::string collective{};  // the last one that it began: NAME#SEQUENCE
+};
+
 /// Where the workers of one round meet.
 struct RendezvousInfo {
   int group_rank = 0;
@@ -80,6 +88,7 @@ struct WorkerGroup {
   RendezvousInfo rendezvous;
   int restart_count = 0;
   std::string last_failure{};  // of the round before, as JSON; empty in the first one
+  Clock::time_point began{};
   std::vector<Worker> workers{};
 };
 
@@ -93,6 +102,8 @@ struct ProcessFailure {
   std::string last_stderr{};  // the end of what it wrote there
   std::string cause{};        // what the system says of this death; may be empty
   std::string hang{};         // it was alive but silent: for how long, and where; empty: it ended
+  std::string heartbeat{};    // the words of its last one
+  Progress progress{};        // what they mean
   double time = 0;            // when it was seen; Unix seconds
   std::string stacks{};       // file that says what it did when it hung; empty: none
 };

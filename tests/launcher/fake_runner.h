@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <functional>
+#include <set>
 #include <stdexcept>
 #include <string>
 
@@ -19,6 +20,7 @@ class FakeRunner : public ProcessRunner {
   std::vector<std::string> survivors;
   std::vector<std::string> notes;
   std::map<int, LifeSign> signs;  // by local rank
+  std::set<int> held;             // local ranks that are stopped
   bool has_debugger = false;
 
   pid_t pid(int local_rank) const { return static_cast<pid_t>(100 * rounds.size()) + local_rank; }
@@ -53,8 +55,9 @@ class FakeRunner : public ProcessRunner {
   }
   LifeSign life_sign(int local_rank) override { return signs[local_rank]; }
   std::optional<Clock::time_point> first_output(int) const override { return std::nullopt; }
-  std::string state_of(int local_rank) const override {
-    return "state S of " + std::to_string(local_rank);
+  KernelState state_of(int local_rank) const override {
+    const char letter = held.count(local_rank) > 0 ? 'T' : 'S';
+    return {letter, std::string("state ") + letter + " of " + std::to_string(local_rank)};
   }
   bool dump_stacks(const std::vector<StackDump>& wanted) override {
     for (const StackDump& dump : wanted)

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "launcher/hang_watch.h"
 #include "launcher/heartbeat.h"
@@ -85,32 +86,108 @@ LifeSign sign_at(Clock::time_point at, std::optional<Clock::duration> promise = 
 TEST_CASE("without a promise and without --hang-timeout nobody ever hangs") {
   const Clock::time_point t0{};
   const auto verdict = judge_hangs({}, {sign_at(t0)}, t0, t0 + seconds(100'000));
-  CHECK(verdict.hung.empty());
+  CHECK(verdict.overdue.empty());
   CHECK_FALSE(verdict.look_again);
 }
 
-TEST_CASE("who is silent for longer than the limit hangs, the longest first") {
+TEST_CASE("who is silent for longer than the limit is overdue") {
   const Clock::time_point t0{};
   const HangRules rules{.timeout = seconds(5)};
   const std::vector<LifeSign> signs{sign_at(t0 + seconds(2)), sign_at(t0 + seconds(1)),
                                     sign_at(t0 + seconds(4))};
-  CHECK(judge_hangs(rules, signs, t0, t0 + milliseconds(5999)).hung.empty());
+  CHECK(judge_hangs(rules, signs, t0, t0 + milliseconds(5999)).overdue.empty());
   CHECK(judge_hangs(rules, signs, t0, t0 + milliseconds(5999)).look_again == t0 + seconds(6));
-  CHECK(judge_hangs(rules, signs, t0, t0 + seconds(7)).hung == std::vector<std::size_t>{1, 0});
-  CHECK(judge_hangs(rules, signs, t0 + seconds(3), t0 + seconds(7)).hung.empty());
+  CHECK(judge_hangs(rules, signs, t0, t0 + seconds(7)).overdue == std::vector<std::size_t>{0, 1});
+  CHECK(judge_hangs(rules, signs, t0 + seconds(3), t0 + seconds(7)).overdue.empty());
 }
 
 TEST_CASE("a promise counts more than --hang-timeout, unless promises are not heeded") {
   const Clock::time_point t0{};
   const std::vector<LifeSign> signs{sign_at(t0, seconds(60))};
-  CHECK(judge_hangs({.timeout = seconds(5)}, signs, t0, t0 + seconds(50)).hung.empty());
+  CHECK(judge_hangs({.timeout = seconds(5)}, signs, t0, t0 + seconds(50)).overdue.empty());
   CHECK_FALSE(judge_hangs({.heed_promises = false}, signs, t0, t0 + seconds(90)).look_again);
 }
 
-TEST_CASE("a worker that has promised is looked at every second, its promise may become shorter") {
+TEST_CASE("a worker that writes heartbeats is looked at often, its promise may become shorter") {
   const Clock::time_point t0{};
-  const auto verdict = judge_hangs({}, {sign_at(t0, seconds(60))}, t0, t0 + seconds(10));
-  CHECK(verdict.look_again == t0 + seconds(11));
+  const auto look_again = [&](const char* heartbeat) {
+    LifeSign sign = parse_heartbeat(heartbeat);
+    sign.at = t0;
+    return judge_hangs({}, {sign}, t0, t0 + seconds(10)).look_again;
+  };
+  CHECK(look_again("timeout=60") == t0 + milliseconds(10'200));
+  CHECK(look_again("step=1") == t0 + milliseconds(10'200));
+  CHECK(look_again("timeout=10.1") == t0 + milliseconds(10'100));
+  CHECK_FALSE(look_again(""));
+}
+
+TEST_CASE("a heartbeat tells how far its worker is, in words that are agreed on") {
+  const auto progress =
+      parse_heartbeat("loss=1 phase=backward step=12 waiting=all_reduce collective=all_reduce#7")
+          .progress;
+  CHECK(progress.step == 12);
+  CHECK(progress.phase == "backward");
+  CHECK(progress.waiting == "all_reduce");
+  CHECK(progress.collective == "all_reduce#7");
+  for (const char* word : {"step=", "step=1x", "step=x", "steps=1", "step=99999999999999999999"}) {
+    CHECK_FALSE(parse_heartbeat(word).progress.step);
+    CHECK(parse_heartbeat(word).text == word);
+  }
+}
+
+Suspect overdue(const char* heartbeat, int silent = 10, char state = 'S') {
+  Suspect suspect{parse_heartbeat(heartbeat), true, state};
+  suspect.sign.at = Clock::time_point(seconds(100 - silent));
+  return suspect;
+}
+Suspect in_time(const char* heartbeat, char state = 'S') {
+  Suspect suspect = overdue(heartbeat, 1, state);
+  suspect.overdue = false;
+  return suspect;
+}
+
+struct Hang {
+  const char* why;
+  std::vector<Suspect> suspects;
+  std::vector<std::size_t> hung;  // the cause first
+};
+
+TEST_CASE("of those that hang together the cause is named first") {
+  const Hang hang = GENERATE(values<Hang>({
+      {"nobody has said anything: the longest silence", {overdue("", 10), overdue("", 20)}, {1, 0}},
+      {"a stopped process", {overdue("step=3", 20), overdue("step=4", 10, 'T')}, {1, 0}},
+      {"a traced process", {overdue("step=3", 20), overdue("step=4", 10, 't')}, {1, 0}},
+      {"a process that the kernel holds", {overdue("step=3"), overdue("step=4", 1, 'D')}, {1, 0}},
+      {"a stopped one that is not overdue yet",
+       {overdue("step=3"), in_time("step=4", 'T')},
+       {1, 0}},
+      {"a moment in the kernel is nothing", {overdue("step=3"), in_time("step=4", 'D')}, {0}},
+      {"the lowest step",
+       {overdue("step=4", 20), overdue("step=3 waiting=all_reduce", 10)},
+       {1, 0}},
+      {"no step at all is the lowest", {overdue("step=0", 20), overdue("phase=start", 10)}, {1, 0}},
+      {"who does not wait, at equal steps",
+       {overdue("step=4 waiting=all_reduce", 20), overdue("step=4 phase=data", 10)},
+       {1, 0}},
+      {"the earlier collective, when all wait",
+       {overdue("step=4 waiting=all_reduce collective=all_reduce#9", 20),
+        overdue("step=4 waiting=broadcast collective=broadcast#8", 10)},
+       {1, 0}},
+      {"who is waited for has broken no promise yet",
+       {overdue("step=4 waiting=all_reduce"), in_time("step=4 phase=save"), in_time("step=5")},
+       {1, 0}},
+      {"who waits itself is not waited for",
+       {overdue("step=4 waiting=all_reduce"), in_time("step=4 waiting=all_reduce")},
+       {0}},
+      {"who has never written a heartbeat is not judged by them",
+       {overdue("step=4 waiting=all_reduce"), in_time("")},
+       {0}},
+      {"who does not wait has only itself to blame",
+       {overdue("step=4 phase=data"), in_time("step=3 phase=save")},
+       {0}},
+  }));
+  INFO(hang.why);
+  CHECK(find_hung(hang.suspects) == hang.hung);
 }
 
 }  // namespace
@@ -133,6 +210,38 @@ TEST_CASE("a worker that breaks its promise is reported with its state, and the 
                           Contains("hangs: no sign of life") && Contains("state T (stopped") &&
                           Contains("last heartbeat: step=7 phase=forward") &&
                           Contains("restart 1 of 1"));
+}
+
+TEST_CASE("of workers that hang together the report and the result name the one to blame") {
+  const TempFolder tmp;
+  auto options =
+      stub_job(tmp, {"--nproc_per_node=3", "--result-json=" + tmp / "result"},
+               {"@0beat=timeout=0.3 step=8 waiting=all_reduce collective=all_reduce#5",
+                "@1beat=timeout=0.3 step=8 phase=data collective=all_reduce#4",
+                "@2beat=timeout=0.2 step=8 waiting=all_reduce collective=all_reduce#5", "wait"});
+  options.set["PATH"] = tmp.path();
+  const Finished job = run_to_end(options);
+  CHECK(job.exit == 124);
+  CHECK_THAT(job.err, Contains("first failure: rank 1, hangs") &&
+                          Contains("heartbeat  step=8 phase=data collective=all_reduce#4"));
+  const auto cause = nlohmann::json::parse(text_of(tmp / "result"))["failures"][0];
+  CHECK(cause["rank"] == 1);
+  CHECK(cause["step"] == 8);
+  CHECK(cause["phase"] == "data");
+  CHECK(cause["waiting"].is_null());
+  CHECK(cause["collective"] == "all_reduce#4");
+}
+
+TEST_CASE("a promise that has become shorter counts, though nothing tells of that write") {
+  const TempFolder tmp;
+  auto options =
+      stub_job(tmp, {"--result-json=" + tmp / "result"},
+               {"beat=timeout=60 step=1", "hold=USR1", "beat=timeout=0.5 step=2", "wait"});
+  options.set["PATH"] = tmp.path();
+  ChildProgram job(options);
+  ::kill(std::stoi(job.wait_for("holding ").substr(8)), SIGUSR1);
+  CHECK(job.wait_exit() == 124);
+  CHECK(nlohmann::json::parse(text_of(tmp / "result"))["failures"][0]["step"] == 2);
 }
 
 TEST_CASE("a hang that is final exits with 124 and keeps what was written about it") {

@@ -1,0 +1,31 @@
+// What the agent tells of its workers: their failures, how they are now, how they ended.
+#pragma once
+
+#include <vector>
+
+#include "launcher/job_status.h"
+#include "launcher/process_runner.h"
+#include "launcher/restart_policy.h"
+#include "launcher/worker_group.h"
+
+namespace ddp::launch {
+
+/// With its last heartbeat, seen now.
+ProcessFailure failure_of(const Worker& worker, ProcessRunner& processes);
+
+/// Workers that were told to stop but had failed by themselves before `seen`, as their error files
+/// say, the probable cause first. They are marked as failed.
+std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,
+                                             const ProcessFailure& seen, ProcessRunner& processes);
+
+/// Of a job that a signal has ended: Preempted when all workers have saved their state or were
+/// done.
+Outcome how_interrupted(const RestartRules& rules, const std::vector<Worker>& workers);
+
+std::vector<WorkerStatus> worker_statuses(const WorkerGroup& group, ProcessRunner& processes);
+
+/// The workers of the last round with their times.
+std::vector<Worker> final_workers(const WorkerGroup& group, Clock::time_point job_began,
+                                  const ProcessRunner& processes);
+
+}  // namespace ddp::launch

@@ -1,0 +1,21 @@
+// Small reads of the kernel's own files, as /proc and /sys hold them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace ddp::launch {
+
+/// Empty when the file cannot be read.
+std::string first_line(const std::string& file);
+
+struct ProcessStat {
+  char state = '?';  // R, S, D, T, ...; '?': there is no such process any more
+  pid_t parent = 0;
+};
+
+/// Of a process or a thread: `folder` is /proc/PID or /proc/PID/task/TID.
+ProcessStat read_stat(const std::string& folder);
+
+}  // namespace ddp::launch
