@@ -23,7 +23,6 @@ FENCES = [
     (r".*c10d/reducer", r"trainer/distributed/ddp\.cc$", "only ddp.cc sees reducer.hpp"),
     (r".*c10d/", rf"trainer/distributed/|{MODULES}|tests/", "only trainer/distributed/ sees c10d headers"),
     (r"nccl\.h$", r"trainer/distributed/", "only trainer/distributed/ sees NCCL"),
-    (r"yaml-cpp/", r"trainer/config/|tests/config/", "only trainer/config/ sees yaml-cpp"),
     (r"cxxopts", r"launcher/option_values\.cc$|trainer/config/trainer_args\.cc$",
      "only option_values.cc and trainer_args.cc see cxxopts"),
     (r"(torch|ATen|c10|caffe2)/", rf"trainer/(?!config/)|{MODULES}|tests/(?!launcher/|config/)",

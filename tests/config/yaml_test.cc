@@ -86,12 +86,13 @@ TEST_CASE("anchors copy values and merge keys add what the map does not hold its
         R"({"a": {"x": 1}, "b": {"x": 2, "z": 3}, "c": {"x": 1, "z": 3}})");
   CHECK(as_json("'<<': 1") == R"({"<<": 1})");
   CHECK(yaml_error("a:\n  <<: 3") ==
-        "cfg.yaml:2:3: expected a mapping or list of mappings for merging");
+        "cfg.yaml:2:3: not valid YAML: expected a mapping or list of mappings for merging");
 }
 
 TEST_CASE("a key given twice is an error with both lines") {
   CHECK(yaml_error("a: 1\nb: 2\na: 3") ==
-        "cfg.yaml:3:1: found duplicate key 'a'; first given at line 1, keep one of them");
+        "cfg.yaml:3:1: not valid YAML: found duplicate key 'a'; first given at line 1, keep one of "
+        "them");
 }
 
 TEST_CASE("broken YAML is reported with line and column") {

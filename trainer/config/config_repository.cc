@@ -20,6 +20,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// \r\n and \r become \n, as Python opens a text file.
+std::string with_plain_breaks(const std::string& text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\r') {
+      out += text[i];
+    } else if (i + 1 == text.size() || text[i + 1] != '\n') {
+      out += '\n';
+    }
+  }
+  return out;
+}
+
 std::string read_text(const std::string& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   std::string text;
@@ -37,7 +51,7 @@ std::string read_text(const std::string& file) {
         fmt::format("{}: cannot read the config file: {}; give a YAML file with --config", file,
                     std::strerror(error)));
   }
-  return text;
+  return with_plain_breaks(text);
 }
 
 std::vector<std::string> words_of(const std::string& line) {
@@ -73,8 +87,9 @@ std::optional<std::string> package_header(const std::string& text, const std::st
   return package;
 }
 
-/// OmegaConf takes a text alone as a key without a value.
-Node as_map(Node root) {
+/// OmegaConf reads a text alone as YAML once more, and takes it for a key without a value then.
+Node as_map(Node root, const std::string& file) {
+  if (root.kind == Kind::kString) root = read_yaml(root.text, file);
   if (root.kind == Kind::kNull) return Node::map();
   if (root.kind != Kind::kString) return root;
   Node map = Node::map();
@@ -87,7 +102,7 @@ std::unique_ptr<LoadedConfig> parsed(const std::string& text, const std::string&
   auto loaded = std::make_unique<LoadedConfig>();
   loaded->file = file;
   loaded->package = package_header(text, file);
-  loaded->content = as_map(read_yaml(text, file));
+  loaded->content = as_map(read_yaml(text, file), file);
   if (!loaded->content.is_container()) {
     throw UserError(fmt::format(
         "{}: not a configuration: sections such as data_config: are expected at the top", file));

@@ -3,15 +3,28 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "trainer/config/yaml_scalar.h"
+#include "trainer/config/yaml_text.h"
 
 namespace ddp::train {
 namespace {
 
 std::string json_quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string out = "\"";
+  for (const char32_t c : utf8_characters(text)) {
+    constexpr std::u32string_view kEscaped = U"\"\\\b\f\n\r\t";
+    const std::size_t known = kEscaped.find(c);
+    if (known != std::u32string_view::npos) {
+      out += '\\';
+      out += "\"\\bfnrt"[known];
+    } else if (c < 0x20 || (c >= 0xd800 && c < 0xe000)) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      append_utf8(out, c);
+    }
+  }
+  return out + '"';
 }
 
 std::string json_float(double value) {

@@ -120,12 +120,7 @@ class ValueParser {
       }
       call.arguments.push_back({std::move(name), element(depth + 1)});
     }
-    try {
-      return evaluate_override_call(call);
-    } catch (const std::invalid_argument& e) {
-      throw UserError(
-          fmt::format("command line: {}: Error parsing override: {}", override_text_, e.what()));
-    }
+    return evaluate_override_call(call);
   }
 
   Node primitive(bool is_value) {
@@ -151,7 +146,12 @@ class ValueParser {
 OverrideValue parse_override_value(const std::string& text, const std::string& override_text) {
   auto tokens = lex_override_value(text, override_text);
   if (tokens.size() == 1) return {{Node::of(std::string()), ""}, std::nullopt};
-  return ValueParser(std::move(tokens), override_text).parse();
+  try {
+    return ValueParser(std::move(tokens), override_text).parse();
+  } catch (const std::invalid_argument& e) {
+    throw UserError(
+        fmt::format("command line: {}: Error parsing override: {}", override_text, e.what()));
+  }
 }
 
 }  // namespace ddp::train

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <stdexcept>
 
-#include "trainer/config/yaml_scalar.h"
+#include "trainer/config/python_number.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -204,12 +205,12 @@ Node typed_token(const ValueToken& token) {
     case TokenType::kBool:
       return Node::of(word == "true");
     case TokenType::kInt: {
-      const auto value = yaml_int(token.text);
-      return value ? *value : Node::of(token.text);
+      if (const auto value = python_int(token.text)) return *value;
+      throw std::invalid_argument("an integer of more than 4300 digits");
     }
     case TokenType::kFloat: {
-      const auto value = yaml_float(token.text);
-      return value ? *value : Node::of(token.text);
+      const auto value = python_float_from(token.text);
+      return value ? Node::of(*value) : Node::of(token.text);
     }
     default:
       return Node::of(token_text(token));

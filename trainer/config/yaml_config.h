@@ -1,5 +1,4 @@
-// YAML file + command-line overrides -> Config. The only file of trainer that sees yaml-cpp is
-// yaml_config.cc.
+// YAML file + command-line overrides -> Config.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// YAML text -> Node. The only file of trainer that sees yaml-cpp is yaml_reader.cc.
+// YAML text -> Node, as PyYAML and OmegaConf read it: characters (yaml_text), tokens
+// (yaml_scanner), a graph with tags and aliases (yaml_graph), values.
 #pragma once
 
 #include <string>
@@ -10,6 +11,6 @@ namespace ddp::train {
 /// Reads one YAML document as OmegaConf's loader does: scalars typed by its rules, anchors and
 /// merge keys resolved, duplicate keys refused. Empty text gives null. Throws UserError with
 /// source:line:column.
-Node read_yaml(const std::string& with_mark, const std::string& source);
+Node read_yaml(const std::string& text, const std::string& source);
 
 }  // namespace ddp::train

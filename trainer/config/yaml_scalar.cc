@@ -1,11 +1,13 @@
 #include "trainer/config/yaml_scalar.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <charconv>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
+#include <vector>
+
+#include "trainer/config/python_number.h"
 
 namespace ddp::train {
 namespace {
@@ -121,7 +123,7 @@ bool leading_point_float(std::string_view text) {  // \.N(?:[eE][-+][0-9]+)?
   return scan.done() || (scan.exponent(true) && scan.done());
 }
 
-bool sexagesimal_float(std::string_view text) {  // [-+]?N(?::[0-5]?[0-9])+\.[0-9_]*
+bool looks_like_sexagesimal(std::string_view text) {  // [-+]?N(?::[0-5]?[0-9])+\.[0-9_]*
   const std::size_t point = text.find('.');
   if (point == std::string_view::npos || text.find(':') > point) return false;
   Scan scan(text.substr(0, point));
@@ -167,136 +169,132 @@ bool pyyaml_float(std::string_view text) {
 
 bool looks_like_float(std::string_view text) {
   return special_float(text) || point_float(text) || exponent_float(text) ||
-         leading_point_float(text) || sexagesimal_float(text) || pyyaml_float(text);
+         leading_point_float(text) || looks_like_sexagesimal(text) || pyyaml_float(text);
 }
 
-/// Decimal digits of a number given by its digits in another base, for what does not fit into
-/// int64.
-std::string to_decimal(std::string_view digits, unsigned base) {
-  std::string decimal = "0";  // least significant digit first
-  for (const char c : digits) {
-    unsigned carry = is_digit(c) ? static_cast<unsigned>(c - '0')
-                                 : static_cast<unsigned>(std::tolower(c) - 'a' + 10);
-    for (char& d : decimal) {
-      carry += static_cast<unsigned>(d - '0') * base;
-      d = static_cast<char>('0' + carry % 10);
-      carry /= 10;
-    }
-    for (; carry > 0; carry /= 10) decimal += static_cast<char>('0' + carry % 10);
-  }
-  std::reverse(decimal.begin(), decimal.end());
-  decimal.erase(0, std::min(decimal.find_first_not_of('0'), decimal.size() - 1));
-  return decimal;
+bool is_among(std::string_view text, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), text) != words.end();
 }
 
-std::optional<Node> int_from(bool negative, std::string_view digits, unsigned base) {
-  constexpr std::string_view kAll = "0123456789abcdef";
-  if (digits.empty()) return std::nullopt;
-  for (const char c : digits) {
-    const auto at = kAll.find(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
-    if (at >= base) return std::nullopt;
-  }
-  constexpr std::size_t kLongest =
-      4000;  // quadratic, and no number in a configuration is that long
-  if (digits.size() > kLongest) return std::nullopt;
-  std::string signed_text(negative ? 1 : 0, '-');
-  signed_text.append(digits);
-  int64_t value = 0;
-  const auto end = signed_text.data() + signed_text.size();
-  const auto result = std::from_chars(signed_text.data(), end, value, static_cast<int>(base));
-  if (result.ec == std::errc()) return Node::of(value);
-  return Node::big_int(std::string(negative ? 1 : 0, '-').append(to_decimal(digits, base)));
+std::vector<std::string> sexagesimal_digits(const std::string& text) {
+  std::string dotted(text);
+  std::replace(dotted.begin(), dotted.end(), '.', '\1');
+  std::replace(dotted.begin(), dotted.end(), ':', '.');
+  std::vector<std::string> parts = split_path(dotted);
+  for (std::string& part : parts) std::replace(part.begin(), part.end(), '\1', '.');
+  return parts;
 }
 
 /// 1:30 = 90: digits of base 60 from the left.
-std::optional<Node> sexagesimal_int(bool negative, std::string_view text) {
-  int64_t value = 0;
-  for (const std::string& part : [&] {
-         std::string dotted(text);
-         std::replace(dotted.begin(), dotted.end(), ':', '.');
-         return split_path(dotted);
-       }()) {
-    const auto digit = int_from(false, part, 10);
-    if (!digit || !digit->text.empty()) return std::nullopt;
-    if (__builtin_mul_overflow(value, int64_t{60}, &value)) return std::nullopt;
-    if (__builtin_add_overflow(value, digit->integer, &value)) return std::nullopt;
+std::optional<Node> sexagesimal_int(const std::string& text) {
+  Node value = Node::of(int64_t{0});
+  for (const std::string& part : sexagesimal_digits(text)) {
+    const auto digit = python_int(part);
+    const auto sum = digit ? sixty_times(value, *digit) : std::nullopt;
+    if (!sum) return std::nullopt;
+    value = *sum;
   }
-  return Node::of(negative ? -value : value);
+  return value;
 }
 
-std::optional<double> decimal_float(std::string_view text) {
-  double value = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ptr != text.data() + text.size() || text.empty()) return std::nullopt;
-  if (result.ec == std::errc::result_out_of_range) {
-    // from_chars leaves the value alone; strtod knows whether it is too large or too small.
-    return std::strtod(std::string(text).c_str(), nullptr);
+/// From the right, with the powers of 60 as Python rounds them.
+std::optional<double> sexagesimal_float(const std::string& text) {
+  const std::vector<std::string> parts = sexagesimal_digits(text);
+  double total = 0;
+  Node base = Node::of(int64_t{1});
+  for (std::size_t i = parts.size(); i > 0; --i) {
+    const auto digit = python_float_from(parts[i - 1]);
+    const auto power = python_float_from(python_str(base));
+    if (!digit || !power || !std::isfinite(*power)) return std::nullopt;
+    total += *digit * *power;
+    base = *sixty_times(base, Node::of(int64_t{0}));
   }
-  if (result.ec != std::errc()) return std::nullopt;
-  return value;
+  return total;
+}
+
+Node negated(Node node) {
+  if (node.kind == Kind::kFloat) return Node::of(-node.real);
+  const std::string text = python_str(node);
+  return *python_int(text.starts_with('-') ? text.substr(1) : "-" + text);
+}
+
+/// The sign in front, which PyYAML takes off before it looks at what follows.
+bool take_sign(std::string& value) {
+  const bool negative = !value.empty() && value.front() == '-';
+  if (!value.empty() && is_sign(value.front())) value.erase(0, 1);
+  return negative;
+}
+
+std::optional<Node> unsigned_int(const std::string& value) {
+  if (value.empty()) return std::nullopt;
+  const auto digits = std::string_view(value).substr(std::min<std::size_t>(2, value.size()));
+  if (value == "0") return Node::of(int64_t{0});
+  if (value.starts_with("0b")) return python_int(digits, 2);
+  if (value.starts_with("0x")) return python_int(digits, 16);
+  if (value.starts_with("0")) return python_int(value, 8);
+  if (value.find(':') != std::string::npos) return sexagesimal_int(value);
+  return python_int(value);
+}
+
+std::optional<double> unsigned_float(const std::string& value) {
+  if (value.empty()) return std::nullopt;
+  if (value == ".inf") return std::numeric_limits<double>::infinity();
+  if (value == ".nan") return std::numeric_limits<double>::quiet_NaN();
+  if (value.find(':') != std::string::npos) return sexagesimal_float(value);
+  return python_float_from(value);
 }
 
 }  // namespace
 
 std::optional<Node> yaml_int(std::string_view text) {
   std::string value = without_underscores(text);
-  const bool negative = !value.empty() && value.front() == '-';
-  if (!value.empty() && is_sign(value.front())) value.erase(0, 1);
-  if (value == "0") return Node::of(int64_t{0});
-  if (value.starts_with("0b")) return int_from(negative, std::string_view(value).substr(2), 2);
-  if (value.starts_with("0x")) return int_from(negative, std::string_view(value).substr(2), 16);
-  if (value.starts_with("0")) return int_from(negative, value, 8);
-  if (value.find(':') != std::string::npos) return sexagesimal_int(negative, value);
-  return int_from(negative, value, 10);
+  const bool negative = take_sign(value);
+  auto parsed = unsigned_int(value);
+  if (parsed && negative) parsed = negated(std::move(*parsed));
+  return parsed;
 }
 
 std::optional<Node> yaml_float(std::string_view text) {
   std::string value = without_underscores(text);
   std::transform(value.begin(), value.end(), value.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const double sign = !value.empty() && value.front() == '-' ? -1.0 : 1.0;
-  if (!value.empty() && is_sign(value.front())) value.erase(0, 1);
-  if (value == ".inf" || value == "inf" || value == "infinity") {
-    return Node::of(sign * std::numeric_limits<double>::infinity());
-  }
-  if (value == ".nan" || value == "nan") return Node::of(std::numeric_limits<double>::quiet_NaN());
-  double total = 0;
-  std::string_view rest = value;
-  while (true) {
-    const std::size_t colon = rest.find(':');
-    const auto part = decimal_float(rest.substr(0, colon));
-    if (!part) return std::nullopt;
-    total = total * 60 + *part;
-    if (colon == std::string_view::npos) return Node::of(sign * total);
-    rest.remove_prefix(colon + 1);
-  }
+  const bool negative = take_sign(value);
+  const auto parsed = unsigned_float(value);
+  if (!parsed) return std::nullopt;
+  return Node::of(negative ? -*parsed : *parsed);
 }
 
 std::optional<Node> yaml_bool(std::string_view text) {
   std::string value(text);
   std::transform(value.begin(), value.end(), value.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (value == "yes" || value == "true" || value == "on") return Node::of(true);
-  if (value == "no" || value == "false" || value == "off") return Node::of(false);
+  if (is_among(value, {"yes", "true", "on"})) return Node::of(true);
+  if (is_among(value, {"no", "false", "off"})) return Node::of(false);
   return std::nullopt;
 }
 
+std::string_view implicit_tag(std::string_view text) {
+  // The $ of Python's expressions matches before a line break at the end, too.
+  const std::string_view line = text.ends_with('\n') ? text.substr(0, text.size() - 1) : text;
+  if (text.empty() || is_among(line, {"~", "null", "Null", "NULL"})) return "null";
+  if (is_among(line, {"yes", "Yes", "YES", "no", "No", "NO", "true", "True", "TRUE", "false",
+                      "False", "FALSE", "on", "On", "ON", "off", "Off", "OFF"}))
+    return "bool";
+  if (line == "<<") return "merge";
+  if (line == "=") return "value";
+  if (is_among(line, {"!", "&", "*"})) return "yaml";  // which nothing constructs
+  // PyYAML's own float comes before its int, OmegaConf's behind it; no text is both.
+  if (looks_like_int(line) && sexagesimal_parts_ok(line)) return "int";
+  return looks_like_float(line) ? "float" : "str";
+}
+
 Node type_plain_scalar(std::string_view text) {
-  static constexpr std::array<std::string_view, 18> kBools = {
-      "yes",   "Yes",   "YES",   "no", "No", "NO", "true", "True", "TRUE",
-      "false", "False", "FALSE", "on", "On", "ON", "off",  "Off",  "OFF"};
-  static constexpr std::array<std::string_view, 5> kNulls = {"", "~", "null", "Null", "NULL"};
-  const auto among = [text](const auto& words) {
-    return std::find(words.begin(), words.end(), text) != words.end();
-  };
-  if (among(kNulls)) return Node::null();
-  if (among(kBools)) return *yaml_bool(text);
+  const std::string_view tag = implicit_tag(text);
   std::optional<Node> typed;
-  if (looks_like_int(text) && sexagesimal_parts_ok(text)) {
-    typed = yaml_int(text);
-  } else if (looks_like_float(text)) {
-    typed = yaml_float(text);
-  }
+  if (tag == "null") typed = Node::null();
+  if (tag == "bool") typed = yaml_bool(text);
+  if (tag == "int") typed = yaml_int(text);
+  if (tag == "float") typed = yaml_float(text);
   return typed ? *typed : Node::of(std::string(text));
 }
 

@@ -10,13 +10,16 @@
 
 namespace ddp::train {
 
-/// null, bool, int (octal 010, 0x, 0b, 1_000, 1:30), float (1e-3, .5, .inf) or else string.
-Node type_plain_scalar(std::string_view text);
+/// What a plain text is by its looks, as the end of a tag: null, bool, int, float, str, merge (<<)
+/// or value (=).
+std::string_view implicit_tag(std::string_view text);
 
-/// What an explicit tag !!int, !!float, !!bool makes of a text; nullopt when Python would refuse
-/// it.
+/// What a tag makes of a text; nullopt when PyYAML would refuse it.
 std::optional<Node> yaml_int(std::string_view text);
 std::optional<Node> yaml_float(std::string_view text);
 std::optional<Node> yaml_bool(std::string_view text);
+
+/// A plain text with the type that implicit_tag() says; << and = are texts.
+Node type_plain_scalar(std::string_view text);
 
 }  // namespace ddp::train

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares trainer's reading of configurations with the real OmegaConf and hydra-core, case by case.
 
-  run.py TRAINER [--random N] [--seed S] [--only TEXT]
+  run.py PROGRAM [--random N] [--seed S] [--only TEXT]
+  run.py PROGRAM --wide all --random 20000 --seed S      random cases alone, as many as there is time for
 
 Each case is a YAML document, or a folder of them, and a list of overrides. Both sides must give the same resolved JSON, types included, or
 both must refuse. Needs omegaconf and hydra-core from PyPI; exit code 77 (skipped) without them.
@@ -12,29 +13,58 @@ import json
 import math
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 warnings.filterwarnings("ignore")
 try:
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.hydra_config import HydraConfig
     from hydra.core.utils import setup_globals
-    from omegaconf import OmegaConf
+    from omegaconf import OmegaConf, open_dict
 except ImportError:
     print("omegaconf and hydra-core are not installed; skipped")
     sys.exit(77)
 
 import cases
+import generate
 import groups
 import sweeps
 import typed as typed_merge
 
 ENVIRONMENT = {"CONF_A": "12", "CONF_TEXT": "some text", "CONF_LIST": "[1, x, 'y z']", "CONF_EMPTY": ""}
+
+
+class Trainer:
+    """Answers one case after the other in one process."""
+
+    def __init__(self, program):
+        self.program = program
+        self.process = None
+
+    def ask(self, folder, arguments):
+        if self.process is None:
+            self.process = subprocess.Popen([self.program, "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.process.stdin.write(json.dumps([str(folder), *arguments]).encode() + b"\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if line:
+            return json.loads(line)
+        code = self.process.wait()
+        self.process = None
+        return {"code": code, "text": f"crashed with {code}"}
+
+    def show(self, folder, arguments):
+        common = ["--config", str(folder / "cfg.yaml"), "--cfg", "job", "--resolve", "--format", "json"]
+        answer = self.ask(folder, common + arguments)
+        if answer["code"] == 0:
+            return ("ok", [json.loads(line) for line in answer["text"].split("\n") if line])
+        return ("error" if answer["code"] == 2 else "crash", answer["text"][:300])
 
 
 def plain(value):
@@ -44,6 +74,7 @@ def plain(value):
         return {k if isinstance(k, str) else json.dumps(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
+    json.dumps(value)  # what JSON cannot hold, such as !!binary, counts as refused
     return value
 
 
@@ -56,6 +87,19 @@ def typed(value):
     return (type(value).__name__, value)
 
 
+def composed(overrides):
+    """As an application sees its configuration: ${hydra:...} has a value."""
+    config = compose(config_name="cfg", overrides=overrides, return_hydra_config=True)
+    HydraConfig.instance().set_config(config)
+    with open_dict(config):
+        del config["hydra"]
+    return config
+
+
+def refusal(error):
+    return ("error", f"{type(error).__name__}: {error}"[:200].replace("\n", " "))
+
+
 def expected(folder, case):
     overrides = case[1]
     try:
@@ -63,54 +107,34 @@ def expected(folder, case):
             config = OmegaConf.load(folder / "cfg.yaml")
             if not OmegaConf.is_dict(config):
                 return ("error", "not a map")
-        else:
-            GlobalHydra.instance().clear()
-            os.chdir(folder)
-            os.chdir(folder)
-            with initialize_config_dir(config_dir=str(folder), version_base=None):
-                config = compose(config_name="cfg", overrides=overrides)
-        return ("ok", plain(OmegaConf.to_container(config, resolve=True)))
-    except RecursionError:
-        return ("error", "RecursionError")
+            return ("ok", plain(OmegaConf.to_container(config, resolve=True)))
+        GlobalHydra.instance().clear()
+        os.chdir(folder)
+        with initialize_config_dir(config_dir=str(folder), version_base=None, job_name="trainer"):
+            return ("ok", plain(OmegaConf.to_container(composed(list(overrides)), resolve=True)))
     except Exception as error:  # whatever the library throws is a refusal
-        return ("error", f"{type(error).__name__}: {error}"[:200].replace("\n", " "))
+        return refusal(error)
 
 
 def actual(trainer, folder, case):
-    command = [trainer, "--config", str(folder / "cfg.yaml"), "--cfg", "job", "--resolve", "--format", "json", "--no-schema", "--"]
-    done = subprocess.run(command + list(case[1] or []), capture_output=True, env={**os.environ, **ENVIRONMENT}, cwd=folder, timeout=60)
-    if done.returncode == 2:
-        return ("error", done.stderr.decode(errors="replace").strip()[:200])
-    if done.returncode != 0:
-        return ("crash", f"exit code {done.returncode}: {done.stderr.decode(errors='replace')[-300:]}")
-    return ("ok", json.loads(done.stdout))
+    answer = trainer.show(folder, ["--no-schema", "--", *(case[1] or [])])
+    return ("ok", answer[1][0]) if answer[0] == "ok" else answer
 
 
 def expected_jobs(folder, overrides):
-    def one(job):
-        config = compose(config_name="cfg", overrides=job)
-        return plain(OmegaConf.to_container(config, resolve=True))
-
     try:
         GlobalHydra.instance().clear()
         os.chdir(folder)
-        with initialize_config_dir(config_dir=str(folder), version_base=None):
-            return ("ok", sweeps.jobs(overrides, one))
+        with initialize_config_dir(config_dir=str(folder), version_base=None, job_name="trainer"):
+            return ("ok", sweeps.jobs(overrides, lambda job: plain(OmegaConf.to_container(composed(job), resolve=True))))
     except Exception as error:
-        return ("error", f"{type(error).__name__}: {error}"[:200].replace("\n", " "))
-
-
-def show(trainer, folder, arguments):
-    command = [trainer, "--config", str(folder / "cfg.yaml"), "--cfg", "job", "--resolve", "--format", "json"]
-    return subprocess.run(command + arguments, capture_output=True, env={**os.environ, **ENVIRONMENT}, cwd=folder, timeout=60)
+        return refusal(error)
 
 
 def check_sweeps(trainer, folders, every):
     wrong = 0
     for folder, (_, overrides) in zip(folders, every):
-        done = show(trainer, folder, ["--no-schema", "--multirun", "--", *overrides])
-        lines = done.stdout.decode(errors="replace").splitlines()
-        got = ("ok", [json.loads(line) for line in lines]) if done.returncode == 0 else ("error", done.stderr.decode()[:200])
+        got = trainer.show(folder, ["--no-schema", "--multirun", "--", *overrides])
         want = expected_jobs(folder, overrides)
         if not same(want, got):
             wrong += 1
@@ -124,9 +148,10 @@ def check_typed(trainer, folder):
     for key, kind, word in every:
         section, name = key.split(".")
         (folder / "cfg.yaml").write_text(f"{section}:\n  {name}: {word}\n")
-        done = show(trainer, folder, [])
-        message = done.stderr.decode(errors="replace")
-        got = ("ok", json.loads(done.stdout)[section][name]) if done.returncode == 0 else ("error", message[:200])
+        got = trainer.show(folder, [])
+        message = got[1] if got[0] != "ok" else ""
+        if got[0] == "ok":
+            got = ("ok", got[1][0][section][name])
         want = typed_merge.expected(kind, word)
         want = (want[0], plain(want[1]))
         if not same(want, got) and not typed_merge.allowed(kind, word, want, got, message):
@@ -150,38 +175,63 @@ def same(want, got):
     return want[0] == "error" or typed(want[1]) == typed(got[1])
 
 
+def check_cases(trainer, folder, every, limit=None):
+    """How many disagree; the files of each case are in a folder of its own."""
+    wrong = accepted = 0
+    for i, case in enumerate(every):
+        files = case[0] if isinstance(case[0], dict) else {"cfg.yaml": case[0]}
+        place = write_case(folder / str(i), files)
+        want, got = expected(place, case), actual(trainer, place, case)
+        shutil.rmtree(place)
+        accepted += want[0] == "ok"
+        if same(want, got):
+            continue
+        wrong += 1
+        if limit is None or wrong <= limit:
+            text = case[0] if isinstance(case[0], str) else json.dumps(case[0])
+            print(f"--- {case[1]}\n{text!r}\n{text}\n  expected: {want}\n  got:      {got}", flush=True)
+    print(f"{len(every) - wrong} of {len(every)} cases agree ({accepted} are accepted)", flush=True)
+    return wrong
+
+
+def check_wide(trainer, folder, options):
+    rng = random.Random(options.seed)
+    kinds = [options.wide] if options.wide != "all" else list(generate.KINDS)
+    share = options.random // len(kinds)
+    wrong = 0
+    for kind in kinds:
+        every = [generate.KINDS[kind](rng) for _ in range(share)]
+        print(kind, end=": ", flush=True)
+        wrong += check_cases(trainer, folder / kind, every, options.limit)
+    return wrong
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainer", type=os.path.abspath)
     parser.add_argument("--random", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--wide", choices=["all", *generate.KINDS], help="only random cases, of this kind")
+    parser.add_argument("--limit", type=int, default=20, help="with --wide: how many disagreements of a kind to print")
     options = parser.parse_args()
     os.environ.update(ENVIRONMENT)
     setup_globals()  # registers now, as an application that runs under Hydra has it
-    every = cases.hand_picked() + cases.generated(random.Random(options.seed), options.random)
-    every += groups.hand_picked() + groups.generated(random.Random(options.seed), options.random)
-    every = [c for c in every if options.only in str(c[0]) + " ".join(c[1] or [])]
+    trainer = Trainer(options.trainer)
     with tempfile.TemporaryDirectory() as name:
-        folders = []
-        for i, case in enumerate(every):
-            files = case[0] if isinstance(case[0], dict) else {"cfg.yaml": case[0]}
-            folders.append(write_case(Path(name) / str(i), files))
-        with ThreadPoolExecutor(2) as pool:
-            got_all = list(pool.map(lambda pair: actual(options.trainer, *pair), zip(folders, every)))
-        wrong = 0
-        for folder, case, got in zip(folders, every, got_all):
-            want = expected(folder, case)
-            if same(want, got):
-                continue
-            wrong += 1
-            text = case[0]["cfg.yaml"] if isinstance(case[0], dict) else case[0]
-            print(f"--- {case[1]}\n{text}\n  expected: {want}\n  got:      {got}")
-        print(f"{len(every) - wrong} of {len(every)} cases agree")
-        if not options.only:
+        folder = Path(name)
+        if options.wide:
+            wrong = check_wide(trainer, folder, options)
+        else:
+            every = cases.hand_picked() + cases.generated(random.Random(options.seed), options.random)
+            every += groups.hand_picked() + groups.generated(random.Random(options.seed), options.random)
+            wrong = check_cases(trainer, folder, [c for c in every if options.only in str(c[0]) + " ".join(c[1] or [])])
+        if not options.wide and not options.only:
+            options.wide, options.random, options.limit = "all", 20 * options.random, None
+            wrong += check_wide(trainer, folder / "wide", options)
             swept = sweeps.hand_picked()
-            wrong += check_sweeps(options.trainer, [write_case(Path(name) / f"s{i}", c[0]) for i, c in enumerate(swept)], swept)
-            wrong += check_typed(options.trainer, write_case(Path(name) / "typed", {}))
+            wrong += check_sweeps(trainer, [write_case(folder / f"s{i}", c[0]) for i, c in enumerate(swept)], swept)
+            wrong += check_typed(trainer, write_case(folder / "typed", {}))
         os.chdir("/")
     return 1 if wrong else 0
 
