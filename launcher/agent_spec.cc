@@ -57,6 +57,7 @@ JobInfo describe_job(const LaunchConfig& config, const MachineView& machine,
     job.gpus = gpu_of_each_worker(
         machine, job.local_world_size,
         config.virtual_local_rank ? "virtual-local-rank" : "one-device-per-rank");
+    job.amd = !machine.hip_visible_devices.empty();
   }
   return job;
 }
@@ -77,6 +78,10 @@ AgentSpec describe_agent(const LaunchConfig& config) {
   if (!config.devices.empty()) {
     machine.cuda_visible_devices = config.devices;
     spec.inherited[kCudaVisibleDevices] = config.devices;
+    if (!machine.hip_visible_devices.empty()) {
+      machine.hip_visible_devices = config.devices;
+      spec.inherited[kHipVisibleDevices] = config.devices;
+    }
   }
   spec.job = describe_job(config, machine, spec.inherited);
   spec.command = resolve_program(config, ProgramPlaces::of_this_process());

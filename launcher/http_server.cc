@@ -1,6 +1,7 @@
 #include "launcher/http_server.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -73,6 +74,8 @@ int port_of(int fd) {
                                              : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
 }
 
+int spare_descriptor() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
 const char* reason(int status) {
   switch (status) {
     case 200:
@@ -93,15 +96,18 @@ const char* reason(int status) {
 HttpServer::HttpServer(const Endpoint& endpoint, Responder responder)
     : responder_(std::move(responder)), listener_(open_listener(endpoint)) {
   port_ = port_of(listener_);
+  spare_ = spare_descriptor();
 }
 
 HttpServer::~HttpServer() {
   for (const Connection& connection : connections_) ::close(connection.fd);
   ::close(listener_);
+  if (spare_ >= 0) ::close(spare_);
 }
 
 void HttpServer::add_poll_fds(std::vector<pollfd>& fds) const {
-  fds.push_back({listener_, POLLIN, 0});
+  // A connection that can neither be taken nor refused would wake the loop again and again.
+  fds.push_back({spare_ >= 0 ? listener_ : -1, POLLIN, 0});
   for (const Connection& connection : connections_) {
     const short wanted = connection.answer.empty() ? POLLIN : POLLOUT;
     fds.push_back({connection.fd, wanted, 0});
@@ -119,11 +125,13 @@ void HttpServer::handle(const std::vector<pollfd>& fds) {
     return true;
   });
   if (is_ready(listener_)) accept_all();
+  if (spare_ < 0) spare_ = spare_descriptor();
 }
 
 void HttpServer::accept_all() {
   for (;;) {
     const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && refuse_one()) continue;
     if (fd < 0) return;
     // Who opens connections and says nothing loses the oldest of them.
     if (connections_.size() == kMostConnections) {
@@ -132,6 +140,15 @@ void HttpServer::accept_all() {
     }
     connections_.push_back({fd, "", ""});
   }
+}
+
+bool HttpServer::refuse_one() {
+  if (spare_ < 0) return false;
+  ::close(spare_);
+  const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  if (fd >= 0) ::close(fd);
+  spare_ = spare_descriptor();
+  return fd >= 0;
 }
 
 bool HttpServer::serve(Connection& connection) {

@@ -35,11 +35,13 @@ class HttpServer : public PollMember {
   };
 
   void accept_all();
+  bool refuse_one();
   bool serve(Connection& connection);  // false: done with it
   std::string answer_to(const std::string& request) const;
 
   Responder responder_;
   int listener_ = -1;
+  int spare_ = -1;  // given up to refuse a connection when no descriptor is left for it
   int port_ = 0;
   std::list<Connection> connections_;
 };

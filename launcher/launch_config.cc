@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <climits>
 
 #include "launcher/console.h"
+#include "launcher/local_world_size.h"
 #include "launcher/option_completion.h"
 #include "launcher/option_help.h"
 #include "launcher/option_parsers.h"
@@ -26,7 +28,8 @@ void apply_endpoint(LaunchConfig& config, const std::string& text, const std::st
 
 void take_addresses(LaunchConfig& config, const OptionValues& values) {
   if (values.integer("node-rank", 0, INT_MAX) != 0) {
-    usage_error(fmt::format("--node-rank={}: a single node has rank 0", values.text("node-rank")));
+    usage_error(fmt::format("--node-rank={}: a single node has rank 0; leave it out",
+                            values.text("node-rank")));
   }
   const std::string backend = values.one_of("rdzv-backend", {"static", "c10d"});
   check_rdzv_conf(values.text("rdzv-conf"));
@@ -64,7 +67,7 @@ void take_hangs(LaunchConfig& config, const OptionValues& values) {
 }
 
 void take_placement(LaunchConfig& config, const OptionValues& values) {
-  config.devices = values.text("devices");
+  if (values.given("devices")) config.devices = parse_devices(values.text("devices"));
   config.virtual_local_rank = values.flag("virtual-local-rank");
   config.one_device_per_rank = values.flag("one-device-per-rank");
   if (!values.given("numa-binding")) return;
@@ -77,8 +80,8 @@ void take_placement(LaunchConfig& config, const OptionValues& values) {
 
 void take_reports(LaunchConfig& config, const OptionValues& values) {
   config.summary = values.flag("summary");
-  config.result_json = values.text("result-json");
-  config.event_log = values.text("events");
+  config.result_json = values.file("result-json");
+  config.event_log = values.file("events");
   const auto handler =
       values.one_of("event-log-handler", {"null", "console", "dynamic_rendezvous"});
   config.events_on_console = handler == "console";
@@ -127,6 +130,7 @@ LaunchConfig to_config(const OptionValues& values) {
   LaunchConfig config;
   check_nnodes(values.text("nnodes"));
   config.nproc_per_node = values.text("nproc-per-node");
+  check_local_world_size(config.nproc_per_node);
   config.standalone = values.flag("standalone");
   config.role = values.text("role");
   take_placement(config, values);
@@ -160,6 +164,16 @@ std::string asked_text(const OptionValues& values) {
   return completion_script(values.one_of("print-completion", {"bash", "zsh", "fish"}));
 }
 
+// Who has set a variable long ago looks for the wrong value on the command line.
+[[noreturn]] void name_source(const LaunchError& error, const RawOptions& raw) {
+  const std::string what = error.what();
+  std::string name = what.substr(0, what.find('='));
+  std::replace(name.begin(), name.end(), '_', '-');
+  const auto source = raw.sources.find(name);
+  if (source == raw.sources.end()) throw error;
+  usage_error(fmt::format("{} ({} sets it)", what, source->second));
+}
+
 }  // namespace
 
 LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environment& environment) {
@@ -171,8 +185,12 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
     config.action = LaunchAction::Print;
     return config;
   }
-  config = to_config(values);
-  config.store = take_store(values, environment);
+  try {
+    config = to_config(values);
+    config.store = take_store(values, environment);
+  } catch (const LaunchError& error) {
+    name_source(error, raw);
+  }
   config.hints = raw.hints;
   if (raw.program.empty() || raw.program.front().empty()) {
     usage_error(

@@ -18,6 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// More is a slip of the finger, and would be started for a long time.
+constexpr int kMostWorkers = 4096;
+
 std::optional<int> whole_number(std::string_view text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -72,6 +75,15 @@ std::string trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
+std::vector<std::string> entries_of(const std::string& list) {
+  std::vector<std::string> entries;
+  std::string rest = list + ",";
+  for (std::size_t comma; (comma = rest.find(',')) != std::string::npos; rest.erase(0, comma + 1)) {
+    entries.push_back(trimmed(rest.substr(0, comma)));
+  }
+  return entries;
+}
+
 bool is_uuid(const std::string& entry) {
   return entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
 }
@@ -79,7 +91,8 @@ bool is_uuid(const std::string& entry) {
 [[noreturn]] void bad_value(const std::string& value) {
   throw LaunchError(
       kExitUsage,
-      fmt::format("--nproc_per_node={}: must be a number of at least 1, gpu, cpu or auto", value));
+      fmt::format("--nproc_per_node={}: must be a number from 1 to {}, gpu, cpu or auto", value,
+                  kMostWorkers));
 }
 
 }  // namespace
@@ -88,6 +101,7 @@ MachineView MachineView::of_this_process() {
   MachineView machine;
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
     machine.cuda_visible_devices = visible;
+  if (const char* visible = std::getenv(kHipVisibleDevices)) machine.hip_visible_devices = visible;
   machine.cpus = std::max(1, static_cast<int>(cpus_of_this_thread().size()));
   return machine;
 }
@@ -103,9 +117,7 @@ std::vector<std::string> visible_gpus(const MachineView& machine) {
   }
   if (installed == 0) return visible;
   std::set<std::string> seen;
-  std::string rest = *machine.cuda_visible_devices + ",";
-  for (std::size_t comma; (comma = rest.find(',')) != std::string::npos; rest.erase(0, comma + 1)) {
-    const std::string entry = trimmed(rest.substr(0, comma));
+  for (const std::string& entry : entries_of(*machine.cuda_visible_devices)) {
     const int index = whole_number(entry).value_or(-1);
     if (!is_uuid(entry) && (index < 0 || index >= installed))
       break;                                    // CUDA ignores all that follows
@@ -122,10 +134,10 @@ int count_gpus(const MachineView& machine) {
 std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int workers,
                                             const std::string& option) {
   std::vector<std::string> gpus;
-  if (machine.cuda_visible_devices) {
-    std::string rest = *machine.cuda_visible_devices + ",";
-    for (std::size_t comma; (comma = rest.find(',')) != std::string::npos; rest.erase(0, comma + 1))
-      gpus.push_back(trimmed(rest.substr(0, comma)));
+  if (!machine.hip_visible_devices.empty()) {
+    gpus = entries_of(machine.hip_visible_devices);
+  } else if (machine.cuda_visible_devices) {
+    gpus = entries_of(*machine.cuda_visible_devices);
   } else if (installed_gpus(machine.root) > 0) {
     gpus = visible_gpus(machine);
   } else {
@@ -161,9 +173,14 @@ int local_world_size(const std::string& value, const MachineView& machine) {
         kExitUsage,
         "--nproc_per_node=gpu, but this machine shows no NVIDIA GPU; tip: =cpu or a number");
   }
+  check_local_world_size(value);
+  return *whole_number(value);
+}
+
+void check_local_world_size(const std::string& value) {
+  if (value == "cpu" || value == "auto" || value == "gpu") return;
   const auto number = whole_number(value);
-  if (!number || *number < 1) bad_value(value);
-  return *number;
+  if (!number || *number < 1 || *number > kMostWorkers) bad_value(value);
 }
 
 }  // namespace ddp::launch

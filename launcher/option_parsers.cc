@@ -73,6 +73,18 @@ void check_rdzv_conf(const std::string& text) {
   }
 }
 
+std::string parse_devices(const std::string& list) {
+  std::set<std::string> seen;
+  for (const auto& entry : split_list(list, ',')) {
+    const bool uuid = entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
+    if ((uuid || whole_number(entry, INT_MAX) >= 0) && seen.insert(entry).second) continue;
+    usage_error(fmt::format(
+        "--devices={}: '{}' is {}; write numbers or UUIDs of GPUs, as in 1,3 or GPU-8932f937", list,
+        entry, seen.count(entry) > 0 ? "there twice" : "no GPU"));
+  }
+  return list;
+}
+
 std::optional<Endpoint> parse_endpoint(const std::string& text) {
   const auto colon = text.rfind(':');
   const auto bracket = text.rfind(']');

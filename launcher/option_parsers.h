@@ -24,6 +24,8 @@ struct Endpoint {
   int port = 0;
 };
 /// --rdzv-endpoint: HOST:PORT or [V6]:PORT; nullopt for a host without a port.
+/// GPUs as in CUDA_VISIBLE_DEVICES: numbers, or UUIDs that begin with GPU- or MIG-.
+std::string parse_devices(const std::string& list);
 std::optional<Endpoint> parse_endpoint(const std::string& text);
 
 /// --redirects, --tee: 0 to 3, or RANK:VALUE,...

@@ -47,11 +47,16 @@ int OptionValues::integer(const char* name, int low, int high) const {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc{} || end != value.data() + value.size() || number < low || number > high) {
     usage_error(
-        high == INT_MAX
-            ? fmt::format("--{}={}: not a whole number of at least {}", name, value, low)
-            : fmt::format("--{}={}: not a whole number from {} to {}", name, value, low, high));
+        fmt::format("--{}={}: must be a whole number from {} to {}", name, value, low, high));
   }
   return number;
+}
+
+const std::string& OptionValues::file(const char* name) const {
+  if (given(name) && text(name).empty()) {
+    usage_error(fmt::format("--{}=: names no file; name one, or leave the option out", name));
+  }
+  return text(name);
 }
 
 double OptionValues::seconds(const char* name) const {
@@ -60,7 +65,8 @@ double OptionValues::seconds(const char* name) const {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc{} || end != value.data() + value.size() || !(number >= 0) ||
       number > 1e9) {
-    usage_error(fmt::format("--{}={}: not a number of seconds", name, value));
+    usage_error(
+        fmt::format("--{}={}: must be a number of seconds, as in 0, 2.5 or 600", name, value));
   }
   return number;
 }

@@ -20,6 +20,8 @@ class OptionValues {
   const std::string& text(const char* name) const { return values_.at(name); }
   bool given(const char* name) const { return given_.count(name) > 0; }
 
+  /// Empty only when it is not given.
+  const std::string& file(const char* name) const;
   int integer(const char* name, int low, int high) const;
   double seconds(const char* name) const;
   std::chrono::milliseconds milliseconds(const char* name) const;

@@ -50,6 +50,7 @@ bool is_on(const std::string& name, const std::string& value) {
 struct PetOptions {
   std::vector<std::string> options;  // as --name=value
   std::vector<std::string> hints;
+  std::map<std::string, std::string> sources;
 };
 
 PetOptions options_from(const Environment& environment) {
@@ -58,13 +59,17 @@ PetOptions options_from(const Environment& environment) {
        it != environment.end() && it->first.rfind("PET_", 0) == 0; ++it) {
     const auto& [name, value] = *it;
     const OptionSpec* option = find_option(with_dashes(name.substr(4)));
-    if (!option || option->group == OptionGroup::Other || pet_name(*option) != name) {
+    if (option && option->group == OptionGroup::Other) {
+      pet.hints.push_back(
+          fmt::format("{} sets no option; write --{} on the command line", name, option->name));
+    } else if (!option || pet_name(*option) != name) {
       const std::string near = nearest_option(name.substr(4));
       const OptionSpec* meant = near.empty() ? nullptr : find_option(near);
       pet.hints.push_back(fmt::format("{} sets no option{}", name,
                                       meant ? "; did you mean " + pet_name(*meant) + "?" : ""));
     } else if (option->value) {
       pet.options.push_back(fmt::format("--{}={}", option->name, value));
+      pet.sources[fmt::format("--{}", option->name)] = name;
     } else if (is_on(name, value)) {
       pet.options.push_back(fmt::format("--{}=true", option->name));
     }
@@ -73,17 +78,18 @@ PetOptions options_from(const Environment& environment) {
 }
 
 // torchrun's older variables, behind the option and its PET_ variable.
-std::vector<std::string> older_variables(const Environment& environment) {
-  std::vector<std::string> options;
+PetOptions older_variables(const Environment& environment) {
+  PetOptions older;
   for (const auto& [variable, option] :
        {std::pair{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "shutdown-timeout"},
         std::pair{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "log-line-prefix-template"}}) {
     const auto found = environment.find(variable);
     if (found != environment.end() && !found->second.empty()) {
-      options.push_back(fmt::format("--{}={}", option, found->second));
+      older.options.push_back(fmt::format("--{}={}", option, found->second));
+      older.sources[fmt::format("--{}", option)] = variable;
     }
   }
-  return options;
+  return older;
 }
 
 // torchrun's options, which count more than ddp-run's own where a name is cut short: what torchrun
@@ -246,8 +252,12 @@ class ArgSplitter {
 RawOptions gather_options(int argc, const char* const* argv, const Environment& environment) {
   SplitArgs split = ArgSplitter(argc, argv).split();
   PetOptions pet = options_from(environment);
+  PetOptions older = older_variables(environment);
   RawOptions raw;
-  raw.options = older_variables(environment);
+  raw.options = std::move(older.options);
+  raw.sources = std::move(pet.sources);
+  raw.sources.merge(older.sources);
+  for (const auto& option : split.options) raw.sources.erase(option.substr(0, option.find('=')));
   raw.options.insert(raw.options.end(), pet.options.begin(), pet.options.end());
   raw.options.insert(raw.options.end(), split.options.begin(), split.options.end());
   raw.program = std::move(split.program);

@@ -2,6 +2,7 @@
 // about the values.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@ struct RawOptions {
   std::vector<std::string>
       options;  // --name=value, flags as --name=true; the last of equal names counts
   std::vector<std::string> program;  // the first positional argument and all that follows it
-  std::vector<std::string> hints;    // PET_ variables that are no option: one line each
+  std::map<std::string, std::string> sources;  // --name -> the variable that has set it
+  std::vector<std::string> hints;              // PET_ variables that are no option: one line each
 };
 
 /// What counts most comes last: torchrun's older variables, PET_ variables, the command line.

@@ -40,6 +40,8 @@ inline constexpr const char* kNcclAsyncErrorHandling = "TORCH_NCCL_ASYNC_ERROR_H
 inline constexpr const char* kOmpNumThreads = "OMP_NUM_THREADS";
 inline constexpr const char* kPythonUnbuffered = "PYTHONUNBUFFERED";
 inline constexpr const char* kCudaVisibleDevices = "CUDA_VISIBLE_DEVICES";
+/// The same for AMD's GPUs, where it counts more; set for workers only when the user has set it.
+inline constexpr const char* kHipVisibleDevices = "HIP_VISIBLE_DEVICES";
 
 /// "1" in ddp-run's own environment: rank 0 serves the store, as with torchrun.
 inline constexpr const char* kDisableShareStore = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";

@@ -66,7 +66,9 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
   env.try_emplace(kNcclAsyncErrorHandling, "1");
   if (job.omp_num_threads > 0) env[kOmpNumThreads] = std::to_string(job.omp_num_threads);
   if (!job.gpus.empty()) {
-    env[kCudaVisibleDevices] = job.gpus.at(static_cast<std::size_t>(worker.local_rank));
+    const std::string& gpu = job.gpus.at(static_cast<std::size_t>(worker.local_rank));
+    env[kCudaVisibleDevices] = gpu;
+    if (job.amd) env[kHipVisibleDevices] = gpu;
   }
   return env;
 }

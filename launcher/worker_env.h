@@ -16,6 +16,7 @@ struct JobInfo {
   std::string signals_to_handle;
   bool virtual_local_rank = false;
   std::vector<std::string> gpus;  // each local rank's own CUDA_VISIBLE_DEVICES; empty: all of them
+  bool amd = false;               // HIP_VISIBLE_DEVICES is set along with it
   int omp_num_threads = 0;        // 0: leave OMP_NUM_THREADS alone
   std::string shm_dir{};          // empty: none
 };

@@ -162,7 +162,17 @@ TEST_CASE("a PET_ variable that is no option is named, with the one that was mea
   CHECK_THROWS_WITH(parse({"x"}, {{"PET_STANDALONE", "maybe"}}),
                     "PET_STANDALONE=maybe: must be 1 or 0");
   CHECK_THROWS_WITH(parse({"x"}, {{"PET_MAX_RESTARTS", "x"}}),
-                    "--max-restarts=x: not a whole number of at least 0");
+                    "--max-restarts=x: must be a whole number from 0 to 2147483647 "
+                    "(PET_MAX_RESTARTS sets it)");
+  CHECK_THROWS_WITH(parse({"x"}, {{"PET_NPROC_PER_NODE", "x"}}),
+                    Catch::EndsWith("gpu, cpu or auto (PET_NPROC_PER_NODE sets it)"));
+  CHECK_THROWS_WITH(parse({"--max-restarts=y", "x"}, {{"PET_MAX_RESTARTS", "x"}}),
+                    Catch::EndsWith("from 0 to 2147483647"));
+  CHECK_THROWS_WITH(parse({"x"}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "x"}}),
+                    Catch::EndsWith("(TORCH_ELASTIC_SHUTDOWN_TIMEOUT sets it)"));
+  CHECK(
+      parse({"x"}, {{"PET_DRY_RUN", "1"}}).hints ==
+      std::vector<std::string>{"PET_DRY_RUN sets no option; write --dry-run on the command line"});
 }
 
 TEST_CASE("torchrun's older variables count less than the option and its PET_ variable") {
@@ -179,15 +189,16 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK(complaint({"--qqqqqqqqq", "x"}) == "unknown option '--qqqqqqqqq'; see ddp-run --help");
   CHECK(complaint({"-z", "x"}) == "unknown option '-z'; see ddp-run --help");
   CHECK(complaint({"--max-restarts=-1", "x"}) ==
-        "--max-restarts=-1: not a whole number of at least 0");
+        "--max-restarts=-1: must be a whole number from 0 to 2147483647");
   CHECK(complaint({"--max-restarts=1e9", "x"}) ==
-        "--max-restarts=1e9: not a whole number of at least 0");
-  CHECK(complaint({"--max-restarts=", "x"}) == "--max-restarts=: not a whole number of at least 0");
+        "--max-restarts=1e9: must be a whole number from 0 to 2147483647");
+  CHECK(complaint({"--max-restarts=", "x"}) ==
+        "--max-restarts=: must be a whole number from 0 to 2147483647");
   CHECK(complaint({"--master-port=70000", "x"}) ==
-        "--master-port=70000: not a whole number from 0 to 65535");
+        "--master-port=70000: must be a whole number from 0 to 65535");
   CHECK(complaint({"--monitor-interval=0", "x"}) == "--monitor-interval=0: must be more than 0");
   CHECK(complaint({"--shutdown-timeout=nan", "x"}) ==
-        "--shutdown-timeout=nan: not a number of seconds");
+        "--shutdown-timeout=nan: must be a number of seconds, as in 0, 2.5 or 600");
   CHECK(complaint({"--start-method=vfork", "x"}) ==
         "--start-method=vfork: must be one of spawn, fork, forkserver");
   CHECK(complaint({"--rdzv-backend=etcd", "x"}) ==
@@ -200,7 +211,8 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK(complaint({"--nnodes=0", "x"}) == "--nnodes=0: must be N or MIN:MAX, with 1 <= MIN <= MAX");
   CHECK(complaint({"--nnodes=2:1", "x"}) ==
         "--nnodes=2:1: must be N or MIN:MAX, with 1 <= MIN <= MAX");
-  CHECK(complaint({"--node-rank=1", "x"}) == "--node-rank=1: a single node has rank 0");
+  CHECK(complaint({"--node-rank=1", "x"}) ==
+        "--node-rank=1: a single node has rank 0; leave it out");
   CHECK(complaint({"--standalone=yes", "x"}) ==
         "--standalone takes no value, got 'yes'; write just --standalone");
   CHECK(complaint({"--signals-to-handle=SIGKILL", "x"})
@@ -210,12 +222,19 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK(complaint({"-m", "--no-python", "x"}) ==
         "-m and --no-python exclude each other; leave one of them out");
   CHECK_THAT(complaint({"--final-exit-codes=0", "x"}), Catch::Contains("from 1 to 255"));
-  CHECK(complaint({"--restart-delay=-1", "x"}) == "--restart-delay=-1: not a number of seconds");
+  CHECK(complaint({"--restart-delay=-1", "x"}) ==
+        "--restart-delay=-1: must be a number of seconds, as in 0, 2.5 or 600");
   CHECK_THAT(complaint({"--tee=4", "x"}), Catch::StartsWith("--tee=4: must be 0, 1 (stdout)"));
   CHECK_THAT(complaint({"-r", "0:1,1", "x"}), Catch::StartsWith("--redirects=0:1,1: must be"));
   CHECK_THAT(complaint({"--local-ranks-filter=0,a", "x"}), Catch::Contains("must be local ranks"));
   CHECK_THAT(complaint({"-t3", "--log-dir=/dev/null", "x"}), Catch::Contains("keeps no files"));
   CHECK_THAT(complaint({"--duplicate-stdout-filters=a", "x"}), Catch::Contains("add --tee=3"));
+  CHECK_THAT(complaint({"--nproc-per-node=2147483647", "x"}), Catch::Contains("from 1 to 4096"));
+  CHECK_THAT(complaint({"--events=", "x"}), Catch::StartsWith("--events=: names no file"));
+  CHECK_THAT(complaint({"--result-json=", "x"}), Catch::Contains("names no file"));
+  CHECK_THAT(complaint({"--devices=", "x"}), Catch::Contains("'' is no GPU; write"));
+  CHECK_THAT(complaint({"--devices=0,b", "x"}), Catch::Contains("'b' is no GPU; write"));
+  CHECK_THAT(complaint({"--devices=0,1,0", "x"}), Catch::Contains("'0' is there twice; write"));
   CHECK(complaint({"--standalone"}).find("no program given") == 0);
   CHECK(complaint({""}).find("no program given") == 0);
 }

@@ -8,6 +8,7 @@
 namespace ddp::launch {
 namespace {
 
+using Catch::Contains;
 using test::TempFolder;
 
 MachineView fake_machine(const TempFolder& root, int listed, int nodes,
@@ -90,8 +91,8 @@ TEST_CASE("no GPU, no worker or nonsense is one line with the remedy") {
         "--nproc_per_node=gpu, but this machine shows no NVIDIA GPU; tip: =cpu or a number");
   CHECK(complaint("gpu", fake_machine(hidden, 2, 2, ""))
             .find("CUDA_VISIBLE_DEVICES='' leaves no GPU") != std::string::npos);
-  for (const char* value : {"0", "-2", "", "two", "2.5", "99999999999", "2 "}) {
-    CHECK(complaint(value, bare).find("must be a number of at least 1, gpu, cpu or auto") !=
+  for (const char* value : {"0", "4097", "-2", "", "two", "2.5", "99999999999", "2 "}) {
+    CHECK(complaint(value, bare).find("must be a number from 1 to 4096, gpu, cpu or auto") !=
           std::string::npos);
   }
 }
@@ -108,6 +109,14 @@ TEST_CASE(
   CHECK(count_gpus(fake_machine(mixed, 4, 4)) == 3);
   CHECK(count_gpus(fake_machine(all_cut, 2, 2)) == 1);
   CHECK(count_gpus(fake_machine(all_cut, 2, 2, "MIG-a,MIG-b")) == 2);
+}
+
+TEST_CASE("on AMD machines HIP_VISIBLE_DEVICES says which GPUs are given out, as in torchrun") {
+  MachineView machine;
+  machine.cuda_visible_devices = "0,1";
+  machine.hip_visible_devices = "5, 3";
+  CHECK(gpu_of_each_worker(machine, 2, "virtual-local-rank") == std::vector<std::string>{"5", "3"});
+  CHECK_THROWS_WITH(gpu_of_each_worker(machine, 3, "virtual-local-rank"), Contains("but 2 can be"));
 }
 
 TEST_CASE("this process has at least one CPU") { CHECK(MachineView::of_this_process().cpus >= 1); }

@@ -1,5 +1,6 @@
 // What can be seen of a job from outside: /health, /metrics, the event log.
 #include <arpa/inet.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,14 +19,19 @@ using Catch::Contains;
 using Catch::StartsWith;
 using nlohmann::json;
 
-// Sends the bytes and reads until the other side closes.
-std::string ask(int port, const std::string& request) {
+int connect_to(int port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   REQUIRE(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  return fd;
+}
+
+// Sends the bytes and reads until the other side closes.
+std::string ask(int port, const std::string& request) {
+  const int fd = connect_to(port);
   REQUIRE(::send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
           static_cast<ssize_t>(request.size()));
   std::string answer;
@@ -75,17 +81,28 @@ TEST_CASE("what is no GET gets an answer, and who says nothing hinders nobody") 
   CHECK(ask(port, "HEAD /health HTTP/1.1\r\n\r\n").find("\r\n\r\n{") == std::string::npos);
   std::vector<int> silent;
   for (int i = 0; i < 40; ++i) {
-    silent.push_back(::socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(::connect(silent.back(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    silent.push_back(connect_to(port));
   }
   CHECK_THAT(get(port, "/health"), StartsWith("HTTP/1.1 200"));
   for (const int fd : silent) ::close(fd);
   job.signal(SIGINT);
   CHECK(job.wait_exit() == 128 + SIGINT);
+}
+
+TEST_CASE("without a descriptor for it a probe is refused at once, and the job goes on") {
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {"--health-port=0"}, {"wait"});
+  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "ulimit -n 20; exec \"$@\"", "sh"});
+  ChildProgram job(options);
+  const int port = port_in(job.wait_for("/metrics: http"));
+  job.wait_for("waiting ");
+  std::vector<pollfd> silent;  // half a request gets no answer
+  for (int i = 0; i < 15; ++i) silent.push_back({connect_to(port), POLLIN, 0});
+  CHECK(::poll(silent.data(), silent.size(), 30'000) > 0);
+  for (const pollfd& connection : silent) ::close(connection.fd);
+  CHECK_THAT(get(port, "/health"), StartsWith("HTTP/1.1 200"));
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
 }
 
 TEST_CASE("a port that is taken is said before any worker starts") {

@@ -65,6 +65,9 @@ TEST_CASE("with virtual local ranks each worker sees its own GPU as number 0") {
   CHECK(env.at("LOCAL_RANK") == "0");
   CHECK(env.at("RANK") == "1");
   CHECK(env.at("CUDA_VISIBLE_DEVICES") == "3");
+  CHECK(env.count("HIP_VISIBLE_DEVICES") == 0);
+  job.amd = true;
+  CHECK(worker_environment({}, job, {}, worker).at("HIP_VISIBLE_DEVICES") == "3");
 }
 
 TEST_CASE("only ${local_rank} is replaced in arguments") {
