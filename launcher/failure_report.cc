@@ -138,7 +138,9 @@ bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure)
 }
 
 std::string describe(const ProcessFailure& failure) {
-  return failure.hang.empty() ? describe_exit(failure.exit) : "hangs";
+  if (failure.hang.empty()) return describe_exit(failure.exit);
+  const std::string& waiting = failure.progress.waiting;
+  return waiting.empty() ? "hangs" : "hangs, waiting in " + waiting;
 }
 
 std::string describe_exit(const ExitStatus& exit) {

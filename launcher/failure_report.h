@@ -16,7 +16,7 @@ void order_failures(std::vector<ProcessFailure>& batch);
 /// has none. Who loses a peer may be gone before the kernel has taken that peer apart.
 bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure);
 
-/// "exit code 7", "killed by SIGKILL" or "hangs".
+/// "exit code 7", "killed by SIGKILL", "hangs" or "hangs, waiting in all_reduce".
 std::string describe(const ProcessFailure& failure);
 std::string describe_exit(const ExitStatus& exit);
 /// What the workers of the next round are told, see kLastFailure in worker_contract.h.

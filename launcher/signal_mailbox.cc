@@ -53,6 +53,7 @@ SignalMailbox SignalMailbox::block() {
   ::sigprocmask(SIG_SETMASK, &mailbox.received_, nullptr);
   ::signal(SIGCHLD, SIG_DFL);
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a log that reaches ulimit -f ends, not the job
   return mailbox;
 }
 

@@ -223,7 +223,8 @@ TEST_CASE("of workers that hang together the report and the result name the one 
   const Finished job = run_to_end(options);
   CHECK(job.exit == 124);
   CHECK_THAT(job.err, Contains("first failure: rank 1, hangs") &&
-                          Contains("heartbeat  step=8 phase=data collective=all_reduce#4"));
+                          Contains("heartbeat  step=8 phase=data collective=all_reduce#4") &&
+                          Contains("rank 2 (pid") && Contains(": hangs, waiting in all_reduce"));
   const auto cause = nlohmann::json::parse(text_of(tmp / "result"))["failures"][0];
   CHECK(cause["rank"] == 1);
   CHECK(cause["step"] == 8);
