@@ -23,7 +23,7 @@ PATIENCE = 90  # seconds: far above what a run needs, far below what hides a han
 
 # What a launcher or a job around this one may have set.
 FOREIGN = ("PET_", "TORCH", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "OMP_NUM_THREADS",
-           "CUDA_VISIBLE_DEVICES", "NCCL_", "PYTHON")
+           "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NCCL_", "PYTHON")
 
 
 def need_torch():

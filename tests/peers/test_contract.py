@@ -80,10 +80,12 @@ class Contract:
         self.assertNotIn("to stderr 1\n", job.err)
 
     def test_one_worker_of_any_program_keeps_its_threads_and_may_serve_the_store_itself(self):
-        job = self.succeed("--standalone", "--no-python", "--log-dir=/dev/null", "/bin/sh", "-c",
-                           'echo "$OMP_NUM_THREADS|$TORCHELASTIC_ERROR_FILE|$TORCHELASTIC_USE_AGENT_STORE|$0|$1"',
-                           "name", "one  two", OMP_NUM_THREADS=None, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1)
-        self.assertEqual(job.out, "||False|name|one  two\n")
+        job = self.succeed("--standalone", "--no-python", "--virtual-local-rank", "--log-dir=/dev/null", "/bin/sh", "-c",
+                           'echo "$OMP_NUM_THREADS|$TORCHELASTIC_ERROR_FILE|$TORCHELASTIC_USE_AGENT_STORE|$0|$1"; '
+                           'echo "$LOCAL_RANK|$CUDA_VISIBLE_DEVICES|$HIP_VISIBLE_DEVICES"',
+                           "name", "one  two", OMP_NUM_THREADS=None, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1,
+                           CUDA_VISIBLE_DEVICES="5,7", HIP_VISIBLE_DEVICES="3, 4")
+        self.assertEqual(job.out, "||False|name|one  two\n0|3|3\n")
 
     def test_a_failure_stops_the_others_by_sigterm_and_fails_the_job(self):
         job = self.run_job("--standalone", "--nproc-per-node=2", "traps.py", FAIL=1)
