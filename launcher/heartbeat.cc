@@ -30,7 +30,7 @@ std::optional<Clock::duration> parse_promise(std::string_view text) {
 // Foreign text that ends up on a terminal.
 std::string printable(std::string_view word) {
   std::string text(word);
-  for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+  for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
   return text;
 }
 
