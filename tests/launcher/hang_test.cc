@@ -214,17 +214,19 @@ TEST_CASE("a worker that breaks its promise is reported with its state, and the 
 
 TEST_CASE("of workers that hang together the report and the result name the one to blame") {
   const TempFolder tmp;
-  auto options =
-      stub_job(tmp, {"--nproc_per_node=3", "--result-json=" + tmp / "result"},
-               {"@0beat=timeout=0.3 step=8 waiting=all_reduce collective=all_reduce#5",
-                "@1beat=timeout=0.3 step=8 phase=data collective=all_reduce#4",
-                "@2beat=timeout=0.2 step=8 waiting=all_reduce collective=all_reduce#5", "wait"});
+  auto options = stub_job(
+      tmp, {"--nproc_per_node=2", "--result-json=" + tmp / "result"},
+      {"@0hold=USR1", "@0beat=timeout=0.2 step=8 waiting=all_reduce collective=all_reduce#5",
+       "@1beat=timeout=60 step=8 phase=data collective=all_reduce#4", "@1print=beaten", "wait"});
   options.set["PATH"] = tmp.path();
-  const Finished job = run_to_end(options);
-  CHECK(job.exit == 124);
-  CHECK_THAT(job.err, Contains("first failure: rank 1, hangs") &&
-                          Contains("heartbeat  step=8 phase=data collective=all_reduce#4") &&
-                          Contains("rank 2 (pid") && Contains(": hangs, waiting in all_reduce"));
+  ChildProgram job(options);
+  job.wait_for("beaten");
+  ::kill(std::stoi(job.wait_for("holding ").substr(8)), SIGUSR1);
+  CHECK(job.wait_exit() == 124);
+  CHECK_THAT(job.err(),
+             Contains("first failure: rank 1, hangs") && Contains("others wait for it") &&
+                 Contains("heartbeat  step=8 phase=data collective=all_reduce#4") &&
+                 Contains("also       rank 0 (pid ") && Contains(": hangs, waiting in all_reduce"));
   const auto cause = nlohmann::json::parse(text_of(tmp / "result"))["failures"][0];
   CHECK(cause["rank"] == 1);
   CHECK(cause["step"] == 8);
