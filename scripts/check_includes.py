@@ -22,6 +22,7 @@ FENCES = [
     (r"gloo/|.*ProcessGroupGloo", r"trainer/distributed/gloo_backend\.cc$", "only gloo_backend.cc sees gloo headers"),
     (r".*c10d/reducer", r"trainer/distributed/ddp\.cc$", "only ddp.cc sees reducer.hpp"),
     (r".*c10d/", rf"trainer/distributed/|{MODULES}|tests/", "only trainer/distributed/ sees c10d headers"),
+    (r"arrow/", r"trainer/runtime/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
     (r"nccl\.h$", r"trainer/distributed/", "only trainer/distributed/ sees NCCL"),
     (r"cxxopts", r"launcher/option_values\.cc$|trainer/config/trainer_args\.cc$",
      "only option_values.cc and trainer_args.cc see cxxopts"),

@@ -50,15 +50,15 @@ class RemoteFolder {
   /// The object appears, or is replaced, in one moment and whole; after an error the old one is as
   /// it was. Files over 10 MiB go in parts, several at a time, with at most 40 MiB in memory.
   virtual void upload(const std::string& local_file, const std::string& name,
-                      std::stop_token stop = {}) = 0;
+                      const std::stop_token& stop = {}) = 0;
   /// Through AtomicFile: `local_file` is the whole object or what it was before.
   virtual void download(const std::string& name, const std::string& local_file,
-                        std::stop_token stop = {}) = 0;
+                        const std::stop_token& stop = {}) = 0;
   /// The objects directly in the folder, by name. Empty when there are none; kRefused when the
   /// bucket does not exist, so this is also the check at the start of a run.
-  virtual std::vector<RemoteEntry> list(std::stop_token stop = {}) = 0;
+  virtual std::vector<RemoteEntry> list(const std::stop_token& stop = {}) = 0;
   /// An object that is not there is removed already.
-  virtual void remove(const std::string& name, std::stop_token stop = {}) = 0;
+  virtual void remove(const std::string& name, const std::stop_token& stop = {}) = 0;
 };
 
 /// `url` is RemotePath::folder. Reads the environment and loads the storage libraries, but asks no

@@ -23,7 +23,7 @@ struct RetrySchedule {
 /// Calls `call` until it returns, at least once; waits between by `schedule`. What it throws is
 /// passed on when it is no RemoteError of kind kAway, when `stop` asks, or when the next attempt
 /// would start after `limit` from now.
-void retry(const RetrySchedule& schedule, std::chrono::milliseconds limit, std::stop_token stop,
-           const std::function<void()>& call);
+void retry(const RetrySchedule& schedule, std::chrono::milliseconds limit,
+           const std::stop_token& stop, const std::function<void()>& call);
 
 }  // namespace ddp::train

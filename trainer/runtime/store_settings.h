@@ -1,0 +1,51 @@
+// How to reach an object store, decided from the environment alone: nothing is asked over the
+// network.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace ddp::train {
+
+/// What the decisions look at; tests have their own.
+struct Surroundings {
+  /// An environment variable, empty when unset.
+  std::function<std::string(const char*)> variable;
+  std::function<bool(const std::string&)> file_exists;
+  /// Maker and name of the machine as its firmware tells them: "Amazon EC2 m5.large".
+  std::string machine;
+};
+
+/// Those of this process.
+Surroundings surroundings();
+
+struct S3Settings {
+  std::string scheme = "https";
+  std::string endpoint;  ///< host[:port]; empty: Amazon's own.
+  std::string region;    ///< Empty: to be asked of the bucket.
+  /// Whether credentials may come from the machine's metadata service. Asked for elsewhere, it
+  /// costs seconds.
+  bool metadata_service = false;
+};
+
+/// From AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION, AWS_DEFAULT_REGION and
+/// AWS_EC2_METADATA_DISABLED. Throws UserError for an endpoint that is no http(s) URL.
+S3Settings s3_settings(const Surroundings& around);
+
+struct GcsSettings {
+  std::string scheme = "https";
+  std::string endpoint;  ///< Of an emulator; empty: Google's own.
+  bool anonymous = false;
+  bool credentials_found = false;  ///< A file, or a machine of Google's with a metadata service.
+};
+
+/// From STORAGE_EMULATOR_HOST, GOOGLE_APPLICATION_CREDENTIALS and gcloud's file. Throws UserError
+/// for a credentials file that is not there.
+GcsSettings gcs_settings(const Surroundings& around);
+
+/// PEM file with the certificates of the authorities that are trusted: AWS_CA_BUNDLE,
+/// SSL_CERT_FILE, CURL_CA_BUNDLE or the distribution's; empty when none was found. The storage
+/// libraries were built on another distribution and look in its place.
+std::string certificate_file(const Surroundings& around);
+
+}  // namespace ddp::train
