@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the build needs and is missing: system packages with apt, LibTorch as a pinned wheel in .venv.
+# Installs what the build needs and is missing: system packages with apt, LibTorch and Arrow as pinned wheels in .venv.
 # A second run finds everything in place, touches no network and takes well under a second.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,14 +9,14 @@ usage() {
 Usage: ./scripts/setup.sh [--cpu | --gpu | --test] [--check] [--no-packages]
 
   (nothing)      --gpu where an NVIDIA driver is found, else --cpu
-  --cpu          torch and the two small wheels it needs to link: 554 MB to download, 1.3 GB on disk
-  --gpu          torch with all its dependencies (CUDA, NCCL): 3.0 GB to download, 5.4 GB on disk
-  --test         --gpu, and the Python packages that some tests compare with
+  --cpu          torch, the two small wheels it needs to link, pyarrow: 609 MB to download, 1.5 GB on disk
+  --gpu          torch with all its dependencies (CUDA, NCCL), pyarrow: 3.1 GB to download, 5.6 GB on disk
+  --test         --gpu, and the Python packages that some tests compare with or take for servers
   --check        install nothing; exit 1 and say what is missing
   --no-packages  leave system packages alone (they are there, or come from elsewhere)
 
 Environment:
-  TORCH_ROOT     an existing LibTorch (the folder with include/ and lib/): no torch is installed
+  TORCH_ROOT     an existing LibTorch (the folder with include/ and lib/): no torch and no pyarrow is installed
   TORCH_VERSION  2.11.0 to 2.15.0 (default 2.15.0)
   DDP_VENV       where the virtual environment lies (default .venv)
 USAGE
@@ -24,7 +24,9 @@ USAGE
 
 readonly packages=(g++ cmake ninja-build python3-venv ccache libgloo-dev libfmt-dev libcxxopts-dev
                    catch2 nlohmann-json3-dev libssl-dev)
-readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0 omegaconf==2.3.1 hydra-core==1.3.8)
+readonly arrow=pyarrow==26.0.1  # for snapshots in S3 and Google Cloud Storage
+readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0 omegaconf==2.3.1 hydra-core==1.3.8
+                moto==5.2.5 py-partiql-parser==0.6.3 flask==3.1.3 flask-cors==6.0.5 gcp-storage-emulator==2026.7.19)
 readonly without_wheel=antlr4-python3-runtime  # hydra-core needs it; pure Python
 # What `torch` pulls in besides Python packages; their presence tells the full set from the small one.
 readonly cuda_parts=(nvidia-cublas nvidia-cuda-nvrtc nvidia-cudnn-cu13 nvidia-cufft nvidia-cusolver nvidia-cusparse
@@ -142,9 +144,10 @@ wanted_wheels() {
   if [ "$order" = cpu ]; then
     echo "nvidia-cuda-runtime==$cuda_runtime"
     echo "nvidia-cuda-cupti==$cuda_cupti"
+    echo "$arrow"
     return
   fi
-  printf '%s\n' "${cuda_parts[@]}"
+  printf '%s\n' "${cuda_parts[@]}" "$arrow"
   [ "$order" != test ] || printf '%s\n' "${peers[@]}"
 }
 
@@ -169,15 +172,19 @@ install_wheels() {
     "$python" -m venv "$venv" >"$log" 2>&1 || explain_failure "cannot create the virtual environment $venv"
   fi
   if [ "$order" = cpu ]; then
-    what="torch $torch_version for CPUs: 554 MB to download, 1.3 GB on disk"
-    megabytes=2600
+    what="torch $torch_version for CPUs and pyarrow: 609 MB to download, 1.5 GB on disk"
+    megabytes=2850
   else
-    what="torch $torch_version with CUDA and NCCL: 3.0 GB to download, 5.4 GB on disk"
-    megabytes=9500
+    what="torch $torch_version with CUDA and NCCL, and pyarrow: 3.1 GB to download, 5.6 GB on disk"
+    megabytes=9750
+  fi
+  if installed "torch==$torch_version" && [ ! -e "$venv/.incomplete" ]; then
+    what="${wheels[*]}"
+    megabytes=1000
   fi
   require_space . "$megabytes" "torch and its download"
   say "pip: installing $what"
-  local wheels=("torch==$torch_version")
+  local wheels=("torch==$torch_version" "$arrow")
   # One call for all: pip does not merge a second one into the folder nvidia/ in every case.
   if [ "$order" = cpu ]; then
     wheels+=("nvidia-cuda-runtime==$cuda_runtime" "nvidia-cuda-cupti==$cuda_cupti" --no-deps)

@@ -141,7 +141,7 @@ void check_killed_server(const std::string& kind) {
     REQUIRE(told.wait_for(lock, 60s, [&] { return log.size() >= count; }));
   };
   RemoteMirror mirror(server.open("x"), options);
-  const std::string text(40'000'000, 'x');
+  const std::string text(20'000'000, 'x');
   write_file("s1", text);
   write_file("manifest", "s1");
   server.signal(SIGSTOP);  // it has the connection and the first bytes, and no more

@@ -14,7 +14,6 @@ import os
 import sys
 import threading
 import time
-import urllib.request
 
 BUCKET = "bucket"
 
@@ -36,15 +35,14 @@ def serve_s3(args):
         os.environ["INITIAL_NO_AUTH_ACTION_COUNT"] = "1"  # making the bucket
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
+    from werkzeug.test import Client
 
     app = DomainDispatcherApplication(create_backend_app)
+    key = "AWS4-HMAC-SHA256 Credential=k/20260101/us-east-1/s3/aws4_request"
+    Client(app).put(f"/{BUCKET}", headers={"Authorization": key})  # before anybody can look
     server = make_server("127.0.0.1", args.port, cutting(app) if args.cut else app, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    port = server.server_port
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT", data=b"")
-    request.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=k/20260101/us-east-1/s3/aws4_request")
-    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=20).read()
-    return port
+    return server.server_port
 
 
 def serve_gcs(args):

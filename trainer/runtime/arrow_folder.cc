@@ -5,6 +5,7 @@
 #include <arrow/filesystem/s3fs.h>
 #include <arrow/io/interfaces.h>
 #include <arrow/result.h>
+#include <arrow/util/logging.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -33,7 +34,7 @@ constexpr int64_t kPart = 10 << 20;  // Arrow's part of a multipart upload: sent
 constexpr int kPartsAtOnce = 4;
 constexpr double kConnectSeconds = 5;
 constexpr double kSilenceSeconds = 10;  // not a byte: the attempt is given up
-constexpr double kGcsRetrySeconds = 5;
+constexpr double kGcsRetrySeconds = 3;
 constexpr int64_t kS3Attempts = 2;
 constexpr int64_t kS3RetryMilliseconds = 200;
 
@@ -170,6 +171,12 @@ bool is_s3(const std::string& url) { return url.starts_with("s3://"); }
 /// `bucket/key`, as Arrow takes it.
 std::string arrow_path(const std::string& url) { return url.substr(url.find("://") + 3); }
 
+/// An object that is being written.
+struct Outgoing {
+  std::shared_ptr<arrow::io::OutputStream> stream;
+  bool broken = false;  // it has told an error itself
+};
+
 class ArrowFolder : public RemoteFolder {
  public:
   explicit ArrowFolder(const std::string& url) : url_(url), around_(surroundings()) {
@@ -177,6 +184,8 @@ class ArrowFolder : public RemoteFolder {
     static std::once_flag once;
     const FinishAfterwards finish_afterwards{once};
     static_cast<void>(arrow::io::default_io_context());  // makes its threads' pool
+    // What Arrow has to say comes as a status, too.
+    arrow::util::ArrowLog::StartArrowLog("trainer", arrow::util::ArrowLogLevel::ARROW_FATAL);
     use_certificates(around_);
     if (is_s3(url)) {
       s3_ = s3_settings(around_);
@@ -215,9 +224,10 @@ class ArrowFolder : public RemoteFolder {
   std::shared_ptr<fs::FileSystem> connected(StoreCall call);
   std::shared_ptr<fs::FileSystem> connect_s3(StoreCall call) const;
   std::shared_ptr<fs::FileSystem> connect_gcs(StoreCall call) const;
-  void send(LocalFile& file, const std::string& name, arrow::io::OutputStream& stream,
+  void send(LocalFile& file, const std::string& name, Outgoing& out,
             const std::stop_token& stop) const;
-  void give_up(std::shared_ptr<arrow::io::OutputStream> stream, RemoteFailure why) const;
+  void check(const std::string& name, Outgoing& out, const arrow::Status& status) const;
+  void give_up(Outgoing out) const;
 
   const std::string url_;
   const Surroundings around_;
@@ -280,42 +290,46 @@ void ArrowFolder::upload(const std::string& local_file, const std::string& name,
   check_stop(name, stop);
   LocalFile file(local_file);
   const auto files = connected(StoreCall::kUpload);
-  const auto stream = get(StoreCall::kUpload, place(name), files->OpenOutputStream(path(name)));
+  Outgoing out{get(StoreCall::kUpload, place(name), files->OpenOutputStream(path(name)))};
   try {
-    send(file, name, *stream, stop);
-    check(StoreCall::kUpload, place(name), stream->Close());
-  } catch (const RemoteError& error) {
-    give_up(stream, error.failure());
+    send(file, name, out, stop);
+    check(name, out, out.stream->Close());
+  } catch (const RemoteError&) {
+    give_up(std::move(out));
     throw;
   }
 }
 
 /// Whole parts, so that Arrow passes them on without a copy, a few at a time in the background.
-void ArrowFolder::send(LocalFile& file, const std::string& name, arrow::io::OutputStream& stream,
+void ArrowFolder::send(LocalFile& file, const std::string& name, Outgoing& out,
                        const std::stop_token& stop) const {
-  const std::string at = place(name);
+  const StoreCall call = StoreCall::kUpload;
   for (int parts = 1;; ++parts) {
     check_stop(name, stop);
-    auto part = get(StoreCall::kUpload, at, arrow::AllocateResizableBuffer(kPart));
+    auto part = get(call, place(name), arrow::AllocateResizableBuffer(kPart));
     const int64_t size = file.read(part->mutable_data(), kPart);
-    check(StoreCall::kUpload, at, part->Resize(size, false));
-    check(StoreCall::kUpload, at, stream.Write(std::shared_ptr<arrow::Buffer>(std::move(part))));
+    check(call, place(name), part->Resize(size, false));
+    check(name, out, out.stream->Write(std::shared_ptr<arrow::Buffer>(std::move(part))));
     if (size < kPart) return;
-    if (parts % kPartsAtOnce == 0) check(StoreCall::kUpload, at, stream.Flush());
+    if (parts % kPartsAtOnce == 0) check(name, out, out.stream->Flush());
   }
 }
 
+void ArrowFolder::check(const std::string& name, Outgoing& out, const arrow::Status& status) const {
+  out.broken = !status.ok();
+  check(StoreCall::kUpload, place(name), status);
+}
+
 /// Left to itself a stream would publish the part that it has.
-void ArrowFolder::give_up(std::shared_ptr<arrow::io::OutputStream> stream,
-                          RemoteFailure why) const {
+void ArrowFolder::give_up(Outgoing out) const {
   if (is_s3(url_)) {
-    static_cast<void>(stream->Abort());
+    static_cast<void>(out.stream->Abort());
     return;
   }
-  // Google's has no way to abort, and its destructor publishes what a healthy stream holds: that
-  // stream is never destroyed (8 MiB, at the end of a run or when the local disk fails).
-  const bool healthy = why == RemoteFailure::kStopped || why == RemoteFailure::kLocal;
-  if (healthy) new std::shared_ptr<arrow::io::OutputStream>(std::move(stream));
+  // Google's has no way to abort. One that is broken publishes nothing; one that is sound would, in
+  // its destructor: it is never destroyed (8 MiB, at the end of a run or when the local disk
+  // fails).
+  if (!out.broken) new Outgoing(std::move(out));
 }
 
 void ArrowFolder::download(const std::string& name, const std::string& local_file,
