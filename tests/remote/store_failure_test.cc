@@ -28,15 +28,21 @@ ddp::test::Finished run_client(std::map<std::string, std::string> environment,
   for (const char* name :
        {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
         "AWS_PROFILE", "STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"}) {
-    if (child.set.count(name) == 0) child.unset.push_back(name);
+    if (child.set.count(name) == 0) child.unset.emplace_back(name);
   }
   return ddp::test::run_to_end(child);
+}
+
+std::string long_text(std::size_t size) {
+  std::string text;
+  text.resize(size, 'x');
+  return text;
 }
 
 TEST_CASE("a program uses S3 and ends in peace, with nothing on its console") {
   const StoreServer server("s3");
   const test::TestFolder here;
-  write_file("up", std::string(30'000'000, 'x'));
+  write_file("up", long_text(30'000'000));
   const auto result = run_client(server.environment(), {"upload", server.folder("r"), "up", "s"});
   CHECK(result.exit == 0);
   CHECK(result.out == "s 30000000\n");
@@ -46,7 +52,7 @@ TEST_CASE("a program uses S3 and ends in peace, with nothing on its console") {
 TEST_CASE("a program uses Google Cloud Storage and ends in peace, with nothing on its console") {
   const StoreServer server("gs");
   const test::TestFolder here;
-  write_file("up", std::string(30'000'000, 'x'));
+  write_file("up", long_text(30'000'000));
   const auto result = run_client(server.environment(), {"upload", server.folder("r"), "up", "s"});
   CHECK(result.exit == 0);
   CHECK(result.out == "s 30000000\n");
@@ -141,7 +147,7 @@ void check_killed_server(const std::string& kind) {
     REQUIRE(told.wait_for(lock, 60s, [&] { return log.size() >= count; }));
   };
   RemoteMirror mirror(server.open("x"), options);
-  const std::string text(20'000'000, 'x');
+  const std::string text = long_text(20'000'000);
   write_file("s1", text);
   write_file("manifest", "s1");
   server.signal(SIGSTOP);  // it has the connection and the first bytes, and no more
