@@ -31,14 +31,15 @@ void take_addresses(LaunchConfig& config, const OptionValues& values) {
     usage_error(fmt::format("--node-rank={}: a single node has rank 0; leave it out",
                             values.text("node-rank")));
   }
-  const std::string backend = values.one_of("rdzv-backend", {"static", "c10d"});
+  const bool alone = values.flag("standalone");  // whatever backend is named, as with torchrun
+  const std::string backend = alone ? "c10d" : values.one_of("rdzv-backend", {"static", "c10d"});
   check_rdzv_conf(values.text("rdzv-conf"));
   config.master_addr = values.text("master-addr");
   config.master_port = values.integer("master-port", 0, 65535);
-  if (!values.flag("standalone") && !values.given("master-port")) {
+  if (!alone && !values.given("master-port")) {
     apply_endpoint(config, values.text("rdzv-endpoint"), backend);
   }
-  if (values.given("local-addr")) config.master_addr = values.text("local-addr");
+  if (!values.text("local-addr").empty()) config.master_addr = values.text("local-addr");
   if (config.master_addr.empty()) usage_error("--master-addr=: needs a host name or an address");
   config.rdzv_id = values.text("rdzv-id");
 }
@@ -129,7 +130,7 @@ void take_logs(LaunchConfig& config, const OptionValues& values) {
 LaunchConfig to_config(const OptionValues& values) {
   LaunchConfig config;
   check_nnodes(values.text("nnodes"));
-  config.nproc_per_node = values.text("nproc-per-node");
+  config.nproc_per_node = trimmed(values.text("nproc-per-node"));
   check_local_world_size(config.nproc_per_node);
   config.standalone = values.flag("standalone");
   config.role = values.text("role");

@@ -11,6 +11,7 @@
 
 #include "launcher/console.h"
 #include "launcher/numa_binding.h"
+#include "launcher/option_parsers.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -67,12 +68,6 @@ int installed_gpus(const std::string& root) {
   if (nodes == 0 && fs::exists(root + "/dev/dxg")) return 1;  // WSL does not say how many
   if (nodes == 0) return can_make_nodes(root) ? listed : 0;
   return listed == 0 ? nodes : std::min(nodes, listed);
-}
-
-std::string trimmed(const std::string& text) {
-  const auto begin = text.find_first_not_of(" \t");
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
 std::vector<std::string> entries_of(const std::string& list) {

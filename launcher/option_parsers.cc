@@ -30,13 +30,17 @@ int whole_number(const std::string& text, int high) {
 
 }  // namespace
 
+std::string trimmed(const std::string& text) {
+  const auto begin = text.find_first_not_of(" \t\n");
+  if (begin == std::string::npos) return "";
+  return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
+}
+
 void check_nnodes(const std::string& value) {
   std::vector<int> numbers;
   for (const auto& part : split_list(value, ':')) {
-    int number = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    if (error != std::errc{} || end != part.data() + part.size() || number < 1)
-      numbers.assign(3, 0);
+    const int number = whole_number(trimmed(part), INT_MAX);
+    if (number < 1) numbers.assign(3, 0);
     numbers.push_back(number);
   }
   if (numbers.size() > 2 || numbers.front() > numbers.back()) {
@@ -51,7 +55,7 @@ void check_nnodes(const std::string& value) {
 std::vector<int> parse_signals(const std::string& list) {
   std::vector<int> signals;
   for (const auto& name : split_list(list, ',')) {
-    const int signal = signal_number(name);
+    const int signal = signal_number(trimmed(name));
     if (signal == 0) {
       usage_error(fmt::format(
           "--signals-to-handle={}: '{}' is no signal that can be handled; write names as in "
@@ -67,7 +71,7 @@ void check_rdzv_conf(const std::string& text) {
   if (text.empty()) return;
   for (const auto& pair : split_list(text, ',')) {
     const auto equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0) {
+    if (equals == std::string::npos || equals == 0 || equals + 1 == pair.size()) {
       usage_error(fmt::format("--rdzv-conf={}: '{}' is not KEY=VALUE", text, pair));
     }
   }
@@ -124,7 +128,7 @@ std::set<int> parse_ranks(const std::string& text) {
   std::set<int> ranks;
   if (text.empty()) return ranks;
   for (const auto& part : split_list(text, ',')) {
-    const int rank = whole_number(part, INT_MAX);
+    const int rank = whole_number(trimmed(part), INT_MAX);
     if (rank < 0)
       usage_error(fmt::format("--local-ranks-filter={}: must be local ranks as in 0,1,12", text));
     ranks.insert(rank);

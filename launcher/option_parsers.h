@@ -24,6 +24,8 @@ struct Endpoint {
   int port = 0;
 };
 /// --rdzv-endpoint: HOST:PORT or [V6]:PORT; nullopt for a host without a port.
+/// Without blanks around it, as Python reads numbers and lists.
+std::string trimmed(const std::string& text);
 /// GPUs as in CUDA_VISIBLE_DEVICES: numbers, or UUIDs that begin with GPU- or MIG-.
 std::string parse_devices(const std::string& list);
 std::optional<Endpoint> parse_endpoint(const std::string& text);

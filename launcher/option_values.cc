@@ -9,6 +9,7 @@
 #include <cxxopts.hpp>
 
 #include "launcher/console.h"
+#include "launcher/option_parsers.h"
 #include "launcher/option_table.h"
 
 namespace ddp::launch {
@@ -42,7 +43,7 @@ OptionValues::OptionValues(const std::vector<std::string>& options) {
 }
 
 int OptionValues::integer(const char* name, int low, int high) const {
-  const std::string value = text(name);
+  const std::string value = trimmed(text(name));
   int number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc{} || end != value.data() + value.size() || number < low || number > high) {
@@ -60,7 +61,7 @@ const std::string& OptionValues::file(const char* name) const {
 }
 
 double OptionValues::seconds(const char* name) const {
-  const std::string value = text(name);
+  const std::string value = trimmed(text(name));
   double number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc{} || end != value.data() + value.size() || !(number >= 0) ||

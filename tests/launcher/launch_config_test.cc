@@ -114,6 +114,7 @@ TEST_CASE("a rendezvous endpoint with a port is the address of rank 0, unless --
   CHECK(parse({"--rdzv-endpoint=localhost:0", "x"}).master_port == 0);
   CHECK(parse({"--rdzv-endpoint=node", "x"}).master_port == 0);
   CHECK(parse({"--standalone", "--rdzv-endpoint=node:2000", "x"}).master_port == 0);
+  CHECK(parse({"--standalone", "--rdzv-backend=etcd", "x"}).master_port == 0);
   CHECK(parse({"--rdzv-backend=c10d", "--rdzv-endpoint=node:2000", "x"}).master_port == 0);
 }
 
@@ -173,6 +174,18 @@ TEST_CASE("a PET_ variable that is no option is named, with the one that was mea
   CHECK(
       parse({"x"}, {{"PET_DRY_RUN", "1"}}).hints ==
       std::vector<std::string>{"PET_DRY_RUN sets no option; write --dry-run on the command line"});
+}
+
+TEST_CASE("blanks around numbers and in lists do not matter, as in torchrun") {
+  const auto config = parse({"--nproc-per-node= 2\n", "--max-restarts= 3 ", "--shutdown-timeout= 4",
+                             "--nnodes= 1", "--signals-to-handle=SIGTERM, SIGINT",
+                             "--local-ranks-filter= 0, 1", "--local-addr=", "x"});
+  CHECK(config.nproc_per_node == "2");
+  CHECK(config.restarts.max_restarts == 3);
+  CHECK(config.shutdown_timeout == std::chrono::seconds(4));
+  CHECK(config.stop_signals == std::vector<int>{SIGTERM, SIGINT});
+  CHECK(config.logs.console_ranks == std::set<int>{0, 1});
+  CHECK(config.master_addr == "127.0.0.1");
 }
 
 TEST_CASE("torchrun's older variables count less than the option and its PET_ variable") {

@@ -17,6 +17,30 @@ print(json.dumps([[action.option_strings, action.nargs != 0] for action in get_a
 ACTIONS = json.loads(subprocess.run([PYTHON, "-c", ASK], capture_output=True, text=True, timeout=90, check=True).stdout)
 SPELLINGS = [name for names, _ in ACTIONS for name in names]
 
+TAKEN = ["--nnodes=1:1", "--nnodes= 1", "--nproc-per-node=02", "--nproc-per-node= 2", "--nproc-per-node=auto", "--nproc-per-node=cpu",
+         "--rdzv-endpoint=[::1]:1234", "--rdzv-endpoint=:1234", "--rdzv-conf=a=b, c=d", "--rdzv-conf=", "--max-restarts= 3",
+         "--monitor-interval=1e-3", "--start-method=forkserver", "--event-log-handler=console", "--role=", "--redirects=0:1,1:2",
+         "--tee=0:1,0:2", "--local-ranks-filter= 0, 1", "--node-rank=0", "--master-port=0", "--local-addr=", "--shutdown-timeout= 3",
+         "--signals-to-handle=SIGTERM, SIGINT", "--signals-to-handle=SIGUSR1", "--log-line-prefix-template=${"]
+REFUSED = ["--nnodes=0", "--nnodes=2:1", "--nnodes=a", "--nnodes=1:1:1", "--nproc-per-node=", "--nproc-per-node=1.0",
+           "--nproc-per-node=AUTO", "--rdzv-conf=a", "--rdzv-conf==b", "--max-restarts=x", "--max-restarts=1.5",
+           "--monitor-interval=x", "--start-method=x", "--redirects=4", "--redirects=0:4", "--redirects=0:1,", "--tee=x",
+           "--local-ranks-filter=a", "--local-ranks-filter=0,", "--node-rank=x", "--master-port=x", "--logs-specs=x",
+           "--numa-binding=x", "--shutdown-timeout=x", "--rdzv-conf=a="]
+ASK_TAKEN = """
+import json, sys
+from torch.distributed.run import config_from_args, parse_args
+
+def takes(option):
+    try:
+        config_from_args(parse_args([option, "--no-python", "/bin/true"]))
+    except (Exception, SystemExit):
+        return False
+    return True
+
+print(json.dumps([option for option in json.loads(sys.argv[1]) if takes(option)]))
+"""
+
 
 def understood(*arguments):
     """The option that an error names: here each gets no value, or one that it does not take."""
@@ -54,6 +78,16 @@ class Options(unittest.TestCase):
                         self.check(cut, name, known[name])
                         checked += 1
         self.assertGreater(checked, 100)
+
+    def test_values_are_taken_and_refused_by_both(self):
+        env = {name: value for name, value in os.environ.items() if not name.startswith("PET_")} | {"CUDA_VISIBLE_DEVICES": ""}
+        asked = subprocess.run([PYTHON, "-c", ASK_TAKEN, json.dumps(TAKEN + REFUSED)], capture_output=True, text=True, env=env,
+                               timeout=90, check=True)
+        self.assertEqual(json.loads(asked.stdout), TAKEN)
+        for option in TAKEN + REFUSED:
+            job = subprocess.run([DDP_RUN, "--dry-run", option, "--no-python", "/bin/true"], capture_output=True, text=True,
+                                 env=env, timeout=60, check=False)
+            self.assertEqual(job.returncode, 0 if option in TAKEN else 2, option + ": " + job.stderr)
 
     def test_a_flag_from_the_environment_takes_numbers(self):
         for value, printed in (("1", "0"), ("0", "1"), ("2", "0")):
