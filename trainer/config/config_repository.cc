@@ -87,22 +87,18 @@ std::optional<std::string> package_header(const std::string& text, const std::st
   return package;
 }
 
-/// OmegaConf reads a text alone as YAML once more, and takes it for a key without a value then.
-Node as_map(Node root, const std::string& file) {
-  if (root.kind == Kind::kString) root = read_yaml(root.text, file);
-  if (root.kind == Kind::kNull) return Node::map();
-  if (root.kind != Kind::kString) return root;
-  Node map = Node::map();
-  map.place = root.place;
-  map.entries.push_back(Entry{std::move(root), Node::null()});
-  return map;
+/// As OmegaConf.load, which hands a text alone to OmegaConf.create.
+Node load_yaml(const std::string& text, const std::string& file) {
+  Node root = read_yaml(text, file);
+  if (root.kind == Kind::kString) return read_yaml_container(root.text, file);
+  return root.kind == Kind::kNull ? Node::map() : root;
 }
 
 std::unique_ptr<LoadedConfig> parsed(const std::string& text, const std::string& file) {
   auto loaded = std::make_unique<LoadedConfig>();
   loaded->file = file;
   loaded->package = package_header(text, file);
-  loaded->content = as_map(read_yaml(text, file), file);
+  loaded->content = load_yaml(text, file);
   if (!loaded->content.is_container()) {
     throw UserError(fmt::format(
         "{}: not a configuration: sections such as data_config: are expected at the top", file));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "trainer/config/interpolation_parser.h"
@@ -9,6 +10,17 @@
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
+namespace {
+
+bool holds(const Node& tree, const Node* node) {
+  return &tree == node ||
+         std::any_of(tree.items.begin(), tree.items.end(),
+                     [node](const Node& item) { return holds(item, node); }) ||
+         std::any_of(tree.entries.begin(), tree.entries.end(),
+                     [node](const Entry& entry) { return holds(entry.value, node); });
+}
+
+}  // namespace
 
 void resolve_interpolations(Node& root, const Node* composed) {
   Node resolved = Resolver(root, composed).resolve_all();
@@ -16,7 +28,9 @@ void resolve_interpolations(Node& root, const Node* composed) {
 }
 
 Node select_value(const Node& root, const std::string& path) {
-  return Resolver(root, &root).select_from_root(path);
+  Resolver resolver(root, &root);
+  const Node* found = resolver.node_at(path);
+  return found == nullptr ? Node::null() : *found;
 }
 
 Node container_behind(const Node& root, const std::vector<std::string>& path) {
@@ -26,6 +40,14 @@ Node container_behind(const Node& root, const std::vector<std::string>& path) {
   } catch (const UserError&) {
     return Node::null();
   }
+}
+
+Node* container_at(Node& root, const std::string& path) {
+  if (path.empty()) return &root;
+  Resolver resolver(root, &root);
+  const Node* found = resolver.node_at(path);
+  const bool own = found != nullptr && found->is_container() && holds(root, found);
+  return own ? const_cast<Node*>(found) : nullptr;
 }
 
 void check_interpolations(const Node& root) {

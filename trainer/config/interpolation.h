@@ -21,6 +21,10 @@ Node select_value(const Node& root, const std::string& path);
 /// stands for something else or for nothing.
 Node container_behind(const Node& root, const std::vector<std::string>& path);
 
+/// The map or list of the tree at the path, or the one that an interpolation on the way stands for;
+/// nullptr for none. Throws UserError.
+Node* container_at(Node& root, const std::string& path);
+
 /// Checks the grammar of every interpolation without resolving one. Throws UserError.
 void check_interpolations(const Node& root);
 

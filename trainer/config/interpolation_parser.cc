@@ -9,7 +9,7 @@
 namespace ddp::train {
 namespace {
 
-constexpr int kDeepest = 100;
+constexpr int kDeepest = 400;
 
 Expr literal(std::string text) {
   Expr expr;
@@ -279,7 +279,10 @@ class Parser {
     }
     if (parts.empty()) fail("a value");
     if (parts.size() == 1) {
-      if (!is_interpolation(parts.front())) parts.front().literal = typed_token(only);
+      if (!is_interpolation(parts.front())) {
+        if (only.type == TokenType::kSpace) fail("more than spaces");
+        parts.front().literal = typed_token(only);
+      }
       return std::move(parts.front());
     }
     if (is_value) return concat(std::move(parts));

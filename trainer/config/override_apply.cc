@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 
 #include "trainer/config/interpolation.h"
 #include "trainer/config/merge.h"
 #include "trainer/config/message.h"
+#include "trainer/config/python_number.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -28,45 +28,9 @@ Node* child(Node& parent, const std::string& name) {
   return is_index ? &parent.items[index] : nullptr;
 }
 
-Node* at_path(Node& root, const std::vector<std::string>& parts) {
-  Node* node = &root;
-  for (const std::string& part : parts) {
-    node = child(*node, part);
-    if (node == nullptr) return nullptr;
-  }
-  return node;
-}
-
-/// Python's ==: 1, 1.0 and True are equal, maps without regard to order.
-bool python_equal(const Node& a, const Node& b) {
-  const auto number = [](const Node& node, double& value) {
-    if (node.kind == Kind::kInt) value = static_cast<double>(node.integer);
-    if (node.kind == Kind::kBool) value = node.boolean ? 1.0 : 0.0;
-    if (node.kind == Kind::kFloat) value = node.real;
-    return node.kind == Kind::kInt || node.kind == Kind::kBool || node.kind == Kind::kFloat;
-  };
-  double x = 0;
-  double y = 0;
-  if (number(a, x) && number(b, y)) return x == y;
-  if (a.kind != b.kind) return false;
-  if (a.kind == Kind::kList) {
-    return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), python_equal);
-  }
-  if (a.kind != Kind::kMap) return same_value(a, b);
-  const auto has_equal = [&b](const Entry& entry) {
-    return std::any_of(b.entries.begin(), b.entries.end(), [&entry](const Entry& other) {
-      return same_key(entry.key, other.key) && python_equal(entry.value, other.value);
-    });
-  };
-  return a.entries.size() == b.entries.size() &&
-         std::all_of(a.entries.begin(), a.entries.end(), has_equal);
-}
-
 void remove(Node& root, const Override& change) {
-  auto parts = split_path(change.key);
   const Node value = select_value(root, change.key);
-  const Node* node = at_path(root, parts);
-  if (node == nullptr || value.kind == Kind::kNull)
+  if (value.kind == Kind::kNull)
     fail(change, fmt::format("Could not delete from config. '{}' does not exist.", change.key));
   const bool with_value = change.has_value && change.value.kind != Kind::kNull;
   if (with_value && !python_equal(value, change.value)) {
@@ -74,11 +38,15 @@ void remove(Node& root, const Override& change) {
          fmt::format("Could not delete from config. The value of '{}' is {} and not {}.",
                      change.key, shown(python_str(value)), shown(python_str(change.value))));
   }
-  parts.pop_back();
-  Node& parent = *at_path(root, parts);
-  if (parent.kind != Kind::kMap)
+  const std::size_t dot = change.key.rfind('.');
+  Node* parent = container_at(root, dot == std::string::npos ? "" : change.key.substr(0, dot));
+  if (parent == nullptr) return;  // in what a resolver has made
+  if (parent->kind != Kind::kMap)
     fail(change, "Could not delete from config. It is an item of a list; give the whole list");
-  std::erase_if(parent.entries, [&](const Entry& e) { return &e.value == node; });
+  const std::string name = change.key.substr(dot == std::string::npos ? 0 : dot + 1);
+  std::erase_if(parent->entries, [&name](const Entry& entry) {
+    return entry.key.kind == Kind::kString && entry.key.text == name;
+  });
 }
 
 /// Creates the key in a map; a list does not grow.

@@ -3,122 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cmath>
 #include <stdexcept>
 
-#include "trainer/config/message.h"
+#include "trainer/config/override_casts.h"
 #include "trainer/config/python_number.h"
+#include "trainer/config/python_sort.h"
 #include "trainer/config/suggest.h"
 
 namespace ddp::train {
 namespace {
-
-[[noreturn]] void fail_cast(const Node& value, const std::string& to) {
-  throw std::invalid_argument(fmt::format("Cannot cast '{}' of type '{}' to {}",
-                                          shown(python_str(value)), python_type(value), to));
-}
-
-Node cast_int(const Node& value) {
-  switch (value.kind) {
-    case Kind::kInt:
-      return value;
-    case Kind::kBool:
-      return Node::of(int64_t{value.boolean ? 1 : 0});
-    case Kind::kFloat:
-      if (!std::isfinite(value.real) || std::fabs(value.real) >= 9.2e18) fail_cast(value, "int");
-      return Node::of(static_cast<int64_t>(value.real));
-    case Kind::kString:
-      if (auto parsed = python_int(value.text)) return *parsed;
-      break;
-    default:
-      break;
-  }
-  fail_cast(value, "int");
-}
-
-Node cast_float(const Node& value) {
-  switch (value.kind) {
-    case Kind::kFloat:
-      return value;
-    case Kind::kBool:
-      return Node::of(value.boolean ? 1.0 : 0.0);
-    case Kind::kInt:
-      if (auto parsed = python_float_from(python_str(value))) return Node::of(*parsed);
-      break;
-    case Kind::kString:
-      if (auto parsed = python_float_from(value.text)) return Node::of(*parsed);
-      break;
-    default:
-      break;
-  }
-  fail_cast(value, "float");
-}
-
-Node cast_str(const Node& value) {
-  if (value.kind == Kind::kNull) fail_cast(value, "str");
-  if (value.kind == Kind::kBool) return Node::of(std::string(value.boolean ? "true" : "false"));
-  return Node::of(python_str(value));
-}
-
-Node cast_bool(const Node& value) {
-  switch (value.kind) {
-    case Kind::kBool:
-      return value;
-    case Kind::kInt:
-      return Node::of(value.integer != 0 || !value.text.empty());
-    case Kind::kFloat:
-      return Node::of(value.real != 0.0);
-    case Kind::kString: {
-      std::string text = value.text;
-      std::transform(text.begin(), text.end(), text.begin(),
-                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-      if (text == "true" || text == "false") return Node::of(text == "true");
-      break;
-    }
-    default:
-      break;
-  }
-  fail_cast(value, "bool");
-}
-
-using Cast = Node (*)(const Node&);
-
-/// A cast reaches into lists and the values of maps.
-Node cast_all(const Node& value, Cast cast) {
-  Node out = value;
-  for (Node& item : out.items) item = cast_all(item, cast);
-  for (Entry& entry : out.entries) entry.value = cast_all(entry.value, cast);
-  return value.is_container() ? out : cast(value);
-}
-
-SweepItem cast_item(const SweepItem& item, Cast cast) {
-  const Node value = cast_all(item.value, cast);
-  const bool text = value.kind == Kind::kString && item.value.kind == Kind::kString;
-  return {value, text ? item.text : override_text(value)};
-}
-
-Sweep cast_sweep(Sweep sweep, Cast cast) {
-  switch (sweep.kind) {
-    case SweepKind::kSimpleChoice:
-    case SweepKind::kChoice:
-      for (SweepItem& item : sweep.items) item = cast_item(item, cast);
-      return sweep;
-    case SweepKind::kRange:
-      if (cast != cast_int && cast != cast_float)
-        throw std::invalid_argument("Range can only be cast to int or float");
-      for (Node* bound : {&sweep.start, &sweep.stop, &sweep.step}) *bound = cast(*bound);
-      return sweep;
-    case SweepKind::kInterval:
-      if (cast != cast_int && cast != cast_float)
-        throw std::invalid_argument("Intervals cannot be cast to str or bool");
-      for (Node* bound : {&sweep.start, &sweep.stop}) *bound = cast(*bound);
-      return sweep;
-    case SweepKind::kGlob:
-      break;
-  }
-  throw std::invalid_argument("glob() cannot be cast");
-}
 
 OverrideValue plain(Node node) {
   std::string text = override_text(node);
@@ -158,12 +51,11 @@ class Bound {
     const OverrideValue* value = find(name);
     if (value == nullptr) return Node::null();
     const Node& node = value->item.value;
-    const bool fine = !value->sweep && (node.kind == Kind::kInt || node.kind == Kind::kFloat);
-    if (!fine)
+    if (value->sweep || !is_number(node))
       throw std::invalid_argument(
           fmt::format("mismatch type argument {}: {} is incompatible with Union[int, float]", name,
                       value->sweep ? "a sweep" : python_type(node)));
-    return node;
+    return node.kind == Kind::kBool ? Node::of(int64_t{node.boolean ? 1 : 0}) : node;
   }
 
   /// A text or a list of texts.
@@ -185,25 +77,39 @@ class Bound {
   std::vector<std::pair<std::string, const OverrideValue*>> values_;
 };
 
-/// Positional arguments, with the one named `name` in their place when it alone is given.
-std::vector<OverrideValue> several(const OverrideCall& call,
-                                   const std::vector<std::string>& names) {
+std::vector<OverrideValue> positional(const OverrideCall& call) {
   std::vector<OverrideValue> values;
-  const OverrideValue* named = nullptr;
   for (const auto& argument : call.arguments) {
-    if (argument.name.empty()) {
-      values.push_back(argument.value);
-    } else if (std::find(names.begin(), names.end(), argument.name) != names.end() &&
-               named == nullptr) {
-      named = &argument.value;
-    } else {
-      throw std::invalid_argument(
-          fmt::format("{}(): got an unexpected keyword argument '{}'", call.name, argument.name));
-    }
+    if (argument.name.empty()) values.push_back(argument.value);
   }
-  if (named == nullptr) return values;
-  if (!values.empty()) throw std::invalid_argument("cannot use both position and named arguments");
-  return {*named};
+  return values;
+}
+
+/// The argument of that name; nullptr where there is none, or null.
+const OverrideValue* named(const OverrideCall& call, const std::string& name) {
+  for (const auto& argument : call.arguments) {
+    const bool null = !argument.value.sweep && argument.value.item.value.kind == Kind::kNull;
+    if (argument.name == name) return null ? nullptr : &argument.value;
+  }
+  return nullptr;
+}
+
+void check_names(const OverrideCall& call, const std::vector<std::string>& names) {
+  for (const auto& argument : call.arguments) {
+    const bool known = std::find(names.begin(), names.end(), argument.name) != names.end();
+    if (argument.name.empty() || known) continue;
+    throw std::invalid_argument(
+        fmt::format("{}(): got an unexpected keyword argument '{}'", call.name, argument.name));
+  }
+}
+
+[[noreturn]] void fail_type(const std::string& name, const std::string& wanted) {
+  throw std::invalid_argument(fmt::format("mismatch type argument {}: give {}", name, wanted));
+}
+
+bool is_sortable_sweep(const OverrideValue& value) {
+  return value.sweep && value.sweep->kind != SweepKind::kGlob &&
+         value.sweep->kind != SweepKind::kInterval;
 }
 
 Sweep simple_choice(const std::vector<OverrideValue>& values, const std::string& function) {
@@ -216,7 +122,13 @@ Sweep simple_choice(const std::vector<OverrideValue>& values, const std::string&
 }
 
 OverrideValue cast_call(const OverrideCall& call, Cast cast) {
-  const auto values = several(call, {"value"});
+  check_names(call, {"value"});
+  auto values = positional(call);
+  if (const OverrideValue* value = named(call, "value")) {
+    if (!values.empty())
+      throw std::invalid_argument("cannot use both position and named arguments");
+    values.push_back(*value);
+  }
   if (values.empty()) throw std::invalid_argument("No positional args or value specified");
   if (values.size() > 1) return swept(cast_sweep(simple_choice(values, call.name), cast));
   if (values[0].sweep) return swept(cast_sweep(*values[0].sweep, cast));
@@ -225,7 +137,8 @@ OverrideValue cast_call(const OverrideCall& call, Cast cast) {
 }
 
 OverrideValue choice_call(const OverrideCall& call) {
-  const auto values = several(call, {});
+  check_names(call, {});
+  const auto values = positional(call);
   if (values.empty()) throw std::invalid_argument("empty choice is not legal");
   const bool simple =
       values.size() == 1 && values[0].sweep && values[0].sweep->kind == SweepKind::kSimpleChoice;
@@ -278,9 +191,11 @@ OverrideValue glob_call(const OverrideCall& call) {
 }
 
 OverrideValue tag_call(const OverrideCall& call) {
-  const auto values = several(call, {});
+  check_names(call, {"sweep"});
+  auto values = positional(call);
   if (values.empty())
     throw std::invalid_argument("Not enough arguments to tag, must take at least a sweep");
+  if (const OverrideValue* sweep = named(call, "sweep")) values.push_back(*sweep);
   if (!values.back().sweep)
     throw std::invalid_argument("Last argument to tag() must be a choice(), range() or interval()");
   for (std::size_t i = 0; i + 1 < values.size(); ++i) {
@@ -290,42 +205,77 @@ OverrideValue tag_call(const OverrideCall& call) {
   return values.back();
 }
 
-/// Takes `reverse=...` out of the call.
-bool take_reverse(OverrideCall& call) {
-  const auto found = std::find_if(call.arguments.begin(), call.arguments.end(),
-                                  [](const auto& a) { return a.name == "reverse"; });
-  if (found == call.arguments.end()) return false;
-  const Node value = found->value.item.value;
-  call.arguments.erase(found);
-  if (value.kind != Kind::kBool)
-    throw std::invalid_argument(fmt::format(
-        "mismatch type argument reverse: {} is incompatible with bool", python_type(value)));
-  return value.boolean;
+bool reverse_of(const OverrideCall& call) {
+  for (const auto& argument : call.arguments) {
+    if (argument.name != "reverse") continue;
+    if (argument.value.sweep || argument.value.item.value.kind != Kind::kBool)
+      fail_type("reverse", "true or false");
+    return argument.value.item.value.boolean;
+  }
+  return false;
 }
 
-OverrideValue sort_call(OverrideCall call) {
-  const bool reverse = take_reverse(call);
-  const auto values = several(call, {"list", "sweep"});
-  if (values.empty()) throw std::invalid_argument("empty sort input");
-  if (values.size() > 1) {
-    Sweep sweep = simple_choice(values, "sort");
-    for (const SweepItem& item : sweep.items) {
-      if (item.value.is_container() || item.value.kind == Kind::kNull)
-        throw std::invalid_argument("Invalid arguments: only numbers and texts can be sorted");
-    }
-    return swept(sorted_sweep(std::move(sweep), reverse));
-  }
-  if (values[0].sweep) return swept(sorted_sweep(*values[0].sweep, reverse));
-  if (values[0].item.value.kind != Kind::kList) return values[0];
-  Node list = values[0].item.value;
-  std::stable_sort(list.items.begin(), list.items.end(), [reverse](const Node& a, const Node& b) {
-    return reverse ? value_less(b, a) : value_less(a, b);
-  });
+OverrideValue sorted_list(Node list, bool reverse) {
+  python_sort(list.items, reverse, python_less);
   return plain(std::move(list));
 }
 
+OverrideValue sort_call(const OverrideCall& call) {
+  check_names(call, {"list", "sweep", "reverse"});
+  const bool reverse = reverse_of(call);
+  const OverrideValue* list = named(call, "list");
+  const OverrideValue* sweep = named(call, "sweep");
+  const auto values = positional(call);
+  for (const OverrideValue& value : values) {
+    const bool null = !value.sweep && value.item.value.kind == Kind::kNull;
+    if (null || (value.sweep && !is_sortable_sweep(value)))
+      fail_type("args", "numbers, texts, lists, choice() or range()");
+  }
+  const bool is_list = list != nullptr && list->item.value.kind == Kind::kList && !list->sweep;
+  if (list != nullptr && !is_list) fail_type("list", "a list");
+  if (sweep != nullptr && !is_sortable_sweep(*sweep)) fail_type("sweep", "choice() or range()");
+  if (list != nullptr) return sorted_list(list->item.value, reverse);
+  if (sweep != nullptr) return swept(sorted_sweep(*sweep->sweep, reverse));
+  if (values.empty()) throw std::invalid_argument("empty sort input");
+  if (values.size() > 1) {
+    Sweep choice = simple_choice(values, "sort");
+    for (const SweepItem& item : choice.items) {
+      if (item.value.is_container())
+        throw std::invalid_argument("Invalid arguments: only numbers and texts can be sorted");
+    }
+    return swept(sorted_sweep(std::move(choice), reverse));
+  }
+  if (values[0].sweep) return swept(sorted_sweep(*values[0].sweep, reverse));
+  if (values[0].item.value.kind != Kind::kList) return values[0];
+  return sorted_list(values[0].item.value, reverse);
+}
+
+/// As the function sees it: no quotes around an argument itself, the last of one name, no position
+/// behind a name.
+OverrideCall normalized(const OverrideCall& call) {
+  OverrideCall out{call.name, {}};
+  bool after_name = false;
+  for (auto argument : call.arguments) {
+    after_name = after_name || !argument.name.empty();
+    if (after_name && argument.name.empty())
+      throw std::invalid_argument("positional argument follows keyword argument");
+    SweepItem& item = argument.value.item;
+    if (item.value.quoted) {
+      item.value.quoted = false;
+      item.text = override_text(item.value);
+    }
+    std::erase_if(out.arguments, [&](const auto& before) {
+      return !argument.name.empty() && before.name == argument.name;
+    });
+    out.arguments.push_back(std::move(argument));
+  }
+  return out;
+}
+
 OverrideValue shuffle_call(const OverrideCall& call) {
-  const auto values = several(call, {"list", "sweep"});
+  check_names(call, {"list", "sweep"});
+  auto values = positional(call);
+  if (const OverrideValue* list = named(call, "list")) values = {*list};
   const bool order = values.size() != 1 || values[0].sweep || values[0].item.value.items.size() > 1;
   // A shuffled list would be another one on each rank.
   if (order)
@@ -338,24 +288,8 @@ OverrideValue shuffle_call(const OverrideCall& call) {
 
 }  // namespace
 
-bool value_less(const Node& a, const Node& b) {
-  const bool texts = a.kind == Kind::kString && b.kind == Kind::kString;
-  if (texts) return a.text < b.text;
-  if (a.kind == Kind::kList && b.kind == Kind::kList) {
-    return std::lexicographical_compare(a.items.begin(), a.items.end(), b.items.begin(),
-                                        b.items.end(), value_less);
-  }
-  const auto number = [](const Node& node) {
-    if (node.kind == Kind::kInt) return static_cast<double>(node.integer);
-    if (node.kind == Kind::kBool) return node.boolean ? 1.0 : 0.0;
-    if (node.kind == Kind::kFloat) return node.real;
-    throw std::invalid_argument(
-        fmt::format("sort() cannot compare values of type {}", python_type(node)));
-  };
-  return number(a) < number(b);
-}
-
-OverrideValue evaluate_override_call(const OverrideCall& call) {
+OverrideValue evaluate_override_call(const OverrideCall& given) {
+  const OverrideCall call = normalized(given);
   if (call.name == "int") return cast_call(call, cast_int);
   if (call.name == "float") return cast_call(call, cast_float);
   if (call.name == "str") return cast_call(call, cast_str);

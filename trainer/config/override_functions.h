@@ -31,7 +31,4 @@ struct OverrideCall {
 /// be cast.
 OverrideValue evaluate_override_call(const OverrideCall& call);
 
-/// Python's <. Throws std::invalid_argument for values that Python cannot compare.
-bool value_less(const Node& a, const Node& b);
-
 }  // namespace ddp::train

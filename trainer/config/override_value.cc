@@ -124,7 +124,11 @@ class ValueParser {
   }
 
   Node primitive(bool is_value) {
-    if (is_value && peek() == TokenType::kQuoted) return Node::of(unquote_override(next().text));
+    if (is_value && peek() == TokenType::kQuoted) {
+      Node node = Node::of(unquote_override(next().text));
+      node.quoted = true;
+      return node;
+    }
     std::vector<ValueToken> parts;
     while (is_primitive_part(peek(), is_value)) parts.push_back(next());
     if (!parts.empty() && parts.front().type == TokenType::kSpace) parts.erase(parts.begin());

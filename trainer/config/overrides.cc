@@ -48,8 +48,10 @@ bool valid_key(const std::string& key) {
          std::all_of(words.begin(), words.end(), is_key_part);
 }
 
+/// From here on a text is a text, in quotes or not.
 void set_places(Node& node, const Place& place) {
   node.place = place;
+  node.quoted = false;
   for (Node& item : node.items) set_places(item, place);
   for (Entry& entry : node.entries) {
     entry.key.place = place;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <stdexcept>
 
 #include "trainer/config/yaml_text.h"
 
@@ -223,6 +224,38 @@ std::partial_ordering compare_numbers(const Node& a, const Node& b) {
   if (a_float) return 0 <=> compare_int_float(int_text(b), a.real);
   if (b_float) return compare_int_float(int_text(a), b.real);
   return compare_ints(int_text(a), int_text(b));
+}
+
+bool python_equal(const Node& a, const Node& b) {
+  if (is_number(a) && is_number(b)) return compare_numbers(a, b) == 0;
+  if (a.kind != b.kind || a.quoted != b.quoted) return false;
+  if (a.kind == Kind::kList) {
+    return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), python_equal);
+  }
+  if (a.kind != Kind::kMap) return same_value(a, b);
+  const auto has_equal = [&b](const Entry& entry) {
+    return std::any_of(b.entries.begin(), b.entries.end(), [&entry](const Entry& other) {
+      return same_key(entry.key, other.key) && python_equal(entry.value, other.value);
+    });
+  };
+  return a.entries.size() == b.entries.size() &&
+         std::all_of(a.entries.begin(), a.entries.end(), has_equal);
+}
+
+bool python_less(const Node& a, const Node& b) {
+  const bool texts = a.kind == Kind::kString && b.kind == Kind::kString && !a.quoted && !b.quoted;
+  if (texts) return a.text < b.text;
+  if (a.kind == Kind::kList && b.kind == Kind::kList) {
+    const auto [x, y] =
+        std::mismatch(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), python_equal);
+    return y != b.items.end() && (x == a.items.end() || python_less(*x, *y));
+  }
+  if (is_number(a) && is_number(b)) return compare_numbers(a, b) < 0;
+  const auto name = [](const Node& node) {
+    return node.quoted ? std::string_view("QuotedString") : python_type(node);
+  };
+  throw std::invalid_argument(
+      fmt::format("'<' not supported between instances of '{}' and '{}'", name(a), name(b)));
 }
 
 }  // namespace ddp::train

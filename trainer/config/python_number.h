@@ -29,4 +29,10 @@ bool is_number(const Node& node);
 /// Two numbers as Python compares them: exactly, whatever their size and kind.
 std::partial_ordering compare_numbers(const Node& a, const Node& b);
 
+/// ==: 1, 1.0 and True are equal, maps without regard to order.
+bool python_equal(const Node& a, const Node& b);
+
+/// <. Throws std::invalid_argument for values that Python cannot compare.
+bool python_less(const Node& a, const Node& b);
+
 }  // namespace ddp::train

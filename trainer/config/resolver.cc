@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "trainer/config/message.h"
 #include "trainer/config/python_number.h"
 #include "trainer/runtime/error.h"
@@ -9,24 +11,35 @@
 namespace ddp::train {
 namespace {
 
-constexpr std::size_t kDeepest = 100;          // references that follow each other
+constexpr std::size_t kDeepest = 200;          // references that follow each other
 constexpr std::size_t kMostNodes = 1'000'000;  // of the resolved tree
 
-/// "a.b[0][c]" -> a, b, 0, c
+/// "a.b[0][c]" -> a, b, 0, c. As in OmegaConf what stands behind a bracket without a dot is lost.
 std::vector<std::string> split_key(const std::string& path) {
-  std::vector<std::string> parts(1);
-  for (const char c : path) {
-    if (c == '.' || c == '[') {
-      // a[0].b: the bracket has ended a part already; [a]: the path begins with one.
-      if (!parts.back().empty() || (c == '.' && parts.size() == 1)) parts.emplace_back();
-    } else if (c == ']') {
-      parts.emplace_back();
+  std::size_t at = std::min(path.find_first_of(".["), path.size());
+  std::vector<std::string> parts;
+  if (at > 0 || !path.starts_with('[')) parts.push_back(path.substr(0, at));
+  while (at < path.size()) {
+    const std::size_t close = path[at] == '[' ? path.find(']', at) : std::string::npos;
+    if (path[at] == '.') {
+      const std::size_t end = std::min(path.find_first_of(".[", at + 1), path.size());
+      parts.push_back(path.substr(at + 1, end - at - 1));
+      at = end;
+    } else if (close != std::string::npos) {
+      parts.push_back(path.substr(at + 1, close - at - 1));
+      at = close + 1;
     } else {
-      parts.back() += c;
+      ++at;
     }
   }
-  if (parts.back().empty() && parts.size() > 1) parts.pop_back();
   return parts;
+}
+
+/// The root of the tree that the spot is in.
+const Spot& top_of(const Spot& spot) {
+  const Spot* top = &spot;
+  while (top->parent != nullptr) top = top->parent;
+  return *top;
 }
 
 }  // namespace
@@ -46,13 +59,11 @@ Node Resolver::resolve_all() {
   return out;
 }
 
-Node Resolver::select_from_root(const std::string& path) {
+const Node* Resolver::node_at(const std::string& path) {
   const Spot at{nullptr, &root_, "", false};
   try {
-    const Spot* found = select(path, at, false);
-    return found == nullptr || found->node->is_missing() ? Node::null() : *found->node;
-  } catch (const std::domain_error&) {
-    return Node::null();
+    const Spot* found = selected(path, at);
+    return found == nullptr ? nullptr : found->node;
   } catch (const Problem& e) {
     throw UserError(path + ": " + e.what());
   }
@@ -194,12 +205,13 @@ const Spot& Resolver::reference(const std::string& path, const Spot& at) {
 }
 
 const Spot* Resolver::select(const std::string& path, const Spot& at, bool missing_is_error) {
-  const Spot* from = &root_;
+  const Spot* from = &top_of(at);
   std::size_t dots = 0;
   while (dots < path.size() && path[dots] == '.') ++dots;
   if (dots > 0) from = at.parent;
   for (std::size_t i = 1; i < dots && from != nullptr; ++i) from = from->parent;
   if (from == nullptr) throw Problem(fmt::format("ConfigKeyError: Error resolving key '{}'", path));
+  if (dots == path.size()) return from;
   const auto parts = split_key(path.substr(dots));
   const Spot* spot = from;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -223,6 +235,15 @@ const Spot* Resolver::select(const std::string& path, const Spot& at, bool missi
     spot = &dereferenced(*spot);
   }
   return spot;
+}
+
+const Spot* Resolver::selected(const std::string& path, const Spot& at) {
+  try {
+    const Spot* found = select(path, at, false);
+    return found == nullptr || found->node->is_missing() ? nullptr : found;
+  } catch (const std::domain_error&) {
+    return nullptr;
+  }
 }
 
 const Spot* Resolver::step(const Spot& container, const std::string& key) {

@@ -32,11 +32,13 @@ std::string full_key(const Spot& spot);
 /// Keeps every node that it makes until it is destroyed; references into them stay valid.
 class Resolver {
  public:
-  Resolver(const Node& root, const Node* composed, int depth = 0)
-      : composed_(composed), nesting_(depth), root_{&root, nullptr, "", false} {}
+  /// `composed` is a tree with the block `hydra`, or nullptr.
+  Resolver(const Node& root, const Node* composed)
+      : root_{&root, nullptr, "", false}, composed_{composed, nullptr, "", false} {}
 
   Node resolve_all();
-  Node select_from_root(const std::string& path);
+  /// The node that OmegaConf.select finds from the root, lives as long as this; nullptr for none.
+  const Node* node_at(const std::string& path);
   /// The node behind the one at the path, whose steps need no dereference.
   Node behind(const std::vector<std::string>& path);
 
@@ -65,6 +67,8 @@ class Resolver {
   /// The node at the path, dereferenced; nullptr when there is none. Throws std::domain_error on
   /// the way through a value that is no container.
   const Spot* select(const std::string& path, const Spot& at, bool missing_is_error);
+  /// As OmegaConf.select: nullptr for ???, too, and for a way through a value.
+  const Spot* selected(const std::string& path, const Spot& at);
   const Spot* step(const Spot& container, const std::string& key);
   const Spot& call(const Expr& expr, const Spot& at);
   static const std::string& text_argument(const std::string& resolver, const Spot& argument);
@@ -80,9 +84,8 @@ class Resolver {
   const Spot& now(const Arguments& arguments, const Spot& at);
   const Spot& hydra_value(const Arguments& arguments, const Spot& at);
 
-  const Node* composed_;
-  const int nesting_;
   const Spot root_;
+  const Spot composed_;
   std::deque<Spot> spots_;
   std::deque<Node> temporaries_;
   std::vector<const Spot*> active_;

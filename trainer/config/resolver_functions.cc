@@ -8,6 +8,7 @@
 
 #include "trainer/config/message.h"
 #include "trainer/config/resolver.h"
+#include "trainer/config/yaml_reader.h"
 #include "trainer/runtime/start_time.h"
 
 namespace ddp::train {
@@ -44,7 +45,7 @@ const Spot& Resolver::call(const Expr& expr, const Spot& at) {
        {"oc.dict.values", 1, 1, &Resolver::oc_dict_values},
        {"oc.deprecated", 1, 2, &Resolver::oc_deprecated},
        {"now", 1, 1, &Resolver::now},
-       {"hydra", 1, 2, &Resolver::hydra_value}}};
+       {"hydra", 1, 1, &Resolver::hydra_value}}};
   for (const Known& known : kKnown) {
     if (known.name != name) continue;
     if (arguments.size() < known.fewest || arguments.size() > known.most) {
@@ -90,19 +91,17 @@ const Spot& Resolver::oc_decode(const Arguments& arguments, const Spot& at) {
 
 const Spot& Resolver::oc_create(const Arguments& arguments, const Spot& at) {
   const Node& value = *arguments[0]->node;
-  if (!value.is_container()) throw Problem("oc.create takes a map or a list");
-  return temporary(finished(*arguments[0]), at.parent, true);
+  if (value.kind == Kind::kNull) return *arguments[0];
+  if (value.is_container()) return temporary(value, at.parent, false);
+  if (value.kind != Kind::kString) throw Problem("oc.create takes a map, a list or YAML text");
+  const Node created = read_yaml_container(value.text, "oc.create");
+  if (!created.is_container()) throw Problem("oc.create: the text is no map and no list");
+  return temporary(created, at.parent, false);
 }
 
 const Spot& Resolver::oc_select(const Arguments& arguments, const Spot& at) {
-  const std::string& path = text_argument("oc.select", *arguments[0]);
-  const Spot* found = nullptr;
-  try {
-    found = select(path, at, false);
-  } catch (const std::domain_error&) {
-    found = nullptr;  // as OmegaConf.select: a path through a scalar leads nowhere
-  }
-  if (found != nullptr && !found->node->is_missing()) return *found;
+  const Spot* found = selected(text_argument("oc.select", *arguments[0]), at);
+  if (found != nullptr) return *found;
   if (arguments.size() == 2) return *arguments[1];
   return temporary(Node::null(), at.parent, true);
 }
@@ -175,16 +174,11 @@ const Spot& Resolver::now(const Arguments& arguments, const Spot& at) {
 }
 
 const Spot& Resolver::hydra_value(const Arguments& arguments, const Spot& at) {
-  constexpr int kDeepestNesting = 10;  // a setting of Hydra's that asks for itself
   const std::string& key = text_argument("hydra", *arguments[0]);
-  if (nesting_ > kDeepestNesting)
-    throw Problem(fmt::format("${{hydra:{}}}: Recursive interpolation detected", key));
-  Node value;
-  if (composed_ != nullptr)
-    value = Resolver(*composed_, composed_, nesting_ + 1).select_from_root("hydra." + key);
-  if (value.kind != Kind::kNull) return temporary(std::move(value), at.parent, true);
-  if (arguments.size() == 2) return *arguments[1];
-  throw Problem(fmt::format("${{hydra:{}}} has no value here; give one after a comma", key));
+  if (composed_.node == nullptr) throw Problem("HydraConfig was not set");
+  const Spot& inside = add_spot({nullptr, step(composed_, "hydra"), "", false});
+  const Spot* found = selected(key.starts_with('.') ? key : "." + key, inside);
+  return found == nullptr ? temporary(Node::null(), at.parent, true) : *found;
 }
 
 }  // namespace ddp::train

@@ -7,7 +7,8 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "trainer/config/override_functions.h"
+#include "trainer/config/python_number.h"
+#include "trainer/config/python_sort.h"
 
 namespace ddp::train {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 constexpr std::size_t kMostJobs = 100'000;
 
 double number(const Node& node) {
-  return node.kind == Kind::kInt ? static_cast<double>(node.integer) : node.real;
+  if (node.kind == Kind::kFloat) return node.real;
+  return python_float_from(python_str(node)).value_or(0);
 }
 
 void check_step(double step) {
@@ -81,10 +83,9 @@ std::vector<std::string> sweep_values(const Sweep& sweep, const std::vector<std:
 
 Sweep sorted_sweep(Sweep sweep, bool reverse) {
   if (sweep.kind != SweepKind::kRange) {
-    std::stable_sort(sweep.items.begin(), sweep.items.end(),
-                     [reverse](const SweepItem& a, const SweepItem& b) {
-                       return reverse ? value_less(b.value, a.value) : value_less(a.value, b.value);
-                     });
+    python_sort(sweep.items, reverse, [](const SweepItem& a, const SweepItem& b) {
+      return python_less(a.value, b.value);
+    });
     return sweep;
   }
   const bool turn =

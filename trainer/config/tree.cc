@@ -1,9 +1,15 @@
 #include "trainer/config/tree.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <optional>
+#include <utility>
+
+#include "trainer/config/python_number.h"
+#include "trainer/config/yaml_text.h"
 
 namespace ddp::train {
 namespace {
@@ -14,22 +20,41 @@ Node with_kind(Kind kind) {
   return node;
 }
 
+/// str.isprintable() of an assigned character.
+bool is_printable(char32_t c) {
+  constexpr std::array<std::pair<char32_t, char32_t>, 28> kHidden = {
+      {{0x0, 0x1f},        {0x7f, 0xa0},       {0xad, 0xad},       {0x600, 0x605},
+       {0x61c, 0x61c},     {0x6dd, 0x6dd},     {0x70f, 0x70f},     {0x890, 0x891},
+       {0x8e2, 0x8e2},     {0x1680, 0x1680},   {0x180e, 0x180e},   {0x2000, 0x200f},
+       {0x2028, 0x202f},   {0x205f, 0x2064},   {0x2066, 0x206f},   {0x3000, 0x3000},
+       {0xd800, 0xf8ff},   {0xfeff, 0xfeff},   {0xfff9, 0xfffb},   {0x110bd, 0x110bd},
+       {0x110cd, 0x110cd}, {0x13430, 0x13438}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a},
+       {0xe0001, 0xe0001}, {0xe0020, 0xe007f}, {0xf0000, 0xffffd}, {0x100000, 0x10ffff}}};
+  return std::none_of(kHidden.begin(), kHidden.end(),
+                      [c](const auto& range) { return c >= range.first && c <= range.second; });
+}
+
+std::string escaped(char32_t c) {
+  if (c == U'\n') return "\\n";
+  if (c == U'\t') return "\\t";
+  if (c == U'\r') return "\\r";
+  const auto code = static_cast<unsigned>(c);
+  if (code < 0x100) return fmt::format("\\x{:02x}", code);
+  return code < 0x10000 ? fmt::format("\\u{:04x}", code) : fmt::format("\\U{:08x}", code);
+}
+
 std::string python_repr(const Node& node) {
   if (node.kind != Kind::kString) return python_str(node);
   const char quote =
       node.text.find('\'') != std::string::npos && node.text.find('"') == std::string::npos ? '"'
                                                                                             : '\'';
   std::string out(1, quote);
-  for (const char c : node.text) {
-    if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (c == '\r') {
-      out += "\\r";
+  for (const char32_t c : utf8_characters(node.text)) {
+    if (c == static_cast<char32_t>(quote) || c == U'\\') out += '\\';
+    if (is_printable(c)) {
+      append_utf8(out, c);
     } else {
-      if (c == quote || c == '\\') out += '\\';
-      out += c;
+      out += escaped(c);
     }
   }
   return out + quote;
@@ -183,15 +208,8 @@ bool same_value(const Node& a, const Node& b) {
 }
 
 bool same_key(const Node& a, const Node& b) {
-  const auto number = [](const Node& node) -> std::optional<double> {
-    if (node.kind == Kind::kBool) return node.boolean ? 1.0 : 0.0;
-    if (node.kind == Kind::kFloat) return node.real;
-    if (node.kind == Kind::kInt && node.text.empty()) return static_cast<double>(node.integer);
-    return std::nullopt;
-  };
-  const auto x = number(a);
-  const auto y = number(b);
-  return x && y && a.kind != b.kind ? *x == *y : same_value(a, b);
+  if (a.kind == b.kind || !is_number(a) || !is_number(b)) return same_value(a, b);
+  return compare_numbers(a, b) == 0;
 }
 
 void set_entry(Node& map, Node key, Node value) {

@@ -32,6 +32,7 @@ struct Node {
   int64_t integer = 0;
   double real = 0.0;
   std::string text;            ///< kString; for kInt beyond int64 its decimal digits, else empty.
+  bool quoted = false;         ///< kString: an override gave it in quotes.
   std::vector<Node> items;     ///< kList
   std::vector<Entry> entries;  ///< kMap, in order of appearance
   Place place;
