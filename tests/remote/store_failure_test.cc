@@ -27,7 +27,8 @@ ddp::test::Finished run_client(std::map<std::string, std::string> environment,
   child.set = std::move(environment);
   for (const char* name :
        {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
-        "AWS_PROFILE", "STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"}) {
+        "AWS_PROFILE", "STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "SSL_CERT_FILE",
+        "CURL_CA_BUNDLE", "AWS_CA_BUNDLE"}) {
     if (child.set.count(name) == 0) child.unset.emplace_back(name);
   }
   return ddp::test::run_to_end(child);
@@ -98,6 +99,29 @@ TEST_CASE("credentials come from the shared file, too") {
                                  {"list", server.folder("r")});
   CHECK(result.exit == 0);
   CHECK(result.err.empty());
+}
+
+TEST_CASE("a server is trusted by the certificates of this machine or those given") {
+  const test::TestFolder here;
+  for (const std::string kind : {"s3", "gs"}) {
+    const StoreServer server(kind, {"--tls", here.str()});
+    auto environment = server.environment();
+    for (auto& [name, value] : environment) {
+      if (value.starts_with("http://127.0.0.1")) value.replace(0, 16, "https://localhost");
+    }
+    const std::vector<std::string> list = {"list", server.folder("r")};
+    const auto doubted = run_client(environment, list);
+    CAPTURE(kind, doubted.err);
+    CHECK(doubted.exit == 10 + static_cast<int>(RemoteFailure::kAway));
+    CHECK(doubted.err.find("certificate") != std::string::npos);
+    for (const char* variable : {"SSL_CERT_FILE", "AWS_CA_BUNDLE"}) {
+      auto trusting = environment;
+      trusting[variable] = here.path("cert.pem");
+      const auto trusted = run_client(trusting, list);
+      CAPTURE(variable, trusted.err);
+      CHECK(trusted.exit == 0);
+    }
+  }
 }
 
 TEST_CASE("nobody at the address: an error soon, which is worth another try") {

@@ -156,6 +156,7 @@ void start_s3(const S3Settings& settings) {
   });
 }
 
+/// Arrow passes the setting on to S3 alone; Google's client has OpenSSL look at the variable.
 void use_certificates(const Surroundings& around) {
   static std::once_flag once;
   std::call_once(once, [&] {
@@ -163,6 +164,8 @@ void use_certificates(const Surroundings& around) {
     options.tls_ca_file_path = certificate_file(around);
     if (options.tls_ca_file_path.empty()) options.tls_ca_dir_path = "/etc/ssl/certs";
     static_cast<void>(fs::Initialize(options));
+    if (!options.tls_ca_file_path.empty() && around.variable("SSL_CERT_FILE").empty())
+      ::setenv("SSL_CERT_FILE", options.tls_ca_file_path.c_str(), 1);
   });
 }
 
