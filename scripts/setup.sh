@@ -23,7 +23,7 @@ USAGE
 }
 
 readonly packages=(g++ cmake ninja-build python3-venv ccache libgloo-dev libfmt-dev libcxxopts-dev
-                   catch2 nlohmann-json3-dev libssl-dev)
+                   catch2 nlohmann-json3-dev libssl-dev libxxhash-dev)
 readonly arrow=pyarrow==26.0.1  # for snapshots in S3 and Google Cloud Storage
 readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0 omegaconf==2.3.1 hydra-core==1.3.8
                 moto==5.2.5 py-partiql-parser==0.6.3 flask==3.1.3 flask-cors==6.0.5 gcp-storage-emulator==2026.7.19)
@@ -112,7 +112,8 @@ require_without_apt() {
   has_header cxxopts.hpp || lack "cxxopts: command line"
   has_header nlohmann/json.hpp || lack "nlohmann-json: JSON"
   has_header gloo/config.h || lack "gloo headers: CPU collectives"
-  has_header openssl/evp.h || lack "OpenSSL: checksums"
+  has_header openssl/evp.h || lack "OpenSSL: SHA-256"
+  has_header xxhash.h || lack "xxHash: checksums of snapshots"
   { has_header catch2/catch.hpp || has_header catch2/catch_all.hpp; } || lack "Catch2: tests"
   [ -z "$lacking" ] || die "this system has no apt-get, and these were not found:$lacking" \
     "install them with your package manager; where CMake finds them elsewhere, use --no-packages"

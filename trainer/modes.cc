@@ -100,6 +100,7 @@ std::string readable(const Json& report) {
 
 int run_train(const TrainerArgs& args) {
   ::signal(SIGPIPE, SIG_IGN);  // a console that went away must not end the training
+  ::signal(SIGXFSZ, SIG_IGN);  // nor a snapshot that is larger than a limit on file sizes
   if (args.multirun) return run_multirun(args);
   const DistEnv env = DistEnv::from_environment();
   const JobResult result =

@@ -12,10 +12,20 @@ add_library(ddp_trainer STATIC
   distributed/dist_env.cc
   distributed/gloo_backend.cc
   distributed/process_group.cc
+  engine/batch_plan.cc
   engine/evaluator.cc
+  engine/ram_snapshots.cc
   engine/resume_check.cc
+  engine/run_account.cc
+  engine/run_monitor.cc
   engine/snapshot.cc
+  engine/snapshot_folder.cc
+  engine/snapshot_keeper.cc
+  engine/snapshot_meta.cc
+  engine/state_buffer.cc
+  engine/step_guard.cc
   engine/trainer.cc
+  engine/training_run.cc
   metrics/text.cc
   model/generate.cc
   model/gpt.cc
@@ -23,11 +33,12 @@ add_library(ddp_trainer STATIC
   optim/amp.cc
   runtime/safetensors.cc
   runtime/sha256.cc
-  runtime/stop_signal.cc)
+  runtime/stop_signal.cc
+  runtime/xxh3.cc)
 target_link_libraries(ddp_trainer
   PUBLIC ddp::torch ddp_trainer_config
   PRIVATE nlohmann_json::nlohmann_json OpenSSL::Crypto ${CMAKE_DL_LIBS} Threads::Threads)
-target_include_directories(ddp_trainer SYSTEM PRIVATE ${DDP_GLOO_INCLUDE})
+target_include_directories(ddp_trainer SYSTEM PRIVATE ${DDP_GLOO_INCLUDE} ${DDP_XXHASH_INCLUDE})
 option(DDP_PCH "Precompile torch/torch.h (27 s once, then 4 s instead of 13 s per file)" ON)
 if(DDP_PCH)
   target_precompile_headers(ddp_trainer PRIVATE <torch/torch.h>)

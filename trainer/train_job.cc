@@ -4,14 +4,19 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
+#include "launcher/worker_contract.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/run_folder.h"
 #include "trainer/data/char_dataset.h"
-#include "trainer/engine/snapshot.h"
+#include "trainer/engine/ram_snapshots.h"
+#include "trainer/engine/resume_check.h"
+#include "trainer/engine/snapshot_folder.h"
 #include "trainer/engine/trainer.h"
+#include "trainer/engine/training_run.h"
 #include "trainer/report.h"
 #include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/error.h"
@@ -26,13 +31,21 @@ struct ResumePoint {
   std::optional<SnapshotMeta> meta;        ///< The same on every rank.
 };
 
+std::vector<std::string> copies_in_memory(const std::string& path) {
+  const char* folder = std::getenv(launch::kShmDir);
+  return ram_snapshot_files(folder != nullptr ? folder : "", path);
+}
+
 // Rank 0 alone reads the file; the others need no access to it.
-ResumePoint find_resume_point(const std::string& path, ProcessGroup& group, Log& log) {
+ResumePoint find_resume_point(SnapshotFolder& folder, ProcessGroup& group, Log& log) {
   ResumePoint point;
   if (group.is_main()) {
-    point.snapshot = find_snapshot(path, log);
+    point.snapshot = folder.find(copies_in_memory(folder.path()));
     // A temporary file beside an older snapshot alone is the sign that a save was cut: it stays.
-    if (!point.snapshot || point.snapshot->path == path) remove_stale_temporaries(path);
+    std::error_code ignored;
+    if (!point.snapshot || std::filesystem::exists(folder.path(), ignored))
+      remove_stale_temporaries(folder.path());
+    remove_stale_temporaries(folder.manifest_path());
   }
   const std::string json =
       group.broadcast_text(point.snapshot ? point.snapshot->meta.to_json() : "");
@@ -41,7 +54,7 @@ ResumePoint find_resume_point(const std::string& path, ProcessGroup& group, Log&
   log.info(point.meta
                ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}",
                              point.snapshot->path, point.meta->cursor.epoch, point.meta->step)
-               : fmt::format("Snapshot not found: {}. Training model from scratch", path));
+               : fmt::format("Snapshot not found: {}. Training model from scratch", folder.path()));
   return point;
 }
 
@@ -63,17 +76,24 @@ void work_in(const std::string& folder) {
 
 JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGroup& group,
                          Log& log) {
-  ResumePoint resume = find_resume_point(config.trainer.snapshot_path, group, log);
+  RunMonitor monitor(config, group.rank(), group.size(), plan.device.is_cuda());
+  SnapshotFolder folder(config.trainer.snapshot_path, config.trainer.save_total_limit, log);
+  ResumePoint resume = find_resume_point(folder, group, log);
   const CharDataset dataset = load_data(config, resume.meta);
   if (group.broadcast_text(dataset.sha256()) != dataset.sha256()) {
     throw RunError(
         fmt::format("{}: rank {} reads another text than rank 0; give all nodes the same file",
                     config.data.path, group.rank()));
   }
-  Trainer trainer(config, plan, group, dataset, log, resume.meta,
+  if (resume.meta) {
+    for (const auto& line : check_resume(*resume.meta, config, dataset)) log.info(line);
+  }
+  Trainer trainer(config, plan, group, dataset, resume.meta,
                   resume.snapshot ? &*resume.snapshot : nullptr);
+  const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";
   resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
-  const FitResult result = trainer.fit();
+  TrainingRun training(config, group, dataset, trainer, folder, monitor, log, resumed_from);
+  const FitResult result = training.fit();
   return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
 }
 

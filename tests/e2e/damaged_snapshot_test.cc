@@ -54,11 +54,11 @@ TEST_CASE("a damaged snapshot is named, and the one before it leads to the same 
     INFO("snapshot " << damage.name);
     const Workspace place;
     fs::copy_file(half.snapshot(), place.snapshot());
-    fs::copy_file(half.previous(), place.previous());
+    fs::copy_file(half.older(16), place.older(16));
     damage.inflict(place.snapshot());
     const auto run = succeed(alone(place));
     CHECK_THAT(run.err, Contains("snapshot is damaged: " + place.snapshot() + ":"));
-    CHECK_THAT(run.err, Contains("falling back to the snapshot before it: " + place.previous()));
+    CHECK_THAT(run.err, Contains("falling back to the snapshot before it: " + place.older(16)));
     CHECK(order_of_steps(run.out) == range_of(17, 40));
     CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
   }
@@ -70,7 +70,7 @@ TEST_CASE("two ranks fall back together") {
   succeed(launched(place, 2, kHalf));
   flip_bit_of_tensor(place.snapshot());
   const auto run = succeed(launched(place, 2));
-  CHECK_THAT(run.err, Contains("falling back to the snapshot before it: " + place.previous()));
+  CHECK_THAT(run.err, Contains("falling back to the snapshot before it: " + place.older(16)));
   CHECK(order_of_steps(run.out) == range_of(17, 40));
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
 }
@@ -81,26 +81,26 @@ TEST_CASE("after a fallback the next save does not replace the good snapshot by 
   truncate(place.snapshot());
   succeed(alone(place, {"trainer_config.max_steps=24", "trainer_config.save_every_steps=8"}));
   CHECK(is_whole(place.snapshot()));
-  CHECK(is_whole(place.previous()));
+  CHECK(is_whole(place.older(16)));
 }
 
 /// Snapshots of steps 20 and 16, both unusable.
 void train_half_and_damage_all(const Workspace& place) {
   train_half(place);
   truncate(place.snapshot());
-  flip_bit_of_tensor(place.previous());
+  flip_bit_of_tensor(place.older(16));
 }
 
 /// Expects exit code 1 and that neither file is touched; returns the errors said.
 Words errors_without_a_good_snapshot(const Workspace& place, const ChildOptions& options) {
   const std::string newest = read_bytes(place.snapshot());
-  const std::string before = read_bytes(place.previous());
+  const std::string before = read_bytes(place.older(16));
   const auto run = finish(options);
   INFO(run.err);
   CHECK(run.exit == 1);
   CHECK((read_bytes(place.snapshot()) == newest));
-  CHECK((read_bytes(place.previous()) == before));
-  CHECK(place.new_files() == std::set<std::string>{"snapshot.pt", "snapshot.pt.prev"});
+  CHECK((read_bytes(place.older(16)) == before));
+  CHECK(place.new_files() == std::set<std::string>{"snapshot.pt", "snapshot.pt.step-16"});
   REQUIRE(!errors_of(run.err).empty());
   return errors_of(run.err);
 }
@@ -110,7 +110,7 @@ TEST_CASE("when both snapshots are damaged the run fails with one error and touc
   train_half_and_damage_all(place);
   const auto errors = errors_without_a_good_snapshot(place, alone(place));
   CHECK(errors.size() == 1);
-  CHECK_THAT(errors.front(), Contains(place.previous()) && Contains("no good snapshot is left"));
+  CHECK_THAT(errors.front(), Contains(place.older(16)) && Contains("no good snapshot is left"));
 }
 
 TEST_CASE("when both snapshots are damaged two ranks fail, and say why") {
@@ -137,7 +137,7 @@ TEST_CASE("ddp-run names the rank that failed, not one that lost its connection"
 TEST_CASE("a damaged snapshot without an older one fails the run") {
   const Workspace place;
   succeed(alone(place, {"trainer_config.max_steps=2"}));
-  fs::remove(place.previous());
+  fs::remove(place.older(16));
   flip_bit_of_tensor(place.snapshot());
   const auto run = finish(alone(place));
   CHECK(run.exit == 1);

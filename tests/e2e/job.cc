@@ -45,6 +45,7 @@ trainer_config:
   grad_norm_clip: 0.5
   snapshot_path: snapshot.pt
   save_every_steps: 5
+  snapshot_every: null
   log_every_steps: 1
 optimizer_config: {learning_rate: 0.003, weight_decay: 0.1}
 distributed_config: {timeout_s: 30}
@@ -84,7 +85,8 @@ Workspace::Workspace() {
 std::set<std::string> Workspace::new_files() const {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(path())) names.insert(entry.path().filename());
-  for (const char* known : {"text.txt", "config.yaml", "tmp", "main.log", ".hydra"})
+  for (const char* known : {"text.txt", "config.yaml", "tmp", "main.log", ".hydra",
+                            "run_summary.json", "snapshot.pt.manifest.json"})
     names.erase(known);
   return names;
 }

@@ -33,7 +33,7 @@ class Workspace {
     return folder_.write(name, text);
   }
   std::string snapshot() const { return *this / "snapshot.pt"; }
-  std::string previous() const { return *this / "snapshot.pt.prev"; }
+  std::string older(int step) const { return *this / ("snapshot.pt.step-" + std::to_string(step)); }
   /// Names of the files in the folder, but for those that the constructor wrote and main.log.
   std::set<std::string> new_files() const;
 

@@ -70,7 +70,7 @@ TEST_CASE("content_sha256 changes with the state of training, not with names and
   const Workspace place;
   succeed(alone(place, {"trainer_config.max_steps=10"}));
   const std::string sum = content_sha256(place);
-  CHECK(inspect(place, place.previous()).at("content_sha256") != sum);
+  CHECK(inspect(place, place.older(5)).at("content_sha256") != sum);
   const Workspace elsewhere;
   succeed(alone(elsewhere,
                 {"trainer_config.max_steps=10", "trainer_config.save_every_steps=3",

@@ -105,7 +105,7 @@ constexpr Moment kMoments[] = {
     {"the temporary file appears", IN_CREATE, ".tmp."},
     {"the temporary file is being written", IN_MODIFY, ".tmp."},
     {"the good snapshot gets its second name", IN_CREATE, ".link"},
-    {"the second name becomes that of the previous snapshot", IN_MOVED_TO, ".prev"},
+    {"the second name becomes that of the older snapshot", IN_MOVED_TO, ".step-"},
     {"the new snapshot takes its name", IN_MOVED_TO, "snapshot.pt"},
 };
 
@@ -147,7 +147,7 @@ void kill_again_and_again(int ranks) {
   INFO(job.out() << job.err());
   REQUIRE(job.wait_exit(kPatience) == 0);
   CHECK_THAT(job.err(), Catch::Contains("restart " + std::to_string(kills) + " of 20"));
-  CHECK(is_whole(place.previous()));
+  CHECK(is_whole(place.older(kSteps - 1)));
   check_equal(Unbroken(ranks), place, job.out());
 }
 

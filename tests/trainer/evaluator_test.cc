@@ -49,7 +49,7 @@ TEST_CASE(
   model->train();
   ProcessGroup alone;
   const EvalResult result =
-      evaluate(model, dataset.evaluation(), 4, alone, torch::kCPU, std::nullopt);
+      *evaluate(model, dataset.evaluation(), 4, alone, torch::kCPU, std::nullopt);
   CHECK(model->is_training());
   CHECK(result.tokens == 149);
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/engine/snapshot.h"
 #include "trainer/optim/adamw.h"
@@ -49,7 +50,7 @@ std::string dump(const test::TempDir& dir, const GptConfig& config) {
   SnapshotMeta meta;
   meta.config_json = "{}";
   const std::string path = dir.file("dump.safetensors");
-  save_snapshot(path, meta, tensors);
+  test::save_snapshot(path, meta, tensors);
   return path;
 }
 

@@ -21,7 +21,7 @@ int evaluate_text(ProcessGroup& group, const std::string& path) {
   const CharDataset dataset(data);
   GPT model(test::tiny_config(), dataset.vocabulary().size(), data.block_size, 5);
   const EvalResult result =
-      evaluate(model, dataset.evaluation(), 4, group, torch::kCPU, std::nullopt);
+      *evaluate(model, dataset.evaluation(), 4, group, torch::kCPU, std::nullopt);
   if (group.is_main()) std::printf("%a %lld\n", result.loss, static_cast<long long>(result.tokens));
   return 0;
 }

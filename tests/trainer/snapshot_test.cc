@@ -1,44 +1,28 @@
 #include "trainer/engine/snapshot.h"
 
 #include <catch2/catch.hpp>
-#include <filesystem>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
 
+#include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/config/config_text.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/sha256.h"
 
 namespace ddp::train {
 namespace {
 
 using test::read_file;
+using test::sample_meta;
+using test::sample_tensors;
+using test::save_snapshot;
 using test::TempDir;
-
-SnapshotMeta sample_meta(int64_t step) {
-  SnapshotMeta meta;
-  meta.step = step;
-  meta.cursor = {2, 40};
-  meta.optimizer_step = 11;
-  meta.grad_scaler = {1024.0F, 7};
-  meta.vocabulary = {"\n", "a", "\"", "\xC3\xA4"};
-  meta.config_json = config_to_json(Config());
-  meta.data_sha256 = std::string(64, 'a');
-  meta.micro_batches_per_step = 4;
-  meta.world_size = 2;
-  return meta;
-}
-
-NamedTensors sample_tensors() {
-  return {{"model.w", torch::arange(12, torch::kFloat32).view({3, 4})},
-          {"optimizer.w.exp_avg", torch::full({3, 4}, 0.5F)},
-          {"generator.cpu", torch::arange(5, torch::kUInt8)}};
-}
 
 void save(const std::string& path, int64_t step) {
   save_snapshot(path, sample_meta(step), sample_tensors());
 }
-
-// A log whose console lines go nowhere.
-Log quiet_log() { return Log(false, ""); }
 
 }  // namespace
 
@@ -74,15 +58,6 @@ TEST_CASE("a tensor of another shape, dtype or name is a user's error that names
       Catch::Contains("[3, 4]") && Catch::Contains("[4, 3]") && Catch::Contains("snapshot_path"));
   CHECK_THROWS_AS(opened.load_into("model.w", torch::zeros({3, 4}, torch::kFloat64)), UserError);
   CHECK_THROWS_AS(opened.load_into("model.absent", torch::zeros({1})), UserError);
-}
-
-TEST_CASE("the snapshot before the newest one is kept") {
-  const TempDir dir;
-  const std::string path = dir.file("s.pt");
-  save(path, 1);
-  save(path, 2);
-  CHECK(open_snapshot(path).meta.step == 2);
-  CHECK(open_snapshot(previous_snapshot_path(path)).meta.step == 1);
 }
 
 TEST_CASE("every flipped bit is found") {
@@ -138,51 +113,69 @@ TEST_CASE("a header that promises more than the file holds is refused without be
   CHECK_THROWS_AS(SafetensorsFile(dir.write("s.pt", huge + "{}")), RunError);
 }
 
-TEST_CASE("a damaged newest snapshot gives way to the one before it") {
+TEST_CASE("a damaged tensor is named") {
   const TempDir dir;
   const std::string path = dir.file("s.pt");
   save(path, 1);
-  save(path, 2);
-  dir.write("s.pt", read_file(path).substr(0, 100));
-  Log log = quiet_log();
-  const auto found = find_snapshot(path, log);
-  REQUIRE(found.has_value());
-  CHECK(found->meta.step == 1);
+  std::string bytes = read_file(path);
+  const auto at = bytes.size() - 5 - 4;  // the last byte before the generator's five
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  dir.write("s.pt", bytes);
+  CHECK_THROWS_WITH(open_snapshot(path), Catch::Contains("tensor optimizer.w.exp_avg"));
 }
 
-TEST_CASE("when no snapshot is good the run refuses to overwrite them") {
-  const TempDir dir;
-  const std::string path = dir.file("s.pt");
-  Log log = quiet_log();
-  CHECK_FALSE(find_snapshot(path, log).has_value());
-  dir.write("s.pt", "");
-  CHECK_THROWS_WITH(find_snapshot(path, log), Catch::Contains("move it away"));
-  dir.write("s.pt.prev", "x");
-  CHECK_THROWS_WITH(find_snapshot(path, log), Catch::Contains("move both files away"));
-}
-
-TEST_CASE("an older snapshot alone is used only when a save was cut between the two renames") {
+TEST_CASE("bytes behind the last tensor are found") {
   const TempDir dir;
   const std::string path = dir.file("s.pt");
   save(path, 1);
-  std::filesystem::rename(path, previous_snapshot_path(path));
-  Log log = quiet_log();
-  CHECK_FALSE(
-      find_snapshot(path, log).has_value());  // the user deleted the newest one: start afresh
-  dir.write("s.pt.tmp.123", "cut");
-  REQUIRE(find_snapshot(path, log).has_value());
-  CHECK(find_snapshot(path, log)->meta.step == 1);
+  dir.write("s.pt", read_file(path) + "x");
+  CHECK_THROWS_WITH(open_snapshot(path), Catch::Contains("after its last tensor"));
+}
+
+// Written by the trainer before format 2.
+TEST_CASE("a snapshot of format 1, with one SHA-256 over the file, is still read") {
+  const TempDir dir;
+  auto metadata = sample_meta(9).to_metadata();
+  metadata["format_version"] = "1";
+  metadata.erase("step_guard");
+  metadata.erase("evaluation");
+  metadata["checksum"] = std::string(64, '0');
+  const auto json = nlohmann::ordered_json{{"__metadata__", metadata}}.dump();
+  const uint64_t length = json.size();
+  std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);
+  bytes += json;
+  const auto digits = bytes.find("\"checksum\":\"") + 12;
+  bytes.replace(digits, 64, Sha256().update(bytes).hex());
+  CHECK(open_snapshot(dir.write("s.pt", bytes)).meta.step == 9);
+  bytes[bytes.find("\"step\":\"9") + 8] = '8';
+  CHECK_THROWS_AS(open_snapshot(dir.write("s.pt", bytes)), RunError);
+}
+
+TEST_CASE("NaN and Inf are found in any place") {
+  const auto first_bad = [](const NamedTensors& tensors) {
+    StateBuffer buffer(tensors);
+    buffer.copy_from(tensors, nullptr);
+    return first_non_finite(buffer.tensors());
+  };
+  for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    for (const auto type : {torch::kFloat32, torch::kFloat64}) {
+      auto tensor = torch::full({5}, std::numeric_limits<float>::max(), type);
+      CHECK(first_bad({{"a", tensor}}).empty());
+      tensor[4] = bad;
+      CHECK(first_bad({{"a", torch::ones({3})}, {"b", tensor}}) == "b");
+    }
+  }
 }
 
 TEST_CASE("a snapshot of a newer format is a user's error, not damage") {
   const TempDir dir;
   const std::string path = dir.file("s.pt");
   auto metadata = sample_meta(1).to_metadata();
-  metadata["format_version"] = "2";
+  metadata["format_version"] = "3";
   publish_safetensors(path, "", metadata, {});
   CHECK_THROWS_AS(open_snapshot(path), UserError);
   CHECK_THROWS_WITH(open_snapshot(path),
-                    Catch::Contains("newer trainer") && Catch::Contains("format 2"));
+                    Catch::Contains("newer trainer") && Catch::Contains("format 3"));
 }
 
 TEST_CASE("the content hash is that of the training state, not of paths and lengths of the run") {
@@ -208,16 +201,6 @@ TEST_CASE("the content hash is that of the training state, not of paths and leng
   auto tensors = sample_tensors();
   tensors[1].second[0][0] += 1;
   CHECK(hash(sample_meta(1), tensors) != base);
-}
-
-TEST_CASE("a snapshot folder that cannot be written is found before training") {
-  const TempDir dir;
-  const std::string file = dir.write("file", "");
-  CHECK_THROWS_AS(prepare_snapshot_folder(file + "/below/s.pt"), UserError);
-  CHECK_THROWS_WITH(prepare_snapshot_folder("/proc/s.pt"),
-                    Catch::Contains("trainer_config.snapshot_path"));
-  CHECK_NOTHROW(prepare_snapshot_folder(dir.file("new/folder/s.pt")));
-  CHECK(std::filesystem::is_empty(dir.file("new/folder")));
 }
 
 }  // namespace ddp::train

@@ -38,24 +38,42 @@ struct GptConfig {
 
 enum class AmpDtype { kFloat16, kBFloat16 };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
+enum class IfBusy { kSkip, kWait };
+enum class BadStepPolicy { kSkip, kRollback, kStop };
+
+/// `auto`, or a number of the user's; 0 is off.
+struct AutoNumber {
+  bool automatic = true;
+  double value = 0.0;  ///< Only when not automatic.
+};
 
 struct TrainerConfig {
   int64_t max_epochs = 10;
   std::optional<int64_t>
       max_steps;             ///< Stops after this many optimizer steps, also within an epoch.
   int64_t batch_size = 216;  ///< Sequences per rank and micro-batch.
-  int64_t grad_accumulation_steps = 1;  ///< Micro-batches per optimizer step and rank.
+  int64_t grad_accumulation_steps = 1;       ///< Micro-batches per optimizer step and rank.
+  std::optional<int64_t> global_batch_size;  ///< Sequences per optimizer step, all ranks together.
   int64_t data_loader_workers = 4;  ///< Loader threads per rank; 0 loads in the training thread.
   double grad_norm_clip = 1.0;      ///< Global L2 norm; 0 switches clipping off.
   std::string snapshot_path = "snapshot.pt";  ///< Absolute after loading.
   int64_t save_every = 3;  ///< Epochs between snapshots; a final one is always written.
   std::optional<int64_t> save_every_steps;
+  AutoNumber snapshot_every;                ///< Optimizer steps between two more snapshots.
+  double snapshot_overhead = 0.01;          ///< Share of the run's time that `auto` may cost.
+  IfBusy snapshot_if_busy = IfBusy::kSkip;  ///< A snapshot is due while the last is written.
+  int64_t save_total_limit = 2;             ///< Files kept: the newest and the ones before it.
+  std::string snapshot_cache = "snapshot_cache";  ///< Absolute after loading.
+  bool ram_snapshots = false;                     ///< A copy in shared memory after each step.
   int64_t log_every_steps = 10;
   std::optional<int64_t> eval_every_steps;  ///< Besides the evaluation after each epoch.
   int64_t seed = 1337;
   bool use_amp = false;
   AmpDtype amp_dtype = AmpDtype::kFloat16;
   DeviceChoice device = DeviceChoice::kAuto;
+  BadStepPolicy bad_step_policy = BadStepPolicy::kSkip;
+  double spike_factor = 0.0;  ///< Times the median that makes a spike of loss or norm; 0: off.
+  std::vector<std::string> fault_plan;  ///< Faults to inject; see parse_fault().
 };
 
 struct OptimizerConfig {
@@ -74,6 +92,7 @@ struct DistributedConfig {
   bool static_graph = false;
   double timeout_s =
       1800.0;  ///< Longest wait in a collective and while joining the group, seconds.
+  AutoNumber hang_timeout_s;  ///< Silence after which ddp-run takes a rank for hung, seconds.
 };
 
 /// Log level DEBUG for everything, or for the loggers of these names.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -132,12 +133,39 @@ void check_step_size(const Config& config, const Given& given) {
            config.data.block_size, kMostTokens));
 }
 
+void check_global_batch(const Config& config, const Given& given) {
+  const TrainerConfig& trainer = config.trainer;
+  if (!trainer.global_batch_size) return;
+  const std::string key = "trainer_config.global_batch_size";
+  if (given.has("trainer_config.grad_accumulation_steps")) {
+    fail(given, key,
+         "given together with trainer_config.grad_accumulation_steps, which follows from it; keep "
+         "one of the two");
+  }
+  if (*trainer.global_batch_size % trainer.batch_size != 0) {
+    fail(given, key,
+         fmt::format("{} is not a multiple of trainer_config.batch_size={}; the nearest is {}",
+                     *trainer.global_batch_size, trainer.batch_size,
+                     std::max<int64_t>(1, *trainer.global_batch_size / trainer.batch_size) *
+                         trainer.batch_size));
+  }
+}
+
+void check_snapshot_every(const Config& config, const Given& given) {
+  const AutoNumber& every = config.trainer.snapshot_every;
+  if (every.value == std::floor(every.value)) return;
+  fail(given, "trainer_config.snapshot_every",
+       fmt::format("{} is not a whole number; give auto or a number of steps", every.value));
+}
+
 }  // namespace
 
 void complete_config(Config& config, const Given& given) {
   resolve_model(config, given);
   check_heads(config, given);
   check_step_size(config, given);
+  check_global_batch(config, given);
+  check_snapshot_every(config, given);
   const bool steps_alone = config.trainer.max_steps && !given.has("trainer_config.max_epochs");
   if (steps_alone) config.trainer.max_epochs = kUnlimitedEpochs;
 }

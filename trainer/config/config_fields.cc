@@ -69,6 +69,10 @@ std::vector<Field> trainer_fields() {
        "sequences", "Sequences per rank and micro-batch."},
       {"trainer_config.grad_accumulation_steps", DDP_SLOT(trainer.grad_accumulation_steps),
        kUpTo1e6, NullMeans::kError, "", "", "Micro-batches per optimizer step and rank."},
+      {"trainer_config.global_batch_size", DDP_SLOT(trainer.global_batch_size), kUpTo1e9,
+       NullMeans::kNotGiven, "", "sequences",
+       "Sequences per optimizer step on all ranks together, instead of grad_accumulation_steps; a "
+       "multiple of batch_size. Without it a run keeps that of its snapshot."},
       {"trainer_config.data_loader_workers", DDP_SLOT(trainer.data_loader_workers), Range{0, 256},
        NullMeans::kError, "", "threads",
        "Loader threads per rank; 0 loads in the training thread."},
@@ -82,6 +86,28 @@ std::vector<Field> trainer_fields() {
        "epochs", "Epochs between snapshots; a last one is always written."},
       {"trainer_config.save_every_steps", DDP_SLOT(trainer.save_every_steps), kStepCount,
        NullMeans::kNotGiven, "", "steps", "Also saves after every so many optimizer steps."},
+      {"trainer_config.snapshot_every", DDP_SLOT(trainer.snapshot_every), kAtLeast0,
+       NullMeans::kOff, "", "steps",
+       "More snapshots in between: auto saves as often as snapshot_overhead allows; 0 or null: "
+       "none."},
+      {"trainer_config.snapshot_overhead", DDP_SLOT(trainer.snapshot_overhead), kShare,
+       NullMeans::kError, "", "share",
+       "Share of the run's time that snapshot_every: auto may cost."},
+      {"trainer_config.snapshot_if_busy", DDP_SLOT(trainer.snapshot_if_busy), kAnyValue,
+       NullMeans::kError, "", "",
+       "A snapshot is due while the one before it is still being written: skip it, or wait."},
+      {"trainer_config.save_total_limit", DDP_SLOT(trainer.save_total_limit), kUpTo1e4,
+       NullMeans::kError, "", "files",
+       "Snapshots kept, the newest included; older ones are deleted. The best by evaluation loss "
+       "is kept besides."},
+      {"trainer_config.snapshot_cache", DDP_SLOT(trainer.snapshot_cache), kAnyValue,
+       NullMeans::kError, "", "",
+       "Folder for the local copies of a snapshot_path such as s3://bucket/key or "
+       "gs://bucket/key."},
+      {"trainer_config.ram_snapshots", DDP_SLOT(trainer.ram_snapshots), kAnyValue, NullMeans::kOff,
+       "", "",
+       "Copies the state to shared memory after each step: a restart by ddp-run loses at most one. "
+       "Takes three times the snapshot's size there."},
       {"trainer_config.log_every_steps", DDP_SLOT(trainer.log_every_steps), kStepCount,
        NullMeans::kError, "", "steps",
        "Steps between two lines with loss, learning rate, gradient norm and tokens/s."},
@@ -98,6 +124,16 @@ std::vector<Field> trainer_fields() {
        "scaling."},
       {"trainer_config.device", DDP_SLOT(trainer.device), kAnyValue, NullMeans::kError, "", "",
        "auto: a GPU where there is one, otherwise the CPU."},
+      {"trainer_config.bad_step_policy", DDP_SLOT(trainer.bad_step_policy), kAnyValue,
+       NullMeans::kError, "", "",
+       "What a step with NaN, Inf or a spike in loss or gradients leads to: its update is skipped; "
+       "or the run goes back to the last snapshot and leaves the step out; or it stops."},
+      {"trainer_config.spike_factor", DDP_SLOT(trainer.spike_factor), kAtLeast0, NullMeans::kOff,
+       "", "",
+       "A loss or gradient norm above so many times the median of the last 64 steps is a spike; 0 "
+       "or null: none is. Costs a host sync per step."},
+      {"trainer_config.fault_plan", DDP_SLOT(trainer.fault_plan), kAnyValue, NullMeans::kOff, "",
+       "", "Faults to inject, for tests: [\"rank=1 step=12 phase=backward kind=kill\"]."},
   };
 }
 
@@ -124,6 +160,11 @@ std::vector<Field> other_fields() {
       {"distributed_config.timeout_s", DDP_SLOT(distributed.timeout_s), Range{0, 1e9, true},
        NullMeans::kError, "", "seconds",
        "Longest wait in a collective and while joining the group."},
+      {"distributed_config.hang_timeout_s", DDP_SLOT(distributed.hang_timeout_s), kAtLeast0,
+       NullMeans::kOff, "", "seconds",
+       "Silence after which ddp-run takes a rank for hung and restarts the group: auto is the "
+       "larger "
+       "of 3 s and 5 median steps; 0 or null: never."},
   };
 }
 

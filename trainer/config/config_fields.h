@@ -16,9 +16,10 @@
 namespace ddp::train {
 
 /// Where a field's value lives in a Config; the pointer's type is the field's type.
-using Slot = std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
-                          std::array<double, 2>*, Verbosity*, Activation*, AmpDtype*, DeviceChoice*,
-                          Backend*>;
+using Slot =
+    std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
+                 std::array<double, 2>*, Verbosity*, AutoNumber*, std::vector<std::string>*,
+                 Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*, Backend*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {
@@ -50,7 +51,8 @@ const std::vector<Field>& config_fields();
 /// The field of that path, or nullptr.
 const Field* find_field(std::string_view path);
 
-/// "int", "float", "bool", "str", "list of 2 floats" or the choices of an enumeration.
+/// "int", "float", "bool", "str", "auto or float", "list of 2 floats", "list of str" or the choices
+/// of an enumeration.
 std::string field_type(const Field& field);
 
 /// As documented: "216", "none", "required".

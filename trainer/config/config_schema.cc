@@ -43,6 +43,9 @@ Json base_type(const Field& field) {
   if (type == "list of 2 floats")
     return {
         {"type", "array"}, {"items", number(field, "number")}, {"minItems", 2}, {"maxItems", 2}};
+  if (type == "auto or float")
+    return {{"anyOf", Json::array({Json{{"const", "auto"}}, number(field, "number")})}};
+  if (type == "list of str") return {{"type", "array"}, {"items", {{"type", "string"}}}};
   if (type == "bool or list of str")
     return {{"type", Json::array({"boolean", "array", "string"})}, {"items", {{"type", "string"}}}};
   return {{"enum", choices(type)}};

@@ -32,11 +32,17 @@ constexpr Choice<DeviceChoice> kDevices[] = {
     {"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}};
 constexpr Choice<Backend> kBackends[] = {
     {"auto", Backend::kAuto}, {"gloo", Backend::kGloo}, {"nccl", Backend::kNccl}};
+constexpr Choice<IfBusy> kIfBusy[] = {{"skip", IfBusy::kSkip}, {"wait", IfBusy::kWait}};
+constexpr Choice<BadStepPolicy> kBadStepPolicies[] = {{"skip", BadStepPolicy::kSkip},
+                                                      {"rollback", BadStepPolicy::kRollback},
+                                                      {"stop", BadStepPolicy::kStop}};
 
 const auto& choices(const Activation*) { return kActivations; }
 const auto& choices(const AmpDtype*) { return kAmpDtypes; }
 const auto& choices(const DeviceChoice*) { return kDevices; }
 const auto& choices(const Backend*) { return kBackends; }
+const auto& choices(const IfBusy*) { return kIfBusy; }
+const auto& choices(const BadStepPolicy*) { return kBadStepPolicies; }
 
 template <class E>
 std::vector<std::string> choice_names() {
@@ -196,6 +202,33 @@ struct Assign {
     return "";
   }
 
+  std::string operator()(AutoNumber* slot) const {
+    AutoNumber parsed;
+    if (value.kind == Kind::kString && value.text == "auto") {
+      *slot = parsed;
+      return "";
+    }
+    parsed.automatic = false;
+    if (!as_float(value)) {
+      return not_convertible(value, "Float", "give auto, or " + number(field.range).substr(5));
+    }
+    std::string problem = (*this)(&parsed.value);
+    if (problem.empty()) *slot = parsed;
+    return problem;
+  }
+
+  std::string operator()(std::vector<std::string>* slot) const {
+    if (value.kind != Kind::kList)
+      return not_convertible(value, "a list of texts", "give a list such as [\"...\"]");
+    std::vector<std::string> parsed;
+    for (const Node& item : value.items) {
+      if (item.kind != Kind::kString) return not_convertible(item, "String", "give a text");
+      parsed.push_back(item.text);
+    }
+    *slot = std::move(parsed);
+    return "";
+  }
+
   template <class E>
   requires std::is_enum_v<E> std::string operator()(E* slot) const {
     const std::string text = python_str(value);
@@ -228,6 +261,15 @@ struct Read {
     for (const std::string& name : slot->loggers) node.items.push_back(Node::of(name));
     return node;
   }
+  Node operator()(const AutoNumber* slot) const {
+    if (slot->automatic) return Node::of(std::string("auto"));
+    return Node::of(slot->value);
+  }
+  Node operator()(const std::vector<std::string>* slot) const {
+    Node node = Node::list();
+    for (const std::string& item : *slot) node.items.push_back(Node::of(item));
+    return node;
+  }
   Node operator()(const std::array<double, 2>* slot) const {
     Node node = Node::list();
     for (const double item : *slot) node.items.push_back(Node::of(item));
@@ -250,6 +292,8 @@ struct TypeName {
   std::string operator()(const std::string*) const { return "str"; }
   std::string operator()(const Verbosity*) const { return "bool or list of str"; }
   std::string operator()(const std::array<double, 2>*) const { return "list of 2 floats"; }
+  std::string operator()(const AutoNumber*) const { return "auto or float"; }
+  std::string operator()(const std::vector<std::string>*) const { return "list of str"; }
   template <class E>
   requires std::is_enum_v<E> std::string operator()(const E*) const {
     return joined(choice_names<E>());
@@ -265,6 +309,8 @@ std::string assign_null(const Field& field, Config& config) {
   if (auto* const* value = std::get_if<double*>(&slot)) **value = 0.0;
   if (auto* const* text = std::get_if<std::string*>(&slot)) (*text)->clear();
   if (auto* const* verbosity = std::get_if<Verbosity*>(&slot)) **verbosity = Verbosity();
+  if (auto* const* number = std::get_if<AutoNumber*>(&slot)) **number = AutoNumber{false, 0.0};
+  if (auto* const* list = std::get_if<std::vector<std::string>*>(&slot)) (*list)->clear();
   return "";
 }
 

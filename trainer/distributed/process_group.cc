@@ -156,6 +156,14 @@ std::string ProcessGroup::broadcast_text(const std::string& text) {
   return {static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(size)};
 }
 
+std::vector<double> ProcessGroup::gather_doubles(double value) {
+  auto values = torch::zeros({size_}, torch::kFloat64);
+  values[rank_] = value;
+  all_reduce_sum(values);
+  const auto* data = values.const_data_ptr<double>();
+  return {data, data + size_};
+}
+
 void ProcessGroup::barrier() { all_reduce_sum(torch::zeros({1}, torch::kInt64)); }
 
 ProcessGroup::PendingMax ProcessGroup::all_reduce_max_async(int64_t value) {

@@ -67,6 +67,8 @@ class ProcessGroup {
   void broadcast(const std::vector<torch::Tensor>& tensors);
   /// Rank 0's text on every rank.
   std::string broadcast_text(const std::string& text);
+  /// One value from each rank, in the order of the ranks, on every rank.
+  std::vector<double> gather_doubles(double value);
   void barrier();
 
   /// Largest of the ranks' values, asked for now and received later, so that the wait hides behind

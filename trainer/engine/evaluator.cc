@@ -7,16 +7,21 @@
 
 namespace ddp::train {
 
-EvalResult evaluate(GPT& model, const EvaluationWindows& windows, int64_t batch_size,
-                    ProcessGroup& group, torch::Device device,
-                    std::optional<torch::ScalarType> amp_dtype) {
+std::optional<EvalResult> evaluate(GPT& model, const EvaluationWindows& windows, int64_t batch_size,
+                                   ProcessGroup& group, torch::Device device,
+                                   std::optional<torch::ScalarType> amp_dtype,
+                                   const std::function<bool()>& go_on) {
   const torch::NoGradGuard no_grad;
   const bool was_training = model->is_training();
   model->eval();
   const int64_t rows = windows.size();
   const int64_t batches = (rows + batch_size - 1) / batch_size;
-  auto sums = torch::zeros({batches}, torch::kFloat64);
+  auto sums = torch::zeros({batches + 1}, torch::kFloat64);  // the last one: broken off
   for (int64_t i = group.rank(); i < batches; i += group.size()) {
+    if (!go_on()) {
+      sums[batches] = 1.0;
+      break;
+    }
     const int64_t first = i * batch_size;
     const Batch batch = evaluation_batch(windows, first, std::min(batch_size, rows - first));
     const Autocast autocast(device.type(), amp_dtype);
@@ -26,8 +31,9 @@ EvalResult evaluate(GPT& model, const EvaluationWindows& windows, int64_t batch_
   }
   model->train(was_training);
   group.all_reduce_sum(sums);  // each entry is non-zero on one rank only: exact
-  EvalResult result;
   const auto* values = sums.const_data_ptr<double>();
+  if (values[batches] != 0.0) return std::nullopt;
+  EvalResult result;
   for (int64_t i = 0; i < batches; ++i) result.loss += values[i];
   result.tokens = static_cast<int64_t>(windows.tokens.size()) - 1;
   result.loss /= static_cast<double>(result.tokens);

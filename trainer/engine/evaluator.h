@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "trainer/data/char_dataset.h"
@@ -22,8 +23,12 @@ struct EvalResult {
 ///
 /// Batches are cut by position, the same ones for any number of ranks, and dealt out in turn; each
 /// gives one float32 sum, and all sums are added in order of position in float64 on every rank.
-EvalResult evaluate(GPT& model, const EvaluationWindows& windows, int64_t batch_size,
-                    ProcessGroup& group, torch::Device device,
-                    std::optional<torch::ScalarType> amp_dtype);
+///
+/// `go_on` is asked before each batch; when it says no on any rank, the rest is left out and all
+/// ranks get nothing.
+std::optional<EvalResult> evaluate(
+    GPT& model, const EvaluationWindows& windows, int64_t batch_size, ProcessGroup& group,
+    torch::Device device, std::optional<torch::ScalarType> amp_dtype,
+    const std::function<bool()>& go_on = [] { return true; });
 
 }  // namespace ddp::train

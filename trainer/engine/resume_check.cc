@@ -28,7 +28,14 @@ const std::set<std::string> kSilentKeys = {"data_config.path",
                                            "trainer_config.save_every_steps",
                                            "trainer_config.log_every_steps",
                                            "trainer_config.eval_every_steps",
-                                           "trainer_config.data_loader_workers"};
+                                           "trainer_config.data_loader_workers",
+                                           "trainer_config.snapshot_every",
+                                           "trainer_config.snapshot_overhead",
+                                           "trainer_config.snapshot_if_busy",
+                                           "trainer_config.snapshot_cache",
+                                           "trainer_config.save_total_limit",
+                                           "trainer_config.ram_snapshots",
+                                           "trainer_config.fault_plan"};
 
 struct Change {
   std::string key;
@@ -43,7 +50,9 @@ std::vector<Change> changes(const std::string& before_json, const std::string& n
   for (const auto& [section, keys] : now.items()) {
     if (!keys.is_object() || section == "hydra" || section == "distributed_config") continue;
     for (const auto& [key, value] : keys.items()) {
-      const Json old = before.contains(section) ? before[section].value(key, Json()) : Json();
+      const bool known = before.contains(section) && before[section].contains(key);
+      if (!known) continue;  // the trainer of the snapshot had no such key
+      const Json& old = before[section][key];
       if (old != value) result.push_back({section + "." + key, old.dump(), value.dump()});
     }
   }

@@ -20,7 +20,9 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
-  throw RunError(fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
+  const std::string text = fmt::format("cannot {} {}: {}", what, path, std::strerror(error));
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) throw NoSpaceError(text);
+  throw RunError(text);
 }
 
 std::string temporary_name(const std::string& path, std::string_view suffix = "") {
@@ -93,8 +95,12 @@ void AtomicFile::write(const void* data, std::size_t size) {
   }
 }
 
-void AtomicFile::commit(const std::string& keep_previous_as) {
+void AtomicFile::sync() {
   if (::fsync(fd_) != 0) fail("write", path_, errno);
+}
+
+void AtomicFile::commit(const std::string& keep_previous_as) {
+  sync();
   if (!keep_previous_as.empty()) keep_previous(path_, keep_previous_as);
   rename_file(temporary_, path_);
   const int fd = fd_;

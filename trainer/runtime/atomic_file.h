@@ -21,7 +21,10 @@ class AtomicFile {
   /// Appends `size` bytes. Throws RunError (disk full, quota, I/O error).
   void write(const void* data, std::size_t size);
 
-  /// fsync, keep the present file of that name as `keep_previous_as` (when not empty and there is
+  /// fsync of what was written so far. Throws RunError.
+  void sync();
+
+  /// sync(), keep the present file of that name as `keep_previous_as` (when not empty and there is
   /// one), rename, fsync of the folder. At every moment between, at least one of `path` and
   /// `keep_previous_as` is a whole file.
   void commit(const std::string& keep_previous_as = "");

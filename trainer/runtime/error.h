@@ -21,4 +21,10 @@ class RunError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A file could not be written because the disk, the quota or the shared memory is full.
+class NoSpaceError : public RunError {
+ public:
+  using RunError::RunError;
+};
+
 }  // namespace ddp::train

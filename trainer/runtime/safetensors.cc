@@ -17,6 +17,7 @@
 #include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/sha256.h"
+#include "trainer/runtime/xxh3.h"
 
 namespace ddp::train {
 namespace {
@@ -25,7 +26,8 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
-constexpr std::size_t kChecksumDigits = 64;
+constexpr std::size_t kChecksumDigits = 32;
+constexpr std::size_t kSha256Digits = 64;  // of format version 1
 using Json = nlohmann::ordered_json;
 
 std::size_t bytes_per_element(std::string_view dtype) {
@@ -36,7 +38,8 @@ std::size_t bytes_per_element(std::string_view dtype) {
   return 0;
 }
 
-std::string header_text(const Metadata& metadata, const std::vector<TensorBytes>& tensors) {
+std::string header_text(const Metadata& metadata, const std::vector<TensorBytes>& tensors,
+                        std::size_t capacity) {
   Json header;
   header["__metadata__"] = metadata;
   std::size_t offset = 0;
@@ -48,6 +51,7 @@ std::string header_text(const Metadata& metadata, const std::vector<TensorBytes>
   }
   std::string text = header.dump();
   text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
+  if (text.size() + kLengthBytes < capacity) text.resize(capacity - kLengthBytes, ' ');
   return text;
 }
 
@@ -57,11 +61,11 @@ constexpr std::string_view kChecksumNeedle = "\"checksum\":\"";
 // Position of the checksum's digits in a header that header_text() wrote. Metadata is an ordered
 // map of plain strings at the front; quotes inside values are escaped, so the needle cannot occur
 // earlier as part of a value.
-std::optional<std::size_t> find_checksum(std::string_view header) {
+std::optional<std::size_t> find_checksum(std::string_view header, std::size_t length) {
   const auto at = header.find(kChecksumNeedle);
   if (at == std::string_view::npos) return std::nullopt;
   const auto digits = at + kChecksumNeedle.size();
-  if (digits + kChecksumDigits > header.size()) return std::nullopt;
+  if (digits + length > header.size()) return std::nullopt;
   return digits;
 }
 
@@ -78,25 +82,34 @@ std::optional<std::size_t> bytes_of(const std::vector<int64_t>& shape, std::stri
 
 }  // namespace
 
-void publish_safetensors(const std::string& path, const std::string& keep_previous_as,
-                         Metadata metadata, const std::vector<TensorBytes>& tensors) {
+std::string safetensors_front(Metadata metadata, const std::vector<TensorBytes>& tensors,
+                              std::size_t capacity) {
+  Json digests = Json::object();
+  for (const auto& tensor : tensors) digests[tensor.name] = xxh3_hex(tensor.data, tensor.size);
+  metadata[kDigestsKey] = digests.dump();
   metadata[kChecksumKey] = std::string(kChecksumDigits, '0');
-  std::string header = header_text(metadata, tensors);
-  const auto digits = find_checksum(header);
-  if (!digits) throw std::logic_error("safetensors: no place for the checksum");
-
+  const std::string header = header_text(metadata, tensors, capacity);
   const uint64_t length = header.size();
-  Sha256 sum;
-  sum.update(&length, sizeof length).update(header);
-  for (const auto& tensor : tensors) sum.update(tensor.data, tensor.size);
-  const std::string hex = sum.hex();
-  std::copy(hex.begin(), hex.end(), header.begin() + static_cast<std::ptrdiff_t>(*digits));
+  std::string front(reinterpret_cast<const char*>(&length), sizeof length);
+  front += header;
+  const auto digits = find_checksum(header, kChecksumDigits);
+  if (!digits) throw std::logic_error("safetensors: no place for the checksum");
+  return front.replace(kLengthBytes + *digits, kChecksumDigits,
+                       xxh3_hex(front.data(), front.size()));
+}
 
+void publish_safetensors(const std::string& path, const std::string& keep_previous_as,
+                         Metadata metadata, const std::vector<TensorBytes>& tensors,
+                         const PublishObserver& at) {
+  const std::string front = safetensors_front(std::move(metadata), tensors);
   AtomicFile file(path);
-  file.write(&length, sizeof length);
-  file.write(header.data(), header.size());
+  file.write(front.data(), front.size());
+  at(PublishPhase::kWriting);
   for (const auto& tensor : tensors) file.write(tensor.data, tensor.size);
+  file.sync();
+  at(PublishPhase::kBeforeRename);
   file.commit(keep_previous_as);
+  at(PublishPhase::kPublished);
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
@@ -182,18 +195,43 @@ const std::string& SafetensorsFile::require_metadata(const std::string& key) con
   return found->second;
 }
 
+std::string SafetensorsFile::front_without_checksum(std::size_t digits) const {
+  std::string front(reinterpret_cast<const char*>(mapping_), kLengthBytes + header_size_);
+  const auto at = find_checksum(std::string_view(front).substr(kLengthBytes), digits);
+  if (!at) throw RunError(path_ + ": the checksum is damaged");
+  return front.replace(kLengthBytes + *at, digits, digits, '0');
+}
+
 void SafetensorsFile::verify_checksum() const {
   const std::string& stored = require_metadata(kChecksumKey);
-  std::string front(reinterpret_cast<const char*>(mapping_), kLengthBytes + header_size_);
-  const auto digits = find_checksum(std::string_view(front).substr(kLengthBytes));
-  if (!digits) throw RunError(path_ + ": the checksum is damaged");
-  std::fill_n(front.begin() + static_cast<std::ptrdiff_t>(kLengthBytes + *digits), kChecksumDigits,
-              '0');
-  Sha256 sum;
-  sum.update(front).update(mapping_ + kLengthBytes + header_size_,
-                           size_ - kLengthBytes - header_size_);
-  if (sum.hex() != stored)
-    throw RunError(path_ + ": the checksum does not fit: the file is damaged");
+  const bool version_1 = stored.size() == kSha256Digits;
+  const std::string front = front_without_checksum(version_1 ? kSha256Digits : kChecksumDigits);
+  if (version_1) {
+    Sha256 sum;
+    sum.update(front).update(mapping_ + front.size(), size_ - front.size());
+    if (sum.hex() != stored)
+      throw RunError(path_ + ": the checksum does not fit: the file is damaged");
+    return;
+  }
+  if (xxh3_hex(front.data(), front.size()) != stored)
+    throw RunError(path_ + ": the checksum of the header does not fit: the file is damaged");
+  verify_digests();
+}
+
+// The header is known to be right here.
+void SafetensorsFile::verify_digests() const {
+  const auto digests = Json::parse(require_metadata(kDigestsKey), nullptr, false);
+  const std::byte* expected = mapping_ + kLengthBytes + header_size_;
+  for (const auto& tensor : tensors_) {
+    const bool next = tensor.data == expected || tensor.size == 0;
+    if (!next || !digests.is_object() || !digests.contains(tensor.name) ||
+        digests[tensor.name] != xxh3_hex(tensor.data, tensor.size)) {
+      throw RunError(path_ + ": the checksum of tensor " + tensor.name +
+                     " does not fit: the file is damaged");
+    }
+    expected += tensor.size;
+  }
+  if (expected != mapping_ + size_) throw RunError(path_ + ": has bytes after its last tensor");
 }
 
 }  // namespace ddp::train

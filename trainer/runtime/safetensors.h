@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -21,14 +22,26 @@ struct TensorBytes {
 
 using Metadata = std::map<std::string, std::string>;
 
-/// Metadata key under which publish_safetensors() keeps the SHA-256 of the whole file, computed
-/// with this value as 64 zeros. Covers header and data: a flipped bit anywhere is found.
+/// Metadata key of the checksum over length and header, taken with its own digits as zeros: 32 hex
+/// digits of XXH3-128 (https://xxhash.com). The header holds the digest of each tensor under
+/// kDigestsKey, a JSON object, so a flipped bit anywhere is found, and named.
 inline constexpr const char* kChecksumKey = "checksum";
+inline constexpr const char* kDigestsKey = "tensor_digests";
+
+/// All that stands before the tensors' bytes: length and header with both checksums filled in,
+/// padded with spaces to `capacity` bytes if that is more.
+std::string safetensors_front(Metadata metadata, const std::vector<TensorBytes>& tensors,
+                              std::size_t capacity = 0);
+
+/// Moments of publishing, for those who inject faults.
+enum class PublishPhase { kWriting, kBeforeRename, kPublished };
+using PublishObserver = std::function<void(PublishPhase)>;
 
 /// Writes the container to `path` by AtomicFile, keeping the present file as `keep_previous_as`.
 /// Throws RunError.
-void publish_safetensors(const std::string& path, const std::string& keep_previous_as,
-                         Metadata metadata, const std::vector<TensorBytes>& tensors);
+void publish_safetensors(
+    const std::string& path, const std::string& keep_previous_as, Metadata metadata,
+    const std::vector<TensorBytes>& tensors, const PublishObserver& at = [](PublishPhase) {});
 
 /// A container mapped read-only. Lengths and offsets in the file are checked against its size
 /// before use.
@@ -49,12 +62,15 @@ class SafetensorsFile {
   /// Throws RunError that names the path and `key`.
   const std::string& require_metadata(const std::string& key) const;
 
-  /// Throws RunError when the checksum under kChecksumKey is missing or does not fit the bytes.
+  /// Throws RunError when a checksum is missing or does not fit the bytes; names the tensor. Reads
+  /// the whole-file SHA-256 of format version 1, too.
   void verify_checksum() const;
 
  private:
   void map_file();
   void parse_header();
+  std::string front_without_checksum(std::size_t digits) const;
+  void verify_digests() const;
 
   std::string path_;
   const std::byte* mapping_ = nullptr;

@@ -22,22 +22,36 @@ std::time_t boot_time() {
   return 0;
 }
 
-/// When the parent process started, or 0. Its name, in brackets, may hold anything.
-std::time_t parent_start_time() {
-  std::ifstream file("/proc/" + std::to_string(::getppid()) + "/stat");
+/// Field 22 of proc(5)'s stat: the start in clock ticks after boot, or 0. The name of the program,
+/// in brackets, may hold anything.
+long long start_ticks(const std::string& process) {
+  std::ifstream file("/proc/" + process + "/stat");
   std::string text;
   std::getline(file, text, '\0');
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(text.substr(name_end + 1));
-  constexpr int kBefore = 19;  // fields 3 to 21 of proc(5); the next is the start in clock ticks
+  constexpr int kBefore = 19;
   std::string skipped;
   for (int i = 0; i < kBefore; ++i) fields >> skipped;
   long long ticks = 0;
+  fields >> ticks;
+  return ticks;
+}
+
+/// When the parent process started, or 0.
+std::time_t parent_start_time() {
+  const long long ticks = start_ticks(std::to_string(::getppid()));
   const long per_second = ::sysconf(_SC_CLK_TCK);
   const std::time_t boot = boot_time();
-  if (!(fields >> ticks) || per_second <= 0 || boot == 0) return 0;
+  if (ticks == 0 || per_second <= 0 || boot == 0) return 0;
   return boot + static_cast<std::time_t>(ticks / per_second);
+}
+
+double clock_seconds(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 }  // namespace
@@ -49,6 +63,15 @@ std::time_t run_start_time() {
     return parent != 0 ? parent : std::time(nullptr);
   }();
   return moment;
+}
+
+double process_start_unix_seconds() {
+  const long long ticks = start_ticks("self");
+  const long per_second = ::sysconf(_SC_CLK_TCK);
+  const double now = clock_seconds(CLOCK_REALTIME);
+  if (ticks == 0 || per_second <= 0) return now;
+  const double started = static_cast<double>(ticks) / static_cast<double>(per_second);
+  return now - (clock_seconds(CLOCK_BOOTTIME) - started);
 }
 
 }  // namespace ddp::train

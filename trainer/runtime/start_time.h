@@ -1,4 +1,4 @@
-// The moment that ${now:...} stands for.
+// When the run started, for ${now:...}, and when this process did.
 #pragma once
 
 #include <ctime>
@@ -9,5 +9,8 @@ namespace ddp::train {
 /// started again finds the folder of its first attempt; otherwise when it is first asked for. The
 /// same for the whole process.
 std::time_t run_start_time();
+
+/// When this process was started, seconds since 1970, to 10 ms; now where /proc cannot be read.
+double process_start_unix_seconds();
 
 }  // namespace ddp::train

@@ -8,8 +8,9 @@
 namespace ddp::train {
 namespace {
 
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 std::atomic<int> pending_signal{0};
+std::atomic<bool> report_wanted{false};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void on_signal(int signal) {
@@ -18,6 +19,8 @@ void on_signal(int signal) {
   ::signal(signal, SIG_DFL);
   ::raise(signal);
 }
+
+void on_report_signal(int) { report_wanted.store(true, std::memory_order_relaxed); }
 
 void set_handler(int signal, void (*handler)(int)) {
   struct sigaction old {};
@@ -33,12 +36,16 @@ void set_handler(int signal, void (*handler)(int)) {
 
 StopSignal::StopSignal() {
   for (const int signal : kSignals) set_handler(signal, on_signal);
+  set_handler(SIGUSR2, on_report_signal);
 }
 
 StopSignal::~StopSignal() {
   for (const int signal : kSignals) set_handler(signal, SIG_DFL);
+  set_handler(SIGUSR2, SIG_DFL);
 }
 
 int StopSignal::pending() { return pending_signal.load(std::memory_order_relaxed); }
+
+bool StopSignal::take_report_wish() { return report_wanted.exchange(false); }
 
 }  // namespace ddp::train

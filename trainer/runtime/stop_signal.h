@@ -1,5 +1,6 @@
-// SIGINT, SIGTERM and SIGHUP as a wish to stop at the next step; the second of them ends the
-// process at once.
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 (what schedulers send before they take a node away) as a wish
+// to save and stop at the next step; the second of them ends the process at once. SIGUSR2 as a wish
+// to hear how the run is doing.
 #pragma once
 
 namespace ddp::train {
@@ -14,6 +15,8 @@ class StopSignal {
 
   /// Number of the signal that arrived, 0 while there was none.
   static int pending();
+  /// Whether SIGUSR2 has arrived since the last call.
+  static bool take_report_wish();
 };
 
 }  // namespace ddp::train

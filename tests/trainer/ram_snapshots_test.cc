@@ -1,0 +1,94 @@
+// Copies of the state in shared memory.
+#include "trainer/engine/ram_snapshots.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+
+#include "tests/trainer/snapshot_files.h"
+#include "tests/trainer/test_model.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+using test::quiet_log;
+using test::sample_meta;
+using test::sample_tensors;
+using test::TempDir;
+
+/// Steps of the whole copies.
+std::vector<int64_t> steps_in(const std::string& folder) {
+  std::vector<int64_t> steps;
+  for (const auto& file : ram_snapshot_files(folder, "/x/s.pt")) {
+    try {
+      steps.push_back(open_snapshot(file).meta.step);
+    } catch (const std::runtime_error&) {
+      steps.push_back(-1);
+    }
+  }
+  return steps;
+}
+
+RamSnapshots made_in(const TempDir& dir, const std::string& resumed_from = "") {
+  return {dir.path(), "/x/s.pt", resumed_from, sample_tensors(), sample_meta(1).to_json().size()};
+}
+
+}  // namespace
+
+TEST_CASE("the older of two copies is overwritten") {
+  const TempDir dir;
+  auto ram = made_in(dir);
+  using Steps = std::vector<int64_t>;
+  CHECK(steps_in(dir.path()) == Steps{-1, -1});
+  for (int64_t step = 1; step <= 3; ++step) ram.store(sample_meta(step), sample_tensors(), nullptr);
+  CHECK(steps_in(dir.path()) == Steps{3, 2});
+  ram.remove_files();
+  CHECK(std::filesystem::is_empty(dir.path()));
+}
+
+TEST_CASE("the copy that a process went on from is overwritten last") {
+  const TempDir dir;
+  {
+    auto ram = made_in(dir);
+    ram.store(sample_meta(4), sample_tensors(), nullptr);
+    ram.store(sample_meta(5), sample_tensors(), nullptr);
+  }
+  using Steps = std::vector<int64_t>;
+  CHECK(steps_in(dir.path()) == Steps{4, 5});
+  auto next = made_in(dir, ram_snapshot_files(dir.path(), "/x/s.pt")[1]);
+  CHECK(steps_in(dir.path()) == Steps{4, 5});
+  next.store(sample_meta(6), sample_tensors(), nullptr);
+  CHECK(steps_in(dir.path()) == Steps{6, 5});
+  auto again = made_in(dir, ram_snapshot_files(dir.path(), "/x/s.pt")[0]);
+  again.store(sample_meta(7), sample_tensors(), nullptr);
+  CHECK(steps_in(dir.path()) == Steps{6, 7});
+}
+
+TEST_CASE("a copy holds the values, and its tensors are verified") {
+  const TempDir dir;
+  auto ram = made_in(dir);
+  ram.store(sample_meta(1), sample_tensors(), nullptr);
+  const auto copy = open_snapshot(ram_snapshot_files(dir.path(), "/x/s.pt")[0]);
+  for (const auto& [name, tensor] : sample_tensors()) {
+    auto loaded = torch::zeros_like(tensor);
+    copy.load_into(name, loaded);
+    CHECK(torch::equal(loaded, tensor));
+  }
+}
+
+TEST_CASE("NaN does not become a copy") {
+  const TempDir dir;
+  auto ram = made_in(dir);
+  auto tensors = sample_tensors();
+  tensors[0].second[1][1] = std::nan("");
+  ram.store(sample_meta(1), tensors, nullptr);
+  CHECK(steps_in(dir.path()) == std::vector<int64_t>{-1, -1});
+}
+
+TEST_CASE("runs with other snapshots do not share copies, and no folder means no files") {
+  CHECK(ram_snapshot_files("/f", "/a") != ram_snapshot_files("/f", "/b"));
+  CHECK(ram_snapshot_files("", "/a").empty());
+}
+
+}  // namespace ddp::train

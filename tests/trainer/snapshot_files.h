@@ -1,0 +1,51 @@
+// Snapshot files for tests.
+#pragma once
+
+#include <string>
+
+#include "trainer/config/config_text.h"
+#include "trainer/engine/snapshot_folder.h"
+#include "trainer/engine/state_buffer.h"
+
+namespace ddp::train::test {
+
+// A log whose console lines go nowhere.
+inline Log quiet_log() { return Log(false, ""); }
+
+inline SnapshotMeta sample_meta(int64_t step) {
+  SnapshotMeta meta;
+  meta.step = step;
+  meta.cursor = {2, 40};
+  meta.optimizer_step = 11;
+  meta.grad_scaler = {1024.0F, 7};
+  meta.vocabulary = {"\n", "a", "\"", "\xC3\xA4"};
+  meta.config_json = config_to_json(Config());
+  meta.data_sha256 = std::string(64, 'a');
+  meta.micro_batches_per_step = 4;
+  meta.world_size = 2;
+  meta.best_eval = EvalRecord{3, 1.25};
+  meta.evaluation_due = true;
+  return meta;
+}
+
+inline NamedTensors sample_tensors() {
+  return {{"model.w", torch::arange(12, torch::kFloat32).view({3, 4})},
+          {"optimizer.w.exp_avg", torch::full({3, 4}, 0.5F)},
+          {"generator.cpu", torch::arange(5, torch::kUInt8)}};
+}
+
+inline void publish(SnapshotFolder& folder, const SnapshotMeta& meta, const NamedTensors& tensors) {
+  StateBuffer buffer(tensors);
+  buffer.copy_from(tensors, nullptr);
+  folder.publish(meta, buffer.tensors());
+}
+
+/// One file, without the others that a folder keeps.
+inline void save_snapshot(const std::string& path, const SnapshotMeta& meta,
+                          const NamedTensors& tensors) {
+  StateBuffer buffer(tensors);
+  buffer.copy_from(tensors, nullptr);
+  publish_safetensors(path, "", meta.to_metadata(), buffer.tensors());
+}
+
+}  // namespace ddp::train::test

@@ -1,0 +1,172 @@
+// Which snapshots are kept, found, put aside.
+#include "trainer/engine/snapshot_folder.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/trainer/snapshot_files.h"
+#include "tests/trainer/test_model.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+namespace fs = std::filesystem;
+using test::publish;
+using test::quiet_log;
+using test::read_file;
+using test::sample_meta;
+using test::sample_tensors;
+using test::TempDir;
+
+SnapshotEntry entry(int64_t step, std::optional<double> loss = {}) {
+  return {"s", step, 0, loss, 1};
+}
+
+void save_steps(SnapshotFolder& folder, std::initializer_list<int64_t> steps) {
+  for (const int64_t step : steps) publish(folder, sample_meta(step), sample_tensors());
+}
+
+SnapshotMeta evaluated(int64_t step, double loss) {
+  auto meta = sample_meta(step);
+  meta.last_eval = EvalRecord{step, loss};
+  return meta;
+}
+
+std::set<std::string> names_in(const TempDir& dir) {
+  std::set<std::string> names;
+  for (const auto& file : fs::directory_iterator(dir.path())) names.insert(file.path().filename());
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("the last ones and the best are kept") {
+  using Indices = std::vector<std::size_t>;
+  CHECK(superseded({}, 2).empty());
+  CHECK(superseded({entry(3), entry(2)}, 2).empty());
+  CHECK(superseded({entry(4), entry(3), entry(2), entry(1)}, 2) == Indices{3, 2});
+  CHECK(superseded({entry(4), entry(3), entry(2, 1.0), entry(1, 2.0)}, 2) == Indices{3});
+  CHECK(superseded({entry(4), entry(3, 0.5), entry(2, 1.0)}, 2) == Indices{2});
+  CHECK(superseded({entry(2), entry(1)}, 0) == Indices{1});
+  const std::vector<SnapshotEntry> equal = {entry(2, 1.0), entry(1, 1.0)};
+  CHECK(best_entry(equal)->step == 1);
+}
+
+TEST_CASE("older snapshots carry their step, and the manifest names all of them") {
+  const TempDir dir;
+  Log log = quiet_log();
+  SnapshotFolder folder(dir.file("s.pt"), 3, log);
+  save_steps(folder, {1, 2});
+  publish(folder, evaluated(3, 0.5), sample_tensors());
+  save_steps(folder, {4, 5, 6, 7});
+  CHECK(names_in(dir) == std::set<std::string>{"s.pt", "s.pt.step-6", "s.pt.step-5", "s.pt.step-3",
+                                               "s.pt.manifest.json"});
+  CHECK(open_snapshot(dir.file("s.pt")).meta.step == 7);
+  CHECK(open_snapshot(dir.file("s.pt.step-3")).meta.step == 3);
+  const auto manifest = nlohmann::json::parse(read_file(folder.manifest_path()));
+  CHECK(manifest["newest"] == "s.pt");
+  CHECK(manifest["best"] == "s.pt.step-3");
+  std::vector<int64_t> steps;
+  for (const auto& snapshot : manifest["snapshots"]) steps.push_back(snapshot["step"]);
+  CHECK(steps == std::vector<int64_t>{7, 6, 5, 3});
+}
+
+TEST_CASE("a run that goes on knows the files of the one before it") {
+  const TempDir dir;
+  Log log = quiet_log();
+  {
+    SnapshotFolder first(dir.file("s.pt"), 2, log);
+    save_steps(first, {1, 2});
+  }
+  SnapshotFolder second(dir.file("s.pt"), 2, log);
+  REQUIRE(second.find().has_value());
+  save_steps(second, {3});
+  CHECK(names_in(dir) == std::set<std::string>{"s.pt", "s.pt.step-2", "s.pt.manifest.json"});
+}
+
+TEST_CASE("saving the same step again keeps the one before it") {
+  const TempDir dir;
+  Log log = quiet_log();
+  SnapshotFolder folder(dir.file("s.pt"), 2, log);
+  save_steps(folder, {1, 2, 2});
+  CHECK(names_in(dir) == std::set<std::string>{"s.pt", "s.pt.step-1", "s.pt.manifest.json"});
+}
+
+TEST_CASE("a damaged newest snapshot is put aside and the one before it found") {
+  const TempDir dir;
+  Log log = quiet_log();
+  SnapshotFolder folder(dir.file("s.pt"), 3, log);
+  save_steps(folder, {1, 2, 3});
+  dir.write("s.pt", read_file(dir.file("s.pt")).substr(0, 100));
+  const auto found = folder.find();
+  REQUIRE(found.has_value());
+  CHECK(found->meta.step == 2);
+  CHECK(names_in(dir).contains("s.pt.damaged"));
+  CHECK_FALSE(names_in(dir).contains("s.pt"));
+  save_steps(folder, {4});
+  CHECK(folder.find()->meta.step == 4);
+  CHECK(names_in(dir).contains("s.pt.step-2"));
+}
+
+TEST_CASE("when no snapshot is good the run refuses to overwrite them") {
+  const TempDir dir;
+  Log log = quiet_log();
+  SnapshotFolder folder(dir.file("s.pt"), 2, log);
+  CHECK_FALSE(folder.find().has_value());
+  dir.write("s.pt", "");
+  CHECK_THROWS_WITH(folder.find(), Catch::Contains("move it away"));
+  dir.write("s.pt.step-1", "x");
+  CHECK_THROWS_WITH(folder.find(), Catch::Contains("move the files away"));
+  CHECK(names_in(dir) == std::set<std::string>{"s.pt", "s.pt.step-1"});
+}
+
+TEST_CASE("an older snapshot alone is used only when a save was cut between the two renames") {
+  const TempDir dir;
+  Log log = quiet_log();
+  SnapshotFolder folder(dir.file("s.pt"), 2, log);
+  save_steps(folder, {1});
+  fs::rename(dir.file("s.pt"), older_snapshot_path(dir.file("s.pt"), 1));
+  CHECK_FALSE(folder.find().has_value());  // the user deleted the newest one: start afresh
+  dir.write("s.pt.tmp.123", "cut");
+  REQUIRE(folder.find().has_value());
+  CHECK(folder.find()->meta.step == 1);
+}
+
+TEST_CASE("a whole copy in memory that is newer wins, an unfinished one is passed over") {
+  const TempDir dir;
+  Log log = quiet_log();
+  SnapshotFolder folder(dir.file("s.pt"), 2, log);
+  save_steps(folder, {5});
+  test::save_snapshot(dir.file("ram.0"), sample_meta(7), sample_tensors());
+  test::save_snapshot(dir.file("ram.1"), sample_meta(8), sample_tensors());
+  dir.write("ram.1", std::string(8, '\0') + read_file(dir.file("ram.1")).substr(8));
+  const std::vector<std::string> copies = {dir.file("ram.0"), dir.file("ram.1"), dir.file("none")};
+  CHECK(folder.find(copies)->path == dir.file("ram.0"));
+  save_steps(folder, {9});
+  CHECK(folder.find(copies)->path == dir.file("s.pt"));
+}
+
+TEST_CASE("a file that is no snapshot of the run is never deleted") {
+  const TempDir dir;
+  Log log = quiet_log();
+  for (const char* name : {"s.pt.step-", "s.pt.step-x", "s.pt.step-1.bak", "s.pt.step-77"})
+    dir.write(name, "mine");
+  SnapshotFolder folder(dir.file("s.pt"), 1, log);
+  save_steps(folder, {1, 2, 3});
+  for (const char* name : {"s.pt.step-", "s.pt.step-x", "s.pt.step-1.bak", "s.pt.step-77"})
+    CHECK(read_file(dir.file(name)) == "mine");
+}
+
+TEST_CASE("a snapshot folder that cannot be written is found before training") {
+  const TempDir dir;
+  const std::string file = dir.write("file", "");
+  CHECK_THROWS_AS(prepare_snapshot_folder(file + "/below/s.pt"), UserError);
+  CHECK_THROWS_WITH(prepare_snapshot_folder("/proc/s.pt"),
+                    Catch::Contains("trainer_config.snapshot_path"));
+  CHECK_NOTHROW(prepare_snapshot_folder(dir.file("new/folder/s.pt")));
+  CHECK(fs::is_empty(dir.file("new/folder")));
+}
+
+}  // namespace ddp::train

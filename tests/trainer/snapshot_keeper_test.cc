@@ -1,0 +1,130 @@
+// Saving in the background.
+#include "trainer/engine/snapshot_keeper.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+
+#include "tests/trainer/snapshot_files.h"
+#include "tests/trainer/test_model.h"
+#include "trainer/engine/snapshot_interval.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+using test::quiet_log;
+using test::sample_meta;
+using test::TempDir;
+
+/// A keeper with a state of one tensor that holds the number of its step.
+struct Saving {
+  explicit Saving(Config c = {}) : config(std::move(c)), folder(dir.file("s.pt"), 2, log) {}
+
+  TrainingState state(int64_t step) {
+    weights.fill_(static_cast<float>(step));
+    return {sample_meta(step), {{"model.w", weights}}, nullptr};
+  }
+  int64_t saved_step() const { return open_snapshot(folder.path()).meta.step; }
+  float saved_value() const {
+    auto value = torch::zeros({1000});
+    open_snapshot(folder.path()).load_into("model.w", value);
+    return value[999].item<float>();
+  }
+
+  TempDir dir;
+  Config config;
+  Log log = quiet_log();
+  SnapshotFolder folder;
+  RunMonitor monitor{config, 0, 1, false};
+  torch::Tensor weights = torch::zeros({1000});
+  SnapshotKeeper keeper{config.trainer, folder, monitor, log, ""};
+};
+
+Config with_faults(const std::vector<std::string>& faults) {
+  Config config;
+  config.trainer.fault_plan = faults;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("what is saved is the state before the update, however late it is written") {
+  Saving run;
+  for (int64_t step = 1; step <= 50; ++step) {
+    REQUIRE(run.keeper.save(run.state(step), IfBusy::kWait));
+    run.keeper.before_update();
+    run.weights.fill_(-1.0F);  // the update
+    run.keeper.wait();
+    CHECK(run.saved_step() == step);
+    CHECK(run.saved_value() == static_cast<float>(step));
+  }
+  CHECK(run.keeper.counts().saved == 50);
+}
+
+TEST_CASE("a snapshot that is due while another is written is skipped, or waits, as asked") {
+  Saving run(with_faults({"step=1 phase=writing kind=slow value=50"}));
+  REQUIRE(run.keeper.save(run.state(1), IfBusy::kSkip));
+  run.keeper.before_update();
+  CHECK_FALSE(run.keeper.save(run.state(2), IfBusy::kSkip));
+  REQUIRE(run.keeper.save(run.state(3), IfBusy::kWait));
+  run.keeper.wait();
+  CHECK(run.saved_step() == 3);
+  CHECK(run.keeper.counts().skipped == 1);
+  CHECK(run.keeper.counts().saved == 2);
+}
+
+TEST_CASE("a full disk costs one snapshot, not the run, and the last good one stays") {
+  Saving run(with_faults({"step=2 kind=disk_full"}));
+  run.keeper.save(run.state(1), IfBusy::kWait);
+  run.keeper.save(run.state(2), IfBusy::kWait);
+  run.keeper.wait();
+  CHECK(run.saved_step() == 1);
+  CHECK(run.keeper.counts().failed == 1);
+  run.keeper.save(run.state(3), IfBusy::kWait);
+  run.keeper.finish(run.state(3));
+  CHECK(run.saved_step() == 3);
+}
+
+TEST_CASE("the last state is tried twice, then the run fails and says what is left") {
+  Saving run(with_faults({"step=2 kind=disk_full"}));
+  run.keeper.finish(run.state(1));
+  CHECK_THROWS_WITH(run.keeper.finish(run.state(2)),
+                    Catch::Contains("of step 2") && Catch::Contains("make room"));
+  CHECK(run.saved_step() == 1);
+  CHECK(run.keeper.counts().failed == 2);
+}
+
+TEST_CASE("NaN is never saved, and the run hears of it") {
+  Saving run;
+  run.keeper.finish(run.state(1));
+  auto broken = run.state(2);
+  run.weights[17] = std::nan("");
+  run.keeper.save(broken, IfBusy::kWait);
+  run.keeper.wait();
+  CHECK_THROWS_WITH(run.keeper.before_update(), Catch::Contains("model.w holds NaN or Inf"));
+  CHECK(run.saved_step() == 1);
+}
+
+TEST_CASE("a bit that a bad disk flips is found by the next reader") {
+  Saving run(with_faults({"step=2 kind=corrupt"}));
+  run.keeper.finish(run.state(1));
+  run.keeper.finish(run.state(2));
+  CHECK_THROWS_AS(run.saved_step(), RunError);
+  CHECK(run.folder.find()->meta.step == 1);
+}
+
+TEST_CASE("snapshot_every counts steps, or lets the overhead decide") {
+  Config config;
+  config.trainer.snapshot_every = {false, 5.0};
+  Saving fixed(config);
+  CHECK(fixed.keeper.due(5));
+  CHECK_FALSE(fixed.keeper.due(6));
+  config.trainer.snapshot_every = {false, 0.0};
+  CHECK_FALSE(Saving(config).keeper.due(5));
+  CHECK(snapshot_interval(0.0, 0.0, 0.01) == 0.5);
+  CHECK(snapshot_interval(0.06, 0.3, 0.01) == 6.0);
+  CHECK(snapshot_interval(0.001, 4.0, 0.01) == 4.0);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,44 @@
+// Snapshots in shared memory: two files in a folder that ddp-run keeps over restarts, written in
+// turn, so that one of them is whole whenever the process dies.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/engine/snapshot_meta.h"
+#include "trainer/engine/state_buffer.h"
+
+namespace ddp::train {
+
+/// The files that a run with this snapshot_path may have left in `folder`.
+std::vector<std::string> ram_snapshot_files(const std::string& folder,
+                                            const std::string& snapshot_path);
+
+/// Used by one thread at a time.
+class RamSnapshots {
+ public:
+  /// Reserves the memory for two copies of `like`; files that are there are overwritten only by
+  /// store(), that of `resumed_from` last. Throws RunError when the shared memory is full.
+  RamSnapshots(const std::string& folder, const std::string& snapshot_path,
+               const std::string& resumed_from, const NamedTensors& like,
+               std::size_t metadata_bytes);
+  ~RamSnapshots();
+  RamSnapshots(const RamSnapshots&) = delete;
+  RamSnapshots& operator=(const RamSnapshots&) = delete;
+
+  /// Overwrites the older of the two; with nothing when the state holds NaN or Inf.
+  void store(const SnapshotMeta& meta, const NamedTensors& tensors, const ReadyEvent& ready);
+  /// The run has ended and its state is on the disk.
+  void remove_files();
+
+ private:
+  struct Slot;
+  std::vector<std::string> files_;
+  std::array<std::unique_ptr<Slot>, 2> slots_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace ddp::train

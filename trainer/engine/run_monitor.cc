@@ -1,0 +1,73 @@
+#include "trainer/engine/run_monitor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "launcher/worker_contract.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr double kShortestPromise = 3.0;
+constexpr double kStepsOfPatience = 5.0;
+constexpr double kPromiseOfFirstSteps = 300.0;  // kernels and connections are made there
+constexpr std::size_t kFirstSteps = 5;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+double seconds_since(RunMonitor::Clock::time_point start) {
+  return std::chrono::duration<double>(RunMonitor::Clock::now() - start).count();
+}
+
+}  // namespace
+
+RunMonitor::RunMonitor(const Config& config, int rank, int world_size, bool on_gpu)
+    : hang_timeout_(config.distributed.hang_timeout_s),
+      alone_(world_size == 1),
+      on_gpu_(on_gpu),
+      faults_(config.trainer.fault_plan, rank,
+              std::atoi(environment(launch::kRestartCount).c_str())),
+      file_(environment(launch::kHeartbeatFile)) {
+  enter_for(Phase::kStart, kPromiseOfFirstSteps);
+}
+
+double RunMonitor::promise() const {
+  if (!hang_timeout_.automatic) return hang_timeout_.value;
+  if (times_.count() < kFirstSteps) return kPromiseOfFirstSteps;
+  return std::max(kShortestPromise,
+                  kStepsOfPatience * (on_gpu_ ? times_.longest() : times_.median()));
+}
+
+void RunMonitor::begin_step(int64_t step) {
+  step_ = step;
+  step_began_ = Clock::now();
+}
+
+void RunMonitor::end_step() { times_.add(seconds_since(step_began_)); }
+
+void RunMonitor::enter(Phase phase, std::string_view waiting) {
+  const std::string_view awaited = alone_ ? std::string_view() : waiting;
+  if (phase == Phase::kBackward) before_backward_ = seconds_since(step_began_);
+  if (!awaited.empty()) last_collective_ = fmt::format("{}#{}", awaited, step_);
+  beat(phase, awaited, promise());
+  if (!faults_.empty()) faults_.at(phase, step_);
+}
+
+void RunMonitor::enter_for(Phase phase, double seconds) { beat(phase, "", seconds); }
+
+void RunMonitor::beat(Phase phase, std::string_view waiting, double seconds) {
+  fmt::memory_buffer line;
+  auto out = fmt::format_to(std::back_inserter(line), "step={} phase={}", step_, name_of(phase));
+  if (!waiting.empty()) out = fmt::format_to(out, " waiting={}", waiting);
+  out = fmt::format_to(out, " collective={}", last_collective_);
+  const bool promises = seconds > 0.0 && (hang_timeout_.automatic || hang_timeout_.value > 0.0);
+  if (promises) fmt::format_to(out, " timeout={:.1f}", seconds);
+  file_.beat(std::string_view(line.data(), line.size()));
+}
+
+}  // namespace ddp::train

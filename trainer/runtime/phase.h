@@ -1,0 +1,49 @@
+// What a rank is doing: said in heartbeats, and the places where faults can be injected.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace ddp::train {
+
+enum class Phase {
+  kStart,  ///< Everything before the first step.
+  kData,   ///< Waiting for the next micro-batch.
+  kForward,
+  kBackward,   ///< Gradients are all-reduced meanwhile.
+  kAllReduce,  ///< A collective has been handed in, its result is awaited.
+  kOptimizer,
+  kEvaluation,
+  kStaging,    ///< The state is being copied for a snapshot.
+  kWriting,    ///< A snapshot is being written to its temporary file.
+  kRename,     ///< It is on the disk, its name is still the temporary one.
+  kPublished,  ///< It has its name.
+  kEnd,        ///< After the last step.
+};
+
+struct PhaseName {
+  std::string_view name;
+  Phase phase;
+};
+
+inline constexpr std::array<PhaseName, 12> kPhaseNames = {{{"start", Phase::kStart},
+                                                           {"data", Phase::kData},
+                                                           {"forward", Phase::kForward},
+                                                           {"backward", Phase::kBackward},
+                                                           {"all_reduce", Phase::kAllReduce},
+                                                           {"optimizer", Phase::kOptimizer},
+                                                           {"evaluation", Phase::kEvaluation},
+                                                           {"staging", Phase::kStaging},
+                                                           {"writing", Phase::kWriting},
+                                                           {"rename", Phase::kRename},
+                                                           {"published", Phase::kPublished},
+                                                           {"end", Phase::kEnd}}};
+
+constexpr std::string_view name_of(Phase phase) {
+  for (const auto& entry : kPhaseNames) {
+    if (entry.phase == phase) return entry.name;
+  }
+  return "";
+}
+
+}  // namespace ddp::train
