@@ -15,6 +15,7 @@
 #include "trainer/config/yaml_config.h"
 #include "trainer/data/char_vocabulary.h"
 #include "trainer/distributed/dist_env.h"
+#include "trainer/engine/remote_snapshots.h"
 #include "trainer/engine/snapshot.h"
 #include "trainer/model/generate.h"
 #include "trainer/multirun.h"
@@ -115,7 +116,8 @@ int run_show(const TrainerArgs& args) {
 
 int run_generate(const TrainerArgs& args) {
   const auto& options = args.generate;
-  const OpenedSnapshot snapshot = open_snapshot(options.snapshot);
+  const FetchedSnapshot fetched(options.snapshot);
+  const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const Config config = config_from_json(snapshot.meta.config_json);
   const auto vocabulary = CharVocabulary::from_characters(snapshot.meta.vocabulary);
   const auto prompt = vocabulary.encode(options.prompt);
@@ -138,7 +140,8 @@ int run_generate(const TrainerArgs& args) {
 }
 
 int run_inspect(const TrainerArgs& args) {
-  const OpenedSnapshot snapshot = open_snapshot(args.inspect_snapshot);
+  const FetchedSnapshot fetched(args.inspect_snapshot);
+  const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const Json report = snapshot_report(snapshot);
   print(args.inspect_json ? report.dump(2) + "\n" : readable(report));
   return launch::kExitDone;

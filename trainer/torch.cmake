@@ -15,6 +15,7 @@ add_library(ddp_trainer STATIC
   engine/batch_plan.cc
   engine/evaluator.cc
   engine/ram_snapshots.cc
+  engine/remote_snapshots.cc
   engine/resume_check.cc
   engine/run_account.cc
   engine/run_monitor.cc

@@ -13,6 +13,7 @@
 #include "trainer/config/run_folder.h"
 #include "trainer/data/char_dataset.h"
 #include "trainer/engine/ram_snapshots.h"
+#include "trainer/engine/remote_snapshots.h"
 #include "trainer/engine/resume_check.h"
 #include "trainer/engine/snapshot_folder.h"
 #include "trainer/engine/trainer.h"
@@ -77,7 +78,12 @@ void work_in(const std::string& folder) {
 JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGroup& group,
                          Log& log) {
   RunMonitor monitor(config, group.rank(), group.size(), plan.device.is_cuda());
-  SnapshotFolder folder(config.trainer.snapshot_path, config.trainer.save_total_limit, log);
+  SnapshotFolder folder(local_snapshot_path(config.trainer), config.trainer.save_total_limit, log);
+  std::unique_ptr<RemoteSnapshots> remote;
+  if (group.is_main() && is_remote(config.trainer.snapshot_path)) {
+    remote = std::make_unique<RemoteSnapshots>(config.trainer.snapshot_path, folder, log);
+    remote->fetch_newest();
+  }
   ResumePoint resume = find_resume_point(folder, group, log);
   const CharDataset dataset = load_data(config, resume.meta);
   if (group.broadcast_text(dataset.sha256()) != dataset.sha256()) {
@@ -92,7 +98,8 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGr
                   resume.snapshot ? &*resume.snapshot : nullptr);
   const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";
   resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
-  TrainingRun training(config, group, dataset, trainer, folder, monitor, log, resumed_from);
+  TrainingRun training(config, group, dataset, trainer, folder, remote.get(), monitor, log,
+                       resumed_from);
   const FitResult result = training.fit();
   return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
 }
@@ -100,7 +107,7 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGr
 /// Creates the folders of the run. Returns what went wrong, or "".
 std::string prepare_folders(const RunConfig& run) {
   try {
-    prepare_snapshot_folder(run.config.trainer.snapshot_path);
+    prepare_snapshot_folder(local_snapshot_path(run.config.trainer));
     write_run_folder(run);
     return "";
   } catch (const UserError& error) {

@@ -63,6 +63,7 @@ TEST_CASE("YAML for the log holds every key and loads again") {
   Config config = unusual_config();
   config.data.path = folder.path("input.txt");
   config.trainer.snapshot_path = folder.path("s.pt");
+  config.trainer.snapshot_cache = folder.path("cache");
   config.hydra.run_dir = folder.str();
   test::write_file("cfg.yaml", config_to_yaml(config));
   CHECK(config_to_json(load_config(ConfigSource::of_file("cfg.yaml"), {})) ==

@@ -13,6 +13,7 @@
 #include "trainer/config/config_fields.h"
 #include "trainer/config/suggest.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/remote_path.h"
 
 namespace ddp::train {
 namespace {
@@ -119,6 +120,19 @@ void check_data_file(const Config& config, const std::string& as_given, const Gi
   }
 }
 
+/// An object in a store stays as it is; file:// and everything else becomes an absolute path.
+void resolve_snapshot_path(std::string& path, const Given& given) {
+  try {
+    if (is_remote(path)) {
+      split_remote(path);
+      return;
+    }
+    path = absolute_path(local_path(path));
+  } catch (const UserError& error) {
+    fail(given, "trainer_config.snapshot_path", error.what());
+  }
+}
+
 void check_step_size(const Config& config, const Given& given) {
   constexpr double kMostTokens = 1e15;  // and far from the end of int64, whatever the ranks
   const double tokens = static_cast<double>(config.trainer.batch_size) *
@@ -176,9 +190,11 @@ void resolve_paths(Config& config, const Given& given, bool own_folder) {
   config.data.path = absolute_path(as_given);
   config.hydra.run_dir = absolute_path(config.hydra.run_dir);
   const bool in_run_folder = own_folder || config.hydra.job_chdir;
-  const bool relative = !snapshot.starts_with('/') && !snapshot.starts_with('~');
+  const bool relative = snapshot.find("://") == std::string::npos && !snapshot.starts_with('/') &&
+                        !snapshot.starts_with('~');
   if (in_run_folder && relative) snapshot = config.hydra.run_dir + "/" + snapshot;
-  snapshot = absolute_path(snapshot);
+  config.trainer.snapshot_cache = absolute_path(config.trainer.snapshot_cache);
+  resolve_snapshot_path(snapshot, given);
   check_data_file(config, as_given, given);
 }
 

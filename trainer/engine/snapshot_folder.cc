@@ -245,11 +245,13 @@ void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorB
 void SnapshotFolder::write_manifest() const {
   Json list = Json::array();
   for (const auto& entry : entries_) {
-    list.push_back({{"file", entry.file},
-                    {"step", entry.step},
-                    {"epoch", entry.epoch},
-                    {"eval_loss", entry.eval_loss ? Json(*entry.eval_loss) : Json()},
-                    {"bytes", entry.bytes}});
+    list.push_back(
+        {{"file", entry.file},
+         {"object", older_snapshot_path(fs::path(path_).filename().string(), entry.step)},
+         {"step", entry.step},
+         {"epoch", entry.epoch},
+         {"eval_loss", entry.eval_loss ? Json(*entry.eval_loss) : Json()},
+         {"bytes", entry.bytes}});
   }
   const SnapshotEntry* best = best_entry(entries_);
   const Json manifest = {{"newest", entries_.front().file},

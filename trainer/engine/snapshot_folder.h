@@ -1,5 +1,6 @@
 // The snapshots of one run in a local folder: the newest under the name that the user gave, older
-// ones beside it as `<name>.step-<n>`, a list of them in `<name>.manifest.json`.
+// ones beside it as `<name>.step-<n>`, a list of them in `<name>.manifest.json` (`file`: the name
+// here; `object`: its name in an object store, where names do not change).
 #pragma once
 
 #include <cstdint>

@@ -60,13 +60,16 @@ Phase phase_of(PublishPhase phase) {
 }  // namespace
 
 SnapshotKeeper::SnapshotKeeper(const TrainerConfig& config, SnapshotFolder& folder,
-                               RunMonitor& monitor, Log& log, std::string resumed_from)
+                               RemoteSnapshots* remote, RunMonitor& monitor, Log& log,
+                               std::string resumed_from)
     : config_(config),
       folder_(folder),
+      remote_(remote),
       monitor_(monitor),
       log_(log),
       resumed_from_(std::move(resumed_from)),
       keeps_memory_(config.ram_snapshots) {
+  if (remote_ != nullptr) remote_->publish();  // what an earlier run could not send
   if (keeps_memory_ && shared_memory_folder().empty()) {
     log_.warning("trainer_config.ram_snapshots: no folder in shared memory; start with ddp-run");
     keeps_memory_ = false;
@@ -141,6 +144,7 @@ void SnapshotKeeper::write(const SnapshotMeta& meta, Clock::time_point begin) {
   try {
     if (!bad.empty()) throw RunError(fmt::format("tensor {} holds NaN or Inf", bad));
     folder_.publish(meta, buffer_->tensors(), at);
+    if (remote_ != nullptr) remote_->publish();
     if (monitor_.faults().plans(FaultKind::kCorrupt, meta.step)) flip_last_bit(folder_.path());
   } catch (const std::exception& error) {
     failure = error.what();
@@ -211,6 +215,16 @@ void SnapshotKeeper::finish(const TrainingState& state) {
       "the last state, of step {}, could not be saved to {}; what is there is the last good "
       "snapshot; make room or choose another trainer_config.snapshot_path, and run again",
       state.meta.step, folder_.path()));
+}
+
+void SnapshotKeeper::finish_sending() {
+  if (remote_ == nullptr) return;
+  constexpr std::chrono::milliseconds kLimit{60'000};
+  constexpr double kPromise = 60.0;
+  remote_->finish(kLimit, [this] {
+    monitor_.enter_for(Phase::kWriting, kPromise);
+    return true;
+  });
 }
 
 void SnapshotKeeper::forget_memory() {

@@ -10,6 +10,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/engine/ram_snapshots.h"
+#include "trainer/engine/remote_snapshots.h"
 #include "trainer/engine/run_monitor.h"
 #include "trainer/engine/snapshot_folder.h"
 #include "trainer/engine/state_buffer.h"
@@ -40,9 +41,10 @@ class SnapshotKeeper {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `folder`, `monitor` and `log` outlive it. `resumed_from`: file that the run goes on from, "".
-  SnapshotKeeper(const TrainerConfig& config, SnapshotFolder& folder, RunMonitor& monitor, Log& log,
-                 std::string resumed_from);
+  /// All references outlive it. `remote` may be null. `resumed_from`: file that the run goes on
+  /// from, or "".
+  SnapshotKeeper(const TrainerConfig& config, SnapshotFolder& folder, RemoteSnapshots* remote,
+                 RunMonitor& monitor, Log& log, std::string resumed_from);
   /// Finishes what is being written.
   ~SnapshotKeeper();
   SnapshotKeeper(const SnapshotKeeper&) = delete;
@@ -68,6 +70,8 @@ class SnapshotKeeper {
   /// Waits until `state`, or the same step's, is on the disk; tries once more where the last
   /// attempt failed. Throws RunError when it cannot be saved: a good snapshot is still there.
   void finish(const TrainingState& state);
+  /// Waits until an object store has what it is to have, or for 60 s; at a second signal no longer.
+  void finish_sending();
   /// The run is complete: the copies in memory are of no use any more.
   void forget_memory();
 
@@ -80,6 +84,7 @@ class SnapshotKeeper {
 
   const TrainerConfig& config_;
   SnapshotFolder& folder_;
+  RemoteSnapshots* remote_;
   RunMonitor& monitor_;
   Log& log_;
   std::string resumed_from_;

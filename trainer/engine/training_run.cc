@@ -15,6 +15,9 @@
 namespace ddp::train {
 namespace {
 
+/// The sign of NaN says nothing.
+std::string shown(double value) { return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value); }
+
 bool divides(const std::optional<int64_t>& every, int64_t step) {
   return every && step % *every == 0;
 }
@@ -22,8 +25,8 @@ bool divides(const std::optional<int64_t>& every, int64_t step) {
 }  // namespace
 
 TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, const CharDataset& dataset,
-                         Trainer& trainer, SnapshotFolder& folder, RunMonitor& monitor, Log& log,
-                         const std::string& resumed_from)
+                         Trainer& trainer, SnapshotFolder& folder, RemoteSnapshots* remote,
+                         RunMonitor& monitor, Log& log, const std::string& resumed_from)
     : config_(config),
       group_(group),
       dataset_(dataset),
@@ -33,7 +36,8 @@ TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, const CharDa
       log_(log),
       first_step_(trainer.step()) {
   if (!group.is_main()) return;
-  keeper_ = std::make_unique<SnapshotKeeper>(config.trainer, folder, monitor, log, resumed_from);
+  keeper_ =
+      std::make_unique<SnapshotKeeper>(config.trainer, folder, remote, monitor, log, resumed_from);
   account_ = std::make_unique<RunAccount>(folder.path(), trainer.step());
   // Training that goes on from a copy in memory has not saved that step.
   if (resumed_from == folder.path()) saved_step_ = trainer.step();
@@ -149,10 +153,11 @@ void TrainingRun::judge_last() {
 
 void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
   trainer_.guard().count_bad(bad.step);
-  const std::string what = fmt::format("Step {}: {}: loss {:.6g}, grad norm {:.6g}; {}", bad.step,
-                                       verdict == StepVerdict::kSpike ? "spike" : "NaN or Inf",
-                                       trainer_.global_mean_loss(bad.output),
-                                       bad.output.grad_norm.item<float>(), samples_of(bad.at));
+  const std::string what =
+      fmt::format("Step {}: {}: loss {}, grad norm {}; {}", bad.step,
+                  verdict == StepVerdict::kSpike ? "spike" : "NaN or Inf",
+                  shown(trainer_.global_mean_loss(bad.output)),
+                  shown(bad.output.grad_norm.item<float>()), samples_of(bad.at));
   switch (config_.trainer.bad_step_policy) {
     case BadStepPolicy::kSkip:
       break;
@@ -249,6 +254,7 @@ void TrainingRun::save_last() {
   // Nothing was trained and nothing is to be said: the file stays as it is.
   if (trainer_.step() == first_step_ && saved_step_ == trainer_.step()) return;
   keeper_->finish(trainer_.capture());
+  keeper_->finish_sending();
   if (stop_signal_ == 0) keeper_->forget_memory();
 }
 

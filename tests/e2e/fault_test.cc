@@ -1,0 +1,286 @@
+// Faults on purpose: what a run makes of kills in every phase, hangs, bad numbers, full disks, and
+// other numbers of ranks.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/workers.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Json = nlohmann::json;
+
+const Words kRestarts = {"--max_restarts=20"};
+
+std::string plan_of(const Words& faults) {
+  Json list = faults;
+  return "trainer_config.fault_plan=" + list.dump();
+}
+
+Json summary_of(const Workspace& place) {
+  return Json::parse(read_bytes(place / "run_summary.json"));
+}
+
+void check_same_end(const Workspace& unbroken, const Workspace& place) {
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+  CHECK(content_sha256(unbroken) == content_sha256(place));
+}
+
+// Attempt n dies in the n-th place. Two ranks: 17 steps per epoch, a save every 5 steps.
+const Words kEveryPhase = {"rank=1 step=3 phase=data kind=kill attempt=0",
+                           "rank=0 step=6 phase=forward kind=abort attempt=1",
+                           "rank=1 step=8 phase=backward kind=kill attempt=2",
+                           "rank=0 step=11 phase=all_reduce kind=kill attempt=3",
+                           "rank=1 step=13 phase=optimizer kind=exit value=3 attempt=4",
+                           "rank=1 step=17 phase=evaluation kind=kill attempt=5",
+                           "rank=0 step=20 phase=staging kind=kill attempt=6",
+                           "rank=0 step=25 phase=writing kind=kill attempt=7",
+                           "rank=0 step=30 phase=rename kind=kill attempt=8",
+                           "rank=0 step=35 phase=published kind=kill attempt=9"};
+
+TEST_CASE("a job that is killed in every phase, once in each, ends as the unbroken one") {
+  const Workspace unbroken, place;
+  const auto whole = succeed(launched(unbroken, 2));
+  const auto run = succeed(launched(place, 2, {plan_of(kEveryPhase)}, kRestarts));
+  INFO(run.out << run.err);
+  CHECK_THAT(run.err, Contains("restart 10 of 20"));
+  CHECK_THAT(run.err, Contains("FAULT INJECTION: kill on rank 0 in step 35, phase published"));
+  check_same_end(unbroken, place);
+  CHECK(steps_of(run.out) == steps_of(whole.out));
+  // Each restart is in the account, with its cause.
+  const Json summary = summary_of(place);
+  REQUIRE(summary.at("restarts").size() == 10);
+  CHECK(summary.at("restarts")[0].at("cause") == "SIGKILL");
+  CHECK(summary.at("restarts")[4].at("cause") == "exit code 3");
+  CHECK(summary.at("useful_steps") == 40);
+  CHECK(summary.at("redone_steps") > 0);
+}
+
+TEST_CASE("with copies in memory a kill costs at most one step") {
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2));
+  const Words faults = {"rank=1 step=18 phase=backward kind=kill attempt=0",
+                        "rank=0 step=29 phase=optimizer kind=kill attempt=1"};
+  const auto run = succeed(launched(place, 2,
+                                    {plan_of(faults), "trainer_config.ram_snapshots=true",
+                                     "trainer_config.save_every_steps=1000"},
+                                    kRestarts));
+  INFO(run.out << run.err);
+  CHECK_THAT(run.out, Contains("at epoch 1, step 17") && Contains("step 28"));
+  check_same_end(unbroken, place);
+  CHECK(summary_of(place).at("redone_steps") <= 2);
+}
+
+TEST_CASE("a stopped rank is found by its silence, named, and the job ends as the unbroken one") {
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2));
+  auto options = launched(
+      place, 2,
+      {plan_of({"rank=1 step=12 phase=forward kind=stop"}), "distributed_config.hang_timeout_s=1"},
+      kRestarts);
+  options.set["PATH"] = place.path();  // no debugger, which would take seconds
+  const auto run = finish(options);
+  INFO(run.out << run.err);
+  CHECK(run.exit == 0);
+  CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("hangs") &&
+                          Contains("step=12 phase=forward"));
+  CHECK(summary_of(place).at("restarts")[0].at("cause") == "hang");
+  check_same_end(unbroken, place);
+}
+
+TEST_CASE("a rank that hangs in its loader is the one that is named, not those that wait for it") {
+  const Workspace place;
+  auto options = launched(
+      place, 2, {plan_of({"rank=1 step=12 kind=hang"}), "distributed_config.hang_timeout_s=1"},
+      kRestarts);
+  options.set["PATH"] = place.path();
+  const auto run = finish(options);
+  INFO(run.out << run.err);
+  CHECK(run.exit == 0);
+  CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("step=12 phase=data"));
+}
+
+TEST_CASE("NaN on one rank skips the update on all, the same for any number of ranks") {
+  const Workspace two, one;
+  const std::string nan = plan_of({"rank=1 step=7 kind=nan"});
+  const auto run = succeed(launched(two, 2, {nan}));
+  CHECK_THAT(run.err, Contains("Step 7: NaN or Inf: loss nan, grad norm nan; epoch 1, samples ") &&
+                          Contains("update skipped, 1 so far"));
+  succeed(alone(one,
+                {plan_of({"rank=0 step=7 kind=nan"}), "trainer_config.grad_accumulation_steps=2"}));
+  CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
+  CHECK(inspect(two, two.snapshot()).at("optimizer_step") == 39.0);
+}
+
+// The step is left out the second time, which is what skipping its update comes to.
+TEST_CASE("rollback goes back to the snapshot and leaves the step out, also after a kill") {
+  const Workspace skipped, rolled_back, killed;
+  const Words faults = {"rank=0 step=13 kind=nan"};
+  succeed(launched(skipped, 2, {plan_of(faults)}));
+  const std::string rollback = "trainer_config.bad_step_policy=rollback";
+  const auto run = succeed(launched(rolled_back, 2, {plan_of(faults), rollback}));
+  CHECK_THAT(run.err, Contains("Back to the snapshot of step 10; step 13 will be left out"));
+  CHECK_THAT(run.out, Contains("Step 13: left out, as decided before"));
+  const Words but_for_its_history = {"step_guard"};
+  CHECK(differences(skipped.snapshot(), rolled_back.snapshot()) == but_for_its_history);
+  succeed(
+      launched(killed, 2, {plan_of({faults[0], "rank=1 step=22 kind=kill"}), rollback}, kRestarts));
+  CHECK(differences(rolled_back.snapshot(), killed.snapshot()) == Words{});
+}
+
+TEST_CASE("with bad_step_policy=stop the run ends with one line and a good snapshot") {
+  const Workspace place;
+  const auto run =
+      finish(alone(place, {plan_of({"step=13 kind=nan"}), "trainer_config.bad_step_policy=stop"}));
+  CHECK(run.exit == 1);
+  REQUIRE(errors_of(run.err).size() == 1);
+  CHECK_THAT(errors_of(run.err)[0], Contains("Step 13: NaN or Inf") && Contains("snapshot.pt"));
+  CHECK(inspect(place, place.snapshot()).at("step") == 10);
+}
+
+TEST_CASE("spikes are judged alike in a resumed run") {
+  const Workspace unbroken, place;
+  const Words spiky = {"trainer_config.spike_factor=1.2"};
+  const auto whole = succeed(launched(unbroken, 2, spiky));
+  INFO(whole.err);
+  CHECK_THAT(whole.err, Contains("spike: loss"));
+  succeed(launched(place, 2, {spiky[0], plan_of({"rank=0 step=27 kind=kill"})}, kRestarts));
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+}
+
+/// Numbers of "Step n | Train Loss x", by step.
+std::map<int, double> losses_of(const std::string& output) {
+  static const std::regex line(R"(\| Step (\d+) \| Train Loss ([0-9.]+))");
+  std::map<int, double> losses;
+  for (std::sregex_iterator it(output.begin(), output.end(), line), end; it != end; ++it)
+    losses[std::stoi((*it)[1])] = std::stod((*it)[2]);
+  return losses;
+}
+
+TEST_CASE("four ranks, then two, then three, then four: the same samples, the same losses") {
+  const Workspace unbroken, place;
+  const auto whole = losses_of(succeed(launched(unbroken, 4)).out);
+  std::string output;
+  for (const auto& [ranks, steps] : {std::pair{4, 6}, {2, 13}, {3, 21}, {4, 40}}) {
+    const auto run =
+        succeed(launched(place, ranks, {"trainer_config.max_steps=" + std::to_string(steps)}));
+    if (ranks < 4) CHECK_THAT(run.out, Contains("the global batch stays 16 samples"));
+    output += run.out;
+  }
+  const auto parts = losses_of(output);
+  REQUIRE(parts.size() == whole.size());
+  for (const auto& [step, loss] : whole) {
+    INFO("step " << step);
+    CHECK(std::fabs(parts.at(step) - loss) <= 1e-5 + 1e-6);  // and six digits are printed
+  }
+  for (const char* key : {"epoch", "position", "micro_batches_per_step"})
+    CHECK(inspect(place, place.snapshot()).at(key) ==
+          inspect(unbroken, unbroken.snapshot()).at(key));
+}
+
+TEST_CASE("SIGUSR1 saves and stops; the job goes on as if nothing had been") {
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2));
+  {
+    ChildProgram job(launched(place, 2, {"trainer_config.save_every_steps=1000"}));
+    job.wait_for("Step 7 | Train", 1, kPatience);
+    ::kill(worker_pid(place, 1), SIGUSR1);
+    job.wait_all_gone(kPatience);
+    CHECK(job.wait_exit(kPatience) == 75);
+  }
+  succeed(launched(place, 2));
+  check_same_end(unbroken, place);
+}
+
+TEST_CASE("a signal during an evaluation breaks it off, and the resumed run makes it") {
+  const Workspace unbroken, place;
+  const auto whole = succeed(launched(unbroken, 2));
+  std::string output;
+  {
+    ChildProgram job(launched(place, 2,
+                              {plan_of({"rank=0 step=17 phase=evaluation kind=slow value=300",
+                                        "rank=1 step=17 phase=evaluation kind=slow value=300"})}));
+    job.wait_for("Step 17 | Train", 1, kPatience);
+    job.signal(SIGTERM);
+    job.wait_all_gone(kPatience);
+    CHECK(job.wait_exit(kPatience) == 75);
+    output = job.out();
+  }
+  output += succeed(launched(place, 2)).out;
+  INFO(output);
+  CHECK(evaluations_of(output) == evaluations_of(whole.out));
+  check_same_end(unbroken, place);
+}
+
+TEST_CASE("SIGUSR2 asks how the run is doing") {
+  const Workspace place;
+  ChildProgram job(launched(place, 2, {"trainer_config.max_steps=100000"}));
+  job.wait_for("Step 7 | Train", 1, kPatience);
+  job.signal(SIGUSR2);
+  job.wait_for("Goodput ", 1, kPatience);
+  job.signal(SIGTERM);
+  job.wait_all_gone(kPatience);
+  CHECK(job.wait_exit(kPatience) == 75);
+}
+
+/// The options' command in a mount namespace of its own, in which `folder` is a tmpfs of `size`.
+ChildOptions with_small_disk(ChildOptions options, const std::string& folder, const char* size) {
+  Words argv = {"unshare",
+                "--user",
+                "--map-root-user",
+                "--mount",
+                "sh",
+                "-c",
+                "mount -t tmpfs -o size=" + std::string(size) + " none '" + folder +
+                    "' && \"$@\"; code=$?; cp '" + folder + "'/* '" + options.folder +
+                    "' 2>/dev/null; exit $code",
+                "sh"};
+  argv.insert(argv.end(), options.argv.begin(), options.argv.end());
+  options.argv = argv;
+  return options;
+}
+
+bool can_mount() {
+  return std::system(
+             "unshare --user --map-root-user --mount mount -t tmpfs none /mnt "
+             ">/dev/null 2>&1") == 0;
+}
+
+TEST_CASE(
+    "on a disk that holds one snapshot less than wanted the oldest goes, and the run goes on") {
+  if (!can_mount()) return say_skipped("no user namespaces here");
+  const Workspace unbroken, place;
+  succeed(alone(unbroken));
+  std::filesystem::create_directory(place / "disk");
+  const auto options = alone(place, {"trainer_config.snapshot_path=disk/snapshot.pt",
+                                     "trainer_config.save_total_limit=3"});
+  const auto run = finish(with_small_disk(options, place / "disk", "1000k"));
+  INFO(run.out << run.err);
+  CHECK(run.exit == 0);
+  CHECK_THAT(run.err, Contains("the disk is full: deleting the snapshot of step"));
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+}
+
+TEST_CASE("on a disk that is full the run goes on, keeps the last good snapshot, and says so") {
+  if (!can_mount()) return say_skipped("no user namespaces here");
+  const Workspace place;
+  std::filesystem::create_directory(place / "disk");
+  const auto options = alone(place, {"trainer_config.snapshot_path=disk/snapshot.pt"});
+  const auto run = finish(with_small_disk(options, place / "disk", "500k"));
+  INFO(run.out << run.err);
+  CHECK(run.exit == 1);
+  CHECK_THAT(run.err, Contains("snapshot of step 10 was not saved") && Contains("No space left"));
+  CHECK_THAT(run.out, Contains("Step 40 | Train"));
+  CHECK_THAT(errors_of(run.err).front(), Contains("of step 40") && Contains("make room"));
+  CHECK(is_whole(place.snapshot()));
+}
+
+}  // namespace
+}  // namespace ddp::test

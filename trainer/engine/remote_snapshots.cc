@@ -1,0 +1,172 @@
+#include "trainer/engine/remote_snapshots.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/remote_folder.h"
+#include "trainer/runtime/retry.h"
+
+namespace ddp::train {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPatienceAtStart{30'000};
+
+/// The step in `<name>.step-<n>`, or nothing.
+std::optional<int64_t> step_of(const std::string& object, const std::string& name) {
+  const std::string prefix = fmt::format("{}.step-", name);
+  if (!object.starts_with(prefix)) return std::nullopt;
+  int64_t step = 0;
+  const char* end = object.data() + object.size();
+  const auto parsed = std::from_chars(object.data() + prefix.size(), end, step);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || step < 0) return std::nullopt;
+  return step;
+}
+
+}  // namespace
+
+std::string local_snapshot_path(const TrainerConfig& config) {
+  if (!is_remote(config.snapshot_path)) return config.snapshot_path;
+  const std::string& url = config.snapshot_path;
+  const auto colon = url.find("://");
+  return fmt::format("{}/{}/{}", config.snapshot_cache, url.substr(0, colon),
+                     url.substr(colon + 3));
+}
+
+FetchedSnapshot::FetchedSnapshot(const std::string& path) : file_(path) {
+  if (!is_remote(path)) return;
+  const RemotePath remote = split_remote(path);
+  std::string pattern = (fs::temp_directory_path() / "trainer-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr)
+    throw RunError(fmt::format("cannot create {}: {}", pattern, std::strerror(errno)));
+  folder_ = pattern;
+  file_ = fmt::format("{}/{}", folder_, remote.name);
+  const auto folder = open_remote_folder(remote.folder);
+  // `<name>` itself is no object: the newest of its steps is meant.
+  std::string object = remote.name;
+  int64_t newest = -1;
+  for (const auto& entry : folder->list()) {
+    const auto step = step_of(entry.name, remote.name);
+    if (!step || *step < newest) continue;
+    newest = *step;
+    object = entry.name;
+  }
+  folder->download(object, file_);
+}
+
+FetchedSnapshot::~FetchedSnapshot() {
+  std::error_code ignored;
+  if (!folder_.empty()) fs::remove_all(folder_, ignored);
+}
+
+RemoteSnapshots::RemoteSnapshots(const std::string& url, const SnapshotFolder& local, Log& log)
+    : remote_(split_remote(url)),
+      local_(local),
+      log_(log),
+      folder_(open_remote_folder(remote_.folder)) {}
+
+RemoteSnapshots::~RemoteSnapshots() = default;
+
+std::vector<std::string> RemoteSnapshots::objects_by_age(
+    const std::vector<RemoteEntry>& entries) const {
+  std::vector<std::string> objects;
+  for (const auto& entry : entries) {
+    if (step_of(entry.name, remote_.name)) objects.push_back(entry.name);
+  }
+  std::sort(objects.begin(), objects.end(), [this](const auto& a, const auto& b) {
+    return *step_of(a, remote_.name) > *step_of(b, remote_.name);
+  });
+  return objects;
+}
+
+// Under the user's name: the run then finds it as its newest.
+bool RemoteSnapshots::download(const std::string& object) {
+  folder_->download(object, local_.path());
+  try {
+    open_snapshot(local_.path());
+    return true;
+  } catch (const RunError& error) {
+    log_.warning(fmt::format("{}/{} is damaged: {}", remote_.folder, object, error.what()));
+    std::error_code ignored;
+    fs::remove(local_.path(), ignored);
+    return false;
+  }
+}
+
+void RemoteSnapshots::fetch_newest() {
+  int64_t here = -1;
+  std::error_code ignored;
+  if (fs::exists(local_.path(), ignored)) {
+    try {
+      here = open_snapshot(local_.path()).meta.step;
+    } catch (const RunError&) {
+      here = -1;  // damaged: the run itself says so, unless the store has a good one
+    }
+  }
+  try {
+    std::vector<RemoteEntry> entries;
+    retry({}, kPatienceAtStart, {}, [&] { entries = folder_->list(); });
+    for (const auto& object : objects_by_age(entries)) {
+      if (*step_of(object, remote_.name) <= here) break;
+      log_.info(fmt::format("Fetching {}/{}", remote_.folder, object));
+      if (download(object)) break;
+    }
+  } catch (const RemoteError& error) {
+    if (error.failure() != RemoteFailure::kAway || here < 0) {
+      throw RunError(fmt::format(
+          "trainer_config.snapshot_path: {}{}", error.what(),
+          error.failure() == RemoteFailure::kAway
+              ? "; there is no local copy either, and training from scratch might replace what the "
+                "store holds; try again when it answers"
+              : ""));
+    }
+    log_.warning(
+        fmt::format("{}; going on from the local copy of step {}, sent later", error.what(), here));
+  }
+  MirrorOptions options;
+  options.owns = [name = remote_.name](const std::string& object) {
+    return step_of(object, name).has_value();
+  };
+  options.log = [this](LogLevel level, const std::string& text) { log_.write(level, text); };
+  mirror_ = std::make_unique<RemoteMirror>(std::move(folder_), std::move(options));
+}
+
+void RemoteSnapshots::publish() {
+  if (!mirror_ || local_.entries().empty()) return;
+  std::vector<MirroredFile> files;
+  for (const auto& entry : local_.entries()) {
+    files.push_back({local_.path_of(entry), older_snapshot_path(remote_.name, entry.step)});
+  }
+  mirror_->publish(files, {local_.manifest_path(), fmt::format("{}.manifest.json", remote_.name)});
+}
+
+void RemoteSnapshots::finish(milliseconds limit, const std::function<bool()>& go_on) {
+  if (!mirror_) return;
+  constexpr milliseconds kSlice{500};
+  std::vector<std::string> missing;
+  for (milliseconds waited{0}; waited < limit; waited += kSlice) {
+    missing = mirror_->flush(kSlice);
+    if (missing.empty() || !go_on()) break;
+  }
+  if (missing.empty()) {
+    log_.info(fmt::format("All snapshots are in {}", remote_.folder));
+    return;
+  }
+  log_.warning(fmt::format(
+      "not in {} yet: {}; the files are in {}, the next run on this machine "
+      "sends them",
+      remote_.folder, fmt::join(missing, ", "), fs::path(local_.path()).parent_path().string()));
+}
+
+}  // namespace ddp::train
