@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "trainer/config/defaults_list.h"
 #include "trainer/config/hydra_defaults.h"
+#include "trainer/config/hydra_types.h"
 #include "trainer/config/interpolation.h"
 #include "trainer/config/merge.h"
 #include "trainer/config/node_text.h"
@@ -119,6 +121,30 @@ std::string override_folder(const Node& root, std::vector<Override> changes) {
   return out;
 }
 
+/// hydra.job.env_copy: variables of this environment that go into hydra.job.env_set.
+void copy_environment(Node& root) {
+  for (const Node& name : select_value(root, "hydra.job.env_copy").items) {
+    const char* value = std::getenv(name.text.c_str());
+    if (value == nullptr) {
+      throw UserError(
+          fmt::format("{}: hydra.job.env_copy: Environment variable '{}' not found; "
+                      "set it or take it out of the list",
+                      name.place.str(), name.text));
+    }
+    set_entry(*const_cast<Node*>(find_path(root, "hydra.job.env_set")), name,
+              Node::of(std::string(value)));
+  }
+}
+
+/// Hydra keeps the overrides in its block, where each must be a text that can be read again.
+void check_texts(const std::vector<Override>& changes) {
+  for (const Override& change : changes) {
+    Node text = Node::of(change.text);
+    text.place.source = std::make_shared<const std::string>("command line: " + change.text);
+    check_interpolations(text);
+  }
+}
+
 /// What Hydra fills in by itself.
 void fill_hydra(Composed& composed, const ConfigRepository& repository,
                 const std::vector<Override>& changes) {
@@ -134,6 +160,10 @@ void fill_hydra(Composed& composed, const ConfigRepository& repository,
   }
   std::vector<std::string> task;
   for (const Override& change : of_task) task.push_back(change.text);
+  copy_environment(root);
+  const Node* name = find_path(root, "hydra.job.name");
+  if (name == nullptr || name->is_missing())
+    set_path(root, "hydra.job.name", Node::of(std::string("trainer")));
   set_path(root, "hydra.overrides.hydra", texts(of_hydra));
   set_path(root, "hydra.overrides.task", texts(task));
   set_path(root, "hydra.job.override_dirname", Node::of(override_folder(root, of_task)));
@@ -165,7 +195,10 @@ Composed compose_config(const ConfigSource& source, const std::vector<std::strin
     if (hydra_config_text(config.config_path) == nullptr)
       composed.configs.push_back({repository.load(config.config_path)->file, config.package});
   }
-  if (const Node* hydra = composed.root.find("hydra")) check_hydra_keys(*hydra);
+  if (Node* hydra = composed.root.find("hydra")) {
+    check_hydra_keys(*hydra);
+    convert_hydra(*hydra);
+  }
   for (const Override& change : list.value_overrides) {
     if (change.package) {
       throw UserError(
@@ -176,7 +209,10 @@ Composed compose_config(const ConfigSource& source, const std::vector<std::strin
     const bool own = schema && !is_hydra_override(change) && change.key != "hydra";
     if (own) check_override_known(change);
     apply_override(composed.root, change, own);
+    Node* hydra = composed.root.find("hydra");
+    if (hydra != nullptr && is_hydra_override(change)) convert_hydra(*hydra);
   }
+  check_texts(changes);
   fill_hydra(composed, repository, changes);
   return composed;
 }

@@ -40,7 +40,7 @@ hydra_help: {hydra_help: '???', template: '???'}
 output_subdir: .hydra
 overrides: {hydra: [], task: []}
 job:
-  name: trainer
+  name: ???
   chdir: null
   override_dirname: ???
   id: ???
@@ -96,6 +96,8 @@ const std::vector<std::string>& closed_blocks() {
                                                "job.config",
                                                "job.config.override_dirname",
                                                "runtime",
+                                               "sweeper",
+                                               "launcher",
                                                "help",
                                                "hydra_help"};
   return all;
@@ -105,6 +107,8 @@ const Node& known_tree() {
   static const Node tree = [] {
     Node root = read_yaml(texts().at("hydra/config"), "hydra/config");
     std::erase_if(root.entries, [](const Entry& entry) { return entry.key.text == "defaults"; });
+    for (const std::string name : {"sweeper", "launcher"})
+      set_path(root, name, read_yaml(texts().at("hydra/" + name + "/basic"), "hydra/" + name));
     return root;
   }();
   return tree;

@@ -4,6 +4,7 @@
 
 #include <charconv>
 
+#include "trainer/config/hydra_types.h"
 #include "trainer/config/interpolation.h"
 #include "trainer/config/merge.h"
 #include "trainer/config/message.h"
@@ -32,6 +33,8 @@ void remove(Node& root, const Override& change) {
   const Node value = select_value(root, change.key);
   if (value.kind == Kind::kNull)
     fail(change, fmt::format("Could not delete from config. '{}' does not exist.", change.key));
+  if (is_hydra_field(change.key))
+    fail(change, "Could not delete from config. It is a field of Hydra's own; set it instead");
   const bool with_value = change.has_value && change.value.kind != Kind::kNull;
   if (with_value && !python_equal(value, change.value)) {
     fail(change,

@@ -311,6 +311,47 @@ def overrides(random):
     return [override(random) for _ in range(random.choice([1, 1, 1, 2, 3]))]
 
 
+
+# Hydra's own block: what may be set in it, and what ${hydra:...} sees.
+
+HYDRA_KEYS = """run run.dir sweep.dir sweep.subdir job.name job.chdir job.num job.id job.config_name job.override_dirname job.env_set job.env_set.x job.env_copy job.config.override_dirname.kv_sep
+job.config.override_dirname.exclude_keys output_subdir verbose mode searchpath runtime.cwd runtime.version foo job.foo run.foo launcher.foo
+callbacks callbacks.x env help.app_name job_logging job_logging.x hydra_logging hydra_help""".split()
+
+HYDRA_VALUES = "1 0 -1 1.5 true false null x 'x y' [] [a,b] [1,2] {} {a:1} {dir:x} ${a} ${hydra.job.name} ${missing} RUN MULTIRUN yes '1' '' [[1]] 99999999999999999999".split(" ")
+
+HYDRA_SEEN = """job.name job.config_name job.override_dirname overrides.task overrides.hydra output_subdir verbose job.chdir runtime.cwd job.num missing job.missing job.name.x overrides.task[0] overrides.task.9 .job.name ..a
+...a job.env_set mode job.config.override_dirname searchpath 'job.name' job env""".split()
+
+
+def hydra_override(random):
+    key = "hydra." + random.choice(HYDRA_KEYS)
+    return random.choice(["~" + key] + [random.choice(["", "", "", "+", "++"]) + key + "=" + random.choice(HYDRA_VALUES)] * 8)
+
+
+def hydra_block(random):
+    value = random.choice(["1", "x", "null", "true", "[]", "[a]", "{}", "{a: 1}", "{dir: x}", "'${a}'", "'${hydra.job.name}'", "'${missing}'", "1.5"])
+    for part in reversed(random.choice(HYDRA_KEYS).split(".")):
+        value = "{" + part + ": " + value + "}"
+    return f"hydra: {value}\n"
+
+
+def hydra(random):
+    text = f"a: {single_quoted(random.choice(['', '', 'x', 'x']) + '${hydra:' + random.choice(HYDRA_SEEN) + '}')}\nb: {{c: '${{hydra:job.name}}'}}\n"
+    if random.random() < 0.3:
+        text += hydra_block(random)
+    changes = [hydra_override(random) for _ in range(random.choice([0, 1, 1, 1, 2]))]
+    return (text, changes + random.choice([[], [], ["b.c=2"], ["~b"], ["+x='\\${y'"], ["~b='${'"], ["+y=[${a},1]"], ["hydra.run.dir=y"]]))
+
+
+# A defaults list, groups and packages; what is missing.
+
+def missing(random):
+    text = "a: ???\nb: {c: ???, d: '${a}', e: [1, '???'], f: '${b.c}'}\ng: '${oc.select:a,4}'\nh: x${a}\n"
+    lines = [line for line in text.split("\n") if random.random() < 0.7]
+    return ("\n".join(lines) + "\n", random.choice([[], ["+a=1"], ["a=1"], ["b.c=2"], ["b={c:???}"], ["+z=???"], ["a=???"], ["b=???"], ["b.e=[???]"], ["a=1", "b.c=3"]]))
+
+
 KINDS = {
     "document": lambda random: (document(random), None),
     "words": lambda random: (words(random), None),
@@ -320,4 +361,6 @@ KINDS = {
     "calls": lambda random: (BASE, ["a=" + call(random, 1)]),
     "elements": lambda random: (BASE, [random.choice(["a=", "+x=", "++b="]) + element(random, 2)]),
     "overrides": lambda random: (BASE, overrides(random)),
+    "hydra": hydra,
+    "missing": missing,
 }
