@@ -91,9 +91,11 @@ TEST_CASE("the shown configuration is typed, holds the defaults and keeps what i
   CHECK(json.find(R"("path": "???")") != std::string::npos);
   CHECK(json.find("hydra") == std::string::npos);
   options.throw_on_missing = true;
-  CHECK(test::error_of<UserError>([&] {
-          show_config(ConfigSource::of_file("cfg.yaml"), {}, options);
-        }) == "cfg.yaml: data_config.path: Missing mandatory value");
+  CHECK(test::error_of<UserError>(
+            [&] { show_config(ConfigSource::of_file("cfg.yaml"), {}, options); }) ==
+        "cfg.yaml: data_config.path: Missing mandatory value; add data_config.path=<value> to the "
+        "command "
+        "line or to the file");
 }
 
 TEST_CASE("without the schema any keys are taken, and Hydra's rule for new ones holds") {

@@ -101,6 +101,26 @@ TEST_CASE("broken YAML is reported with line and column") {
   CHECK(yaml_error("a: 1\n---\nb: 2").find("single document") != std::string::npos);
 }
 
+TEST_CASE("YAML errors say what to do, with the place of the mistake") {
+  CHECK(yaml_error("a:\n  seed 1\n  b: 2") ==
+        "cfg.yaml:3:4: not valid YAML: mapping values are not allowed here; line 2 has no colon: "
+        "write key: value, with a space after it");
+  CHECK(yaml_error("a: 1\nseed 1\nb: 2")
+            .find("cfg.yaml:2:1: not valid YAML: could not find expected "
+                  "':' after 'seed 1'; write key: value") == 0);
+  CHECK(yaml_error("a: 1\n\tb: 2").find("indent with spaces") != std::string::npos);
+  CHECK(yaml_error("a: &x 1\nb: &x 2").find("duplicate anchor 'x'; first occurrence at line 1") !=
+        std::string::npos);
+  CHECK(yaml_error("a: \"\\q\"").find("unknown escape character 'q'") != std::string::npos);
+}
+
+TEST_CASE("block scalars keep and fold line breaks as PyYAML does") {
+  CHECK(as_json("a: >+\n  x\n\n  y\n\n") == R"({"a": "x\ny\n\n"})");
+  CHECK(as_json("a: \"\\N\\_\\L\\P\"") == "{\"a\": \"\u0085\u00a0\u2028\u2029\"}");
+  CHECK(as_json("a: '\n\n\n'") == R"({"a": "\n\n"})");
+  CHECK(as_json("a: 99999999999999999999:1") == R"({"a": 5999999999999999999941})");
+}
+
 TEST_CASE("a value that contains itself is an error, not an endless loop") {
   CHECK(yaml_error("a: &x [*x]").find("cannot contain itself") != std::string::npos);
 }

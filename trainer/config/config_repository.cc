@@ -12,6 +12,7 @@
 #include <set>
 
 #include "trainer/config/hydra_defaults.h"
+#include "trainer/config/suggest.h"
 #include "trainer/config/yaml_reader.h"
 #include "trainer/runtime/error.h"
 
@@ -34,6 +35,24 @@ std::string with_plain_breaks(const std::string& text) {
   return out;
 }
 
+/// What to give instead of a file that cannot be read.
+std::string near_file(const std::string& file) {
+  const fs::path path(file);
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    return fmt::format("there is no folder '{}'", folder.string());
+  std::vector<std::string> names;
+  for (fs::directory_iterator it(folder, error), end; it != end; it.increment(error)) {
+    const std::string extension = it->path().extension().string();
+    if (extension == ".yaml" || extension == ".yml")
+      names.push_back(it->path().filename().string());
+  }
+  const std::string near = nearest(path.filename().string(), names);
+  if (near.empty() || near == path.filename().string()) return "give a YAML file with --config";
+  return fmt::format("did you mean '{}'?", (folder / near).lexically_normal().string());
+}
+
 std::string read_text(const std::string& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   std::string text;
@@ -47,9 +66,8 @@ std::string read_text(const std::string& file) {
   const int error = errno;
   if (fd >= 0) ::close(fd);
   if (n < 0) {
-    throw UserError(
-        fmt::format("{}: cannot read the config file: {}; give a YAML file with --config", file,
-                    std::strerror(error)));
+    throw UserError(fmt::format("{}: cannot read the config file: {}; {}", file,
+                                std::strerror(error), near_file(file)));
   }
   return with_plain_breaks(text);
 }
@@ -137,6 +155,13 @@ ConfigSource ConfigSource::of_name(const std::string& folder, const std::string&
 
 ConfigRepository::ConfigRepository(ConfigSource source)
     : source_(std::move(source)), folders_{source_.folder} {
+  for (const std::string& folder : source_.further) {
+    std::error_code error;
+    if (!fs::is_directory(folder, error)) {
+      throw UserError(fmt::format(
+          "--config-dir: Additional config directory '{}' not found; give a folder", folder));
+    }
+  }
   folders_.insert(folders_.end(), source_.further.begin(), source_.further.end());
 }
 
@@ -161,7 +186,7 @@ const LoadedConfig* ConfigRepository::load(const std::string& path) {
   if (const std::string* text = hydra_config_text(path)) {
     slot = parsed(*text, path);
   } else if (const std::string file = file_of(path); !file.empty()) {
-    slot = parsed(read_text(file), file);
+    slot = parsed(read_text(file), file);  // says so when the primary one is not there
   }
   return slot.get();
 }

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "trainer/config/compose.h"
 #include "trainer/config/config_fields.h"
 #include "trainer/config/interpolation.h"
 #include "trainer/config/message.h"
 #include "trainer/config/node_text.h"
+#include "trainer/config/python_number.h"
 #include "trainer/config/schema.h"
+#include "trainer/config/suggest.h"
 #include "trainer/config/sweep_plan.h"
 #include "trainer/runtime/error.h"
 
@@ -21,8 +25,17 @@ struct Origin {
   std::string place;
 };
 
-void collect_missing(const Node& node, const std::string& path, std::string& names) {
-  if (node.is_missing()) names += (names.empty() ? "" : ", ") + path;
+/// The keys without a value, and the place of the first.
+struct Missing {
+  std::vector<std::string> keys;
+  std::string place;
+};
+
+void collect_missing(const Node& node, const std::string& path, Missing& names) {
+  if (node.is_missing()) {
+    if (names.keys.empty()) names.place = node.place.str();
+    names.keys.push_back(path);
+  }
   for (std::size_t i = 0; i < node.items.size(); ++i) {
     collect_missing(node.items[i], fmt::format("{}[{}]", path, i), names);
   }
@@ -76,6 +89,51 @@ Node job_tree(const Node& composed, const ShowOptions& options) {
   return typed_tree(root);
 }
 
+void refuse_missing(const Node& root, const std::string& file) {
+  Missing missing;
+  collect_missing(root, "", missing);
+  if (missing.keys.empty()) return;
+  throw UserError(fmt::format(
+      "{}: {}: Missing mandatory value{}; add {}=<value> to the command line or to the file",
+      missing.place.empty() ? file : missing.place, fmt::join(missing.keys, ", "),
+      missing.keys.size() == 1 ? "" : "s", missing.keys.front()));
+}
+
+/// The child of that key, or of that index in a list.
+const Node* child_of(const Node& node, const std::string& name) {
+  const auto index = node.kind == Kind::kList ? python_int(name) : std::nullopt;
+  if (index && index->integer >= 0 && index->text.empty() &&
+      static_cast<std::size_t>(index->integer) < node.items.size())
+    return &node.items[static_cast<std::size_t>(index->integer)];
+  for (const Entry& entry : node.entries) {
+    if (python_str(entry.key) == name) return &entry.value;
+  }
+  return nullptr;
+}
+
+/// `--package a.b[0]`; "" and _global_ are everything.
+Node package_of(const Node& root, const std::string& package) {
+  if (package.empty() || package == "_global_") return root;
+  std::string dotted = package;
+  std::replace(dotted.begin(), dotted.end(), '[', '.');
+  std::erase(dotted, ']');
+  const Node* part = &root;
+  for (const std::string& name : split_path(dotted)) {
+    const Node* next = child_of(*part, name);
+    if (next == nullptr) {
+      std::vector<std::string> known;
+      for (const Entry& entry : part->entries) known.push_back(python_str(entry.key));
+      const std::string near = nearest(name, known);
+      std::string fix = near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
+      if (near.empty() && !known.empty())
+        fix = fmt::format("; there are {}", fmt::join(known, ", "));
+      throw UserError(fmt::format("--package: '{}' is not in the configuration{}", package, fix));
+    }
+    part = next;
+  }
+  return *part;
+}
+
 Node show_tree(const ConfigSource& source, const std::vector<std::string>& overrides,
                const ShowOptions& options) {
   const Node composed = compose_config(source, overrides, options.schema).root;
@@ -86,16 +144,8 @@ Node show_tree(const ConfigSource& source, const std::vector<std::string>& overr
     root.entries.insert(root.entries.begin(), std::make_move_iterator(hydra.entries.begin()),
                         std::make_move_iterator(hydra.entries.end()));
   }
-  std::string missing;
-  if (options.throw_on_missing) collect_missing(root, "", missing);
-  if (!missing.empty())
-    throw UserError(fmt::format("{}: {}: Missing mandatory value", file, missing));
-  if (options.package.empty()) return root;
-  const Node* part = find_path(root, options.package);
-  if (part == nullptr) {
-    throw UserError(fmt::format("--package: '{}' is not in the configuration", options.package));
-  }
-  return *part;
+  if (options.throw_on_missing) refuse_missing(root, file);
+  return package_of(root, options.package);
 }
 
 void collect_origins(const Node& node, const std::string& path, std::vector<Origin>& out) {

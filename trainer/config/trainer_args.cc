@@ -288,8 +288,10 @@ ConfigSource config_source(const Parsed& parsed) {
 std::size_t choice(const Parsed& parsed, const std::string& name, const Words& words) {
   const auto found = std::find(words.begin(), words.end(), parsed.text(name));
   if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
-  throw UserError(
-      fmt::format("--{}: '{}' is none of {}", name, parsed.text(name), fmt::join(words, ", ")));
+  const std::string near = nearest(parsed.text(name), words);
+  throw UserError(fmt::format("--{}: '{}' is none of {}{}", name, parsed.text(name),
+                              fmt::join(words, ", "),
+                              near.empty() ? "" : "; did you mean '" + near + "'?"));
 }
 
 ShowOptions show_options(const Parsed& parsed) {
