@@ -278,6 +278,10 @@ void LocalElasticAgent::dump_stacks() {
 
 void LocalElasticAgent::stop_workers() {
   const int signal = end_signal_ != 0 ? end_signal_ : SIGTERM;
+  // The cause of a hang cannot save anything; its death frees those that wait for it, so that they
+  // can.
+  if (!failures_.empty() && !failures_.front().hang.empty())
+    processes_.signal_worker(failures_.front().local_rank, SIGKILL);
   processes_.signal_workers(signal);
   processes_.signal_workers(SIGCONT);  // a worker that is suspended could not react
   phase_ = Phase::Stopping;

@@ -55,8 +55,8 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
   scene.os.exits(0, {0, SIGTERM}).exits(1, {0, SIGTERM});
   const RunResult result = scene.run(2);
   CHECK(scene.os.now() == Clock::time_point(seconds(5)));
-  CHECK(scene.os.deeds ==
-        Deeds{"start 2", "stacks of 0", "stacks of 1", sent(SIGTERM), sent(SIGCONT), "sweep"});
+  CHECK(scene.os.deeds == Deeds{"start 2", "stacks of 0", "stacks of 1", sent(SIGKILL) + " to 1",
+                                sent(SIGTERM), sent(SIGCONT), "sweep"});
   REQUIRE(result.failures.size() == 1);
   CHECK(result.failures[0].rank == 1);
   CHECK_THAT(result.failures[0].hang, Catch::Equals("no sign of life for 5.0 s, state S of 1"));
@@ -107,8 +107,8 @@ TEST_CASE("a debugger that does not come to an end is not waited for") {
   scene.os.has_debugger = true;
   scene.os.time_passes().time_passes().time_passes().exits(0, {0, SIGKILL});
   CHECK(exit_code(scene.run(1)) == kExitHang);
-  CHECK(scene.os.deeds ==
-        Deeds{"start 1", "stacks of 0", sent(SIGTERM), sent(SIGCONT), sent(SIGKILL), "sweep"});
+  CHECK(scene.os.deeds == Deeds{"start 1", "stacks of 0", sent(SIGKILL) + " to 0", sent(SIGTERM),
+                                sent(SIGCONT), sent(SIGKILL), "sweep"});
 }
 
 TEST_CASE("a hang restarts the group like any failure") {

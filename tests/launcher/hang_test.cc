@@ -228,7 +228,7 @@ TEST_CASE("of workers that hang together the report and the result name the one 
   auto options = stub_job(
       tmp, {"--nproc_per_node=2", "--result-json=" + tmp / "result"},
       {"@0hold=USR1", "@0beat=timeout=0.2 step=8 waiting=all_reduce collective=all_reduce#5",
-       "@1beat=timeout=60 step=8 phase=data collective=all_reduce#4", "@1print=beaten", "wait"});
+       "@1beat=step=8 phase=data collective=all_reduce#4", "@1print=beaten", "wait"});
   options.set["PATH"] = tmp.path();
   ChildProgram job(options);
   job.wait_for("beaten");
