@@ -4,7 +4,6 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -243,20 +242,21 @@ ChildOptions with_small_disk(ChildOptions options, const std::string& folder, co
                     "' 2>/dev/null; exit $code",
                 "sh"};
   argv.insert(argv.end(), options.argv.begin(), options.argv.end());
-  options.argv = argv;
+  options.argv = std::move(argv);
   return options;
 }
 
-bool can_mount() {
-  return std::system(
-             "unshare --user --map-root-user --mount mount -t tmpfs none /mnt "
-             ">/dev/null 2>&1") == 0;
+bool can_mount(const Workspace& place) {
+  ChildOptions mount = alone(place);
+  mount.argv = {"unshare", "--user", "--map-root-user", "--mount", "mount", "-t",
+                "tmpfs",   "none",   place.path()};
+  return finish(mount).exit == 0;
 }
 
 TEST_CASE(
     "on a disk that holds one snapshot less than wanted the oldest goes, and the run goes on") {
-  if (!can_mount()) return say_skipped("no user namespaces here");
   const Workspace unbroken, place;
+  if (!can_mount(place)) return say_skipped("no user namespaces here");
   succeed(alone(unbroken));
   std::filesystem::create_directory(place / "disk");
   const auto options = alone(place, {"trainer_config.snapshot_path=disk/snapshot.pt",
@@ -269,8 +269,8 @@ TEST_CASE(
 }
 
 TEST_CASE("on a disk that is full the run goes on, keeps the last good snapshot, and says so") {
-  if (!can_mount()) return say_skipped("no user namespaces here");
   const Workspace place;
+  if (!can_mount(place)) return say_skipped("no user namespaces here");
   std::filesystem::create_directory(place / "disk");
   const auto options = alone(place, {"trainer_config.snapshot_path=disk/snapshot.pt"});
   const auto run = finish(with_small_disk(options, place / "disk", "500k"));

@@ -15,7 +15,7 @@ namespace ddp::train {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kSpare = 64 * 1024;  // for counters that grow, and the guard's history
+constexpr std::size_t kSpare = 65536;  // for counters that grow, and the guard's history
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "launcher/worker_contract.h"
 #include "trainer/runtime/atomic_file.h"
@@ -115,7 +116,7 @@ void RunAccount::read_earlier_attempts(int64_t resumed_step) {
     totals.saves = saves_from_json(json.at("saves"));
     for (const auto& restart : json.at("restarts"))
       totals.restarts.push_back(restart_from_json(restart));
-    totals_ = totals;
+    totals_ = std::move(totals);
   } catch (const Json::exception&) {
     return;
   }

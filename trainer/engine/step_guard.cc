@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "trainer/runtime/error.h"
@@ -58,7 +59,7 @@ void StepGuard::load_state(const std::string& json) {
   } catch (const nlohmann::json::exception& error) {
     throw RunError(std::string("snapshot: step_guard is damaged: ") + error.what());
   }
-  *this = loaded;
+  *this = std::move(loaded);
 }
 
 void StepGuard::remember(const StepGuard& other) {
