@@ -138,6 +138,7 @@ const Spot& Resolver::oc_dict_values(const Arguments& arguments, const Spot& at)
   for (const Entry& entry : map.node->entries) {
     list.items.push_back(Node::of(fmt::format("${{{}.{}}}", path, python_str(entry.key))));
     list.items.back().place = at.node->place;
+    parse_interpolated(list.items.back().text);  // a key may not fit into the grammar
   }
   return temporary(std::move(list), at.parent, false);
 }

@@ -1,6 +1,6 @@
 """The cases: (YAML text, overrides); overrides None means that OmegaConf alone reads the file.
 
-Left out on purpose, because no JSON and no configuration can hold them: !!binary, !!omap, lone surrogates.
+What JSON cannot hold, such as !!binary, counts as refused.
 """
 
 SCALARS = """1 -1 +1 0 -0 00 007 010 08 0o10 0x1F 0xg 0b101 0b12 1_000 _1 1_ 1__0 0_1 1:30 1:75 -1:30 1:2:3 1:30.5
@@ -41,6 +41,11 @@ DOCUMENTS = [
     "a: [1,,2]", "a: &x\nb: *x", "a: !!str\nb: 1", "? a", "? a\n? b", "a: \n  b: 1\n c: 2", "a:\n  b: 1\n   c: 2", "a: \"\\t\"", "a: '\t'",
     "a: \"x\" y", "a: 'x' # c", "a: |2\n    x\n", "a: \"\\/\"", "a: \"\\q\"", "a: \"\\x4\"", "a: [ 'x','y' ]", "a: {'x':1}", "a: {\"x\":1}", "a: {x:1}",
     "a: x\n\n\nb: y", "{a: 1, b: 2}", "{a: 1}\nb: 2", "a: [1\n, 2]", "a:\n  - b: 1\n    c: 2\n  - d", "a:\n- - 1\n  - 2\n- - 3", "a: 0.10", "a: 1e5\nb: 1E-05",
+    "a: >+\n  x\n\n  y\n\n", "a: =", "a: <<", "a: {=: 1}", "a: {!!merge <<: {x: 1}}", "a: {!!merge y: {x: 1}, x: 2}", "a: &x 1\nb: &x 2", "a: &x k\n*x : 2", "a: &x k\nb: {*x : 2}",
+    "a: \"\\N\\_\\L\\P\"", "a: \"\\'\"", "a: '\n'", "a: \"\n\n\"", "a: 0x_", "a: 0b_", "a: 99999999999999999999:1", "a: !!int 0o7", "a: " + "9" * 4301, "a: 0x" + "f" * 300, "a:\tb", "a: x\ty", "a:\n  b: 1\n\tc: 2",
+    "a: [1,\t2]", "{:x: 1}", "a: [?x]", "a: [!]", "a: |# c\n  x\n", "a: | # c\n  x\n", "a: 1\rb: 2", "a: 1\x85b: 2", "a: 1\u2028b: 2", "a: 'x\u2029y'", "a: |\n  x\u2028  y\n", "a: " + "[" * 70 + "]" * 70, "a: " + "[" * 300 + "]" * 300,
+    "a: !!omap [b: 1, c: 2]", "a: !!pairs [b: 1, b: 2]", "a: !!omap {b: 1}", "a: !!set {b}", "a: !!binary aGk=", "a: !!float 1:30.5", "a: !!str [1]", "a: !!python/none x", "a: !!python/name:os.system x", "'{a: 1}'", "'a: 1'", "''", "'5'",
+    "".join(f"a{i}: '${{a{i + 1}}}'\n" for i in range(55)) + "a55: 1", "a: '" + "${oc.select:x," * 70 + "1" + "}" * 70 + "'", "a: ['\x85', \"\\x07\", 'é']\nb: 'x${a}'", "a: {'\u200b': '\u2028'}\nb: 'x${a}'",
     "a: !!float .inf", "a: !!int 0x1f", "a: !!bool 1", "a: !!null x", "a: !!str ''", "? !!str 1\n: x", "? 'x'\n: 1",
 ]
 

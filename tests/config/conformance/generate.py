@@ -177,7 +177,7 @@ mi.b q w j big ref ref.d ref.e.0 rl rl.3 rl[6] missing c.missing b.x n.x m.x l.9
 WORDS = r"""x x\ y x_y x-y 1 -1 1.5 1e3 .5 5. true false null NULL 007 1_000 inf nan a.b /a/b a:b a|b ?x @x *x %x +x $x x$ ~x 'x' "x" 'x,y' "x}y" 'it\'s' "a\"b" '${b}' "${b}" 'x${b}y' '\${b}' '\\${b}' '' "" [1] [] [1,x]
 {} {a:1} {a:1,b:[x]} {1:x} [[1],{a:b}] \, \} \{x\} \(x\) \[x\] \: \= \\ x\,y (x) x=y x#y é 日 x;y ${b} ${c.d} ${n} ${missing} ${c} x${b} ${b}x ${b}${b} [${b}] {a:${b}} 'a' 'b' 1: :1 : - . .. [1 1] {a} {a:} {:a} [,] [1,] 99999999999999999999 1:30 0x10""".split(" ")
 
-RESOLVERS = "oc.env oc.env oc.env oc.select oc.select oc.decode oc.decode oc.create oc.dict.keys oc.dict.values oc.deprecated now foo oc.foo ${env} oc env hydra2".split()
+RESOLVERS = "oc.env oc.env oc.env oc.select oc.select oc.decode oc.decode oc.create oc.dict.keys oc.dict.values oc.deprecated now foo oc.foo ${env} oc env".split()
 
 
 def spaced(random, text):
