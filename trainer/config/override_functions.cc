@@ -288,24 +288,24 @@ OverrideValue shuffle_call(const OverrideCall& call) {
 
 }  // namespace
 
-OverrideValue evaluate_override_call(const OverrideCall& given) {
-  const OverrideCall call = normalized(given);
-  if (call.name == "int") return cast_call(call, cast_int);
-  if (call.name == "float") return cast_call(call, cast_float);
-  if (call.name == "str") return cast_call(call, cast_str);
-  if (call.name == "bool") return cast_call(call, cast_bool);
-  if (call.name == "sort") return sort_call(call);
-  if (call.name == "shuffle") return shuffle_call(call);
-  if (call.name == "choice") return choice_call(call);
-  if (call.name == "range") return range_call(call);
-  if (call.name == "interval") return interval_call(call);
-  if (call.name == "glob") return glob_call(call);
-  if (call.name == "tag") return tag_call(call);
+OverrideValue evaluate_override_call(const OverrideCall& call) {
+  const OverrideCall normal = normalized(call);
+  if (normal.name == "int") return cast_call(normal, cast_int);
+  if (normal.name == "float") return cast_call(normal, cast_float);
+  if (normal.name == "str") return cast_call(normal, cast_str);
+  if (normal.name == "bool") return cast_call(normal, cast_bool);
+  if (normal.name == "sort") return sort_call(normal);
+  if (normal.name == "shuffle") return shuffle_call(normal);
+  if (normal.name == "choice") return choice_call(normal);
+  if (normal.name == "range") return range_call(normal);
+  if (normal.name == "interval") return interval_call(normal);
+  if (normal.name == "glob") return glob_call(normal);
+  if (normal.name == "tag") return tag_call(normal);
   const std::vector<std::string> known = {"bool",  "choice",  "float", "glob", "int", "interval",
                                           "range", "shuffle", "sort",  "str",  "tag"};
-  const std::string near = nearest(call.name, known);
+  const std::string near = nearest(normal.name, known);
   throw std::invalid_argument(fmt::format(
-      "Unknown function '{}'; {}", call.name,
+      "Unknown function '{}'; {}", normal.name,
       near.empty()
           ? fmt::format("available: {}; quote the value if it is a text", fmt::join(known, ","))
           : "did you mean '" + near + "'?"));

@@ -212,7 +212,7 @@ std::optional<double> sexagesimal_float(const std::string& text) {
   return total;
 }
 
-Node negated(Node node) {
+Node negated(const Node& node) {
   if (node.kind == Kind::kFloat) return Node::of(-node.real);
   const std::string text = python_str(node);
   return *python_int(text.starts_with('-') ? text.substr(1) : "-" + text);
@@ -250,7 +250,7 @@ std::optional<Node> yaml_int(std::string_view text) {
   std::string value = without_underscores(text);
   const bool negative = take_sign(value);
   auto parsed = unsigned_int(value);
-  if (parsed && negative) parsed = negated(std::move(*parsed));
+  if (parsed && negative) parsed = negated(*parsed);
   return parsed;
 }
 

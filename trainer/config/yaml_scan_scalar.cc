@@ -288,7 +288,7 @@ std::size_t plain_run(const YamlText& text, bool in_flow) {
 std::u32string plain_spaces(YamlText& text, bool& line_ended) {
   std::size_t length = 0;
   while (text.peek(length) == U' ') ++length;
-  const std::u32string spaces(text.prefix(length));
+  std::u32string spaces(text.prefix(length));
   text.forward(length);
   const char32_t line_break = text.take_break();
   if (line_break == U'\0') return spaces;
