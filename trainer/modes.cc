@@ -100,8 +100,9 @@ std::string readable(const Json& report) {
 }  // namespace
 
 int run_train(const TrainerArgs& args) {
-  ::signal(SIGPIPE, SIG_IGN);  // a console that went away must not end the training
-  ::signal(SIGXFSZ, SIG_IGN);  // nor a snapshot that is larger than a limit on file sizes
+  ::signal(SIGPIPE, SIG_IGN);     // a console that went away must not end the training
+  ::signal(SIGXFSZ, SIG_IGN);     // nor a snapshot that is larger than a limit on file sizes
+  ::signal(SIGUSR2, [](int) {});  // asked how it goes before there is anything to say
   if (args.multirun) return run_multirun(args);
   const DistEnv env = DistEnv::from_environment();
   const JobResult result =
