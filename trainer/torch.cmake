@@ -32,14 +32,11 @@ add_library(ddp_trainer STATIC
   model/gpt.cc
   optim/adamw.cc
   optim/amp.cc
-  runtime/safetensors.cc
-  runtime/sha256.cc
-  runtime/stop_signal.cc
-  runtime/xxh3.cc)
+  runtime/stop_signal.cc)
 target_link_libraries(ddp_trainer
-  PUBLIC ddp::torch ddp_trainer_config
+  PUBLIC ddp::torch ddp_trainer_config ddp_snapshot_file
   PRIVATE nlohmann_json::nlohmann_json OpenSSL::Crypto ${CMAKE_DL_LIBS} Threads::Threads)
-target_include_directories(ddp_trainer SYSTEM PRIVATE ${DDP_GLOO_INCLUDE} ${DDP_XXHASH_INCLUDE})
+target_include_directories(ddp_trainer SYSTEM PRIVATE ${DDP_GLOO_INCLUDE})
 option(DDP_PCH "Precompile torch/torch.h (27 s once, then 4 s instead of 13 s per file)" ON)
 if(DDP_PCH)
   target_precompile_headers(ddp_trainer PRIVATE <torch/torch.h>)

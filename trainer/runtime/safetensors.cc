@@ -26,6 +26,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
+constexpr int kDeepestHeader = 4;  // tensors hold lists; what is deeper costs memory only
 constexpr std::size_t kChecksumDigits = 32;
 constexpr std::size_t kSha256Digits = 64;  // of format version 1
 using Json = nlohmann::ordered_json;
@@ -156,7 +157,12 @@ void SafetensorsFile::parse_header() {
   const std::size_t data_size = size_ - kLengthBytes - header_size_;
   const auto* text = reinterpret_cast<const char*>(mapping_ + kLengthBytes);
   try {
-    const auto header = nlohmann::json::parse(text, text + header_size_);
+    const auto header = nlohmann::json::parse(
+        text, text + header_size_,
+        [this](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+          if (depth <= kDeepestHeader) return true;
+          throw RunError(path_ + ": the header is nested too deeply: damaged");
+        });
     if (!header.is_object()) throw RunError(path_ + ": the header is not a JSON object: damaged");
     for (const auto& [name, entry] : header.items()) {
       if (name == "__metadata__") {
