@@ -93,7 +93,9 @@ RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step)
   totals_.first_step = totals_.last_step = resumed_step;
   const std::string file = account_file(snapshot_path);
   if (!file.empty()) fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd_ >= 0) read_earlier_attempts(resumed_step);
+  if (fd_ < 0) return;
+  read_earlier_attempts(resumed_step);
+  write_totals();  // an attempt that ends before its first step counts, too
 }
 
 RunAccount::~RunAccount() {
@@ -112,6 +114,7 @@ void RunAccount::read_earlier_attempts(int64_t resumed_step) {
     totals.first_step = json.at("first_step").get<int64_t>();
     totals.last_step = json.at("last_step").get<int64_t>();
     totals.last_step_at = json.at("last_step_at").get<double>();
+    totals.median_step = json.at("median_step").get<double>();
     totals.redone_steps = json.at("redone_steps").get<int64_t>();
     totals.saves = saves_from_json(json.at("saves"));
     for (const auto& restart : json.at("restarts"))
@@ -132,7 +135,8 @@ void RunAccount::add_restart(int64_t resumed_step) {
     restart.rank = said.value("rank", -1);
     restart.cause = said.value("cause", std::string());
     if (const auto seen = seconds_at(said, "time")) {
-      if (totals_.last_step_at > 0) restart.to_detect = *seen - totals_.last_step_at;
+      // Rank 0 may still finish a step while ddp-run sees another rank die.
+      if (totals_.last_step_at > 0) restart.to_detect = std::max(0.0, *seen - totals_.last_step_at);
       restart.to_restart = began_ - *seen;
     }
   }
@@ -153,6 +157,14 @@ void RunAccount::step_done(int64_t step, const SaveCounts& saves) {
   totals_.last_step = step;
   totals_.last_step_at = now;
   own_saves_ = saves;
+  write_totals();
+}
+
+double RunAccount::median_step() const {
+  return times_.count() > 0 ? times_.median() : totals_.median_step;
+}
+
+void RunAccount::write_totals() const {
   if (fd_ < 0) return;
   std::string text = totals_json();
   text.resize(std::max(text.size(), kRecordBytes), ' ');
@@ -174,21 +186,18 @@ SaveCounts RunAccount::all_saves() const {
 std::string RunAccount::totals_json() const {
   Json restarts = Json::array();
   for (const auto& restart : totals_.restarts) restarts.push_back(to_json(restart));
-  return Json{{"job_began", totals_.job_began},
-              {"first_step", totals_.first_step},
-              {"last_step", totals_.last_step},
-              {"last_step_at", totals_.last_step_at},
-              {"redone_steps", totals_.redone_steps},
-              {"saves", to_json(all_saves())},
-              {"restarts", restarts}}
+  return Json{{"job_began", totals_.job_began}, {"first_step", totals_.first_step},
+              {"last_step", totals_.last_step}, {"last_step_at", totals_.last_step_at},
+              {"median_step", median_step()},   {"redone_steps", totals_.redone_steps},
+              {"saves", to_json(all_saves())},  {"restarts", restarts}}
       .dump();
 }
 
 std::optional<double> RunAccount::goodput() const {
-  if (times_.count() == 0) return std::nullopt;
+  if (median_step() <= 0.0) return std::nullopt;
   const double wall = unix_now() - totals_.job_began;
   const auto useful = static_cast<double>(totals_.last_step - totals_.first_step);
-  return std::min(1.0, useful * times_.median() / wall);
+  return std::min(1.0, useful * median_step() / wall);
 }
 
 std::vector<std::string> RunAccount::text() const {
@@ -198,7 +207,7 @@ std::vector<std::string> RunAccount::text() const {
   lines.push_back(fmt::format(
       "Goodput {}: {} useful steps x {:.1f} ms (median) in {:.1f} s; {} steps made twice",
       share ? fmt::format("{:.1f} %", 100.0 * *share) : std::string("unknown"),
-      totals_.last_step - totals_.first_step, 1e3 * times_.median(), unix_now() - totals_.job_began,
+      totals_.last_step - totals_.first_step, 1e3 * median_step(), unix_now() - totals_.job_began,
       totals_.redone_steps));
   lines.push_back(fmt::format(
       "Snapshots: {} saved, {} failed, {} skipped, {} in memory; training held up {:.1f} ms per "
@@ -222,7 +231,7 @@ void RunAccount::write_json(const std::string& path, const std::string& outcome)
   Json summary = {{"outcome", outcome},
                   {"goodput", to_json(goodput())},
                   {"useful_steps", totals_.last_step - totals_.first_step},
-                  {"median_step_seconds", times_.median()},
+                  {"median_step_seconds", median_step()},
                   {"wall_seconds", unix_now() - totals_.job_began}};
   summary.update(json);
   const std::string text = summary.dump(2) + "\n";

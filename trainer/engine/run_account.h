@@ -50,12 +50,15 @@ class RunAccount {
     int64_t first_step = 0;     ///< Of the first attempt.
     int64_t last_step = 0;      ///< Finished.
     double last_step_at = 0.0;  ///< Unix seconds.
+    double median_step = 0.0;   ///< Seconds; of the attempt before, until this one has its own.
     int64_t redone_steps = 0;
     SaveCounts saves;  ///< Of earlier attempts.
     std::vector<RestartRecord> restarts;
   };
   void read_earlier_attempts(int64_t resumed_step);
   void add_restart(int64_t resumed_step);
+  void write_totals() const;
+  double median_step() const;
   std::string totals_json() const;
   SaveCounts all_saves() const;
 
