@@ -26,10 +26,44 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
-constexpr int kDeepestHeader = 4;  // tensors hold lists; what is deeper costs memory only
 constexpr std::size_t kChecksumDigits = 32;
-constexpr std::size_t kSha256Digits = 64;  // of format version 1
+constexpr std::size_t kSha256Digits = 64;    // of format version 1
+constexpr std::size_t kMostDimensions = 64;  // as in LibTorch
 using Json = nlohmann::ordered_json;
+
+/// Foreign text as part of a line: short, and without anything that would end the line.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 200;
+  std::string result(text.substr(0, kMost));
+  for (char& c : result) {
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  }
+  return text.size() > kMost ? result + "..." : result;
+}
+
+/// Refuses what no header holds while it is read, before it takes memory: deep nesting, long lists,
+/// and fractions, which have no defined value as a length.
+class HeaderBounds {
+ public:
+  explicit HeaderBounds(const std::string& path) : path_(path) {}
+
+  bool operator()(int depth, nlohmann::json::parse_event_t event, const nlohmann::json& value) {
+    using Event = nlohmann::json::parse_event_t;
+    constexpr int kDepthOfLists = 2;
+    const bool opens = event == Event::object_start || event == Event::array_start;
+    if (event == Event::array_start) length_ = 0;
+    if (event == Event::value && depth > kDepthOfLists) ++length_;
+    if ((opens && depth > kDepthOfLists) || length_ > kMostDimensions ||
+        (event == Event::value && value.is_number_float())) {
+      throw RunError(path_ + ": the header is damaged: not that of a safetensors file");
+    }
+    return true;
+  }
+
+ private:
+  const std::string& path_;
+  std::size_t length_ = 0;
+};
 
 std::size_t bytes_per_element(std::string_view dtype) {
   if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
@@ -157,12 +191,7 @@ void SafetensorsFile::parse_header() {
   const std::size_t data_size = size_ - kLengthBytes - header_size_;
   const auto* text = reinterpret_cast<const char*>(mapping_ + kLengthBytes);
   try {
-    const auto header = nlohmann::json::parse(
-        text, text + header_size_,
-        [this](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-          if (depth <= kDeepestHeader) return true;
-          throw RunError(path_ + ": the header is nested too deeply: damaged");
-        });
+    const auto header = nlohmann::json::parse(text, text + header_size_, HeaderBounds(path_));
     if (!header.is_object()) throw RunError(path_ + ": the header is not a JSON object: damaged");
     for (const auto& [name, entry] : header.items()) {
       if (name == "__metadata__") {
@@ -174,7 +203,7 @@ void SafetensorsFile::parse_header() {
       const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
       if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size ||
           bytes_of(tensor.shape, tensor.dtype) != offsets[1] - offsets[0]) {
-        throw RunError(path_ + ": tensor " + name +
+        throw RunError(path_ + ": tensor " + shown(name) +
                        " does not lie within the file: truncated or damaged");
       }
       tensor.data = mapping_ + kLengthBytes + header_size_ + offsets[0];
@@ -182,7 +211,7 @@ void SafetensorsFile::parse_header() {
       tensors_.push_back(std::move(tensor));
     }
   } catch (const nlohmann::json::exception& error) {
-    throw RunError(path_ + ": the header is damaged: " + error.what());
+    throw RunError(path_ + ": the header is damaged: " + shown(error.what()));
   }
   std::sort(tensors_.begin(), tensors_.end(),
             [](const auto& a, const auto& b) { return a.data < b.data; });
@@ -232,7 +261,7 @@ void SafetensorsFile::verify_digests() const {
     const bool next = tensor.data == expected || tensor.size == 0;
     if (!next || !digests.is_object() || !digests.contains(tensor.name) ||
         digests[tensor.name] != xxh3_hex(tensor.data, tensor.size)) {
-      throw RunError(path_ + ": the checksum of tensor " + tensor.name +
+      throw RunError(path_ + ": the checksum of tensor " + shown(tensor.name) +
                      " does not fit: the file is damaged");
     }
     expected += tensor.size;
