@@ -1,12 +1,16 @@
-# ddp_project_options: what every target of the project is compiled with.
-add_library(ddp_project_options INTERFACE)
-target_compile_features(ddp_project_options INTERFACE cxx_std_20)
-target_include_directories(ddp_project_options INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(ddp_project_options INTERFACE
+# ddp_plain_options: the language and the warnings.
+add_library(ddp_plain_options INTERFACE)
+target_compile_features(ddp_plain_options INTERFACE cxx_std_20)
+target_include_directories(ddp_plain_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(ddp_plain_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual)
 if(DDP_WERROR)
-  target_compile_options(ddp_project_options INTERFACE -Werror)
+  target_compile_options(ddp_plain_options INTERFACE -Werror)
 endif()
+
+# ddp_project_options: what every target of the project is compiled with.
+add_library(ddp_project_options INTERFACE)
+target_link_libraries(ddp_project_options INTERFACE ddp_plain_options)
 if(DDP_SANITIZE)
   target_compile_options(ddp_project_options INTERFACE
     -fsanitize=${DDP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
