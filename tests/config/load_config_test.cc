@@ -90,7 +90,7 @@ TEST_CASE("the example's configuration is read as it stands") {
   CHECK(config.hydra.run_dir == loading.folder());
 }
 
-TEST_CASE("only the data path is needed; the model is then gpt2") {
+TEST_CASE("only the data path is needed, and the model is then gpt2") {
   const Loading loading;
   const Config config = loading.with({});
   CHECK(config.gpt.model_type == "gpt2");
