@@ -134,6 +134,15 @@ TEST_CASE("rollback goes back to the snapshot and leaves the step out, also afte
   CHECK(differences(rolled_back.snapshot(), killed.snapshot()) == Words{});
 }
 
+TEST_CASE("a rollback into the epoch before does not end an epoch") {
+  const Workspace place;
+  const auto run = succeed(launched(
+      place, 2, {plan_of({"rank=0 step=19 kind=nan"}), "trainer_config.bad_step_policy=rollback"}));
+  INFO(run.out << run.err);
+  CHECK_THAT(run.err, Contains("Back to the snapshot of step 15; step 19 will be left out"));
+  CHECK_THAT(run.out, Contains("Step 17 | Eval") && !Contains("Step 15 | Eval"));
+}
+
 TEST_CASE("with bad_step_policy=stop the run ends with one line and a good snapshot") {
   const Workspace place;
   const auto run =
@@ -184,7 +193,7 @@ TEST_CASE("four ranks, then two, then three, then four: the same samples, the sa
           inspect(unbroken, unbroken.snapshot()).at(key));
 }
 
-TEST_CASE("SIGUSR1 saves and stops; the job goes on as if nothing had been") {
+TEST_CASE("SIGUSR1 saves and stops, and the job goes on as if nothing had been") {
   const Workspace unbroken, place;
   succeed(launched(unbroken, 2));
   {
@@ -216,6 +225,29 @@ TEST_CASE("a signal during an evaluation breaks it off, and the resumed run make
   INFO(output);
   CHECK(evaluations_of(output) == evaluations_of(whole.out));
   check_same_end(unbroken, place);
+}
+
+TEST_CASE("a signal during the last evaluation loses nothing: the next run makes and keeps it") {
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2));
+  {
+    ChildProgram job(launched(place, 2,
+                              {plan_of({"rank=0 step=40 phase=evaluation kind=slow value=300",
+                                        "rank=1 step=40 phase=evaluation kind=slow value=300"})}));
+    job.wait_for("Step 40 | Train", 1, kPatience);
+    job.signal(SIGTERM);
+    job.wait_all_gone(kPatience);
+    CHECK(job.wait_exit(kPatience) == 75);
+  }
+  CHECK(evaluations_of(succeed(launched(place, 2)).out).size() == 1);
+  check_same_end(unbroken, place);
+}
+
+TEST_CASE("an account that cannot be written does not cost the run") {
+  const Workspace place;
+  std::filesystem::create_directory(place / "run_summary.json");
+  const auto run = succeed(alone(place));
+  CHECK_THAT(run.err, Contains("no account of this run: ") && Contains("run_summary.json"));
 }
 
 TEST_CASE("SIGUSR2 asks how the run is doing") {

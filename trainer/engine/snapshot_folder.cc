@@ -140,6 +140,7 @@ std::optional<OpenedSnapshot> SnapshotFolder::find(const std::vector<std::string
   }
   if (found) quarantine(damages, found->path);
   scan();
+  if (!entries_.empty()) write_manifest();  // of what is here now, also when it was fetched
   return found;
 }
 
@@ -242,7 +243,19 @@ void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorB
   write_manifest();
 }
 
+// A snapshot that is whole on the disk counts, whether it is listed or not.
 void SnapshotFolder::write_manifest() const {
+  try {
+    const std::string text = manifest();
+    AtomicFile file(manifest_path());
+    file.write(text.data(), text.size());
+    file.commit();
+  } catch (const RunError& error) {
+    log_.warning(fmt::format("the list of snapshots is not up to date: {}", error.what()));
+  }
+}
+
+std::string SnapshotFolder::manifest() const {
   Json list = Json::array();
   for (const auto& entry : entries_) {
     list.push_back(
@@ -257,10 +270,7 @@ void SnapshotFolder::write_manifest() const {
   const Json manifest = {{"newest", entries_.front().file},
                          {"best", best != nullptr ? Json(best->file) : Json()},
                          {"snapshots", list}};
-  const std::string text = manifest.dump(2) + "\n";
-  AtomicFile file(manifest_path());
-  file.write(text.data(), text.size());
-  file.commit();
+  return manifest.dump(2) + "\n";
 }
 
 }  // namespace ddp::train

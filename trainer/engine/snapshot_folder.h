@@ -72,6 +72,7 @@ class SnapshotFolder {
   bool delete_oldest();
   void remove(std::size_t index);
   void write_manifest() const;
+  std::string manifest() const;
 
   std::string path_;
   std::size_t limit_;

@@ -11,6 +11,7 @@
 #include "launcher/worker_contract.h"
 #include "trainer/engine/snapshot_interval.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/stop_signal.h"
 
 namespace ddp::train {
 namespace {
@@ -123,12 +124,19 @@ void SnapshotKeeper::save_to_memory(const TrainingState& state) {
     keeps_memory_ = false;
     return;
   }
-  memory_job_.start({[this, state] {
-                       ram_->store(state.meta, state.tensors, state.ready);
-                       const std::lock_guard lock(mutex_);
-                       ++counts_.in_memory;
-                     },
-                     nullptr});
+  memory_job_.start({[this, state] { store_in_memory(state); }, nullptr});
+}
+
+// An exception would end the process: the thread has nobody to hand it to.
+void SnapshotKeeper::store_in_memory(const TrainingState& state) {
+  try {
+    ram_->store(state.meta, state.tensors, state.ready);
+  } catch (const std::exception& error) {
+    return log_.warning(
+        fmt::format("no copy of step {} in memory: {}", state.meta.step, error.what()));
+  }
+  const std::lock_guard lock(mutex_);
+  ++counts_.in_memory;
 }
 
 void SnapshotKeeper::write(const SnapshotMeta& meta, Clock::time_point begin) {
@@ -217,13 +225,13 @@ void SnapshotKeeper::finish(const TrainingState& state) {
       state.meta.step, folder_.path()));
 }
 
-void SnapshotKeeper::finish_sending() {
+void SnapshotKeeper::finish_sending(std::chrono::milliseconds limit) {
   if (remote_ == nullptr) return;
-  constexpr std::chrono::milliseconds kLimit{60'000};
   constexpr double kPromise = 60.0;
-  remote_->finish(kLimit, [this] {
+  const int known = StopSignal::pending();
+  remote_->finish(limit, [this, known] {
     monitor_.enter_for(Phase::kWriting, kPromise);
-    return true;
+    return StopSignal::pending() == known;
   });
 }
 

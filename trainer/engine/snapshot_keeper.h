@@ -70,8 +70,9 @@ class SnapshotKeeper {
   /// Waits until `state`, or the same step's, is on the disk; tries once more where the last
   /// attempt failed. Throws RunError when it cannot be saved: a good snapshot is still there.
   void finish(const TrainingState& state);
-  /// Waits until an object store has what it is to have, or for 60 s; at a second signal no longer.
-  void finish_sending();
+  /// Waits until an object store has what it is to have: at most `limit`, and after a signal that
+  /// comes meanwhile no longer.
+  void finish_sending(std::chrono::milliseconds limit);
   /// The run is complete: the copies in memory are of no use any more.
   void forget_memory();
 
@@ -79,6 +80,7 @@ class SnapshotKeeper {
 
  private:
   void write(const SnapshotMeta& meta, Clock::time_point begin);
+  void store_in_memory(const TrainingState& state);
   void count_stall(double seconds);
   void wait_with_heartbeats();
 

@@ -78,7 +78,10 @@ FitResult TrainingRun::nothing_to_train() {
                   "go on",
                   limits.snapshot_path, trainer_.step(), trainer_.cursor().epoch,
                   by_steps ? "max_steps" : "max_epochs"));
+  const bool was_due = trainer_.evaluation_due();
   run_evaluation();
+  // A signal had broken this evaluation off: its result belongs to the snapshot.
+  if (was_due && !trainer_.evaluation_due()) saved_step_ = -1;
   save_last();
   FitResult result{stop_signal_, {}, {}};
   if (trainer_.last_eval()) result.eval_loss = trainer_.last_eval()->loss;
@@ -98,7 +101,7 @@ void TrainingRun::train_until_end() {
     monitor_.end_step();
     if (account_) account_->step_done(trainer_.step(), keeper_->counts());
     if (StopSignal::take_report_wish()) say_where_time_goes();
-    after_step(trainer_.cursor().epoch != epoch);
+    after_step(trainer_.cursor().epoch > epoch);  // a rollback may lead to an earlier one
   }
   judge_last();
 }
@@ -252,10 +255,19 @@ void TrainingRun::save(const TrainingState& state, IfBusy if_busy) {
 void TrainingRun::save_last() {
   if (!keeper_) return;
   // Nothing was trained and nothing is to be said: the file stays as it is.
-  if (trainer_.step() == first_step_ && saved_step_ == trainer_.step()) return;
-  keeper_->finish(trainer_.capture());
-  keeper_->finish_sending();
+  const bool as_it_was = trainer_.step() == first_step_ && saved_step_ == trainer_.step();
+  if (!as_it_was) keeper_->finish(trainer_.capture());
+  keeper_->finish_sending(time_to_send());
   if (stop_signal_ == 0) keeper_->forget_memory();
+}
+
+// The other ranks wait in a barrier meanwhile, and who sent the signal waits for us to end.
+std::chrono::milliseconds TrainingRun::time_to_send() const {
+  constexpr double kLongest = 60.0;
+  constexpr double kAfterSignal = 10.0;
+  const double longest = stop_signal_ == 0 ? kLongest : kAfterSignal;
+  const double seconds = std::min(longest, config_.distributed.timeout_s / 2);
+  return std::chrono::milliseconds(static_cast<int64_t>(1e3 * seconds));
 }
 
 void TrainingRun::say_where_time_goes() {
@@ -342,7 +354,11 @@ void TrainingRun::log_end() {
     log_.info(fmt::format("Bad steps: {}", trainer_.guard().bad_steps()));
   const std::string summary = config_.hydra.run_dir + "/run_summary.json";
   say_where_time_goes();
-  account_->write_json(summary, stop_signal_ == 0 ? "finished" : "preempted");
+  try {
+    account_->write_json(summary, stop_signal_ == 0 ? "finished" : "preempted");
+  } catch (const RunError& error) {
+    log_.warning(fmt::format("no account of this run: {}", error.what()));
+  }
   log_.info(fmt::format("Snapshot: {}; log: {}; account: {}", c.snapshot_path,
                         config_.hydra.log_file(), summary));
   if (const auto* best = best_entry(folder_.entries()))

@@ -2,6 +2,7 @@
 // account.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -60,6 +61,7 @@ class TrainingRun {
   void run_evaluation();
   void save(const TrainingState& state, IfBusy if_busy);
   void save_last();
+  std::chrono::milliseconds time_to_send() const;
   void say_where_time_goes();
   void log_start() const;
   void log_step(const StepOutput& output, int64_t epoch);

@@ -1,0 +1,68 @@
+// Training whose snapshots live in an object store, against a real server.
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/workers.h"
+#include "tests/remote/store_server.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using train::test::StoreServer;
+
+ChildOptions stored(const Workspace& place, const StoreServer& server, Words overrides = {}) {
+  overrides.push_back("trainer_config.snapshot_path=s3://bucket/runs/7/snapshot.pt");
+  overrides.push_back("trainer_config.snapshot_cache=cache");
+  auto options = launched(place, 2, overrides);
+  for (const auto& [name, value] : server.environment()) options.set[name] = value;
+  return options;
+}
+
+std::string local_copy(const Workspace& place) {
+  return place / "cache/s3/bucket/runs/7/snapshot.pt";
+}
+
+TEST_CASE("a machine without any files goes on from the store and ends as the unbroken run") {
+  const StoreServer server("s3");
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2));
+  const auto first = succeed(stored(place, server, {"trainer_config.max_steps=20"}));
+  CHECK_THAT(first.out, Contains("All snapshots are in s3://bucket/runs/7"));
+  std::filesystem::remove_all(place / "cache");
+  const auto second = succeed(stored(place, server));
+  INFO(second.out << second.err);
+  CHECK_THAT(second.out, Contains("Fetching s3://bucket/runs/7/snapshot.pt.step-20"));
+  CHECK(order_of_steps(second.out) == range_of(21, 40));
+  CHECK(differences(unbroken.snapshot(), local_copy(place)) == Words{});
+}
+
+// The ranks' own patience is 4 s: rank 0 must not keep them waiting for the store.
+TEST_CASE("a store that dies during a run costs nothing, and the next run sends what is missing") {
+  StoreServer server("s3");
+  const Workspace place;
+  const std::string patience = "distributed_config.timeout_s=4";
+  {
+    ChildProgram job(
+        stored(place, server,
+               {patience,
+                "trainer_config.fault_plan=['rank=0 step=13 phase=data kind=slow value=1500']"}));
+    job.wait_for("| Step 12 ", 1, kPatience);
+    server.kill();
+    job.wait_all_gone(kPatience);
+    INFO(job.out() << job.err());
+    CHECK(job.wait_exit(kPatience) == 0);
+    CHECK_THAT(job.err(), Contains("the snapshots are kept here and sent later") &&
+                              Contains("not in s3://bucket/runs/7 yet"));
+  }
+  server.come_back();
+  const auto next = succeed(stored(place, server, {patience}));
+  CHECK_THAT(next.out, Contains("Nothing to train") && Contains("All snapshots are in s3://"));
+  std::filesystem::remove_all(place / "cache");
+  const auto elsewhere = succeed(stored(place, server, {"trainer_config.max_steps=41"}));
+  CHECK_THAT(elsewhere.out, Contains("Fetching s3://bucket/runs/7/snapshot.pt.step-40"));
+}
+
+}  // namespace
+}  // namespace ddp::test
