@@ -1,7 +1,6 @@
 #include "trainer/data/data_loader.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace ddp::train {
 namespace {
@@ -19,20 +18,10 @@ DataLoader::DataLoader(TrainingWindows windows, const DistributedSampler& sample
     : windows_(windows),
       sampler_(sampler),
       options_(options),
-      next_task_{sampler.normalized(start), 0} {
-  slots_.resize(
-      static_cast<std::size_t>(std::max<int64_t>(1, options_.workers * kBatchesAheadPerWorker)));
-  for (int64_t i = 0; i < options_.workers; ++i) threads_.emplace_back([this] { work(); });
-}
-
-DataLoader::~DataLoader() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  space_.notify_all();
-  for (auto& thread : threads_) thread.join();
-}
+      next_task_{sampler.normalized(start), 0},
+      batches_(
+          options.workers, options.workers * kBatchesAheadPerWorker, [this] { return take_task(); },
+          [this](const Task& task) { return make_batch(task); }) {}
 
 DataLoader::Task DataLoader::take_task() {
   const Task task = next_task_;
@@ -57,41 +46,6 @@ Batch DataLoader::make_batch(const Task& task) const {
     std::copy(window.begin() + 1, window.end(), targets + row * columns);
   }
   return batch;
-}
-
-void DataLoader::work() {
-  const auto capacity = static_cast<int64_t>(slots_.size());
-  std::unique_lock lock(mutex_);
-  while (true) {
-    space_.wait(lock, [&] { return stopping_ || issued_ < consumed_ + capacity; });
-    if (stopping_) return;
-    const Task task = take_task();
-    Slot& slot = slots_[static_cast<std::size_t>(issued_++ % capacity)];
-    lock.unlock();
-    Batch batch;
-    std::exception_ptr error;
-    try {
-      batch = make_batch(task);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    lock.lock();
-    slot = {std::move(batch), error, true};
-    ready_.notify_one();
-  }
-}
-
-Batch DataLoader::next() {
-  if (threads_.empty()) return make_batch(take_task());
-  std::unique_lock lock(mutex_);
-  Slot& slot = slots_[static_cast<std::size_t>(consumed_ % static_cast<int64_t>(slots_.size()))];
-  ready_.wait(lock, [&] { return slot.filled; });
-  Slot taken = std::exchange(slot, {});
-  ++consumed_;
-  lock.unlock();
-  space_.notify_one();
-  if (taken.error) std::rethrow_exception(taken.error);
-  return std::move(taken.batch);
 }
 
 Batch evaluation_batch(const EvaluationWindows& windows, int64_t first, int64_t count) {

@@ -3,15 +3,11 @@
 
 #include <torch/torch.h>
 
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
-#include <mutex>
-#include <thread>
-#include <vector>
 
 #include "trainer/data/char_dataset.h"
 #include "trainer/data/distributed_sampler.h"
+#include "trainer/runtime/prefetcher.h"
 
 namespace ddp::train {
 
@@ -37,13 +33,10 @@ class DataLoader {
   /// Starts at `start`. `windows` must outlive the loader.
   DataLoader(TrainingWindows windows, const DistributedSampler& sampler, DataCursor start,
              const Options& options);
-  ~DataLoader();
-  DataLoader(const DataLoader&) = delete;
-  DataLoader& operator=(const DataLoader&) = delete;
 
   /// The next micro-batch of this rank, epoch after epoch without end. Rethrows what a worker
   /// threw.
-  Batch next();
+  Batch next() { return batches_.next(); }
 
  private:
   struct Task {
@@ -52,26 +45,12 @@ class DataLoader {
   };
   Task take_task();
   Batch make_batch(const Task& task) const;
-  void work();
 
   const TrainingWindows windows_;
   const DistributedSampler sampler_;
   const Options options_;
-
-  std::mutex mutex_;
-  std::condition_variable space_;
-  std::condition_variable ready_;
   Task next_task_;
-  int64_t issued_ = 0;
-  int64_t consumed_ = 0;
-  bool stopping_ = false;
-  struct Slot {
-    Batch batch;
-    std::exception_ptr error;
-    bool filled = false;
-  };
-  std::vector<Slot> slots_;
-  std::vector<std::thread> threads_;
+  Prefetcher<Task, Batch> batches_;  // the last member: its threads use the others
 };
 
 /// Rows [first, first + count) of the evaluation set: inputs padded with token 0 and targets with
