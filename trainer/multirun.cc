@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 
 #include "launcher/worker_contract.h"
 #include "trainer/config/sweep_plan.h"
+#include "trainer/config/yaml_config.h"
 #include "trainer/report.h"
+#include "trainer/runtime/error.h"
 #include "trainer/train_job.h"
 
 namespace ddp::train {
@@ -22,6 +25,22 @@ void say(const DistEnv& env, const std::string& text) {
   if (!env.is_main()) return;
   std::fputs((text + "\n").c_str(), stdout);
   std::fflush(stdout);
+}
+
+/// A mistake in a later job is told before the first one trains.
+void check_jobs(const ConfigSource& source, const SweepPlan& plan) {
+  std::map<std::string, std::size_t> owners;
+  for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
+    const RunConfig run = load_run(source, plan.jobs[i], {static_cast<int64_t>(i)});
+    const std::string& path = run.config.trainer.snapshot_path;
+    const auto [owner, is_new] = owners.emplace(path, i);
+    if (is_new) continue;
+    throw UserError(fmt::format(
+        "trainer_config.snapshot_path: jobs {0} and {1} of the sweep have the same, {2}: "
+        "job {1} would go on from job {0}'s snapshot; give a relative path, or put "
+        "${{hydra:job.num}} into it",
+        owner->second, i, path));
+  }
 }
 
 JobReport run_one(const TrainerArgs& args, const SweepPlan& plan, std::size_t number,
@@ -68,9 +87,7 @@ void print_table(const DistEnv& env, const SweepPlan& plan, const std::vector<Jo
 int run_multirun(const TrainerArgs& args) {
   const DistEnv env = DistEnv::from_environment();
   const SweepPlan plan = plan_sweep(args.config, args.overrides);
-  // A mistake in a later job is told before the first one trains.
-  for (std::size_t i = 0; i < plan.jobs.size(); ++i)
-    load_run(args.config, plan.jobs[i], {static_cast<int64_t>(i)});
+  check_jobs(args.config, plan);
   if (env.is_main()) write_sweep_file(plan);
   say(env, fmt::format("Sweep of {} jobs in {}", plan.jobs.size(), plan.folder));
   const WorkerStore store(env, plan.timeout_s);

@@ -28,15 +28,30 @@ TEST_CASE("a job of a sweep leaves the same snapshot as the same job alone") {
 
 TEST_CASE("a job that fails does not end the sweep, and the table and the exit code tell of it") {
   const Workspace place;
+  succeed(launched(place, 2, {"gpt_config.n_embd=16", "trainer_config.max_steps=3"}));
   const Finished sweep = finish(
       launched(place, 2,
-               {"--multirun", "gpt_config.n_embd=32,16,32", "trainer_config.max_steps=3",
-                "trainer_config.snapshot_path=" + place.snapshot(), "hydra.sweep.dir=sweep"}));
+               {"--multirun", "trainer_config.snapshot_path=one.pt," + place.snapshot() + ",two.pt",
+                "trainer_config.max_steps=3", "hydra.sweep.dir=sweep"}));
   INFO(sweep.out << sweep.err);
   CHECK(sweep.exit != 0);
   CHECK(sweep.err.find("error: job 1: ") != std::string::npos);
   CHECK(sweep.out.find("failed: ") != std::string::npos);
-  CHECK(sweep.out.find("Nothing to train") != std::string::npos);  // job 2 found job 0's snapshot
+  CHECK(fs::exists(place / "sweep/0/one.pt"));
+  CHECK(fs::exists(place / "sweep/2/two.pt"));
+}
+
+TEST_CASE("two jobs of a sweep with the same snapshot are refused before the first one trains") {
+  const Workspace place;
+  const Finished sweep =
+      finish(launched(place, 2,
+                      {"--multirun", "trainer_config.seed=1,2,3", "hydra.sweep.dir=sweep",
+                       "trainer_config.snapshot_path=" + place.snapshot()}));
+  CHECK(sweep.exit == 2);
+  CHECK(sweep.err.find("jobs 0 and 1 of the sweep have the same, " + place.snapshot()) !=
+        std::string::npos);
+  CHECK_FALSE(fs::exists(place.snapshot()));
+  CHECK_FALSE(fs::exists(place / "sweep"));
 }
 
 TEST_CASE("all ranks of a run share one folder, whatever the time says") {
