@@ -31,7 +31,10 @@ std::string key_element(const Override& change) {
 }
 
 std::vector<std::string> values_of(const Override& change, const ConfigRepository& repository) {
-  if (!change.sweep) return {change.text};
+  if (!change.sweep) {
+    const bool written_anew = change.has_value && change.type != OverrideType::kDelete;
+    return {written_anew ? key_element(change) + "=" + change.value_text : change.text};
+  }
   std::vector<std::string> overrides;
   try {
     for (const std::string& value : sweep_values(*change.sweep, repository.options(change.key)))

@@ -131,15 +131,17 @@ def expected_jobs(folder, overrides):
         return refusal(error)
 
 
-def check_sweeps(trainer, folders, every):
-    wrong = 0
+def check_sweeps(trainer, folder, every):
+    wrong = accepted = 0
+    folders = [write_case(folder / str(i), case[0]) for i, case in enumerate(every)]
     for folder, (_, overrides) in zip(folders, every):
         got = trainer.show(folder, ["--no-schema", "--multirun", "--", *overrides])
         want = expected_jobs(folder, overrides)
+        accepted += want[0] == "ok"
         if not same(want, got):
             wrong += 1
             print(f"--- --multirun {overrides}\n  expected: {want}\n  got:      {got}")
-    print(f"{len(every) - wrong} of {len(every)} sweeps agree")
+    print(f"{len(every) - wrong} of {len(every)} sweeps agree ({accepted} are accepted)", flush=True)
     return wrong
 
 
@@ -212,7 +214,8 @@ def main():
     parser.add_argument("--random", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
-    parser.add_argument("--wide", choices=["all", *generate.KINDS], help="only random cases, of this kind")
+    parser.add_argument("--sweeps", type=int, default=100, help="random sweeps")
+    parser.add_argument("--wide", choices=["all", "sweeps", *generate.KINDS], help="only random cases, of this kind")
     parser.add_argument("--limit", type=int, default=20, help="with --wide: how many disagreements of a kind to print")
     options = parser.parse_args()
     os.environ.update(ENVIRONMENT)
@@ -220,7 +223,10 @@ def main():
     trainer = Trainer(options.trainer)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if options.wide:
+        if options.wide == "sweeps":
+            rng = random.Random(options.seed)
+            wrong = check_sweeps(trainer, folder, [sweeps.generated(rng) for _ in range(options.random)])
+        elif options.wide:
             wrong = check_wide(trainer, folder, options)
         else:
             every = cases.hand_picked() + cases.generated(random.Random(options.seed), options.random)
@@ -229,8 +235,9 @@ def main():
         if not options.wide and not options.only:
             options.wide, options.random, options.limit = "all", 20 * options.random, None
             wrong += check_wide(trainer, folder / "wide", options)
-            swept = sweeps.hand_picked()
-            wrong += check_sweeps(trainer, [write_case(folder / f"s{i}", c[0]) for i, c in enumerate(swept)], swept)
+            rng = random.Random(options.seed)
+            swept = sweeps.hand_picked() + [sweeps.generated(rng) for _ in range(options.sweeps)]
+            wrong += check_sweeps(trainer, folder / "sweeps", swept)
             wrong += check_typed(trainer, write_case(folder / "typed", {}))
         os.chdir("/")
     return 1 if wrong else 0

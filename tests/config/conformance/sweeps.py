@@ -87,7 +87,12 @@ k=true,false
 k=007,08
 k=-1,+1
 k=inf,nan
-k=1.0,2.50""".split("\n")
+k=1.0,2.50
+k=str(.5)
+k=str([1,2])
+k=int(1.9) opt.lr=1,2
+k=str(1e3) +new='a b'
+~k=1 k=1,2""".split("\n")
 
 FILES = groups.tree("defaults: [db: mysql, opt: sgd, _self_]\nk: 1\n")
 PARAMS = groups.tree("defaults: [db: mysql, opt: sgd, _self_]\nk: 1\nhydra: {sweeper: {params: {k: '5,6', opt.lr: 'choice(1,2)'}}}\n")
@@ -99,6 +104,51 @@ def hand_picked():
     cases += [(FILES, [command]) for command in COMMANDS if "'a b'" in command]
     cases += [(PARAMS, []), (PARAMS, ["k=7"]), (PARAMS, ["opt.lr=3", "db=pg,mysql"])]
     return cases
+
+
+SWEPT = ["k", "k", "k", "opt.lr", "opt.lr", "db", "opt", "db.port", "+new", "+new.x", "++k", "++n.m", "nope", "~k", "+db", "hydra.job.name"]
+VALUES = """1 2 3 -1 +1 0 1.5 .5 1e-3 1_000 007 true False null nan inf a b x-y x/y a:b a@b '' 'a' "b" 'a,b' 'a b' a\\,b [1,2] [] {a:1} {a:1,b:[2]} ${opt.lr} x${k} ???""".split(" ")
+CHOICES = ["mysql", "pg", "base", "deep", "sgd", "adam", "nothere", "[mysql,pg]", "null", "db/mysql"]
+GLOBS = ["glob(*)", "glob(m*)", "glob([m*,p*])", "glob(*,exclude=[b*,d*,e*,f*,g*,i*,l*,m*,n*,o*,s*,t*,w*,a*])"]
+NUMBERS = ["0", "1", "2", "3", "-2", "0.5", "1.25", "3.0"]
+
+
+def random_range(random):
+    arguments = [random.choice(NUMBERS) for _ in range(random.choice([1, 1, 2, 2, 2, 3, 3]))]
+    names = random.choice([[], [], [], ["start", "stop", "step"], ["stop"], ["", "", "step"], ["x"]])
+    return "range(" + random.choice([",", ",", ", "]).join(f"{name}={value}" if name else value for name, value in zip(names + [""] * 3, arguments)) + ")"
+
+
+def random_list(random, depth):
+    return ",".join(random.choice(VALUES) if depth == 0 or random.random() < 0.85 else random_sweep(random, depth - 1) for _ in range(random.choice([0, 1, 2, 2, 3])))
+
+
+def random_sweep(random, depth=2):
+    kind = random.random()
+    if kind < 0.3:
+        return random_list(random, 0)
+    if kind < 0.5:
+        return random_range(random)
+    if kind < 0.65 or depth == 0:
+        return "choice(" + random_list(random, depth and depth - 1) + ")"
+    inner = random.choice([random_list(random, 0), random_sweep(random, depth - 1), random_sweep(random, depth - 1)])
+    name = random.choice(["sort", "sort", "int", "float", "str", "bool", "tag", "interval", "choice", "foo"])
+    if name == "tag":
+        inner = random.choice(["", "a,", "a,b,", "1,"]) + inner
+    if name == "sort" and random.random() < 0.4:
+        inner += ",reverse=" + random.choice(["true", "false", "1"])
+    return f"{name}({inner})"
+
+
+def generated(random):
+    words = []
+    for _ in range(random.choice([1, 1, 1, 2, 2, 3])):
+        key = random.choice(SWEPT)
+        values = random_sweep(random)
+        if key in ("db", "opt", "+db") and random.random() < 0.9:
+            values = random.choice([random.choice(GLOBS), ",".join(random.choice(CHOICES) for _ in range(2))])
+        words.append(key if key == "~k" else f"{key}={values}")
+    return (random.choice([FILES, FILES, FILES, PARAMS]), words)
 
 
 def jobs(overrides, compose):
