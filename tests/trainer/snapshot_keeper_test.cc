@@ -13,7 +13,6 @@
 namespace ddp::train {
 namespace {
 
-using test::quiet_log;
 using test::sample_meta;
 using test::TempDir;
 
@@ -25,6 +24,7 @@ struct Saving {
     weights.fill_(static_cast<float>(step));
     return {sample_meta(step), {{"model.w", weights}}, nullptr};
   }
+  std::string said() const { return test::read_file(dir.file("log")); }
   int64_t saved_step() const { return open_snapshot(folder.path()).meta.step; }
   float saved_value() const {
     auto value = torch::zeros({1000});
@@ -34,7 +34,7 @@ struct Saving {
 
   TempDir dir;
   Config config;
-  Log log = quiet_log();
+  Log log{true, dir.file("log")};
   SnapshotFolder folder;
   RunMonitor monitor{config, 0, 1, false};
   torch::Tensor weights = torch::zeros({1000});
@@ -52,7 +52,7 @@ Config with_faults(const std::vector<std::string>& faults) {
 TEST_CASE("what is saved is the state before the update, however late it is written") {
   Saving run;
   for (int64_t step = 1; step <= 50; ++step) {
-    REQUIRE(run.keeper.save(run.state(step), IfBusy::kWait));
+    REQUIRE(run.keeper.save(run.state(step), SaveReason::kFixed));
     run.keeper.before_update();
     run.weights.fill_(-1.0F);  // the update
     run.keeper.wait();
@@ -64,24 +64,50 @@ TEST_CASE("what is saved is the state before the update, however late it is writ
 
 TEST_CASE("a snapshot that is due while another is written is skipped, or waits, as asked") {
   Saving run(with_faults({"step=1 phase=writing kind=slow value=50"}));
-  REQUIRE(run.keeper.save(run.state(1), IfBusy::kSkip));
+  REQUIRE(run.keeper.save(run.state(1), SaveReason::kInterval));
   run.keeper.before_update();
-  CHECK_FALSE(run.keeper.save(run.state(2), IfBusy::kSkip));
-  REQUIRE(run.keeper.save(run.state(3), IfBusy::kWait));
+  CHECK_FALSE(run.keeper.save(run.state(2), SaveReason::kInterval));
+  REQUIRE(run.keeper.save(run.state(3), SaveReason::kFixed));
   run.keeper.wait();
   CHECK(run.saved_step() == 3);
   CHECK(run.keeper.counts().skipped == 1);
   CHECK(run.keeper.counts().saved == 2);
 }
 
+TEST_CASE("a snapshot of the interval that may not be skipped waits for the one before") {
+  auto config = with_faults({"step=1 phase=writing kind=slow value=50"});
+  config.trainer.snapshot_if_busy = IfBusy::kWait;
+  Saving run(config);
+  REQUIRE(run.keeper.save(run.state(1), SaveReason::kInterval));
+  REQUIRE(run.keeper.save(run.state(2), SaveReason::kInterval));
+  run.keeper.wait();
+  CHECK(run.saved_step() == 2);
+  CHECK(run.keeper.counts().skipped == 0);
+}
+
+TEST_CASE("automatic snapshots do not bury the log, fixed ones and the first are always said") {
+  Saving run;
+  REQUIRE(run.config.trainer.snapshot_every.automatic);
+  for (int64_t step = 1; step <= 9; ++step) {
+    run.keeper.save(run.state(step), SaveReason::kInterval);
+    run.keeper.wait();
+  }
+  run.keeper.finish(run.state(10));
+  const std::string said = run.said();
+  CHECK_THAT(said, Catch::Contains("step 1: ") && !Catch::Contains("step 2: ") &&
+                       !Catch::Contains("step 9: "));
+  CHECK_THAT(said,
+             Catch::Contains("step 10: ") && Catch::Contains("; 8 others since the last line)"));
+}
+
 TEST_CASE("a full disk costs one snapshot, not the run, and the last good one stays") {
   Saving run(with_faults({"step=2 kind=disk_full"}));
-  run.keeper.save(run.state(1), IfBusy::kWait);
-  run.keeper.save(run.state(2), IfBusy::kWait);
+  run.keeper.save(run.state(1), SaveReason::kFixed);
+  run.keeper.save(run.state(2), SaveReason::kFixed);
   run.keeper.wait();
   CHECK(run.saved_step() == 1);
   CHECK(run.keeper.counts().failed == 1);
-  run.keeper.save(run.state(3), IfBusy::kWait);
+  run.keeper.save(run.state(3), SaveReason::kFixed);
   run.keeper.finish(run.state(3));
   CHECK(run.saved_step() == 3);
 }
@@ -100,7 +126,7 @@ TEST_CASE("NaN is never saved, and the run hears of it") {
   run.keeper.finish(run.state(1));
   auto broken = run.state(2);
   run.weights[17] = std::nan("");
-  run.keeper.save(broken, IfBusy::kWait);
+  run.keeper.save(broken, SaveReason::kFixed);
   run.keeper.wait();
   CHECK_THROWS_WITH(run.keeper.before_update(), Catch::Contains("model.w holds NaN or Inf"));
   CHECK(run.saved_step() == 1);

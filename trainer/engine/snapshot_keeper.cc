@@ -87,9 +87,11 @@ bool SnapshotKeeper::due(int64_t step) const {
          snapshot_interval(stall_of_last_ + cpu_of_last_, busy_seconds_, config_.snapshot_overhead);
 }
 
-bool SnapshotKeeper::save(const TrainingState& state, IfBusy if_busy) {
+bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
   const auto begin = Clock::now();
-  if (if_busy == IfBusy::kSkip && disk_job_.busy()) {
+  const bool may_skip =
+      reason == SaveReason::kInterval && config_.snapshot_if_busy == IfBusy::kSkip;
+  if (may_skip && disk_job_.busy()) {
     const std::lock_guard lock(mutex_);
     ++counts_.skipped;
     return false;
@@ -107,7 +109,7 @@ bool SnapshotKeeper::save(const TrainingState& state, IfBusy if_busy) {
                      monitor_.faults().at(Phase::kStaging, state.meta.step);
                      buffer_->copy_from(state.tensors, state.ready);
                    },
-                   [this, meta = state.meta, begin] { write(meta, begin); }});
+                   [this, meta = state.meta, reason, begin] { write(meta, reason, begin); }});
   count_stall(seconds_since(begin));
   return true;
 }
@@ -139,7 +141,26 @@ void SnapshotKeeper::store_in_memory(const TrainingState& state) {
   ++counts_.in_memory;
 }
 
-void SnapshotKeeper::write(const SnapshotMeta& meta, Clock::time_point begin) {
+// The automatic interval may be a second: a line for each would bury the rest of the log.
+void SnapshotKeeper::say_saved(const SnapshotMeta& meta, SaveReason reason,
+                               Clock::time_point begin) {
+  constexpr double kQuiet = 60.0;  // s
+  const bool quiet = reason == SaveReason::kInterval && config_.snapshot_every.automatic;
+  if (quiet && last_said_ && seconds_since(*last_said_) < kQuiet) {
+    ++unsaid_;
+    return;
+  }
+  const std::string others =
+      unsaid_ > 0 ? fmt::format("; {} others since the last line", unsaid_) : "";
+  log_.info(fmt::format("Snapshot saved at epoch {}, step {}: {} ({} MB, {:.2f} s{})",
+                        meta.cursor.epoch, meta.step, folder_.path(),
+                        (folder_.entries().front().bytes + 500'000) / 1'000'000,
+                        seconds_since(begin), others));
+  last_said_ = Clock::now();
+  unsaid_ = 0;
+}
+
+void SnapshotKeeper::write(const SnapshotMeta& meta, SaveReason reason, Clock::time_point begin) {
   std::string failure;
   const double cpu_before = thread_cpu_seconds();
   const std::string bad = first_non_finite(buffer_->tensors());
@@ -158,10 +179,7 @@ void SnapshotKeeper::write(const SnapshotMeta& meta, Clock::time_point begin) {
     failure = error.what();
   }
   if (failure.empty()) {
-    log_.info(fmt::format("Snapshot saved at epoch {}, step {}: {} ({} MB, {:.2f} s)",
-                          meta.cursor.epoch, meta.step, folder_.path(),
-                          (folder_.entries().front().bytes + 500'000) / 1'000'000,
-                          seconds_since(begin)));
+    say_saved(meta, reason, begin);
   } else {
     log_.warning(
         fmt::format("snapshot of step {} was not saved: {}; training goes on, the last "
@@ -214,7 +232,7 @@ void SnapshotKeeper::finish(const TrainingState& state) {
     return last_saved_step_started_ == state.meta.step;
   };
   for (int attempt = 0; attempt < 2 && !on_disk(); ++attempt) {
-    if (attempt > 0 || !started()) save(state, IfBusy::kWait);
+    if (attempt > 0 || !started()) save(state, SaveReason::kFixed);
     wait_with_heartbeats();
     before_update();
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "trainer/config/config.h"
@@ -27,6 +28,11 @@ struct SaveCounts {
   int64_t in_memory = 0;       ///< Copies in shared memory.
   double stall_seconds = 0.0;  ///< Wall time for which saves held up the training thread.
   double longest_stall = 0.0;  ///< Of one save.
+};
+
+enum class SaveReason {
+  kInterval,  ///< snapshot_every: left out as snapshot_if_busy says; an automatic one is quiet.
+  kFixed      ///< save_every, save_every_steps, the end: never left out, always said in the log.
 };
 
 /// What is to be saved: the tensors as they are, until the next before_update().
@@ -55,7 +61,7 @@ class SnapshotKeeper {
   /// Begins to save. The tensors must stay as they are until before_update() has returned. False
   /// when it was skipped. A save that fails is counted and said in the log; training goes on with
   /// the last good one.
-  bool save(const TrainingState& state, IfBusy if_busy);
+  bool save(const TrainingState& state, SaveReason reason);
   /// The same into shared memory, where ram_snapshots asks for it.
   void save_to_memory(const TrainingState& state);
   bool keeps_memory() const { return keeps_memory_; }
@@ -79,7 +85,8 @@ class SnapshotKeeper {
   SaveCounts counts() const;
 
  private:
-  void write(const SnapshotMeta& meta, Clock::time_point begin);
+  void write(const SnapshotMeta& meta, SaveReason reason, Clock::time_point begin);
+  void say_saved(const SnapshotMeta& meta, SaveReason reason, Clock::time_point begin);
   void store_in_memory(const TrainingState& state);
   void count_stall(double seconds);
   void wait_with_heartbeats();
@@ -105,6 +112,9 @@ class SnapshotKeeper {
   bool computes_on_cpu_ = false;
   std::string non_finite_;  // the tensor that was refused
   Clock::time_point last_begin_ = Clock::now();
+
+  std::optional<Clock::time_point> last_said_;  // of the thread that writes alone
+  int64_t unsaid_ = 0;                          // saved since
 
   BackgroundJob disk_job_;  // last: their threads end before the members above do
   BackgroundJob memory_job_;

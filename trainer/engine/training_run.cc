@@ -226,7 +226,7 @@ void TrainingRun::after_step(bool epoch_ended) {
   if (!save_now && !save_between && !keeper_->keeps_memory()) return;
   throughput_.pause();
   const auto state = trainer_.capture();
-  if (save_now || save_between) save(state, save_now ? IfBusy::kWait : every.snapshot_if_busy);
+  if (save_now || save_between) save(state, save_now ? SaveReason::kFixed : SaveReason::kInterval);
   keeper_->save_to_memory(state);
   throughput_.resume();
 }
@@ -248,8 +248,8 @@ void TrainingRun::run_evaluation() {
   throughput_.resume();
 }
 
-void TrainingRun::save(const TrainingState& state, IfBusy if_busy) {
-  if (keeper_->save(state, if_busy)) saved_step_ = state.meta.step;
+void TrainingRun::save(const TrainingState& state, SaveReason reason) {
+  if (keeper_->save(state, reason)) saved_step_ = state.meta.step;
 }
 
 void TrainingRun::save_last() {
