@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -83,11 +84,25 @@ TEST_CASE("a file that cannot be created or written is a failed run that names t
   const test::TestFolder folder;
   CHECK(test::error_of<RunError>([] { AtomicFile("no/such/s.pt"); }) ==
         "cannot create no/such/s.pt: No such file or directory");
-  if (::access("/dev/full", W_OK) == 0) {
-    std::filesystem::create_symlink("/dev/full", "s.pt.tmp." + std::to_string(::getpid()));
-    CHECK(test::error_of<RunError>([] { publish("s.pt", "x"); }) ==
-          "cannot write s.pt: No space left on device");
-  }
+  rlimit old{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit none{0, old.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &none) == 0);
+  const std::string error = test::error_of<NoSpaceError>([] { publish("s.pt", "x"); });
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  ::signal(SIGXFSZ, handler);
+  CHECK(error == "cannot write s.pt: File too large");
+}
+
+TEST_CASE("a link with the name of the temporary file is not followed") {
+  const test::TestFolder folder;
+  publish("precious", "gold");
+  std::filesystem::create_symlink("precious", "s.pt.tmp." + std::to_string(::getpid()));
+  publish("s.pt", "x");
+  CHECK(read_file("precious") == "gold");
+  CHECK(read_file("s.pt") == "x");
+  CHECK(std::filesystem::symlink_status("s.pt").type() == std::filesystem::file_type::regular);
 }
 
 TEST_CASE("only temporaries of dead processes are removed") {

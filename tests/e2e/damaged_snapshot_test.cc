@@ -75,6 +75,20 @@ TEST_CASE("two ranks fall back together") {
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
 }
 
+TEST_CASE("a kill after a fallback goes on from it, too") {
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2));
+  succeed(launched(place, 2, kHalf));
+  flip_bit_of_tensor(place.snapshot());
+  const auto run =
+      succeed(launched(place, 2, {R"(trainer_config.fault_plan=["rank=1 step=18 kind=kill"])"},
+                       {"--max_restarts=1"}));
+  INFO(run.out << run.err);
+  CHECK_THAT(run.err, Contains("restart 1 of 1"));
+  CHECK(steps_of(run.out).begin()->first == 17);
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+}
+
 TEST_CASE("after a fallback the next save does not replace the good snapshot by the damaged one") {
   const Workspace place;
   train_half(place);

@@ -1,6 +1,8 @@
 // Which snapshots are kept, found, put aside.
 #include "trainer/engine/snapshot_folder.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -103,11 +105,59 @@ TEST_CASE("a damaged newest snapshot is put aside and the one before it found") 
   const auto found = folder.find();
   REQUIRE(found.has_value());
   CHECK(found->meta.step == 2);
-  CHECK(names_in(dir).contains("s.pt.damaged"));
-  CHECK_FALSE(names_in(dir).contains("s.pt"));
+  CHECK(names_in(dir) ==
+        std::set<std::string>{"s.pt", "s.pt.damaged", "s.pt.step-1", "s.pt.manifest.json"});
+  CHECK(found->path == dir.file("s.pt"));
+  CHECK(folder.find()->meta.step == 2);  // a restart before the next save
   save_steps(folder, {4});
   CHECK(folder.find()->meta.step == 4);
   CHECK(names_in(dir).contains("s.pt.step-2"));
+}
+
+TEST_CASE("with a copy in memory a damaged newest snapshot leaves its name to the one before it") {
+  const TempDir dir;
+  Log log = quiet_log();
+  test::save_snapshot(dir.file("copy"), sample_meta(9), sample_tensors());
+  SnapshotFolder folder(dir.file("s.pt"), 3, log);
+  save_steps(folder, {1, 2, 3});
+  dir.write("s.pt", read_file(dir.file("s.pt")).substr(0, 100));
+  CHECK(folder.find({dir.file("copy")})->meta.step == 9);
+  CHECK(open_snapshot(dir.file("s.pt")).meta.step == 2);
+  CHECK(folder.entries().front().step == 2);
+}
+
+TEST_CASE("a copy in memory that was cut short is no damage") {
+  const TempDir dir;
+  Log log = quiet_log();
+  test::save_snapshot(dir.file("copy"), sample_meta(9), sample_tensors());
+  std::string bytes = read_file(dir.file("copy"));
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  dir.write("copy", bytes);
+  SnapshotFolder folder(dir.file("s.pt"), 3, log);
+  CHECK_FALSE(folder.find({dir.file("copy")}).has_value());
+  save_steps(folder, {1});
+  CHECK(folder.find({dir.file("copy")})->meta.step == 1);
+  CHECK(names_in(dir) == std::set<std::string>{"copy", "s.pt", "s.pt.manifest.json"});
+}
+
+TEST_CASE("a limit of one keeps the best besides") {
+  const TempDir dir;
+  Log log = quiet_log();
+  SnapshotFolder folder(dir.file("s.pt"), 1, log);
+  publish(folder, evaluated(1, 0.5), sample_tensors());
+  publish(folder, evaluated(2, 0.7), sample_tensors());
+  save_steps(folder, {3});
+  CHECK(names_in(dir) == std::set<std::string>{"s.pt", "s.pt.step-1", "s.pt.manifest.json"});
+  publish(folder, evaluated(4, 0.4), sample_tensors());
+  CHECK(names_in(dir) == std::set<std::string>{"s.pt", "s.pt.manifest.json"});
+}
+
+TEST_CASE("looking whether the folder can be written does not remove the sign of a cut save") {
+  const TempDir dir;
+  const std::string sign = dir.file("s.pt.tmp.") + std::to_string(::getpid());
+  dir.write("s.pt.tmp." + std::to_string(::getpid()), "part");
+  prepare_snapshot_folder(dir.file("s.pt"));
+  CHECK(read_file(sign) == "part");
 }
 
 TEST_CASE("when no snapshot is good the run refuses to overwrite them") {

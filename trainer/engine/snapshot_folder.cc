@@ -49,6 +49,14 @@ SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta) {
   return entry;
 }
 
+/// Gives a damaged file another name; the old one stays for a moment where it gets a new owner.
+bool set_aside(const std::string& file, const std::string& target, bool name_is_taken) {
+  ::unlink(target.c_str());
+  if (::link(file.c_str(), target.c_str()) != 0)
+    return std::rename(file.c_str(), target.c_str()) == 0;
+  return name_is_taken || ::unlink(file.c_str()) == 0;
+}
+
 /// Header only. Throws as open_snapshot() does.
 OpenedSnapshot peek(const std::string& file) {
   OpenedSnapshot opened{file, std::make_unique<SafetensorsFile>(file), {}};
@@ -67,7 +75,7 @@ void prepare_snapshot_folder(const std::string& path) {
   try {
     fs::create_directories(folder_of(path));
     if (fs::is_directory(path)) throw RunError(path + ": is a folder");
-    const AtomicFile probe(path);
+    const AtomicFile probe(path + ".probe");  // not the name that is the sign of a save cut short
   } catch (const std::exception& error) {
     throw UserError(fmt::format(
         "trainer_config.snapshot_path: snapshots cannot be written: {}; choose another path or "
@@ -132,13 +140,13 @@ std::optional<OpenedSnapshot> SnapshotFolder::find(const std::vector<std::string
       log_.debug(fmt::format("no whole copy in memory: {}", error.what()));
     }
   }
-  auto found = newest_good(std::move(candidates), damages);
+  auto found = newest_good(std::move(candidates), in_memory, damages);
   if (!found && !damages.empty()) fail_all_damaged(damages);
   if (!found && !older.empty()) {
     log_.warning(fmt::format("{} is gone, {} is not used; rename it to go on from it", path_,
                              older.front()));
   }
-  if (found) quarantine(damages, found->path);
+  if (found) quarantine(damages, *found);
   scan();
   if (!entries_.empty()) write_manifest();  // of what is here now, also when it was fetched
   return found;
@@ -146,6 +154,7 @@ std::optional<OpenedSnapshot> SnapshotFolder::find(const std::vector<std::string
 
 // By step, newest first; of equal ones the first stays first: the user's name before others.
 std::optional<OpenedSnapshot> SnapshotFolder::newest_good(std::vector<OpenedSnapshot> candidates,
+                                                          const std::vector<std::string>& in_memory,
                                                           std::vector<Damage>& damages) {
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const auto& a, const auto& b) { return a.meta.step > b.meta.step; });
@@ -154,7 +163,9 @@ std::optional<OpenedSnapshot> SnapshotFolder::newest_good(std::vector<OpenedSnap
       candidate.file->verify_checksum();
       return std::move(candidate);
     } catch (const RunError& error) {
-      damages.push_back({candidate.path, error.what()});
+      // A copy in memory that was cut short is no damage: its other half is whole.
+      if (std::find(in_memory.begin(), in_memory.end(), candidate.path) == in_memory.end())
+        damages.push_back({candidate.path, error.what()});
     }
   }
   return std::nullopt;
@@ -169,15 +180,37 @@ void SnapshotFolder::fail_all_damaged(const std::vector<Damage>& damages) const 
                           : "no good snapshot is left; move the files away to train from scratch"));
 }
 
-void SnapshotFolder::quarantine(const std::vector<Damage>& damages, const std::string& good) const {
+void SnapshotFolder::quarantine(const std::vector<Damage>& damages, OpenedSnapshot& good) const {
   for (const auto& damage : damages) {
     log_.warning("snapshot is damaged: " + damage.reason);
+    const bool newest = damage.file == path_;
+    const std::string heir = newest ? newest_older(good.path) : "";
     const std::string target = damage.file + ".damaged";
-    if (std::rename(damage.file.c_str(), target.c_str()) == 0)
-      log_.warning(fmt::format("moved {} to {}", damage.file, target));
-    if (damage.file == path_)
-      log_.warning(fmt::format("falling back to the snapshot before it: {}", good));
+    const bool aside = set_aside(damage.file, target, !heir.empty());
+    if (aside) log_.warning(fmt::format("moved {} to {}", damage.file, target));
+    if (newest) log_.warning(fmt::format("falling back to the snapshot before it: {}", good.path));
+    // Its name goes to the next one: without it, a restart before the next save would start anew.
+    if (!aside || heir.empty()) continue;
+    move_file(heir, path_);
+    if (good.path == heir) good.path = path_;
   }
+}
+
+/// `good` when it lies in the folder, else the newest of the older snapshots that is whole, or "".
+std::string SnapshotFolder::newest_older(const std::string& good) const {
+  const auto older = older_files();
+  if (std::find(older.begin(), older.end(), good) != older.end()) return good;
+  std::vector<OpenedSnapshot> candidates;
+  for (const auto& file : older) {
+    try {
+      candidates.push_back(peek(file));
+    } catch (const std::exception&) {
+      continue;
+    }
+  }
+  std::vector<Damage> ignored;
+  const auto found = newest_good(std::move(candidates), {}, ignored);
+  return found ? found->path : "";
 }
 
 // What cannot be read is not counted, and so never deleted.
@@ -221,7 +254,8 @@ void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorB
                              const PublishObserver& at) {
   const std::string newest = fs::path(path_).filename().string();
   const bool replaces_one = !entries_.empty() && entries_.front().file == newest;
-  const bool keep = replaces_one && limit_ > 1 && entries_.front().step != meta.step;
+  const bool is_best = !entries_.empty() && &entries_.front() == best_entry(entries_);
+  const bool keep = replaces_one && (limit_ > 1 || is_best) && entries_.front().step != meta.step;
   const std::string kept = keep ? older_snapshot_path(path_, entries_.front().step) : "";
   while (true) {
     try {

@@ -41,8 +41,9 @@ class SnapshotFolder {
 
   /// The newest good snapshot, those at `in_memory` (any number of files outside the folder, which
   /// may be unfinished) included. Damaged ones that are met on the way are named in the log and
-  /// moved to `<file>.damaged`. Nothing when there is none yet. Throws RunError when there are
-  /// files but none is good: training from scratch would overwrite them; they stay as they are.
+  /// moved to `<file>.damaged`; the newest one's name goes to the one before it. Nothing when there
+  /// is none yet. Throws RunError when there are files but none is good: training from scratch
+  /// would overwrite them; they stay as they are.
   std::optional<OpenedSnapshot> find(const std::vector<std::string>& in_memory = {});
 
   /// Writes a snapshot, then deletes what is superseded and writes the manifest. When the disk is
@@ -56,6 +57,7 @@ class SnapshotFolder {
   std::string path_of(const SnapshotEntry& entry) const;
   /// Newest first.
   const std::vector<SnapshotEntry>& entries() const { return entries_; }
+  std::size_t limit() const { return limit_; }
   std::string manifest_path() const { return path_ + ".manifest.json"; }
 
  private:
@@ -65,9 +67,11 @@ class SnapshotFolder {
   };
   std::vector<std::string> older_files() const;
   static std::optional<OpenedSnapshot> newest_good(std::vector<OpenedSnapshot> candidates,
+                                                   const std::vector<std::string>& in_memory,
                                                    std::vector<Damage>& damages);
   [[noreturn]] void fail_all_damaged(const std::vector<Damage>& damages) const;
-  void quarantine(const std::vector<Damage>& damages, const std::string& good) const;
+  void quarantine(const std::vector<Damage>& damages, OpenedSnapshot& good) const;
+  std::string newest_older(const std::string& good) const;
   void scan();
   bool delete_oldest();
   void remove(std::size_t index);

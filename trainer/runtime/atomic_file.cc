@@ -74,7 +74,8 @@ bool alive(pid_t pid) { return pid != getpid() && (::kill(pid, 0) == 0 || errno 
 
 AtomicFile::AtomicFile(std::string path)
     : path_(std::move(path)), temporary_(temporary_name(path_)) {
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  ::unlink(temporary_.c_str());  // of a process that had our id; never followed if it is a link
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("create", path_, errno);
 }
 
@@ -107,6 +108,11 @@ void AtomicFile::commit(const std::string& keep_previous_as) {
   fd_ = -1;  // published: the destructor has nothing to remove
   if (::close(fd) != 0 && errno != EINTR) fail("write", path_, errno);
   sync_folder(path_);
+}
+
+void move_file(const std::string& from, const std::string& to) {
+  rename_file(from, to);
+  sync_folder(to);
 }
 
 int remove_stale_temporaries(const std::string& path) {

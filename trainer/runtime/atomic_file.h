@@ -35,6 +35,9 @@ class AtomicFile {
   int fd_ = -1;
 };
 
+/// Renames, and makes the new name durable. Throws RunError.
+void move_file(const std::string& from, const std::string& to);
+
 /// Removes `<path>.tmp.<pid>` that a killed process left behind; returns how many. For the start of
 /// a program: an AtomicFile of this process that is still open would lose its file.
 int remove_stale_temporaries(const std::string& path);
