@@ -52,6 +52,18 @@ TEST_CASE("another number of ranks keeps the global batch of the snapshot") {
   }
 }
 
+TEST_CASE("the number of ranks that a run has shrunk to keeps its global batch at a restart") {
+  const auto plan = plan_batches(TrainerConfig(), 2, saved_by(TrainerConfig(), 4, 2));
+  CHECK(plan.micro_batches == 4);
+  CHECK_THAT(plan.note, Catch::Contains("2 ranks: the global batch stays 864 samples"));
+}
+
+TEST_CASE("a global batch that is not asked for any more is forgotten") {
+  TrainerConfig config;
+  config.global_batch_size = 4 * config.batch_size;
+  CHECK(plan_batches(TrainerConfig(), 2, saved_by(config, 4, 2)).micro_batches == 2);
+}
+
 TEST_CASE("more ranks than micro-batches make the global batch grow, and that is said") {
   TrainerConfig config;
   const auto plan = plan_batches(config, 4, saved_by(config, 2, 2));

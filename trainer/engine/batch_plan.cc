@@ -9,11 +9,13 @@
 namespace ddp::train {
 namespace {
 
+/// The run before made its steps of the same micro-batches, and was not told how many of them.
 bool same_micro_batches(const TrainerConfig& now, const SnapshotMeta& meta) {
   const auto config = nlohmann::json::parse(meta.config_json, nullptr, false);
   if (!config.is_object() || !config.contains("trainer_config")) return false;
   const auto& then = config["trainer_config"];
-  return then.value("batch_size", int64_t{0}) == now.batch_size &&
+  return then.value("global_batch_size", nlohmann::json()).is_null() &&
+         then.value("batch_size", int64_t{0}) == now.batch_size &&
          then.value("grad_accumulation_steps", int64_t{0}) == now.grad_accumulation_steps;
 }
 
@@ -31,21 +33,22 @@ BatchPlan plan_batches(const TrainerConfig& config, int world_size,
         std::max<int64_t>(1, *config.global_batch_size / world_size)));
   }
   const int64_t own = config.grad_accumulation_steps * world_size;
-  if (!meta || meta->world_size == world_size || meta->micro_batches_per_step == own ||
-      !same_micro_batches(config, *meta))
+  if (!meta || meta->micro_batches_per_step == own || !same_micro_batches(config, *meta))
     return {own, ""};
   const int64_t kept = meta->micro_batches_per_step;
   const int64_t samples = kept * config.batch_size;
+  const std::string ranks =
+      meta->world_size == world_size
+          ? fmt::format("{} ranks", world_size)
+          : fmt::format("{} ranks instead of {}", world_size, meta->world_size);
   if (kept >= world_size) {
-    return {kept, fmt::format("{} ranks instead of {}: the global batch stays {} samples, {} "
-                              "micro-batches dealt anew",
-                              world_size, meta->world_size, samples, kept)};
+    return {kept, fmt::format("{}: the global batch stays {} samples, {} micro-batches dealt anew",
+                              ranks, samples, kept)};
   }
-  return {own,
-          fmt::format("{} ranks instead of {}: the global batch grows from {} to {} samples; "
-                      "set trainer_config.global_batch_size={} and a smaller batch_size to "
-                      "keep it",
-                      world_size, meta->world_size, samples, own * config.batch_size, samples)};
+  return {own, fmt::format("{}: the global batch grows from {} to {} samples; "
+                           "set trainer_config.global_batch_size={} and a smaller batch_size to "
+                           "keep it",
+                           ranks, samples, own * config.batch_size, samples)};
 }
 
 }  // namespace ddp::train

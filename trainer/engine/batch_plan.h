@@ -21,9 +21,9 @@ struct BatchPlan {
   }
 };
 
-/// global_batch_size where it is given; else, when the number of ranks has changed since the
-/// snapshot and batch_size and grad_accumulation_steps have not, as many as the snapshot's run had;
-/// else grad_accumulation_steps of each rank. Every rank gets one at least: throws UserError when a
+/// global_batch_size where it is given; else, when it, batch_size and grad_accumulation_steps are
+/// what they were, as many as the snapshot's run had, whatever the number of ranks; else
+/// grad_accumulation_steps of each rank. Every rank gets one at least: throws UserError when a
 /// given global_batch_size is too small for that.
 BatchPlan plan_batches(const TrainerConfig& config, int world_size,
                        const std::optional<SnapshotMeta>& meta);
