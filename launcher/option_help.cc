@@ -51,9 +51,9 @@ Examples:
 
 constexpr const char* kExitCodes = R"(
 Exit codes: 0 all workers succeeded; 2 wrong usage; 75 preempted: the workers have saved and want
-to be started again later; 124 a worker hung; 126 or 127 PROGRAM cannot be executed or was not
-found; 128+N stopped by signal N; else the exit code of the first worker that failed (128+N when
-signal N killed it).
+to be started again later; 76 a worker failed and said that it would fail again; 124 a worker hung;
+126 or 127 PROGRAM cannot be executed or was not found; 128+N stopped by signal N; else the exit code
+of the first worker that failed (128+N when signal N killed it).
 )";
 
 constexpr const char* kShortUsage =

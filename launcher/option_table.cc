@@ -44,7 +44,8 @@ constexpr std::array kOptions{
                "Give up at these exit codes, as in 2,64; 128+N for signal N."},
     OptionSpec{
         "retry-exit-codes", 0, "CODES", "", Restarts,
-        "Restart at these exit codes whatever the policy is, also at 75 (preempted, saved)."},
+        "Restart at these exit codes whatever the policy is, also at 75 (preempted, saved) and "
+        "76 (would fail again)."},
     OptionSpec{"hang-timeout", 0, "SECONDS", "auto", Restarts,
                "A worker that is silent for so long hangs: its stacks are written and the group is "
                "restarted. auto: as long as its own heartbeats promise; 0: never."},

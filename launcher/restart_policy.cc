@@ -37,6 +37,8 @@ std::string final_reason(const RestartRules& rules, const ExitStatus& exit) {
   if (rules.retry_codes.count(code) > 0) return "";
   if (is_preemption(rules, exit))
     return fmt::format("exit code {} says: preempted, saved", kExitPreempted);
+  if (exit.signal == 0 && exit.code == kExitFinal)
+    return fmt::format("exit code {} says: it would fail again", kExitFinal);
   if (rules.policy == RestartPolicy::Never) return "--restart-policy=never";
   if (rules.policy == RestartPolicy::OnCrash && !is_crash(exit))
     return fmt::format("--restart-policy=on-crash, and exit code {} is no crash", code);

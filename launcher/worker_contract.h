@@ -52,6 +52,8 @@ inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 /// A worker: stopped before its end, state saved, start it again later (EX_TEMPFAIL of sysexits.h).
 inline constexpr int kExitPreempted = 75;
+/// A worker: it failed, and would fail in the same way if it were started again.
+inline constexpr int kExitFinal = 76;
 inline constexpr int kExitHang = 124;           // ddp-run: a worker gave no sign of life
 inline constexpr int kExitNotExecutable = 126;  // ddp-run: the program cannot be executed
 inline constexpr int kExitNotFound = 127;       // ddp-run: the program was not found

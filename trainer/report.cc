@@ -51,6 +51,8 @@ int report_current_exception() noexcept {
     throw;
   } catch (const UserError& error) {
     return report(error.what(), launch::kExitUsage, true);
+  } catch (const FinalError& error) {
+    return report(error.what(), launch::kExitFinal, true);
   } catch (const RunError& error) {
     return report(error.what(), launch::kExitFailed, false);
   } catch (const std::exception& error) {

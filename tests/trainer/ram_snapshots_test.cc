@@ -31,7 +31,7 @@ std::vector<int64_t> steps_in(const std::string& folder) {
 }
 
 RamSnapshots made_in(const TempDir& dir, const std::string& resumed_from = "") {
-  return {dir.path(), "/x/s.pt", resumed_from, sample_tensors(), sample_meta(1).to_json().size()};
+  return {dir.path(), "/x/s.pt", resumed_from};
 }
 
 }  // namespace
@@ -62,6 +62,29 @@ TEST_CASE("the copy that a process went on from is overwritten last") {
   CHECK(steps_in(dir.path()) == Steps{6, 5});
   auto again = made_in(dir, ram_snapshot_files(dir.path(), "/x/s.pt")[0]);
   again.store(sample_meta(7), sample_tensors(), nullptr);
+  CHECK(steps_in(dir.path()) == Steps{6, 7});
+}
+
+TEST_CASE("metadata that has grown since the restart changes the size of the older copy only") {
+  const TempDir dir;
+  auto small = sample_meta(1);
+  small.config_json = "{}";
+  {
+    auto ram = made_in(dir);
+    small.step = 4;
+    ram.store(small, sample_tensors(), nullptr);
+    small.step = 5;
+    ram.store(small, sample_tensors(), nullptr);
+  }
+  auto grown = sample_meta(6);
+  grown.config_json = std::string(100'000, 'x');
+  auto next = made_in(dir, ram_snapshot_files(dir.path(), "/x/s.pt")[1]);
+  using Steps = std::vector<int64_t>;
+  CHECK(steps_in(dir.path()) == Steps{4, 5});
+  next.store(grown, sample_tensors(), nullptr);
+  CHECK(steps_in(dir.path()) == Steps{6, 5});
+  grown.step = 7;
+  next.store(grown, sample_tensors(), nullptr);
   CHECK(steps_in(dir.path()) == Steps{6, 7});
 }
 

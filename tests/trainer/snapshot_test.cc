@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -89,6 +90,17 @@ TEST_CASE("a file cut short anywhere is found") {
     dir.write("s.pt", good.substr(0, size));
     CHECK_THROWS_AS(open_snapshot(path), RunError);
   }
+}
+
+TEST_CASE("a part that cannot be read any more is an error, not the end of the process") {
+  const TempDir dir;
+  const std::string path = dir.file("s.pt");
+  save(path, 1);
+  std::string bytes = read_file(path);
+  dir.write("long", bytes + std::string(20'000, 'x'));
+  const SafetensorsFile file(dir.file("long"));
+  std::filesystem::resize_file(dir.file("long"), 4096);
+  CHECK_THROWS_WITH(file.verify_checksum(), Catch::Contains("cannot be read"));
 }
 
 TEST_CASE("a header that promises more than the file holds is refused without being followed") {

@@ -63,23 +63,28 @@ std::vector<std::string> ram_snapshot_files(const std::string& folder,
 }
 
 RamSnapshots::RamSnapshots(const std::string& folder, const std::string& snapshot_path,
-                           const std::string& resumed_from, const NamedTensors& like,
-                           std::size_t metadata_bytes)
+                           const std::string& resumed_from)
     : files_(ram_snapshot_files(folder, snapshot_path)),
-      next_(files_.front() == resumed_from ? 1 : 0) {
-  constexpr std::size_t kPerTensor = 256;  // its entry in the header, and its digest
-  std::size_t front = kSpare + 2 * metadata_bytes + kPerTensor * like.size();
-  for (const auto& [name, tensor] : like) front += 2 * name.size();
-  for (std::size_t i = 0; i < slots_.size(); ++i)
-    slots_[i] = std::make_unique<Slot>(files_[i], like, whole_pages(front));
-}
+      next_(files_.front() == resumed_from ? 1 : 0) {}
 
 RamSnapshots::~RamSnapshots() = default;
+
+// Opened when it is about to be overwritten: opening may change the file's size, and the other one
+// is the only whole copy until then.
+RamSnapshots::Slot& RamSnapshots::slot_for(const SnapshotMeta& meta, const NamedTensors& tensors) {
+  auto& slot = slots_[next_];
+  if (slot) return *slot;
+  constexpr std::size_t kPerTensor = 256;  // its entry in the header, and its digest
+  std::size_t front = kSpare + 2 * meta.to_json().size() + kPerTensor * tensors.size();
+  for (const auto& [name, tensor] : tensors) front += 2 * name.size();
+  slot = std::make_unique<Slot>(files_[next_], tensors, whole_pages(front));
+  return *slot;
+}
 
 // The length goes first and comes back last: in between the file is no snapshot.
 void RamSnapshots::store(const SnapshotMeta& meta, const NamedTensors& tensors,
                          const ReadyEvent& ready) {
-  Slot& slot = *slots_[next_];
+  Slot& slot = slot_for(meta, tensors);
   constexpr std::size_t kLength = sizeof(uint64_t);
   std::memset(slot.memory, 0, kLength);
   slot.buffer->copy_from(tensors, ready);

@@ -20,22 +20,23 @@ std::vector<std::string> ram_snapshot_files(const std::string& folder,
 /// Used by one thread at a time.
 class RamSnapshots {
  public:
-  /// Reserves the memory for two copies of `like`; files that are there are overwritten only by
-  /// store(), that of `resumed_from` last. Throws RunError when the shared memory is full.
+  /// Files that are there are touched only by store(), that of `resumed_from` last.
   RamSnapshots(const std::string& folder, const std::string& snapshot_path,
-               const std::string& resumed_from, const NamedTensors& like,
-               std::size_t metadata_bytes);
+               const std::string& resumed_from);
   ~RamSnapshots();
   RamSnapshots(const RamSnapshots&) = delete;
   RamSnapshots& operator=(const RamSnapshots&) = delete;
 
-  /// Overwrites the older of the two; with nothing when the state holds NaN or Inf.
+  /// Overwrites the older of the two; with nothing when the state holds NaN or Inf. Throws RunError
+  /// when the shared memory is full.
   void store(const SnapshotMeta& meta, const NamedTensors& tensors, const ReadyEvent& ready);
   /// The run has ended and its state is on the disk.
   void remove_files();
 
  private:
   struct Slot;
+  Slot& slot_for(const SnapshotMeta& meta, const NamedTensors& tensors);
+
   std::vector<std::string> files_;
   std::array<std::unique_ptr<Slot>, 2> slots_;
   std::size_t next_ = 0;

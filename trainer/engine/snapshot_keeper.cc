@@ -116,16 +116,8 @@ bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
 
 void SnapshotKeeper::save_to_memory(const TrainingState& state) {
   if (!keeps_memory_) return;
-  try {
-    if (!ram_) {
-      ram_ = std::make_unique<RamSnapshots>(shared_memory_folder(), folder_.path(), resumed_from_,
-                                            state.tensors, state.meta.to_json().size());
-    }
-  } catch (const RunError& error) {
-    log_.warning(fmt::format("trainer_config.ram_snapshots is off: {}", error.what()));
-    keeps_memory_ = false;
-    return;
-  }
+  if (!ram_)
+    ram_ = std::make_unique<RamSnapshots>(shared_memory_folder(), folder_.path(), resumed_from_);
   memory_job_.start({[this, state] { store_in_memory(state); }, nullptr});
 }
 
@@ -134,8 +126,9 @@ void SnapshotKeeper::store_in_memory(const TrainingState& state) {
   try {
     ram_->store(state.meta, state.tensors, state.ready);
   } catch (const std::exception& error) {
-    return log_.warning(
-        fmt::format("no copy of step {} in memory: {}", state.meta.step, error.what()));
+    log_.warning(fmt::format("trainer_config.ram_snapshots is off: {}", error.what()));
+    keeps_memory_ = false;
+    return;
   }
   const std::lock_guard lock(mutex_);
   ++counts_.in_memory;
@@ -208,7 +201,7 @@ void SnapshotKeeper::before_update() {
   count_stall(seconds_since(begin));
   const std::lock_guard lock(mutex_);
   if (!non_finite_.empty()) {
-    throw RunError(fmt::format(
+    throw FinalError(fmt::format(
         "the training state is broken: tensor {} holds NaN or Inf and was not saved; the last good "
         "snapshot is {}; lower optimizer_config.learning_rate, or set "
         "trainer_config.grad_norm_clip",

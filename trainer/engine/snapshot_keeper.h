@@ -2,6 +2,7 @@
 // writes it on a thread of its own, and goes on when that fails.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -66,7 +67,7 @@ class SnapshotKeeper {
   void save_to_memory(const TrainingState& state);
   bool keeps_memory() const { return keeps_memory_; }
 
-  /// Returns when the tensors may change. Throws RunError when the state holds NaN or Inf: it was
+  /// Returns when the tensors may change. Throws FinalError when the state holds NaN or Inf: it was
   /// not saved, and no later one would be better.
   void before_update();
 
@@ -97,7 +98,7 @@ class SnapshotKeeper {
   RunMonitor& monitor_;
   Log& log_;
   std::string resumed_from_;
-  bool keeps_memory_;
+  std::atomic<bool> keeps_memory_;
 
   std::unique_ptr<StateBuffer> buffer_;
   std::unique_ptr<RamSnapshots> ram_;

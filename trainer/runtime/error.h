@@ -1,4 +1,4 @@
-// The two kinds of error that end a run with one line and no stack; everything else is a bug.
+// The kinds of error that end a run with one line and no stack; everything else is a bug.
 #pragma once
 
 #include <stdexcept>
@@ -19,6 +19,13 @@ class UserError : public std::runtime_error {
 class RunError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+/// The run failed, and would fail again from where it stands. Ends the program with exit code 76,
+/// after which ddp-run does not restart the group.
+class FinalError : public RunError {
+ public:
+  using RunError::RunError;
 };
 
 /// A file could not be written because the disk, the quota or the shared memory is full.

@@ -178,16 +178,27 @@ void SafetensorsFile::map_file() {
   mapping_ = static_cast<const std::byte*>(mapped);
 }
 
+// A sector that cannot be read would otherwise end the process by SIGBUS where it is first used.
+void SafetensorsFile::require_readable(std::size_t bytes) const {
+#ifdef MADV_POPULATE_READ
+  if (::madvise(const_cast<std::byte*>(mapping_), bytes, MADV_POPULATE_READ) == 0) return;
+  if (errno == EFAULT || errno == EIO || errno == EHWPOISON)
+    throw RunError(path_ + ": a part of it cannot be read: the file or its disk is damaged");
+#endif
+}
+
 SafetensorsFile::~SafetensorsFile() { ::munmap(const_cast<std::byte*>(mapping_), size_); }
 
 void SafetensorsFile::parse_header() {
   uint64_t length = 0;
+  require_readable(sizeof length);
   std::memcpy(&length, mapping_, sizeof length);
   if (length > kMaxHeaderBytes || length > size_ - kLengthBytes) {
     throw RunError(path_ + ": not a whole safetensors file: header length " +
                    std::to_string(length) + ", file size " + std::to_string(size_));
   }
   header_size_ = static_cast<std::size_t>(length);
+  require_readable(kLengthBytes + header_size_);
   const std::size_t data_size = size_ - kLengthBytes - header_size_;
   const auto* text = reinterpret_cast<const char*>(mapping_ + kLengthBytes);
   try {
@@ -238,6 +249,7 @@ std::string SafetensorsFile::front_without_checksum(std::size_t digits) const {
 }
 
 void SafetensorsFile::verify_checksum() const {
+  require_readable(size_);
   const std::string& stored = require_metadata(kChecksumKey);
   const bool version_1 = stored.size() == kSha256Digits;
   const std::string front = front_without_checksum(version_1 ? kSha256Digits : kChecksumDigits);

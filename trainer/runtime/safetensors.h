@@ -68,6 +68,7 @@ class SafetensorsFile {
 
  private:
   void map_file();
+  void require_readable(std::size_t bytes) const;
   void parse_header();
   std::string front_without_checksum(std::size_t digits) const;
   void verify_digests() const;
