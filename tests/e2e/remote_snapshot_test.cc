@@ -1,6 +1,8 @@
 // Training whose snapshots live in an object store, against a real server.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <set>
 
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/workers.h"
@@ -36,6 +38,26 @@ TEST_CASE("a machine without any files goes on from the store and ends as the un
   CHECK_THAT(second.out, Contains("Fetching s3://bucket/runs/7/snapshot.pt.step-20"));
   CHECK(order_of_steps(second.out) == range_of(21, 40));
   CHECK(differences(unbroken.snapshot(), local_copy(place)) == Words{});
+}
+
+TEST_CASE("a fresh machine leaves the best and the last ones of the store alone") {
+  const StoreServer server("s3");
+  const Workspace place;
+  succeed(stored(place, server, {"trainer_config.max_steps=20"}));
+  const auto names = [&] {
+    std::set<std::string> found;
+    for (const auto& entry : server.open("runs/7")->list()) found.insert(entry.name);
+    return found;
+  };
+  REQUIRE(names().contains("snapshot.pt.step-20"));
+  const auto before = names();
+  std::filesystem::remove_all(place / "cache");
+  const auto next = succeed(
+      stored(place, server, {"trainer_config.max_steps=21", "optimizer_config.learning_rate=10"}));
+  INFO(next.out << next.err);
+  CHECK(names().contains("snapshot.pt.step-21"));
+  const auto after = names();
+  CHECK(std::includes(after.begin(), after.end(), before.begin(), before.end()));
 }
 
 // The ranks' own patience is 4 s: rank 0 must not keep them waiting for the store.

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "trainer/runtime/error.h"
@@ -104,6 +106,51 @@ bool RemoteSnapshots::download(const std::string& object) {
   }
 }
 
+/// The object that the manifest of the store calls the best, or "".
+std::string RemoteSnapshots::best_in_manifest() const {
+  folder_->download(fmt::format("{}.manifest.json", remote_.name), local_.manifest_path());
+  std::ifstream file(local_.manifest_path());
+  const auto manifest = nlohmann::json::parse(file, nullptr, false);
+  if (!manifest.is_object() || !manifest.contains("best") || !manifest.contains("snapshots"))
+    return "";
+  for (const auto& entry : manifest["snapshots"]) {
+    if (entry.is_object() && entry.value("file", "") == manifest["best"])
+      return entry.value("object", "");
+  }
+  return "";
+}
+
+// Not having it costs the run nothing.
+void RemoteSnapshots::fetch_best(const std::vector<std::string>& objects) {
+  try {
+    const std::string best = best_in_manifest();
+    if (std::find(objects.begin(), objects.end(), best) == objects.end()) return;
+    const int64_t step = *step_of(best, remote_.name);
+    const std::string file = older_snapshot_path(local_.path(), step);
+    std::error_code ignored;
+    if (fs::exists(file, ignored) || open_snapshot(local_.path()).meta.step == step) return;
+    log_.info(fmt::format("Fetching the best one, {}/{}", remote_.folder, best));
+    folder_->download(best, file);
+  } catch (const std::exception& error) {
+    log_.warning(fmt::format("the best snapshot was not fetched: {}", error.what()));
+  }
+}
+
+std::set<std::string> RemoteSnapshots::removable(const std::vector<std::string>& objects) const {
+  int64_t start = -1;
+  try {
+    start = open_snapshot(local_.path()).meta.step;
+  } catch (const std::exception&) {
+    return {};  // training from scratch beside something: leave it alone
+  }
+  std::set<std::string> result;
+  for (std::size_t i = local_.limit(); i < objects.size(); ++i) {
+    const int64_t step = *step_of(objects[i], remote_.name);
+    if (step < start) result.insert(objects[i]);
+  }
+  return result;
+}
+
 void RemoteSnapshots::fetch_newest() {
   int64_t here = -1;
   std::error_code ignored;
@@ -114,14 +161,17 @@ void RemoteSnapshots::fetch_newest() {
       here = -1;  // damaged: the run itself says so, unless the store has a good one
     }
   }
+  std::vector<std::string> objects;
   try {
     std::vector<RemoteEntry> entries;
     retry({}, kPatienceAtStart, {}, [&] { entries = folder_->list(); });
-    for (const auto& object : objects_by_age(entries)) {
+    objects = objects_by_age(entries);
+    for (const auto& object : objects) {
       if (*step_of(object, remote_.name) <= here) break;
       log_.info(fmt::format("Fetching {}/{}", remote_.folder, object));
       if (download(object)) break;
     }
+    if (!objects.empty()) fetch_best(objects);
   } catch (const RemoteError& error) {
     if (error.failure() != RemoteFailure::kAway || here < 0) {
       throw RunError(fmt::format(
@@ -135,8 +185,8 @@ void RemoteSnapshots::fetch_newest() {
         fmt::format("{}; going on from the local copy of step {}, sent later", error.what(), here));
   }
   MirrorOptions options;
-  options.owns = [name = remote_.name](const std::string& object) {
-    return step_of(object, name).has_value();
+  options.owns = [old = removable(objects)](const std::string& object) {
+    return old.count(object) > 0;
   };
   options.log = [this](LogLevel level, const std::string& text) { log_.write(level, text); };
   mirror_ = std::make_unique<RemoteMirror>(std::move(folder_), std::move(options));

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "trainer/config/config.h"
@@ -47,6 +48,10 @@ class RemoteSnapshots {
   /// cannot be reached is waited for, 30 s at most; then what is here counts, with a warning.
   /// Throws RunError when there is nothing here either: training from scratch might replace what
   /// the store holds. Throws RunError when the store refuses (credentials, bucket).
+  ///
+  /// The best snapshot that the store's manifest names is fetched, too: it then stays the best one
+  /// here. What an earlier machine left is removed when it is older than that machine's last
+  /// save_total_limit snapshots; never what is newer than the state that the run goes on from.
   void fetch_newest();
 
   /// Sends what `local` holds now. Returns at once.
@@ -58,6 +63,9 @@ class RemoteSnapshots {
  private:
   std::vector<std::string> objects_by_age(const std::vector<RemoteEntry>& entries) const;
   bool download(const std::string& object);
+  void fetch_best(const std::vector<std::string>& objects);
+  std::string best_in_manifest() const;
+  std::set<std::string> removable(const std::vector<std::string>& objects) const;
 
   RemotePath remote_;
   const SnapshotFolder& local_;
