@@ -64,18 +64,18 @@ HangVerdict judge_hangs(const HangRules& rules, const std::vector<LifeSign>& sig
 
 std::vector<std::size_t> find_hung(const std::vector<Suspect>& suspects) {
   bool all_wait = true;
-  bool somebody_works = false;
+  bool somebody_has_time = false;
   std::optional<Place> least;  // of the overdue ones
   for (const Suspect& suspect : suspects) {
     const bool keeps_promise = !suspect.overdue && !is_held(suspect) && suspect.sign.promise;
-    somebody_works = somebody_works || (keeps_promise && suspect.sign.progress.waiting.empty());
+    somebody_has_time = somebody_has_time || keeps_promise;
     if (!suspect.overdue) continue;
     all_wait = all_wait && !is_held(suspect) && !suspect.sign.progress.waiting.empty();
     const Place place = place_of(suspect.sign.progress);
     least = least ? std::min(*least, place) : place;
   }
   std::vector<std::size_t> hung;
-  if (all_wait && somebody_works) return hung;
+  if (all_wait && somebody_has_time) return hung;
   for (std::size_t i = 0; i < suspects.size(); ++i) {
     const Suspect& suspect = suspects[i];
     const bool waited_for =

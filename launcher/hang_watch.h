@@ -35,7 +35,7 @@ struct Suspect {
 /// lowest number of its collective); else who has been silent for longest. Somebody that is not
 /// overdue yet hangs if it is stopped, or behind all overdue ones while these wait for their peers.
 /// Nobody, when all overdue ones wait for their peers and one of these still has time by its own
-/// promise: it is at work on something that takes longer.
+/// promise: it is at work on something that takes longer, or has come to them only now.
 std::vector<std::size_t> find_hung(const std::vector<Suspect>& suspects);
 
 }  // namespace ddp::launch

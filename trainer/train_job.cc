@@ -78,13 +78,17 @@ void work_in(const std::string& folder) {
 JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGroup& group,
                          Log& log) {
   RunMonitor monitor(config, group.rank(), group.size(), plan.device.is_cuda());
+  for (const auto& line : monitor.faults().descriptions()) log.warning(line);
+  const bool remote_path = is_remote(config.trainer.snapshot_path);
+  monitor.starting(remote_path);  // nobody knows how long a download takes
   SnapshotFolder folder(local_snapshot_path(config.trainer), config.trainer.save_total_limit, log);
   std::unique_ptr<RemoteSnapshots> remote;
-  if (group.is_main() && is_remote(config.trainer.snapshot_path)) {
+  if (group.is_main() && remote_path) {
     remote = std::make_unique<RemoteSnapshots>(config.trainer.snapshot_path, folder, log);
     remote->fetch_newest();
   }
   ResumePoint resume = find_resume_point(folder, group, log);
+  if (remote_path) monitor.starting(false);
   const CharDataset dataset = load_data(config, resume.meta);
   if (group.broadcast_text(dataset.sha256()) != dataset.sha256()) {
     throw RunError(

@@ -147,10 +147,39 @@ TEST_CASE("with bad_step_policy=stop the run ends with one line and a good snaps
   const Workspace place;
   const auto run =
       finish(alone(place, {plan_of({"step=13 kind=nan"}), "trainer_config.bad_step_policy=stop"}));
-  CHECK(run.exit == 1);
+  CHECK(run.exit == 76);
   REQUIRE(errors_of(run.err).size() == 1);
   CHECK_THAT(errors_of(run.err)[0], Contains("Step 13: NaN or Inf") && Contains("snapshot.pt"));
   CHECK(inspect(place, place.snapshot()).at("step") == 10);
+}
+
+TEST_CASE("with bad_step_policy=stop the group is not restarted") {
+  const Workspace place;
+  const auto run = finish(launched(
+      place, 2, {plan_of({"rank=1 step=13 kind=nan"}), "trainer_config.bad_step_policy=stop"},
+      {"--max_restarts=3"}));
+  INFO(run.out << run.err);
+  CHECK(run.exit == 76);
+  CHECK_THAT(run.err, Contains("it would fail again") && !Contains("restart 1 of 3"));
+}
+
+TEST_CASE("a kill at the very start is restarted, and said") {
+  const Workspace place;
+  const auto run = succeed(
+      launched(place, 2, {plan_of({"rank=1 phase=start kind=kill"}), "trainer_config.max_steps=3"},
+               kRestarts));
+  CHECK_THAT(run.err, Contains("FAULT INJECTION: kill on rank 1 in step 0, phase start") &&
+                          Contains("restart 1 of 20"));
+}
+
+TEST_CASE("a rank that has evaluated its part waits for the slower one and is not taken for hung") {
+  const Workspace place;
+  const auto run =
+      succeed(launched(place, 2,
+                       {plan_of({"rank=0 step=5 phase=evaluation kind=slow value=1600"}),
+                        "trainer_config.max_steps=5", "distributed_config.hang_timeout_s=3"},
+                       kRestarts));
+  CHECK_THAT(run.err, !Contains("hangs"));
 }
 
 TEST_CASE("spikes are judged alike in a resumed run") {
@@ -177,8 +206,11 @@ TEST_CASE("four ranks, then two, then three, then four: the same samples, the sa
   const auto whole = losses_of(succeed(launched(unbroken, 4)).out);
   std::string output;
   for (const auto& [ranks, steps] : {std::pair{4, 6}, {2, 13}, {3, 21}, {4, 40}}) {
-    const auto run =
-        succeed(launched(place, ranks, {"trainer_config.max_steps=" + std::to_string(steps)}));
+    // A restart on the way keeps the global batch, too.
+    const auto run = succeed(launched(place, ranks,
+                                      {"trainer_config.max_steps=" + std::to_string(steps),
+                                       plan_of({"rank=1 step=12 kind=kill"})},
+                                      kRestarts));
     if (ranks < 4) CHECK_THAT(run.out, Contains("the global batch stays 16 samples"));
     output += run.out;
   }

@@ -10,7 +10,8 @@ namespace ddp::train {
 std::optional<EvalResult> evaluate(GPT& model, const EvaluationWindows& windows, int64_t batch_size,
                                    ProcessGroup& group, torch::Device device,
                                    std::optional<torch::ScalarType> amp_dtype,
-                                   const std::function<bool()>& go_on) {
+                                   const std::function<bool()>& go_on,
+                                   const std::function<void()>& before_sum) {
   const torch::NoGradGuard no_grad;
   const bool was_training = model->is_training();
   model->eval();
@@ -30,6 +31,7 @@ std::optional<EvalResult> evaluate(GPT& model, const EvaluationWindows& windows,
                   .cpu();
   }
   model->train(was_training);
+  before_sum();
   group.all_reduce_sum(sums);  // each entry is non-zero on one rank only: exact
   const auto* values = sums.const_data_ptr<double>();
   if (values[batches] != 0.0) return std::nullopt;

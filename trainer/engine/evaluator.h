@@ -25,10 +25,11 @@ struct EvalResult {
 /// gives one float32 sum, and all sums are added in order of position in float64 on every rank.
 ///
 /// `go_on` is asked before each batch; when it says no on any rank, the rest is left out and all
-/// ranks get nothing.
+/// ranks get nothing. `before_sum` is called before the ranks wait for each other.
 std::optional<EvalResult> evaluate(
     GPT& model, const EvaluationWindows& windows, int64_t batch_size, ProcessGroup& group,
     torch::Device device, std::optional<torch::ScalarType> amp_dtype,
-    const std::function<bool()>& go_on = [] { return true; });
+    const std::function<bool()>& go_on = [] { return true; },
+    const std::function<void()>& before_sum = [] {});
 
 }  // namespace ddp::train

@@ -12,8 +12,9 @@ namespace {
 
 constexpr double kShortestPromise = 3.0;
 constexpr double kStepsOfPatience = 5.0;
-constexpr double kPromiseOfFirstSteps = 300.0;  // kernels and connections are made there
-constexpr std::size_t kFirstSteps = 5;
+constexpr double kPromiseOfFirstStep = 300.0;  // kernels and connections are made there
+constexpr double kPromiseOfFewSteps = 20.0;
+constexpr std::size_t kFewSteps = 5;
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -33,12 +34,18 @@ RunMonitor::RunMonitor(const Config& config, int rank, int world_size, bool on_g
       faults_(config.trainer.fault_plan, rank,
               std::atoi(environment(launch::kRestartCount).c_str())),
       file_(environment(launch::kHeartbeatFile)) {
-  enter_for(Phase::kStart, kPromiseOfFirstSteps);
+  beat(Phase::kStart, "", kPromiseOfFirstStep);
+}
+
+void RunMonitor::starting(bool unlimited) {
+  enter_for(Phase::kStart, unlimited ? 0.0 : kPromiseOfFirstStep);
 }
 
 double RunMonitor::promise() const {
   if (!hang_timeout_.automatic) return hang_timeout_.value;
-  if (times_.count() < kFirstSteps) return kPromiseOfFirstSteps;
+  if (times_.count() == 0) return kPromiseOfFirstStep;
+  if (times_.count() < kFewSteps)
+    return std::max(kPromiseOfFewSteps, kStepsOfPatience * times_.longest());
   return std::max(kShortestPromise,
                   kStepsOfPatience * (on_gpu_ ? times_.longest() : times_.median()));
 }
@@ -58,7 +65,11 @@ void RunMonitor::enter(Phase phase, std::string_view waiting) {
   if (!faults_.empty()) faults_.at(phase, step_);
 }
 
-void RunMonitor::enter_for(Phase phase, double seconds) { beat(phase, "", seconds); }
+void RunMonitor::enter_for(Phase phase, double seconds, std::string_view waiting) {
+  beat(phase, alone_ ? std::string_view() : waiting, seconds);
+  const bool its_own = phase == Phase::kStart || phase == Phase::kEnd;
+  if (its_own && !faults_.empty()) faults_.at(phase, step_);
+}
 
 void RunMonitor::beat(Phase phase, std::string_view waiting, double seconds) {
   fmt::memory_buffer line;

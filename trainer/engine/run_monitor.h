@@ -23,6 +23,9 @@ class RunMonitor {
   /// host runs ahead of the device, so the longest step counts and not the median.
   RunMonitor(const Config& config, int rank, int world_size, bool on_gpu);
 
+  /// Before the group's first step: connections, snapshot, data. 300 s, or without a limit where
+  /// `unlimited`: another one than ours says how long that takes.
+  void starting(bool unlimited);
   /// The step in progress, from 1.
   void begin_step(int64_t step);
   void end_step();
@@ -30,7 +33,7 @@ class RunMonitor {
   void enter(Phase phase, std::string_view waiting = "");
   /// As enter(), before something that may take up to `seconds` (0: as long as it likes) without a
   /// further sign.
-  void enter_for(Phase phase, double seconds);
+  void enter_for(Phase phase, double seconds, std::string_view waiting = "");
 
   const FaultPlan& faults() const { return faults_; }
   const StepTimes& times() const { return times_; }

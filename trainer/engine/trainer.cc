@@ -181,12 +181,13 @@ void Trainer::leave_out_step(DataLoader& loader) {
   cursor_ = sampler_.next(cursor_);
 }
 
-std::optional<EvalResult> Trainer::evaluate_now(const std::function<bool()>& go_on) {
+std::optional<EvalResult> Trainer::evaluate_now(const std::function<bool()>& go_on,
+                                                const std::function<void()>& before_sum) {
   const auto windows = dataset_.evaluation();
   evaluation_due_ = windows.size() != 0;
   if (!evaluation_due_) return std::nullopt;
   const auto result = evaluate(model_, windows, config_.trainer.batch_size, group_, plan_.device,
-                               amp_dtype_, go_on);
+                               amp_dtype_, go_on, before_sum);
   if (!result) return std::nullopt;
   evaluation_due_ = false;
   last_eval_ = EvalRecord{step_, result->loss};

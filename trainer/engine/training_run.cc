@@ -50,7 +50,6 @@ bool TrainingRun::finished() const {
 }
 
 FitResult TrainingRun::fit() {
-  for (const auto& line : monitor_.faults().descriptions()) log_.warning(line);
   if (group_.is_main()) log_start();
   if (finished()) return nothing_to_train();
   loader_ = trainer_.make_loader();
@@ -88,7 +87,15 @@ FitResult TrainingRun::nothing_to_train() {
   return result;
 }
 
+// Judging the last step may lead back to an earlier one.
 void TrainingRun::train_until_end() {
+  do {
+    train_until_limit();
+    judge_last();
+  } while (!finished() && stop_signal_ == 0);
+}
+
+void TrainingRun::train_until_limit() {
   while (!finished() && stop_signal_ == 0) {
     // The signals seen before this step began: every rank reads the same value and stops after the
     // same step.
@@ -103,7 +110,6 @@ void TrainingRun::train_until_end() {
     if (StopSignal::take_report_wish()) say_where_time_goes();
     after_step(trainer_.cursor().epoch > epoch);  // a rollback may lead to an earlier one
   }
-  judge_last();
 }
 
 void TrainingRun::one_step() {
@@ -170,7 +176,7 @@ void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
       if (group_.is_main()) log_.warning("There is no snapshot to go back to");
       break;
     case BadStepPolicy::kStop:
-      throw RunError(
+      throw FinalError(
           fmt::format("{}; trainer_config.bad_step_policy=stop ends the run; the last "
                       "snapshot is {}",
                       what, folder_.path()));
@@ -218,7 +224,8 @@ void TrainingRun::after_step(bool epoch_ended) {
   const int64_t step = trainer_.step();
   const bool save_now = (epoch_ended && trainer_.cursor().epoch % every.save_every == 0) ||
                         divides(every.save_every_steps, step);
-  if (epoch_ended || divides(every.eval_every_steps, step)) trainer_.set_evaluation_due(true);
+  if (epoch_ended || finished() || divides(every.eval_every_steps, step))
+    trainer_.set_evaluation_due(true);
   if (stop_signal_ != 0) return;  // the due evaluation is made when training goes on
   if (trainer_.evaluation_due()) run_evaluation();
   if (!keeper_ || finished()) return;
@@ -233,10 +240,12 @@ void TrainingRun::after_step(bool epoch_ended) {
 
 void TrainingRun::run_evaluation() {
   throughput_.pause();
-  const auto result = trainer_.evaluate_now([this] {
-    monitor_.enter(Phase::kEvaluation);
-    return StopSignal::pending() == 0;
-  });
+  const auto result = trainer_.evaluate_now(
+      [this] {
+        monitor_.enter(Phase::kEvaluation);
+        return StopSignal::pending() == 0;
+      },
+      [this] { monitor_.enter(Phase::kEvaluation, "all_reduce"); });
   if (trainer_.evaluation_due())  // broken off
     stop_signal_ = static_cast<int>(group_.all_reduce_max_async(StopSignal::pending()).wait());
   if (result && group_.is_main()) {

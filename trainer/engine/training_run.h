@@ -44,6 +44,7 @@ class TrainingRun {
   bool finished() const;
   FitResult nothing_to_train();
   void train_until_end();
+  void train_until_limit();
   void one_step();
   /// A step whose numbers have not been looked at yet.
   struct Unjudged {
