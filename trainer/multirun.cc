@@ -11,6 +11,7 @@
 #include "trainer/config/yaml_config.h"
 #include "trainer/report.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/stop_signal.h"
 #include "trainer/train_job.h"
 
 namespace ddp::train {
@@ -97,10 +98,12 @@ int run_multirun(const TrainerArgs& args) {
     const std::size_t number = reports.size();
     say(env, fmt::format("\n#{} : {}", number, plan.labels[number]));
     reports.push_back(run_one(args, plan, number, env, store));
-    signal = reports.back().result.stop_signal;
+    // A job that lost its peers is being ended by the launcher, too.
+    signal = std::max(reports.back().result.stop_signal,
+                      reports.back().error.empty() ? 0 : StopSignal::pending());
   }
   print_table(env, plan, reports);
-  if (signal != 0) return launch::kExitPreempted;
+  if (signal != 0 && reports.back().error.empty()) return launch::kExitPreempted;
   const bool failed = std::any_of(reports.begin(), reports.end(),
                                   [](const JobReport& report) { return !report.error.empty(); });
   return failed ? launch::kExitFailed : launch::kExitDone;

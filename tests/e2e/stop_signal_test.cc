@@ -60,6 +60,36 @@ void check_no_step_lost(const Start& start, const Workspace& stopped, int last_s
   CHECK(differences(unbroken.snapshot(), stopped.snapshot()) == Words{});
 }
 
+// As systemd and SLURM do it: each worker gets it directly and passed on by ddp-run.
+TEST_CASE("a signal to every process of a job loses no step") {
+  const Workspace place;
+  ChildProgram job(start_two_ranks(place, kNoEnd));
+  job.wait_for("Step 12 | Train", 1, kPatience);
+  for (const pid_t pid : {job.pid(), worker_pid(place, 0), worker_pid(place, 1)})
+    ::kill(pid, SIGTERM);
+  job.wait_all_gone(kPatience);
+  INFO(job.out() << job.err());
+  CHECK(job.wait_exit(kPatience) == 75);
+  check_no_step_lost(start_two_ranks, place, order_of_steps(job.out()).back());
+}
+
+TEST_CASE("a signal in the last step still leaves the last evaluation to the next run") {
+  const Workspace unbroken, place;
+  succeed(alone(unbroken, until(13)));
+  {
+    Words overrides = until(13);
+    overrides.push_back(R"(trainer_config.fault_plan=["step=13 phase=data kind=stop"])");
+    ChildProgram job(alone(place, overrides));
+    job.wait_for("Step 12 | Train", 1, kPatience);
+    job.signal(SIGTERM);
+    job.signal(SIGCONT);
+    job.wait_all_gone(kPatience);
+    CHECK(job.wait_exit(kPatience) == 75);
+  }
+  succeed(alone(place, until(13)));
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+}
+
 TEST_CASE("a signal to a process alone loses no step") {
   for (const int signal : {SIGTERM, SIGINT}) {
     const Workspace place;

@@ -41,6 +41,20 @@ TEST_CASE("a job that fails does not end the sweep, and the table and the exit c
   CHECK(fs::exists(place / "sweep/2/two.pt"));
 }
 
+TEST_CASE("a kill in a sweep restarts the group at once, and the sweep goes on") {
+  const Workspace place;
+  ChildProgram sweep(launched(
+      place, 2,
+      {"--multirun", "trainer_config.seed=1,2", "trainer_config.max_steps=8",
+       "hydra.sweep.dir=sweep", R"(+trainer_config.fault_plan=["rank=1 step=7 kind=kill"])"},
+      {"--max_restarts=1", "--shutdown-timeout=1000"}));
+  sweep.wait_all_gone(kPatience);  // far below the time that is given to workers to stop
+  INFO(sweep.out() << sweep.err());
+  CHECK(sweep.wait_exit(kPatience) == 0);
+  CHECK(sweep.err().find("restart 1 of 1") != std::string::npos);
+  CHECK(fs::exists(place / "sweep/1/snapshot.pt"));
+}
+
 TEST_CASE("two jobs of a sweep with the same snapshot are refused before the first one trains") {
   const Workspace place;
   const Finished sweep =

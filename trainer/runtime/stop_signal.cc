@@ -1,21 +1,36 @@
 #include "trainer/runtime/stop_signal.h"
 
-#include <csignal>
+#include <time.h>
 
 #include <array>
 #include <atomic>
+#include <csignal>
+#include <cstdint>
 
 namespace ddp::train {
 namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 std::atomic<int> pending_signal{0};
+std::atomic<int64_t> first_signal_at{0};  // ms
 std::atomic<bool> report_wanted{false};
-static_assert(std::atomic<int>::is_always_lock_free);
+static_assert(std::atomic<int64_t>::is_always_lock_free);
 
+// clock_gettime() may be called from a handler.
+int64_t now_in_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// A signal to a whole job comes twice: directly, and passed on by the launcher.
 void on_signal(int signal) {
+  constexpr int64_t kSameSignal = 100;  // ms, as in ddp-run
+  int64_t unset = 0;
+  first_signal_at.compare_exchange_strong(unset, now_in_ms());
   int none = 0;
   if (pending_signal.compare_exchange_strong(none, signal)) return;
+  if (none == signal && now_in_ms() - first_signal_at.load() < kSameSignal) return;
   ::signal(signal, SIG_DFL);
   ::raise(signal);
 }
