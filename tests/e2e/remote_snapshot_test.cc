@@ -15,8 +15,8 @@ using Catch::Contains;
 using train::test::StoreServer;
 
 ChildOptions stored(const Workspace& place, const StoreServer& server, Words overrides = {}) {
-  overrides.push_back("trainer_config.snapshot_path=s3://bucket/runs/7/snapshot.pt");
-  overrides.push_back("trainer_config.snapshot_cache=cache");
+  overrides.emplace_back("trainer_config.snapshot_path=s3://bucket/runs/7/snapshot.pt");
+  overrides.emplace_back("trainer_config.snapshot_cache=cache");
   auto options = launched(place, 2, overrides);
   for (const auto& [name, value] : server.environment()) options.set[name] = value;
   return options;
@@ -58,6 +58,10 @@ TEST_CASE("a fresh machine leaves the best and the last ones of the store alone"
   CHECK(names().contains("snapshot.pt.step-21"));
   const auto after = names();
   CHECK(std::includes(after.begin(), after.end(), before.begin(), before.end()));
+  std::filesystem::remove_all(place / "cache");
+  const auto third = succeed(stored(place, server, {"trainer_config.max_steps=22"}));
+  CHECK_THAT(third.out, Contains("Fetching the best one, s3://bucket/runs/7/snapshot.pt.step-20"));
+  CHECK_THAT(third.out, Contains("Best snapshot: " + local_copy(place) + ".step-20"));
 }
 
 // The ranks' own patience is 4 s: rank 0 must not keep them waiting for the store.

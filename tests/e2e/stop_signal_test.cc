@@ -78,7 +78,7 @@ TEST_CASE("a signal in the last step still leaves the last evaluation to the nex
   succeed(alone(unbroken, until(13)));
   {
     Words overrides = until(13);
-    overrides.push_back(R"(trainer_config.fault_plan=["step=13 phase=data kind=stop"])");
+    overrides.emplace_back(R"(trainer_config.fault_plan=["step=13 phase=data kind=stop"])");
     ChildProgram job(alone(place, overrides));
     job.wait_for("Step 12 | Train", 1, kPatience);
     job.signal(SIGTERM);

@@ -24,7 +24,7 @@ std::vector<int> row_of(int number) { return std::vector<int>(100, number); }
 }  // namespace
 
 TEST_CASE("items come in order, whatever the number of threads") {
-  for (const int workers : {0, 1, 2, 4, 8}) {
+  for (const int64_t workers : {0, 1, 2, 4, 8}) {
     int next = 0;
     Numbers rows(workers, 2 * workers, counting(next), row_of);
     for (int i = 0; i < 1000; ++i) REQUIRE(rows.next() == row_of(i));

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -39,8 +40,8 @@ BatchPlan plan_batches(const TrainerConfig& config, int world_size,
   const int64_t samples = kept * config.batch_size;
   const std::string ranks =
       meta->world_size == world_size
-          ? fmt::format("{} ranks", world_size)
-          : fmt::format("{} ranks instead of {}", world_size, meta->world_size);
+          ? counted(world_size, "rank")
+          : fmt::format("{} instead of {}", counted(world_size, "rank"), meta->world_size);
   if (kept >= world_size) {
     return {kept, fmt::format("{}: the global batch stays {} samples, {} micro-batches dealt anew",
                               ranks, samples, kept)};

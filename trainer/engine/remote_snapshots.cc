@@ -114,7 +114,7 @@ std::string RemoteSnapshots::best_in_manifest() const {
   if (!manifest.is_object() || !manifest.contains("best") || !manifest.contains("snapshots"))
     return "";
   for (const auto& entry : manifest["snapshots"]) {
-    if (entry.is_object() && entry.value("file", "") == manifest["best"])
+    if (entry.is_object() && entry.value("file", nlohmann::json()) == manifest["best"])
       return entry.value("object", "");
   }
   return "";

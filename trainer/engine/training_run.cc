@@ -335,9 +335,10 @@ void TrainingRun::log_start() const {
       dataset_.training().size(),
       std::max<int64_t>(0, static_cast<int64_t>(dataset_.evaluation().tokens.size()) - 1)));
   log_.info(fmt::format(
-      "Batch: {} samples per micro-batch x {} micro-batches on {} ranks = {} "
-      "samples, {} tokens per step; {} steps per epoch",
-      c.batch_size, trainer_.batch_plan().micro_batches, group_.size(), sampler.global_batch(),
+      "Batch: {} samples per micro-batch x {} on {} = {} samples, {} tokens per step; {} steps per "
+      "epoch",
+      c.batch_size, counted(trainer_.batch_plan().micro_batches, "micro-batch"),
+      counted(group_.size(), "rank"), sampler.global_batch(),
       sampler.global_batch() * config_.data.block_size, sampler.steps_per_epoch()));
   if (!trainer_.batch_plan().note.empty()) log_.info(trainer_.batch_plan().note);
   const auto& plan = trainer_.device_plan();

@@ -14,4 +14,9 @@ std::string short_number(double value) {
   return fmt::format("{:.0f}", value);
 }
 
+std::string counted(int64_t count, std::string_view word) {
+  const char* plural = word.ends_with("ch") ? "es" : "s";
+  return fmt::format("{} {}{}", count, word, count == 1 ? "" : plural);
+}
+
 }  // namespace ddp::train
