@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -73,14 +74,23 @@ TEST_CASE("a signal to every process of a job loses no step") {
   check_no_step_lost(start_two_ranks, place, order_of_steps(job.out()).back());
 }
 
+void wait_until_stopped(pid_t pid) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  std::string stat;
+  while (stat.find(") T ") == std::string::npos) {
+    if (std::chrono::steady_clock::now() >= end) FAIL("the process never stopped");
+    std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
+  }
+}
+
 TEST_CASE("a signal in the last step still leaves the last evaluation to the next run") {
   const Workspace unbroken, place;
   succeed(alone(unbroken, until(13)));
   {
     Words overrides = until(13);
-    overrides.emplace_back(R"(trainer_config.fault_plan=["step=13 phase=data kind=stop"])");
+    overrides.emplace_back(R"(trainer_config.fault_plan=["step=12 phase=optimizer kind=stop"])");
     ChildProgram job(alone(place, overrides));
-    job.wait_for("Step 12 | Train", 1, kPatience);
+    wait_until_stopped(job.pid());
     job.signal(SIGTERM);
     job.signal(SIGCONT);
     job.wait_all_gone(kPatience);
