@@ -6,13 +6,17 @@
 #include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
+
+#include "launcher/worker_contract.h"
 
 namespace ddp::train {
 namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 std::atomic<int> pending_signal{0};
-std::atomic<int64_t> first_signal_at{0};  // ms
+std::atomic<int64_t> first_signal_at{0};    // ms
+std::atomic<int64_t> same_signal_for{100};  // ms, as in ddp-run
 std::atomic<bool> report_wanted{false};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
@@ -23,14 +27,14 @@ int64_t now_in_ms() {
   return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-// A signal to a whole job comes twice: directly, and passed on by the launcher.
+// A signal to a whole job comes twice: directly, and passed on by the launcher, which on a busy
+// machine takes its time, and which kills us itself at a second one of its own.
 void on_signal(int signal) {
-  constexpr int64_t kSameSignal = 100;  // ms, as in ddp-run
   int64_t unset = 0;
   first_signal_at.compare_exchange_strong(unset, now_in_ms());
   int none = 0;
   if (pending_signal.compare_exchange_strong(none, signal)) return;
-  if (none == signal && now_in_ms() - first_signal_at.load() < kSameSignal) return;
+  if (none == signal && now_in_ms() - first_signal_at.load() < same_signal_for.load()) return;
   ::signal(signal, SIG_DFL);
   ::raise(signal);
 }
@@ -50,6 +54,8 @@ void set_handler(int signal, void (*handler)(int)) {
 }  // namespace
 
 StopSignal::StopSignal() {
+  constexpr int64_t kWithLauncher = 2000;
+  if (std::getenv(launch::kLocalRank) != nullptr) same_signal_for = kWithLauncher;
   for (const int signal : kSignals) set_handler(signal, on_signal);
   set_handler(SIGUSR2, on_report_signal);
 }

@@ -1,5 +1,6 @@
 // SIGINT, SIGTERM, SIGHUP and SIGUSR1 (what schedulers send before they take a node away) as a wish
-// to save and stop at the next step; the second of them ends the process at once. SIGUSR2 as a wish
+// to save and stop at the next step; the second of them ends the process at once, but for the same
+// one within 100 ms (2 s under a launcher), which is the first one come twice. SIGUSR2 as a wish
 // to hear how the run is doing.
 #pragma once
 
