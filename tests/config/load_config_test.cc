@@ -1,6 +1,6 @@
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
 #include "trainer/config/config_text.h"

@@ -1,4 +1,4 @@
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
 #include "trainer/config/node_text.h"

@@ -1,6 +1,6 @@
 // Mistakes of the user: one line that begins with "error:", the right exit code, nothing trained or
 // saved.
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
 

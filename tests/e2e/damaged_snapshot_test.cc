@@ -1,7 +1,7 @@
 // A snapshot that cannot be used: the one before it is used instead, or the run ends with one line
 // and touches nothing.
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <filesystem>
 #include <fstream>
 #include <functional>

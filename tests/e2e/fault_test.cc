@@ -2,7 +2,7 @@
 // other numbers of ranks.
 #include <signal.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <regex>

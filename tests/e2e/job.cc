@@ -1,6 +1,6 @@
 #include "tests/e2e/job.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>

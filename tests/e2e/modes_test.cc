@@ -1,6 +1,6 @@
 // generate, inspect, doctor, and what a run loads.
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <regex>
 
 #include "tests/e2e/saved_state.h"

@@ -1,7 +1,7 @@
 // Beside Python: torchrun starts trainer, ddp-run starts a script of torch, safetensors reads a
 // snapshot. Skipped where Python's side of torch is not installed: no program of the project needs
 // it.
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cstdlib>
 #include <filesystem>
 

@@ -1,6 +1,6 @@
 // Training whose snapshots live in an object store, against a real server.
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <filesystem>
 #include <set>
 

@@ -1,7 +1,7 @@
 // A run that is killed comes back bit for bit.
 #include <signal.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/workers.h"

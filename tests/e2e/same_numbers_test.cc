@@ -1,5 +1,5 @@
 // How the work is divided does not change what is learned.
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <filesystem>
 
 #include "tests/e2e/saved_state.h"

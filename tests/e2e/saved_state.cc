@@ -1,7 +1,7 @@
 #include "tests/e2e/saved_state.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cmath>
 #include <cstring>
 #include <fstream>

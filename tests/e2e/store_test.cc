@@ -1,6 +1,6 @@
 // trainer's ranks meet at the store that ddp-run has served, or at rank 0's: the numbers are the
 // same.
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <csignal>
 
 #include "tests/e2e/job.h"

@@ -1,5 +1,5 @@
 // --multirun: jobs in turn, each as if it were alone; and the folder of a run.
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <filesystem>
 
 #include "tests/e2e/saved_state.h"

@@ -1,6 +1,6 @@
 // The rarer ways through the agent: hangs, preemption, suspension. Scripted, without processes.
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <csignal>
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,6 @@
 #include "launcher/agent_policy.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace ddp::launch {
 namespace {

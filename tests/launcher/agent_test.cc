@@ -2,7 +2,7 @@
 
 #include <csignal>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "launcher/failure_report.h"
 #include "tests/launcher/fake_runner.h"

@@ -2,7 +2,7 @@
 
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/support/temp_folder.h"
 

@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/support/child_program.h"
 #include "tests/support/temp_folder.h"

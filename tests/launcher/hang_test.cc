@@ -1,7 +1,7 @@
 // Hangs: what a heartbeat says, who is judged to hang, and what becomes of a real one.
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>

@@ -2,7 +2,7 @@
 
 #include <csignal>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "launcher/console.h"
 

@@ -1,6 +1,6 @@
 #include "launcher/line_folder.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <random>
 

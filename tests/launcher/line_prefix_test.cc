@@ -1,6 +1,6 @@
 #include "launcher/line_prefix.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace ddp::launch {
 namespace {

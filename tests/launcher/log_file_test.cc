@@ -1,6 +1,6 @@
 #include "launcher/log_file.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include <sstream>
 

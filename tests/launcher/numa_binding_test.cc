@@ -1,6 +1,6 @@
 #include "launcher/numa_binding.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "launcher/console.h"
 #include "tests/support/temp_folder.h"

@@ -1,6 +1,6 @@
 #include "launcher/oom_watch.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <filesystem>
 #include <fstream>
 

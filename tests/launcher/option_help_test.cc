@@ -4,7 +4,7 @@
 #include <fstream>
 #include <sstream>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "launcher/option_completion.h"
 #include "launcher/option_table.h"

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "launcher/console.h"
 #include "tests/support/temp_folder.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/launcher/ddp_run.h"
 

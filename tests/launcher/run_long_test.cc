@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cstdio>
 
 #include "tests/launcher/ddp_run.h"

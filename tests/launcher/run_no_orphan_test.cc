@@ -7,7 +7,7 @@
 
 #include <fstream>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/launcher/ddp_run.h"
 

@@ -2,7 +2,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <fstream>
 #include <sstream>
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <fstream>
 #include <nlohmann/json.hpp>
 

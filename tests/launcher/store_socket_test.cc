@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "launcher/agent_store/socket_handover.h"
 #include "launcher/bound_socket.h"

@@ -1,6 +1,6 @@
 #include "launcher/worker_env.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace ddp::launch {
 namespace {

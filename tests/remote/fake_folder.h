@@ -1,7 +1,7 @@
 // An object store in memory that fails, waits and is looked at as a test says.
 #pragma once
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <chrono>
 #include <condition_variable>
 #include <fstream>

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <thread>
 
 #include "tests/config/test_files.h"

@@ -1,6 +1,6 @@
 #include "trainer/runtime/remote_path.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
 #include "trainer/runtime/error.h"

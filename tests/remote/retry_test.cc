@@ -1,6 +1,6 @@
 #include "trainer/runtime/retry.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <limits>
 #include <thread>
 

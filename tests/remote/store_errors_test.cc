@@ -1,7 +1,7 @@
 // The libraries' own messages, as they were seen.
 #include "trainer/runtime/store_errors.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace ddp::train {
 namespace {

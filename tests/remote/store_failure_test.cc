@@ -1,7 +1,7 @@
 // Against real servers that are away, die, hang, cut and refuse.
 #include <signal.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <chrono>
 #include <condition_variable>
 #include <mutex>

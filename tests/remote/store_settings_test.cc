@@ -1,6 +1,6 @@
 #include "trainer/runtime/store_settings.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <map>
 #include <set>
 

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <thread>
 
 #include "tests/config/test_files.h"

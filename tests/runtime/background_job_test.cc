@@ -2,7 +2,7 @@
 #include "trainer/runtime/background_job.h"
 
 #include <atomic>
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <future>
 #include <vector>
 

@@ -2,7 +2,7 @@
 #include "trainer/runtime/prefetcher.h"
 
 #include <atomic>
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <future>
 #include <memory>
 #include <stdexcept>

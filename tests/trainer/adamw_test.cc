@@ -1,6 +1,6 @@
 #include "trainer/optim/adamw.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cmath>
 
 namespace ddp::train {

@@ -2,7 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <limits>
 
 #include "tests/trainer/test_model.h"

@@ -1,6 +1,6 @@
 #include "trainer/engine/batch_plan.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/trainer/snapshot_files.h"
 #include "trainer/runtime/error.h"

@@ -1,4 +1,4 @@
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
 #include "trainer/data/char_dataset.h"

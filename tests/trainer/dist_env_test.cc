@@ -1,6 +1,6 @@
 #include "trainer/distributed/dist_env.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cstdlib>
 #include <map>
 #include <string>

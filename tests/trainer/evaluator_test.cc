@@ -1,6 +1,6 @@
 #include "trainer/engine/evaluator.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cstdio>
 
 #include "tests/trainer/test_model.h"

@@ -1,6 +1,6 @@
 #include "trainer/model/generate.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
 

@@ -1,6 +1,6 @@
 #include "trainer/model/gpt.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cmath>
 
 #include "tests/trainer/test_model.h"

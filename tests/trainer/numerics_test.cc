@@ -1,6 +1,6 @@
 // The model against Python's torch (and transformers' GPT-2 where it is installed): same weights,
 // same batch.
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cstdlib>
 #include <iostream>
 

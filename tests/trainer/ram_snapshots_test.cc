@@ -1,7 +1,7 @@
 // Copies of the state in shared memory.
 #include "trainer/engine/ram_snapshots.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cmath>
 #include <filesystem>
 

@@ -1,6 +1,6 @@
 #include "trainer/engine/resume_check.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
 #include "trainer/config/config_text.h"

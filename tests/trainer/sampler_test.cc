@@ -1,6 +1,6 @@
 #include "trainer/data/distributed_sampler.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <set>
 #include <vector>
 

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <filesystem>
 #include <nlohmann/json.hpp>
 

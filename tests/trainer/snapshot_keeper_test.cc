@@ -1,7 +1,7 @@
 // Saving in the background.
 #include "trainer/engine/snapshot_keeper.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cmath>
 #include <filesystem>
 

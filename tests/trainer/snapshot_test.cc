@@ -1,6 +1,6 @@
 #include "trainer/engine/snapshot.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cmath>
 #include <filesystem>
 #include <limits>

@@ -1,6 +1,6 @@
 #include "trainer/engine/step_guard.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 #include <cmath>
 
 #include "trainer/runtime/error.h"

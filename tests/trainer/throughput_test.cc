@@ -1,6 +1,6 @@
 #include "trainer/metrics/throughput.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 #include "trainer/metrics/text.h"
 
