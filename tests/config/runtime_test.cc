@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "tests/support/catch.h"
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <thread>
+#include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
 #include "trainer/runtime/atomic_file.h"

@@ -1,10 +1,10 @@
 // A snapshot that cannot be used: the one before it is used instead, or the run ends with one line
 // and touches nothing.
 #include <algorithm>
-#include "tests/support/catch.h"
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
 

@@ -2,10 +2,10 @@
 // other numbers of ranks.
 #include <signal.h>
 
-#include "tests/support/catch.h"
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/workers.h"

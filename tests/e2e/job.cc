@@ -1,12 +1,12 @@
 #include "tests/e2e/job.h"
 
-#include "tests/support/catch.h"
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <numeric>
 #include <regex>
+#include "tests/support/catch.h"
 
 namespace ddp::test {
 namespace {

@@ -1,7 +1,7 @@
 // generate, inspect, doctor, and what a run loads.
 #include <algorithm>
-#include "tests/support/catch.h"
 #include <regex>
+#include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/workers.h"

@@ -1,9 +1,9 @@
 // Beside Python: torchrun starts trainer, ddp-run starts a script of torch, safetensors reads a
 // snapshot. Skipped where Python's side of torch is not installed: no program of the project needs
 // it.
-#include "tests/support/catch.h"
 #include <cstdlib>
 #include <filesystem>
+#include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
 

@@ -1,8 +1,8 @@
 // Training whose snapshots live in an object store, against a real server.
 #include <algorithm>
-#include "tests/support/catch.h"
 #include <filesystem>
 #include <set>
+#include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/workers.h"

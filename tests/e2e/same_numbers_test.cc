@@ -1,6 +1,6 @@
 // How the work is divided does not change what is learned.
-#include "tests/support/catch.h"
 #include <filesystem>
+#include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
 

@@ -1,11 +1,11 @@
 #include "tests/e2e/saved_state.h"
 
 #include <algorithm>
-#include "tests/support/catch.h"
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include "tests/support/catch.h"
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/safetensors.h"

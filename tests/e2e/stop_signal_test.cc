@@ -5,11 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/support/catch.h"
 #include <chrono>
 #include <fstream>
 #include <functional>
 #include <thread>
+#include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/workers.h"

@@ -1,7 +1,7 @@
 // trainer's ranks meet at the store that ddp-run has served, or at rank 0's: the numbers are the
 // same.
-#include "tests/support/catch.h"
 #include <csignal>
+#include "tests/support/catch.h"
 
 #include "tests/e2e/job.h"
 #include "tests/e2e/saved_state.h"

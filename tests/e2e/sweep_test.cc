@@ -1,6 +1,6 @@
 // --multirun: jobs in turn, each as if it were alone; and the folder of a run.
-#include "tests/support/catch.h"
 #include <filesystem>
+#include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
 

@@ -1,9 +1,9 @@
 // The rarer ways through the agent: hangs, preemption, suspension. Scripted, without processes.
 #include <algorithm>
-#include "tests/support/catch.h"
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include "tests/support/catch.h"
 
 #include "launcher/agent.h"
 #include "launcher/failure_report.h"

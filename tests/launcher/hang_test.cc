@@ -1,10 +1,10 @@
 // Hangs: what a heartbeat says, who is judged to hang, and what becomes of a real one.
 #include <sys/stat.h>
 
-#include "tests/support/catch.h"
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include "tests/support/catch.h"
 
 #include "launcher/hang_watch.h"
 #include "launcher/heartbeat.h"

@@ -4,9 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/support/catch.h"
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include "tests/support/catch.h"
 
 #include "launcher/memory_folder.h"
 #include "tests/launcher/ddp_run.h"

@@ -1,8 +1,8 @@
 #include "launcher/oom_watch.h"
 
-#include "tests/support/catch.h"
 #include <filesystem>
 #include <fstream>
+#include "tests/support/catch.h"
 
 #include "tests/support/temp_folder.h"
 

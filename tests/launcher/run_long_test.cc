@@ -3,8 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "tests/support/catch.h"
 #include <cstdio>
+#include "tests/support/catch.h"
 
 #include "tests/launcher/ddp_run.h"
 

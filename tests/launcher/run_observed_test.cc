@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/support/catch.h"
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/launcher/ddp_run.h"
 

@@ -2,9 +2,9 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include "tests/support/catch.h"
 #include <fstream>
 #include <sstream>
+#include "tests/support/catch.h"
 
 #include "launcher/listening_socket.h"
 #include "tests/launcher/ddp_run.h"

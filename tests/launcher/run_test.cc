@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "tests/support/catch.h"
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/launcher/ddp_run.h"
 

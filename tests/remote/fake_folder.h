@@ -1,7 +1,6 @@
 // An object store in memory that fails, waits and is looked at as a test says.
 #pragma once
 
-#include "tests/support/catch.h"
 #include <chrono>
 #include <condition_variable>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include <sstream>
 #include <string>
 #include <vector>
+#include "tests/support/catch.h"
 
 #include "trainer/runtime/remote_folder.h"
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "tests/support/catch.h"
 #include <thread>
+#include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
 #include "tests/remote/fake_folder.h"

@@ -1,8 +1,8 @@
 #include "trainer/runtime/retry.h"
 
-#include "tests/support/catch.h"
 #include <limits>
 #include <thread>
+#include "tests/support/catch.h"
 
 #include "trainer/runtime/remote_folder.h"
 

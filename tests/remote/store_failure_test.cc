@@ -1,10 +1,10 @@
 // Against real servers that are away, die, hang, cut and refuse.
 #include <signal.h>
 
-#include "tests/support/catch.h"
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
 #include "tests/remote/store_server.h"

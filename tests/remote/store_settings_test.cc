@@ -1,8 +1,8 @@
 #include "trainer/runtime/store_settings.h"
 
-#include "tests/support/catch.h"
 #include <map>
 #include <set>
+#include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
 #include "trainer/runtime/error.h"

@@ -3,8 +3,8 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include "tests/support/catch.h"
 #include <thread>
+#include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
 #include "tests/remote/store_server.h"

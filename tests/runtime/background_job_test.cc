@@ -2,9 +2,9 @@
 #include "trainer/runtime/background_job.h"
 
 #include <atomic>
-#include "tests/support/catch.h"
 #include <future>
 #include <vector>
+#include "tests/support/catch.h"
 
 namespace ddp::train {
 

@@ -4,9 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/support/catch.h"
 #include <csignal>
 #include <cstdlib>
+#include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
 #include "trainer/runtime/error.h"

@@ -2,12 +2,12 @@
 #include "trainer/runtime/prefetcher.h"
 
 #include <atomic>
-#include "tests/support/catch.h"
 #include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
+#include "tests/support/catch.h"
 
 namespace ddp::train {
 namespace {

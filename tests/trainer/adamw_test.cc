@@ -1,7 +1,7 @@
 #include "trainer/optim/adamw.h"
 
-#include "tests/support/catch.h"
 #include <cmath>
+#include "tests/support/catch.h"
 
 namespace ddp::train {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <ATen/autocast_mode.h>
 
-#include "tests/support/catch.h"
 #include <limits>
+#include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
 #include "trainer/optim/adamw.h"

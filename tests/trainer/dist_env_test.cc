@@ -1,9 +1,9 @@
 #include "trainer/distributed/dist_env.h"
 
-#include "tests/support/catch.h"
 #include <cstdlib>
 #include <map>
 #include <string>
+#include "tests/support/catch.h"
 
 #include "trainer/runtime/error.h"
 

@@ -1,7 +1,7 @@
 #include "trainer/engine/evaluator.h"
 
-#include "tests/support/catch.h"
 #include <cstdio>
+#include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
 

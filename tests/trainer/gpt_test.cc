@@ -1,7 +1,7 @@
 #include "trainer/model/gpt.h"
 
-#include "tests/support/catch.h"
 #include <cmath>
+#include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
 

@@ -1,8 +1,8 @@
 // The model against Python's torch (and transformers' GPT-2 where it is installed): same weights,
 // same batch.
-#include "tests/support/catch.h"
 #include <cstdlib>
 #include <iostream>
+#include "tests/support/catch.h"
 
 #include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"

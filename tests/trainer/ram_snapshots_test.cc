@@ -1,9 +1,9 @@
 // Copies of the state in shared memory.
 #include "trainer/engine/ram_snapshots.h"
 
-#include "tests/support/catch.h"
 #include <cmath>
 #include <filesystem>
+#include "tests/support/catch.h"
 
 #include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"

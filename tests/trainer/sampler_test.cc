@@ -1,8 +1,8 @@
 #include "trainer/data/distributed_sampler.h"
 
-#include "tests/support/catch.h"
 #include <set>
 #include <vector>
+#include "tests/support/catch.h"
 
 #include "trainer/data/data_loader.h"
 #include "trainer/runtime/error.h"

@@ -3,9 +3,9 @@
 
 #include <unistd.h>
 
-#include "tests/support/catch.h"
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"

@@ -1,9 +1,9 @@
 // Saving in the background.
 #include "trainer/engine/snapshot_keeper.h"
 
-#include "tests/support/catch.h"
 #include <cmath>
 #include <filesystem>
+#include "tests/support/catch.h"
 
 #include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"

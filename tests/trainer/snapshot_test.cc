@@ -1,10 +1,10 @@
 #include "trainer/engine/snapshot.h"
 
-#include "tests/support/catch.h"
 #include <cmath>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include "tests/support/catch.h"
 
 #include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"

@@ -1,7 +1,7 @@
 #include "trainer/engine/step_guard.h"
 
-#include "tests/support/catch.h"
 #include <cmath>
+#include "tests/support/catch.h"
 
 #include "trainer/runtime/error.h"
 
