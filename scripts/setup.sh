@@ -61,10 +61,11 @@ fi
 
 readonly torch_version=${TORCH_VERSION:-2.15.0}
 readonly venv=${DDP_VENV:-.venv}
-# The CUDA runtime and CUPTI that the wheel was linked with (its cuda-toolkit requirement).
+# The CUDA runtime and CUPTI that the wheel was linked with (its cuda-toolkit requirement), and the headers in crt/ that
+# those of the runtime include, which torch itself does not need.
 case $torch_version in
-  2.15.*) cuda_runtime=13.2.86 cuda_cupti=13.2.86 oldest_python=11 ;;
-  2.11.* | 2.12.* | 2.13.* | 2.14.*) cuda_runtime=13.0.96 cuda_cupti=13.0.85 oldest_python=10 ;;
+  2.15.*) cuda_runtime=13.2.86 cuda_cupti=13.2.86 cuda_crt=13.2.86 oldest_python=11 ;;
+  2.11.* | 2.12.* | 2.13.* | 2.14.*) cuda_runtime=13.0.96 cuda_cupti=13.0.85 cuda_crt=13.0.88 oldest_python=10 ;;
   *) die "TORCH_VERSION=$torch_version is not supported" "2.11.0 to 2.15.0 are" 2 ;;
 esac
 
@@ -148,7 +149,7 @@ wanted_wheels() {
     echo "$arrow"
     return
   fi
-  printf '%s\n' "${cuda_parts[@]}" "$arrow"
+  printf '%s\n' "nvidia-cuda-crt==$cuda_crt" "${cuda_parts[@]}" "$arrow"
   [ "$order" != test ] || printf '%s\n' "${peers[@]}"
 }
 
@@ -189,8 +190,9 @@ install_wheels() {
   # One call for all: pip does not merge a second one into the folder nvidia/ in every case.
   if [ "$order" = cpu ]; then
     wheels+=("nvidia-cuda-runtime==$cuda_runtime" "nvidia-cuda-cupti==$cuda_cupti" --no-deps)
-  elif [ "$order" = test ]; then
-    wheels+=("${peers[@]}")
+  else
+    wheels+=("nvidia-cuda-crt==$cuda_crt")
+    [ "$order" != test ] || wheels+=("${peers[@]}")
   fi
   local progress=(--quiet --progress-bar off)
   [ ! -t 1 ] || progress=(--progress-bar on)

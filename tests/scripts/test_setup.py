@@ -56,6 +56,11 @@ class Setup(ScriptTest):
         self.assertEqual(result.returncode, 1)
         self.assertIn("nvidia-nccl-cu13", result.stderr)
 
+    def test_the_full_set_has_the_headers_that_those_of_the_cuda_runtime_include(self):
+        self.have(*CPU_SET)
+        result = self.run_script("--gpu", "--check")
+        self.assertIn("nvidia-cuda-crt==13.2.86", result.stderr)
+
     def test_an_interrupted_installation_is_repeated(self):
         self.have(*CPU_SET)
         self.pip(f"touch {self.folder}/pip_called")
