@@ -51,6 +51,7 @@ git -C "$root/root/project" fetch -q "$PWD" HEAD
 git -C "$root/root/project" reset -q --hard FETCH_HEAD
 
 for path in "${binds[@]}"; do mkdir -p "$root/$path"; done
+# shellcheck disable=SC2016
 exec unshare --mount --pid --fork bash -c '
   set -euo pipefail
   root=$1 command=$2
