@@ -46,6 +46,11 @@ StaticRendezvous rendezvous_for(const LaunchConfig& config, const std::string& s
   return StaticRendezvous(config.master_addr, config.master_port, !store_program.empty());
 }
 
+RunFiles files_of(const LogOptions& logs) {
+  if (!logs.wants_files()) return RunFiles::ErrorFiles;
+  return logs.only_copies() ? RunFiles::LogCopies : RunFiles::Logs;
+}
+
 std::string report(const RunResult& result, const AgentSpec& spec, bool summary) {
   constexpr std::ptrdiff_t kLongestReport = 30;
   std::string text;
@@ -60,8 +65,9 @@ std::string report(const RunResult& result, const AgentSpec& spec, bool summary)
   }
   const bool failed = result.outcome == Outcome::Failed && !result.failures.empty();
   if (failed) {
-    const ReportContext context{spec.host, spec.job.local_world_size, spec.logs.report_lines,
-                                spec.folder.is_private() ? "" : spec.folder.path()};
+    const ReportContext context{
+        spec.host, spec.job.local_world_size, spec.logs.report_lines,
+        spec.folder.has_logs() || !spec.folder.is_private() ? spec.folder.path() : ""};
     text += failure_report(result, context);
   }
   const auto lines = std::count(text.begin(), text.end(), '\n') + std::ssize(result.workers) + 1;
@@ -128,7 +134,10 @@ int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvou
     processes.drop_console();  // within a second nothing of the job is to be left
     return exit_code(result);
   }
-  processes.flush_console();
+  const bool shown = processes.flush_console();
+  // Copies of what the console has shown are of no use after a success.
+  const bool wanted = result.outcome == Outcome::Failed || !shown;
+  if (spec.folder.has_logs() && wanted) spec.folder.keep();
   processes.print(report(result, spec, config.summary));
   processes.flush_console();
   return exit_code(result);
@@ -160,7 +169,7 @@ int print(std::string_view text) {
 // stands for what is chosen when the folders are made.
 int dry_run(const LaunchConfig& config) {
   AgentSpec spec = describe_agent(config);
-  spec.folder = RunFolder::planned(config.log_dir, spec.job.run_id, config.logs.wants_files());
+  spec.folder = RunFolder::planned(config.log_dir, spec.job.run_id, files_of(config.logs));
   spec.job.shm_dir = MemoryFolder::planned(MemoryFolder::kPlace);
   WorkerGroup group;
   group.rendezvous = rendezvous_for(config, find_store(config)).next_round();
@@ -189,11 +198,12 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
   if (!config.result_json.empty()) check_result_file(config.result_json);
   const std::string store_program = find_store(config);
   StaticRendezvous rendezvous = rendezvous_for(config, store_program);
-  spec.folder = RunFolder::create(config.log_dir, spec.job.run_id, config.logs.wants_files());
+  spec.folder = RunFolder::create(config.log_dir, spec.job.run_id, files_of(config.logs));
   const MemoryFolder memory(MemoryFolder::kPlace);
   spec.job.shm_dir = memory.path();
   const CleanUp clean_up{spec.folder, memory};
-  if (config.logs.wants_files()) say("logs of this run: " + spec.folder.path());
+  if (spec.folder.has_logs() && !spec.folder.is_private())
+    say("logs of this run: " + spec.folder.path());
   if (spec.job.omp_num_threads > 0) {
     say(
         fmt::format("OMP_NUM_THREADS={} for each of {} workers, by the CPUs there are; set it to "

@@ -36,7 +36,8 @@ constexpr const char* kUsage =
 Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
 
 PROGRAM is an executable (a path, else looked for on PATH, else beside ddp-run) or a Python
-script (*.py). Everything after PROGRAM is passed on untouched, but ${local_rank} is replaced.
+script (*.py). Everything after PROGRAM is passed on untouched, but ${local_rank} is replaced
+(write $${local_rank} for the text itself).
 Options may be written with - or _, as --option VALUE or --option=VALUE, and cut short while no
 other begins so. One that is not given is taken from the environment: PET_ and its name in
 capitals, as in PET_MAX_RESTARTS=3; flags are 1 or 0, as in PET_STANDALONE=1.

@@ -111,6 +111,7 @@ PendingSpawn SubprocessSet::start_one(const WorkerSpec& spec) {
   heartbeats_.try_emplace(spec.local_rank, spec.heartbeat_file, now());
   if (!spec.heartbeat_file.empty()) watch_from_ = now() + kFirstWatch;
   WorkerStdio stdio;
+  if (!spec.inherits_stdin) stdio.in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   stdio.out = pump_.open_stream(spec.streams.out, spec.local_rank, /*is_stderr=*/false);
   try {
     stdio.err = pump_.open_stream(spec.streams.err, spec.local_rank, /*is_stderr=*/true);
@@ -171,8 +172,8 @@ void SubprocessSet::watch_heartbeats() {
   }
 }
 
-void SubprocessSet::flush_console() {
-  pump_.flush_console({signal_fd_, launcher_pipe_}, [this] {
+bool SubprocessSet::flush_console() {
+  return pump_.flush_console({signal_fd_, launcher_pipe_}, [this] {
     pollfd launcher{launcher_pipe_, POLLIN, 0};
     std::vector<Event> events;
     take_signals(events);

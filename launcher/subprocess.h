@@ -44,8 +44,8 @@ class SubprocessSet : public ProcessRunner {
   double unix_time() const override;
 
   /// Before anything else writes to the console: all that workers have written goes first.
-  /// Unless a signal asks for the end, or the launcher is gone: then it is dropped.
-  void flush_console();
+  /// Unless a signal asks for the end, or the launcher is gone: then it is dropped, and false.
+  bool flush_console();
   void drop_console() { pump_.drop_console(); }
   /// Takes part in wait(); must live as long as this does.
   void also_poll(PollMember& member) { members_.push_back(&member); }

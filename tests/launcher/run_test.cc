@@ -82,6 +82,18 @@ TEST_CASE("a worker has a session of its own, no descriptors but three, and a cl
   CHECK(pid == session);
 }
 
+TEST_CASE("rank 0 reads ddp-run's stdin, the other workers end of file") {
+  const auto job =
+      run_to_end({.argv = {"/bin/sh", "-c",
+                           "echo to rank 0 | " + kDdpRun +
+                               " --nproc_per_node=3 --no-python sh -c 'echo \"$RANK:$(cat)\"'"},
+                  .set = {{"OMP_NUM_THREADS", "1"}},
+                  .unset = {},
+                  .ignore = {},
+                  .folder = ""});
+  CHECK(sorted(lines_of(job.out)) == Lines{"0:to rank 0", "1:", "2:"});
+}
+
 TEST_CASE("the exit code is that of the first worker that failed, with a short report") {
   const auto job = run({"--nproc_per_node=3"}, {"@1exit=7", "wait"});
   CHECK(job.exit == 7);
