@@ -44,7 +44,7 @@ TEST_CASE("stderr reaches the console unchanged and its last lines are in the re
                {"@1err=half a ", "@1err=line\\n\\rbar 50%\\rbar 100%", "@1exit=4", "wait"}));
   CHECK(job.exit == 4);
   CHECK_THAT(job.err, Catch::StartsWith("half a line\n\rbar 50%\rbar 100%"));
-  CHECK_THAT(job.err, Contains("  stderr     half a line\n"));
+  CHECK_THAT(job.err, Contains("  stderr    : half a line\n"));
 }
 
 TEST_CASE("redirected streams are in their files and not on the console") {
@@ -55,7 +55,7 @@ TEST_CASE("redirected streams are in their files and not on the console") {
   CHECK(read_log(logs, "attempt_0/1/stdout.log") == "hello\n");
   CHECK(read_log(logs, "attempt_0/1/stderr.log") == "trouble\n");
   CHECK_THAT(job.err,
-             Contains("  stderr     trouble\n") && Contains("logs of this run: " + logs.path()));
+             Contains("  stderr    : trouble\n") && Contains("logs of this run: " + logs.path()));
 }
 
 TEST_CASE("teed lines carry a prefix, files do not") {
@@ -152,7 +152,7 @@ TEST_CASE("redirected and teed logs are rotated, and hold every byte") {
   CHECK(read_log(logs, "0/stdout.log").size() == 1000 * 11 - 2 * 4092);
   CHECK(read_log(logs, "0/stdout.log.2").size() == 4092);
   CHECK(read_log(logs, "0/stderr.log") == "trouble\n");
-  CHECK_THAT(job.err, Contains("  stderr     trouble\n"));
+  CHECK_THAT(job.err, Contains("  stderr    : trouble\n"));
 }
 
 TEST_CASE("the link latest leads to the newest run") {
