@@ -89,8 +89,8 @@ constexpr std::array kOptions{
                "Signals that are passed on to all workers and end the job."},
 
     OptionSpec{"log-dir", 0, "FOLDER", "", Logs,
-               "Folder for the logs and error files of each attempt; /dev/null: no files; default: "
-               "one in the temporary folder, removed at the end unless it holds what nobody saw."},
+               "Folder for logs and error files, /dev/null for none; default: a temporary one, "
+               "kept if it holds logs of a failure or unseen ones."},
     OptionSpec{"redirects", 'r', "WHAT", "0", Logs,
                "Send output to files: 0 none, 1 stdout, 2 stderr, 3 both, or by local rank as in "
                "0:3,1:1."},

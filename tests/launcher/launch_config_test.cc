@@ -39,11 +39,13 @@ TEST_CASE("the last of two equal options counts") {
 TEST_CASE("a name may be cut short while no other of torchrun's begins so") {
   CHECK(parse({"--max-r", "2", "x"}).restarts.max_restarts == 2);
   CHECK(parse({"--max_r=2", "x"}).restarts.max_restarts == 2);
-  CHECK(parse({"--nproc", "2", "x"}).nproc_per_node == "2");
+  CHECK(parse({"--nproc-p", "2", "x"}).nproc_per_node == "2");
   CHECK(parse({"--stan", "x"}).standalone);
   CHECK(parse({"--re=3", "x"}).logs.redirects.all == 3);  // not --restart-delay, --report-lines
   CHECK(complaint({"--master", "x"}) ==
         "option '--master' could be --master-addr or --master-port; write more of it");
+  CHECK(complaint({"--nproc", "true"}) ==  // as torchrun, which calls it ambiguous
+        "option '--nproc' is cut too short; write --nproc-per-node");
   CHECK(complaint({"--=", "x"}) == "unknown option '--'; see ddp-run --help");
 }
 
