@@ -15,6 +15,7 @@
 #include "launcher/console.h"
 #include "launcher/error_file.h"
 #include "launcher/failure_report.h"
+#include "launcher/file_timers.h"
 #include "launcher/guardian.h"
 #include "launcher/http_server.h"
 #include "launcher/launch_config.h"
@@ -127,6 +128,12 @@ int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvou
     say(fmt::format("/health and /metrics: http://{}:{}", url_host(config.health->host),
                     health->port()));
   }
+  std::optional<FileTimers> timers;
+  if (!spec.job.timer_file.empty()) {
+    timers.emplace(spec.job.timer_file,
+                   [&](const ExpiredTimer& timer) { processes.end_expired(timer); });
+    processes.also_poll(*timers);
+  }
   const RunResult result = agent.run();
   if (!config.result_json.empty()) record_result(config.result_json, result, spec);
   pass_on_cause(result, spec.inherited);
@@ -171,6 +178,7 @@ int dry_run(const LaunchConfig& config) {
   AgentSpec spec = describe_agent(config);
   spec.folder = RunFolder::planned(config.log_dir, spec.job.run_id, files_of(config.logs));
   spec.job.shm_dir = MemoryFolder::planned(MemoryFolder::kPlace);
+  spec.job.timer_file = timer_file(spec.inherited, {spec.folder.path(), spec.job.shm_dir});
   WorkerGroup group;
   group.rendezvous = rendezvous_for(config, find_store(config)).next_round();
   std::string lines;
@@ -202,6 +210,7 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
   const MemoryFolder memory(MemoryFolder::kPlace);
   spec.job.shm_dir = memory.path();
   const CleanUp clean_up{spec.folder, memory};
+  spec.job.timer_file = timer_file(spec.inherited, {spec.folder.path(), spec.job.shm_dir});
   if (spec.folder.has_logs() && !spec.folder.is_private())
     say("logs of this run: " + spec.folder.path());
   if (spec.job.omp_num_threads > 0) {

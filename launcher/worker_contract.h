@@ -43,6 +43,10 @@ inline constexpr const char* kCudaVisibleDevices = "CUDA_VISIBLE_DEVICES";
 /// The same for AMD's GPUs, where it counts more; set for workers only when the user has set it.
 inline constexpr const char* kHipVisibleDevices = "HIP_VISIBLE_DEVICES";
 
+/// "1" in ddp-run's own environment: it serves the workers' timers, as torchrun does, and tells
+/// them the named pipe for it.
+inline constexpr const char* kEnableFileTimer = "TORCHELASTIC_ENABLE_FILE_TIMER";
+inline constexpr const char* kTimerFile = "TORCHELASTIC_TIMER_FILE";
 /// "1" in ddp-run's own environment: rank 0 serves the store, as with torchrun.
 inline constexpr const char* kDisableShareStore = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
 

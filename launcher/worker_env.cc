@@ -91,6 +91,7 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
   set_or_unset(env, kHeartbeatFile, worker.heartbeat_file);
   set_or_unset(env, kShmDir, job.shm_dir);
   set_or_unset(env, kLastFailure, group.last_failure);
+  if (!job.timer_file.empty()) env[kTimerFile] = job.timer_file;
   env.try_emplace(kNcclAsyncErrorHandling, "1");
   if (job.omp_num_threads > 0) env[kOmpNumThreads] = std::to_string(job.omp_num_threads);
   if (!job.gpus.empty()) {

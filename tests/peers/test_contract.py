@@ -134,6 +134,14 @@ class Contract:
         message["errorCode"] = 1
         self.assertEqual(json.loads(around.read_text())["message"], message)
 
+    def test_a_worker_that_a_timer_finds_too_slow_ends_the_job(self):
+        job = self.run_job("--nproc-per-node=2", "timed.py", TORCHELASTIC_ENABLE_FILE_TIMER=1)
+        self.assertNotEqual(job.code, 0, str(job))
+        self.assertTrue((self.records / "0.1.json").exists())
+        if self.launcher.name == "ddp-run":  # torchrun ends itself by the signal
+            self.assertEqual(job.code, 128 + signal.SIGKILL, str(job))
+            self.assertRegex(job.err, r"rank      : 1 .*\n.*\(SIGKILL\): its timer '.*' has expired\n")
+
     def test_wrong_usage_exits_with_2(self):
         job = self.run_job("--no-such-option", "probe.py")
         self.assertEqual(job.code, 2, str(job))
