@@ -143,8 +143,7 @@ int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvou
   }
   const bool shown = processes.flush_console();
   // Copies of what the console has shown are of no use after a success.
-  const bool wanted = result.outcome == Outcome::Failed || !shown;
-  if (spec.folder.has_logs() && wanted) spec.folder.keep();
+  if (result.outcome == Outcome::Failed || !shown) spec.folder.keep_logs();
   processes.print(report(result, spec, config.summary));
   processes.flush_console();
   return exit_code(result);
@@ -196,7 +195,7 @@ struct CleanUp {
   const MemoryFolder& memory;
   ~CleanUp() { now(); }
   void now() const {
-    folder.remove_if_private();
+    if (!folder.keeps_logs()) folder.remove_if_private();
     memory.remove();
   }
 };

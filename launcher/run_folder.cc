@@ -17,6 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kKept = "/kept";
 
+constexpr const char* kLogsKept = "/logs_kept";
+
 std::string temporary_folder() {
   const char* folder = std::getenv("TMPDIR");
   return folder && *folder ? folder : "/tmp";
@@ -76,6 +78,16 @@ RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_i
   if (!folder.private_) fs::permissions(name, fs::perms(0755), error);
   if (!temporary) point_latest_at(folder.path_);
   return folder;
+}
+
+// A file, because the guardian, another process, removes the folder.
+void RunFolder::keep_logs() const {
+  if (private_ && has_logs_) std::ofstream(path_ + kLogsKept);
+}
+
+bool RunFolder::keeps_logs() const {
+  std::error_code ignored;
+  return has_logs_ && fs::exists(path_ + kLogsKept, ignored);
 }
 
 void RunFolder::prepare_attempt(int attempt, int local_world_size) const {

@@ -35,6 +35,9 @@ class RunFolder {
   const std::string& path() const { return path_; }
   bool is_private() const { return private_; }
   bool has_logs() const { return has_logs_; }
+  /// From now on a folder with logs stays, for every process of this run.
+  void keep_logs() const;
+  bool keeps_logs() const;
   /// From now on not even a private folder is removed, by no process of this run.
   void keep() const;
   void remove_if_private() const;
