@@ -108,6 +108,7 @@ WorkerSpec describe_worker(const AgentSpec& spec, const WorkerGroup& group, cons
   plan.local_rank = worker.local_rank;
   plan.command = worker_command(spec.command, worker.local_rank);
   plan.environment = worker_environment(spec.inherited, spec.job, group, worker);
+  plan.inherits_stdin = worker.rank == 0;  // several readers would tear the input apart
   plan.heartbeat_file = worker.heartbeat_file;
   if (!spec.cpus.empty()) plan.cpus = spec.cpus.at(static_cast<std::size_t>(worker.local_rank));
   plan.streams =

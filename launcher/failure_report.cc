@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <ctime>
 #include <tuple>
 
 #include "launcher/error_file.h"
@@ -14,9 +15,10 @@
 namespace ddp::launch {
 namespace {
 
-constexpr std::size_t kMessageLines = 8;  // with these numbers the report has at most 30 lines
-constexpr std::size_t kMessageAndStderrLines = 18;
-constexpr std::size_t kOthersShown = 4;
+constexpr std::size_t kLongestReport = 30;
+constexpr std::size_t kMessageLines = 8;
+constexpr std::size_t kOthersShown = 2;
+constexpr const char* kNothing = "<N/A>";  // torchrun's word
 constexpr std::size_t kLongestLine = 300;
 
 // Nanoseconds; the largest value when there is no file.
@@ -55,16 +57,23 @@ std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
   return lines;
 }
 
+// Names and shape of torchrun's report, which people's log scrapers know.
 class Report {
  public:
-  void heading(const std::string& text) { out_ += "ddp-run: " + text + "\n"; }
+  void line(const std::string& text) { out_ += text + "\n"; }
   void field(const char* name, const std::string& text) {
-    out_ += fmt::format("  {:<11}{}\n", name, text);
+    line(fmt::format("  {:<10}: {}", name, text));
   }
   void field(const char* name, const std::vector<std::string>& lines) {
-    for (std::size_t i = 0; i < lines.size(); ++i) field(i == 0 ? name : "", lines[i]);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (i == 0) field(name, lines[i]);
+      if (i > 0) line(fmt::format("{:14}{}", "", lines[i]));
+    }
   }
-  std::string text() && { return std::move(out_); }
+  std::size_t lines() const {
+    return static_cast<std::size_t>(std::count(out_.begin(), out_.end(), '\n'));
+  }
+  const std::string& text() const { return out_; }
 
  private:
   std::string out_;
@@ -74,51 +83,78 @@ std::string plural(int count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+std::string local_time(double unix_seconds) {
+  const auto seconds = static_cast<std::time_t>(unix_seconds);
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  return fmt::format("{:04}-{:02}-{:02}_{:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+// As Python counts: minus the signal.
 std::string exit_and_cause(const ProcessFailure& failure) {
-  const std::string exit = failure.exit.signal != 0 ? signal_name(failure.exit.signal)
-                                                    : std::to_string(failure.exit.code);
+  const int signal = failure.exit.signal;
+  const std::string exit =
+      fmt::format("{} (pid: {}){}", signal != 0 ? -signal : failure.exit.code, failure.pid,
+                  signal != 0 ? " (" + signal_name(signal) + ")" : "");
   const std::string& said = failure.cause;
   const std::string likely = said.empty() ? likely_cause(failure.exit) : said;
   return likely.empty() ? exit : exit + ": " + likely;
 }
 
-void add_cause(Report& report, const ProcessFailure& failure, const ReportContext& context) {
-  report.field("rank",
-               fmt::format("{} (local rank {}) of {}, on host {}, pid {}", failure.rank,
-                           failure.local_rank, context.world_size, context.host, failure.pid));
-  if (failure.hang.empty()) {
-    report.field("exit", exit_and_cause(failure));
-  } else {
-    report.field("hang", failure.hang);
-  }
-  std::size_t lines_left = kMessageAndStderrLines;
-  if (!failure.heartbeat.empty()) {
-    report.field("heartbeat", failure.heartbeat);
-    --lines_left;
-  }
-  if (!failure.stacks.empty()) {
-    report.field("stacks", failure.stacks);
-    --lines_left;
-  }
-  if (const auto message = read_error_file(failure.error_file)) {
-    const auto lines =
+void add_message(Report& report, const ProcessFailure& failure, const ReportContext& context) {
+  const auto message = read_error_file(failure.error_file);
+  const bool kept = message && !context.logs.empty();
+  report.field("error_file", kept ? failure.error_file : kNothing);
+  std::vector<std::string> lines;
+  if (message)
+    lines =
         last_lines(message->callstack.empty() ? message->text : message->callstack, kMessageLines);
-    report.field("message", lines);
-    lines_left -= lines.size();
-    if (!context.logs.empty()) report.field("error file", failure.error_file);
-  }
-  lines_left = std::min(lines_left, static_cast<std::size_t>(context.stderr_lines));
-  report.field("stderr", last_lines(failure.last_stderr, lines_left));
+  if (lines.empty()) lines.emplace_back(kNothing);
+  report.field("traceback", lines);
+}
+
+// `most`: lines that the report may have so far.
+void add_cause(Report& report, const ProcessFailure& failure, const ReportContext& context,
+               std::size_t most) {
+  report.line("Root Cause (first observed failure):\n[0]:");
+  report.field("time", local_time(failure.time));
+  report.field("host", context.host);
+  report.field("rank", fmt::format("{} (local_rank: {}) of {}", failure.rank, failure.local_rank,
+                                   context.world_size));
+  report.field("exitcode", exit_and_cause(failure));
+  add_message(report, failure, context);
+  if (!failure.hang.empty()) report.field("hang", failure.hang);
+  if (!failure.heartbeat.empty()) report.field("heartbeat", failure.heartbeat);
+  if (!failure.stacks.empty()) report.field("stacks", failure.stacks);
+  const std::size_t room = most - std::min(most, report.lines());
+  report.field("stderr",
+               last_lines(failure.last_stderr, std::min<std::size_t>(room, context.stderr_lines)));
 }
 
 void add_others(Report& report, const std::vector<ProcessFailure>& failures) {
   for (std::size_t i = 1; i < failures.size() && i <= kOthersShown; ++i) {
-    report.field(i == 1 ? "also" : "", fmt::format("rank {} (pid {}): {}", failures[i].rank,
-                                                   failures[i].pid, describe(failures[i])));
+    report.field("also", fmt::format("rank {} (pid {}): {}", failures[i].rank, failures[i].pid,
+                                     describe(failures[i])));
   }
   if (failures.size() > kOthersShown + 1) {
-    report.field("", fmt::format("and {} more", failures.size() - kOthersShown - 1));
+    report.field("also", fmt::format("{} more", failures.size() - kOthersShown - 1));
   }
+}
+
+// What else became of the job.
+Report rest_of(const RunResult& result, const ReportContext& context) {
+  Report report;
+  add_others(report, result.failures);
+  if (result.stopped > 0) {
+    report.field("stopped", plural(result.stopped, "other worker") + " because of it");
+  }
+  if (result.max_restarts > 0) {
+    report.field("restarts", fmt::format("{} of {} used{}{}", result.restarts, result.max_restarts,
+                                         result.gave_up.empty() ? "" : "; ", result.gave_up));
+  }
+  if (!context.logs.empty()) report.field("logs", context.logs);
+  return report;
 }
 
 }  // namespace
@@ -189,20 +225,12 @@ std::string likely_cause(const ExitStatus& exit) {
 
 std::string failure_report(const RunResult& result, const ReportContext& context) {
   const ProcessFailure& cause = result.failures.front();
+  const Report rest = rest_of(result, context);
   Report report;
-  report.heading(
-      fmt::format("the job failed; first failure: rank {}, {}", cause.rank, describe(cause)));
-  add_cause(report, cause, context);
-  add_others(report, result.failures);
-  if (result.stopped > 0) {
-    report.field("stopped", plural(result.stopped, "other worker") + " because of it");
-  }
-  if (result.max_restarts > 0) {
-    report.field("restarts", fmt::format("{} of {} used{}{}", result.restarts, result.max_restarts,
-                                         result.gave_up.empty() ? "" : "; ", result.gave_up));
-  }
-  if (!context.logs.empty()) report.field("logs", context.logs);
-  return std::move(report).text();
+  report.line(fmt::format("ddp-run: the job failed; first failure: rank {}, {}", cause.rank,
+                          describe(cause)));
+  add_cause(report, cause, context, kLongestReport - rest.lines());
+  return report.text() + rest.text();
 }
 
 int exit_code(const RunResult& result) {

@@ -15,6 +15,7 @@
 #include "launcher/console.h"
 #include "launcher/error_file.h"
 #include "launcher/failure_report.h"
+#include "launcher/file_timers.h"
 #include "launcher/guardian.h"
 #include "launcher/http_server.h"
 #include "launcher/launch_config.h"
@@ -46,6 +47,11 @@ StaticRendezvous rendezvous_for(const LaunchConfig& config, const std::string& s
   return StaticRendezvous(config.master_addr, config.master_port, !store_program.empty());
 }
 
+RunFiles files_of(const LogOptions& logs) {
+  if (!logs.wants_files()) return RunFiles::ErrorFiles;
+  return logs.only_copies() ? RunFiles::LogCopies : RunFiles::Logs;
+}
+
 std::string report(const RunResult& result, const AgentSpec& spec, bool summary) {
   constexpr std::ptrdiff_t kLongestReport = 30;
   std::string text;
@@ -60,8 +66,9 @@ std::string report(const RunResult& result, const AgentSpec& spec, bool summary)
   }
   const bool failed = result.outcome == Outcome::Failed && !result.failures.empty();
   if (failed) {
-    const ReportContext context{spec.host, spec.job.local_world_size, spec.logs.report_lines,
-                                spec.folder.is_private() ? "" : spec.folder.path()};
+    const ReportContext context{
+        spec.host, spec.job.local_world_size, spec.logs.report_lines,
+        spec.folder.has_logs() || !spec.folder.is_private() ? spec.folder.path() : ""};
     text += failure_report(result, context);
   }
   const auto lines = std::count(text.begin(), text.end(), '\n') + std::ssize(result.workers) + 1;
@@ -121,6 +128,12 @@ int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvou
     say(fmt::format("/health and /metrics: http://{}:{}", url_host(config.health->host),
                     health->port()));
   }
+  std::optional<FileTimers> timers;
+  if (!spec.job.timer_file.empty()) {
+    timers.emplace(spec.job.timer_file,
+                   [&](const ExpiredTimer& timer) { processes.end_expired(timer); });
+    processes.also_poll(*timers);
+  }
   const RunResult result = agent.run();
   if (!config.result_json.empty()) record_result(config.result_json, result, spec);
   pass_on_cause(result, spec.inherited);
@@ -128,7 +141,9 @@ int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvou
     processes.drop_console();  // within a second nothing of the job is to be left
     return exit_code(result);
   }
-  processes.flush_console();
+  const bool shown = processes.flush_console();
+  // Copies of what the console has shown are of no use after a success.
+  if (result.outcome == Outcome::Failed || !shown) spec.folder.keep_logs();
   processes.print(report(result, spec, config.summary));
   processes.flush_console();
   return exit_code(result);
@@ -160,8 +175,9 @@ int print(std::string_view text) {
 // stands for what is chosen when the folders are made.
 int dry_run(const LaunchConfig& config) {
   AgentSpec spec = describe_agent(config);
-  spec.folder = RunFolder::planned(config.log_dir, spec.job.run_id, config.logs.wants_files());
+  spec.folder = RunFolder::planned(config.log_dir, spec.job.run_id, files_of(config.logs));
   spec.job.shm_dir = MemoryFolder::planned(MemoryFolder::kPlace);
+  spec.job.timer_file = timer_file(spec.inherited, {spec.folder.path(), spec.job.shm_dir});
   WorkerGroup group;
   group.rendezvous = rendezvous_for(config, find_store(config)).next_round();
   std::string lines;
@@ -179,7 +195,7 @@ struct CleanUp {
   const MemoryFolder& memory;
   ~CleanUp() { now(); }
   void now() const {
-    folder.remove_if_private();
+    if (!folder.keeps_logs()) folder.remove_if_private();
     memory.remove();
   }
 };
@@ -189,11 +205,13 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
   if (!config.result_json.empty()) check_result_file(config.result_json);
   const std::string store_program = find_store(config);
   StaticRendezvous rendezvous = rendezvous_for(config, store_program);
-  spec.folder = RunFolder::create(config.log_dir, spec.job.run_id, config.logs.wants_files());
+  spec.folder = RunFolder::create(config.log_dir, spec.job.run_id, files_of(config.logs));
   const MemoryFolder memory(MemoryFolder::kPlace);
   spec.job.shm_dir = memory.path();
   const CleanUp clean_up{spec.folder, memory};
-  if (config.logs.wants_files()) say("logs of this run: " + spec.folder.path());
+  spec.job.timer_file = timer_file(spec.inherited, {spec.folder.path(), spec.job.shm_dir});
+  if (spec.folder.has_logs() && !spec.folder.is_private())
+    say("logs of this run: " + spec.folder.path());
   if (spec.job.omp_num_threads > 0) {
     say(
         fmt::format("OMP_NUM_THREADS={} for each of {} workers, by the CPUs there are; set it to "

@@ -116,15 +116,6 @@ void take_logs(LaunchConfig& config, const OptionValues& values) {
   logs.rotation = {parse_size("log-max-size", values.text("log-max-size")),
                    values.integer("log-keep", 0, 1000)};
   logs.report_lines = values.integer("report-lines", 0, 18);
-  if (config.log_dir == "/dev/null" && logs.wants_files()) {
-    usage_error(
-        "--log-dir=/dev/null keeps no files, but --redirects and --tee write some; name a folder");
-  }
-  if (!logs.tee.any() && !(logs.stdout_filters.empty() && logs.stderr_filters.empty())) {
-    usage_error(
-        "--duplicate-stdout-filters and --duplicate-stderr-filters copy lines of teed streams; add "
-        "--tee=3");
-  }
 }
 
 LaunchConfig to_config(const OptionValues& values) {

@@ -275,18 +275,22 @@ void LogPump::finish_round() {
   skipped_lines_ = 0;
 }
 
-void LogPump::flush_console(const std::vector<int>& interrupts,
+bool LogPump::flush_console(const std::vector<int>& interrupts,
                             const std::function<bool()>& give_up) {
   for (settle(); is_console_waiting() || !shown_[0].empty() || !shown_[1].empty(); settle()) {
     std::vector<pollfd> fds;
     add_poll_fds(fds);
     if (fds.empty()) continue;  // what is behind goes on
     for (const int fd : interrupts) fds.push_back({fd, POLLIN, 0});
-    if (::poll(fds.data(), fds.size(), kFlushPatienceMs) == 0) return drop_console();
+    const bool stuck = ::poll(fds.data(), fds.size(), kFlushPatienceMs) == 0;
     const bool asked = std::any_of(fds.end() - std::ssize(interrupts), fds.end(),
                                    [](const pollfd& fd) { return fd.revents != 0; });
-    if (asked && give_up()) return drop_console();
+    if (stuck || (asked && give_up())) {
+      drop_console();
+      return false;
+    }
   }
+  return true;
 }
 
 void LogPump::drop_console() {

@@ -44,8 +44,8 @@ class LogPump {
   void finish_round();
   /// Writes what the console has not taken yet, for as long as its reader takes something.
   /// Gives up when the reader takes nothing for some seconds, or when `give_up` says so; it is
-  /// asked whenever one of `interrupts` is readable.
-  void flush_console(const std::vector<int>& interrupts = {},
+  /// asked whenever one of `interrupts` is readable. True: the console has taken all.
+  bool flush_console(const std::vector<int>& interrupts = {},
                      const std::function<bool()>& give_up = {});
   /// Forgets it: nobody is left to read.
   void drop_console();

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "launcher/option_table.h"
+#include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
@@ -24,11 +25,11 @@ constexpr std::array kTitles{
 };
 
 // The options of -h.
-constexpr std::array kCommon{"nproc-per-node", "standalone", "devices",    "max-restarts",
-                             "module",         "no-python",  "tee",        "redirects",
-                             "log-dir",        "fold-lines", "summary",    "result-json",
-                             "master-port",    "dry-run",    "short-help", "help",
-                             "version"};
+constexpr std::array kCommon{
+    "nproc-per-node", "nnodes",      "standalone",  "rdzv-backend", "rdzv-endpoint",
+    "rdzv-id",        "master-addr", "master-port", "devices",      "max-restarts",
+    "module",         "no-python",   "tee",         "redirects",    "log-dir",
+    "result-json",    "dry-run",     "short-help",  "help",         "version"};
 
 constexpr const char* kUsage =
     R"(ddp-run: starts one process per rank and keeps the group alive, as torchrun does.
@@ -36,9 +37,10 @@ constexpr const char* kUsage =
 Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
 
 PROGRAM is an executable (a path, else looked for on PATH, else beside ddp-run) or a Python
-script (*.py). Everything after PROGRAM is passed on untouched, but ${local_rank} is replaced.
-Options may be written with - or _, as --option VALUE or --option=VALUE, and cut short while no
-other begins so. One that is not given is taken from the environment: PET_ and its name in
+script (*.py). Everything after PROGRAM is passed on untouched, but ${local_rank} is replaced
+(write $${local_rank} for the text itself).
+Options may be written with - or _, as --option VALUE or --option=VALUE, and cut short behind the
+first - while no other begins so. One that is not given is taken from the environment: PET_ and its name in
 capitals, as in PET_MAX_RESTARTS=3; flags are 1 or 0, as in PET_STANDALONE=1.
 
 Examples:
@@ -49,13 +51,6 @@ Examples:
           --log-line-prefix-template='${hostname}:${rank}: ' train.py
 )";
 
-constexpr const char* kExitCodes = R"(
-Exit codes: 0 all workers succeeded; 2 wrong usage; 75 preempted: the workers have saved and want
-to be started again later; 76 a worker failed and said that it would fail again; 124 a worker hung;
-126 or 127 PROGRAM cannot be executed or was not found; 128+N stopped by signal N; else the exit code
-of the first worker that failed (128+N when signal N killed it).
-)";
-
 constexpr const char* kShortUsage =
     R"(Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
 
@@ -63,6 +58,19 @@ Starts one process per rank of PROGRAM, an executable or a Python script (*.py),
 group when one fails, and leaves nothing behind.
 
 )";
+
+std::string exit_code_name(int code) {
+  return code == kExitSignalBase ? fmt::format("{}+N", code) : std::to_string(code);
+}
+
+std::string exit_codes() {
+  std::string text = "\nExit codes:\n";
+  for (const ExitCodeMeaning& meaning : kExitCodeMeanings) {
+    if (!meaning.of_ddp_run) continue;
+    text += fmt::format("  {:<7}{}\n", exit_code_name(meaning.code), meaning.of_ddp_run);
+  }
+  return text + "  other  that of the worker that failed first\n";
+}
 
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
   std::string out;
@@ -132,13 +140,15 @@ std::string help_text() {
       if (option.group == title.group) text += option_help(option);
     }
   }
-  return text + kExitCodes;
+  return text + exit_codes();
 }
 
 std::string short_help_text() {
   std::string text = kShortUsage;
   for (const char* name : kCommon) text += option_help(*find_option(name));
-  return text + "\nddp-run --help shows all options, ddp-run --print-man the manual page.\n";
+  return text +
+         "\nAll options, --rdzv-conf and --node-rank among them: ddp-run --help. Manual page: "
+         "--print-man.\n";
 }
 
 std::string man_page() {
@@ -158,7 +168,8 @@ std::string man_page() {
       if (option.group == title.group) text += man_option(option);
     }
   }
-  text += ".SH EXIT STATUS\n" + roff(std::string_view(kExitCodes).substr(1));
+  const std::string codes = exit_codes();
+  text += ".SH EXIT STATUS\n.nf\n" + roff(codes.substr(codes.find(":\n") + 2)) + ".fi\n";
   text += ".SH EXAMPLES\n.nf\n" + roff(usage.substr(examples + 10)) + ".fi\n";
   return text + ".SH SEE ALSO\ntorchrun\n";
 }

@@ -89,8 +89,8 @@ constexpr std::array kOptions{
                "Signals that are passed on to all workers and end the job."},
 
     OptionSpec{"log-dir", 0, "FOLDER", "", Logs,
-               "Folder for the logs and error files of each attempt; default: one in the temporary "
-               "folder, removed at the end unless it holds logs."},
+               "Folder for logs and error files, /dev/null for none; default: a temporary one, "
+               "kept if it holds logs of a failure or unseen ones."},
     OptionSpec{"redirects", 'r', "WHAT", "0", Logs,
                "Send output to files: 0 none, 1 stdout, 2 stderr, 3 both, or by local rank as in "
                "0:3,1:1."},
@@ -111,7 +111,7 @@ constexpr std::array kOptions{
     OptionSpec{"local-ranks-filter", 0, "RANKS", "", Logs,
                "Only these local ranks reach the console, as in 0,1."},
     OptionSpec{"duplicate-stdout-filters", 0, "TEXTS", "", Logs,
-               "Copy teed lines with one of these texts to filtered_stdout.log; ,, is a comma."},
+               "Copy lines with one of these texts to filtered_stdout.log, too; ,, is a comma."},
     OptionSpec{"duplicate-stderr-filters", 0, "TEXTS", "", Logs, "The same for stderr."},
     OptionSpec{"report-lines", 0, "N", "18", Logs,
                "Last lines of stderr that a failure report shows; 0: workers write to ddp-run's "

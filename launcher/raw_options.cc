@@ -152,7 +152,15 @@ const OptionSpec* cut_short(const std::string& name) {
   std::erase_if(found, [](const OptionSpec* option) { return !is_of_torchrun(option); });
   if (found.size() != 1) found = all;
   if (found.empty()) unknown_option(name);
-  if (found.size() == 1) return found.front();
+  if (found.size() == 1) {
+    // argparse calls this ambiguous, as names with - and with _ begin so.
+    if (begin.find('-') == std::string::npos &&
+        std::string_view(found.front()->name).find('-') != std::string_view::npos) {
+      usage_error(
+          fmt::format("option '--{}' is cut too short; write --{}", name, found.front()->name));
+    }
+    return found.front();
+  }
   std::string names;
   for (const OptionSpec* option : found) {
     names += fmt::format("{}--{}", names.empty() ? "" : " or ", option->name);

@@ -17,6 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kKept = "/kept";
 
+constexpr const char* kLogsKept = "/logs_kept";
+
 std::string temporary_folder() {
   const char* folder = std::getenv("TMPDIR");
   return folder && *folder ? folder : "/tmp";
@@ -42,10 +44,12 @@ void point_latest_at(const std::string& run) {
 
 }  // namespace
 
-RunFolder RunFolder::planned(const std::string& log_dir, const std::string& run_id, bool keep) {
+RunFolder RunFolder::planned(const std::string& log_dir, const std::string& run_id,
+                             RunFiles files) {
   RunFolder folder;
   if (log_dir == "/dev/null") return folder;
-  folder.private_ = log_dir.empty() && !keep;
+  folder.private_ = log_dir.empty() && files != RunFiles::Logs;
+  folder.has_logs_ = files != RunFiles::ErrorFiles;
   const std::string path = log_dir.empty()
                                ? temporary_folder() + "/ddp-run_XXXXXX"
                                : fmt::format("{}/{}_XXXXXX", log_dir, safe_name(run_id));
@@ -55,8 +59,8 @@ RunFolder RunFolder::planned(const std::string& log_dir, const std::string& run_
   return folder;
 }
 
-RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_id, bool keep) {
-  RunFolder folder = planned(log_dir, run_id, keep);
+RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_id, RunFiles files) {
+  RunFolder folder = planned(log_dir, run_id, files);
   if (folder.path_.empty()) return folder;
   const bool temporary = log_dir.empty();
   const std::string base = temporary ? temporary_folder() : log_dir;
@@ -76,9 +80,20 @@ RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_i
   return folder;
 }
 
+// A file, because the guardian, another process, removes the folder.
+void RunFolder::keep_logs() const {
+  if (private_ && has_logs_) std::ofstream(path_ + kLogsKept);
+}
+
+bool RunFolder::keeps_logs() const {
+  std::error_code ignored;
+  return has_logs_ && fs::exists(path_ + kLogsKept, ignored);
+}
+
 void RunFolder::prepare_attempt(int attempt, int local_world_size) const {
   if (path_.empty()) return;
-  if (private_ && attempt > 0) {  // nobody will read it; a job may restart a million times
+  if (private_ && !has_logs_ &&
+      attempt > 0) {  // nobody will read it; a job may restart a million times
     std::error_code ignored;
     fs::remove_all(attempt_folder(attempt - 1), ignored);
   }

@@ -14,16 +14,28 @@ std::string prefix_template(const LogOptions& options) {
   return options.timestamps && !has_time ? "${time} " + text : text;
 }
 
+// As in torchrun only of streams that the console gets. Without a folder there is no file for them.
+void add_filters(StreamPlan& plan, const LogOptions& options, const StreamPlace& place,
+                 Stream stream) {
+  if (!plan.console || place.attempt_folder.empty()) return;
+  plan.filters = stream == kOut ? options.stdout_filters : options.stderr_filters;
+  if (plan.filters.empty()) return;
+  plan.filter_file =
+      place.attempt_folder + (stream == kOut ? "/filtered_stdout.log" : "/filtered_stderr.log");
+  plan.mode = StreamMode::Pump;
+}
+
 StreamPlan plan_stream(const LogOptions& options, const StreamPlace& place, Stream stream) {
   const int local_rank = place.worker.local_rank;
+  const bool files = !place.folder.empty();
   const bool shown = options.console_ranks.empty() || options.console_ranks.count(local_rank) > 0;
   const bool teed = (options.tee.of(local_rank) & stream) != 0;
-  const bool redirected = !teed && (options.redirects.of(local_rank) & stream) != 0;
+  const bool redirected = files && !teed && (options.redirects.of(local_rank) & stream) != 0;
   StreamPlan plan;
   plan.console = shown && !redirected;
-  plan.by_line = teed || (plan.console && (options.timestamps || options.fold.count() > 0));
+  plan.by_line = plan.console && (teed || options.timestamps || options.fold.count() > 0);
   const bool reported = stream == kErr && options.report_lines > 0;
-  if (teed || redirected) {
+  if (redirected || (teed && files)) {
     plan.file = place.folder + (stream == kOut ? "/stdout.log" : "/stderr.log");
     plan.rotation = options.rotation;
     plan.mode = teed || plan.rotation.max_bytes > 0 ? StreamMode::Pump : StreamMode::File;
@@ -32,16 +44,10 @@ StreamPlan plan_stream(const LogOptions& options, const StreamPlace& place, Stre
                 : shown                  ? StreamMode::Inherit
                                          : StreamMode::Discard;
   }
-  if (!plan.by_line) return plan;
+  add_filters(plan, options, place, stream);
+  if (!plan.by_line && plan.filters.empty()) return plan;
   plan.prefix = LinePrefix(prefix_template(options), place.worker);
-  plan.fold = options.fold;
-  // As in torchrun: lines of ranks that are kept off the console are not looked for.
-  if (teed && shown)
-    plan.filters = stream == kOut ? options.stdout_filters : options.stderr_filters;
-  if (!plan.filters.empty()) {
-    plan.filter_file =
-        place.attempt_folder + (stream == kOut ? "/filtered_stdout.log" : "/filtered_stderr.log");
-  }
+  if (plan.by_line) plan.fold = options.fold;
   return plan;
 }
 

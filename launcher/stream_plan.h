@@ -57,7 +57,14 @@ struct LogOptions {
   std::vector<std::string> stderr_filters;
   int report_lines =
       18;  // last lines of stderr that the failure report shows; 0: stderr is left alone
-  bool wants_files() const { return redirects.any() || tee.any(); }
+  bool wants_files() const {
+    return redirects.any() || tee.any() || !stdout_filters.empty() || !stderr_filters.empty();
+  }
+  /// All that the files hold is on the console, too: --tee and nothing else was asked for.
+  bool only_copies() const {
+    return !redirects.any() && stdout_filters.empty() && stderr_filters.empty() &&
+           console_ranks.empty() && rotation.max_bytes == 0;
+  }
 };
 
 struct StreamPlace {

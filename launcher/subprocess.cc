@@ -15,6 +15,7 @@
 
 #include "launcher/console.h"
 #include "launcher/process_tree.h"
+#include "launcher/signal_mailbox.h"
 #include "launcher/spawn.h"
 #include "launcher/stack_dump.h"
 #include "launcher/worker_contract.h"
@@ -77,6 +78,7 @@ std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
   std::vector<pid_t> pids;
   std::vector<PendingSpawn> pending;
   oom_before_ = OomCounts::read();
+  expired_.clear();
   heartbeats_.clear();
   first_heartbeats_.forget_all();
   watch_from_.reset();
@@ -111,6 +113,7 @@ PendingSpawn SubprocessSet::start_one(const WorkerSpec& spec) {
   heartbeats_.try_emplace(spec.local_rank, spec.heartbeat_file, now());
   if (!spec.heartbeat_file.empty()) watch_from_ = now() + kFirstWatch;
   WorkerStdio stdio;
+  if (!spec.inherits_stdin) stdio.in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   stdio.out = pump_.open_stream(spec.streams.out, spec.local_rank, /*is_stderr=*/false);
   try {
     stdio.err = pump_.open_stream(spec.streams.err, spec.local_rank, /*is_stderr=*/true);
@@ -171,8 +174,8 @@ void SubprocessSet::watch_heartbeats() {
   }
 }
 
-void SubprocessSet::flush_console() {
-  pump_.flush_console({signal_fd_, launcher_pipe_}, [this] {
+bool SubprocessSet::flush_console() {
+  return pump_.flush_console({signal_fd_, launcher_pipe_}, [this] {
     pollfd launcher{launcher_pipe_, POLLIN, 0};
     std::vector<Event> events;
     take_signals(events);
@@ -216,6 +219,8 @@ void SubprocessSet::reap(std::vector<Event>& events) {
         .kind = Event::Kind::WorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)};
     event.usage = {seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss};
     if (event.exit.signal == SIGKILL) event.cause = oom_verdict(oom_before_, OomCounts::read());
+    if (const auto timer = expired_.find(info.si_pid); timer != expired_.end())
+      event.cause = timer->second;
     events.push_back(event);
   }
 }
@@ -249,6 +254,15 @@ pid_t SubprocessSet::pid_of(int local_rank) const {
 void SubprocessSet::signal_worker(int local_rank, int signal) {
   const pid_t pid = pid_of(local_rank);
   if (pid != 0 && ::kill(-pid, signal) != 0) ::kill(pid, signal);
+}
+
+void SubprocessSet::end_expired(const ExpiredTimer& timer) {
+  const auto worker = running_.find(::getsid(timer.pid));
+  if (worker == running_.end()) return;  // anybody may write into the pipe
+  expired_[timer.pid] = fmt::format("its timer '{}' has expired", timer.scope);
+  pump_.note(fmt::format("local rank {}, pid {}: {}; {}", worker->second, timer.pid,
+                         expired_[timer.pid], signal_name(timer.signal)));
+  ::kill(timer.pid, timer.signal);
 }
 
 LifeSign SubprocessSet::life_sign(int local_rank) {

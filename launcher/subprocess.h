@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "launcher/file_timers.h"
 #include "launcher/first_writes.h"
 #include "launcher/log_pump.h"
 #include "launcher/oom_watch.h"
@@ -44,9 +45,11 @@ class SubprocessSet : public ProcessRunner {
   double unix_time() const override;
 
   /// Before anything else writes to the console: all that workers have written goes first.
-  /// Unless a signal asks for the end, or the launcher is gone: then it is dropped.
-  void flush_console();
+  /// Unless a signal asks for the end, or the launcher is gone: then it is dropped, and false.
+  bool flush_console();
   void drop_console() { pump_.drop_console(); }
+  /// Sends its signal to a process of a worker's session that wants to be ended so.
+  void end_expired(const ExpiredTimer& timer);
   /// Takes part in wait(); must live as long as this does.
   void also_poll(PollMember& member) { members_.push_back(&member); }
   /// Text as it is, in order with the workers' stderr.
@@ -72,6 +75,7 @@ class SubprocessSet : public ProcessRunner {
   FirstWrites first_heartbeats_;
   std::optional<Clock::time_point> watch_from_;  // heartbeats
   std::set<pid_t> stack_tools_;
+  std::map<pid_t, std::string> expired_;  // what end_expired() has ended each for
   OomCounts oom_before_;
 };
 

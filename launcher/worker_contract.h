@@ -43,6 +43,10 @@ inline constexpr const char* kCudaVisibleDevices = "CUDA_VISIBLE_DEVICES";
 /// The same for AMD's GPUs, where it counts more; set for workers only when the user has set it.
 inline constexpr const char* kHipVisibleDevices = "HIP_VISIBLE_DEVICES";
 
+/// "1" in ddp-run's own environment: it serves the workers' timers, as torchrun does, and tells
+/// them the named pipe for it.
+inline constexpr const char* kEnableFileTimer = "TORCHELASTIC_ENABLE_FILE_TIMER";
+inline constexpr const char* kTimerFile = "TORCHELASTIC_TIMER_FILE";
 /// "1" in ddp-run's own environment: rank 0 serves the store, as with torchrun.
 inline constexpr const char* kDisableShareStore = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
 
@@ -57,6 +61,27 @@ inline constexpr int kExitFinal = 76;
 inline constexpr int kExitHang = 124;           // ddp-run: a worker gave no sign of life
 inline constexpr int kExitNotExecutable = 126;  // ddp-run: the program cannot be executed
 inline constexpr int kExitNotFound = 127;       // ddp-run: the program was not found
-inline constexpr int kExitSignalBase = 128;
+inline constexpr int kExitSignalBase = 128;     // + the signal's number
+
+/// What an exit code says, in the words of help and READMEs. nullptr: never from that program.
+struct ExitCodeMeaning {
+  int code;
+  const char* of_ddp_run;
+  const char* of_trainer;
+};
+inline constexpr ExitCodeMeaning kExitCodeMeanings[] = {
+    {kExitDone, "all workers succeeded", "done, or nothing left to do"},
+    {kExitFailed, "the system refused something (memory, processes)", "the run failed"},
+    {kExitUsage, "wrong usage", "wrong usage or configuration"},
+    {kExitPreempted, "preempted: the workers have saved and want to be started again later",
+     "stopped by a signal, state saved: the same command goes on from there"},
+    {kExitFinal, "a worker failed and said that it would fail again",
+     "the run failed and would fail again: ddp-run does not restart it"},
+    {kExitHang, "a worker hung, and no restart was left", nullptr},
+    {kExitNotExecutable, "PROGRAM cannot be executed", nullptr},
+    {kExitNotFound, "PROGRAM was not found", nullptr},
+    {kExitSignalBase, "signal N ended the job, or the worker that failed first",
+     "signal N ended the run at once, nothing saved"},
+};
 
 }  // namespace ddp::launch

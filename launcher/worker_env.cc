@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <string_view>
 
 #include "launcher/worker_contract.h"
@@ -36,6 +37,33 @@ void set_or_unset(Environment& env, const char* name, const std::string& value) 
   }
 }
 
+// The length of ${local_rank} or $local_rank at the beginning of the text; 0: it begins otherwise.
+std::size_t macro_length(std::string_view text) {
+  constexpr std::string_view kBraced = "${local_rank}";
+  constexpr std::string_view kNamed = "$local_rank";
+  if (text.substr(0, kBraced.size()) == kBraced) return kBraced.size();
+  if (text.substr(0, kNamed.size()) != kNamed) return 0;
+  const char next = text.size() > kNamed.size() ? text[kNamed.size()] : ' ';
+  const bool longer = std::isalnum(static_cast<unsigned char>(next)) != 0 || next == '_';
+  return longer ? 0 : kNamed.size();
+}
+
+// As Python's string.Template, but for a $$ that escapes no macro: it is a shell's own process id.
+std::string with_local_rank(std::string_view text, int local_rank) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t macro = macro_length(text);
+    const std::size_t escaped = text[0] == '$' ? macro_length(text.substr(1)) : 0;
+    if (macro > 0) {
+      out += std::to_string(local_rank);
+    } else {
+      out += escaped > 0 ? text.substr(1, escaped) : text.substr(0, 1);
+    }
+    text.remove_prefix(macro > 0 ? macro : 1 + escaped);
+  }
+  return out;
+}
+
 }  // namespace
 
 Environment worker_environment(const Environment& inherited, const JobInfo& job,
@@ -63,6 +91,7 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
   set_or_unset(env, kHeartbeatFile, worker.heartbeat_file);
   set_or_unset(env, kShmDir, job.shm_dir);
   set_or_unset(env, kLastFailure, group.last_failure);
+  if (!job.timer_file.empty()) env[kTimerFile] = job.timer_file;
   env.try_emplace(kNcclAsyncErrorHandling, "1");
   if (job.omp_num_threads > 0) env[kOmpNumThreads] = std::to_string(job.omp_num_threads);
   if (!job.gpus.empty()) {
@@ -74,13 +103,8 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
 }
 
 Command worker_command(const Command& command, int local_rank) {
-  constexpr std::string_view kMacro = "${local_rank}";
   Command result = command;
-  for (auto& arg : result.argv) {
-    for (std::size_t at = 0; (at = arg.find(kMacro, at)) != std::string::npos;) {
-      arg.replace(at, kMacro.size(), std::to_string(local_rank));
-    }
-  }
+  for (auto& arg : result.argv) arg = with_local_rank(arg, local_rank);
   return result;
 }
 

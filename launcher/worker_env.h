@@ -19,13 +19,14 @@ struct JobInfo {
   bool amd = false;               // HIP_VISIBLE_DEVICES is set along with it
   int omp_num_threads = 0;        // 0: leave OMP_NUM_THREADS alone
   std::string shm_dir{};          // empty: none
+  std::string timer_file{};       // empty: the workers' timers are not served
 };
 
 /// The job's own values replace inherited ones; everything else is inherited.
 Environment worker_environment(const Environment& inherited, const JobInfo& job,
                                const WorkerGroup& group, const Worker& worker);
 
-/// ${local_rank} in the arguments becomes the local rank; nothing else is touched.
+/// ${local_rank} and $local_rank in the arguments become the local rank, $${local_rank} the text.
 Command worker_command(const Command& command, int local_rank);
 
 /// "env NAME=value ... program arguments", quoted for a shell: what the worker's environment adds

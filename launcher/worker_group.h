@@ -34,6 +34,7 @@ struct WorkerSpec {
   Command command;
   Environment environment;
   WorkerStreams streams;
+  bool inherits_stdin = true;  // else it reads end of file
   std::string heartbeat_file;  // empty: none
   std::vector<int> cpus;       // that it may run on; empty: as ddp-run
 };

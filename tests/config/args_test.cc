@@ -1,6 +1,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
+#include "tests/support/exit_code_table.h"
 #include "trainer/config/trainer_args.h"
 #include "trainer/runtime/error.h"
 
@@ -96,6 +97,26 @@ TEST_CASE("numbers of generate are checked") {
   CHECK(with("--temperature=0").find("--temperature: '0' is not a number > 0") == 0);
   CHECK(with("--temperature=nan").find("--temperature: 'nan'") == 0);
   CHECK(with("--seed=1.5").find("--seed: '1.5'") == 0);
+}
+
+TEST_CASE("help and READMEs of trainer have the exit codes of the contract, in its words") {
+  auto both = ddp::test::exit_code_table(DDP_SOURCE_DIR "/README.md", "exit code");
+  auto own = ddp::test::exit_code_table(DDP_SOURCE_DIR "/trainer/README.md", "code");
+  const std::string help = parse({"--help"}).help_text;
+  for (const launch::ExitCodeMeaning& meaning : launch::kExitCodeMeanings) {
+    const std::string name = ddp::test::exit_code_name(meaning.code);
+    const std::string words = meaning.of_trainer ? meaning.of_trainer : "";
+    INFO(name);
+    REQUIRE(both[name].size() == 2);
+    CHECK(both[name][0] == words);
+    if (words.empty()) continue;
+    REQUIRE(own[name].size() == 1);
+    CHECK_THAT(own[name][0], Catch::StartsWith(words));
+    own.erase(name);
+    CHECK_THAT(help,
+               Catch::Contains("\n  " + name + std::string(7 - name.size(), ' ') + words + "\n"));
+  }
+  CHECK(own.empty());
 }
 
 TEST_CASE("the help pages are frozen") {

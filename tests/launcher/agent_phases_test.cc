@@ -32,7 +32,7 @@ struct Scene {
     spec.command = {"/bin/worker", {"worker"}};
     spec.job.local_world_size = workers;
     spec.job.max_restarts = spec.restarts.max_restarts = max_restarts;
-    spec.folder = RunFolder::create(tmp.path(), "run", true);
+    spec.folder = RunFolder::create(tmp.path(), "run", RunFiles::Logs);
     return LocalElasticAgent(spec, rendezvous, os).run();
   }
   FakeRunner& gets(const Event& event) {

@@ -15,6 +15,16 @@ namespace {
 
 using test::TempFolder;
 
+struct InUtc {
+  InUtc() { set("UTC"); }
+  ~InUtc() { set(before.empty() ? nullptr : before.c_str()); }
+  static void set(const char* zone) {
+    zone ? ::setenv("TZ", zone, 1) : ::unsetenv("TZ");
+    ::tzset();
+  }
+  std::string before = std::getenv("TZ") ? std::getenv("TZ") : "";
+};
+
 RunResult failed(std::vector<ProcessFailure> failures) {
   RunResult result;
   result.outcome = Outcome::Failed;
@@ -24,49 +34,59 @@ RunResult failed(std::vector<ProcessFailure> failures) {
 
 TEST_CASE("the report names the root cause first and the rest briefly") {
   const TempFolder folder;
+  const InUtc utc;
   const auto file = folder.write("e", R"({"message":"no more paper"})");
   RunResult result =
       failed({{1, 5, 123, {7, 0}, file, "one\n\ntwo\n"}, {0, 4, 122, {1, 0}, "", {}}});
+  result.failures[0].time = 1732172800.9;
   result.stopped = 6;
   result.restarts = 3;
   result.max_restarts = 3;
   CHECK(failure_report(result, {"node7", 8, 18, "/logs"}) ==
         "ddp-run: the job failed; first failure: rank 5, exit code 7\n"
-        "  rank       5 (local rank 1) of 8, on host node7, pid 123\n"
-        "  exit       7\n"
-        "  message    no more paper\n"
-        "  error file " +
+        "Root Cause (first observed failure):\n"
+        "[0]:\n"
+        "  time      : 2024-11-21_07:06:40\n"
+        "  host      : node7\n"
+        "  rank      : 5 (local_rank: 1) of 8\n"
+        "  exitcode  : 7 (pid: 123)\n"
+        "  error_file: " +
             file +
             "\n"
-            "  stderr     one\n"
-            "             two\n"
-            "  also       rank 4 (pid 122): exit code 1\n"
-            "  stopped    6 other workers because of it\n"
-            "  restarts   3 of 3 used\n"
-            "  logs       /logs\n");
+            "  traceback : no more paper\n"
+            "  stderr    : one\n"
+            "              two\n"
+            "  also      : rank 4 (pid 122): exit code 1\n"
+            "  stopped   : 6 other workers because of it\n"
+            "  restarts  : 3 of 3 used\n"
+            "  logs      : /logs\n");
 }
 
 TEST_CASE("a death by a signal comes with its likely cause") {
   const std::string report =
       failure_report(failed({{0, 0, 9, {0, SIGKILL}, "", {}}}), {"h", 1, 18, ""});
-  CHECK(report.find("exit       SIGKILL: often the out-of-memory killer") != std::string::npos);
+  CHECK(report.find("exitcode  : -9 (pid: 9) (SIGKILL): often the out-of-memory killer") !=
+        std::string::npos);
 }
 
 TEST_CASE("the report has at most 30 lines, however long the messages are") {
   const TempFolder folder;
-  std::string stack;
-  for (int i = 0; i < 1000; ++i)
-    stack += "line " + std::to_string(i) + std::string(500, 'x') + "\\n";
+  std::string stack, log;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string line = "line " + std::to_string(i) + std::string(500, 'x');
+    stack += line + "\\n";
+    log += line + "\n";
+  }
   const auto file = folder.write(
       "e", R"({"message":{"message":"m","extraInfo":{"py_callstack":")" + stack + R"("}}})");
   std::vector<ProcessFailure> failures;
-  for (int rank = 0; rank < 100; ++rank)
-    failures.push_back({rank, rank, rank, {1, 0}, file, stack});
+  for (int rank = 0; rank < 100; ++rank) failures.push_back({rank, rank, rank, {1, 0}, file, log});
   RunResult result = failed(failures);
   result.stopped = 3;
   result.max_restarts = 1;
   const std::string report = failure_report(result, {"h", 200, 18, "/logs"});
-  CHECK(test::lines_of(report).size() <= 30);
+  CHECK(test::lines_of(report).size() == 30);
+  CHECK(report.find("also      : 97 more\n") != std::string::npos);
   CHECK(report.find("line 999") != std::string::npos);
 }
 

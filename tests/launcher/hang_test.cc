@@ -234,10 +234,11 @@ TEST_CASE("of workers that hang together the report and the result name the one 
   job.wait_for("beaten");
   ::kill(std::stoi(job.wait_for("holding ").substr(8)), SIGUSR1);
   CHECK(job.wait_exit() == 124);
-  CHECK_THAT(job.err(),
-             Contains("first failure: rank 1, hangs") && Contains("others wait for it") &&
-                 Contains("heartbeat  step=8 phase=data collective=all_reduce#4") &&
-                 Contains("also       rank 0 (pid ") && Contains(": hangs, waiting in all_reduce"));
+  CHECK_THAT(job.err(), Contains("first failure: rank 1, hangs") &&
+                            Contains("others wait for it") &&
+                            Contains("heartbeat : step=8 phase=data collective=all_reduce#4") &&
+                            Contains("also      : rank 0 (pid ") &&
+                            Contains(": hangs, waiting in all_reduce"));
   const auto cause = nlohmann::json::parse(text_of(tmp / "result"))["failures"][0];
   CHECK(cause["rank"] == 1);
   CHECK(cause["step"] == 8);
@@ -264,8 +265,8 @@ TEST_CASE("a hang that is final exits with 124 and keeps what was written about 
   options.set["PATH"] = tmp.path();
   const Finished job = run_to_end(options);
   CHECK(job.exit == 124);
-  CHECK_THAT(job.err, Contains("first failure: rank 0, hangs") && Contains("stacks     "));
-  const auto at = job.err.find("stacks     ") + 11;
+  CHECK_THAT(job.err, Contains("first failure: rank 0, hangs") && Contains("stacks    : "));
+  const auto at = job.err.find("stacks    : ") + 12;
   const std::string file = job.err.substr(at, job.err.find('\n', at) - at);
   CHECK_THAT(text_of(file), Contains("state ") && Contains("thread "));
 }
@@ -285,7 +286,7 @@ TEST_CASE("a debugger that can be found writes the stacks") {
   options.set["PATH"] = tmp.path() + ":/usr/bin:/bin";
   const Finished job = run_to_end(options);
   CHECK(job.exit == 124);
-  const auto at = job.err.find("stacks     ") + 11;
+  const auto at = job.err.find("stacks    : ") + 12;
   const std::string file = job.err.substr(at, job.err.find('\n', at) - at);
   CHECK_THAT(text_of(file), Contains("#0 main of "));
 }

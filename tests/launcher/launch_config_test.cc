@@ -39,11 +39,13 @@ TEST_CASE("the last of two equal options counts") {
 TEST_CASE("a name may be cut short while no other of torchrun's begins so") {
   CHECK(parse({"--max-r", "2", "x"}).restarts.max_restarts == 2);
   CHECK(parse({"--max_r=2", "x"}).restarts.max_restarts == 2);
-  CHECK(parse({"--nproc", "2", "x"}).nproc_per_node == "2");
+  CHECK(parse({"--nproc-p", "2", "x"}).nproc_per_node == "2");
   CHECK(parse({"--stan", "x"}).standalone);
   CHECK(parse({"--re=3", "x"}).logs.redirects.all == 3);  // not --restart-delay, --report-lines
   CHECK(complaint({"--master", "x"}) ==
         "option '--master' could be --master-addr or --master-port; write more of it");
+  CHECK(complaint({"--nproc", "true"}) ==  // as torchrun, which calls it ambiguous
+        "option '--nproc' is cut too short; write --nproc-per-node");
   CHECK(complaint({"--=", "x"}) == "unknown option '--'; see ddp-run --help");
 }
 
@@ -240,8 +242,6 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK_THAT(complaint({"--tee=4", "x"}), Catch::StartsWith("--tee=4: must be 0, 1 (stdout)"));
   CHECK_THAT(complaint({"-r", "0:1,1", "x"}), Catch::StartsWith("--redirects=0:1,1: must be"));
   CHECK_THAT(complaint({"--local-ranks-filter=0,a", "x"}), Catch::Contains("must be local ranks"));
-  CHECK_THAT(complaint({"-t3", "--log-dir=/dev/null", "x"}), Catch::Contains("keeps no files"));
-  CHECK_THAT(complaint({"--duplicate-stdout-filters=a", "x"}), Catch::Contains("add --tee=3"));
   CHECK_THAT(complaint({"--nproc-per-node=2147483647", "x"}), Catch::Contains("from 1 to 4096"));
   CHECK_THAT(complaint({"--events=", "x"}), Catch::StartsWith("--events=: names no file"));
   CHECK_THAT(complaint({"--result-json=", "x"}), Catch::Contains("names no file"));

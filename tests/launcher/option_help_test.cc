@@ -9,6 +9,7 @@
 #include "launcher/option_completion.h"
 #include "launcher/option_table.h"
 #include "tests/launcher/ddp_run.h"
+#include "tests/support/exit_code_table.h"
 
 namespace ddp::launch {
 namespace {
@@ -60,7 +61,9 @@ TEST_CASE("the short help fits on a screen and leads to the long one") {
   const auto lines = lines_of(short_help_text());
   CHECK(lines.size() <= 40);
   CHECK(std::all_of(lines.begin(), lines.end(), [](const auto& l) { return l.size() <= 100; }));
-  CHECK_THAT(short_help_text(), Contains("--nproc-per-node") && Contains("ddp-run --help"));
+  CHECK_THAT(short_help_text(), Contains("--nproc-per-node") && Contains("--nnodes") &&
+                                    Contains("--rdzv-backend") && Contains("--rdzv-endpoint") &&
+                                    Contains("--rdzv-conf") && Contains("ddp-run --help"));
   CHECK(run({kDdpRun, "-h"}).out == short_help_text());
   CHECK(run({kDdpRun, "--help"}).out == help_text());
 }
@@ -72,6 +75,28 @@ TEST_CASE(
   CHECK(full.err == "error: cannot write to standard output: No space left on device\n");
   const auto closed = run({"/bin/sh", "-c", "{ sleep 0; } | :; " + kDdpRun + " --help | head -n1"});
   CHECK(closed.err.empty());
+}
+
+TEST_CASE("help and READMEs of ddp-run have the exit codes of the contract, in its words") {
+  const std::string root = DDP_TEST_DATA "/../../";
+  auto both = test::exit_code_table(root + "README.md", "exit code");
+  auto own = test::exit_code_table(root + "launcher/README.md", "code");
+  const std::string help = help_text();
+  for (const ExitCodeMeaning& meaning : kExitCodeMeanings) {
+    const std::string name = test::exit_code_name(meaning.code);
+    const std::string words = meaning.of_ddp_run ? meaning.of_ddp_run : "";
+    INFO(name);
+    REQUIRE(both[name].size() == 2);
+    CHECK(both[name][1] == words);
+    both.erase(name);
+    if (words.empty()) continue;
+    REQUIRE(own[name].size() == 1);
+    CHECK_THAT(own[name][0], Catch::StartsWith(words));
+    own.erase(name);
+    CHECK_THAT(help, Contains("\n  " + name + std::string(7 - name.size(), ' ') + words + "\n"));
+  }
+  CHECK(both.size() == 1);  // "other"
+  CHECK(own.size() == 1);
 }
 
 TEST_CASE("completion in every shell and the manual page know every option") {

@@ -44,7 +44,7 @@ TEST_CASE("stderr reaches the console unchanged and its last lines are in the re
                {"@1err=half a ", "@1err=line\\n\\rbar 50%\\rbar 100%", "@1exit=4", "wait"}));
   CHECK(job.exit == 4);
   CHECK_THAT(job.err, Catch::StartsWith("half a line\n\rbar 50%\rbar 100%"));
-  CHECK_THAT(job.err, Contains("  stderr     half a line\n"));
+  CHECK_THAT(job.err, Contains("  stderr    : half a line\n"));
 }
 
 TEST_CASE("redirected streams are in their files and not on the console") {
@@ -55,7 +55,7 @@ TEST_CASE("redirected streams are in their files and not on the console") {
   CHECK(read_log(logs, "attempt_0/1/stdout.log") == "hello\n");
   CHECK(read_log(logs, "attempt_0/1/stderr.log") == "trouble\n");
   CHECK_THAT(job.err,
-             Contains("  stderr     trouble\n") && Contains("logs of this run: " + logs.path()));
+             Contains("  stderr    : trouble\n") && Contains("logs of this run: " + logs.path()));
 }
 
 TEST_CASE("teed lines carry a prefix, files do not") {
@@ -152,7 +152,7 @@ TEST_CASE("redirected and teed logs are rotated, and hold every byte") {
   CHECK(read_log(logs, "0/stdout.log").size() == 1000 * 11 - 2 * 4092);
   CHECK(read_log(logs, "0/stdout.log.2").size() == 4092);
   CHECK(read_log(logs, "0/stderr.log") == "trouble\n");
-  CHECK_THAT(job.err, Contains("  stderr     trouble\n"));
+  CHECK_THAT(job.err, Contains("  stderr    : trouble\n"));
 }
 
 TEST_CASE("the link latest leads to the newest run") {
@@ -223,11 +223,53 @@ TEST_CASE("lines with a wanted text are copied to the filtered file") {
         "[default1]:loss 3\n[default1]:the best\n");
 }
 
-TEST_CASE("logs without --log-dir stay in the temporary folder, and the place is said") {
+TEST_CASE("filters copy lines without --tee, and the console stays as it is") {
+  const TempFolder logs;
+  const auto job = run(logs, {"--duplicate-stdout-filters=loss", "--duplicate-stderr-filters=bad"},
+                       {"out=loss 3\\nother", "err=all bad\\n"});
+  CHECK(job.exit == 0);
+  CHECK(job.out == "loss 3\nother");
+  CHECK_THAT(job.err, Catch::EndsWith("all bad\n"));
+  CHECK(read_log(logs, "attempt_0/filtered_stdout.log") == "[default0]:loss 3\n");
+  CHECK(read_log(logs, "attempt_0/filtered_stderr.log") == "[default0]:all bad\n");
+}
+
+TEST_CASE("with --log-dir=/dev/null --tee and --redirects are taken and write no file") {
+  const TempFolder tmp;
+  const auto job = run_to_end(
+      stub_job(tmp, {"--log-dir=/dev/null", "-t1", "-r3", "--duplicate-stdout-filters=x"},
+               {"out=one\\n", "err=two\\n"}));
+  CHECK(job.exit == 0);
+  CHECK(job.out == "[default0]:one\n");
+  CHECK(job.err == "two\n");
+  CHECK(nothing_left(tmp));
+}
+
+TEST_CASE("redirected logs without --log-dir stay in the temporary folder, and the place is said") {
   const TempFolder tmp;
   const auto job = run_to_end(stub_job(tmp, {"-r1"}, {"out=kept"}));
   CHECK_THAT(job.err, Contains("logs of this run: " + tmp.path()));
   CHECK(read_log(tmp, "0/stdout.log") == "kept");
+}
+
+TEST_CASE("with --tee alone nothing is left in the temporary folder after a success") {
+  const TempFolder tmp;
+  const auto job = run_to_end(
+      stub_job(tmp, {"-t3", "--max_restarts=1"}, {"#0out=first\\n", "#0exit=1", "exit=0"}));
+  CHECK(job.exit == 0);
+  CHECK(job.out == "[default0]:first\n");
+  CHECK(nothing_left(tmp));
+}
+
+TEST_CASE(
+    "with --tee alone the logs of all attempts stay after a failure, and the report names them") {
+  const TempFolder tmp;
+  const auto job = run_to_end(
+      stub_job(tmp, {"-t3", "--max_restarts=1"}, {"#0out=first\\n", "#1out=second\\n", "exit=1"}));
+  CHECK(job.exit == 1);
+  CHECK(read_log(tmp, "attempt_0/0/stdout.log") == "first\n");
+  CHECK(read_log(tmp, "attempt_1/0/stdout.log") == "second\n");
+  CHECK_THAT(job.err, Contains(tmp.path() + "/ddp-run"));
 }
 
 TEST_CASE("a console that nobody reads does not keep ddp-run from ending") {

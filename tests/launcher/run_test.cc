@@ -82,11 +82,23 @@ TEST_CASE("a worker has a session of its own, no descriptors but three, and a cl
   CHECK(pid == session);
 }
 
+TEST_CASE("rank 0 reads ddp-run's stdin, the other workers end of file") {
+  const auto job =
+      run_to_end({.argv = {"/bin/sh", "-c",
+                           "echo to rank 0 | " + kDdpRun +
+                               " --nproc_per_node=3 --no-python sh -c 'echo \"$RANK:$(cat)\"'"},
+                  .set = {{"OMP_NUM_THREADS", "1"}},
+                  .unset = {},
+                  .ignore = {},
+                  .folder = ""});
+  CHECK(sorted(lines_of(job.out)) == Lines{"0:to rank 0", "1:", "2:"});
+}
+
 TEST_CASE("the exit code is that of the first worker that failed, with a short report") {
   const auto job = run({"--nproc_per_node=3"}, {"@1exit=7", "wait"});
   CHECK(job.exit == 7);
   CHECK_THAT(job.err, Contains("first failure: rank 1, exit code 7") &&
-                          Contains("stopped    2 other workers"));
+                          Contains("stopped   : 2 other workers"));
   CHECK_THAT(job.err, Contains("max RSS MiB"));
   CHECK(lines_of(job.err).size() <= 30);
 }
@@ -125,12 +137,12 @@ TEST_CASE("the whole group is restarted on a new port until it succeeds") {
 TEST_CASE("when the restarts are used up the last failure is reported") {
   const auto job = run({"--max_restarts=2"}, {"#0exit=3", "#1exit=4", "exit=5"});
   CHECK(job.exit == 5);
-  CHECK_THAT(job.err, Contains("restart 2 of 2") && Contains("restarts   2 of 2 used"));
+  CHECK_THAT(job.err, Contains("restart 2 of 2") && Contains("restarts  : 2 of 2 used"));
 }
 
 TEST_CASE("the message of the error file is in the report, and a broken one does no harm") {
   CHECK_THAT(run({}, {R"(error-file={"message":"no more paper"})", "exit=3"}).err,
-             Contains("message    no more paper"));
+             Contains("traceback : no more paper"));
   for (const char* broken : {"error-file=", "error-file={\"mess", "error-file=[]"}) {
     const auto job = run({}, {broken, "exit=3"});
     CHECK(job.exit == 3);
@@ -269,7 +281,7 @@ TEST_CASE("with --log-dir the error files of every attempt stay") {
   const auto job =
       run_to_end(stub_job(tmp, {"--log-dir=" + (logs / "a/b"), "--rdzv-id=job", "--max_restarts=1"},
                           {R"(error-file={"message":"m"})", "exit=3"}));
-  CHECK_THAT(job.err, Contains("error file " + logs.path()));
+  CHECK_THAT(job.err, Contains("error_file: " + logs.path()));
   int files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(logs.path())) {
     files += entry.path().filename() == "error.json" ? 1 : 0;

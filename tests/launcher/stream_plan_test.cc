@@ -82,6 +82,35 @@ TEST_CASE("ranks that are filtered out do not reach the console") {
   CHECK(streams.out.file == "/logs/attempt_0/1/stdout.log");
 }
 
+TEST_CASE("filters need no --tee: the console stays as it is, the file gets lines with a prefix") {
+  LogOptions options;
+  options.stdout_filters = {"needle"};
+  auto streams = plan_streams(options, place());
+  CHECK(streams.out.mode == StreamMode::Pump);
+  CHECK_FALSE(streams.out.by_line);
+  CHECK(streams.out.filter_file == "/logs/attempt_0/filtered_stdout.log");
+  CHECK(prefix(streams.out) == "[default1]:");
+  CHECK(streams.err.filter_file.empty());
+  options.redirects.all = 1;
+  CHECK(plan_streams(options, place()).out.mode == StreamMode::File);
+}
+
+TEST_CASE("without a folder teed lines reach the console alone, and nothing is redirected") {
+  StreamPlace nowhere = place();
+  nowhere.folder = nowhere.attempt_folder = "";
+  LogOptions options;
+  options.tee.all = 1;
+  options.redirects.all = 3;
+  options.stdout_filters = {"needle"};
+  const auto streams = plan_streams(options, nowhere);
+  CHECK(streams.out.by_line);
+  CHECK(streams.out.mode == StreamMode::Pump);
+  CHECK((streams.out.file + streams.out.filter_file).empty());
+  CHECK(streams.err.mode == StreamMode::Pump);
+  CHECK(streams.err.console);
+  CHECK(streams.err.file.empty());
+}
+
 TEST_CASE("time stamps and folding take lines, of streams that reach the console") {
   LogOptions options;
   options.timestamps = true;

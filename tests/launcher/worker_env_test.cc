@@ -70,11 +70,13 @@ TEST_CASE("with virtual local ranks each worker sees its own GPU as number 0") {
   CHECK(worker_environment({}, job, {}, worker).at("HIP_VISIBLE_DEVICES") == "3");
 }
 
-TEST_CASE("only ${local_rank} is replaced in arguments") {
-  const Command command{
-      "/p", {"p", "a${local_rank}b${local_rank}", "$$x $local_rank ${rank} $", "${local_rank"}};
+TEST_CASE("local_rank is replaced in arguments as torchrun does it, and nothing else is") {
+  const Command command{"/p",
+                        {"p", "a${local_rank}b${local_rank}", "$local_rank-$local_ranks", "kill $$",
+                         "$${local_rank} $$local_rank", "${rank} $", "${local_rank"}};
   CHECK(worker_command(command, 12).argv ==
-        std::vector<std::string>{"p", "a12b12", "$$x $local_rank ${rank} $", "${local_rank"});
+        std::vector<std::string>{"p", "a12b12", "12-$local_ranks", "kill $$",
+                                 "${local_rank} $local_rank", "${rank} $", "${local_rank"});
 }
 
 TEST_CASE("a worker can be written as a line for a shell") {

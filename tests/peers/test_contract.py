@@ -82,10 +82,28 @@ class Contract:
     def test_one_worker_of_any_program_keeps_its_threads_and_may_serve_the_store_itself(self):
         job = self.succeed("--standalone", "--no-python", "--virtual-local-rank", "--log-dir=/dev/null", "/bin/sh", "-c",
                            'echo "$OMP_NUM_THREADS|$TORCHELASTIC_ERROR_FILE|$TORCHELASTIC_USE_AGENT_STORE|$0|$1"; '
-                           'echo "$LOCAL_RANK|$CUDA_VISIBLE_DEVICES|$HIP_VISIBLE_DEVICES"',
-                           "name", "one  two", OMP_NUM_THREADS=None, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1,
+                           'echo "$LOCAL_RANK|$CUDA_VISIBLE_DEVICES|$HIP_VISIBLE_DEVICES"; shift; echo "$@"',
+                           "name", "one  two", "$local_rank", "$local_ranks", "$${local_rank}", "$$local_rank", "$ $x", OMP_NUM_THREADS=None, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1,
                            CUDA_VISIBLE_DEVICES="5,7", HIP_VISIBLE_DEVICES="3, 4")
-        self.assertEqual(job.out, "||False|name|one  two\n0|3|3\n")
+        self.assertEqual(job.out, "||False|name|one  two\n0|3|3\n0 $local_ranks ${local_rank} $local_rank $ $x\n")
+
+    def test_lines_of_any_kind_keep_their_bytes_and_an_operators_variables_count(self):
+        port = free_port()
+        job = self.succeed("--no-python", "/bin/sh", "-c", "printf 'one\\n\\n\\303\\244\\n'; printf 'no end'; "
+                           'printf "$MASTER_ADDR $MASTER_PORT $GROUP_RANK\\n" >&2', PET_NNODES="1:1", PET_NODE_RANK=0,
+                           PET_MASTER_ADDR="127.0.0.1", PET_MASTER_PORT=port, PET_TEE=3, PET_ROLE="w x")
+        self.assertEqual(job.out.splitlines(), ["[w x0]:" + line for line in ("one", "", "\u00e4", "no end")])
+        self.assertIn(f"[w x0]:127.0.0.1 {port} 0\n", job.err)
+
+    def test_filters_need_no_tee_and_no_files_need_no_other_options(self):
+        job = self.succeed("--log-dir", self.logs, "--duplicate-stdout-filters=needle", "--duplicate_stderr_filters", "x",
+                           "probe.py")
+        self.assertEqual(job.out, "out 0\nerr 0 needle\n")
+        run, files = self.log_tree()
+        self.assertIn("attempt_0/filtered_stdout.log", files)
+        job = self.succeed("--log-dir=/dev/null", "--tee=1", "--redirects=3", "probe.py")
+        self.assertEqual([line.removeprefix("[default0]:") for line in job.out.splitlines()], ["out 0", "err 0 needle"])
+        self.assertIn("to stderr 0\n", job.err)
 
     def test_a_failure_stops_the_others_by_sigterm_and_fails_the_job(self):
         job = self.run_job("--standalone", "--nproc-per-node=2", "traps.py", FAIL=1)
@@ -127,12 +145,25 @@ class Contract:
         job = self.run_job("--nproc-per-node=2", "--log-dir", self.logs, "recorded.py", TORCHELASTIC_ERROR_FILE=around)
         self.assertGreater(job.code, 0, str(job))
         self.assertIn("no more paper", job.err)
+        # What log scrapers look for.
+        self.assertRegex(job.err, re.compile(
+            r"^Root Cause \(first observed failure\):\n\[\d+\]:\n  time      : \d{4}-\d\d-\d\d_\d\d:\d\d:\d\d\n"
+            r"  host      : \S+\n  rank      : 1 \(local_rank: 1\).*\n  exitcode  : 1 \(pid: \d+\).*\n"
+            r"  error_file: /.*/error.json\n  traceback : Traceback \(most recent call last\):\n", re.MULTILINE))
         run, files = self.log_tree()
         self.assertEqual(files, {"attempt_0/1/error.json"})
         message = json.loads((run / "attempt_0/1/error.json").read_text())["message"]
         self.assertEqual(message["message"], "ValueError: no more paper")
         message["errorCode"] = 1
         self.assertEqual(json.loads(around.read_text())["message"], message)
+
+    def test_a_worker_that_a_timer_finds_too_slow_ends_the_job(self):
+        job = self.run_job("--nproc-per-node=2", "timed.py", TORCHELASTIC_ENABLE_FILE_TIMER=1)
+        self.assertNotEqual(job.code, 0, str(job))
+        self.assertTrue((self.records / "0.1.json").exists())
+        if self.launcher.name == "ddp-run":  # torchrun ends itself by the signal
+            self.assertEqual(job.code, 128 + signal.SIGKILL, str(job))
+            self.assertRegex(job.err, r"rank      : 1 .*\n.*\(SIGKILL\): its timer '.*' has expired\n")
 
     def test_wrong_usage_exits_with_2(self):
         job = self.run_job("--no-such-option", "probe.py")

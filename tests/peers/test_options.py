@@ -21,7 +21,8 @@ TAKEN = ["--nnodes=1:1", "--nnodes= 1", "--nproc-per-node=02", "--nproc-per-node
          "--rdzv-endpoint=[::1]:1234", "--rdzv-endpoint=:1234", "--rdzv-conf=a=b, c=d", "--rdzv-conf=", "--max-restarts= 3",
          "--monitor-interval=1e-3", "--start-method=forkserver", "--event-log-handler=console", "--role=", "--redirects=0:1,1:2",
          "--tee=0:1,0:2", "--local-ranks-filter= 0, 1", "--node-rank=0", "--master-port=0", "--local-addr=", "--shutdown-timeout= 3",
-         "--signals-to-handle=SIGTERM, SIGINT", "--signals-to-handle=SIGUSR1", "--log-line-prefix-template=${"]
+         "--signals-to-handle=SIGTERM, SIGINT", "--signals-to-handle=SIGUSR1", "--log-line-prefix-template=${",
+         "--duplicate-stdout-filters=a,,b", "--duplicate-stderr-filters=", "--log-dir=/dev/null"]
 REFUSED = ["--nnodes=0", "--nnodes=2:1", "--nnodes=a", "--nnodes=1:1:1", "--nproc-per-node=", "--nproc-per-node=1.0",
            "--nproc-per-node=AUTO", "--rdzv-conf=a", "--rdzv-conf==b", "--max-restarts=x", "--max-restarts=1.5",
            "--monitor-interval=x", "--start-method=x", "--redirects=4", "--redirects=0:4", "--redirects=0:1,", "--tee=x",
@@ -78,6 +79,15 @@ class Options(unittest.TestCase):
                         self.check(cut, name, known[name])
                         checked += 1
         self.assertGreater(checked, 100)
+
+    def test_what_argparse_calls_ambiguous_is_refused(self):
+        cuts = {name[:length] for name in SPELLINGS for length in range(3, len(name))} - set(SPELLINGS)
+        ambiguous = [cut for cut in cuts if len([option for option in SPELLINGS if option.startswith(cut)]) > 1]
+        self.assertIn("--nproc", ambiguous)
+        for cut in ambiguous:
+            job = subprocess.run([DDP_RUN, "--dry-run", cut, "true"], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(job.returncode, 2, cut + ": " + job.stdout)
+            self.assertRegex(job.stderr, r"write (more of it|--)", cut)
 
     def test_values_are_taken_and_refused_by_both(self):
         env = {name: value for name, value in os.environ.items() if not name.startswith("PET_")} | {"CUDA_VISIBLE_DEVICES": ""}

@@ -1,9 +1,26 @@
 #include "trainer/config/trainer_help.h"
 
+#include "launcher/worker_contract.h"
+
 namespace ddp::train {
+namespace {
+
+std::string exit_codes() {
+  std::string text = "\nExit codes:\n";
+  for (const auto& meaning : launch::kExitCodeMeanings) {
+    if (!meaning.of_trainer) continue;
+    std::string name = std::to_string(meaning.code);
+    if (meaning.code == launch::kExitSignalBase) name += "+N";
+    text += "  " + name + std::string(7 - name.size(), ' ') + meaning.of_trainer + "\n";
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string help_overall() {
-  return R"(Train a GPT on text, on one process or on many under ddp-run or torchrun.
+  return std::string() +
+         R"(Train a GPT on text, on one process or on many under ddp-run or torchrun.
 
 Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
@@ -37,9 +54,7 @@ Looking at the configuration (prints and exits):
 KEY=VALUE overrides a value of the file, e.g. trainer_config.max_epochs=3 or
 optimizer_config.betas=[0.9,0.99]; quote a text with special characters twice: 'KEY="a, b"'.
 Training resumes from trainer_config.snapshot_path when that file is there.
-
-Exit codes: 0 done, 1 the run failed, 2 usage or configuration error, 128+N ended by signal N
-)";
+)" + exit_codes();
 }
 
 std::string help_generate() {
