@@ -69,6 +69,12 @@ void StoreCompanion::handle_connection() {
   if (hand_over_socket(control_, socket_)) ++handed_over_;
 }
 
+void StoreCompanion::take_reports() {
+  bool ended = false;
+  handed_over_ -= take_served_reports(control_, ended);
+  if (ended) close_control();  // SIGCHLD follows, take_exit() deals with it
+}
+
 void StoreCompanion::start() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
@@ -94,7 +100,7 @@ std::optional<std::string> StoreCompanion::take_exit() {
   const bool by_itself = info.si_code == CLD_EXITED;
   const std::string how =
       describe_exit(by_itself ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status});
-  handed_over_ -= take_served_reports(control_);
+  take_reports();
   const bool served = handed_over_ <= 0;
   close_control();
   const pid_t pid = std::exchange(pid_, 0);

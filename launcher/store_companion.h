@@ -30,6 +30,11 @@ class StoreCompanion {
   /// Somebody connects. Throws LaunchError when the companion cannot be executed.
   void handle_connection();
 
+  /// To be polled for input as well: what the companion reports; -1: none runs.
+  int report_fd() const { return control_; }
+  /// Must not wait for the companion's end: a companion whose reports nobody reads stops serving.
+  void take_reports();
+
   pid_t pid() const { return pid_; }  // 0: none runs
   /// Reaps the companion if it has ended and returns a line for the user. The next connection
   /// starts a fresh one. Throws LaunchError when it does not work here: it ended by itself before

@@ -129,7 +129,8 @@ std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline
     std::vector<pollfd> fds{{signal_fd_, POLLIN, 0},
                             {launcher_pipe_, POLLIN, 0},
                             {store_.poll_fd(), POLLIN, 0},
-                            {first_heartbeats_.fd(), POLLIN, 0}};
+                            {first_heartbeats_.fd(), POLLIN, 0},
+                            {store_.report_fd(), POLLIN, 0}};
     pump_.add_poll_fds(fds);
     for (const PollMember* member : members_) member->add_poll_fds(fds);
     const auto wake = earlier(earlier(deadline, watch_from_), pump_.deadline());
@@ -157,6 +158,7 @@ std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline
       events.push_back({.kind = Event::Kind::HeartbeatBegan});
     }
     if (fds[0].revents != 0) take_signals(events);
+    if (fds[4].revents != 0) store_.take_reports();
     if (fds[2].revents != 0 && store_.poll_fd() >= 0) store_.handle_connection();
   }
   return events;

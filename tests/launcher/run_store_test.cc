@@ -209,5 +209,13 @@ TEST_CASE("fifty restarts with a store leave no descriptor behind") {
   CHECK(here.logged().size() == 1);
 }
 
+TEST_CASE("three hundred restarts are served by one server", "[long]") {
+  const Installed here;
+  ChildProgram job(here.job({"--max_restarts=300"}, {"ask-store", "#300exit=0", "exit=1"}));
+  job.wait_for("store 301 of ", 1, std::chrono::minutes(3));
+  CHECK(job.wait_exit() == 0);
+  CHECK(here.logged().size() == 1);
+}
+
 }  // namespace
 }  // namespace ddp::test
