@@ -52,6 +52,16 @@ timespec until(Clock::time_point deadline) {
   return {ns / 1'000'000'000, ns % 1'000'000'000};
 }
 
+// Leaves `revents` at 0 when it was interrupted or the time is over.
+void wait_for_any(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake) {
+  const timespec limit = wake ? until(*wake) : timespec{};
+  if (::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr) >= 0) return;
+  // Most often more descriptors than the limit allows, which somebody has lowered meanwhile.
+  if (errno != EINTR)
+    throw LaunchError(kExitFailed, "cannot wait for the workers: " + error_text(errno));
+  for (pollfd& fd : fds) fd.revents = 0;
+}
+
 std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> a,
                                          std::optional<Clock::time_point> b) {
   if (!a || !b) return a ? a : b;
@@ -123,45 +133,39 @@ PendingSpawn SubprocessSet::start_one(const WorkerSpec& spec) {
   }
 }
 
+// The deadline is looked at after each turn: output may keep the descriptors ready for ever.
 std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline) {
   std::vector<Event> events;
-  while (events.empty()) {
-    std::vector<pollfd> fds{{signal_fd_, POLLIN, 0},
-                            {launcher_pipe_, POLLIN, 0},
-                            {store_.poll_fd(), POLLIN, 0},
-                            {first_heartbeats_.fd(), POLLIN, 0},
-                            {store_.report_fd(), POLLIN, 0}};
-    pump_.add_poll_fds(fds);
-    for (const PollMember* member : members_) member->add_poll_fds(fds);
-    const auto wake = earlier(earlier(deadline, watch_from_), pump_.deadline());
-    timespec limit{};
-    if (wake) limit = until(*wake);
-    const int ready = ::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr);
-    if (ready < 0) continue;
-    pump_.handle(fds);
-    if (watch_from_ && Clock::now() >= *watch_from_) {
-      watch_heartbeats();
-      events.push_back({.kind = Event::Kind::HeartbeatBegan});
-    }
-    if (ready == 0) {
-      if (deadline && Clock::now() >= *deadline) break;
-      continue;
-    }
-    for (PollMember* member : members_) member->handle(fds);
-    if (fds[1].revents != 0) {
-      events.push_back({.kind = Event::Kind::LauncherGone});
-      launcher_pipe_ = -1;  // said once
-    }
-    if (fds[3].revents != 0) {
-      first_heartbeats_.drain();
-      watch_heartbeats();
-      events.push_back({.kind = Event::Kind::HeartbeatBegan});
-    }
-    if (fds[0].revents != 0) take_signals(events);
-    if (fds[4].revents != 0) store_.take_reports();
-    if (fds[2].revents != 0 && store_.poll_fd() >= 0) store_.handle_connection();
-  }
+  do {
+    take_turn(deadline, events);
+  } while (events.empty() && !(deadline && Clock::now() >= *deadline));
   return events;
+}
+
+void SubprocessSet::take_turn(std::optional<Clock::time_point> deadline,
+                              std::vector<Event>& events) {
+  std::vector<pollfd> fds{{signal_fd_, POLLIN, 0},
+                          {launcher_pipe_, POLLIN, 0},
+                          {store_.poll_fd(), POLLIN, 0},
+                          {first_heartbeats_.fd(), POLLIN, 0},
+                          {store_.report_fd(), POLLIN, 0}};
+  pump_.add_poll_fds(fds);
+  for (const PollMember* member : members_) member->add_poll_fds(fds);
+  wait_for_any(fds, earlier(earlier(deadline, watch_from_), pump_.deadline()));
+  pump_.handle(fds);
+  for (PollMember* member : members_) member->handle(fds);
+  if (fds[1].revents != 0) {
+    events.push_back({.kind = Event::Kind::LauncherGone});
+    launcher_pipe_ = -1;  // said once
+  }
+  if (fds[3].revents != 0) first_heartbeats_.drain();
+  if (fds[3].revents != 0 || (watch_from_ && Clock::now() >= *watch_from_)) {
+    watch_heartbeats();
+    events.push_back({.kind = Event::Kind::HeartbeatBegan});
+  }
+  if (fds[0].revents != 0) take_signals(events);
+  if (fds[4].revents != 0) store_.take_reports();
+  if (fds[2].revents != 0 && store_.poll_fd() >= 0) store_.handle_connection();
 }
 
 // The write that was told may have been the one that empties the file before the words come. First

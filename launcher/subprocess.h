@@ -56,6 +56,7 @@ class SubprocessSet : public ProcessRunner {
   PendingSpawn start_one(const WorkerSpec& spec);
   pid_t start_stack_tool(const Command& tool, int file);
   pid_t pid_of(int local_rank) const;
+  void take_turn(std::optional<Clock::time_point> deadline, std::vector<Event>& events);
   void take_signals(std::vector<Event>& events);
   void reap(std::vector<Event>& events);
   void note_end_of_store();

@@ -1,5 +1,6 @@
 // ddp-run as its users see it: real processes, stub workers.
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 
@@ -208,6 +209,32 @@ TEST_CASE("the shutdown timeout holds after a worker's failure, too") {
   const auto job = run({"--nproc_per_node=2", "--shutdown-timeout=0.1"},
                        {"@1ignore=TERM", "@1child", "@0exit=3", "wait"});
   CHECK(job.exit == 3);
+}
+
+TEST_CASE("the shutdown timeout holds while workers write without end") {
+  const TempFolder tmp;
+  ChildOptions options =
+      stub_job(tmp, {"--timestamps", "--nproc_per_node=3", "--shutdown-timeout=1"},
+               {"ignore=TERM", "@1hold=USR1", "@1exit=3", "print=is loud", "err-for-ever"});
+  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "exec \"$@\" 2>/dev/null", "sh"});
+  ChildProgram job(options);
+  job.wait_for("is loud", 2);
+  const std::string held = job.wait_for("holding ");
+  ::kill(std::stoi(held.substr(held.find("holding ") + 8)), SIGUSR1);
+  CHECK(job.wait_exit() == 3);
+}
+
+TEST_CASE("a poll that fails ends the job with one line instead of a spin") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {}, {"parent", "note=USR1", "wait"}));
+  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  job.wait_for("waiting ");
+  const rlimit too_few{2, 2};
+  REQUIRE(::prlimit(agent, RLIMIT_NOFILE, &too_few, nullptr) == 0);
+  job.signal(SIGUSR1);  // the poll that goes on when the limit falls still succeeds
+  CHECK(job.wait_exit() == 1);
+  CHECK_THAT(job.err(), Catch::StartsWith("error: cannot wait for the workers: Invalid argument"));
+  job.wait_all_gone();
 }
 
 TEST_CASE("SIGUSR1 is passed on and the job goes on") {
