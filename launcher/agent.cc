@@ -113,6 +113,9 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
     if (event.kind == Event::Kind::StacksDumped) dumping_ = false;
   }
   absorb_exits(events);
+  for (const Event& event : events) {
+    if (event.kind == Event::Kind::StoreLost) absorb_store_loss(event);
+  }
   judge_end_of_round();
 }
 
@@ -161,12 +164,10 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
   worker->usage = event.usage;
   worker->lived = processes_.now() - group_.began;
   const bool known = is_hung(*worker);
-  const bool told_to_stop =
-      (phase_ != Phase::Running && phase_ != Phase::Leaving) || end_signal_ != 0 || launcher_gone_;
-  worker->state = event.exit.ok() ? WorkerState::Succeeded
-                  : known         ? WorkerState::Failed
-                  : told_to_stop  ? WorkerState::Stopped
-                                  : WorkerState::Failed;
+  worker->state = event.exit.ok()  ? WorkerState::Succeeded
+                  : known          ? WorkerState::Failed
+                  : told_to_stop() ? WorkerState::Stopped
+                                   : WorkerState::Failed;
   record_event(*worker);
   if (known && asked_for_stacks_) {
     dumping_ = std::any_of(group_.workers.begin(), group_.workers.end(), [&](const Worker& w) {
@@ -176,6 +177,21 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
   if (worker->state != WorkerState::Failed || known) return;
   batch.push_back(failure_of(*worker, processes_));
   batch.back().cause = event.cause;
+}
+
+// Whoever fails in the same moment has lost its store. Workers that are done need none any more.
+void LocalElasticAgent::absorb_store_loss(const Event& event) {
+  if (told_to_stop() || (running() == 0 && failures_.empty())) return;
+  failures_.insert(failures_.begin(), {.local_rank = ProcessFailure::kNoRank,
+                                       .rank = ProcessFailure::kNoRank,
+                                       .exit = event.exit,
+                                       .cause = event.cause,
+                                       .time = processes_.unix_time()});
+}
+
+bool LocalElasticAgent::told_to_stop() const {
+  return (phase_ != Phase::Running && phase_ != Phase::Leaving) || end_signal_ != 0 ||
+         launcher_gone_;
 }
 
 void LocalElasticAgent::record_event(const Worker& worker) const {
@@ -316,8 +332,11 @@ void LocalElasticAgent::announce_restart() {
   const ProcessFailure& cause = failures_.front();
   const std::string when =
       verdict_->delay.count() > 0 ? " in " + seconds_text(verdict_->delay) : "";
-  processes_.note(fmt::format("rank {} (local rank {}, pid {}): {}; restart {} of {}{}", cause.rank,
-                              cause.local_rank, cause.pid, describe(cause), verdict_->number,
+  const std::string what = cause.is_worker()
+                               ? fmt::format("rank {} (local rank {}, pid {}): {}", cause.rank,
+                                             cause.local_rank, cause.pid, describe(cause))
+                               : cause.cause;
+  processes_.note(fmt::format("{}; restart {} of {}{}", what, verdict_->number,
                               spec_.restarts.max_restarts, when));
 }
 
@@ -362,7 +381,9 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
   processes_.stop_store();
   result.survivors = processes_.sweep();
   result.signal = end_signal_;
-  for (auto& failure : failures_) failure.last_stderr = processes_.last_stderr(failure.local_rank);
+  for (auto& failure : failures_) {
+    if (failure.is_worker()) failure.last_stderr = processes_.last_stderr(failure.local_rank);
+  }
   result.failures = failures_;
   result.stopped = static_cast<int>(
       std::count_if(group_.workers.begin(), group_.workers.end(), [&](const Worker& w) {

@@ -83,6 +83,7 @@ std::string exit_and_cause(const ProcessFailure& failure) {
 }
 
 void add_cause(Report& report, const ProcessFailure& failure, const ReportContext& context) {
+  if (!failure.is_worker()) return;  // the heading has said all
   report.field("rank",
                fmt::format("{} (local rank {}) of {}, on host {}, pid {}", failure.rank,
                            failure.local_rank, context.world_size, context.host, failure.pid));
@@ -113,8 +114,11 @@ void add_cause(Report& report, const ProcessFailure& failure, const ReportContex
 
 void add_others(Report& report, const std::vector<ProcessFailure>& failures) {
   for (std::size_t i = 1; i < failures.size() && i <= kOthersShown; ++i) {
-    report.field(i == 1 ? "also" : "", fmt::format("rank {} (pid {}): {}", failures[i].rank,
-                                                   failures[i].pid, describe(failures[i])));
+    const ProcessFailure& failure = failures[i];
+    report.field(i == 1 ? "also" : "", failure.is_worker()
+                                           ? fmt::format("rank {} (pid {}): {}", failure.rank,
+                                                         failure.pid, describe(failure))
+                                           : failure.cause);
   }
   if (failures.size() > kOthersShown + 1) {
     report.field("", fmt::format("and {} more", failures.size() - kOthersShown - 1));
@@ -191,7 +195,8 @@ std::string failure_report(const RunResult& result, const ReportContext& context
   const ProcessFailure& cause = result.failures.front();
   Report report;
   report.heading(
-      fmt::format("the job failed; first failure: rank {}, {}", cause.rank, describe(cause)));
+      "the job failed; first failure: " +
+      (cause.is_worker() ? fmt::format("rank {}, {}", cause.rank, describe(cause)) : cause.cause));
   add_cause(report, cause, context);
   add_others(report, result.failures);
   if (result.stopped > 0) {
@@ -219,8 +224,9 @@ int exit_code(const RunResult& result) {
       break;
   }
   if (result.failures.empty()) return kExitFailed;
-  const ExitStatus& exit = result.failures.front().exit;
-  return exit.signal != 0 ? kExitSignalBase + exit.signal : exit.code;
+  const ProcessFailure& cause = result.failures.front();
+  if (cause.exit.signal == 0) return cause.exit.code;
+  return cause.is_worker() ? kExitSignalBase + cause.exit.signal : kExitFailed;
 }
 
 }  // namespace ddp::launch

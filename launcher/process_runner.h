@@ -17,12 +17,14 @@ struct Event {
     LauncherGone,
     HeartbeatBegan,  // the first one of a worker
     StacksDumped,    // all that dump_stacks() has begun
+    StoreLost,       // the server of the workers' store has ended, or cannot be started
   };
   Kind kind = Kind::Signal;
   pid_t pid = 0;          // WorkerExited
-  ExitStatus exit{};      // WorkerExited
+  ExitStatus exit{};      // WorkerExited, StoreLost
   ResourceUsage usage{};  // WorkerExited
-  std::string cause{};    // WorkerExited: what the system says of this death; may be empty
+  std::string cause{};    // WorkerExited: what the system says of this death; may be empty.
+                          // StoreLost: what has happened
   int signal = 0;         // Signal
   bool ends_job = false;  // Signal: ends the job, or is only passed on
 };
@@ -65,7 +67,7 @@ class ProcessRunner {
   virtual bool dump_stacks(const std::vector<StackDump>& wanted) = 0;
 
   /// The workers' store of the coming round, new and empty, is served on this listening socket (not
-  /// owned) from the first connection on, until the next call.
+  /// owned) from the first connection on, until the next call, or until StoreLost.
   virtual void serve_store(int listening_socket) = 0;
   virtual void stop_store() = 0;
 

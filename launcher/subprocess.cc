@@ -165,7 +165,7 @@ void SubprocessSet::take_turn(std::optional<Clock::time_point> deadline,
   }
   if (fds[0].revents != 0) take_signals(events);
   if (fds[4].revents != 0) store_.take_reports();
-  if (fds[2].revents != 0 && store_.poll_fd() >= 0) store_.handle_connection();
+  if (fds[2].revents != 0 && store_.poll_fd() >= 0) note_loss(store_.handle_connection(), events);
 }
 
 // The write that was told may have been the one that empties the file before the words come. First
@@ -207,7 +207,7 @@ void SubprocessSet::reap(std::vector<Event>& events) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
     if (info.si_pid == store_.pid()) {
-      note_end_of_store();
+      note_loss(store_.take_exit(), events);
       continue;
     }
     const bool is_worker = running_.erase(info.si_pid) > 0;
@@ -242,8 +242,9 @@ void SubprocessSet::serve_store(int listening_socket) {
   store_.serve(listening_socket);
 }
 
-void SubprocessSet::note_end_of_store() {
-  if (const auto line = store_.take_exit()) pump_.note(*line);
+void SubprocessSet::note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events) {
+  if (loss)
+    events.push_back({.kind = Event::Kind::StoreLost, .exit = loss->exit, .cause = loss->what});
 }
 
 pid_t SubprocessSet::pid_of(int local_rank) const {
@@ -307,7 +308,7 @@ std::vector<std::string> SubprocessSet::sweep() {
   std::vector<pid_t> spared;
   if (store_.pid() != 0) spared.push_back(store_.pid());
   auto survivors = kill_descendants(kSweepPatience, spared);
-  note_end_of_store();  // the sweep has taken SIGCHLD
+  store_.take_exit();  // the sweep has taken SIGCHLD; the round is over, nothing is lost
   pump_.finish_round();
   return survivors;
 }

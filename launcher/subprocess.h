@@ -59,7 +59,7 @@ class SubprocessSet : public ProcessRunner {
   void take_turn(std::optional<Clock::time_point> deadline, std::vector<Event>& events);
   void take_signals(std::vector<Event>& events);
   void reap(std::vector<Event>& events);
-  void note_end_of_store();
+  static void note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events);
   void watch_heartbeats();
 
   std::vector<PollMember*> members_;

@@ -92,8 +92,11 @@ struct WorkerGroup {
   std::vector<Worker> workers{};
 };
 
-/// A worker that failed by itself, as the report needs it.
+/// A worker that failed by itself, as the report needs it; or something else without which a round
+/// cannot go on: then both ranks are kNoRank and `cause` says what.
 struct ProcessFailure {
+  static constexpr int kNoRank = -1;
+
   int local_rank = 0;
   int rank = 0;
   pid_t pid = 0;
@@ -106,6 +109,8 @@ struct ProcessFailure {
   Progress progress{};        // what they mean
   double time = 0;            // when it was seen; Unix seconds
   std::string stacks{};       // file that says what it did when it hung; empty: none
+
+  bool is_worker() const { return local_rank != kNoRank; }
 };
 
 enum class Outcome {

@@ -100,6 +100,33 @@ TEST_CASE("the store of each round is served before its workers start, and ends 
   CHECK(os.rounds[0][0].environment.at("TORCHELASTIC_USE_AGENT_STORE") == "True");
 }
 
+Event store_lost() {
+  return {.kind = Event::Kind::StoreLost, .exit = {0, SIGKILL}, .cause = "the store ended"};
+}
+
+TEST_CASE("a lost store stops the workers like a failed one, and is the cause of theirs") {
+  Scene scene;
+  scene.os.then([](FakeRunner& os) {
+    return std::vector{FakeRunner::exited(os.pid(1), {1, 0}), store_lost()};
+  });
+  scene.os.exits(0, {0, SIGTERM}).exits(0, {}).exits(1, {});
+  CHECK(scene.run(2, 1).outcome == Outcome::Succeeded);
+  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
+  CHECK(scene.os.notes == std::vector<std::string>{"the store ended; restart 1 of 1"});
+}
+
+TEST_CASE("a store that is lost when it is needed no more changes nothing") {
+  Scene done;
+  done.os.then([](FakeRunner& os) {
+    return std::vector{store_lost(), FakeRunner::exited(os.pid(0), {})};
+  });
+  CHECK(done.run(1).outcome == Outcome::Succeeded);
+  Scene failing;
+  failing.os.exits(1, {3, 0}).then([](FakeRunner&) { return std::vector{store_lost()}; });
+  failing.os.exits(0, {0, SIGTERM});
+  CHECK(exit_code(failing.run(2)) == 3);
+}
+
 TEST_CASE("restarts come to an end") {
   Scene scene;
   scene.os.exits(0, {5, 0}).exits(0, {6, 0}).exits(0, {7, 0});
