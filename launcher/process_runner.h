@@ -60,6 +60,9 @@ class ProcessRunner {
   virtual std::optional<Clock::time_point> first_output(int local_rank) const = 0;
   /// The last sign of life of a worker of this round.
   virtual LifeSign life_sign(int local_rank) = 0;
+  /// Until when workers had to wait for us, as nobody took their output: now, if they still do; the
+  /// epoch: never.
+  virtual Clock::time_point held_up_until() const = 0;
   /// What the kernel says of it.
   virtual KernelState state_of(int local_rank) const = 0;
   /// Writes what the threads of each worker do into its file, and has a debugger, where one is

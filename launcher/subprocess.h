@@ -35,6 +35,7 @@ class SubprocessSet : public ProcessRunner {
   std::optional<Clock::time_point> first_output(int local_rank) const override {
     return pump_.first_output(local_rank);
   }
+  Clock::time_point held_up_until() const override { return pump_.held_up_until(); }
   KernelState state_of(int local_rank) const override;
   bool dump_stacks(const std::vector<StackDump>& wanted) override;
   std::vector<std::string> sweep() override;
