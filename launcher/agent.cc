@@ -182,11 +182,8 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
 // Whoever fails in the same moment has lost its store. Workers that are done need none any more.
 void LocalElasticAgent::absorb_store_loss(const Event& event) {
   if (told_to_stop() || (running() == 0 && failures_.empty())) return;
-  failures_.insert(failures_.begin(), {.local_rank = ProcessFailure::kNoRank,
-                                       .rank = ProcessFailure::kNoRank,
-                                       .exit = event.exit,
-                                       .cause = event.cause,
-                                       .time = processes_.unix_time()});
+  failures_.insert(failures_.begin(), failure_without_worker(event.exit, event.cause, processes_));
+  failures_.front().lived = processes_.now() - group_.began;
 }
 
 bool LocalElasticAgent::told_to_stop() const {
@@ -207,6 +204,7 @@ void LocalElasticAgent::look_for_hangs() {
   if (phase_ != Phase::Running || suspended_ || !failures_.empty()) return;
   failures_ = hangs_.look(group_.workers, processes_);
   for (ProcessFailure& failure : failures_) {
+    failure.lived = processes_.now() - group_.began;
     failure.stacks = spec_.folder.stacks_file(group_.restart_count, failure.local_rank);
     dumping_ = dumping_ || !failure.stacks.empty();
     spec_.events.worker("HUNG", group_, worker_of(failure), since_start(), hang_text(failure));
@@ -324,7 +322,7 @@ void LocalElasticAgent::judge_end_of_round() {
   const auto earlier = earlier_failures(group_.workers, failures_.front(), processes_);
   failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
   const ProcessFailure& cause = failures_.front();
-  history_.push_back({cause.rank, cause.exit, processes_.now() - group_.began, cause.heartbeat});
+  history_.push_back({cause.rank, cause.exit, cause.lived, cause.heartbeat});
   verdict_ = judge_restart(spec_.restarts, history_);
 }
 

@@ -108,6 +108,7 @@ struct ProcessFailure {
   std::string heartbeat{};    // the words of its last one
   Progress progress{};        // what they mean
   double time = 0;            // when it was seen; Unix seconds
+  Clock::duration lived{};    // from the start of the round until then
   std::string stacks{};       // file that says what it did when it hung; empty: none
 
   bool is_worker() const { return local_rank != kNoRank; }

@@ -154,6 +154,19 @@ TEST_CASE("a crash loop ends before the restarts do") {
   CHECK_THAT(result.gave_up, Catch::Contains("in the same way 2 times in a row"));
 }
 
+TEST_CASE("the grace that peers take to stop makes no quick failure a slow one") {
+  Scene scene;
+  scene.rules.crash_loop = 2;
+  scene.rules.delay = std::chrono::seconds(1);
+  // Rank 1 fails at once; rank 0 ignores SIGTERM for the whole grace of 30 s.
+  scene.os.exits(1, {5, 0}).time_passes().exits(0, {0, SIGKILL});
+  scene.os.time_passes();  // until the restart
+  scene.os.exits(1, {5, 0}).time_passes().exits(0, {0, SIGKILL});
+  const RunResult result = scene.run(2, 100);
+  CHECK(result.restarts == 1);
+  CHECK_THAT(result.gave_up, Catch::Contains("rank 1 failed in the same way 2 times in a row"));
+}
+
 TEST_CASE("of two failures in one wake-up the death by a signal is the cause") {
   Scene scene;
   scene.os.then([](FakeRunner& os) {
