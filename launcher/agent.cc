@@ -149,7 +149,11 @@ void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
     if (event.kind == Event::Kind::WorkerExited) absorb_exit(event, batch);
   }
   order_failures(batch);
-  failures_.insert(failures_.end(), batch.begin(), batch.end());
+  if (told_to_stop() && !batch.empty()) {
+    add_simultaneous(failures_, batch);
+  } else {
+    failures_.insert(failures_.end(), batch.begin(), batch.end());
+  }
   // Who failed is the cause, not who left in order before it.
   std::stable_partition(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
     return !is_preemption(spec_.restarts, failure.exit);
@@ -164,10 +168,10 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
   worker->usage = event.usage;
   worker->lived = processes_.now() - group_.began;
   const bool known = is_hung(*worker);
-  worker->state = event.exit.ok()  ? WorkerState::Succeeded
-                  : known          ? WorkerState::Failed
-                  : told_to_stop() ? WorkerState::Stopped
-                                   : WorkerState::Failed;
+  worker->state = event.exit.ok()                        ? WorkerState::Succeeded
+                  : known                                ? WorkerState::Failed
+                  : told_to_stop() && !worker->was_dying ? WorkerState::Stopped
+                                                         : WorkerState::Failed;
   record_event(*worker);
   if (known && asked_for_stacks_) {
     dumping_ = std::any_of(group_.workers.begin(), group_.workers.end(), [&](const Worker& w) {
@@ -292,6 +296,8 @@ void LocalElasticAgent::dump_stacks() {
 
 void LocalElasticAgent::stop_workers() {
   const int signal = end_signal_ != 0 ? end_signal_ : SIGTERM;
+  for (Worker& worker : group_.workers)
+    worker.was_dying = processes_.state_of(worker.local_rank).dying;
   // The cause of a hang cannot save anything; its death frees those that wait for it, so that they
   // can.
   if (!failures_.empty() && !failures_.front().hang.empty())

@@ -26,6 +26,13 @@ long long age_of(const std::string& error_file) {
   return status.st_mtim.tv_sec * 1'000'000'000LL + status.st_mtim.tv_nsec;
 }
 
+bool outranks(const ProcessFailure& a, const ProcessFailure& b) {
+  const auto key = [](const ProcessFailure& failure) {
+    return std::tuple(failure.exit.signal == 0, age_of(failure.error_file));
+  };
+  return key(a) < key(b);
+}
+
 // One line of foreign text: control characters would otherwise reach the terminal.
 std::string printable(std::string_view text) {
   std::string out;
@@ -128,12 +135,16 @@ void add_others(Report& report, const std::vector<ProcessFailure>& failures) {
 }  // namespace
 
 void order_failures(std::vector<ProcessFailure>& batch) {
-  const auto key = [](const ProcessFailure& failure) {
-    return std::tuple(failure.exit.signal == 0, age_of(failure.error_file), failure.rank);
-  };
   std::stable_sort(
       batch.begin(), batch.end(),
-      [&](const ProcessFailure& a, const ProcessFailure& b) { return key(a) < key(b); });
+      [](const ProcessFailure& a, const ProcessFailure& b) { return a.rank < b.rank; });
+  std::stable_sort(batch.begin(), batch.end(), outranks);
+}
+
+void add_simultaneous(std::vector<ProcessFailure>& failures,
+                      const std::vector<ProcessFailure>& batch) {
+  failures.insert(failures.end(), batch.begin(), batch.end());
+  std::stable_sort(failures.begin(), failures.end(), outranks);
 }
 
 bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure) {

@@ -32,6 +32,7 @@ struct Event {
 struct KernelState {
   char letter = '?';   // as in /proc/PID/stat: R, S, D, T, ...; '?': unknown
   std::string text{};  // "state T (stopped)"; empty: unknown
+  bool dying = false;  // it is about to end, whatever is sent to it
 };
 
 struct StackDump {

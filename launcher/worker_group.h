@@ -57,6 +57,7 @@ struct Worker {
   pid_t pid = 0;
   WorkerState state = WorkerState::Running;
   ExitStatus exit;
+  bool was_dying = false;      // when it was told to stop: it ends for a reason of its own
   std::string error_file;      // empty: none
   std::string heartbeat_file;  // empty: none
   ResourceUsage usage;

@@ -179,6 +179,35 @@ TEST_CASE("of two failures in one wake-up the death by a signal is the cause") {
   CHECK(exit_code(result) == 128 + SIGSEGV);
 }
 
+TEST_CASE("the cause is what failed first: before the launcher's signal, a signal before a code") {
+  struct Row {
+    const char* what;
+    ExitStatus first;   // of rank 1, which is seen first
+    ExitStatus second;  // of rank 0, after it was told to stop
+    bool dying;         // rank 0 had begun to end before
+    int cause;
+  };
+  const Row rows[] = {
+      {"stopped by the launcher's signal", {1, 0}, {0, SIGTERM}, false, 1},
+      {"killed when the grace is over", {1, 0}, {0, SIGKILL}, false, 1},
+      {"crashed on its way out", {1, 0}, {0, SIGSEGV}, false, 1},
+      {"gave a code on its way out", {1, 0}, {3, 0}, false, 1},
+      {"crashed, and its peer lost it", {1, 0}, {0, SIGSEGV}, true, 0},
+      {"killed for its memory, and its peer lost it", {1, 0}, {0, SIGKILL}, true, 0},
+      {"both with a code: the one that was seen first", {1, 0}, {3, 0}, true, 1},
+      {"both by a signal: the one that was seen first", {0, SIGABRT}, {0, SIGSEGV}, true, 1},
+      {"its peer was killed, it gave a code", {0, SIGABRT}, {3, 0}, true, 1},
+      {"done", {1, 0}, {0, 0}, true, 1},
+  };
+  for (const Row& row : rows) {
+    INFO(row.what);
+    Scene scene;
+    if (row.dying) scene.os.dying = {0};
+    scene.os.exits(1, row.first).exits(0, row.second);
+    CHECK(scene.run(2).failures.at(0).rank == row.cause);
+  }
+}
+
 TEST_CASE("a worker that fails after it was told to stop is no cause") {
   Scene scene;
   scene.os.exits(1, {3, 0}).exits(0, {0, SIGSEGV}).exits(2, {1, 0});

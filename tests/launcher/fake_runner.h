@@ -21,6 +21,7 @@ class FakeRunner : public ProcessRunner {
   std::vector<std::string> notes;
   std::map<int, LifeSign> signs;  // by local rank
   std::set<int> held;             // local ranks that are stopped
+  std::set<int> dying;            // local ranks that have begun to end
   bool has_debugger = false;
   Clock::time_point held_up;
 
@@ -59,7 +60,8 @@ class FakeRunner : public ProcessRunner {
   Clock::time_point held_up_until() const override { return held_up; }
   KernelState state_of(int local_rank) const override {
     const char letter = held.count(local_rank) > 0 ? 'T' : 'S';
-    return {letter, std::string("state ") + letter + " of " + std::to_string(local_rank)};
+    return {letter, std::string("state ") + letter + " of " + std::to_string(local_rank),
+            dying.count(local_rank) > 0};
   }
   bool dump_stacks(const std::vector<StackDump>& wanted) override {
     for (const StackDump& dump : wanted)

@@ -1,6 +1,8 @@
 // ddp-run as its users see it: real processes, stub workers.
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 
@@ -98,6 +100,33 @@ TEST_CASE("the table of many workers does not bury the cause unless it is asked 
   CHECK(lines_of(job.err).size() <= 30);
   const auto asked = run({"--nproc_per_node=32", "--summary"}, {"@1exit=7", "wait"});
   CHECK_THAT(asked.err, Contains("max RSS MiB"));
+}
+
+// Lets a process die of `signal` up to the point where it gives back what it holds.
+void hold_while_dying(pid_t pid, int signal) {
+  int status = 0;
+  REQUIRE(::ptrace(PTRACE_SEIZE, pid, nullptr, PTRACE_O_TRACEEXIT) == 0);
+  ::kill(pid, signal);
+  REQUIRE(::waitpid(pid, &status, __WALL) == pid);
+  REQUIRE(::ptrace(PTRACE_CONT, pid, nullptr, signal) == 0);
+  REQUIRE(::waitpid(pid, &status, __WALL) == pid);
+  REQUIRE(status >> 8 == (SIGTRAP | (PTRACE_EVENT_EXIT << 8)));
+}
+
+TEST_CASE("a crash whose process is still being taken apart is the cause of its peer's failure") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--nproc_per_node=3"},
+                            {"@0hold=USR1", "@0exit=1", "@1ids", "@2trap-exit=0", "wait"}));
+  job.wait_for("waiting ", 2);
+  const pid_t peer = std::stoi(job.wait_for("holding ").substr(8));
+  const pid_t crashing = std::stoi(job.wait_for("pid ").substr(4));
+  hold_while_dying(crashing, SIGSEGV);
+  ::kill(peer, SIGUSR1);
+  job.wait_for("got SIGTERM");
+  ::ptrace(PTRACE_DETACH, crashing, nullptr, 0);
+  CHECK(job.wait_exit() == 128 + SIGSEGV);
+  CHECK_THAT(job.err(),
+             Contains("first failure: rank 1, killed by SIGSEGV") && Contains("also       rank 0"));
 }
 
 TEST_CASE("a worker killed by a signal gives 128 + signal and a likely cause") {
