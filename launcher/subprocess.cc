@@ -79,13 +79,14 @@ SubprocessSet::SubprocessSet(const SignalMailbox& signals, int launcher_pipe,
 
 SubprocessSet::~SubprocessSet() {
   store_.stop();
-  kill_descendants(kSweepPatience);
+  kill_descendants(left_behind_ ? Clock::duration::zero() : kSweepPatience);
   ::close(signal_fd_);
 }
 
 std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
   std::vector<pid_t> pids;
   std::vector<PendingSpawn> pending;
+  killed_ = false;
   oom_before_ = OomCounts::read();
   heartbeats_.clear();
   first_heartbeats_.forget_all();
@@ -229,6 +230,7 @@ void SubprocessSet::reap(std::vector<Event>& events) {
 void SubprocessSet::signal_workers(int signal) {
   // A debugger that is still at work would keep its worker from hearing anything.
   for (const pid_t tool : stack_tools_) ::kill(tool, SIGKILL);
+  killed_ = killed_ || signal == SIGKILL;
   for (const auto& [pid, local_rank] : running_) {
     if (::kill(-pid, signal) != 0) ::kill(pid, signal);  // a worker may have moved to another group
   }
@@ -302,12 +304,19 @@ double SubprocessSet::unix_time() const {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+// Who is still there after its SIGKILL was waited for by the agent, and is not waited for again.
+Clock::duration SubprocessSet::patience() const {
+  return killed_ && !running_.empty() ? Clock::duration(kShortPatience) : kSweepPatience;
+}
+
 std::vector<std::string> SubprocessSet::sweep() {
+  const auto limit = patience();
   running_.clear();
   stack_tools_.clear();
   std::vector<pid_t> spared;
   if (store_.pid() != 0) spared.push_back(store_.pid());
-  auto survivors = kill_descendants(kSweepPatience, spared);
+  auto survivors = kill_descendants(limit, spared);
+  left_behind_ = !survivors.empty();
   store_.take_exit();  // the sweep has taken SIGCHLD; the round is over, nothing is lost
   pump_.finish_round();
   return survivors;

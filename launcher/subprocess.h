@@ -60,6 +60,7 @@ class SubprocessSet : public ProcessRunner {
   void take_turn(std::optional<Clock::time_point> deadline, std::vector<Event>& events);
   void take_signals(std::vector<Event>& events);
   void reap(std::vector<Event>& events);
+  Clock::duration patience() const;
   static void note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events);
   void watch_heartbeats();
 
@@ -70,6 +71,8 @@ class SubprocessSet : public ProcessRunner {
   LogPump pump_;
   StoreCompanion store_;
   std::map<pid_t, int> running_;  // -> local rank
+  bool killed_ = false;           // running_ has got SIGKILL, and the time that the agent gives it
+  bool left_behind_ = false;      // the last sweep has not killed all
   std::map<int, Heartbeat> heartbeats_;
   FirstWrites first_heartbeats_;
   std::optional<Clock::time_point> watch_from_;  // heartbeats

@@ -1,6 +1,8 @@
 // What takes seconds: label `long`.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -87,6 +89,20 @@ TEST_CASE("workers are not held up by a console that nobody reads", "[long]") {
   job.wait_all_gone(std::chrono::milliseconds(4000));
   ::close(ends[0]);
   ::close(ends[1]);
+}
+
+TEST_CASE("a worker that survives SIGKILL is waited for once", "[long]") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--shutdown-timeout=0"}, {"wait"}));
+  const pid_t worker = std::stoi(job.wait_for("waiting ").substr(8));
+  // As long as nobody asks, a traced process that was killed stays where it is.
+  REQUIRE(::ptrace(PTRACE_SEIZE, worker, nullptr, nullptr) == 0);
+  const auto start = std::chrono::steady_clock::now();
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(14));  // 5, not 4 times 5
+  CHECK_THAT(job.err(), Contains(" could not be killed"));
+  ::waitpid(worker, nullptr, __WALL);
 }
 
 TEST_CASE("a worker that waits for a console that nobody reads is not called hung", "[long]") {
