@@ -113,6 +113,9 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
     if (event.kind == Event::Kind::StacksDumped) dumping_ = false;
   }
   absorb_exits(events);
+  for (const Event& event : events) {
+    if (event.kind == Event::Kind::StoreLost) absorb_store_loss(event);
+  }
   judge_end_of_round();
 }
 
@@ -146,7 +149,11 @@ void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
     if (event.kind == Event::Kind::WorkerExited) absorb_exit(event, batch);
   }
   order_failures(batch);
-  failures_.insert(failures_.end(), batch.begin(), batch.end());
+  if (told_to_stop() && !batch.empty()) {
+    add_simultaneous(failures_, batch);
+  } else {
+    failures_.insert(failures_.end(), batch.begin(), batch.end());
+  }
   // Who failed is the cause, not who left in order before it.
   std::stable_partition(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
     return !is_preemption(spec_.restarts, failure.exit);
@@ -161,12 +168,10 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
   worker->usage = event.usage;
   worker->lived = processes_.now() - group_.began;
   const bool known = is_hung(*worker);
-  const bool told_to_stop =
-      (phase_ != Phase::Running && phase_ != Phase::Leaving) || end_signal_ != 0 || launcher_gone_;
-  worker->state = event.exit.ok() ? WorkerState::Succeeded
-                  : known         ? WorkerState::Failed
-                  : told_to_stop  ? WorkerState::Stopped
-                                  : WorkerState::Failed;
+  worker->state = event.exit.ok()                        ? WorkerState::Succeeded
+                  : known                                ? WorkerState::Failed
+                  : told_to_stop() && !worker->was_dying ? WorkerState::Stopped
+                                                         : WorkerState::Failed;
   record_event(*worker);
   if (known && asked_for_stacks_) {
     dumping_ = std::any_of(group_.workers.begin(), group_.workers.end(), [&](const Worker& w) {
@@ -176,6 +181,18 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
   if (worker->state != WorkerState::Failed || known) return;
   batch.push_back(failure_of(*worker, processes_));
   batch.back().cause = event.cause;
+}
+
+// Whoever fails in the same moment has lost its store. Workers that are done need none any more.
+void LocalElasticAgent::absorb_store_loss(const Event& event) {
+  if (told_to_stop() || (running() == 0 && failures_.empty())) return;
+  failures_.insert(failures_.begin(), failure_without_worker(event.exit, event.cause, processes_));
+  failures_.front().lived = processes_.now() - group_.began;
+}
+
+bool LocalElasticAgent::told_to_stop() const {
+  return (phase_ != Phase::Running && phase_ != Phase::Leaving) || end_signal_ != 0 ||
+         launcher_gone_;
 }
 
 void LocalElasticAgent::record_event(const Worker& worker) const {
@@ -191,6 +208,7 @@ void LocalElasticAgent::look_for_hangs() {
   if (phase_ != Phase::Running || suspended_ || !failures_.empty()) return;
   failures_ = hangs_.look(group_.workers, processes_);
   for (ProcessFailure& failure : failures_) {
+    failure.lived = processes_.now() - group_.began;
     failure.stacks = spec_.folder.stacks_file(group_.restart_count, failure.local_rank);
     dumping_ = dumping_ || !failure.stacks.empty();
     spec_.events.worker("HUNG", group_, worker_of(failure), since_start(), hang_text(failure));
@@ -278,6 +296,8 @@ void LocalElasticAgent::dump_stacks() {
 
 void LocalElasticAgent::stop_workers() {
   const int signal = end_signal_ != 0 ? end_signal_ : SIGTERM;
+  for (Worker& worker : group_.workers)
+    worker.was_dying = processes_.state_of(worker.local_rank).dying;
   // The cause of a hang cannot save anything; its death frees those that wait for it, so that they
   // can.
   if (!failures_.empty() && !failures_.front().hang.empty())
@@ -308,7 +328,7 @@ void LocalElasticAgent::judge_end_of_round() {
   const auto earlier = earlier_failures(group_.workers, failures_.front(), processes_);
   failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
   const ProcessFailure& cause = failures_.front();
-  history_.push_back({cause.rank, cause.exit, processes_.now() - group_.began, cause.heartbeat});
+  history_.push_back({cause.rank, cause.exit, cause.lived, cause.heartbeat});
   verdict_ = judge_restart(spec_.restarts, history_);
 }
 
@@ -316,8 +336,11 @@ void LocalElasticAgent::announce_restart() {
   const ProcessFailure& cause = failures_.front();
   const std::string when =
       verdict_->delay.count() > 0 ? " in " + seconds_text(verdict_->delay) : "";
-  processes_.note(fmt::format("rank {} (local rank {}, pid {}): {}; restart {} of {}{}", cause.rank,
-                              cause.local_rank, cause.pid, describe(cause), verdict_->number,
+  const std::string what = cause.is_worker()
+                               ? fmt::format("rank {} (local rank {}, pid {}): {}", cause.rank,
+                                             cause.local_rank, cause.pid, describe(cause))
+                               : cause.cause;
+  processes_.note(fmt::format("{}; restart {} of {}{}", what, verdict_->number,
                               spec_.restarts.max_restarts, when));
 }
 
@@ -362,7 +385,9 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
   processes_.stop_store();
   result.survivors = processes_.sweep();
   result.signal = end_signal_;
-  for (auto& failure : failures_) failure.last_stderr = processes_.last_stderr(failure.local_rank);
+  for (auto& failure : failures_) {
+    if (failure.is_worker()) failure.last_stderr = processes_.last_stderr(failure.local_rank);
+  }
   result.failures = failures_;
   result.stopped = static_cast<int>(
       std::count_if(group_.workers.begin(), group_.workers.end(), [&](const Worker& w) {

@@ -32,9 +32,11 @@ class LocalElasticAgent {
   void resume();
   void absorb_exits(const std::vector<Event>& events);
   void absorb_exit(const Event& event, std::vector<ProcessFailure>& batch);
+  void absorb_store_loss(const Event& event);
   void look_for_hangs();
   void record_event(const Worker& worker) const;
   Situation situation() const;
+  bool told_to_stop() const;
   int running() const;
   bool all_preempted() const;
   bool is_hung(const Worker& worker) const;

@@ -15,6 +15,16 @@ ProcessFailure failure_of(const Worker& worker, ProcessRunner& processes) {
           .error_file = worker.error_file,
           .heartbeat = std::move(sign.text),
           .progress = std::move(sign.progress),
+          .time = processes.unix_time(),
+          .lived = worker.lived};
+}
+
+ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
+                                      const ProcessRunner& processes) {
+  return {.local_rank = ProcessFailure::kNoRank,
+          .rank = ProcessFailure::kNoRank,
+          .exit = exit,
+          .cause = std::move(what),
           .time = processes.unix_time()};
 }
 

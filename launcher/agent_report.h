@@ -13,6 +13,10 @@ namespace ddp::launch {
 /// With its last heartbeat, seen now.
 ProcessFailure failure_of(const Worker& worker, ProcessRunner& processes);
 
+/// Of something else without which the round cannot go on: `what` says what.
+ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
+                                      const ProcessRunner& processes);
+
 /// Workers that were told to stop but had failed by themselves before `seen`, as their error files
 /// say, the probable cause first. They are marked as failed.
 std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,

@@ -28,6 +28,13 @@ long long age_of(const std::string& error_file) {
   return status.st_mtim.tv_sec * 1'000'000'000LL + status.st_mtim.tv_nsec;
 }
 
+bool outranks(const ProcessFailure& a, const ProcessFailure& b) {
+  const auto key = [](const ProcessFailure& failure) {
+    return std::tuple(failure.exit.signal == 0, age_of(failure.error_file));
+  };
+  return key(a) < key(b);
+}
+
 // One line of foreign text: control characters would otherwise reach the terminal.
 std::string printable(std::string_view text) {
   std::string out;
@@ -120,6 +127,11 @@ void add_cause(Report& report, const ProcessFailure& failure, const ReportContex
   report.line("Root Cause (first observed failure):\n[0]:");
   report.field("time", local_time(failure.time));
   report.field("host", context.host);
+  if (!failure.is_worker()) {
+    report.field("exitcode", kNothing);
+    report.field("cause", failure.cause);
+    return;
+  }
   report.field("rank", fmt::format("{} (local_rank: {}) of {}", failure.rank, failure.local_rank,
                                    context.world_size));
   report.field("exitcode", exit_and_cause(failure));
@@ -134,8 +146,10 @@ void add_cause(Report& report, const ProcessFailure& failure, const ReportContex
 
 void add_others(Report& report, const std::vector<ProcessFailure>& failures) {
   for (std::size_t i = 1; i < failures.size() && i <= kOthersShown; ++i) {
-    report.field("also", fmt::format("rank {} (pid {}): {}", failures[i].rank, failures[i].pid,
-                                     describe(failures[i])));
+    const ProcessFailure& failure = failures[i];
+    report.field("also", failure.is_worker() ? fmt::format("rank {} (pid {}): {}", failure.rank,
+                                                           failure.pid, describe(failure))
+                                             : failure.cause);
   }
   if (failures.size() > kOthersShown + 1) {
     report.field("also", fmt::format("{} more", failures.size() - kOthersShown - 1));
@@ -160,12 +174,16 @@ Report rest_of(const RunResult& result, const ReportContext& context) {
 }  // namespace
 
 void order_failures(std::vector<ProcessFailure>& batch) {
-  const auto key = [](const ProcessFailure& failure) {
-    return std::tuple(failure.exit.signal == 0, age_of(failure.error_file), failure.rank);
-  };
   std::stable_sort(
       batch.begin(), batch.end(),
-      [&](const ProcessFailure& a, const ProcessFailure& b) { return key(a) < key(b); });
+      [](const ProcessFailure& a, const ProcessFailure& b) { return a.rank < b.rank; });
+  std::stable_sort(batch.begin(), batch.end(), outranks);
+}
+
+void add_simultaneous(std::vector<ProcessFailure>& failures,
+                      const std::vector<ProcessFailure>& batch) {
+  failures.insert(failures.end(), batch.begin(), batch.end());
+  std::stable_sort(failures.begin(), failures.end(), outranks);
 }
 
 bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure) {
@@ -227,8 +245,9 @@ std::string failure_report(const RunResult& result, const ReportContext& context
   const ProcessFailure& cause = result.failures.front();
   const Report rest = rest_of(result, context);
   Report report;
-  report.line(fmt::format("ddp-run: the job failed; first failure: rank {}, {}", cause.rank,
-                          describe(cause)));
+  report.line(
+      "ddp-run: the job failed; first failure: " +
+      (cause.is_worker() ? fmt::format("rank {}, {}", cause.rank, describe(cause)) : cause.cause));
   add_cause(report, cause, context, kLongestReport - rest.lines());
   return report.text() + rest.text();
 }
@@ -247,8 +266,9 @@ int exit_code(const RunResult& result) {
       break;
   }
   if (result.failures.empty()) return kExitFailed;
-  const ExitStatus& exit = result.failures.front().exit;
-  return exit.signal != 0 ? kExitSignalBase + exit.signal : exit.code;
+  const ProcessFailure& cause = result.failures.front();
+  if (cause.exit.signal == 0) return cause.exit.code;
+  return cause.is_worker() ? kExitSignalBase + cause.exit.signal : kExitFailed;
 }
 
 }  // namespace ddp::launch

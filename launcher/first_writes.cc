@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdint>
 
 namespace ddp::launch {
 
@@ -12,7 +11,7 @@ FirstWrites::FirstWrites() : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {}
 
 // Not by closing: the kernel would make us wait some 10 ms until it has cleared up.
 void FirstWrites::forget_all() {
-  for (const int watch : watches_) ::inotify_rm_watch(fd_, watch);
+  for (const auto& [path, watch] : watches_) ::inotify_rm_watch(fd_, watch);
   watches_.clear();
   drain();
 }
@@ -24,10 +23,13 @@ FirstWrites::~FirstWrites() {
 void FirstWrites::watch(const std::string& file) {
   if (fd_ < 0) return;
   const std::string folder = file.substr(0, file.rfind('/') + 1);
-  constexpr std::uint32_t kAppears = IN_CREATE | IN_MOVED_TO | IN_ONESHOT;
-  constexpr std::uint32_t kChanges = IN_MODIFY | IN_ATTRIB | IN_ONESHOT;
-  watches_.push_back(::inotify_add_watch(fd_, folder.c_str(), kAppears));
-  watches_.push_back(::inotify_add_watch(fd_, file.c_str(), kChanges));
+  add(folder, IN_CREATE | IN_MOVED_TO | IN_ONESHOT);
+  add(file, IN_MODIFY | IN_ATTRIB | IN_ONESHOT);
+}
+
+void FirstWrites::add(const std::string& path, unsigned events) {
+  const int watch = ::inotify_add_watch(fd_, path.c_str(), events);
+  if (watch >= 0) watches_[path] = watch;
 }
 
 void FirstWrites::drain() const {

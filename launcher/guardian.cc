@@ -50,7 +50,9 @@ int exit_code_of(int status) {
 
 int guard(const SignalMailbox& signals, pid_t agent) {
   const int status = wait_and_forward(signals, agent);
-  const auto survivors = kill_descendants(kPatience);
+  // What an agent that ended in order has left behind has had its time.
+  const auto survivors =
+      kill_descendants(WIFEXITED(status) ? Clock::duration(kShortPatience) : kPatience);
   if (WIFSIGNALED(status)) {
     say_error(fmt::format(
         "ddp-run's agent process (pid {}) was killed by {}; its workers were killed, too", agent,

@@ -26,6 +26,8 @@ std::vector<ProcessFailure> HangMonitor::look(const std::vector<Worker>& workers
   const auto now = processes.now();
   if (!look_at_ || now < *look_at_) return {};
   if (now - *look_at_ > kOverslept) silent_since_ = now;
+  // Of all: who is not held up waits for one that is.
+  silent_since_ = std::max(silent_since_, processes.held_up_until());
   std::vector<const Worker*> alive;
   std::vector<LifeSign> signs;
   for (const Worker& worker : workers) {

@@ -29,6 +29,12 @@ bool same_file(int a, int b) {
          first.st_ino == second.st_ino;
 }
 
+// Whoever waits for room has left something unread.
+bool has_unread(int fd) {
+  pollfd readable{fd, POLLIN, 0};
+  return ::poll(&readable, 1, 0) == 1;
+}
+
 std::string end_of_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const auto size = static_cast<std::streamoff>(file.tellg());
@@ -47,6 +53,7 @@ struct LogPump::Source {
   int local_rank = 0;
   bool is_stderr = false;
   int fd = -1;
+  bool held = false;  // not read now: the console is far behind
   LogFile file;
   LogFile filter_file;
   LineSplitter filtered;          // for filter_file
@@ -127,15 +134,18 @@ LineFolder* LogPump::folder_for(const StreamPlan& plan, bool is_stderr) {
   return folder.get();
 }
 
-void LogPump::add_poll_fds(std::vector<pollfd>& fds) const {
+void LogPump::add_poll_fds(std::vector<pollfd>& fds) {
   for (const auto* queue : {out_.get(), err_.get()}) {
     if (queue && queue->waiting_fd() >= 0) fds.push_back({queue->waiting_fd(), POLLOUT, 0});
   }
-  for (const Source& source : sources_) {
+  for (Source& source : sources_) {
+    if (source.fd < 0) continue;
     // Without a file nothing may be lost, so a console that is far behind slows its writers down.
     const bool hold =
         source.plan.console && source.plan.file.empty() && console(source.is_stderr).is_long();
-    if (source.fd >= 0 && !hold) fds.push_back({source.fd, POLLIN, 0});
+    if (!hold) fds.push_back({source.fd, POLLIN, 0});
+    if (source.held && !hold && has_unread(source.fd)) held_up_until_ = Clock::now();
+    source.held = hold;
   }
 }
 
@@ -314,6 +324,13 @@ std::optional<Clock::time_point> LogPump::first_output(int local_rank) const {
 Clock::time_point LogPump::last_output(int local_rank) const {
   const auto found = last_output_.find(local_rank);
   return found == last_output_.end() ? Clock::time_point{} : found->second;
+}
+
+Clock::time_point LogPump::held_up_until() const {
+  const bool now = std::any_of(sources_.begin(), sources_.end(), [](const Source& source) {
+    return source.held && source.fd >= 0 && has_unread(source.fd);
+  });
+  return now ? Clock::now() : held_up_until_;
 }
 
 void LogPump::note(const std::string& line) { print("ddp-run: " + line + "\n"); }

@@ -34,7 +34,7 @@ class LogPump {
   /// closes it when the worker has it. Throws LaunchError when a file cannot be opened.
   int open_stream(const StreamPlan& plan, int local_rank, bool is_stderr);
 
-  void add_poll_fds(std::vector<pollfd>& fds) const;
+  void add_poll_fds(std::vector<pollfd>& fds);
   /// When handle() is due though no descriptor is ready.
   std::optional<Time> deadline() const;
   void handle(const std::vector<pollfd>& fds);
@@ -55,6 +55,9 @@ class LogPump {
   std::optional<Clock::time_point> first_output(int local_rank) const;
   /// When something that this worker wrote was last copied; the epoch: never in this round.
   Clock::time_point last_output(int local_rank) const;
+  /// Until when a console that is far behind has kept a worker from writing: now, if it still does;
+  /// the epoch: never.
+  Clock::time_point held_up_until() const;
   /// A line of ddp-run's own, in order with what workers wrote to stderr.
   void note(const std::string& line);
   /// Text as it is, in the same order.
@@ -88,6 +91,7 @@ class LogPump {
   LinePrefix fold_prefix_;
   std::vector<char> buffer_;
   std::string scratch_;
+  Clock::time_point held_up_until_{};
   std::map<int, Clock::time_point> first_output_;  // by local rank
   std::map<int, Clock::time_point> last_output_;   // by local rank
   std::map<int, std::string> stderr_tail_;         // by local rank

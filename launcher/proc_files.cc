@@ -1,9 +1,15 @@
 #include "launcher/proc_files.h"
 
-#include <cstdlib>
+#include <cstdio>
 #include <fstream>
 
 namespace ddp::launch {
+namespace {
+
+// PF_EXITING, PF_DUMPCORE and PF_SIGNALED of the kernel's sched.h, where they have always been so.
+constexpr unsigned kDying = 0x4 | 0x200 | 0x400;
+
+}  // namespace
 
 std::string first_line(const std::string& file) {
   std::ifstream stream(file);
@@ -15,8 +21,15 @@ std::string first_line(const std::string& file) {
 ProcessStat read_stat(const std::string& folder) {
   const std::string line = first_line(folder + "/stat");
   const auto name_end = line.rfind(')');  // the name may hold anything, also ')' and spaces
-  if (name_end == std::string::npos || name_end + 4 >= line.size()) return {};
-  return {line[name_end + 2], std::atoi(line.c_str() + name_end + 4)};
+  ProcessStat stat;
+  unsigned flags = 0;
+  if (name_end == std::string::npos ||
+      std::sscanf(line.c_str() + name_end + 1, " %c %d %*d %*d %*d %*d %u", &stat.state,
+                  &stat.parent, &flags) != 3) {
+    return {};
+  }
+  stat.dying = (flags & kDying) != 0;
+  return stat;
 }
 
 }  // namespace ddp::launch

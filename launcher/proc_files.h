@@ -13,6 +13,7 @@ std::string first_line(const std::string& file);
 struct ProcessStat {
   char state = '?';  // R, S, D, T, ...; '?': there is no such process any more
   pid_t parent = 0;
+  bool dying = false;  // it exits, was killed by a signal, or leaves a core dump
 };
 
 /// Of a process or a thread: `folder` is /proc/PID or /proc/PID/task/TID.

@@ -17,12 +17,14 @@ struct Event {
     LauncherGone,
     HeartbeatBegan,  // the first one of a worker
     StacksDumped,    // all that dump_stacks() has begun
+    StoreLost,       // the server of the workers' store has ended, or cannot be started
   };
   Kind kind = Kind::Signal;
   pid_t pid = 0;          // WorkerExited
-  ExitStatus exit{};      // WorkerExited
+  ExitStatus exit{};      // WorkerExited, StoreLost
   ResourceUsage usage{};  // WorkerExited
-  std::string cause{};    // WorkerExited: what the system says of this death; may be empty
+  std::string cause{};    // WorkerExited: what the system says of this death; may be empty.
+                          // StoreLost: what has happened
   int signal = 0;         // Signal
   bool ends_job = false;  // Signal: ends the job, or is only passed on
 };
@@ -30,6 +32,7 @@ struct Event {
 struct KernelState {
   char letter = '?';   // as in /proc/PID/stat: R, S, D, T, ...; '?': unknown
   std::string text{};  // "state T (stopped)"; empty: unknown
+  bool dying = false;  // it is about to end, whatever is sent to it
 };
 
 struct StackDump {
@@ -58,6 +61,9 @@ class ProcessRunner {
   virtual std::optional<Clock::time_point> first_output(int local_rank) const = 0;
   /// The last sign of life of a worker of this round.
   virtual LifeSign life_sign(int local_rank) = 0;
+  /// Until when workers had to wait for us, as nobody took their output: now, if they still do; the
+  /// epoch: never.
+  virtual Clock::time_point held_up_until() const = 0;
   /// What the kernel says of it.
   virtual KernelState state_of(int local_rank) const = 0;
   /// Writes what the threads of each worker do into its file, and has a debugger, where one is
@@ -65,7 +71,7 @@ class ProcessRunner {
   virtual bool dump_stacks(const std::vector<StackDump>& wanted) = 0;
 
   /// The workers' store of the coming round, new and empty, is served on this listening socket (not
-  /// owned) from the first connection on, until the next call.
+  /// owned) from the first connection on, until the next call, or until StoreLost.
   virtual void serve_store(int listening_socket) = 0;
   virtual void stop_store() = 0;
 

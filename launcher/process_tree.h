@@ -12,6 +12,9 @@
 
 namespace ddp::launch {
 
+/// For those that die of SIGKILL at all, when others have been waited for already.
+inline constexpr std::chrono::milliseconds kShortPatience{500};
+
 /// Orphaned descendants become children of this process instead of init's.
 void become_subreaper();
 

@@ -70,8 +70,9 @@ RestartVerdict judge_restart(const RestartRules& rules, const std::vector<RoundE
       history, [&](const RoundEnd& end) { return same_failure(end, last) && end.lived < kQuick; });
   if (rules.crash_loop > 0 && same >= rules.crash_loop) {
     verdict.gave_up = fmt::format(
-        "rank {} failed in the same way {} times in a row, each within {} s of its start",
-        last.rank, same, kQuick.count());
+        "{} failed in the same way {} times in a row, each within {} s of its start",
+        last.rank == ProcessFailure::kNoRank ? "the round" : fmt::format("rank {}", last.rank),
+        same, kQuick.count());
     return verdict;
   }
   verdict.restart = true;

@@ -34,8 +34,8 @@ struct RestartRules {
 struct RoundEnd {
   int rank = 0;
   ExitStatus exit;
-  Clock::duration lived{};
-  std::string progress{};  // what its last heartbeat said: equal words mean that it got no further
+  Clock::duration lived{};  // until that failure: the grace of its peers does not count
+  std::string progress{};   // what its last heartbeat said: equal words mean that it got no further
 };
 
 /// The worker has saved its state and asks to be started later, not now.

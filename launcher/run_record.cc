@@ -44,9 +44,10 @@ json to_json(const Worker& worker) {
 json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
 json to_json(const ProcessFailure& failure) {
-  json object{{"rank", failure.rank},
-              {"local_rank", failure.local_rank},
-              {"pid", failure.pid},
+  const auto number = [&](int value) { return failure.is_worker() ? json(value) : json(nullptr); };
+  json object{{"rank", number(failure.rank)},
+              {"local_rank", number(failure.local_rank)},
+              {"pid", number(failure.pid)},
               {"stderr", failure.last_stderr}};
   put_exit(object, failure.exit);
   const auto message = read_error_file(failure.error_file);

@@ -61,11 +61,13 @@ bool is_python(pid_t pid) {
 
 KernelState kernel_state(pid_t pid) {
   const fs::path folder = fmt::format("/proc/{}", pid);
-  const char state = read_stat(folder).state;
+  const auto [state, parent, dying] = read_stat(folder);
   if (state == '?') return {};
   const std::string place = kernel_place(folder);
-  return {state, fmt::format("state {} ({}{}{})", state, meaning(state),
-                             place.empty() ? "" : ", in ", place)};
+  return {
+      state,
+      fmt::format("state {} ({}{}{})", state, meaning(state), place.empty() ? "" : ", in ", place),
+      dying};
 }
 
 std::string thread_table(pid_t pid) {

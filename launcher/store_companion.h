@@ -7,7 +7,15 @@
 #include <optional>
 #include <string>
 
+#include "launcher/worker_group.h"
+
 namespace ddp::launch {
+
+/// The store of this round is gone, with what workers kept there.
+struct StoreLoss {
+  ExitStatus exit;
+  std::string what;  // one line for the user
+};
 
 class StoreCompanion {
  public:
@@ -27,26 +35,33 @@ class StoreCompanion {
 
   /// To be polled for input; -1: nothing is awaited.
   int poll_fd() const { return awaited_ ? socket_ : -1; }
-  /// Somebody connects. Throws LaunchError when the companion cannot be executed.
-  void handle_connection();
+  /// Somebody connects. A loss when the companion cannot be started.
+  std::optional<StoreLoss> handle_connection();
+
+  /// To be polled for input as well: what the companion reports; -1: none runs.
+  int report_fd() const { return control_; }
+  /// Must not wait for the companion's end: a companion whose reports nobody reads stops serving.
+  void take_reports();
 
   pid_t pid() const { return pid_; }  // 0: none runs
-  /// Reaps the companion if it has ended and returns a line for the user. The next connection
-  /// starts a fresh one. Throws LaunchError when it does not work here: it ended by itself before
-  /// it served, or was killed so again and again.
-  std::optional<std::string> take_exit();
+  /// Reaps the companion if it has ended. A loss, unless it is one of an earlier round that has not
+  /// served this one yet: then whoever connects is served by a fresh one. After a loss there is no
+  /// store until serve().
+  std::optional<StoreLoss> take_exit();
 
  private:
-  void start();
+  /// 0, or the errno at which it failed.
+  int start();
   void close_control();
 
   std::string program_;
   int socket_ = -1;
-  bool awaited_ = false;
+  bool awaited_ = false;  // nobody has connected yet
+  bool in_use_ = false;   // the companion has got socket_
+  bool warm_ = false;     // the companion is one of an earlier round
   pid_t pid_ = 0;
   int control_ = -1;
   int handed_over_ = 0;  // sockets that this companion has not reported as served
-  int vain_starts_ = 0;  // companions in a row that were killed before they served
 };
 
 }  // namespace ddp::launch

@@ -53,6 +53,16 @@ timespec until(Clock::time_point deadline) {
   return {ns / 1'000'000'000, ns % 1'000'000'000};
 }
 
+// Leaves `revents` at 0 when it was interrupted or the time is over.
+void wait_for_any(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake) {
+  const timespec limit = wake ? until(*wake) : timespec{};
+  if (::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr) >= 0) return;
+  // Most often more descriptors than the limit allows, which somebody has lowered meanwhile.
+  if (errno != EINTR)
+    throw LaunchError(kExitFailed, "cannot wait for the workers: " + error_text(errno));
+  for (pollfd& fd : fds) fd.revents = 0;
+}
+
 std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> a,
                                          std::optional<Clock::time_point> b) {
   if (!a || !b) return a ? a : b;
@@ -70,13 +80,14 @@ SubprocessSet::SubprocessSet(const SignalMailbox& signals, int launcher_pipe,
 
 SubprocessSet::~SubprocessSet() {
   store_.stop();
-  kill_descendants(kSweepPatience);
+  kill_descendants(left_behind_ ? Clock::duration::zero() : kSweepPatience);
   ::close(signal_fd_);
 }
 
 std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
   std::vector<pid_t> pids;
   std::vector<PendingSpawn> pending;
+  killed_ = false;
   oom_before_ = OomCounts::read();
   expired_.clear();
   heartbeats_.clear();
@@ -126,43 +137,39 @@ PendingSpawn SubprocessSet::start_one(const WorkerSpec& spec) {
   }
 }
 
+// The deadline is looked at after each turn: output may keep the descriptors ready for ever.
 std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline) {
   std::vector<Event> events;
-  while (events.empty()) {
-    std::vector<pollfd> fds{{signal_fd_, POLLIN, 0},
-                            {launcher_pipe_, POLLIN, 0},
-                            {store_.poll_fd(), POLLIN, 0},
-                            {first_heartbeats_.fd(), POLLIN, 0}};
-    pump_.add_poll_fds(fds);
-    for (const PollMember* member : members_) member->add_poll_fds(fds);
-    const auto wake = earlier(earlier(deadline, watch_from_), pump_.deadline());
-    timespec limit{};
-    if (wake) limit = until(*wake);
-    const int ready = ::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr);
-    if (ready < 0) continue;
-    pump_.handle(fds);
-    if (watch_from_ && Clock::now() >= *watch_from_) {
-      watch_heartbeats();
-      events.push_back({.kind = Event::Kind::HeartbeatBegan});
-    }
-    if (ready == 0) {
-      if (deadline && Clock::now() >= *deadline) break;
-      continue;
-    }
-    for (PollMember* member : members_) member->handle(fds);
-    if (fds[1].revents != 0) {
-      events.push_back({.kind = Event::Kind::LauncherGone});
-      launcher_pipe_ = -1;  // said once
-    }
-    if (fds[3].revents != 0) {
-      first_heartbeats_.drain();
-      watch_heartbeats();
-      events.push_back({.kind = Event::Kind::HeartbeatBegan});
-    }
-    if (fds[0].revents != 0) take_signals(events);
-    if (fds[2].revents != 0 && store_.poll_fd() >= 0) store_.handle_connection();
-  }
+  do {
+    take_turn(deadline, events);
+  } while (events.empty() && !(deadline && Clock::now() >= *deadline));
   return events;
+}
+
+void SubprocessSet::take_turn(std::optional<Clock::time_point> deadline,
+                              std::vector<Event>& events) {
+  std::vector<pollfd> fds{{signal_fd_, POLLIN, 0},
+                          {launcher_pipe_, POLLIN, 0},
+                          {store_.poll_fd(), POLLIN, 0},
+                          {first_heartbeats_.fd(), POLLIN, 0},
+                          {store_.report_fd(), POLLIN, 0}};
+  pump_.add_poll_fds(fds);
+  for (const PollMember* member : members_) member->add_poll_fds(fds);
+  wait_for_any(fds, earlier(earlier(deadline, watch_from_), pump_.deadline()));
+  pump_.handle(fds);
+  for (PollMember* member : members_) member->handle(fds);
+  if (fds[1].revents != 0) {
+    events.push_back({.kind = Event::Kind::LauncherGone});
+    launcher_pipe_ = -1;  // said once
+  }
+  if (fds[3].revents != 0) first_heartbeats_.drain();
+  if (fds[3].revents != 0 || (watch_from_ && Clock::now() >= *watch_from_)) {
+    watch_heartbeats();
+    events.push_back({.kind = Event::Kind::HeartbeatBegan});
+  }
+  if (fds[0].revents != 0) take_signals(events);
+  if (fds[4].revents != 0) store_.take_reports();
+  if (fds[2].revents != 0 && store_.poll_fd() >= 0) note_loss(store_.handle_connection(), events);
 }
 
 // The write that was told may have been the one that empties the file before the words come. First
@@ -204,7 +211,7 @@ void SubprocessSet::reap(std::vector<Event>& events) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
     if (info.si_pid == store_.pid()) {
-      note_end_of_store();
+      note_loss(store_.take_exit(), events);
       continue;
     }
     const bool is_worker = running_.erase(info.si_pid) > 0;
@@ -228,6 +235,7 @@ void SubprocessSet::reap(std::vector<Event>& events) {
 void SubprocessSet::signal_workers(int signal) {
   // A debugger that is still at work would keep its worker from hearing anything.
   for (const pid_t tool : stack_tools_) ::kill(tool, SIGKILL);
+  killed_ = killed_ || signal == SIGKILL;
   for (const auto& [pid, local_rank] : running_) {
     if (::kill(-pid, signal) != 0) ::kill(pid, signal);  // a worker may have moved to another group
   }
@@ -241,8 +249,9 @@ void SubprocessSet::serve_store(int listening_socket) {
   store_.serve(listening_socket);
 }
 
-void SubprocessSet::note_end_of_store() {
-  if (const auto line = store_.take_exit()) pump_.note(*line);
+void SubprocessSet::note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events) {
+  if (loss)
+    events.push_back({.kind = Event::Kind::StoreLost, .exit = loss->exit, .cause = loss->what});
 }
 
 pid_t SubprocessSet::pid_of(int local_rank) const {
@@ -309,13 +318,20 @@ double SubprocessSet::unix_time() const {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+// Who is still there after its SIGKILL was waited for by the agent, and is not waited for again.
+Clock::duration SubprocessSet::patience() const {
+  return killed_ && !running_.empty() ? Clock::duration(kShortPatience) : kSweepPatience;
+}
+
 std::vector<std::string> SubprocessSet::sweep() {
+  const auto limit = patience();
   running_.clear();
   stack_tools_.clear();
   std::vector<pid_t> spared;
   if (store_.pid() != 0) spared.push_back(store_.pid());
-  auto survivors = kill_descendants(kSweepPatience, spared);
-  note_end_of_store();  // the sweep has taken SIGCHLD
+  auto survivors = kill_descendants(limit, spared);
+  left_behind_ = !survivors.empty();
+  store_.take_exit();  // the sweep has taken SIGCHLD; the round is over, nothing is lost
   pump_.finish_round();
   return survivors;
 }

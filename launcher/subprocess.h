@@ -36,6 +36,7 @@ class SubprocessSet : public ProcessRunner {
   std::optional<Clock::time_point> first_output(int local_rank) const override {
     return pump_.first_output(local_rank);
   }
+  Clock::time_point held_up_until() const override { return pump_.held_up_until(); }
   KernelState state_of(int local_rank) const override;
   bool dump_stacks(const std::vector<StackDump>& wanted) override;
   std::vector<std::string> sweep() override;
@@ -59,9 +60,11 @@ class SubprocessSet : public ProcessRunner {
   PendingSpawn start_one(const WorkerSpec& spec);
   pid_t start_stack_tool(const Command& tool, int file);
   pid_t pid_of(int local_rank) const;
+  void take_turn(std::optional<Clock::time_point> deadline, std::vector<Event>& events);
   void take_signals(std::vector<Event>& events);
   void reap(std::vector<Event>& events);
-  void note_end_of_store();
+  Clock::duration patience() const;
+  static void note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events);
   void watch_heartbeats();
 
   std::vector<PollMember*> members_;
@@ -71,6 +74,8 @@ class SubprocessSet : public ProcessRunner {
   LogPump pump_;
   StoreCompanion store_;
   std::map<pid_t, int> running_;  // -> local rank
+  bool killed_ = false;           // running_ has got SIGKILL, and the time that the agent gives it
+  bool left_behind_ = false;      // the last sweep has not killed all
   std::map<int, Heartbeat> heartbeats_;
   FirstWrites first_heartbeats_;
   std::optional<Clock::time_point> watch_from_;  // heartbeats

@@ -32,7 +32,8 @@ inline constexpr const char* kHeartbeatFile = "DDP_HEARTBEAT_FILE";
 inline constexpr const char* kShmDir = "DDP_SHM_DIR";
 /// After a restart: {"rank":1,"cause":"SIGKILL","time":1732170000.123,"attempt":0}, the root cause
 /// of the round before. cause: a signal, "exit code 3" or "hang"; time: Unix seconds when ddp-run
-/// saw it; attempt: TORCHELASTIC_RESTART_COUNT of that round. Unset in the first round.
+/// saw it; attempt: TORCHELASTIC_RESTART_COUNT of that round; rank: -1 when no worker was the
+/// cause. Unset in the first round.
 inline constexpr const char* kLastFailure = "DDP_LAST_FAILURE";
 
 // Also set for each worker, when the user has not.

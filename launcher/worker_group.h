@@ -58,6 +58,7 @@ struct Worker {
   pid_t pid = 0;
   WorkerState state = WorkerState::Running;
   ExitStatus exit;
+  bool was_dying = false;      // when it was told to stop: it ends for a reason of its own
   std::string error_file;      // empty: none
   std::string heartbeat_file;  // empty: none
   ResourceUsage usage;
@@ -93,8 +94,11 @@ struct WorkerGroup {
   std::vector<Worker> workers{};
 };
 
-/// A worker that failed by itself, as the report needs it.
+/// A worker that failed by itself, as the report needs it; or something else without which a round
+/// cannot go on: then both ranks are kNoRank and `cause` says what.
 struct ProcessFailure {
+  static constexpr int kNoRank = -1;
+
   int local_rank = 0;
   int rank = 0;
   pid_t pid = 0;
@@ -106,7 +110,10 @@ struct ProcessFailure {
   std::string heartbeat{};    // the words of its last one
   Progress progress{};        // what they mean
   double time = 0;            // when it was seen; Unix seconds
+  Clock::duration lived{};    // from the start of the round until then
   std::string stacks{};       // file that says what it did when it hung; empty: none
+
+  bool is_worker() const { return local_rank != kNoRank; }
 };
 
 enum class Outcome {

@@ -36,10 +36,12 @@ bool hand_over_socket(int control, int listening_socket) {
   return ::sendmsg(control, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-int take_served_reports(int control) {
+int take_served_reports(int control, bool& ended) {
   int reports = 0;
   char byte;
-  while (::recv(control, &byte, 1, MSG_DONTWAIT) == 1) ++reports;
+  ssize_t got = 0;
+  while ((got = ::recv(control, &byte, 1, MSG_DONTWAIT)) == 1) ++reports;
+  ended = got == 0 || (errno != EAGAIN && errno != EINTR);
   return reports;
 }
 

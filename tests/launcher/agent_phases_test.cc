@@ -65,6 +65,16 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
   CHECK(result.stopped == 1);
 }
 
+TEST_CASE("silence while ddp-run holds the workers up does not count") {
+  Scene scene;
+  scene.spec.hangs.timeout = seconds(5);
+  scene.os.held_up = Clock::time_point(seconds(3));
+  scene.os.time_passes();
+  scene.os.exits(0, {}).exits(1, {});
+  CHECK(scene.run(2).outcome == Outcome::Succeeded);
+  CHECK(scene.os.now() == Clock::time_point(seconds(5)));  // looked, found nobody
+}
+
 TEST_CASE("a stopped worker is the cause, also when another one is overdue before it") {
   Scene scene;
   const Clock::time_point t0{};

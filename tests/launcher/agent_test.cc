@@ -100,6 +100,33 @@ TEST_CASE("the store of each round is served before its workers start, and ends 
   CHECK(os.rounds[0][0].environment.at("TORCHELASTIC_USE_AGENT_STORE") == "True");
 }
 
+Event store_lost() {
+  return {.kind = Event::Kind::StoreLost, .exit = {0, SIGKILL}, .cause = "the store ended"};
+}
+
+TEST_CASE("a lost store stops the workers like a failed one, and is the cause of theirs") {
+  Scene scene;
+  scene.os.then([](FakeRunner& os) {
+    return std::vector{FakeRunner::exited(os.pid(1), {1, 0}), store_lost()};
+  });
+  scene.os.exits(0, {0, SIGTERM}).exits(0, {}).exits(1, {});
+  CHECK(scene.run(2, 1).outcome == Outcome::Succeeded);
+  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
+  CHECK(scene.os.notes == std::vector<std::string>{"the store ended; restart 1 of 1"});
+}
+
+TEST_CASE("a store that is lost when it is needed no more changes nothing") {
+  Scene done;
+  done.os.then([](FakeRunner& os) {
+    return std::vector{store_lost(), FakeRunner::exited(os.pid(0), {})};
+  });
+  CHECK(done.run(1).outcome == Outcome::Succeeded);
+  Scene failing;
+  failing.os.exits(1, {3, 0}).then([](FakeRunner&) { return std::vector{store_lost()}; });
+  failing.os.exits(0, {0, SIGTERM});
+  CHECK(exit_code(failing.run(2)) == 3);
+}
+
 TEST_CASE("restarts come to an end") {
   Scene scene;
   scene.os.exits(0, {5, 0}).exits(0, {6, 0}).exits(0, {7, 0});
@@ -127,6 +154,19 @@ TEST_CASE("a crash loop ends before the restarts do") {
   CHECK_THAT(result.gave_up, Catch::Contains("in the same way 2 times in a row"));
 }
 
+TEST_CASE("the grace that peers take to stop makes no quick failure a slow one") {
+  Scene scene;
+  scene.rules.crash_loop = 2;
+  scene.rules.delay = std::chrono::seconds(1);
+  // Rank 1 fails at once; rank 0 ignores SIGTERM for the whole grace of 30 s.
+  scene.os.exits(1, {5, 0}).time_passes().exits(0, {0, SIGKILL});
+  scene.os.time_passes();  // until the restart
+  scene.os.exits(1, {5, 0}).time_passes().exits(0, {0, SIGKILL});
+  const RunResult result = scene.run(2, 100);
+  CHECK(result.restarts == 1);
+  CHECK_THAT(result.gave_up, Catch::Contains("rank 1 failed in the same way 2 times in a row"));
+}
+
 TEST_CASE("of two failures in one wake-up the death by a signal is the cause") {
   Scene scene;
   scene.os.then([](FakeRunner& os) {
@@ -137,6 +177,35 @@ TEST_CASE("of two failures in one wake-up the death by a signal is the cause") {
   REQUIRE(result.failures.size() == 2);
   CHECK(result.failures[0].rank == 1);
   CHECK(exit_code(result) == 128 + SIGSEGV);
+}
+
+TEST_CASE("the cause is what failed first: before the launcher's signal, a signal before a code") {
+  struct Row {
+    const char* what;
+    ExitStatus first;   // of rank 1, which is seen first
+    ExitStatus second;  // of rank 0, after it was told to stop
+    bool dying;         // rank 0 had begun to end before
+    int cause;
+  };
+  const Row rows[] = {
+      {"stopped by the launcher's signal", {1, 0}, {0, SIGTERM}, false, 1},
+      {"killed when the grace is over", {1, 0}, {0, SIGKILL}, false, 1},
+      {"crashed on its way out", {1, 0}, {0, SIGSEGV}, false, 1},
+      {"gave a code on its way out", {1, 0}, {3, 0}, false, 1},
+      {"crashed, and its peer lost it", {1, 0}, {0, SIGSEGV}, true, 0},
+      {"killed for its memory, and its peer lost it", {1, 0}, {0, SIGKILL}, true, 0},
+      {"both with a code: the one that was seen first", {1, 0}, {3, 0}, true, 1},
+      {"both by a signal: the one that was seen first", {0, SIGABRT}, {0, SIGSEGV}, true, 1},
+      {"its peer was killed, it gave a code", {0, SIGABRT}, {3, 0}, true, 1},
+      {"done", {1, 0}, {0, 0}, true, 1},
+  };
+  for (const Row& row : rows) {
+    INFO(row.what);
+    Scene scene;
+    if (row.dying) scene.os.dying = {0};
+    scene.os.exits(1, row.first).exits(0, row.second);
+    CHECK(scene.run(2).failures.at(0).rank == row.cause);
+  }
 }
 
 TEST_CASE("a worker that fails after it was told to stop is no cause") {

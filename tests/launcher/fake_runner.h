@@ -21,7 +21,9 @@ class FakeRunner : public ProcessRunner {
   std::vector<std::string> notes;
   std::map<int, LifeSign> signs;  // by local rank
   std::set<int> held;             // local ranks that are stopped
+  std::set<int> dying;            // local ranks that have begun to end
   bool has_debugger = false;
+  Clock::time_point held_up;
 
   pid_t pid(int local_rank) const { return static_cast<pid_t>(100 * rounds.size()) + local_rank; }
 
@@ -55,9 +57,11 @@ class FakeRunner : public ProcessRunner {
   }
   LifeSign life_sign(int local_rank) override { return signs[local_rank]; }
   std::optional<Clock::time_point> first_output(int) const override { return std::nullopt; }
+  Clock::time_point held_up_until() const override { return held_up; }
   KernelState state_of(int local_rank) const override {
     const char letter = held.count(local_rank) > 0 ? 'T' : 'S';
-    return {letter, std::string("state ") + letter + " of " + std::to_string(local_rank)};
+    return {letter, std::string("state ") + letter + " of " + std::to_string(local_rank),
+            dying.count(local_rank) > 0};
   }
   bool dump_stacks(const std::vector<StackDump>& wanted) override {
     for (const StackDump& dump : wanted)

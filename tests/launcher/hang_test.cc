@@ -1,4 +1,5 @@
 // Hangs: what a heartbeat says, who is judged to hang, and what becomes of a real one.
+#include <poll.h>
 #include <sys/stat.h>
 
 #include <csignal>
@@ -6,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.h"
 
+#include "launcher/first_writes.h"
 #include "launcher/hang_watch.h"
 #include "launcher/heartbeat.h"
 #include "tests/launcher/ddp_run.h"
@@ -55,6 +57,20 @@ TEST_CASE("a heartbeat file tells when it was written, and keeps what it said wh
   CHECK(second.at >= first.at);
   CHECK(second.text == "step=1");
   CHECK(second.promise == seconds(3));
+}
+
+TEST_CASE("files that come and go beside a heartbeat cost no memory") {
+  const TempFolder folder;
+  FirstWrites first;
+  if (first.fd() < 0) FAIL("no inotify here");
+  for (int rotation = 0; rotation < 100; ++rotation) {
+    first.watch(folder / "heartbeat");
+    folder.write("stdout.log." + std::to_string(rotation), "");
+    pollfd readable{first.fd(), POLLIN, 0};
+    REQUIRE(::poll(&readable, 1, 0) == 1);
+    first.drain();
+  }
+  CHECK(first.size() == 1);  // the folder: the file is not there yet
 }
 
 TEST_CASE("a heartbeat in the same tick of the clock as the one before is seen all the same") {

@@ -1,6 +1,8 @@
 // What takes seconds: label `long`.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -87,6 +89,48 @@ TEST_CASE("workers are not held up by a console that nobody reads", "[long]") {
   job.wait_all_gone(std::chrono::milliseconds(4000));
   ::close(ends[0]);
   ::close(ends[1]);
+}
+
+TEST_CASE("a worker that survives SIGKILL is waited for once", "[long]") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--shutdown-timeout=0"}, {"wait"}));
+  const pid_t worker = std::stoi(job.wait_for("waiting ").substr(8));
+  // As long as nobody asks, a traced process that was killed stays where it is.
+  REQUIRE(::ptrace(PTRACE_SEIZE, worker, nullptr, nullptr) == 0);
+  const auto start = std::chrono::steady_clock::now();
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(14));  // 5, not 4 times 5
+  CHECK_THAT(job.err(), Contains(" could not be killed"));
+  ::waitpid(worker, nullptr, __WALL);
+}
+
+TEST_CASE("a worker that waits for a console that nobody reads is not called hung", "[long]") {
+  const TempFolder tmp;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  auto options = stub_job(
+      tmp, {"--timestamps", "--nproc_per_node=2", "--hang-timeout=2"},
+      {"@0repeat=131072:012345678901234567890123456789012345678901234567890\\n", "@1hold=USR1"});
+  options.argv.insert(options.argv.begin(),
+                      {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
+                       std::to_string(ends[1])});
+  ChildProgram job(options);
+  CHECK_THROWS(job.wait_for("hangs", 1, std::chrono::seconds(5)));
+  ::close(ends[1]);
+  std::string text;
+  char buffer[65536];
+  for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<std::size_t>(got));
+    const auto held = text.find("holding ");
+    if (held != std::string::npos && text.find('\n', held) != std::string::npos) {
+      ::kill(std::stoi(text.substr(held + 8)), SIGUSR1);
+      text.erase(held, 1);
+    }
+  }
+  ::close(ends[0]);
+  CHECK(job.wait_exit() == 0);
+  CHECK(lines_of(text).size() == 131073);
 }
 
 TEST_CASE("a reader that is slow in the beginning gets every line, of all rounds, in order",

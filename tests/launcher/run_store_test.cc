@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include "tests/support/catch.h"
 
@@ -99,44 +100,64 @@ TEST_CASE("on a port of the user's choice each round has a server of its own") {
   CHECK(lines_of(job.err).size() == 1);  // the restart: replacing the server is no event
 }
 
-TEST_CASE("a server that is killed is told of, and the next connection finds a fresh one") {
+TEST_CASE("a server that is killed fails the round: grace, restart, a fresh server") {
   const Installed here;
-  ChildProgram job(here.job({}, {"ask-store", "hold=USR1", "ask-store"}));
-  job.wait_for("holding");
-  const pid_t first = store_pid(job.out_lines()[0]);
+  ChildProgram job(here.job({"--nproc_per_node=2", "--max_restarts=1"},
+                            {"@0ask-store", "trap-exit=0", "env=DDP_LAST_FAILURE", "#0wait"}));
+  job.wait_for("waiting ", 2);
+  const pid_t first = store_pid(job.wait_for("store 1 of "));
   ::kill(first, SIGKILL);
-  job.wait_for("the workers' store (ddp-store, pid " + std::to_string(first) +
-               ") ended: killed by SIGKILL");
-  job.signal(SIGUSR1);
+  job.wait_for("got SIGTERM", 2);
   CHECK(job.wait_exit() == 0);
-  job.wait_all_gone(kSoon);
-  CHECK(store_pid(job.out_lines().back()) != first);
-  CHECK(job.err_lines().size() == 1);
+  CHECK(store_pid(job.wait_for("store 1 of ", 2)) != first);
+  CHECK_THAT(job.out(), Contains(R"(DDP_LAST_FAILURE={"rank":-1,"cause":"SIGKILL",)"));
+  CHECK(job.err_lines() ==
+        Lines{"ddp-run: the workers' store (ddp-store, pid " + std::to_string(first) +
+              ") ended: killed by SIGKILL; what workers kept there is lost; restart 1 of 1"});
 }
 
-TEST_CASE("a server that does not work here ends the job in one line") {
+TEST_CASE("a server that dies while nobody has asked for this round's store harms nobody") {
+  const Installed here;
+  ChildProgram job(
+      here.job({"--max_restarts=1"}, {"#0ask-store", "#0exit=1", "hold=USR1", "ask-store"}));
+  const std::string held = job.wait_for("holding ");
+  const pid_t first = store_pid(job.out_lines()[0]);
+  ::kill(first, SIGKILL);
+  ::kill(std::stoi(held.substr(8)), SIGUSR1);
+  CHECK(job.wait_exit() == 0);
+  CHECK(store_pid(job.out_lines().back()) != first);
+  CHECK(job.err_lines().size() == 1);  // the restart
+}
+
+TEST_CASE("a server that does not work here fails each round, and the result says why") {
   for (const char* how : {"exit", "die"}) {
     const Installed here;
-    auto options = here.job({"--nproc_per_node=2", "--max_restarts=3"},
-                            {"ignore=TERM", "@0ask-store", "wait"});
+    const std::string file = here.folder / "result.json";
+    auto options = here.job({"--nproc_per_node=2", "--max_restarts=2", "--result-json=" + file},
+                            {"trap-exit=0", "@0ask-store", "wait"});
     options.unset.clear();
     options.set["STUB_STORE"] = how;
     const auto job = run_to_end(options);
     CHECK(job.exit == 1);
-    const auto said = lines_of(job.err);
-    CHECK_THAT(said.back(), StartsWith("error: ddp-store, which serves the workers' store, ended "
-                                       "before it served") &&
-                                Contains("--store=rank0"));
-    CHECK(here.logged().size() == (how == std::string("exit") ? 1 : 3));
+    CHECK_THAT(job.err, Contains("ddp-run: the job failed; first failure: ddp-store, which serves "
+                                 "the workers' store, ended before it served") &&
+                            Contains("--store=rank0"));
+    const auto result = nlohmann::json::parse(text_of(file));
+    CHECK(result["outcome"] == "failed");
+    CHECK(result["exit_code"] == 1);
+    CHECK(result["restarts"] == 2);
+    CHECK(result["failures"][0]["rank"].is_null());
+    CHECK_THAT(result["failures"][0]["cause"].get<std::string>(), StartsWith("ddp-store, which"));
+    CHECK(here.logged().size() == 3);
   }
 }
 
-TEST_CASE("a server that cannot be executed ends the job in one line") {
+TEST_CASE("a server that cannot be executed fails the round") {
   const Installed here(false);
   here.folder.write("ddp-store", "#!/no/such/interpreter\n", true);
   const auto job = run_to_end(here.job({"--nproc_per_node=2"}, {"@0ask-store", "wait"}));
   CHECK(job.exit == 1);
-  CHECK_THAT(job.err, StartsWith("error: ddp-store,") && Contains("cannot be executed"));
+  CHECK_THAT(job.err, Contains("first failure: ddp-store,") && Contains("cannot be executed"));
 }
 
 TEST_CASE("the store's server gets none of the job's signals and ends with it") {
@@ -206,6 +227,14 @@ TEST_CASE("fifty restarts with a store leave no descriptor behind") {
   REQUIRE(lines.size() == 52);
   CHECK_THAT(lines[50], StartsWith("store 51 of "));
   CHECK(lines[51] == "fds 0 1 2");
+  CHECK(here.logged().size() == 1);
+}
+
+TEST_CASE("three hundred restarts are served by one server", "[long]") {
+  const Installed here;
+  ChildProgram job(here.job({"--max_restarts=300"}, {"ask-store", "#300exit=0", "exit=1"}));
+  job.wait_for("store 301 of ", 1, std::chrono::minutes(3));
+  CHECK(job.wait_exit() == 0);
   CHECK(here.logged().size() == 1);
 }
 

@@ -1,5 +1,8 @@
 // ddp-run as its users see it: real processes, stub workers.
 #include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 
@@ -111,6 +114,33 @@ TEST_CASE("the table of many workers does not bury the cause unless it is asked 
   CHECK_THAT(asked.err, Contains("max RSS MiB"));
 }
 
+// Lets a process die of `signal` up to the point where it gives back what it holds.
+void hold_while_dying(pid_t pid, int signal) {
+  int status = 0;
+  REQUIRE(::ptrace(PTRACE_SEIZE, pid, nullptr, PTRACE_O_TRACEEXIT) == 0);
+  ::kill(pid, signal);
+  REQUIRE(::waitpid(pid, &status, __WALL) == pid);
+  REQUIRE(::ptrace(PTRACE_CONT, pid, nullptr, signal) == 0);
+  REQUIRE(::waitpid(pid, &status, __WALL) == pid);
+  REQUIRE(status >> 8 == (SIGTRAP | (PTRACE_EVENT_EXIT << 8)));
+}
+
+TEST_CASE("a crash whose process is still being taken apart is the cause of its peer's failure") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--nproc_per_node=3"},
+                            {"@0hold=USR1", "@0exit=1", "@1ids", "@2trap-exit=0", "wait"}));
+  job.wait_for("waiting ", 2);
+  const pid_t peer = std::stoi(job.wait_for("holding ").substr(8));
+  const pid_t crashing = std::stoi(job.wait_for("pid ").substr(4));
+  hold_while_dying(crashing, SIGSEGV);
+  ::kill(peer, SIGUSR1);
+  job.wait_for("got SIGTERM");
+  ::ptrace(PTRACE_DETACH, crashing, nullptr, 0);
+  CHECK(job.wait_exit() == 128 + SIGSEGV);
+  CHECK_THAT(job.err(),
+             Contains("first failure: rank 1, killed by SIGSEGV") && Contains("also       rank 0"));
+}
+
 TEST_CASE("a worker killed by a signal gives 128 + signal and a likely cause") {
   const auto job = run({"--nproc_per_node=2"}, {"@0kill-self=KILL", "wait"});
   CHECK(job.exit == 128 + SIGKILL);
@@ -220,6 +250,32 @@ TEST_CASE("the shutdown timeout holds after a worker's failure, too") {
   const auto job = run({"--nproc_per_node=2", "--shutdown-timeout=0.1"},
                        {"@1ignore=TERM", "@1child", "@0exit=3", "wait"});
   CHECK(job.exit == 3);
+}
+
+TEST_CASE("the shutdown timeout holds while workers write without end") {
+  const TempFolder tmp;
+  ChildOptions options =
+      stub_job(tmp, {"--timestamps", "--nproc_per_node=3", "--shutdown-timeout=1"},
+               {"ignore=TERM", "@1hold=USR1", "@1exit=3", "print=is loud", "err-for-ever"});
+  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "exec \"$@\" 2>/dev/null", "sh"});
+  ChildProgram job(options);
+  job.wait_for("is loud", 2);
+  const std::string held = job.wait_for("holding ");
+  ::kill(std::stoi(held.substr(held.find("holding ") + 8)), SIGUSR1);
+  CHECK(job.wait_exit() == 3);
+}
+
+TEST_CASE("a poll that fails ends the job with one line instead of a spin") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {}, {"parent", "note=USR1", "wait"}));
+  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  job.wait_for("waiting ");
+  const rlimit too_few{2, 2};
+  REQUIRE(::prlimit(agent, RLIMIT_NOFILE, &too_few, nullptr) == 0);
+  job.signal(SIGUSR1);  // the poll that goes on when the limit falls still succeeds
+  CHECK(job.wait_exit() == 1);
+  CHECK_THAT(job.err(), Catch::StartsWith("error: cannot wait for the workers: Invalid argument"));
+  job.wait_all_gone();
 }
 
 TEST_CASE("SIGUSR1 is passed on and the job goes on") {

@@ -94,10 +94,16 @@ TEST_CASE("a socket is handed over, and a report comes back") {
   const int received = receive_socket(ends[1]);
   REQUIRE(received >= 0);
   CHECK(port_of(received) == socket.port());
-  CHECK(take_served_reports(ends[0]) == 0);
+  bool ended = true;
+  CHECK(take_served_reports(ends[0], ended) == 0);
+  CHECK_FALSE(ended);
   report_served(ends[1]);
-  CHECK(take_served_reports(ends[0]) == 1);
+  CHECK(take_served_reports(ends[0], ended) == 1);
+  CHECK_FALSE(ended);
   ::close(received);
+  ::shutdown(ends[1], SHUT_WR);
+  CHECK(take_served_reports(ends[0], ended) == 0);
+  CHECK(ended);
   ::close(ends[0]);
   CHECK(receive_socket(ends[1]) == -1);
   CHECK_FALSE(hand_over_socket(ends[1], socket.fd()));

@@ -68,6 +68,12 @@ void write_often(const std::string& value) {
   }
 }
 
+[[noreturn]] void write_for_ever(int fd) {
+  std::string lines;
+  while (lines.size() < (64 << 10)) lines += "y\n";
+  for (;;) write_all(fd, lines);
+}
+
 // Each line in three writes, so that a copy that is not careful tears them.
 void print_lines(int count) {
   for (int i = 0; i < count; ++i) {
@@ -191,6 +197,8 @@ void act(const std::string& verb, const std::string& value) {
     write_raw(1, value);
   else if (verb == "err")
     write_raw(2, value);
+  else if (verb == "err-for-ever")
+    write_for_ever(2);
   else if (verb == "repeat")
     write_often(value);
   else if (verb == "lines")
