@@ -18,9 +18,6 @@ namespace {
 
 // A worker in uninterruptible sleep may survive SIGKILL: nobody waits for it longer than this.
 constexpr auto kKillPatience = std::chrono::seconds(5);
-// `timeout` and some schedulers send one signal twice, to the process and to its group: that is no
-// second signal.
-constexpr auto kSameSignal = std::chrono::milliseconds(100);
 // Workers that hang will not save anything: they get less time to stop.
 constexpr std::chrono::milliseconds kHangGrace{5'000};
 constexpr auto kStackPatience = std::chrono::seconds(10);
@@ -126,11 +123,8 @@ void LocalElasticAgent::absorb_signal(const Event& event) {
   } else if (!event.ends_job) {
     if (event.signal == SIGCONT) resume();
     processes_.signal_workers(event.signal);
-  } else if (end_signal_ == 0) {
+  } else if (stop_requests_.add(event.origin, processes_.now()) && end_signal_ == 0) {
     end_signal_ = event.signal;
-    end_signal_at_ = processes_.now();
-  } else if (processes_.now() - end_signal_at_ > kSameSignal) {
-    hurry_ = true;
   }
 }
 
@@ -214,7 +208,7 @@ Situation LocalElasticAgent::situation() const {
           .preempted = all_preempted(),
           .dumping = dumping_,
           .interrupted = end_signal_ != 0,
-          .hurry = hurry_,
+          .hurry = stop_requests_.count() > 1,
           .suspended = suspended_,
           .deadline_over = !suspended_ && deadline_ && processes_.now() >= *deadline_,
           .launcher_gone = launcher_gone_,
@@ -295,7 +289,7 @@ void LocalElasticAgent::stop_workers() {
 
 void LocalElasticAgent::kill_workers() {
   processes_.signal_workers(SIGKILL);
-  if (phase_ == Phase::Stopping && !hurry_ && !launcher_gone_) {
+  if (phase_ == Phase::Stopping && stop_requests_.count() < 2 && !launcher_gone_) {
     processes_.note(fmt::format("{} worker{} did not stop within {}: killed", running(),
                                 running() == 1 ? "" : "s", seconds_text(grace())));
   }

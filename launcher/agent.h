@@ -11,6 +11,7 @@
 #include "launcher/job_status.h"
 #include "launcher/process_runner.h"
 #include "launcher/rendezvous.h"
+#include "launcher/stop_requests.h"
 #include "launcher/worker_group.h"
 
 namespace ddp::launch {
@@ -70,8 +71,7 @@ class LocalElasticAgent {
   std::vector<RoundEnd> history_;
   std::optional<RestartVerdict> verdict_;  // on the round that has just ended
   int end_signal_ = 0;                     // 0: no signal has asked for the end
-  Clock::time_point end_signal_at_;
-  bool hurry_ = false;
+  StopRequests stop_requests_;
   bool launcher_gone_ = false;
 };
 

@@ -28,14 +28,16 @@ pid_t fork_or_throw() {
   return pid;
 }
 
-// Passes every signal on until the child is dead; returns its wait status. SIGTSTP (Ctrl-Z) also
-// stops this process, so that the shell gets its prompt back; SIGCONT wakes it before it is read.
+// Passes signals on until the child is dead; returns its wait status. SIGTSTP (Ctrl-Z) also stops
+// this process, so that the shell gets its prompt back; SIGCONT wakes it before it is read.
 int wait_and_forward(const SignalMailbox& signals, pid_t child) {
+  StopRequests requests;
   for (;;) {
-    const int signal = signals.next();
+    const auto [signal, origin] = signals.next();
     if (signal != SIGCHLD) {
-      ::kill(child, signal);
-      if (signal == SIGTSTP) ::raise(SIGSTOP);
+      const bool ends_job = signals.ends_job(signal);
+      if (!ends_job || requests.add(origin, Clock::now())) pass_on(child, signal, requests.count());
+      if (signal == SIGTSTP && !ends_job) ::raise(SIGSTOP);
       continue;
     }
     int status = 0;

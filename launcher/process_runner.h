@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/heartbeat.h"
+#include "launcher/stop_requests.h"
 #include "launcher/worker_group.h"
 
 namespace ddp::launch {
@@ -25,6 +26,7 @@ struct Event {
   std::string cause{};    // WorkerExited: what the system says of this death; may be empty
   int signal = 0;         // Signal
   bool ends_job = false;  // Signal: ends the job, or is only passed on
+  SignalOrigin origin{};  // Signal
 };
 
 struct KernelState {

@@ -189,8 +189,11 @@ void SubprocessSet::take_signals(std::vector<Event>& events) {
     if (signal == SIGCHLD) {
       child_changed = true;
     } else {
-      events.push_back(
-          {.kind = Event::Kind::Signal, .signal = signal, .ends_job = signals_.ends_job(signal)});
+      const auto sender = static_cast<pid_t>(info.ssi_pid);
+      events.push_back({.kind = Event::Kind::Signal,
+                        .signal = signal,
+                        .ends_job = signals_.ends_job(signal),
+                        .origin = origin_of(signal, info.ssi_code, sender, info.ssi_int)});
     }
   }
   if (child_changed) reap(events);
