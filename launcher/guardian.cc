@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 
 #include "launcher/console.h"
 #include "launcher/process_tree.h"
@@ -28,6 +29,16 @@ pid_t fork_or_throw() {
   return pid;
 }
 
+// The wait status of `child` if it is dead. Others may be there, too: children from before the exec
+// that made this program ddp-run, and, as PID 1 of a container, whatever loses its parent.
+std::optional<int> reap_until(pid_t child) {
+  int status = 0;
+  for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (pid == child) return status;
+  }
+  return std::nullopt;
+}
+
 // Passes signals on until the child is dead; returns its wait status. SIGTSTP (Ctrl-Z) also stops
 // this process, so that the shell gets its prompt back; SIGCONT wakes it before it is read.
 int wait_and_forward(const SignalMailbox& signals, pid_t child) {
@@ -40,9 +51,7 @@ int wait_and_forward(const SignalMailbox& signals, pid_t child) {
       if (signal == SIGTSTP && !ends_job) ::raise(SIGSTOP);
       continue;
     }
-    int status = 0;
-    const pid_t reaped = ::waitpid(child, &status, WNOHANG);
-    if (reaped == child) return status;
+    if (const auto status = reap_until(child)) return *status;
   }
 }
 
@@ -96,8 +105,8 @@ int guard_from_a_fresh_process(const SignalMailbox& signals, const Agent& agent)
 }  // namespace
 
 int run_guarded(const SignalMailbox& signals, const Agent& agent) {
-  return children_of_self().empty() ? start_and_guard(signals, agent)
-                                    : guard_from_a_fresh_process(signals, agent);
+  return has_children() ? guard_from_a_fresh_process(signals, agent)
+                        : start_and_guard(signals, agent);
 }
 
 }  // namespace ddp::launch

@@ -15,6 +15,11 @@ struct ProcessStat {
   pid_t parent = 0;
 };
 
+/// False: /proc is missing, or shows another PID namespace, in which our numbers mean others.
+bool proc_is_ours();
+/// /proc/PID; a folder that never exists when /proc is not ours.
+std::string process_folder(pid_t pid);
+
 /// Of a process or a thread: `folder` is /proc/PID or /proc/PID/task/TID.
 ProcessStat read_stat(const std::string& folder);
 

@@ -1,31 +1,55 @@
 #include "launcher/process_tree.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
-#include <memory>
 
 #include "launcher/proc_files.h"
 
 namespace ddp::launch {
 namespace {
 
-// For kernels without CONFIG_PROC_CHILDREN.
-std::vector<pid_t> children_by_scan() {
+bool is_child(idtype_t which, pid_t pid) {
+  siginfo_t info{};
+  return ::waitid(which, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+std::vector<pid_t> children_by_proc() {
   std::vector<pid_t> children;
-  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
-  if (!proc) return children;
-  while (const dirent* entry = ::readdir(proc.get())) {
-    const pid_t pid = std::atoi(entry->d_name);
-    if (pid > 0 && read_stat("/proc/" + std::to_string(pid)).parent == ::getpid())
-      children.push_back(pid);
+  if (!proc_is_ours()) return children;
+  std::ifstream file(process_folder(::getpid()) + "/task/" + std::to_string(::getpid()) +
+                     "/children");
+  for (pid_t pid; file >> pid;) {
+    if (is_child(P_PID, pid)) children.push_back(pid);
   }
+  return children;
+}
+
+std::vector<pid_t> children_by_asking(pid_t most) {
+  std::vector<pid_t> children;
+  for (pid_t pid = 1; pid <= most; ++pid) {
+    if (is_child(P_PID, pid)) children.push_back(pid);
+  }
+  return children;
+}
+
+// The kernel gives numbers out in ascending order, until it begins again.
+pid_t newest_pid() {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(0);
+  if (pid > 0) ::waitpid(pid, nullptr, 0);
+  return pid;
+}
+
+std::vector<pid_t> children_of_self() {
+  constexpr pid_t kMostPids = 1 << 22;  // the kernel's limit; they take half a second
+  auto children = children_by_proc();
+  if (children.empty() && has_children()) children = children_by_asking(newest_pid());
+  if (children.empty() && has_children()) children = children_by_asking(kMostPids);
   return children;
 }
 
@@ -49,14 +73,7 @@ std::vector<pid_t> without(std::vector<pid_t> pids, const std::vector<pid_t>& sp
 
 void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
-std::vector<pid_t> children_of_self() {
-  const std::string self = std::to_string(::getpid());
-  std::ifstream file("/proc/" + self + "/task/" + self + "/children");
-  if (!file) return children_by_scan();
-  std::vector<pid_t> children;
-  for (pid_t pid; file >> pid;) children.push_back(pid);
-  return children;
-}
+bool has_children() { return is_child(P_ALL, 0); }
 
 std::vector<std::string> kill_descendants(Clock::duration patience,
                                           const std::vector<pid_t>& spare) {
@@ -75,7 +92,7 @@ std::vector<std::string> kill_descendants(Clock::duration patience,
     std::vector<std::string> survivors;
     for (const pid_t pid : alive) {
       survivors.push_back("pid " + std::to_string(pid) + " (state " +
-                          read_stat("/proc/" + std::to_string(pid)).state + ")");
+                          read_stat(process_folder(pid)).state + ")");
     }
     return survivors;
   }

@@ -15,7 +15,8 @@ namespace ddp::launch {
 /// Orphaned descendants become children of this process instead of init's.
 void become_subreaper();
 
-std::vector<pid_t> children_of_self();
+/// Ended ones that nobody has waited for included.
+bool has_children();
 
 /// SIGKILLs and reaps children until none is left, those in `spare` excepted. SIGCHLD must be
 /// blocked. Whoever is still there after `patience` (in uninterruptible sleep) is named in the

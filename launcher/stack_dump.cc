@@ -53,14 +53,14 @@ std::string find_on(const std::string& path, const std::string& name) {
 
 bool is_python(pid_t pid) {
   std::error_code error;
-  const fs::path exe = fs::read_symlink(fmt::format("/proc/{}/exe", pid), error);
+  const fs::path exe = fs::read_symlink(process_folder(pid) + "/exe", error);
   return exe.filename().string().rfind("python", 0) == 0;
 }
 
 }  // namespace
 
 KernelState kernel_state(pid_t pid) {
-  const fs::path folder = fmt::format("/proc/{}", pid);
+  const fs::path folder = process_folder(pid);
   const char state = read_stat(folder).state;
   if (state == '?') return {};
   const std::string place = kernel_place(folder);
@@ -71,7 +71,7 @@ KernelState kernel_state(pid_t pid) {
 std::string thread_table(pid_t pid) {
   std::string table;
   std::error_code error;
-  const fs::path tasks = fmt::format("/proc/{}/task", pid);
+  const fs::path tasks = process_folder(pid) + "/task";
   for (fs::directory_iterator it(tasks, error), end; !error && it != end; it.increment(error)) {
     const fs::path& folder = it->path();
     table +=
