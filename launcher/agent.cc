@@ -249,8 +249,9 @@ void LocalElasticAgent::leave() {
 // Of all workers: who hangs may be waiting for another one.
 void LocalElasticAgent::dump_stacks() {
   for (const ProcessFailure& failure : failures_) {
-    processes_.note(fmt::format("rank {} (local rank {}, pid {}) hangs: {}", failure.rank,
-                                failure.local_rank, failure.pid, hang_text(failure)));
+    processes_.note(fmt::format("rank {} (local rank {}, pid {}) hangs: {}; stacks: {}",
+                                failure.rank, failure.local_rank, failure.pid, hang_text(failure),
+                                failure.stacks));
   }
   std::vector<StackDump> wanted;
   for (const Worker& worker : group_.workers) {
@@ -265,7 +266,6 @@ void LocalElasticAgent::dump_stacks() {
     processes_.signal_worker(failure.local_rank, SIGABRT);
     processes_.signal_worker(failure.local_rank, SIGCONT);
   }
-  spec_.folder.keep();
   phase_ = Phase::Dumping;
   deadline_ = processes_.now() + kStackPatience;
 }

@@ -17,7 +17,8 @@ class RunFolder {
   /// The same without making anything: XXXXXX stands for what create() chooses.
   static RunFolder planned(const std::string& log_dir, const std::string& run_id, bool keep);
 
-  /// Makes the folders of this attempt; a private folder keeps the newest one only.
+  /// Makes the folders of this attempt; a private folder keeps the newest one only, and those that
+  /// hold stacks: the user was told of them.
   void prepare_attempt(int attempt, int local_world_size) const;
   /// Empty without files, like the two folders.
   std::string error_file(int attempt, int local_rank) const;
@@ -27,8 +28,7 @@ class RunFolder {
   std::string worker_folder(int attempt, int local_rank) const;
   const std::string& path() const { return path_; }
   bool is_private() const { return private_; }
-  /// From now on not even a private folder is removed, by no process of this run.
-  void keep() const;
+  /// All but the attempts that hold stacks.
   void remove_if_private() const;
 
  private:

@@ -258,6 +258,11 @@ TEST_CASE("a promise that has become shorter counts, though nothing tells of tha
   CHECK(nlohmann::json::parse(text_of(tmp / "result"))["failures"][0]["step"] == 2);
 }
 
+std::string stacks_in(const std::string& text, const std::string& before) {
+  const auto at = text.find(before) + before.size();
+  return text.substr(at, text.find('\n', at) - at);
+}
+
 TEST_CASE("a hang that is final exits with 124 and keeps what was written about it") {
   const TempFolder tmp;
   auto options = stub_job(tmp, {"--hang-timeout=0.2"}, {"wait"});
@@ -265,9 +270,23 @@ TEST_CASE("a hang that is final exits with 124 and keeps what was written about 
   const Finished job = run_to_end(options);
   CHECK(job.exit == 124);
   CHECK_THAT(job.err, Contains("first failure: rank 0, hangs") && Contains("stacks     "));
-  const auto at = job.err.find("stacks     ") + 11;
-  const std::string file = job.err.substr(at, job.err.find('\n', at) - at);
+  const std::string file = stacks_in(job.err, "stacks     ");
   CHECK_THAT(text_of(file), Contains("state ") && Contains("thread "));
+}
+
+TEST_CASE("stacks of a hang outlive the restart, their file is named, and nothing else stays") {
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {"--hang-timeout=0.2", "--max-restarts=2"},
+                          {"#0wait", "#1exit=3", "print=third round"});
+  options.set["PATH"] = tmp.path();
+  const Finished job = run_to_end(options);
+  CHECK(job.exit == 0);
+  const std::string file = stacks_in(job.err, "; stacks: ");
+  CHECK_THAT(text_of(file), Contains("thread "));
+  const auto run = std::filesystem::path(file).parent_path().parent_path().parent_path();
+  CHECK(run.parent_path() == tmp.path());
+  for (const auto& entry : std::filesystem::directory_iterator(run))
+    CHECK(entry.path().filename() == "attempt_0");
 }
 
 TEST_CASE("output is a sign of life, and --hang-timeout=0 takes no promise seriously") {
@@ -285,8 +304,7 @@ TEST_CASE("a debugger that can be found writes the stacks") {
   options.set["PATH"] = tmp.path() + ":/usr/bin:/bin";
   const Finished job = run_to_end(options);
   CHECK(job.exit == 124);
-  const auto at = job.err.find("stacks     ") + 11;
-  const std::string file = job.err.substr(at, job.err.find('\n', at) - at);
+  const std::string file = stacks_in(job.err, "stacks     ");
   CHECK_THAT(text_of(file), Contains("#0 main of "));
 }
 
