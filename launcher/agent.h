@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 
 #include "launcher/agent_policy.h"
@@ -45,6 +46,7 @@ class LocalElasticAgent {
 
   void leave();
   void dump_stacks();
+  void ask_for_stacks(const std::vector<int>& local_ranks);
   void stop_workers();
   void kill_workers();
   void judge_end_of_round();
@@ -64,8 +66,8 @@ class LocalElasticAgent {
   HangMonitor hangs_;
   bool suspended_ = false;  // by SIGTSTP
   Clock::time_point suspended_at_;
-  bool dumping_ = false;           // stacks are to be written, or being so
-  bool asked_for_stacks_ = false;  // by SIGABRT: no debugger could be had
+  bool dumping_ = false;            // stacks are to be written, or being so
+  std::set<int> asked_for_stacks_;  // local ranks, by SIGABRT: no debugger has told them
   std::vector<ProcessFailure> failures_;
   Clock::time_point job_began_;
   std::vector<RoundEnd> history_;

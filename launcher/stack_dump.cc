@@ -86,9 +86,10 @@ std::optional<Command> stack_tool(pid_t pid, const std::string& path) {
   if (const auto spy = find_on(path, "py-spy"); !spy.empty() && is_python(pid))
     return Command{spy, {"py-spy", "dump", "--pid", id}};
   if (const auto gdb = find_on(path, "gdb"); !gdb.empty())
+    // "frame" fails where gdb could not attach, which by itself is no error to -batch.
     return Command{gdb,
                    {"gdb", "-iex", "set debuginfod enabled off", "-p", id, "-nx", "-batch", "-ex",
-                    "thread apply all bt"}};
+                    "thread apply all bt", "-ex", "frame"}};
   if (const auto stack = find_on(path, "eu-stack"); !stack.empty())
     return Command{stack, {"eu-stack", "-p", id}};
   return std::nullopt;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 
 #include "launcher/first_writes.h"
 #include "launcher/log_pump.h"
@@ -12,6 +11,7 @@
 #include "launcher/process_runner.h"
 #include "launcher/signal_mailbox.h"
 #include "launcher/spawn.h"
+#include "launcher/stack_dumper.h"
 #include "launcher/store_companion.h"
 
 namespace ddp::launch {
@@ -54,7 +54,6 @@ class SubprocessSet : public ProcessRunner {
 
  private:
   PendingSpawn start_one(const WorkerSpec& spec);
-  pid_t start_stack_tool(const Command& tool, int file);
   pid_t pid_of(int local_rank) const;
   void take_signals(std::vector<Event>& events);
   void reap(std::vector<Event>& events);
@@ -71,7 +70,7 @@ class SubprocessSet : public ProcessRunner {
   std::map<int, Heartbeat> heartbeats_;
   FirstWrites first_heartbeats_;
   std::optional<Clock::time_point> watch_from_;  // heartbeats
-  std::set<pid_t> stack_tools_;
+  StackDumper stack_dumper_;
   OomCounts oom_before_;
 };
 

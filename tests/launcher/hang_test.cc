@@ -1,5 +1,8 @@
 // Hangs: what a heartbeat says, who is judged to hang, and what becomes of a real one.
+#include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -8,6 +11,7 @@
 
 #include "launcher/hang_watch.h"
 #include "launcher/heartbeat.h"
+#include "launcher/stack_dump.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::launch {
@@ -306,6 +310,54 @@ TEST_CASE("a debugger that can be found writes the stacks") {
   CHECK(job.exit == 124);
   const std::string file = stacks_in(job.err, "stacks     ");
   CHECK_THAT(text_of(file), Contains("#0 main of "));
+}
+
+TEST_CASE("a debugger that fails, as under Yama, is followed by SIGABRT") {
+  const TempFolder tmp;
+  tmp.write("gdb", "#!/bin/sh\necho ptrace: Operation not permitted.\nexit 1\n", true);
+  auto options = stub_job(tmp, {"--hang-timeout=0.2"}, {"note=ABRT", "wait"});
+  options.set["PATH"] = tmp.path() + ":/usr/bin:/bin";
+  ChildProgram job(options);
+  job.wait_for("got SIGABRT");
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("gdb's exit code says whether it could attach") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (;;) ::pause();
+  }
+  const auto tool = launch::stack_tool(child, "/usr/bin:/bin");
+  const bool has_gdb = tool && tool->argv.front() == "gdb";
+  if (has_gdb) {
+    ChildOptions gdb;
+    gdb.argv = tool->argv;
+    const Finished attached = run_to_end(gdb);
+    CHECK(attached.exit == 0);
+    CHECK_THAT(attached.out, Contains("#0 "));
+    REQUIRE(::ptrace(PTRACE_SEIZE, child, nullptr, nullptr) ==
+            0);  // one tracer is all there may be
+    CHECK(run_to_end(gdb).exit != 0);
+  } else {
+    WARN("skipped: no gdb here");
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_CASE("no more than two debuggers work at once") {
+  const TempFolder tmp;
+  tmp.write("gdb",
+            "#!/bin/sh\ncd " + tmp.path() +
+                "; mkdir at.$$; ls -d at.* | wc -l >>log; sleep 0.2; rmdir at.$$\n",
+            true);
+  auto options = stub_job(tmp, {"--nproc_per_node=4", "--hang-timeout=0.2"}, {"wait"});
+  options.set["PATH"] = tmp.path() + ":/usr/bin:/bin";
+  CHECK(run_to_end(options).exit == 124);
+  const auto counts = lines_of(text_of(tmp / "log"));
+  CHECK(counts.size() == 4);
+  for (const auto& count : counts) CHECK(std::stoi(count) <= 2);
 }
 
 }  // namespace
