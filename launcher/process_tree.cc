@@ -1,13 +1,16 @@
 #include "launcher/process_tree.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 
+#include "launcher/deadline.h"
 #include "launcher/proc_files.h"
 
 namespace ddp::launch {
@@ -18,14 +21,10 @@ bool is_child(idtype_t which, pid_t pid) {
   return ::waitid(which, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-std::vector<pid_t> children_by_proc() {
+std::vector<pid_t> children_by_proc(pid_t parent) {
   std::vector<pid_t> children;
-  if (!proc_is_ours()) return children;
-  std::ifstream file(process_folder(::getpid()) + "/task/" + std::to_string(::getpid()) +
-                     "/children");
-  for (pid_t pid; file >> pid;) {
-    if (is_child(P_PID, pid)) children.push_back(pid);
-  }
+  std::ifstream file(process_folder(parent) + "/task/" + std::to_string(parent) + "/children");
+  for (pid_t pid; file >> pid;) children.push_back(pid);
   return children;
 }
 
@@ -47,19 +46,18 @@ pid_t newest_pid() {
 
 std::vector<pid_t> children_of_self() {
   constexpr pid_t kMostPids = 1 << 22;  // the kernel's limit; they take half a second
-  auto children = children_by_proc();
+  auto children = children_by_proc(::getpid());
+  std::erase_if(children, [](pid_t pid) { return !is_child(P_PID, pid); });
   if (children.empty() && has_children()) children = children_by_asking(newest_pid());
   if (children.empty() && has_children()) children = children_by_asking(kMostPids);
   return children;
 }
 
-bool wait_for_sigchld(Clock::duration timeout) {
+bool wait_for_sigchld(Clock::time_point deadline) {
   sigset_t child;
   ::sigemptyset(&child);
   ::sigaddset(&child, SIGCHLD);
-  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(timeout).count();
-  if (ns <= 0) return false;
-  const timespec limit{ns / 1'000'000'000, ns % 1'000'000'000};
+  const timespec limit = time_until(deadline);
   return ::sigtimedwait(&child, nullptr, &limit) == SIGCHLD;
 }
 
@@ -67,6 +65,19 @@ std::vector<pid_t> without(std::vector<pid_t> pids, const std::vector<pid_t>& sp
   std::erase_if(
       pids, [&](pid_t pid) { return std::find(spare.begin(), spare.end(), pid) != spare.end(); });
   return pids;
+}
+
+// A descriptor that reports its end; -1: there is nothing to kill. Opened before its parent is
+// looked at, so that a stranger who gets the number meanwhile gets no signal.
+int kill_child_of(pid_t parent, pid_t pid) {
+  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  const ProcessStat stat = read_stat(process_folder(pid));
+  if (fd >= 0 && stat.parent == parent && stat.state != 'Z' &&
+      ::syscall(SYS_pidfd_send_signal, fd, SIGKILL, nullptr, 0) == 0) {
+    return fd;
+  }
+  if (fd >= 0) ::close(fd);
+  return -1;
 }
 
 }  // namespace
@@ -88,13 +99,29 @@ std::vector<std::string> kill_descendants(Clock::duration patience,
       if (without(children_of_self(), spare).empty()) return {};
       continue;  // those that died left children
     }
-    if (wait_for_sigchld(deadline - Clock::now()) || Clock::now() < deadline) continue;
+    if (wait_for_sigchld(deadline) || Clock::now() < deadline) continue;
     std::vector<std::string> survivors;
     for (const pid_t pid : alive) {
       survivors.push_back("pid " + std::to_string(pid) + " (state " +
                           read_stat(process_folder(pid)).state + ")");
     }
     return survivors;
+  }
+}
+
+void kill_children_of(pid_t parent, Clock::duration patience) {
+  const auto deadline = Clock::now() + patience;
+  for (;;) {
+    std::vector<pollfd> dying;
+    for (const pid_t pid : children_by_proc(parent)) {
+      if (const int fd = kill_child_of(parent, pid); fd >= 0) dying.push_back({fd, POLLIN, 0});
+    }
+    for (pollfd& child : dying) {
+      const timespec limit = time_until(deadline);
+      ::ppoll(&child, 1, &limit, nullptr);
+      ::close(child.fd);
+    }
+    if (dying.empty() || Clock::now() >= deadline) return;
   }
 }
 

@@ -24,4 +24,8 @@ bool has_children();
 std::vector<std::string> kill_descendants(Clock::duration patience,
                                           const std::vector<pid_t>& spare = {});
 
+/// SIGKILLs the children of a process that cannot do it itself, and those that it inherits from
+/// them.
+void kill_children_of(pid_t parent, Clock::duration patience);
+
 }  // namespace ddp::launch

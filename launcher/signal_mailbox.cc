@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "launcher/console.h"
+#include "launcher/deadline.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -72,11 +73,17 @@ void SignalMailbox::handle(const std::vector<int>& stop_signals) {
 
 bool SignalMailbox::ends_job(int signal) const { return ::sigismember(&ending_, signal) == 1; }
 
-ReceivedSignal SignalMailbox::next() const {
-  siginfo_t info{};
-  int signal = -1;
-  while (signal < 0) signal = ::sigwaitinfo(&received_, &info);
-  return {signal, origin_of(signal, info.si_code, info.si_pid, info.si_value.sival_int)};
+std::optional<ReceivedSignal> SignalMailbox::next(std::optional<Clock::time_point> deadline) const {
+  for (;;) {
+    siginfo_t info{};
+    const timespec limit = deadline ? time_until(*deadline) : timespec{};
+    const int signal = ::sigtimedwait(&received_, &info, deadline ? &limit : nullptr);
+    if (signal > 0) {
+      const int value = info.si_value.sival_int;
+      return ReceivedSignal{signal, origin_of(signal, info.si_code, info.si_pid, value)};
+    }
+    if (errno == EAGAIN) return std::nullopt;
+  }
 }
 
 int SignalMailbox::open_fd() const {

@@ -35,8 +35,8 @@ class SignalMailbox {
   bool ends_job(int signal) const;
   bool hangup_ignored() const { return hangup_ignored_; }
 
-  /// Waits for the next signal.
-  ReceivedSignal next() const;
+  /// Waits for the next signal; nullopt: the deadline has come before it.
+  std::optional<ReceivedSignal> next(std::optional<Clock::time_point> deadline) const;
   /// A signalfd (non-blocking, close-on-exec) for a poll loop; the caller closes it.
   int open_fd() const;
 

@@ -14,6 +14,7 @@
 #include <cstdlib>
 
 #include "launcher/console.h"
+#include "launcher/deadline.h"
 #include "launcher/process_tree.h"
 #include "launcher/spawn.h"
 #include "launcher/stack_dump.h"
@@ -43,12 +44,6 @@ LaunchError exec_error(const WorkerSpec& spec, int error) {
   return LaunchError(
       error == ENOENT ? kExitNotFound : kExitNotExecutable,
       fmt::format("cannot execute '{}': {}{}", spec.command.executable, error_text(error), tip));
-}
-
-timespec until(Clock::time_point deadline) {
-  const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
-  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
-  return {ns / 1'000'000'000, ns % 1'000'000'000};
 }
 
 std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> a,
@@ -133,7 +128,7 @@ std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline
     for (const PollMember* member : members_) member->add_poll_fds(fds);
     const auto wake = earlier(earlier(deadline, watch_from_), pump_.deadline());
     timespec limit{};
-    if (wake) limit = until(*wake);
+    if (wake) limit = time_until(*wake);
     const int ready = ::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr);
     if (ready < 0) continue;
     pump_.handle(fds);

@@ -13,6 +13,8 @@
 
 #include "tests/support/catch.h"
 
+#include "launcher/proc_files.h"
+#include "launcher/process_tree.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::launch {
@@ -161,6 +163,59 @@ TEST_CASE("a second Ctrl-C kills at once, however soon it comes") {
   REQUIRE(job.shows("got SIGINT"));
   job.type('\x03');
   CHECK(job.wait_exit() == 128 + SIGINT);
+}
+
+TEST_CASE("three Ctrl-C in a row end a job like two: the agent comes before its guardian") {
+  TerminalJob job({kDdpRun, "--shutdown-timeout=60", kStub, "note=INT", "wait"});
+  REQUIRE(job.shows("waiting "));
+  job.type('\x03');
+  REQUIRE(job.shows("got SIGINT"));
+  job.type('\x03');
+  job.type('\x03');
+  CHECK(job.wait_exit() == 128 + SIGINT);
+}
+
+TEST_CASE("an agent that reacts to nothing is killed with its workers at the third signal") {
+  const TempFolder tmp;
+  ChildProgram job(
+      stub_job(tmp, {"--nproc_per_node=2"}, {"ignore=TERM", "child", "daemon", "parent", "wait"}));
+  const pid_t agent = pid_after(job, "parent ");
+  job.wait_for("waiting ", 2);
+  ::kill(agent, SIGSTOP);  // as one that waits for a dead file server
+  for (int times = 0; times < 3; ++times) {
+    job.signal(SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  }
+  CHECK(job.wait_exit() == 128 + SIGKILL);
+  job.wait_all_gone();
+  CHECK_THAT(job.err(), Catch::Contains("did not end after 3 signals; it was killed with all"));
+  CHECK(nothing_left(tmp));
+}
+
+TEST_CASE("the children of a process that cannot be killed are, and theirs as well") {
+  int pipe[2];
+  REQUIRE(::pipe(pipe) == 0);
+  const pid_t stuck = ::fork();
+  if (stuck == 0) {
+    launch::become_subreaper();
+    if (::fork() == 0) {
+      const pid_t grandchild = ::fork();
+      if (grandchild != 0) [[maybe_unused]]
+        const auto told = ::write(pipe[1], &grandchild, sizeof grandchild);
+    } else {
+      ::raise(SIGSTOP);
+    }
+    for (;;) ::pause();
+  }
+  pid_t grandchild = 0;
+  REQUIRE(::read(pipe[0], &grandchild, sizeof grandchild) == sizeof grandchild);
+  REQUIRE(::waitpid(stuck, nullptr, WUNTRACED) == stuck);
+  launch::kill_children_of(stuck, std::chrono::seconds(30));
+  CHECK(launch::read_stat(launch::process_folder(grandchild)).state == 'Z');
+  CHECK(launch::read_stat(launch::process_folder(stuck)).state == 'T');
+  ::kill(stuck, SIGKILL);
+  ::waitpid(stuck, nullptr, 0);
+  for (const int end : pipe) ::close(end);
 }
 
 }  // namespace
