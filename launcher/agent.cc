@@ -18,9 +18,6 @@ namespace {
 
 // A worker in uninterruptible sleep may survive SIGKILL: nobody waits for it longer than this.
 constexpr auto kKillPatience = std::chrono::seconds(5);
-// `timeout` and some schedulers send one signal twice, to the process and to its group: that is no
-// second signal.
-constexpr auto kSameSignal = std::chrono::milliseconds(100);
 // Workers that hang will not save anything: they get less time to stop.
 constexpr std::chrono::milliseconds kHangGrace{5'000};
 constexpr auto kStackPatience = std::chrono::seconds(10);
@@ -87,7 +84,8 @@ void LocalElasticAgent::start_round() {
   spec_.events.group("RENDEZVOUS", group_, since_start());
   failures_.clear();
   verdict_.reset();
-  dumping_ = asked_for_stacks_ = false;
+  dumping_ = false;
+  asked_for_stacks_.clear();
   group_.began = processes_.now();
   phase_ = Phase::Running;
   deadline_.reset();
@@ -110,7 +108,8 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
     if (event.kind == Event::Kind::Signal) absorb_signal(event);
     if (event.kind == Event::Kind::LauncherGone) launcher_gone_ = true;
     if (event.kind == Event::Kind::HeartbeatBegan) hangs_.heartbeat_began(processes_.now());
-    if (event.kind == Event::Kind::StacksDumped) dumping_ = false;
+    if (event.kind == Event::Kind::StacksDumped && phase_ == Phase::Dumping)
+      ask_for_stacks(event.without_stacks);
   }
   absorb_exits(events);
   for (const Event& event : events) {
@@ -129,11 +128,8 @@ void LocalElasticAgent::absorb_signal(const Event& event) {
   } else if (!event.ends_job) {
     if (event.signal == SIGCONT) resume();
     processes_.signal_workers(event.signal);
-  } else if (end_signal_ == 0) {
+  } else if (stop_requests_.add(event.origin, processes_.now()) && end_signal_ == 0) {
     end_signal_ = event.signal;
-    end_signal_at_ = processes_.now();
-  } else if (processes_.now() - end_signal_at_ > kSameSignal) {
-    hurry_ = true;
   }
 }
 
@@ -173,11 +169,7 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
                   : told_to_stop() && !worker->was_dying ? WorkerState::Stopped
                                                          : WorkerState::Failed;
   record_event(*worker);
-  if (known && asked_for_stacks_) {
-    dumping_ = std::any_of(group_.workers.begin(), group_.workers.end(), [&](const Worker& w) {
-      return w.state == WorkerState::Running && is_hung(w);
-    });
-  }
+  if (asked_for_stacks_.erase(worker->local_rank) > 0) dumping_ = !asked_for_stacks_.empty();
   if (worker->state != WorkerState::Failed || known) return;
   batch.push_back(failure_of(*worker, processes_));
   batch.back().cause = event.cause;
@@ -232,7 +224,7 @@ Situation LocalElasticAgent::situation() const {
           .preempted = all_preempted(),
           .dumping = dumping_,
           .interrupted = end_signal_ != 0,
-          .hurry = hurry_,
+          .hurry = stop_requests_.count() > 1,
           .suspended = suspended_,
           .deadline_over = !suspended_ && deadline_ && processes_.now() >= *deadline_,
           .launcher_gone = launcher_gone_,
@@ -273,25 +265,37 @@ void LocalElasticAgent::leave() {
 // Of all workers: who hangs may be waiting for another one.
 void LocalElasticAgent::dump_stacks() {
   for (const ProcessFailure& failure : failures_) {
-    processes_.note(fmt::format("rank {} (local rank {}, pid {}) hangs: {}", failure.rank,
-                                failure.local_rank, failure.pid, hang_text(failure)));
+    processes_.note(fmt::format("rank {} (local rank {}, pid {}) hangs: {}; stacks: {}",
+                                failure.rank, failure.local_rank, failure.pid, hang_text(failure),
+                                failure.stacks));
+  }
+  std::vector<int> ranks;  // the cause first: there may not be time for all
+  for (const ProcessFailure& failure : failures_) ranks.push_back(failure.local_rank);
+  for (const Worker& worker : group_.workers) {
+    if (worker.state == WorkerState::Running && !is_hung(worker))
+      ranks.push_back(worker.local_rank);
   }
   std::vector<StackDump> wanted;
-  for (const Worker& worker : group_.workers) {
-    if (worker.state == WorkerState::Running)
-      wanted.push_back(
-          {worker.local_rank, spec_.folder.stacks_file(group_.restart_count, worker.local_rank)});
-  }
-  asked_for_stacks_ = !processes_.dump_stacks(wanted);
-  // Without a debugger the program is asked itself: Python's faulthandler, for one, answers.
-  for (const ProcessFailure& failure : failures_) {
-    if (!asked_for_stacks_) break;
-    processes_.signal_worker(failure.local_rank, SIGABRT);
-    processes_.signal_worker(failure.local_rank, SIGCONT);
-  }
-  spec_.folder.keep();
+  for (const int rank : ranks)
+    wanted.push_back({rank, spec_.folder.stacks_file(group_.restart_count, rank)});
+  if (!processes_.dump_stacks(wanted)) ask_for_stacks(ranks);
   phase_ = Phase::Dumping;
   deadline_ = processes_.now() + kStackPatience;
+}
+
+// Without a debugger, or where it may not attach, the program that hangs is asked itself: Python's
+// faulthandler, for one, answers.
+void LocalElasticAgent::ask_for_stacks(const std::vector<int>& local_ranks) {
+  for (const ProcessFailure& failure : failures_) {
+    const int rank = failure.local_rank;
+    const bool wanted =
+        std::find(local_ranks.begin(), local_ranks.end(), rank) != local_ranks.end();
+    if (!wanted || worker_of(failure).state != WorkerState::Running) continue;
+    processes_.signal_worker(rank, SIGABRT);
+    processes_.signal_worker(rank, SIGCONT);
+    asked_for_stacks_.insert(rank);
+  }
+  dumping_ = !asked_for_stacks_.empty();
 }
 
 void LocalElasticAgent::stop_workers() {
@@ -315,7 +319,7 @@ void LocalElasticAgent::stop_workers() {
 
 void LocalElasticAgent::kill_workers() {
   processes_.signal_workers(SIGKILL);
-  if (phase_ == Phase::Stopping && !hurry_ && !launcher_gone_) {
+  if (phase_ == Phase::Stopping && stop_requests_.count() < 2 && !launcher_gone_) {
     processes_.note(fmt::format("{} worker{} did not stop within {}: killed", running(),
                                 running() == 1 ? "" : "s", seconds_text(grace())));
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 
 #include "launcher/agent_policy.h"
@@ -11,6 +12,7 @@
 #include "launcher/job_status.h"
 #include "launcher/process_runner.h"
 #include "launcher/rendezvous.h"
+#include "launcher/stop_requests.h"
 #include "launcher/worker_group.h"
 
 namespace ddp::launch {
@@ -46,6 +48,7 @@ class LocalElasticAgent {
 
   void leave();
   void dump_stacks();
+  void ask_for_stacks(const std::vector<int>& local_ranks);
   void stop_workers();
   void kill_workers();
   void judge_end_of_round();
@@ -65,15 +68,14 @@ class LocalElasticAgent {
   HangMonitor hangs_;
   bool suspended_ = false;  // by SIGTSTP
   Clock::time_point suspended_at_;
-  bool dumping_ = false;           // stacks are to be written, or being so
-  bool asked_for_stacks_ = false;  // by SIGABRT: no debugger could be had
+  bool dumping_ = false;            // stacks are to be written, or being so
+  std::set<int> asked_for_stacks_;  // local ranks, by SIGABRT: no debugger has told them
   std::vector<ProcessFailure> failures_;
   Clock::time_point job_began_;
   std::vector<RoundEnd> history_;
   std::optional<RestartVerdict> verdict_;  // on the round that has just ended
   int end_signal_ = 0;                     // 0: no signal has asked for the end
-  Clock::time_point end_signal_at_;
-  bool hurry_ = false;
+  StopRequests stop_requests_;
   bool launcher_gone_ = false;
 };
 

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 namespace ddp::launch {
 namespace {
@@ -32,8 +33,22 @@ std::string text_of(const json& value) {
                            : value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+// json writes and copies values by recursion: one that is nested without bound would overflow the
+// stack. Throws for it; what is no JSON is discarded.
+json parse_foreign(const std::string& text) {
+  constexpr int kDeepest = 100;
+  bool too_deep = false;
+  const auto bound = [&](int depth, json::parse_event_t, const json&) {
+    too_deep = too_deep || depth > kDeepest;
+    return depth <= kDeepest;
+  };
+  json root = json::parse(text, bound, /*allow_exceptions=*/false);
+  if (too_deep && !root.is_discarded()) throw std::length_error("nested too deeply");
+  return root;
+}
+
 ErrorMessage parse(const std::string& text) {
-  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json root = parse_foreign(text);
   if (root.is_discarded()) return {"(its error file is not valid JSON)", ""};
   if (!root.is_object() || !root.contains("message"))
     return {"(its error file has no \"message\")", ""};
@@ -88,7 +103,7 @@ std::string error_file_to_pass_on(const std::string& path, int exit_code) noexce
     struct stat status {};
     const bool readable =
         ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= kLargest;
-    json root = json::parse(readable ? contents(fd, status.st_size) : "", nullptr, false);
+    json root = parse_foreign(readable ? contents(fd, status.st_size) : "");
     if (root.is_object() && root.contains("message")) {
       if (root["message"].is_object()) root["message"]["errorCode"] = exit_code;
       text = root.dump(-1, ' ', false, json::error_handler_t::replace);

@@ -8,9 +8,12 @@
 
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstdlib>
+#include <optional>
 
 #include "launcher/console.h"
+#include "launcher/proc_files.h"
 #include "launcher/process_tree.h"
 #include "launcher/worker_contract.h"
 
@@ -20,6 +23,10 @@ namespace {
 using Agent = std::function<int(int)>;
 
 constexpr auto kPatience = std::chrono::seconds(5);
+// At the second request the agent kills at once; only one that is stuck is still there at the
+// third.
+constexpr int kMostRequests = 3;
+constexpr auto kLastChance = std::chrono::seconds(1);
 
 pid_t fork_or_throw() {
   const pid_t pid = ::fork();
@@ -28,19 +35,34 @@ pid_t fork_or_throw() {
   return pid;
 }
 
-// Passes every signal on until the child is dead; returns its wait status. SIGTSTP (Ctrl-Z) also
-// stops this process, so that the shell gets its prompt back; SIGCONT wakes it before it is read.
-int wait_and_forward(const SignalMailbox& signals, pid_t child) {
+// The wait status of `child` if it is dead. Others may be there, too: children from before the exec
+// that made this program ddp-run, and, as PID 1 of a container, whatever loses its parent.
+std::optional<int> reap_until(pid_t child) {
+  int status = 0;
+  for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (pid == child) return status;
+  }
+  return std::nullopt;
+}
+
+// Passes signals on until the child is dead; returns its wait status, or nothing when it has been
+// asked to end `patience` times and does not. SIGTSTP (Ctrl-Z) also stops this process, so that the
+// shell gets its prompt back; SIGCONT wakes it before it is read.
+std::optional<int> wait_and_forward(const SignalMailbox& signals, pid_t child, int patience) {
+  StopRequests requests;
+  std::optional<Clock::time_point> deadline;
   for (;;) {
-    const int signal = signals.next();
-    if (signal != SIGCHLD) {
-      ::kill(child, signal);
-      if (signal == SIGTSTP) ::raise(SIGSTOP);
+    const auto received = signals.next(deadline);
+    if (!received) return std::nullopt;
+    const auto [signal, origin] = *received;
+    if (signal == SIGCHLD) {
+      if (const auto status = reap_until(child)) return status;
       continue;
     }
-    int status = 0;
-    const pid_t reaped = ::waitpid(child, &status, WNOHANG);
-    if (reaped == child) return status;
+    const bool ends_job = signals.ends_job(signal);
+    if (!ends_job || requests.add(origin, Clock::now())) pass_on(child, signal, requests.count());
+    if (requests.count() >= patience && !deadline) deadline = Clock::now() + kLastChance;
+    if (signal == SIGTSTP && !ends_job) ::raise(SIGSTOP);
   }
 }
 
@@ -48,18 +70,34 @@ int exit_code_of(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : kExitSignalBase + WTERMSIG(status);
 }
 
+// An agent in uninterruptible sleep, on a file server that is dead, say, survives SIGKILL as well;
+// its workers shall not.
+int end_stuck(pid_t agent) {
+  const char state = read_stat(process_folder(agent)).state;
+  ::kill(agent, SIGKILL);
+  kill_children_of(agent, kPatience);
+  const auto survivors = kill_descendants(kPatience);
+  say_error(
+      fmt::format("ddp-run's agent process (pid {}, state {}) did not end after {} signals; it was "
+                  "killed with all that it had started",
+                  agent, state, kMostRequests));
+  for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
+  return kExitSignalBase + SIGKILL;
+}
+
 int guard(const SignalMailbox& signals, pid_t agent) {
-  const int status = wait_and_forward(signals, agent);
+  const auto status = wait_and_forward(signals, agent, kMostRequests);
+  if (!status) return end_stuck(agent);
   // What an agent that ended in order has left behind has had its time.
   const auto survivors =
-      kill_descendants(WIFEXITED(status) ? Clock::duration(kShortPatience) : kPatience);
-  if (WIFSIGNALED(status)) {
+      kill_descendants(WIFEXITED(*status) ? Clock::duration(kShortPatience) : kPatience);
+  if (WIFSIGNALED(*status)) {
     say_error(fmt::format(
         "ddp-run's agent process (pid {}) was killed by {}; its workers were killed, too", agent,
-        signal_name(WTERMSIG(status))));
+        signal_name(WTERMSIG(*status))));
   }
   for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
-  return exit_code_of(status);
+  return exit_code_of(*status);
 }
 
 int start_and_guard(const SignalMailbox& signals, const Agent& agent) {
@@ -90,14 +128,14 @@ int guard_from_a_fresh_process(const SignalMailbox& signals, const Agent& agent)
     if (::getppid() != parent) std::exit(kExitFailed);
     std::exit(start_and_guard(signals, agent));
   }
-  return exit_code_of(wait_and_forward(signals, pid));
+  return exit_code_of(*wait_and_forward(signals, pid, INT_MAX));  // that one loses patience
 }
 
 }  // namespace
 
 int run_guarded(const SignalMailbox& signals, const Agent& agent) {
-  return children_of_self().empty() ? start_and_guard(signals, agent)
-                                    : guard_from_a_fresh_process(signals, agent);
+  return has_children() ? guard_from_a_fresh_process(signals, agent)
+                        : start_and_guard(signals, agent);
 }
 
 }  // namespace ddp::launch

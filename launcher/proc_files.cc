@@ -1,6 +1,9 @@
 #include "launcher/proc_files.h"
 
+#include <unistd.h>
 #include <cstdio>
+
+#include <cstdlib>
 #include <fstream>
 
 namespace ddp::launch {
@@ -16,6 +19,15 @@ std::string first_line(const std::string& file) {
   std::string line;
   std::getline(stream, line);
   return line;
+}
+
+bool proc_is_ours() {
+  char self[16] = {};
+  return ::readlink("/proc/self", self, sizeof self - 1) > 0 && std::atoi(self) == ::getpid();
+}
+
+std::string process_folder(pid_t pid) {
+  return "/proc/" + std::to_string(proc_is_ours() ? pid : 0);
 }
 
 ProcessStat read_stat(const std::string& folder) {

@@ -16,6 +16,11 @@ struct ProcessStat {
   bool dying = false;  // it exits, was killed by a signal, or leaves a core dump
 };
 
+/// False: /proc is missing, or shows another PID namespace, in which our numbers mean others.
+bool proc_is_ours();
+/// /proc/PID; a folder that never exists when /proc is not ours.
+std::string process_folder(pid_t pid);
+
 /// Of a process or a thread: `folder` is /proc/PID or /proc/PID/task/TID.
 ProcessStat read_stat(const std::string& folder);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/heartbeat.h"
+#include "launcher/stop_requests.h"
 #include "launcher/worker_group.h"
 
 namespace ddp::launch {
@@ -27,6 +28,8 @@ struct Event {
                           // StoreLost: what has happened
   int signal = 0;         // Signal
   bool ends_job = false;  // Signal: ends the job, or is only passed on
+  SignalOrigin origin{};  // Signal
+  std::vector<int> without_stacks{};  // StacksDumped: local ranks whose debugger has failed
 };
 
 struct KernelState {
@@ -67,7 +70,8 @@ class ProcessRunner {
   /// What the kernel says of it.
   virtual KernelState state_of(int local_rank) const = 0;
   /// Writes what the threads of each worker do into its file, and has a debugger, where one is
-  /// installed, add their stacks; then StacksDumped follows. False: there is no debugger.
+  /// installed, add their stacks, in this order; then StacksDumped follows. False: there is no
+  /// debugger.
   virtual bool dump_stacks(const std::vector<StackDump>& wanted) = 0;
 
   /// The workers' store of the coming round, new and empty, is served on this listening socket (not

@@ -18,12 +18,17 @@ inline constexpr std::chrono::milliseconds kShortPatience{500};
 /// Orphaned descendants become children of this process instead of init's.
 void become_subreaper();
 
-std::vector<pid_t> children_of_self();
+/// Ended ones that nobody has waited for included.
+bool has_children();
 
 /// SIGKILLs and reaps children until none is left, those in `spare` excepted. SIGCHLD must be
 /// blocked. Whoever is still there after `patience` (in uninterruptible sleep) is named in the
 /// result: "pid 12 (state D)".
 std::vector<std::string> kill_descendants(Clock::duration patience,
                                           const std::vector<pid_t>& spare = {});
+
+/// SIGKILLs the children of a process that cannot do it itself, and those that it inherits from
+/// them.
+void kill_children_of(pid_t parent, Clock::duration patience);
 
 }  // namespace ddp::launch

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kKept = "/kept";
+constexpr const char* kStacks = "stacks.txt";
 
 constexpr const char* kLogsKept = "/logs_kept";
 
@@ -40,6 +40,20 @@ void point_latest_at(const std::string& run) {
   fs::create_symlink(folder.filename(), fresh, error);
   if (!error) fs::rename(fresh, link, error);
   if (error) fs::remove(fresh, error);
+}
+
+// Of a hang, which happens once: they may be all that is left of it.
+bool holds_stacks(const fs::path& attempt) {
+  std::error_code error;
+  for (fs::directory_iterator it(attempt, error), end; !error && it != end; it.increment(error)) {
+    if (fs::exists(it->path() / kStacks, error)) return true;
+  }
+  return false;
+}
+
+void remove_unless_it_holds_stacks(const fs::path& attempt) {
+  std::error_code ignored;
+  if (!holds_stacks(attempt)) fs::remove_all(attempt, ignored);
 }
 
 }  // namespace
@@ -92,11 +106,9 @@ bool RunFolder::keeps_logs() const {
 
 void RunFolder::prepare_attempt(int attempt, int local_world_size) const {
   if (path_.empty()) return;
-  if (private_ && !has_logs_ &&
-      attempt > 0) {  // nobody will read it; a job may restart a million times
-    std::error_code ignored;
-    fs::remove_all(attempt_folder(attempt - 1), ignored);
-  }
+  // Nobody will read it; a job may restart a million times.
+  if (private_ && !has_logs_ && attempt > 0)
+    remove_unless_it_holds_stacks(attempt_folder(attempt - 1));
   for (int rank = 0; rank < local_world_size; ++rank) {
     std::error_code error;
     const std::string folder = worker_folder(attempt, rank);
@@ -124,18 +136,16 @@ std::string RunFolder::heartbeat_file(int attempt, int local_rank) const {
 }
 
 std::string RunFolder::stacks_file(int attempt, int local_rank) const {
-  return path_.empty() ? "" : worker_folder(attempt, local_rank) + "/stacks.txt";
-}
-
-// A file, because the guardian, another process, removes the folder.
-void RunFolder::keep() const {
-  if (private_) std::ofstream(path_ + kKept);
+  return path_.empty() ? "" : worker_folder(attempt, local_rank) + "/" + kStacks;
 }
 
 void RunFolder::remove_if_private() const {
-  std::error_code ignored;
-  if (private_ && !path_.empty() && !fs::exists(path_ + kKept, ignored))
-    fs::remove_all(path_, ignored);
+  if (!private_ || path_.empty()) return;
+  std::error_code error;
+  for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
+    remove_unless_it_holds_stacks(it->path());
+  }
+  fs::remove(path_, error);
 }
 
 }  // namespace ddp::launch

@@ -24,7 +24,8 @@ class RunFolder {
   /// The same without making anything: XXXXXX stands for what create() chooses.
   static RunFolder planned(const std::string& log_dir, const std::string& run_id, RunFiles files);
 
-  /// Makes the folders of this attempt; a private folder without logs keeps the newest one only.
+  /// Makes the folders of this attempt; a private folder without logs keeps the newest one only,
+  /// and those that hold stacks: the user was told of them.
   void prepare_attempt(int attempt, int local_world_size) const;
   /// Empty without files, like the two folders.
   std::string error_file(int attempt, int local_rank) const;
@@ -38,8 +39,7 @@ class RunFolder {
   /// From now on a folder with logs stays, for every process of this run.
   void keep_logs() const;
   bool keeps_logs() const;
-  /// From now on not even a private folder is removed, by no process of this run.
-  void keep() const;
+  /// All but the attempts that hold stacks.
   void remove_if_private() const;
 
  private:

@@ -2,11 +2,13 @@
 
 #include <string.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
 
 #include "launcher/console.h"
+#include "launcher/deadline.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -71,17 +73,35 @@ void SignalMailbox::handle(const std::vector<int>& stop_signals) {
 
 bool SignalMailbox::ends_job(int signal) const { return ::sigismember(&ending_, signal) == 1; }
 
-int SignalMailbox::next() const {
-  int signal = 0;
-  while (::sigwait(&received_, &signal) != 0) {
+std::optional<ReceivedSignal> SignalMailbox::next(std::optional<Clock::time_point> deadline) const {
+  for (;;) {
+    siginfo_t info{};
+    const timespec limit = deadline ? time_until(*deadline) : timespec{};
+    const int signal = ::sigtimedwait(&received_, &info, deadline ? &limit : nullptr);
+    if (signal > 0) {
+      const int value = info.si_value.sival_int;
+      return ReceivedSignal{signal, origin_of(signal, info.si_code, info.si_pid, value)};
+    }
+    if (errno == EAGAIN) return std::nullopt;
   }
-  return signal;
 }
 
 int SignalMailbox::open_fd() const {
   const int fd = ::signalfd(-1, &received_, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd < 0) throw LaunchError(kExitFailed, "cannot watch signals: " + error_text(errno));
   return fd;
+}
+
+SignalOrigin origin_of(int signal, int code, pid_t sender, int value) {
+  if (code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT)) return {Sender::Keyboard};
+  if (sender != ::getppid()) return {Sender::Other};
+  return code == SI_QUEUE ? SignalOrigin{Sender::Launcher, value} : SignalOrigin{Sender::Parent};
+}
+
+void pass_on(pid_t process, int signal, int requests) {
+  sigval value{};
+  value.sival_int = requests;
+  ::sigqueue(process, signal, value);
 }
 
 int signal_number(std::string_view name) {

@@ -3,12 +3,21 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "launcher/stop_requests.h"
+
 namespace ddp::launch {
+
+struct ReceivedSignal {
+  int number = 0;
+  SignalOrigin origin{};
+};
 
 class SignalMailbox {
  public:
@@ -26,8 +35,8 @@ class SignalMailbox {
   bool ends_job(int signal) const;
   bool hangup_ignored() const { return hangup_ignored_; }
 
-  /// Waits for the next signal.
-  int next() const;
+  /// Waits for the next signal; nullopt: the deadline has come before it.
+  std::optional<ReceivedSignal> next(std::optional<Clock::time_point> deadline) const;
   /// A signalfd (non-blocking, close-on-exec) for a poll loop; the caller closes it.
   int open_fd() const;
 
@@ -36,6 +45,11 @@ class SignalMailbox {
   sigset_t ending_;
   bool hangup_ignored_ = false;
 };
+
+/// From siginfo or signalfd: what they say of who sent it.
+SignalOrigin origin_of(int signal, int code, pid_t sender, int value);
+/// To the next process of ddp-run; `requests`: how often the end has been asked for so far.
+void pass_on(pid_t process, int signal, int requests);
 
 /// "SIGTERM", "TERM" or "15" -> 15; 0 for what is no signal or cannot be handled (KILL, STOP, CHLD,
 /// faults).

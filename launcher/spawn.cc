@@ -73,6 +73,8 @@ struct ChildPlan {
 [[noreturn]] void run_child(const ChildPlan& plan) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != plan.parent) ::_exit(kExitFailed);  // it died before the line above
+  // Yama lets none but ancestors attach by default: our debuggers, children of ours, may as well.
+  ::prctl(PR_SET_PTRACER, plan.parent, 0, 0, 0);
   ::setsid();
   // CPUs may have gone offline since they were chosen: then all of ours will do.
   if (plan.cpus) ::sched_setaffinity(0, plan.cpus_size, plan.cpus);

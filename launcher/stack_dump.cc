@@ -53,14 +53,14 @@ std::string find_on(const std::string& path, const std::string& name) {
 
 bool is_python(pid_t pid) {
   std::error_code error;
-  const fs::path exe = fs::read_symlink(fmt::format("/proc/{}/exe", pid), error);
+  const fs::path exe = fs::read_symlink(process_folder(pid) + "/exe", error);
   return exe.filename().string().rfind("python", 0) == 0;
 }
 
 }  // namespace
 
 KernelState kernel_state(pid_t pid) {
-  const fs::path folder = fmt::format("/proc/{}", pid);
+  const fs::path folder = process_folder(pid);
   const auto [state, parent, dying] = read_stat(folder);
   if (state == '?') return {};
   const std::string place = kernel_place(folder);
@@ -73,7 +73,7 @@ KernelState kernel_state(pid_t pid) {
 std::string thread_table(pid_t pid) {
   std::string table;
   std::error_code error;
-  const fs::path tasks = fmt::format("/proc/{}/task", pid);
+  const fs::path tasks = process_folder(pid) + "/task";
   for (fs::directory_iterator it(tasks, error), end; !error && it != end; it.increment(error)) {
     const fs::path& folder = it->path();
     table +=
@@ -88,9 +88,10 @@ std::optional<Command> stack_tool(pid_t pid, const std::string& path) {
   if (const auto spy = find_on(path, "py-spy"); !spy.empty() && is_python(pid))
     return Command{spy, {"py-spy", "dump", "--pid", id}};
   if (const auto gdb = find_on(path, "gdb"); !gdb.empty())
+    // "frame" fails where gdb could not attach, which by itself is no error to -batch.
     return Command{gdb,
                    {"gdb", "-iex", "set debuginfod enabled off", "-p", id, "-nx", "-batch", "-ex",
-                    "thread apply all bt"}};
+                    "thread apply all bt", "-ex", "frame"}};
   if (const auto stack = find_on(path, "eu-stack"); !stack.empty())
     return Command{stack, {"eu-stack", "-p", id}};
   return std::nullopt;

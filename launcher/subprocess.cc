@@ -14,12 +14,12 @@
 #include <cstdlib>
 
 #include "launcher/console.h"
+#include "launcher/deadline.h"
 #include "launcher/process_tree.h"
 #include "launcher/signal_mailbox.h"
 #include "launcher/spawn.h"
 #include "launcher/stack_dump.h"
 #include "launcher/worker_contract.h"
-#include "launcher/worker_env.h"
 
 namespace ddp::launch {
 namespace {
@@ -47,15 +47,9 @@ LaunchError exec_error(const WorkerSpec& spec, int error) {
       fmt::format("cannot execute '{}': {}{}", spec.command.executable, error_text(error), tip));
 }
 
-timespec until(Clock::time_point deadline) {
-  const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
-  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
-  return {ns / 1'000'000'000, ns % 1'000'000'000};
-}
-
 // Leaves `revents` at 0 when it was interrupted or the time is over.
 void wait_for_any(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake) {
-  const timespec limit = wake ? until(*wake) : timespec{};
+  const timespec limit = wake ? time_until(*wake) : timespec{};
   if (::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr) >= 0) return;
   // Most often more descriptors than the limit allows, which somebody has lowered meanwhile.
   if (errno != EINTR)
@@ -199,8 +193,11 @@ void SubprocessSet::take_signals(std::vector<Event>& events) {
     if (signal == SIGCHLD) {
       child_changed = true;
     } else {
-      events.push_back(
-          {.kind = Event::Kind::Signal, .signal = signal, .ends_job = signals_.ends_job(signal)});
+      const auto sender = static_cast<pid_t>(info.ssi_pid);
+      events.push_back({.kind = Event::Kind::Signal,
+                        .signal = signal,
+                        .ends_job = signals_.ends_job(signal),
+                        .origin = origin_of(signal, info.ssi_code, sender, info.ssi_int)});
     }
   }
   if (child_changed) reap(events);
@@ -219,8 +216,8 @@ void SubprocessSet::reap(std::vector<Event>& events) {
     if (is_worker) ::kill(-info.si_pid, SIGKILL);
     rusage usage{};
     ::wait4(info.si_pid, nullptr, WNOHANG, &usage);
-    if (stack_tools_.erase(info.si_pid) > 0 && stack_tools_.empty())
-      events.push_back({.kind = Event::Kind::StacksDumped});
+    if (const auto failed = stack_dumper_.take_exit(info.si_pid, to_exit_status(info).ok()))
+      events.push_back({.kind = Event::Kind::StacksDumped, .without_stacks = *failed});
     if (!is_worker) continue;
     Event event{
         .kind = Event::Kind::WorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)};
@@ -234,7 +231,7 @@ void SubprocessSet::reap(std::vector<Event>& events) {
 
 void SubprocessSet::signal_workers(int signal) {
   // A debugger that is still at work would keep its worker from hearing anything.
-  for (const pid_t tool : stack_tools_) ::kill(tool, SIGKILL);
+  stack_dumper_.cancel();
   killed_ = killed_ || signal == SIGKILL;
   for (const auto& [pid, local_rank] : running_) {
     if (::kill(-pid, signal) != 0) ::kill(pid, signal);  // a worker may have moved to another group
@@ -287,31 +284,12 @@ KernelState SubprocessSet::state_of(int local_rank) const {
 
 bool SubprocessSet::dump_stacks(const std::vector<StackDump>& wanted) {
   const char* path = std::getenv("PATH");
+  std::vector<StackDumper::Target> targets;
   for (const StackDump& dump : wanted) {
-    const pid_t pid = pid_of(dump.local_rank);
-    const int file = ::open(dump.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (pid == 0 || file < 0) continue;
-    write_fully(file,
-                fmt::format("pid {}: {}\n{}", pid, kernel_state(pid).text, thread_table(pid)));
-    const auto tool = stack_tool(pid, path ? path : "");
-    if (tool) stack_tools_.insert(start_stack_tool(*tool, file));
-    ::close(file);
+    if (const pid_t pid = pid_of(dump.local_rank); pid != 0)
+      targets.push_back({dump.local_rank, pid, dump.file});
   }
-  stack_tools_.erase(0);
-  return !stack_tools_.empty();
-}
-
-// 0 when it cannot be started.
-pid_t SubprocessSet::start_stack_tool(const Command& tool, int file) {
-  WorkerSpec spec;
-  spec.command = tool;
-  spec.environment = inherited_environment();
-  try {
-    PendingSpawn pending = begin_spawn(spec, {.out = file, .err = file}, false);
-    return finish_spawn(pending) == 0 ? pending.pid : 0;
-  } catch (const LaunchError&) {
-    return 0;
-  }
+  return stack_dumper_.begin(targets, path ? path : "");
 }
 
 double SubprocessSet::unix_time() const {
@@ -326,7 +304,7 @@ Clock::duration SubprocessSet::patience() const {
 std::vector<std::string> SubprocessSet::sweep() {
   const auto limit = patience();
   running_.clear();
-  stack_tools_.clear();
+  stack_dumper_.forget_all();
   std::vector<pid_t> spared;
   if (store_.pid() != 0) spared.push_back(store_.pid());
   auto survivors = kill_descendants(limit, spared);

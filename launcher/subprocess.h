@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 
 #include "launcher/file_timers.h"
 #include "launcher/first_writes.h"
@@ -13,6 +12,7 @@
 #include "launcher/process_runner.h"
 #include "launcher/signal_mailbox.h"
 #include "launcher/spawn.h"
+#include "launcher/stack_dumper.h"
 #include "launcher/store_companion.h"
 
 namespace ddp::launch {
@@ -58,7 +58,6 @@ class SubprocessSet : public ProcessRunner {
 
  private:
   PendingSpawn start_one(const WorkerSpec& spec);
-  pid_t start_stack_tool(const Command& tool, int file);
   pid_t pid_of(int local_rank) const;
   void take_turn(std::optional<Clock::time_point> deadline, std::vector<Event>& events);
   void take_signals(std::vector<Event>& events);
@@ -79,7 +78,7 @@ class SubprocessSet : public ProcessRunner {
   std::map<int, Heartbeat> heartbeats_;
   FirstWrites first_heartbeats_;
   std::optional<Clock::time_point> watch_from_;  // heartbeats
-  std::set<pid_t> stack_tools_;
+  StackDumper stack_dumper_;
   std::map<pid_t, std::string> expired_;  // what end_expired() has ended each for
   OomCounts oom_before_;
 };

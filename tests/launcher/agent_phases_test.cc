@@ -55,7 +55,7 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
   scene.os.exits(0, {0, SIGTERM}).exits(1, {0, SIGTERM});
   const RunResult result = scene.run(2);
   CHECK(scene.os.now() == Clock::time_point(seconds(5)));
-  CHECK(scene.os.deeds == Deeds{"start 2", "stacks of 0", "stacks of 1", sent(SIGKILL) + " to 1",
+  CHECK(scene.os.deeds == Deeds{"start 2", "stacks of 1", "stacks of 0", sent(SIGKILL) + " to 1",
                                 sent(SIGTERM), sent(SIGCONT), "sweep"});
   REQUIRE(result.failures.size() == 1);
   CHECK(result.failures[0].rank == 1);
@@ -109,6 +109,19 @@ TEST_CASE("without a debugger a worker that hangs is asked for its stack by SIGA
   CHECK(exit_code(scene.run(1)) == kExitHang);
   CHECK(scene.os.deeds ==
         Deeds{"start 1", "stacks of 0", sent(SIGABRT) + " to 0", sent(SIGCONT) + " to 0", "sweep"});
+}
+
+TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGABRT") {
+  Scene scene;
+  scene.spec.hangs.timeout = seconds(5);
+  scene.os.has_debugger = true;
+  scene.os.time_passes();
+  scene.gets({.kind = Event::Kind::StacksDumped, .without_stacks = {0}});
+  scene.os.exits(0, {0, SIGABRT}).exits(1, {0, SIGTERM});
+  CHECK(exit_code(scene.run(2)) == kExitHang);
+  CHECK(scene.os.deeds == Deeds{"start 2", "stacks of 0", "stacks of 1", sent(SIGABRT) + " to 0",
+                                sent(SIGCONT) + " to 0", sent(SIGKILL) + " to 0", sent(SIGTERM),
+                                sent(SIGCONT), "sweep"});
 }
 
 TEST_CASE("a debugger that does not come to an end is not waited for") {

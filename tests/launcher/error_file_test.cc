@@ -60,6 +60,18 @@ TEST_CASE("a malformed error file says so and nothing else happens") {
   CHECK(text_of(std::string(200'000, '[')) == "(its error file is not valid JSON)");
 }
 
+TEST_CASE("an error file with 200,000 nested brackets is refused, not a stack overflow") {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  const TempFolder folder;
+  for (const auto& text : {"{\"message\":" + deep + "}", "{\"message\":{\"message\":" + deep + "}}",
+                           "{\"message\":\"x\",\"y\":" + deep + "}"}) {
+    CHECK(text_of(text) == "(its error file cannot be understood)");
+    CHECK(error_file_to_pass_on(folder.write("e", text), 1).empty());
+  }
+  const std::string usual = R"({"message":{"message":[[[{"a":[1]}]]]}})";
+  CHECK(text_of(usual) == R"([[[{"a":[1]}]]])");
+}
+
 TEST_CASE("a huge error file is not read") {
   const TempFolder folder;
   const auto path = folder.write("e", "{");

@@ -1,6 +1,9 @@
 // Hangs: what a heartbeat says, who is judged to hang, and what becomes of a real one.
 #include <poll.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -10,6 +13,7 @@
 #include "launcher/first_writes.h"
 #include "launcher/hang_watch.h"
 #include "launcher/heartbeat.h"
+#include "launcher/stack_dump.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::launch {
@@ -275,6 +279,11 @@ TEST_CASE("a promise that has become shorter counts, though nothing tells of tha
   CHECK(nlohmann::json::parse(text_of(tmp / "result"))["failures"][0]["step"] == 2);
 }
 
+std::string stacks_in(const std::string& text, const std::string& before) {
+  const auto at = text.find(before) + before.size();
+  return text.substr(at, text.find('\n', at) - at);
+}
+
 TEST_CASE("a hang that is final exits with 124 and keeps what was written about it") {
   const TempFolder tmp;
   auto options = stub_job(tmp, {"--hang-timeout=0.2"}, {"wait"});
@@ -282,9 +291,23 @@ TEST_CASE("a hang that is final exits with 124 and keeps what was written about 
   const Finished job = run_to_end(options);
   CHECK(job.exit == 124);
   CHECK_THAT(job.err, Contains("first failure: rank 0, hangs") && Contains("stacks    : "));
-  const auto at = job.err.find("stacks    : ") + 12;
-  const std::string file = job.err.substr(at, job.err.find('\n', at) - at);
+  const std::string file = stacks_in(job.err, "stacks    : ");
   CHECK_THAT(text_of(file), Contains("state ") && Contains("thread "));
+}
+
+TEST_CASE("stacks of a hang outlive the restart, their file is named, and nothing else stays") {
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {"--hang-timeout=0.2", "--max-restarts=2"},
+                          {"#0wait", "#1exit=3", "print=third round"});
+  options.set["PATH"] = tmp.path();
+  const Finished job = run_to_end(options);
+  CHECK(job.exit == 0);
+  const std::string file = stacks_in(job.err, "; stacks: ");
+  CHECK_THAT(text_of(file), Contains("thread "));
+  const auto run = std::filesystem::path(file).parent_path().parent_path().parent_path();
+  CHECK(run.parent_path() == tmp.path());
+  for (const auto& entry : std::filesystem::directory_iterator(run))
+    CHECK(entry.path().filename() == "attempt_0");
 }
 
 TEST_CASE("output is a sign of life, and --hang-timeout=0 takes no promise seriously") {
@@ -302,9 +325,56 @@ TEST_CASE("a debugger that can be found writes the stacks") {
   options.set["PATH"] = tmp.path() + ":/usr/bin:/bin";
   const Finished job = run_to_end(options);
   CHECK(job.exit == 124);
-  const auto at = job.err.find("stacks    : ") + 12;
-  const std::string file = job.err.substr(at, job.err.find('\n', at) - at);
+  const std::string file = stacks_in(job.err, "stacks    : ");
   CHECK_THAT(text_of(file), Contains("#0 main of "));
+}
+
+TEST_CASE("a debugger that fails, as under Yama, is followed by SIGABRT") {
+  const TempFolder tmp;
+  tmp.write("gdb", "#!/bin/sh\necho ptrace: Operation not permitted.\nexit 1\n", true);
+  auto options = stub_job(tmp, {"--hang-timeout=0.2"}, {"note=ABRT", "wait"});
+  options.set["PATH"] = tmp.path() + ":/usr/bin:/bin";
+  ChildProgram job(options);
+  job.wait_for("got SIGABRT");
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("gdb's exit code says whether it could attach") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (;;) ::pause();
+  }
+  const auto tool = launch::stack_tool(child, "/usr/bin:/bin");
+  const bool has_gdb = tool && tool->argv.front() == "gdb";
+  if (has_gdb) {
+    ChildOptions gdb;
+    gdb.argv = tool->argv;
+    const Finished attached = run_to_end(gdb);
+    CHECK(attached.exit == 0);
+    CHECK_THAT(attached.out, Contains("#0 "));
+    REQUIRE(::ptrace(PTRACE_SEIZE, child, nullptr, nullptr) ==
+            0);  // one tracer is all there may be
+    CHECK(run_to_end(gdb).exit != 0);
+  } else {
+    WARN("skipped: no gdb here");
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_CASE("no more than two debuggers work at once") {
+  const TempFolder tmp;
+  tmp.write("gdb",
+            "#!/bin/sh\ncd " + tmp.path() +
+                "; mkdir at.$$; ls -d at.* | wc -l >>log; sleep 0.2; rmdir at.$$\n",
+            true);
+  auto options = stub_job(tmp, {"--nproc_per_node=4", "--hang-timeout=0.2"}, {"wait"});
+  options.set["PATH"] = tmp.path() + ":/usr/bin:/bin";
+  CHECK(run_to_end(options).exit == 124);
+  const auto counts = lines_of(text_of(tmp / "log"));
+  CHECK(counts.size() == 4);
+  for (const auto& count : counts) CHECK(std::stoi(count) <= 2);
 }
 
 }  // namespace
