@@ -22,15 +22,6 @@ constexpr auto kKillPatience = std::chrono::seconds(5);
 constexpr std::chrono::milliseconds kHangGrace{5'000};
 constexpr auto kStackPatience = std::chrono::seconds(10);
 
-std::string hang_text(const ProcessFailure& failure) {
-  return fmt::format("{}; last heartbeat: {}", failure.hang,
-                     failure.heartbeat.empty() ? "none, or one without words" : failure.heartbeat);
-}
-
-std::string seconds_text(std::chrono::milliseconds time) {
-  return fmt::format("{:g} s", time.count() / 1000.0);
-}
-
 }  // namespace
 
 LocalElasticAgent::LocalElasticAgent(AgentSpec spec, RendezvousHandler& rendezvous,
@@ -78,10 +69,6 @@ RunResult LocalElasticAgent::run() {
 }
 
 void LocalElasticAgent::start_round() {
-  group_.rendezvous = rendezvous_.next_round();
-  if (group_.rendezvous.store_socket >= 0) processes_.serve_store(group_.rendezvous.store_socket);
-  group_.workers.clear();
-  spec_.events.group("RENDEZVOUS", group_, since_start());
   failures_.clear();
   verdict_.reset();
   dumping_ = false;
@@ -90,6 +77,10 @@ void LocalElasticAgent::start_round() {
   phase_ = Phase::Running;
   deadline_.reset();
   hangs_.begin_round(group_.began);
+  group_.workers.clear();
+  group_.rendezvous = rendezvous_.next_round();
+  if (group_.rendezvous.store_socket >= 0) processes_.serve_store(group_.rendezvous.store_socket);
+  spec_.events.group("RENDEZVOUS", group_, since_start());
   spec_.folder.prepare_attempt(group_.restart_count, spec_.job.local_world_size);
 
   std::vector<WorkerSpec> specs;
@@ -337,15 +328,7 @@ void LocalElasticAgent::judge_end_of_round() {
 }
 
 void LocalElasticAgent::announce_restart() {
-  const ProcessFailure& cause = failures_.front();
-  const std::string when =
-      verdict_->delay.count() > 0 ? " in " + seconds_text(verdict_->delay) : "";
-  const std::string what = cause.is_worker()
-                               ? fmt::format("rank {} (local rank {}, pid {}): {}", cause.rank,
-                                             cause.local_rank, cause.pid, describe(cause))
-                               : cause.cause;
-  processes_.note(fmt::format("{}; restart {} of {}{}", what, verdict_->number,
-                              spec_.restarts.max_restarts, when));
+  processes_.note(restart_text(failures_.front(), *verdict_, spec_.restarts.max_restarts));
 }
 
 void LocalElasticAgent::delay_restart() {
@@ -362,7 +345,19 @@ void LocalElasticAgent::restart() {
   }
   group_.last_failure = failure_json(failures_.front(), group_.restart_count);
   ++group_.restart_count;
-  start_round();
+  try {
+    start_round();
+  } catch (const LaunchError& error) {
+    absorb_failed_start(error);
+  }
+}
+
+// What has stopped the first start is the user's to mend; a restart may work at the next try.
+void LocalElasticAgent::absorb_failed_start(const LaunchError& error) {
+  group_.workers.clear();
+  const std::string what = std::string("the workers could not be started again: ") + error.what();
+  failures_ = {failure_without_worker({error.exit_code(), 0}, what, processes_)};
+  deadline_ = processes_.now();  // nothing is to be waited for
 }
 
 JobStatus LocalElasticAgent::status() const {

@@ -8,6 +8,7 @@
 
 #include "launcher/agent_policy.h"
 #include "launcher/agent_spec.h"
+#include "launcher/console.h"
 #include "launcher/hang_monitor.h"
 #include "launcher/job_status.h"
 #include "launcher/process_runner.h"
@@ -55,6 +56,7 @@ class LocalElasticAgent {
   void announce_restart();
   void delay_restart();
   void restart();
+  void absorb_failed_start(const LaunchError& error);
   Clock::duration since_start() const;
   RunResult finish(Outcome outcome);
 

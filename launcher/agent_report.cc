@@ -1,5 +1,7 @@
 #include "launcher/agent_report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "launcher/failure_report.h"
@@ -26,6 +28,25 @@ ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
           .exit = exit,
           .cause = std::move(what),
           .time = processes.unix_time()};
+}
+
+std::string hang_text(const ProcessFailure& failure) {
+  return fmt::format("{}; last heartbeat: {}", failure.hang,
+                     failure.heartbeat.empty() ? "none, or one without words" : failure.heartbeat);
+}
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  return fmt::format("{:g} s", static_cast<double>(time.count()) / 1000);
+}
+
+std::string restart_text(const ProcessFailure& cause, const RestartVerdict& verdict,
+                         int max_restarts) {
+  const std::string what = cause.is_worker()
+                               ? fmt::format("rank {} (local rank {}, pid {}): {}", cause.rank,
+                                             cause.local_rank, cause.pid, describe(cause))
+                               : cause.cause;
+  return fmt::format("{}; restart {} of {}{}", what, verdict.number, max_restarts,
+                     verdict.delay.count() > 0 ? " in " + seconds_text(verdict.delay) : "");
 }
 
 std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,

@@ -1,6 +1,8 @@
 // What the agent tells of its workers: their failures, how they are now, how they ended.
 #pragma once
 
+#include <chrono>
+#include <string>
 #include <vector>
 
 #include "launcher/job_status.h"
@@ -16,6 +18,14 @@ ProcessFailure failure_of(const Worker& worker, ProcessRunner& processes);
 /// Of something else without which the round cannot go on: `what` says what.
 ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
                                       const ProcessRunner& processes);
+
+/// "no sign of life for 5.0 s, state T (stopped); last heartbeat: step=3".
+std::string hang_text(const ProcessFailure& failure);
+/// "2.5 s".
+std::string seconds_text(std::chrono::milliseconds time);
+/// "rank 0 (local rank 0, pid 100): killed by SIGKILL; restart 1 of 3 in 2 s".
+std::string restart_text(const ProcessFailure& cause, const RestartVerdict& verdict,
+                         int max_restarts);
 
 /// Workers that were told to stop but had failed by themselves before `seen`, as their error files
 /// say, the probable cause first. They are marked as failed.

@@ -78,11 +78,24 @@ std::string report(const RunResult& result, const AgentSpec& spec, bool summary)
 }
 
 // What goes wrong here must not hide how the job has ended.
-void record_result(const std::string& path, const RunResult& result, const AgentSpec& spec) {
+void record_result(const LaunchConfig& config, const std::string& text) {
   try {
-    write_result_file(path, result_json(result, spec.job.run_id, spec.host));
+    if (!config.result_json.empty()) write_result_file(config.result_json, text);
   } catch (const LaunchError& error) {
     say_error(error.what());
+  }
+}
+
+// An error of ddp-run itself is a result, too.
+int with_errors_recorded(const LaunchConfig& config, const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const LaunchError& error) {
+    record_result(config, error_json(error.exit_code(), error.what()));
+    throw;
+  } catch (const std::exception& error) {
+    record_result(config, error_json(kExitFailed, error.what()));
+    throw;
   }
 }
 
@@ -135,7 +148,7 @@ int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvou
     processes.also_poll(*timers);
   }
   const RunResult result = agent.run();
-  if (!config.result_json.empty()) record_result(config.result_json, result, spec);
+  record_result(config, result_json(result, spec.job.run_id, spec.host));
   pass_on_cause(result, spec.inherited);
   if (result.outcome == Outcome::LauncherGone) {
     processes.drop_console();  // within a second nothing of the job is to be left
@@ -200,9 +213,8 @@ struct CleanUp {
   }
 };
 
-int launch(const LaunchConfig& config, SignalMailbox& signals) {
+int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
   AgentSpec spec = describe_agent(config);
-  if (!config.result_json.empty()) check_result_file(config.result_json);
   const std::string store_program = find_store(config);
   StaticRendezvous rendezvous = rendezvous_for(config, store_program);
   spec.folder = RunFolder::create(config.log_dir, spec.job.run_id, files_of(config.logs));
@@ -219,11 +231,29 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
                     spec.job.omp_num_threads, spec.job.local_world_size));
   }
   return run_guarded(signals, [&](int launcher_pipe) {
-    const int agent_code = guarded(
-        [&] { return run_agent(config, spec, rendezvous, store_program, signals, launcher_pipe); });
+    const int agent_code = guarded([&] {
+      return with_errors_recorded(config, [&] {
+        return run_agent(config, spec, rendezvous, store_program, signals, launcher_pipe);
+      });
+    });
     clean_up.now();
     return agent_code;
   });
+}
+
+// Nobody must take an earlier run's result for this one's: that goes first, and whatever becomes of
+// the agent, this run leaves its own.
+int launch(const LaunchConfig& config, SignalMailbox& signals) {
+  const std::string& file = config.result_json;
+  if (file.empty()) return launch_job(config, signals);
+  prepare_result_file(file);
+  const int code = with_errors_recorded(config, [&] { return launch_job(config, signals); });
+  if (::access(file.c_str(), F_OK) == 0) return code;
+  try {
+    write_result_file(file, error_json(code, "ddp-run's agent process left no result"));
+  } catch (const LaunchError&) {  // the agent has said so
+  }
+  return code;
 }
 
 }  // namespace

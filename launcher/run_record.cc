@@ -92,11 +92,21 @@ std::string result_json(const RunResult& result, const std::string& run_id,
               {"restarts", result.restarts},
               {"max_restarts", result.max_restarts},
               {"gave_up", result.gave_up},
+              {"error", nullptr},
               {"seconds", seconds(result.lived)}};
   object["failures"] = json::array();
   for (const auto& failure : result.failures) object["failures"].push_back(to_json(failure));
   object["workers"] = json::array();
   for (const auto& worker : result.workers) object["workers"].push_back(to_json(worker));
+  return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::string error_json(int exit_code, const std::string& error) {
+  const json object{{"outcome", name_of(Outcome::Failed)},
+                    {"exit_code", exit_code},
+                    {"error", error},
+                    {"failures", json::array()},
+                    {"workers", json::array()}};
   return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -114,16 +124,19 @@ void write_result_file(const std::string& path, const std::string& text) {
   }
 }
 
-void check_result_file(const std::string& path) {
+void prepare_result_file(const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}", path, why));
+  };
   const auto slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
-    throw LaunchError(kExitUsage, fmt::format("--result-json={}: is a folder; name a file", path));
-  }
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}; choose a writable place", path,
-                                              error_text(errno)));
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (exists && S_ISDIR(status.st_mode)) refuse("is a folder; name a file");
+  if (exists && !S_ISREG(status.st_mode)) refuse("is no regular file; name another one");
+  if (::access(folder.c_str(), W_OK | X_OK) != 0 ||
+      (::unlink(path.c_str()) != 0 && errno != ENOENT)) {
+    refuse(error_text(errno) + "; choose a writable place");
   }
 }
 

@@ -14,10 +14,13 @@ std::string summary_table(const RunResult& result);
 std::string result_json(const RunResult& result, const std::string& run_id,
                         const std::string& host);
 
+/// Of a run that ddp-run itself could not bring to an end; `error` says why.
+std::string error_json(int exit_code, const std::string& error);
+
 /// Replaces the file at once, by rename. Throws LaunchError when that is not possible.
 void write_result_file(const std::string& path, const std::string& text);
-/// Found out before the job, not after it: throws LaunchError (2) when the file could not be
-/// written.
-void check_result_file(const std::string& path);
+/// Before the job: throws LaunchError (2) when the file could not be written after it, and removes
+/// what an earlier run has left there.
+void prepare_result_file(const std::string& path);
 
 }  // namespace ddp::launch

@@ -136,6 +136,27 @@ TEST_CASE("restarts come to an end") {
   CHECK(scene.os.rounds.size() == 3);
 }
 
+TEST_CASE("a restart that cannot be started uses up one restart, not all") {
+  Scene scene;
+  scene.os.broken = {1};
+  scene.os.exits(0, {5, 0}).time_passes().exits(0, {});
+  const RunResult result = scene.run(1, 3);
+  CHECK(result.outcome == Outcome::Succeeded);
+  CHECK(result.restarts == 2);
+  CHECK(scene.os.notes.at(1) ==
+        "the workers could not be started again: cannot execute 'x'; restart 2 of 3");
+}
+
+TEST_CASE("a job whose restarts all fail to start ends with their exit code") {
+  Scene scene;
+  scene.os.broken = {1, 2};
+  scene.os.exits(0, {5, 0}).time_passes().time_passes();
+  const RunResult result = scene.run(1, 2);
+  CHECK(exit_code(result) == 127);
+  CHECK(result.restarts == 2);
+  CHECK_FALSE(result.failures.at(0).is_worker());
+}
+
 TEST_CASE("a restart may wait, with nothing left running") {
   Scene scene;
   scene.rules.delay = std::chrono::seconds(2);

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "launcher/console.h"
 #include "launcher/process_runner.h"
 
 namespace ddp::launch {
@@ -22,6 +23,7 @@ class FakeRunner : public ProcessRunner {
   std::map<int, LifeSign> signs;  // by local rank
   std::set<int> held;             // local ranks that are stopped
   std::set<int> dying;            // local ranks that have begun to end
+  std::set<std::size_t> broken;   // rounds that cannot be started
   bool has_debugger = false;
   Clock::time_point held_up;
 
@@ -29,6 +31,7 @@ class FakeRunner : public ProcessRunner {
 
   std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override {
     rounds.push_back(specs);
+    if (broken.count(rounds.size() - 1) > 0) throw LaunchError(127, "cannot execute 'x'");
     deeds.push_back("start " + std::to_string(specs.size()));
     std::vector<pid_t> pids;
     for (const auto& spec : specs) pids.push_back(pid(spec.local_rank));

@@ -167,6 +167,7 @@ TEST_CASE("a result that cannot be written is said, and the job's exit code stay
   running.signal(SIGTERM);
   CHECK(running.wait_exit() == 128 + SIGTERM);
   CHECK_THAT(running.err(), Contains("error: --result-json="));
+  CHECK(running.err().find("result-json") == running.err().rfind("result-json"));  // said once
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ TEST_CASE("a crash whose process is still being taken apart is the cause of its 
   ::ptrace(PTRACE_DETACH, crashing, nullptr, 0);
   CHECK(job.wait_exit() == 128 + SIGSEGV);
   CHECK_THAT(job.err(),
-             Contains("first failure: rank 1, killed by SIGSEGV") && Contains("also       rank 0"));
+             Contains("first failure: rank 1, killed by SIGSEGV") && Contains("also      : rank 0"));
 }
 
 TEST_CASE("a worker killed by a signal gives 128 + signal and a likely cause") {
@@ -386,6 +386,61 @@ TEST_CASE("the result file says what became of each worker") {
   CHECK(result["workers"][1]["max_rss_kib"] > 0);
   CHECK_THAT(run({"--result-json=/no/such/folder/x"}, {"exit=0"}).err,
              Catch::StartsWith("error: --result-json="));
+}
+
+struct Outcome {
+  int exit = 0;
+  nlohmann::json result;
+};
+
+// Where the result of an earlier run lies.
+Outcome run_with_result(ChildOptions options, const TempFolder& folder) {
+  const std::string file = folder.write("result.json", R"({"outcome":"succeeded"})");
+  options.argv.insert(options.argv.begin() + 1, "--result-json=" + file);
+  const int exit = run_to_end(options).exit;
+  return {exit, nlohmann::json::parse(text_of(file))};
+}
+
+TEST_CASE("no run leaves the result of an earlier one behind") {
+  const TempFolder folder;
+  ChildOptions options = stub_job(folder, {}, {});
+  options.argv = {kDdpRun, "/no/such/program"};
+  const Outcome missing = run_with_result(options, folder);
+  CHECK(missing.exit == 127);
+  CHECK(missing.result["outcome"] == "failed");
+  CHECK(missing.result["exit_code"] == 127);
+  CHECK_THAT(missing.result["error"].get<std::string>(), Contains("/no/such/program"));
+  options.argv[1] = folder.write("no_interpreter", "#!/no/such/interpreter\n", true);
+  const Outcome broken = run_with_result(options, folder);
+  CHECK(broken.exit == 127);
+  CHECK_THAT(broken.result["error"].get<std::string>(), Contains("cannot execute"));
+}
+
+TEST_CASE("the result is written though the agent was killed, and none is there before the end") {
+  const TempFolder folder;
+  const std::string file = folder.write("result.json", R"({"outcome":"succeeded"})");
+  ChildProgram job(stub_job(folder, {"--result-json=" + file}, {"parent", "wait"}));
+  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  job.wait_for("waiting ");
+  CHECK_FALSE(std::filesystem::exists(file));
+  ::kill(agent, SIGKILL);
+  CHECK(job.wait_exit() == 128 + SIGKILL);
+  const auto result = nlohmann::json::parse(text_of(file));
+  CHECK(result["outcome"] == "failed");
+  CHECK(result["exit_code"] == 128 + SIGKILL);
+  CHECK_THAT(result["error"].get<std::string>(), Contains("agent process"));
+}
+
+TEST_CASE("a restart that cannot be executed is a failed round with a result") {
+  const TempFolder folder;
+  ChildOptions options = stub_job(folder, {"--max_restarts=2"}, {});
+  options.argv[2] = folder.write("once", "#!/bin/sh\nmv \"$0\" \"$0.away\"\nexit 1\n", true);
+  const Outcome once = run_with_result(options, folder);
+  CHECK(once.exit == 127);
+  CHECK(once.result["restarts"] == 2);
+  CHECK(once.result["failures"][0]["rank"].is_null());
+  CHECK_THAT(once.result["failures"][0]["cause"].get<std::string>(),
+             Contains("could not be started again: cannot execute"));
 }
 
 TEST_CASE("the summary has a line for each worker") {
