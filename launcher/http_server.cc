@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -97,17 +98,18 @@ HttpServer::HttpServer(const Endpoint& endpoint, Responder responder)
     : responder_(std::move(responder)), listener_(open_listener(endpoint)) {
   port_ = port_of(listener_);
   spare_ = spare_descriptor();
+  timer_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 }
 
 HttpServer::~HttpServer() {
   for (const Connection& connection : connections_) ::close(connection.fd);
   ::close(listener_);
   if (spare_ >= 0) ::close(spare_);
+  if (timer_ >= 0) ::close(timer_);
 }
 
 void HttpServer::add_poll_fds(std::vector<pollfd>& fds) const {
-  // A connection that can neither be taken nor refused would wake the loop again and again.
-  fds.push_back({spare_ >= 0 ? listener_ : -1, POLLIN, 0});
+  fds.push_back({resting_ ? timer_ : listener_, POLLIN, 0});
   for (const Connection& connection : connections_) {
     const short wanted = connection.answer.empty() ? POLLIN : POLLOUT;
     fds.push_back({connection.fd, wanted, 0});
@@ -124,15 +126,31 @@ void HttpServer::handle(const std::vector<pollfd>& fds) {
     ::close(connection.fd);
     return true;
   });
-  if (is_ready(listener_)) accept_all();
-  if (spare_ < 0) spare_ = spare_descriptor();
+  if (resting_ && is_ready(timer_)) end_rest();
+  if (!resting_ && is_ready(listener_)) accept_all();
+}
+
+// A connection that can neither be taken nor refused would wake the loop again and again.
+void HttpServer::rest() {
+  const itimerspec once{{0, 0}, {0, 200'000'000}};
+  ::timerfd_settime(timer_, 0, &once, nullptr);
+  resting_ = true;
+}
+
+void HttpServer::end_rest() {
+  std::uint64_t times = 0;
+  [[maybe_unused]] const auto got = ::read(timer_, &times, sizeof times);
+  resting_ = false;
 }
 
 void HttpServer::accept_all() {
   for (;;) {
     const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && refuse_one()) continue;
-    if (fd < 0) return;
+    if (fd < 0) {
+      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) rest();
+      return;
+    }
     // Who opens connections and says nothing loses the oldest of them.
     if (connections_.size() == kMostConnections) {
       ::close(connections_.front().fd);
@@ -143,11 +161,14 @@ void HttpServer::accept_all() {
 }
 
 bool HttpServer::refuse_one() {
+  if (spare_ < 0) spare_ = spare_descriptor();
   if (spare_ < 0) return false;
   ::close(spare_);
   const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  const int error = errno;
   if (fd >= 0) ::close(fd);
   spare_ = spare_descriptor();
+  errno = error;
   return fd >= 0;
 }
 

@@ -36,12 +36,16 @@ class HttpServer : public PollMember {
 
   void accept_all();
   bool refuse_one();
+  void rest();
+  void end_rest();
   bool serve(Connection& connection);  // false: done with it
   std::string answer_to(const std::string& request) const;
 
   Responder responder_;
   int listener_ = -1;
-  int spare_ = -1;  // given up to refuse a connection when no descriptor is left for it
+  int spare_ = -1;        // given up to refuse a connection when no descriptor is left for it
+  int timer_ = -1;        // ends a rest
+  bool resting_ = false;  // a connection could neither be taken nor refused
   int port_ = 0;
   std::list<Connection> connections_;
 };

@@ -17,6 +17,9 @@ namespace {
 constexpr int kDefaultEnding[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 constexpr int kPassedOn[] = {SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
 
+// With what a signal is queued, to tell it from one that a parent of another kind has queued.
+constexpr int kPassedOnMark = 0x0dd00000;
+
 bool is_ignored(int signal) {
   struct sigaction action {};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -95,12 +98,13 @@ int SignalMailbox::open_fd() const {
 SignalOrigin origin_of(int signal, int code, pid_t sender, int value) {
   if (code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT)) return {Sender::Keyboard};
   if (sender != ::getppid()) return {Sender::Other};
-  return code == SI_QUEUE ? SignalOrigin{Sender::Launcher, value} : SignalOrigin{Sender::Parent};
+  if (code != SI_QUEUE || value < kPassedOnMark) return {Sender::Parent};
+  return {Sender::Launcher, value - kPassedOnMark};
 }
 
 void pass_on(pid_t process, int signal, int requests) {
   sigval value{};
-  value.sival_int = requests;
+  value.sival_int = kPassedOnMark + requests;
   ::sigqueue(process, signal, value);
 }
 

@@ -57,6 +57,12 @@ TEST_CASE(
         std::string::npos);
 }
 
+TEST_CASE("a stored configuration with 200,000 nested brackets is damaged, not a stack overflow") {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  CHECK(json_error(R"({"data_config": {"path": )" + deep + "}}") ==
+        "stored configuration: nested too deeply; the snapshot is damaged");
+}
+
 TEST_CASE("YAML for the log holds every key and loads again") {
   const test::TestFolder folder;
   test::write_file("input.txt", "text");

@@ -1,15 +1,20 @@
 // What can be seen of a job from outside: /health, /metrics, the event log.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.h"
 
+#include "launcher/http_server.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::test {
@@ -103,6 +108,49 @@ TEST_CASE("without a descriptor for it a probe is refused at once, and the job g
   CHECK_THAT(get(port, "/health"), StartsWith("HTTP/1.1 200"));
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+// As the agent's loop does; returns how often the server has woken it.
+int serve_until(launch::HttpServer& server, const std::function<bool()>& done) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  int wakes = 0;
+  while (!done() && std::chrono::steady_clock::now() < deadline) {
+    std::vector<pollfd> fds;
+    server.add_poll_fds(fds);
+    if (::poll(fds.data(), fds.size(), 50) <= 0) continue;
+    server.handle(fds);
+    ++wakes;
+  }
+  return wakes;
+}
+
+TEST_CASE("a probe that can neither be taken nor refused waits, and nothing spins meanwhile") {
+  constexpr rlim_t kLimit = 100;
+  std::vector<int> all;  // no number below the limit is left, not even that of the spare one
+  while (all.empty() || all.back() < static_cast<int>(kLimit))
+    all.push_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  launch::HttpServer server({"127.0.0.1", 0}, [](const std::string&) {
+    return launch::HttpAnswer{200, "text/plain", "here\n"};
+  });
+  pollfd probe{connect_to(server.port()), POLLIN, 0};
+  const std::string request = "GET / HTTP/1.1\r\n\r\n";
+  REQUIRE(::send(probe.fd, request.data(), request.size(), MSG_NOSIGNAL) > 0);
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{kLimit, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  const auto half_a_second = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+  const int wakes =
+      serve_until(server, [&] { return std::chrono::steady_clock::now() >= half_a_second; });
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(wakes <= 12);
+  CHECK(::poll(&probe, 1, 0) == 0);
+  serve_until(server, [&] { return ::poll(&probe, 1, 0) == 1; });
+  char answer[16] = {};
+  CHECK(::recv(probe.fd, answer, 15, MSG_DONTWAIT) == 15);
+  CHECK_THAT(answer, StartsWith("HTTP/1.1 200 OK"));
+  ::close(probe.fd);
+  for (const int fd : all) ::close(fd);
 }
 
 TEST_CASE("a port that is taken is said before any worker starts") {

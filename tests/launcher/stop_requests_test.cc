@@ -113,6 +113,15 @@ TEST_CASE("both signals that timeout sends are one request") {
   job.wait_all_gone();
 }
 
+TEST_CASE("a parent that queues a signal is heard like one that sends it") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {}, {"note=TERM", "wait"}));
+  job.wait_for("waiting ");
+  REQUIRE(::sigqueue(job.pid(), SIGTERM, {}) == 0);
+  job.wait_for("got SIGTERM");
+  job.signal(SIGKILL);
+}
+
 // A program on a terminal of its own.
 class TerminalJob {
  public:

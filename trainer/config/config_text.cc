@@ -57,7 +57,13 @@ void read_object(const nlohmann::ordered_json& object, const std::string& parent
 std::string config_to_json(const Config& config) { return node_to_json(config_tree(config)); }
 
 Config config_from_json(const std::string& json) {
-  const auto parsed = nlohmann::ordered_json::parse(json, nullptr, false);
+  const auto bound = [](int depth, nlohmann::ordered_json::parse_event_t,
+                        const nlohmann::ordered_json&) {
+    constexpr int kDeepest = 100;  // what follows goes down by recursion
+    if (depth > kDeepest) fail("nested too deeply; the snapshot is damaged");
+    return true;
+  };
+  const auto parsed = nlohmann::ordered_json::parse(json, bound, false);
   if (!parsed.is_object()) fail("not a JSON object; the snapshot is damaged");
   Config config;
   std::size_t read = 0;
