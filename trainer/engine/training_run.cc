@@ -232,7 +232,7 @@ void TrainingRun::after_step(bool epoch_ended) {
   const bool save_between = keeper_->due(step);
   if (!save_now && !save_between && !keeper_->keeps_memory()) return;
   throughput_.pause();
-  const auto state = trainer_.capture();
+  const auto state = capture();
   if (save_now || save_between) save(state, save_now ? SaveReason::kFixed : SaveReason::kInterval);
   keeper_->save_to_memory(state);
   throughput_.resume();
@@ -257,6 +257,12 @@ void TrainingRun::run_evaluation() {
   throughput_.resume();
 }
 
+TrainingState TrainingRun::capture() {
+  TrainingState state = trainer_.capture();
+  state.meta.run_id = folder_.run_id();
+  return state;
+}
+
 void TrainingRun::save(const TrainingState& state, SaveReason reason) {
   if (keeper_->save(state, reason)) saved_step_ = state.meta.step;
 }
@@ -265,7 +271,7 @@ void TrainingRun::save_last() {
   if (!keeper_) return;
   // Nothing was trained and nothing is to be said: the file stays as it is.
   const bool as_it_was = trainer_.step() == first_step_ && saved_step_ == trainer_.step();
-  if (!as_it_was) keeper_->finish(trainer_.capture());
+  if (!as_it_was) keeper_->finish(capture());
   keeper_->finish_sending(time_to_send());
   if (stop_signal_ == 0) keeper_->forget_memory();
 }

@@ -60,6 +60,7 @@ class TrainingRun {
   bool roll_back(int64_t bad_step);
   void after_step(bool epoch_ended);
   void run_evaluation();
+  TrainingState capture();
   void save(const TrainingState& state, SaveReason reason);
   void save_last();
   std::chrono::milliseconds time_to_send() const;
