@@ -152,12 +152,19 @@ void TrainingRun::judge_later(StepOutput output, const DataCursor& at) {
 void TrainingRun::judge_last() {
   if (!unjudged_) return;
   const Unjudged last = *std::exchange(unjudged_, std::nullopt);
-  if (last.output.spike) return handle_bad_step(StepVerdict::kSpike, last);
-  if (last.copied) last.copied->synchronize();
-  if (last.not_finite.item<float>() == 0.0F) return;
+  const StepVerdict verdict = judge(last);
+  if (verdict != StepVerdict::kGood) return handle_bad_step(verdict, last);
+  rollback_limit_.good_step(last.step);
+}
+
+StepVerdict TrainingRun::judge(const Unjudged& step) {
+  if (step.output.spike) return StepVerdict::kSpike;
+  if (step.copied) step.copied->synchronize();
+  if (step.not_finite.item<float>() == 0.0F) return StepVerdict::kGood;
   // GradScaler tries a smaller scale: nothing is wrong as long as the loss is a number.
-  if (trainer_.scaler().enabled() && std::isfinite(trainer_.global_mean_loss(last.output))) return;
-  handle_bad_step(StepVerdict::kNotFinite, last);
+  if (trainer_.scaler().enabled() && std::isfinite(trainer_.global_mean_loss(step.output)))
+    return StepVerdict::kGood;
+  return StepVerdict::kNotFinite;
 }
 
 void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
@@ -171,6 +178,13 @@ void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
     case BadStepPolicy::kSkip:
       break;
     case BadStepPolicy::kRollback:
+      if (!rollback_limit_.allows_another()) {
+        throw FinalError(fmt::format(
+            "{}; {} rollbacks in a row have not led beyond step {}: training diverges; lower "
+            "optimizer_config.learning_rate, set trainer_config.grad_norm_clip, or let "
+            "trainer_config.bad_step_policy=skip pass over such steps; the last snapshot is {}",
+            what, RollbackLimit::kMost, rollback_limit_.furthest(), folder_.path()));
+      }
       if (group_.is_main()) log_.warning(what);
       if (roll_back(bad.step)) return;
       if (group_.is_main()) log_.warning("There is no snapshot to go back to");
@@ -202,6 +216,8 @@ bool TrainingRun::roll_back(int64_t bad_step) {
     keeper_->before_update();
     keeper_->wait();
     snapshot = folder_.find();
+    // Theirs are steps that are to be made in another way now, and they would be found as newer.
+    if (snapshot) keeper_->forget_memory();
   }
   const std::string json = group_.broadcast_text(snapshot ? snapshot->meta.to_json() : "");
   if (json.empty()) return false;
@@ -369,6 +385,7 @@ void TrainingRun::log_end() {
   if (trainer_.guard().bad_steps() > 0)
     log_.info(fmt::format("Bad steps: {}", trainer_.guard().bad_steps()));
   const std::string summary = config_.hydra.run_dir + "/run_summary.json";
+  account_->count_saves(keeper_->counts());
   say_where_time_goes();
   try {
     account_->write_json(summary, stop_signal_ == 0 ? "finished" : "preempted");
