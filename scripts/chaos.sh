@@ -55,7 +55,8 @@ C
 cat > "$work/mini.yaml" <<C
 data_config: {path: $work/text.txt, block_size: 64, train_split: 1}
 gpt_config: {model_type: gpt-mini}
-trainer_config: {max_steps: 1000000, batch_size: 4, data_loader_workers: 1, snapshot_path: snapshot.pt}
+trainer_config: {max_steps: 1000000, batch_size: 4, data_loader_workers: 1, snapshot_path: snapshot.pt,
+  snapshot_min_interval_s: 0.5, snapshot_disk_share: 1, snapshot_gb_per_hour: 0}  # kills come more often than in life
 distributed_config: {timeout_s: 30}
 hydra: {run: {dir: .}}
 C

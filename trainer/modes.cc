@@ -60,6 +60,7 @@ Json snapshot_report(const OpenedSnapshot& snapshot) {
   return {
       {"path", snapshot.path},
       {"format_version", kSnapshotVersion},
+      {"run_id", meta.run_id},
       {"step", meta.step},
       {"epoch", meta.cursor.epoch},
       {"position", meta.cursor.position},

@@ -21,6 +21,7 @@ add_library(ddp_trainer STATIC
   engine/run_monitor.cc
   engine/snapshot.cc
   engine/snapshot_folder.cc
+  engine/snapshot_manifest.cc
   engine/snapshot_keeper.cc
   engine/snapshot_meta.cc
   engine/state_buffer.cc

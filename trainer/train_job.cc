@@ -98,6 +98,7 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGr
   if (resume.meta) {
     for (const auto& line : check_resume(*resume.meta, config, dataset)) log.info(line);
   }
+  if (group.is_main()) folder.begin_run(config_to_json(config), dataset.sha256());
   Trainer trainer(config, plan, group, dataset, resume.meta,
                   resume.snapshot ? &*resume.snapshot : nullptr);
   const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";

@@ -134,6 +134,56 @@ TEST_CASE("rollback goes back to the snapshot and leaves the step out, also afte
   CHECK(differences(rolled_back.snapshot(), killed.snapshot()) == Words{});
 }
 
+TEST_CASE("rollbacks that lead nowhere end the run, with the reason and a good snapshot") {
+  const Workspace place;
+  Words faults;
+  for (int step = 13; step <= 30; ++step)
+    faults.push_back("rank=1 step=" + std::to_string(step) + " kind=nan");
+  const auto run = finish(
+      launched(place, 2, {plan_of(faults), "trainer_config.bad_step_policy=rollback"}, kRestarts));
+  INFO(run.out << run.err);
+  CHECK(run.exit == 76);
+  CHECK_THAT(run.err, Contains("Step 23: NaN or Inf") &&
+                          Contains("10 rollbacks in a row have not led beyond step 12") &&
+                          Contains("lower optimizer_config.learning_rate") &&
+                          !Contains("restart 1 of 20"));
+  CHECK(is_whole(place.snapshot()));
+}
+
+// The second attempt begins with the copy of step 9 and goes back behind it.
+TEST_CASE("after a rollback a copy in memory of a later step is not gone on from") {
+  const Workspace place;
+  const Words faults = {"rank=1 step=10 phase=backward kind=kill attempt=0",
+                        "rank=1 step=10 kind=nan attempt=1",
+                        "rank=1 step=6 phase=forward kind=kill attempt=1"};
+  const auto run =
+      succeed(launched(place, 2,
+                       {plan_of(faults), "trainer_config.ram_snapshots=true",
+                        "trainer_config.max_steps=12", "trainer_config.bad_step_policy=rollback"},
+                       kRestarts));
+  INFO(run.out << run.err);
+  CHECK_THAT(run.out, Contains("at epoch 0, step 9"));
+  CHECK_THAT(run.err, Contains("Back to the snapshot of step 5; step 10 will be left out"));
+  CHECK_THAT(run.out, Contains("at epoch 0, step 5\n") && Contains("Step 10: left out"));
+}
+
+/// Forty steps of 50 ms, and how often the run saved.
+int saves_of_two_seconds(const Words& overrides) {
+  const Workspace place;
+  Words all = {plan_of({"step=1 kind=slow value=50"}), "trainer_config.save_every_steps=null",
+               "trainer_config.snapshot_every=auto"};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  succeed(alone(place, all));
+  return summary_of(place).at("saves").at("saved");
+}
+
+TEST_CASE("automatic snapshots keep their least interval, and the last state is saved anyhow") {
+  CHECK(saves_of_two_seconds({}) == 1);  // the last
+  CHECK(saves_of_two_seconds({"trainer_config.snapshot_min_interval_s=0",
+                              "trainer_config.snapshot_overhead=1",
+                              "trainer_config.snapshot_disk_share=1"}) > 2);
+}
+
 TEST_CASE("a rollback into the epoch before does not end an epoch") {
   const Workspace place;
   const auto run = succeed(launched(

@@ -40,6 +40,17 @@ TEST_CASE("a machine without any files goes on from the store and ends as the un
   CHECK(differences(unbroken.snapshot(), local_copy(place)) == Words{});
 }
 
+TEST_CASE("a fresh machine does not send back what it has fetched") {
+  const StoreServer server("s3");
+  const Workspace place;
+  succeed(stored(place, server, {"trainer_config.max_steps=20"}));
+  std::filesystem::remove_all(place / "cache");
+  const auto next = succeed(stored(place, server, {"trainer_config.max_steps=20"}));
+  INFO(next.out << next.err);
+  CHECK_THAT(next.out, Contains("Fetching s3://bucket/runs/7/snapshot.pt.step-20"));
+  CHECK_THAT(next.out, Contains("All snapshots are in s3://bucket/runs/7 (1 object, 0 MB sent)"));
+}
+
 TEST_CASE("a fresh machine leaves the best and the last ones of the store alone") {
   const StoreServer server("s3");
   const Workspace place;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.h"
 
@@ -34,6 +35,42 @@ SnapshotMeta evaluated(int64_t step, double loss) {
   auto meta = sample_meta(step);
   meta.last_eval = EvalRecord{step, loss};
   return meta;
+}
+
+/// As a run does it: finds its snapshot or begins afresh, and saves with its id.
+struct Run {
+  Run(const TempDir& dir, int64_t limit) : folder(dir.file("s.pt"), limit, log) {
+    const auto found = folder.find();
+    if (found) step = found->meta.step;
+    folder.begin_run(config_to_json(Config()), "text");
+  }
+  void save(int64_t at, std::optional<double> loss = {}) {
+    SnapshotMeta meta = loss ? evaluated(at, *loss) : sample_meta(at);
+    meta.run_id = folder.run_id();
+    publish(folder, meta, sample_tensors());
+    step = at;
+  }
+  void save_until(int64_t last) {
+    while (step < last) save(step + 20);
+  }
+
+  Log log = quiet_log();
+  SnapshotFolder folder;
+  int64_t step = 0;
+};
+
+/// A run of 100 steps with five files, of which the newest was deleted: the documented fresh start.
+void delete_newest_of_100_steps(const TempDir& dir) {
+  Run(dir, 5).save_until(100);
+  fs::remove(dir.file("s.pt"));
+}
+
+/// name -> bytes of the files that `dir` held at the time.
+std::map<std::string, std::string> contents_of(const TempDir& dir,
+                                               const std::set<std::string>& names) {
+  std::map<std::string, std::string> contents;
+  for (const auto& name : names) contents[name] = read_file(dir.file(name));
+  return contents;
 }
 
 std::set<std::string> names_in(const TempDir& dir) {
@@ -207,6 +244,147 @@ TEST_CASE("a file that is no snapshot of the run is never deleted") {
   save_steps(folder, {1, 2, 3});
   for (const char* name : {"s.pt.step-", "s.pt.step-x", "s.pt.step-1.bak", "s.pt.step-77"})
     CHECK(read_file(dir.file(name)) == "mine");
+}
+
+TEST_CASE(
+    "after a fresh start a restart goes on from the new run, not from older files of the old one") {
+  const TempDir dir;
+  delete_newest_of_100_steps(dir);
+  Run(dir, 5).save_until(40);
+  CHECK(Run(dir, 5).step == 40);
+}
+
+TEST_CASE("files of another run are neither rotated away nor overwritten nor taken for the best") {
+  const TempDir dir;
+  {
+    Run old(dir, 5);
+    old.save(20, 0.1);
+    old.save_until(100);
+  }
+  fs::remove(dir.file("s.pt"));
+  const std::set<std::string> old_names = {"s.pt.step-20", "s.pt.step-40", "s.pt.step-60",
+                                           "s.pt.step-80"};
+  const auto before = contents_of(dir, old_names);
+  Run fresh(dir, 2);
+  fresh.save(20, 0.7);
+  fresh.save_until(100);
+  CHECK(contents_of(dir, old_names) == before);
+  std::set<std::string> own = names_in(dir);
+  for (const auto& name : old_names) own.erase(name);
+  CHECK(own ==
+        std::set<std::string>{"s.pt", "s.pt.manifest.json", "s.pt.step-20-2", "s.pt.step-80-2"});
+  CHECK(best_entry(fresh.folder.entries())->file == "s.pt.step-20-2");
+  CHECK(Run(dir, 2).folder.entries().size() == 3);
+}
+
+TEST_CASE("a damaged newest snapshot leads to an older one of its own run, or to none") {
+  const TempDir dir;
+  delete_newest_of_100_steps(dir);
+  Run(dir, 5).save_until(40);
+  std::string bytes = read_file(dir.file("s.pt"));
+  dir.write("s.pt", bytes.substr(0, bytes.size() / 2));
+  SECTION("an older one is there") { CHECK(Run(dir, 5).step == 20); }
+  SECTION("none is there") {
+    fs::remove(dir.file("s.pt.step-20-2"));
+    CHECK_THROWS_WITH(Run(dir, 5), Catch::Contains("there is no older one"));
+  }
+  SECTION("without the list nobody can tell which run it was") {
+    fs::remove(dir.file("s.pt.manifest.json"));
+    CHECK_THROWS_WITH(Run(dir, 5), Catch::Contains("are of 2 runs; rename the one to go on from"));
+  }
+  SECTION("without the list its own header can tell") {
+    fs::remove(dir.file("s.pt.manifest.json"));
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    dir.write("s.pt", bytes);
+    CHECK(Run(dir, 5).step == 20);
+  }
+}
+
+TEST_CASE("a fresh start that is cut in its first save does not fall back to the old run") {
+  const TempDir dir;
+  delete_newest_of_100_steps(dir);
+  Run(dir, 5);
+  dir.write("s.pt.tmp.123", "cut");
+  CHECK(Run(dir, 5).step == 0);
+}
+
+TEST_CASE("a fresh start names the older files that it leaves alone, in one line") {
+  const TempDir dir;
+  delete_newest_of_100_steps(dir);
+  Log log(true, dir.file("log"));
+  SnapshotFolder folder(dir.file("s.pt"), 2, log);
+  CHECK_FALSE(folder.find().has_value());
+  folder.begin_run("{}", "text");
+  CHECK_THAT(read_file(dir.file("log")),
+             Catch::Contains("older files of another run are left alone: s.pt.step-20, "
+                             "s.pt.step-40, s.pt.step-60, s.pt.step-80; "));
+}
+
+TEST_CASE("an older file that the user puts in the newest one's place starts a run of its own") {
+  const TempDir dir;
+  Run(dir, 5).save_until(100);
+  fs::copy_file(dir.file("s.pt.step-40"), dir.file("s.pt"), fs::copy_options::overwrite_existing);
+  const auto beyond = contents_of(dir, {"s.pt.step-60", "s.pt.step-80"});
+  {
+    Run again(dir, 2);
+    REQUIRE(again.step == 40);
+    again.save_until(80);
+  }
+  CHECK(contents_of(dir, {"s.pt.step-60", "s.pt.step-80"}) == beyond);
+  CHECK(Run(dir, 2).step == 80);
+  dir.write("s.pt", "damaged");
+  CHECK(Run(dir, 2).step == 60);
+}
+
+TEST_CASE("snapshots of a trainer that knew no runs belong together, and not to a later run") {
+  const TempDir dir;
+  {
+    Log log = quiet_log();
+    SnapshotFolder old(dir.file("s.pt"), 5, log);
+    save_steps(old, {20, 40, 60});
+  }
+  SECTION("they go on") {
+    Run(dir, 2).save_until(80);
+    CHECK(names_in(dir) == std::set<std::string>{"s.pt", "s.pt.step-60", "s.pt.manifest.json"});
+  }
+  SECTION("the newest one is damaged") {
+    fs::remove(dir.file("s.pt.manifest.json"));
+    dir.write("s.pt", "damaged");
+    CHECK(Run(dir, 2).step == 40);
+  }
+  SECTION("the newest one was deleted") {
+    fs::remove(dir.file("s.pt"));
+    Run(dir, 2).save_until(60);
+    CHECK(names_in(dir).contains("s.pt.step-20"));
+    CHECK(Run(dir, 2).folder.entries().size() == 2);
+  }
+}
+
+TEST_CASE("a copy in memory of another run than that of the newest snapshot is passed over") {
+  const TempDir dir;
+  auto foreign = sample_meta(90);
+  foreign.run_id = "another";
+  test::save_snapshot(dir.file("copy"), foreign, sample_tensors());
+  Run run(dir, 2);
+  run.save(20);
+  CHECK(run.folder.find({dir.file("copy")})->meta.step == 20);
+  fs::remove(dir.file("s.pt"));  // and with no file at all it is what was saved last
+  Log log = quiet_log();
+  CHECK(SnapshotFolder(dir.file("s.pt"), 2, log).find({dir.file("copy")})->meta.step == 90);
+}
+
+TEST_CASE("the same training has the same run id anywhere, another one or a second one has not") {
+  const TempDir here, there;
+  Run first(here, 2), same(there, 2);
+  CHECK(first.folder.run_id() == same.folder.run_id());
+  CHECK(first.folder.run_id().size() == 16);
+  Config other;
+  other.trainer.seed = 7;
+  CHECK(new_run_id(config_to_json(other), "text", 0) != first.folder.run_id());
+  CHECK(new_run_id(config_to_json(Config()), "other", 0) != first.folder.run_id());
+  first.save_until(40);
+  fs::remove(here.file("s.pt"));
+  CHECK(Run(here, 2).folder.run_id() != first.folder.run_id());
 }
 
 TEST_CASE("a snapshot folder that cannot be written is found before training") {

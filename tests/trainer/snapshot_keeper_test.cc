@@ -148,9 +148,31 @@ TEST_CASE("snapshot_every counts steps, or lets the overhead decide") {
   CHECK_FALSE(fixed.keeper.due(6));
   config.trainer.snapshot_every = {false, 0.0};
   CHECK_FALSE(Saving(config).keeper.due(5));
-  CHECK(snapshot_interval(0.0, 0.0, 0.01) == 0.5);
-  CHECK(snapshot_interval(0.06, 0.3, 0.01) == 6.0);
-  CHECK(snapshot_interval(0.001, 4.0, 0.01) == 4.0);
+}
+
+TEST_CASE("automatic snapshots keep a least interval, and spare training, the disk and its life") {
+  TrainerConfig config;  // overhead 1 %, 60 s, a tenth of the disk's time, 40 GB an hour
+  CHECK(snapshot_interval({}, config) == 60.0);
+  CHECK(snapshot_interval({0.06, 0.3, 10'000'000}, config) == 60.0);  // as in the quickstart
+  CHECK(snapshot_interval({2.0, 3.0, 10'000'000}, config) == 200.0);
+  CHECK(snapshot_interval({0.1, 30.0, 10'000'000}, config) == 300.0);
+  CHECK(snapshot_interval({0.1, 3.0, 1'500'000'000}, config) == 135.0);  // 124 million parameters
+  config.snapshot_gb_per_hour = 0.0;
+  CHECK(snapshot_interval({0.1, 3.0, 1'500'000'000}, config) == 60.0);
+  config.snapshot_min_interval_s = 0.0;
+  CHECK(snapshot_interval({0.0, 0.0, 1'500'000'000}, config) == 0.0);
+}
+
+TEST_CASE("the first automatic snapshot waits for the least interval, too") {
+  Config config;
+  Saving run(config);
+  CHECK_FALSE(run.keeper.due(1));
+  config.trainer.snapshot_min_interval_s = 0.0;
+  Saving at_once(config);
+  CHECK(at_once.keeper.due(1));
+  at_once.keeper.save(at_once.state(1), SaveReason::kInterval);
+  at_once.keeper.wait();
+  CHECK(at_once.keeper.counts().saved == 1);
 }
 
 }  // namespace ddp::train

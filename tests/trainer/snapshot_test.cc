@@ -204,6 +204,7 @@ TEST_CASE("the content hash is that of the training state, not of paths and leng
   auto meta = sample_meta(1);
   meta.config_json = config_to_json(config);
   meta.world_size = 1;
+  meta.run_id = "0123456789abcdef";
   CHECK(hash(meta, sample_tensors()) == base);
 
   CHECK(hash(sample_meta(2), sample_tensors()) != base);

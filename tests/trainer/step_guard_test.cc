@@ -3,6 +3,7 @@
 #include <cmath>
 #include "tests/support/catch.h"
 
+#include "trainer/engine/rollback_limit.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -68,6 +69,24 @@ TEST_CASE("after going back, what was found bad since stays known") {
   CHECK(restored.leaves_out(3));
   CHECK(restored.leaves_out(5));
   CHECK(restored.bad_steps() == 1);
+}
+
+TEST_CASE("rollbacks end when ten in a row have not led beyond the furthest good step") {
+  RollbackLimit limit;
+  limit.good_step(12);
+  for (int i = 0; i < RollbackLimit::kMost; ++i) {
+    CHECK(limit.allows_another());
+    limit.good_step(11);  // made again
+  }
+  CHECK_FALSE(limit.allows_another());
+}
+
+TEST_CASE("a rollback that leads on is not counted with those before it") {
+  RollbackLimit limit;
+  for (int64_t step = 1; step < 100; ++step) {
+    limit.good_step(step);
+    CHECK(limit.allows_another());
+  }
 }
 
 }  // namespace ddp::train

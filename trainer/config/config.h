@@ -61,6 +61,9 @@ struct TrainerConfig {
   std::optional<int64_t> save_every_steps;
   AutoNumber snapshot_every;                ///< Optimizer steps between two more snapshots.
   double snapshot_overhead = 0.01;          ///< Share of the run's time that `auto` may cost.
+  double snapshot_min_interval_s = 60.0;    ///< Least time between two of `auto`, seconds.
+  double snapshot_disk_share = 0.1;         ///< Share of the time that `auto` may be writing.
+  double snapshot_gb_per_hour = 40.0;       ///< Most that `auto` may write; 0: no limit.
   IfBusy snapshot_if_busy = IfBusy::kSkip;  ///< A snapshot is due while the last is written.
   int64_t save_total_limit = 2;             ///< Files kept: the newest and the ones before it.
   std::string snapshot_cache = "snapshot_cache";  ///< Absolute after loading.

@@ -88,11 +88,21 @@ std::vector<Field> trainer_fields() {
        NullMeans::kNotGiven, "", "steps", "Also saves after every so many optimizer steps."},
       {"trainer_config.snapshot_every", DDP_SLOT(trainer.snapshot_every), kAtLeast0,
        NullMeans::kOff, "", "steps",
-       "More snapshots in between: auto saves as often as snapshot_overhead allows; 0 or null: "
+       "More snapshots in between: auto saves as often as the four keys below allow; 0 or null: "
        "none."},
       {"trainer_config.snapshot_overhead", DDP_SLOT(trainer.snapshot_overhead), kShare,
        NullMeans::kError, "", "share",
        "Share of the run's time that snapshot_every: auto may cost."},
+      {"trainer_config.snapshot_min_interval_s", DDP_SLOT(trainer.snapshot_min_interval_s),
+       kAtLeast0, NullMeans::kOff, "", "seconds",
+       "Least time between two snapshots of snapshot_every: auto; a kill costs half of it on "
+       "average. 0 or null: none."},
+      {"trainer_config.snapshot_disk_share", DDP_SLOT(trainer.snapshot_disk_share), kShare,
+       NullMeans::kError, "", "share",
+       "Share of the time for which snapshot_every: auto may keep the disk busy."},
+      {"trainer_config.snapshot_gb_per_hour", DDP_SLOT(trainer.snapshot_gb_per_hour), kAtLeast0,
+       NullMeans::kOff, "", "GB/h",
+       "Most that snapshot_every: auto may write; 40 is about 1 TB a day. 0 or null: no limit."},
       {"trainer_config.snapshot_if_busy", DDP_SLOT(trainer.snapshot_if_busy), kAnyValue,
        NullMeans::kError, "", "",
        "A snapshot is due while the one before it is still being written: skip it, or wait."},

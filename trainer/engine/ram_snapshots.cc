@@ -98,8 +98,8 @@ void RamSnapshots::store(const SnapshotMeta& meta, const NamedTensors& tensors,
   next_ = 1 - next_;
 }
 
-void RamSnapshots::remove_files() {
-  for (const auto& file : files_) ::unlink(file.c_str());
+void remove_ram_snapshots(const std::string& folder, const std::string& snapshot_path) {
+  for (const auto& file : ram_snapshot_files(folder, snapshot_path)) ::unlink(file.c_str());
 }
 
 }  // namespace ddp::train

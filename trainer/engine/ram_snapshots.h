@@ -17,6 +17,9 @@ namespace ddp::train {
 std::vector<std::string> ram_snapshot_files(const std::string& folder,
                                             const std::string& snapshot_path);
 
+/// Removes them, also those of an earlier process of the run. No RamSnapshots uses them any more.
+void remove_ram_snapshots(const std::string& folder, const std::string& snapshot_path);
+
 /// Used by one thread at a time.
 class RamSnapshots {
  public:
@@ -30,8 +33,6 @@ class RamSnapshots {
   /// Overwrites the older of the two; with nothing when the state holds NaN or Inf. Throws RunError
   /// when the shared memory is full.
   void store(const SnapshotMeta& meta, const NamedTensors& tensors, const ReadyEvent& ready);
-  /// The run has ended and its state is on the disk.
-  void remove_files();
 
  private:
   struct Slot;

@@ -9,10 +9,10 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "trainer/metrics/text.h"
+#include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/remote_folder.h"
 #include "trainer/runtime/retry.h"
@@ -36,10 +36,19 @@ std::optional<int64_t> step_of(const std::string& object, const std::string& nam
   return step;
 }
 
+/// Where a link at `path` leads: a file that is published there would take the link's place.
+std::string behind_links(fs::path path) {
+  constexpr int kMost = 40;  // as the kernel
+  std::error_code error;
+  for (int links = 0; links < kMost && fs::is_symlink(path, error); ++links)
+    path = path.parent_path() / fs::read_symlink(path, error);
+  return path.string();
+}
+
 }  // namespace
 
 std::string local_snapshot_path(const TrainerConfig& config) {
-  if (!is_remote(config.snapshot_path)) return config.snapshot_path;
+  if (!is_remote(config.snapshot_path)) return behind_links(config.snapshot_path);
   const std::string& url = config.snapshot_path;
   const auto colon = url.find("://");
   return fmt::format("{}/{}/{}", config.snapshot_cache, url.substr(0, colon),
@@ -92,45 +101,54 @@ std::vector<std::string> RemoteSnapshots::objects_by_age(
   return objects;
 }
 
-// Under the user's name: the run then finds it as its newest.
-bool RemoteSnapshots::download(const std::string& object) {
-  folder_->download(object, local_.path());
-  try {
-    open_snapshot(local_.path());
-    return true;
-  } catch (const RunError& error) {
-    log_.warning(fmt::format("{}/{} is damaged: {}", remote_.folder, object, error.what()));
+/// The list in the store; nothing when there is none. Throws RemoteError.
+std::optional<Manifest> RemoteSnapshots::fetch_manifest(
+    const std::vector<RemoteEntry>& entries) const {
+  const std::string name = fmt::format("{}.manifest.json", remote_.name);
+  const bool there = std::any_of(entries.begin(), entries.end(),
+                                 [&](const auto& entry) { return entry.name == name; });
+  if (!there) return std::nullopt;
+  const std::string file = local_.path() + ".fetched";
+  folder_->download(name, file);
+  const auto manifest = read_manifest(file);
+  std::error_code ignored;
+  fs::remove(file, ignored);
+  return manifest;
+}
+
+// First beside `file`: what is there stays unless the object is whole and of the store's run.
+bool RemoteSnapshots::download(const std::string& object, const std::string& file) {
+  const std::string fetched = local_.path() + ".fetched";
+  const auto pass_over = [&](const std::string& why) {
+    log_.warning(fmt::format("{}/{} is passed over: {}", remote_.folder, object, why));
     std::error_code ignored;
-    fs::remove(local_.path(), ignored);
+    fs::remove(fetched, ignored);
     return false;
-  }
-}
-
-/// The object that the manifest of the store calls the best, or "".
-std::string RemoteSnapshots::best_in_manifest() const {
-  folder_->download(fmt::format("{}.manifest.json", remote_.name), local_.manifest_path());
-  std::ifstream file(local_.manifest_path());
-  const auto manifest = nlohmann::json::parse(file, nullptr, false);
-  if (!manifest.is_object() || !manifest.contains("best") || !manifest.contains("snapshots"))
-    return "";
-  for (const auto& entry : manifest["snapshots"]) {
-    if (entry.is_object() && entry.value("file", nlohmann::json()) == manifest["best"])
-      return entry.value("object", "");
-  }
-  return "";
-}
-
-// Not having it costs the run nothing.
-void RemoteSnapshots::fetch_best(const std::vector<std::string>& objects) {
+  };
+  folder_->download(object, fetched);
   try {
-    const std::string best = best_in_manifest();
-    if (std::find(objects.begin(), objects.end(), best) == objects.end()) return;
-    const int64_t step = *step_of(best, remote_.name);
-    const std::string file = older_snapshot_path(local_.path(), step);
+    const auto snapshot = open_snapshot(fetched);
+    if (run_id_ && snapshot.meta.run_id != *run_id_)
+      return pass_over("it is of another run than the store's manifest");
+    run_id_ = snapshot.meta.run_id;
+  } catch (const RunError& error) {
+    return pass_over(error.what());
+  }
+  move_file(fetched, file);
+  fetched_.push_back({file, object});
+  return true;
+}
+
+// Not having it costs the run nothing. One beyond the newest is not of what the run goes on from.
+void RemoteSnapshots::fetch_best(const std::string& best) {
+  try {
+    const auto step = step_of(best, remote_.name);
+    const std::string file = older_snapshot_path(local_.path(), step.value_or(0));
     std::error_code ignored;
-    if (fs::exists(file, ignored) || open_snapshot(local_.path()).meta.step == step) return;
+    if (!step || fs::exists(file, ignored) || open_snapshot(local_.path()).meta.step <= *step)
+      return;
     log_.info(fmt::format("Fetching the best one, {}/{}", remote_.folder, best));
-    folder_->download(best, file);
+    download(best, file);
   } catch (const std::exception& error) {
     log_.warning(fmt::format("the best snapshot was not fetched: {}", error.what()));
   }
@@ -139,7 +157,9 @@ void RemoteSnapshots::fetch_best(const std::vector<std::string>& objects) {
 std::set<std::string> RemoteSnapshots::removable(const std::vector<std::string>& objects) const {
   int64_t start = -1;
   try {
-    start = open_snapshot(local_.path()).meta.step;
+    const auto newest = open_snapshot(local_.path());
+    if (run_id_ && newest.meta.run_id != *run_id_) return {};
+    start = newest.meta.step;
   } catch (const std::exception&) {
     return {};  // training from scratch beside something: leave it alone
   }
@@ -149,6 +169,24 @@ std::set<std::string> RemoteSnapshots::removable(const std::vector<std::string>&
     if (step < start) result.insert(objects[i]);
   }
   return result;
+}
+
+std::vector<std::string> RemoteSnapshots::fetch_newer_than(int64_t here) {
+  remove_stale_temporaries(local_.path() + ".fetched");
+  std::vector<RemoteEntry> entries;
+  retry({}, kPatienceAtStart, {}, [&] { entries = folder_->list(); });
+  const auto objects = objects_by_age(entries);
+  if (objects.empty()) return objects;
+  const auto manifest = fetch_manifest(entries);
+  if (manifest) run_id_ = manifest->run_id;
+  for (const auto& object : objects) {
+    if (*step_of(object, remote_.name) <= here) break;
+    log_.info(fmt::format("Fetching {}/{}", remote_.folder, object));
+    if (download(object, local_.path())) break;
+  }
+  const std::string best = manifest ? manifest->best_object : "";
+  if (std::find(objects.begin(), objects.end(), best) != objects.end()) fetch_best(best);
+  return objects;
 }
 
 void RemoteSnapshots::fetch_newest() {
@@ -163,15 +201,7 @@ void RemoteSnapshots::fetch_newest() {
   }
   std::vector<std::string> objects;
   try {
-    std::vector<RemoteEntry> entries;
-    retry({}, kPatienceAtStart, {}, [&] { entries = folder_->list(); });
-    objects = objects_by_age(entries);
-    for (const auto& object : objects) {
-      if (*step_of(object, remote_.name) <= here) break;
-      log_.info(fmt::format("Fetching {}/{}", remote_.folder, object));
-      if (download(object)) break;
-    }
-    if (!objects.empty()) fetch_best(objects);
+    objects = fetch_newer_than(here);
   } catch (const RemoteError& error) {
     if (error.failure() != RemoteFailure::kAway || here < 0) {
       throw RunError(fmt::format(
@@ -190,6 +220,7 @@ void RemoteSnapshots::fetch_newest() {
   };
   options.log = [this](LogLevel level, const std::string& text) { log_.write(level, text); };
   mirror_ = std::make_unique<RemoteMirror>(std::move(folder_), std::move(options));
+  for (const auto& file : fetched_) mirror_->adopt(file);
 }
 
 void RemoteSnapshots::publish() {
@@ -210,7 +241,9 @@ void RemoteSnapshots::finish(milliseconds limit, const std::function<bool()>& go
     if (missing.empty() || !go_on()) break;
   }
   if (missing.empty()) {
-    log_.info(fmt::format("All snapshots are in {}", remote_.folder));
+    const MirrorCounts sent = mirror_->counts();
+    log_.info(fmt::format("All snapshots are in {} ({}, {} MB sent)", remote_.folder,
+                          counted(sent.files, "object"), (sent.bytes + 500'000) / 1'000'000));
     return;
   }
   log_.warning(fmt::format(

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "trainer/config/config.h"
 #include "trainer/engine/snapshot_folder.h"
@@ -16,8 +19,8 @@
 
 namespace ddp::train {
 
-/// Where the files of this snapshot_path lie on this machine: the path itself, or, for
-/// s3://bucket/key, <snapshot_cache>/s3/bucket/key.
+/// Where the files of this snapshot_path lie on this machine: the path itself or what it is a link
+/// to, or, for s3://bucket/key, <snapshot_cache>/s3/bucket/key.
 std::string local_snapshot_path(const TrainerConfig& config);
 
 /// A local copy of `path` that is removed at the end; for a local path the file itself. Throws
@@ -50,8 +53,9 @@ class RemoteSnapshots {
   /// the store holds. Throws RunError when the store refuses (credentials, bucket).
   ///
   /// The best snapshot that the store's manifest names is fetched, too: it then stays the best one
-  /// here. What an earlier machine left is removed when it is older than that machine's last
-  /// save_total_limit snapshots; never what is newer than the state that the run goes on from.
+  /// here. Only those of the run that the store's manifest names are taken. What an earlier machine
+  /// left of that run is removed when it is older than its last save_total_limit snapshots; never
+  /// what is newer than the state that the run goes on from.
   void fetch_newest();
 
   /// Sends what `local` holds now. Returns at once.
@@ -62,15 +66,18 @@ class RemoteSnapshots {
 
  private:
   std::vector<std::string> objects_by_age(const std::vector<RemoteEntry>& entries) const;
-  bool download(const std::string& object);
-  void fetch_best(const std::vector<std::string>& objects);
-  std::string best_in_manifest() const;
+  std::optional<Manifest> fetch_manifest(const std::vector<RemoteEntry>& entries) const;
+  std::vector<std::string> fetch_newer_than(int64_t here);
+  bool download(const std::string& object, const std::string& file);
+  void fetch_best(const std::string& best);
   std::set<std::string> removable(const std::vector<std::string>& objects) const;
 
   RemotePath remote_;
   const SnapshotFolder& local_;
   Log& log_;
   std::unique_ptr<RemoteFolder> folder_;  // until the mirror has it
+  std::optional<std::string> run_id_;     // whose snapshots the store holds, once it is known
+  std::vector<MirroredFile> fetched_;
   std::unique_ptr<RemoteMirror> mirror_;
 };
 

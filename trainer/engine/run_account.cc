@@ -164,10 +164,12 @@ double RunAccount::median_step() const {
   return times_.count() > 0 ? times_.median() : totals_.median_step;
 }
 
-void RunAccount::write_totals() const {
+void RunAccount::write_totals() {
   if (fd_ < 0) return;
   std::string text = totals_json();
-  text.resize(std::max(text.size(), kRecordBytes), ' ');
+  for (; text.size() > kRecordBytes && !totals_.restarts.empty(); text = totals_json())
+    totals_.restarts.erase(totals_.restarts.begin());
+  text.resize(kRecordBytes, ' ');
   // One that is lost is followed by another one.
   [[maybe_unused]] const auto written = ::pwrite(fd_, text.data(), kRecordBytes, 0);
 }

@@ -36,6 +36,9 @@ class RunAccount {
   /// After each optimizer step. Costs one small write.
   void step_done(int64_t step, const SaveCounts& saves);
 
+  /// After the last save, which follows the last step.
+  void count_saves(const SaveCounts& saves) { own_saves_ = saves; }
+
   /// Useful steps x median step / wall time since the first attempt began, from 0 to 1; none before
   /// two steps are done.
   std::optional<double> goodput() const;
@@ -57,7 +60,7 @@ class RunAccount {
   };
   void read_earlier_attempts(int64_t resumed_step);
   void add_restart(int64_t resumed_step);
-  void write_totals() const;
+  void write_totals();
   double median_step() const;
   std::string totals_json() const;
   SaveCounts all_saves() const;

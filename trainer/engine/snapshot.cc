@@ -96,4 +96,12 @@ std::string content_sha256(const SafetensorsFile& file) {
   return sum.hex();
 }
 
+std::string new_run_id(const std::string& config_json, const std::string& data_sha256, int number) {
+  constexpr std::size_t kDigits = 16;
+  Sha256 sum;
+  sum.update(arithmetic_settings(config_json).dump());
+  sum.update(fmt::format("\n{}\n{}", data_sha256, number));
+  return sum.hex().substr(0, kDigits);
+}
+
 }  // namespace ddp::train

@@ -36,4 +36,9 @@ OpenedSnapshot open_snapshot(const std::string& path);
 /// equal training states.
 std::string content_sha256(const SafetensorsFile& file);
 
+/// The id of a run that starts from scratch, 16 hex digits: of the settings that change the
+/// arithmetic and of the text, so that the same training has the same id anywhere, and of `number`,
+/// which tells apart the runs of one folder.
+std::string new_run_id(const std::string& config_json, const std::string& data_sha256, int number);
+
 }  // namespace ddp::train

@@ -1,13 +1,17 @@
 #include "trainer/engine/snapshot_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <iterator>
+#include <limits>
+#include <string_view>
+#include <utility>
 
 #include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/error.h"
@@ -16,7 +20,8 @@ namespace ddp::train {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+
+std::string name_of(const std::string& file) { return fs::path(file).filename().string(); }
 
 fs::path folder_of(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
@@ -35,13 +40,20 @@ std::vector<std::string> files_with(const std::string& path, const std::string& 
   return found;
 }
 
+/// The digits of `.step-<n>`, or of `.step-<n>-<m>`, as name_for_older() gives them.
 bool is_step_name(const std::string& file, const std::string& path) {
-  const std::string digits = file.substr(older_snapshot_path(path, 0).size() - 1);
-  return !digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos;
+  const auto all_digits = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  const std::string_view number =
+      std::string_view(file).substr(older_snapshot_path(path, 0).size() - 1);
+  const auto dash = number.find('-');
+  return all_digits(number.substr(0, dash)) &&
+         (dash == std::string_view::npos || all_digits(number.substr(dash + 1)));
 }
 
 SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta) {
-  SnapshotEntry entry{fs::path(file).filename().string(), meta.step, meta.cursor.epoch, {}, 0};
+  SnapshotEntry entry{name_of(file), meta.step, meta.cursor.epoch, {}, 0};
   if (meta.last_eval && meta.last_eval->step == meta.step) entry.eval_loss = meta.last_eval->loss;
   std::error_code ignored;
   const auto bytes = fs::file_size(file, ignored);
@@ -57,19 +69,26 @@ bool set_aside(const std::string& file, const std::string& target, bool name_is_
   return name_is_taken || ::unlink(file.c_str()) == 0;
 }
 
-/// Header only. Throws as open_snapshot() does.
+/// Header only, which is verified. Throws as open_snapshot() does.
 OpenedSnapshot peek(const std::string& file) {
   OpenedSnapshot opened{file, std::make_unique<SafetensorsFile>(file), {}};
   opened.meta = SnapshotMeta::from_metadata(opened.file->metadata(), file,
                                             [&] { opened.file->verify_checksum(); });
+  opened.file->verify_header();
   return opened;
 }
 
-}  // namespace
-
-std::string older_snapshot_path(const std::string& path, int64_t step) {
-  return fmt::format("{}.step-{}", path, step);
+/// The first names, and how many more there are.
+std::string list_of(std::vector<std::string> names) {
+  constexpr std::size_t kMost = 5;
+  const std::size_t more = names.size() > kMost ? names.size() - kMost : 0;
+  std::sort(names.begin(), names.end());
+  names.resize(names.size() - more);
+  return fmt::format("{}{}", fmt::join(names, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : "");
 }
+
+}  // namespace
 
 void prepare_snapshot_folder(const std::string& path) {
   try {
@@ -82,14 +101,6 @@ void prepare_snapshot_folder(const std::string& path) {
         "change its permissions",
         error.what()));
   }
-}
-
-const SnapshotEntry* best_entry(const std::vector<SnapshotEntry>& entries) {
-  const SnapshotEntry* best = nullptr;
-  for (const auto& entry : entries) {
-    if (entry.eval_loss && (best == nullptr || *entry.eval_loss <= *best->eval_loss)) best = &entry;
-  }
-  return best;
 }
 
 std::vector<std::size_t> superseded(const std::vector<SnapshotEntry>& entries, std::size_t limit) {
@@ -110,46 +121,122 @@ std::string SnapshotFolder::path_of(const SnapshotEntry& entry) const {
 
 std::vector<std::string> SnapshotFolder::older_files() const {
   auto files = files_with(path_, ".step-");
-  std::erase_if(files, [this](const auto& file) {
-    return !is_step_name(fs::path(file).filename().string(), fs::path(path_).filename().string());
-  });
+  std::erase_if(files,
+                [this](const auto& file) { return !is_step_name(name_of(file), name_of(path_)); });
   return files;
 }
 
-std::optional<OpenedSnapshot> SnapshotFolder::find(const std::vector<std::string>& in_memory) {
-  std::vector<OpenedSnapshot> candidates;
-  std::vector<Damage> damages;
-  const auto consider = [&](const std::string& file) {
-    try {
-      candidates.push_back(peek(file));
-    } catch (const RunError& error) {
-      damages.push_back({file, error.what()});
-    }
-  };
-  std::error_code ignored;
-  const bool newest_there = fs::exists(path_, ignored);
-  const auto older = older_files();
-  if (newest_there) consider(path_);
-  // A temporary file beside older snapshots alone is the sign that a save was cut.
-  if (newest_there || !files_with(path_, ".tmp.").empty())
-    std::for_each(older.begin(), older.end(), consider);
+// Nobody knows yet whether they are whole: a process may have died while it wrote one.
+SnapshotFolder::Snapshots SnapshotFolder::copies_in(
+    const std::vector<std::string>& in_memory) const {
+  Snapshots copies;
   for (const auto& file : in_memory) {
     try {
-      candidates.push_back(peek(file));
+      copies.push_back(peek(file));
     } catch (const std::exception& error) {
       log_.debug(fmt::format("no whole copy in memory: {}", error.what()));
     }
   }
+  return copies;
+}
+
+/// The run that goes on where the newest file is damaged or missing. `listed`: the manifest counts,
+/// which the run writes before its first save if it finds files of another one.
+std::optional<std::string> SnapshotFolder::run_of(const Snapshots& others, bool listed,
+                                                  const std::vector<Damage>& damages) const {
+  const auto manifest = read_manifest(manifest_path());
+  if (listed && manifest && manifest->run_id) return manifest->run_id;
+  std::set<std::string> ids;
+  for (const auto& other : others) ids.insert(other.meta.run_id);
+  if (ids.empty()) return std::nullopt;
+  if (ids.size() == 1) return *ids.begin();
+  throw RunError(fmt::format(
+      "{}; the older files beside it are of {} runs; rename the one to go on from to {}, or move "
+      "all away to train from scratch",
+      damages.empty() ? path_ + " is gone, a save was cut" : damages.front().reason, ids.size(),
+      path_));
+}
+
+bool SnapshotFolder::is_ours(const OpenedSnapshot& snapshot) const {
+  const std::string name = name_of(snapshot.path);
+  return (run_id_ && snapshot.meta.run_id == *run_id_) ||
+         std::any_of(entries_.begin(), entries_.end(),
+                     [&](const auto& entry) { return entry.file == name; });
+}
+
+/// A step beyond the newest one's was made before the user put an older file in its place.
+void SnapshotFolder::keep_ours(Snapshots& older, const OpenedSnapshot* newest) {
+  std::erase_if(older, [this](const auto& snapshot) { return !is_ours(snapshot); });
+  if (newest == nullptr) return;
+  const auto beyond =
+      std::erase_if(older, [&](const auto& other) { return other.meta.step > newest->meta.step; });
+  went_back_ = beyond > 0;
+}
+
+std::optional<OpenedSnapshot> SnapshotFolder::find(const std::vector<std::string>& in_memory) {
+  std::vector<Damage> damages;
+  Snapshots candidates;
+  const auto add = [&](Snapshots& to, const std::string& file) {
+    try {
+      to.push_back(peek(file));
+    } catch (const RunError& error) {
+      damages.push_back({file, error.what()});
+    } catch (const UserError&) {
+      if (candidates.empty()) throw;  // else it is not needed
+    }
+  };
+  std::error_code ignored;
+  const bool there = fs::exists(path_, ignored);
+  // A temporary file beside older snapshots alone is the sign that a save was cut.
+  const bool cut = !there && !files_with(path_, ".tmp.").empty();
+  if (there) add(candidates, path_);
+  Snapshots older;
+  if (there || cut) {
+    for (const auto& file : older_files()) add(older, file);
+  }
+  Snapshots copies = copies_in(in_memory);
+  const OpenedSnapshot* newest = candidates.empty() ? nullptr : &candidates.front();
+  if (!run_id_ && newest != nullptr) run_id_ = newest->meta.run_id;
+  if (!run_id_) run_id_ = run_of(older.empty() ? copies : older, there || cut, damages);
+  keep_ours(older, newest);
+  std::erase_if(copies, [this](const auto& copy) { return !is_ours(copy); });
+  std::move(older.begin(), older.end(), std::back_inserter(candidates));
+  std::move(copies.begin(), copies.end(), std::back_inserter(candidates));
   auto found = newest_good(std::move(candidates), in_memory, damages);
   if (!found && !damages.empty()) fail_all_damaged(damages);
-  if (!found && !older.empty()) {
-    log_.warning(fmt::format("{} is gone, {} is not used; rename it to go on from it", path_,
-                             older.front()));
-  }
-  if (found) quarantine(damages, *found);
+  if (!found) return found;
+  quarantine(damages, *found);
   scan();
-  if (!entries_.empty()) write_manifest();  // of what is here now, also when it was fetched
+  write_manifest();  // of what is here now, also when it was fetched
   return found;
+}
+
+void SnapshotFolder::begin_run(const std::string& config_json, const std::string& data_sha256) {
+  if (run_id_ && !went_back_) return;
+  std::set<std::string> ids{run_id()};
+  std::vector<std::string> others;
+  for (const auto& file : older_files()) {
+    try {
+      ids.insert(peek(file).meta.run_id);
+      others.push_back(name_of(file));
+    } catch (const std::exception&) {
+      continue;
+    }
+  }
+  for (int number = 0; ids.contains(run_id()); ++number)
+    run_id_ = new_run_id(config_json, data_sha256, number);
+  entries_.clear();
+  scan();
+  if (others.empty()) return;
+  const std::string what =
+      std::exchange(went_back_, false)
+          ? "is older than files of its run beside it: training goes on from it as a new run"
+          : "is gone: training starts from scratch";
+  log_.warning(fmt::format(
+      "{} {}; older files of another run are left alone: {}; to go on from one of them, rename it "
+      "to {}",
+      path_, what, list_of(std::move(others)), path_));
+  write_manifest();
 }
 
 // By step, newest first; of equal ones the first stays first: the user's name before others.
@@ -196,14 +283,16 @@ void SnapshotFolder::quarantine(const std::vector<Damage>& damages, OpenedSnapsh
   }
 }
 
-/// `good` when it lies in the folder, else the newest of the older snapshots that is whole, or "".
+/// `good` when it lies in the folder, else the newest older snapshot of the run that is whole, or
+/// "".
 std::string SnapshotFolder::newest_older(const std::string& good) const {
   const auto older = older_files();
   if (std::find(older.begin(), older.end(), good) != older.end()) return good;
-  std::vector<OpenedSnapshot> candidates;
+  Snapshots candidates;
   for (const auto& file : older) {
     try {
       candidates.push_back(peek(file));
+      if (!is_ours(candidates.back())) candidates.pop_back();
     } catch (const std::exception&) {
       continue;
     }
@@ -213,19 +302,21 @@ std::string SnapshotFolder::newest_older(const std::string& good) const {
   return found ? found->path : "";
 }
 
-// What cannot be read is not counted, and so never deleted.
+// What cannot be read, or is of another run, is not counted, and so never deleted.
 void SnapshotFolder::scan() {
-  entries_.clear();
+  std::vector<SnapshotEntry> present;
   auto files = older_files();
   files.push_back(path_);
   for (const auto& file : files) {
     try {
-      entries_.push_back(entry_of(file, peek(file).meta));
+      const OpenedSnapshot snapshot = peek(file);
+      if (file == path_ || is_ours(snapshot)) present.push_back(entry_of(file, snapshot.meta));
     } catch (const std::exception&) {
       continue;
     }
   }
-  const std::string newest = fs::path(path_).filename().string();
+  entries_ = std::move(present);
+  const std::string newest = name_of(path_);
   std::sort(entries_.begin(), entries_.end(), [&](const auto& a, const auto& b) {
     if ((a.file == newest) != (b.file == newest)) return a.file == newest;
     return a.step > b.step;
@@ -237,6 +328,20 @@ void SnapshotFolder::remove(std::size_t index) {
   if (::unlink(file.c_str()) != 0 && errno != ENOENT)
     log_.warning(fmt::format("cannot delete the old snapshot {}: {}", file, std::strerror(errno)));
   entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+/// `<name>.step-<n>`, or `<name>.step-<n>-2`, ... where a file that is not ours has that name.
+std::string SnapshotFolder::name_for_older(int64_t step) const {
+  const std::string usual = older_snapshot_path(path_, step);
+  std::string file = usual;
+  const auto is_foreign = [&] {
+    std::error_code ignored;
+    const bool ours = std::any_of(entries_.begin(), entries_.end(),
+                                  [&](const auto& entry) { return entry.file == name_of(file); });
+    return !ours && fs::exists(file, ignored);
+  };
+  for (int number = 2; is_foreign(); ++number) file = fmt::format("{}-{}", usual, number);
+  return file;
 }
 
 // The best goes last, the newest never.
@@ -252,11 +357,11 @@ bool SnapshotFolder::delete_oldest() {
 
 void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorBytes>& tensors,
                              const PublishObserver& at) {
-  const std::string newest = fs::path(path_).filename().string();
+  const std::string newest = name_of(path_);
   const bool replaces_one = !entries_.empty() && entries_.front().file == newest;
   const bool is_best = !entries_.empty() && &entries_.front() == best_entry(entries_);
   const bool keep = replaces_one && (limit_ > 1 || is_best) && entries_.front().step != meta.step;
-  const std::string kept = keep ? older_snapshot_path(path_, entries_.front().step) : "";
+  const std::string kept = keep ? name_for_older(entries_.front().step) : "";
   while (true) {
     try {
       publish_safetensors(path_, kept, meta.to_metadata(), tensors, at);
@@ -266,7 +371,7 @@ void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorB
     }
   }
   if (keep) {
-    const std::string name = fs::path(kept).filename().string();
+    const std::string name = name_of(kept);
     std::erase_if(entries_, [&](const auto& entry) { return entry.file == name; });
     entries_.front().file = name;
   } else if (replaces_one) {
@@ -280,31 +385,13 @@ void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorB
 // A snapshot that is whole on the disk counts, whether it is listed or not.
 void SnapshotFolder::write_manifest() const {
   try {
-    const std::string text = manifest();
+    const std::string text = manifest_text(name_of(path_), run_id(), entries_);
     AtomicFile file(manifest_path());
     file.write(text.data(), text.size());
     file.commit();
   } catch (const RunError& error) {
     log_.warning(fmt::format("the list of snapshots is not up to date: {}", error.what()));
   }
-}
-
-std::string SnapshotFolder::manifest() const {
-  Json list = Json::array();
-  for (const auto& entry : entries_) {
-    list.push_back(
-        {{"file", entry.file},
-         {"object", older_snapshot_path(fs::path(path_).filename().string(), entry.step)},
-         {"step", entry.step},
-         {"epoch", entry.epoch},
-         {"eval_loss", entry.eval_loss ? Json(*entry.eval_loss) : Json()},
-         {"bytes", entry.bytes}});
-  }
-  const SnapshotEntry* best = best_entry(entries_);
-  const Json manifest = {{"newest", entries_.front().file},
-                         {"best", best != nullptr ? Json(best->file) : Json()},
-                         {"snapshots", list}};
-  return manifest.dump(2) + "\n";
 }
 
 }  // namespace ddp::train

@@ -2,19 +2,32 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+
+#include "trainer/config/config.h"
 
 namespace ddp::train {
 
-/// Seconds from the begin of one snapshot to that of the next one, so that saving costs at most
-/// `overhead` (a share) of the time: `cost` is the wall time for which one save held up training,
-/// `busy` how long it was at work in the background. Never less than `busy`: one at a time.
+/// What the last save has cost; zeros before the first one.
+struct SaveCost {
+  double held_up = 0.0;   ///< Seconds for which training waited or lost a core.
+  double busy = 0.0;      ///< Seconds from its begin to its end in the background.
+  std::size_t bytes = 0;  ///< Written.
+};
+
+/// Seconds from the begin of one automatic snapshot to that of the next one: as often as all of
+/// snapshot_overhead, snapshot_min_interval_s, snapshot_disk_share and snapshot_gb_per_hour allow.
 ///
-/// With less than that the loss at a failure (half an interval on average) gets smaller and the
-/// cost of saving larger; Young, "A first order approximation to the optimum checkpoint interval",
-/// 1974, gives sqrt(2 x cost x mean time between failures), which needs a number nobody knows here.
-inline double snapshot_interval(double cost, double busy, double overhead) {
-  constexpr double kShortest = 0.5;  // s; below, nobody gains anything
-  return std::max({kShortest, cost / overhead, busy});
+/// With less the loss at a failure (half an interval on average) gets smaller and the cost of
+/// saving larger; Young, "A first order approximation to the optimum checkpoint interval", 1974,
+/// gives sqrt(2 x cost x mean time between failures), which needs a number nobody knows here.
+inline double snapshot_interval(const SaveCost& cost, const TrainerConfig& config) {
+  constexpr double kBytesPerGb = 1e9;
+  constexpr double kSecondsPerHour = 3600.0;
+  const double per_second = config.snapshot_gb_per_hour * kBytesPerGb / kSecondsPerHour;
+  const double for_bytes = per_second > 0.0 ? static_cast<double>(cost.bytes) / per_second : 0.0;
+  return std::max({config.snapshot_min_interval_s, cost.held_up / config.snapshot_overhead,
+                   cost.busy / config.snapshot_disk_share, for_bytes});
 }
 
 }  // namespace ddp::train

@@ -84,7 +84,7 @@ bool SnapshotKeeper::due(int64_t step) const {
   if (!every.automatic) return every.value > 0 && step % static_cast<int64_t>(every.value) == 0;
   const std::lock_guard lock(mutex_);
   return seconds_since(last_begin_) >=
-         snapshot_interval(stall_of_last_ + cpu_of_last_, busy_seconds_, config_.snapshot_overhead);
+         snapshot_interval({stall_of_last_ + cpu_of_last_, busy_seconds_, bytes_of_last_}, config_);
 }
 
 bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
@@ -101,6 +101,7 @@ bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
   {
     const std::lock_guard lock(mutex_);
     last_begin_ = begin;
+    bytes_of_last_ = buffer_->size();
     computes_on_cpu_ = state.ready == nullptr;
     last_saved_step_started_ = state.meta.step;
     stall_of_last_ = 0.0;
@@ -248,7 +249,8 @@ void SnapshotKeeper::finish_sending(std::chrono::milliseconds limit) {
 
 void SnapshotKeeper::forget_memory() {
   memory_job_.wait_done();
-  if (ram_) ram_->remove_files();
+  ram_.reset();
+  remove_ram_snapshots(shared_memory_folder(), folder_.path());
 }
 
 SaveCounts SnapshotKeeper::counts() const {

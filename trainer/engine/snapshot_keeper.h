@@ -80,7 +80,7 @@ class SnapshotKeeper {
   /// Waits until an object store has what it is to have: at most `limit`, and after a signal that
   /// comes meanwhile no longer.
   void finish_sending(std::chrono::milliseconds limit);
-  /// The run is complete: the copies in memory are of no use any more.
+  /// The run is complete or has gone back: the copies in memory are of no use any more.
   void forget_memory();
 
   SaveCounts counts() const;
@@ -110,6 +110,7 @@ class SnapshotKeeper {
   double busy_seconds_ = 0.0;   // of the last save, in the background
   double stall_of_last_ = 0.0;  // of the last save so far
   double cpu_of_last_ = 0.0;    // of its thread, where that takes a core from training
+  std::size_t bytes_of_last_ = 0;
   bool computes_on_cpu_ = false;
   std::string non_finite_;  // the tensor that was refused
   Clock::time_point last_begin_ = Clock::now();

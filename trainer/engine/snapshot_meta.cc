@@ -66,6 +66,7 @@ void read_json_values(const Reader& read, SnapshotMeta& meta) {
   meta.grad_scaler = scaler_from_json(read.json("grad_scaler"));
   meta.vocabulary = read.json("vocabulary").get<std::vector<std::string>>();
   if (read.has("step_guard")) meta.step_guard = read.text("step_guard");
+  if (read.has("run_id")) meta.run_id = read.text("run_id");
   if (!read.has("evaluation")) return;
   const Json evaluation = read.json("evaluation");
   meta.last_eval = record_from_json(evaluation.at("last"));
@@ -92,6 +93,7 @@ Metadata SnapshotMeta::to_metadata() const {
           {"micro_batches_per_step", std::to_string(micro_batches_per_step)},
           {"world_size", std::to_string(world_size)},
           {"step_guard", step_guard},
+          {"run_id", run_id},
           {"evaluation", evaluation.dump()}};
 }
 

@@ -23,6 +23,7 @@ struct EvalRecord {
 
 /// The part of a snapshot that is not tensors.
 struct SnapshotMeta {
+  std::string run_id;         ///< Of the run that saved; "" where its trainer knew of none.
   int64_t step = 0;           ///< Finished optimizer steps, skipped ones included.
   DataCursor cursor;          ///< Finished epochs, samples consumed in the present one.
   double optimizer_step = 0;  ///< Updates that took effect.

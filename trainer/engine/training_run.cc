@@ -152,12 +152,19 @@ void TrainingRun::judge_later(StepOutput output, const DataCursor& at) {
 void TrainingRun::judge_last() {
   if (!unjudged_) return;
   const Unjudged last = *std::exchange(unjudged_, std::nullopt);
-  if (last.output.spike) return handle_bad_step(StepVerdict::kSpike, last);
-  if (last.copied) last.copied->synchronize();
-  if (last.not_finite.item<float>() == 0.0F) return;
+  const StepVerdict verdict = judge(last);
+  if (verdict != StepVerdict::kGood) return handle_bad_step(verdict, last);
+  rollback_limit_.good_step(last.step);
+}
+
+StepVerdict TrainingRun::judge(const Unjudged& step) {
+  if (step.output.spike) return StepVerdict::kSpike;
+  if (step.copied) step.copied->synchronize();
+  if (step.not_finite.item<float>() == 0.0F) return StepVerdict::kGood;
   // GradScaler tries a smaller scale: nothing is wrong as long as the loss is a number.
-  if (trainer_.scaler().enabled() && std::isfinite(trainer_.global_mean_loss(last.output))) return;
-  handle_bad_step(StepVerdict::kNotFinite, last);
+  if (trainer_.scaler().enabled() && std::isfinite(trainer_.global_mean_loss(step.output)))
+    return StepVerdict::kGood;
+  return StepVerdict::kNotFinite;
 }
 
 void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
@@ -171,6 +178,13 @@ void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
     case BadStepPolicy::kSkip:
       break;
     case BadStepPolicy::kRollback:
+      if (!rollback_limit_.allows_another()) {
+        throw FinalError(fmt::format(
+            "{}; {} rollbacks in a row have not led beyond step {}: training diverges; lower "
+            "optimizer_config.learning_rate, set trainer_config.grad_norm_clip, or let "
+            "trainer_config.bad_step_policy=skip pass over such steps; the last snapshot is {}",
+            what, RollbackLimit::kMost, rollback_limit_.furthest(), folder_.path()));
+      }
       if (group_.is_main()) log_.warning(what);
       if (roll_back(bad.step)) return;
       if (group_.is_main()) log_.warning("There is no snapshot to go back to");
@@ -202,6 +216,8 @@ bool TrainingRun::roll_back(int64_t bad_step) {
     keeper_->before_update();
     keeper_->wait();
     snapshot = folder_.find();
+    // Theirs are steps that are to be made in another way now, and they would be found as newer.
+    if (snapshot) keeper_->forget_memory();
   }
   const std::string json = group_.broadcast_text(snapshot ? snapshot->meta.to_json() : "");
   if (json.empty()) return false;
@@ -232,7 +248,7 @@ void TrainingRun::after_step(bool epoch_ended) {
   const bool save_between = keeper_->due(step);
   if (!save_now && !save_between && !keeper_->keeps_memory()) return;
   throughput_.pause();
-  const auto state = trainer_.capture();
+  const auto state = capture();
   if (save_now || save_between) save(state, save_now ? SaveReason::kFixed : SaveReason::kInterval);
   keeper_->save_to_memory(state);
   throughput_.resume();
@@ -257,6 +273,12 @@ void TrainingRun::run_evaluation() {
   throughput_.resume();
 }
 
+TrainingState TrainingRun::capture() {
+  TrainingState state = trainer_.capture();
+  state.meta.run_id = folder_.run_id();
+  return state;
+}
+
 void TrainingRun::save(const TrainingState& state, SaveReason reason) {
   if (keeper_->save(state, reason)) saved_step_ = state.meta.step;
 }
@@ -265,7 +287,7 @@ void TrainingRun::save_last() {
   if (!keeper_) return;
   // Nothing was trained and nothing is to be said: the file stays as it is.
   const bool as_it_was = trainer_.step() == first_step_ && saved_step_ == trainer_.step();
-  if (!as_it_was) keeper_->finish(trainer_.capture());
+  if (!as_it_was) keeper_->finish(capture());
   keeper_->finish_sending(time_to_send());
   if (stop_signal_ == 0) keeper_->forget_memory();
 }
@@ -363,6 +385,7 @@ void TrainingRun::log_end() {
   if (trainer_.guard().bad_steps() > 0)
     log_.info(fmt::format("Bad steps: {}", trainer_.guard().bad_steps()));
   const std::string summary = config_.hydra.run_dir + "/run_summary.json";
+  account_->count_saves(keeper_->counts());
   say_where_time_goes();
   try {
     account_->write_json(summary, stop_signal_ == 0 ? "finished" : "preempted");

@@ -10,6 +10,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/distributed/process_group.h"
+#include "trainer/engine/rollback_limit.h"
 #include "trainer/engine/run_account.h"
 #include "trainer/engine/run_monitor.h"
 #include "trainer/engine/snapshot_folder.h"
@@ -56,10 +57,12 @@ class TrainingRun {
   };
   void judge_later(StepOutput output, const DataCursor& at);
   void judge_last();
+  StepVerdict judge(const Unjudged& step);
   void handle_bad_step(StepVerdict verdict, const Unjudged& bad);
   bool roll_back(int64_t bad_step);
   void after_step(bool epoch_ended);
   void run_evaluation();
+  TrainingState capture();
   void save(const TrainingState& state, SaveReason reason);
   void save_last();
   std::chrono::milliseconds time_to_send() const;
@@ -85,6 +88,7 @@ class TrainingRun {
   int64_t saved_step_ = -1;
   int stop_signal_ = 0;
   std::optional<Unjudged> unjudged_;
+  RollbackLimit rollback_limit_;
   double last_loss_ = 0.0;
   double before_backward_ = 0.0;  // seconds since the last log line, this rank's
   int64_t steps_since_log_ = 0;

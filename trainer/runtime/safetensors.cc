@@ -251,18 +251,24 @@ std::string SafetensorsFile::front_without_checksum(std::size_t digits) const {
 void SafetensorsFile::verify_checksum() const {
   require_readable(size_);
   const std::string& stored = require_metadata(kChecksumKey);
-  const bool version_1 = stored.size() == kSha256Digits;
-  const std::string front = front_without_checksum(version_1 ? kSha256Digits : kChecksumDigits);
-  if (version_1) {
+  if (stored.size() == kSha256Digits) {  // version 1
+    const std::string front = front_without_checksum(kSha256Digits);
     Sha256 sum;
     sum.update(front).update(mapping_ + front.size(), size_ - front.size());
     if (sum.hex() != stored)
       throw RunError(path_ + ": the checksum does not fit: the file is damaged");
     return;
   }
+  verify_header();
+  verify_digests();
+}
+
+void SafetensorsFile::verify_header() const {
+  const std::string& stored = require_metadata(kChecksumKey);
+  if (stored.size() == kSha256Digits) return;
+  const std::string front = front_without_checksum(kChecksumDigits);
   if (xxh3_hex(front.data(), front.size()) != stored)
     throw RunError(path_ + ": the checksum of the header does not fit: the file is damaged");
-  verify_digests();
 }
 
 // The header is known to be right here.

@@ -65,6 +65,9 @@ class SafetensorsFile {
   /// Throws RunError when a checksum is missing or does not fit the bytes; names the tensor. Reads
   /// the whole-file SHA-256 of format version 1, too.
   void verify_checksum() const;
+  /// The same for length and header alone: metadata() can be believed, the tensors are not read.
+  /// Version 1 has no such checksum: nothing is checked.
+  void verify_header() const;
 
  private:
   void map_file();

@@ -1,0 +1,90 @@
+// Several runs, one after the other, with one snapshot_path.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+
+namespace ddp::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Contains;
+
+Words until(int step, int limit) {
+  return {"trainer_config.max_steps=" + std::to_string(step),
+          "trainer_config.save_total_limit=" + std::to_string(limit)};
+}
+
+using Files = std::map<std::string, std::string>;
+
+/// Name and bytes of the snapshots beside the newest one.
+Files older_files(const Workspace& place) {
+  Files files;
+  for (const auto& entry : fs::directory_iterator(place.path())) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("snapshot.pt.step-")) files[name] = read_bytes(entry.path());
+  }
+  return files;
+}
+
+bool holds(const Files& all, const Files& some) {
+  return std::all_of(some.begin(), some.end(), [&](const auto& file) {
+    const auto found = all.find(file.first);
+    return found != all.end() && found->second == file.second;
+  });
+}
+
+TEST_CASE("after a fresh start a restart goes on from the new run, and the old files stay") {
+  const int limit = GENERATE(5, 2);
+  INFO("save_total_limit " << limit);
+  const Workspace place;
+  succeed(alone(place, until(25, limit)));
+  const Files old = older_files(place);
+  REQUIRE(old.size() + 1 == static_cast<std::size_t>(limit));
+  fs::remove(place.snapshot());
+  const auto fresh = succeed(alone(place, until(10, limit)));
+  CHECK(order_of_steps(fresh.out) == range_of(1, 10));
+  CHECK_THAT(fresh.err, Contains("training starts from scratch; older files of another run are "
+                                 "left alone: snapshot.pt.step-"));
+  const auto next = succeed(alone(place, until(15, limit)));
+  CHECK(order_of_steps(next.out) == range_of(11, 15));
+  CHECK_THAT(next.err, !Contains("left alone"));
+  CHECK(inspect(place, place.snapshot()).at("step") == 15);
+  CHECK(holds(older_files(place), old));
+}
+
+TEST_CASE("the new run's damaged snapshot leads to its own older one") {
+  const Workspace place;
+  succeed(alone(place, until(25, 5)));
+  fs::remove(place.snapshot());
+  succeed(alone(place, until(10, 5)));
+  fs::resize_file(place.snapshot(), 100);
+  const auto next = succeed(alone(place, until(15, 5)));
+  CHECK(order_of_steps(next.out) == range_of(6, 15));
+}
+
+TEST_CASE("a snapshot of a trainer that knew no runs is gone on from") {
+  const Workspace unbroken, place;
+  succeed(alone(unbroken));
+  succeed(alone(place, until(25, 2)));
+  for (const auto& file : {place.snapshot(), place.older(20)}) rewrite_metadata(file, "run_id", "");
+  fs::remove(place / "snapshot.pt.manifest.json");
+  CHECK(order_of_steps(succeed(alone(place)).out) == range_of(26, 40));
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{"run_id"});
+}
+
+TEST_CASE("a snapshot_path that is a link stays one, and its target gets the snapshots") {
+  const Workspace place;
+  fs::create_directory(place / "disk");
+  fs::create_symlink("disk/real.pt", place.snapshot());
+  succeed(alone(place, until(10, 2)));
+  CHECK(order_of_steps(succeed(alone(place, until(12, 2))).out) == range_of(11, 12));
+  CHECK(fs::is_symlink(place.snapshot()));
+  CHECK(is_whole(place / "disk/real.pt"));
+  CHECK(is_whole(place / "disk/real.pt.step-10"));
+}
+
+}  // namespace
+}  // namespace ddp::test

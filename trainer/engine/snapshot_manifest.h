@@ -1,0 +1,40 @@
+// The list of a run's snapshots that lies beside them, `<name>.manifest.json` (`run`: the run's id;
+// `file`: the name here; `object`: its name in an object store, where names do not change).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddp::train {
+
+/// One file, as its own header describes it.
+struct SnapshotEntry {
+  std::string file;  ///< Name without the folder.
+  int64_t step = 0;
+  int64_t epoch = 0;
+  std::optional<double> eval_loss;  ///< Of this very step.
+  uint64_t bytes = 0;
+};
+
+/// The entry with the smallest evaluation loss, the earliest of equals; null when none has one.
+const SnapshotEntry* best_entry(const std::vector<SnapshotEntry>& entries);
+
+/// Name of an older snapshot of `step` beside `path`.
+std::string older_snapshot_path(const std::string& path, int64_t step);
+
+/// `name` is that of the newest one; `entries`, newest first, may be empty before the first save.
+std::string manifest_text(const std::string& name, const std::string& run_id,
+                          const std::vector<SnapshotEntry>& entries);
+
+/// What others want to know of a list.
+struct Manifest {
+  std::optional<std::string> run_id;  ///< None: the trainer that wrote it knew of no runs.
+  std::string best_object;            ///< "" when there is no best one.
+};
+
+/// Nothing when there is no such file or it is no list of snapshots.
+std::optional<Manifest> read_manifest(const std::string& path);
+
+}  // namespace ddp::train
