@@ -93,13 +93,15 @@ TEST_CASE("lines that nobody reads hold nobody up, and their number is written i
   LineWriter writer({{pipe.in(), "pipe"}}, "the log is main.log");
   for (int i = 0; i < kLines; ++i) writer.write(pipe.in(), numbered(i));
   const std::string text = read_until(pipe.out(), fmt::format("line {:06}", kLines - 1));
-  std::smatch missing;
   static const std::regex notice(
       R"(\]\[trainer\]\[WARNING\] - (\d+) lines are missing here: they could not be written in time; the log is main\.log\n)");
-  REQUIRE(std::regex_search(text, missing, notice));
+  int missing = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), notice), end; it != end; ++it)
+    missing += std::stoi((*it)[1]);
   const auto shown = numbers_in(text);
   CHECK(std::is_sorted(shown.begin(), shown.end()));
-  CHECK(static_cast<int>(shown.size()) + std::stoi(missing[1]) == kLines);
+  CHECK(missing > 0);
+  CHECK(static_cast<int>(shown.size()) + missing == kLines);
 }
 
 TEST_CASE("a terminal that is stopped with Ctrl-S holds nobody up") {

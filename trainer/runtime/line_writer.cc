@@ -95,7 +95,9 @@ void LineWriter::State::add(Queue& queue, std::string line) {
   if (queue.closed || line.empty()) return;
   queue.bytes += line.size();
   queue.lines.push_back({numbers++, std::move(line)});
-  while (queue.bytes > kMostBytes && queue.lines.size() > 1) queue.drop_oldest();
+  if (queue.bytes <= kMostBytes) return;
+  // Half of them at once: one gap, not one between any two lines.
+  while (queue.bytes > kMostBytes / 2 && queue.lines.size() > 1) queue.drop_oldest();
 }
 
 void LineWriter::State::work() {

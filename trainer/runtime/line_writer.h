@@ -13,8 +13,8 @@ namespace ddp::train {
 /// go on. Does not filter, and does not open anything.
 class LineWriter {
  public:
-  /// What waits for one stream. Beyond it the oldest lines go, and their number is written in their
-  /// place.
+  /// What waits for one stream. Beyond it the older half goes, and its number of lines is written
+  /// in its place.
   static constexpr std::size_t kMostBytes = 256 * 1024;
 
   struct Stream {
