@@ -14,6 +14,11 @@
 
 namespace ddp::train {
 
+/// Seconds until the next sign of life where hang_timeout_s is automatic: max(3 s, 5 median steps),
+/// on a GPU 5 of the longest, as the host runs ahead of the device; before the first step has been
+/// made 300 s, before the fifth max(20 s, 5 of the longest).
+double automatic_promise(const StepTimes& times, bool on_gpu);
+
 /// Belongs to the training thread. Does not watch anything itself: ddp-run does.
 class RunMonitor {
  public:
