@@ -1,8 +1,9 @@
-// A console that stands still or goes away costs lines of the log, never a step.
+// What a run says: a console that stands still or goes away costs lines, never a step.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <regex>
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
@@ -41,7 +42,7 @@ ChildOptions in_shell(ChildOptions options, const std::string& script) {
 const Words kSteps = {"trainer_config.max_steps=80", "distributed_config.hang_timeout_s=5"};
 
 void check_all_steps_in_file(const Workspace& place) {
-  CHECK(order_of_steps(read_bytes(place / "main.log")) == range_of(1, 80));
+  CHECK(order_of_steps(log_of(place)) == range_of(1, 80));
 }
 
 TEST_CASE("a console that nobody reads does not hold up training") {
@@ -85,6 +86,31 @@ TEST_CASE("a reader that goes away, as head does, is said, and the run goes on")
                                "it; the log is ") &&
                           Contains("main.log\nexit 0\n"));
   check_all_steps_in_file(place);
+}
+
+TEST_CASE("a finished run that is started again names words that make it go on, or begin anew") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=5"}));
+  const auto again = succeed(alone(place, {"trainer_config.max_steps=5"}));
+  static const std::regex advice(
+      R"(To go on, add (trainer_config\.\S+) to the command; to begin anew, add (trainer_config\.\S+))");
+  std::smatch words;
+  REQUIRE(std::regex_search(again.out, words, advice));
+  const auto further = succeed(alone(place, {"trainer_config.max_steps=5", words[1]}));
+  CHECK(order_of_steps(further.out) == range_of(6, 10));
+  const auto anew = succeed(alone(place, {"trainer_config.max_steps=5", words[2]}));
+  CHECK(order_of_steps(anew.out) == range_of(1, 5));
+}
+
+TEST_CASE("a run that uses a part of its text says which part, and how to use all") {
+  const Workspace place;
+  const auto part =
+      succeed(alone(place, {"trainer_config.max_steps=1", "data_config.truncate=0.5"}));
+  CHECK_THAT(part.out, Contains(" of 5") &&
+                           Contains(" (data_config.truncate=0.5; 1 uses all) characters, ") &&
+                           Contains(" training samples, ") && Contains(" steps per epoch"));
+  const Workspace whole;
+  CHECK_THAT(succeed(alone(whole, {"trainer_config.max_steps=1"})).out, !Contains("truncate"));
 }
 
 }  // namespace

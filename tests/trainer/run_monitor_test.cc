@@ -68,4 +68,17 @@ TEST_CASE("each heartbeat carries the promise that holds at its time") {
   ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 
+TEST_CASE("who ends in an error may take its time to say it") {
+  const test::TempDir dir;
+  const std::string file = dir.file("beat");
+  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+  {
+    RunMonitor monitor(Config(), 0, 2, false);
+    monitor.enter(Phase::kForward);
+    CHECK(promise_in(file) == "300.0");
+  }
+  CHECK(promise_in(file) == "");
+  ::unsetenv("DDP_HEARTBEAT_FILE");
+}
+
 }  // namespace ddp::train

@@ -44,6 +44,8 @@ RunMonitor::RunMonitor(const Config& config, int rank, int world_size, bool on_g
   beat(Phase::kStart, "", kPromiseOfFirstStep);
 }
 
+RunMonitor::~RunMonitor() { beat(Phase::kEnd, "", 0.0); }
+
 void RunMonitor::starting(bool unlimited) {
   enter_for(Phase::kStart, unlimited ? 0.0 : kPromiseOfFirstStep);
 }

@@ -27,6 +27,10 @@ class RunMonitor {
   /// Reads DDP_HEARTBEAT_FILE, DDP_FAULT_PLAN and the attempt from the environment. `on_gpu`: the
   /// host runs ahead of the device, so the longest step counts and not the median.
   RunMonitor(const Config& config, int rank, int world_size, bool on_gpu);
+  /// Takes the last promise back: nobody knows how long a reader takes over a run's last lines.
+  ~RunMonitor();
+  RunMonitor(const RunMonitor&) = delete;
+  RunMonitor& operator=(const RunMonitor&) = delete;
 
   /// Before the group's first step: connections, snapshot, data. 300 s, or without a limit where
   /// `unlimited`: another one than ours says how long that takes.
