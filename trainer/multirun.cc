@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
 #include "launcher/worker_contract.h"
@@ -11,6 +12,7 @@
 #include "trainer/config/yaml_config.h"
 #include "trainer/report.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/line_writer.h"
 #include "trainer/runtime/stop_signal.h"
 #include "trainer/train_job.h"
 
@@ -22,11 +24,24 @@ struct JobReport {
   std::string error;
 };
 
-void say(const DistEnv& env, const std::string& text) {
-  if (!env.is_main()) return;
-  std::fputs((text + "\n").c_str(), stdout);
-  std::fflush(stdout);
-}
+/// What is said between the jobs; stdout of the main rank alone.
+class Announcer {
+ public:
+  explicit Announcer(bool main_rank) : main_rank_(main_rank) {}
+
+  void say(const std::string& text) {
+    if (main_rank_) console_.write(STDOUT_FILENO, text + "\n");
+  }
+  void say_error(const std::string& text) {
+    console_.write(STDERR_FILENO, "error: " + text + "\n");
+  }
+  /// Before a job writes to the same streams.
+  void flush() { console_.flush(); }
+
+ private:
+  bool main_rank_;
+  LineWriter console_{{{STDOUT_FILENO, "standard output"}, {STDERR_FILENO, "standard error"}}};
+};
 
 /// A mistake in a later job is told before the first one trains.
 void check_jobs(const ConfigSource& source, const SweepPlan& plan) {
@@ -45,7 +60,7 @@ void check_jobs(const ConfigSource& source, const SweepPlan& plan) {
 }
 
 JobReport run_one(const TrainerArgs& args, const SweepPlan& plan, std::size_t number,
-                  const DistEnv& env, const WorkerStore& store) {
+                  const DistEnv& env, const WorkerStore& store, Announcer& announcer) {
   JobReport report;
   try {
     const RunPlace place{static_cast<int64_t>(number)};
@@ -53,7 +68,7 @@ JobReport run_one(const TrainerArgs& args, const SweepPlan& plan, std::size_t nu
                               OnFailure::kThrow, store.part(fmt::format("job_{}", number)));
   } catch (...) {
     report.error = current_exception_text();
-    std::fprintf(stderr, "error: job %zu: %s\n", number, report.error.c_str());
+    announcer.say_error(fmt::format("job {}: {}", number, report.error));
   }
   return report;
 }
@@ -69,17 +84,19 @@ std::string outcome(const JobReport& report) {
   return "done";
 }
 
-void print_table(const DistEnv& env, const SweepPlan& plan, const std::vector<JobReport>& reports) {
+void print_table(Announcer& announcer, const SweepPlan& plan,
+                 const std::vector<JobReport>& reports) {
   std::size_t width = 9;
   for (const auto& job : plan.labels) width = std::max(width, job.size());
-  say(env, fmt::format("\n{:>4}  {:<{}}  {:>10}  {:>10}  outcome", "job", "overrides", width,
-                       "eval loss", "train loss"));
+  announcer.say(fmt::format("\n{:>4}  {:<{}}  {:>10}  {:>10}  outcome", "job", "overrides", width,
+                            "eval loss", "train loss"));
   for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
     const bool started = i < reports.size();
     const JobReport report = started ? reports[i] : JobReport{};
-    say(env, fmt::format("{:>4}  {:<{}}  {:>10}  {:>10}  {}", i, plan.labels[i], width,
-                         loss_text(report.result.eval_loss), loss_text(report.result.train_loss),
-                         started ? outcome(report) : "not started"));
+    announcer.say(fmt::format("{:>4}  {:<{}}  {:>10}  {:>10}  {}", i, plan.labels[i], width,
+                              loss_text(report.result.eval_loss),
+                              loss_text(report.result.train_loss),
+                              started ? outcome(report) : "not started"));
   }
 }
 
@@ -90,19 +107,21 @@ int run_multirun(const TrainerArgs& args) {
   const SweepPlan plan = plan_sweep(args.config, args.overrides);
   check_jobs(args.config, plan);
   if (env.is_main()) write_sweep_file(plan);
-  say(env, fmt::format("Sweep of {} jobs in {}", plan.jobs.size(), plan.folder));
+  Announcer announcer(env.is_main());
+  announcer.say(fmt::format("Sweep of {} jobs in {}", plan.jobs.size(), plan.folder));
   const WorkerStore store(env, plan.timeout_s);
   std::vector<JobReport> reports;
   int signal = 0;
   while (reports.size() < plan.jobs.size() && signal == 0) {
     const std::size_t number = reports.size();
-    say(env, fmt::format("\n#{} : {}", number, plan.labels[number]));
-    reports.push_back(run_one(args, plan, number, env, store));
+    announcer.say(fmt::format("\n#{} : {}", number, plan.labels[number]));
+    announcer.flush();
+    reports.push_back(run_one(args, plan, number, env, store, announcer));
     // A job that lost its peers is being ended by the launcher, too.
     signal = std::max(reports.back().result.stop_signal,
                       reports.back().error.empty() ? 0 : StopSignal::pending());
   }
-  print_table(env, plan, reports);
+  print_table(announcer, plan, reports);
   if (signal != 0 && reports.back().error.empty()) return launch::kExitPreempted;
   const bool failed = std::any_of(reports.begin(), reports.end(),
                                   [](const JobReport& report) { return !report.error.empty(); });

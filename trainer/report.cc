@@ -1,5 +1,7 @@
 #include "trainer/report.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -8,9 +10,20 @@
 #include "launcher/worker_contract.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/error_file.h"
+#include "trainer/runtime/line_writer.h"
 
 namespace ddp::train {
 namespace {
+
+// Nobody may hold up the end of a rank that failed: the others wait for it.
+void print_error(const std::string& message) {
+  try {
+    LineWriter({{STDERR_FILENO, "standard error"}})
+        .write(STDERR_FILENO, "error: " + message + "\n");
+  } catch (...) {  // no thread to be had
+    std::fprintf(stderr, "error: %s\n", message.c_str());
+  }
+}
 
 // A mistake in the configuration is the same on every rank: the first rank of a node says it once.
 // A failure of the run is one rank's own.
@@ -21,7 +34,7 @@ int report(const std::string& message, int exit_code, bool same_on_every_rank) {
   const bool somebody_else_says_it = same_on_every_rank && local_rank != nullptr &&
                                      std::string(local_rank) != "0" && error_file != nullptr &&
                                      *error_file != '\0';
-  if (!somebody_else_says_it) std::fprintf(stderr, "error: %s\n", message.c_str());
+  if (!somebody_else_says_it) print_error(message);
   return exit_code;
 }
 

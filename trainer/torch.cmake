@@ -18,6 +18,7 @@ add_library(ddp_trainer STATIC
   engine/remote_snapshots.cc
   engine/resume_check.cc
   engine/run_account.cc
+  engine/run_end.cc
   engine/run_monitor.cc
   engine/snapshot.cc
   engine/snapshot_folder.cc

@@ -79,6 +79,7 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGr
                          Log& log) {
   RunMonitor monitor(config, group.rank(), group.size(), plan.device.is_cuda());
   for (const auto& line : monitor.faults().descriptions()) log.warning(line);
+  if (!monitor.faults().empty()) log.flush();  // the first may kill at once
   const bool remote_path = is_remote(config.trainer.snapshot_path);
   monitor.starting(remote_path);  // nobody knows how long a download takes
   SnapshotFolder folder(local_snapshot_path(config.trainer), config.trainer.save_total_limit, log);
@@ -145,8 +146,9 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
     if (config.hydra.job_chdir) work_in(config.hydra.run_dir);
     return train_in_group(config, plan, group, log);
   } catch (...) {
-    if (on_failure == OnFailure::kEndProcess) end_with_current_exception();
-    throw;
+    if (on_failure == OnFailure::kThrow) throw;
+    log.flush();
+    end_with_current_exception();
   }
 }
 

@@ -12,6 +12,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
+#include "tests/support/skip.h"
 #include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/error_file.h"
@@ -160,10 +161,8 @@ bool tracing_works() {
 
 TEST_CASE("a process killed at any system call of a commit leaves one of the two names whole") {
   const test::TestFolder folder;
-  if (!tracing_works()) {
-    WARN("this system does not let a process trace its child; the steps are not tested");
-    return;
-  }
+  if (!tracing_works())
+    return ddp::test::say_skipped("ptrace: this system does not let a process trace its child");
   int stops = 1;
   for (;; ++stops) {
     std::filesystem::remove("s.pt.prev");

@@ -34,10 +34,10 @@ void check_same_end(const Workspace& unbroken, const Workspace& place) {
 
 // Attempt n dies in the n-th place. Two ranks: 17 steps per epoch, a save every 5 steps.
 const Words kEveryPhase = {"rank=1 step=3 phase=data kind=kill attempt=0",
-                           "rank=0 step=6 phase=forward kind=abort attempt=1",
+                           "rank=0 step=6 phase=forward kind=kill attempt=1",
                            "rank=1 step=8 phase=backward kind=kill attempt=2",
                            "rank=0 step=11 phase=all_reduce kind=kill attempt=3",
-                           "rank=1 step=13 phase=optimizer kind=exit value=3 attempt=4",
+                           "rank=1 step=13 phase=optimizer kind=kill attempt=4",
                            "rank=1 step=17 phase=evaluation kind=kill attempt=5",
                            "rank=0 step=20 phase=staging kind=kill attempt=6",
                            "rank=0 step=25 phase=writing kind=kill attempt=7",
@@ -52,14 +52,27 @@ TEST_CASE("a job that is killed in every phase, once in each, ends as the unbrok
   CHECK_THAT(run.err, Contains("restart 10 of 20"));
   CHECK_THAT(run.err, Contains("FAULT INJECTION: kill on rank 0 in step 35, phase published"));
   check_same_end(unbroken, place);
-  CHECK(steps_of(run.out) == steps_of(whole.out));
+  CHECK(steps_of(log_of(place)) == steps_of(whole.out));
   // Each restart is in the account, with its cause.
   const Json summary = summary_of(place);
   REQUIRE(summary.at("restarts").size() == 10);
-  CHECK(summary.at("restarts")[0].at("cause") == "SIGKILL");
-  CHECK(summary.at("restarts")[4].at("cause") == "exit code 3");
+  for (const Json& restart : summary.at("restarts")) CHECK(restart.at("cause") == "SIGKILL");
   CHECK(summary.at("useful_steps") == 40);
   CHECK(summary.at("redone_steps") > 0);
+}
+
+TEST_CASE("a job in which ranks abort and exit by themselves ends as the unbroken one") {
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2));
+  const Words faults = {"rank=0 step=6 phase=forward kind=abort attempt=0",
+                        "rank=1 step=13 phase=optimizer kind=exit value=3 attempt=1"};
+  const auto run = succeed(launched(place, 2, {plan_of(faults)}, kRestarts));
+  INFO(run.out << run.err);
+  check_same_end(unbroken, place);
+  const Json restarts = summary_of(place).at("restarts");
+  REQUIRE(restarts.size() == 2);
+  CHECK(restarts[0].at("cause") == "SIGABRT");
+  CHECK(restarts[1].at("cause") == "exit code 3");
 }
 
 TEST_CASE("with copies in memory a kill costs at most one step") {
@@ -92,6 +105,19 @@ TEST_CASE("a stopped rank is found by its silence, named, and the job ends as th
                           Contains("step=12 phase=forward"));
   CHECK(summary_of(place).at("restarts")[0].at("cause") == "hang");
   check_same_end(unbroken, place);
+}
+
+// hang_timeout_s is auto: 3 s after steps of milliseconds.
+TEST_CASE("a stopped rank is found by the automatic rule") {
+  const Workspace place;
+  auto options =
+      launched(place, 2, {plan_of({"rank=1 step=12 phase=forward kind=stop"})}, kRestarts);
+  options.set["PATH"] = place.path();
+  const auto run = finish(options);
+  INFO(run.out << run.err);
+  CHECK(run.exit == 0);
+  CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("hangs"));
+  CHECK(summary_of(place).at("restarts")[0].at("cause") == "hang");
 }
 
 TEST_CASE("a rank that hangs in its loader is the one that is named, not those that wait for it") {

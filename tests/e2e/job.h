@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/support/child_program.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ddp::test {
@@ -61,6 +62,8 @@ Finished succeed(const ChildOptions& options);
 /// that was printed twice with different numbers has two entries.
 using Steps = std::map<int, std::set<std::string>>;
 Steps steps_of(const std::string& output);
+/// The place's main.log: what a killed rank had not yet shown on the console is there.
+std::string log_of(const Workspace& place);
 /// Steps in the order they were printed.
 std::vector<int> order_of_steps(const std::string& output);
 /// "Eval Loss x | n tokens" of each evaluation line.
@@ -70,9 +73,5 @@ Words errors_of(const std::string& err);
 
 /// The steps first, first + 1, ..., last.
 std::vector<int> range_of(int first, int last);
-
-/// Writes that this test proves nothing here, and why; ctest counts it as skipped. The test returns
-/// after it.
-void say_skipped(const std::string& why);
 
 }  // namespace ddp::test

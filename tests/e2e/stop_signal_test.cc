@@ -101,7 +101,7 @@ TEST_CASE("a signal in the last step still leaves the last evaluation to the nex
 }
 
 TEST_CASE("a signal to a process alone loses no step") {
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const Workspace place;
     ChildProgram job(start_alone(place, kNoEnd));
     check_no_step_lost(start_alone, place, stop_after_step_12(job, signal, job.pid()).back());
@@ -109,7 +109,7 @@ TEST_CASE("a signal to a process alone loses no step") {
 }
 
 TEST_CASE("a signal to ddp-run loses no step") {
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const Workspace place;
     ChildProgram job(start_two_ranks(place, kNoEnd));
     check_no_step_lost(start_two_ranks, place, stop_after_step_12(job, signal, job.pid()).back());
@@ -122,6 +122,33 @@ TEST_CASE("a signal to one rank stops all of them after the same step") {
   job.wait_for("Model: ", 1, kPatience);
   const auto steps = stop_after_step_12(job, SIGTERM, worker_pid(place, 1));
   check_no_step_lost(start_two_ranks, place, steps.back());
+}
+
+TEST_CASE("under nohup the end of the terminal does not stop a run") {
+  const Workspace place;
+  auto options = alone(place);
+  options.ignore = {SIGHUP};
+  ChildProgram job(options);
+  job.wait_for("Step 12 | Train", 1, kPatience);
+  job.signal(SIGHUP);
+  job.wait_all_gone(kPatience);
+  CHECK(job.wait_exit(kPatience) == 0);
+}
+
+// As schedulers and wrappers do it that signal a process and its group.
+TEST_CASE("the same SIGTERM twice within moments saves and stops, also without a launcher") {
+  const Workspace place;
+  Words overrides = kNoEnd;
+  overrides.emplace_back(
+      R"(trainer_config.fault_plan=["step=13 phase=forward kind=slow value=1500"])");
+  ChildProgram job(alone(place, overrides));
+  job.wait_for("Step 12 | Train", 1, kPatience);
+  job.signal(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // a busy machine takes its time
+  job.signal(SIGTERM);
+  job.wait_all_gone(kPatience);
+  CHECK(job.wait_exit(kPatience) == 75);
+  CHECK_THAT(job.out(), Contains("Stopped by signal 15 and saved"));
 }
 
 TEST_CASE("a second signal ends a process at once") {

@@ -44,6 +44,17 @@ TEST_CASE("truncation counts characters and never cuts one in two") {
   CHECK(truncate_text("abcd", 1.0) == "abcd");
 }
 
+TEST_CASE("a truncated text still knows how long it was") {
+  const TempDir dir;
+  DataConfig config;
+  config.path = dir.write("text", "\xC3\xA4" + std::string(99, 'b'));
+  config.block_size = 8;
+  config.truncate = 0.5;
+  const CharDataset dataset(config);
+  CHECK(dataset.tokens() == 50);
+  CHECK(dataset.characters_in_file() == 100);
+}
+
 TEST_CASE("the text is split by position before windows are cut: no window crosses the border") {
   const TempDir dir;
   DataConfig config;

@@ -22,13 +22,17 @@ std::string probe(int ranks, const std::string& what) {
   return text;
 }
 
+std::string letters(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += static_cast<char>('a' + (i * i + i / 7) % 26);
+  return text;
+}
+
 }  // namespace
 
 TEST_CASE("evaluation gives the same digits for 1, 2, 3 and 4 ranks, to the last bit") {
   const test::TempDir dir;
-  std::string text;
-  for (int i = 0; i < 1234; ++i) text += static_cast<char>('a' + (i * i + i / 7) % 26);
-  const std::string path = dir.write("text", text);
+  const std::string path = dir.write("text", letters(1234));
   const std::string one = probe(1, "evaluate " + path);
   CHECK(one.find(" 616\n") != std::string::npos);  // 617 characters, all but the first are targets
   for (const int ranks : {2, 3, 4}) CHECK(probe(ranks, "evaluate " + path) == one);
@@ -39,9 +43,7 @@ TEST_CASE(
     "mode") {
   const test::TempDir dir;
   DataConfig data;
-  std::string text;
-  for (int i = 0; i < 300; ++i) text += static_cast<char>('a' + (i * i + i / 7) % 26);
-  data.path = dir.write("text", text);
+  data.path = dir.write("text", letters(300));
   data.block_size = 16;
   data.train_split = 0.5;
   const CharDataset dataset(data);
@@ -66,6 +68,13 @@ TEST_CASE(
     sum += model->loss_sum(all.slice(1, 0, -1), all.slice(1, 1)).item<double>();
   }
   CHECK(result.loss == Approx(sum / 149).epsilon(1e-6));
+}
+
+TEST_CASE("a rank that wants to stop ends the evaluation of all after one batch") {
+  const test::TempDir dir;
+  const std::string path = dir.write("text", letters(1234));
+  CHECK(probe(2, "stop_evaluation " + path) == "stopped, asked 1\n");
+  CHECK(probe(3, "stop_evaluation " + path) == "stopped, asked 1\n");
 }
 
 TEST_CASE("ranks with different models are refused by name of the cause") {

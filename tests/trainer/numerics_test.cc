@@ -1,9 +1,9 @@
 // The model against Python's torch (and transformers' GPT-2 where it is installed): same weights,
 // same batch.
 #include <cstdlib>
-#include <iostream>
 #include "tests/support/catch.h"
 
+#include "tests/support/skip.h"
 #include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/engine/snapshot.h"
@@ -54,34 +54,40 @@ std::string dump(const test::TempDir& dir, const GptConfig& config) {
   return path;
 }
 
-void compare(const GptConfig& config) {
+/// `peer`: torch, or transformers.
+void compare(const GptConfig& config, const std::string& peer) {
   const test::TempDir dir;
-  const std::string command = std::string(DDP_TEST_PYTHON) + " " + DDP_TEST_DIR +
-                              "/numerics_peer.py " + dump(dir, config) + " " +
-                              std::to_string(config.n_head) + " " +
-                              (config.activation == Activation::kGeluTanh ? "tanh" : "none");
+  const std::string command =
+      std::string(DDP_TEST_PYTHON) + " " + DDP_TEST_DIR + "/numerics_peer.py " + dump(dir, config) +
+      " " + std::to_string(config.n_head) + " " +
+      (config.activation == Activation::kGeluTanh ? "tanh " : "none ") + peer;
   // NOLINTNEXTLINE(bugprone-command-processor): the words are the test's own
   const int status = std::system(command.c_str());
   REQUIRE(WIFEXITED(status));
   if (WEXITSTATUS(status) == kSkipped) {
-    WARN("skipped: " << DDP_TEST_PYTHON
-                     << " cannot import torch and safetensors (./scripts/setup.sh --test)");
-    return;
+    return ddp::test::say_skipped(std::string(DDP_TEST_PYTHON) + " cannot import safetensors and " +
+                                  peer + " (./scripts/setup.sh --test)");
   }
   CHECK(WEXITSTATUS(status) == 0);
+}
+
+GptConfig like_gpt2() {
+  GptConfig config = test::tiny_config(2, 4, 64);
+  config.activation = Activation::kGeluTanh;
+  config.tie_weights = true;
+  return config;
 }
 
 }  // namespace
 
 TEST_CASE("logits, loss, gradients and one AdamW step are those of Python's torch") {
-  compare(test::tiny_config(2, 4, 64));
+  compare(test::tiny_config(2, 4, 64), "torch");
 }
 
+TEST_CASE("so they are with tanh GELU and a tied head") { compare(like_gpt2(), "torch"); }
+
 TEST_CASE("with tanh GELU and a tied head they are those of transformers' GPT-2 too") {
-  GptConfig config = test::tiny_config(2, 4, 64);
-  config.activation = Activation::kGeluTanh;
-  config.tie_weights = true;
-  compare(config);
+  compare(like_gpt2(), "transformers");
 }
 
 }  // namespace ddp::train

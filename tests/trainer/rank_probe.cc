@@ -12,17 +12,37 @@
 namespace ddp::train {
 namespace {
 
-// Rank 0 prints the evaluation loss to the last bit.
-int evaluate_text(ProcessGroup& group, const std::string& path) {
+DataConfig halves_of(const std::string& path) {
   DataConfig data;
   data.path = path;
   data.block_size = 16;
   data.train_split = 0.5;
+  return data;
+}
+
+// Rank 0 prints the evaluation loss to the last bit.
+int evaluate_text(ProcessGroup& group, const std::string& path) {
+  const DataConfig data = halves_of(path);
   const CharDataset dataset(data);
   GPT model(test::tiny_config(), dataset.vocabulary().size(), data.block_size, 5);
   const EvalResult result =
       *evaluate(model, dataset.evaluation(), 4, group, torch::kCPU, std::nullopt);
   if (group.is_main()) std::printf("%a %lld\n", result.loss, static_cast<long long>(result.tokens));
+  return 0;
+}
+
+// The last rank wants to stop at once; rank 0 prints how many batches it went on for.
+int stop_evaluation(ProcessGroup& group, const std::string& path) {
+  const DataConfig data = halves_of(path);
+  const CharDataset dataset(data);
+  GPT model(test::tiny_config(), dataset.vocabulary().size(), data.block_size, 5);
+  int asked = 0;
+  const auto result =
+      evaluate(model, dataset.evaluation(), 4, group, torch::kCPU, std::nullopt, [&] {
+        ++asked;
+        return group.rank() + 1 < group.size();
+      });
+  if (group.is_main()) std::printf("%s, asked %d\n", result ? "finished" : "stopped", asked);
   return 0;
 }
 
@@ -62,6 +82,7 @@ int run(const std::string& what, const std::string& argument) {
   const DistEnv env = DistEnv::from_environment();
   ProcessGroup group(env, {}, {});
   if (what == "evaluate") return evaluate_text(group, argument);
+  if (what == "stop_evaluation") return stop_evaluation(group, argument);
   if (what == "mismatch") return mismatched_models(group);
   if (what == "broadcast") return broadcast_at_construction(group);
   return 2;

@@ -1,5 +1,7 @@
 #include "trainer/metrics/throughput.h"
 
+#include <chrono>
+#include <thread>
 #include "tests/support/catch.h"
 
 #include "trainer/metrics/text.h"
@@ -25,6 +27,23 @@ TEST_CASE("a lap counts its own tokens and the average all of them") {
   CHECK(throughput.lap() > 0);
   CHECK(throughput.lap() == 0);
   CHECK(throughput.average() > 0);
+}
+
+// A snapshot of each step stops the clock each time, and the device is a step behind the host.
+TEST_CASE("what is still queued on the device when the clock stops counts as training time") {
+  constexpr double kQueued = 0.02;  // s, the device's work for a step
+  int steps = 0;
+  Throughput throughput([&] {
+    ++steps;
+    std::this_thread::sleep_for(std::chrono::duration<double>(kQueued));
+  });
+  for (int step = 0; step < 5; ++step) {
+    throughput.add(100);
+    throughput.pause();
+    throughput.resume();
+  }
+  CHECK(throughput.lap() <= 500 / (5 * kQueued));
+  CHECK(steps == 6);
 }
 
 }  // namespace ddp::train

@@ -44,6 +44,7 @@ int64_t EvaluationWindows::size() const {
 CharDataset::CharDataset(const DataConfig& config, const CharVocabulary* vocabulary)
     : config_(config), vocabulary_(CharVocabulary::from_characters({})) {
   const std::string whole = read_text(config);
+  characters_in_file_ = count_characters(whole);
   const std::string_view text = truncate_text(whole, config.truncate);
   try {
     vocabulary_ = vocabulary != nullptr ? *vocabulary : CharVocabulary::from_text(text);

@@ -42,6 +42,8 @@ class CharDataset {
   /// SHA-256 of the text used, after truncation.
   const std::string& sha256() const { return sha256_; }
   int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
+  /// Characters of the whole file, of which data_config.truncate leaves tokens().
+  int64_t characters_in_file() const { return characters_in_file_; }
 
   TrainingWindows training() const;
   /// Empty when train_split is 1 or fewer than two tokens are left.
@@ -51,6 +53,7 @@ class CharDataset {
   DataConfig config_;
   CharVocabulary vocabulary_;
   std::vector<int32_t> tokens_;
+  int64_t characters_in_file_ = 0;
   std::size_t split_ = 0;
   std::string sha256_;
 };

@@ -40,6 +40,8 @@ CodePoint decode_one(std::string_view text, std::size_t at) {
   return {value, length};
 }
 
+bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
+
 template <typename Visit>
 void for_each_code_point(std::string_view text, Visit visit) {
   for (std::size_t at = 0; at < text.size();) {
@@ -106,13 +108,15 @@ std::string CharVocabulary::decode(const std::vector<int32_t>& tokens) const {
   return text;
 }
 
+int64_t count_characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), starts_character);
+}
+
 std::string_view truncate_text(std::string_view text, double share) {
   if (share >= 1.0) return text;
-  const auto is_start = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; };
-  const auto points = std::count_if(text.begin(), text.end(), is_start);
-  auto left = static_cast<std::ptrdiff_t>(static_cast<double>(points) * share);
+  auto left = static_cast<int64_t>(static_cast<double>(count_characters(text)) * share);
   for (std::size_t at = 0; at < text.size(); ++at) {
-    if (is_start(text[at]) && left-- == 0) return text.substr(0, at);
+    if (starts_character(text[at]) && left-- == 0) return text.substr(0, at);
   }
   return text;
 }

@@ -35,6 +35,7 @@ class CharVocabulary {
   std::unordered_map<uint32_t, int32_t> index_;
 };
 
+int64_t count_characters(std::string_view text);
 /// The first `share` of the code points of `text`; never cuts a character in two. 0 < share <= 1.
 std::string_view truncate_text(std::string_view text, double share);
 

@@ -24,12 +24,13 @@ struct EvalResult {
 /// Batches are cut by position, the same ones for any number of ranks, and dealt out in turn; each
 /// gives one float32 sum, and all sums are added in order of position in float64 on every rank.
 ///
-/// `go_on` is asked before each batch; when it says no on any rank, the rest is left out and all
-/// ranks get nothing. `before_sum` is called before the ranks wait for each other.
+/// `go_on` is asked before each batch; when it says no on any rank, all ranks leave out the rest
+/// after their present batch and get nothing. `before_wait` is called before the ranks wait for
+/// each other.
 std::optional<EvalResult> evaluate(
     GPT& model, const EvaluationWindows& windows, int64_t batch_size, ProcessGroup& group,
     torch::Device device, std::optional<torch::ScalarType> amp_dtype,
     const std::function<bool()>& go_on = [] { return true; },
-    const std::function<void()>& before_sum = [] {});
+    const std::function<void()>& before_wait = [] {});
 
 }  // namespace ddp::train

@@ -27,6 +27,13 @@ double seconds_since(RunMonitor::Clock::time_point start) {
 
 }  // namespace
 
+double automatic_promise(const StepTimes& times, bool on_gpu) {
+  if (times.count() == 0) return kPromiseOfFirstStep;
+  if (times.count() < kFewSteps)
+    return std::max(kPromiseOfFewSteps, kStepsOfPatience * times.longest());
+  return std::max(kShortestPromise, kStepsOfPatience * (on_gpu ? times.longest() : times.median()));
+}
+
 RunMonitor::RunMonitor(const Config& config, int rank, int world_size, bool on_gpu)
     : hang_timeout_(config.distributed.hang_timeout_s),
       alone_(world_size == 1),
@@ -37,17 +44,14 @@ RunMonitor::RunMonitor(const Config& config, int rank, int world_size, bool on_g
   beat(Phase::kStart, "", kPromiseOfFirstStep);
 }
 
+RunMonitor::~RunMonitor() { beat(Phase::kEnd, "", 0.0); }
+
 void RunMonitor::starting(bool unlimited) {
   enter_for(Phase::kStart, unlimited ? 0.0 : kPromiseOfFirstStep);
 }
 
 double RunMonitor::promise() const {
-  if (!hang_timeout_.automatic) return hang_timeout_.value;
-  if (times_.count() == 0) return kPromiseOfFirstStep;
-  if (times_.count() < kFewSteps)
-    return std::max(kPromiseOfFewSteps, kStepsOfPatience * times_.longest());
-  return std::max(kShortestPromise,
-                  kStepsOfPatience * (on_gpu_ ? times_.longest() : times_.median()));
+  return hang_timeout_.automatic ? automatic_promise(times_, on_gpu_) : hang_timeout_.value;
 }
 
 void RunMonitor::begin_step(int64_t step) {

@@ -14,6 +14,11 @@
 
 namespace ddp::train {
 
+/// Seconds until the next sign of life where hang_timeout_s is automatic: max(3 s, 5 median steps),
+/// on a GPU 5 of the longest, as the host runs ahead of the device; before the first step has been
+/// made 300 s, before the fifth max(20 s, 5 of the longest).
+double automatic_promise(const StepTimes& times, bool on_gpu);
+
 /// Belongs to the training thread. Does not watch anything itself: ddp-run does.
 class RunMonitor {
  public:
@@ -22,6 +27,10 @@ class RunMonitor {
   /// Reads DDP_HEARTBEAT_FILE, DDP_FAULT_PLAN and the attempt from the environment. `on_gpu`: the
   /// host runs ahead of the device, so the longest step counts and not the median.
   RunMonitor(const Config& config, int rank, int world_size, bool on_gpu);
+  /// Takes the last promise back: nobody knows how long a reader takes over a run's last lines.
+  ~RunMonitor();
+  RunMonitor(const RunMonitor&) = delete;
+  RunMonitor& operator=(const RunMonitor&) = delete;
 
   /// Before the group's first step: connections, snapshot, data. 300 s, or without a limit where
   /// `unlimited`: another one than ours says how long that takes.

@@ -166,6 +166,7 @@ void SnapshotKeeper::write(const SnapshotMeta& meta, SaveReason reason, Clock::t
   };
   try {
     if (!bad.empty()) throw RunError(fmt::format("tensor {} holds NaN or Inf", bad));
+    log_.flush_file();  // what a snapshot has passed is not made again: nor is its line
     folder_.publish(meta, buffer_->tensors(), at);
     if (remote_ != nullptr) remote_->publish();
     if (monitor_.faults().plans(FaultKind::kCorrupt, meta.step)) flip_last_bit(folder_.path());

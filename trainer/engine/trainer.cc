@@ -182,12 +182,12 @@ void Trainer::leave_out_step(DataLoader& loader) {
 }
 
 std::optional<EvalResult> Trainer::evaluate_now(const std::function<bool()>& go_on,
-                                                const std::function<void()>& before_sum) {
+                                                const std::function<void()>& before_wait) {
   const auto windows = dataset_.evaluation();
   evaluation_due_ = windows.size() != 0;
   if (!evaluation_due_) return std::nullopt;
   const auto result = evaluate(model_, windows, config_.trainer.batch_size, group_, plan_.device,
-                               amp_dtype_, go_on, before_sum);
+                               amp_dtype_, go_on, before_wait);
   if (!result) return std::nullopt;
   evaluation_due_ = false;
   last_eval_ = EvalRecord{step_, result->loss};

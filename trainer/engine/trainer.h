@@ -58,9 +58,9 @@ class Trainer {
   void leave_out_step(DataLoader& loader);
 
   /// Nothing when `go_on` said no on any rank, or when there is nothing to evaluate on.
-  /// `before_sum`: before the ranks wait for each other.
+  /// `before_wait`: before the ranks wait for each other.
   std::optional<EvalResult> evaluate_now(const std::function<bool()>& go_on,
-                                         const std::function<void()>& before_sum);
+                                         const std::function<void()>& before_wait);
 
   /// The mean over all micro-batches of all ranks. A collective, and a host sync.
   double global_mean_loss(const StepOutput& output);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trainer/engine/ram_snapshots.h"
+#include "trainer/engine/run_end.h"
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/stop_signal.h"
@@ -44,16 +45,16 @@ TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, const CharDa
 }
 
 bool TrainingRun::finished() const {
-  const auto& limits = config_.trainer;
-  return trainer_.cursor().epoch >= limits.max_epochs ||
-         (limits.max_steps && trainer_.step() >= *limits.max_steps);
+  return run_is_complete(config_.trainer, trainer_.step(), trainer_.cursor().epoch);
 }
 
 FitResult TrainingRun::fit() {
   if (group_.is_main()) log_start();
   if (finished()) return nothing_to_train();
   loader_ = trainer_.make_loader();
-  throughput_ = Throughput();
+  throughput_ = Throughput([device = trainer_.device_plan().device] {
+    if (const auto ready = record_ready(device)) ready->synchronize();
+  });
   if (trainer_.evaluation_due()) run_evaluation();
   train_until_end();
   loader_.reset();
@@ -70,13 +71,7 @@ FitResult TrainingRun::fit() {
 }
 
 FitResult TrainingRun::nothing_to_train() {
-  const auto& limits = config_.trainer;
-  const bool by_steps = limits.max_steps && trainer_.step() >= *limits.max_steps;
-  log_.info(
-      fmt::format("Nothing to train: {} is at step {}, epoch {}; raise trainer_config.{} to "
-                  "go on",
-                  limits.snapshot_path, trainer_.step(), trainer_.cursor().epoch,
-                  by_steps ? "max_steps" : "max_epochs"));
+  log_.info(nothing_to_train_text(config_.trainer, trainer_.step(), trainer_.cursor().epoch));
   const bool was_due = trainer_.evaluation_due();
   run_evaluation();
   // A signal had broken this evaluation off: its result belongs to the snapshot.
@@ -351,10 +346,15 @@ void TrainingRun::log_start() const {
                         config_.gpt.n_layer, config_.gpt.n_head, config_.gpt.n_embd,
                         short_number(static_cast<double>(model->parameter_count())),
                         model->parameter_count()));
+  const int64_t used = dataset_.tokens();
+  const std::string of_all =
+      used == dataset_.characters_in_file()
+          ? ""
+          : fmt::format(" of {} (data_config.truncate={}; 1 uses all)",
+                        dataset_.characters_in_file(), config_.data.truncate);
   log_.info(fmt::format(
-      "Data: {}: {} characters, {} unique; {} training samples, {} evaluation tokens",
-      config_.data.path, dataset_.tokens(), dataset_.vocabulary().size(),
-      dataset_.training().size(),
+      "Data: {}: {}{} characters, {} unique; {} training samples, {} evaluation tokens",
+      config_.data.path, used, of_all, dataset_.vocabulary().size(), dataset_.training().size(),
       std::max<int64_t>(0, static_cast<int64_t>(dataset_.evaluation().tokens.size()) - 1)));
   log_.info(fmt::format(
       "Batch: {} samples per micro-batch x {} on {} = {} samples, {} tokens per step; {} steps per "

@@ -3,12 +3,18 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 namespace ddp::train {
 
 class Throughput {
  public:
   using Clock = std::chrono::steady_clock;
+
+  /// `drain` waits for the work that is queued on the device: it belongs to the steps, and is over
+  /// before the clock stops.
+  explicit Throughput(std::function<void()> drain = [] {}) : drain_(std::move(drain)) {}
 
   void add(int64_t tokens) { lap_tokens_ += tokens; }
 
@@ -27,6 +33,7 @@ class Throughput {
 
   /// Around evaluation and snapshots, so that the figure is that of the training steps.
   void pause() {
+    drain_();
     lap_time_ += Clock::now() - since_;
     since_ = Clock::now();
   }
@@ -42,6 +49,7 @@ class Throughput {
   }
 
  private:
+  std::function<void()> drain_;
   Clock::time_point start_ = Clock::now();
   Clock::time_point since_ = start_;
   Clock::duration lap_time_{};

@@ -2,54 +2,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
-#include <mutex>
+#include <vector>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/line_writer.h"
 
 namespace ddp::train {
 namespace {
-
-const char* level_name(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return "DEBUG";
-    case LogLevel::kInfo:
-      return "INFO";
-    case LogLevel::kWarning:
-      return "WARNING";
-    case LogLevel::kError:
-      return "ERROR";
-  }
-  return "";
-}
-
-/// "2026-11-20 21:09:40,740", local time.
-std::string time_stamp() {
-  timeval now{};
-  gettimeofday(&now, nullptr);
-  std::tm local{};
-  localtime_r(&now.tv_sec, &local);
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02},{:03}", local.tm_year + 1900,
-                     local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec,
-                     now.tv_usec / 1000);
-}
-
-/// A console that went away must not end the training: errors are dropped.
-void write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-}
 
 int open_log(const std::string& file) {
   const auto folder = std::filesystem::path(file).parent_path();
@@ -68,34 +32,44 @@ int open_log(const std::string& file) {
 
 }  // namespace
 
-struct Log::Sink {
+struct Log::Sinks {
   LogLevel lowest = LogLevel::kInfo;
-  bool main_rank = true;
-  int file = -1;
-  std::mutex mutex;
-
-  ~Sink() {
-    if (file >= 0) ::close(file);
-  }
+  int file_fd = -1;
+  std::unique_ptr<LineWriter> file;     // null: console only
+  std::unique_ptr<LineWriter> console;
 };
 
 Log::Log(bool main_rank, const std::string& file, LogLevel level)
-    : sink_(std::make_unique<Sink>()) {
-  sink_->main_rank = main_rank;
-  sink_->lowest = main_rank ? level : LogLevel::kWarning;
-  if (main_rank && !file.empty()) sink_->file = open_log(file);
+    : sinks_(std::make_unique<Sinks>()) {
+  sinks_->lowest = main_rank ? level : LogLevel::kWarning;
+  const bool has_file = main_rank && !file.empty();
+  if (has_file) {
+    sinks_->file_fd = open_log(file);
+    sinks_->file = std::make_unique<LineWriter>(
+        std::vector<LineWriter::Stream>{{sinks_->file_fd, file, /*owned=*/true}});
+  }
+  sinks_->console = std::make_unique<LineWriter>(
+      std::vector<LineWriter::Stream>{{STDOUT_FILENO, "standard output"},
+                                      {STDERR_FILENO, "standard error"}},
+      has_file ? "the log is " + file : "");
 }
 
 Log::~Log() = default;
 
 void Log::write(LogLevel level, std::string_view text) {
-  if (level < sink_->lowest) return;
-  const std::string line =
-      fmt::format("[{}][trainer][{}] - {}\n", time_stamp(), level_name(level), text);
-  const int console = level >= LogLevel::kWarning ? STDERR_FILENO : STDOUT_FILENO;
-  const std::scoped_lock lock(sink_->mutex);
-  write_all(console, line);
-  if (sink_->file >= 0) write_all(sink_->file, line);
+  if (level < sinks_->lowest) return;
+  const std::string line = log_line(level, text);
+  if (sinks_->file) sinks_->file->write(sinks_->file_fd, line);
+  sinks_->console->write(level >= LogLevel::kWarning ? STDERR_FILENO : STDOUT_FILENO, line);
+}
+
+void Log::flush() {
+  flush_file();
+  sinks_->console->flush();
+}
+
+void Log::flush_file() {
+  if (sinks_->file) sinks_->file->flush();
 }
 
 }  // namespace ddp::train

@@ -1,22 +1,23 @@
-// The run's log: console and main.log in Hydra's form, `[2026-11-20 21:09:40,740][trainer][INFO] -
-// text`.
+// The run's log: console and main.log.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "trainer/runtime/log_line.h"
+
 namespace ddp::train {
 
-enum class LogLevel { kDebug, kInfo, kWarning, kError };
-
-/// Writes whole lines, thread-safe. Does not rotate files and does not filter by logger name.
+/// Writes whole lines, thread-safe, and never waits for console or disk: threads of its own do (see
+/// LineWriter). Does not rotate files and does not filter by logger name.
 class Log {
  public:
   /// A rank that is not the main one writes warnings and errors only, to stderr and no file.
   /// `file` may be empty: console only. Throws UserError when the file's folder cannot be created
   /// or written.
   Log(bool main_rank, const std::string& file, LogLevel level = LogLevel::kInfo);
+  /// As flush().
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
@@ -26,13 +27,18 @@ class Log {
   void warning(std::string_view text) { write(LogLevel::kWarning, text); }
   void error(std::string_view text) { write(LogLevel::kError, text); }
 
-  /// INFO and DEBUG go to stdout, WARNING and ERROR to stderr; all of it also to the file, in one
-  /// write each line.
+  /// INFO and DEBUG go to stdout, WARNING and ERROR to stderr; all of it also to the file.
   void write(LogLevel level, std::string_view text);
 
+  /// Before the process ends in another way than by its destructors: waits for what is still to be
+  /// written, but a few seconds only for a console or disk that stands still.
+  void flush();
+  /// The same for the file alone.
+  void flush_file();
+
  private:
-  struct Sink;
-  std::unique_ptr<Sink> sink_;
+  struct Sinks;
+  std::unique_ptr<Sinks> sinks_;
 };
 
 }  // namespace ddp::train

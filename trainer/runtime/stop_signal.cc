@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 std::atomic<int> pending_signal{0};
-std::atomic<int64_t> first_signal_at{0};    // ms
-std::atomic<int64_t> same_signal_for{100};  // ms, as in ddp-run
+std::atomic<int64_t> first_signal_at{0};  // ms
+std::atomic<bool> has_launcher{false};
 std::atomic<bool> report_wanted{false};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
@@ -27,14 +27,20 @@ int64_t now_in_ms() {
   return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-// A signal to a whole job comes twice: directly, and passed on by the launcher, which on a busy
-// machine takes its time, and which kills us itself at a second one of its own.
+// A signal to a whole job comes twice: directly, and passed on by a launcher, a wrapper or a
+// scheduler, which on a busy machine takes its time. Only who has no launcher presses Ctrl-C twice.
+int64_t same_signal_for(int signal) {
+  constexpr int64_t kPassedOn = 2000;  // ms
+  constexpr int64_t kTyped = 100;
+  return signal == SIGINT && !has_launcher.load() ? kTyped : kPassedOn;
+}
+
 void on_signal(int signal) {
   int64_t unset = 0;
   first_signal_at.compare_exchange_strong(unset, now_in_ms());
   int none = 0;
   if (pending_signal.compare_exchange_strong(none, signal)) return;
-  if (none == signal && now_in_ms() - first_signal_at.load() < same_signal_for.load()) return;
+  if (none == signal && now_in_ms() - first_signal_at.load() < same_signal_for(signal)) return;
   ::signal(signal, SIG_DFL);
   ::raise(signal);
 }
@@ -54,8 +60,7 @@ void set_handler(int signal, void (*handler)(int)) {
 }  // namespace
 
 StopSignal::StopSignal() {
-  constexpr int64_t kWithLauncher = 2000;
-  if (std::getenv(launch::kLocalRank) != nullptr) same_signal_for = kWithLauncher;
+  has_launcher = std::getenv(launch::kLocalRank) != nullptr;
   for (const int signal : kSignals) set_handler(signal, on_signal);
   set_handler(SIGUSR2, on_report_signal);
 }

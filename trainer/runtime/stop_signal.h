@@ -1,7 +1,7 @@
 // SIGINT, SIGTERM, SIGHUP and SIGUSR1 (what schedulers send before they take a node away) as a wish
 // to save and stop at the next step; the second of them ends the process at once, but for the same
-// one within 100 ms (2 s under a launcher), which is the first one come twice. SIGUSR2 as a wish
-// to hear how the run is doing.
+// one within 2 s (Ctrl-C without a launcher: 100 ms), which is the first one come twice. SIGUSR2 as
+// a wish to hear how the run is doing.
 #pragma once
 
 namespace ddp::train {

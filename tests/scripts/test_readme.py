@@ -1,0 +1,37 @@
+"""The README's commands in daily use, tried in their order after the quickstart, each have something to train."""
+
+import re
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = "configs/quickstart.yaml"
+
+
+def commands():
+    """Lines of the section's code, continued ones joined, comments left out."""
+    section = (ROOT / "README.md").read_text().split("## In daily use\n")[1].split("\n## ")[0]
+    code = "\n".join(line.strip() for line in section.splitlines() if line.startswith("    "))
+    return [line for line in code.replace("\\\n", "").splitlines() if not line.startswith("#")]
+
+
+def value(text, key, otherwise):
+    found = re.search(rf"{key}[=:]\s*(\S+)", text)
+    return found[1] if found else otherwise
+
+
+class Readme(unittest.TestCase):
+    def test_no_command_after_the_quickstart_has_nothing_to_train(self):
+        config = (ROOT / CONFIG).read_text()
+        usual_path, usual_epochs = value(config, "snapshot_path", ""), int(value(config, "max_epochs", "0"))
+        epochs_made = {usual_path: usual_epochs}  # by the quickstart
+        trainings = [line for line in commands() if f"trainer --config {CONFIG}" in line]
+        self.assertGreaterEqual(len(trainings), 3)
+        for line in trainings:
+            path, epochs = value(line, "snapshot_path", usual_path), int(value(line, "max_epochs", usual_epochs))
+            self.assertGreater(epochs, epochs_made.get(path, 0), line)
+            epochs_made[path] = epochs
+
+
+if __name__ == "__main__":
+    unittest.main()

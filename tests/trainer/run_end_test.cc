@@ -1,0 +1,38 @@
+#include "trainer/engine/run_end.h"
+
+#include "tests/support/catch.h"
+
+namespace ddp::train {
+namespace {
+
+TrainerConfig limited(int64_t epochs, std::optional<int64_t> steps, const char* path) {
+  TrainerConfig config;
+  config.max_epochs = epochs;
+  config.max_steps = steps;
+  config.snapshot_path = path;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("a run is complete at its last epoch or its last step, whichever comes first") {
+  const auto config = limited(8, 100, "s.pt");
+  CHECK_FALSE(run_is_complete(config, 99, 7));
+  CHECK(run_is_complete(config, 100, 7));
+  CHECK(run_is_complete(config, 50, 8));
+}
+
+TEST_CASE("a complete run that is started again names the words that make it go on") {
+  CHECK(nothing_to_train_text(limited(8, {}, "outputs/quickstart/snapshot.pt"), 1320, 8) ==
+        "Nothing to train: outputs/quickstart/snapshot.pt is at step 1320, epoch 8, the end by "
+        "trainer_config.max_epochs=8. To go on, add trainer_config.max_epochs=16 to the command; "
+        "to begin anew, add trainer_config.snapshot_path=outputs/quickstart/snapshot-new.pt");
+  CHECK_THAT(nothing_to_train_text(limited(100, 40, "a.b/snapshot"), 60, 2),
+             Catch::Contains("add trainer_config.max_steps=100 to") &&
+                 Catch::EndsWith("snapshot_path=a.b/snapshot-new"));
+  CHECK_THAT(
+      nothing_to_train_text(limited(2, 40, ".pt"), 40, 2),
+      Catch::Contains("max_epochs=4 trainer_config.max_steps=80") && Catch::EndsWith("=.pt-new"));
+}
+
+}  // namespace ddp::train

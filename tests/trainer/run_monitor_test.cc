@@ -1,0 +1,84 @@
+// What a rank promises to the launcher: the next sign of life within so many seconds.
+#include "trainer/engine/run_monitor.h"
+
+#include <cstdlib>
+#include "tests/support/catch.h"
+
+#include "tests/trainer/test_model.h"
+
+namespace ddp::train {
+namespace {
+
+StepTimes times_of(const std::vector<double>& seconds) {
+  StepTimes times;
+  for (const double one : seconds) times.add(one);
+  return times;
+}
+
+/// The last heartbeat's promise, or "" when it makes none.
+std::string promise_in(const std::string& file) {
+  const std::string text = test::read_file(file);
+  const auto at = text.find(" timeout=");
+  return at == std::string::npos ? "" : text.substr(at + 9, text.find(' ', at + 9) - at - 9);
+}
+
+}  // namespace
+
+TEST_CASE("the automatic promise is 5 median steps, and 3 s at least") {
+  CHECK(automatic_promise(times_of({.1, .1, .1, .1, .1, .1}), false) == 3.0);
+  CHECK(automatic_promise(times_of({1, 2, 2, 2, 3, 60}), false) == 10.0);
+  CHECK(automatic_promise(times_of({1, 2, 2, 2, 3, 60}), true) == 300.0);  // the longest: on a GPU
+}
+
+TEST_CASE("before five steps the promise is a generous one") {
+  CHECK(automatic_promise({}, false) == 300.0);
+  CHECK(automatic_promise(times_of({.1}), false) == 20.0);
+  CHECK(automatic_promise(times_of({.1, 8, .1, .1}), false) == 40.0);
+}
+
+TEST_CASE("each heartbeat carries the promise that holds at its time") {
+  const test::TempDir dir;
+  const std::string file = dir.file("beat");
+  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+  Config config;
+  RunMonitor automatic(config, 0, 2, false);
+  CHECK(promise_in(file) == "300.0");
+  for (int step = 1; step <= 5; ++step) {
+    automatic.begin_step(step);
+    automatic.enter(Phase::kForward);
+    CHECK(promise_in(file) == (step == 1 ? "300.0" : "20.0"));
+    automatic.end_step();
+  }
+  automatic.enter(Phase::kForward);
+  CHECK(promise_in(file) == "3.0");
+  automatic.enter_for(Phase::kWriting, 60.0);
+  CHECK(promise_in(file) == "60.0");
+  automatic.enter_for(Phase::kEnd, 0.0);
+  CHECK(promise_in(file) == "");
+
+  config.distributed.hang_timeout_s.automatic = false;
+  config.distributed.hang_timeout_s.value = 7.0;
+  RunMonitor given(config, 0, 2, false);
+  given.enter(Phase::kForward);
+  CHECK(promise_in(file) == "7.0");
+  config.distributed.hang_timeout_s.value = 0.0;
+  RunMonitor off(config, 0, 2, false);
+  off.enter(Phase::kForward);
+  CHECK(promise_in(file) == "");
+  ::unsetenv("DDP_HEARTBEAT_FILE");
+}
+
+TEST_CASE("who ends in an error may take its time to say it") {
+  const test::TempDir dir;
+  const std::string file = dir.file("beat");
+  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+  {
+    RunMonitor monitor(Config(), 0, 2, false);
+    monitor.enter(Phase::kForward);
+    CHECK(promise_in(file) == "300.0");
+  }
+  CHECK(promise_in(file) == "");
+  ::unsetenv("DDP_HEARTBEAT_FILE");
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,18 @@
+// Where a run ends, and what to say to who starts it again there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trainer/config/config.h"
+
+namespace ddp::train {
+
+/// Whether max_epochs or max_steps is reached after `step` steps, in epoch `epoch` (from 0).
+bool run_is_complete(const TrainerConfig& config, int64_t step, int64_t epoch);
+
+/// One line for a run that starts complete: why, and which words make the same command go on or
+/// begin anew.
+std::string nothing_to_train_text(const TrainerConfig& config, int64_t step, int64_t epoch);
+
+}  // namespace ddp::train
