@@ -270,7 +270,8 @@ TEST_CASE("values that no machine can hold are refused, alone and together") {
        {"trainer_config.batch_size=4611686018427387904",
         "data_config.block_size=9223372036854775807", "gpt_config.n_layer=1e9",
         "trainer_config.grad_accumulation_steps=1e12",
-        "trainer_config.max_steps=9000000000000000000", "data_config.stride=4611686018427387904"}) {
+        "trainer_config.max_steps=9000000000000000000", "trainer_config.snapshot_every=1e300",
+        "data_config.stride=4611686018427387904"}) {
     CAPTURE(change);
     CHECK(error(change).find("is out of range") != std::string::npos);
   }

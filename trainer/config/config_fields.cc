@@ -10,6 +10,7 @@ constexpr Range kUpTo1e4{1, 1e4};
 constexpr Range kUpTo1e6{1, 1e6};
 constexpr Range kUpTo1e9{1, 1e9};
 constexpr Range kStepCount{1, 1e15};
+constexpr Range kStepCountOr0{0, 1e15};
 constexpr Range kAbove0{0, kAny, true};
 constexpr Range kShare{0, 1, true};               // above 0, up to 1
 constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
@@ -86,7 +87,7 @@ std::vector<Field> trainer_fields() {
        "epochs", "Epochs between snapshots; a last one is always written."},
       {"trainer_config.save_every_steps", DDP_SLOT(trainer.save_every_steps), kStepCount,
        NullMeans::kNotGiven, "", "steps", "Also saves after every so many optimizer steps."},
-      {"trainer_config.snapshot_every", DDP_SLOT(trainer.snapshot_every), kAtLeast0,
+      {"trainer_config.snapshot_every", DDP_SLOT(trainer.snapshot_every), kStepCountOr0,
        NullMeans::kOff, "", "steps",
        "More snapshots in between: auto saves as often as the four keys below allow; 0 or null: "
        "none."},
