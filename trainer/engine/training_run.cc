@@ -347,14 +347,13 @@ void TrainingRun::log_start() const {
                         short_number(static_cast<double>(model->parameter_count())),
                         model->parameter_count()));
   const int64_t used = dataset_.tokens();
-  const std::string of_all =
-      used == dataset_.characters_in_file()
-          ? ""
-          : fmt::format(" of {} (data_config.truncate={}; 1 uses all)",
-                        dataset_.characters_in_file(), config_.data.truncate);
+  const int64_t all = dataset_.characters_in_file();
   log_.info(fmt::format(
-      "Data: {}: {}{} characters, {} unique; {} training samples, {} evaluation tokens",
-      config_.data.path, used, of_all, dataset_.vocabulary().size(), dataset_.training().size(),
+      "Data: {}: {}, {} unique; {} training samples, {} evaluation tokens", config_.data.path,
+      used == all ? fmt::format("{} characters", all)
+                  : fmt::format("{} of {} characters (data_config.truncate={}; 1 uses all)", used,
+                                all, config_.data.truncate),
+      dataset_.vocabulary().size(), dataset_.training().size(),
       std::max<int64_t>(0, static_cast<int64_t>(dataset_.evaluation().tokens.size()) - 1)));
   log_.info(fmt::format(
       "Batch: {} samples per micro-batch x {} on {} = {} samples, {} tokens per step; {} steps per "
