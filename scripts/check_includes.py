@@ -12,18 +12,19 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")')
 SOURCES = {".h", ".hh", ".hpp", ".cc", ".cpp", ".inl"}
 
 # trainer's rooms from left to right: a room sees itself and the rooms of smaller rank, never a sibling.
-RANK = {"runtime": 0, "config": 1, "data": 2, "model": 2, "optim": 2, "distributed": 2, "metrics": 2, "engine": 3}
-MAIN_RANK = 4
+RANK = {"runtime": 0, "config": 1, "storage": 1, "data": 2, "model": 2, "optim": 2, "parallel": 2, "metrics": 2, "health": 2,
+        "task": 3, "snapshot": 4, "run": 5, "app": 6}
+MAIN_RANK = 7
 
 # Foreign headers and the only files that may see them; the first header pattern that fits decides.
 # launcher/agent_store/ and launcher/c10d_rendezvous/ are built on c10d, but never linked into ddp-run.
 MODULES = r"launcher/(agent_store|c10d_rendezvous)/"
 FENCES = [
-    (r"gloo/|.*ProcessGroupGloo", r"trainer/distributed/gloo_backend\.cc$", "only gloo_backend.cc sees gloo headers"),
-    (r".*c10d/reducer", r"trainer/distributed/ddp\.cc$", "only ddp.cc sees reducer.hpp"),
-    (r".*c10d/", rf"trainer/distributed/|{MODULES}|tests/", "only trainer/distributed/ sees c10d headers"),
-    (r"arrow/", r"trainer/runtime/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
-    (r"nccl\.h$", r"trainer/distributed/", "only trainer/distributed/ sees NCCL"),
+    (r"gloo/|.*ProcessGroupGloo", r"trainer/parallel/gloo_backend\.cc$", "only gloo_backend.cc sees gloo headers"),
+    (r".*c10d/reducer", r"trainer/parallel/ddp\.cc$", "only ddp.cc sees reducer.hpp"),
+    (r".*c10d/", rf"trainer/parallel/|{MODULES}|tests/", "only trainer/parallel/ sees c10d headers"),
+    (r"arrow/", r"trainer/storage/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
+    (r"nccl\.h$", r"trainer/parallel/", "only trainer/parallel/ sees NCCL"),
     (r"cxxopts", r"launcher/option_values\.cc$|trainer/config/trainer_args\.cc$",
      "only option_values.cc and trainer_args.cc see cxxopts"),
     (r"(torch|ATen|c10|caffe2)/", rf"trainer/(?!config/)|{MODULES}|tests/(?!launcher/|config/)",

@@ -6,29 +6,29 @@ add_library(ddp_trainer STATIC
   data/char_vocabulary.cc
   data/data_loader.cc
   data/distributed_sampler.cc
-  distributed/collectives.cc
-  distributed/cuda_loader.cc
-  distributed/ddp.cc
-  distributed/dist_env.cc
-  distributed/gloo_backend.cc
-  distributed/process_group.cc
-  engine/batch_plan.cc
-  engine/evaluator.cc
-  engine/ram_snapshots.cc
-  engine/remote_snapshots.cc
-  engine/resume_check.cc
-  engine/run_account.cc
-  engine/run_end.cc
-  engine/run_monitor.cc
-  engine/snapshot.cc
-  engine/snapshot_folder.cc
-  engine/snapshot_manifest.cc
-  engine/snapshot_keeper.cc
-  engine/snapshot_meta.cc
-  engine/state_buffer.cc
-  engine/step_guard.cc
-  engine/trainer.cc
-  engine/training_run.cc
+  parallel/collectives.cc
+  parallel/cuda_loader.cc
+  parallel/ddp.cc
+  parallel/dist_env.cc
+  parallel/gloo_backend.cc
+  parallel/process_group.cc
+  run/batch_plan.cc
+  task/evaluator.cc
+  snapshot/ram_snapshots.cc
+  snapshot/remote_snapshots.cc
+  snapshot/resume_check.cc
+  run/run_account.cc
+  run/run_end.cc
+  health/run_monitor.cc
+  snapshot/snapshot.cc
+  snapshot/snapshot_folder.cc
+  snapshot/snapshot_manifest.cc
+  snapshot/snapshot_keeper.cc
+  snapshot/snapshot_meta.cc
+  snapshot/state_buffer.cc
+  run/step_guard.cc
+  run/trainer.cc
+  run/training_run.cc
   metrics/text.cc
   model/generate.cc
   model/gpt.cc
@@ -44,7 +44,7 @@ if(DDP_PCH)
   target_precompile_headers(ddp_trainer PRIVATE <torch/torch.h>)
 endif()
 
-add_executable(trainer main.cc modes.cc doctor.cc multirun.cc report.cc train_job.cc)
+add_executable(trainer main.cc app/modes.cc app/doctor.cc app/multirun.cc app/report.cc app/train_job.cc)
 target_link_libraries(trainer PRIVATE ddp_trainer nlohmann_json::nlohmann_json OpenSSL::Crypto)
 target_compile_definitions(trainer PRIVATE DDP_VERSION="${PROJECT_VERSION}")
 if(DDP_PCH)
@@ -57,7 +57,7 @@ install(TARGETS trainer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 if(TARGET ddp::torch_cuda)
   # Loaded at run time, and only when a GPU is used.
-  add_library(trainer_cuda MODULE distributed/cuda_module.cc)
+  add_library(trainer_cuda MODULE parallel/cuda_module.cc)
   target_link_libraries(trainer_cuda PRIVATE ddp_project_options ddp::torch_cuda)
   set_target_properties(trainer_cuda PROPERTIES BUILD_RPATH "${DDP_TORCH_RPATH}" INSTALL_RPATH "${DDP_TORCH_RPATH}")
   install(TARGETS trainer_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -14,7 +14,7 @@
 #include <vector>
 #include "tests/support/catch.h"
 
-#include "trainer/runtime/remote_folder.h"
+#include "trainer/storage/remote_folder.h"
 
 namespace ddp::train::test {
 

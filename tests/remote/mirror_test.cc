@@ -5,7 +5,7 @@
 
 #include "tests/config/test_files.h"
 #include "tests/remote/fake_folder.h"
-#include "trainer/runtime/remote_mirror.h"
+#include "trainer/storage/remote_mirror.h"
 
 namespace ddp::train {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "tests/config/test_files.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/remote_folder.h"
+#include "trainer/storage/remote_folder.h"
 
 namespace ddp::train {
 namespace {

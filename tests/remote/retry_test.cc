@@ -1,10 +1,10 @@
-#include "trainer/runtime/retry.h"
+#include "trainer/storage/retry.h"
 
 #include <limits>
 #include <thread>
 #include "tests/support/catch.h"
 
-#include "trainer/runtime/remote_folder.h"
+#include "trainer/storage/remote_folder.h"
 
 namespace ddp::train {
 namespace {

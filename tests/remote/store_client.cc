@@ -6,8 +6,8 @@
 #include <string>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/remote_folder.h"
-#include "trainer/runtime/remote_mirror.h"
+#include "trainer/storage/remote_folder.h"
+#include "trainer/storage/remote_mirror.h"
 #ifdef DDP_WITH_TORCH
 #include <ATen/ATen.h>
 #endif

@@ -1,5 +1,5 @@
 // The libraries' own messages, as they were seen.
-#include "trainer/runtime/store_errors.h"
+#include "trainer/storage/store_errors.h"
 
 #include "tests/support/catch.h"
 

@@ -8,7 +8,7 @@
 
 #include "tests/config/test_files.h"
 #include "tests/remote/store_server.h"
-#include "trainer/runtime/remote_mirror.h"
+#include "trainer/storage/remote_mirror.h"
 
 namespace ddp::train {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tests/support/child_program.h"
-#include "trainer/runtime/remote_folder.h"
+#include "trainer/storage/remote_folder.h"
 
 namespace ddp::train::test {
 

@@ -1,4 +1,4 @@
-#include "trainer/runtime/store_settings.h"
+#include "trainer/storage/store_settings.h"
 
 #include <map>
 #include <set>

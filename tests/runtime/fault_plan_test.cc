@@ -1,5 +1,5 @@
 // Faults injected on purpose: what they are called, whom they meet. Also heartbeats.
-#include "trainer/runtime/fault_plan.h"
+#include "trainer/health/fault_plan.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,9 +9,9 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
+#include "trainer/health/heartbeat_file.h"
+#include "trainer/health/step_times.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/heartbeat_file.h"
-#include "trainer/runtime/step_times.h"
 
 namespace ddp::train {
 namespace {

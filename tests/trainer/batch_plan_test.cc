@@ -1,4 +1,4 @@
-#include "trainer/engine/batch_plan.h"
+#include "trainer/run/batch_plan.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "trainer/distributed/dist_env.h"
+#include "trainer/parallel/dist_env.h"
 
 #include <cstdlib>
 #include <map>

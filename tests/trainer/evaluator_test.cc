@@ -1,4 +1,4 @@
-#include "trainer/engine/evaluator.h"
+#include "trainer/task/evaluator.h"
 
 #include <cstdio>
 #include "tests/support/catch.h"

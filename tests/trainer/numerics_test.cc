@@ -6,8 +6,8 @@
 #include "tests/support/skip.h"
 #include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"
-#include "trainer/engine/snapshot.h"
 #include "trainer/optim/adamw.h"
+#include "trainer/snapshot/snapshot.h"
 
 namespace ddp::train {
 namespace {

@@ -1,5 +1,5 @@
 // Copies of the state in shared memory.
-#include "trainer/engine/ram_snapshots.h"
+#include "trainer/snapshot/ram_snapshots.h"
 
 #include <cmath>
 #include <filesystem>

@@ -4,10 +4,10 @@
 
 #include "tests/trainer/test_model.h"
 #include "trainer/data/char_dataset.h"
-#include "trainer/distributed/ddp.h"
-#include "trainer/distributed/process_group.h"
-#include "trainer/engine/evaluator.h"
+#include "trainer/parallel/ddp.h"
+#include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
+#include "trainer/task/evaluator.h"
 
 namespace ddp::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/engine/resume_check.h"
+#include "trainer/snapshot/resume_check.h"
 
 #include "tests/support/catch.h"
 

@@ -1,5 +1,5 @@
 // What survives of a job's account over restarts.
-#include "trainer/engine/run_account.h"
+#include "trainer/run/run_account.h"
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "trainer/engine/run_end.h"
+#include "trainer/run/run_end.h"
 
 #include "tests/support/catch.h"
 

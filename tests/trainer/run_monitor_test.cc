@@ -1,5 +1,5 @@
 // What a rank promises to the launcher: the next sign of life within so many seconds.
-#include "trainer/engine/run_monitor.h"
+#include "trainer/health/run_monitor.h"
 
 #include <cstdlib>
 #include "tests/support/catch.h"

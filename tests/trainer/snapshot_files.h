@@ -4,8 +4,8 @@
 #include <string>
 
 #include "trainer/config/config_text.h"
-#include "trainer/engine/snapshot_folder.h"
-#include "trainer/engine/state_buffer.h"
+#include "trainer/snapshot/snapshot_folder.h"
+#include "trainer/snapshot/state_buffer.h"
 
 namespace ddp::train::test {
 

@@ -1,5 +1,5 @@
 // Which snapshots are kept, found, put aside.
-#include "trainer/engine/snapshot_folder.h"
+#include "trainer/snapshot/snapshot_folder.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // Saving in the background.
-#include "trainer/engine/snapshot_keeper.h"
+#include "trainer/snapshot/snapshot_keeper.h"
 
 #include <cmath>
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 #include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"
-#include "trainer/engine/snapshot_interval.h"
 #include "trainer/runtime/error.h"
+#include "trainer/snapshot/snapshot_interval.h"
 
 namespace ddp::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/engine/snapshot.h"
+#include "trainer/snapshot/snapshot.h"
 
 #include <cmath>
 #include <filesystem>

@@ -1,9 +1,9 @@
-#include "trainer/engine/step_guard.h"
+#include "trainer/run/step_guard.h"
 
 #include <cmath>
 #include "tests/support/catch.h"
 
-#include "trainer/engine/rollback_limit.h"
+#include "trainer/run/rollback_limit.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

@@ -35,7 +35,7 @@ int open_log(const std::string& file) {
 struct Log::Sinks {
   LogLevel lowest = LogLevel::kInfo;
   int file_fd = -1;
-  std::unique_ptr<LineWriter> file;     // null: console only
+  std::unique_ptr<LineWriter> file;  // null: console only
   std::unique_ptr<LineWriter> console;
 };
 

@@ -8,8 +8,8 @@
 
 #include "tests/fuzz/check.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/safetensors.h"
 #include "trainer/runtime/xxh3.h"
+#include "trainer/snapshot/safetensors.h"
 
 using namespace ddp::train;
 

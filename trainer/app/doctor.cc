@@ -1,0 +1,165 @@
+#include <ATen/Version.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "launcher/worker_contract.h"
+#include "trainer/app/modes.h"
+#include "trainer/parallel/collectives.h"
+#include "trainer/parallel/cuda_module.h"
+#include "trainer/parallel/dist_env.h"
+#include "trainer/parallel/process_group.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr int64_t kKiB = 1024;
+constexpr int64_t kMiB = 1024 * kKiB;
+
+// Collects what is printed and what is wrong; only rank 0 prints.
+class Report {
+ public:
+  explicit Report(bool main_rank) : main_rank_(main_rank) {}
+
+  void line(const std::string& text) const {
+    if (main_rank_) std::printf("%s\n", text.c_str());
+  }
+  void item(const std::string& name, const std::string& value) const {
+    line(fmt::format("  {:<18} {}", name, value));
+  }
+  /// `mend` says what to do about it.
+  void problem(const std::string& what, const std::string& mend) {
+    problems_.push_back(fmt::format("{}; {}", what, mend));
+  }
+
+  int finish() const {
+    const int code = conclude();
+    return std::fflush(stdout) == 0 ? code : launch::kExitFailed;
+  }
+
+ private:
+  int conclude() const {
+    if (problems_.empty()) {
+      line("Everything works.");
+      return launch::kExitDone;
+    }
+    line(fmt::format("{} found:", problems_.size() == 1
+                                      ? "1 problem"
+                                      : fmt::format("{} problems", problems_.size())));
+    for (const auto& problem : problems_) line("  - " + problem);
+    return launch::kExitFailed;
+  }
+
+  bool main_rank_;
+  std::vector<std::string> problems_;
+};
+
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  }
+  return "unknown CPU";
+}
+
+std::string cpu_flags() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string found;
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("flags", 0) != 0) continue;
+    for (const char* flag : {"avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "amx_int8"}) {
+      if ((line + " ").find(std::string(" ") + flag + " ") != std::string::npos)
+        found += std::string(flag) + " ";
+    }
+    break;
+  }
+  return found.empty() ? "no vector extensions listed" : found;
+}
+
+void report_versions(const Report& report) {
+  report.line("Versions");
+  report.item("trainer", DDP_VERSION);
+  report.item("LibTorch", TORCH_VERSION);
+  report.item("compiler", fmt::format("g++ {}", __VERSION__));
+  const CudaModule* module = loaded_cuda_module();
+  report.item("CUDA module",
+              module != nullptr ? const_cast<CudaModule*>(module)->versions() : "not loaded");
+}
+
+void report_devices(Report& report, const DistEnv& env, const DevicePlan& plan) {
+  const long cpus = ::sysconf(_SC_NPROCESSORS_ONLN);
+  report.line("Devices");
+  report.item("CPU", fmt::format("{}, {} CPUs, torch kernels for {}", cpu_model(), cpus,
+                                 at::get_cpu_capability()));
+  report.item("CPU features", cpu_flags());
+  report.item("threads per rank", std::to_string(torch::get_num_threads()));
+  if (CudaModule* cuda = loaded_cuda_module()) {
+    for (int i = 0; i < cuda->device_count(); ++i)
+      report.item(fmt::format("GPU {}", i), cuda->describe(i));
+  } else {
+    report.item("GPU", nvidia_device_visible() ? "seen, but not usable" : "none visible");
+  }
+  const long wanted = static_cast<long>(torch::get_num_threads()) * env.local_world_size;
+  if (!plan.device.is_cuda() && wanted > cpus && env.local_world_size > 1) {
+    report.problem(
+        fmt::format("{} ranks x {} threads share {} CPUs", env.local_world_size,
+                    torch::get_num_threads(), cpus),
+        fmt::format("set OMP_NUM_THREADS={}", std::max(1L, cpus / env.local_world_size)));
+  }
+}
+
+void report_gpu_access(Report& report) {
+  std::string why_not;
+  if (!nvidia_device_visible()) return;
+  CudaModule* module = load_cuda_module(&why_not);
+  if (module == nullptr) {
+    report.problem("a GPU is there, but " + why_not,
+                   "run ./scripts/setup.sh --gpu and build again");
+  } else if (module->device_count() == 0) {
+    report.problem("a GPU is there, but CUDA finds none",
+                   "check the driver with nvidia-smi; it must support CUDA 13");
+  }
+}
+
+void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& plan) {
+  report.line(fmt::format("Collectives ({}, {} rank{}, {})", plan.backend_name(), group.size(),
+                          group.size() == 1 ? "" : "s", plan.device.str()));
+  report.line(fmt::format("  {:<12} {:>10} {:>12} {:>10}  {}", "collective", "bytes", "median us",
+                          "GB/s", "result"));
+  for (const auto& r : check_collectives(group, plan.device, {4 * kKiB, 256 * kKiB, 16 * kMiB})) {
+    const double rate = r.median_us > 0 ? static_cast<double>(r.bytes) / r.median_us / 1e3 : 0.0;
+    report.line(fmt::format("  {:<12} {:>10} {:>12.0f} {:>10.2f}  {}", r.name, r.bytes, r.median_us,
+                            rate, r.correct ? "correct" : "WRONG"));
+    if (!r.correct) {
+      report.problem(fmt::format("{} of {} bytes gives wrong results over {}", r.name, r.bytes,
+                                 plan.backend_name()),
+                     "try the other distributed_config.backend and report it");
+    }
+  }
+}
+
+}  // namespace
+
+int run_doctor(const TrainerArgs&) {
+  DistEnv env = DistEnv::from_environment();
+  Report report(env.is_main());
+  if (env.local_rank == 0) report_gpu_access(report);
+  const Config defaults;
+  const DevicePlan plan = plan_device(defaults, env);
+  env.launched = true;  // alone: a group of one
+  ProcessGroup group(env, defaults.distributed, plan);
+  report_versions(report);
+  report_devices(report, env, plan);
+  report_collectives(report, group, plan);
+  group.barrier();
+  return report.finish();
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,131 @@
+#include "trainer/app/multirun.h"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "launcher/worker_contract.h"
+#include "trainer/app/report.h"
+#include "trainer/app/train_job.h"
+#include "trainer/config/sweep_plan.h"
+#include "trainer/config/yaml_config.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/line_writer.h"
+#include "trainer/runtime/stop_signal.h"
+
+namespace ddp::train {
+namespace {
+
+struct JobReport {
+  JobResult result;
+  std::string error;
+};
+
+/// What is said between the jobs; stdout of the main rank alone.
+class Announcer {
+ public:
+  explicit Announcer(bool main_rank) : main_rank_(main_rank) {}
+
+  void say(const std::string& text) {
+    if (main_rank_) console_.write(STDOUT_FILENO, text + "\n");
+  }
+  void say_error(const std::string& text) {
+    console_.write(STDERR_FILENO, "error: " + text + "\n");
+  }
+  /// Before a job writes to the same streams.
+  void flush() { console_.flush(); }
+
+ private:
+  bool main_rank_;
+  LineWriter console_{{{STDOUT_FILENO, "standard output"}, {STDERR_FILENO, "standard error"}}};
+};
+
+/// A mistake in a later job is told before the first one trains.
+void check_jobs(const ConfigSource& source, const SweepPlan& plan) {
+  std::map<std::string, std::size_t> owners;
+  for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
+    const RunConfig run = load_run(source, plan.jobs[i], {static_cast<int64_t>(i)});
+    const std::string& path = run.config.trainer.snapshot_path;
+    const auto [owner, is_new] = owners.emplace(path, i);
+    if (is_new) continue;
+    throw UserError(fmt::format(
+        "trainer_config.snapshot_path: jobs {0} and {1} of the sweep have the same, {2}: "
+        "job {1} would go on from job {0}'s snapshot; give a relative path, or put "
+        "${{hydra:job.num}} into it",
+        owner->second, i, path));
+  }
+}
+
+JobReport run_one(const TrainerArgs& args, const SweepPlan& plan, std::size_t number,
+                  const DistEnv& env, const WorkerStore& store, Announcer& announcer) {
+  JobReport report;
+  try {
+    const RunPlace place{static_cast<int64_t>(number)};
+    report.result = train_job(load_run(args.config, plan.jobs[number], place), env,
+                              OnFailure::kThrow, store.part(fmt::format("job_{}", number)));
+  } catch (...) {
+    report.error = current_exception_text();
+    announcer.say_error(fmt::format("job {}: {}", number, report.error));
+  }
+  return report;
+}
+
+std::string loss_text(const std::optional<double>& loss) {
+  return loss ? fmt::format("{:.6f}", *loss) : "-";
+}
+
+std::string outcome(const JobReport& report) {
+  if (!report.error.empty()) return "failed: " + report.error;
+  if (report.result.stop_signal != 0)
+    return fmt::format("stopped by signal {}", report.result.stop_signal);
+  return "done";
+}
+
+void print_table(Announcer& announcer, const SweepPlan& plan,
+                 const std::vector<JobReport>& reports) {
+  std::size_t width = 9;
+  for (const auto& job : plan.labels) width = std::max(width, job.size());
+  announcer.say(fmt::format("\n{:>4}  {:<{}}  {:>10}  {:>10}  outcome", "job", "overrides", width,
+                            "eval loss", "train loss"));
+  for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
+    const bool started = i < reports.size();
+    const JobReport report = started ? reports[i] : JobReport{};
+    announcer.say(fmt::format("{:>4}  {:<{}}  {:>10}  {:>10}  {}", i, plan.labels[i], width,
+                              loss_text(report.result.eval_loss),
+                              loss_text(report.result.train_loss),
+                              started ? outcome(report) : "not started"));
+  }
+}
+
+}  // namespace
+
+int run_multirun(const TrainerArgs& args) {
+  const DistEnv env = DistEnv::from_environment();
+  const SweepPlan plan = plan_sweep(args.config, args.overrides);
+  check_jobs(args.config, plan);
+  if (env.is_main()) write_sweep_file(plan);
+  Announcer announcer(env.is_main());
+  announcer.say(fmt::format("Sweep of {} jobs in {}", plan.jobs.size(), plan.folder));
+  const WorkerStore store(env, plan.timeout_s);
+  std::vector<JobReport> reports;
+  int signal = 0;
+  while (reports.size() < plan.jobs.size() && signal == 0) {
+    const std::size_t number = reports.size();
+    announcer.say(fmt::format("\n#{} : {}", number, plan.labels[number]));
+    announcer.flush();
+    reports.push_back(run_one(args, plan, number, env, store, announcer));
+    // A job that lost its peers is being ended by the launcher, too.
+    signal = std::max(reports.back().result.stop_signal,
+                      reports.back().error.empty() ? 0 : StopSignal::pending());
+  }
+  print_table(announcer, plan, reports);
+  if (signal != 0 && reports.back().error.empty()) return launch::kExitPreempted;
+  const bool failed = std::any_of(reports.begin(), reports.end(),
+                                  [](const JobReport& report) { return !report.error.empty(); });
+  return failed ? launch::kExitFailed : launch::kExitDone;
+}
+
+}  // namespace ddp::train

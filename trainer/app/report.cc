@@ -1,0 +1,98 @@
+#include "trainer/app/report.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include "launcher/worker_contract.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/error_file.h"
+#include "trainer/runtime/line_writer.h"
+
+namespace ddp::train {
+namespace {
+
+// Nobody may hold up the end of a rank that failed: the others wait for it.
+void print_error(const std::string& message) {
+  try {
+    LineWriter({{STDERR_FILENO, "standard error"}})
+        .write(STDERR_FILENO, "error: " + message + "\n");
+  } catch (...) {  // no thread to be had
+    std::fprintf(stderr, "error: %s\n", message.c_str());
+  }
+}
+
+// A mistake in the configuration is the same on every rank: the first rank of a node says it once.
+// A failure of the run is one rank's own.
+int report(const std::string& message, int exit_code, bool same_on_every_rank) {
+  write_error_file(message, exit_code);
+  const char* local_rank = std::getenv(launch::kLocalRank);
+  const char* error_file = std::getenv(launch::kErrorFile);
+  const bool somebody_else_says_it = same_on_every_rank && local_rank != nullptr &&
+                                     std::string(local_rank) != "0" && error_file != nullptr &&
+                                     *error_file != '\0';
+  if (!somebody_else_says_it) print_error(message);
+  return exit_code;
+}
+
+// The first line: what torch appends to its messages is for its own developers. A connection that
+// broke off means that another rank went first: its own message, or the launcher's, is the one to
+// read.
+std::string readable(const std::string& text) {
+  for (const char* broken :
+       {"Connection reset by peer", "Connection closed by peer", "Broken pipe"}) {
+    if (text.find(broken) != std::string::npos) {
+      return std::string("lost the connection to another rank (") + broken +
+             "), which has ended; it failed first";
+    }
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+std::string rank_prefix() {
+  const char* rank = std::getenv(launch::kRank);
+  return rank != nullptr ? "rank " + std::string(rank) + ": " : "";
+}
+
+}  // namespace
+
+int report_current_exception() noexcept {
+  try {
+    throw;
+  } catch (const UserError& error) {
+    return report(error.what(), launch::kExitUsage, true);
+  } catch (const FinalError& error) {
+    return report(error.what(), launch::kExitFinal, true);
+  } catch (const RunError& error) {
+    return report(error.what(), launch::kExitFailed, false);
+  } catch (const std::exception& error) {
+    return report(rank_prefix() + readable(error.what()), launch::kExitFailed, false);
+  } catch (...) {
+    return report("unknown error", launch::kExitFailed, false);
+  }
+}
+
+std::string current_exception_text() noexcept {
+  try {
+    throw;
+  } catch (const UserError& error) {
+    return error.what();
+  } catch (const RunError& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return rank_prefix() + readable(error.what());
+  } catch (...) {
+    return "unknown error";
+  }
+}
+
+void end_with_current_exception() noexcept {
+  const int code = report_current_exception();
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,155 @@
+#include "trainer/app/train_job.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "launcher/worker_contract.h"
+#include "trainer/app/report.h"
+#include "trainer/config/config_text.h"
+#include "trainer/config/run_folder.h"
+#include "trainer/data/char_dataset.h"
+#include "trainer/run/trainer.h"
+#include "trainer/run/training_run.h"
+#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/log.h"
+#include "trainer/runtime/stop_signal.h"
+#include "trainer/snapshot/ram_snapshots.h"
+#include "trainer/snapshot/remote_snapshots.h"
+#include "trainer/snapshot/resume_check.h"
+#include "trainer/snapshot/snapshot_folder.h"
+
+namespace ddp::train {
+namespace {
+
+struct ResumePoint {
+  std::optional<OpenedSnapshot> snapshot;  ///< Rank 0 only.
+  std::optional<SnapshotMeta> meta;        ///< The same on every rank.
+};
+
+std::vector<std::string> copies_in_memory(const std::string& path) {
+  const char* folder = std::getenv(launch::kShmDir);
+  return ram_snapshot_files(folder != nullptr ? folder : "", path);
+}
+
+// Rank 0 alone reads the file; the others need no access to it.
+ResumePoint find_resume_point(SnapshotFolder& folder, ProcessGroup& group, Log& log) {
+  ResumePoint point;
+  if (group.is_main()) {
+    point.snapshot = folder.find(copies_in_memory(folder.path()));
+    // A temporary file beside an older snapshot alone is the sign that a save was cut: it stays.
+    std::error_code ignored;
+    if (!point.snapshot || std::filesystem::exists(folder.path(), ignored))
+      remove_stale_temporaries(folder.path());
+    remove_stale_temporaries(folder.manifest_path());
+  }
+  const std::string json =
+      group.broadcast_text(point.snapshot ? point.snapshot->meta.to_json() : "");
+  if (!json.empty()) point.meta = SnapshotMeta::from_json(json);
+  if (!group.is_main()) return point;
+  log.info(point.meta
+               ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}",
+                             point.snapshot->path, point.meta->cursor.epoch, point.meta->step)
+               : fmt::format("Snapshot not found: {}. Training model from scratch", folder.path()));
+  return point;
+}
+
+CharDataset load_data(const Config& config, const std::optional<SnapshotMeta>& meta) {
+  if (!meta) return CharDataset(config.data);
+  const auto vocabulary = CharVocabulary::from_characters(meta->vocabulary);
+  return CharDataset(config.data, &vocabulary);
+}
+
+/// All ranks work in rank 0's folder; on another node it may not be there yet.
+void work_in(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (::chdir(folder.c_str()) != 0) {
+    throw RunError(
+        fmt::format("hydra.job.chdir: cannot change to {}: {}", folder, std::strerror(errno)));
+  }
+}
+
+JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGroup& group,
+                         Log& log) {
+  RunMonitor monitor(config, group.rank(), group.size(), plan.device.is_cuda());
+  for (const auto& line : monitor.faults().descriptions()) log.warning(line);
+  if (!monitor.faults().empty()) log.flush();  // the first may kill at once
+  const bool remote_path = is_remote(config.trainer.snapshot_path);
+  monitor.starting(remote_path);  // nobody knows how long a download takes
+  SnapshotFolder folder(local_snapshot_path(config.trainer), config.trainer.save_total_limit, log);
+  std::unique_ptr<RemoteSnapshots> remote;
+  if (group.is_main() && remote_path) {
+    remote = std::make_unique<RemoteSnapshots>(config.trainer.snapshot_path, folder, log);
+    remote->fetch_newest();
+  }
+  ResumePoint resume = find_resume_point(folder, group, log);
+  if (remote_path) monitor.starting(false);
+  const CharDataset dataset = load_data(config, resume.meta);
+  if (group.broadcast_text(dataset.sha256()) != dataset.sha256()) {
+    throw RunError(
+        fmt::format("{}: rank {} reads another text than rank 0; give all nodes the same file",
+                    config.data.path, group.rank()));
+  }
+  if (resume.meta) {
+    for (const auto& line : check_resume(*resume.meta, config, dataset)) log.info(line);
+  }
+  if (group.is_main()) folder.begin_run(config_to_json(config), dataset.sha256());
+  Trainer trainer(config, plan, group, dataset, resume.meta,
+                  resume.snapshot ? &*resume.snapshot : nullptr);
+  const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";
+  resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
+  TrainingRun training(config, group, dataset, trainer, folder, remote.get(), monitor, log,
+                       resumed_from);
+  const FitResult result = training.fit();
+  return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
+}
+
+/// Creates the folders of the run. Returns what went wrong, or "".
+std::string prepare_folders(const RunConfig& run) {
+  try {
+    prepare_snapshot_folder(local_snapshot_path(run.config.trainer));
+    write_run_folder(run);
+    return "";
+  } catch (const UserError& error) {
+    return error.what();
+  } catch (const RunError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
+                    const StorePart& store) {
+  Config& config = run.config;
+  std::string trouble = env.is_main() ? prepare_folders(run) : "";
+  if (!trouble.empty() && on_failure == OnFailure::kEndProcess) throw UserError(trouble);
+  const bool writes = env.is_main() && trouble.empty();
+  Log log(env.is_main(), writes ? config.hydra.log_file() : "",
+          config.hydra.verbose.covers("trainer") ? LogLevel::kDebug : LogLevel::kInfo);
+  log.debug("Configuration:\n" + config_to_yaml(config));
+  const DevicePlan plan = plan_device(config, env);
+  ProcessGroup group(env, config.distributed, plan, store);
+  // Only now: a rank that still waits for the others ends at the first signal.
+  const StopSignal stop_signal;
+  try {
+    trouble = group.broadcast_text(trouble);
+    if (!trouble.empty()) throw UserError(trouble);
+    // A time stamp in the folder's name: rank 0's counts.
+    config.hydra.run_dir = group.broadcast_text(config.hydra.run_dir);
+    if (config.hydra.job_chdir) work_in(config.hydra.run_dir);
+    return train_in_group(config, plan, group, log);
+  } catch (...) {
+    if (on_failure == OnFailure::kThrow) throw;
+    log.flush();
+    end_with_current_exception();
+  }
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,30 @@
+#include "trainer/health/heartbeat_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+namespace ddp::train {
+
+HeartbeatFile::HeartbeatFile(const std::string& path) {
+  if (!path.empty()) fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+}
+
+HeartbeatFile::~HeartbeatFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+// Always of one length, so that a reader never sees the end of an older, longer line.
+void HeartbeatFile::beat(std::string_view words) {
+  if (fd_ < 0) return;
+  std::array<char, kLength + 1> line;
+  line.fill(' ');
+  std::copy_n(words.begin(), std::min(words.size(), kLength), line.begin());
+  line.back() = '\n';
+  // A beat that is lost is followed by another one.
+  [[maybe_unused]] const auto written = ::pwrite(fd_, line.data(), line.size(), 0);
+}
+
+}  // namespace ddp::train

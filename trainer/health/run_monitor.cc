@@ -1,0 +1,88 @@
+#include "trainer/health/run_monitor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "launcher/worker_contract.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr double kShortestPromise = 3.0;
+constexpr double kStepsOfPatience = 5.0;
+constexpr double kPromiseOfFirstStep = 300.0;  // kernels and connections are made there
+constexpr double kPromiseOfFewSteps = 20.0;
+constexpr std::size_t kFewSteps = 5;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+double seconds_since(RunMonitor::Clock::time_point start) {
+  return std::chrono::duration<double>(RunMonitor::Clock::now() - start).count();
+}
+
+}  // namespace
+
+double automatic_promise(const StepTimes& times, bool on_gpu) {
+  if (times.count() == 0) return kPromiseOfFirstStep;
+  if (times.count() < kFewSteps)
+    return std::max(kPromiseOfFewSteps, kStepsOfPatience * times.longest());
+  return std::max(kShortestPromise, kStepsOfPatience * (on_gpu ? times.longest() : times.median()));
+}
+
+RunMonitor::RunMonitor(const Config& config, int rank, int world_size, bool on_gpu)
+    : hang_timeout_(config.distributed.hang_timeout_s),
+      alone_(world_size == 1),
+      on_gpu_(on_gpu),
+      faults_(config.trainer.fault_plan, rank,
+              std::atoi(environment(launch::kRestartCount).c_str())),
+      file_(environment(launch::kHeartbeatFile)) {
+  beat(Phase::kStart, "", kPromiseOfFirstStep);
+}
+
+RunMonitor::~RunMonitor() { beat(Phase::kEnd, "", 0.0); }
+
+void RunMonitor::starting(bool unlimited) {
+  enter_for(Phase::kStart, unlimited ? 0.0 : kPromiseOfFirstStep);
+}
+
+double RunMonitor::promise() const {
+  return hang_timeout_.automatic ? automatic_promise(times_, on_gpu_) : hang_timeout_.value;
+}
+
+void RunMonitor::begin_step(int64_t step) {
+  step_ = step;
+  step_began_ = Clock::now();
+}
+
+void RunMonitor::end_step() { times_.add(seconds_since(step_began_)); }
+
+void RunMonitor::enter(Phase phase, std::string_view waiting) {
+  const std::string_view awaited = alone_ ? std::string_view() : waiting;
+  if (phase == Phase::kBackward) before_backward_ = seconds_since(step_began_);
+  if (!awaited.empty()) last_collective_ = fmt::format("{}#{}", awaited, step_);
+  beat(phase, awaited, promise());
+  if (!faults_.empty()) faults_.at(phase, step_);
+}
+
+void RunMonitor::enter_for(Phase phase, double seconds, std::string_view waiting) {
+  beat(phase, alone_ ? std::string_view() : waiting, seconds);
+  const bool its_own = phase == Phase::kStart || phase == Phase::kEnd;
+  if (its_own && !faults_.empty()) faults_.at(phase, step_);
+}
+
+void RunMonitor::beat(Phase phase, std::string_view waiting, double seconds) {
+  fmt::memory_buffer line;
+  auto out = fmt::format_to(std::back_inserter(line), "step={} phase={}", step_, name_of(phase));
+  if (!waiting.empty()) out = fmt::format_to(out, " waiting={}", waiting);
+  out = fmt::format_to(out, " collective={}", last_collective_);
+  const bool promises = seconds > 0.0 && (hang_timeout_.automatic || hang_timeout_.value > 0.0);
+  if (promises) fmt::format_to(out, " timeout={:.1f}", seconds);
+  file_.beat(std::string_view(line.data(), line.size()));
+}
+
+}  // namespace ddp::train

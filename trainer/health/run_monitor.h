@@ -1,0 +1,69 @@
+// Where a rank stands, told to the launcher and to the fault plan as it goes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "trainer/config/config.h"
+#include "trainer/health/fault_plan.h"
+#include "trainer/health/heartbeat_file.h"
+#include "trainer/health/phase.h"
+#include "trainer/health/step_times.h"
+
+namespace ddp::train {
+
+/// Seconds until the next sign of life where hang_timeout_s is automatic: max(3 s, 5 median steps),
+/// on a GPU 5 of the longest, as the host runs ahead of the device; before the first step has been
+/// made 300 s, before the fifth max(20 s, 5 of the longest).
+double automatic_promise(const StepTimes& times, bool on_gpu);
+
+/// Belongs to the training thread. Does not watch anything itself: ddp-run does.
+class RunMonitor {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Reads DDP_HEARTBEAT_FILE, DDP_FAULT_PLAN and the attempt from the environment. `on_gpu`: the
+  /// host runs ahead of the device, so the longest step counts and not the median.
+  RunMonitor(const Config& config, int rank, int world_size, bool on_gpu);
+  /// Takes the last promise back: nobody knows how long a reader takes over a run's last lines.
+  ~RunMonitor();
+  RunMonitor(const RunMonitor&) = delete;
+  RunMonitor& operator=(const RunMonitor&) = delete;
+
+  /// Before the group's first step: connections, snapshot, data. 300 s, or without a limit where
+  /// `unlimited`: another one than ours says how long that takes.
+  void starting(bool unlimited);
+  /// The step in progress, from 1.
+  void begin_step(int64_t step);
+  void end_step();
+  /// `waiting`: the collective whose result is awaited.
+  void enter(Phase phase, std::string_view waiting = "");
+  /// As enter(), before something that may take up to `seconds` (0: as long as it likes) without a
+  /// further sign.
+  void enter_for(Phase phase, double seconds, std::string_view waiting = "");
+
+  const FaultPlan& faults() const { return faults_; }
+  const StepTimes& times() const { return times_; }
+  /// Wall time of this step spent up to the backward pass: where a slow rank shows, as the rest is
+  /// spent waiting for the slowest.
+  double seconds_before_backward() const { return before_backward_; }
+
+ private:
+  double promise() const;
+  void beat(Phase phase, std::string_view waiting, double seconds);
+
+  AutoNumber hang_timeout_;
+  bool alone_;
+  bool on_gpu_;
+  FaultPlan faults_;
+  HeartbeatFile file_;
+  StepTimes times_;
+  int64_t step_ = 0;
+  std::string last_collective_ = "none";
+  Clock::time_point step_began_{};
+  double before_backward_ = 0.0;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,77 @@
+#include <dlfcn.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "trainer/parallel/cuda_module.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr const char* kModuleFile = "libtrainer_cuda.so";
+
+struct Loaded {
+  CudaModule* module = nullptr;
+  std::string why_not;
+};
+
+// Beside the executable in a build tree (../lib) and after `cmake --install` (../lib or ../lib64).
+std::filesystem::path find_module() {
+  std::error_code ignored;
+  const auto prefix =
+      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().parent_path();
+  for (const auto* folder : {"lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"}) {
+    auto candidate = prefix / folder / kModuleFile;
+    if (std::filesystem::exists(candidate, ignored)) return candidate;
+  }
+  return {};
+}
+
+Loaded load() {
+  const auto path = find_module();
+  if (path.empty())
+    return {nullptr, "this trainer was built without CUDA (no " + std::string(kModuleFile) + ")"};
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr)
+    return {nullptr, std::string("cannot load the CUDA libraries: ") + ::dlerror()};
+  const auto entry = reinterpret_cast<CudaModuleEntry>(::dlsym(library, kCudaModuleEntry));
+  if (entry == nullptr) return {nullptr, path.string() + " is not trainer's CUDA module"};
+  return {entry(), ""};
+}
+
+CudaModule* loaded = nullptr;
+
+}  // namespace
+
+CudaModule* load_cuda_module(std::string* why_not) {
+  static const Loaded result = load();
+  loaded = result.module;
+  if (why_not != nullptr) *why_not = result.why_not;
+  return result.module;
+}
+
+CudaModule* loaded_cuda_module() { return loaded; }
+
+bool nvidia_device_visible() {
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    const std::string_view list = visible;
+    if (list.empty() || list.substr(0, 2) == "-1") return false;
+  }
+  std::error_code error;
+  if (std::filesystem::exists("/dev/dxg", error)) return true;  // WSL
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
+    const std::string name = entry.path().filename();
+    constexpr std::string_view kPrefix = "nvidia";
+    if (name.size() > kPrefix.size() && name.compare(0, kPrefix.size(), kPrefix) == 0 &&
+        std::isdigit(static_cast<unsigned char>(name[kPrefix.size()])) != 0) {
+      return true;
+    }
+  }
+  // A host that has just been started: CUDA itself makes the device files, by nvidia-modprobe.
+  return std::filesystem::exists("/usr/bin/nvidia-modprobe", error) &&
+         std::filesystem::exists("/proc/driver/nvidia/gpus", error);
+}
+
+}  // namespace ddp::train

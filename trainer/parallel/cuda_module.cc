@@ -1,0 +1,62 @@
+// libtrainer_cuda.so: the only file of trainer that is compiled against CUDA and NCCL.
+#include "trainer/parallel/cuda_module.h"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <torch/csrc/distributed/c10d/NCCLUtils.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+namespace ddp::train {
+namespace {
+
+class NcclCudaModule final : public CudaModule {
+ public:
+  int device_count() override { return static_cast<int>(c10::cuda::device_count()); }
+
+  void set_device(int index) override {
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
+  }
+
+  void synchronize() override { c10::cuda::device_synchronize(); }
+
+  std::string describe(int index) override {
+    const cudaDeviceProp* properties =
+        at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index));
+    constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+    return fmt::format("{}, {:.1f} GiB, compute capability {}.{}", properties->name,
+                       static_cast<double>(properties->totalGlobalMem) / kGiB, properties->major,
+                       properties->minor);
+  }
+
+  std::string versions() override {
+    return fmt::format("built for CUDA {}.{}, NCCL {}", CUDART_VERSION / 1000,
+                       CUDART_VERSION % 1000 / 10, c10d::getNcclVersion());
+  }
+
+  int64_t peak_memory_bytes(int index) override {
+    const auto stats =
+        c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
+    return stats.allocated_bytes[0].peak;
+  }
+
+  c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      int rank, int size,
+                                                      std::chrono::milliseconds timeout) override {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = timeout;
+    return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+  }
+};
+
+}  // namespace
+}  // namespace ddp::train
+
+extern "C" __attribute__((visibility("default"))) ddp::train::CudaModule*
+ddp_trainer_cuda_module() {
+  static ddp::train::NcclCudaModule module;
+  return &module;
+}

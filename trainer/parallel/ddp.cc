@@ -1,0 +1,94 @@
+#include "trainer/parallel/ddp.h"
+
+#include <fmt/format.h>
+
+#include <torch/csrc/autograd/engine.h>
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <unordered_map>
+
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+std::vector<std::vector<size_t>> initial_buckets(const std::vector<torch::Tensor>& parameters,
+                                                 int64_t cap_bytes) {
+  const std::vector<size_t> limits = {
+      static_cast<size_t>(std::min<int64_t>(c10d::kDefaultFirstBucketBytes, cap_bytes)),
+      static_cast<size_t>(cap_bytes)};
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits));
+  std::reverse(buckets.begin(),
+               buckets.end());  // the backward pass goes from the last layer to the first
+  return buckets;
+}
+
+}  // namespace
+
+DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, ProcessGroup& group,
+                                                 const DistributedConfig& config) {
+  if (!group.c10d()) return;
+  std::vector<torch::Tensor> tensors;
+  std::unordered_map<size_t, std::string> names;
+  for (auto& [name, tensor] : parameters) {
+    names.emplace(tensors.size(), name);
+    tensors.push_back(tensor);
+  }
+  try {
+    c10d::verify_params_across_processes(group.c10d(), tensors, std::nullopt);
+  } catch (const c10::Error& error) {
+    throw RunError(
+        fmt::format("the ranks do not hold the same model: {}", error.what_without_backtrace()));
+  }
+  {
+    torch::NoGradGuard no_grad;
+    group.broadcast(tensors);
+  }
+  constexpr double kMiB = 1024.0 * 1024.0;
+  const auto cap_bytes = std::max<int64_t>(1, static_cast<int64_t>(config.bucket_cap_mb * kMiB));
+  reducer_ = std::make_unique<c10d::Reducer>(
+      tensors, initial_buckets(tensors, cap_bytes), group.c10d(),
+      std::vector<bool>(tensors.size(), false), cap_bytes,
+      /*find_unused_parameters=*/false, config.gradient_as_bucket_view, names,
+      std::min<int64_t>(c10d::kDefaultFirstBucketBytes, cap_bytes),
+      /*skip_all_reduce_unused_params=*/false,
+      /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+  if (config.static_graph) reducer_->set_static_graph();
+  learn_static_graph_ = config.static_graph;
+}
+
+DistributedDataParallel::~DistributedDataParallel() = default;
+
+void DistributedDataParallel::warm_up(const std::function<void()>& forward_backward) {
+  if (!reducer_) return;
+  // The second pass moves the gradients into the buckets of the final layout.
+  for (int pass = 0; pass < 2; ++pass) {
+    prepare_for_forward(true);
+    forward_backward();
+    reducer_->rebuild_buckets();
+  }
+}
+
+void DistributedDataParallel::prepare_for_forward(bool sync) {
+  if (!reducer_) return;
+  sync_ = sync;
+  if (sync) reducer_->prepare_for_forward();
+}
+
+void DistributedDataParallel::prepare_for_backward(const torch::Tensor& loss) {
+  if (!reducer_ || !sync_) return;
+  if (learn_static_graph_) {
+    // A static graph is recorded in the first pass: c10d then reduces at the end of that pass, when
+    // it is told to. Called from a hook because the engine takes callbacks only while a backward
+    // pass runs.
+    loss.register_hook([this](const torch::Tensor&) {
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [this] { reducer_->delay_all_reduce(); });
+    });
+    learn_static_graph_ = false;
+  }
+  reducer_->prepare_for_backward({loss});
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,58 @@
+// DistributedDataParallel over c10d's Reducer: gradients are averaged over the ranks, bucket by
+// bucket, while the backward pass goes on.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/parallel/process_group.h"
+
+namespace c10d {
+class Reducer;
+}
+
+namespace ddp::train {
+
+using NamedParameters = std::vector<std::pair<std::string, torch::Tensor>>;
+
+/// Owns the Reducer of one model. Does not own the model and never runs its forward pass itself.
+///
+/// Construction checks that every rank has the same parameters (number, shapes, types; RunError
+/// otherwise) and copies rank 0's values to all. Alone, all calls do nothing.
+///
+/// Buckets are laid out once more by c10d after the first backward pass, in the order in which
+/// gradients arrive. With three and more ranks that layout decides the order of summation, so a
+/// resumed run must not start with another one than the unbroken run has at the same step:
+/// warm_up() makes the rebuild happen before the first real step, always.
+class DistributedDataParallel {
+ public:
+  DistributedDataParallel(NamedParameters parameters, ProcessGroup& group,
+                          const DistributedConfig& config);
+  ~DistributedDataParallel();
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+
+  /// Runs `forward_backward` (forward and backward pass of a small throw-away batch, with the same
+  /// graph as a training step; it calls prepare_for_backward itself) until the buckets have their
+  /// final layout. Gradients hold garbage afterwards.
+  void warm_up(const std::function<void()>& forward_backward);
+
+  /// Before the forward pass of a micro-batch. `sync` false: gradients only add up on this rank
+  /// (torch's no_sync()); call with true for the last micro-batch of an optimizer step.
+  void prepare_for_forward(bool sync);
+  /// Between forward and backward pass, with the loss.
+  void prepare_for_backward(const torch::Tensor& loss);
+
+ private:
+  std::unique_ptr<c10d::Reducer> reducer_;
+  bool sync_ = true;
+  bool learn_static_graph_ = false;
+};
+
+}  // namespace ddp::train

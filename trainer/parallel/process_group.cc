@@ -1,0 +1,185 @@
+#include "trainer/parallel/process_group.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+#include "trainer/parallel/cuda_module.h"
+#include "trainer/parallel/gloo_backend.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr std::size_t kBroadcastBufferBytes =
+    250UL * 1024 * 1024;  // as in torch's DistributedDataParallel
+
+bool wants_cuda(const Config& config) {
+  if (config.trainer.device == DeviceChoice::kCpu) return false;
+  if (config.trainer.device == DeviceChoice::kCuda || config.distributed.backend == Backend::kNccl)
+    return true;
+  return nvidia_device_visible();
+}
+
+CudaModule* load_or_explain(const Config& config) {
+  std::string why_not;
+  CudaModule* module = load_cuda_module(&why_not);
+  if (module != nullptr && module->device_count() > 0) return module;
+  if (module != nullptr)
+    why_not = "no CUDA device is usable (driver missing or CUDA_VISIBLE_DEVICES empty)";
+  const bool demanded =
+      config.trainer.device == DeviceChoice::kCuda || config.distributed.backend == Backend::kNccl;
+  if (demanded) {
+    throw UserError(fmt::format(
+        "trainer_config.device=cuda or distributed_config.backend=nccl was asked for, but {}; "
+        "use device=cpu backend=gloo, or run `trainer doctor`",
+        why_not));
+  }
+  return nullptr;
+}
+
+[[noreturn]] void fail_join(const DistEnv& env, const c10::Error& error) {
+  throw RunError(fmt::format("rank {} of {} cannot join the group at {}:{}: {}", env.rank,
+                             env.world_size, env.master_addr, env.master_port,
+                             error.what_without_backtrace()));
+}
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000.0));
+}
+
+c10::intrusive_ptr<c10d::Store> join_store(const DistEnv& env, std::chrono::milliseconds timeout) {
+  if (env.world_size == 1)
+    return c10::make_intrusive<c10d::HashStore>();  // nobody to meet: no port
+  c10d::TCPStoreOptions options;
+  options.port = env.master_port;
+  options.isServer = env.rank == 0 && !env.agent_store;
+  options.numWorkers = env.world_size;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  auto store = c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
+  // As torch's env:// rendezvous does: what an earlier attempt left in a store of the agent is
+  // never read.
+  return c10::make_intrusive<c10d::PrefixStore>("/worker/attempt_" + env.restart_count, store);
+}
+
+}  // namespace
+
+WorkerStore::WorkerStore(const DistEnv& env, double timeout_s) {
+  if (!env.launched) return;
+  try {
+    store_ = join_store(env, milliseconds(timeout_s));
+  } catch (const c10::Error& error) {
+    fail_join(env, error);
+  }
+}
+
+StorePart WorkerStore::part(const std::string& name) const {
+  if (!store_) return {};
+  return {c10::make_intrusive<c10d::PrefixStore>(name + "/", store_)};
+}
+
+DevicePlan plan_device(const Config& config, const DistEnv& env) {
+  DevicePlan plan;
+  CudaModule* cuda = wants_cuda(config) ? load_or_explain(config) : nullptr;
+  if (cuda == nullptr) return plan;
+  plan.nccl = config.distributed.backend != Backend::kGloo;
+  const int devices = cuda->device_count();
+  if (plan.nccl && env.local_world_size > devices && devices > 1) {
+    throw UserError(
+        fmt::format("{} local ranks, but this node shows {} GPUs; start with --nproc_per_node=gpu",
+                    env.local_world_size, devices));
+  }
+  // One visible device per rank (CUDA_VISIBLE_DEVICES set by the launcher) leaves index 0 to each.
+  const int index = devices == 1 ? 0 : env.local_rank % devices;
+  cuda->set_device(index);
+  plan.device = torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
+  return plan;
+}
+
+ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
+                           const DevicePlan& plan, const StorePart& part)
+    : rank_(env.rank), size_(env.world_size) {
+  if (!env.launched) return;
+  const auto timeout = milliseconds(config.timeout_s);
+  try {
+    const auto store = part.store ? part.store : join_store(env, timeout);
+    group_ = c10::make_intrusive<c10d::ProcessGroup>(store, rank_, size_);
+    using Type = c10d::ProcessGroup::BackendType;
+    const bool loopback = env.single_node();
+    const auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("gloo/", store),
+                                        rank_, size_, timeout, loopback);
+    group_->setBackend(torch::kCPU, Type::GLOO, gloo);
+    if (plan.device.is_cuda()) {
+      if (plan.nccl) {
+        const auto nccl = loaded_cuda_module()->make_nccl_backend(
+            c10::make_intrusive<c10d::PrefixStore>("nccl/", store), rank_, size_, timeout);
+        group_->setBackend(torch::kCUDA, Type::NCCL, nccl);
+      } else {
+        group_->setBackend(torch::kCUDA, Type::GLOO, gloo);
+      }
+    }
+    group_->setDefaultBackend(plan.nccl ? Type::NCCL : Type::GLOO);
+  } catch (const c10::Error& error) {
+    fail_join(env, error);
+  }
+}
+
+ProcessGroup::~ProcessGroup() = default;
+
+void ProcessGroup::all_reduce_sum(torch::Tensor tensor) {
+  if (!group_) return;
+  std::vector<torch::Tensor> tensors = {std::move(tensor)};
+  group_->allreduce(tensors)->wait();
+}
+
+void ProcessGroup::broadcast(const std::vector<torch::Tensor>& tensors) {
+  if (!group_ || tensors.empty()) return;
+  c10d::broadcast_coalesced(group_, tensors, kBroadcastBufferBytes, 0);
+}
+
+std::string ProcessGroup::broadcast_text(const std::string& text) {
+  if (!group_) return text;
+  auto length = torch::tensor({static_cast<int64_t>(text.size())}, torch::kInt64);
+  std::vector<torch::Tensor> lengths = {length};
+  group_->broadcast(lengths)->wait();
+  const auto size = length.item<int64_t>();
+  if (size == 0) return {};
+  auto bytes = torch::empty({size}, torch::kUInt8);
+  if (is_main()) std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  std::vector<torch::Tensor> payload = {bytes};
+  group_->broadcast(payload)->wait();
+  return {static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(size)};
+}
+
+std::vector<double> ProcessGroup::gather_doubles(double value) {
+  auto values = torch::zeros({size_}, torch::kFloat64);
+  values[rank_] = value;
+  all_reduce_sum(values);
+  const auto* data = values.const_data_ptr<double>();
+  return {data, data + size_};
+}
+
+void ProcessGroup::barrier() { all_reduce_sum(torch::zeros({1}, torch::kInt64)); }
+
+ProcessGroup::PendingMax ProcessGroup::all_reduce_max_async(int64_t value) {
+  PendingMax pending;
+  pending.value_ = torch::tensor({value}, torch::kInt64);
+  if (!group_) return pending;
+  c10d::AllreduceOptions options;
+  options.reduceOp = c10d::ReduceOp::MAX;
+  std::vector<torch::Tensor> tensors = {pending.value_};
+  pending.work_ = group_->allreduce(tensors, options);
+  return pending;
+}
+
+int64_t ProcessGroup::PendingMax::wait() {
+  if (work_) work_->wait();
+  return value_.item<int64_t>();
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,93 @@
+// The group of all ranks: c10d's ProcessGroup, with Gloo for CPU tensors and NCCL for CUDA tensors.
+#pragma once
+
+#include <torch/torch.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/parallel/dist_env.h"
+
+namespace ddp::train {
+
+/// The device that `config` and the environment ask for, and which backend reduces gradients on it.
+/// Loads the CUDA module when a GPU is to be used, and selects the GPU of this local rank.
+/// Throws UserError when CUDA is asked for and not there, or when there are more local ranks than
+/// GPUs.
+struct DevicePlan {
+  torch::Device device = torch::kCPU;
+  bool nccl = false;
+  std::string backend_name() const { return nccl ? "nccl" : "gloo"; }
+};
+DevicePlan plan_device(const Config& config, const DistEnv& env);
+
+/// The part of a store that one group of several uses; empty: the group has a store of its own.
+struct StorePart {
+  c10::intrusive_ptr<c10d::Store> store;
+};
+
+/// The store at MASTER_ADDR:MASTER_PORT, for groups that come one after the other in one process.
+/// Throws RunError that names address and port.
+class WorkerStore {
+ public:
+  WorkerStore(const DistEnv& env, double timeout_s);
+  StorePart part(const std::string& name) const;
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+};
+
+/// All ranks of the run. Alone (no launcher) it has no c10d group: collectives return at once.
+/// The reduction order is fixed by rank, so that equal inputs give equal digits. Destroy last.
+class ProcessGroup {
+ public:
+  /// One process, no group.
+  ProcessGroup() = default;
+  /// Joins the group at MASTER_ADDR:MASTER_PORT; blocks until all ranks are there or `timeout_s` is
+  /// over. Throws RunError that names address and port.
+  ProcessGroup(const DistEnv& env, const DistributedConfig& config, const DevicePlan& plan,
+               const StorePart& part = {});
+  ProcessGroup(ProcessGroup&&) = default;
+  ProcessGroup& operator=(ProcessGroup&&) = default;
+  ~ProcessGroup();
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  bool is_main() const { return rank_ == 0; }
+  /// Null when alone.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& c10d() const { return group_; }
+
+  /// Sums `tensor` over all ranks, in place, on every rank.
+  void all_reduce_sum(torch::Tensor tensor);
+  /// Copies rank 0's tensors into those of the other ranks, in place; all are dense and of equal
+  /// shapes.
+  void broadcast(const std::vector<torch::Tensor>& tensors);
+  /// Rank 0's text on every rank.
+  std::string broadcast_text(const std::string& text);
+  /// One value from each rank, in the order of the ranks, on every rank.
+  std::vector<double> gather_doubles(double value);
+  void barrier();
+
+  /// Largest of the ranks' values, asked for now and received later, so that the wait hides behind
+  /// a step.
+  class PendingMax {
+   public:
+    int64_t wait();
+
+   private:
+    friend class ProcessGroup;
+    torch::Tensor value_;
+    c10::intrusive_ptr<c10d::Work> work_;
+  };
+  PendingMax all_reduce_max_async(int64_t value);
+
+ private:
+  int rank_ = 0;
+  int size_ = 1;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,245 @@
+#include "trainer/run/run_account.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "launcher/worker_contract.h"
+#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/start_time.h"
+#include "trainer/runtime/xxh3.h"
+
+namespace ddp::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::size_t kRecordBytes = 16384;  // one write; the oldest restarts go when it gets full
+constexpr std::size_t kMostRestarts = 50;
+
+double unix_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+std::string account_file(const std::string& snapshot_path) {
+  const char* folder = std::getenv(launch::kShmDir);
+  if (folder == nullptr || *folder == '\0') return "";
+  return fmt::format("{}/account-{}", folder,
+                     xxh3_hex(snapshot_path.data(), snapshot_path.size()).substr(0, 16));
+}
+
+Json to_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+std::optional<double> seconds_at(const Json& json, const char* key) {
+  if (!json.contains(key) || !json[key].is_number()) return std::nullopt;
+  return json[key].get<double>();
+}
+
+Json to_json(const RestartRecord& restart) {
+  return {{"rank", restart.rank},
+          {"cause", restart.cause},
+          {"lost_steps", restart.lost_steps},
+          {"to_detect", to_json(restart.to_detect)},
+          {"to_restart", to_json(restart.to_restart)},
+          {"to_first_step", to_json(restart.to_first_step)}};
+}
+
+RestartRecord restart_from_json(const Json& json) {
+  return {json.value("rank", -1),
+          json.value("cause", std::string()),
+          json.value("lost_steps", int64_t{0}),
+          seconds_at(json, "to_detect"),
+          seconds_at(json, "to_restart"),
+          seconds_at(json, "to_first_step")};
+}
+
+Json to_json(const SaveCounts& saves) {
+  return {{"saved", saves.saved},
+          {"failed", saves.failed},
+          {"skipped", saves.skipped},
+          {"in_memory", saves.in_memory},
+          {"stall_seconds", saves.stall_seconds},
+          {"longest_stall", saves.longest_stall}};
+}
+
+SaveCounts saves_from_json(const Json& json) {
+  SaveCounts saves;
+  saves.saved = json.value("saved", int64_t{0});
+  saves.failed = json.value("failed", int64_t{0});
+  saves.skipped = json.value("skipped", int64_t{0});
+  saves.in_memory = json.value("in_memory", int64_t{0});
+  saves.stall_seconds = json.value("stall_seconds", 0.0);
+  saves.longest_stall = json.value("longest_stall", 0.0);
+  return saves;
+}
+
+std::string shown(const std::optional<double>& seconds) {
+  return seconds ? fmt::format("{:.2f} s", *seconds) : std::string("unknown");
+}
+
+}  // namespace
+
+RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step)
+    : began_(process_start_unix_seconds()) {
+  totals_.job_began = began_;
+  totals_.first_step = totals_.last_step = resumed_step;
+  const std::string file = account_file(snapshot_path);
+  if (!file.empty()) fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd_ < 0) return;
+  read_earlier_attempts(resumed_step);
+  write_totals();  // an attempt that ends before its first step counts, too
+}
+
+RunAccount::~RunAccount() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+// What does not parse is nothing: the account is not worth a run.
+void RunAccount::read_earlier_attempts(int64_t resumed_step) {
+  std::string text(kRecordBytes, ' ');
+  const ssize_t got = ::pread(fd_, text.data(), text.size(), 0);
+  if (got <= 0) return;
+  try {
+    const Json json = Json::parse(text.substr(0, static_cast<std::size_t>(got)));
+    Totals totals;
+    totals.job_began = json.at("job_began").get<double>();
+    totals.first_step = json.at("first_step").get<int64_t>();
+    totals.last_step = json.at("last_step").get<int64_t>();
+    totals.last_step_at = json.at("last_step_at").get<double>();
+    totals.median_step = json.at("median_step").get<double>();
+    totals.redone_steps = json.at("redone_steps").get<int64_t>();
+    totals.saves = saves_from_json(json.at("saves"));
+    for (const auto& restart : json.at("restarts"))
+      totals.restarts.push_back(restart_from_json(restart));
+    totals_ = std::move(totals);
+  } catch (const Json::exception&) {
+    return;
+  }
+  add_restart(resumed_step);
+}
+
+void RunAccount::add_restart(int64_t resumed_step) {
+  RestartRecord restart;
+  restart.lost_steps = std::max<int64_t>(0, totals_.last_step - resumed_step);
+  const char* failure = std::getenv(launch::kLastFailure);
+  const Json said = Json::parse(failure != nullptr ? failure : "", nullptr, false);
+  if (said.is_object()) {
+    restart.rank = said.value("rank", -1);
+    restart.cause = said.value("cause", std::string());
+    if (const auto seen = seconds_at(said, "time")) {
+      // Rank 0 may still finish a step while ddp-run sees another rank die.
+      if (totals_.last_step_at > 0) restart.to_detect = std::max(0.0, *seen - totals_.last_step_at);
+      restart.to_restart = began_ - *seen;
+    }
+  }
+  totals_.redone_steps += restart.lost_steps;
+  totals_.last_step = resumed_step;
+  totals_.restarts.push_back(restart);
+  if (totals_.restarts.size() > kMostRestarts) totals_.restarts.erase(totals_.restarts.begin());
+}
+
+void RunAccount::step_done(int64_t step, const SaveCounts& saves) {
+  const double now = unix_now();
+  if (previous_step_at_) {
+    times_.add(now - *previous_step_at_);
+  } else if (!totals_.restarts.empty()) {
+    totals_.restarts.back().to_first_step = now - began_;
+  }
+  previous_step_at_ = now;
+  totals_.last_step = step;
+  totals_.last_step_at = now;
+  own_saves_ = saves;
+  write_totals();
+}
+
+double RunAccount::median_step() const {
+  return times_.count() > 0 ? times_.median() : totals_.median_step;
+}
+
+void RunAccount::write_totals() {
+  if (fd_ < 0) return;
+  std::string text = totals_json();
+  for (; text.size() > kRecordBytes && !totals_.restarts.empty(); text = totals_json())
+    totals_.restarts.erase(totals_.restarts.begin());
+  text.resize(kRecordBytes, ' ');
+  // One that is lost is followed by another one.
+  [[maybe_unused]] const auto written = ::pwrite(fd_, text.data(), kRecordBytes, 0);
+}
+
+SaveCounts RunAccount::all_saves() const {
+  SaveCounts all = totals_.saves;
+  all.saved += own_saves_.saved;
+  all.failed += own_saves_.failed;
+  all.skipped += own_saves_.skipped;
+  all.in_memory += own_saves_.in_memory;
+  all.stall_seconds += own_saves_.stall_seconds;
+  all.longest_stall = std::max(all.longest_stall, own_saves_.longest_stall);
+  return all;
+}
+
+std::string RunAccount::totals_json() const {
+  Json restarts = Json::array();
+  for (const auto& restart : totals_.restarts) restarts.push_back(to_json(restart));
+  return Json{{"job_began", totals_.job_began}, {"first_step", totals_.first_step},
+              {"last_step", totals_.last_step}, {"last_step_at", totals_.last_step_at},
+              {"median_step", median_step()},   {"redone_steps", totals_.redone_steps},
+              {"saves", to_json(all_saves())},  {"restarts", restarts}}
+      .dump();
+}
+
+std::optional<double> RunAccount::goodput() const {
+  if (median_step() <= 0.0) return std::nullopt;
+  const double wall = unix_now() - totals_.job_began;
+  const auto useful = static_cast<double>(totals_.last_step - totals_.first_step);
+  return std::min(1.0, useful * median_step() / wall);
+}
+
+std::vector<std::string> RunAccount::text() const {
+  std::vector<std::string> lines;
+  const SaveCounts saves = all_saves();
+  const auto share = goodput();
+  lines.push_back(fmt::format(
+      "Goodput {}: {} useful steps x {:.1f} ms (median) in {:.1f} s; {} steps made twice",
+      share ? fmt::format("{:.1f} %", 100.0 * *share) : std::string("unknown"),
+      totals_.last_step - totals_.first_step, 1e3 * median_step(), unix_now() - totals_.job_began,
+      totals_.redone_steps));
+  lines.push_back(fmt::format(
+      "Snapshots: {} saved, {} failed, {} skipped, {} in memory; training held up {:.1f} ms per "
+      "save, {:.1f} ms at most",
+      saves.saved, saves.failed, saves.skipped, saves.in_memory,
+      saves.saved > 0 ? 1e3 * saves.stall_seconds / static_cast<double>(saves.saved) : 0.0,
+      1e3 * saves.longest_stall));
+  for (const auto& restart : totals_.restarts) {
+    lines.push_back(fmt::format(
+        "Restart: rank {}, {}: seen after {}, restarted after {}, first step after {}; {} steps "
+        "made twice",
+        restart.rank, restart.cause.empty() ? "cause unknown" : restart.cause,
+        shown(restart.to_detect), shown(restart.to_restart), shown(restart.to_first_step),
+        restart.lost_steps));
+  }
+  return lines;
+}
+
+void RunAccount::write_json(const std::string& path, const std::string& outcome) const {
+  Json json = Json::parse(totals_json());
+  Json summary = {{"outcome", outcome},
+                  {"goodput", to_json(goodput())},
+                  {"useful_steps", totals_.last_step - totals_.first_step},
+                  {"median_step_seconds", median_step()},
+                  {"wall_seconds", unix_now() - totals_.job_began}};
+  summary.update(json);
+  const std::string text = summary.dump(2) + "\n";
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+}  // namespace ddp::train

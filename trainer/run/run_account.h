@@ -1,0 +1,76 @@
+// What became of the time of a job: useful steps, steps made twice, restarts and how long they
+// took, snapshots and what they cost.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/health/step_times.h"
+#include "trainer/snapshot/snapshot_keeper.h"
+
+namespace ddp::train {
+
+/// One restart of the group. Times in seconds; none where nobody was there to measure.
+struct RestartRecord {
+  int rank = -1;                        ///< That failed first, as ddp-run says; -1: unknown.
+  std::string cause;                    ///< "SIGKILL", "exit code 3", "hang"; "" when unknown.
+  int64_t lost_steps = 0;               ///< Finished before the failure, and to be made again.
+  std::optional<double> to_detect;      ///< From the last sign of progress to ddp-run's seeing it.
+  std::optional<double> to_restart;     ///< From there to the start of this process.
+  std::optional<double> to_first_step;  ///< From there to the end of the first new step.
+};
+
+/// Kept by global rank 0. Survives a restart by ddp-run in the folder that DDP_SHM_DIR names;
+/// without one it is the account of this process.
+class RunAccount {
+ public:
+  /// Reads what earlier attempts of the job have left, and DDP_LAST_FAILURE.
+  RunAccount(const std::string& snapshot_path, int64_t resumed_step);
+  ~RunAccount();
+  RunAccount(const RunAccount&) = delete;
+  RunAccount& operator=(const RunAccount&) = delete;
+
+  /// After each optimizer step. Costs one small write.
+  void step_done(int64_t step, const SaveCounts& saves);
+
+  /// After the last save, which follows the last step.
+  void count_saves(const SaveCounts& saves) { own_saves_ = saves; }
+
+  /// Useful steps x median step / wall time since the first attempt began, from 0 to 1; none before
+  /// two steps are done.
+  std::optional<double> goodput() const;
+  /// A few lines for people.
+  std::vector<std::string> text() const;
+  /// The same as JSON, by AtomicFile. Throws RunError.
+  void write_json(const std::string& path, const std::string& outcome) const;
+
+ private:
+  struct Totals {
+    double job_began = 0.0;     ///< Unix seconds.
+    int64_t first_step = 0;     ///< Of the first attempt.
+    int64_t last_step = 0;      ///< Finished.
+    double last_step_at = 0.0;  ///< Unix seconds.
+    double median_step = 0.0;   ///< Seconds; of the attempt before, until this one has its own.
+    int64_t redone_steps = 0;
+    SaveCounts saves;  ///< Of earlier attempts.
+    std::vector<RestartRecord> restarts;
+  };
+  void read_earlier_attempts(int64_t resumed_step);
+  void add_restart(int64_t resumed_step);
+  void write_totals();
+  double median_step() const;
+  std::string totals_json() const;
+  SaveCounts all_saves() const;
+
+  Totals totals_;
+  SaveCounts own_saves_;
+  StepTimes times_;
+  double began_ = 0.0;  // this attempt, Unix seconds
+  std::optional<double> previous_step_at_;
+  int fd_ = -1;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,47 @@
+#include "trainer/run/run_end.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+namespace ddp::train {
+namespace {
+
+bool steps_are_done(const TrainerConfig& config, int64_t step) {
+  return config.max_steps && step >= *config.max_steps;
+}
+
+/// snapshot.pt -> snapshot-new.pt
+std::string another_path(const std::string& path) {
+  const auto name = path.rfind('/') + 1;  // npos + 1 is 0
+  const auto dot = path.rfind('.');
+  const auto end = dot == std::string::npos || dot <= name ? path.size() : dot;
+  return path.substr(0, end) + "-new" + path.substr(end);
+}
+
+}  // namespace
+
+bool run_is_complete(const TrainerConfig& config, int64_t step, int64_t epoch) {
+  return epoch >= config.max_epochs || steps_are_done(config, step);
+}
+
+std::string nothing_to_train_text(const TrainerConfig& config, int64_t step, int64_t epoch) {
+  std::vector<std::string> reached, further;
+  if (epoch >= config.max_epochs) {
+    reached.push_back(fmt::format("max_epochs={}", config.max_epochs));
+    further.push_back(fmt::format("trainer_config.max_epochs={}", epoch + config.max_epochs));
+  }
+  if (steps_are_done(config, step)) {
+    reached.push_back(fmt::format("max_steps={}", *config.max_steps));
+    further.push_back(fmt::format("trainer_config.max_steps={}", step + *config.max_steps));
+  }
+  return fmt::format(
+      "Nothing to train: {} is at step {}, epoch {}, the end by trainer_config.{}. To go on, add "
+      "{} "
+      "to the command; to begin anew, add trainer_config.snapshot_path={}",
+      config.snapshot_path, step, epoch, fmt::join(reached, " and "), fmt::join(further, " "),
+      another_path(config.snapshot_path));
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,118 @@
+// The training state and what one step does to it: model, optimizer, scaler, position in the data.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/data/char_dataset.h"
+#include "trainer/data/data_loader.h"
+#include "trainer/data/distributed_sampler.h"
+#include "trainer/health/run_monitor.h"
+#include "trainer/model/gpt.h"
+#include "trainer/optim/adamw.h"
+#include "trainer/optim/amp.h"
+#include "trainer/parallel/ddp.h"
+#include "trainer/parallel/process_group.h"
+#include "trainer/run/batch_plan.h"
+#include "trainer/run/step_guard.h"
+#include "trainer/snapshot/snapshot.h"
+#include "trainer/snapshot/snapshot_keeper.h"
+#include "trainer/task/evaluator.h"
+
+namespace ddp::train {
+
+/// What one optimizer step leaves behind, still on the device: reading it is a host sync that only
+/// log steps pay.
+struct StepOutput {
+  std::vector<torch::Tensor> losses;  ///< One float32 scalar for each micro-batch of this rank.
+  torch::Tensor grad_norm;            ///< Before clipping.
+  torch::Tensor not_finite;           ///< 1: the gradients held NaN or Inf, there was no update.
+  bool spike = false;                 ///< There was no update.
+};
+
+/// Knows nothing of files, signals and the log; TrainingRun does.
+class Trainer {
+ public:
+  /// Builds model and optimizer, loads `snapshot` (rank 0 holds the file; `meta` is on every rank)
+  /// and wraps the model in DistributedDataParallel, which copies rank 0's values to all. Throws
+  /// UserError for a snapshot of another model.
+  Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group,
+          const CharDataset& dataset, const std::optional<SnapshotMeta>& meta,
+          const OpenedSnapshot* snapshot);
+
+  /// Goes back to a snapshot of this run. On all ranks.
+  void restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
+
+  /// Forward, backward, all-reduce, clip, update; no host sync unless spikes are watched for.
+  /// Gradients that are not finite change nothing. `before_update` runs when the state is about to
+  /// change.
+  StepOutput train_step(DataLoader& loader, RunMonitor& monitor,
+                        const std::function<void()>& before_update);
+  /// Counts the next step as made and passes over its samples.
+  void leave_out_step(DataLoader& loader);
+
+  /// Nothing when `go_on` said no on any rank, or when there is nothing to evaluate on.
+  /// `before_wait`: before the ranks wait for each other.
+  std::optional<EvalResult> evaluate_now(const std::function<bool()>& go_on,
+                                         const std::function<void()>& before_wait);
+
+  /// The mean over all micro-batches of all ranks. A collective, and a host sync.
+  double global_mean_loss(const StepOutput& output);
+
+  /// The state as the next step will find it, for rank 0 to save.
+  TrainingState capture();
+
+  std::unique_ptr<DataLoader> make_loader() const;
+
+  int64_t step() const { return step_; }
+  const DataCursor& cursor() const { return cursor_; }
+  const DistributedSampler& sampler() const { return sampler_; }
+  const GPT& model() const { return model_; }
+  const AdamW& optimizer() const { return optimizer_; }
+  const GradScaler& scaler() const { return scaler_; }
+  const BatchPlan& batch_plan() const { return batch_plan_; }
+  const DevicePlan& device_plan() const { return plan_; }
+  std::optional<torch::ScalarType> amp_dtype() const { return amp_dtype_; }
+  StepGuard& guard() { return guard_; }
+  const std::optional<EvalRecord>& last_eval() const { return last_eval_; }
+  const std::optional<EvalRecord>& best_eval() const { return best_eval_; }
+  bool evaluation_due() const { return evaluation_due_; }
+  void set_evaluation_due(bool due) { evaluation_due_ = due; }
+
+ private:
+  void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
+  void broadcast_state();
+  void warm_up_ddp();
+  torch::Tensor run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
+  void update(StepOutput& output);
+
+  const Config& config_;
+  const DevicePlan plan_;
+  ProcessGroup& group_;
+  const CharDataset& dataset_;
+  const std::string config_json_;
+  const BatchPlan batch_plan_;
+  const int64_t own_micro_batches_;
+
+  GPT model_;
+  std::optional<torch::ScalarType> amp_dtype_;
+  AdamW optimizer_;
+  GradScaler scaler_;
+  std::unique_ptr<DistributedDataParallel> ddp_;
+  DistributedSampler sampler_;
+  StepGuard guard_;
+
+  int64_t step_ = 0;
+  DataCursor cursor_;
+  std::optional<EvalRecord> last_eval_;
+  std::optional<EvalRecord> best_eval_;
+  bool evaluation_due_ = false;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,98 @@
+// The run around the steps: stop signals, evaluations, snapshots, bad numbers, the log, the
+// account.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainer/config/config.h"
+#include "trainer/health/run_monitor.h"
+#include "trainer/metrics/throughput.h"
+#include "trainer/parallel/process_group.h"
+#include "trainer/run/rollback_limit.h"
+#include "trainer/run/run_account.h"
+#include "trainer/run/trainer.h"
+#include "trainer/runtime/log.h"
+#include "trainer/snapshot/snapshot_folder.h"
+#include "trainer/snapshot/snapshot_keeper.h"
+
+namespace ddp::train {
+
+/// How fit() ended.
+struct FitResult {
+  int stop_signal = 0;  ///< Signal that asked for the stop, 0 when training is complete.
+  std::optional<double> train_loss;  ///< Of the last step; none when there was none to train.
+  std::optional<double> eval_loss;   ///< Of the last evaluation.
+};
+
+class TrainingRun {
+ public:
+  /// `folder` holds the snapshots and is used on rank 0 alone, as is `remote` (null: nowhere else).
+  /// `resumed_from`: the file that `trainer` was loaded from on rank 0, or "". All outlive it.
+  TrainingRun(const Config& config, ProcessGroup& group, const CharDataset& dataset,
+              Trainer& trainer, SnapshotFolder& folder, RemoteSnapshots* remote,
+              RunMonitor& monitor, Log& log, const std::string& resumed_from);
+
+  /// Trains to the end of max_epochs or max_steps, or until a stop signal on any rank; the last
+  /// step is always saved. Throws RunError when it cannot be, or when a bad step has to end the
+  /// run.
+  FitResult fit();
+
+ private:
+  bool finished() const;
+  FitResult nothing_to_train();
+  void train_until_end();
+  void train_until_limit();
+  void one_step();
+  /// A step whose numbers have not been looked at yet.
+  struct Unjudged {
+    int64_t step = 0;
+    DataCursor at;  ///< Where its samples began.
+    StepOutput output;
+    torch::Tensor not_finite;  ///< On the CPU once `copied` has happened.
+    ReadyEvent copied;
+  };
+  void judge_later(StepOutput output, const DataCursor& at);
+  void judge_last();
+  StepVerdict judge(const Unjudged& step);
+  void handle_bad_step(StepVerdict verdict, const Unjudged& bad);
+  bool roll_back(int64_t bad_step);
+  void after_step(bool epoch_ended);
+  void run_evaluation();
+  TrainingState capture();
+  void save(const TrainingState& state, SaveReason reason);
+  void save_last();
+  std::chrono::milliseconds time_to_send() const;
+  void say_where_time_goes();
+  void log_start() const;
+  void log_step(const StepOutput& output, int64_t epoch);
+  void log_skew(const std::vector<double>& seconds);
+  void log_end();
+  std::string samples_of(const DataCursor& at) const;
+
+  const Config& config_;
+  ProcessGroup& group_;
+  const CharDataset& dataset_;
+  Trainer& trainer_;
+  SnapshotFolder& folder_;
+  RunMonitor& monitor_;
+  Log& log_;
+
+  std::unique_ptr<SnapshotKeeper> keeper_;  // rank 0 alone
+  std::unique_ptr<RunAccount> account_;     // rank 0 alone
+  std::unique_ptr<DataLoader> loader_;
+  int64_t first_step_;
+  int64_t saved_step_ = -1;
+  int stop_signal_ = 0;
+  std::optional<Unjudged> unjudged_;
+  RollbackLimit rollback_limit_;
+  double last_loss_ = 0.0;
+  double before_backward_ = 0.0;  // seconds since the last log line, this rank's
+  int64_t steps_since_log_ = 0;
+  Throughput throughput_;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,105 @@
+#include "trainer/snapshot/ram_snapshots.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/xxh3.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kSpare = 65536;  // for counters that grow, and the guard's history
+
+std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+[[noreturn]] void fail(const std::string& path, std::size_t bytes, int error) {
+  throw RunError(
+      fmt::format("cannot keep {} MB in {}: {}", bytes / 1'000'000, path, std::strerror(error)));
+}
+
+}  // namespace
+
+/// A mapped file: the front of a safetensors file, padded to a fixed size, then the data.
+struct RamSnapshots::Slot {
+  Slot(const std::string& path, const NamedTensors& like, std::size_t front) : front_size(front) {
+    size = front_size + StateBuffer::bytes_of(like);
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) fail(path, size, errno);
+    int error = ::ftruncate(fd, static_cast<off_t>(size)) == 0
+                    ? ::posix_fallocate(fd, 0, static_cast<off_t>(size))  // or SIGBUS later
+                    : errno;
+    void* mapped =
+        error == 0 ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (error == 0 && mapped == MAP_FAILED) error = errno;
+    ::close(fd);
+    if (error != 0) {
+      ::unlink(path.c_str());
+      fail(path, size, error);
+    }
+    memory = static_cast<std::byte*>(mapped);
+    buffer = std::make_unique<StateBuffer>(like, memory + front_size);
+  }
+  ~Slot() { ::munmap(memory, size); }
+
+  std::size_t front_size;
+  std::size_t size = 0;
+  std::byte* memory = nullptr;
+  std::unique_ptr<StateBuffer> buffer;
+};
+
+std::vector<std::string> ram_snapshot_files(const std::string& folder,
+                                            const std::string& snapshot_path) {
+  if (folder.empty()) return {};
+  const std::string name = xxh3_hex(snapshot_path.data(), snapshot_path.size()).substr(0, 16);
+  return {fmt::format("{}/snapshot-{}.0", folder, name),
+          fmt::format("{}/snapshot-{}.1", folder, name)};
+}
+
+RamSnapshots::RamSnapshots(const std::string& folder, const std::string& snapshot_path,
+                           const std::string& resumed_from)
+    : files_(ram_snapshot_files(folder, snapshot_path)),
+      next_(files_.front() == resumed_from ? 1 : 0) {}
+
+RamSnapshots::~RamSnapshots() = default;
+
+// Opened when it is about to be overwritten: opening may change the file's size, and the other one
+// is the only whole copy until then.
+RamSnapshots::Slot& RamSnapshots::slot_for(const SnapshotMeta& meta, const NamedTensors& tensors) {
+  auto& slot = slots_[next_];
+  if (slot) return *slot;
+  constexpr std::size_t kPerTensor = 256;  // its entry in the header, and its digest
+  std::size_t front = kSpare + 2 * meta.to_json().size() + kPerTensor * tensors.size();
+  for (const auto& [name, tensor] : tensors) front += 2 * name.size();
+  slot = std::make_unique<Slot>(files_[next_], tensors, whole_pages(front));
+  return *slot;
+}
+
+// The length goes first and comes back last: in between the file is no snapshot.
+void RamSnapshots::store(const SnapshotMeta& meta, const NamedTensors& tensors,
+                         const ReadyEvent& ready) {
+  Slot& slot = slot_for(meta, tensors);
+  constexpr std::size_t kLength = sizeof(uint64_t);
+  std::memset(slot.memory, 0, kLength);
+  slot.buffer->copy_from(tensors, ready);
+  if (!first_non_finite(slot.buffer->tensors()).empty()) return;
+  const std::string front =
+      safetensors_front(meta.to_metadata(), slot.buffer->tensors(), slot.front_size);
+  if (front.size() != slot.front_size)
+    throw std::logic_error("ram snapshot: the header does not fit its place");
+  std::memcpy(slot.memory + kLength, front.data() + kLength, front.size() - kLength);
+  std::memcpy(slot.memory, front.data(), kLength);
+  next_ = 1 - next_;
+}
+
+void remove_ram_snapshots(const std::string& folder, const std::string& snapshot_path) {
+  for (const auto& file : ram_snapshot_files(folder, snapshot_path)) ::unlink(file.c_str());
+}
+
+}  // namespace ddp::train

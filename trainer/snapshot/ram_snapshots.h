@@ -1,0 +1,46 @@
+// Snapshots in shared memory: two files in a folder that ddp-run keeps over restarts, written in
+// turn, so that one of them is whole whenever the process dies.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/snapshot/snapshot_meta.h"
+#include "trainer/snapshot/state_buffer.h"
+
+namespace ddp::train {
+
+/// The files that a run with this snapshot_path may have left in `folder`.
+std::vector<std::string> ram_snapshot_files(const std::string& folder,
+                                            const std::string& snapshot_path);
+
+/// Removes them, also those of an earlier process of the run. No RamSnapshots uses them any more.
+void remove_ram_snapshots(const std::string& folder, const std::string& snapshot_path);
+
+/// Used by one thread at a time.
+class RamSnapshots {
+ public:
+  /// Files that are there are touched only by store(), that of `resumed_from` last.
+  RamSnapshots(const std::string& folder, const std::string& snapshot_path,
+               const std::string& resumed_from);
+  ~RamSnapshots();
+  RamSnapshots(const RamSnapshots&) = delete;
+  RamSnapshots& operator=(const RamSnapshots&) = delete;
+
+  /// Overwrites the older of the two; with nothing when the state holds NaN or Inf. Throws RunError
+  /// when the shared memory is full.
+  void store(const SnapshotMeta& meta, const NamedTensors& tensors, const ReadyEvent& ready);
+
+ private:
+  struct Slot;
+  Slot& slot_for(const SnapshotMeta& meta, const NamedTensors& tensors);
+
+  std::vector<std::string> files_;
+  std::array<std::unique_ptr<Slot>, 2> slots_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace ddp::train

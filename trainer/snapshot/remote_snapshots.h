@@ -1,0 +1,84 @@
+// Snapshots whose place is an object store: a local folder does the work, the store gets copies in
+// the background and gives them back to a machine that has none.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/runtime/log.h"
+#include "trainer/runtime/remote_path.h"
+#include "trainer/snapshot/snapshot_folder.h"
+#include "trainer/storage/remote_mirror.h"
+
+namespace ddp::train {
+
+/// Where the files of this snapshot_path lie on this machine: the path itself or what it is a link
+/// to, or, for s3://bucket/key, <snapshot_cache>/s3/bucket/key.
+std::string local_snapshot_path(const TrainerConfig& config);
+
+/// A local copy of `path` that is removed at the end; for a local path the file itself. Throws
+/// RunError when the object cannot be had.
+class FetchedSnapshot {
+ public:
+  explicit FetchedSnapshot(const std::string& path);
+  ~FetchedSnapshot();
+  FetchedSnapshot(const FetchedSnapshot&) = delete;
+  FetchedSnapshot& operator=(const FetchedSnapshot&) = delete;
+  const std::string& file() const { return file_; }
+
+ private:
+  std::string file_;
+  std::string folder_;  // removed at the end, when not empty
+};
+
+/// Used on global rank 0 alone. Each snapshot is the object `<name>.step-<n>`, and
+/// `<name>.manifest.json` names those that belong together.
+class RemoteSnapshots {
+ public:
+  /// `url` is a remote snapshot_path, `local` the folder of its copies.
+  RemoteSnapshots(const std::string& url, const SnapshotFolder& local, Log& log);
+  ~RemoteSnapshots();
+
+  /// Before the run looks for a snapshot: when the store has a newer one than this machine, it is
+  /// downloaded under the local name (or the one before it, when that is damaged). A store that
+  /// cannot be reached is waited for, 30 s at most; then what is here counts, with a warning.
+  /// Throws RunError when there is nothing here either: training from scratch might replace what
+  /// the store holds. Throws RunError when the store refuses (credentials, bucket).
+  ///
+  /// The best snapshot that the store's manifest names is fetched, too: it then stays the best one
+  /// here. Only those of the run that the store's manifest names are taken. What an earlier machine
+  /// left of that run is removed when it is older than its last save_total_limit snapshots; never
+  /// what is newer than the state that the run goes on from.
+  void fetch_newest();
+
+  /// Sends what `local` holds now. Returns at once.
+  void publish();
+
+  /// Waits until all is sent, at most `limit`, and asks `go_on` in between. Says what is missing.
+  void finish(std::chrono::milliseconds limit, const std::function<bool()>& go_on);
+
+ private:
+  std::vector<std::string> objects_by_age(const std::vector<RemoteEntry>& entries) const;
+  std::optional<Manifest> fetch_manifest(const std::vector<RemoteEntry>& entries) const;
+  std::vector<std::string> fetch_newer_than(int64_t here);
+  bool download(const std::string& object, const std::string& file);
+  void fetch_best(const std::string& best);
+  std::set<std::string> removable(const std::vector<std::string>& objects) const;
+
+  RemotePath remote_;
+  const SnapshotFolder& local_;
+  Log& log_;
+  std::unique_ptr<RemoteFolder> folder_;  // until the mirror has it
+  std::optional<std::string> run_id_;     // whose snapshots the store holds, once it is known
+  std::vector<MirroredFile> fetched_;
+  std::unique_ptr<RemoteMirror> mirror_;
+};
+
+}  // namespace ddp::train

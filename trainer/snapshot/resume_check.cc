@@ -1,0 +1,107 @@
+#include "trainer/snapshot/resume_check.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "trainer/config/config_text.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+using Json = nlohmann::json;
+
+// Keys that fix the shapes of tensors. model_type is only a name for three of them.
+const std::set<std::string> kModelKeys = {"gpt_config.n_layer", "gpt_config.n_head",
+                                          "gpt_config.n_embd", "gpt_config.tie_weights",
+                                          "data_config.block_size"};
+// Keys that change nothing in what is learned.
+const std::set<std::string> kSilentKeys = {"data_config.path",
+                                           "gpt_config.model_type",
+                                           "trainer_config.snapshot_path",
+                                           "trainer_config.max_steps",
+                                           "trainer_config.max_epochs",
+                                           "trainer_config.save_every",
+                                           "trainer_config.device",
+                                           "trainer_config.save_every_steps",
+                                           "trainer_config.log_every_steps",
+                                           "trainer_config.eval_every_steps",
+                                           "trainer_config.data_loader_workers",
+                                           "trainer_config.snapshot_every",
+                                           "trainer_config.snapshot_overhead",
+                                           "trainer_config.snapshot_min_interval_s",
+                                           "trainer_config.snapshot_disk_share",
+                                           "trainer_config.snapshot_gb_per_hour",
+                                           "trainer_config.snapshot_if_busy",
+                                           "trainer_config.snapshot_cache",
+                                           "trainer_config.save_total_limit",
+                                           "trainer_config.ram_snapshots",
+                                           "trainer_config.fault_plan"};
+
+struct Change {
+  std::string key;
+  std::string before;
+  std::string now;
+};
+
+std::vector<Change> changes(const std::string& before_json, const std::string& now_json) {
+  const Json before = Json::parse(before_json);
+  const Json now = Json::parse(now_json);
+  std::vector<Change> result;
+  for (const auto& [section, keys] : now.items()) {
+    if (!keys.is_object() || section == "hydra" || section == "distributed_config") continue;
+    for (const auto& [key, value] : keys.items()) {
+      const bool known = before.contains(section) && before[section].contains(key);
+      if (!known) continue;  // the trainer of the snapshot had no such key
+      const Json& old = before[section][key];
+      if (old != value) result.push_back({section + "." + key, old.dump(), value.dump()});
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& config,
+                                      const CharDataset& dataset) {
+  std::vector<std::string> lines;
+  for (const auto& change : changes(meta.config_json, config_to_json(config))) {
+    if (kModelKeys.count(change.key) != 0) {
+      throw UserError(
+          fmt::format("{} was made by another model: {} is {} there, {} in this configuration; set "
+                      "trainer_config.snapshot_path to a new file to start afresh",
+                      config.trainer.snapshot_path, change.key, change.before, change.now));
+    }
+    if (kSilentKeys.count(change.key) == 0) {
+      lines.push_back(fmt::format("Changed since the snapshot: {} {} -> {}", change.key,
+                                  change.before, change.now));
+    }
+  }
+  if (meta.vocabulary != dataset.vocabulary().characters()) {
+    throw UserError(fmt::format(
+        "{} was trained on a text with another vocabulary ({} characters, this one has {}); set "
+        "trainer_config.snapshot_path to a new file to start afresh",
+        config.trainer.snapshot_path, meta.vocabulary.size(), dataset.vocabulary().size()));
+  }
+  if (!same_data_order(meta, config, dataset)) {
+    lines.push_back(
+        fmt::format("The training data are not those of the snapshot: epoch {} starts anew",
+                    meta.cursor.epoch + 1));
+  }
+  return lines;
+}
+
+bool same_data_order(const SnapshotMeta& meta, const Config& config, const CharDataset& dataset) {
+  if (meta.data_sha256 != dataset.sha256()) return false;
+  for (const auto& change : changes(meta.config_json, config_to_json(config))) {
+    if (change.key == "data_config.train_split" || change.key == "data_config.stride" ||
+        change.key == "trainer_config.seed") {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace ddp::train

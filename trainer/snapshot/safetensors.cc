@@ -1,0 +1,290 @@
+#include "trainer/snapshot/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/sha256.h"
+#include "trainer/runtime/xxh3.h"
+
+namespace ddp::train {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
+
+constexpr std::size_t kLengthBytes = 8;
+constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
+constexpr std::size_t kChecksumDigits = 32;
+constexpr std::size_t kSha256Digits = 64;    // of format version 1
+constexpr std::size_t kMostDimensions = 64;  // as in LibTorch
+using Json = nlohmann::ordered_json;
+
+/// Foreign text as part of a line: short, and without anything that would end the line.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 200;
+  std::string result(text.substr(0, kMost));
+  for (char& c : result) {
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  }
+  return text.size() > kMost ? result + "..." : result;
+}
+
+/// Refuses what no header holds while it is read, before it takes memory: deep nesting, long lists,
+/// and fractions, which have no defined value as a length.
+class HeaderBounds {
+ public:
+  explicit HeaderBounds(const std::string& path) : path_(path) {}
+
+  bool operator()(int depth, nlohmann::json::parse_event_t event, const nlohmann::json& value) {
+    using Event = nlohmann::json::parse_event_t;
+    constexpr int kDepthOfLists = 2;
+    const bool opens = event == Event::object_start || event == Event::array_start;
+    if (event == Event::array_start) length_ = 0;
+    if (event == Event::value && depth > kDepthOfLists) ++length_;
+    if ((opens && depth > kDepthOfLists) || length_ > kMostDimensions ||
+        (event == Event::value && value.is_number_float())) {
+      throw RunError(path_ + ": the header is damaged: not that of a safetensors file");
+    }
+    return true;
+  }
+
+ private:
+  const std::string& path_;
+  std::size_t length_ = 0;
+};
+
+std::size_t bytes_per_element(std::string_view dtype) {
+  if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
+  if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
+  if (dtype == "F16" || dtype == "BF16" || dtype == "I16" || dtype == "U16") return 2;
+  if (dtype == "I8" || dtype == "U8" || dtype == "BOOL") return 1;
+  return 0;
+}
+
+std::string header_text(const Metadata& metadata, const std::vector<TensorBytes>& tensors,
+                        std::size_t capacity) {
+  Json header;
+  header["__metadata__"] = metadata;
+  std::size_t offset = 0;
+  for (const auto& tensor : tensors) {
+    header[tensor.name] = {{"dtype", tensor.dtype},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {offset, offset + tensor.size}}};
+    offset += tensor.size;
+  }
+  std::string text = header.dump();
+  text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
+  if (text.size() + kLengthBytes < capacity) text.resize(capacity - kLengthBytes, ' ');
+  return text;
+}
+
+// `"<kChecksumKey>":"`
+constexpr std::string_view kChecksumNeedle = "\"checksum\":\"";
+
+// Position of the checksum's digits in a header that header_text() wrote. Metadata is an ordered
+// map of plain strings at the front; quotes inside values are escaped, so the needle cannot occur
+// earlier as part of a value.
+std::optional<std::size_t> find_checksum(std::string_view header, std::size_t length) {
+  const auto at = header.find(kChecksumNeedle);
+  if (at == std::string_view::npos) return std::nullopt;
+  const auto digits = at + kChecksumNeedle.size();
+  if (digits + length > header.size()) return std::nullopt;
+  return digits;
+}
+
+// Shape times element size, or nothing when that overflows or a dimension is negative.
+std::optional<std::size_t> bytes_of(const std::vector<int64_t>& shape, std::string_view dtype) {
+  std::size_t bytes = bytes_per_element(dtype);
+  if (bytes == 0) return std::nullopt;
+  for (const int64_t dim : shape) {
+    if (dim < 0 || __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes))
+      return std::nullopt;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string safetensors_front(Metadata metadata, const std::vector<TensorBytes>& tensors,
+                              std::size_t capacity) {
+  Json digests = Json::object();
+  for (const auto& tensor : tensors) digests[tensor.name] = xxh3_hex(tensor.data, tensor.size);
+  metadata[kDigestsKey] = digests.dump();
+  metadata[kChecksumKey] = std::string(kChecksumDigits, '0');
+  const std::string header = header_text(metadata, tensors, capacity);
+  const uint64_t length = header.size();
+  std::string front(reinterpret_cast<const char*>(&length), sizeof length);
+  front += header;
+  const auto digits = find_checksum(header, kChecksumDigits);
+  if (!digits) throw std::logic_error("safetensors: no place for the checksum");
+  return front.replace(kLengthBytes + *digits, kChecksumDigits,
+                       xxh3_hex(front.data(), front.size()));
+}
+
+void publish_safetensors(const std::string& path, const std::string& keep_previous_as,
+                         Metadata metadata, const std::vector<TensorBytes>& tensors,
+                         const PublishObserver& at) {
+  const std::string front = safetensors_front(std::move(metadata), tensors);
+  AtomicFile file(path);
+  file.write(front.data(), front.size());
+  at(PublishPhase::kWriting);
+  for (const auto& tensor : tensors) file.write(tensor.data, tensor.size);
+  file.sync();
+  at(PublishPhase::kBeforeRename);
+  file.commit(keep_previous_as);
+  at(PublishPhase::kPublished);
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
+  map_file();
+  try {
+    parse_header();
+  } catch (...) {
+    ::munmap(const_cast<std::byte*>(mapping_), size_);
+    throw;
+  }
+}
+
+// What the system refuses says nothing about the content: that is never taken for damage.
+void SafetensorsFile::map_file() {
+  const auto refused = [this] {
+    return UserError(path_ + ": cannot be read: " + std::strerror(errno) + "; nothing was changed");
+  };
+  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) throw refused();
+  const std::unique_ptr<const int, void (*)(const int*)> closer(&fd,
+                                                                [](const int* f) { ::close(*f); });
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) throw refused();
+  if (!S_ISREG(info.st_mode)) throw UserError(path_ + ": is not a regular file; name a snapshot");
+  size_ = static_cast<std::size_t>(info.st_size);
+  if (size_ <= kLengthBytes) {
+    throw RunError(path_ + ": not a snapshot: " + std::to_string(size_) + " bytes");
+  }
+  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (mapped == MAP_FAILED) throw refused();
+  mapping_ = static_cast<const std::byte*>(mapped);
+}
+
+// A sector that cannot be read would otherwise end the process by SIGBUS where it is first used.
+void SafetensorsFile::require_readable(std::size_t bytes) const {
+#ifdef MADV_POPULATE_READ
+  if (::madvise(const_cast<std::byte*>(mapping_), bytes, MADV_POPULATE_READ) == 0) return;
+  if (errno == EFAULT || errno == EIO || errno == EHWPOISON)
+    throw RunError(path_ + ": a part of it cannot be read: the file or its disk is damaged");
+#endif
+}
+
+SafetensorsFile::~SafetensorsFile() { ::munmap(const_cast<std::byte*>(mapping_), size_); }
+
+void SafetensorsFile::parse_header() {
+  uint64_t length = 0;
+  require_readable(sizeof length);
+  std::memcpy(&length, mapping_, sizeof length);
+  if (length > kMaxHeaderBytes || length > size_ - kLengthBytes) {
+    throw RunError(path_ + ": not a whole safetensors file: header length " +
+                   std::to_string(length) + ", file size " + std::to_string(size_));
+  }
+  header_size_ = static_cast<std::size_t>(length);
+  require_readable(kLengthBytes + header_size_);
+  const std::size_t data_size = size_ - kLengthBytes - header_size_;
+  const auto* text = reinterpret_cast<const char*>(mapping_ + kLengthBytes);
+  try {
+    const auto header = nlohmann::json::parse(text, text + header_size_, HeaderBounds(path_));
+    if (!header.is_object()) throw RunError(path_ + ": the header is not a JSON object: damaged");
+    for (const auto& [name, entry] : header.items()) {
+      if (name == "__metadata__") {
+        metadata_ = entry.get<Metadata>();
+        continue;
+      }
+      TensorBytes tensor{name, entry.at("dtype").get<std::string>(),
+                         entry.at("shape").get<std::vector<int64_t>>()};
+      const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
+      if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size ||
+          bytes_of(tensor.shape, tensor.dtype) != offsets[1] - offsets[0]) {
+        throw RunError(path_ + ": tensor " + shown(name) +
+                       " does not lie within the file: truncated or damaged");
+      }
+      tensor.data = mapping_ + kLengthBytes + header_size_ + offsets[0];
+      tensor.size = offsets[1] - offsets[0];
+      tensors_.push_back(std::move(tensor));
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw RunError(path_ + ": the header is damaged: " + shown(error.what()));
+  }
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const auto& a, const auto& b) { return a.data < b.data; });
+}
+
+const TensorBytes* SafetensorsFile::find(const std::string& name) const {
+  const auto found = std::find_if(tensors_.begin(), tensors_.end(),
+                                  [&](const auto& tensor) { return tensor.name == name; });
+  return found == tensors_.end() ? nullptr : &*found;
+}
+
+const std::string& SafetensorsFile::require_metadata(const std::string& key) const {
+  const auto found = metadata_.find(key);
+  if (found == metadata_.end())
+    throw RunError(path_ + ": no '" + key + "' in its metadata: not a snapshot of trainer");
+  return found->second;
+}
+
+std::string SafetensorsFile::front_without_checksum(std::size_t digits) const {
+  std::string front(reinterpret_cast<const char*>(mapping_), kLengthBytes + header_size_);
+  const auto at = find_checksum(std::string_view(front).substr(kLengthBytes), digits);
+  if (!at) throw RunError(path_ + ": the checksum is damaged");
+  return front.replace(kLengthBytes + *at, digits, digits, '0');
+}
+
+void SafetensorsFile::verify_checksum() const {
+  require_readable(size_);
+  const std::string& stored = require_metadata(kChecksumKey);
+  if (stored.size() == kSha256Digits) {  // version 1
+    const std::string front = front_without_checksum(kSha256Digits);
+    Sha256 sum;
+    sum.update(front).update(mapping_ + front.size(), size_ - front.size());
+    if (sum.hex() != stored)
+      throw RunError(path_ + ": the checksum does not fit: the file is damaged");
+    return;
+  }
+  verify_header();
+  verify_digests();
+}
+
+void SafetensorsFile::verify_header() const {
+  const std::string& stored = require_metadata(kChecksumKey);
+  if (stored.size() == kSha256Digits) return;
+  const std::string front = front_without_checksum(kChecksumDigits);
+  if (xxh3_hex(front.data(), front.size()) != stored)
+    throw RunError(path_ + ": the checksum of the header does not fit: the file is damaged");
+}
+
+// The header is known to be right here.
+void SafetensorsFile::verify_digests() const {
+  const auto digests = Json::parse(require_metadata(kDigestsKey), nullptr, false);
+  const std::byte* expected = mapping_ + kLengthBytes + header_size_;
+  for (const auto& tensor : tensors_) {
+    const bool next = tensor.data == expected || tensor.size == 0;
+    if (!next || !digests.is_object() || !digests.contains(tensor.name) ||
+        digests[tensor.name] != xxh3_hex(tensor.data, tensor.size)) {
+      throw RunError(path_ + ": the checksum of tensor " + shown(tensor.name) +
+                     " does not fit: the file is damaged");
+    }
+    expected += tensor.size;
+  }
+  if (expected != mapping_ + size_) throw RunError(path_ + ": has bytes after its last tensor");
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,107 @@
+#include "trainer/snapshot/snapshot.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/sha256.h"
+#include "trainer/snapshot/state_buffer.h"
+
+namespace ddp::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// The settings that change what the next step computes. Sizes of the model are in its tensors'
+// shapes.
+Json arithmetic_settings(const std::string& config_json) {
+  const Json config = Json::parse(config_json);
+  Json kept;
+  const auto keep = [&](const char* section, std::initializer_list<const char*> keys) {
+    for (const char* key : keys) {
+      if (config.contains(section) && config[section].contains(key))
+        kept[section][key] = config[section][key];
+    }
+  };
+  keep("data_config", {"block_size", "train_split", "stride"});
+  keep("gpt_config", {"n_layer", "n_head", "n_embd", "embd_pdrop", "resid_pdrop", "attn_pdrop",
+                      "activation", "tie_weights"});
+  keep("trainer_config", {"batch_size", "grad_norm_clip", "seed", "use_amp", "amp_dtype"});
+  keep("optimizer_config", {"learning_rate", "weight_decay", "betas", "eps"});
+  return kept;
+}
+
+}  // namespace
+
+void OpenedSnapshot::load_into(const std::string& name, const torch::Tensor& target) const {
+  const TensorBytes* stored = file->find(name);
+  if (stored == nullptr) {
+    throw UserError(fmt::format(
+        "{}: has no tensor {}: a snapshot of another model; set trainer_config.snapshot_path to "
+        "a new file to start afresh",
+        path, name));
+  }
+  if (stored->shape != target.sizes().vec() || stored->dtype != dtype_name(target.scalar_type())) {
+    throw UserError(fmt::format(
+        "{}: tensor {} is {} [{}], this model needs {} [{}]; set trainer_config.snapshot_path to "
+        "a new file to start afresh",
+        path, name, stored->dtype, fmt::join(stored->shape, ", "), dtype_name(target.scalar_type()),
+        fmt::join(target.sizes().vec(), ", ")));
+  }
+  const torch::NoGradGuard no_grad;
+  if (target.is_cpu() && target.is_contiguous()) {
+    std::memcpy(target.mutable_data_ptr(), stored->data, stored->size);
+    return;
+  }
+  auto staged = torch::empty(target.sizes(), target.options().device(torch::kCPU));
+  std::memcpy(staged.mutable_data_ptr(), stored->data, stored->size);
+  target.copy_(staged);
+}
+
+OpenedSnapshot open_snapshot(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    throw UserError(
+        fmt::format("{}: no such snapshot; trainer_config.snapshot_path of a run names it", path));
+  }
+  OpenedSnapshot opened{path, std::make_unique<SafetensorsFile>(path), {}};
+  opened.meta = SnapshotMeta::from_metadata(opened.file->metadata(), path,
+                                            [&] { opened.file->verify_checksum(); });
+  opened.file->verify_checksum();
+  return opened;
+}
+
+std::string content_sha256(const SafetensorsFile& file) {
+  Sha256 sum;
+  for (const char* key : {"step", "epoch", "position", "optimizer_step", "grad_scaler",
+                          "vocabulary", "data_sha256", "micro_batches_per_step"}) {
+    sum.update(fmt::format("{}={}\n", key, file.require_metadata(key)));
+  }
+  sum.update(arithmetic_settings(file.require_metadata("config")).dump());
+  std::vector<const TensorBytes*> tensors;
+  for (const auto& tensor : file.tensors()) tensors.push_back(&tensor);
+  std::sort(tensors.begin(), tensors.end(),
+            [](const auto* a, const auto* b) { return a->name < b->name; });
+  for (const auto* tensor : tensors) {
+    sum.update(
+        fmt::format("\n{} {} [{}]\n", tensor->name, tensor->dtype, fmt::join(tensor->shape, ",")));
+    sum.update(tensor->data, tensor->size);
+  }
+  return sum.hex();
+}
+
+std::string new_run_id(const std::string& config_json, const std::string& data_sha256, int number) {
+  constexpr std::size_t kDigits = 16;
+  Sha256 sum;
+  sum.update(arithmetic_settings(config_json).dump());
+  sum.update(fmt::format("\n{}\n{}", data_sha256, number));
+  return sum.hex().substr(0, kDigits);
+}
+
+}  // namespace ddp::train

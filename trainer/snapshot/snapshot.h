@@ -1,0 +1,44 @@
+// A snapshot: everything the next training step reads, in one safetensors file that is published by
+// rename.
+//
+// Tensors: `model.<parameter>`, `optimizer.<parameter>.exp_avg`,
+// `optimizer.<parameter>.exp_avg_sq`, `generator.<device>`. Metadata: see SnapshotMeta;
+// trainer/README.md lists all names.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <string>
+
+#include "trainer/snapshot/safetensors.h"
+#include "trainer/snapshot/snapshot_meta.h"
+
+namespace ddp::train {
+
+/// An opened, verified snapshot.
+struct OpenedSnapshot {
+  std::string path;
+  std::unique_ptr<SafetensorsFile> file;
+  SnapshotMeta meta;
+
+  /// Copies a stored tensor into `target` (any device). Throws UserError when it is missing or has
+  /// another shape or dtype: the snapshot is of another model.
+  void load_into(const std::string& name, const torch::Tensor& target) const;
+};
+
+/// Opens exactly `path` and verifies its checksums. Throws RunError (damaged), UserError (missing,
+/// newer version).
+OpenedSnapshot open_snapshot(const std::string& path);
+
+/// SHA-256 over all that the next training step depends on, and nothing else: tensors, position,
+/// and those settings that change the arithmetic. No times, hosts, paths, run lengths. Equal for
+/// equal training states.
+std::string content_sha256(const SafetensorsFile& file);
+
+/// The id of a run that starts from scratch, 16 hex digits: of the settings that change the
+/// arithmetic and of the text, so that the same training has the same id anywhere, and of `number`,
+/// which tells apart the runs of one folder.
+std::string new_run_id(const std::string& config_json, const std::string& data_sha256, int number);
+
+}  // namespace ddp::train

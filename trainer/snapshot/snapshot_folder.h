@@ -1,0 +1,93 @@
+// The snapshots of one run in a local folder: the newest under the name that the user gave, older
+// ones beside it as `<name>.step-<n>`, and their list (snapshot_manifest.h). Files of other runs
+// may lie there, too: they are neither used, counted nor deleted.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "trainer/runtime/log.h"
+#include "trainer/snapshot/snapshot.h"
+#include "trainer/snapshot/snapshot_manifest.h"
+
+namespace ddp::train {
+
+/// Finds out before training whether a snapshot can be written at `path`: creates the folder and a
+/// temporary file in it. Throws UserError with the path and the system's reason.
+void prepare_snapshot_folder(const std::string& path);
+
+/// Which entries (newest first) to delete so that `limit` stay, the best by evaluation loss never
+/// among them. Indices, oldest first.
+std::vector<std::size_t> superseded(const std::vector<SnapshotEntry>& entries, std::size_t limit);
+
+/// Used by one thread at a time. Does not know about remote storage.
+class SnapshotFolder {
+ public:
+  /// `path` is that of the newest snapshot; `limit` files are kept, at least 1.
+  SnapshotFolder(std::string path, int64_t limit, Log& log);
+
+  /// The newest good snapshot of the run whose newest file is at path(), those at `in_memory` (any
+  /// number of files outside the folder, which may be unfinished) included. Damaged ones that are
+  /// met on the way are named in the log and moved to `<file>.damaged`; the newest one's name goes
+  /// to the one before it. Nothing when there is none yet. Throws RunError when there are files but
+  /// none is good, or when nobody can tell which run is meant: training from scratch would
+  /// overwrite them; they stay as they are.
+  std::optional<OpenedSnapshot> find(const std::vector<std::string>& in_memory = {});
+
+  /// Once, after the first find(): the run that was found goes on, or a new one begins, with an id
+  /// made of the arguments that no file here has. Says which older files it leaves alone.
+  void begin_run(const std::string& config_json, const std::string& data_sha256);
+  /// To be put into the metadata of everything that is saved.
+  std::string run_id() const { return run_id_.value_or(""); }
+
+  /// Writes a snapshot, then deletes what is superseded and writes the manifest. When the disk is
+  /// full, deletes older snapshots one by one, the newest never, and tries again. Throws RunError;
+  /// a good snapshot is then still there.
+  void publish(
+      const SnapshotMeta& meta, const std::vector<TensorBytes>& tensors,
+      const PublishObserver& at = [](PublishPhase) {});
+
+  const std::string& path() const { return path_; }
+  std::string path_of(const SnapshotEntry& entry) const;
+  /// Newest first.
+  const std::vector<SnapshotEntry>& entries() const { return entries_; }
+  std::size_t limit() const { return limit_; }
+  std::string manifest_path() const { return path_ + ".manifest.json"; }
+
+ private:
+  struct Damage {
+    std::string file;
+    std::string reason;
+  };
+  using Snapshots = std::vector<OpenedSnapshot>;
+
+  std::vector<std::string> older_files() const;
+  Snapshots copies_in(const std::vector<std::string>& in_memory) const;
+  std::optional<std::string> run_of(const Snapshots& others, bool listed,
+                                    const std::vector<Damage>& damages) const;
+  bool is_ours(const OpenedSnapshot& snapshot) const;
+  void keep_ours(Snapshots& older, const OpenedSnapshot* newest);
+  static std::optional<OpenedSnapshot> newest_good(Snapshots candidates,
+                                                   const std::vector<std::string>& in_memory,
+                                                   std::vector<Damage>& damages);
+  [[noreturn]] void fail_all_damaged(const std::vector<Damage>& damages) const;
+  void quarantine(const std::vector<Damage>& damages, OpenedSnapshot& good) const;
+  std::string newest_older(const std::string& good) const;
+  void scan();
+  std::string name_for_older(int64_t step) const;
+  bool delete_oldest();
+  void remove(std::size_t index);
+  void write_manifest() const;
+
+  std::string path_;
+  std::size_t limit_;
+  Log& log_;
+  std::optional<std::string> run_id_;  // once it is known
+  bool went_back_ = false;             // path_ is older than a file of its run beside it
+  std::vector<SnapshotEntry> entries_;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,262 @@
+#include "trainer/snapshot/snapshot_keeper.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+
+#include "launcher/worker_contract.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/stop_signal.h"
+#include "trainer/snapshot/snapshot_interval.h"
+
+namespace ddp::train {
+namespace {
+
+using Clock = SnapshotKeeper::Clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string shared_memory_folder() {
+  const char* folder = std::getenv(launch::kShmDir);
+  return folder != nullptr ? folder : "";
+}
+
+double thread_cpu_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// The fault `corrupt`: what a bad disk does to a file that was written well.
+void flip_last_bit(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return;
+  const off_t at = ::lseek(fd, 0, SEEK_END) - 1;
+  unsigned char byte = 0;
+  if (::pread(fd, &byte, 1, at) == 1) {
+    byte ^= 1U;
+    [[maybe_unused]] const auto written = ::pwrite(fd, &byte, 1, at);
+  }
+  ::close(fd);
+}
+
+Phase phase_of(PublishPhase phase) {
+  switch (phase) {
+    case PublishPhase::kWriting:
+      return Phase::kWriting;
+    case PublishPhase::kBeforeRename:
+      return Phase::kRename;
+    case PublishPhase::kPublished:
+      return Phase::kPublished;
+  }
+  return Phase::kWriting;
+}
+
+}  // namespace
+
+SnapshotKeeper::SnapshotKeeper(const TrainerConfig& config, SnapshotFolder& folder,
+                               RemoteSnapshots* remote, RunMonitor& monitor, Log& log,
+                               std::string resumed_from)
+    : config_(config),
+      folder_(folder),
+      remote_(remote),
+      monitor_(monitor),
+      log_(log),
+      resumed_from_(std::move(resumed_from)),
+      keeps_memory_(config.ram_snapshots) {
+  if (remote_ != nullptr) remote_->publish();  // what an earlier run could not send
+  if (keeps_memory_ && shared_memory_folder().empty()) {
+    log_.warning("trainer_config.ram_snapshots: no folder in shared memory; start with ddp-run");
+    keeps_memory_ = false;
+  }
+}
+
+SnapshotKeeper::~SnapshotKeeper() = default;
+
+bool SnapshotKeeper::due(int64_t step) const {
+  const AutoNumber& every = config_.snapshot_every;
+  if (!every.automatic) return every.value > 0 && step % static_cast<int64_t>(every.value) == 0;
+  const std::lock_guard lock(mutex_);
+  return seconds_since(last_begin_) >=
+         snapshot_interval({stall_of_last_ + cpu_of_last_, busy_seconds_, bytes_of_last_}, config_);
+}
+
+bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
+  const auto begin = Clock::now();
+  const bool may_skip =
+      reason == SaveReason::kInterval && config_.snapshot_if_busy == IfBusy::kSkip;
+  if (may_skip && disk_job_.busy()) {
+    const std::lock_guard lock(mutex_);
+    ++counts_.skipped;
+    return false;
+  }
+  wait_with_heartbeats();
+  if (!buffer_) buffer_ = std::make_unique<StateBuffer>(state.tensors);
+  {
+    const std::lock_guard lock(mutex_);
+    last_begin_ = begin;
+    bytes_of_last_ = buffer_->size();
+    computes_on_cpu_ = state.ready == nullptr;
+    last_saved_step_started_ = state.meta.step;
+    stall_of_last_ = 0.0;
+  }
+  disk_job_.start({[this, state] {
+                     monitor_.faults().at(Phase::kStaging, state.meta.step);
+                     buffer_->copy_from(state.tensors, state.ready);
+                   },
+                   [this, meta = state.meta, reason, begin] { write(meta, reason, begin); }});
+  count_stall(seconds_since(begin));
+  return true;
+}
+
+void SnapshotKeeper::save_to_memory(const TrainingState& state) {
+  if (!keeps_memory_) return;
+  if (!ram_)
+    ram_ = std::make_unique<RamSnapshots>(shared_memory_folder(), folder_.path(), resumed_from_);
+  memory_job_.start({[this, state] { store_in_memory(state); }, nullptr});
+}
+
+// An exception would end the process: the thread has nobody to hand it to.
+void SnapshotKeeper::store_in_memory(const TrainingState& state) {
+  try {
+    ram_->store(state.meta, state.tensors, state.ready);
+  } catch (const std::exception& error) {
+    log_.warning(fmt::format("trainer_config.ram_snapshots is off: {}", error.what()));
+    keeps_memory_ = false;
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  ++counts_.in_memory;
+}
+
+// The automatic interval may be a second: a line for each would bury the rest of the log.
+void SnapshotKeeper::say_saved(const SnapshotMeta& meta, SaveReason reason,
+                               Clock::time_point begin) {
+  constexpr double kQuiet = 60.0;  // s
+  const bool quiet = reason == SaveReason::kInterval && config_.snapshot_every.automatic;
+  if (quiet && last_said_ && seconds_since(*last_said_) < kQuiet) {
+    ++unsaid_;
+    return;
+  }
+  const std::string others =
+      unsaid_ > 0 ? fmt::format("; {} others since the last line", unsaid_) : "";
+  log_.info(fmt::format("Snapshot saved at epoch {}, step {}: {} ({} MB, {:.2f} s{})",
+                        meta.cursor.epoch, meta.step, folder_.path(),
+                        (folder_.entries().front().bytes + 500'000) / 1'000'000,
+                        seconds_since(begin), others));
+  last_said_ = Clock::now();
+  unsaid_ = 0;
+}
+
+void SnapshotKeeper::write(const SnapshotMeta& meta, SaveReason reason, Clock::time_point begin) {
+  std::string failure;
+  const double cpu_before = thread_cpu_seconds();
+  const std::string bad = first_non_finite(buffer_->tensors());
+  const auto at = [&](PublishPhase phase) {
+    if (phase == PublishPhase::kWriting && monitor_.faults().plans(FaultKind::kDiskFull, meta.step))
+      throw NoSpaceError(
+          fmt::format("cannot write {}: No space left on device (injected)", folder_.path()));
+    monitor_.faults().at(phase_of(phase), meta.step);
+  };
+  try {
+    if (!bad.empty()) throw RunError(fmt::format("tensor {} holds NaN or Inf", bad));
+    log_.flush_file();  // what a snapshot has passed is not made again: nor is its line
+    folder_.publish(meta, buffer_->tensors(), at);
+    if (remote_ != nullptr) remote_->publish();
+    if (monitor_.faults().plans(FaultKind::kCorrupt, meta.step)) flip_last_bit(folder_.path());
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  if (failure.empty()) {
+    say_saved(meta, reason, begin);
+  } else {
+    log_.warning(
+        fmt::format("snapshot of step {} was not saved: {}; training goes on, the last "
+                    "good one is kept",
+                    meta.step, failure));
+  }
+  const std::lock_guard lock(mutex_);
+  busy_seconds_ = seconds_since(begin);
+  if (computes_on_cpu_) cpu_of_last_ = thread_cpu_seconds() - cpu_before;
+  non_finite_ = bad;
+  if (failure.empty()) saved_step_ = meta.step;
+  ++(failure.empty() ? counts_.saved : counts_.failed);
+}
+
+void SnapshotKeeper::count_stall(double seconds) {
+  const std::lock_guard lock(mutex_);
+  stall_of_last_ += seconds;
+  counts_.stall_seconds += seconds;
+  counts_.longest_stall = std::max(counts_.longest_stall, stall_of_last_);
+}
+
+void SnapshotKeeper::before_update() {
+  const auto begin = Clock::now();
+  disk_job_.wait_copied();
+  memory_job_.wait_done();
+  count_stall(seconds_since(begin));
+  const std::lock_guard lock(mutex_);
+  if (!non_finite_.empty()) {
+    throw FinalError(fmt::format(
+        "the training state is broken: tensor {} holds NaN or Inf and was not saved; the last good "
+        "snapshot is {}; lower optimizer_config.learning_rate, or set "
+        "trainer_config.grad_norm_clip",
+        non_finite_, folder_.path()));
+  }
+}
+
+void SnapshotKeeper::wait_with_heartbeats() {
+  constexpr double kBetweenBeats = 0.5;  // s
+  constexpr double kPromise = 60.0;
+  while (!disk_job_.wait_done_for(kBetweenBeats)) monitor_.enter_for(Phase::kWriting, kPromise);
+}
+
+void SnapshotKeeper::finish(const TrainingState& state) {
+  const auto on_disk = [&] {
+    const std::lock_guard lock(mutex_);
+    return saved_step_ == state.meta.step;
+  };
+  const auto started = [&] {
+    const std::lock_guard lock(mutex_);
+    return last_saved_step_started_ == state.meta.step;
+  };
+  for (int attempt = 0; attempt < 2 && !on_disk(); ++attempt) {
+    if (attempt > 0 || !started()) save(state, SaveReason::kFixed);
+    wait_with_heartbeats();
+    before_update();
+  }
+  if (on_disk()) return;
+  throw RunError(fmt::format(
+      "the last state, of step {}, could not be saved to {}; what is there is the last good "
+      "snapshot; make room or choose another trainer_config.snapshot_path, and run again",
+      state.meta.step, folder_.path()));
+}
+
+void SnapshotKeeper::finish_sending(std::chrono::milliseconds limit) {
+  if (remote_ == nullptr) return;
+  constexpr double kPromise = 60.0;
+  const int known = StopSignal::pending();
+  remote_->finish(limit, [this, known] {
+    monitor_.enter_for(Phase::kWriting, kPromise);
+    return StopSignal::pending() == known;
+  });
+}
+
+void SnapshotKeeper::forget_memory() {
+  memory_job_.wait_done();
+  ram_.reset();
+  remove_ram_snapshots(shared_memory_folder(), folder_.path());
+}
+
+SaveCounts SnapshotKeeper::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,132 @@
+#include "trainer/snapshot/snapshot_meta.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Reads values of a metadata map; what is wrong names file and key.
+class Reader {
+ public:
+  Reader(const Metadata& metadata, const std::string& where) : metadata_(metadata), where_(where) {}
+
+  const std::string& text(const char* key) const {
+    const auto found = metadata_.find(key);
+    if (found != metadata_.end()) return found->second;
+    throw RunError(
+        fmt::format("{}: no '{}' in its metadata: not a snapshot of trainer", where_, key));
+  }
+
+  int64_t integer(const char* key) const {
+    const std::string& digits = text(key);
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc{} || end != digits.data() + digits.size() || value < 0) {
+      throw RunError(
+          fmt::format("{}: {} is '{}', not a number: damaged snapshot", where_, key, digits));
+    }
+    return value;
+  }
+
+  Json json(const char* key) const { return Json::parse(text(key)); }
+  bool has(const char* key) const { return metadata_.contains(key); }
+
+ private:
+  const Metadata& metadata_;
+  const std::string& where_;
+};
+
+Json scaler_to_json(const GradScaler::State& state) {
+  return {{"scale", state.scale}, {"growth_tracker", state.growth_tracker}};
+}
+
+GradScaler::State scaler_from_json(const Json& json) {
+  return {json.at("scale").get<float>(), json.at("growth_tracker").get<int32_t>()};
+}
+
+Json record_to_json(const std::optional<EvalRecord>& record) {
+  if (!record) return nullptr;
+  return {{"step", record->step}, {"loss", record->loss}};
+}
+
+std::optional<EvalRecord> record_from_json(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  return EvalRecord{json.at("step").get<int64_t>(), json.at("loss").get<double>()};
+}
+
+void read_json_values(const Reader& read, SnapshotMeta& meta) {
+  meta.optimizer_step = read.json("optimizer_step").get<double>();
+  meta.grad_scaler = scaler_from_json(read.json("grad_scaler"));
+  meta.vocabulary = read.json("vocabulary").get<std::vector<std::string>>();
+  if (read.has("step_guard")) meta.step_guard = read.text("step_guard");
+  if (read.has("run_id")) meta.run_id = read.text("run_id");
+  if (!read.has("evaluation")) return;
+  const Json evaluation = read.json("evaluation");
+  meta.last_eval = record_from_json(evaluation.at("last"));
+  meta.best_eval = record_from_json(evaluation.at("best"));
+  meta.evaluation_due = evaluation.at("due").get<bool>();
+}
+
+}  // namespace
+
+Metadata SnapshotMeta::to_metadata() const {
+  const Json evaluation = {{"last", record_to_json(last_eval)},
+                           {"best", record_to_json(best_eval)},
+                           {"due", evaluation_due}};
+  return {{"format", "pt"},
+          {"format_version", std::to_string(kSnapshotVersion)},
+          {"step", std::to_string(step)},
+          {"epoch", std::to_string(cursor.epoch)},
+          {"position", std::to_string(cursor.position)},
+          {"optimizer_step", fmt::format("{}", optimizer_step)},
+          {"grad_scaler", scaler_to_json(grad_scaler).dump()},
+          {"vocabulary", Json(vocabulary).dump()},
+          {"config", config_json},
+          {"data_sha256", data_sha256},
+          {"micro_batches_per_step", std::to_string(micro_batches_per_step)},
+          {"world_size", std::to_string(world_size)},
+          {"step_guard", step_guard},
+          {"run_id", run_id},
+          {"evaluation", evaluation.dump()}};
+}
+
+SnapshotMeta SnapshotMeta::from_metadata(const Metadata& metadata, const std::string& where,
+                                         const std::function<void()>& before_refusal) {
+  const Reader read(metadata, where);
+  const int64_t version = read.integer("format_version");
+  if (version > kSnapshotVersion) {
+    before_refusal();
+    throw UserError(fmt::format(
+        "{}: written by a newer trainer (snapshot format {}, this one reads up to {}); use that "
+        "trainer, or another trainer_config.snapshot_path to start afresh",
+        where, version, kSnapshotVersion));
+  }
+  SnapshotMeta meta;
+  meta.step = read.integer("step");
+  meta.cursor = {read.integer("epoch"), read.integer("position")};
+  meta.micro_batches_per_step = read.integer("micro_batches_per_step");
+  meta.world_size = read.integer("world_size");
+  meta.data_sha256 = read.text("data_sha256");
+  meta.config_json = read.text("config");
+  try {
+    read_json_values(read, meta);
+  } catch (const Json::exception& error) {
+    throw RunError(fmt::format("{}: damaged snapshot metadata: {}", where, error.what()));
+  }
+  return meta;
+}
+
+std::string SnapshotMeta::to_json() const { return Json(to_metadata()).dump(); }
+
+SnapshotMeta SnapshotMeta::from_json(const std::string& text) {
+  return from_metadata(Json::parse(text).get<Metadata>(), "rank 0's snapshot");
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,53 @@
+// What a snapshot holds besides tensors: position, counters, settings.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/data/distributed_sampler.h"
+#include "trainer/optim/amp.h"
+#include "trainer/snapshot/safetensors.h"
+
+namespace ddp::train {
+
+inline constexpr int kSnapshotVersion = 2;
+
+struct EvalRecord {
+  int64_t step = 0;
+  double loss = 0.0;  ///< Mean negative log-likelihood, nats per token.
+  bool operator==(const EvalRecord&) const = default;
+};
+
+/// The part of a snapshot that is not tensors.
+struct SnapshotMeta {
+  std::string run_id;         ///< Of the run that saved; "" where its trainer knew of none.
+  int64_t step = 0;           ///< Finished optimizer steps, skipped ones included.
+  DataCursor cursor;          ///< Finished epochs, samples consumed in the present one.
+  double optimizer_step = 0;  ///< Updates that took effect.
+  GradScaler::State grad_scaler;
+  std::vector<std::string> vocabulary;  ///< Characters in the order of their indices.
+  std::string config_json;              ///< config_to_json() of the run.
+  std::string data_sha256;              ///< Of the text used.
+  int64_t micro_batches_per_step = 1;   ///< On all ranks together.
+  int64_t world_size = 1;
+  std::string step_guard;  ///< StepGuard::state(); empty in version 1.
+  std::optional<EvalRecord> last_eval;
+  std::optional<EvalRecord> best_eval;
+  bool evaluation_due = false;  ///< The evaluation of this very step is still to come.
+
+  Metadata to_metadata() const;
+  /// `where` is the file's name, for messages. Throws UserError when a newer trainer wrote it,
+  /// RunError when a value is missing or damaged. `before_refusal` runs before a newer version is
+  /// refused: a flipped bit in the number is damage, not the future.
+  static SnapshotMeta from_metadata(
+      const Metadata& metadata, const std::string& where,
+      const std::function<void()>& before_refusal = [] {});
+  /// One JSON text, for the other ranks.
+  std::string to_json() const;
+  static SnapshotMeta from_json(const std::string& text);
+};
+
+}  // namespace ddp::train
