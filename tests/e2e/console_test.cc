@@ -39,7 +39,7 @@ ChildOptions in_shell(ChildOptions options, const std::string& script) {
   return options;
 }
 
-const Words kSteps = {"trainer_config.max_steps=80", "distributed_config.hang_timeout_s=5"};
+const Words kShortRun = {"trainer_config.max_steps=80", "distributed_config.hang_timeout_s=5"};
 
 void check_all_steps_in_file(const Workspace& place) {
   CHECK(order_of_steps(log_of(place)) == range_of(1, 80));
@@ -48,7 +48,7 @@ void check_all_steps_in_file(const Workspace& place) {
 TEST_CASE("a console that nobody reads does not hold up training") {
   const Workspace place;
   const UnreadPipe pipe(place);
-  const auto run = finish(in_shell(alone(place, kSteps), "exec \"$@\" >pipe"));
+  const auto run = finish(in_shell(alone(place, kShortRun), "exec \"$@\" >pipe"));
   CHECK(run.exit == 0);
   CHECK(run.err == "");
   check_all_steps_in_file(place);
@@ -57,7 +57,7 @@ TEST_CASE("a console that nobody reads does not hold up training") {
 TEST_CASE("under ddp-run a console that nobody reads is no hang") {
   const Workspace place;
   const UnreadPipe pipe(place);
-  const auto run = finish(in_shell(launched(place, 2, kSteps), "exec \"$@\" >pipe"));
+  const auto run = finish(in_shell(launched(place, 2, kShortRun), "exec \"$@\" >pipe"));
   INFO(run.err);
   CHECK(run.exit == 0);
   CHECK_THAT(run.err, !Contains("hang"));
@@ -67,7 +67,7 @@ TEST_CASE("under ddp-run a console that nobody reads is no hang") {
 TEST_CASE("an error is said and ends the run although nobody reads its log") {
   const Workspace place;
   const UnreadPipe pipe(place);
-  Words overrides = kSteps;
+  Words overrides = kShortRun;
   overrides.insert(overrides.end(), {R"(trainer_config.fault_plan=["step=70 kind=nan"])",
                                      "trainer_config.bad_step_policy=stop"});
   const auto run = finish(in_shell(alone(place, overrides), "exec \"$@\" >pipe"));
@@ -79,7 +79,7 @@ TEST_CASE("an error is said and ends the run although nobody reads its log") {
 TEST_CASE("a reader that goes away, as head does, is said, and the run goes on") {
   const Workspace place;
   const auto run =
-      finish(in_shell(alone(place, kSteps), "{ \"$@\"; echo exit $? >&2; } | head -n 2"));
+      finish(in_shell(alone(place, kShortRun), "{ \"$@\"; echo exit $? >&2; } | head -n 2"));
   INFO(run.out << run.err);
   CHECK(lines_of(run.out).size() == 2);
   CHECK_THAT(run.err, Contains("standard output is closed (Broken pipe): the run goes on without "

@@ -16,7 +16,7 @@ namespace {
 using Catch::Contains;
 using Json = nlohmann::json;
 
-const Words kRestarts = {"--max_restarts=20"};
+const Words kTwentyRestarts = {"--max_restarts=20"};
 
 std::string plan_of(const Words& faults) {
   Json list = faults;
@@ -47,7 +47,7 @@ const Words kEveryPhase = {"rank=1 step=3 phase=data kind=kill attempt=0",
 TEST_CASE("a job that is killed in every phase, once in each, ends as the unbroken one") {
   const Workspace unbroken, place;
   const auto whole = succeed(launched(unbroken, 2));
-  const auto run = succeed(launched(place, 2, {plan_of(kEveryPhase)}, kRestarts));
+  const auto run = succeed(launched(place, 2, {plan_of(kEveryPhase)}, kTwentyRestarts));
   INFO(run.out << run.err);
   CHECK_THAT(run.err, Contains("restart 10 of 20"));
   CHECK_THAT(run.err, Contains("FAULT INJECTION: kill on rank 0 in step 35, phase published"));
@@ -66,7 +66,7 @@ TEST_CASE("a job in which ranks abort and exit by themselves ends as the unbroke
   succeed(launched(unbroken, 2));
   const Words faults = {"rank=0 step=6 phase=forward kind=abort attempt=0",
                         "rank=1 step=13 phase=optimizer kind=exit value=3 attempt=1"};
-  const auto run = succeed(launched(place, 2, {plan_of(faults)}, kRestarts));
+  const auto run = succeed(launched(place, 2, {plan_of(faults)}, kTwentyRestarts));
   INFO(run.out << run.err);
   check_same_end(unbroken, place);
   CHECK(summary_of(place).at("restarts").size() == 2);
@@ -80,7 +80,7 @@ TEST_CASE("with copies in memory a kill costs at most one step") {
   const auto run = succeed(launched(place, 2,
                                     {plan_of(faults), "trainer_config.ram_snapshots=true",
                                      "trainer_config.save_every_steps=1000"},
-                                    kRestarts));
+                                    kTwentyRestarts));
   INFO(run.out << run.err);
   CHECK_THAT(run.out, Contains("at epoch 1, step 17") && Contains("step 28"));
   check_same_end(unbroken, place);
@@ -93,7 +93,7 @@ TEST_CASE("a stopped rank is found by its silence, named, and the job ends as th
   auto options = launched(
       place, 2,
       {plan_of({"rank=1 step=12 phase=forward kind=stop"}), "distributed_config.hang_timeout_s=1"},
-      kRestarts);
+      kTwentyRestarts);
   options.set["PATH"] = place.path();  // no debugger, which would take seconds
   const auto run = finish(options);
   INFO(run.out << run.err);
@@ -108,7 +108,7 @@ TEST_CASE("a stopped rank is found by its silence, named, and the job ends as th
 TEST_CASE("a stopped rank is found by the automatic rule") {
   const Workspace place;
   auto options =
-      launched(place, 2, {plan_of({"rank=1 step=12 phase=forward kind=stop"})}, kRestarts);
+      launched(place, 2, {plan_of({"rank=1 step=12 phase=forward kind=stop"})}, kTwentyRestarts);
   options.set["PATH"] = place.path();
   const auto run = finish(options);
   INFO(run.out << run.err);
@@ -121,7 +121,7 @@ TEST_CASE("a rank that hangs in its loader is the one that is named, not those t
   const Workspace place;
   auto options = launched(
       place, 2, {plan_of({"rank=1 step=12 kind=hang"}), "distributed_config.hang_timeout_s=1"},
-      kRestarts);
+      kTwentyRestarts);
   options.set["PATH"] = place.path();
   const auto run = finish(options);
   INFO(run.out << run.err);
@@ -152,8 +152,8 @@ TEST_CASE("rollback goes back to the snapshot and leaves the step out, also afte
   CHECK_THAT(run.out, Contains("Step 13: left out, as decided before"));
   const Words but_for_its_history = {"step_guard"};
   CHECK(differences(skipped.snapshot(), rolled_back.snapshot()) == but_for_its_history);
-  succeed(
-      launched(killed, 2, {plan_of({faults[0], "rank=1 step=22 kind=kill"}), rollback}, kRestarts));
+  succeed(launched(killed, 2, {plan_of({faults[0], "rank=1 step=22 kind=kill"}), rollback},
+                   kTwentyRestarts));
   CHECK(differences(rolled_back.snapshot(), killed.snapshot()) == Words{});
 }
 
@@ -162,8 +162,8 @@ TEST_CASE("rollbacks that lead nowhere end the run, with the reason and a good s
   Words faults;
   for (int step = 13; step <= 30; ++step)
     faults.push_back("rank=1 step=" + std::to_string(step) + " kind=nan");
-  const auto run = finish(
-      launched(place, 2, {plan_of(faults), "trainer_config.bad_step_policy=rollback"}, kRestarts));
+  const auto run = finish(launched(
+      place, 2, {plan_of(faults), "trainer_config.bad_step_policy=rollback"}, kTwentyRestarts));
   INFO(run.out << run.err);
   CHECK(run.exit == 76);
   CHECK_THAT(run.err, Contains("Step 23: NaN or Inf") &&
@@ -183,7 +183,7 @@ TEST_CASE("after a rollback a copy in memory of a later step is not gone on from
       succeed(launched(place, 2,
                        {plan_of(faults), "trainer_config.ram_snapshots=true",
                         "trainer_config.max_steps=12", "trainer_config.bad_step_policy=rollback"},
-                       kRestarts));
+                       kTwentyRestarts));
   INFO(run.out << run.err);
   CHECK_THAT(run.out, Contains("at epoch 0, step 9"));
   CHECK_THAT(run.err, Contains("Back to the snapshot of step 5; step 10 will be left out"));
@@ -240,7 +240,7 @@ TEST_CASE("a kill at the very start is restarted, and said") {
   const Workspace place;
   const auto run = succeed(
       launched(place, 2, {plan_of({"rank=1 phase=start kind=kill"}), "trainer_config.max_steps=3"},
-               kRestarts));
+               kTwentyRestarts));
   CHECK_THAT(run.err, Contains("FAULT INJECTION: kill on rank 1 in step 0, phase start") &&
                           Contains("restart 1 of 20"));
 }
@@ -251,7 +251,7 @@ TEST_CASE("a rank that has evaluated its part waits for the slower one and is no
       succeed(launched(place, 2,
                        {plan_of({"rank=0 step=5 phase=evaluation kind=slow value=1600"}),
                         "trainer_config.max_steps=5", "distributed_config.hang_timeout_s=3"},
-                       kRestarts));
+                       kTwentyRestarts));
   CHECK_THAT(run.err, !Contains("hangs"));
 }
 
@@ -261,7 +261,7 @@ TEST_CASE("spikes are judged alike in a resumed run") {
   const auto whole = succeed(launched(unbroken, 2, spiky));
   INFO(whole.err);
   CHECK_THAT(whole.err, Contains("spike: loss"));
-  succeed(launched(place, 2, {spiky[0], plan_of({"rank=0 step=27 kind=kill"})}, kRestarts));
+  succeed(launched(place, 2, {spiky[0], plan_of({"rank=0 step=27 kind=kill"})}, kTwentyRestarts));
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
 }
 
@@ -283,7 +283,7 @@ TEST_CASE("four ranks, then two, then three, then four: the same samples, the sa
     const auto run = succeed(launched(place, ranks,
                                       {"trainer_config.max_steps=" + std::to_string(steps),
                                        plan_of({"rank=1 step=12 kind=kill"})},
-                                      kRestarts));
+                                      kTwentyRestarts));
     if (ranks < 4) CHECK_THAT(run.out, Contains("the global batch stays 16 samples"));
     output += run.out;
   }

@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using Catch::Contains;
 
-Words until(int step, int limit) {
+Words up_to_step(int step, int limit) {
   return {"trainer_config.max_steps=" + std::to_string(step),
           "trainer_config.save_total_limit=" + std::to_string(limit)};
 }
@@ -40,15 +40,15 @@ TEST_CASE("after a fresh start a restart goes on from the new run, and the old f
   const int limit = GENERATE(5, 2);
   INFO("save_total_limit " << limit);
   const Workspace place;
-  succeed(alone(place, until(25, limit)));
+  succeed(alone(place, up_to_step(25, limit)));
   const Files old = older_files(place);
   REQUIRE(old.size() + 1 == static_cast<std::size_t>(limit));
   fs::remove(place.snapshot());
-  const auto fresh = succeed(alone(place, until(10, limit)));
+  const auto fresh = succeed(alone(place, up_to_step(10, limit)));
   CHECK(order_of_steps(fresh.out) == range_of(1, 10));
   CHECK_THAT(fresh.err, Contains("training starts from scratch; older files of another run are "
                                  "left alone: snapshot.pt.step-"));
-  const auto next = succeed(alone(place, until(15, limit)));
+  const auto next = succeed(alone(place, up_to_step(15, limit)));
   CHECK(order_of_steps(next.out) == range_of(11, 15));
   CHECK_THAT(next.err, !Contains("left alone"));
   CHECK(inspect(place, place.snapshot()).at("step") == 15);
@@ -57,18 +57,18 @@ TEST_CASE("after a fresh start a restart goes on from the new run, and the old f
 
 TEST_CASE("the new run's damaged snapshot leads to its own older one") {
   const Workspace place;
-  succeed(alone(place, until(25, 5)));
+  succeed(alone(place, up_to_step(25, 5)));
   fs::remove(place.snapshot());
-  succeed(alone(place, until(10, 5)));
+  succeed(alone(place, up_to_step(10, 5)));
   fs::resize_file(place.snapshot(), 100);
-  const auto next = succeed(alone(place, until(15, 5)));
+  const auto next = succeed(alone(place, up_to_step(15, 5)));
   CHECK(order_of_steps(next.out) == range_of(6, 15));
 }
 
 TEST_CASE("a snapshot of a trainer that knew no runs is gone on from") {
   const Workspace unbroken, place;
   succeed(alone(unbroken));
-  succeed(alone(place, until(25, 2)));
+  succeed(alone(place, up_to_step(25, 2)));
   for (const auto& file : {place.snapshot(), place.older(20)}) rewrite_metadata(file, "run_id", "");
   fs::remove(place / "snapshot.pt.manifest.json");
   CHECK(order_of_steps(succeed(alone(place)).out) == range_of(26, 40));
@@ -79,8 +79,8 @@ TEST_CASE("a snapshot_path that is a link stays one, and its target gets the sna
   const Workspace place;
   fs::create_directory(place / "disk");
   fs::create_symlink("disk/real.pt", place.snapshot());
-  succeed(alone(place, until(10, 2)));
-  CHECK(order_of_steps(succeed(alone(place, until(12, 2))).out) == range_of(11, 12));
+  succeed(alone(place, up_to_step(10, 2)));
+  CHECK(order_of_steps(succeed(alone(place, up_to_step(12, 2))).out) == range_of(11, 12));
   CHECK(fs::is_symlink(place.snapshot()));
   CHECK(is_whole(place / "disk/real.pt"));
   CHECK(is_whole(place / "disk/real.pt.step-10"));

@@ -9,10 +9,10 @@
 namespace ddp::train {
 namespace {
 
-struct Run {
+struct SavedRun {
   test::TempDir dir;
   Config config;
-  Run() {
+  SavedRun() {
     config.data.path = dir.write("text", "hello world, hello text, hello again and again");
     config.data.block_size = 8;
     config.gpt = test::tiny_config();
@@ -31,13 +31,13 @@ struct Run {
 }  // namespace
 
 TEST_CASE("an unchanged configuration resumes without a word") {
-  const Run run;
+  const SavedRun run;
   CHECK(check_resume(run.meta(), run.config, CharDataset(run.config.data)).empty());
   CHECK(same_data_order(run.meta(), run.config, CharDataset(run.config.data)));
 }
 
 TEST_CASE("edited hyperparameters are allowed and shown, run lengths and paths pass silently") {
-  Run run;
+  SavedRun run;
   const auto meta = run.meta();
   run.config.optimizer.learning_rate = 0.125;
   run.config.trainer.max_epochs = 99;
@@ -49,7 +49,7 @@ TEST_CASE("edited hyperparameters are allowed and shown, run lengths and paths p
 }
 
 TEST_CASE("another model is refused with both values and the way out") {
-  Run run;
+  SavedRun run;
   const auto meta = run.meta();
   run.config.gpt.n_embd = 64;
   CHECK_THROWS_WITH(
@@ -59,7 +59,7 @@ TEST_CASE("another model is refused with both values and the way out") {
 
 TEST_CASE(
     "another vocabulary is refused, another text of the same characters starts its epoch anew") {
-  Run run;
+  SavedRun run;
   const auto meta = run.meta();
   const auto vocabulary = CharVocabulary::from_characters(meta.vocabulary);
   run.config.data.path = run.dir.write("other", "again, hello hello world and hello text");

@@ -38,8 +38,8 @@ SnapshotMeta evaluated(int64_t step, double loss) {
 }
 
 /// As a run does it: finds its snapshot or begins afresh, and saves with its id.
-struct Run {
-  Run(const TempDir& dir, int64_t limit) : folder(dir.file("s.pt"), limit, log) {
+struct FolderRun {
+  FolderRun(const TempDir& dir, int64_t limit) : folder(dir.file("s.pt"), limit, log) {
     const auto found = folder.find();
     if (found) step = found->meta.step;
     folder.begin_run(config_to_json(Config()), "text");
@@ -61,7 +61,7 @@ struct Run {
 
 /// A run of 100 steps with five files, of which the newest was deleted: the documented fresh start.
 void delete_newest_of_100_steps(const TempDir& dir) {
-  Run(dir, 5).save_until(100);
+  FolderRun(dir, 5).save_until(100);
   fs::remove(dir.file("s.pt"));
 }
 
@@ -250,14 +250,14 @@ TEST_CASE(
     "after a fresh start a restart goes on from the new run, not from older files of the old one") {
   const TempDir dir;
   delete_newest_of_100_steps(dir);
-  Run(dir, 5).save_until(40);
-  CHECK(Run(dir, 5).step == 40);
+  FolderRun(dir, 5).save_until(40);
+  CHECK(FolderRun(dir, 5).step == 40);
 }
 
 TEST_CASE("files of another run are neither rotated away nor overwritten nor taken for the best") {
   const TempDir dir;
   {
-    Run old(dir, 5);
+    FolderRun old(dir, 5);
     old.save(20, 0.1);
     old.save_until(100);
   }
@@ -265,7 +265,7 @@ TEST_CASE("files of another run are neither rotated away nor overwritten nor tak
   const std::set<std::string> old_names = {"s.pt.step-20", "s.pt.step-40", "s.pt.step-60",
                                            "s.pt.step-80"};
   const auto before = contents_of(dir, old_names);
-  Run fresh(dir, 2);
+  FolderRun fresh(dir, 2);
   fresh.save(20, 0.7);
   fresh.save_until(100);
   CHECK(contents_of(dir, old_names) == before);
@@ -274,38 +274,39 @@ TEST_CASE("files of another run are neither rotated away nor overwritten nor tak
   CHECK(own ==
         std::set<std::string>{"s.pt", "s.pt.manifest.json", "s.pt.step-20-2", "s.pt.step-80-2"});
   CHECK(best_entry(fresh.folder.entries())->file == "s.pt.step-20-2");
-  CHECK(Run(dir, 2).folder.entries().size() == 3);
+  CHECK(FolderRun(dir, 2).folder.entries().size() == 3);
 }
 
 TEST_CASE("a damaged newest snapshot leads to an older one of its own run, or to none") {
   const TempDir dir;
   delete_newest_of_100_steps(dir);
-  Run(dir, 5).save_until(40);
+  FolderRun(dir, 5).save_until(40);
   std::string bytes = read_file(dir.file("s.pt"));
   dir.write("s.pt", bytes.substr(0, bytes.size() / 2));
-  SECTION("an older one is there") { CHECK(Run(dir, 5).step == 20); }
+  SECTION("an older one is there") { CHECK(FolderRun(dir, 5).step == 20); }
   SECTION("none is there") {
     fs::remove(dir.file("s.pt.step-20-2"));
-    CHECK_THROWS_WITH(Run(dir, 5), Catch::Contains("there is no older one"));
+    CHECK_THROWS_WITH(FolderRun(dir, 5), Catch::Contains("there is no older one"));
   }
   SECTION("without the list nobody can tell which run it was") {
     fs::remove(dir.file("s.pt.manifest.json"));
-    CHECK_THROWS_WITH(Run(dir, 5), Catch::Contains("are of 2 runs; rename the one to go on from"));
+    CHECK_THROWS_WITH(FolderRun(dir, 5),
+                      Catch::Contains("are of 2 runs; rename the one to go on from"));
   }
   SECTION("without the list its own header can tell") {
     fs::remove(dir.file("s.pt.manifest.json"));
     bytes.back() = static_cast<char>(bytes.back() ^ 1);
     dir.write("s.pt", bytes);
-    CHECK(Run(dir, 5).step == 20);
+    CHECK(FolderRun(dir, 5).step == 20);
   }
 }
 
 TEST_CASE("a fresh start that is cut in its first save does not fall back to the old run") {
   const TempDir dir;
   delete_newest_of_100_steps(dir);
-  Run(dir, 5);
+  FolderRun(dir, 5);
   dir.write("s.pt.tmp.123", "cut");
-  CHECK(Run(dir, 5).step == 0);
+  CHECK(FolderRun(dir, 5).step == 0);
 }
 
 TEST_CASE("a fresh start names the older files that it leaves alone, in one line") {
@@ -322,18 +323,18 @@ TEST_CASE("a fresh start names the older files that it leaves alone, in one line
 
 TEST_CASE("an older file that the user puts in the newest one's place starts a run of its own") {
   const TempDir dir;
-  Run(dir, 5).save_until(100);
+  FolderRun(dir, 5).save_until(100);
   fs::copy_file(dir.file("s.pt.step-40"), dir.file("s.pt"), fs::copy_options::overwrite_existing);
   const auto beyond = contents_of(dir, {"s.pt.step-60", "s.pt.step-80"});
   {
-    Run again(dir, 2);
+    FolderRun again(dir, 2);
     REQUIRE(again.step == 40);
     again.save_until(80);
   }
   CHECK(contents_of(dir, {"s.pt.step-60", "s.pt.step-80"}) == beyond);
-  CHECK(Run(dir, 2).step == 80);
+  CHECK(FolderRun(dir, 2).step == 80);
   dir.write("s.pt", "damaged");
-  CHECK(Run(dir, 2).step == 60);
+  CHECK(FolderRun(dir, 2).step == 60);
 }
 
 TEST_CASE("snapshots of a trainer that knew no runs belong together, and not to a later run") {
@@ -344,19 +345,19 @@ TEST_CASE("snapshots of a trainer that knew no runs belong together, and not to 
     save_steps(old, {20, 40, 60});
   }
   SECTION("they go on") {
-    Run(dir, 2).save_until(80);
+    FolderRun(dir, 2).save_until(80);
     CHECK(names_in(dir) == std::set<std::string>{"s.pt", "s.pt.step-60", "s.pt.manifest.json"});
   }
   SECTION("the newest one is damaged") {
     fs::remove(dir.file("s.pt.manifest.json"));
     dir.write("s.pt", "damaged");
-    CHECK(Run(dir, 2).step == 40);
+    CHECK(FolderRun(dir, 2).step == 40);
   }
   SECTION("the newest one was deleted") {
     fs::remove(dir.file("s.pt"));
-    Run(dir, 2).save_until(60);
+    FolderRun(dir, 2).save_until(60);
     CHECK(names_in(dir).contains("s.pt.step-20"));
-    CHECK(Run(dir, 2).folder.entries().size() == 2);
+    CHECK(FolderRun(dir, 2).folder.entries().size() == 2);
   }
 }
 
@@ -365,7 +366,7 @@ TEST_CASE("a copy in memory of another run than that of the newest snapshot is p
   auto foreign = sample_meta(90);
   foreign.run_id = "another";
   test::save_snapshot(dir.file("copy"), foreign, sample_tensors());
-  Run run(dir, 2);
+  FolderRun run(dir, 2);
   run.save(20);
   CHECK(run.folder.find({dir.file("copy")})->meta.step == 20);
   fs::remove(dir.file("s.pt"));  // and with no file at all it is what was saved last
@@ -375,7 +376,7 @@ TEST_CASE("a copy in memory of another run than that of the newest snapshot is p
 
 TEST_CASE("the same training has the same run id anywhere, another one or a second one has not") {
   const TempDir here, there;
-  Run first(here, 2), same(there, 2);
+  FolderRun first(here, 2), same(there, 2);
   CHECK(first.folder.run_id() == same.folder.run_id());
   CHECK(first.folder.run_id().size() == 16);
   Config other;
@@ -384,7 +385,7 @@ TEST_CASE("the same training has the same run id anywhere, another one or a seco
   CHECK(new_run_id(config_to_json(Config()), "other", 0) != first.folder.run_id());
   first.save_until(40);
   fs::remove(here.file("s.pt"));
-  CHECK(Run(here, 2).folder.run_id() != first.folder.run_id());
+  CHECK(FolderRun(here, 2).folder.run_id() != first.folder.run_id());
 }
 
 TEST_CASE("a snapshot folder that cannot be written is found before training") {

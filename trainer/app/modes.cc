@@ -77,7 +77,7 @@ Json snapshot_report(const OpenedSnapshot& snapshot) {
       {"tensors", tensor_report(*snapshot.file)}};
 }
 
-std::string readable(const Json& report) {
+std::string as_table(const Json& report) {
   std::string text;
   for (const auto& [key, value] : report.items()) {
     if (key == "tensors" || key == "config") continue;
@@ -145,7 +145,7 @@ int run_inspect(const TrainerArgs& args) {
   const FetchedSnapshot fetched(args.inspect_snapshot);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const Json report = snapshot_report(snapshot);
-  print(args.inspect_json ? report.dump(2) + "\n" : readable(report));
+  print(args.inspect_json ? report.dump(2) + "\n" : as_table(report));
   return launch::kExitDone;
 }
 

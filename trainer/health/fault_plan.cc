@@ -35,23 +35,24 @@ constexpr KindName kKinds[] = {{"kill", FaultKind::kKill, Phase::kForward},
 constexpr const char* kEnvironment = "DDP_FAULT_PLAN";
 
 template <class Names>
-std::string joined(const Names& names) {
+std::string names_of(const Names& names) {
   std::string out;
   for (const auto& entry : names) out += (out.empty() ? "" : ", ") + std::string(entry.name);
   return out;
 }
 
-[[noreturn]] void fail(const std::string& text, const std::string& why) {
+[[noreturn]] void bad_plan(const std::string& text, const std::string& why) {
   throw UserError(fmt::format(
       "trainer_config.fault_plan: '{}': {}; a fault reads rank=1 step=12 phase=backward kind=kill",
       text, why));
 }
 
-int64_t number(const std::string& text, const std::string& word, const std::string& value) {
+int64_t whole_number_in(const std::string& text, const std::string& word,
+                        const std::string& value) {
   int64_t parsed = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
   if (error != std::errc{} || end != value.data() + value.size() || parsed < 0)
-    fail(text, fmt::format("{} is not a whole number from 0 on", word));
+    bad_plan(text, fmt::format("{} is not a whole number from 0 on", word));
   return parsed;
 }
 
@@ -59,17 +60,17 @@ const KindName& kind_named(const std::string& text, const std::string& name) {
   for (const auto& entry : kKinds) {
     if (entry.name == name) return entry;
   }
-  fail(text, fmt::format("unknown kind '{}', known are {}", name, joined(kKinds)));
+  bad_plan(text, fmt::format("unknown kind '{}', known are {}", name, names_of(kKinds)));
 }
 
 Phase phase_named(const std::string& text, const std::string& name) {
   for (const auto& entry : kPhaseNames) {
     if (entry.name == name) return entry.phase;
   }
-  fail(text, fmt::format("unknown phase '{}', known are {}", name, joined(kPhaseNames)));
+  bad_plan(text, fmt::format("unknown phase '{}', known are {}", name, names_of(kPhaseNames)));
 }
 
-const KindName& entry_of(FaultKind kind) {
+const KindName& kind_name_of(FaultKind kind) {
   for (const auto& entry : kKinds) {
     if (entry.kind == kind) return entry;
   }
@@ -116,22 +117,23 @@ Fault parse_fault(const std::string& text) {
     const std::string key = word.substr(0, equals);
     const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (key == "rank")
-      fault.rank = static_cast<int>(number(text, word, value));
+      fault.rank = static_cast<int>(whole_number_in(text, word, value));
     else if (key == "step")
-      fault.step = number(text, word, value);
+      fault.step = whole_number_in(text, word, value);
     else if (key == "attempt")
-      fault.attempt = static_cast<int>(number(text, word, value));
+      fault.attempt = static_cast<int>(whole_number_in(text, word, value));
     else if (key == "value")
-      fault.value = number(text, word, value);
+      fault.value = whole_number_in(text, word, value);
     else if (key == "phase")
       phase = phase_named(text, value);
     else if (key == "kind")
       kind = &kind_named(text, value);
     else
-      fail(text, fmt::format("unknown word '{}', known are rank, step, phase, kind, attempt, value",
-                             word));
+      bad_plan(text,
+               fmt::format("unknown word '{}', known are rank, step, phase, kind, attempt, value",
+                           word));
   }
-  if (kind == nullptr) fail(text, "no kind");
+  if (kind == nullptr) bad_plan(text, "no kind");
   fault.kind = kind->kind;
   fault.phase = phase.value_or(kind->usual);
   return fault;
@@ -155,7 +157,7 @@ std::vector<std::string> FaultPlan::descriptions() const {
   std::vector<std::string> lines;
   for (const auto& fault : faults_) {
     lines.push_back(fmt::format("FAULT INJECTION: {} on rank {} in step {}, phase {}",
-                                entry_of(fault.kind).name, fault.rank, fault.step,
+                                kind_name_of(fault.kind).name, fault.rank, fault.step,
                                 name_of(fault.phase)));
   }
   return lines;

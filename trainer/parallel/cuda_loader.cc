@@ -6,33 +6,23 @@
 #include <string_view>
 
 #include "trainer/parallel/cuda_module.h"
+#include "trainer/runtime/module_path.h"
 
 namespace ddp::train {
 namespace {
 
-constexpr const char* kModuleFile = "libtrainer_cuda.so";
+constexpr const char* kCudaModuleFile = "libtrainer_cuda.so";
 
 struct Loaded {
   CudaModule* module = nullptr;
   std::string why_not;
 };
 
-// Beside the executable in a build tree (../lib) and after `cmake --install` (../lib or ../lib64).
-std::filesystem::path find_module() {
-  std::error_code ignored;
-  const auto prefix =
-      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().parent_path();
-  for (const auto* folder : {"lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"}) {
-    auto candidate = prefix / folder / kModuleFile;
-    if (std::filesystem::exists(candidate, ignored)) return candidate;
-  }
-  return {};
-}
-
-Loaded load() {
-  const auto path = find_module();
+Loaded load_cuda() {
+  const auto path = find_module(kCudaModuleFile);
   if (path.empty())
-    return {nullptr, "this trainer was built without CUDA (no " + std::string(kModuleFile) + ")"};
+    return {nullptr,
+            "this trainer was built without CUDA (no " + std::string(kCudaModuleFile) + ")"};
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr)
     return {nullptr, std::string("cannot load the CUDA libraries: ") + ::dlerror()};
@@ -46,7 +36,7 @@ CudaModule* loaded = nullptr;
 }  // namespace
 
 CudaModule* load_cuda_module(std::string* why_not) {
-  static const Loaded result = load();
+  static const Loaded result = load_cuda();
   loaded = result.module;
   if (why_not != nullptr) *why_not = result.why_not;
   return result.module;

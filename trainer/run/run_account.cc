@@ -19,7 +19,7 @@
 namespace ddp::train {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 constexpr std::size_t kRecordBytes = 16384;  // one write; the oldest restarts go when it gets full
 constexpr std::size_t kMostRestarts = 50;
 
@@ -36,14 +36,16 @@ std::string account_file(const std::string& snapshot_path) {
                      xxh3_hex(snapshot_path.data(), snapshot_path.size()).substr(0, 16));
 }
 
-Json to_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+OrderedJson to_json(const std::optional<double>& value) {
+  return value ? OrderedJson(*value) : OrderedJson();
+}
 
-std::optional<double> seconds_at(const Json& json, const char* key) {
+std::optional<double> seconds_at(const OrderedJson& json, const char* key) {
   if (!json.contains(key) || !json[key].is_number()) return std::nullopt;
   return json[key].get<double>();
 }
 
-Json to_json(const RestartRecord& restart) {
+OrderedJson to_json(const RestartRecord& restart) {
   return {{"rank", restart.rank},
           {"cause", restart.cause},
           {"lost_steps", restart.lost_steps},
@@ -52,7 +54,7 @@ Json to_json(const RestartRecord& restart) {
           {"to_first_step", to_json(restart.to_first_step)}};
 }
 
-RestartRecord restart_from_json(const Json& json) {
+RestartRecord restart_from_json(const OrderedJson& json) {
   return {json.value("rank", -1),
           json.value("cause", std::string()),
           json.value("lost_steps", int64_t{0}),
@@ -61,7 +63,7 @@ RestartRecord restart_from_json(const Json& json) {
           seconds_at(json, "to_first_step")};
 }
 
-Json to_json(const SaveCounts& saves) {
+OrderedJson to_json(const SaveCounts& saves) {
   return {{"saved", saves.saved},
           {"failed", saves.failed},
           {"skipped", saves.skipped},
@@ -70,7 +72,7 @@ Json to_json(const SaveCounts& saves) {
           {"longest_stall", saves.longest_stall}};
 }
 
-SaveCounts saves_from_json(const Json& json) {
+SaveCounts saves_from_json(const OrderedJson& json) {
   SaveCounts saves;
   saves.saved = json.value("saved", int64_t{0});
   saves.failed = json.value("failed", int64_t{0});
@@ -81,7 +83,7 @@ SaveCounts saves_from_json(const Json& json) {
   return saves;
 }
 
-std::string shown(const std::optional<double>& seconds) {
+std::string seconds_or_none(const std::optional<double>& seconds) {
   return seconds ? fmt::format("{:.2f} s", *seconds) : std::string("unknown");
 }
 
@@ -108,7 +110,7 @@ void RunAccount::read_earlier_attempts(int64_t resumed_step) {
   const ssize_t got = ::pread(fd_, text.data(), text.size(), 0);
   if (got <= 0) return;
   try {
-    const Json json = Json::parse(text.substr(0, static_cast<std::size_t>(got)));
+    const OrderedJson json = OrderedJson::parse(text.substr(0, static_cast<std::size_t>(got)));
     Totals totals;
     totals.job_began = json.at("job_began").get<double>();
     totals.first_step = json.at("first_step").get<int64_t>();
@@ -120,7 +122,7 @@ void RunAccount::read_earlier_attempts(int64_t resumed_step) {
     for (const auto& restart : json.at("restarts"))
       totals.restarts.push_back(restart_from_json(restart));
     totals_ = std::move(totals);
-  } catch (const Json::exception&) {
+  } catch (const OrderedJson::exception&) {
     return;
   }
   add_restart(resumed_step);
@@ -130,7 +132,7 @@ void RunAccount::add_restart(int64_t resumed_step) {
   RestartRecord restart;
   restart.lost_steps = std::max<int64_t>(0, totals_.last_step - resumed_step);
   const char* failure = std::getenv(launch::kLastFailure);
-  const Json said = Json::parse(failure != nullptr ? failure : "", nullptr, false);
+  const OrderedJson said = OrderedJson::parse(failure != nullptr ? failure : "", nullptr, false);
   if (said.is_object()) {
     restart.rank = said.value("rank", -1);
     restart.cause = said.value("cause", std::string());
@@ -186,12 +188,12 @@ SaveCounts RunAccount::all_saves() const {
 }
 
 std::string RunAccount::totals_json() const {
-  Json restarts = Json::array();
+  OrderedJson restarts = OrderedJson::array();
   for (const auto& restart : totals_.restarts) restarts.push_back(to_json(restart));
-  return Json{{"job_began", totals_.job_began}, {"first_step", totals_.first_step},
-              {"last_step", totals_.last_step}, {"last_step_at", totals_.last_step_at},
-              {"median_step", median_step()},   {"redone_steps", totals_.redone_steps},
-              {"saves", to_json(all_saves())},  {"restarts", restarts}}
+  return OrderedJson{{"job_began", totals_.job_began}, {"first_step", totals_.first_step},
+                     {"last_step", totals_.last_step}, {"last_step_at", totals_.last_step_at},
+                     {"median_step", median_step()},   {"redone_steps", totals_.redone_steps},
+                     {"saves", to_json(all_saves())},  {"restarts", restarts}}
       .dump();
 }
 
@@ -222,19 +224,19 @@ std::vector<std::string> RunAccount::text() const {
         "Restart: rank {}, {}: seen after {}, restarted after {}, first step after {}; {} steps "
         "made twice",
         restart.rank, restart.cause.empty() ? "cause unknown" : restart.cause,
-        shown(restart.to_detect), shown(restart.to_restart), shown(restart.to_first_step),
-        restart.lost_steps));
+        seconds_or_none(restart.to_detect), seconds_or_none(restart.to_restart),
+        seconds_or_none(restart.to_first_step), restart.lost_steps));
   }
   return lines;
 }
 
 void RunAccount::write_json(const std::string& path, const std::string& outcome) const {
-  Json json = Json::parse(totals_json());
-  Json summary = {{"outcome", outcome},
-                  {"goodput", to_json(goodput())},
-                  {"useful_steps", totals_.last_step - totals_.first_step},
-                  {"median_step_seconds", median_step()},
-                  {"wall_seconds", unix_now() - totals_.job_began}};
+  OrderedJson json = OrderedJson::parse(totals_json());
+  OrderedJson summary = {{"outcome", outcome},
+                         {"goodput", to_json(goodput())},
+                         {"useful_steps", totals_.last_step - totals_.first_step},
+                         {"median_step_seconds", median_step()},
+                         {"wall_seconds", unix_now() - totals_.job_began}};
   summary.update(json);
   const std::string text = summary.dump(2) + "\n";
   AtomicFile file(path);

@@ -17,7 +17,9 @@ namespace ddp::train {
 namespace {
 
 /// The sign of NaN says nothing.
-std::string shown(double value) { return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value); }
+std::string short_number(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value);
+}
 
 bool divides(const std::optional<int64_t>& every, int64_t step) {
   return every && step % *every == 0;
@@ -167,8 +169,8 @@ void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
   const std::string what =
       fmt::format("Step {}: {}: loss {}, grad norm {}; {}", bad.step,
                   verdict == StepVerdict::kSpike ? "spike" : "NaN or Inf",
-                  shown(trainer_.global_mean_loss(bad.output)),
-                  shown(bad.output.grad_norm.item<float>()), samples_of(bad.at));
+                  short_number(trainer_.global_mean_loss(bad.output)),
+                  short_number(bad.output.grad_norm.item<float>()), samples_of(bad.at));
   switch (config_.trainer.bad_step_policy) {
     case BadStepPolicy::kSkip:
       break;

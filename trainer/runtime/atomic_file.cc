@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
+[[noreturn]] void file_error(const std::string& what, const std::string& path, int error) {
   const std::string text = fmt::format("cannot {} {}: {}", what, path, std::strerror(error));
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) throw NoSpaceError(text);
   throw RunError(text);
@@ -40,7 +40,7 @@ void sync_folder(const std::string& path) {
 }
 
 void rename_file(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) fail("rename to", to, errno);
+  if (std::rename(from.c_str(), to.c_str()) != 0) file_error("rename to", to, errno);
 }
 
 /// `path` gets the second name `previous` without ever losing the first; where hard links are not
@@ -76,7 +76,7 @@ AtomicFile::AtomicFile(std::string path)
     : path_(std::move(path)), temporary_(temporary_name(path_)) {
   ::unlink(temporary_.c_str());  // of a process that had our id; never followed if it is a link
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (fd_ < 0) fail("create", path_, errno);
+  if (fd_ < 0) file_error("create", path_, errno);
 }
 
 AtomicFile::~AtomicFile() {
@@ -90,14 +90,14 @@ void AtomicFile::write(const void* data, std::size_t size) {
   while (size > 0) {
     const ssize_t n = ::write(fd_, at, size);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("write", path_, errno);
+    if (n < 0) file_error("write", path_, errno);
     at += n;
     size -= static_cast<std::size_t>(n);
   }
 }
 
 void AtomicFile::sync() {
-  if (::fsync(fd_) != 0) fail("write", path_, errno);
+  if (::fsync(fd_) != 0) file_error("write", path_, errno);
 }
 
 void AtomicFile::commit(const std::string& keep_previous_as) {
@@ -106,7 +106,7 @@ void AtomicFile::commit(const std::string& keep_previous_as) {
   rename_file(temporary_, path_);
   const int fd = fd_;
   fd_ = -1;  // published: the destructor has nothing to remove
-  if (::close(fd) != 0 && errno != EINTR) fail("write", path_, errno);
+  if (::close(fd) != 0 && errno != EINTR) file_error("write", path_, errno);
   sync_folder(path_);
 }
 

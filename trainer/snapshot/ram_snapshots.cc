@@ -19,7 +19,7 @@ constexpr std::size_t kSpare = 65536;  // for counters that grow, and the guard'
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-[[noreturn]] void fail(const std::string& path, std::size_t bytes, int error) {
+[[noreturn]] void cannot_reserve(const std::string& path, std::size_t bytes, int error) {
   throw RunError(
       fmt::format("cannot keep {} MB in {}: {}", bytes / 1'000'000, path, std::strerror(error)));
 }
@@ -31,7 +31,7 @@ struct RamSnapshots::Slot {
   Slot(const std::string& path, const NamedTensors& like, std::size_t front) : front_size(front) {
     size = front_size + StateBuffer::bytes_of(like);
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) fail(path, size, errno);
+    if (fd < 0) cannot_reserve(path, size, errno);
     int error = ::ftruncate(fd, static_cast<off_t>(size)) == 0
                     ? ::posix_fallocate(fd, 0, static_cast<off_t>(size))  // or SIGBUS later
                     : errno;
@@ -41,7 +41,7 @@ struct RamSnapshots::Slot {
     ::close(fd);
     if (error != 0) {
       ::unlink(path.c_str());
-      fail(path, size, error);
+      cannot_reserve(path, size, error);
     }
     memory = static_cast<std::byte*>(mapped);
     buffer = std::make_unique<StateBuffer>(like, memory + front_size);

@@ -32,7 +32,7 @@ constexpr std::size_t kMostDimensions = 64;  // as in LibTorch
 using Json = nlohmann::ordered_json;
 
 /// Foreign text as part of a line: short, and without anything that would end the line.
-std::string shown(std::string_view text) {
+std::string printable_part(std::string_view text) {
   constexpr std::size_t kMost = 200;
   std::string result(text.substr(0, kMost));
   for (char& c : result) {
@@ -214,7 +214,7 @@ void SafetensorsFile::parse_header() {
       const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
       if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size ||
           bytes_of(tensor.shape, tensor.dtype) != offsets[1] - offsets[0]) {
-        throw RunError(path_ + ": tensor " + shown(name) +
+        throw RunError(path_ + ": tensor " + printable_part(name) +
                        " does not lie within the file: truncated or damaged");
       }
       tensor.data = mapping_ + kLengthBytes + header_size_ + offsets[0];
@@ -222,7 +222,7 @@ void SafetensorsFile::parse_header() {
       tensors_.push_back(std::move(tensor));
     }
   } catch (const nlohmann::json::exception& error) {
-    throw RunError(path_ + ": the header is damaged: " + shown(error.what()));
+    throw RunError(path_ + ": the header is damaged: " + printable_part(error.what()));
   }
   std::sort(tensors_.begin(), tensors_.end(),
             [](const auto& a, const auto& b) { return a.data < b.data; });
@@ -279,7 +279,7 @@ void SafetensorsFile::verify_digests() const {
     const bool next = tensor.data == expected || tensor.size == 0;
     if (!next || !digests.is_object() || !digests.contains(tensor.name) ||
         digests[tensor.name] != xxh3_hex(tensor.data, tensor.size)) {
-      throw RunError(path_ + ": the checksum of tensor " + shown(tensor.name) +
+      throw RunError(path_ + ": the checksum of tensor " + printable_part(tensor.name) +
                      " does not fit: the file is damaged");
     }
     expected += tensor.size;

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = SnapshotKeeper::Clock;
 
-double seconds_since(Clock::time_point start) {
+double seconds_from(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
@@ -83,7 +83,7 @@ bool SnapshotKeeper::due(int64_t step) const {
   const AutoNumber& every = config_.snapshot_every;
   if (!every.automatic) return every.value > 0 && step % static_cast<int64_t>(every.value) == 0;
   const std::lock_guard lock(mutex_);
-  return seconds_since(last_begin_) >=
+  return seconds_from(last_begin_) >=
          snapshot_interval({stall_of_last_ + cpu_of_last_, busy_seconds_, bytes_of_last_}, config_);
 }
 
@@ -111,7 +111,7 @@ bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
                      buffer_->copy_from(state.tensors, state.ready);
                    },
                    [this, meta = state.meta, reason, begin] { write(meta, reason, begin); }});
-  count_stall(seconds_since(begin));
+  count_stall(seconds_from(begin));
   return true;
 }
 
@@ -140,7 +140,7 @@ void SnapshotKeeper::say_saved(const SnapshotMeta& meta, SaveReason reason,
                                Clock::time_point begin) {
   constexpr double kQuiet = 60.0;  // s
   const bool quiet = reason == SaveReason::kInterval && config_.snapshot_every.automatic;
-  if (quiet && last_said_ && seconds_since(*last_said_) < kQuiet) {
+  if (quiet && last_said_ && seconds_from(*last_said_) < kQuiet) {
     ++unsaid_;
     return;
   }
@@ -149,7 +149,7 @@ void SnapshotKeeper::say_saved(const SnapshotMeta& meta, SaveReason reason,
   log_.info(fmt::format("Snapshot saved at epoch {}, step {}: {} ({} MB, {:.2f} s{})",
                         meta.cursor.epoch, meta.step, folder_.path(),
                         (folder_.entries().front().bytes + 500'000) / 1'000'000,
-                        seconds_since(begin), others));
+                        seconds_from(begin), others));
   last_said_ = Clock::now();
   unsaid_ = 0;
 }
@@ -182,7 +182,7 @@ void SnapshotKeeper::write(const SnapshotMeta& meta, SaveReason reason, Clock::t
                     meta.step, failure));
   }
   const std::lock_guard lock(mutex_);
-  busy_seconds_ = seconds_since(begin);
+  busy_seconds_ = seconds_from(begin);
   if (computes_on_cpu_) cpu_of_last_ = thread_cpu_seconds() - cpu_before;
   non_finite_ = bad;
   if (failure.empty()) saved_step_ = meta.step;
@@ -200,7 +200,7 @@ void SnapshotKeeper::before_update() {
   const auto begin = Clock::now();
   disk_job_.wait_copied();
   memory_job_.wait_done();
-  count_stall(seconds_since(begin));
+  count_stall(seconds_from(begin));
   const std::lock_guard lock(mutex_);
   if (!non_finite_.empty()) {
     throw FinalError(fmt::format(

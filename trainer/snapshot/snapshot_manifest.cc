@@ -8,12 +8,12 @@
 namespace ddp::train {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-std::string best_object(const Json& manifest) {
+std::string best_object(const OrderedJson& manifest) {
   for (const auto& entry : manifest["snapshots"]) {
-    if (!entry.is_object() || entry.value("file", Json()) != manifest["best"]) continue;
-    const Json object = entry.value("object", Json());
+    if (!entry.is_object() || entry.value("file", OrderedJson()) != manifest["best"]) continue;
+    const OrderedJson object = entry.value("object", OrderedJson());
     return object.is_string() ? object.get<std::string>() : "";
   }
   return "";
@@ -35,27 +35,28 @@ std::string older_snapshot_path(const std::string& path, int64_t step) {
 
 std::string manifest_text(const std::string& name, const std::string& run_id,
                           const std::vector<SnapshotEntry>& entries) {
-  Json list = Json::array();
+  OrderedJson list = OrderedJson::array();
   for (const auto& entry : entries) {
     list.push_back({{"file", entry.file},
                     {"object", older_snapshot_path(name, entry.step)},
                     {"step", entry.step},
                     {"epoch", entry.epoch},
-                    {"eval_loss", entry.eval_loss ? Json(*entry.eval_loss) : Json()},
+                    {"eval_loss", entry.eval_loss ? OrderedJson(*entry.eval_loss) : OrderedJson()},
                     {"bytes", entry.bytes}});
   }
   const SnapshotEntry* best = best_entry(entries);
-  const Json manifest = {{"run", run_id},
-                         {"newest", entries.empty() ? Json() : Json(entries.front().file)},
-                         {"best", best != nullptr ? Json(best->file) : Json()},
-                         {"snapshots", list}};
+  const OrderedJson manifest = {
+      {"run", run_id},
+      {"newest", entries.empty() ? OrderedJson() : OrderedJson(entries.front().file)},
+      {"best", best != nullptr ? OrderedJson(best->file) : OrderedJson()},
+      {"snapshots", list}};
   return manifest.dump(2) + "\n";
 }
 
 std::optional<Manifest> read_manifest(const std::string& path) {
   std::ifstream file(path);
   if (!file) return std::nullopt;
-  const auto json = Json::parse(file, nullptr, false);
+  const auto json = OrderedJson::parse(file, nullptr, false);
   if (!json.is_object() || !json.contains("best") || !json.contains("snapshots"))
     return std::nullopt;
   Manifest manifest;

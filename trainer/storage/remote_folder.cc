@@ -5,29 +5,18 @@
 
 #include <filesystem>
 
+#include "trainer/runtime/module_path.h"
 #include "trainer/runtime/remote_path.h"
 #include "trainer/storage/arrow_module.h"
 
 namespace ddp::train {
 namespace {
 
-constexpr const char* kModuleFile = "libtrainer_arrow.so";
-
-// Beside the executable in a build tree (../lib) and after `cmake --install` (../lib or ../lib64).
-std::filesystem::path find_module() {
-  std::error_code ignored;
-  const auto prefix =
-      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().parent_path();
-  for (const auto* folder : {"lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"}) {
-    auto candidate = prefix / folder / kModuleFile;
-    if (std::filesystem::exists(candidate, ignored)) return candidate;
-  }
-  return {};
-}
+constexpr const char* kArrowModuleFile = "libtrainer_arrow.so";
 
 /// Never closed: the libraries behind it have threads of their own.
-ArrowModuleEntry load(const std::string& url) {
-  const auto path = find_module();
+ArrowModuleEntry load_arrow(const std::string& url) {
+  const auto path = find_module(kArrowModuleFile);
   if (path.empty()) {
     throw RunError(url +
                    ": this trainer was built without Arrow; install pyarrow into the build's "
@@ -55,7 +44,7 @@ void check_name(const std::string& url) {
 
 std::unique_ptr<RemoteFolder> open_remote_folder(const std::string& url) {
   check_name(url);
-  return std::unique_ptr<RemoteFolder>(load(url)(url));
+  return std::unique_ptr<RemoteFolder>(load_arrow(url)(url));
 }
 
 }  // namespace ddp::train
