@@ -40,6 +40,22 @@ TEST_CASE("a machine without any files goes on from the store and ends as the un
   CHECK(differences(unbroken.snapshot(), local_copy(place)) == Words{});
 }
 
+TEST_CASE("an object of another run, or a damaged one, does not replace what is here") {
+  const StoreServer server("s3");
+  const Workspace place, other;
+  succeed(stored(place, server, {"trainer_config.max_steps=20"}));
+  SECTION("of another run, on a fresh machine") {
+    succeed(alone(other, {"trainer_config.max_steps=2", "optimizer_config.learning_rate=0.1"}));
+    std::filesystem::remove_all(place / "cache");
+  }
+  SECTION("damaged, beside a good local copy") { other.write("snapshot.pt", "damaged"); }
+  server.open("runs/7")->upload(other.snapshot(), "snapshot.pt.step-90");
+  const auto next = succeed(stored(place, server, {"trainer_config.max_steps=22"}));
+  INFO(next.out << next.err);
+  CHECK_THAT(next.err, Contains("s3://bucket/runs/7/snapshot.pt.step-90 is passed over: "));
+  CHECK(order_of_steps(next.out) == range_of(21, 22));
+}
+
 TEST_CASE("a fresh machine does not send back what it has fetched") {
   const StoreServer server("s3");
   const Workspace place;

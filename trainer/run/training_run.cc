@@ -157,11 +157,11 @@ void TrainingRun::judge_last() {
 StepVerdict TrainingRun::judge(const Unjudged& step) {
   if (step.output.spike) return StepVerdict::kSpike;
   if (step.copied) step.copied->synchronize();
-  if (step.not_finite.item<float>() == 0.0F) return StepVerdict::kGood;
   // GradScaler tries a smaller scale: nothing is wrong as long as the loss is a number.
-  if (trainer_.scaler().enabled() && std::isfinite(trainer_.global_mean_loss(step.output)))
-    return StepVerdict::kGood;
-  return StepVerdict::kNotFinite;
+  const bool good =
+      step.not_finite.item<float>() == 0.0F ||
+      (trainer_.scaler().enabled() && std::isfinite(trainer_.global_mean_loss(step.output)));
+  return good ? StepVerdict::kGood : StepVerdict::kNotFinite;
 }
 
 void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
