@@ -4,6 +4,10 @@ target_compile_features(ddp_plain_options INTERFACE cxx_std_20)
 target_include_directories(ddp_plain_options INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_options(ddp_plain_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual)
+if(DDP_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # To the compiler a file of a group is a header, in which types of anonymous namespaces would be suspect.
+  target_compile_options(ddp_plain_options INTERFACE -Wno-subobject-linkage)
+endif()
 if(DDP_WERROR)
   target_compile_options(ddp_plain_options INTERFACE -Werror)
 endif()

@@ -17,7 +17,7 @@ namespace ddp::train {
 namespace {
 
 /// The sign of NaN says nothing.
-std::string short_number(double value) {
+std::string digits_of(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value);
 }
 
@@ -169,8 +169,8 @@ void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
   const std::string what =
       fmt::format("Step {}: {}: loss {}, grad norm {}; {}", bad.step,
                   verdict == StepVerdict::kSpike ? "spike" : "NaN or Inf",
-                  short_number(trainer_.global_mean_loss(bad.output)),
-                  short_number(bad.output.grad_norm.item<float>()), samples_of(bad.at));
+                  digits_of(trainer_.global_mean_loss(bad.output)),
+                  digits_of(bad.output.grad_norm.item<float>()), samples_of(bad.at));
   switch (config_.trainer.bad_step_policy) {
     case BadStepPolicy::kSkip:
       break;

@@ -28,7 +28,7 @@
 namespace ddp::train {
 namespace {
 
-namespace fs = arrow::fs;
+namespace arrow_fs = arrow::fs;
 
 constexpr int64_t kPart = 10 << 20;  // Arrow's part of a multipart upload: sent as it is, uncopied
 constexpr int kPartsAtOnce = 4;
@@ -103,7 +103,7 @@ class LocalFile {
 };
 
 /// One quick retry of what the SDK holds for a passing fault; longer waits are the caller's.
-class OneRetry : public fs::S3RetryStrategy {
+class OneRetry : public arrow_fs::S3RetryStrategy {
  public:
   bool ShouldRetry(const AWSErrorDetail& error, int64_t attempted) override {
     return error.should_retry && attempted + 1 < kS3Attempts;
@@ -129,7 +129,7 @@ struct Call {
 /// would wait for it, minutes perhaps: then the process ends here, with the status that it has.
 void finish(int status, void* /*nothing*/) {
   if (calls_under_way == 0) {
-    static_cast<void>(fs::EnsureS3Finalized());
+    static_cast<void>(arrow_fs::EnsureS3Finalized());
     return;
   }
   std::fflush(nullptr);
@@ -150,9 +150,9 @@ void start_s3(const S3Settings& settings) {
   std::call_once(once, [&] {
     // The SDK knows this switch only as a variable; nobody else in this process reads it.
     if (!settings.metadata_service) ::setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
-    fs::S3GlobalOptions options{};
-    options.log_level = fs::S3LogLevel::Off;
-    static_cast<void>(fs::InitializeS3(options));
+    arrow_fs::S3GlobalOptions options{};
+    options.log_level = arrow_fs::S3LogLevel::Off;
+    static_cast<void>(arrow_fs::InitializeS3(options));
   });
 }
 
@@ -160,10 +160,10 @@ void start_s3(const S3Settings& settings) {
 void use_certificates(const Surroundings& around) {
   static std::once_flag once;
   std::call_once(once, [&] {
-    fs::FileSystemGlobalOptions options;
+    arrow_fs::FileSystemGlobalOptions options;
     options.tls_ca_file_path = certificate_file(around);
     if (options.tls_ca_file_path.empty()) options.tls_ca_dir_path = "/etc/ssl/certs";
-    static_cast<void>(fs::Initialize(options));
+    static_cast<void>(arrow_fs::Initialize(options));
     if (!options.tls_ca_file_path.empty() && around.variable("SSL_CERT_FILE").empty())
       ::setenv("SSL_CERT_FILE", options.tls_ca_file_path.c_str(), 1);
   });
@@ -224,9 +224,9 @@ class ArrowFolder : public RemoteFolder {
   }
 
   /// The file system, made when it is first used: asking for credentials or a region may take time.
-  std::shared_ptr<fs::FileSystem> connected(StoreCall call);
-  std::shared_ptr<fs::FileSystem> connect_s3(StoreCall call) const;
-  std::shared_ptr<fs::FileSystem> connect_gcs(StoreCall call) const;
+  std::shared_ptr<arrow_fs::FileSystem> connected(StoreCall call);
+  std::shared_ptr<arrow_fs::FileSystem> connect_s3(StoreCall call) const;
+  std::shared_ptr<arrow_fs::FileSystem> connect_gcs(StoreCall call) const;
   void send(LocalFile& file, const std::string& name, Outgoing& out,
             const std::stop_token& stop) const;
   void check(const std::string& name, Outgoing& out, const arrow::Status& status) const;
@@ -237,17 +237,17 @@ class ArrowFolder : public RemoteFolder {
   S3Settings s3_;
   GcsSettings gcs_;
   std::mutex mutex_;
-  std::shared_ptr<fs::FileSystem> file_system_;
+  std::shared_ptr<arrow_fs::FileSystem> file_system_;
 };
 
-std::shared_ptr<fs::FileSystem> ArrowFolder::connected(StoreCall call) {
+std::shared_ptr<arrow_fs::FileSystem> ArrowFolder::connected(StoreCall call) {
   const std::lock_guard lock(mutex_);
   if (!file_system_) file_system_ = is_s3(url_) ? connect_s3(call) : connect_gcs(call);
   return file_system_;
 }
 
-std::shared_ptr<fs::FileSystem> ArrowFolder::connect_s3(StoreCall call) const {
-  fs::S3Options options = fs::S3Options::Defaults();
+std::shared_ptr<arrow_fs::FileSystem> ArrowFolder::connect_s3(StoreCall call) const {
+  arrow_fs::S3Options options = arrow_fs::S3Options::Defaults();
   if (options.GetAccessKey().empty()) {
     throw RemoteError(RemoteFailure::kRefused,
                       url_ +
@@ -265,26 +265,26 @@ std::shared_ptr<fs::FileSystem> ArrowFolder::connect_s3(StoreCall call) const {
   if (options.region.empty()) {
     static std::once_flag once;
     const FinishAfterwards finish_afterwards{once};
-    options.region = get(call, url_, fs::ResolveS3BucketRegion(bucket));
+    options.region = get(call, url_, arrow_fs::ResolveS3BucketRegion(bucket));
   }
   static std::once_flag once;
   const FinishAfterwards finish_afterwards{once};
-  return get(call, url_, fs::S3FileSystem::Make(options));
+  return get(call, url_, arrow_fs::S3FileSystem::Make(options));
 }
 
-std::shared_ptr<fs::FileSystem> ArrowFolder::connect_gcs(StoreCall call) const {
+std::shared_ptr<arrow_fs::FileSystem> ArrowFolder::connect_gcs(StoreCall call) const {
   if (!gcs_.credentials_found) {
     throw RemoteError(RemoteFailure::kRefused,
                       url_ +
                           ": no credentials were found; set GOOGLE_APPLICATION_CREDENTIALS, or "
                           "run 'gcloud auth application-default login'");
   }
-  fs::GcsOptions options =
-      gcs_.anonymous ? fs::GcsOptions::Anonymous() : fs::GcsOptions::Defaults();
+  arrow_fs::GcsOptions options =
+      gcs_.anonymous ? arrow_fs::GcsOptions::Anonymous() : arrow_fs::GcsOptions::Defaults();
   options.scheme = gcs_.scheme;
   options.endpoint_override = gcs_.endpoint;
   options.retry_limit_seconds = kGcsRetrySeconds;
-  return get(call, url_, fs::GcsFileSystem::Make(options));
+  return get(call, url_, arrow_fs::GcsFileSystem::Make(options));
 }
 
 void ArrowFolder::upload(const std::string& local_file, const std::string& name,
@@ -361,7 +361,7 @@ void ArrowFolder::download(const std::string& name, const std::string& local_fil
 std::vector<RemoteEntry> ArrowFolder::list(const std::stop_token& stop) {
   const Call under_way;
   check_stop("", stop);
-  fs::FileSelector selector;
+  arrow_fs::FileSelector selector;
   selector.base_dir = arrow_path(url_);
   const auto infos = connected(StoreCall::kList)->GetFileInfo(selector);
   std::vector<RemoteEntry> entries;
@@ -373,7 +373,7 @@ std::vector<RemoteEntry> ArrowFolder::list(const std::stop_token& stop) {
     if (!server_says && text.find("No such file or directory") != std::string::npos) return entries;
     throw store_error(StoreCall::kList, url_, text);
   }
-  for (const fs::FileInfo& info : *infos) {
+  for (const arrow_fs::FileInfo& info : *infos) {
     if (info.IsFile()) entries.push_back({info.base_name(), info.size()});
   }
   std::sort(entries.begin(), entries.end(),
