@@ -24,6 +24,7 @@ FENCES = [
     (r".*c10d/", rf"trainer/distributed/|{MODULES}|tests/", "only trainer/distributed/ sees c10d headers"),
     (r"arrow/", r"trainer/runtime/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
     (r"nccl\.h$", r"trainer/distributed/", "only trainer/distributed/ sees NCCL"),
+    (r"yaml-cpp/", r"trainer/config/yaml_[a-z]+\.cc$", "only config/yaml_*.cc see yaml-cpp"),
     (r"cxxopts", r"launcher/option_values\.cc$|trainer/config/trainer_args\.cc$",
      "only option_values.cc and trainer_args.cc see cxxopts"),
     (r"(torch|ATen|c10|caffe2)/", rf"trainer/(?!config/)|{MODULES}|tests/(?!launcher/|config/)",

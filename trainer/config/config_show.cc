@@ -102,9 +102,8 @@ void refuse_missing(const Node& root, const std::string& file) {
 /// The child of that key, or of that index in a list.
 const Node* child_of(const Node& node, const std::string& name) {
   const auto index = node.kind == Kind::kList ? python_int(name) : std::nullopt;
-  if (index && index->integer >= 0 && index->text.empty() &&
-      static_cast<std::size_t>(index->integer) < node.items.size())
-    return &node.items[static_cast<std::size_t>(index->integer)];
+  if (index && *index >= 0 && static_cast<std::size_t>(*index) < node.items.size())
+    return &node.items[static_cast<std::size_t>(*index)];
   for (const Entry& entry : node.entries) {
     if (python_str(entry.key) == name) return &entry.value;
   }

@@ -58,17 +58,10 @@ std::string joined(const std::vector<std::string>& words) {
   return out;
 }
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 std::optional<int64_t> as_int(const Node& node) {
-  if (node.kind == Kind::kInt && node.text.empty()) return node.integer;
+  if (node.kind == Kind::kInt) return node.integer;
   if (node.kind == Kind::kString) {
-    const auto parsed = python_int(node.text);
-    if (parsed && parsed->text.empty()) return parsed->integer;
+    if (const auto parsed = python_int(node.text)) return parsed;
   }
   constexpr double kExact = 9007199254740992.0;  // 2^53: whole numbers above are not exact
   const bool whole = node.kind == Kind::kFloat && std::nearbyint(node.real) == node.real &&
@@ -79,17 +72,17 @@ std::optional<int64_t> as_int(const Node& node) {
 
 std::optional<double> as_float(const Node& node) {
   if (node.kind == Kind::kFloat) return node.real;
-  if (node.kind == Kind::kInt && node.text.empty()) return static_cast<double>(node.integer);
-  if (node.kind != Kind::kString && node.kind != Kind::kInt) return std::nullopt;
+  if (node.kind == Kind::kInt) return static_cast<double>(node.integer);
+  if (node.kind != Kind::kString) return std::nullopt;
   return python_float_from(node.text);
 }
 
 std::optional<bool> as_bool(const Node& node) {
   if (node.kind == Kind::kBool) return node.boolean;
-  if (node.kind == Kind::kInt) return node.integer != 0 || !node.text.empty();
+  if (node.kind == Kind::kInt) return node.integer != 0;
   if (node.kind != Kind::kString) return std::nullopt;
-  if (const auto number = python_int(node.text)) return as_bool(*number);
-  const std::string text = lower(node.text);
+  if (const auto number = python_int(node.text)) return *number != 0;
+  const std::string text = ascii_lower(node.text);
   for (const char* yes : {"true", "yes", "on", "y"}) {
     if (text == yes) return true;
   }

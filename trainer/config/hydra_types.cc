@@ -121,7 +121,7 @@ bool to_int(Node& node) {
   const auto parsed = node.kind == Kind::kString ? python_int(node.text) : std::nullopt;
   if (!parsed) return false;
   const Place place = node.place;
-  node = *parsed;
+  node = Node::of(*parsed);
   node.place = place;
   return true;
 }
@@ -136,7 +136,7 @@ bool to_bool(Node& node) {
   const bool text = node.kind == Kind::kString && (yes || no);
   if (!text && !to_int(node)) return false;
   const Place place = node.place;
-  node = Node::of(text ? yes : node.integer != 0 || !node.text.empty());
+  node = Node::of(text ? yes : node.integer != 0);
   node.place = place;
   return true;
 }

@@ -7,11 +7,10 @@
 
 namespace ddp::train {
 
-/// One line of JSON: ", " and ": " between, keys in the tree's order, non-finite floats as
-/// {"$float": "inf"}.
+/// One line of JSON, keys in the tree's order, non-finite floats as {"$float":"inf"}.
 std::string node_to_json(const Node& node);
 
-/// Block style, two spaces a level, strings quoted where YAML would read them as something else.
+/// Block style; strings in quotes where YAML would read them as something else.
 std::string node_to_yaml(const Node& node);
 
 /// The node at a dotted path of string keys, or nullptr.

@@ -38,10 +38,10 @@ Node cast_int(const Node& value) {
     case Kind::kBool:
       return Node::of(int64_t{value.boolean ? 1 : 0});
     case Kind::kFloat:
-      if (!std::isfinite(value.real)) fail_cast(value, "int");
-      return int_of_float(value.real);
+      if (auto whole = int_of_float(value.real)) return Node::of(*whole);
+      break;
     case Kind::kString:
-      if (auto parsed = python_int(value.text)) return *parsed;
+      if (auto parsed = python_int(value.text)) return Node::of(*parsed);
       break;
     default:
       break;
@@ -56,9 +56,7 @@ Node cast_float(const Node& value) {
     case Kind::kBool:
       return Node::of(value.boolean ? 1.0 : 0.0);
     case Kind::kInt:
-      if (auto parsed = python_float_from(python_str(value)); parsed && std::isfinite(*parsed))
-        return Node::of(*parsed);
-      break;
+      return Node::of(static_cast<double>(value.integer));
     case Kind::kString:
       if (auto parsed = python_float_from(value.text)) return Node::of(*parsed);
       break;
@@ -81,13 +79,11 @@ Node cast_bool(const Node& value) {
     case Kind::kBool:
       return value;
     case Kind::kInt:
-      return Node::of(value.integer != 0 || !value.text.empty());
+      return Node::of(value.integer != 0);
     case Kind::kFloat:
       return Node::of(value.real != 0.0);
     case Kind::kString: {
-      std::string text = value.text;
-      std::transform(text.begin(), text.end(), text.begin(),
-                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      const std::string text = ascii_lower(value.text);
       if (text == "true" || text == "false") return Node::of(text == "true");
       break;
     }

@@ -7,7 +7,6 @@
 
 #include "trainer/config/override_casts.h"
 #include "trainer/config/python_number.h"
-#include "trainer/config/python_sort.h"
 #include "trainer/config/suggest.h"
 
 namespace ddp::train {
@@ -216,7 +215,9 @@ bool reverse_of(const OverrideCall& call) {
 }
 
 OverrideValue sorted_list(Node list, bool reverse) {
-  python_sort(list.items, reverse, python_less);
+  std::stable_sort(list.items.begin(), list.items.end(), [reverse](const Node& a, const Node& b) {
+    return reverse ? python_less(b, a) : python_less(a, b);
+  });
   return plain(std::move(list));
 }
 

@@ -256,9 +256,9 @@ const Spot* Resolver::step(const Spot& container, const std::string& key) {
   }
   const auto parsed = python_int(key);
   if (!parsed) throw Problem(fmt::format("Index '{}' (str) is not an int", key));
-  const int64_t index = parsed->text.empty() ? parsed->integer : -1;
-  const bool inside = index >= 0 && static_cast<std::size_t>(index) < container.node->items.size();
-  return inside ? &child(container, static_cast<std::size_t>(index)) : nullptr;
+  const bool inside =
+      *parsed >= 0 && static_cast<std::size_t>(*parsed) < container.node->items.size();
+  return inside ? &child(container, static_cast<std::size_t>(*parsed)) : nullptr;
 }
 
 }  // namespace ddp::train

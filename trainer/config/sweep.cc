@@ -8,7 +8,6 @@
 #include <stdexcept>
 
 #include "trainer/config/python_number.h"
-#include "trainer/config/python_sort.h"
 
 namespace ddp::train {
 namespace {
@@ -83,9 +82,10 @@ std::vector<std::string> sweep_values(const Sweep& sweep, const std::vector<std:
 
 Sweep sorted_sweep(Sweep sweep, bool reverse) {
   if (sweep.kind != SweepKind::kRange) {
-    python_sort(sweep.items, reverse, [](const SweepItem& a, const SweepItem& b) {
-      return python_less(a.value, b.value);
-    });
+    std::stable_sort(
+        sweep.items.begin(), sweep.items.end(), [reverse](const SweepItem& a, const SweepItem& b) {
+          return reverse ? python_less(b.value, a.value) : python_less(a.value, b.value);
+        });
     return sweep;
   }
   const bool turn =

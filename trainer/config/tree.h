@@ -31,7 +31,7 @@ struct Node {
   bool boolean = false;
   int64_t integer = 0;
   double real = 0.0;
-  std::string text;            ///< kString; for kInt beyond int64 its decimal digits, else empty.
+  std::string text;            ///< kString
   bool quoted = false;         ///< kString: an override gave it in quotes.
   std::vector<Node> items;     ///< kList
   std::vector<Entry> entries;  ///< kMap, in order of appearance
@@ -42,7 +42,6 @@ struct Node {
   static Node of(int64_t value);
   static Node of(double value);
   static Node of(std::string value);
-  static Node big_int(std::string digits);
   static Node list();
   static Node map();
 
@@ -70,10 +69,11 @@ bool same_key(const Node& a, const Node& b);
 /// Sets the entry of that key, which keeps its place in the order when it is there.
 void set_entry(Node& map, Node key, Node value);
 
-/// Python's str() of a scalar: True, None, 1e-05, 1.0. Containers as Python prints them.
+/// A scalar as Python's str() writes it: True, None, 1e-05, 1.0; containers with quotes around
+/// texts: [1, 'x'].
 std::string python_str(const Node& node);
 
-/// Python's repr() of a float: the shortest text that reads back equal.
+/// The shortest text that reads back equal, as Python writes it: 1.0, 1e-05, inf.
 std::string python_float(double value);
 
 /// The Python type's name, for messages in OmegaConf's words: str, int, float, bool, NoneType,

@@ -16,13 +16,6 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_alpha(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_space(char c) { return c == ' ' || c == '\t'; }
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
 /// Each match_* returns how many characters from the start belong to the token, 0 for none.
 std::size_t spaces(std::string_view s, std::size_t from = 0) {
   std::size_t n = from;
@@ -59,7 +52,7 @@ std::size_t point_float(std::string_view s, std::size_t from) {
 
 std::size_t match_float(std::string_view s) {
   const std::size_t sign = !s.empty() && (s[0] == '+' || s[0] == '-') ? 1 : 0;
-  const std::string word = lower(s.substr(sign, 3));
+  const std::string word = ascii_lower(s.substr(sign, 3));
   if (word == "inf" || word == "nan") return sign + 3;
   const std::size_t point = point_float(s, sign);
   const std::size_t mantissa = std::max(point, unsigned_int(s, sign));
@@ -75,7 +68,7 @@ std::size_t match_float(std::string_view s) {
 }
 
 std::size_t match_word(std::string_view s, std::string_view word) {
-  return lower(s.substr(0, word.size())) == word ? word.size() : 0;
+  return ascii_lower(s.substr(0, word.size())) == word ? word.size() : 0;
 }
 
 std::size_t match_id(std::string_view s) {
@@ -198,15 +191,16 @@ bool is_primitive_part(TokenType type, bool is_value) {
 }
 
 Node typed_token(const ValueToken& token) {
-  const std::string word = lower(token.text);
+  const std::string word = ascii_lower(token.text);
   switch (token.type) {
     case TokenType::kNull:
       return Node::null();
     case TokenType::kBool:
       return Node::of(word == "true");
     case TokenType::kInt: {
-      if (const auto value = python_int(token.text)) return *value;
-      throw std::invalid_argument("an integer of more than 4300 digits");
+      if (const auto value = python_int(token.text)) return Node::of(*value);
+      throw std::invalid_argument(
+          fmt::format("{} is not an integer of 64 bits; put it in quotes for a text", token.text));
     }
     case TokenType::kFloat: {
       const auto value = python_float_from(token.text);

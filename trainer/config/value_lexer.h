@@ -58,7 +58,7 @@ std::vector<ValueToken> lex_override_value(std::string_view value,
 bool is_primitive_part(TokenType type, bool is_value);
 
 /// One token alone: 1 is an int, 1.0 a float, true a bool, null is null, anything else a string.
-/// Throws std::invalid_argument for an int that Python does not read.
+/// Throws std::invalid_argument for an int beyond 64 bits.
 Node typed_token(const ValueToken& token);
 
 /// The token as a part of a longer text, escapes resolved.

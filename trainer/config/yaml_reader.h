@@ -1,5 +1,4 @@
-// YAML text -> Node, as PyYAML and OmegaConf read it: characters (yaml_text), tokens
-// (yaml_scanner), a graph with tags and aliases (yaml_graph), values.
+// YAML text -> Node. yaml-cpp scans and parses; types, merge keys, and what it lets pass are ours.
 #pragma once
 
 #include <string>

@@ -1,25 +1,17 @@
-// The type of a plain YAML scalar, by the rules of OmegaConf's loader (PyYAML 1.1 with OmegaConf's
-// own float).
+// The type of a YAML scalar: YAML 1.1, with OmegaConf's floats (1e-3 is one).
 #pragma once
 
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "trainer/config/tree.h"
 
 namespace ddp::train {
 
-/// What a plain text is by its looks, as the end of a tag: null, bool, int, float, str, merge (<<)
-/// or value (=).
-std::string_view implicit_tag(std::string_view text);
+/// A text without quotes: null, bool, int, float or itself. nullopt for an integer beyond 64 bits.
+std::optional<Node> plain_scalar(std::string_view text);
 
-/// What a tag makes of a text; nullopt when PyYAML would refuse it.
-std::optional<Node> yaml_int(std::string_view text);
-std::optional<Node> yaml_float(std::string_view text);
-std::optional<Node> yaml_bool(std::string_view text);
-
-/// A plain text with the type that implicit_tag() says; << and = are texts.
-Node type_plain_scalar(std::string_view text);
+/// What `!!int` and the like make of a text; nullopt when it is none, or the tag is unknown.
+std::optional<Node> tagged_scalar(std::string_view tag, std::string_view text);
 
 }  // namespace ddp::train
