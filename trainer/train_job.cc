@@ -132,6 +132,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   Log log(env.is_main(), writes ? config.hydra.log_file() : "",
           config.hydra.verbose.covers("trainer") ? LogLevel::kDebug : LogLevel::kInfo);
   log.debug("Configuration:\n" + config_to_yaml(config));
+  if (!run.warning.empty() && env.is_main()) log.warning(run.warning);
   const DevicePlan plan = plan_device(config, env);
   ProcessGroup group(env, config.distributed, plan, store);
   // Only now: a rank that still waits for the others ends at the first signal.

@@ -21,7 +21,9 @@ class Composing : public test::TestFolder {
 
   std::string json(const std::string& text, const std::vector<std::string>& overrides = {}) const {
     write_file("cfg.yaml", text);
-    Node root = compose_config(ConfigSource::of_file("cfg.yaml"), overrides, false).root;
+    ConfigSource source = ConfigSource::of_file("cfg.yaml");
+    source.any_keys = true;
+    Node root = compose_config(source, overrides).root;
     std::erase_if(root.entries, [](const Entry& e) { return e.key.text == "hydra"; });
     return node_to_json(root);
   }

@@ -98,19 +98,20 @@ TEST_CASE("the shown configuration is typed, holds the defaults and keeps what i
         "line or to the file");
 }
 
-TEST_CASE("without the schema any keys are taken, and Hydra's rule for new ones holds") {
+TEST_CASE("where any keys are taken, Hydra's rule for new ones holds") {
   const test::TestFolder folder;
   test::write_file("cfg.yaml", "a: 1\nb: {c: '${a}'}\n");
+  ConfigSource source = ConfigSource::of_file("cfg.yaml");
+  source.any_keys = true;
   ShowOptions options;
   options.format = ShowFormat::kJson;
-  options.schema = false;
   options.resolve = true;
-  CHECK(show_config(ConfigSource::of_file("cfg.yaml"), {"+d=[x]"}, options) ==
+  CHECK(show_config(source, {"+d=[x]"}, options) ==
         "{\"a\":1,\"b\":{\"c\":1},\"d\":[\"x\"]}\n");
   options.package = std::string("b");
-  CHECK(show_config(ConfigSource::of_file("cfg.yaml"), {}, options) == "{\"c\":1}\n");
+  CHECK(show_config(source, {}, options) == "{\"c\":1}\n");
   CHECK(test::error_of<UserError>([&] {
-          show_config(ConfigSource::of_file("cfg.yaml"), {"d=1"}, options);
+          show_config(source, {"d=1"}, options);
         }) == "command line: d=1: Could not override 'd'. To append to your config use +d=1");
 }
 

@@ -7,8 +7,7 @@
 #include <filesystem>
 
 #include "trainer/config/defaults_list.h"
-#include "trainer/config/hydra_defaults.h"
-#include "trainer/config/hydra_types.h"
+#include "trainer/config/hydra_block.h"
 #include "trainer/config/interpolation.h"
 #include "trainer/config/merge.h"
 #include "trainer/config/node_text.h"
@@ -121,21 +120,6 @@ std::string override_folder(const Node& root, std::vector<Override> changes) {
   return out;
 }
 
-/// hydra.job.env_copy: variables of this environment that go into hydra.job.env_set.
-void copy_environment(Node& root) {
-  for (const Node& name : select_value(root, "hydra.job.env_copy").items) {
-    const char* value = std::getenv(name.text.c_str());
-    if (value == nullptr) {
-      throw UserError(
-          fmt::format("{}: hydra.job.env_copy: Environment variable '{}' not found; "
-                      "set it or take it out of the list",
-                      name.place.str(), name.text));
-    }
-    set_entry(*const_cast<Node*>(find_path(root, "hydra.job.env_set")), name,
-              Node::of(std::string(value)));
-  }
-}
-
 /// Hydra keeps the overrides in its block, where each must be a text that can be read again.
 void check_texts(const std::vector<Override>& changes) {
   for (const Override& change : changes) {
@@ -160,7 +144,6 @@ void fill_hydra(Composed& composed, const ConfigRepository& repository,
   }
   std::vector<std::string> task;
   for (const Override& change : of_task) task.push_back(change.text);
-  copy_environment(root);
   const Node* name = find_path(root, "hydra.job.name");
   if (name == nullptr || name->is_missing())
     set_path(root, "hydra.job.name", Node::of(std::string("trainer")));
@@ -184,7 +167,7 @@ bool is_hydra_override(const Override& change) {
 }
 
 Composed compose_config(const ConfigSource& source, const std::vector<std::string>& overrides,
-                        bool schema, RunMode mode) {
+                        RunMode mode) {
   const std::vector<Override> changes = parse_all(overrides);
   refuse_sweeps(changes);
   ConfigRepository repository(source);
@@ -206,7 +189,7 @@ Composed compose_config(const ConfigSource& source, const std::vector<std::strin
                       "but config group '{}' does not exist.",
                       change.text, change.text, change.key));
     }
-    const bool own = schema && !is_hydra_override(change) && change.key != "hydra";
+    const bool own = !source.any_keys && !is_hydra_override(change) && change.key != "hydra";
     if (own) check_override_known(change);
     apply_override(composed.root, change, own);
     Node* hydra = composed.root.find("hydra");

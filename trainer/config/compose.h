@@ -27,11 +27,10 @@ struct Composed {
   std::vector<MergedConfig> configs;  ///< In the order of merging, without Hydra's own.
 };
 
-/// Reads the files and applies the overrides. With the schema unknown keys in overrides are refused
-/// with a suggestion and known ones need no +; without it Hydra's rule holds: only keys of the
-/// files can be changed. Throws UserError.
+/// Reads the files and applies the overrides: unknown keys are refused with a suggestion, known ones
+/// need no +. Throws UserError.
 Composed compose_config(const ConfigSource& source, const std::vector<std::string>& overrides,
-                        bool schema, RunMode mode = RunMode::kRun);
+                        RunMode mode = RunMode::kRun);
 
 /// `hydra.run.dir=x` or `hydra/job_logging=disabled`
 bool is_hydra_override(const Override& change);

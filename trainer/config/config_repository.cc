@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <set>
 
-#include "trainer/config/hydra_defaults.h"
+#include "trainer/config/hydra_block.h"
 #include "trainer/config/suggest.h"
 #include "trainer/config/yaml_reader.h"
 #include "trainer/runtime/error.h"
@@ -140,7 +140,7 @@ ConfigSource ConfigSource::of_file(const std::string& file) {
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   std::string name = path.filename().string();
   if (name.size() > 5 && name.ends_with(".yaml")) name.resize(name.size() - 5);
-  return {folder, name, file, {}};
+  return {folder, name, file, {}, false};
 }
 
 ConfigSource ConfigSource::of_name(const std::string& folder, const std::string& name) {
@@ -150,7 +150,7 @@ ConfigSource ConfigSource::of_name(const std::string& folder, const std::string&
     if (fs::is_regular_file(file + ".yml", error)) file += ".yml";
   }
   if (!file.ends_with(".yaml") && !file.ends_with(".yml")) file += ".yaml";
-  return {folder, name, file, {}};
+  return {folder, name, file, {}, false};
 }
 
 ConfigRepository::ConfigRepository(ConfigSource source)

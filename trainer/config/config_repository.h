@@ -19,6 +19,9 @@ struct ConfigSource {
   std::string name;                  ///< "gpt2", without .yaml
   std::string file;                  ///< As messages call it.
   std::vector<std::string> further;  ///< `--config-dir`
+  /// Takes any keys, unchecked, as Hydra does without a structured configuration: for the
+  /// conformance test.
+  bool any_keys = false;
 
   /// `--config FILE`
   static ConfigSource of_file(const std::string& file);

@@ -80,11 +80,11 @@ Node hydra_tree(const Node& composed) {
   return out;
 }
 
-Node job_tree(const Node& composed, const ShowOptions& options) {
+Node job_tree(const Node& composed, const ConfigSource& source, const ShowOptions& options) {
   Node root = composed;
   erase_hydra(root);
   if (options.resolve) resolve_interpolations(root, &composed);
-  if (!options.schema) return root;
+  if (source.any_keys) return root;
   check_known(root, "");
   return typed_tree(root);
 }
@@ -135,9 +135,9 @@ Node package_of(const Node& root, const std::string& package) {
 
 Node show_tree(const ConfigSource& source, const std::vector<std::string>& overrides,
                const ShowOptions& options) {
-  const Node composed = compose_config(source, overrides, options.schema).root;
+  const Node composed = compose_config(source, overrides).root;
   const std::string& file = source.file;
-  Node root = options.what == ShowWhat::kHydra ? Node::map() : job_tree(composed, options);
+  Node root = options.what == ShowWhat::kHydra ? Node::map() : job_tree(composed, source, options);
   if (options.what != ShowWhat::kJob) {
     Node hydra = hydra_tree(composed);
     root.entries.insert(root.entries.begin(), std::make_move_iterator(hydra.entries.begin()),
@@ -206,7 +206,7 @@ std::string origins_text(const Composed& composed) {
 std::string show_sweep(const ConfigSource& source, const std::vector<std::string>& overrides,
                        const ShowOptions& options) {
   std::string text;
-  for (const auto& job : plan_sweep(source, overrides, options.schema).jobs) {
+  for (const auto& job : plan_sweep(source, overrides).jobs) {
     if (!text.empty() && options.format == ShowFormat::kYaml) text += "---\n";
     text += show_config(source, job, options);
   }
@@ -215,7 +215,7 @@ std::string show_sweep(const ConfigSource& source, const std::vector<std::string
 
 std::string show_origins(const ConfigSource& source, const std::vector<std::string>& overrides) {
   try {
-    return origins_text(compose_config(source, overrides, true));
+    return origins_text(compose_config(source, overrides));
   } catch (const UserError& e) {
     throw UserError(one_line(e.what()));
   }

@@ -16,7 +16,6 @@ struct ShowOptions {
   ShowWhat what = ShowWhat::kJob;  ///< kJob leaves the hydra block out.
   ShowFormat format = ShowFormat::kYaml;
   bool resolve = false;  ///< Replace interpolations.
-  bool schema = true;    ///< Type and check the keys and show defaults; false takes any key.
   bool throw_on_missing = false;  ///< A value that is still ??? is an error.
   std::string package;            ///< Only this part, "a.b".
 };

@@ -1,6 +1,7 @@
 #include "trainer/config/default_element.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -70,26 +71,6 @@ DefaultElement config_item(const Node& item) {
   return element;
 }
 
-void take_option(const Node& value, DefaultElement& element) {
-  if (value.kind == Kind::kString) {
-    element.option = value.text;
-  } else if (value.kind == Kind::kList) {
-    element.has_options = true;
-    for (const Node& item : value.items) {
-      if (item.kind != Kind::kString) {
-        fail(item.place, fmt::format("Unsupported item value in defaults : {}, nested list items "
-                                     "must be strings; put it into quotes",
-                                     python_type(item)));
-      }
-      element.options.push_back(item.text);
-    }
-  } else if (value.kind != Kind::kNull) {
-    fail(value.place, fmt::format("Unsupported item value in defaults : {}. Supported: string or "
-                                  "list; put it into quotes",
-                                  python_type(value)));
-  }
-}
-
 DefaultElement group_item(const Node& item) {
   if (item.entries.size() != 1) {
     fail(item.place, item.entries.empty()
@@ -104,11 +85,31 @@ DefaultElement group_item(const Node& item) {
   split_package(entry.key.text, element);
   take_keywords(element);
   if (element.path.empty()) fail(entry.key.place, "Missing group name; write group: option");
-  take_option(entry.value, element);
+  element.option = GroupOption::of(entry.value);
   return element;
 }
 
 }  // namespace
+
+GroupOption GroupOption::of(const Node& value) {
+  const auto name_of = [](const Node& node) {
+    if (node.kind == Kind::kString) return node.text;
+    fail(node.place, fmt::format("an option of a group is a name, not {}; put it in quotes",
+                                 python_type(node)));
+  };
+  GroupOption option;
+  if (value.kind == Kind::kList) {
+    option.several.emplace();
+    for (const Node& item : value.items) option.several->push_back(name_of(item));
+  } else if (value.kind != Kind::kNull) {
+    option.name = name_of(value);
+  }
+  return option;
+}
+
+std::string GroupOption::str() const {
+  return several ? fmt::format("[{}]", fmt::join(*several, ",")) : name.value_or("null");
+}
 
 DefaultElement DefaultElement::self() { return config("_self_"); }
 
@@ -118,23 +119,15 @@ DefaultElement DefaultElement::config(std::string path) {
   return element;
 }
 
-DefaultElement DefaultElement::group(std::string group, std::optional<std::string> option) {
-  DefaultElement element;
-  element.kind = DefaultKind::kGroup;
-  element.path = std::move(group);
-  element.option = std::move(option);
-  return element;
-}
-
 bool DefaultElement::is_self() const {
-  return kind == DefaultKind::kConfig ? path == "_self_" : option == "_self_";
+  return kind == DefaultKind::kConfig ? path == "_self_" : option.name == "_self_";
 }
 
-bool DefaultElement::is_missing() const { return !has_options && name() == "???"; }
+bool DefaultElement::is_missing() const { return !option.several && name() == "???"; }
 
 bool DefaultElement::is_interpolation() const {
-  const std::string& text = kind == DefaultKind::kConfig ? path : option.value_or("");
-  return !has_options && text.find("${") != std::string::npos;
+  const std::string text = kind == DefaultKind::kConfig ? path : option.name.value_or("");
+  return !option.several && text.find("${") != std::string::npos;
 }
 
 void DefaultElement::set_parent(const std::string& base_dir, const std::string& package_of_parent) {
@@ -154,7 +147,7 @@ void DefaultElement::set_package_header(const std::optional<std::string>& header
 }
 
 std::optional<std::string> DefaultElement::name() const {
-  if (kind == DefaultKind::kGroup) return option;
+  if (kind == DefaultKind::kGroup) return option.name;
   return path.substr(path.rfind('/') + 1);
 }
 
@@ -166,7 +159,7 @@ std::string DefaultElement::group_path() const {
 }
 
 std::string DefaultElement::config_path() const {
-  if (kind == DefaultKind::kGroup) return group_path() + "/" + option.value_or("");
+  if (kind == DefaultKind::kGroup) return group_path() + "/" + option.name.value_or("");
   return path.starts_with('/') ? without_slash(path) : below(parent_base_dir, path);
 }
 

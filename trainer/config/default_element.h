@@ -12,14 +12,23 @@ namespace ddp::train {
 
 enum class DefaultKind { kConfig, kGroup };
 
+/// What is taken from a group: an option, several, or none (null).
+struct GroupOption {
+  std::optional<std::string> name;
+  std::optional<std::vector<std::string>> several;
+
+  /// Throws UserError for a value that names no option.
+  static GroupOption of(const Node& value);
+  /// As an override writes it.
+  std::string str() const;
+};
+
 /// `- base`, `- group: option`, `- optional group@package: [a, b]`, `- override group: option`,
 /// `- _self_`. Its place in the tree (parent_*) is set before any name is asked for.
 struct DefaultElement {
   DefaultKind kind = DefaultKind::kConfig;
   std::string path;                   ///< Of the config, or the group as written.
-  std::optional<std::string> option;  ///< kGroup: the option chosen; none: null.
-  std::vector<std::string> options;   ///< kGroup: a list of options.
-  bool has_options = false;
+  GroupOption option;                 ///< kGroup
   std::optional<std::string> package;
   std::optional<std::string> package_header;  ///< `# @package` of the file, made absolute.
   std::string parent_base_dir;
@@ -33,7 +42,6 @@ struct DefaultElement {
 
   static DefaultElement self();
   static DefaultElement config(std::string path);
-  static DefaultElement group(std::string group, std::optional<std::string> option);
 
   bool is_self() const;
   bool is_missing() const;

@@ -93,7 +93,7 @@ class TreeBuilder {
         fail(item.place, fmt::format("In {}: Override '{} : {}' is defined before '{}'. Overrides "
                                      "must be at the end of the defaults list",
                                      parent.config_path(), last->override_key(),
-                                     last->option.value_or("null"), item.override_key()));
+                                     last->option.str(), item.override_key()));
       }
       if (!item.override) continue;
       last = &item;
@@ -101,7 +101,7 @@ class TreeBuilder {
         fail(item.place,
              fmt::format("{}: Default List Overrides are not allowed in the subtree of "
                          "an interpolated config group (override {}={})",
-                         parent.config_path(), item.override_key(), item.option.value_or("null")));
+                         parent.config_path(), item.override_key(), item.option.str()));
       }
       choices_.add_override(parent.config_path(), item);
     }
@@ -109,13 +109,14 @@ class TreeBuilder {
 
   void add(TreeNode& parent, DefaultElement item, bool interpolated) {
     if (!item.is_self()) choices_.choose(item);
-    if (!item.has_options) {
+    if (!item.option.several) {
       TreeNode& child = add_leaf(parent, std::move(item));
       if (!child.element.is_self() && !child.element.is_interpolation())
         expand(child, interpolated);
       return;
     }
-    for (auto option = item.options.rbegin(); option != item.options.rend(); ++option) {
+    for (auto option = item.option.several->rbegin(); option != item.option.several->rend();
+         ++option) {
       if (option->find("${") != std::string::npos) {
         fail(item.place, fmt::format("In '{}': Defaults List interpolation is not supported in "
                                      "options list items",
@@ -148,7 +149,7 @@ class TreeBuilder {
       DefaultElement& element = child->element;
       if (!element.is_interpolation()) continue;
       if (element.kind == DefaultKind::kGroup) {
-        element.option = resolved(*element.option, values, element.place);
+        element.option.name = resolved(*element.option.name, values, element.place);
       } else {
         element.path = resolved(element.config_path(), values, element.place);
       }
@@ -169,7 +170,7 @@ class TreeBuilder {
         items.items.push_back(Node::of(item.config_path()));
       } else {
         Node group = Node::map();
-        set_entry(group, Node::of(item.override_key()), text(item.option));
+        set_entry(group, Node::of(item.override_key()), text(item.option.name));
         items.items.push_back(std::move(group));
       }
     }
@@ -215,7 +216,7 @@ class TreeBuilder {
       what = fmt::format("Cannot find primary config '{}'", element.config_path());
     if (element.kind == DefaultKind::kGroup) {
       const auto options = repository_.options(element.group_path());
-      const std::string near = nearest(element.option.value_or(""), options);
+      const std::string near = nearest(element.option.name.value_or(""), options);
       what = fmt::format("Could not find '{}'", element.config_path());
       if (!options.empty())
         where = fmt::format("Available options in '{}': {}", element.group_path(),

@@ -77,21 +77,6 @@ std::optional<double> as_float(const Node& node) {
   return python_float_from(node.text);
 }
 
-std::optional<bool> as_bool(const Node& node) {
-  if (node.kind == Kind::kBool) return node.boolean;
-  if (node.kind == Kind::kInt) return node.integer != 0;
-  if (node.kind != Kind::kString) return std::nullopt;
-  if (const auto number = python_int(node.text)) return *number != 0;
-  const std::string text = ascii_lower(node.text);
-  for (const char* yes : {"true", "yes", "on", "y"}) {
-    if (text == yes) return true;
-  }
-  for (const char* no : {"false", "no", "off", "n"}) {
-    if (text == no) return false;
-  }
-  return std::nullopt;
-}
-
 std::string not_convertible(const Node& value, std::string_view to, const std::string& fix) {
   return fmt::format("Value '{}' of type '{}' could not be converted to {}; {}",
                      shown(python_str(value)), python_type(value), to, fix);
@@ -143,7 +128,7 @@ struct Assign {
   }
 
   std::string operator()(bool* slot) const {
-    const auto parsed = as_bool(value);
+    const auto parsed = lenient_bool(value);
     if (!parsed)
       return fmt::format("Value '{}' is not a valid bool (type {}); give true or false",
                          shown(python_str(value)), python_type(value));
@@ -162,7 +147,7 @@ struct Assign {
 
   std::string operator()(Verbosity* slot) const {
     Verbosity parsed;
-    if (const auto all = as_bool(value)) {
+    if (const auto all = lenient_bool(value)) {
       parsed.all = *all;
     } else if (value.kind == Kind::kString) {
       parsed.loggers.push_back(value.text);

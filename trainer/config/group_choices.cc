@@ -26,26 +26,6 @@ auto* find_key(List& list, const std::string& key) {
   return found == list.end() ? nullptr : &*found;
 }
 
-void check_option(const Override& change) {
-  const Node& value = change.value;
-  if (value.kind == Kind::kString) return;
-  if (value.kind != Kind::kList) {
-    fail(value.place, fmt::format("Config group override must be a string or a list. Got {}; "
-                                  "'{}' is a config group, write {}=<option>",
-                                  python_type(value), change.key, change.key));
-  }
-  for (const Node& item : value.items) {
-    if (item.kind != Kind::kString)
-      fail(value.place, "the options of a config group are names; put them into quotes");
-  }
-}
-
-std::vector<std::string> names_in(const Node& list) {
-  std::vector<std::string> names;
-  for (const Node& item : list.items) names.push_back(item.text);
-  return names;
-}
-
 }  // namespace
 
 GroupChoices::GroupChoices(const ConfigRepository& repository,
@@ -75,30 +55,27 @@ void GroupChoices::take(const Override& change) {
                           value.place});
     return;
   }
-  check_option(change);
-  const bool several = value.kind == Kind::kList;
+  if (value.kind == Kind::kNull)
+    fail(value.place, fmt::format("'{0}' is a config group; write {0}=<option>", change.key));
+  GroupOption option = GroupOption::of(value);
   if (change.type == OverrideType::kAdd) {
-    DefaultElement element = DefaultElement::group(change.key, value.text);
-    if (element.path.empty()) fail(value.place, "a config group without a name");
-    element.package = change.package;
-    if (element.package == "_here_") element.package = "";
-    element.has_options = several;
-    element.options = names_in(value);
+    DefaultElement element = DefaultElement::config(change.key);
+    element.kind = DefaultKind::kGroup;
+    element.package = change.package == "_here_" ? "" : change.package;
+    element.option = std::move(option);
     element.external = true;
     element.place = value.place;
     appended_.push_back(std::move(element));
     return;
   }
   std::erase_if(choices_, [&](const Choice& c) { return c.key == key_with_package(change); });
-  choices_.push_back(
-      {key_with_package(change), value.text, names_in(value), several, "", value.place});
+  choices_.push_back({key_with_package(change), std::move(option), "", value.place});
 }
 
 void GroupChoices::add_override(const std::string& config_path, const DefaultElement& element) {
   const std::string key = element.override_key();
   if (find_key(choices_, key) != nullptr) return;  // an earlier one is stronger
-  choices_.push_back(
-      {key, element.option, element.options, element.has_options, config_path, element.place});
+  choices_.push_back({key, element.option, config_path, element.place});
 }
 
 void GroupChoices::choose(DefaultElement& element) {
@@ -106,8 +83,6 @@ void GroupChoices::choose(DefaultElement& element) {
   Choice* choice = find_key(choices_, element.override_key());
   if (choice == nullptr) return;
   element.option = choice->option;
-  element.options = choice->options;
-  element.has_options = choice->has_options;
   element.place = choice->place;
   choice->used = true;
 }
@@ -152,11 +127,8 @@ void GroupChoices::fail_unused(const Choice& choice) const {
   }
   if (!choice.containing.empty())
     fail(choice.place, fmt::format("In '{}': {}", choice.containing, what));
-  const std::string option = choice.has_options
-                                 ? fmt::format("[{}]", fmt::join(choice.options, ","))
-                                 : choice.option.value_or("null");
-  fail(choice.place,
-       fmt::format("{} To append to your default list use +{}={}", what, choice.key, option));
+  fail(choice.place, fmt::format("{} To append to your default list use +{}={}", what, choice.key,
+                                 choice.option.str()));
 }
 
 void GroupChoices::check_all_used() const {

@@ -40,9 +40,7 @@ class GroupChoices {
  private:
   struct Choice {
     std::string key;
-    std::optional<std::string> option;
-    std::vector<std::string> options;
-    bool has_options = false;
+    GroupOption option;
     std::string containing;  ///< The file that holds it; empty: the command line.
     Place place;
     bool used = false;

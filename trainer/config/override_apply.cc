@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "trainer/config/hydra_types.h"
+#include "trainer/config/hydra_block.h"
 #include "trainer/config/interpolation.h"
 #include "trainer/config/merge.h"
 #include "trainer/config/message.h"

@@ -1,16 +1,21 @@
 #include "trainer/config/override_functions.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <stdexcept>
 
-#include "trainer/config/override_casts.h"
+#include "trainer/config/message.h"
 #include "trainer/config/python_number.h"
 #include "trainer/config/suggest.h"
 
 namespace ddp::train {
 namespace {
+
+[[noreturn]] void fail(const std::string& what) { throw std::invalid_argument(what); }
 
 OverrideValue plain(Node node) {
   std::string text = override_text(node);
@@ -19,146 +24,204 @@ OverrideValue plain(Node node) {
 
 OverrideValue swept(Sweep sweep) { return {{}, std::move(sweep)}; }
 
-/// What the parameters of a function got, by name: positional ones in order, then named ones.
-class Bound {
+bool is_null(const OverrideValue& value) {
+  return !value.sweep && value.item.value.kind == Kind::kNull;
+}
+
+bool is_list(const OverrideValue& value) {
+  return !value.sweep && value.item.value.kind == Kind::kList;
+}
+
+/// A function with its parameters; one that is variadic takes any number of values without a name.
+struct Function {
+  std::string_view name;
+  std::vector<std::string> parameters;
+  bool variadic;
+  OverrideValue (*run)(const class Arguments&);
+};
+
+/// The arguments of a call, as Python binds them.
+class Arguments {
  public:
-  Bound(const OverrideCall& call, const std::vector<std::string>& names) : name_(call.name) {
-    std::size_t at = 0;
-    for (const auto& argument : call.arguments) {
-      if (argument.name.empty() && at >= names.size())
-        throw std::invalid_argument(name_ + "(): too many positional arguments");
-      const std::string& name = argument.name.empty() ? names[at++] : argument.name;
-      if (std::find(names.begin(), names.end(), name) == names.end())
-        throw std::invalid_argument(
-            fmt::format("{}(): got an unexpected keyword argument '{}'", name_, name));
-      if (find(name) != nullptr)
-        throw std::invalid_argument(
-            fmt::format("{}(): multiple values for argument '{}'", name_, name));
-      values_.emplace_back(name, &argument.value);
+  Arguments(const OverrideCall& call, const Function& function) : function_(call.name) {
+    bool after_name = false;
+    for (auto argument : call.arguments) {
+      unquote(argument.value.item);
+      after_name = after_name || !argument.name.empty();
+      if (after_name && argument.name.empty())
+        fail(function_ + "(): a value without a name behind one with a name");
+      if (after_name) {
+        bind(function, argument.name, std::move(argument.value));
+      } else if (values_.size() >= function.parameters.size() && !function.variadic) {
+        fail(function_ + "(): too many values");
+      } else {
+        values_.push_back(std::move(argument.value));
+      }
+    }
+    for (std::size_t i = 0; i < values_.size() && !function.variadic; ++i) {
+      if (!named_.emplace(function.parameters[i], values_[i]).second)
+        fail(fmt::format("{}(): {} is given twice", function_, function.parameters[i]));
     }
   }
 
+  const std::string& function() const { return function_; }
+  /// Those without a name.
+  const std::vector<OverrideValue>& values() const { return values_; }
+  /// nullptr where it is not given.
   const OverrideValue* find(const std::string& name) const {
-    for (const auto& [known, value] : values_) {
-      if (known == name) return value;
-    }
-    return nullptr;
+    const auto found = named_.find(name);
+    return found == named_.end() ? nullptr : &found->second;
   }
-
-  /// A number; absent: null.
+  const OverrideValue* find_value(const std::string& name) const {
+    const OverrideValue* value = find(name);
+    return value == nullptr || is_null(*value) ? nullptr : value;
+  }
+  /// A number; null where it is not given.
   Node number(const std::string& name) const {
     const OverrideValue* value = find(name);
     if (value == nullptr) return Node::null();
     const Node& node = value->item.value;
-    if (value->sweep || !is_number(node))
-      throw std::invalid_argument(
-          fmt::format("mismatch type argument {}: {} is incompatible with Union[int, float]", name,
-                      value->sweep ? "a sweep" : python_type(node)));
-    return node.kind == Kind::kBool ? Node::of(int64_t{node.boolean ? 1 : 0}) : node;
+    if (value->sweep || !is_number(node)) fail(function_ + "(): " + name + " is a number");
+    return node.kind == Kind::kBool ? Node::of(int64_t{node.boolean}) : node;
   }
-
   /// A text or a list of texts.
   std::vector<std::string> texts(const std::string& name) const {
     const OverrideValue* value = find(name);
     if (value == nullptr) return {};
     const Node& node = value->item.value;
+    if (value->sweep || (node.kind != Kind::kString && node.kind != Kind::kList))
+      fail(fmt::format("{}(): {} is a text such as * or a list of texts", function_, name));
     std::vector<std::string> out;
     if (node.kind == Kind::kString) out.push_back(node.text);
     for (const Node& item : node.items) out.push_back(python_str(item));
-    if (value->sweep || (node.kind != Kind::kString && node.kind != Kind::kList))
-      throw std::invalid_argument(
-          fmt::format("mismatch type argument {}: give a text such as * or a list of texts", name));
     return out;
   }
 
  private:
-  const std::string& name_;
-  std::vector<std::pair<std::string, const OverrideValue*>> values_;
+  /// A text as a whole argument is seen without its quotes.
+  static void unquote(SweepItem& item) {
+    if (!item.value.quoted) return;
+    item.value.quoted = false;
+    item.text = override_text(item.value);
+  }
+
+  void bind(const Function& function, const std::string& name, OverrideValue value) {
+    const auto& known = function.parameters;
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      fail(fmt::format("{}(): no argument is called '{}'", function_, name));
+    named_.insert_or_assign(name, std::move(value));
+  }
+
+  const std::string& function_;
+  std::vector<OverrideValue> values_;
+  std::map<std::string, OverrideValue> named_;
 };
 
-std::vector<OverrideValue> positional(const OverrideCall& call) {
-  std::vector<OverrideValue> values;
-  for (const auto& argument : call.arguments) {
-    if (argument.name.empty()) values.push_back(argument.value);
-  }
-  return values;
+/// One scalar to another.
+using Cast = Node (*)(const Node&);
+
+[[noreturn]] void fail_cast(const Node& value, std::string_view to) {
+  fail(fmt::format("Cannot cast '{}' of type '{}' to {}", shown(python_str(value)),
+                   python_type(value), to));
 }
 
-/// The argument of that name; nullptr where there is none, or null.
-const OverrideValue* named(const OverrideCall& call, const std::string& name) {
-  for (const auto& argument : call.arguments) {
-    const bool null = !argument.value.sweep && argument.value.item.value.kind == Kind::kNull;
-    if (argument.name == name) return null ? nullptr : &argument.value;
-  }
-  return nullptr;
+Node cast_int(const Node& value) {
+  std::optional<int64_t> whole;
+  if (value.kind == Kind::kInt) whole = value.integer;
+  if (value.kind == Kind::kBool) whole = int64_t{value.boolean};
+  if (value.kind == Kind::kFloat) whole = int_of_float(value.real);
+  if (value.kind == Kind::kString) whole = python_int(value.text);
+  if (!whole) fail_cast(value, "int");
+  return Node::of(*whole);
 }
 
-void check_names(const OverrideCall& call, const std::vector<std::string>& names) {
-  for (const auto& argument : call.arguments) {
-    const bool known = std::find(names.begin(), names.end(), argument.name) != names.end();
-    if (argument.name.empty() || known) continue;
-    throw std::invalid_argument(
-        fmt::format("{}(): got an unexpected keyword argument '{}'", call.name, argument.name));
-  }
+Node cast_float(const Node& value) {
+  std::optional<double> real;
+  if (value.kind == Kind::kInt) real = static_cast<double>(value.integer);
+  if (value.kind == Kind::kBool) real = value.boolean ? 1.0 : 0.0;
+  if (value.kind == Kind::kFloat) real = value.real;
+  if (value.kind == Kind::kString) real = python_float_from(value.text);
+  if (!real) fail_cast(value, "float");
+  return Node::of(*real);
 }
 
-[[noreturn]] void fail_type(const std::string& name, const std::string& wanted) {
-  throw std::invalid_argument(fmt::format("mismatch type argument {}: give {}", name, wanted));
+Node cast_str(const Node& value) {
+  if (value.kind == Kind::kNull) fail_cast(value, "str");
+  if (value.kind == Kind::kBool) return Node::of(std::string(value.boolean ? "true" : "false"));
+  return Node::of(python_str(value));
 }
 
-bool is_sortable_sweep(const OverrideValue& value) {
-  return value.sweep && value.sweep->kind != SweepKind::kGlob &&
-         value.sweep->kind != SweepKind::kInterval;
+Node cast_bool(const Node& value) {
+  if (value.kind == Kind::kNull) return Node::of(false);
+  if (value.kind == Kind::kBool) return value;
+  if (value.kind == Kind::kInt) return Node::of(value.integer != 0);
+  if (value.kind == Kind::kFloat) return Node::of(value.real != 0.0);
+  const std::string word = ascii_lower(value.text);
+  if (word != "true" && word != "false") fail_cast(value, "bool");
+  return Node::of(word == "true");
 }
 
-Sweep simple_choice(const std::vector<OverrideValue>& values, const std::string& function) {
+/// A cast reaches into lists and the values of maps.
+Node cast_all(const Node& value, Cast cast) {
+  if (!value.is_container()) return cast(value);
+  Node out = value;
+  for (Node& item : out.items) item = cast_all(item, cast);
+  for (Entry& entry : out.entries) entry.value = cast_all(entry.value, cast);
+  return out;
+}
+
+Sweep cast_sweep(Sweep sweep, Cast cast) {
+  const bool computed = sweep.kind == SweepKind::kRange || sweep.kind == SweepKind::kInterval;
+  if (sweep.kind == SweepKind::kGlob) fail("glob() cannot be cast");
+  if (computed && cast != cast_int && cast != cast_float)
+    fail("range() and interval() can only be cast to int or float");
+  for (SweepItem& item : sweep.items) item = plain(cast_all(item.value, cast)).item;
+  if (!computed) return sweep;
+  sweep.start = cast(sweep.start);
+  sweep.stop = cast(sweep.stop);
+  if (sweep.kind == SweepKind::kRange) sweep.step = cast(sweep.step);
+  return sweep;
+}
+
+Sweep choice_of(const Arguments& arguments) {
   Sweep sweep;
-  for (const OverrideValue& value : values) {
-    if (value.sweep) throw std::invalid_argument(function + "(): nesting choices is not supported");
+  for (const OverrideValue& value : arguments.values()) {
+    if (value.sweep) fail(arguments.function() + "(): a choice inside a choice");
     sweep.items.push_back(value.item);
   }
   return sweep;
 }
 
-OverrideValue cast_call(const OverrideCall& call, Cast cast) {
-  check_names(call, {"value"});
-  auto values = positional(call);
-  if (const OverrideValue* value = named(call, "value")) {
-    if (!values.empty())
-      throw std::invalid_argument("cannot use both position and named arguments");
-    values.push_back(*value);
-  }
-  if (values.empty()) throw std::invalid_argument("No positional args or value specified");
-  if (values.size() > 1) return swept(cast_sweep(simple_choice(values, call.name), cast));
-  if (values[0].sweep) return swept(cast_sweep(*values[0].sweep, cast));
-  const SweepItem item = cast_item(values[0].item, cast);
-  return {item, std::nullopt};
+template <Cast cast>
+OverrideValue cast_call(const Arguments& arguments) {
+  const OverrideValue* named = arguments.find_value("value");
+  if (arguments.values().empty() == (named == nullptr)) fail("a cast takes one value");
+  if (arguments.values().size() > 1) return swept(cast_sweep(choice_of(arguments), cast));
+  const OverrideValue& value = named != nullptr ? *named : arguments.values().front();
+  if (value.sweep) return swept(cast_sweep(*value.sweep, cast));
+  return plain(cast_all(value.item.value, cast));
 }
 
-OverrideValue choice_call(const OverrideCall& call) {
-  check_names(call, {});
-  const auto values = positional(call);
-  if (values.empty()) throw std::invalid_argument("empty choice is not legal");
+OverrideValue choice_call(const Arguments& arguments) {
+  const auto& values = arguments.values();
+  if (values.empty()) fail("choice() takes at least one value");
   const bool simple =
       values.size() == 1 && values[0].sweep && values[0].sweep->kind == SweepKind::kSimpleChoice;
-  Sweep sweep = simple ? *values[0].sweep : simple_choice(values, "choice");
+  Sweep sweep = simple ? *values[0].sweep : choice_of(arguments);
   for (const SweepItem& item : sweep.items) {
-    if (item.value.kind == Kind::kNull)
-      throw std::invalid_argument("mismatch type argument args: NoneType is not a choice");
+    if (item.value.kind == Kind::kNull) fail("null is not a choice");
   }
   sweep.kind = SweepKind::kChoice;
   return swept(std::move(sweep));
 }
 
-OverrideValue range_call(const OverrideCall& call) {
-  const Bound bound(call, {"start", "stop", "step"});
+OverrideValue range_call(const Arguments& arguments) {
   Sweep sweep;
   sweep.kind = SweepKind::kRange;
-  sweep.start = bound.number("start");
-  sweep.stop = bound.number("stop");
-  sweep.step = bound.number("step");
-  if (sweep.start.kind == Kind::kNull)
-    throw std::invalid_argument("missing a required argument: 'start'");
+  sweep.start = arguments.number("start");
+  sweep.stop = arguments.number("stop");
+  sweep.step = arguments.number("step");
+  if (sweep.start.kind == Kind::kNull) fail("range() takes a start");
   if (sweep.step.kind == Kind::kNull) sweep.step = Node::of(int64_t{1});
   if (sweep.stop.kind == Kind::kNull) {
     sweep.stop = sweep.start;
@@ -167,146 +230,115 @@ OverrideValue range_call(const OverrideCall& call) {
   return swept(std::move(sweep));
 }
 
-OverrideValue interval_call(const OverrideCall& call) {
-  const Bound bound(call, {"start", "end"});
+OverrideValue interval_call(const Arguments& arguments) {
   Sweep sweep;
   sweep.kind = SweepKind::kInterval;
-  sweep.start = bound.number("start");
-  sweep.stop = bound.number("end");
+  sweep.start = arguments.number("start");
+  sweep.stop = arguments.number("end");
   if (sweep.start.kind == Kind::kNull || sweep.stop.kind == Kind::kNull)
-    throw std::invalid_argument("interval() takes a start and an end");
+    fail("interval() takes a start and an end");
   return swept(std::move(sweep));
 }
 
-OverrideValue glob_call(const OverrideCall& call) {
-  const Bound bound(call, {"include", "exclude"});
+OverrideValue glob_call(const Arguments& arguments) {
   Sweep sweep;
   sweep.kind = SweepKind::kGlob;
-  if (bound.find("include") == nullptr)
-    throw std::invalid_argument("missing a required argument: 'include'");
-  sweep.include = bound.texts("include");
-  sweep.exclude = bound.texts("exclude");
+  if (arguments.find("include") == nullptr) fail("glob() takes what to include");
+  sweep.include = arguments.texts("include");
+  sweep.exclude = arguments.texts("exclude");
   return swept(std::move(sweep));
 }
 
-OverrideValue tag_call(const OverrideCall& call) {
-  check_names(call, {"sweep"});
-  auto values = positional(call);
-  if (values.empty())
-    throw std::invalid_argument("Not enough arguments to tag, must take at least a sweep");
-  if (const OverrideValue* sweep = named(call, "sweep")) values.push_back(*sweep);
-  if (!values.back().sweep)
-    throw std::invalid_argument("Last argument to tag() must be a choice(), range() or interval()");
+OverrideValue tag_call(const Arguments& arguments) {
+  auto values = arguments.values();
+  if (values.empty()) fail("tag() takes tags and a sweep");
+  if (const OverrideValue* sweep = arguments.find_value("sweep")) values.push_back(*sweep);
+  if (!values.back().sweep) fail("tag() ends with a choice(), range() or interval()");
   for (std::size_t i = 0; i + 1 < values.size(); ++i) {
-    if (values[i].sweep || values[i].item.value.kind != Kind::kString)
-      throw std::invalid_argument("tag arguments type must be string");
+    if (values[i].sweep || values[i].item.value.kind != Kind::kString) fail("a tag is a text");
   }
   return values.back();
 }
 
-bool reverse_of(const OverrideCall& call) {
-  for (const auto& argument : call.arguments) {
-    if (argument.name != "reverse") continue;
-    if (argument.value.sweep || argument.value.item.value.kind != Kind::kBool)
-      fail_type("reverse", "true or false");
-    return argument.value.item.value.boolean;
-  }
-  return false;
+bool is_sortable(const OverrideValue& value) {
+  if (is_null(value)) return false;
+  return !value.sweep ||
+         (value.sweep->kind != SweepKind::kGlob && value.sweep->kind != SweepKind::kInterval);
 }
 
-OverrideValue sorted_list(Node list, bool reverse) {
+OverrideValue sorted(const OverrideValue& value, bool reverse) {
+  if (value.sweep) return swept(sorted_sweep(*value.sweep, reverse));
+  if (!is_list(value)) return value;
+  Node list = value.item.value;
   std::stable_sort(list.items.begin(), list.items.end(), [reverse](const Node& a, const Node& b) {
     return reverse ? python_less(b, a) : python_less(a, b);
   });
   return plain(std::move(list));
 }
 
-OverrideValue sort_call(const OverrideCall& call) {
-  check_names(call, {"list", "sweep", "reverse"});
-  const bool reverse = reverse_of(call);
-  const OverrideValue* list = named(call, "list");
-  const OverrideValue* sweep = named(call, "sweep");
-  const auto values = positional(call);
-  for (const OverrideValue& value : values) {
-    const bool null = !value.sweep && value.item.value.kind == Kind::kNull;
-    if (null || (value.sweep && !is_sortable_sweep(value)))
-      fail_type("args", "numbers, texts, lists, choice() or range()");
+OverrideValue sort_call(const Arguments& arguments) {
+  const OverrideValue* reverse = arguments.find("reverse");
+  const OverrideValue* list = arguments.find_value("list");
+  const OverrideValue* sweep = arguments.find_value("sweep");
+  const auto& values = arguments.values();
+  if (reverse != nullptr && (reverse->sweep || reverse->item.value.kind != Kind::kBool))
+    fail("sort(): reverse is true or false");
+  if (!std::all_of(values.begin(), values.end(), is_sortable))
+    fail("sort() takes numbers, texts, lists, choice() or range()");
+  if (list != nullptr && !is_list(*list)) fail("sort(): list is a list");
+  if (sweep != nullptr && (!sweep->sweep || !is_sortable(*sweep)))
+    fail("sort(): sweep is a choice() or range()");
+  const bool falling = reverse != nullptr && reverse->item.value.boolean;
+  if (list != nullptr) return sorted(*list, falling);
+  if (sweep != nullptr) return sorted(*sweep, falling);
+  if (values.empty()) fail("sort() takes values");
+  if (values.size() == 1) return sorted(values[0], falling);
+  const Sweep choice = choice_of(arguments);
+  for (const SweepItem& item : choice.items) {
+    if (item.value.is_container()) fail("sort(): only numbers and texts can be sorted");
   }
-  const bool is_list = list != nullptr && list->item.value.kind == Kind::kList && !list->sweep;
-  if (list != nullptr && !is_list) fail_type("list", "a list");
-  if (sweep != nullptr && !is_sortable_sweep(*sweep)) fail_type("sweep", "choice() or range()");
-  if (list != nullptr) return sorted_list(list->item.value, reverse);
-  if (sweep != nullptr) return swept(sorted_sweep(*sweep->sweep, reverse));
-  if (values.empty()) throw std::invalid_argument("empty sort input");
-  if (values.size() > 1) {
-    Sweep choice = simple_choice(values, "sort");
-    for (const SweepItem& item : choice.items) {
-      if (item.value.is_container())
-        throw std::invalid_argument("Invalid arguments: only numbers and texts can be sorted");
-    }
-    return swept(sorted_sweep(std::move(choice), reverse));
-  }
-  if (values[0].sweep) return swept(sorted_sweep(*values[0].sweep, reverse));
-  if (values[0].item.value.kind != Kind::kList) return values[0];
-  return sorted_list(values[0].item.value, reverse);
+  return swept(sorted_sweep(choice, falling));
 }
 
-/// As the function sees it: no quotes around an argument itself, the last of one name, no position
-/// behind a name.
-OverrideCall normalized(const OverrideCall& call) {
-  OverrideCall out{call.name, {}};
-  bool after_name = false;
-  for (auto argument : call.arguments) {
-    after_name = after_name || !argument.name.empty();
-    if (after_name && argument.name.empty())
-      throw std::invalid_argument("positional argument follows keyword argument");
-    SweepItem& item = argument.value.item;
-    if (item.value.quoted) {
-      item.value.quoted = false;
-      item.text = override_text(item.value);
-    }
-    std::erase_if(out.arguments, [&](const auto& before) {
-      return !argument.name.empty() && before.name == argument.name;
-    });
-    out.arguments.push_back(std::move(argument));
-  }
-  return out;
-}
-
-OverrideValue shuffle_call(const OverrideCall& call) {
-  check_names(call, {"list", "sweep"});
-  auto values = positional(call);
-  if (const OverrideValue* list = named(call, "list")) values = {*list};
-  const bool order = values.size() != 1 || values[0].sweep || values[0].item.value.items.size() > 1;
-  // A shuffled list would be another one on each rank.
-  if (order)
-    throw std::invalid_argument("shuffle() would give each rank another order; write it out");
-  if (values[0].item.value.kind == Kind::kList) return values[0];
+/// A shuffled list would be another one on each rank.
+OverrideValue shuffle_call(const Arguments& arguments) {
+  const OverrideValue* value = arguments.find_value("list");
+  if (value == nullptr && arguments.values().size() == 1) value = &arguments.values().front();
+  if (value == nullptr || value->sweep || value->item.value.items.size() > 1)
+    fail("shuffle() would give each rank another order; write it out");
+  if (is_list(*value)) return *value;
   Node list = Node::list();
-  list.items.push_back(values[0].item.value);
+  list.items.push_back(value->item.value);
   return plain(std::move(list));
+}
+
+const std::vector<Function>& functions() {
+  static const std::vector<Function> all = {
+      {"bool", {"value"}, true, cast_call<cast_bool>},
+      {"choice", {}, true, choice_call},
+      {"float", {"value"}, true, cast_call<cast_float>},
+      {"glob", {"include", "exclude"}, false, glob_call},
+      {"int", {"value"}, true, cast_call<cast_int>},
+      {"interval", {"start", "end"}, false, interval_call},
+      {"range", {"start", "stop", "step"}, false, range_call},
+      {"shuffle", {"list", "sweep"}, true, shuffle_call},
+      {"sort", {"list", "sweep", "reverse"}, true, sort_call},
+      {"str", {"value"}, true, cast_call<cast_str>},
+      {"tag", {"sweep"}, true, tag_call}};
+  return all;
 }
 
 }  // namespace
 
 OverrideValue evaluate_override_call(const OverrideCall& call) {
-  const OverrideCall normal = normalized(call);
-  if (normal.name == "int") return cast_call(normal, cast_int);
-  if (normal.name == "float") return cast_call(normal, cast_float);
-  if (normal.name == "str") return cast_call(normal, cast_str);
-  if (normal.name == "bool") return cast_call(normal, cast_bool);
-  if (normal.name == "sort") return sort_call(normal);
-  if (normal.name == "shuffle") return shuffle_call(normal);
-  if (normal.name == "choice") return choice_call(normal);
-  if (normal.name == "range") return range_call(normal);
-  if (normal.name == "interval") return interval_call(normal);
-  if (normal.name == "glob") return glob_call(normal);
-  if (normal.name == "tag") return tag_call(normal);
-  const std::vector<std::string> known = {"bool",  "choice",  "float", "glob", "int", "interval",
-                                          "range", "shuffle", "sort",  "str",  "tag"};
-  const std::string near = nearest(normal.name, known);
-  throw std::invalid_argument(fmt::format(
-      "Unknown function '{}'; {}", normal.name,
+  std::vector<std::string> known;
+  for (const Function& function : functions()) {
+    if (function.name == call.name) return function.run(Arguments(call, function));
+    known.emplace_back(function.name);
+  }
+  const std::string near = nearest(call.name, known);
+  fail(fmt::format(
+      "Unknown function '{}'; {}", call.name,
       near.empty()
           ? fmt::format("available: {}; quote the value if it is a text", fmt::join(known, ","))
           : "did you mean '" + near + "'?"));

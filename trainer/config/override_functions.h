@@ -1,13 +1,11 @@
 // The functions of Hydra's override grammar: int(1.5), str([1,2]), sort(3,1), choice(a,b), ...
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "trainer/config/sweep.h"
-#include "trainer/config/tree.h"
 
 namespace ddp::train {
 

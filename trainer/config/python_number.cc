@@ -82,6 +82,17 @@ std::optional<int64_t> int_of_float(double value) {
   return static_cast<int64_t>(value);
 }
 
+std::optional<bool> lenient_bool(const Node& node) {
+  if (node.kind == Kind::kBool) return node.boolean;
+  if (node.kind == Kind::kInt) return node.integer != 0;
+  if (node.kind != Kind::kString) return std::nullopt;
+  if (const auto number = python_int(node.text)) return *number != 0;
+  const std::string word = ascii_lower(node.text);
+  if (word == "true" || word == "yes" || word == "on" || word == "y") return true;
+  if (word == "false" || word == "no" || word == "off" || word == "n") return false;
+  return std::nullopt;
+}
+
 bool is_number(const Node& node) {
   return node.kind == Kind::kBool || node.kind == Kind::kInt || node.kind == Kind::kFloat;
 }

@@ -21,6 +21,9 @@ std::optional<double> python_float_from(std::string_view text);
 /// int(value) of a float: without its fraction; nullopt beyond 64 bits.
 std::optional<int64_t> int_of_float(double value);
 
+/// A bool as OmegaConf takes it: also an integer, and yes, no, on, off, y and n in any case.
+std::optional<bool> lenient_bool(const Node& node);
+
 /// Whether the node is a bool, an int or a float.
 bool is_number(const Node& node);
 

@@ -94,7 +94,7 @@ std::string sweep_folder(const Node& root) {
   return absolute_path(folder.text);
 }
 
-SweepPlan plan(const ConfigSource& source, const std::vector<std::string>& overrides, bool schema) {
+SweepPlan plan(const ConfigSource& source, const std::vector<std::string>& overrides) {
   std::vector<Override> task;
   std::vector<std::string> hydra;
   std::vector<std::string> fixed;
@@ -112,7 +112,7 @@ SweepPlan plan(const ConfigSource& source, const std::vector<std::string>& overr
     }
     if (!change.sweep) fixed.push_back(text);
   }
-  const Composed composed = compose_config(source, fixed, schema, RunMode::kMultirun);
+  const Composed composed = compose_config(source, fixed, RunMode::kMultirun);
   std::vector<Override> changes = sweeper_params(composed.root);
   changes.insert(changes.end(), task.begin(), task.end());
 
@@ -121,7 +121,7 @@ SweepPlan plan(const ConfigSource& source, const std::vector<std::string>& overr
   result.config = node_to_yaml(composed.root);
   const Node timeout = select_value(composed.root, "distributed_config.timeout_s");
   Config config;
-  if (schema && timeout.kind != Kind::kNull)
+  if (!source.any_keys && timeout.kind != Kind::kNull)
     assign_field(*find_field("distributed_config.timeout_s"), timeout, config);
   result.timeout_s = config.distributed.timeout_s;
   for (auto& job : product(axes_of(changes, ConfigRepository(source)))) {
@@ -134,10 +134,9 @@ SweepPlan plan(const ConfigSource& source, const std::vector<std::string>& overr
 
 }  // namespace
 
-SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides,
-                     bool schema) {
+SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides) {
   try {
-    return plan(source, overrides, schema);
+    return plan(source, overrides);
   } catch (const UserError& e) {
     throw UserError(one_line(e.what()));
   }

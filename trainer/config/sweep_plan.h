@@ -18,8 +18,7 @@ struct SweepPlan {
 
 /// Reads the overrides and hydra.sweeper.params. The first key changes slowest. Throws UserError in
 /// Hydra's words.
-SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides,
-                     bool schema = true);
+SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides);
 
 /// Creates the sweep's folder with multirun.yaml in it. Throws UserError when that cannot be.
 void write_sweep_file(const SweepPlan& plan);

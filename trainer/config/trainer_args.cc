@@ -20,135 +20,37 @@ using Words = std::vector<std::string>;
 
 constexpr const char* kSeeHelp = "; see trainer --help";
 
-/// An option as this file knows it: its name with underscores, and whether a value follows.
-struct Option {
-  std::string name;
-  bool takes_value;
-};
+/// Long names with underscores, each after its short one; = for one that takes a value. Both _ and -
+/// are read.
+const Words kTrainOptions = {"c,config=",     "config_name=", "config_path=", "config_dir=",
+                             "cfg=",          "info=",        "help_config",  "m,multirun",
+                             "resolve",       "format=",      "p,package=",   "throw_on_missing",
+                             "h,help",        "version"};
+const Words kGenerateOptions = {"snapshot=", "prompt=", "max_new_tokens=", "temperature=",
+                                "top_k=",    "seed=",   "greedy",          "h,help"};
+const Words kInspectOptions = {"json", "h,help"};
+const Words kDoctorOptions = {"h,help"};
 
-const std::vector<Option> kTrainOptions = {{"config", true},
-                                           {"config_name", true},
-                                           {"config_path", true},
-                                           {"config_dir", true},
-                                           {"cfg", true},
-                                           {"info", true},
-                                           {"help_config", false},
-                                           {"multirun", false},
-                                           {"resolve", false},
-                                           {"format", true},
-                                           {"package", true},
-                                           {"no_schema", false},
-                                           {"throw_on_missing", false},
-                                           {"help", false},
-                                           {"version", false}};
-const std::vector<Option> kGenerateOptions = {
-    {"snapshot", true}, {"prompt", true}, {"max_new_tokens", true}, {"temperature", true},
-    {"top_k", true},    {"seed", true},   {"greedy", false},        {"help", false}};
-const std::vector<Option> kInspectOptions = {{"json", false}, {"help", false}};
-const std::vector<Option> kDoctorOptions = {{"help", false}};
-
-/// As Hydra spells them; -c is --config here.
-constexpr std::pair<const char*, const char*> kShortOptions[] = {
-    {"-c", "config"},      {"-cn", "config_name"}, {"-cp", "config_path"},
-    {"-cd", "config_dir"}, {"-p", "package"},      {"-m", "multirun"}};
-
-std::string with_underscores(std::string text) {
-  std::replace(text.begin(), text.end(), '-', '_');
-  return text;
-}
-
-const Option* find_option(const std::vector<Option>& options, const std::string& name) {
-  for (const Option& option : options) {
-    if (option.name == with_underscores(name)) return &option;
-  }
-  return nullptr;
-}
-
-[[noreturn]] void fail_option(const std::vector<Option>& options, const std::string& word) {
-  const std::string name = word.substr(0, word.find('=')).substr(word.find_first_not_of('-'));
-  Words names;
-  for (const Option& option : options) names.push_back(option.name);
-  const std::string near = nearest(with_underscores(name), names);
-  throw UserError(
-      fmt::format("{}: no such option; {}", word.substr(0, word.find('=')),
-                  near.empty() ? "trainer --help lists them" : "did you mean '--" + near + "'?"));
-}
-
-/// The words of one mode: options in one spelling (`--max_new_tokens=5`), so that a value may start
-/// with a dash and cxxopts sees one form only, and everything else.
-struct Split {
-  Words options;
-  Words rest;
-};
-
-/// `-c` and `-h` as long options; "" for a word that is no option.
-std::string long_name(const std::string& word, const std::vector<Option>& options) {
-  if (word == "-h") return "help";
-  if (find_option(options, "config") != nullptr) {
-    for (const auto& [brief, name] : kShortOptions) {
-      if (word == brief) return name;
-    }
-  }
-  if (word.size() < 2 || word.front() != '-') return "";
-  const std::string name = word.substr(0, word.find('=')).substr(2);
-  if (!word.starts_with("--") || find_option(options, name) == nullptr) fail_option(options, word);
-  return name;
-}
-
-Split split_words(const Words& words, const std::vector<Option>& options) {
-  Split split;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (word == "--") {
-      split.rest.insert(split.rest.end(), words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                        words.end());
-      break;
-    }
-    const std::string name = long_name(word, options);
-    if (name.empty()) {
-      split.rest.push_back(word);
-      continue;
-    }
-    const Option& option = *find_option(options, name);
-    const std::size_t equal = word.find('=');
-    if (!option.takes_value && equal != std::string::npos) {
-      throw UserError(
-          fmt::format("--{}: takes no value; remove '{}'", option.name, word.substr(equal)));
-    }
-    std::string normal = "--" + option.name;
-    if (equal != std::string::npos) normal += word.substr(equal);
-    if (option.takes_value && equal == std::string::npos) {
-      if (i + 1 >= words.size())
-        throw UserError(fmt::format("--{}: needs a value{}", option.name, kSeeHelp));
-      normal += "=" + words[++i];
-    }
-    split.options.push_back(std::move(normal));
-  }
-  return split;
-}
-
-cxxopts::Options declare(const std::vector<Option>& options) {
-  cxxopts::Options declared("trainer");
-  for (const Option& option : options) {
-    if (option.takes_value) {
-      declared.add_options()(option.name, "", cxxopts::value<std::string>());
-    } else {
-      declared.add_options()(option.name, "");
-    }
-  }
-  declared.allow_unrecognised_options();
-  return declared;
-}
-
-/// The options of one mode, parsed, and what is left.
+/// The options of one mode, parsed by cxxopts, and what is left.
 class Parsed {
  public:
-  Parsed(const Words& words, const std::vector<Option>& options) : declared_(declare(options)) {
-    Split split = split_words(words, options);
-    rest_ = std::move(split.rest);
+  Parsed(const Words& words, const Words& options) : declared_("trainer") {
+    for (std::string option : options) {
+      const bool takes_value = option.ends_with('=');
+      if (takes_value) option.pop_back();
+      names_.push_back(option.substr(option.find(',') + 1));
+      declared_.add_options()(
+          option, "", takes_value ? cxxopts::value<std::string>() : cxxopts::value<bool>());
+    }
+    declared_.allow_unrecognised_options();
+    const Words spelled = in_one_spelling(words);
     std::vector<const char*> argv = {"trainer"};
-    for (const std::string& word : split.options) argv.push_back(word.c_str());
+    for (const std::string& word : spelled) argv.push_back(word.c_str());
     result_ = declared_.parse(static_cast<int>(argv.size()), argv.data());
+    rest_ = result_.unmatched();
+    for (const std::string& word : rest_) {
+      if (word.size() > 1 && word.starts_with('-')) fail_unknown(word);
+    }
   }
 
   bool has(const std::string& name) const { return result_.count(name) > 0; }
@@ -156,8 +58,34 @@ class Parsed {
   const Words& rest() const { return rest_; }
 
  private:
+  /// --max-new-tokens=5 -> --max_new_tokens=5, and Hydra's -cn, which cxxopts would take for -c n.
+  Words in_one_spelling(Words words) const {
+    for (std::string& word : words) {
+      const std::size_t end = std::min(word.find('='), word.size());
+      std::string name = word.substr(0, end);
+      if (name == "-cn" || name == "-cp" || name == "-cd")
+        name = name == "-cn" ? "--config_name" : name == "-cp" ? "--config_path" : "--config_dir";
+      if (!name.starts_with("--")) continue;
+      std::replace(name.begin() + 2, name.end(), '-', '_');
+      if (std::find(names_.begin(), names_.end(), name.substr(2)) != names_.end())
+        word.replace(0, end, name);
+    }
+    return words;
+  }
+
+  [[noreturn]] void fail_unknown(const std::string& word) const {
+    const std::string option = word.substr(0, word.find('='));
+    std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
+    std::replace(name.begin(), name.end(), '-', '_');
+    const std::string near = nearest(name, names_);
+    throw UserError(
+        fmt::format("{}: no such option; {}", option,
+                    near.empty() ? "trainer --help lists them" : "did you mean '--" + near + "'?"));
+  }
+
   cxxopts::Options declared_;
   cxxopts::ParseResult result_;
+  Words names_;
   Words rest_;
 };
 
@@ -300,7 +228,6 @@ ShowOptions show_options(const Parsed& parsed) {
   if (parsed.has("format") && choice(parsed, "format", {"yaml", "json"}) == 1)
     options.format = ShowFormat::kJson;
   options.resolve = parsed.has("resolve");
-  options.schema = !parsed.has("no_schema");
   options.throw_on_missing = parsed.has("throw_on_missing");
   if (parsed.has("package")) options.package = parsed.text("package");
   return options;
@@ -308,7 +235,7 @@ ShowOptions show_options(const Parsed& parsed) {
 
 /// `--cfg`, `--info defaults` and what belongs to them.
 void take_show_options(const Parsed& parsed, TrainerArgs& args) {
-  for (const char* name : {"resolve", "format", "package", "no_schema", "throw_on_missing"}) {
+  for (const char* name : {"resolve", "format", "package", "throw_on_missing"}) {
     if (parsed.has(name) && !parsed.has("cfg")) {
       throw UserError(fmt::format("--{}: belongs to --cfg; write --cfg job --{}", name, name));
     }

@@ -32,7 +32,6 @@ Looking at the configuration (prints and exits):
       --format yaml|json   Form of the text (default: yaml)
   -p, --package A.B        Only that part
       --throw-on-missing   A value that is still ??? is an error
-      --no-schema          Take any keys, type and check nothing
 
 KEY=VALUE overrides a value of the file, e.g. trainer_config.max_epochs=3 or
 optimizer_config.betas=[0.9,0.99]; quote a text with special characters twice: 'KEY="a, b"'.

@@ -7,6 +7,7 @@
 #include "trainer/config/compose.h"
 #include "trainer/config/config_checks.h"
 #include "trainer/config/config_fields.h"
+#include "trainer/config/hydra_block.h"
 #include "trainer/config/interpolation.h"
 #include "trainer/config/message.h"
 #include "trainer/config/node_text.h"
@@ -103,10 +104,17 @@ RunFiles run_files(const Node& composed) {
           node_to_yaml(*find_path(composed, "hydra.overrides.task"))};
 }
 
+std::string warning_of(const std::vector<std::string>& idle) {
+  if (idle.empty()) return "";
+  return fmt::format("{}: no effect in trainer", fmt::join(idle, ", "));
+}
+
 RunConfig load(const ConfigSource& source, const std::vector<std::string>& overrides,
                const RunPlace& place) {
   const std::string& file = source.file;
-  Node root = compose_config(source, overrides, true).root;
+  const Composed composed = compose_config(source, overrides);
+  const auto idle = hydra_without_effect(*composed.root.find("hydra"), composed.choices);
+  Node root = composed.root;
   check_known(root, "");
   place_run(root, place);
   RunFiles files = run_files(root);
@@ -118,7 +126,7 @@ RunConfig load(const ConfigSource& source, const std::vector<std::string>& overr
   const Given given = given_from(leaves, file);
   complete_config(config, given);
   resolve_paths(config, given, place.sweep_job.has_value());
-  return {std::move(config), std::move(files)};
+  return {std::move(config), std::move(files), warning_of(idle)};
 }
 
 }  // namespace

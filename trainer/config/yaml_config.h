@@ -25,6 +25,7 @@ struct RunFiles {
 struct RunConfig {
   Config config;
   RunFiles files;
+  std::string warning;  ///< Settings of Hydra that change nothing here, or "".
 };
 
 /// Composes the configuration of `source` with `overrides` ("a.b=value", in order), types and

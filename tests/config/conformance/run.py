@@ -59,8 +59,8 @@ class Trainer:
         self.process = None
         return {"code": code, "text": f"crashed with {code}"}
 
-    def show(self, folder, arguments):
-        common = ["--config", str(folder / "cfg.yaml"), "--cfg", "job", "--resolve", "--format", "json"]
+    def show(self, folder, arguments, any_keys=False):
+        common = ["--any-keys"] * any_keys + ["--config", str(folder / "cfg.yaml"), "--cfg", "job", "--resolve", "--format", "json"]
         answer = self.ask(folder, common + arguments)
         if answer["code"] == 0:
             return ("ok", [json.loads(line) for line in answer["text"].split("\n") if line])
@@ -117,7 +117,7 @@ def expected(folder, case):
 
 
 def actual(trainer, folder, case):
-    answer = trainer.show(folder, ["--no-schema", "--", *(case[1] or [])])
+    answer = trainer.show(folder, ["--", *(case[1] or [])], any_keys=True)
     return ("ok", answer[1][0]) if answer[0] == "ok" else answer
 
 
@@ -135,7 +135,7 @@ def check_sweeps(trainer, folder, every):
     wrong = accepted = 0
     folders = [write_case(folder / str(i), case[0]) for i, case in enumerate(every)]
     for folder, (_, overrides) in zip(folders, every):
-        got = trainer.show(folder, ["--no-schema", "--multirun", "--", *overrides])
+        got = trainer.show(folder, ["--multirun", "--", *overrides], any_keys=True)
         want = expected_jobs(folder, overrides)
         accepted += want[0] == "ok"
         if not same(want, got):
