@@ -42,8 +42,7 @@ TEST_CASE("a config group is chosen in the file and on the command line") {
   const Composing composing;
   const std::string text = "defaults: [db: mysql]\nk: 1";
   CHECK(composing.json(text) == R"({"db":{"driver":"mysql","port":3306},"k":1})");
-  CHECK(composing.json(text, {"db=pg", "db.port=1"}) ==
-        R"({"db":{"driver":"pg","port":1},"k":1})");
+  CHECK(composing.json(text, {"db=pg", "db.port=1"}) == R"({"db":{"driver":"pg","port":1},"k":1})");
   CHECK(composing.json(text, {"~db"}) == R"({"k":1})");
   CHECK(composing.json("k: 1", {"+db@place=pg"}) ==
         R"({"k":1,"place":{"driver":"pg","port":5432}})");

@@ -106,13 +106,11 @@ TEST_CASE("where any keys are taken, Hydra's rule for new ones holds") {
   ShowOptions options;
   options.format = ShowFormat::kJson;
   options.resolve = true;
-  CHECK(show_config(source, {"+d=[x]"}, options) ==
-        "{\"a\":1,\"b\":{\"c\":1},\"d\":[\"x\"]}\n");
+  CHECK(show_config(source, {"+d=[x]"}, options) == "{\"a\":1,\"b\":{\"c\":1},\"d\":[\"x\"]}\n");
   options.package = std::string("b");
   CHECK(show_config(source, {}, options) == "{\"c\":1}\n");
-  CHECK(test::error_of<UserError>([&] {
-          show_config(source, {"d=1"}, options);
-        }) == "command line: d=1: Could not override 'd'. To append to your config use +d=1");
+  CHECK(test::error_of<UserError>([&] { show_config(source, {"d=1"}, options); }) ==
+        "command line: d=1: Could not override 'd'. To append to your config use +d=1");
 }
 
 }  // namespace

@@ -289,8 +289,8 @@ TEST_CASE("a value of the wrong type is refused in OmegaConf's words") {
         "cfg.yaml:3:15: trainer_config.batch_size: Value 'lots' of type 'str' could not be "
         "converted to Integer; give "
         "a whole number >= 1 and <= 1000000");
-  for (const char* value :
-       {"true", "3.7", "[1]", "{a: 1}", "''", "1e30", "'99999999999999999999'", "'0x10'", "'1__0'"}) {
+  for (const char* value : {"true", "3.7", "[1]", "{a: 1}", "''", "1e30", "'99999999999999999999'",
+                            "'0x10'", "'1__0'"}) {
     CAPTURE(value);
     CHECK(error(std::string("batch_size: ") + value).find("could not be converted to Integer") !=
           std::string::npos);

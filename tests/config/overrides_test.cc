@@ -96,8 +96,7 @@ std::string applied(const std::string& yaml, const std::vector<std::string>& ove
 
 TEST_CASE("overrides change, add, force and delete keys") {
   CHECK(applied("a: {b: 1}", {"a.b=2"}) == R"({"a":{"b":2}})");
-  CHECK(applied("a: {b: 1}", {"+a.c=2", "+d.e=x"}) ==
-        R"({"a":{"b":1,"c":2},"d":{"e":"x"}})");
+  CHECK(applied("a: {b: 1}", {"+a.c=2", "+d.e=x"}) == R"({"a":{"b":1,"c":2},"d":{"e":"x"}})");
   CHECK(applied("a: {b: 1}", {"++a.b=2", "++a.c=3"}) == R"({"a":{"b":2,"c":3}})");
   CHECK(applied("a: {b: 1, c: 2}", {"~a.b"}) == R"({"a":{"c":2}})");
   CHECK(applied("a: {b: 1, c: 2}", {"~a.b=1"}) == R"({"a":{"c":2}})");

@@ -1,8 +1,8 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
+#include "trainer/config/message.h"
 #include "trainer/config/node_text.h"
-#include "trainer/config/suggest.h"
 #include "trainer/config/yaml_reader.h"
 #include "trainer/config/yaml_scalar.h"
 #include "trainer/runtime/error.h"

@@ -9,13 +9,18 @@
 #include "trainer/config/defaults_list.h"
 #include "trainer/config/hydra_block.h"
 #include "trainer/config/interpolation.h"
-#include "trainer/config/merge.h"
+#include "trainer/config/message.h"
 #include "trainer/config/node_text.h"
 #include "trainer/config/override_apply.h"
 #include "trainer/config/schema.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
+
+bool is_hydra_override(const Override& change) {
+  return change.key.starts_with("hydra.") || change.key.starts_with("hydra/");
+}
+
 namespace {
 
 /// With a schema a mistyped key is found before it is created.
@@ -23,7 +28,7 @@ void check_override_known(const Override& change) {
   std::string parent;
   for (const std::string& part : split_path(change.key)) {
     if (path_kind(parent) == PathKind::kKey) return;  // into a value, which has its own message
-    const std::string path = parent.empty() ? part : parent + "." + part;
+    const std::string path = joined_path(parent, part);
     if (path_kind(path) == PathKind::kUnknown) fail_unknown(change.value.place, parent, part);
     parent = path;
   }
@@ -39,37 +44,22 @@ std::vector<Override> parse_all(const std::vector<std::string>& texts) {
 /// command line.
 void add_search_path(ConfigRepository& repository, const std::vector<Override>& overrides) {
   const LoadedConfig* primary = repository.load(repository.source().name);
-  if (primary != nullptr && primary->content.kind != Kind::kMap) {
-    throw UserError(fmt::format(
-        "{}: not a configuration: sections such as data_config: are expected at the top",
-        primary->file));
-  }
-  Node value =
-      primary == nullptr ? Node::null() : select_value(primary->content, "hydra.searchpath");
+  Node value;
+  if (primary != nullptr && primary->content.kind == Kind::kMap)
+    value = select_value(primary->content, "hydra.searchpath");
   for (const Override& change : overrides) {
     if (change.key == "hydra.searchpath" && change.type == OverrideType::kChange)
       value = change.value;
   }
-  if (value.kind == Kind::kNull) return;
-  const auto fail = [&value] {
-    throw UserError(value.place.str() +
-                    ": hydra.searchpath must be a list of strings; write [file://folder]");
-  };
-  if (value.kind != Kind::kList) fail();
+  const bool texts = std::all_of(value.items.begin(), value.items.end(),
+                                 [](const Node& item) { return item.kind == Kind::kString; });
+  if (value.kind != Kind::kNull && (value.kind != Kind::kList || !texts))
+    fail_at(value.place, "hydra.searchpath must be a list of strings; write [file://folder]");
   for (const Node& item : value.items) {
-    if (item.kind != Kind::kString) fail();
-    std::string folder = item.text;
-    if (folder.starts_with("file://")) folder.erase(0, std::string("file://").size());
-    if (folder.find("://") == std::string::npos) repository.add_folder(folder);
+    const bool local = item.text.starts_with("file://");
+    if (local || item.text.find("://") == std::string::npos)
+      repository.add_folder(item.text.substr(local ? 7 : 0));
   }
-}
-
-/// The content of one file where its package wants it.
-Node embedded(const LoadedConfig& config, const std::string& package) {
-  if (package.empty()) return config.content;
-  Node root = Node::map();
-  set_path(root, package, config.content);
-  return root;
 }
 
 Node merged(ConfigRepository& repository, const std::vector<ResultDefault>& configs) {
@@ -77,7 +67,12 @@ Node merged(ConfigRepository& repository, const std::vector<ResultDefault>& conf
   for (const ResultDefault& config : configs) {
     const LoadedConfig& loaded = *repository.load(config.config_path);
     check_interpolations(loaded.content);
-    const Node value = embedded(loaded, config.package);
+    Node value = loaded.content;
+    if (config.package.empty() && value.kind != Kind::kMap) fail_no_map(loaded.file);
+    if (!config.package.empty()) {
+      value = Node::map();
+      set_path(value, config.package, loaded.content);
+    }
     const bool searches = !config.primary && config.config_path != "hydra/config" &&
                           select_value(value, "hydra.searchpath").kind != Kind::kNull;
     if (searches) {
@@ -91,12 +86,6 @@ Node merged(ConfigRepository& repository, const std::vector<ResultDefault>& conf
   return root;
 }
 
-Node texts(const std::vector<std::string>& values) {
-  Node list = Node::list();
-  for (const std::string& value : values) list.items.push_back(Node::of(value));
-  return list;
-}
-
 std::string text_at(const Node& root, const std::string& path, const std::string& otherwise) {
   const Node value = select_value(root, path);
   return value.kind == Kind::kString ? value.text : otherwise;
@@ -107,7 +96,8 @@ std::string override_folder(const Node& root, std::vector<Override> changes) {
   const std::string config = "hydra.job.config.override_dirname.";
   const Node excluded = select_value(root, config + "exclude_keys");
   std::erase_if(changes, [&excluded](const Override& change) {
-    return std::any_of(excluded.items.begin(), excluded.items.end(),
+    return is_hydra_override(change) ||
+           std::any_of(excluded.items.begin(), excluded.items.end(),
                        [&](const Node& key) { return key.text == change.key; });
   });
   std::vector<std::string> lines;
@@ -134,26 +124,19 @@ void fill_hydra(Composed& composed, const ConfigRepository& repository,
                 const std::vector<Override>& changes) {
   Node& root = composed.root;
   std::vector<std::string> of_hydra;
-  std::vector<Override> of_task;
-  for (const Override& change : changes) {
-    if (is_hydra_override(change)) {
-      of_hydra.push_back(change.text);
-    } else {
-      of_task.push_back(change);
-    }
-  }
   std::vector<std::string> task;
-  for (const Override& change : of_task) task.push_back(change.text);
+  for (const Override& change : changes)
+    (is_hydra_override(change) ? of_hydra : task).push_back(change.text);
   const Node* name = find_path(root, "hydra.job.name");
   if (name == nullptr || name->is_missing())
     set_path(root, "hydra.job.name", Node::of(std::string("trainer")));
-  set_path(root, "hydra.overrides.hydra", texts(of_hydra));
-  set_path(root, "hydra.overrides.task", texts(task));
-  set_path(root, "hydra.job.override_dirname", Node::of(override_folder(root, of_task)));
+  set_path(root, "hydra.overrides.hydra", Node::texts(of_hydra));
+  set_path(root, "hydra.overrides.task", Node::texts(task));
+  set_path(root, "hydra.job.override_dirname", Node::of(override_folder(root, changes)));
   set_path(root, "hydra.job.config_name", Node::of(repository.source().name));
   std::error_code error;
   set_path(root, "hydra.runtime.cwd", Node::of(std::filesystem::current_path(error).string()));
-  set_path(root, "hydra.runtime.config_sources", texts(repository.folders()));
+  set_path(root, "hydra.runtime.config_sources", Node::texts(repository.folders()));
   Node choices = Node::map();
   for (const auto& [group, option] : composed.choices)
     set_entry(choices, Node::of(group), Node::of(option));
@@ -161,10 +144,6 @@ void fill_hydra(Composed& composed, const ConfigRepository& repository,
 }
 
 }  // namespace
-
-bool is_hydra_override(const Override& change) {
-  return change.key.starts_with("hydra.") || change.key.starts_with("hydra/");
-}
 
 Composed compose_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                         RunMode mode) {
@@ -179,21 +158,20 @@ Composed compose_config(const ConfigSource& source, const std::vector<std::strin
       composed.configs.push_back({repository.load(config.config_path)->file, config.package});
   }
   if (Node* hydra = composed.root.find("hydra")) {
-    check_hydra_keys(*hydra);
-    convert_hydra(*hydra);
+    check_hydra_keys(*hydra, false);
   }
   for (const Override& change : list.value_overrides) {
     if (change.package) {
-      throw UserError(
-          fmt::format("command line: {}: Override {} looks like a config group override, "
-                      "but config group '{}' does not exist.",
-                      change.text, change.text, change.key));
+      fail_at(change.value.place,
+              "Override {} looks like a config group override, "
+              "but config group '{}' does not exist.",
+              change.text, change.key);
     }
     const bool own = !source.any_keys && !is_hydra_override(change) && change.key != "hydra";
     if (own) check_override_known(change);
     apply_override(composed.root, change, own);
     Node* hydra = composed.root.find("hydra");
-    if (hydra != nullptr && is_hydra_override(change)) convert_hydra(*hydra);
+    if (hydra != nullptr && is_hydra_override(change)) check_hydra_keys(*hydra, true);
   }
   check_texts(changes);
   fill_hydra(composed, repository, changes);

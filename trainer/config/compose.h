@@ -27,8 +27,8 @@ struct Composed {
   std::vector<MergedConfig> configs;  ///< In the order of merging, without Hydra's own.
 };
 
-/// Reads the files and applies the overrides: unknown keys are refused with a suggestion, known ones
-/// need no +. Throws UserError.
+/// Reads the files and applies the overrides: unknown keys are refused with a suggestion, known
+/// ones need no +. Throws UserError.
 Composed compose_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                         RunMode mode = RunMode::kRun);
 

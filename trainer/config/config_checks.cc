@@ -1,6 +1,7 @@
 #include "trainer/config/config_checks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,7 +12,7 @@
 #include <filesystem>
 
 #include "trainer/config/config_fields.h"
-#include "trainer/config/suggest.h"
+#include "trainer/config/message.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/remote_path.h"
 
@@ -24,12 +25,6 @@ constexpr const char* kSizes[] = {"gpt_config.n_layer", "gpt_config.n_head", "gp
   throw UserError(given.where(key) + ": " + what);
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
-  return out;
-}
-
 const ModelPreset& find_preset(const std::string& name, const Given& given) {
   std::vector<std::string> names;
   for (const ModelPreset& preset : model_presets()) {
@@ -38,7 +33,7 @@ const ModelPreset& find_preset(const std::string& name, const Given& given) {
   }
   const std::string near = nearest(name, names);
   fail(given, "gpt_config.model_type",
-       fmt::format("Invalid value '{}', expected one of [{}]; {}", name, joined(names),
+       fmt::format("Invalid value '{}', expected one of [{}]; {}", name, fmt::join(names, ", "),
                    near.empty() ? "choose one of them" : "did you mean '" + near + "'?"));
 }
 
@@ -49,7 +44,7 @@ void check_sizes_complete(const Given& given) {
   if (absent.empty()) return;
   fail(given, present.front(),
        fmt::format("{} {} missing; give n_layer, n_head and n_embd together, or model_type instead",
-                   joined(absent), absent.size() == 1 ? "is" : "are"));
+                   fmt::join(absent, ", "), absent.size() == 1 ? "is" : "are"));
 }
 
 void resolve_model(Config& config, const Given& given) {

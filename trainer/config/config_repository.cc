@@ -1,18 +1,17 @@
 #include "trainer/config/config_repository.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <sstream>
 
 #include "trainer/config/hydra_block.h"
-#include "trainer/config/suggest.h"
+#include "trainer/config/message.h"
 #include "trainer/config/yaml_reader.h"
 #include "trainer/runtime/error.h"
 
@@ -22,17 +21,14 @@ namespace {
 namespace fs = std::filesystem;
 
 /// \r\n and \r become \n, as Python opens a text file.
-std::string with_plain_breaks(const std::string& text) {
-  std::string out;
-  out.reserve(text.size());
+std::string with_plain_breaks(std::string text) {
+  std::size_t to = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\r') {
-      out += text[i];
-    } else if (i + 1 == text.size() || text[i + 1] != '\n') {
-      out += '\n';
-    }
+    const bool before_break = text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n';
+    if (!before_break) text[to++] = text[i] == '\r' ? '\n' : text[i];
   }
-  return out;
+  text.resize(to);
+  return text;
 }
 
 /// What to give instead of a file that cannot be read.
@@ -54,53 +50,35 @@ std::string near_file(const std::string& file) {
 }
 
 std::string read_text(const std::string& file) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  std::string text;
-  std::array<char, 16384> buffer{};
-  ssize_t n = fd < 0 ? -1 : 1;
-  while (n > 0) {
-    n = ::read(fd, buffer.data(), buffer.size());
-    if (n > 0) text.append(buffer.data(), static_cast<std::size_t>(n));
-    if (n < 0 && errno == EINTR) n = 1;
-  }
-  const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (n < 0) {
+  errno = 0;
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  if (stream.peek() != std::ifstream::traits_type::eof()) text << stream.rdbuf();
+  if (stream.bad() || !stream.is_open() || errno == EISDIR) {
     throw UserError(fmt::format("{}: cannot read the config file: {}; {}", file,
-                                std::strerror(error), near_file(file)));
+                                std::strerror(errno), near_file(file)));
   }
-  return with_plain_breaks(text);
-}
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::vector<std::string> words;
-  for (std::size_t begin = 0; begin < line.size();) {
-    const std::size_t end = std::min(line.find(' ', begin), line.size());
-    if (end > begin) words.push_back(line.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
+  return with_plain_breaks(text.str());
 }
 
 /// `# @package a.b` in the comment lines at the start of the text.
 std::optional<std::string> package_header(const std::string& text, const std::string& file) {
   constexpr std::string_view kBlank = " \t\r\f\v";
   constexpr std::size_t kHeader = 512;
-  const std::string head = text.substr(0, kHeader);
   std::optional<std::string> package;
-  for (std::size_t begin = 0; begin < head.size();) {
-    const std::size_t end = std::min(head.find('\n', begin), head.size());
-    std::string line = head.substr(begin, end - begin);
-    begin = end + 1;
-    line.erase(0, std::min(line.find_first_not_of(kBlank), line.size()));
-    line.erase(line.find_last_not_of(kBlank) + 1);
-    if (line.empty()) continue;
-    const std::size_t at = line.find_first_not_of(kBlank, 1);
-    if (line.front() != '#' || at == std::string::npos || line[at] != '@') break;
-    const auto words = words_of(line.substr(at));
-    if (words.size() != 2)
+  std::istringstream lines(text.substr(0, kHeader));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t hash = line.find_first_not_of(kBlank);
+    if (hash == std::string::npos) continue;
+    const std::size_t at = line.find_first_not_of(kBlank, hash + 1);
+    if (line[hash] != '#' || at == std::string::npos || line[at] != '@') break;
+    std::istringstream words(line.substr(at));
+    std::string key;
+    std::string value;
+    std::string more;
+    if (!(words >> key >> value) || words >> more)
       throw UserError(fmt::format("{}: Expected header format: KEY VALUE, got '{}'", file, line));
-    if (words[0] == "@package") package = words[1];
+    if (key == "@package") package = value;
   }
   return package;
 }
@@ -117,10 +95,7 @@ std::unique_ptr<LoadedConfig> parsed(const std::string& text, const std::string&
   loaded->file = file;
   loaded->package = package_header(text, file);
   loaded->content = load_yaml(text, file);
-  if (!loaded->content.is_container()) {
-    throw UserError(fmt::format(
-        "{}: not a configuration: sections such as data_config: are expected at the top", file));
-  }
+  if (!loaded->content.is_container()) fail_no_map(file);
   if (const Node* defaults = loaded->content.find("defaults")) {
     loaded->defaults = parse_defaults(*defaults);
     std::erase_if(loaded->content.entries,
@@ -134,6 +109,11 @@ std::string with_extension(const std::string& path) {
 }
 
 }  // namespace
+
+void fail_no_map(const std::string& file) {
+  throw UserError(file +
+                  ": not a configuration: sections such as data_config: are expected at the top");
+}
 
 ConfigSource ConfigSource::of_file(const std::string& file) {
   const fs::path path(file);
@@ -189,10 +169,6 @@ const LoadedConfig* ConfigRepository::load(const std::string& path) {
     slot = parsed(read_text(file), file);  // says so when the primary one is not there
   }
   return slot.get();
-}
-
-bool ConfigRepository::has_config(const std::string& path) const {
-  return hydra_config_text(path) != nullptr || !file_of(path).empty();
 }
 
 bool ConfigRepository::has_group(const std::string& path) const {

@@ -36,6 +36,9 @@ struct LoadedConfig {
   std::string file;
 };
 
+/// Throws UserError for a file whose content is not a map.
+[[noreturn]] void fail_no_map(const std::string& file);
+
 /// Reads each file once. "db/mysql" is the file db/mysql.yaml of the first folder that has it.
 class ConfigRepository {
  public:
@@ -43,7 +46,6 @@ class ConfigRepository {
 
   /// nullptr when there is none. Throws UserError for a file that cannot be read.
   const LoadedConfig* load(const std::string& path);
-  bool has_config(const std::string& path) const;
   bool has_group(const std::string& path) const;
   /// Names in a group, sorted.
   std::vector<std::string> options(const std::string& group) const;

@@ -11,7 +11,6 @@
 #include "trainer/config/node_text.h"
 #include "trainer/config/python_number.h"
 #include "trainer/config/schema.h"
-#include "trainer/config/suggest.h"
 #include "trainer/config/sweep_plan.h"
 #include "trainer/runtime/error.h"
 
@@ -24,26 +23,6 @@ struct Origin {
   std::string value;
   std::string place;
 };
-
-/// The keys without a value, and the place of the first.
-struct Missing {
-  std::vector<std::string> keys;
-  std::string place;
-};
-
-void collect_missing(const Node& node, const std::string& path, Missing& names) {
-  if (node.is_missing()) {
-    if (names.keys.empty()) names.place = node.place.str();
-    names.keys.push_back(path);
-  }
-  for (std::size_t i = 0; i < node.items.size(); ++i) {
-    collect_missing(node.items[i], fmt::format("{}[{}]", path, i), names);
-  }
-  for (const Entry& entry : node.entries) {
-    const std::string key = python_str(entry.key);
-    collect_missing(entry.value, path.empty() ? key : path + "." + key, names);
-  }
-}
 
 /// Every key of the schema: as given and typed, or its default.
 Node typed_tree(const Node& given) {
@@ -58,9 +37,7 @@ Node typed_tree(const Node& given) {
     if (unset && field.null_means == NullMeans::kNotGiven) value = Node::null();
     if (!unset && !node->is_interpolation() && !node->is_missing()) {
       const std::string problem = assign_field(field, *node, config);
-      if (!problem.empty()) {
-        throw UserError(fmt::format("{}: {}: {}", node->place.str(), field.path, problem));
-      }
+      if (!problem.empty()) fail_at(node->place, "{}: {}", field.path, problem);
       const bool not_given = node->kind == Kind::kNull && field.null_means == NullMeans::kNotGiven;
       value = not_given ? Node::null() : field_value(field, config);
     }
@@ -87,16 +64,6 @@ Node job_tree(const Node& composed, const ConfigSource& source, const ShowOption
   if (source.any_keys) return root;
   check_known(root, "");
   return typed_tree(root);
-}
-
-void refuse_missing(const Node& root, const std::string& file) {
-  Missing missing;
-  collect_missing(root, "", missing);
-  if (missing.keys.empty()) return;
-  throw UserError(fmt::format(
-      "{}: {}: Missing mandatory value{}; add {}=<value> to the command line or to the file",
-      missing.place.empty() ? file : missing.place, fmt::join(missing.keys, ", "),
-      missing.keys.size() == 1 ? "" : "s", missing.keys.front()));
 }
 
 /// The child of that key, or of that index in a list.
@@ -151,7 +118,7 @@ void collect_origins(const Node& node, const std::string& path, std::vector<Orig
   if (node.kind == Kind::kMap && !node.entries.empty()) {
     for (const Entry& entry : node.entries) {
       const std::string key = python_str(entry.key);
-      collect_origins(entry.value, path.empty() ? key : path + "." + key, out);
+      collect_origins(entry.value, joined_path(path, key), out);
     }
     return;
   }

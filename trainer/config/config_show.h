@@ -15,7 +15,7 @@ enum class ShowFormat { kYaml, kJson };
 struct ShowOptions {
   ShowWhat what = ShowWhat::kJob;  ///< kJob leaves the hydra block out.
   ShowFormat format = ShowFormat::kYaml;
-  bool resolve = false;  ///< Replace interpolations.
+  bool resolve = false;           ///< Replace interpolations.
   bool throw_on_missing = false;  ///< A value that is still ??? is an error.
   std::string package;            ///< Only this part, "a.b".
 };

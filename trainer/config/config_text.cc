@@ -33,7 +33,7 @@ Node node_from_json(const nlohmann::ordered_json& json) {
 void read_object(const nlohmann::ordered_json& object, const std::string& parent, Config& config,
                  std::size_t& read) {
   for (const auto& [name, value] : object.items()) {
-    const std::string path = parent.empty() ? name : parent + "." + name;
+    const std::string path = joined_path(parent, name);
     const Field* field = find_field(path);
     if (field == nullptr && value.is_object()) {
       read_object(value, path, config, read);

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "trainer/runtime/error.h"
+#include "trainer/config/message.h"
 
 namespace ddp::train {
 namespace {
@@ -30,10 +30,6 @@ std::string folder_of(const std::string& path) {
 std::string below(const std::string& base, const std::string& path) {
   if (base.empty()) return path;
   return path.empty() ? base : base + "/" + path;
-}
-
-[[noreturn]] void fail(const Place& place, const std::string& what) {
-  throw UserError(fmt::format("{}: {}", place.str(), what));
 }
 
 /// "group@package" -> group, package; "package:new" is Hydra 1.0's way to rename.
@@ -67,24 +63,26 @@ void take_keywords(DefaultElement& element) {
 DefaultElement config_item(const Node& item) {
   DefaultElement element;
   split_package(item.text, element);
-  if (element.is_self() && element.package) fail(item.place, "_self_@PACKAGE is not supported");
+  if (element.is_self() && element.package)
+    fail_with(item.place, "_self_@PACKAGE is not supported");
   return element;
 }
 
 DefaultElement group_item(const Node& item) {
   if (item.entries.size() != 1) {
-    fail(item.place, item.entries.empty()
-                         ? "Missing group name in {}; write group: option"
-                         : "Too many keys in default item; write one `- group: option` a line");
+    fail_with(item.place,
+              item.entries.empty()
+                  ? "Missing group name in {}; write group: option"
+                  : "Too many keys in default item; write one `- group: option` a line");
   }
   const Entry& entry = item.entries.front();
   if (entry.key.kind != Kind::kString)
-    fail(entry.key.place, "a group is a name; write group: option");
+    fail_with(entry.key.place, "a group is a name; write group: option");
   DefaultElement element;
   element.kind = DefaultKind::kGroup;
   split_package(entry.key.text, element);
   take_keywords(element);
-  if (element.path.empty()) fail(entry.key.place, "Missing group name; write group: option");
+  if (element.path.empty()) fail_with(entry.key.place, "Missing group name; write group: option");
   element.option = GroupOption::of(entry.value);
   return element;
 }
@@ -94,8 +92,8 @@ DefaultElement group_item(const Node& item) {
 GroupOption GroupOption::of(const Node& value) {
   const auto name_of = [](const Node& node) {
     if (node.kind == Kind::kString) return node.text;
-    fail(node.place, fmt::format("an option of a group is a name, not {}; put it in quotes",
-                                 python_type(node)));
+    fail_at(node.place, "an option of a group is a name, not {}; put it in quotes",
+            python_type(node));
   };
   GroupOption option;
   if (value.kind == Kind::kList) {
@@ -191,15 +189,14 @@ std::string DefaultElement::override_key() const {
 std::vector<DefaultElement> parse_defaults(const Node& list) {
   if (list.is_missing()) return {};
   if (list.kind != Kind::kList) {
-    fail(
-        list.place,
-        fmt::format("Invalid defaults list, defaults must be a list (got {}); write `- item` lines",
-                    list.kind == Kind::kMap ? "mapping" : python_type(list)));
+    fail_at(list.place,
+            "Invalid defaults list, defaults must be a list (got {}); write `- item` lines",
+            list.kind == Kind::kMap ? "mapping" : python_type(list));
   }
   std::vector<DefaultElement> elements;
   for (const Node& item : list.items) {
     if (item.kind != Kind::kString && item.kind != Kind::kMap)
-      fail(item.place, fmt::format("Unsupported type in defaults : {}", python_type(item)));
+      fail_at(item.place, "Unsupported type in defaults : {}", python_type(item));
     elements.push_back(item.kind == Kind::kString ? config_item(item) : group_item(item));
     elements.back().place = item.place;
   }

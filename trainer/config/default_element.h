@@ -27,8 +27,8 @@ struct GroupOption {
 /// `- _self_`. Its place in the tree (parent_*) is set before any name is asked for.
 struct DefaultElement {
   DefaultKind kind = DefaultKind::kConfig;
-  std::string path;                   ///< Of the config, or the group as written.
-  GroupOption option;                 ///< kGroup
+  std::string path;    ///< Of the config, or the group as written.
+  GroupOption option;  ///< kGroup
   std::optional<std::string> package;
   std::optional<std::string> package_header;  ///< `# @package` of the file, made absolute.
   std::string parent_base_dir;

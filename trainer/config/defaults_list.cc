@@ -8,18 +8,13 @@
 
 #include "trainer/config/group_choices.h"
 #include "trainer/config/interpolation.h"
-#include "trainer/config/suggest.h"
+#include "trainer/config/message.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
 
 constexpr int kDeepest = 100;  // a configuration that includes itself has no end
-
-[[noreturn]] void fail(const Place& place, const std::string& what) {
-  const std::string where = place.str();
-  throw UserError(where.empty() ? what : fmt::format("{}: {}", where, what));
-}
 
 /// An element with those that its own defaults list brought; a leaf stands for one configuration.
 struct TreeNode {
@@ -37,7 +32,7 @@ class TreeBuilder {
 
   void expand(TreeNode& node, bool interpolated) {
     if (++depth_ > kDeepest)
-      fail(node.element.place, "the defaults lists include each other without end");
+      fail_with(node.element.place, "the defaults lists include each other without end");
     expand_inside(node, interpolated);
     --depth_;
   }
@@ -76,8 +71,8 @@ class TreeBuilder {
     const auto selves = std::count_if(list.begin(), list.end(),
                                       [](const DefaultElement& item) { return item.is_self(); });
     if (selves > 1)
-      fail(list.front().place,
-           fmt::format("Duplicate _self_ defined in {}; keep one of them", element.config_path()));
+      fail_at(list.front().place, "Duplicate _self_ defined in {}; keep one of them",
+              element.config_path());
     if (selves == 0) list.push_back(DefaultElement::self());
     if (appends) list.insert(list.end(), choices_.appended().begin(), choices_.appended().end());
     return list;
@@ -90,18 +85,19 @@ class TreeBuilder {
       if (item.is_self()) continue;
       item.set_parent(parent.group_path(), parent.final_package());
       if (last != nullptr && !item.override && !item.external) {
-        fail(item.place, fmt::format("In {}: Override '{} : {}' is defined before '{}'. Overrides "
-                                     "must be at the end of the defaults list",
-                                     parent.config_path(), last->override_key(),
-                                     last->option.str(), item.override_key()));
+        fail_at(item.place,
+                "In {}: Override '{} : {}' is defined before '{}'. Overrides "
+                "must be at the end of the defaults list",
+                parent.config_path(), last->override_key(), last->option.str(),
+                item.override_key());
       }
       if (!item.override) continue;
       last = &item;
       if (interpolated) {
-        fail(item.place,
-             fmt::format("{}: Default List Overrides are not allowed in the subtree of "
-                         "an interpolated config group (override {}={})",
-                         parent.config_path(), item.override_key(), item.option.str()));
+        fail_at(item.place,
+                "{}: Default List Overrides are not allowed in the subtree of "
+                "an interpolated config group (override {}={})",
+                parent.config_path(), item.override_key(), item.option.str());
       }
       choices_.add_override(parent.config_path(), item);
     }
@@ -118,9 +114,10 @@ class TreeBuilder {
     for (auto option = item.option.several->rbegin(); option != item.option.several->rend();
          ++option) {
       if (option->find("${") != std::string::npos) {
-        fail(item.place, fmt::format("In '{}': Defaults List interpolation is not supported in "
-                                     "options list items",
-                                     parent.element.config_path()));
+        fail_at(item.place,
+                "In '{}': Defaults List interpolation is not supported in "
+                "options list items",
+                parent.element.config_path());
       }
       DefaultElement one = DefaultElement::config(item.path + "/" + *option);
       one.package = item.package;
@@ -185,26 +182,25 @@ class TreeBuilder {
     }
     const std::string what = fmt::format(
         "Error resolving interpolation '{}', possible interpolation keys: {}", text, keys);
-    if (text.starts_with("${defaults.")) fail(place, what);
+    if (text.starts_with("${defaults.")) fail_with(place, what);
     const std::string key = "_dummy_";
     set_entry(values, Node::of(key), Node::of(text));
     Node value;
     try {
       value = select_value(values, key);
     } catch (const UserError&) {
-      fail(place, what);
+      fail_with(place, what);
     }
-    if (value.kind != Kind::kString) fail(place, what);
+    if (value.kind != Kind::kString) fail_with(place, what);
     return value.text;
   }
 
   [[noreturn]] void fail_missing(const DefaultElement& element) const {
     if (element.kind == DefaultKind::kConfig)
-      fail(element.place, "Missing ConfigDefault is not supported : " + element.config_path());
+      fail_with(element.place, "Missing ConfigDefault is not supported : " + element.config_path());
     const std::string key = element.override_key();
-    fail(element.place,
-         fmt::format("You must specify '{}', e.g, {}=<OPTION>; Available options: {}", key, key,
-                     fmt::join(repository_.options(element.group_path()), ", ")));
+    fail_at(element.place, "You must specify '{}', e.g, {}=<OPTION>; Available options: {}", key,
+            key, fmt::join(repository_.options(element.group_path()), ", "));
   }
 
   [[noreturn]] void fail_not_found(const TreeNode& node) const {
@@ -225,7 +221,7 @@ class TreeBuilder {
     }
     const bool named = node.parent != nullptr && !node.parent->element.path.empty();
     if (named) what = fmt::format("In '{}': {}", node.parent->element.config_path(), what);
-    fail(element.place, what + "; " + where);
+    fail_with(element.place, what + "; " + where);
   }
 
   ConfigRepository& repository_;

@@ -1,5 +1,6 @@
 // Between a field of Config and a Node: OmegaConf's typed merging, plus 3.0 and 1e3 for integers.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -9,7 +10,6 @@
 #include "trainer/config/config_fields.h"
 #include "trainer/config/message.h"
 #include "trainer/config/python_number.h"
-#include "trainer/config/suggest.h"
 
 namespace ddp::train {
 namespace {
@@ -50,12 +50,6 @@ std::vector<std::string> choice_names() {
   for (const auto& choice : choices(static_cast<const E*>(nullptr)))
     names.emplace_back(choice.name);
   return names;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : " | ") + word;
-  return out;
 }
 
 std::optional<int64_t> as_int(const Node& node) {
@@ -100,9 +94,8 @@ struct Assign {
   std::string operator()(int64_t* slot) const {
     const auto parsed = as_int(value);
     if (!parsed) return not_convertible(value, "Integer", whole_number(field.range));
-    if (!field.range.holds(static_cast<double>(*parsed))) {
+    if (!field.range.holds(static_cast<double>(*parsed)))
       return fmt::format("{} is out of range; {}", *parsed, whole_number(field.range));
-    }
     *slot = *parsed;
     return "";
   }
@@ -187,9 +180,8 @@ struct Assign {
       return "";
     }
     parsed.automatic = false;
-    if (!as_float(value)) {
+    if (!as_float(value))
       return not_convertible(value, "Float", "give auto, or " + number(field.range).substr(5));
-    }
     std::string problem = (*this)(&parsed.value);
     if (problem.empty()) *slot = parsed;
     return problem;
@@ -218,7 +210,7 @@ struct Assign {
     }
     const std::string near = nearest(text, choice_names<E>());
     return fmt::format("Invalid value '{}', expected one of [{}]; {}", shown(text),
-                       joined(choice_names<E>()),
+                       fmt::join(choice_names<E>(), " | "),
                        near.empty() ? "choose one of them" : "did you mean '" + near + "'?");
   }
 };
@@ -234,20 +226,13 @@ struct Read {
     return slot->empty() ? Node::null() : Node::of(*slot);
   }
   Node operator()(const Verbosity* slot) const {
-    if (slot->loggers.empty()) return Node::of(slot->all);
-    Node node = Node::list();
-    for (const std::string& name : slot->loggers) node.items.push_back(Node::of(name));
-    return node;
+    return slot->loggers.empty() ? Node::of(slot->all) : Node::texts(slot->loggers);
   }
   Node operator()(const AutoNumber* slot) const {
     if (slot->automatic) return Node::of(std::string("auto"));
     return Node::of(slot->value);
   }
-  Node operator()(const std::vector<std::string>* slot) const {
-    Node node = Node::list();
-    for (const std::string& item : *slot) node.items.push_back(Node::of(item));
-    return node;
-  }
+  Node operator()(const std::vector<std::string>* slot) const { return Node::texts(*slot); }
   Node operator()(const std::array<double, 2>* slot) const {
     Node node = Node::list();
     for (const double item : *slot) node.items.push_back(Node::of(item));
@@ -274,7 +259,7 @@ struct TypeName {
   std::string operator()(const std::vector<std::string>*) const { return "list of str"; }
   template <class E>
   requires std::is_enum_v<E> std::string operator()(const E*) const {
-    return joined(choice_names<E>());
+    return fmt::format("{}", fmt::join(choice_names<E>(), " | "));
   }
 };
 
@@ -282,13 +267,9 @@ std::string assign_null(const Field& field, Config& config) {
   if (field.null_means == NullMeans::kNotGiven) return "";
   if (field.null_means == NullMeans::kError)
     return "Non optional field cannot be assigned None; give a value or leave the key out";
+  std::visit([](auto* slot) { *slot = {}; }, field.slot(config));
   const Slot slot = field.slot(config);
-  if (auto* const* flag = std::get_if<bool*>(&slot)) **flag = false;
-  if (auto* const* value = std::get_if<double*>(&slot)) **value = 0.0;
-  if (auto* const* text = std::get_if<std::string*>(&slot)) (*text)->clear();
-  if (auto* const* verbosity = std::get_if<Verbosity*>(&slot)) **verbosity = Verbosity();
-  if (auto* const* number = std::get_if<AutoNumber*>(&slot)) **number = AutoNumber{false, 0.0};
-  if (auto* const* list = std::get_if<std::vector<std::string>*>(&slot)) (*list)->clear();
+  if (auto* const* number = std::get_if<AutoNumber*>(&slot)) (*number)->automatic = false;
   return "";
 }
 

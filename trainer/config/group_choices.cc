@@ -5,15 +5,10 @@
 #include <algorithm>
 
 #include "trainer/config/config_repository.h"
-#include "trainer/config/suggest.h"
-#include "trainer/runtime/error.h"
+#include "trainer/config/message.h"
 
 namespace ddp::train {
 namespace {
-
-[[noreturn]] void fail(const Place& place, const std::string& what) {
-  throw UserError(fmt::format("{}: {}", place.str(), what));
-}
 
 std::string key_with_package(const Override& change) {
   return change.package ? change.key + "@" + *change.package : change.key;
@@ -42,13 +37,12 @@ GroupChoices::GroupChoices(const ConfigRepository& repository,
 
 void GroupChoices::take(const Override& change) {
   const Node& value = change.value;
-  if (change.type == OverrideType::kForceAdd) {
-    fail(value.place, "force-add of config groups is not supported; write one +");
-  }
+  if (change.type == OverrideType::kForceAdd)
+    fail_with(value.place, "force-add of config groups is not supported; write one +");
   if (change.type == OverrideType::kDelete) {
     const bool named = change.has_value && value.kind == Kind::kString;
     if (change.has_value && !named && value.kind != Kind::kNull)
-      fail(value.place, "Config group override deletion value must be a string");
+      fail_with(value.place, "Config group override deletion value must be a string");
     std::erase_if(deletions_, [&](const Deletion& d) { return d.key == key_with_package(change); });
     deletions_.push_back({key_with_package(change),
                           named ? std::optional<std::string>(value.text) : std::nullopt,
@@ -56,7 +50,7 @@ void GroupChoices::take(const Override& change) {
     return;
   }
   if (value.kind == Kind::kNull)
-    fail(value.place, fmt::format("'{0}' is a config group; write {0}=<option>", change.key));
+    fail_at(value.place, "'{0}' is a config group; write {0}=<option>", change.key);
   GroupOption option = GroupOption::of(value);
   if (change.type == OverrideType::kAdd) {
     DefaultElement element = DefaultElement::config(change.key);
@@ -105,9 +99,8 @@ void GroupChoices::remember(const DefaultElement& element) {
     known_.emplace_back(key, element.name());
   } else if (found->second != element.name()) {
     const std::string before = found->second.value_or("null");
-    fail(element.place,
-         fmt::format("Multiple values for {}. To override a value use 'override {}: {}'", key, key,
-                     before));
+    fail_at(element.place, "Multiple values for {}. To override a value use 'override {}: {}'", key,
+            key, before);
   }
   keys_of_group_[element.group_path()].insert(key);
 }
@@ -125,10 +118,9 @@ void GroupChoices::fail_unused(const Choice& choice) const {
     what += fmt::format(" Did you mean to override {}{}?",
                         known->second.size() > 1 ? "one of " : "", fmt::join(known->second, ", "));
   }
-  if (!choice.containing.empty())
-    fail(choice.place, fmt::format("In '{}': {}", choice.containing, what));
-  fail(choice.place, fmt::format("{} To append to your default list use +{}={}", what, choice.key,
-                                 choice.option.str()));
+  if (!choice.containing.empty()) fail_at(choice.place, "In '{}': {}", choice.containing, what);
+  fail_at(choice.place, "{} To append to your default list use +{}={}", what, choice.key,
+          choice.option.str());
 }
 
 void GroupChoices::check_all_used() const {
@@ -138,8 +130,8 @@ void GroupChoices::check_all_used() const {
   for (const Deletion& deletion : deletions_) {
     if (deletion.used) continue;
     const std::string value = deletion.option ? "=" + *deletion.option : "";
-    fail(deletion.place, fmt::format("Could not delete '{}{}'. No match in the defaults list",
-                                     deletion.key, value));
+    fail_at(deletion.place, "Could not delete '{}{}'. No match in the defaults list", deletion.key,
+            value);
   }
 }
 

@@ -4,78 +4,67 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <string_view>
 
 #include "trainer/config/message.h"
 #include "trainer/config/node_text.h"
-#include "trainer/config/python_number.h"
-#include "trainer/config/suggest.h"
 #include "trainer/config/yaml_reader.h"
-#include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
 
-enum class Type { kText, kBool, kInt, kTexts, kTextMap, kMap, kMode, kAny };
-enum class Null { kRefused, kAllowed };
 enum class Effect { kSome, kNone };
-using enum Type;
 
 struct HydraKey {
   std::string_view path;
-  Type type;
-  Null null;
   std::string_view start;  ///< As YAML.
   Effect effect = Effect::kSome;
 };
 
-constexpr auto kNull = Null::kAllowed;
-constexpr auto kValue = Null::kRefused;
 constexpr auto kIdle = Effect::kNone;
 
 constexpr HydraKey kKeys[] = {
-    {"mode", kMode, kNull, "null"},
-    {"searchpath", kTexts, kValue, "[]"},
-    {"run.dir", kText, kValue, "."},
-    {"sweep.dir", kText, kValue, "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"},
-    {"sweep.subdir", kText, kValue, "${hydra.job.num}"},
-    {"hydra_logging", kMap, kValue, "{}", kIdle},
-    {"job_logging", kMap, kValue, "{}", kIdle},
-    {"sweeper._target_", kText, kValue, "trainer", kIdle},
-    {"sweeper.max_batch_size", kInt, kNull, "null", kIdle},
-    {"sweeper.params", kTextMap, kNull, "null"},
-    {"launcher._target_", kText, kValue, "trainer", kIdle},
-    {"callbacks", kMap, kValue, "{}", kIdle},
-    {"env", kAny, kNull, "{}", kIdle},
-    {"help.app_name", kText, kValue, "${hydra.job.name}", kIdle},
-    {"help.header", kText, kValue, "trainer --help", kIdle},
-    {"help.footer", kText, kValue, "''", kIdle},
-    {"help.template", kText, kValue, "''", kIdle},
-    {"hydra_help.hydra_help", kText, kValue, "???", kIdle},
-    {"hydra_help.template", kText, kValue, "trainer --help", kIdle},
-    {"output_subdir", kText, kNull, ".hydra"},
-    {"overrides.hydra", kTexts, kValue, "[]"},
-    {"overrides.task", kTexts, kValue, "[]"},
-    {"job.name", kText, kValue, "???"},
-    {"job.chdir", kBool, kNull, "null"},
-    {"job.override_dirname", kText, kValue, "???"},
-    {"job.id", kText, kValue, "???"},
-    {"job.num", kInt, kValue, "???"},
-    {"job.config_name", kText, kNull, "???"},
-    {"job.env_set", kTextMap, kValue, "{}", kIdle},
-    {"job.env_copy", kTexts, kValue, "[]", kIdle},
-    {"job.config.override_dirname.kv_sep", kText, kValue, "'='"},
-    {"job.config.override_dirname.item_sep", kText, kValue, "','"},
-    {"job.config.override_dirname.exclude_keys", kTexts, kValue, "[]"},
-    {"runtime.version", kText, kValue, "???"},
-    {"runtime.version_base", kText, kValue, "???"},
-    {"runtime.cwd", kText, kValue, "???"},
-    {"runtime.config_sources", kAny, kNull, "???"},
-    {"runtime.output_dir", kText, kValue, "???"},
-    {"runtime.choices", kMap, kValue, "{}"},
-    {"verbose", kAny, kNull, "false"},
+    {"mode", "null"},
+    {"searchpath", "[]"},
+    {"run.dir", "."},
+    {"sweep.dir", "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"},
+    {"sweep.subdir", "${hydra.job.num}"},
+    {"hydra_logging", "{}", kIdle},
+    {"job_logging", "{}", kIdle},
+    {"sweeper._target_", "trainer", kIdle},
+    {"sweeper.max_batch_size", "null", kIdle},
+    {"sweeper.params", "null"},
+    {"launcher._target_", "trainer", kIdle},
+    {"callbacks", "{}", kIdle},
+    {"env", "{}", kIdle},
+    {"help.app_name", "${hydra.job.name}", kIdle},
+    {"help.header", "trainer --help", kIdle},
+    {"help.footer", "''", kIdle},
+    {"help.template", "''", kIdle},
+    {"hydra_help.hydra_help", "???", kIdle},
+    {"hydra_help.template", "trainer --help", kIdle},
+    {"output_subdir", ".hydra"},
+    {"overrides.hydra", "[]"},
+    {"overrides.task", "[]"},
+    {"job.name", "???"},
+    {"job.chdir", "null"},
+    {"job.override_dirname", "???"},
+    {"job.id", "???"},
+    {"job.num", "???"},
+    {"job.config_name", "???"},
+    {"job.env_set", "{}", kIdle},
+    {"job.env_copy", "[]", kIdle},
+    {"job.config.override_dirname.kv_sep", "'='"},
+    {"job.config.override_dirname.item_sep", "','"},
+    {"job.config.override_dirname.exclude_keys", "[]"},
+    {"runtime.version", "???"},
+    {"runtime.version_base", "???"},
+    {"runtime.cwd", "???"},
+    {"runtime.config_sources", "???"},
+    {"runtime.output_dir", "???"},
+    {"runtime.choices", "{}"},
+    {"verbose", "false"},
 };
 
 /// Groups and their options; the first one is the start. What they would set is in kKeys.
@@ -104,8 +93,8 @@ std::string start_text() {
 
 /// "a.b" lies under "a".
 bool lies_under(std::string_view path, std::string_view parent) {
-  return parent.empty() || (path.size() > parent.size() && path[parent.size()] == '.' &&
-                            path.starts_with(parent));
+  return parent.empty() ||
+         (path.size() > parent.size() && path[parent.size()] == '.' && path.starts_with(parent));
 }
 
 bool is_section(std::string_view path) {
@@ -113,10 +102,9 @@ bool is_section(std::string_view path) {
                      [path](const HydraKey& key) { return lies_under(key.path, path); });
 }
 
-const HydraKey* find_key(std::string_view path) {
-  const auto* const key = std::find_if(std::begin(kKeys), std::end(kKeys),
-                                       [path](const HydraKey& k) { return k.path == path; });
-  return key == std::end(kKeys) ? nullptr : key;
+bool is_key(std::string_view path) {
+  return std::any_of(std::begin(kKeys), std::end(kKeys),
+                     [path](const HydraKey& key) { return key.path == path; });
 }
 
 std::vector<std::string> names_under(std::string_view parent) {
@@ -135,131 +123,25 @@ std::vector<std::string> names_under(std::string_view parent) {
   const std::string full = parent.empty() ? "hydra" : "hydra." + parent;
   const auto names = names_under(parent);
   const std::string near = nearest(name, names);
-  throw UserError(fmt::format("{}: {}.{}: unknown key (Key '{}' is not in struct); {}",
-                              key.place.str(), full, name, name,
-                              near.empty() ? fmt::format("known are {}", fmt::join(names, ", "))
-                                           : fmt::format("did you mean '{}.{}'?", full, near)));
+  fail_at(key.place, "{}.{}: unknown key (Key '{}' is not in struct); {}", full, name, name,
+          near.empty() ? fmt::format("known are {}", fmt::join(names, ", "))
+                       : fmt::format("did you mean '{}.{}'?", full, near));
 }
 
-void check_section(const Node& section, const std::string& path) {
+void check_section(const Node& section, const std::string& path, bool any_keys) {
   if (section.kind != Kind::kMap) {
-    throw UserError(fmt::format("{}: hydra{}{}: is a block of Hydra's settings, not a value",
-                                section.place.str(), path.empty() ? "" : ".", path));
+    fail_at(section.place, "hydra{}{}: is a block of Hydra's settings, not a value",
+            path.empty() ? "" : ".", path);
   }
   for (const Entry& entry : section.entries) {
     const std::string name = python_str(entry.key);
-    const std::string inner = path.empty() ? name : path + "." + name;
+    const std::string inner = joined_path(path, name);
     if (is_section(inner)) {
-      check_section(entry.value, inner);
-    } else if (find_key(inner) == nullptr) {
+      check_section(entry.value, inner, any_keys);
+    } else if (!any_keys && !is_key(inner)) {
       fail_unknown(entry.key, path);
     }
   }
-}
-
-std::string_view wanted(Type type) {
-  switch (type) {
-    case kText:
-      return "a text";
-    case kBool:
-      return "true or false";
-    case kInt:
-      return "an integer";
-    case kTexts:
-      return "a list of texts";
-    case kMode:
-      return "RUN or MULTIRUN";
-    default:
-      return "a map";
-  }
-}
-
-/// The place of a value stays when its type changes.
-bool replace(Node& node, Node typed) {
-  typed.place = node.place;
-  node = std::move(typed);
-  return true;
-}
-
-bool to_text(Node& node) {
-  if (node.is_container() || node.kind == Kind::kNull) return false;
-  return replace(node, Node::of(python_str(node)));
-}
-
-bool to_int(Node& node) {
-  if (node.kind == Kind::kInt) return true;
-  const auto parsed = node.kind == Kind::kString ? python_int(node.text) : std::nullopt;
-  return parsed && replace(node, Node::of(*parsed));
-}
-
-bool to_bool(Node& node) {
-  const auto parsed = lenient_bool(node);
-  return parsed && replace(node, Node::of(*parsed));
-}
-
-bool is_mode(const Node& node) {
-  constexpr std::array<std::string_view, 4> kModes = {"RUN", "MULTIRUN", "RunMode.RUN",
-                                                      "RunMode.MULTIRUN"};
-  if (node.kind == Kind::kInt) return node.integer == 1 || node.integer == 2;
-  return node.kind == Kind::kString &&
-         std::find(kModes.begin(), kModes.end(), node.text) != kModes.end();
-}
-
-/// A value that is missing, or known only when it is asked for, fits any type.
-bool is_open(const Node& node) { return node.is_missing() || node.is_interpolation(); }
-
-/// OmegaConf does not look into the containers of a list or a map of texts.
-bool fits_text(Node& node) { return is_open(node) || node.is_container() || to_text(node); }
-
-bool convert(Node& node, const HydraKey& key) {
-  if (is_open(node) || (node.kind == Kind::kNull && key.null == kNull)) return true;
-  switch (key.type) {
-    case kText:
-      return to_text(node);
-    case kBool:
-      return to_bool(node);
-    case kInt:
-      return to_int(node);
-    case kTexts:
-      return node.kind == Kind::kList &&
-             std::all_of(node.items.begin(), node.items.end(), fits_text);
-    case kTextMap:
-      return node.kind == Kind::kMap &&
-             std::all_of(node.entries.begin(), node.entries.end(), [](Entry& entry) {
-               return entry.key.kind == Kind::kString && fits_text(entry.value);
-             });
-    case kMode:
-      return is_mode(node);
-    case kMap:
-      return node.kind == Kind::kMap;
-    case kAny:
-      return true;
-  }
-  return false;
-}
-
-[[noreturn]] void fail_type(const Node& node, std::string_view path, std::string_view fix) {
-  throw UserError(fmt::format(
-      "{}: hydra.{}: Value '{}' of type '{}' could not be converted; give {}", node.place.str(),
-      path, shown(python_str(node)), python_type(node), fix));
-}
-
-/// The sections on the way to a key are maps, where they are at all.
-Node* find_in_sections(Node& hydra, std::string_view path) {
-  Node* node = &hydra;
-  for (std::size_t dot = 0; dot != std::string_view::npos;) {
-    const std::size_t next = path.find('.', dot);
-    Node* inner = node->find(path.substr(dot, next == std::string_view::npos ? next : next - dot));
-    if (inner == nullptr) return nullptr;
-    const bool section = next != std::string_view::npos;
-    if (section && inner->kind != Kind::kMap) {
-      if (!is_open(*inner)) fail_type(*inner, path.substr(0, next), "a map");
-      return nullptr;
-    }
-    node = inner;
-    dot = section ? next + 1 : next;
-  }
-  return node;
 }
 
 bool is_own(const Place& place) { return place.str().empty() || place.str().starts_with("hydra/"); }
@@ -295,19 +177,12 @@ std::vector<std::string> hydra_options(const std::string& group) {
   return hydra_has_group(group) ? groups().at(group.substr(6)) : std::vector<std::string>();
 }
 
-void check_hydra_keys(const Node& hydra) { check_section(hydra, ""); }
-
-void convert_hydra(Node& hydra) {
-  for (const HydraKey& key : kKeys) {
-    Node* node = find_in_sections(hydra, key.path);
-    if (node != nullptr && !convert(*node, key)) fail_type(*node, key.path, wanted(key.type));
-  }
-}
+void check_hydra_keys(const Node& hydra, bool any_keys) { check_section(hydra, "", any_keys); }
 
 bool is_hydra_field(const std::string& path) {
   if (path == "hydra") return true;
   const std::string own = path.starts_with("hydra.") ? path.substr(6) : "";
-  return !own.empty() && (is_section(own) || find_key(own) != nullptr);
+  return !own.empty() && (is_section(own) || is_key(own));
 }
 
 std::vector<std::string> hydra_without_effect(

@@ -1,5 +1,5 @@
-// The block `hydra` of a configuration: its keys with their types and what they start as, in one
-// table, and Hydra's own config groups.
+// The block `hydra` of a configuration: its keys, what they start as and whether they act, in one
+// table, and Hydra's own config groups. Those that act are typed where they are used.
 #pragma once
 
 #include <string>
@@ -17,12 +17,9 @@ const std::string* hydra_config_text(const std::string& path);
 bool hydra_has_group(const std::string& group);
 std::vector<std::string> hydra_options(const std::string& group);
 
-/// Refuses keys that the block does not have, with the nearest one it has. Throws UserError.
-void check_hydra_keys(const Node& hydra);
-
-/// Converts each value to its type: 5 is a text for hydra.job.name. Throws UserError for what
-/// OmegaConf refuses, such as null for a text or a list for a number.
-void convert_hydra(Node& hydra);
+/// Refuses a value in place of a section and, unless `any_keys`, keys that the block does not have,
+/// with the nearest one it has. Throws UserError.
+void check_hydra_keys(const Node& hydra, bool any_keys);
 
 /// Whether the path ("hydra.job.name") is a field, which cannot be deleted.
 bool is_hydra_field(const std::string& path);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "trainer/config/interpolation_parser.h"
+#include "trainer/config/message.h"
 #include "trainer/config/resolver.h"
 #include "trainer/runtime/error.h"
 
@@ -57,8 +58,7 @@ void check_interpolations(const Node& root) {
   try {
     parse_interpolated(root.text);
   } catch (const std::invalid_argument& e) {
-    throw UserError(fmt::format("{}: GrammarParseError: {}; write \\${{ for a plain ${{",
-                                root.place.str(), e.what()));
+    fail_at(root.place, "GrammarParseError: {}; write \\${{ for a plain ${{", e.what());
   }
 }
 

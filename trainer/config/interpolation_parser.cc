@@ -24,17 +24,6 @@ Expr concat(std::vector<Expr> parts) {
   return expr;
 }
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-/// (CHAR|'_') (CHAR|DIGIT|'_'|'-')*
-bool is_id(std::string_view word) {
-  if (word.empty() || !is_letter(word.front())) return false;
-  for (const char c : word) {
-    if (!is_letter(c) && !(c >= '0' && c <= '9') && c != '-') return false;
-  }
-  return true;
-}
-
 bool is_interpolation(const Expr& expr) {
   return expr.kind == ExprKind::kReference || expr.kind == ExprKind::kCall;
 }
@@ -145,7 +134,7 @@ class Parser {
           name_possible = false;
           parts.push_back(literal("["));
         }
-        parts.push_back(key(name_possible));
+        parts.push_back(key());
         if (bracket) {
           if (!take("]")) fail("]");
           parts.push_back(literal("]"));
@@ -170,8 +159,8 @@ class Parser {
     return expr;
   }
 
-  /// ID, INTER_KEY (any other word, which cannot name a resolver) or a nested interpolation.
-  Expr key(bool& name_possible) {
+  /// A word or a nested interpolation.
+  Expr key() {
     if (rest().starts_with("${")) return interpolation();
     const std::size_t begin = at_;
     while (!done() &&
@@ -179,9 +168,7 @@ class Parser {
       ++at_;
     }
     if (at_ == begin) fail("a key");
-    const std::string_view word = text_.substr(begin, at_ - begin);
-    name_possible = name_possible && is_id(word);
-    return literal(std::string(word));
+    return literal(std::string(text_.substr(begin, at_ - begin)));
   }
 
   Expr call(std::vector<Expr> name) {

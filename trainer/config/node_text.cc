@@ -47,27 +47,4 @@ std::string node_to_json(const Node& node) {
   return to_json(node).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-const Node* find_path(const Node& root, const std::string& path) {
-  const Node* node = &root;
-  for (const std::string& part : split_path(path)) {
-    node = node->find(part);
-    if (node == nullptr) return nullptr;
-  }
-  return node;
-}
-
-void set_path(Node& root, const std::string& path, Node value) {
-  Node* node = &root;
-  for (const std::string& part : split_path(path)) {
-    if (node->kind != Kind::kMap) *node = Node::map();
-    Node* next = node->find(part);
-    if (next == nullptr) {
-      node->entries.push_back(Entry{Node::of(part), Node::null()});
-      next = &node->entries.back().value;
-    }
-    node = next;
-  }
-  *node = std::move(value);
-}
-
 }  // namespace ddp::train

@@ -2,21 +2,69 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "trainer/config/hydra_block.h"
 #include "trainer/config/interpolation.h"
-#include "trainer/config/merge.h"
 #include "trainer/config/message.h"
 #include "trainer/config/python_number.h"
-#include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
 
-[[noreturn]] void fail(const Override& change, const std::string& what) {
-  throw UserError(fmt::format("command line: {}: {}", change.text, what));
-}
+class Merger {
+ public:
+  Merger(Node& root, std::vector<std::string> path, bool may_create)
+      : root_(root), path_(std::move(path)), may_create_(may_create) {}
+
+  void merge(Node& target, const Node& value) {
+    if (target.is_container() && value.is_container() && target.kind != value.kind)
+      fail_kinds(target, value);
+    if (target.kind != Kind::kMap || value.kind != Kind::kMap) {
+      target = value;
+      return;
+    }
+    for (const Entry& entry : value.entries) merge_entry(target, entry);
+  }
+
+ private:
+  [[noreturn]] static void fail_kinds(const Node& target, const Node& value) {
+    const auto name = [](const Node& node) {
+      return node.kind == Kind::kMap ? "DictConfig" : "ListConfig";
+    };
+    fail_at(value.place, "Cannot merge {} with {}; give a {} here", name(target), name(value),
+            target.kind == Kind::kMap ? "map" : "list");
+  }
+
+  void merge_entry(Node& target, const Entry& entry) {
+    const auto known = std::find_if(target.entries.begin(), target.entries.end(),
+                                    [&](const Entry& e) { return same_key(e.key, entry.key); });
+    if (known != target.entries.end()) {
+      path_.push_back(python_str(entry.key));
+      merge_known(known->value, entry.value);
+      path_.pop_back();
+      return;
+    }
+    if (!may_create_) {
+      fail_at(entry.key.place, "Key '{}' is not in struct; to add it prefix the override with +",
+              python_str(entry.key));
+    }
+    target.entries.push_back(entry);
+  }
+
+  void merge_known(Node& target, const Node& value) {
+    if (target.is_interpolation()) {
+      Node referred = container_behind(root_, path_);
+      if (referred.is_container()) target = std::move(referred);
+    }
+    if (!value.is_missing()) merge(target, value);
+  }
+
+  Node& root_;
+  std::vector<std::string> path_;
+  const bool may_create_;
+};
 
 /// The child of that name, or of that index in a list.
 Node* child(Node& parent, const std::string& name) {
@@ -32,20 +80,21 @@ Node* child(Node& parent, const std::string& name) {
 void remove(Node& root, const Override& change) {
   const Node value = select_value(root, change.key);
   if (value.kind == Kind::kNull)
-    fail(change, fmt::format("Could not delete from config. '{}' does not exist.", change.key));
+    fail_at(change.value.place, "Could not delete from config. '{}' does not exist.", change.key);
   if (is_hydra_field(change.key))
-    fail(change, "Could not delete from config. It is a field of Hydra's own; set it instead");
+    fail_with(change.value.place,
+              "Could not delete from config. It is a field of Hydra's own; set it instead");
   const bool with_value = change.has_value && change.value.kind != Kind::kNull;
   if (with_value && !python_equal(value, change.value)) {
-    fail(change,
-         fmt::format("Could not delete from config. The value of '{}' is {} and not {}.",
-                     change.key, shown(python_str(value)), shown(python_str(change.value))));
+    fail_at(change.value.place, "Could not delete from config. The value of '{}' is {} and not {}.",
+            change.key, shown(python_str(value)), shown(python_str(change.value)));
   }
   const std::size_t dot = change.key.rfind('.');
   Node* parent = container_at(root, dot == std::string::npos ? "" : change.key.substr(0, dot));
   if (parent == nullptr) return;  // in what a resolver has made
   if (parent->kind != Kind::kMap)
-    fail(change, "Could not delete from config. It is an item of a list; give the whole list");
+    fail_with(change.value.place,
+              "Could not delete from config. It is an item of a list; give the whole list");
   const std::string name = change.key.substr(dot == std::string::npos ? 0 : dot + 1);
   std::erase_if(parent->entries, [&name](const Entry& entry) {
     return entry.key.kind == Kind::kString && entry.key.text == name;
@@ -55,9 +104,9 @@ void remove(Node& root, const Override& change) {
 /// Creates the key in a map; a list does not grow.
 Node& created(Node& parent, const std::string& name, const Override& change) {
   if (parent.kind != Kind::kMap) {
-    fail(change,
-         fmt::format("'{}' is not an index of the list, which has {} items; give the whole list",
-                     name, parent.items.size()));
+    fail_at(change.value.place,
+            "'{}' is not an index of the list, which has {} items; give the whole list", name,
+            parent.items.size());
   }
   Entry entry{Node::of(name), Node::map()};
   entry.key.place = change.value.place;
@@ -75,8 +124,8 @@ Node& target_of(Node& root, const Override& change, bool may_create, bool& exist
     Node* next = child(*node, part);
     existed = next != nullptr;
     if (!existed && !may_create) {
-      fail(change, fmt::format("Could not override '{}'. To append to your config use +{}",
-                               change.key, change.text));
+      fail_at(change.value.place, "Could not override '{}'. To append to your config use +{}",
+              change.key, change.text);
     }
     node = existed ? next : &created(*node, part, change);
   }
@@ -85,16 +134,22 @@ Node& target_of(Node& root, const Override& change, bool may_create, bool& exist
 
 }  // namespace
 
+void merge(Node& root, const std::vector<std::string>& path, Node& target, const Node& value,
+           bool may_create) {
+  Merger(root, path, may_create).merge(target, value);
+}
+
 void apply_override(Node& root, const Override& change, bool may_create) {
   check_interpolations(change.value);
   if (change.type == OverrideType::kDelete) return remove(root, change);
   const bool create = may_create || change.type != OverrideType::kChange;
   if (change.type == OverrideType::kAdd && !change.value.is_container() &&
       select_value(root, change.key).kind != Kind::kNull) {
-    fail(change, fmt::format("Could not append to config. An item is already at '{}'. Either "
-                             "remove + prefix: '{}' or "
-                             "add a second + to add or override '{}': '+{}'",
-                             change.key, change.text.substr(1), change.key, change.text));
+    fail_at(change.value.place,
+            "Could not append to config. An item is already at '{}'. Either "
+            "remove + prefix: '{}' or "
+            "add a second + to add or override '{}': '+{}'",
+            change.key, change.text.substr(1), change.key, change.text);
   }
   bool existed = false;
   Node& target = target_of(root, change, create, existed);

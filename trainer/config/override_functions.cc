@@ -1,4 +1,4 @@
-#include "trainer/config/override_functions.h"
+#include "trainer/config/override_value.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,6 @@
 
 #include "trainer/config/message.h"
 #include "trainer/config/python_number.h"
-#include "trainer/config/suggest.h"
 
 namespace ddp::train {
 namespace {
@@ -313,18 +312,17 @@ OverrideValue shuffle_call(const Arguments& arguments) {
 }
 
 const std::vector<Function>& functions() {
-  static const std::vector<Function> all = {
-      {"bool", {"value"}, true, cast_call<cast_bool>},
-      {"choice", {}, true, choice_call},
-      {"float", {"value"}, true, cast_call<cast_float>},
-      {"glob", {"include", "exclude"}, false, glob_call},
-      {"int", {"value"}, true, cast_call<cast_int>},
-      {"interval", {"start", "end"}, false, interval_call},
-      {"range", {"start", "stop", "step"}, false, range_call},
-      {"shuffle", {"list", "sweep"}, true, shuffle_call},
-      {"sort", {"list", "sweep", "reverse"}, true, sort_call},
-      {"str", {"value"}, true, cast_call<cast_str>},
-      {"tag", {"sweep"}, true, tag_call}};
+  static const std::vector<Function> all = {{"bool", {"value"}, true, cast_call<cast_bool>},
+                                            {"choice", {}, true, choice_call},
+                                            {"float", {"value"}, true, cast_call<cast_float>},
+                                            {"glob", {"include", "exclude"}, false, glob_call},
+                                            {"int", {"value"}, true, cast_call<cast_int>},
+                                            {"interval", {"start", "end"}, false, interval_call},
+                                            {"range", {"start", "stop", "step"}, false, range_call},
+                                            {"shuffle", {"list", "sweep"}, true, shuffle_call},
+                                            {"sort", {"list", "sweep", "reverse"}, true, sort_call},
+                                            {"str", {"value"}, true, cast_call<cast_str>},
+                                            {"tag", {"sweep"}, true, tag_call}};
   return all;
 }
 
@@ -337,11 +335,10 @@ OverrideValue evaluate_override_call(const OverrideCall& call) {
     known.emplace_back(function.name);
   }
   const std::string near = nearest(call.name, known);
-  fail(fmt::format(
-      "Unknown function '{}'; {}", call.name,
-      near.empty()
-          ? fmt::format("available: {}; quote the value if it is a text", fmt::join(known, ","))
-          : "did you mean '" + near + "'?"));
+  fail(fmt::format("Unknown function '{}'; {}", call.name,
+                   near.empty() ? fmt::format("available: {}; quote the value if it is a text",
+                                              fmt::join(known, ","))
+                                : "did you mean '" + near + "'?"));
 }
 
 }  // namespace ddp::train

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "trainer/config/message.h"
 #include "trainer/config/override_value.h"
 #include "trainer/runtime/error.h"
 
@@ -107,16 +108,14 @@ Override parse_override(const std::string& text) {
 void refuse_sweeps(const std::vector<Override>& overrides) {
   for (const Override& change : overrides) {
     if (!change.sweep) continue;
-    if (change.sweep->kind != SweepKind::kSimpleChoice) {
-      throw UserError(fmt::format("command line: {}: Sweep parameters '{}' requires --multirun",
-                                  change.text, change.text));
-    }
-    throw UserError(
-        fmt::format("command line: {}: Ambiguous value for argument '{}' 1. To use it as a list, "
-                    "use key=[value1,value2] 2. To use it as string, quote the value: "
-                    "key=\\'value1,value2\\' 3. To sweep over it, add --multirun to your command "
-                    "line",
-                    change.text, change.text));
+    if (change.sweep->kind != SweepKind::kSimpleChoice)
+      fail_at(change.value.place, "Sweep parameters '{}' requires --multirun", change.text);
+    fail_at(change.value.place,
+            "Ambiguous value for argument '{}' 1. To use it as a list, "
+            "use key=[value1,value2] 2. To use it as string, quote the value: "
+            "key=\\'value1,value2\\' 3. To sweep over it, add --multirun to your command "
+            "line",
+            change.text);
   }
 }
 

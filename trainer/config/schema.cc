@@ -1,12 +1,12 @@
 #include "trainer/config/schema.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "trainer/config/config_fields.h"
 #include "trainer/config/message.h"
-#include "trainer/config/suggest.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -59,9 +59,28 @@ std::string suggestion(const std::string& parent, const std::string& name) {
   for (const std::string& path : all_paths()) {
     if (path.ends_with("." + name)) return fmt::format("did you mean '{}'?", path);
   }
-  std::string known;
-  for (const std::string& child : children_of(parent)) known += (known.empty() ? "" : ", ") + child;
-  return fmt::format("known are {}", known);
+  return fmt::format("known are {}", fmt::join(children_of(parent), ", "));
+}
+
+/// The keys without a value, and the place of the first.
+struct Missing {
+  std::vector<std::string> keys;
+  std::string place;
+};
+
+void collect_missing(const Node& node, const std::string& path, Missing& names) {
+  const bool counts = !path.starts_with("hydra.") || find_field(path) != nullptr;
+  if (node.is_missing() && counts) {
+    if (names.keys.empty()) names.place = node.place.str();
+    names.keys.push_back(path);
+  }
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    collect_missing(node.items[i], fmt::format("{}[{}]", path, i), names);
+  }
+  for (const Entry& entry : node.entries) {
+    const std::string key = python_str(entry.key);
+    collect_missing(entry.value, joined_path(path, key), names);
+  }
 }
 
 }  // namespace
@@ -75,16 +94,16 @@ PathKind path_kind(const std::string& path) {
 }
 
 void fail_unknown(const Place& place, const std::string& parent, const std::string& name) {
-  const std::string path = parent.empty() ? name : parent + "." + name;
-  throw UserError(fmt::format("{}: {}: unknown key (Key '{}' is not in struct); {}", place.str(),
-                              path, name, suggestion(parent, name)));
+  const std::string path = joined_path(parent, name);
+  fail_at(place, "{}: unknown key (Key '{}' is not in struct); {}", path, name,
+          suggestion(parent, name));
 }
 
 void check_known(const Node& map, const std::string& parent) {
   for (const Entry& entry : map.entries) {
     const std::string name = python_str(entry.key);
     if (parent.empty() && name == "hydra") continue;  // check_hydra_keys() has seen it
-    const std::string path = parent.empty() ? name : parent + "." + name;
+    const std::string path = joined_path(parent, name);
     const PathKind kind = entry.key.kind == Kind::kString ? path_kind(path) : PathKind::kUnknown;
     if (kind == PathKind::kUnknown) fail_unknown(entry.key.place, parent, name);
     if (kind == PathKind::kKey) continue;
@@ -93,15 +112,23 @@ void check_known(const Node& map, const std::string& parent) {
       check_known(value, path);
     } else if (value.kind != Kind::kNull && !value.is_interpolation()) {
       const std::string line = with_colon(path, value.text);
-      if (!line.empty()) {
-        throw UserError(fmt::format("{}: {}: '{}' has no colon; write '{}'", value.place.str(),
-                                    path, shown(value.text), line));
-      }
-      throw UserError(fmt::format(
-          "{}: {}: is a section, not a value; write its keys indented below it, e.g. {}",
-          value.place.str(), path, children_of(path).front()));
+      if (!line.empty())
+        fail_at(value.place, "{}: '{}' has no colon; write '{}'", path, shown(value.text), line);
+      fail_at(value.place,
+              "{}: is a section, not a value; write its keys indented below it, e.g. {}", path,
+              children_of(path).front());
     }
   }
+}
+
+void refuse_missing(const Node& root, const std::string& file) {
+  Missing missing;
+  collect_missing(root, "", missing);
+  if (missing.keys.empty()) return;
+  throw UserError(fmt::format(
+      "{}: {}: Missing mandatory value{}; add {}=<value> to the command line or to the file",
+      missing.place.empty() ? file : missing.place, fmt::join(missing.keys, ", "),
+      missing.keys.size() == 1 ? "" : "s", missing.keys.front()));
 }
 
 }  // namespace ddp::train

@@ -20,4 +20,8 @@ void check_known(const Node& map, const std::string& parent);
 [[noreturn]] void fail_unknown(const Place& place, const std::string& parent,
                                const std::string& name);
 
+/// Throws UserError that lists the keys that are ???. Of the block `hydra` those count that trainer
+/// uses.
+void refuse_missing(const Node& root, const std::string& file);
+
 }  // namespace ddp::train

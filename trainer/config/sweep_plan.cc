@@ -40,7 +40,7 @@ std::vector<std::string> values_of(const Override& change, const ConfigRepositor
     for (const std::string& value : sweep_values(*change.sweep, repository.options(change.key)))
       overrides.push_back(key_element(change) + "=" + value);
   } catch (const std::invalid_argument& e) {
-    throw UserError(fmt::format("command line: {}: {}", change.text, e.what()));
+    fail_at(change.value.place, "{}", e.what());
   }
   return overrides;
 }
@@ -83,6 +83,10 @@ std::vector<std::vector<std::string>> product(const std::vector<Axis>& axes) {
 std::vector<Override> sweeper_params(const Node& root) {
   std::vector<Override> changes;
   const Node params = select_value(root, "hydra.sweeper.params");
+  if (params.kind != Kind::kMap && params.kind != Kind::kNull) {
+    throw UserError(params.place.str() +
+                    ": hydra.sweeper.params: is not a map; write {key: values}");
+  }
   for (const Entry& entry : params.entries)
     changes.push_back(parse_override(python_str(entry.key) + "=" + python_str(entry.value)));
   return changes;

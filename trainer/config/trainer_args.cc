@@ -9,7 +9,6 @@
 
 #include "trainer/config/config_reference.h"
 #include "trainer/config/message.h"
-#include "trainer/config/suggest.h"
 #include "trainer/config/trainer_help.h"
 #include "trainer/runtime/error.h"
 
@@ -20,12 +19,12 @@ using Words = std::vector<std::string>;
 
 constexpr const char* kSeeHelp = "; see trainer --help";
 
-/// Long names with underscores, each after its short one; = for one that takes a value. Both _ and -
-/// are read.
-const Words kTrainOptions = {"c,config=",     "config_name=", "config_path=", "config_dir=",
-                             "cfg=",          "info=",        "help_config",  "m,multirun",
-                             "resolve",       "format=",      "p,package=",   "throw_on_missing",
-                             "h,help",        "version"};
+/// Long names with underscores, each after its short one; = for one that takes a value. Both _ and
+/// - are read.
+const Words kTrainOptions = {"c,config=", "config_name=", "config_path=", "config_dir=",
+                             "cfg=",      "info=",        "help_config",  "m,multirun",
+                             "resolve",   "format=",      "p,package=",   "throw_on_missing",
+                             "h,help",    "version"};
 const Words kGenerateOptions = {"snapshot=", "prompt=", "max_new_tokens=", "temperature=",
                                 "top_k=",    "seed=",   "greedy",          "h,help"};
 const Words kInspectOptions = {"json", "h,help"};
@@ -39,8 +38,8 @@ class Parsed {
       const bool takes_value = option.ends_with('=');
       if (takes_value) option.pop_back();
       names_.push_back(option.substr(option.find(',') + 1));
-      declared_.add_options()(
-          option, "", takes_value ? cxxopts::value<std::string>() : cxxopts::value<bool>());
+      declared_.add_options()(option, "",
+                              takes_value ? cxxopts::value<std::string>() : cxxopts::value<bool>());
     }
     declared_.allow_unrecognised_options();
     const Words spelled = in_one_spelling(words);
@@ -236,9 +235,8 @@ ShowOptions show_options(const Parsed& parsed) {
 /// `--cfg`, `--info defaults` and what belongs to them.
 void take_show_options(const Parsed& parsed, TrainerArgs& args) {
   for (const char* name : {"resolve", "format", "package", "throw_on_missing"}) {
-    if (parsed.has(name) && !parsed.has("cfg")) {
+    if (parsed.has(name) && !parsed.has("cfg"))
       throw UserError(fmt::format("--{}: belongs to --cfg; write --cfg job --{}", name, name));
-    }
   }
   if (!parsed.has("cfg") && !parsed.has("info")) return;
   args.mode = Mode::kShow;

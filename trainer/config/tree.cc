@@ -1,7 +1,10 @@
 #include "trainer/config/tree.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -37,39 +40,17 @@ std::string quoted(const Node& node) {
   return out + quote;
 }
 
-std::string list_str(const Node& node) {
-  std::string out = "[";
-  for (const Node& item : node.items) {
-    if (out.size() > 1) out += ", ";
-    out += quoted(item);
-  }
-  return out + "]";
+std::string container_str(const Node& node) {
+  std::vector<std::string> parts;
+  for (const Node& item : node.items) parts.push_back(quoted(item));
+  for (const Entry& entry : node.entries)
+    parts.push_back(quoted(entry.key) + ": " + quoted(entry.value));
+  const bool list = node.kind == Kind::kList;
+  return fmt::format("{}{}{}", list ? "[" : "{", fmt::join(parts, ", "), list ? "]" : "}");
 }
 
-std::string map_str(const Node& node) {
-  std::string out = "{";
-  for (const Entry& entry : node.entries) {
-    if (out.size() > 1) out += ", ";
-    out += quoted(entry.key) + ": " + quoted(entry.value);
-  }
-  return out + "}";
-}
-
-bool same_items(const Node& a, const Node& b) {
-  if (a.items.size() != b.items.size()) return false;
-  for (std::size_t i = 0; i < a.items.size(); ++i) {
-    if (!same_value(a.items[i], b.items[i])) return false;
-  }
-  return true;
-}
-
-bool same_entries(const Node& a, const Node& b) {
-  if (a.entries.size() != b.entries.size()) return false;
-  for (std::size_t i = 0; i < a.entries.size(); ++i) {
-    if (!same_value(a.entries[i].key, b.entries[i].key)) return false;
-    if (!same_value(a.entries[i].value, b.entries[i].value)) return false;
-  }
-  return true;
+bool same_entry(const Entry& a, const Entry& b) {
+  return same_value(a.key, b.key) && same_value(a.value, b.value);
 }
 
 }  // namespace
@@ -107,6 +88,12 @@ Node Node::of(std::string value) {
 }
 
 Node Node::list() { return with_kind(Kind::kList); }
+Node Node::texts(const std::vector<std::string>& values) {
+  Node node = list();
+  for (const std::string& value : values) node.items.push_back(of(value));
+  return node;
+}
+
 Node Node::map() { return with_kind(Kind::kMap); }
 
 bool Node::is_interpolation() const {
@@ -138,9 +125,10 @@ bool same_value(const Node& a, const Node& b) {
     case Kind::kString:
       return a.text == b.text;
     case Kind::kList:
-      return same_items(a, b);
+      return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), same_value);
     case Kind::kMap:
-      return same_entries(a, b);
+      return std::equal(a.entries.begin(), a.entries.end(), b.entries.begin(), b.entries.end(),
+                        same_entry);
   }
   return false;
 }
@@ -180,31 +168,20 @@ std::string python_str(const Node& node) {
     case Kind::kString:
       return node.text;
     case Kind::kList:
-      return list_str(node);
     case Kind::kMap:
-      return map_str(node);
+      return container_str(node);
   }
   return "";
 }
 
 std::string_view python_type(const Node& node) {
-  switch (node.kind) {
-    case Kind::kNull:
-      return "NoneType";
-    case Kind::kBool:
-      return "bool";
-    case Kind::kInt:
-      return "int";
-    case Kind::kFloat:
-      return "float";
-    case Kind::kString:
-      return "str";
-    case Kind::kList:
-      return "list";
-    case Kind::kMap:
-      return "dict";
-  }
-  return "";
+  constexpr std::array<std::string_view, 7> kNames = {"NoneType", "bool", "int", "float",
+                                                      "str",      "list", "dict"};
+  return kNames.at(static_cast<std::size_t>(node.kind));
+}
+
+std::string joined_path(const std::string& parent, const std::string& name) {
+  return parent.empty() ? name : parent + "." + name;
 }
 
 std::vector<std::string> split_path(std::string_view path) {
@@ -215,6 +192,29 @@ std::vector<std::string> split_path(std::string_view path) {
     if (dot == std::string_view::npos) return parts;
     begin = dot + 1;
   }
+}
+
+const Node* find_path(const Node& root, const std::string& path) {
+  const Node* node = &root;
+  for (const std::string& part : split_path(path)) {
+    node = node->find(part);
+    if (node == nullptr) return nullptr;
+  }
+  return node;
+}
+
+void set_path(Node& root, const std::string& path, Node value) {
+  Node* node = &root;
+  for (const std::string& part : split_path(path)) {
+    if (node->kind != Kind::kMap) *node = Node::map();
+    Node* next = node->find(part);
+    if (next == nullptr) {
+      node->entries.push_back(Entry{Node::of(part), Node::null()});
+      next = &node->entries.back().value;
+    }
+    node = next;
+  }
+  *node = std::move(value);
 }
 
 }  // namespace ddp::train

@@ -43,6 +43,7 @@ struct Node {
   static Node of(double value);
   static Node of(std::string value);
   static Node list();
+  static Node texts(const std::vector<std::string>& values);
   static Node map();
 
   bool is_container() const { return kind == Kind::kList || kind == Kind::kMap; }
@@ -80,7 +81,16 @@ std::string python_float(double value);
 /// list, dict.
 std::string_view python_type(const Node& node);
 
+/// "a", "b" -> "a.b"; "" and "b" -> "b"
+std::string joined_path(const std::string& parent, const std::string& name);
+
 /// "a.b.c" -> {"a", "b", "c"}
 std::vector<std::string> split_path(std::string_view path);
+
+/// The node at a dotted path of string keys, or nullptr.
+const Node* find_path(const Node& root, const std::string& path);
+
+/// Sets a dotted path, creating the maps on the way.
+void set_path(Node& root, const std::string& path, Node value);
 
 }  // namespace ddp::train

@@ -33,29 +33,11 @@ Leaves collect_leaves(const Node& root) {
   return leaves;
 }
 
-void check_missing(const Leaves& leaves, const std::string& file) {
-  std::vector<std::string> missing;
-  std::string where = file;
-  for (const auto& [path, node] : leaves) {
-    if (!node.is_missing()) continue;
-    if (missing.empty()) where = node.place.str();
-    missing.push_back(path);
-  }
-  if (!leaves.contains("data_config.path")) missing.emplace_back("data_config.path");
-  if (missing.empty()) return;
-  std::string names;
-  for (const std::string& name : missing) names += (names.empty() ? "" : ", ") + name;
-  throw UserError(fmt::format(
-      "{}: {}: Missing mandatory value{}; add {}=<value> to the command line or to the file", where,
-      names, missing.size() == 1 ? "" : "s", missing.front()));
-}
-
 Config to_config(const Leaves& leaves) {
   Config config;
   for (const auto& [path, node] : leaves) {
     const std::string problem = assign_field(*find_field(path), node, config);
-    if (!problem.empty())
-      throw UserError(fmt::format("{}: {}: {}", node.place.str(), path, problem));
+    if (!problem.empty()) fail_at(node.place, "{}: {}", path, problem);
   }
   return config;
 }
@@ -120,8 +102,10 @@ RunConfig load(const ConfigSource& source, const std::vector<std::string>& overr
   RunFiles files = run_files(root);
   resolve_interpolations(root, &root);
   check_known(root, "");
+  if (find_path(root, "data_config.path") == nullptr)
+    set_path(root, "data_config.path", Node::of(std::string("???")));
+  refuse_missing(root, file);
   const Leaves leaves = collect_leaves(root);
-  check_missing(leaves, file);
   Config config = to_config(leaves);
   const Given given = given_from(leaves, file);
   complete_config(config, given);

@@ -7,7 +7,6 @@
 #include <array>
 
 #include "trainer/config/message.h"
-#include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
@@ -129,7 +128,7 @@ std::string_view YamlText::line(int number) const {
 }
 
 void YamlText::fail(const YAML::Mark& mark, const std::string& what, const std::string& fix) const {
-  throw UserError(fmt::format("{}: not valid YAML: {}; {}", place(mark).str(), what, fix));
+  fail_at(place(mark), "not valid YAML: {}; {}", what, fix);
 }
 
 void YamlText::fail_quote(const YAML::Mark& last) const {

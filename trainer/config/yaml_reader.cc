@@ -14,7 +14,6 @@
 #include "trainer/config/message.h"
 #include "trainer/config/yaml_errors.h"
 #include "trainer/config/yaml_scalar.h"
-#include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
