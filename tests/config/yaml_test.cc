@@ -153,6 +153,13 @@ TEST_CASE("broken YAML is reported with the place, what is wrong, and the fix") 
                                   "not valid YAML: " + error.substr(error.find(": ") + 2));
 }
 
+TEST_CASE("line breaks of any system are read, and a text with one is written in quotes") {
+  CHECK(as_json("a: 1\r\nb: x\rc: y") == R"({"a":1,"b":"x","c":"y"})");
+  const Node node =
+      Node::texts({"x\r", "\x07", "a\tb", "\xc3\xa4", "\xe2\x80\xa8", "...", "--- x"});
+  CHECK(same_value(read_yaml(node_to_yaml(node), "y"), node));
+}
+
 TEST_CASE("a quote or a dash at the very end is read as YAML reads it") {
   CHECK(as_json("a: \"x\"\n\n") == R"({"a":"x"})");
   CHECK(as_json("a: |+\n  x\n\n") == R"({"a":"x\n\n"})");

@@ -20,17 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// \r\n and \r become \n, as Python opens a text file.
-std::string with_plain_breaks(std::string text) {
-  std::size_t to = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool before_break = text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n';
-    if (!before_break) text[to++] = text[i] == '\r' ? '\n' : text[i];
-  }
-  text.resize(to);
-  return text;
-}
-
 /// What to give instead of a file that cannot be read.
 std::string near_file(const std::string& file) {
   const fs::path path(file);
@@ -58,7 +47,7 @@ std::string read_text(const std::string& file) {
     throw UserError(fmt::format("{}: cannot read the config file: {}; {}", file,
                                 std::strerror(errno), near_file(file)));
   }
-  return with_plain_breaks(text.str());
+  return text.str();
 }
 
 /// `# @package a.b` in the comment lines at the start of the text.

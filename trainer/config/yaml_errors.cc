@@ -39,27 +39,43 @@ const std::array<Words, 13>& known_errors() {
   return all;
 }
 
-/// How many bytes the character at `at` has; 0 for broken UTF-8 and for what YAML does not print.
-std::size_t character_size(std::string_view text, std::size_t at) {
+struct Character {
+  unsigned code = 0;
+  std::size_t size = 0;  ///< 0 for broken UTF-8.
+};
+
+Character character_at(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) -> unsigned {
     return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
   };
   const unsigned first = byte(0);
-  if (first < 0x80) {
-    const bool printed = first >= 0x20 ? first != 0x7f : first == '\t' || first == '\n';
-    return printed || first == '\r' ? 1 : 0;
-  }
+  if (first < 0x80) return {first, 1};
   const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
   unsigned code = first & (0x7fU >> size);
   for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0U) != 0x80U) return 0;
+    if ((byte(i) & 0xc0U) != 0x80U) return {};
     code = code << 6U | (byte(i) & 0x3fU);
   }
-  constexpr std::array<unsigned, 5> kSmallest = {0, 0, 0xa0, 0x800, 0x10000};
+  constexpr std::array<unsigned, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
   const bool surrogate = code >= 0xd800 && code < 0xe000;
-  const bool fine = first >= 0xc2 && first <= 0xf4 && code >= kSmallest.at(size) && !surrogate &&
-                    code < 0x110000 && code != 0xfffe && code != 0xffff;
-  return fine || code == 0x85 ? size : 0;
+  const bool fine = first >= 0xc2 && code >= kSmallest.at(size) && !surrogate && code < 0x110000;
+  return fine ? Character{code, size} : Character{};
+}
+
+bool is_printed(unsigned code) {
+  if (code < 0x20) return code == '\t' || code == '\n';
+  return code != 0xfffe && code != 0xffff && (code < 0x7f || code >= 0xa0 || code == 0x85);
+}
+
+/// \r\n and \r become \n, as Python opens a text file.
+std::string with_plain_breaks(std::string text) {
+  std::size_t to = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool before_break = text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n';
+    if (!before_break) text[to++] = text[i] == '\r' ? '\n' : text[i];
+  }
+  text.resize(to);
+  return text;
 }
 
 bool starts_with(const YAML::Exception& error, std::string_view message) {
@@ -68,13 +84,22 @@ bool starts_with(const YAML::Exception& error, std::string_view message) {
 
 }  // namespace
 
+bool is_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t size = character_at(text, at).size;
+    if (size == 0) return false;
+    at += size;
+  }
+  return true;
+}
+
 YamlText::YamlText(std::string_view text, const std::string& source)
-    : text_(text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text),
+    : text_(with_plain_breaks(std::string(text.substr(text.starts_with("\xef\xbb\xbf") ? 3 : 0)))),
       source_(std::make_shared<const std::string>(source)) {
   YAML::Mark mark;
   for (std::size_t at = 0; at < text_.size();) {
-    const std::size_t size = character_size(text_, at);
-    if (size == 0) {
+    const auto [code, size] = character_at(text_, at);
+    if (size == 0 || !is_printed(code)) {
       mark.pos = static_cast<int>(at);
       fail(mark,
            fmt::format("broken UTF-8 or a control character (byte 0x{:02x})",

@@ -14,6 +14,8 @@ struct Mark;
 
 namespace ddp::train {
 
+bool is_utf8(std::string_view text);
+
 class YamlText {
  public:
   /// Throws UserError for broken UTF-8 and for control characters.

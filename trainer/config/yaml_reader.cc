@@ -135,6 +135,8 @@ class TreeBuilder : public YAML::EventHandler {
       text_.fail(mark, "a lone = has a meaning of its own in YAML", "put it in quotes");
     if (value.empty() && text_.ends_with_open_quote(mark))
       text_.fail(mark, "a quote that is opened here is not closed", "close it");
+    if (!is_utf8(value))  // of yaml-cpp 0.7's making
+      text_.fail(mark, "the escapes \\N and \\_ are not read", "write the character itself");
     if (!plain && tag == "!") return Node::of(value);
     const std::string_view name =
         std::string_view(tag).substr(tag.starts_with(kYamlTag) ? kYamlTag.size() : 0);

@@ -12,8 +12,10 @@ namespace {
 /// In quotes where YAML would read something else, or nothing.
 void write_text(const std::string& text, YAML::Emitter& out) {
   const auto read_back = plain_scalar(text);
-  const bool plain = read_back && read_back->kind == Kind::kString && text != "<<" && text != "=";
-  if (plain) {
+  const bool text_as_is = read_back && read_back->kind == Kind::kString;
+  const bool special = text == "<<" || text == "=" || text.starts_with("---") ||
+                       text.starts_with("...") || text.find('\r') != std::string::npos;
+  if (text_as_is && !special) {
     out << text;  // still in quotes where it breaks YAML's grammar
   } else {
     out << YAML::DoubleQuoted << text;
