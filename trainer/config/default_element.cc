@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "trainer/config/message.h"
 
@@ -41,22 +42,12 @@ void split_package(const std::string& text, DefaultElement& element) {
   if (element.package == "_here_") element.package = "";
 }
 
+/// "optional override db" -> db
 void take_keywords(DefaultElement& element) {
-  const std::size_t last = element.path.rfind(' ');
-  if (last == std::string::npos) return;
-  std::string words = element.path.substr(0, last);
-  element.path.erase(0, last + 1);
-  while (!words.empty()) {
-    const std::size_t space = words.find(' ');
-    const std::string word = words.substr(0, space);
-    if (word == "optional") {
-      element.optional = true;
-    } else if (word == "override") {
-      element.override = true;
-    } else {
-      return;
-    }
-    words.erase(0, space == std::string::npos ? space : space + 1);
+  std::istringstream words(element.path);
+  for (std::string word; words >> word; element.path = word) {
+    element.optional = element.optional || word == "optional";
+    element.override = element.override || word == "override";
   }
 }
 

@@ -58,7 +58,7 @@ class TreeBuilder {
     for (auto item = list.rbegin(); item != list.rend(); ++item) {
       if (!item->override) add(node, *item, interpolated);
     }
-    expand_interpolated(node, list);
+    expand_interpolated(node);
     std::reverse(node.children.begin(), node.children.end());
   }
 
@@ -136,63 +136,36 @@ class TreeBuilder {
   }
 
   /// `- db_${version}`: once every other choice is known.
-  void expand_interpolated(TreeNode& node, const std::vector<DefaultElement>& list) {
-    const bool any = std::any_of(node.children.begin(), node.children.end(), [](const auto& child) {
-      return child->element.is_interpolation();
-    });
-    if (!any) return;
-    const Node values = interpolation_values(list);
+  void expand_interpolated(TreeNode& node) {
     for (const auto& child : node.children) {
       DefaultElement& element = child->element;
       if (!element.is_interpolation()) continue;
       if (element.kind == DefaultKind::kGroup) {
-        element.option.name = resolved(*element.option.name, values, element.place);
+        element.option.name = resolved(*element.option.name, element.place);
       } else {
-        element.path = resolved(element.config_path(), values, element.place);
+        element.path = resolved(element.config_path(), element.place);
       }
       expand(*child, true);
     }
   }
 
-  Node interpolation_values(const std::vector<DefaultElement>& list) const {
+  std::string resolved(const std::string& text, const Place& place) const {
     Node values = Node::map();
-    const auto text = [](const std::optional<std::string>& option) {
-      return option ? Node::of(*option) : Node::null();
-    };
-    for (const auto& [key, option] : choices_.known())
-      set_entry(values, Node::of(key), text(option));
-    Node items = Node::list();
-    for (const DefaultElement& item : list) {
-      if (item.kind == DefaultKind::kConfig) {
-        items.items.push_back(Node::of(item.config_path()));
-      } else {
-        Node group = Node::map();
-        set_entry(group, Node::of(item.override_key()), text(item.option.name));
-        items.items.push_back(std::move(group));
-      }
+    std::vector<std::string> keys;
+    for (const auto& [key, option] : choices_.known()) {
+      keys.push_back(key);
+      set_entry(values, Node::of(key), option ? Node::of(*option) : Node::null());
     }
-    set_entry(values, Node::of(std::string("defaults")), std::move(items));
-    return values;
-  }
-
-  static std::string resolved(const std::string& text, Node values, const Place& place) {
-    std::string keys;
-    for (const Entry& entry : values.entries) {
-      if (entry.key.text != "defaults") keys += (keys.empty() ? "" : ", ") + entry.key.text;
-    }
-    const std::string what = fmt::format(
-        "Error resolving interpolation '{}', possible interpolation keys: {}", text, keys);
-    if (text.starts_with("${defaults.")) fail_with(place, what);
     const std::string key = "_dummy_";
     set_entry(values, Node::of(key), Node::of(text));
-    Node value;
     try {
-      value = select_value(values, key);
+      const Node value = select_value(values, key);
+      if (value.kind == Kind::kString) return value.text;
     } catch (const UserError&) {
-      fail_with(place, what);
+      // told below
     }
-    if (value.kind != Kind::kString) fail_with(place, what);
-    return value.text;
+    fail_at(place, "Error resolving interpolation '{}', possible interpolation keys: {}", text,
+            fmt::join(keys, ", "));
   }
 
   [[noreturn]] void fail_missing(const DefaultElement& element) const {

@@ -40,13 +40,10 @@ void GroupChoices::take(const Override& change) {
   if (change.type == OverrideType::kForceAdd)
     fail_with(value.place, "force-add of config groups is not supported; write one +");
   if (change.type == OverrideType::kDelete) {
-    const bool named = change.has_value && value.kind == Kind::kString;
-    if (change.has_value && !named && value.kind != Kind::kNull)
+    if (value.kind != Kind::kNull && value.kind != Kind::kString)
       fail_with(value.place, "Config group override deletion value must be a string");
-    std::erase_if(deletions_, [&](const Deletion& d) { return d.key == key_with_package(change); });
-    deletions_.push_back({key_with_package(change),
-                          named ? std::optional<std::string>(value.text) : std::nullopt,
-                          value.place});
+    std::erase_if(deletions_, [&](const Wish& d) { return d.key == key_with_package(change); });
+    deletions_.push_back({key_with_package(change), GroupOption::of(value), "", value.place});
     return;
   }
   if (value.kind == Kind::kNull)
@@ -62,7 +59,7 @@ void GroupChoices::take(const Override& change) {
     appended_.push_back(std::move(element));
     return;
   }
-  std::erase_if(choices_, [&](const Choice& c) { return c.key == key_with_package(change); });
+  std::erase_if(choices_, [&](const Wish& c) { return c.key == key_with_package(change); });
   choices_.push_back({key_with_package(change), std::move(option), "", value.place});
 }
 
@@ -74,7 +71,7 @@ void GroupChoices::add_override(const std::string& config_path, const DefaultEle
 
 void GroupChoices::choose(DefaultElement& element) {
   if (element.kind != DefaultKind::kGroup) return;
-  Choice* choice = find_key(choices_, element.override_key());
+  Wish* choice = find_key(choices_, element.override_key());
   if (choice == nullptr) return;
   element.option = choice->option;
   element.place = choice->place;
@@ -83,8 +80,9 @@ void GroupChoices::choose(DefaultElement& element) {
 
 bool GroupChoices::remove(DefaultElement& element) {
   if (element.kind != DefaultKind::kGroup) return false;
-  Deletion* deletion = find_key(deletions_, element.override_key());
-  if (deletion == nullptr || (deletion->option && deletion->option != element.name())) return false;
+  Wish* deletion = find_key(deletions_, element.override_key());
+  if (deletion == nullptr || (deletion->option.name && deletion->option.name != element.name()))
+    return false;
   deletion->used = true;
   element.deleted = true;
   return true;
@@ -105,7 +103,7 @@ void GroupChoices::remember(const DefaultElement& element) {
   keys_of_group_[element.group_path()].insert(key);
 }
 
-void GroupChoices::fail_unused(const Choice& choice) const {
+void GroupChoices::fail_unused(const Wish& choice) const {
   const auto known = keys_of_group_.find(choice.key.substr(0, choice.key.find('@')));
   std::string what = fmt::format("Could not override '{}'.", choice.key);
   if (known == keys_of_group_.end()) {
@@ -124,12 +122,12 @@ void GroupChoices::fail_unused(const Choice& choice) const {
 }
 
 void GroupChoices::check_all_used() const {
-  for (const Choice& choice : choices_) {
+  for (const Wish& choice : choices_) {
     if (!choice.used) fail_unused(choice);
   }
-  for (const Deletion& deletion : deletions_) {
+  for (const Wish& deletion : deletions_) {
     if (deletion.used) continue;
-    const std::string value = deletion.option ? "=" + *deletion.option : "";
+    const std::string value = deletion.option.name ? "=" + *deletion.option.name : "";
     fail_at(deletion.place, "Could not delete '{}{}'. No match in the defaults list", deletion.key,
             value);
   }

@@ -38,25 +38,20 @@ class GroupChoices {
   void check_all_used() const;
 
  private:
-  struct Choice {
+  /// A choice, or a deletion with the option that it names.
+  struct Wish {
     std::string key;
     GroupOption option;
     std::string containing;  ///< The file that holds it; empty: the command line.
     Place place;
     bool used = false;
   };
-  struct Deletion {
-    std::string key;
-    std::optional<std::string> option;
-    Place place;
-    bool used = false;
-  };
 
   void take(const Override& change);
-  void fail_unused(const Choice& choice) const;
+  void fail_unused(const Wish& choice) const;
 
-  std::vector<Choice> choices_;
-  std::vector<Deletion> deletions_;
+  std::vector<Wish> choices_;
+  std::vector<Wish> deletions_;
   std::vector<DefaultElement> appended_;
   std::vector<Override> value_overrides_;
   std::vector<std::pair<std::string, std::optional<std::string>>> known_;

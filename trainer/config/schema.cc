@@ -39,20 +39,7 @@ std::vector<std::string> children_of(const std::string& parent) {
   return names;
 }
 
-/// "seed 1" where "seed: 1" is meant: the line with its colon, or "".
-std::string with_colon(const std::string& parent, const std::string& line) {
-  const std::size_t space = line.find_first_of(" \t=");
-  if (space == std::string::npos) return "";
-  const std::string word = line.substr(0, space);
-  const auto known = children_of(parent);
-  if (std::find(known.begin(), known.end(), word) == known.end()) return "";
-  const std::size_t value = line.find_first_not_of(" \t=", space);
-  return word + ": " + (value == std::string::npos ? "" : shown(line.substr(value)));
-}
-
 std::string suggestion(const std::string& parent, const std::string& name) {
-  const std::string line = with_colon(parent, name);
-  if (!line.empty()) return fmt::format("the colon is missing; write '{}'", line);
   const std::string prefix = parent.empty() ? "" : parent + ".";
   const std::string near = nearest(name, children_of(parent));
   if (!near.empty()) return fmt::format("did you mean '{}{}'?", prefix, near);
@@ -111,12 +98,10 @@ void check_known(const Node& map, const std::string& parent) {
     if (value.kind == Kind::kMap) {
       check_known(value, path);
     } else if (value.kind != Kind::kNull && !value.is_interpolation()) {
-      const std::string line = with_colon(path, value.text);
-      if (!line.empty())
-        fail_at(value.place, "{}: '{}' has no colon; write '{}'", path, shown(value.text), line);
       fail_at(value.place,
-              "{}: is a section, not a value; write its keys indented below it, e.g. {}", path,
-              children_of(path).front());
+              "{}: is a section, not a value; write its keys indented below it, each with a colon, "
+              "e.g. {}: ...",
+              path, children_of(path).front());
     }
   }
 }

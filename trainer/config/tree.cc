@@ -112,25 +112,12 @@ Node* Node::find(std::string_view key) {
 }
 
 bool same_value(const Node& a, const Node& b) {
-  if (a.kind != b.kind) return false;
-  switch (a.kind) {
-    case Kind::kNull:
-      return true;
-    case Kind::kBool:
-      return a.boolean == b.boolean;
-    case Kind::kInt:
-      return a.integer == b.integer;
-    case Kind::kFloat:
-      return a.real == b.real || (std::isnan(a.real) && std::isnan(b.real));
-    case Kind::kString:
-      return a.text == b.text;
-    case Kind::kList:
-      return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), same_value);
-    case Kind::kMap:
-      return std::equal(a.entries.begin(), a.entries.end(), b.entries.begin(), b.entries.end(),
-                        same_entry);
-  }
-  return false;
+  const bool same_real = a.real == b.real || (std::isnan(a.real) && std::isnan(b.real));
+  return a.kind == b.kind && a.boolean == b.boolean && a.integer == b.integer && same_real &&
+         a.text == b.text &&
+         std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), same_value) &&
+         std::equal(a.entries.begin(), a.entries.end(), b.entries.begin(), b.entries.end(),
+                    same_entry);
 }
 
 bool same_key(const Node& a, const Node& b) {
