@@ -167,6 +167,8 @@ Composed compose_config(const ConfigSource& source, const std::vector<std::strin
               "but config group '{}' does not exist.",
               change.text, change.key);
     }
+    if (change.type == OverrideType::kDelete && is_hydra_field(change.key))
+      fail_at(change.value.place, "'{}' is a field of Hydra's own; set it instead", change.key);
     const bool own = !source.any_keys && !is_hydra_override(change) && change.key != "hydra";
     if (own) check_override_known(change);
     apply_override(composed.root, change, own);

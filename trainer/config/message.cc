@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "trainer/runtime/error.h"
-
 namespace ddp::train {
 namespace {
 
@@ -66,11 +64,6 @@ std::string shown(std::string_view value) {
   constexpr std::size_t kLongest = 100;
   if (value.size() <= kLongest) return one_line(value);
   return one_line(value.substr(0, kLongest)) + "...";
-}
-
-void fail_with(const Place& place, const std::string& text) {
-  const std::string where = place.str();
-  throw UserError(where.empty() ? text : where + ": " + text);
 }
 
 }  // namespace ddp::train

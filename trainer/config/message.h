@@ -1,13 +1,9 @@
 // Messages are one line, whatever the values in them hold, and say what was meant.
 #pragma once
 
-#include <fmt/core.h>
-
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "trainer/config/tree.h"
 
 namespace ddp::train {
 
@@ -22,13 +18,5 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The nearest word within max(1, len/3) edits, or "".
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
-
-/// Throws UserError: the place, where there is one, and the text.
-[[noreturn]] void fail_with(const Place& place, const std::string& text);
-
-template <class... Args>
-[[noreturn]] void fail_at(const Place& place, fmt::format_string<Args...> text, Args&&... args) {
-  fail_with(place, fmt::format(text, std::forward<Args>(args)...));
-}
 
 }  // namespace ddp::train

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "trainer/config/hydra_block.h"
 #include "trainer/config/interpolation.h"
 #include "trainer/config/message.h"
 #include "trainer/config/python_number.h"
@@ -81,9 +80,6 @@ void remove(Node& root, const Override& change) {
   const Node value = select_value(root, change.key);
   if (value.kind == Kind::kNull)
     fail_at(change.value.place, "Could not delete from config. '{}' does not exist.", change.key);
-  if (is_hydra_field(change.key))
-    fail_with(change.value.place,
-              "Could not delete from config. It is a field of Hydra's own; set it instead");
   const bool with_value = change.has_value && change.value.kind != Kind::kNull;
   if (with_value && !python_equal(value, change.value)) {
     fail_at(change.value.place, "Could not delete from config. The value of '{}' is {} and not {}.",

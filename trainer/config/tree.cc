@@ -55,12 +55,6 @@ bool same_entry(const Entry& a, const Entry& b) {
 
 }  // namespace
 
-std::string Place::str() const {
-  if (!source) return "";
-  if (line == 0) return *source;
-  return *source + ":" + std::to_string(line) + ":" + std::to_string(column);
-}
-
 Node Node::null() { return {}; }
 
 Node Node::of(bool value) {

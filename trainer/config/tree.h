@@ -2,23 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "trainer/config/place.h"
+
 namespace ddp::train {
-
-/// Where a value was written: a file with line and column (from 1), or an override on the command
-/// line.
-struct Place {
-  std::shared_ptr<const std::string> source;
-  int line = 0;
-  int column = 0;
-
-  /// "cfg.yaml:12:3", "command line: a.b=1", or "" when unknown.
-  std::string str() const;
-};
 
 enum class Kind { kNull, kBool, kInt, kFloat, kString, kList, kMap };
 
