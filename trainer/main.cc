@@ -7,9 +7,9 @@
 #include <cstdlib>
 
 #include "launcher/worker_contract.h"
-#include "trainer/config/trainer_args.h"
 #include "trainer/modes.h"
 #include "trainer/report.h"
+#include "trainer/trainer_args.h"
 
 namespace ddp::train {
 namespace {

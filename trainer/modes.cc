@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/worker_contract.h"
-#include "trainer/config/config_text.h"
-#include "trainer/config/yaml_config.h"
+#include "trainer/config/compose/load_config.h"
+#include "trainer/config/keys/config_text.h"
 #include "trainer/data/char_vocabulary.h"
 #include "trainer/distributed/dist_env.h"
 #include "trainer/engine/remote_snapshots.h"

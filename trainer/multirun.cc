@@ -7,8 +7,8 @@
 #include <map>
 
 #include "launcher/worker_contract.h"
-#include "trainer/config/sweep_plan.h"
-#include "trainer/config/yaml_config.h"
+#include "trainer/config/compose/load_config.h"
+#include "trainer/config/compose/sweep_plan.h"
 #include "trainer/report.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/stop_signal.h"

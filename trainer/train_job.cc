@@ -9,8 +9,8 @@
 #include <filesystem>
 
 #include "launcher/worker_contract.h"
-#include "trainer/config/config_text.h"
-#include "trainer/config/run_folder.h"
+#include "trainer/config/compose/run_folder.h"
+#include "trainer/config/keys/config_text.h"
 #include "trainer/data/char_dataset.h"
 #include "trainer/engine/ram_snapshots.h"
 #include "trainer/engine/remote_snapshots.h"

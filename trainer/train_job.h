@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "trainer/config/yaml_config.h"
+#include "trainer/config/compose/load_config.h"
 #include "trainer/distributed/dist_env.h"
 #include "trainer/distributed/process_group.h"
 

@@ -1,8 +1,8 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
-#include "trainer/config/trainer_args.h"
 #include "trainer/runtime/error.h"
+#include "trainer/trainer_args.h"
 
 namespace ddp::train {
 namespace {

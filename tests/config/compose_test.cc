@@ -1,8 +1,8 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
-#include "trainer/config/compose.h"
-#include "trainer/config/node_text.h"
+#include "trainer/config/compose/compose.h"
+#include "trainer/config/yaml/node_text.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

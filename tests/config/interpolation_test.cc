@@ -1,10 +1,10 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
-#include "trainer/config/config_show.h"
-#include "trainer/config/interpolation.h"
-#include "trainer/config/node_text.h"
-#include "trainer/config/yaml_reader.h"
+#include "trainer/config/interpolation/interpolation.h"
+#include "trainer/config/show/config_show.h"
+#include "trainer/config/yaml/node_text.h"
+#include "trainer/config/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

@@ -3,8 +3,8 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
-#include "trainer/config/config_text.h"
-#include "trainer/config/yaml_config.h"
+#include "trainer/config/compose/load_config.h"
+#include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

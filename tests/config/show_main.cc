@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/trainer_args.h"
 #include "trainer/runtime/error.h"
+#include "trainer/trainer_args.h"
 
 namespace {
 

@@ -1,11 +1,11 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
-#include "trainer/config/message.h"
-#include "trainer/config/node_text.h"
-#include "trainer/config/yaml_reader.h"
-#include "trainer/config/yaml_scalar.h"
+#include "trainer/config/yaml/node_text.h"
+#include "trainer/config/yaml/yaml_reader.h"
+#include "trainer/config/yaml/yaml_scalar.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
 
 namespace ddp::train {
 namespace {

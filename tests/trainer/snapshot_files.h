@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "trainer/config/config_text.h"
+#include "trainer/config/keys/config_text.h"
 #include "trainer/engine/snapshot_folder.h"
 #include "trainer/engine/state_buffer.h"
 
