@@ -15,6 +15,8 @@ SOURCES = {".h", ".hh", ".hpp", ".cc", ".cpp", ".inl"}
 RANK = {"runtime": 0, "config": 1, "storage": 1, "data": 2, "model": 2, "optim": 2, "parallel": 2, "metrics": 2, "health": 2,
         "task": 3, "snapshot": 4, "run": 5, "app": 6}
 MAIN_RANK = 7
+# config's own rooms, likewise; config.h, the plain struct, is open to all of them.
+CONFIG_RANK = {"yaml": 0, "keys": 1, "interpolation": 1, "override": 2, "compose": 3, "show": 4}
 
 # Foreign headers and the only files that may see them; the first header pattern that fits decides.
 # launcher/agent_store/ and launcher/c10d_rendezvous/ are built on c10d, but never linked into ddp-run.
@@ -25,7 +27,8 @@ FENCES = [
     (r".*c10d/", rf"trainer/parallel/|{MODULES}|tests/", "only trainer/parallel/ sees c10d headers"),
     (r"arrow/", r"trainer/storage/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
     (r"nccl\.h$", r"trainer/parallel/", "only trainer/parallel/ sees NCCL"),
-    (r"cxxopts", r"launcher/option_values\.cc$|trainer/config/trainer_args\.cc$",
+    (r"yaml-cpp/", r"trainer/config/yaml/", "only config/yaml/ sees yaml-cpp"),
+    (r"cxxopts", r"launcher/option_values\.cc$|trainer/app/trainer_args\.cc$",
      "only option_values.cc and trainer_args.cc see cxxopts"),
     (r"(torch|ATen|c10|caffe2)/", rf"trainer/(?!config/)|{MODULES}|tests/(?!launcher/|config/)",
      "LibTorch is for trainer/ outside config/"),
@@ -56,7 +59,7 @@ def room_error(file, header):
         return None
     here, there = trainer_room(file), trainer_room(header)
     if here == there:
-        return None
+        return config_error(file, header) if here == "config" else None
     if here not in RANK and here != "main":
         return f"trainer/{here}/ is not in the list of rooms; give it a rank in scripts/check_includes.py"
     if there not in RANK:
@@ -67,6 +70,17 @@ def room_error(file, header):
     if theirs == mine:
         return f"siblings do not include each other: trainer/{here}/ and trainer/{there}/"
     return f"arrows point left only: trainer/{here}/ must not look at trainer/{there}/"
+
+
+def config_error(file, header):
+    here, there = file.split("/")[2:-1], header.split("/")[2:-1]
+    if not here or not there or here == there:
+        return None
+    if here[0] not in CONFIG_RANK or there[0] not in CONFIG_RANK:
+        return "a room of trainer/config/ is not in the list; give it a rank in scripts/check_includes.py"
+    if CONFIG_RANK[there[0]] < CONFIG_RANK[here[0]]:
+        return None
+    return f"arrows point left only: config/{here[0]}/ must not look at config/{there[0]}/"
 
 
 def fence_error(file, header):

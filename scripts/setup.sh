@@ -22,8 +22,8 @@ Environment:
 USAGE
 }
 
-readonly packages=(g++ cmake ninja-build python3-venv ccache libgloo-dev libfmt-dev libcxxopts-dev
-                   catch2 nlohmann-json3-dev libssl-dev libxxhash-dev)
+readonly packages=(g++ cmake ninja-build python3-venv ccache libgloo-dev libyaml-cpp-dev libfmt-dev
+                   libcxxopts-dev catch2 nlohmann-json3-dev libssl-dev libxxhash-dev)
 readonly arrow=pyarrow==26.0.1  # for snapshots in S3 and Google Cloud Storage
 readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0 omegaconf==2.3.1 hydra-core==1.3.8
                 moto==5.2.5 py-partiql-parser==0.6.3 flask==3.1.3 flask-cors==6.0.5 gcp-storage-emulator==2026.7.19)
@@ -109,6 +109,7 @@ require_without_apt() {
   command -v cmake >/dev/null || lack "CMake 3.22 or newer"
   command -v ninja >/dev/null || lack "Ninja"
   [ -n "${TORCH_ROOT:-}" ] || find_python >/dev/null || lack "Python 3.$oldest_python or newer with its venv module (or set TORCH_ROOT)"
+  has_header yaml-cpp/yaml.h || lack "yaml-cpp: configuration files"
   has_header fmt/core.h || lack "fmt: text formatting"
   has_header cxxopts.hpp || lack "cxxopts: command line"
   has_header nlohmann/json.hpp || lack "nlohmann-json: JSON"

@@ -9,7 +9,7 @@
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/report.h"
-#include "trainer/config/trainer_args.h"
+#include "trainer/app/trainer_args.h"
 
 namespace ddp::train {
 namespace {

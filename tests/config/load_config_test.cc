@@ -3,8 +3,8 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
-#include "trainer/config/config_text.h"
-#include "trainer/config/yaml_config.h"
+#include "trainer/config/compose/load_config.h"
+#include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -234,7 +234,7 @@ TEST_CASE("a config file that cannot be read is named with the reason") {
 
 TEST_CASE("unreadable YAML is reported with line and column") {
   const Loading loading;
-  CHECK(loading.error("data_config:\n  path: [x\n").find("cfg.yaml:3:1: not valid YAML: ") == 0);
+  CHECK(loading.error("data_config:\n  path: [x\n").find("cfg.yaml:2:9: not valid YAML: ") == 0);
   CHECK(loading.error("- a list") ==
         "cfg.yaml: not a configuration: sections such as data_config: are expected at the top");
   CHECK(loading.error("just text").find("cfg.yaml:1:1: just text: unknown key") == 0);
@@ -290,8 +290,8 @@ TEST_CASE("a value of the wrong type is refused in OmegaConf's words") {
         "cfg.yaml:3:15: trainer_config.batch_size: Value 'lots' of type 'str' could not be "
         "converted to Integer; give "
         "a whole number >= 1 and <= 1000000");
-  for (const char* value :
-       {"true", "3.7", "[1]", "{a: 1}", "''", "1e30", "99999999999999999999", "'0x10'", "'1__0'"}) {
+  for (const char* value : {"true", "3.7", "[1]", "{a: 1}", "''", "1e30", "'99999999999999999999'",
+                            "'0x10'", "'1__0'"}) {
     CAPTURE(value);
     CHECK(error(std::string("batch_size: ") + value).find("could not be converted to Integer") !=
           std::string::npos);

@@ -1,10 +1,10 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
-#include "trainer/config/node_text.h"
-#include "trainer/config/override_apply.h"
-#include "trainer/config/overrides.h"
-#include "trainer/config/yaml_reader.h"
+#include "trainer/config/override/override_apply.h"
+#include "trainer/config/override/overrides.h"
+#include "trainer/config/yaml/node_text.h"
+#include "trainer/config/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -32,8 +32,8 @@ TEST_CASE("values of overrides are typed as Hydra types them") {
       {"1e-3", "0.001"},
       {".5", "0.5"},
       {"-.5", "-0.5"},
-      {"inf", "{\"$float\": \"inf\"}"},
-      {"-INF", "{\"$float\": \"-inf\"}"},
+      {"inf", "{\"$float\":\"inf\"}"},
+      {"-INF", "{\"$float\":\"-inf\"}"},
       {"TrUe", "true"},
       {"false", "false"},
       {"NULL", "null"},
@@ -51,8 +51,8 @@ TEST_CASE("values of overrides are typed as Hydra types them") {
       {"'a\\b'", "\"a\\\\b\""},
       {"a\\,b", "\"a,b\""},
       {"[]", "[]"},
-      {"[1, a,'b c',[2]]", "[1, \"a\", \"b c\", [2]]"},
-      {"{a: 1, b:{c:x}}", "{\"a\": 1, \"b\": {\"c\": \"x\"}}"},
+      {"[1, a,'b c',[2]]", "[1,\"a\",\"b c\",[2]]"},
+      {"{a: 1, b:{c:x}}", "{\"a\":1,\"b\":{\"c\":\"x\"}}"},
       {"{}", "{}"},
       {"${a.b}", "\"${a.b}\""},
       {"x_${a}", "\"x_${a}\""},
@@ -95,14 +95,13 @@ std::string applied(const std::string& yaml, const std::vector<std::string>& ove
 }
 
 TEST_CASE("overrides change, add, force and delete keys") {
-  CHECK(applied("a: {b: 1}", {"a.b=2"}) == R"({"a": {"b": 2}})");
-  CHECK(applied("a: {b: 1}", {"+a.c=2", "+d.e=x"}) ==
-        R"({"a": {"b": 1, "c": 2}, "d": {"e": "x"}})");
-  CHECK(applied("a: {b: 1}", {"++a.b=2", "++a.c=3"}) == R"({"a": {"b": 2, "c": 3}})");
-  CHECK(applied("a: {b: 1, c: 2}", {"~a.b"}) == R"({"a": {"c": 2}})");
-  CHECK(applied("a: {b: 1, c: 2}", {"~a.b=1"}) == R"({"a": {"c": 2}})");
-  CHECK(applied("a: {b: 1, c: 2}", {"a={b:3}"}) == R"({"a": {"b": 3, "c": 2}})");
-  CHECK(applied("a: [1, 2]", {"a=[3]"}) == R"({"a": [3]})");
+  CHECK(applied("a: {b: 1}", {"a.b=2"}) == R"({"a":{"b":2}})");
+  CHECK(applied("a: {b: 1}", {"+a.c=2", "+d.e=x"}) == R"({"a":{"b":1,"c":2},"d":{"e":"x"}})");
+  CHECK(applied("a: {b: 1}", {"++a.b=2", "++a.c=3"}) == R"({"a":{"b":2,"c":3}})");
+  CHECK(applied("a: {b: 1, c: 2}", {"~a.b"}) == R"({"a":{"c":2}})");
+  CHECK(applied("a: {b: 1, c: 2}", {"~a.b=1"}) == R"({"a":{"c":2}})");
+  CHECK(applied("a: {b: 1, c: 2}", {"a={b:3}"}) == R"({"a":{"b":3,"c":2}})");
+  CHECK(applied("a: [1, 2]", {"a=[3]"}) == R"({"a":[3]})");
 }
 
 std::string apply_error(const std::string& yaml, const std::string& text) {

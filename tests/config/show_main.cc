@@ -2,8 +2,9 @@
 //
 //   ddp_config_show ARGUMENT...   as trainer
 //   ddp_config_show --batch       one run for each line of stdin: the JSON list [folder, argument,
-//   ...]; answers with
-//                                 {"code": 0, "text": "..."} a line
+//                                 ...]; answers with {"code": 0, "text": "..."} a line
+//
+// --any-keys as the first argument takes keys that trainer does not know.
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/trainer_args.h"
+#include "trainer/app/trainer_args.h"
 #include "trainer/runtime/error.h"
 
 namespace {
@@ -22,10 +23,13 @@ struct Shown {
   std::string text;
 };
 
-Shown show(const std::vector<const char*>& arguments) {
+Shown show(std::vector<const char*> arguments) {
   try {
-    const ddp::train::TrainerArgs args =
+    const bool any_keys = arguments.size() > 1 && std::string(arguments[1]) == "--any-keys";
+    if (any_keys) arguments.erase(arguments.begin() + 1);
+    ddp::train::TrainerArgs args =
         ddp::train::parse_trainer_args(static_cast<int>(arguments.size()), arguments.data());
+    args.config.any_keys = any_keys;
     return {0, args.mode == ddp::train::Mode::kShow ? ddp::train::show_text(args) : args.help_text};
   } catch (const ddp::train::UserError& error) {
     return {2, error.what()};

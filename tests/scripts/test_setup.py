@@ -136,7 +136,7 @@ class Setup(ScriptTest):
             (self.bin / tool).symlink_to(shutil.which(tool))
         result = self.run_script("--cpu", path=str(self.bin))
         self.assertEqual(result.returncode, 1)
-        for role in ("C++20 compiler", "CMake", "Ninja", "gloo headers"):
+        for role in ("C++20 compiler", "CMake", "Ninja", "yaml-cpp: configuration files", "gloo headers"):
             self.assertIn(role, result.stderr)
         self.assertEqual(result.stderr.count("error:"), 1)
 

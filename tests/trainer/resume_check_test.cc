@@ -3,7 +3,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
-#include "trainer/config/config_text.h"
+#include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "trainer/config/config_text.h"
+#include "trainer/config/keys/config_text.h"
 #include "trainer/snapshot/snapshot_folder.h"
 #include "trainer/snapshot/state_buffer.h"
 

@@ -9,7 +9,7 @@
 
 #include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"
-#include "trainer/config/config_text.h"
+#include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/sha256.h"
 

@@ -10,8 +10,8 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/report.h"
-#include "trainer/config/config_text.h"
-#include "trainer/config/run_folder.h"
+#include "trainer/config/compose/run_folder.h"
+#include "trainer/config/keys/config_text.h"
 #include "trainer/data/char_dataset.h"
 #include "trainer/run/trainer.h"
 #include "trainer/run/training_run.h"
@@ -134,6 +134,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   Log log(env.is_main(), writes ? config.hydra.log_file() : "",
           config.hydra.verbose.covers("trainer") ? LogLevel::kDebug : LogLevel::kInfo);
   log.debug("Configuration:\n" + config_to_yaml(config));
+  if (!run.warning.empty() && env.is_main()) log.warning(run.warning);
   const DevicePlan plan = plan_device(config, env);
   ProcessGroup group(env, config.distributed, plan, store);
   // Only now: a rank that still waits for the others ends at the first signal.

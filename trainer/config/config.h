@@ -1,6 +1,6 @@
 // Every configuration value of trainer: plain structs, filled by load_config() and constant from
-// then on. Names, defaults, ranges and meanings stand here once more only in config_fields.cc, the
-// list that drives parsing, checks and help.
+// then on. A new key is a member here and a row in keys/key_table.cc, with range, unit and meaning;
+// scripts/config_docs.py writes the rest.
 #pragma once
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "trainer/config/config_text.h"
+#include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/snapshot/resume_check.h"
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "trainer/config/config_text.h"
+#include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

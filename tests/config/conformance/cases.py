@@ -150,10 +150,6 @@ def generated(rng, n):
     return [rng.choice(GENERATORS)(rng) for _ in range(n)]
 
 
-def random_scalar(rng):
-    return "".join(rng.choice("0123456789_.eE+-:xabinfINF~") for _ in range(rng.randint(1, 7)))
-
-
 def random_value(rng, depth=0):
     kind = rng.randint(0, 9)
     if depth < 3 and kind == 0:
@@ -161,24 +157,6 @@ def random_value(rng, depth=0):
     if depth < 3 and kind == 1:
         return "{" + ", ".join(f"{rng.choice('abcdef')}{i}: {random_value(rng, depth + 1)}" for i in range(rng.randint(0, 3))) + "}"
     return rng.choice(["1", "x", "true", "null", "1.5", "'q r'", "1e3", "\"z\"", "???" if depth == 0 else "5"])
-
-
-def generated_scalar(rng):
-    return (f"a: {random_scalar(rng)}\n", None)
-
-
-def generated_text(rng):
-    return ("a: " + "".join(rng.choice("ab1 :,-[]{}'\"#&*!|>%@`\\n\n  ?~") for _ in range(rng.randint(1, 12))) + "\n", None)
-
-
-def generated_interpolation(rng):
-    text = "".join(rng.choice(["${", "}", "b", "c", ".", ":", ",", "\\", "$", "{", "[", "]", "'", "\"", " ", "oc.env:", "d", "0", "x", "${b}", "oc.decode:", "oc.select:"]) for _ in range(rng.randint(1, 8)))
-    return ("a: " + quoted("${" * rng.randint(0, 1) + text) + "\nb: 5\nc: {d: x, b: [1, 2]}\n", None)
-
-
-def generated_override(rng):
-    value = "".join(rng.choice("ab1.,:=[]{}()'\"\\ $-+_/e0~#") for _ in range(rng.randint(0, 8)))
-    return (BASE, [rng.choice(["a=", "+x=", "b.c=", "++b.l="]) + value])
 
 
 def generated_chain(rng):
@@ -190,4 +168,4 @@ def generated_document(rng):
     return ("\n".join(f"k{i}: {random_value(rng)}" for i in range(rng.randint(1, 4))) + "\n", None)
 
 
-GENERATORS = [generated_scalar, generated_text, generated_interpolation, generated_override, generated_chain, generated_document]
+GENERATORS = [generated_chain, generated_document]

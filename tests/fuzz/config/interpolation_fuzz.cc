@@ -3,9 +3,9 @@
 #include <string>
 
 #include "tests/fuzz/check.h"
-#include "trainer/config/interpolation.h"
-#include "trainer/config/node_text.h"
-#include "trainer/config/yaml_reader.h"
+#include "trainer/config/interpolation/interpolation.h"
+#include "trainer/config/yaml/node_text.h"
+#include "trainer/config/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
 
 using namespace ddp::train;

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "tests/fuzz/check.h"
-#include "trainer/config/node_text.h"
-#include "trainer/config/override_apply.h"
-#include "trainer/config/overrides.h"
-#include "trainer/config/yaml_reader.h"
+#include "trainer/config/override/override_apply.h"
+#include "trainer/config/override/overrides.h"
+#include "trainer/config/yaml/node_text.h"
+#include "trainer/config/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
 
 using namespace ddp::train;

@@ -4,12 +4,12 @@
 #include <string>
 
 #include "tests/fuzz/check.h"
-#include "trainer/config/interpolation.h"
-#include "trainer/config/message.h"
-#include "trainer/config/node_text.h"
-#include "trainer/config/schema.h"
-#include "trainer/config/yaml_reader.h"
+#include "trainer/config/interpolation/interpolation.h"
+#include "trainer/config/keys/known_keys.h"
+#include "trainer/config/yaml/node_text.h"
+#include "trainer/config/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
 
 using namespace ddp::train;
 

@@ -1,0 +1,46 @@
+// The command line of trainer. The only file of it that sees cxxopts is trainer_args.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/show/config_show.h"
+
+namespace ddp::train {
+
+enum class Mode { kTrain, kGenerate, kInspect, kDoctor, kShow, kHelp, kVersion };
+
+/// Options of `trainer generate`.
+struct GenerateArgs {
+  std::string snapshot;
+  std::string prompt;
+  int64_t max_new_tokens = 200;
+  double temperature = 1.0;
+  std::optional<int64_t> top_k;
+  int64_t seed = 1337;
+  bool greedy = false;
+};
+
+struct TrainerArgs {
+  Mode mode = Mode::kTrain;
+  ConfigSource config;                 ///< `--config FILE`, or -cp, -cn and -cd.
+  std::vector<std::string> overrides;  ///< `key=value` arguments, in order.
+  GenerateArgs generate;
+  std::string inspect_snapshot;  ///< `trainer inspect SNAPSHOT`
+  bool inspect_json = false;     ///< `--json`
+  std::string help_text;         ///< Filled for kHelp: what to print on stdout.
+  bool multirun = false;         ///< `--multirun`: a job for each combination of values.
+  bool show_origins = false;     ///< kShow: `--info defaults`, else `--cfg`
+  ShowOptions show;              ///< kShow: what `--cfg` prints.
+};
+
+/// Parses argv (without argv[0] it would be empty: prints help). Throws UserError with a suggestion
+/// for a mistyped option, mode or a missing value. Reads no file.
+TrainerArgs parse_trainer_args(int argc, const char* const* argv);
+
+/// What kShow prints. Throws UserError.
+std::string show_text(const TrainerArgs& args);
+
+}  // namespace ddp::train

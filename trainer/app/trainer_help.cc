@@ -1,0 +1,120 @@
+#include "trainer/app/trainer_help.h"
+
+#include "launcher/worker_contract.h"
+
+namespace ddp::train {
+namespace {
+
+std::string exit_codes() {
+  std::string text = "\nExit codes:\n";
+  for (const auto& meaning : launch::kExitCodeMeanings) {
+    if (!meaning.of_trainer) continue;
+    std::string name = std::to_string(meaning.code);
+    if (meaning.code == launch::kExitSignalBase) name += "+N";
+    text += "  " + name + std::string(7 - name.size(), ' ') + meaning.of_trainer + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string help_overall() {
+  return std::string() +
+         R"(Train a GPT on text, on one process or on many under ddp-run or torchrun.
+
+Usage: trainer --config FILE [KEY=VALUE ...]
+       trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
+       trainer inspect SNAPSHOT [--json]
+       trainer doctor
+
+Examples:
+  trainer --config configs/gpt2_train_cfg.yaml
+  trainer -c configs/gpt2_train_cfg.yaml trainer_config.batch_size=32 gpt_config.embd_pdrop=0
+  ddp-run --standalone --nproc_per_node=gpu trainer --config configs/gpt2_train_cfg.yaml
+
+Options:
+  -c, --config FILE        YAML file with the configuration; docs/config.md lists its keys
+  -cn, --config-name NAME  Instead of --config: NAME.yaml in the folder of -cd or -cp (default: .)
+  -cp, --config-path DIR   Folder of --config-name
+  -cd, --config-dir DIR    One more folder to look for configurations and groups in
+  -m, --multirun           One job for each combination of values: a=1,2 b=range(1,4) c=choice(x,y)
+  -h, --help               Show this page, or that of a mode: trainer generate --help
+      --help-config        Show every key with type, range, default and meaning
+      --version            Show the version
+
+Looking at the configuration (prints and exits):
+      --cfg job|hydra|all  The composed configuration; job leaves the hydra block out
+      --info defaults      Where each value comes from: file and line, override or default
+      --resolve            Replace interpolations by their values
+      --format yaml|json   Form of the text (default: yaml)
+  -p, --package A.B        Only that part
+      --throw-on-missing   A value that is still ??? is an error
+
+KEY=VALUE overrides a value of the file, e.g. trainer_config.max_epochs=3 or
+optimizer_config.betas=[0.9,0.99]; quote a text with special characters twice: 'KEY="a, b"'.
+Training resumes from trainer_config.snapshot_path when that file is there.
+)" + exit_codes();
+}
+
+std::string help_generate() {
+  return R"(Continue a text with a trained model. The text alone goes to stdout, prompt included.
+
+Usage: trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
+
+Examples:
+  trainer generate --snapshot snapshot.pt --prompt "First Citizen:"
+  trainer generate --snapshot snapshot.pt --prompt "O God" --top_k 10 --temperature 0.8 --seed 7
+  trainer generate --snapshot snapshot.pt --prompt "O God" --greedy --max_new_tokens 50
+
+Required:
+      --snapshot FILE       Snapshot that training has written
+      --prompt TEXT         Text to continue
+
+Sampling:
+      --max_new_tokens N    Tokens to add (default: 200)
+      --temperature T       Above 1 more varied, below 1 more certain; > 0 (default: 1)
+      --top_k K             Choose among the K likeliest tokens only (default: all)
+      --seed S              Start of the random numbers (default: 1337)
+      --greedy              Always take the likeliest token
+
+Other:
+  -h, --help                Show this page
+
+Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error, 128+N ended by signal N
+)";
+}
+
+std::string help_inspect() {
+  return R"(Show what a snapshot holds: step, epoch, parameters, configuration, checksums.
+
+Usage: trainer inspect SNAPSHOT [--json]
+
+Examples:
+  trainer inspect snapshot.pt
+  trainer inspect snapshot.pt --json
+
+Options:
+      --json  One JSON object with the sha256 of each tensor, for programs
+  -h, --help  Show this page
+
+Exit codes: 0 done, 1 the snapshot cannot be read, 2 usage error
+)";
+}
+
+std::string help_doctor() {
+  return R"(Check this machine: versions, devices, backends, and whether collectives work and how fast.
+
+Usage: trainer doctor
+
+Examples:
+  trainer doctor
+  ddp-run --standalone --nproc_per_node=2 trainer doctor
+
+Options:
+  -h, --help  Show this page
+
+Exit codes: 0 all well, 1 something is wrong (it says what and how to mend it), 2 usage error
+)";
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,38 @@
+// A configuration file, what its defaults list brings, and the overrides, put together into one
+// tree.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/config/compose/config_repository.h"
+#include "trainer/config/override/overrides.h"
+#include "trainer/config/yaml/tree.h"
+
+namespace ddp::train {
+
+/// A file that was merged, and where its content went ("" for the top).
+struct MergedConfig {
+  std::string file;
+  std::string package;
+};
+
+/// kMultirun: what the jobs of a sweep share; a group may still be ???.
+enum class RunMode { kRun, kMultirun };
+
+struct Composed {
+  Node root;                                                 ///< With the block `hydra`.
+  std::vector<std::pair<std::string, std::string>> choices;  ///< config group, option
+  std::vector<MergedConfig> configs;  ///< In the order of merging, without Hydra's own.
+};
+
+/// Reads the files and applies the overrides: unknown keys are refused with a suggestion, known
+/// ones need no +. Throws UserError.
+Composed compose_config(const ConfigSource& source, const std::vector<std::string>& overrides,
+                        RunMode mode = RunMode::kRun);
+
+/// `hydra.run.dir=x` or `hydra/job_logging=disabled`
+bool is_hydra_override(const Override& change);
+
+}  // namespace ddp::train

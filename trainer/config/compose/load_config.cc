@@ -1,0 +1,131 @@
+#include "trainer/config/compose/load_config.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "trainer/config/compose/compose.h"
+#include "trainer/config/compose/hydra_block.h"
+#include "trainer/config/interpolation/interpolation.h"
+#include "trainer/config/keys/config_checks.h"
+#include "trainer/config/keys/key_table.h"
+#include "trainer/config/keys/known_keys.h"
+#include "trainer/config/yaml/node_text.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
+
+namespace ddp::train {
+namespace {
+
+using Leaves = std::map<std::string, Node>;
+
+/// The given value of every field by its path.
+Leaves collect_leaves(const Node& root) {
+  Leaves leaves;
+  for (const Field& field : config_fields()) {
+    const Node* node = find_path(root, field.path);
+    if (node == nullptr) continue;
+    leaves[field.path] = *node;
+    if (!field.path.starts_with("hydra.") || !node->is_interpolation()) continue;
+    Node& value = leaves[field.path] = select_value(root, field.path);
+    value.place = node->place;
+  }
+  return leaves;
+}
+
+Config to_config(const Leaves& leaves) {
+  Config config;
+  for (const auto& [path, node] : leaves) {
+    const std::string problem = assign_field(*find_field(path), node, config);
+    if (!problem.empty()) fail_at(node.place, "{}: {}", path, problem);
+  }
+  return config;
+}
+
+Given given_from(const Leaves& leaves, const std::string& file) {
+  return Given{[&leaves](const std::string& key) {
+                 const auto found = leaves.find(key);
+                 return found != leaves.end() && found->second.kind != Kind::kNull;
+               },
+               [&leaves, file](const std::string& key) {
+                 const auto found = leaves.find(key);
+                 return (found == leaves.end() ? file : found->second.place.str()) + ": " + key;
+               }};
+}
+
+std::string text_of(const Node& root, const std::string& path) {
+  const Node value = select_value(root, path);
+  if (value.kind == Kind::kString || value.kind == Kind::kInt) return python_str(value);
+  throw UserError(
+      fmt::format("{}: Value '{}' of type '{}' could not be converted to String; give a "
+                  "folder",
+                  path, shown(python_str(value)), python_type(value)));
+}
+
+/// Where this run writes; a job of a sweep has a folder of its own.
+void place_run(Node& root, const RunPlace& place) {
+  if (place.sweep_job) {
+    set_path(root, "hydra.job.num", Node::of(*place.sweep_job));
+    set_path(root, "hydra.job.id", Node::of(std::to_string(*place.sweep_job)));
+    set_path(root, "hydra.mode", Node::of(std::string("MULTIRUN")));
+    const std::string folder =
+        text_of(root, "hydra.sweep.dir") + "/" + text_of(root, "hydra.sweep.subdir");
+    set_path(root, "hydra.run.dir", Node::of(folder));
+  }
+  const Node folder = select_value(root, "hydra.run.dir");
+  if (folder.kind == Kind::kString)
+    set_path(root, "hydra.runtime.output_dir", Node::of(absolute_path(folder.text)));
+}
+
+RunFiles run_files(const Node& composed) {
+  Node job = composed;
+  std::erase_if(job.entries, [](const Entry& entry) { return entry.key.text == "hydra"; });
+  Node hydra = Node::map();
+  set_entry(hydra, Node::of(std::string("hydra")), *composed.find("hydra"));
+  return {node_to_yaml(job), node_to_yaml(hydra),
+          node_to_yaml(*find_path(composed, "hydra.overrides.task"))};
+}
+
+std::string warning_of(const std::vector<std::string>& idle) {
+  if (idle.empty()) return "";
+  return fmt::format("{}: no effect in trainer", fmt::join(idle, ", "));
+}
+
+RunConfig load(const ConfigSource& source, const std::vector<std::string>& overrides,
+               const RunPlace& place) {
+  const std::string& file = source.file;
+  const Composed composed = compose_config(source, overrides);
+  const auto idle = hydra_without_effect(*composed.root.find("hydra"), composed.choices);
+  Node root = composed.root;
+  check_known(root, "");
+  place_run(root, place);
+  RunFiles files = run_files(root);
+  resolve_interpolations(root, &root);
+  check_known(root, "");
+  if (find_path(root, "data_config.path") == nullptr)
+    set_path(root, "data_config.path", Node::of(std::string("???")));
+  refuse_missing(root, file);
+  const Leaves leaves = collect_leaves(root);
+  Config config = to_config(leaves);
+  const Given given = given_from(leaves, file);
+  complete_config(config, given);
+  resolve_paths(config, given, place.sweep_job.has_value());
+  return {std::move(config), std::move(files), warning_of(idle)};
+}
+
+}  // namespace
+
+RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
+                   const RunPlace& place) {
+  try {
+    return load(source, overrides, place);
+  } catch (const UserError& e) {
+    throw UserError(one_line(e.what()));
+  }
+}
+
+Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides) {
+  return load_run(source, overrides).config;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,26 @@
+// The jobs of `trainer --multirun`: every combination of the values, in Hydra's order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/config/compose/config_repository.h"
+
+namespace ddp::train {
+
+struct SweepPlan {
+  std::string folder;                          ///< hydra.sweep.dir, absolute.
+  std::vector<std::vector<std::string>> jobs;  ///< The overrides of each, Hydra's own included.
+  std::vector<std::string> labels;             ///< "a=1 b=2"
+  std::string config;                          ///< What multirun.yaml holds.
+  double timeout_s = 0;                        ///< Of the group.
+};
+
+/// Reads the overrides and hydra.sweeper.params. The first key changes slowest. Throws UserError in
+/// Hydra's words.
+SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides);
+
+/// Creates the sweep's folder with multirun.yaml in it. Throws UserError when that cannot be.
+void write_sweep_file(const SweepPlan& plan);
+
+}  // namespace ddp::train

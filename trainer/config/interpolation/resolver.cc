@@ -1,0 +1,266 @@
+#include "trainer/config/interpolation/resolver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trainer/config/yaml/python_number.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr std::size_t kDeepestReference = 200;         // references that follow each other
+constexpr std::size_t kMostResolvedNodes = 1'000'000;  // of the resolved tree
+
+/// "a.b[0][c]" -> a, b, 0, c. As in OmegaConf what stands behind a bracket without a dot is lost.
+std::vector<std::string> split_key(const std::string& path) {
+  std::size_t at = std::min(path.find_first_of(".["), path.size());
+  std::vector<std::string> parts;
+  if (at > 0 || !path.starts_with('[')) parts.push_back(path.substr(0, at));
+  while (at < path.size()) {
+    const std::size_t close = path[at] == '[' ? path.find(']', at) : std::string::npos;
+    if (path[at] == '.') {
+      const std::size_t end = std::min(path.find_first_of(".[", at + 1), path.size());
+      parts.push_back(path.substr(at + 1, end - at - 1));
+      at = end;
+    } else if (close != std::string::npos) {
+      parts.push_back(path.substr(at + 1, close - at - 1));
+      at = close + 1;
+    } else {
+      ++at;
+    }
+  }
+  return parts;
+}
+
+/// The root of the tree that the ref is in.
+const NodeRef& top_of(const NodeRef& ref) {
+  const NodeRef* top = &ref;
+  while (top->parent != nullptr) top = top->parent;
+  return *top;
+}
+
+}  // namespace
+
+std::string full_key(const NodeRef& ref) {
+  if (ref.parent == nullptr) return "";
+  const std::string before = full_key(*ref.parent);
+  if (ref.parent->node->kind == Kind::kList) return fmt::format("{}[{}]", before, ref.key);
+  return before.empty() ? ref.key : before + "." + ref.key;
+}
+
+Node Resolver::resolve_all() {
+  Node out = *root_.node;
+  for (std::size_t i = 0; i < out.entries.size(); ++i) {
+    if (out.entries[i].key.text != "hydra") out.entries[i].value = finished(child_entry(root_, i));
+  }
+  return out;
+}
+
+const Node* Resolver::node_at(const std::string& path) {
+  const NodeRef at{nullptr, &root_, "", false};
+  try {
+    const NodeRef* found = selected(path, at);
+    return found == nullptr ? nullptr : found->node;
+  } catch (const ResolveError& e) {
+    throw UserError(path + ": " + e.what());
+  }
+}
+
+Node Resolver::behind(const std::vector<std::string>& path) {
+  const NodeRef* ref = &root_;
+  for (const std::string& part : path) {
+    ref = step(*ref, part);
+    if (ref == nullptr) return Node::null();
+  }
+  return *dereferenced(*ref).node;
+}
+
+Node Resolver::finished(const NodeRef& at) {
+  if (++nodes_ > kMostResolvedNodes)
+    throw UserError("interpolations make the configuration too large");
+  const NodeRef& ref = dereferenced(at);
+  Node out = *ref.node;
+  if (!at.node->place.str().empty()) out.place = at.node->place;
+  if (!out.is_container()) return out;
+  // A map that reaches itself through another one has no end.
+  if (++depth_ > kDeepestReference) fail(at, "Recursive interpolation detected" + chain_text());
+  for (std::size_t i = 0; i < out.items.size(); ++i) out.items[i] = finished(child(ref, i));
+  for (std::size_t i = 0; i < out.entries.size(); ++i) {
+    out.entries[i].value = finished(child_entry(ref, i));
+  }
+  --depth_;
+  return out;
+}
+
+const NodeRef& Resolver::child(const NodeRef& list, std::size_t i) {
+  return add_ref({&list.node->items[i], &list, std::to_string(i), list.final});
+}
+
+const NodeRef& Resolver::child_entry(const NodeRef& map, std::size_t i) {
+  const Entry& entry = map.node->entries[i];
+  return add_ref({&entry.value, &map, python_str(entry.key), map.final});
+}
+
+const NodeRef& Resolver::temporary(Node node, const NodeRef* parent, bool final) {
+  temporaries_.push_back(std::move(node));
+  return add_ref({&temporaries_.back(), parent, "", final});
+}
+
+void Resolver::fail(const NodeRef& ref, const std::string& what) const {
+  const std::string key = full_key(ref);
+  const std::string place = ref.node->place.str();
+  throw UserError(fmt::format("{}{}{}: {}", place, place.empty() ? "" : ": ", key, what));
+}
+
+std::string Resolver::chain_text() const {
+  if (active_.size() < 2) return "";
+  std::string text;
+  for (const NodeRef* ref : active_) text += (text.empty() ? "" : " -> ") + full_key(*ref);
+  return " (" + text + ")";
+}
+
+const NodeRef& Resolver::dereferenced(const NodeRef& ref) {
+  if (ref.final || !ref.node->is_interpolation()) return ref;
+  for (const NodeRef* before : active_) {
+    if (before->node != ref.node) continue;
+    active_.push_back(&ref);
+    const std::string chain = chain_text();
+    active_.clear();
+    fail(ref, "Recursive interpolation detected" + chain + "; break the circle");
+  }
+  if (active_.size() >= kDeepestReference) fail(ref, "interpolations follow each other too deeply");
+  active_.push_back(&ref);
+  const NodeRef* result = nullptr;
+  try {
+    result = &evaluate(parse_interpolated(ref.node->text), ref);
+  } catch (const ResolveError& e) {
+    fail(ref, e.what() + std::string(active_.size() > 1 ? chain_text() : ""));
+  } catch (const std::invalid_argument& e) {
+    fail(ref, fmt::format("GrammarParseError: {}; write \\${{ for a plain ${{", e.what()));
+  }
+  active_.pop_back();
+  return *result;
+}
+
+const NodeRef& Resolver::evaluate(const Expr& expr, const NodeRef& at) {
+  switch (expr.kind) {
+    case ExprKind::kLiteral:
+      return temporary(expr.literal, at.parent, true);
+    case ExprKind::kConcat: {
+      std::string text;
+      for (const Expr& part : expr.children) text += python_str(*evaluate(part, at).node);
+      return temporary(Node::of(std::move(text)), at.parent, true);
+    }
+    case ExprKind::kList: {
+      Node list = Node::list();
+      for (const Expr& item : expr.children) list.items.push_back(value_of(item, at));
+      return temporary(std::move(list), at.parent, true);
+    }
+    case ExprKind::kMap: {
+      Node map = Node::map();
+      for (std::size_t i = 0; i < expr.keys.size(); ++i) {
+        set_entry(map, expr.keys[i], value_of(expr.children[i], at));
+      }
+      return temporary(std::move(map), at.parent, true);
+    }
+    case ExprKind::kReference:
+      return reference(joined(expr, at), at);
+    case ExprKind::kCall:
+      return call(expr, at);
+  }
+  throw ResolveError("unknown expression");
+}
+
+std::string Resolver::text_part(const Expr& part, const NodeRef& at, std::string_view what) {
+  const Node& node = *evaluate(part, at).node;
+  if (node.kind != Kind::kString) {
+    throw ResolveError(
+        fmt::format("an interpolation that denotes {} should return a string, but instead "
+                    "returned `{}` of type `{}`",
+                    what, shown(python_str(node)), python_type(node)));
+  }
+  return node.text;
+}
+
+std::string Resolver::joined(const Expr& expr, const NodeRef& at) {
+  std::string path;
+  for (const Expr& part : expr.children) path += text_part(part, at, "a config key");
+  return path;
+}
+
+const NodeRef& Resolver::reference(const std::string& path, const NodeRef& at) {
+  const NodeRef* found = nullptr;
+  try {
+    found = select(path, at, true);
+  } catch (const std::domain_error& e) {
+    throw ResolveError(e.what());
+  }
+  if (found == nullptr) throw ResolveError(fmt::format("Interpolation key '{}' not found", path));
+  for (const NodeRef* above = at.parent; above != nullptr; above = above->parent) {
+    if (above->node == found->node) throw ResolveError("Interpolation to parent node detected");
+  }
+  return *found;
+}
+
+const NodeRef* Resolver::select(const std::string& path, const NodeRef& at, bool missing_is_error) {
+  const NodeRef* from = &top_of(at);
+  std::size_t dots = 0;
+  while (dots < path.size() && path[dots] == '.') ++dots;
+  if (dots > 0) from = at.parent;
+  for (std::size_t i = 1; i < dots && from != nullptr; ++i) from = from->parent;
+  if (from == nullptr)
+    throw ResolveError(fmt::format("ConfigKeyError: Error resolving key '{}'", path));
+  if (dots == path.size()) return from;
+  const auto parts = split_key(path.substr(dots));
+  const NodeRef* ref = from;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!ref->node->is_container()) {
+      if (ref->node->kind == Kind::kNull || ref->node->is_missing()) return nullptr;
+      throw std::domain_error(
+          fmt::format("Error trying to access '{}': node '{}' is not a container and thus cannot "
+                      "contain '{}'",
+                      path, full_key(*ref), parts[i]));
+    }
+    ref = step(*ref, parts[i]);
+    if (ref == nullptr) return nullptr;
+    const bool last = i + 1 == parts.size();
+    if (ref->node->is_missing() && (missing_is_error || !last)) {
+      if (!missing_is_error) return nullptr;
+      throw ResolveError(
+          fmt::format("MissingMandatoryValue while resolving interpolation: Missing mandatory "
+                      "value: {}; give it a value",
+                      full_key(*ref)));
+    }
+    ref = &dereferenced(*ref);
+  }
+  return ref;
+}
+
+const NodeRef* Resolver::selected(const std::string& path, const NodeRef& at) {
+  try {
+    const NodeRef* found = select(path, at, false);
+    return found == nullptr || found->node->is_missing() ? nullptr : found;
+  } catch (const std::domain_error&) {
+    return nullptr;
+  }
+}
+
+const NodeRef* Resolver::step(const NodeRef& container, const std::string& key) {
+  if (container.node->kind == Kind::kMap) {
+    for (std::size_t i = 0; i < container.node->entries.size(); ++i) {
+      const Node& name = container.node->entries[i].key;
+      if (name.kind == Kind::kString && name.text == key) return &child_entry(container, i);
+    }
+    return nullptr;
+  }
+  const auto parsed = python_int(key);
+  if (!parsed) throw ResolveError(fmt::format("Index '{}' (str) is not an int", key));
+  const bool inside =
+      *parsed >= 0 && static_cast<std::size_t>(*parsed) < container.node->items.size();
+  return inside ? &child(container, static_cast<std::size_t>(*parsed)) : nullptr;
+}
+
+}  // namespace ddp::train

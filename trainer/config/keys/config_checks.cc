@@ -1,0 +1,198 @@
+#include "trainer/config/keys/config_checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "trainer/config/keys/key_table.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
+#include "trainer/runtime/remote_path.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr const char* kSizes[] = {"gpt_config.n_layer", "gpt_config.n_head", "gpt_config.n_embd"};
+
+[[noreturn]] void refuse(const Given& given, const std::string& key, const std::string& what) {
+  throw UserError(given.where(key) + ": " + what);
+}
+
+const ModelPreset& find_preset(const std::string& name, const Given& given) {
+  std::vector<std::string> names;
+  for (const ModelPreset& preset : model_presets()) {
+    if (preset.name == name) return preset;
+    names.emplace_back(preset.name);
+  }
+  const std::string near = nearest(name, names);
+  refuse(given, "gpt_config.model_type",
+         fmt::format("Invalid value '{}', expected one of [{}]; {}", name, fmt::join(names, ", "),
+                     near.empty() ? "choose one of them" : "did you mean '" + near + "'?"));
+}
+
+void check_sizes_complete(const Given& given) {
+  std::vector<std::string> present;
+  std::vector<std::string> absent;
+  for (const char* key : kSizes) (given.has(key) ? present : absent).emplace_back(key);
+  if (absent.empty()) return;
+  refuse(
+      given, present.front(),
+      fmt::format("{} {} missing; give n_layer, n_head and n_embd together, or model_type instead",
+                  fmt::join(absent, ", "), absent.size() == 1 ? "is" : "are"));
+}
+
+void resolve_model(Config& config, const Given& given) {
+  std::string first_size;
+  for (const char* key : kSizes) {
+    if (first_size.empty() && given.has(key)) first_size = key;
+  }
+  if (!first_size.empty()) {
+    if (given.has("gpt_config.model_type")) {
+      refuse(given, first_size,
+             fmt::format("given together with gpt_config.model_type={}; keep either the preset or "
+                         "the three sizes",
+                         config.gpt.model_type));
+    }
+    check_sizes_complete(given);
+    return;
+  }
+  if (config.gpt.model_type.empty()) config.gpt.model_type = "gpt2";
+  const ModelPreset& preset = find_preset(config.gpt.model_type, given);
+  config.gpt.n_layer = preset.n_layer;
+  config.gpt.n_head = preset.n_head;
+  config.gpt.n_embd = preset.n_embd;
+}
+
+void check_heads(const Config& config, const Given& given) {
+  const GptConfig& gpt = config.gpt;
+  if (gpt.n_embd % gpt.n_head == 0) return;
+  refuse(given, "gpt_config.n_embd",
+         fmt::format(
+             "{} is not divisible by gpt_config.n_head={}; the nearest widths are {} and {}",
+             gpt.n_embd, gpt.n_head, std::max(gpt.n_head, gpt.n_embd / gpt.n_head * gpt.n_head),
+             (gpt.n_embd / gpt.n_head + 1) * gpt.n_head));
+}
+
+}  // namespace
+
+std::string absolute_path(const std::string& path) {
+  std::string expanded = path;
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && (path == "~" || path.starts_with("~/"))) expanded = home + path.substr(1);
+  std::string out = std::filesystem::absolute(expanded).lexically_normal().string();
+  if (out.size() > 1 && out.back() == '/') out.pop_back();
+  return out;
+}
+
+namespace {
+
+void check_data_file(const Config& config, const std::string& as_given, const Given& given) {
+  struct stat info {};
+  const char* path = config.data.path.c_str();
+  const std::string from =
+      as_given.starts_with('/')
+          ? ""
+          : fmt::format(" (from {})", std::filesystem::current_path().string());
+  if (stat(path, &info) != 0) {
+    const std::string fix = errno == ENOENT
+                                ? "give a text file; relative paths start at the current directory"
+                                : "check the path and its permissions";
+    refuse(given, "data_config.path",
+           fmt::format("{}: {}{}; {}", as_given, std::strerror(errno), from, fix));
+  }
+  if (S_ISDIR(info.st_mode))
+    refuse(given, "data_config.path",
+           fmt::format("{}: is a directory{}; give a text file", as_given, from));
+  if (access(path, R_OK) != 0) {
+    refuse(given, "data_config.path",
+           fmt::format("{}: {}{}; make it readable", as_given, std::strerror(errno), from));
+  }
+}
+
+/// An object in a store stays as it is; file:// and everything else becomes an absolute path.
+void resolve_snapshot_path(std::string& path, const Given& given) {
+  try {
+    if (is_remote(path)) {
+      split_remote(path);
+      return;
+    }
+    path = absolute_path(local_path(path));
+  } catch (const UserError& error) {
+    refuse(given, "trainer_config.snapshot_path", error.what());
+  }
+}
+
+void check_step_size(const Config& config, const Given& given) {
+  constexpr double kMostTokens = 1e15;  // and far from the end of int64, whatever the ranks
+  const double tokens = static_cast<double>(config.trainer.batch_size) *
+                        static_cast<double>(config.trainer.grad_accumulation_steps) *
+                        static_cast<double>(config.data.block_size);
+  if (tokens <= kMostTokens) return;
+  refuse(given, "trainer_config.batch_size",
+         fmt::format(
+             "{} x grad_accumulation_steps={} x block_size={} is more than {} tokens per step; "
+             "make one of them smaller",
+             config.trainer.batch_size, config.trainer.grad_accumulation_steps,
+             config.data.block_size, kMostTokens));
+}
+
+void check_global_batch(const Config& config, const Given& given) {
+  const TrainerConfig& trainer = config.trainer;
+  if (!trainer.global_batch_size) return;
+  const std::string key = "trainer_config.global_batch_size";
+  if (given.has("trainer_config.grad_accumulation_steps")) {
+    refuse(
+        given, key,
+        "given together with trainer_config.grad_accumulation_steps, which follows from it; keep "
+        "one of the two");
+  }
+  if (*trainer.global_batch_size % trainer.batch_size != 0) {
+    refuse(given, key,
+           fmt::format("{} is not a multiple of trainer_config.batch_size={}; the nearest is {}",
+                       *trainer.global_batch_size, trainer.batch_size,
+                       std::max<int64_t>(1, *trainer.global_batch_size / trainer.batch_size) *
+                           trainer.batch_size));
+  }
+}
+
+void check_snapshot_every(const Config& config, const Given& given) {
+  const AutoNumber& every = config.trainer.snapshot_every;
+  if (every.value == std::floor(every.value)) return;
+  refuse(given, "trainer_config.snapshot_every",
+         fmt::format("{} is not a whole number; give auto or a number of steps", every.value));
+}
+
+}  // namespace
+
+void complete_config(Config& config, const Given& given) {
+  resolve_model(config, given);
+  check_heads(config, given);
+  check_step_size(config, given);
+  check_global_batch(config, given);
+  check_snapshot_every(config, given);
+  const bool steps_alone = config.trainer.max_steps && !given.has("trainer_config.max_epochs");
+  if (steps_alone) config.trainer.max_epochs = kUnlimitedEpochs;
+}
+
+void resolve_paths(Config& config, const Given& given, bool own_folder) {
+  const std::string as_given = config.data.path;
+  std::string& snapshot = config.trainer.snapshot_path;
+  config.data.path = absolute_path(as_given);
+  config.hydra.run_dir = absolute_path(config.hydra.run_dir);
+  const bool in_run_folder = own_folder || config.hydra.job_chdir;
+  const bool relative = snapshot.find("://") == std::string::npos && !snapshot.starts_with('/') &&
+                        !snapshot.starts_with('~');
+  if (in_run_folder && relative) snapshot = config.hydra.run_dir + "/" + snapshot;
+  config.trainer.snapshot_cache = absolute_path(config.trainer.snapshot_cache);
+  resolve_snapshot_path(snapshot, given);
+  check_data_file(config, as_given, given);
+}
+
+}  // namespace ddp::train

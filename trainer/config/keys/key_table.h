@@ -1,0 +1,76 @@
+// The list of all configuration keys: name, type, default, range, unit and meaning stand in
+// config_fields.cc once; parsing, checks, output, help and the documentation come from it.
+#pragma once
+
+#include <array>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/config/yaml/tree.h"
+
+namespace ddp::train {
+
+/// Where a field's value lives in a Config; the pointer's type is the field's type.
+using FieldPointer =
+    std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
+                 std::array<double, 2>*, Verbosity*, AutoNumber*, std::vector<std::string>*,
+                 Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*, Backend*>;
+
+/// The values a number may have; open ends exclude the bound itself.
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_open = false;
+  bool high_open = false;
+
+  bool holds(double value) const;
+  /// ">= 1", "> 0 and <= 1", "" for any number.
+  std::string str() const;
+};
+
+/// What `null` means for a field that is not an optional number.
+enum class NullMeans { kError, kOff, kNotGiven };
+
+struct Field {
+  std::string path;  ///< "trainer_config.batch_size"
+  FieldPointer (*member)(Config&);
+  Range range;
+  NullMeans null_means = NullMeans::kError;
+  std::string default_text;  ///< Empty: the struct's own default.
+  std::string unit;
+  std::string meaning;
+};
+
+const std::vector<Field>& config_fields();
+
+/// The field of that path, or nullptr.
+const Field* find_field(std::string_view path);
+
+/// "int", "float", "bool", "str", "auto or float", "list of 2 floats", "list of str" or the choices
+/// of an enumeration.
+std::string field_type(const Field& field);
+
+/// As documented: "216", "none", "required".
+std::string field_default(const Field& field);
+
+/// The present value, typed.
+Node field_value(const Field& field, const Config& config);
+
+/// Converts and checks the range. Returns "" or what is wrong and how to mend it ("<what>; <fix>").
+std::string assign_field(const Field& field, const Node& value, Config& config);
+
+/// A size preset of model_type.
+struct ModelPreset {
+  std::string_view name;
+  int64_t n_layer;
+  int64_t n_head;
+  int64_t n_embd;
+};
+const std::vector<ModelPreset>& model_presets();
+
+}  // namespace ddp::train

@@ -1,0 +1,119 @@
+#include "trainer/config/keys/known_keys.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "trainer/config/keys/key_table.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
+
+namespace ddp::train {
+namespace {
+
+const std::vector<std::string>& all_paths() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> paths;
+    for (const Field& field : config_fields()) paths.push_back(field.path);
+    return paths;
+  }();
+  return all;
+}
+
+/// "a.b" lies under "a".
+bool is_below(const std::string& path, const std::string& parent) {
+  return path.size() > parent.size() && path[parent.size()] == '.' && path.starts_with(parent);
+}
+
+/// What may stand directly under `parent` ("" for the top).
+std::vector<std::string> children_of(const std::string& parent) {
+  const std::string prefix = parent.empty() ? "" : parent + ".";
+  std::vector<std::string> names;
+  for (const std::string& path : all_paths()) {
+    if (!path.starts_with(prefix)) continue;
+    std::string name = path.substr(prefix.size());
+    name = name.substr(0, name.find('.'));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+std::string suggestion(const std::string& parent, const std::string& name) {
+  const std::string prefix = parent.empty() ? "" : parent + ".";
+  const std::string near = nearest(name, children_of(parent));
+  if (!near.empty()) return fmt::format("did you mean '{}{}'?", prefix, near);
+  for (const std::string& path : all_paths()) {
+    if (path.ends_with("." + name)) return fmt::format("did you mean '{}'?", path);
+  }
+  return fmt::format("known are {}", fmt::join(children_of(parent), ", "));
+}
+
+/// The keys without a value, and the place of the first.
+struct Missing {
+  std::vector<std::string> keys;
+  std::string place;
+};
+
+void collect_missing(const Node& node, const std::string& path, Missing& names) {
+  const bool counts = !path.starts_with("hydra.") || find_field(path) != nullptr;
+  if (node.is_missing() && counts) {
+    if (names.keys.empty()) names.place = node.place.str();
+    names.keys.push_back(path);
+  }
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    collect_missing(node.items[i], fmt::format("{}[{}]", path, i), names);
+  }
+  for (const Entry& entry : node.entries) {
+    const std::string key = python_str(entry.key);
+    collect_missing(entry.value, joined_path(path, key), names);
+  }
+}
+
+}  // namespace
+
+PathKind path_kind(const std::string& path) {
+  for (const std::string& known : all_paths()) {
+    if (known == path) return PathKind::kKey;
+    if (is_below(known, path)) return PathKind::kSection;
+  }
+  return PathKind::kUnknown;
+}
+
+void fail_unknown(const Place& place, const std::string& parent, const std::string& name) {
+  const std::string path = joined_path(parent, name);
+  fail_at(place, "{}: unknown key (Key '{}' is not in struct); {}", path, name,
+          suggestion(parent, name));
+}
+
+void check_known(const Node& map, const std::string& parent) {
+  for (const Entry& entry : map.entries) {
+    const std::string name = python_str(entry.key);
+    if (parent.empty() && name == "hydra") continue;  // check_hydra_keys() has seen it
+    const std::string path = joined_path(parent, name);
+    const PathKind kind = entry.key.kind == Kind::kString ? path_kind(path) : PathKind::kUnknown;
+    if (kind == PathKind::kUnknown) fail_unknown(entry.key.place, parent, name);
+    if (kind == PathKind::kKey) continue;
+    const Node& value = entry.value;
+    if (value.kind == Kind::kMap) {
+      check_known(value, path);
+    } else if (value.kind != Kind::kNull && !value.is_interpolation()) {
+      fail_at(value.place,
+              "{}: is a section, not a value; write its keys indented below it, each with a colon, "
+              "e.g. {}: ...",
+              path, children_of(path).front());
+    }
+  }
+}
+
+void refuse_missing(const Node& root, const std::string& file) {
+  Missing missing;
+  collect_missing(root, "", missing);
+  if (missing.keys.empty()) return;
+  throw UserError(fmt::format(
+      "{}: {}: Missing mandatory value{}; add {}=<value> to the command line or to the file",
+      missing.place.empty() ? file : missing.place, fmt::join(missing.keys, ", "),
+      missing.keys.size() == 1 ? "" : "s", missing.keys.front()));
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,160 @@
+#include "trainer/config/override/override_apply.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "trainer/config/interpolation/interpolation.h"
+#include "trainer/config/yaml/python_number.h"
+#include "trainer/runtime/message.h"
+
+namespace ddp::train {
+namespace {
+
+class Merger {
+ public:
+  Merger(Node& root, std::vector<std::string> path, bool may_create)
+      : root_(root), path_(std::move(path)), may_create_(may_create) {}
+
+  void merge(Node& target, const Node& value) {
+    if (target.is_container() && value.is_container() && target.kind != value.kind)
+      fail_kinds(target, value);
+    if (target.kind != Kind::kMap || value.kind != Kind::kMap) {
+      target = value;
+      return;
+    }
+    for (const Entry& entry : value.entries) merge_entry(target, entry);
+  }
+
+ private:
+  [[noreturn]] static void fail_kinds(const Node& target, const Node& value) {
+    const auto name = [](const Node& node) {
+      return node.kind == Kind::kMap ? "DictConfig" : "ListConfig";
+    };
+    fail_at(value.place, "Cannot merge {} with {}; give a {} here", name(target), name(value),
+            target.kind == Kind::kMap ? "map" : "list");
+  }
+
+  void merge_entry(Node& target, const Entry& entry) {
+    const auto known = std::find_if(target.entries.begin(), target.entries.end(),
+                                    [&](const Entry& e) { return same_key(e.key, entry.key); });
+    if (known != target.entries.end()) {
+      path_.push_back(python_str(entry.key));
+      merge_known(known->value, entry.value);
+      path_.pop_back();
+      return;
+    }
+    if (!may_create_) {
+      fail_at(entry.key.place, "Key '{}' is not in struct; to add it prefix the override with +",
+              python_str(entry.key));
+    }
+    target.entries.push_back(entry);
+  }
+
+  void merge_known(Node& target, const Node& value) {
+    if (target.is_interpolation()) {
+      Node referred = container_behind(root_, path_);
+      if (referred.is_container()) target = std::move(referred);
+    }
+    if (!value.is_missing()) merge(target, value);
+  }
+
+  Node& root_;
+  std::vector<std::string> path_;
+  const bool may_create_;
+};
+
+/// The child of that name, or of that index in a list.
+Node* child(Node& parent, const std::string& name) {
+  if (parent.kind == Kind::kMap) return parent.find(name);
+  std::size_t index = 0;
+  const auto* const end = name.data() + name.size();
+  const auto result = std::from_chars(name.data(), end, index);
+  const bool is_index =
+      parent.kind == Kind::kList && result.ptr == end && index < parent.items.size();
+  return is_index ? &parent.items[index] : nullptr;
+}
+
+void remove(Node& root, const Override& change) {
+  const Node value = select_value(root, change.key);
+  if (value.kind == Kind::kNull)
+    fail_at(change.value.place, "Could not delete from config. '{}' does not exist.", change.key);
+  const bool with_value = change.has_value && change.value.kind != Kind::kNull;
+  if (with_value && !python_equal(value, change.value)) {
+    fail_at(change.value.place, "Could not delete from config. The value of '{}' is {} and not {}.",
+            change.key, shown(python_str(value)), shown(python_str(change.value)));
+  }
+  const std::size_t dot = change.key.rfind('.');
+  Node* parent = container_at(root, dot == std::string::npos ? "" : change.key.substr(0, dot));
+  if (parent == nullptr) return;  // in what a resolver has made
+  if (parent->kind != Kind::kMap)
+    fail_with(change.value.place,
+              "Could not delete from config. It is an item of a list; give the whole list");
+  const std::string name = change.key.substr(dot == std::string::npos ? 0 : dot + 1);
+  std::erase_if(parent->entries, [&name](const Entry& entry) {
+    return entry.key.kind == Kind::kString && entry.key.text == name;
+  });
+}
+
+/// Creates the key in a map; a list does not grow.
+Node& created(Node& parent, const std::string& name, const Override& change) {
+  if (parent.kind != Kind::kMap) {
+    fail_at(change.value.place,
+            "'{}' is not an index of the list, which has {} items; give the whole list", name,
+            parent.items.size());
+  }
+  Entry entry{Node::of(name), Node::map()};
+  entry.key.place = change.value.place;
+  entry.value.place = change.value.place;
+  parent.entries.push_back(std::move(entry));
+  return parent.entries.back().value;
+}
+
+/// The node to change, its way created where that is allowed.
+Node& target_of(Node& root, const Override& change, bool may_create, bool& existed) {
+  Node* node = &root;
+  for (const std::string& part : split_path(change.key)) {
+    // A scalar on the way gives way to a map, as in OmegaConf.update.
+    if (!node->is_container()) *node = Node::map();
+    Node* next = child(*node, part);
+    existed = next != nullptr;
+    if (!existed && !may_create) {
+      fail_at(change.value.place, "Could not override '{}'. To append to your config use +{}",
+              change.key, change.text);
+    }
+    node = existed ? next : &created(*node, part, change);
+  }
+  return *node;
+}
+
+}  // namespace
+
+void merge(Node& root, const std::vector<std::string>& path, Node& target, const Node& value,
+           bool may_create) {
+  Merger(root, path, may_create).merge(target, value);
+}
+
+void apply_override(Node& root, const Override& change, bool may_create) {
+  check_interpolations(change.value);
+  if (change.type == OverrideType::kDelete) return remove(root, change);
+  const bool create = may_create || change.type != OverrideType::kChange;
+  if (change.type == OverrideType::kAdd && !change.value.is_container() &&
+      select_value(root, change.key).kind != Kind::kNull) {
+    fail_at(change.value.place,
+            "Could not append to config. An item is already at '{}'. Either "
+            "remove + prefix: '{}' or "
+            "add a second + to add or override '{}': '+{}'",
+            change.key, change.text.substr(1), change.key, change.text);
+  }
+  bool existed = false;
+  Node& target = target_of(root, change, create, existed);
+  if (existed && target.is_container() && change.value.is_container()) {
+    merge(root, split_path(change.key), target, change.value, create);
+  } else {
+    target = change.value;
+  }
+  target.place = change.value.place;
+}
+
+}  // namespace ddp::train

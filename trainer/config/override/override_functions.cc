@@ -1,0 +1,344 @@
+#include "trainer/config/override/override_value.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <stdexcept>
+
+#include "trainer/config/yaml/python_number.h"
+#include "trainer/runtime/message.h"
+
+namespace ddp::train {
+namespace {
+
+[[noreturn]] void bad_call(const std::string& what) { throw std::invalid_argument(what); }
+
+OverrideValue plain(Node node) {
+  std::string text = override_text(node);
+  return {{std::move(node), std::move(text)}, std::nullopt};
+}
+
+OverrideValue swept(Sweep sweep) { return {{}, std::move(sweep)}; }
+
+bool is_null(const OverrideValue& value) {
+  return !value.sweep && value.item.value.kind == Kind::kNull;
+}
+
+bool is_list(const OverrideValue& value) {
+  return !value.sweep && value.item.value.kind == Kind::kList;
+}
+
+/// A function with its parameters; one that is variadic takes any number of values without a name.
+struct Function {
+  std::string_view name;
+  std::vector<std::string> parameters;
+  bool variadic;
+  OverrideValue (*run)(const class Arguments&);
+};
+
+/// The arguments of a call, as Python binds them.
+class Arguments {
+ public:
+  Arguments(const OverrideCall& call, const Function& function) : function_(call.name) {
+    bool after_name = false;
+    for (auto argument : call.arguments) {
+      unquote(argument.value.item);
+      after_name = after_name || !argument.name.empty();
+      if (after_name && argument.name.empty())
+        bad_call(function_ + "(): a value without a name behind one with a name");
+      if (after_name) {
+        bind(function, argument.name, std::move(argument.value));
+      } else if (values_.size() >= function.parameters.size() && !function.variadic) {
+        bad_call(function_ + "(): too many values");
+      } else {
+        values_.push_back(std::move(argument.value));
+      }
+    }
+    for (std::size_t i = 0; i < values_.size() && !function.variadic; ++i) {
+      if (!named_.emplace(function.parameters[i], values_[i]).second)
+        bad_call(fmt::format("{}(): {} is given twice", function_, function.parameters[i]));
+    }
+  }
+
+  const std::string& function() const { return function_; }
+  /// Those without a name.
+  const std::vector<OverrideValue>& values() const { return values_; }
+  /// nullptr where it is not given.
+  const OverrideValue* find(const std::string& name) const {
+    const auto found = named_.find(name);
+    return found == named_.end() ? nullptr : &found->second;
+  }
+  const OverrideValue* find_value(const std::string& name) const {
+    const OverrideValue* value = find(name);
+    return value == nullptr || is_null(*value) ? nullptr : value;
+  }
+  /// A number; null where it is not given.
+  Node number(const std::string& name) const {
+    const OverrideValue* value = find(name);
+    if (value == nullptr) return Node::null();
+    const Node& node = value->item.value;
+    if (value->sweep || !is_number(node)) bad_call(function_ + "(): " + name + " is a number");
+    return node.kind == Kind::kBool ? Node::of(int64_t{node.boolean}) : node;
+  }
+  /// A text or a list of texts.
+  std::vector<std::string> texts(const std::string& name) const {
+    const OverrideValue* value = find(name);
+    if (value == nullptr) return {};
+    const Node& node = value->item.value;
+    if (value->sweep || (node.kind != Kind::kString && node.kind != Kind::kList))
+      bad_call(fmt::format("{}(): {} is a text such as * or a list of texts", function_, name));
+    std::vector<std::string> out;
+    if (node.kind == Kind::kString) out.push_back(node.text);
+    for (const Node& item : node.items) out.push_back(python_str(item));
+    return out;
+  }
+
+ private:
+  /// A text as a whole argument is seen without its quotes.
+  static void unquote(SweepItem& item) {
+    if (!item.value.quoted) return;
+    item.value.quoted = false;
+    item.text = override_text(item.value);
+  }
+
+  void bind(const Function& function, const std::string& name, OverrideValue value) {
+    const auto& known = function.parameters;
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      bad_call(fmt::format("{}(): no argument is called '{}'", function_, name));
+    named_.insert_or_assign(name, std::move(value));
+  }
+
+  const std::string& function_;
+  std::vector<OverrideValue> values_;
+  std::map<std::string, OverrideValue> named_;
+};
+
+/// One scalar to another.
+using Cast = Node (*)(const Node&);
+
+[[noreturn]] void fail_cast(const Node& value, std::string_view to) {
+  bad_call(fmt::format("Cannot cast '{}' of type '{}' to {}", shown(python_str(value)),
+                       python_type(value), to));
+}
+
+Node cast_int(const Node& value) {
+  std::optional<int64_t> whole;
+  if (value.kind == Kind::kInt) whole = value.integer;
+  if (value.kind == Kind::kBool) whole = int64_t{value.boolean};
+  if (value.kind == Kind::kFloat) whole = int_of_float(value.real);
+  if (value.kind == Kind::kString) whole = python_int(value.text);
+  if (!whole) fail_cast(value, "int");
+  return Node::of(*whole);
+}
+
+Node cast_float(const Node& value) {
+  std::optional<double> real;
+  if (value.kind == Kind::kInt) real = static_cast<double>(value.integer);
+  if (value.kind == Kind::kBool) real = value.boolean ? 1.0 : 0.0;
+  if (value.kind == Kind::kFloat) real = value.real;
+  if (value.kind == Kind::kString) real = python_float_from(value.text);
+  if (!real) fail_cast(value, "float");
+  return Node::of(*real);
+}
+
+Node cast_str(const Node& value) {
+  if (value.kind == Kind::kNull) fail_cast(value, "str");
+  if (value.kind == Kind::kBool) return Node::of(std::string(value.boolean ? "true" : "false"));
+  return Node::of(python_str(value));
+}
+
+Node cast_bool(const Node& value) {
+  if (value.kind == Kind::kNull) return Node::of(false);
+  if (value.kind == Kind::kBool) return value;
+  if (value.kind == Kind::kInt) return Node::of(value.integer != 0);
+  if (value.kind == Kind::kFloat) return Node::of(value.real != 0.0);
+  const std::string word = ascii_lower(value.text);
+  if (word != "true" && word != "false") fail_cast(value, "bool");
+  return Node::of(word == "true");
+}
+
+/// A cast reaches into lists and the values of maps.
+Node cast_all(const Node& value, Cast cast) {
+  if (!value.is_container()) return cast(value);
+  Node out = value;
+  for (Node& item : out.items) item = cast_all(item, cast);
+  for (Entry& entry : out.entries) entry.value = cast_all(entry.value, cast);
+  return out;
+}
+
+Sweep cast_sweep(Sweep sweep, Cast cast) {
+  const bool computed = sweep.kind == SweepKind::kRange || sweep.kind == SweepKind::kInterval;
+  if (sweep.kind == SweepKind::kGlob) bad_call("glob() cannot be cast");
+  if (computed && cast != cast_int && cast != cast_float)
+    bad_call("range() and interval() can only be cast to int or float");
+  for (SweepItem& item : sweep.items) item = plain(cast_all(item.value, cast)).item;
+  if (!computed) return sweep;
+  sweep.start = cast(sweep.start);
+  sweep.stop = cast(sweep.stop);
+  if (sweep.kind == SweepKind::kRange) sweep.step = cast(sweep.step);
+  return sweep;
+}
+
+Sweep choice_of(const Arguments& arguments) {
+  Sweep sweep;
+  for (const OverrideValue& value : arguments.values()) {
+    if (value.sweep) bad_call(arguments.function() + "(): a choice inside a choice");
+    sweep.items.push_back(value.item);
+  }
+  return sweep;
+}
+
+template <Cast cast>
+OverrideValue cast_call(const Arguments& arguments) {
+  const OverrideValue* named = arguments.find_value("value");
+  if (arguments.values().empty() == (named == nullptr)) bad_call("a cast takes one value");
+  if (arguments.values().size() > 1) return swept(cast_sweep(choice_of(arguments), cast));
+  const OverrideValue& value = named != nullptr ? *named : arguments.values().front();
+  if (value.sweep) return swept(cast_sweep(*value.sweep, cast));
+  return plain(cast_all(value.item.value, cast));
+}
+
+OverrideValue choice_call(const Arguments& arguments) {
+  const auto& values = arguments.values();
+  if (values.empty()) bad_call("choice() takes at least one value");
+  const bool simple =
+      values.size() == 1 && values[0].sweep && values[0].sweep->kind == SweepKind::kSimpleChoice;
+  Sweep sweep = simple ? *values[0].sweep : choice_of(arguments);
+  for (const SweepItem& item : sweep.items) {
+    if (item.value.kind == Kind::kNull) bad_call("null is not a choice");
+  }
+  sweep.kind = SweepKind::kChoice;
+  return swept(std::move(sweep));
+}
+
+OverrideValue range_call(const Arguments& arguments) {
+  Sweep sweep;
+  sweep.kind = SweepKind::kRange;
+  sweep.start = arguments.number("start");
+  sweep.stop = arguments.number("stop");
+  sweep.step = arguments.number("step");
+  if (sweep.start.kind == Kind::kNull) bad_call("range() takes a start");
+  if (sweep.step.kind == Kind::kNull) sweep.step = Node::of(int64_t{1});
+  if (sweep.stop.kind == Kind::kNull) {
+    sweep.stop = sweep.start;
+    sweep.start = Node::of(int64_t{0});
+  }
+  return swept(std::move(sweep));
+}
+
+OverrideValue interval_call(const Arguments& arguments) {
+  Sweep sweep;
+  sweep.kind = SweepKind::kInterval;
+  sweep.start = arguments.number("start");
+  sweep.stop = arguments.number("end");
+  if (sweep.start.kind == Kind::kNull || sweep.stop.kind == Kind::kNull)
+    bad_call("interval() takes a start and an end");
+  return swept(std::move(sweep));
+}
+
+OverrideValue glob_call(const Arguments& arguments) {
+  Sweep sweep;
+  sweep.kind = SweepKind::kGlob;
+  if (arguments.find("include") == nullptr) bad_call("glob() takes what to include");
+  sweep.include = arguments.texts("include");
+  sweep.exclude = arguments.texts("exclude");
+  return swept(std::move(sweep));
+}
+
+OverrideValue tag_call(const Arguments& arguments) {
+  auto values = arguments.values();
+  if (values.empty()) bad_call("tag() takes tags and a sweep");
+  if (const OverrideValue* sweep = arguments.find_value("sweep")) values.push_back(*sweep);
+  if (!values.back().sweep) bad_call("tag() ends with a choice(), range() or interval()");
+  for (std::size_t i = 0; i + 1 < values.size(); ++i) {
+    if (values[i].sweep || values[i].item.value.kind != Kind::kString) bad_call("a tag is a text");
+  }
+  return values.back();
+}
+
+bool is_sortable(const OverrideValue& value) {
+  if (is_null(value)) return false;
+  return !value.sweep ||
+         (value.sweep->kind != SweepKind::kGlob && value.sweep->kind != SweepKind::kInterval);
+}
+
+OverrideValue sorted(const OverrideValue& value, bool reverse) {
+  if (value.sweep) return swept(sorted_sweep(*value.sweep, reverse));
+  if (!is_list(value)) return value;
+  Node list = value.item.value;
+  std::stable_sort(list.items.begin(), list.items.end(), [reverse](const Node& a, const Node& b) {
+    return reverse ? python_less(b, a) : python_less(a, b);
+  });
+  return plain(std::move(list));
+}
+
+OverrideValue sort_call(const Arguments& arguments) {
+  const OverrideValue* reverse = arguments.find("reverse");
+  const OverrideValue* list = arguments.find_value("list");
+  const OverrideValue* sweep = arguments.find_value("sweep");
+  const auto& values = arguments.values();
+  if (reverse != nullptr && (reverse->sweep || reverse->item.value.kind != Kind::kBool))
+    bad_call("sort(): reverse is true or false");
+  if (!std::all_of(values.begin(), values.end(), is_sortable))
+    bad_call("sort() takes numbers, texts, lists, choice() or range()");
+  if (list != nullptr && !is_list(*list)) bad_call("sort(): list is a list");
+  if (sweep != nullptr && (!sweep->sweep || !is_sortable(*sweep)))
+    bad_call("sort(): sweep is a choice() or range()");
+  const bool falling = reverse != nullptr && reverse->item.value.boolean;
+  if (list != nullptr) return sorted(*list, falling);
+  if (sweep != nullptr) return sorted(*sweep, falling);
+  if (values.empty()) bad_call("sort() takes values");
+  if (values.size() == 1) return sorted(values[0], falling);
+  const Sweep choice = choice_of(arguments);
+  for (const SweepItem& item : choice.items) {
+    if (item.value.is_container()) bad_call("sort(): only numbers and texts can be sorted");
+  }
+  return swept(sorted_sweep(choice, falling));
+}
+
+/// A shuffled list would be another one on each rank.
+OverrideValue shuffle_call(const Arguments& arguments) {
+  const OverrideValue* value = arguments.find_value("list");
+  if (value == nullptr && arguments.values().size() == 1) value = &arguments.values().front();
+  if (value == nullptr || value->sweep || value->item.value.items.size() > 1)
+    bad_call("shuffle() would give each rank another order; write it out");
+  if (is_list(*value)) return *value;
+  Node list = Node::list();
+  list.items.push_back(value->item.value);
+  return plain(std::move(list));
+}
+
+const std::vector<Function>& functions() {
+  static const std::vector<Function> all = {{"bool", {"value"}, true, cast_call<cast_bool>},
+                                            {"choice", {}, true, choice_call},
+                                            {"float", {"value"}, true, cast_call<cast_float>},
+                                            {"glob", {"include", "exclude"}, false, glob_call},
+                                            {"int", {"value"}, true, cast_call<cast_int>},
+                                            {"interval", {"start", "end"}, false, interval_call},
+                                            {"range", {"start", "stop", "step"}, false, range_call},
+                                            {"shuffle", {"list", "sweep"}, true, shuffle_call},
+                                            {"sort", {"list", "sweep", "reverse"}, true, sort_call},
+                                            {"str", {"value"}, true, cast_call<cast_str>},
+                                            {"tag", {"sweep"}, true, tag_call}};
+  return all;
+}
+
+}  // namespace
+
+OverrideValue evaluate_override_call(const OverrideCall& call) {
+  std::vector<std::string> known;
+  for (const Function& function : functions()) {
+    if (function.name == call.name) return function.run(Arguments(call, function));
+    known.emplace_back(function.name);
+  }
+  const std::string near = nearest(call.name, known);
+  bad_call(fmt::format("Unknown function '{}'; {}", call.name,
+                       near.empty() ? fmt::format("available: {}; quote the value if it is a text",
+                                                  fmt::join(known, ","))
+                                    : "did you mean '" + near + "'?"));
+}
+
+}  // namespace ddp::train

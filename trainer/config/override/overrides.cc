@@ -1,0 +1,122 @@
+#include "trainer/config/override/overrides.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "trainer/config/override/override_value.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
+
+namespace ddp::train {
+namespace {
+
+bool is_word_char(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '$';
+}
+
+bool is_word_start(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$';
+}
+
+bool is_index(std::string_view part) {
+  if (part.empty() || (part.front() == '0' && part.size() > 1)) return false;
+  return part.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+bool is_key_part(std::string_view part) {
+  return !part.empty() && is_word_start(part.front()) &&
+         std::all_of(part.begin(), part.end(), is_word_char);
+}
+
+/// Nothing, a word, or words and indices with dots between.
+bool valid_package(const std::string& text) {
+  if (text.empty()) return true;
+  const auto parts = split_path(text);
+  if (parts.size() == 1) return is_key_part(parts[0]);
+  return std::all_of(parts.begin(), parts.end(),
+                     [](const std::string& part) { return is_key_part(part) || is_index(part); });
+}
+
+/// A package, or (a config group) words with slashes between.
+bool valid_key(const std::string& key) {
+  if (key.find('/') == std::string::npos) return valid_package(key);
+  std::string dotted = key;
+  std::replace(dotted.begin(), dotted.end(), '/', '.');
+  const auto words = split_path(dotted);
+  return key.find_first_of(".$") == std::string::npos &&
+         std::all_of(words.begin(), words.end(), is_key_part);
+}
+
+/// From here on a text is a text, in quotes or not.
+void set_places(Node& node, const Place& place) {
+  node.place = place;
+  node.quoted = false;
+  for (Node& item : node.items) set_places(item, place);
+  for (Entry& entry : node.entries) {
+    entry.key.place = place;
+    set_places(entry.value, place);
+  }
+}
+
+OverrideType take_prefix(std::string_view& rest) {
+  const auto take = [&rest](std::string_view prefix) {
+    if (!rest.starts_with(prefix)) return false;
+    rest.remove_prefix(prefix.size());
+    return true;
+  };
+  if (take("++")) return OverrideType::kForceAdd;
+  if (take("+")) return OverrideType::kAdd;
+  if (take("~")) return OverrideType::kDelete;
+  return OverrideType::kChange;
+}
+
+}  // namespace
+
+Override parse_override(const std::string& text) {
+  Override result;
+  result.text = text;
+  std::string_view rest = text;
+  result.type = take_prefix(rest);
+  const std::size_t equal = rest.find('=');
+  result.has_value = equal != std::string_view::npos;
+  const std::string_view name = rest.substr(0, equal);
+  const std::size_t at = name.find('@');
+  result.key = std::string(name.substr(0, at));
+  if (at != std::string_view::npos) result.package = std::string(name.substr(at + 1));
+  if (!result.has_value && result.type != OverrideType::kDelete) {
+    throw UserError(fmt::format(
+        "command line: {}: not an override; write key=value, e.g. trainer_config.seed=1", text));
+  }
+  if (result.key.empty() || !valid_key(result.key) || !valid_package(result.package.value_or(""))) {
+    throw UserError(
+        fmt::format("command line: {}: '{}' is not a key; write section.key=value, without spaces",
+                    text, name));
+  }
+  if (result.has_value) {
+    OverrideValue value = parse_override_value(std::string(rest.substr(equal + 1)), text);
+    result.value = std::move(value.item.value);
+    result.value_text = std::move(value.item.text);
+    result.sweep = std::move(value.sweep);
+  }
+  const auto source = std::make_shared<const std::string>("command line: " + text);
+  set_places(result.value, Place{source, 0, 0});
+  return result;
+}
+
+void refuse_sweeps(const std::vector<Override>& overrides) {
+  for (const Override& change : overrides) {
+    if (!change.sweep) continue;
+    if (change.sweep->kind != SweepKind::kSimpleChoice)
+      fail_at(change.value.place, "Sweep parameters '{}' requires --multirun", change.text);
+    fail_at(change.value.place,
+            "Ambiguous value for argument '{}' 1. To use it as a list, "
+            "use key=[value1,value2] 2. To use it as string, quote the value: "
+            "key=\\'value1,value2\\' 3. To sweep over it, add --multirun to your command "
+            "line",
+            change.text);
+  }
+}
+
+}  // namespace ddp::train

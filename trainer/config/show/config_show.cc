@@ -1,0 +1,201 @@
+#include "trainer/config/show/config_show.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trainer/config/compose/compose.h"
+#include "trainer/config/compose/sweep_plan.h"
+#include "trainer/config/interpolation/interpolation.h"
+#include "trainer/config/keys/key_table.h"
+#include "trainer/config/keys/known_keys.h"
+#include "trainer/config/yaml/node_text.h"
+#include "trainer/config/yaml/python_number.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
+
+namespace ddp::train {
+namespace {
+
+/// A key, its value as JSON, and the place the value comes from.
+struct Origin {
+  std::string path;
+  std::string value;
+  std::string place;
+};
+
+/// Every key of the schema: as given and typed, or its default.
+Node typed_tree(const Node& given) {
+  Node out = Node::map();
+  for (const Field& field : config_fields()) {
+    if (field.path.starts_with("hydra.")) continue;
+    Config config;
+    const Node* node = find_path(given, field.path);
+    const bool unset = node == nullptr;
+    Node value = unset ? field_value(field, config) : *node;
+    if (unset && field.path == "data_config.path") value = Node::of(std::string("???"));
+    if (unset && field.null_means == NullMeans::kNotGiven) value = Node::null();
+    if (!unset && !node->is_interpolation() && !node->is_missing()) {
+      const std::string problem = assign_field(field, *node, config);
+      if (!problem.empty()) fail_at(node->place, "{}: {}", field.path, problem);
+      const bool not_given = node->kind == Kind::kNull && field.null_means == NullMeans::kNotGiven;
+      value = not_given ? Node::null() : field_value(field, config);
+    }
+    set_path(out, field.path, std::move(value));
+  }
+  return out;
+}
+
+void erase_hydra(Node& root) {
+  std::erase_if(root.entries, [](const Entry& e) { return e.key.text == "hydra"; });
+}
+
+/// The block `hydra` alone. Much of it has its values only in a run: it is shown as it is written.
+Node hydra_tree(const Node& composed) {
+  Node out = Node::map();
+  set_entry(out, Node::of(std::string("hydra")), *composed.find("hydra"));
+  return out;
+}
+
+Node job_tree(const Node& composed, const ConfigSource& source, const ShowOptions& options) {
+  Node root = composed;
+  erase_hydra(root);
+  if (options.resolve) resolve_interpolations(root, &composed);
+  if (source.any_keys) return root;
+  check_known(root, "");
+  return typed_tree(root);
+}
+
+/// The child of that key, or of that index in a list.
+const Node* child_of(const Node& node, const std::string& name) {
+  const auto index = node.kind == Kind::kList ? python_int(name) : std::nullopt;
+  if (index && *index >= 0 && static_cast<std::size_t>(*index) < node.items.size())
+    return &node.items[static_cast<std::size_t>(*index)];
+  for (const Entry& entry : node.entries) {
+    if (python_str(entry.key) == name) return &entry.value;
+  }
+  return nullptr;
+}
+
+/// `--package a.b[0]`; "" and _global_ are everything.
+Node package_of(const Node& root, const std::string& package) {
+  if (package.empty() || package == "_global_") return root;
+  std::string dotted = package;
+  std::replace(dotted.begin(), dotted.end(), '[', '.');
+  std::erase(dotted, ']');
+  const Node* part = &root;
+  for (const std::string& name : split_path(dotted)) {
+    const Node* next = child_of(*part, name);
+    if (next == nullptr) {
+      std::vector<std::string> known;
+      for (const Entry& entry : part->entries) known.push_back(python_str(entry.key));
+      const std::string near = nearest(name, known);
+      std::string fix = near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
+      if (near.empty() && !known.empty())
+        fix = fmt::format("; there are {}", fmt::join(known, ", "));
+      throw UserError(fmt::format("--package: '{}' is not in the configuration{}", package, fix));
+    }
+    part = next;
+  }
+  return *part;
+}
+
+Node show_tree(const ConfigSource& source, const std::vector<std::string>& overrides,
+               const ShowOptions& options) {
+  const Node composed = compose_config(source, overrides).root;
+  const std::string& file = source.file;
+  Node root = options.what == ShowWhat::kHydra ? Node::map() : job_tree(composed, source, options);
+  if (options.what != ShowWhat::kJob) {
+    Node hydra = hydra_tree(composed);
+    root.entries.insert(root.entries.begin(), std::make_move_iterator(hydra.entries.begin()),
+                        std::make_move_iterator(hydra.entries.end()));
+  }
+  if (options.throw_on_missing) refuse_missing(root, file);
+  return package_of(root, options.package);
+}
+
+void collect_origins(const Node& node, const std::string& path, std::vector<Origin>& out) {
+  if (node.kind == Kind::kMap && !node.entries.empty()) {
+    for (const Entry& entry : node.entries) {
+      const std::string key = python_str(entry.key);
+      collect_origins(entry.value, joined_path(path, key), out);
+    }
+    return;
+  }
+  out.push_back({path, node_to_json(node), node.place.str()});
+}
+
+/// What was given, then the keys that have their defaults.
+std::vector<Origin> origins(const Node& composed) {
+  Node job = composed;
+  erase_hydra(job);
+  check_known(job, "");
+  std::vector<Origin> out;
+  collect_origins(job, "", out);
+  for (const Field& field : config_fields()) {
+    const Node* given = find_path(composed, field.path);
+    const bool hydra = field.path.starts_with("hydra.");
+    if (given == nullptr) {
+      out.push_back({field.path, field_default(field), "default"});
+    } else if (hydra) {
+      const bool own = given->place.str().starts_with("hydra/") || given->place.str().empty();
+      out.push_back({field.path, node_to_json(*given), own ? "default" : given->place.str()});
+    }
+  }
+  return out;
+}
+
+std::string origins_text(const Composed& composed) {
+  std::string text = "Files, in the order of merging (a later one wins)\n";
+  for (const MergedConfig& config : composed.configs) {
+    text += "  " + config.file;
+    text += config.package.empty() ? "\n" : fmt::format("  at {}\n", config.package);
+  }
+  for (const auto& [group, option] : composed.choices) {
+    if (!group.starts_with("hydra/")) text += fmt::format("  group {} = {}\n", group, option);
+  }
+  const std::vector<Origin> all = origins(composed.root);
+  std::size_t width = 0;
+  std::size_t value_width = 0;
+  for (const Origin& origin : all) {
+    width = std::max(width, origin.path.size());
+    if (origin.value.size() <= 40) value_width = std::max(value_width, origin.value.size());
+  }
+  text += "\nValues, and where each comes from\n";
+  for (const Origin& origin : all)
+    text += fmt::format("  {:<{}}  {:<{}}  {}\n", origin.path, width, origin.value, value_width,
+                        origin.place);
+  return text;
+}
+
+}  // namespace
+
+std::string show_sweep(const ConfigSource& source, const std::vector<std::string>& overrides,
+                       const ShowOptions& options) {
+  std::string text;
+  for (const auto& job : plan_sweep(source, overrides).jobs) {
+    if (!text.empty() && options.format == ShowFormat::kYaml) text += "---\n";
+    text += show_config(source, job, options);
+  }
+  return text;
+}
+
+std::string show_origins(const ConfigSource& source, const std::vector<std::string>& overrides) {
+  try {
+    return origins_text(compose_config(source, overrides));
+  } catch (const UserError& e) {
+    throw UserError(one_line(e.what()));
+  }
+}
+
+std::string show_config(const ConfigSource& source, const std::vector<std::string>& overrides,
+                        const ShowOptions& options) {
+  try {
+    const Node root = show_tree(source, overrides, options);
+    return options.format == ShowFormat::kJson ? node_to_json(root) + "\n" : node_to_yaml(root);
+  } catch (const UserError& e) {
+    throw UserError(one_line(e.what()));
+  }
+}
+
+}  // namespace ddp::train

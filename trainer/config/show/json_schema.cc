@@ -1,0 +1,103 @@
+// configs/schema.json, made from the list of fields.
+#include <nlohmann/json.hpp>
+
+#include "trainer/config/keys/key_table.h"
+#include "trainer/config/show/key_reference.h"
+
+namespace ddp::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// ${...} and ??? may stand in for a value of any type.
+Json or_later(Json type) {
+  return {{"anyOf", Json::array({std::move(type),
+                                 Json{{"type", "string"}, {"pattern", "\\$\\{|^\\?\\?\\?$"}}})}};
+}
+
+Json number_schema(const Field& field, const char* type) {
+  Json out = {{"type", type}};
+  if (std::isfinite(field.range.low))
+    out[field.range.low_open ? "exclusiveMinimum" : "minimum"] = field.range.low;
+  if (std::isfinite(field.range.high))
+    out[field.range.high_open ? "exclusiveMaximum" : "maximum"] = field.range.high;
+  return out;
+}
+
+std::vector<std::string> choices_of(const std::string& type) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= type.size();) {
+    const std::size_t end = std::min(type.find(" | ", begin), type.size());
+    names.push_back(type.substr(begin, end - begin));
+    begin = end + 3;
+  }
+  return names;
+}
+
+Json base_type(const Field& field) {
+  const std::string type = field_type(field);
+  if (type == "int" || type == "int or null") return number_schema(field, "integer");
+  if (type == "float") return number_schema(field, "number");
+  if (type == "bool") return {{"type", "boolean"}};
+  if (type == "str") return {{"type", "string"}};
+  if (type == "list of 2 floats")
+    return {{"type", "array"},
+            {"items", number_schema(field, "number")},
+            {"minItems", 2},
+            {"maxItems", 2}};
+  if (type == "auto or float")
+    return {{"anyOf", Json::array({Json{{"const", "auto"}}, number_schema(field, "number")})}};
+  if (type == "list of str") return {{"type", "array"}, {"items", {{"type", "string"}}}};
+  if (type == "bool or list of str")
+    return {{"type", Json::array({"boolean", "array", "string"})}, {"items", {{"type", "string"}}}};
+  return {{"enum", choices_of(type)}};
+}
+
+Json field_schema(const Field& field) {
+  Json base = base_type(field);
+  const bool nullable = field.null_means != NullMeans::kError || field_type(field) == "int or null";
+  Json out = base.contains("type") && base["type"] == "string" ? base : or_later(base);
+  if (nullable && out.contains("anyOf")) out["anyOf"].push_back({{"type", "null"}});
+  if (nullable && !out.contains("anyOf")) out["type"] = Json::array({"string", "null"});
+  std::string text = field.meaning;
+  if (!field.unit.empty()) text += " [" + field.unit + "]";
+  out["description"] = text + " Default: " + field_default(field) + ".";
+  return out;
+}
+
+/// The object at a dotted path below `root`, created on the way. Only Hydra's blocks take further
+/// keys, which trainer checks itself.
+Json& object_at(Json& root, const std::string& path) {
+  Json* object = &root;
+  std::string rest = path;
+  while (!rest.empty()) {
+    const std::string name = rest.substr(0, rest.find('.'));
+    rest = rest.size() > name.size() ? rest.substr(name.size() + 1) : "";
+    Json& next = (*object)["properties"][name];
+    if (next.is_null()) {
+      next = {{"type", "object"}};
+      if (!path.starts_with("hydra")) next["additionalProperties"] = false;
+      next["properties"] = Json::object();
+    }
+    object = &next;
+  }
+  return *object;
+}
+
+}  // namespace
+
+std::string config_schema_json() {
+  Json root = {{"$schema", "http://json-schema.org/draft-07/schema#"},
+               {"title", "Configuration of trainer"},
+               {"type", "object"},
+               {"additionalProperties", false},
+               {"properties", {{"defaults", {{"type", "array"}}}}}};
+  for (const Field& field : config_fields()) {
+    const std::size_t dot = field.path.rfind('.');
+    object_at(root, field.path.substr(0, dot))["properties"][field.path.substr(dot + 1)] =
+        field_schema(field);
+  }
+  return root.dump(2) + "\n";
+}
+
+}  // namespace ddp::train

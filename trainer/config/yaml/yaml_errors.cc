@@ -1,0 +1,207 @@
+#include "trainer/config/yaml/yaml_errors.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/exceptions.h>
+
+#include <algorithm>
+#include <array>
+
+#include "trainer/runtime/message.h"
+
+namespace ddp::train {
+namespace {
+
+struct Words {
+  std::string_view theirs;  ///< How yaml-cpp's message begins.
+  std::string_view what;
+  std::string_view fix;
+};
+
+const std::array<Words, 13>& known_errors() {
+  namespace Msg = YAML::ErrorMsg;
+  static const std::array<Words, 13> all = {{
+      {Msg::END_OF_SEQ_FLOW, "expected ',' or ']' here", "put a text with brackets in quotes"},
+      {Msg::END_OF_MAP_FLOW, "expected ',' or '}' here", "put a text with braces in quotes"},
+      {Msg::END_OF_SEQ, "expected '- item' here", "check the indentation of this line"},
+      {Msg::END_OF_MAP, "expected 'key: value' here", "check the indentation of this line"},
+      {Msg::FLOW_END, "a bracket closes what is not open", "remove it, or put the text in quotes"},
+      {Msg::BLOCK_ENTRY, "a list item cannot begin here", "write '- item' on a line of its own"},
+      {Msg::MAP_KEY, "a key cannot begin here", "write it on a line of its own"},
+      {Msg::UNKNOWN_TOKEN, "a text cannot begin with this character", "put it in quotes"},
+      {Msg::UNKNOWN_ANCHOR, "the anchor of this alias is not defined above", "write &name there"},
+      {Msg::INVALID_ESCAPE, "unknown escape after a backslash",
+       "write \\\\ for a backslash, or take single quotes"},
+      {Msg::INVALID_HEX, "digits of a character's number are missing",
+       "write \\\\ for a backslash"},
+      {Msg::CHAR_IN_BLOCK, "unexpected text after | or >", "begin the text on the next line"},
+      {Msg::TAB_IN_INDENTATION, "a tab in the indentation", "indent with spaces"},
+  }};
+  return all;
+}
+
+struct Character {
+  unsigned code = 0;
+  std::size_t size = 0;  ///< 0 for broken UTF-8.
+};
+
+Character character_at(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) -> unsigned {
+    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
+  };
+  const unsigned first = byte(0);
+  if (first < 0x80) return {first, 1};
+  const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  unsigned code = first & (0x7fU >> size);
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80U) return {};
+    code = code << 6U | (byte(i) & 0x3fU);
+  }
+  constexpr std::array<unsigned, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  const bool fine = first >= 0xc2 && code >= kSmallest.at(size) && !surrogate && code < 0x110000;
+  return fine ? Character{code, size} : Character{};
+}
+
+bool is_printed(unsigned code) {
+  if (code < 0x20) return code == '\t' || code == '\n';
+  return code != 0xfffe && code != 0xffff && (code < 0x7f || code >= 0xa0 || code == 0x85);
+}
+
+/// \r\n and \r become \n, as Python opens a text file.
+std::string with_plain_breaks(std::string text) {
+  std::size_t to = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool before_break = text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n';
+    if (!before_break) text[to++] = text[i] == '\r' ? '\n' : text[i];
+  }
+  text.resize(to);
+  return text;
+}
+
+bool starts_with(const YAML::Exception& error, std::string_view message) {
+  return std::string_view(error.msg).starts_with(message);
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t size = character_at(text, at).size;
+    if (size == 0) return false;
+    at += size;
+  }
+  return true;
+}
+
+YamlText::YamlText(std::string_view text, const std::string& source)
+    : text_(with_plain_breaks(std::string(text.substr(text.starts_with("\xef\xbb\xbf") ? 3 : 0)))),
+      source_(std::make_shared<const std::string>(source)) {
+  YAML::Mark mark;
+  for (std::size_t at = 0; at < text_.size();) {
+    const auto [code, size] = character_at(text_, at);
+    if (size == 0 || !is_printed(code)) {
+      mark.pos = static_cast<int>(at);
+      fail(mark,
+           fmt::format("broken UTF-8 or a control character (byte 0x{:02x})",
+                       static_cast<unsigned char>(text_[at])),
+           "remove it, or save the file as UTF-8");
+    }
+    mark.column += static_cast<int>(size);
+    if (text_[at] == '\n') {
+      ++mark.line;
+      mark.column = 0;
+    }
+    at += size;
+  }
+}
+
+std::string YamlText::for_parser() const {
+  const std::size_t last_line = text_.rfind('\n') + 1;  // npos + 1 is 0
+  const bool ends_with_break = text_.find_first_not_of(" \t", last_line) == std::string::npos;
+  return ends_with_break ? text_.substr(0, last_line) + "...\n" : text_;
+}
+
+char YamlText::at(const YAML::Mark& mark) const {
+  const auto pos = static_cast<std::size_t>(mark.pos);
+  return pos < text_.size() ? text_[pos] : '\0';
+}
+
+bool YamlText::ends_with_open_quote(const YAML::Mark& mark) const {
+  return static_cast<std::size_t>(mark.pos) + 1 == text_.size() &&
+         (text_.back() == '"' || text_.back() == '\'');
+}
+
+/// Columns count characters; in a line that is longer than any of a person's they count bytes.
+Place YamlText::place(const YAML::Mark& mark) const {
+  constexpr int kLongLine = 1000;
+  int column = mark.column;
+  const auto pos = static_cast<std::size_t>(mark.pos);
+  if (column < kLongLine && pos <= text_.size() && mark.column <= mark.pos) {
+    const auto end = text_.begin() + mark.pos;
+    column -= static_cast<int>(std::count_if(end - mark.column, end, [](char c) {
+      return (static_cast<unsigned char>(c) & 0xc0U) == 0x80U;
+    }));
+  }
+  return {source_, mark.line + 1, column + 1};
+}
+
+std::string_view YamlText::line(int number) const {
+  std::size_t begin = 0;
+  for (int i = 0; i < number && begin < text_.size(); ++i)
+    begin = std::min(text_.find('\n', begin), text_.size() - 1) + 1;
+  return std::string_view(text_).substr(begin, text_.find('\n', begin) - begin);
+}
+
+void YamlText::fail(const YAML::Mark& mark, const std::string& what, const std::string& fix) const {
+  fail_at(place(mark), "not valid YAML: {}; {}", what, fix);
+}
+
+void YamlText::fail_quote(const YAML::Mark& last) const {
+  YAML::Mark mark = last;
+  const auto opened = text_.find_first_of("'\"", static_cast<std::size_t>(last.pos));
+  for (; opened != std::string::npos && static_cast<std::size_t>(mark.pos) < opened; ++mark.pos) {
+    ++mark.column;
+    if (at(mark) != '\n') continue;
+    ++mark.line;
+    mark.column = 0;
+  }
+  fail(mark, "a quote that is opened here is not closed", "close it");
+}
+
+/// ': ' where no key can be: a second one in a line, or below a line that lacks its own.
+void YamlText::fail_colon(const YAML::Mark& mark) const {
+  const std::string_view before = line(mark.line).substr(0, static_cast<std::size_t>(mark.column));
+  if (before.find(": ") != std::string_view::npos)
+    fail(mark, "a second ': ' in a line", "put the text in quotes");
+  int above = mark.line - 1;
+  while (above > 0 && line(above).find_first_not_of(" \t") == std::string_view::npos) --above;
+  if (above >= 0 && line(above).find(':') == std::string_view::npos) {
+    fail(mark, fmt::format("line {} above has no colon", above + 1),
+         "write key: value, with a space after it");
+  }
+  fail(mark, "a key cannot stand here", "check the indentation of this line and the one above");
+}
+
+void YamlText::fail(const YAML::Exception& error, const YAML::Mark* bracket,
+                    const YAML::Mark& last) const {
+  namespace Msg = YAML::ErrorMsg;
+  const bool in_flow =
+      starts_with(error, Msg::END_OF_SEQ_FLOW) || starts_with(error, Msg::END_OF_MAP_FLOW);
+  if (starts_with(error, Msg::EOF_IN_SCALAR) || starts_with(error, Msg::DOC_IN_SCALAR))
+    fail_quote(last);
+  const bool elsewhere = bracket != nullptr && error.mark.line != bracket->line;
+  if (bracket != nullptr && in_flow && (elsewhere || error.mark.pos <= bracket->pos)) {
+    const char sign = at(*bracket);
+    fail(*bracket,
+         fmt::format("the {} that opens here is not closed", sign == '[' ? "list" : "map"),
+         fmt::format("close it with {}", sign == '[' ? ']' : '}'));
+  }
+  if (starts_with(error, Msg::MAP_VALUE)) fail_colon(error.mark);
+  for (const Words& known : known_errors()) {
+    if (starts_with(error, known.theirs))
+      fail(error.mark, std::string(known.what), std::string(known.fix));
+  }
+  fail(error.mark, error.msg, "check this line");
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,49 @@
+// The text of a YAML file as messages need it: places, lines, and words for what yaml-cpp refuses.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "trainer/config/yaml/tree.h"
+
+namespace YAML {
+class Exception;
+struct Mark;
+}  // namespace YAML
+
+namespace ddp::train {
+
+bool is_utf8(std::string_view text);
+
+class YamlText {
+ public:
+  /// Throws UserError for broken UTF-8 and for control characters.
+  YamlText(std::string_view text, const std::string& source);
+
+  /// With an end that makes yaml-cpp notice a quote that is still open.
+  std::string for_parser() const;
+
+  Place place(const YAML::Mark& mark) const;
+  /// The byte at the mark, 0 behind the end.
+  char at(const YAML::Mark& mark) const;
+  /// A quote is the very last character, which yaml-cpp takes for an empty text.
+  bool ends_with_open_quote(const YAML::Mark& mark) const;
+
+  [[noreturn]] void fail(const YAML::Mark& mark, const std::string& what,
+                         const std::string& fix) const;
+  /// yaml-cpp's error in our words. `bracket` is an open [ or {, or nullptr; `last` is where the
+  /// last value or key begins.
+  [[noreturn]] void fail(const YAML::Exception& error, const YAML::Mark* bracket,
+                         const YAML::Mark& last) const;
+
+ private:
+  std::string_view line(int number) const;
+  [[noreturn]] void fail_quote(const YAML::Mark& last) const;
+  [[noreturn]] void fail_colon(const YAML::Mark& mark) const;
+
+  std::string text_;
+  std::shared_ptr<const std::string> source_;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,22 @@
+// Messages are one line, whatever the values in them hold, and say what was meant.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::train {
+
+/// Control characters become escapes: a line break is written \n.
+std::string one_line(std::string_view text);
+
+/// A value as a message shows it: one line, cut after 100 bytes.
+std::string shown(std::string_view value);
+
+/// Damerau-Levenshtein distance (insert, delete, replace, swap neighbours), ASCII case ignored.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+/// The nearest word within max(1, len/3) edits, or "".
+std::string nearest(std::string_view word, const std::vector<std::string>& known);
+
+}  // namespace ddp::train
