@@ -291,8 +291,9 @@ void LocalElasticAgent::ask_for_stacks(const std::vector<int>& local_ranks) {
 
 void LocalElasticAgent::stop_workers() {
   const int signal = end_signal_ != 0 ? end_signal_ : SIGTERM;
+  // Of a job that a signal ends nobody asks who was first.
   for (Worker& worker : group_.workers)
-    worker.was_dying = processes_.state_of(worker.local_rank).dying;
+    worker.was_dying = end_signal_ == 0 && processes_.state_of(worker.local_rank).dying;
   // The cause of a hang cannot save anything; its death frees those that wait for it, so that they
   // can.
   if (!failures_.empty() && !failures_.front().hang.empty())

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -34,15 +35,18 @@ void LogFile::open(const std::string& path, Rotation rotation, bool truncate) {
   }
   struct stat status {};
   size_ = ::fstat(fd_, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+  line_begin_ = size_;
 }
 
 bool LogFile::write(std::string_view text) {
   if (!error_.empty()) return true;  // said once
   while (!text.empty()) {
-    const std::size_t part = fits(text);
-    if (part > 0 && !write_all(text.substr(0, part))) return false;
-    text.remove_prefix(part);
-    if (!text.empty()) rotate();
+    const std::string_view part = text.substr(0, fits(text));
+    if (!write_all(part)) return false;
+    if (const auto newline = part.rfind('\n'); newline != std::string_view::npos)
+      line_begin_ = size_ - part.size() + newline + 1;
+    text.remove_prefix(part.size());
+    if (!text.empty() && !rotate()) return false;
   }
   return true;
 }
@@ -54,7 +58,7 @@ std::size_t LogFile::fits(std::string_view text) const {
       size_ < rotation_.max_bytes ? static_cast<std::size_t>(rotation_.max_bytes - size_) : 0;
   const auto newline = text.substr(0, room).rfind('\n');
   if (newline != std::string_view::npos) return newline + 1;
-  return size_ == 0 ? room : 0;
+  return line_begin_ == 0 ? room : 0;
 }
 
 bool LogFile::write_all(std::string_view text) {
@@ -71,20 +75,49 @@ bool LogFile::write_all(std::string_view text) {
   return true;
 }
 
-void LogFile::rotate() {
+bool LogFile::move_aside() const {
+  if (rotation_.keep == 0) return ::unlink(path_.c_str()) == 0;
   const auto name = [&](int age) { return age == 0 ? path_ : fmt::format("{}.{}", path_, age); };
-  bool moved = rotation_.keep == 0 && ::unlink(path_.c_str()) == 0;
+  bool moved = false;
   for (int age = rotation_.keep; age > 0; --age) {
     moved = std::rename(name(age - 1).c_str(), name(age).c_str()) == 0;
   }
-  const int fresh = moved ? open_for_append(path_, O_EXCL) : -1;
+  return moved;
+}
+
+bool LogFile::rotate() {
+  const bool mid_line = 0 < line_begin_ && line_begin_ < size_;
+  const int reader = mid_line ? ::open(path_.c_str(), O_RDONLY | O_CLOEXEC) : -1;
+  const int fresh = move_aside() ? open_for_append(path_, O_EXCL) : -1;
+  bool written = true;
   if (fresh < 0) {
     rotation_.max_bytes = 0;  // rather one long file than a lost line
-    return;
+  } else {
+    const int old = std::exchange(fd_, fresh);
+    const auto begin = std::exchange(line_begin_, 0);
+    const auto end = std::exchange(size_, 0);
+    written = reader < 0 || copy_from(reader, begin, end);
+    // Last: a line that is there twice is better than one that is lost.
+    if (reader >= 0 && size_ == end - begin) {
+      [[maybe_unused]] const int cut = ::ftruncate(old, static_cast<off_t>(begin));
+    }
+    ::close(old);
   }
-  ::close(fd_);
-  fd_ = fresh;
-  size_ = 0;
+  if (reader >= 0) ::close(reader);
+  return written;
+}
+
+// False when the disk refuses; less than was asked for when somebody has cut the old file off.
+bool LogFile::copy_from(int reader, std::uint64_t begin, std::uint64_t end) {
+  std::array<char, 64 << 10> buffer;
+  while (begin < end) {
+    const auto wanted = std::min<std::uint64_t>(buffer.size(), end - begin);
+    const ssize_t got = ::pread(reader, buffer.data(), wanted, static_cast<off_t>(begin));
+    if (got <= 0) break;
+    if (!write_all({buffer.data(), static_cast<std::size_t>(got)})) return false;
+    begin += static_cast<std::uint64_t>(got);
+  }
+  return true;
 }
 
 void LogFile::close() {

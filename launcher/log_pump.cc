@@ -292,7 +292,8 @@ bool LogPump::flush_console(const std::vector<int>& interrupts,
     add_poll_fds(fds);
     if (fds.empty()) continue;  // what is behind goes on
     for (const int fd : interrupts) fds.push_back({fd, POLLIN, 0});
-    const bool stuck = ::poll(fds.data(), fds.size(), kFlushPatienceMs) == 0;
+    const int ready = ::poll(fds.data(), fds.size(), kFlushPatienceMs);
+    const bool stuck = ready == 0 || (ready < 0 && errno != EINTR);
     const bool asked = std::any_of(fds.end() - std::ssize(interrupts), fds.end(),
                                    [](const pollfd& fd) { return fd.revents != 0; });
     if (stuck || (asked && give_up())) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "launcher/worker_contract.h"
 
@@ -26,8 +27,10 @@ int in_a_row(const std::vector<RoundEnd>& history, Predicate holds) {
   return static_cast<int>(stop - history.rbegin());
 }
 
+// A shell around the program gives 128 + n for a signal; 255 is what a program's exit(-1) gives.
 bool is_crash(const ExitStatus& exit) {
-  return exit.signal != 0 || exit.code > kExitSignalBase || exit.code == kExitHang;
+  const bool says_signal = exit.code > kExitSignalBase && exit.code < kExitSignalBase + NSIG;
+  return exit.signal != 0 || says_signal || exit.code == kExitHang;
 }
 
 // Why this failure is not worth a restart; empty when it is.

@@ -74,6 +74,15 @@ TEST_CASE("the restart policy says which failures are worth a restart unless cod
   CHECK_FALSE(judge_restart(never, {{0, {0, 9}, seconds(1)}}).restart);
 }
 
+TEST_CASE("exit code 255 is a program's exit(-1), no death by a signal") {
+  const RestartRules on_crash{.policy = RestartPolicy::OnCrash, .max_restarts = 5};
+  CHECK_FALSE(judge_restart(on_crash, {ended(0, 255)}).restart);
+  CHECK_FALSE(judge_restart(on_crash, {ended(0, 128 + 65)}).restart);
+  CHECK(judge_restart(on_crash, {ended(0, 128 + 64)}).restart);  // the last signal there is
+  CHECK(judge_restart(on_crash, {ended(0, 129)}).restart);
+  CHECK_FALSE(judge_restart(on_crash, {ended(0, 128)}).restart);
+}
+
 TEST_CASE("a preempted worker is not restarted unless its code is to be retried") {
   const RestartRules rules{.max_restarts = 5};
   CHECK_THAT(judge_restart(rules, {ended(0, 75)}).gave_up, Catch::Contains("preempted, saved"));
