@@ -95,6 +95,7 @@ void LocalElasticAgent::start_round() {
 }
 
 void LocalElasticAgent::absorb(const std::vector<Event>& events) {
+  stop_requests_.nothing_pending();
   for (const Event& event : events) {
     if (event.kind == Event::Kind::Signal) absorb_signal(event);
     if (event.kind == Event::Kind::LauncherGone) launcher_gone_ = true;

@@ -54,7 +54,8 @@ std::optional<int> wait_and_forward(const SignalMailbox& signals, pid_t child, i
   for (;;) {
     const auto received = signals.next(deadline);
     if (!received) return std::nullopt;
-    const auto [signal, origin] = *received;
+    const auto [signal, origin, was_pending] = *received;
+    if (!was_pending) requests.nothing_pending();
     if (signal == SIGCHLD) {
       if (const auto status = reap_until(child)) return status;
       continue;

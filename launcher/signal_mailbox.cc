@@ -77,16 +77,17 @@ void SignalMailbox::handle(const std::vector<int>& stop_signals) {
 bool SignalMailbox::ends_job(int signal) const { return ::sigismember(&ending_, signal) == 1; }
 
 std::optional<ReceivedSignal> SignalMailbox::next(std::optional<Clock::time_point> deadline) const {
-  for (;;) {
-    siginfo_t info{};
-    const timespec limit = deadline ? time_until(*deadline) : timespec{};
-    const int signal = ::sigtimedwait(&received_, &info, deadline ? &limit : nullptr);
-    if (signal > 0) {
-      const int value = info.si_value.sival_int;
-      return ReceivedSignal{signal, origin_of(signal, info.si_code, info.si_pid, value)};
-    }
-    if (errno == EAGAIN) return std::nullopt;
+  siginfo_t info{};
+  timespec limit{};
+  int signal = ::sigtimedwait(&received_, &info, &limit);
+  const bool was_pending = signal > 0;
+  while (signal < 0) {
+    if (deadline) limit = time_until(*deadline);
+    signal = ::sigtimedwait(&received_, &info, deadline ? &limit : nullptr);
+    if (signal < 0 && errno == EAGAIN) return std::nullopt;
   }
+  const int value = info.si_value.sival_int;
+  return ReceivedSignal{signal, origin_of(signal, info.si_code, info.si_pid, value), was_pending};
 }
 
 int SignalMailbox::open_fd() const {

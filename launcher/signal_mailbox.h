@@ -17,6 +17,7 @@ namespace ddp::launch {
 struct ReceivedSignal {
   int number = 0;
   SignalOrigin origin{};
+  bool was_pending = false;  // nobody had to wait for it
 };
 
 class SignalMailbox {

@@ -24,6 +24,9 @@ class StopRequests {
   /// another way: directly and through the parent, or twice from the same sender in quick
   /// succession.
   bool add(const SignalOrigin& origin, Clock::time_point now);
+  /// Nothing was pending. What is before that was sent with the last request: this process may have
+  /// had no CPU since.
+  void nothing_pending() { at_work_ = false; }
   int count() const { return count_; }
 
  private:
@@ -36,6 +39,7 @@ class StopRequests {
   Way from_others_;
   int count_ = 0;
   Clock::time_point counted_{};
+  bool at_work_ = false;  // since the last request
 };
 
 }  // namespace ddp::launch

@@ -93,7 +93,7 @@ TEST_CASE("a second signal kills at once and leaves nothing behind") {
   job.signal(SIGINT);
   job.wait_for("got SIGINT", 2);
   // Sooner, one from the same sender counts as a double of the first one.
-  std::this_thread::sleep_for(std::chrono::milliseconds(350));
+  std::this_thread::sleep_for(std::chrono::milliseconds(120));
   job.signal(SIGINT);
   CHECK(job.wait_exit() == 128 + SIGINT);
   job.wait_all_gone(kSoon);
