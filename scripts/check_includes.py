@@ -16,15 +16,15 @@ RANK = {"runtime": 0, "config": 1, "data": 2, "model": 2, "optim": 2, "distribut
 MAIN_RANK = 4
 
 # Foreign headers and the only files that may see them; the first header pattern that fits decides.
-# launcher/agent_store/ and launcher/c10d_rendezvous/ are built on c10d, but never linked into ddp-run.
-MODULES = r"launcher/(agent_store|c10d_rendezvous)/"
+# launcher/rendezvous/store_server/ is built on c10d, but never linked into ddp-run.
+MODULES = r"launcher/rendezvous/store_server/"
 FENCES = [
     (r"gloo/|.*ProcessGroupGloo", r"trainer/distributed/gloo_backend\.cc$", "only gloo_backend.cc sees gloo headers"),
     (r".*c10d/reducer", r"trainer/distributed/ddp\.cc$", "only ddp.cc sees reducer.hpp"),
     (r".*c10d/", rf"trainer/distributed/|{MODULES}|tests/", "only trainer/distributed/ sees c10d headers"),
     (r"arrow/", r"trainer/runtime/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
     (r"nccl\.h$", r"trainer/distributed/", "only trainer/distributed/ sees NCCL"),
-    (r"cxxopts", r"launcher/option_values\.cc$|trainer/config/trainer_args\.cc$",
+    (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/config/trainer_args\.cc$",
      "only option_values.cc and trainer_args.cc see cxxopts"),
     (r"(torch|ATen|c10|caffe2)/", rf"trainer/(?!config/)|{MODULES}|tests/(?!launcher/|config/)",
      "LibTorch is for trainer/ outside config/"),
@@ -41,8 +41,8 @@ def room_error(file, header):
     if file.startswith("launcher/"):
         if header.startswith("trainer/"):
             return "launcher never includes trainer"
-        if re.match(r"launcher/agent(_policy)?\.", file) and header == "launcher/subprocess.h":
-            return "agent sees process_runner.h, not subprocess.h"
+        if re.match(r"launcher/agent(_policy)?\.", file) and header == "launcher/process/worker_processes.h":
+            return "agent sees process_runner.h, not worker_processes.h"
         return None
     if not file.startswith("trainer/"):
         return None

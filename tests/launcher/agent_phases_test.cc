@@ -5,8 +5,8 @@
 #include <fstream>
 #include "tests/support/catch.h"
 
-#include "launcher/agent.h"
-#include "launcher/failure_report.h"
+#include "launcher/agent/agent.h"
+#include "launcher/report/failure_report.h"
 #include "launcher/worker_contract.h"
 #include "tests/launcher/fake_runner.h"
 #include "tests/support/temp_folder.h"

@@ -1,4 +1,4 @@
-#include "launcher/agent_policy.h"
+#include "launcher/agent/agent_policy.h"
 
 #include "tests/support/catch.h"
 

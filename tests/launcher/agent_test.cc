@@ -1,10 +1,10 @@
-#include "launcher/agent.h"
+#include "launcher/agent/agent.h"
 
 #include <csignal>
 
 #include "tests/support/catch.h"
 
-#include "launcher/failure_report.h"
+#include "launcher/report/failure_report.h"
 #include "tests/launcher/fake_runner.h"
 
 namespace ddp::launch {

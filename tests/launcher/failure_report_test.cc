@@ -1,4 +1,4 @@
-#include "launcher/failure_report.h"
+#include "launcher/report/failure_report.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

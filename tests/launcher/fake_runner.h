@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "launcher/console.h"
-#include "launcher/process_runner.h"
+#include "launcher/base/errors.h"
+#include "launcher/process/process_runner.h"
 
 namespace ddp::launch {
 

@@ -1,4 +1,4 @@
-#include "launcher/line_folder.h"
+#include "launcher/logs/repeat_folding.h"
 
 #include "tests/support/catch.h"
 

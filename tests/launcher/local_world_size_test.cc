@@ -1,8 +1,8 @@
-#include "launcher/local_world_size.h"
+#include "launcher/plan/local_world_size.h"
 
 #include "tests/support/catch.h"
 
-#include "launcher/console.h"
+#include "launcher/base/errors.h"
 #include "tests/support/temp_folder.h"
 
 namespace ddp::launch {

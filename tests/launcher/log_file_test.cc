@@ -1,10 +1,10 @@
-#include "launcher/log_file.h"
+#include "launcher/logs/log_file.h"
 
 #include "tests/support/catch.h"
 
 #include <sstream>
 
-#include "launcher/console.h"
+#include "launcher/base/errors.h"
 #include "tests/support/temp_folder.h"
 
 namespace ddp::launch {

@@ -1,8 +1,8 @@
-#include "launcher/numa_binding.h"
+#include "launcher/plan/numa_binding.h"
 
 #include "tests/support/catch.h"
 
-#include "launcher/console.h"
+#include "launcher/base/errors.h"
 #include "tests/support/temp_folder.h"
 
 namespace ddp::launch {

@@ -1,4 +1,4 @@
-#include "launcher/option_help.h"
+#include "launcher/cli/option_help.h"
 
 #include <algorithm>
 #include <fstream>
@@ -6,8 +6,8 @@
 
 #include "tests/support/catch.h"
 
-#include "launcher/option_completion.h"
-#include "launcher/option_table.h"
+#include "launcher/cli/option_completion.h"
+#include "launcher/cli/option_table.h"
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/exit_code_table.h"
 

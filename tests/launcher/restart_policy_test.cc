@@ -1,4 +1,4 @@
-#include "launcher/restart_policy.h"
+#include "launcher/agent/restart_policy.h"
 
 #include "tests/support/catch.h"
 

@@ -7,7 +7,7 @@
 #include <sstream>
 #include "tests/support/catch.h"
 
-#include "launcher/listening_socket.h"
+#include "launcher/rendezvous/listening_socket.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::test {

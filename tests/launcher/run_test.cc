@@ -137,8 +137,8 @@ TEST_CASE("a crash whose process is still being taken apart is the cause of its 
   job.wait_for("got SIGTERM");
   ::ptrace(PTRACE_DETACH, crashing, nullptr, 0);
   CHECK(job.wait_exit() == 128 + SIGSEGV);
-  CHECK_THAT(job.err(),
-             Contains("first failure: rank 1, killed by SIGSEGV") && Contains("also      : rank 0"));
+  CHECK_THAT(job.err(), Contains("first failure: rank 1, killed by SIGSEGV") &&
+                            Contains("also      : rank 0"));
 }
 
 TEST_CASE("a worker killed by a signal gives 128 + signal and a likely cause") {

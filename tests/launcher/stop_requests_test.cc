@@ -1,5 +1,5 @@
 // How many signals are one request to stop: the count itself, then guardian and agent as processes.
-#include "launcher/stop_requests.h"
+#include "launcher/process/stop_requests.h"
 
 #include <poll.h>
 #include <pty.h>
@@ -13,8 +13,8 @@
 
 #include "tests/support/catch.h"
 
-#include "launcher/proc_files.h"
-#include "launcher/process_tree.h"
+#include "launcher/base/proc_files.h"
+#include "launcher/process/process_tree.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::launch {

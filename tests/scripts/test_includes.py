@@ -9,9 +9,8 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_includes.py"
 
 WRONG = [
-    ("launcher/agent.cc", '"trainer/runtime/log.h"', "launcher never includes trainer"),
-    ("launcher/agent.cc", '"launcher/subprocess.h"', "process_runner.h, not subprocess.h"),
-    ("launcher/agent.h", '"subprocess.h"', "process_runner.h, not subprocess.h"),
+    ("launcher/agent/agent.cc", '"trainer/runtime/log.h"', "launcher never includes trainer"),
+    ("launcher/agent/agent.cc", '"launcher/process/worker_processes.h"', "process_runner.h, not worker_processes.h"),
     ("launcher/launch.cc", "<torch/torch.h>", "LibTorch is for trainer/"),
     ("launcher/launch.cc", "<cxxopts.hpp>", "cxxopts"),
     ("trainer/runtime/log.cc", '"trainer/config/config.h"', "arrows point left only"),
@@ -22,7 +21,7 @@ WRONG = [
     ("trainer/metrics/metric_log.cc", '"trainer/optim/adamw.h"', "siblings"),
     ("trainer/optim/adamw.cc", '"trainer/engine/trainer.h"', "arrows point left only"),
     ("trainer/engine/trainer.cc", "<torch/csrc/distributed/c10d/ProcessGroup.hpp>", "c10d"),
-    ("trainer/engine/trainer.cc", '"launcher/agent.h"', "worker_contract.h"),
+    ("trainer/engine/trainer.cc", '"launcher/agent/agent.h"', "worker_contract.h"),
     ("trainer/distributed/process_group.cc", "<torch/csrc/distributed/c10d/reducer.hpp>", "reducer.hpp"),
     ("trainer/distributed/ddp.cc", "<gloo/context.h>", "gloo_backend.cc"),
     ("trainer/distributed/ddp.cc", "<torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>", "gloo_backend.cc"),
@@ -31,9 +30,9 @@ WRONG = [
     ("tests/launcher/agent_test.cc", "<torch/torch.h>", "LibTorch is for trainer/"),
 ]
 RIGHT = [
-    ("launcher/agent.cc", '"launcher/process_runner.h"'),
-    ("launcher/main.cc", '"launcher/subprocess.h"'),
-    ("launcher/option_values.cc", "<cxxopts.hpp>"),
+    ("launcher/agent/agent.cc", '"launcher/process/process_runner.h"'),
+    ("launcher/main.cc", '"launcher/process/worker_processes.h"'),
+    ("launcher/cli/option_values.cc", "<cxxopts.hpp>"),
     ("trainer/config/config.cc", '"trainer/runtime/log.h"'),
     ("trainer/model/gpt.cc", "<torch/torch.h>"),
     ("trainer/distributed/ddp.cc", "<torch/csrc/distributed/c10d/reducer.hpp>"),
@@ -52,7 +51,6 @@ def check(file, include):
         path.parent.mkdir(parents=True)
         path.write_text(f"// comment\n#include <vector>\n  #  include {include}  // why\n")
         (Path(root) / "launcher").mkdir(exist_ok=True)
-        (Path(root) / "launcher" / "subprocess.h").touch()
         return subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True)
 
 

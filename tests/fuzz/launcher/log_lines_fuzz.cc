@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/line_folder.h"
-#include "launcher/line_prefix.h"
-#include "launcher/line_splitter.h"
+#include "launcher/logs/line_prefix.h"
+#include "launcher/logs/line_splitter.h"
+#include "launcher/logs/repeat_folding.h"
 #include "tests/fuzz/check.h"
 
 using namespace ddp::launch;
