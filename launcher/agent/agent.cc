@@ -6,9 +6,14 @@
 #include <csignal>
 #include <utility>
 
+#include "launcher/agent/failure_order.h"
+#include "launcher/agent/restart_policy.h"
 #include "launcher/agent/worker_reports.h"
+#include "launcher/base/clock.h"
+#include "launcher/base/run_result.h"
+#include "launcher/base/signal_names.h"
 #include "launcher/base/states.h"
-#include "launcher/process/signal_mailbox.h"
+#include "launcher/process/worker_spec.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/worker_contract.h"

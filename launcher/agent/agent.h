@@ -8,7 +8,11 @@
 
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/hang_monitor.h"
+#include "launcher/agent/restart_policy.h"
+#include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/run_result.h"
+#include "launcher/base/states.h"
 #include "launcher/base/worker.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/process_runner.h"

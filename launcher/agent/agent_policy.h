@@ -1,16 +1,9 @@
 // What the agent does next, as a pure function: tested as a table, without a process or a clock.
 #pragma once
 
-namespace ddp::launch {
+#include "launcher/base/states.h"
 
-enum class Phase {
-  Running,   // nothing is wrong
-  Leaving,   // a worker was preempted and has saved: the others are about to end, too
-  Dumping,   // a worker hangs, its stacks are being written
-  Stopping,  // workers were asked to stop, the grace period runs
-  Killing,   // SIGKILL was sent
-  Delaying,  // nothing runs, the next round is due at the deadline
-};
+namespace ddp::launch {
 
 struct Situation {
   Phase phase = Phase::Running;

@@ -4,6 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include "launcher/base/clock.h"
+#include "launcher/base/run_result.h"
+#include "launcher/base/worker.h"
 #include "launcher/hang/hang_rules.h"
 #include "launcher/process/process_runner.h"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "launcher/base/run_result.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

@@ -6,6 +6,10 @@
 #include <vector>
 
 #include "launcher/agent/restart_policy.h"
+#include "launcher/base/clock.h"
+#include "launcher/base/restart_rules.h"
+#include "launcher/base/run_result.h"
+#include "launcher/base/states.h"
 #include "launcher/base/worker.h"
 #include "launcher/process/process_runner.h"
 #include "launcher/report/job_status.h"

@@ -1,13 +1,13 @@
-// A point in time as system calls want it.
+// The clock of everything that waits, and its points in time as system calls want them.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <ctime>
 
-#include "launcher/base/worker.h"
-
 namespace ddp::launch {
+
+using Clock = std::chrono::steady_clock;
 
 /// Zero when it is over.
 inline timespec time_until(Clock::time_point deadline) {

@@ -1,10 +1,8 @@
-// What ddp-run itself says: whole lines on stderr, one write each, prefixed so that they stand out
-// from the workers'.
+// Errors that end ddp-run.
 #pragma once
 
 #include <stdexcept>
 #include <string>
-#include <string_view>
 
 namespace ddp::launch {
 
@@ -22,12 +20,6 @@ class LaunchError : public std::runtime_error {
 /// Throws LaunchError with exit code 2.
 [[noreturn]] void usage_error(const std::string& what);
 
-/// Writes all bytes, whatever the signals and the size; 0, or the errno at which it gave up.
-int write_fully(int fd, std::string_view text);
-/// "ddp-run: <text>\n" on stderr.
-void say(std::string_view text);
-/// "error: <text>\n" on stderr.
-void say_error(std::string_view text);
 /// "No such file or directory", without the thread trouble of strerror.
 std::string error_text(int error_number);
 

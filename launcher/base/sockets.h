@@ -7,6 +7,11 @@
 
 namespace ddp::launch {
 
+struct Endpoint {
+  std::string host;  // may be empty
+  int port = 0;
+};
+
 /// One way to bind: an address of a family, or all of them.
 struct BindPlan {
   int family = 0;

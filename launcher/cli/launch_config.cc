@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <climits>
 
+#include "launcher/base/command.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/restart_rules.h"
+#include "launcher/base/text.h"
 #include "launcher/cli/option_completion.h"
 #include "launcher/cli/option_help.h"
 #include "launcher/cli/option_parsers.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/raw_options.h"
-#include "launcher/plan/local_world_size.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -122,7 +124,7 @@ LaunchConfig to_config(const OptionValues& values) {
   LaunchConfig config;
   check_nnodes(values.text("nnodes"));
   config.nproc_per_node = trimmed(values.text("nproc-per-node"));
-  check_local_world_size(config.nproc_per_node);
+  parse_local_world_size(config.nproc_per_node);
   config.standalone = values.flag("standalone");
   config.role = values.text("role");
   take_placement(config, values);

@@ -6,12 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/restart_policy.h"
-#include "launcher/base/worker.h"
-#include "launcher/cli/option_parsers.h"
+#include "launcher/base/command.h"
+#include "launcher/base/restart_rules.h"
+#include "launcher/base/sockets.h"
 #include "launcher/hang/hang_rules.h"
 #include "launcher/logs/stream_plan.h"
-#include "launcher/plan/numa_binding.h"
 
 namespace ddp::launch {
 
@@ -20,6 +19,14 @@ enum class StoreChoice {
   Auto,   // ddp-run where ddp-store lies beside it, else rank 0
   Agent,  // ddp-run
   Rank0,
+};
+
+/// --numa-binding: the CPUs of each worker.
+enum class NumaBinding {
+  Node,         // all CPUs of the GPU's NUMA node
+  Socket,       // all CPUs of the socket that the node is in
+  Exclusive,    // the node's cores are shared out among its workers
+  CoreComplex,  // cores that share the largest cache, one such group for each worker of the node
 };
 
 enum class LaunchAction { Run, DryRun, Print };

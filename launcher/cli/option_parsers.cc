@@ -2,14 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <climits>
 
 #include "launcher/base/errors.h"
-#include "launcher/process/signal_mailbox.h"
+#include "launcher/base/signal_names.h"
+#include "launcher/base/sockets.h"
+#include "launcher/base/text.h"
 
 namespace ddp::launch {
 namespace {
+
+// More is a slip of the finger, and would be started for a long time.
+constexpr int kMostWorkers = 4096;
 
 std::vector<std::string> split_list(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -21,25 +25,28 @@ std::vector<std::string> split_list(const std::string& text, char separator) {
   return parts;
 }
 
-int whole_number(const std::string& text, int high) {
-  int number = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool good = error == std::errc{} && end == text.data() + text.size() && number <= high;
-  return good ? number : -1;
+// -1: anything else.
+int number_up_to(int high, const std::string& text) {
+  const int number = whole_number(text).value_or(-1);
+  return number <= high ? number : -1;
 }
 
 }  // namespace
 
-std::string trimmed(const std::string& text) {
-  const auto begin = text.find_first_not_of(" \t\n");
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
+std::optional<int> parse_local_world_size(const std::string& value) {
+  if (value == "cpu" || value == "auto" || value == "gpu") return std::nullopt;
+  const auto number = whole_number(value);
+  if (!number || *number < 1 || *number > kMostWorkers) {
+    usage_error(fmt::format("--nproc_per_node={}: must be a number from 1 to {}, gpu, cpu or auto",
+                            value, kMostWorkers));
+  }
+  return number;
 }
 
 void check_nnodes(const std::string& value) {
   std::vector<int> numbers;
   for (const auto& part : split_list(value, ':')) {
-    const int number = whole_number(trimmed(part), INT_MAX);
+    const int number = number_up_to(INT_MAX, trimmed(part));
     if (number < 1) numbers.assign(3, 0);
     numbers.push_back(number);
   }
@@ -81,7 +88,7 @@ std::string parse_devices(const std::string& list) {
   std::set<std::string> seen;
   for (const auto& entry : split_list(list, ',')) {
     const bool uuid = entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
-    if ((uuid || whole_number(entry, INT_MAX) >= 0) && seen.insert(entry).second) continue;
+    if ((uuid || number_up_to(INT_MAX, entry) >= 0) && seen.insert(entry).second) continue;
     usage_error(fmt::format(
         "--devices={}: '{}' is {}; write numbers or UUIDs of GPUs, as in 1,3 or GPU-8932f937", list,
         entry, seen.count(entry) > 0 ? "there twice" : "no GPU"));
@@ -95,7 +102,7 @@ std::optional<Endpoint> parse_endpoint(const std::string& text) {
   if (colon == std::string::npos || (bracket != std::string::npos && colon < bracket)) {
     return std::nullopt;
   }
-  Endpoint endpoint{text.substr(0, colon), whole_number(text.substr(colon + 1), 65535)};
+  Endpoint endpoint{text.substr(0, colon), number_up_to(65535, text.substr(colon + 1))};
   if (endpoint.port < 0) {
     usage_error(fmt::format("--rdzv-endpoint={}: must be HOST or HOST:PORT", text));
   }
@@ -106,14 +113,14 @@ std::optional<Endpoint> parse_endpoint(const std::string& text) {
 
 RankStreams parse_streams(const char* name, const std::string& text) {
   RankStreams streams;
-  if (const int all = whole_number(text, 3); all >= 0) {
+  if (const int all = number_up_to(3, text); all >= 0) {
     streams.all = all;
     return streams;
   }
   for (const auto& pair : split_list(text, ',')) {
     const auto colon = pair.find(':');
-    const int rank = whole_number(pair.substr(0, colon), INT_MAX);
-    const int value = colon == std::string::npos ? -1 : whole_number(pair.substr(colon + 1), 3);
+    const int rank = number_up_to(INT_MAX, pair.substr(0, colon));
+    const int value = colon == std::string::npos ? -1 : number_up_to(3, pair.substr(colon + 1));
     if (rank < 0 || value < 0) {
       usage_error(fmt::format(
           "--{}={}: must be 0, 1 (stdout), 2 (stderr), 3 (both), or RANK:VALUE,... as in 0:3,1:1",
@@ -128,7 +135,7 @@ std::set<int> parse_ranks(const std::string& text) {
   std::set<int> ranks;
   if (text.empty()) return ranks;
   for (const auto& part : split_list(text, ',')) {
-    const int rank = whole_number(trimmed(part), INT_MAX);
+    const int rank = number_up_to(INT_MAX, trimmed(part));
     if (rank < 0)
       usage_error(fmt::format("--local-ranks-filter={}: must be local ranks as in 0,1,12", text));
     ranks.insert(rank);
@@ -163,7 +170,7 @@ std::uint64_t parse_size(const char* name, const std::string& text) {
     shift = 10 * (static_cast<int>(unit) + 1);
     digits.pop_back();
   }
-  const int number = whole_number(digits, 1 << 30);
+  const int number = number_up_to(1 << 30, digits);
   const std::uint64_t bytes = static_cast<std::uint64_t>(std::max(number, 0)) << shift;
   if (number < 0 || (bytes > 0 && bytes < kSmallest)) {
     usage_error(
@@ -173,10 +180,10 @@ std::uint64_t parse_size(const char* name, const std::string& text) {
 }
 
 Endpoint parse_health(const std::string& text) {
-  if (const int port = whole_number(text, 65535); port >= 0) return {"127.0.0.1", port};
+  if (const int port = number_up_to(65535, text); port >= 0) return {"127.0.0.1", port};
   const auto colon = text.rfind(':');
   Endpoint endpoint;
-  endpoint.port = colon == std::string::npos ? -1 : whole_number(text.substr(colon + 1), 65535);
+  endpoint.port = colon == std::string::npos ? -1 : number_up_to(65535, text.substr(colon + 1));
   endpoint.host = text.substr(0, std::min(colon, text.size()));
   const std::string& host = endpoint.host;
   if (host.size() > 2 && host.front() == '[' && host.back() == ']')
@@ -190,7 +197,7 @@ std::set<int> parse_codes(const char* name, const std::string& text) {
   std::set<int> codes;
   if (text.empty()) return codes;
   for (const auto& part : split_list(text, ',')) {
-    const int code = whole_number(part, 255);
+    const int code = number_up_to(255, part);
     if (code < 1)
       usage_error(fmt::format("--{}={}: must be exit codes from 1 to 255, as in 2,64", name, text));
     codes.insert(code);

@@ -8,10 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/sockets.h"
 #include "launcher/logs/stream_plan.h"
 
 namespace ddp::launch {
 
+/// --nproc-per-node; nullopt for gpu, cpu and auto: the machine decides.
+std::optional<int> parse_local_world_size(const std::string& value);
 /// --nnodes: N or MIN:MAX; says so when it asks for several nodes.
 void check_nnodes(const std::string& value);
 /// --signals-to-handle: SIGTERM,USR1,15.
@@ -19,15 +22,9 @@ std::vector<int> parse_signals(const std::string& list);
 /// --rdzv-conf: KEY=VALUE,...
 void check_rdzv_conf(const std::string& text);
 
-struct Endpoint {
-  std::string host;  // may be empty
-  int port = 0;
-};
-/// --rdzv-endpoint: HOST:PORT or [V6]:PORT; nullopt for a host without a port.
-/// Without blanks around it, as Python reads numbers and lists.
-std::string trimmed(const std::string& text);
 /// GPUs as in CUDA_VISIBLE_DEVICES: numbers, or UUIDs that begin with GPU- or MIG-.
 std::string parse_devices(const std::string& list);
+/// --rdzv-endpoint: HOST:PORT or [V6]:PORT; nullopt for a host without a port.
 std::optional<Endpoint> parse_endpoint(const std::string& text);
 
 /// --redirects, --tee: 0 to 3, or RANK:VALUE,...

@@ -9,7 +9,7 @@
 #include <cxxopts.hpp>
 
 #include "launcher/base/errors.h"
-#include "launcher/cli/option_parsers.h"
+#include "launcher/base/text.h"
 #include "launcher/cli/option_table.h"
 
 namespace ddp::launch {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/worker.h"
+#include "launcher/base/command.h"
 
 namespace ddp::launch {
 

@@ -15,7 +15,9 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "launcher/base/command.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -30,12 +32,6 @@ double unix_seconds() {
 bool is_pipe(const std::string& path) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode);
-}
-
-std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return text;
 }
 
 }  // namespace

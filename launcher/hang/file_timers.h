@@ -2,14 +2,16 @@
 // long a scope of its code may take, and whoever takes longer expires. Decides and signals nothing.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "launcher/base/command.h"
 #include "launcher/base/poll_handler.h"
-#include "launcher/base/worker.h"
 
 namespace ddp::launch {
 

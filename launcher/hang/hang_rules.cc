@@ -5,6 +5,9 @@
 #include <climits>
 #include <tuple>
 
+#include "launcher/base/clock.h"
+#include "launcher/base/worker.h"
+
 namespace ddp::launch {
 namespace {
 

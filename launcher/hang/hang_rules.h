@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "launcher/base/clock.h"
 #include "launcher/hang/heartbeat.h"
 
 namespace ddp::launch {

@@ -10,6 +10,9 @@
 #include <ctime>
 #include <utility>
 
+#include "launcher/base/clock.h"
+#include "launcher/base/text.h"
+
 namespace ddp::launch {
 namespace {
 
@@ -28,12 +31,6 @@ std::optional<Clock::duration> parse_promise(std::string_view text) {
 }
 
 // Foreign text that ends up on a terminal.
-std::string printable(std::string_view word) {
-  std::string text(word);
-  for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  return text;
-}
-
 void note_progress(std::string_view word, Progress& progress) {
   const auto value_of = [&](std::string_view name) {
     return word.substr(0, name.size()) == name ? printable(word.substr(name.size())) : "";

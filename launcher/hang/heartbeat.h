@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/base/clock.h"
 #include "launcher/base/worker.h"
 
 namespace ddp::launch {

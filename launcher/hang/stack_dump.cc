@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "launcher/base/command.h"
 #include "launcher/base/proc_files.h"
 
 namespace ddp::launch {

@@ -2,13 +2,20 @@
 // writes.
 #pragma once
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
 
-#include "launcher/base/worker.h"
-#include "launcher/process/process_runner.h"
+#include "launcher/base/command.h"
 
 namespace ddp::launch {
+
+struct KernelState {
+  char letter = '?';   // as in /proc/PID/stat: R, S, D, T, ...; '?': unknown
+  std::string text{};  // "state T (stopped)"; empty: unknown
+  bool dying = false;  // it is about to end, whatever is sent to it
+};
 
 /// "state T (stopped)", "state D (..., in nfs_wait)"; nothing when the process is gone.
 KernelState kernel_state(pid_t pid);

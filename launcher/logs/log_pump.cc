@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <fstream>
 
-#include "launcher/base/errors.h"
+#include "launcher/base/clock.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/worker_pipe.h"
 #include "launcher/worker_contract.h"

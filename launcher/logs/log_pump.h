@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/worker.h"
+#include "launcher/base/clock.h"
 #include "launcher/logs/console_lines.h"
 #include "launcher/logs/console_queue.h"
 #include "launcher/logs/repeat_folding.h"

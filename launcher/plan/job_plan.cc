@@ -8,11 +8,14 @@
 #include <array>
 #include <cstdint>
 
-#include "launcher/base/errors.h"
+#include "launcher/base/command.h"
+#include "launcher/base/signal_names.h"
+#include "launcher/plan/cpus.h"
+#include "launcher/plan/gpus.h"
 #include "launcher/plan/local_world_size.h"
 #include "launcher/plan/numa_binding.h"
 #include "launcher/plan/program.h"
-#include "launcher/process/signal_mailbox.h"
+#include "launcher/process/worker_spec.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

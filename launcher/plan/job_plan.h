@@ -4,12 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/restart_policy.h"
+#include "launcher/base/command.h"
+#include "launcher/base/restart_rules.h"
 #include "launcher/base/worker.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/hang/hang_rules.h"
 #include "launcher/plan/run_folder.h"
 #include "launcher/plan/worker_env.h"
+#include "launcher/process/worker_spec.h"
 #include "launcher/report/event_log.h"
 
 namespace ddp::launch {

@@ -6,14 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace ddp::launch {
+#include "launcher/cli/launch_config.h"
 
-enum class NumaBinding {
-  Node,         // all CPUs of the GPU's NUMA node
-  Socket,       // all CPUs of the socket that the node is in
-  Exclusive,    // the node's cores are shared out among its workers
-  CoreComplex,  // cores that share the largest cache, one such group for each worker of the node
-};
+namespace ddp::launch {
 
 struct NumaView {
   std::string root;           // prefix of /proc and /sys; empty: the real ones
@@ -28,10 +23,5 @@ std::optional<int> numa_node_of_gpu(const std::string& gpu, const NumaView& view
 /// dealt over the nodes in order. Throws LaunchError (2) when a worker would get no CPU.
 std::vector<std::vector<int>> bind_to_numa(NumaBinding how, const std::vector<std::string>& gpus,
                                            int workers, const NumaView& view);
-
-/// "0-3,8" as the kernel writes it; bad parts are left out.
-std::vector<int> parse_cpu_list(const std::string& text);
-/// CPUs of the calling thread.
-std::vector<int> cpus_of_this_thread();
 
 }  // namespace ddp::launch

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "launcher/base/command.h"
 #include "launcher/base/errors.h"
 #include "launcher/worker_contract.h"
 

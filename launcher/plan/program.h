@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "launcher/base/worker.h"
+#include "launcher/base/command.h"
 #include "launcher/cli/launch_config.h"
 
 namespace ddp::launch {

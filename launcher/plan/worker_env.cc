@@ -5,9 +5,9 @@
 #include <cctype>
 #include <string_view>
 
+#include "launcher/base/command.h"
+#include "launcher/process/worker_spec.h"
 #include "launcher/worker_contract.h"
-
-extern "C" char** environ;
 
 namespace ddp::launch {
 namespace {
@@ -132,18 +132,6 @@ std::string shell_line(const Environment& inherited, const WorkerSpec& worker) {
   for (std::size_t i = 1; i < worker.command.argv.size(); ++i) add(worker.command.argv[i]);
   line.push_back('\n');
   return line;
-}
-
-Environment inherited_environment() {
-  Environment env;
-  for (char** entry = environ; entry && *entry; ++entry) {
-    // The first of two equal names is the one that getenv finds.
-    const std::string_view text = *entry;
-    const auto equals = text.find('=');
-    if (equals != std::string::npos)
-      env.try_emplace(std::string(text.substr(0, equals)), text.substr(equals + 1));
-  }
-  return env;
 }
 
 }  // namespace ddp::launch

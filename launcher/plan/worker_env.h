@@ -3,7 +3,9 @@
 
 #include <string>
 
+#include "launcher/base/command.h"
 #include "launcher/base/worker.h"
+#include "launcher/process/worker_spec.h"
 
 namespace ddp::launch {
 
@@ -32,8 +34,5 @@ Command worker_command(const Command& command, int local_rank);
 /// "env NAME=value ... program arguments", quoted for a shell: what the worker's environment adds
 /// to or changes in `inherited`, and the CPUs that it is bound to (taskset).
 std::string shell_line(const Environment& inherited, const WorkerSpec& worker);
-
-/// This process's environment.
-Environment inherited_environment();
 
 }  // namespace ddp::launch

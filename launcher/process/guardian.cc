@@ -12,9 +12,13 @@
 #include <cstdlib>
 #include <optional>
 
+#include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
 #include "launcher/base/proc_files.h"
+#include "launcher/base/signal_names.h"
 #include "launcher/process/process_tree.h"
+#include "launcher/process/stop_requests.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

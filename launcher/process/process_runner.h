@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/clock.h"
 #include "launcher/base/worker.h"
 #include "launcher/hang/heartbeat.h"
+#include "launcher/hang/stack_dump.h"
 #include "launcher/process/stop_requests.h"
+#include "launcher/process/worker_spec.h"
 
 namespace ddp::launch {
 
@@ -30,12 +33,6 @@ struct Event {
   bool ends_job = false;  // Signal: ends the job, or is only passed on
   SignalOrigin origin{};  // Signal
   std::vector<int> without_stacks{};  // StacksDumped: local ranks whose debugger has failed
-};
-
-struct KernelState {
-  char letter = '?';   // as in /proc/PID/stat: R, S, D, T, ...; '?': unknown
-  std::string text{};  // "state T (stopped)"; empty: unknown
-  bool dying = false;  // it is about to end, whatever is sent to it
 };
 
 struct StackDump {

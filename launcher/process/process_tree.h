@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/worker.h"
+#include "launcher/base/clock.h"
 
 namespace ddp::launch {
 

@@ -1,11 +1,9 @@
 #include "launcher/process/signal_mailbox.h"
 
-#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 
 #include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
@@ -23,24 +21,6 @@ constexpr int kPassedOnMark = 0x0dd00000;
 bool is_ignored(int signal) {
   struct sigaction action {};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-bool cannot_be_handled(int signal) {
-  switch (signal) {
-    case SIGKILL:
-    case SIGSTOP:
-    case SIGCHLD:
-    case SIGPIPE:
-    case SIGSEGV:
-    case SIGBUS:
-    case SIGFPE:
-    case SIGILL:
-    case SIGTRAP:
-    case SIGSYS:
-      return true;
-    default:
-      return false;
-  }
 }
 
 }  // namespace
@@ -107,25 +87,6 @@ void pass_on(pid_t process, int signal, int requests) {
   sigval value{};
   value.sival_int = kPassedOnMark + requests;
   ::sigqueue(process, signal, value);
-}
-
-int signal_number(std::string_view name) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc{} || end != name.data() + name.size()) {
-    number = 0;
-    const std::string wanted(name.substr(0, 3) == "SIG" ? name.substr(3) : name);
-    for (int signal = 1; signal < 32; ++signal) {
-      const char* known = ::sigabbrev_np(signal);
-      if (known && wanted == known) number = signal;
-    }
-  }
-  return number < 1 || number > SIGRTMAX || cannot_be_handled(number) ? 0 : number;
-}
-
-std::string signal_name(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  return name ? std::string("SIG") + name : "signal " + std::to_string(signal);
 }
 
 }  // namespace ddp::launch

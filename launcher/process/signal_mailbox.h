@@ -6,10 +6,9 @@
 #include <sys/types.h>
 
 #include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
+#include "launcher/base/clock.h"
 #include "launcher/process/stop_requests.h"
 
 namespace ddp::launch {
@@ -51,11 +50,5 @@ class SignalMailbox {
 SignalOrigin origin_of(int signal, int code, pid_t sender, int value);
 /// To the next process of ddp-run; `requests`: how often the end has been asked for so far.
 void pass_on(pid_t process, int signal, int requests);
-
-/// "SIGTERM", "TERM" or "15" -> 15; 0 for what is no signal or cannot be handled (KILL, STOP, CHLD,
-/// faults).
-int signal_number(std::string_view name);
-/// 15 -> "SIGTERM".
-std::string signal_name(int signal);
 
 }  // namespace ddp::launch

@@ -1,7 +1,9 @@
 // fork and exec of one worker, nothing else: no waiting, no bookkeeping.
 #pragma once
 
-#include "launcher/base/worker.h"
+#include <sys/types.h>
+
+#include "launcher/process/worker_spec.h"
 
 namespace ddp::launch {
 

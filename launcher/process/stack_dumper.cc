@@ -8,10 +8,12 @@
 #include <csignal>
 #include <utility>
 
+#include "launcher/base/command.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
 #include "launcher/hang/stack_dump.h"
-#include "launcher/plan/worker_env.h"
 #include "launcher/process/spawn.h"
+#include "launcher/process/worker_spec.h"
 
 namespace ddp::launch {
 namespace {

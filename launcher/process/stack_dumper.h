@@ -2,13 +2,15 @@
 // down that is in trouble already. Does not judge what they write, and waits for nobody.
 #pragma once
 
+#include <sys/types.h>
+
 #include <deque>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "launcher/base/worker.h"
+#include "launcher/base/command.h"
 
 namespace ddp::launch {
 

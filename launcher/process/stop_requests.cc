@@ -1,12 +1,14 @@
 #include "launcher/process/stop_requests.h"
 
+#include "launcher/base/clock.h"
+
 namespace ddp::launch {
 namespace {
 
 // `timeout` and some schedulers send a signal to the process and to its group; keys never double.
 constexpr auto kDouble = std::chrono::milliseconds(100);
 // The parent passes on what it has got itself: it may have to wait for a CPU first.
-constexpr auto kPassedOn = std::chrono::seconds(2);
+constexpr auto kPassedOnWithin = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -21,7 +23,7 @@ bool StopRequests::add(const SignalOrigin& origin, Clock::time_point now) {
   const bool may_be_double = way.requests > 0 && origin.sender != Sender::Keyboard;
   if (may_be_double && (at_work_ || now - way.last < kDouble)) return false;
   way.last = now;
-  if (way.requests < count_ && now - counted_ < kPassedOn) {
+  if (way.requests < count_ && now - counted_ < kPassedOnWithin) {
     way.requests = count_;  // the other way was faster
     return false;
   }

@@ -2,7 +2,7 @@
 // signals. Pure.
 #pragma once
 
-#include "launcher/base/worker.h"
+#include "launcher/base/clock.h"
 
 namespace ddp::launch {
 

@@ -10,11 +10,11 @@
 #include <csignal>
 #include <utility>
 
+#include "launcher/base/command.h"
 #include "launcher/base/errors.h"
-#include "launcher/plan/worker_env.h"
 #include "launcher/process/spawn.h"
+#include "launcher/process/worker_spec.h"
 #include "launcher/rendezvous/store_server/socket_handover.h"
-#include "launcher/report/failure_report.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

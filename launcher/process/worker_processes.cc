@@ -15,10 +15,14 @@
 
 #include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/signal_names.h"
+#include "launcher/base/worker.h"
+#include "launcher/hang/heartbeat.h"
 #include "launcher/hang/stack_dump.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/process/signal_mailbox.h"
 #include "launcher/process/spawn.h"
+#include "launcher/process/worker_spec.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -32,7 +36,7 @@ ExitStatus to_exit_status(const siginfo_t& info) {
   return info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status};
 }
 
-double seconds(const timeval& time) {
+double cpu_seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
@@ -221,7 +225,7 @@ void SubprocessSet::reap(std::vector<Event>& events) {
     if (!is_worker) continue;
     Event event{
         .kind = Event::Kind::WorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)};
-    event.usage = {seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss};
+    event.usage = {cpu_seconds(usage.ru_utime) + cpu_seconds(usage.ru_stime), usage.ru_maxrss};
     if (event.exit.signal == SIGKILL) event.cause = oom_verdict(oom_before_, OomCounts::read());
     if (const auto timer = expired_.find(info.si_pid); timer != expired_.end())
       event.cause = timer->second;

@@ -4,9 +4,12 @@
 
 #include <map>
 
+#include "launcher/base/clock.h"
 #include "launcher/base/poll_handler.h"
 #include "launcher/hang/file_timers.h"
 #include "launcher/hang/first_writes.h"
+#include "launcher/hang/heartbeat.h"
+#include "launcher/hang/stack_dump.h"
 #include "launcher/logs/log_pump.h"
 #include "launcher/process/oom_watch.h"
 #include "launcher/process/process_runner.h"
@@ -14,6 +17,7 @@
 #include "launcher/process/spawn.h"
 #include "launcher/process/stack_dumper.h"
 #include "launcher/process/store_companion.h"
+#include "launcher/process/worker_spec.h"
 
 namespace ddp::launch {
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "launcher/base/worker.h"
 #include "launcher/rendezvous/listening_socket.h"
 #include "launcher/rendezvous/port_reservation.h"
 #include "launcher/rendezvous/rendezvous.h"

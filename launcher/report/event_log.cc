@@ -11,7 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -24,7 +26,7 @@ long long unix_milliseconds() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-std::string text_of(const json& object) {
+std::string to_text(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -60,8 +62,8 @@ void EventLog::group(const char* state, const WorkerGroup& group,
                      Clock::duration since_start) const {
   if (!sink_) return;
   json line = event(state, "AGENT", job_, group, since_start);
-  line["metadata"]["metadata"] = text_of(details(job_, group));
-  sink_(text_of(line) + "\n");
+  line["metadata"]["metadata"] = to_text(details(job_, group));
+  sink_(to_text(line) + "\n");
 }
 
 void EventLog::worker(const char* state, const WorkerGroup& group, const Worker& worker,
@@ -79,8 +81,8 @@ void EventLog::worker(const char* state, const WorkerGroup& group, const Worker&
   metadata["global_rank"] = worker.rank;
   metadata["worker_id"] = std::to_string(worker.pid);
   if (!text.empty()) metadata["raw_error"] = text;
-  metadata["metadata"] = text_of(more);
-  sink_(text_of(line) + "\n");
+  metadata["metadata"] = to_text(more);
+  sink_(to_text(line) + "\n");
 }
 
 EventLog::Sink append_to(const std::string& path) {

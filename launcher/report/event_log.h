@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "launcher/base/clock.h"
 #include "launcher/base/worker.h"
 
 namespace ddp::launch {

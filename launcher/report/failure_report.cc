@@ -8,7 +8,8 @@
 #include <ctime>
 #include <tuple>
 
-#include "launcher/process/signal_mailbox.h"
+#include "launcher/base/run_result.h"
+#include "launcher/base/signal_names.h"
 #include "launcher/report/error_file.h"
 #include "launcher/worker_contract.h"
 
@@ -21,22 +22,8 @@ constexpr std::size_t kOthersShown = 2;
 constexpr const char* kNothing = "<N/A>";  // torchrun's word
 constexpr std::size_t kLongestLine = 300;
 
-// Nanoseconds; the largest value when there is no file.
-long long age_of(const std::string& error_file) {
-  struct stat status {};
-  if (error_file.empty() || ::stat(error_file.c_str(), &status) != 0) return LLONG_MAX;
-  return status.st_mtim.tv_sec * 1'000'000'000LL + status.st_mtim.tv_nsec;
-}
-
-bool outranks(const ProcessFailure& a, const ProcessFailure& b) {
-  const auto key = [](const ProcessFailure& failure) {
-    return std::tuple(failure.exit.signal == 0, age_of(failure.error_file));
-  };
-  return key(a) < key(b);
-}
-
 // One line of foreign text: control characters would otherwise reach the terminal.
-std::string printable(std::string_view text) {
+std::string shown_line(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, kLongestLine)) {
     const auto byte = static_cast<unsigned char>(c);
@@ -50,7 +37,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::size_t begin = 0;
   while (begin < text.size()) {
     const auto end = std::min(text.find('\n', begin), text.size());
-    if (end > begin) lines.push_back(printable(std::string_view(text).substr(begin, end - begin)));
+    if (end > begin) lines.push_back(shown_line(std::string_view(text).substr(begin, end - begin)));
     begin = end + 1;
   }
   return lines;
@@ -173,33 +160,10 @@ Report rest_of(const RunResult& result, const ReportContext& context) {
 
 }  // namespace
 
-void order_failures(std::vector<ProcessFailure>& batch) {
-  std::stable_sort(
-      batch.begin(), batch.end(),
-      [](const ProcessFailure& a, const ProcessFailure& b) { return a.rank < b.rank; });
-  std::stable_sort(batch.begin(), batch.end(), outranks);
-}
-
-void add_simultaneous(std::vector<ProcessFailure>& failures,
-                      const std::vector<ProcessFailure>& batch) {
-  failures.insert(failures.end(), batch.begin(), batch.end());
-  std::stable_sort(failures.begin(), failures.end(), outranks);
-}
-
-bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure) {
-  const long long own = age_of(failure.error_file);
-  return own != LLONG_MAX && age_of(error_file) < own;
-}
-
 std::string describe(const ProcessFailure& failure) {
   if (failure.hang.empty()) return describe_exit(failure.exit);
   const std::string& waiting = failure.progress.waiting;
   return waiting.empty() ? "hangs" : "hangs, waiting in " + waiting;
-}
-
-std::string describe_exit(const ExitStatus& exit) {
-  return exit.signal != 0 ? "killed by " + signal_name(exit.signal)
-                          : fmt::format("exit code {}", exit.code);
 }
 
 std::string failure_json(const ProcessFailure& failure, int attempt) {
@@ -250,25 +214,6 @@ std::string failure_report(const RunResult& result, const ReportContext& context
       (cause.is_worker() ? fmt::format("rank {}, {}", cause.rank, describe(cause)) : cause.cause));
   add_cause(report, cause, context, kLongestReport - rest.lines());
   return report.text() + rest.text();
-}
-
-int exit_code(const RunResult& result) {
-  switch (result.outcome) {
-    case Outcome::Succeeded:
-      return kExitDone;
-    case Outcome::LauncherGone:
-      return kExitSignalBase + SIGKILL;
-    case Outcome::Preempted:
-      return kExitPreempted;
-    case Outcome::Interrupted:
-      return kExitSignalBase + result.signal;
-    case Outcome::Failed:
-      break;
-  }
-  if (result.failures.empty()) return kExitFailed;
-  const ProcessFailure& cause = result.failures.front();
-  if (cause.exit.signal == 0) return cause.exit.code;
-  return cause.is_worker() ? kExitSignalBase + cause.exit.signal : kExitFailed;
 }
 
 }  // namespace ddp::launch

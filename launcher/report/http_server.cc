@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/sockets.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -27,16 +28,16 @@ constexpr std::size_t kLongestRequest = 8 << 10;
                                             endpoint.host, endpoint.port, why));
 }
 
-struct Address {
+struct ListenAddress {
   sockaddr_storage storage{};
   socklen_t size = 0;
 };
 
 // Numeric addresses only: a name would need a resolver, and it may stand for other machines.
-Address numeric_address(const Endpoint& endpoint) {
+ListenAddress numeric_address(const Endpoint& endpoint) {
   const std::string host = endpoint.host == "localhost" ? "127.0.0.1" : endpoint.host;
   const auto port = htons(static_cast<std::uint16_t>(endpoint.port));
-  Address address;
+  ListenAddress address;
   auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
   auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
   if (::inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
@@ -54,7 +55,7 @@ Address numeric_address(const Endpoint& endpoint) {
 }
 
 int open_listener(const Endpoint& endpoint) {
-  const Address address = numeric_address(endpoint);
+  const ListenAddress address = numeric_address(endpoint);
   const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const int on = 1;
   if (fd >= 0) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -65,14 +66,6 @@ int open_listener(const Endpoint& endpoint) {
     cannot_listen(endpoint, why);
   }
   return fd;
-}
-
-int port_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
-                                             : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
 }
 
 int spare_descriptor() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }

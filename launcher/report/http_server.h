@@ -7,7 +7,7 @@
 #include <string>
 
 #include "launcher/base/poll_handler.h"
-#include "launcher/cli/option_parsers.h"
+#include "launcher/base/sockets.h"
 #include "launcher/report/job_status.h"
 
 namespace ddp::launch {

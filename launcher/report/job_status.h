@@ -2,12 +2,13 @@
 // Prometheus. Pure.
 #pragma once
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "launcher/agent/agent_policy.h"
-#include "launcher/base/worker.h"
+#include "launcher/base/states.h"
 
 namespace ddp::launch {
 

@@ -9,7 +9,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
+#include "launcher/base/run_result.h"
 #include "launcher/base/states.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"

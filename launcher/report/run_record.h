@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "launcher/base/worker.h"
+#include "launcher/base/run_result.h"
 
 namespace ddp::launch {
 

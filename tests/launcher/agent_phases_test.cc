@@ -6,6 +6,7 @@
 #include "tests/support/catch.h"
 
 #include "launcher/agent/agent.h"
+#include "launcher/base/run_result.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/worker_contract.h"
 #include "tests/launcher/fake_runner.h"

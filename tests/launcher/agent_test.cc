@@ -4,6 +4,8 @@
 
 #include "tests/support/catch.h"
 
+#include "launcher/base/restart_rules.h"
+#include "launcher/base/run_result.h"
 #include "launcher/report/failure_report.h"
 #include "tests/launcher/fake_runner.h"
 

@@ -9,7 +9,9 @@
 #include <string>
 
 #include "launcher/base/errors.h"
+#include "launcher/hang/stack_dump.h"
 #include "launcher/process/process_runner.h"
+#include "launcher/process/worker_spec.h"
 
 namespace ddp::launch {
 

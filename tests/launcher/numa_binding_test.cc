@@ -3,6 +3,7 @@
 #include "tests/support/catch.h"
 
 #include "launcher/base/errors.h"
+#include "launcher/plan/cpus.h"
 #include "tests/support/temp_folder.h"
 
 namespace ddp::launch {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "launcher/base/run_result.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/report/run_record.h"
 #include "tests/fuzz/check.h"

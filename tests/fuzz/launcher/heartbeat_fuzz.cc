@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "launcher/base/run_result.h"
 #include "launcher/hang/hang_rules.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/report/run_record.h"
