@@ -11,9 +11,14 @@ from pathlib import Path
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")')
 SOURCES = {".h", ".hh", ".hpp", ".cc", ".cpp", ".inl"}
 
-# trainer's rooms from left to right: a room sees itself and the rooms of smaller rank, never a sibling.
-RANK = {"runtime": 0, "config": 1, "data": 2, "model": 2, "optim": 2, "distributed": 2, "metrics": 2, "engine": 3}
-MAIN_RANK = 4
+# The rooms of each program from left to right: a room sees itself and the rooms of smaller rank, never a sibling.
+ROOMS = {
+    "launcher": {"base": 0, "logs": 1, "rendezvous": 1, "report": 1, "hang": 2, "cli": 3, "process": 3, "plan": 4,
+                 "agent": 5},
+    "trainer": {"runtime": 0, "config": 1, "data": 2, "model": 2, "optim": 2, "distributed": 2, "metrics": 2, "engine": 3},
+}
+MAIN_RANK = 9  # files outside the rooms: main and what it calls first
+CONTRACT = "launcher/worker_contract.h"
 
 # Foreign headers and the only files that may see them; the first header pattern that fits decides.
 # launcher/rendezvous/store_server/ is built on c10d, but never linked into ddp-run.
@@ -31,41 +36,42 @@ FENCES = [
 ]
 
 
-def trainer_room(path):
-    parts = path.split("/")
-    return parts[1] if len(parts) > 2 else "main"
+def direction_error(file, header):
+    """Two files of one program."""
+    program = file.split("/")[0]
+    rank = ROOMS[program]
+    here, there = (path.split("/")[1] if path.count("/") > 1 else "main" for path in (file, header))
+    if here == there:
+        return None
+    for room in (here, there):
+        if room not in rank and room != "main":
+            return f"{program}/{room}/ is not in the list of rooms; give it a rank in scripts/check_includes.py"
+    mine, theirs = rank.get(here, MAIN_RANK), rank.get(there, MAIN_RANK)
+    if theirs < mine:
+        return None
+    if theirs == mine:
+        return f"siblings do not include each other: {program}/{here}/ and {program}/{there}/"
+    return f"arrows point left only: {program}/{here}/ must not look at {program}/{there}/"
 
 
 def room_error(file, header):
     """Own headers: which folder may look at which."""
-    if file.startswith("launcher/"):
-        if header.startswith("trainer/"):
-            return "launcher never includes trainer"
-        if re.match(r"launcher/agent(_policy)?\.", file) and header == "launcher/process/worker_processes.h":
-            return "agent sees process_runner.h, not worker_processes.h"
+    program, other = file.split("/")[0], header.split("/")[0]
+    if program not in ROOMS or other not in (*ROOMS, "tests"):
         return None
-    if not file.startswith("trainer/"):
+    if header == CONTRACT:
         return None
-    if header.startswith("launcher/"):
-        allowed = header == "launcher/worker_contract.h"
-        return None if allowed else "trainer may include launcher/worker_contract.h, nothing else of launcher"
-    if header.startswith("tests/"):
-        return "trainer never includes tests"
-    if not header.startswith("trainer/"):
-        return None
-    here, there = trainer_room(file), trainer_room(header)
-    if here == there:
-        return None
-    if here not in RANK and here != "main":
-        return f"trainer/{here}/ is not in the list of rooms; give it a rank in scripts/check_includes.py"
-    if there not in RANK:
-        return f"trainer/{there}/ is not in the list of rooms; give it a rank in scripts/check_includes.py"
-    mine, theirs = RANK.get(here, MAIN_RANK), RANK[there]
-    if theirs < mine:
-        return None
-    if theirs == mine:
-        return f"siblings do not include each other: trainer/{here}/ and trainer/{there}/"
-    return f"arrows point left only: trainer/{here}/ must not look at trainer/{there}/"
+    if file == CONTRACT:
+        return "worker_contract.h is for both programs: it includes nothing of either"
+    if other == "tests":
+        return f"{program} never includes tests"
+    if program == "launcher" and other == "trainer":
+        return "launcher never includes trainer"
+    if program == "trainer" and other == "launcher":
+        return "trainer may include launcher/worker_contract.h, nothing else of launcher"
+    if file.startswith("launcher/agent/") and header == "launcher/process/worker_processes.h":
+        return "agent sees process_runner.h, not worker_processes.h"
+    return direction_error(file, header)
 
 
 def fence_error(file, header):
