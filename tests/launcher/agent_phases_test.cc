@@ -23,7 +23,7 @@ class OneAddress : public RendezvousHandler {
   RendezvousInfo next_round() override { return {.master_addr = "127.0.0.1", .master_port = 1}; }
 };
 
-struct Scene {
+struct PhaseScene {
   FakeRunner os;
   OneAddress rendezvous;
   AgentSpec spec;
@@ -46,7 +46,7 @@ std::string sent(int signal) { return "signal " + std::to_string(signal); }
 const ExitStatus kPreempted{kExitPreempted, 0};
 
 TEST_CASE("a hang is waited for no longer than the limit, then its stacks and the others' end") {
-  Scene scene;
+  PhaseScene scene;
   scene.spec.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
   scene.os.signs[0].at = Clock::time_point(seconds(3));
@@ -67,7 +67,7 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
 }
 
 TEST_CASE("silence while ddp-run holds the workers up does not count") {
-  Scene scene;
+  PhaseScene scene;
   scene.spec.hangs.timeout = seconds(5);
   scene.os.held_up = Clock::time_point(seconds(3));
   scene.os.time_passes();
@@ -77,7 +77,7 @@ TEST_CASE("silence while ddp-run holds the workers up does not count") {
 }
 
 TEST_CASE("a stopped worker is the cause, also when another one is overdue before it") {
-  Scene scene;
+  PhaseScene scene;
   const Clock::time_point t0{};
   scene.os.signs[0] = {t0, seconds(5), "step=2", {}};
   scene.os.signs[1] = {t0, seconds(60), "step=2", {}};
@@ -92,7 +92,7 @@ TEST_CASE("a stopped worker is the cause, also when another one is overdue befor
 }
 
 TEST_CASE("a signal that is passed on is no sign of life of a worker") {
-  Scene scene;
+  PhaseScene scene;
   scene.spec.hangs.timeout = seconds(5);
   scene.os.script.emplace_back([](FakeRunner& os) {
     os.pass(seconds(4));
@@ -104,7 +104,7 @@ TEST_CASE("a signal that is passed on is no sign of life of a worker") {
 }
 
 TEST_CASE("without a debugger a worker that hangs is asked for its stack by SIGABRT") {
-  Scene scene;
+  PhaseScene scene;
   scene.spec.hangs.timeout = seconds(5);
   scene.os.time_passes().exits(0, {0, SIGABRT});
   CHECK(exit_code(scene.run(1)) == kExitHang);
@@ -113,7 +113,7 @@ TEST_CASE("without a debugger a worker that hangs is asked for its stack by SIGA
 }
 
 TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGABRT") {
-  Scene scene;
+  PhaseScene scene;
   scene.spec.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
   scene.os.time_passes();
@@ -126,7 +126,7 @@ TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGA
 }
 
 TEST_CASE("a debugger that does not come to an end is not waited for") {
-  Scene scene;
+  PhaseScene scene;
   scene.spec.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
   scene.os.time_passes().time_passes().time_passes().exits(0, {0, SIGKILL});
@@ -136,7 +136,7 @@ TEST_CASE("a debugger that does not come to an end is not waited for") {
 }
 
 TEST_CASE("a hang restarts the group like any failure") {
-  Scene scene;
+  PhaseScene scene;
   scene.spec.hangs.timeout = seconds(5);
   scene.os.time_passes().exits(0, {0, SIGABRT}).exits(0, {});
   const RunResult result = scene.run(1, 1);
@@ -145,7 +145,7 @@ TEST_CASE("a hang restarts the group like any failure") {
 }
 
 TEST_CASE("a worker that goes on at its own pace is no hang, whoever looks") {
-  Scene scene;
+  PhaseScene scene;
   scene.spec.hangs.timeout = seconds(5);
   for (int i = 0; i < 3; ++i) {
     scene.os.script.emplace_back([](FakeRunner& os) {
@@ -158,7 +158,7 @@ TEST_CASE("a worker that goes on at its own pace is no hang, whoever looks") {
 }
 
 TEST_CASE("while the job is suspended nobody hangs") {
-  Scene scene;
+  PhaseScene scene;
   scene.spec.hangs.timeout = seconds(5);
   scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
   scene.os.script.emplace_back([](FakeRunner& os) {
@@ -171,7 +171,7 @@ TEST_CASE("while the job is suspended nobody hangs") {
 }
 
 TEST_CASE("who wrote its error file first has failed first, whoever is gone first") {
-  Scene scene;
+  PhaseScene scene;
   scene.os.script.emplace_back([](FakeRunner& os) {
     namespace fs = std::filesystem;
     const auto write = [&](std::size_t rank, int age) {
@@ -193,7 +193,7 @@ TEST_CASE("who wrote its error file first has failed first, whoever is gone firs
 }
 
 TEST_CASE("a job that is suspended does not restart before it is woken") {
-  Scene scene;
+  PhaseScene scene;
   scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
   scene.os.exits(0, {0, SIGKILL});
   scene.os.script.emplace_back([](FakeRunner& os) {
@@ -205,7 +205,7 @@ TEST_CASE("a job that is suspended does not restart before it is woken") {
 }
 
 TEST_CASE("the grace does not run out while the job is suspended") {
-  Scene scene;
+  PhaseScene scene;
   scene.spec.grace = seconds(30);
   scene.os.exits(1, {3, 0});
   scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
@@ -219,7 +219,7 @@ TEST_CASE("the grace does not run out while the job is suspended") {
 }
 
 TEST_CASE("workers that were preempted leave by themselves, and that is no failure to restart") {
-  Scene scene;
+  PhaseScene scene;
   scene.os.exits(1, kPreempted).exits(0, kPreempted);
   const RunResult result = scene.run(2, 3);
   CHECK(result.outcome == Outcome::Preempted);
@@ -228,14 +228,14 @@ TEST_CASE("workers that were preempted leave by themselves, and that is no failu
 }
 
 TEST_CASE("a worker that does not leave with the preempted ones is stopped after the grace") {
-  Scene scene;
+  PhaseScene scene;
   scene.os.exits(1, kPreempted).time_passes().exits(0, {0, SIGTERM});
   CHECK(scene.run(2).outcome == Outcome::Preempted);
   CHECK(scene.os.deeds == Deeds{"start 2", sent(SIGTERM), sent(SIGCONT), "sweep"});
 }
 
 TEST_CASE("of a failure and a preemption the failure is the cause") {
-  Scene scene;
+  PhaseScene scene;
   scene.os.exits(1, kPreempted).exits(0, {3, 0});
   const RunResult result = scene.run(2);
   CHECK(result.outcome == Outcome::Failed);
@@ -243,7 +243,7 @@ TEST_CASE("of a failure and a preemption the failure is the cause") {
 }
 
 TEST_CASE("workers that save after a signal end the job as preempted, others as interrupted") {
-  Scene saved, not_saved;
+  PhaseScene saved, not_saved;
   saved.gets({.kind = Event::Kind::Signal, .signal = SIGTERM, .ends_job = true});
   saved.os.exits(0, kPreempted).exits(1, {});
   CHECK(saved.run(2).outcome == Outcome::Preempted);
@@ -253,7 +253,7 @@ TEST_CASE("workers that save after a signal end the job as preempted, others as 
 }
 
 TEST_CASE("preemption is worth a restart when the user says so") {
-  Scene scene;
+  PhaseScene scene;
   scene.spec.restarts.retry_codes = {kExitPreempted};
   scene.os.exits(0, kPreempted).exits(0, {});
   const RunResult result = scene.run(1, 1);

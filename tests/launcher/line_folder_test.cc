@@ -10,8 +10,8 @@ namespace {
 using std::chrono::milliseconds;
 using Lines = std::vector<std::string>;
 
-struct Scene {
-  explicit Scene(int ranks)
+struct FoldingScene {
+  explicit FoldingScene(int ranks)
       : folder(milliseconds(100), [this](const auto& who, std::string_view line) {
           std::string text;
           for (const int rank : who) text += std::to_string(rank);
@@ -33,7 +33,7 @@ struct Scene {
 };
 
 TEST_CASE("a line that all ranks say is given out once, at once") {
-  Scene scene(3);
+  FoldingScene scene(3);
   scene.says(0, "a");
   scene.says(2, "a");
   CHECK(scene.given.empty());
@@ -43,7 +43,7 @@ TEST_CASE("a line that all ranks say is given out once, at once") {
 }
 
 TEST_CASE("a line waits for its equals no longer than it may") {
-  Scene scene(2);
+  FoldingScene scene(2);
   scene.says(0, "a");
   REQUIRE(scene.folder.deadline());
   CHECK(*scene.folder.deadline() == scene.now + milliseconds(100));
@@ -57,7 +57,7 @@ TEST_CASE("a line waits for its equals no longer than it may") {
 }
 
 TEST_CASE("lines that differ are given out as soon as no rank can say them any more") {
-  Scene scene(2);
+  FoldingScene scene(2);
   scene.says(0, "a");
   scene.says(0, "b");
   scene.says(1, "b");
@@ -65,7 +65,7 @@ TEST_CASE("lines that differ are given out as soon as no rank can say them any m
 }
 
 TEST_CASE("the order of one rank's lines is never changed") {
-  Scene scene(2);
+  FoldingScene scene(2);
   scene.says(0, "a");
   scene.says(0, "b");
   scene.says(1, "b");
@@ -75,7 +75,7 @@ TEST_CASE("the order of one rank's lines is never changed") {
 }
 
 TEST_CASE("a line that one rank alone says does not keep the next ones from being folded") {
-  Scene scene(3);
+  FoldingScene scene(3);
   for (const int rank : {0, 2}) scene.says(rank, "step 1");
   scene.says(1, "saving");
   scene.says(1, "step 1");
@@ -83,13 +83,13 @@ TEST_CASE("a line that one rank alone says does not keep the next ones from bein
 }
 
 TEST_CASE("a rank that says a line twice is shown twice") {
-  Scene scene(2);
+  FoldingScene scene(2);
   for (const int rank : {0, 0, 1, 1}) scene.says(rank, "a");
   CHECK(scene.given == Lines{"01:a", "01:a"});
 }
 
 TEST_CASE("nobody waits for a rank that has left, or for others when alone") {
-  Scene scene(2);
+  FoldingScene scene(2);
   scene.says(0, "a");
   scene.folder.leave(1);
   scene.folder.settle(scene.now);
@@ -99,7 +99,7 @@ TEST_CASE("nobody waits for a rank that has left, or for others when alone") {
 }
 
 TEST_CASE("what is held is bounded") {
-  Scene scene(2);
+  FoldingScene scene(2);
   const std::string line(1 << 20, 'x');
   for (int i = 0; i < 10; ++i) scene.says(0, line + std::to_string(i));
   CHECK(scene.given.size() >= 6);
@@ -107,7 +107,7 @@ TEST_CASE("what is held is bounded") {
 
 TEST_CASE("of random lines each rank's come out complete and in order") {
   std::mt19937 random(1);
-  Scene scene(4);
+  FoldingScene scene(4);
   std::vector<Lines> said(4);
   for (int i = 0; i < 5000; ++i) {
     const int rank = static_cast<int>(random() % 4);

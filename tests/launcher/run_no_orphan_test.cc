@@ -22,9 +22,6 @@ using Lines = std::vector<std::string>;
 // Two workers, each with a child and a setsid daemon that ignore every signal.
 const Lines kStubborn{"ignore=TERM", "ignore=INT", "child", "daemon", "parent", "wait"};
 
-// It takes milliseconds; a starved machine shall not fail the test.
-constexpr std::chrono::seconds kSoon{5};
-
 pid_t agent_of(ChildProgram& job) { return std::stoi(job.wait_for("parent ").substr(7)); }
 
 TEST_CASE("SIGKILL of ddp-run leaves nothing behind") {

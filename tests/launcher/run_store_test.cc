@@ -17,8 +17,6 @@ using Catch::Contains;
 using Catch::StartsWith;
 using Lines = std::vector<std::string>;
 
-constexpr std::chrono::seconds kSoon{5};
-
 // A folder with ddp-run and, beside it, the stub as ddp-store.
 struct Installed {
   TempFolder folder;
