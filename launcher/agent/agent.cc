@@ -7,12 +7,8 @@
 #include <utility>
 
 #include "launcher/agent/failure_order.h"
-#include "launcher/agent/restart_policy.h"
 #include "launcher/agent/worker_reports.h"
-#include "launcher/base/clock.h"
-#include "launcher/base/run_result.h"
 #include "launcher/base/signal_names.h"
-#include "launcher/base/states.h"
 #include "launcher/process/worker_spec.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"
@@ -29,9 +25,9 @@ constexpr auto kStackPatience = std::chrono::seconds(10);
 
 }  // namespace
 
-LocalElasticAgent::LocalElasticAgent(AgentSpec spec, RendezvousHandler& rendezvous,
+LocalElasticAgent::LocalElasticAgent(JobPlan plan, RendezvousHandler& rendezvous,
                                      ProcessRunner& processes)
-    : spec_(std::move(spec)), rendezvous_(rendezvous), processes_(processes), hangs_(spec_.hangs) {}
+    : plan_(std::move(plan)), rendezvous_(rendezvous), processes_(processes), hangs_(plan_.hangs) {}
 
 RunResult LocalElasticAgent::run() {
   job_began_ = processes_.now();
@@ -68,7 +64,7 @@ RunResult LocalElasticAgent::run() {
         return finish(end_signal_ ? Outcome::Interrupted : Outcome::Failed);
       case Action::Interrupt:
         return finish(launcher_gone_ ? Outcome::LauncherGone
-                                     : how_interrupted(spec_.restarts, group_.workers));
+                                     : how_interrupted(plan_.restarts, group_.workers));
     }
   }
 }
@@ -85,18 +81,18 @@ void LocalElasticAgent::start_round() {
   group_.workers.clear();
   group_.rendezvous = rendezvous_.next_round();
   if (group_.rendezvous.store_socket >= 0) processes_.serve_store(group_.rendezvous.store_socket);
-  spec_.events.group("RENDEZVOUS", group_, since_start());
-  spec_.folder.prepare_attempt(group_.restart_count, spec_.job.local_world_size);
+  plan_.events.group("RENDEZVOUS", group_, since_start());
+  plan_.folder.prepare_attempt(group_.restart_count, plan_.job.local_world_size);
 
   std::vector<WorkerSpec> specs;
-  for (int local_rank = 0; local_rank < spec_.job.local_world_size; ++local_rank) {
-    const Worker worker = plan_worker(spec_, group_, local_rank);
-    specs.push_back(describe_worker(spec_, group_, worker));
+  for (int local_rank = 0; local_rank < plan_.job.local_world_size; ++local_rank) {
+    const Worker worker = plan_worker(plan_, group_, local_rank);
+    specs.push_back(worker_spec(plan_, group_, worker));
     group_.workers.push_back(worker);
   }
   const auto pids = processes_.start(specs);
   for (std::size_t i = 0; i < pids.size(); ++i) group_.workers[i].pid = pids[i];
-  spec_.events.group("START", group_, since_start());
+  plan_.events.group("START", group_, since_start());
 }
 
 void LocalElasticAgent::absorb(const std::vector<Event>& events) {
@@ -149,7 +145,7 @@ void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
   }
   // Who failed is the cause, not who left in order before it.
   std::stable_partition(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
-    return !is_preemption(spec_.restarts, failure.exit);
+    return !is_preemption(plan_.restarts, failure.exit);
   });
 }
 
@@ -189,7 +185,7 @@ void LocalElasticAgent::record_event(const Worker& worker) const {
   if (worker.state == WorkerState::Failed) {
     if (const auto message = read_error_file(worker.error_file)) text = message->text;
   }
-  spec_.events.worker(event_name(worker.state), group_, worker, since_start(), text);
+  plan_.events.worker(event_name(worker.state), group_, worker, since_start(), text);
 }
 
 // Who hangs has failed; the others may wait for it in a collective for ever.
@@ -198,9 +194,9 @@ void LocalElasticAgent::look_for_hangs() {
   failures_ = hangs_.look(group_.workers, processes_);
   for (ProcessFailure& failure : failures_) {
     failure.lived = processes_.now() - group_.began;
-    failure.stacks = spec_.folder.stacks_file(group_.restart_count, failure.local_rank);
+    failure.stacks = plan_.folder.stacks_file(group_.restart_count, failure.local_rank);
     dumping_ = dumping_ || !failure.stacks.empty();
-    spec_.events.worker("HUNG", group_, worker_of(failure), since_start(), hang_text(failure));
+    plan_.events.worker("HUNG", group_, worker_of(failure), since_start(), hang_text(failure));
   }
 }
 
@@ -232,7 +228,7 @@ Situation LocalElasticAgent::situation() const {
 bool LocalElasticAgent::all_preempted() const {
   return !failures_.empty() &&
          std::all_of(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
-           return is_preemption(spec_.restarts, failure.exit);
+           return is_preemption(plan_.restarts, failure.exit);
          });
 }
 
@@ -244,7 +240,7 @@ bool LocalElasticAgent::is_hung(const Worker& worker) const {
 
 std::chrono::milliseconds LocalElasticAgent::grace() const {
   const bool hang = !failures_.empty() && !failures_.front().hang.empty();
-  return hang ? std::min(spec_.grace, kHangGrace) : spec_.grace;
+  return hang ? std::min(plan_.grace, kHangGrace) : plan_.grace;
 }
 
 std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
@@ -256,7 +252,7 @@ std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
 
 void LocalElasticAgent::leave() {
   phase_ = Phase::Leaving;
-  deadline_ = processes_.now() + spec_.grace;
+  deadline_ = processes_.now() + plan_.grace;
 }
 
 // Of all workers: who hangs may be waiting for another one.
@@ -274,7 +270,7 @@ void LocalElasticAgent::dump_stacks() {
   }
   std::vector<StackDump> wanted;
   for (const int rank : ranks)
-    wanted.push_back({rank, spec_.folder.stacks_file(group_.restart_count, rank)});
+    wanted.push_back({rank, plan_.folder.stacks_file(group_.restart_count, rank)});
   if (!processes_.dump_stacks(wanted)) ask_for_stacks(ranks);
   phase_ = Phase::Dumping;
   deadline_ = processes_.now() + kStackPatience;
@@ -331,11 +327,11 @@ void LocalElasticAgent::judge_end_of_round() {
   failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
   const ProcessFailure& cause = failures_.front();
   history_.push_back({cause.rank, cause.exit, cause.lived, cause.heartbeat});
-  verdict_ = judge_restart(spec_.restarts, history_);
+  verdict_ = judge_restart(plan_.restarts, history_);
 }
 
 void LocalElasticAgent::announce_restart() {
-  processes_.note(restart_text(failures_.front(), *verdict_, spec_.restarts.max_restarts));
+  processes_.note(restart_text(failures_.front(), *verdict_, plan_.restarts.max_restarts));
 }
 
 void LocalElasticAgent::delay_restart() {
@@ -371,11 +367,11 @@ JobStatus LocalElasticAgent::status() const {
   const auto seconds = [](Clock::duration time) {
     return std::chrono::duration<double>(time).count();
   };
-  JobStatus status{.run_id = spec_.job.run_id,
-                   .host = spec_.host,
+  JobStatus status{.run_id = plan_.job.run_id,
+                   .host = plan_.host,
                    .phase = phase_,
                    .restarts = group_.restart_count,
-                   .max_restarts = spec_.job.max_restarts,
+                   .max_restarts = plan_.job.max_restarts,
                    .seconds = seconds(since_start()),
                    .round_seconds = seconds(processes_.now() - group_.began)};
   status.workers = worker_statuses(group_, processes_);
@@ -385,7 +381,7 @@ JobStatus LocalElasticAgent::status() const {
 Clock::duration LocalElasticAgent::since_start() const { return processes_.now() - job_began_; }
 
 RunResult LocalElasticAgent::finish(Outcome outcome) {
-  spec_.events.group(event_name(outcome), group_, since_start());
+  plan_.events.group(event_name(outcome), group_, since_start());
   RunResult result;
   result.outcome = outcome;
   processes_.stop_store();
@@ -402,7 +398,7 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
   result.workers = final_workers(group_, job_began_, processes_);
   result.lived = since_start();
   result.restarts = group_.restart_count;
-  result.max_restarts = spec_.job.max_restarts;
+  result.max_restarts = plan_.job.max_restarts;
   if (verdict_) result.gave_up = verdict_->gave_up;
   return result;
 }

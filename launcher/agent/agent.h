@@ -24,7 +24,7 @@ namespace ddp::launch {
 
 class LocalElasticAgent {
  public:
-  LocalElasticAgent(AgentSpec spec, RendezvousHandler& rendezvous, ProcessRunner& processes);
+  LocalElasticAgent(JobPlan plan, RendezvousHandler& rendezvous, ProcessRunner& processes);
 
   /// Returns when nothing of the job is left running. Throws LaunchError when workers cannot be
   /// started.
@@ -64,7 +64,7 @@ class LocalElasticAgent {
   Clock::duration since_start() const;
   RunResult finish(Outcome outcome);
 
-  AgentSpec spec_;
+  JobPlan plan_;
   RendezvousHandler& rendezvous_;
   ProcessRunner& processes_;
 

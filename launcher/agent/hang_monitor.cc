@@ -5,10 +5,7 @@
 #include <algorithm>
 
 #include "launcher/agent/worker_reports.h"
-#include "launcher/base/clock.h"
-#include "launcher/base/run_result.h"
 #include "launcher/base/states.h"
-#include "launcher/base/worker.h"
 #include "launcher/hang/heartbeat.h"
 #include "launcher/worker_contract.h"
 

@@ -5,10 +5,6 @@
 #include <algorithm>
 
 #include "launcher/agent/failure_order.h"
-#include "launcher/base/clock.h"
-#include "launcher/base/restart_rules.h"
-#include "launcher/base/run_result.h"
-#include "launcher/base/states.h"
 #include "launcher/hang/heartbeat.h"
 #include "launcher/report/failure_report.h"
 

@@ -7,9 +7,9 @@
 
 namespace ddp::launch {
 
-class PollMember {
+class PollHandler {
  public:
-  virtual ~PollMember() = default;
+  virtual ~PollHandler() = default;
   virtual void add_poll_fds(std::vector<pollfd>& fds) const = 0;
   /// Gets the descriptors of all members; those of its own may be among them.
   virtual void handle(const std::vector<pollfd>& fds) = 0;

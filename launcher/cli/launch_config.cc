@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <climits>
 
-#include "launcher/base/command.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/restart_rules.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/option_completion.h"
 #include "launcher/cli/option_help.h"

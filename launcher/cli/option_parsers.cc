@@ -6,7 +6,6 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
-#include "launcher/base/sockets.h"
 #include "launcher/base/text.h"
 
 namespace ddp::launch {

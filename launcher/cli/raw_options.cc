@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "launcher/base/command.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/suggest.h"
 #include "launcher/cli/option_table.h"

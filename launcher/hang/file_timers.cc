@@ -15,7 +15,6 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "launcher/base/command.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/worker_contract.h"

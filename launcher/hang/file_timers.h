@@ -26,7 +26,7 @@ struct ExpiredTimer {
 /// none.
 std::string timer_file(const Environment& environment, const std::vector<std::string>& folders);
 
-class FileTimers : public PollMember {
+class FileTimers : public PollHandler {
  public:
   /// Makes the pipe, in place of one that is left there. Throws LaunchError (2).
   FileTimers(std::string path, std::function<void(const ExpiredTimer&)> expired);

@@ -5,7 +5,6 @@
 #include <climits>
 #include <tuple>
 
-#include "launcher/base/clock.h"
 #include "launcher/base/worker.h"
 
 namespace ddp::launch {

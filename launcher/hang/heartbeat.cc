@@ -10,7 +10,6 @@
 #include <ctime>
 #include <utility>
 
-#include "launcher/base/clock.h"
 #include "launcher/base/text.h"
 
 namespace ddp::launch {

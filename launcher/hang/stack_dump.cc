@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "launcher/base/command.h"
 #include "launcher/base/proc_files.h"
 
 namespace ddp::launch {

@@ -13,17 +13,17 @@ constexpr std::size_t kPart = 256 << 10;  // bytes that are read back at once
 }  // namespace
 
 ConsoleLines::ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue& queue,
-                           LineFolder* folder)
+                           RepeatFolding* folding)
     : prefix_(plan.prefix),
       rank_{local_rank},
       queue_(queue),
-      folder_(folder),
+      folding_(folding),
       may_skip_(!plan.file.empty()) {
   // A rotated file is gone when it would be needed.
   if (may_skip_ && plan.rotation.max_bytes == 0) {
     file_ = ::open(plan.file.c_str(), O_RDONLY | O_CLOEXEC);
   }
-  if (folder_) folder_->join(local_rank);
+  if (folding_) folding_->join(local_rank);
   prefix_.append_to(prefix_text_, rank_, {});
 }
 
@@ -72,8 +72,8 @@ void ConsoleLines::end() {
 
 void ConsoleLines::finish() {
   if (const auto rest = lines_.rest(); !rest.empty()) show_line(rest);
-  if (folder_) folder_->leave(rank_.front());
-  folder_ = nullptr;
+  if (folding_) folding_->leave(rank_.front());
+  folding_ = nullptr;
   close_file();
 }
 
@@ -84,8 +84,8 @@ void ConsoleLines::show(std::string_view text) {
 void ConsoleLines::show_line(std::string_view line) {
   if (file_ < 0 && may_skip_ && queue_.is_full()) {
     ++skipped_;
-  } else if (folder_) {
-    folder_->add(rank_.front(), line, LineFolder::Time::clock::now());
+  } else if (folding_) {
+    folding_->add(rank_.front(), line, RepeatFolding::Time::clock::now());
   } else {
     queue_.append_line(prefix(), line);
   }

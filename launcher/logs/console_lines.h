@@ -16,8 +16,8 @@ namespace ddp::launch {
 
 class ConsoleLines {
  public:
-  /// `folder`: nullptr when lines are not folded. Both must live longer.
-  ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue& queue, LineFolder* folder);
+  /// `folding`: nullptr when lines are not folded. Both must live longer.
+  ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue& queue, RepeatFolding* folding);
   ~ConsoleLines();
   ConsoleLines(const ConsoleLines&) = delete;
   ConsoleLines& operator=(const ConsoleLines&) = delete;
@@ -52,7 +52,7 @@ class ConsoleLines {
   LinePrefix prefix_;
   std::vector<int> rank_;  // one entry
   ConsoleQueue& queue_;
-  LineFolder* folder_;
+  RepeatFolding* folding_;
   bool may_skip_;  // a file has the lines, though it cannot be read back
   int file_ = -1;  // the log file, for reading
   std::uint64_t written_ = 0;

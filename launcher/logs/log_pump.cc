@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <fstream>
 
-#include "launcher/base/clock.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/worker_pipe.h"
 #include "launcher/worker_contract.h"
@@ -115,23 +114,23 @@ void LogPump::open_copy(Source& source) {
   if (!plan.by_line || !plan.console) return;
   auto& shown = shown_on(source.is_stderr);
   shown.emplace_back(plan, source.local_rank, console(source.is_stderr),
-                     folder_for(plan, source.is_stderr));
+                     folding_for(plan, source.is_stderr));
   source.shown = &shown.back();
 }
 
-LineFolder* LogPump::folder_for(const StreamPlan& plan, bool is_stderr) {
+RepeatFolding* LogPump::folding_for(const StreamPlan& plan, bool is_stderr) {
   if (plan.fold.count() == 0) return nullptr;
   fold_prefix_ = plan.prefix;
-  auto& folder = folders_[is_stderr ? 1 : 0];
-  if (!folder) {
+  auto& folding = folding_[is_stderr ? 1 : 0];
+  if (!folding) {
     const auto show = [this, is_stderr](const std::vector<int>& ranks, std::string_view line) {
       scratch_.clear();
       fold_prefix_.append_to(scratch_, ranks, LinePrefix::Clock::now());
       console(is_stderr).append_line(scratch_, line);
     };
-    folder = std::make_unique<LineFolder>(plan.fold, show);
+    folding = std::make_unique<RepeatFolding>(plan.fold, show);
   }
-  return folder.get();
+  return folding.get();
 }
 
 void LogPump::add_poll_fds(std::vector<pollfd>& fds) {
@@ -155,8 +154,8 @@ std::optional<LogPump::Time> LogPump::deadline() const {
     if (std::any_of(shown.begin(), shown.end(), needs_turn)) return Time::clock::now();
   }
   std::optional<Time> first;
-  for (const auto& folder : folders_) {
-    const auto due = folder ? folder->deadline() : std::nullopt;
+  for (const auto& folding : folding_) {
+    const auto due = folding ? folding->deadline() : std::nullopt;
     if (due && (!first || *due < *first)) first = due;
   }
   return first;
@@ -181,8 +180,8 @@ void LogPump::handle(const std::vector<pollfd>& fds) {
 void LogPump::settle() {
   write_consoles();
   for (auto& shown : shown_) show_more(shown);
-  for (const auto& folder : folders_) {
-    if (folder) folder->settle(Time::clock::now());
+  for (const auto& folding : folding_) {
+    if (folding) folding->settle(Time::clock::now());
   }
   write_consoles();
 }

@@ -23,7 +23,7 @@ namespace ddp::launch {
 
 class LogPump {
  public:
-  using Time = LineFolder::Time;
+  using Time = RepeatFolding::Time;
 
   LogPump();
   ~LogPump();
@@ -74,7 +74,7 @@ class LogPump {
   void copy_if_wanted(Source& source, std::string_view line);
   void write_file(Source& source, LogFile& file, std::string_view text);
   void close_source(Source& source);
-  LineFolder* folder_for(const StreamPlan& plan, bool is_stderr);
+  RepeatFolding* folding_for(const StreamPlan& plan, bool is_stderr);
   void settle();
   void show_more(std::list<ConsoleLines>& shown);
   void write_consoles();
@@ -85,7 +85,8 @@ class LogPump {
   std::unique_ptr<ConsoleQueue>
       err_;  // null: the same file as stdout, so that lines of both never mix
   std::list<Source> sources_;
-  std::unique_ptr<LineFolder> folders_[2];  // of stdout and of stderr; null: lines are not folded
+  std::unique_ptr<RepeatFolding>
+      folding_[2];  // of stdout and of stderr; null: lines are not folded
   // By console, as console() has it: of this round, behind what earlier ones have left.
   std::list<ConsoleLines> shown_[2];
   LinePrefix fold_prefix_;

@@ -13,14 +13,14 @@ constexpr std::size_t kLookAhead = 256;      // lines that are compared: ranks r
 
 }  // namespace
 
-LineFolder::LineFolder(std::chrono::milliseconds longest_wait, Sink sink)
+RepeatFolding::RepeatFolding(std::chrono::milliseconds longest_wait, Sink sink)
     : longest_wait_(longest_wait), sink_(std::move(sink)) {}
 
-void LineFolder::join(int rank) {
+void RepeatFolding::join(int rank) {
   if (newest_.try_emplace(rank, waiting_.end()).second) ++without_;
 }
 
-void LineFolder::leave(int rank) {
+void RepeatFolding::leave(int rank) {
   const auto found = newest_.find(rank);
   if (found == newest_.end()) return;
   if (found->second == waiting_.end()) --without_;
@@ -28,7 +28,7 @@ void LineFolder::leave(int rank) {
 }
 
 // A rank's line may join any line behind its own newest one: its order stays as it is.
-bool LineFolder::attach(Place first, int rank, std::string_view line) {
+bool RepeatFolding::attach(Place first, int rank, std::string_view line) {
   for (std::size_t i = 0; first != waiting_.end() && i < kLookAhead; ++first, ++i) {
     if (first->line != line) continue;
     auto& ranks = first->ranks;
@@ -39,7 +39,7 @@ bool LineFolder::attach(Place first, int rank, std::string_view line) {
   return false;
 }
 
-void LineFolder::add(int rank, std::string_view line, Time now) {
+void RepeatFolding::add(int rank, std::string_view line, Time now) {
   join(rank);
   Place& newest = newest_[rank];
   const bool had_none = newest == waiting_.end();
@@ -54,16 +54,16 @@ void LineFolder::add(int rank, std::string_view line, Time now) {
     give_out_first();
 }
 
-bool LineFolder::all_have_passed_first() const { return !waiting_.empty() && without_ == 0; }
+bool RepeatFolding::all_have_passed_first() const { return !waiting_.empty() && without_ == 0; }
 
-void LineFolder::settle(Time now) {
+void RepeatFolding::settle(Time now) {
   while (all_have_passed_first()) give_out_first();
   const auto due = [now](const Entry& entry) { return entry.deadline <= now; };
   const auto last_due = std::find_if(waiting_.rbegin(), waiting_.rend(), due);
   for (auto left = std::distance(last_due, waiting_.rend()); left > 0; --left) give_out_first();
 }
 
-std::optional<LineFolder::Time> LineFolder::deadline() const {
+std::optional<RepeatFolding::Time> RepeatFolding::deadline() const {
   std::optional<Time> first;
   for (const Entry& entry : waiting_) {
     if (!first || entry.deadline < *first) first = entry.deadline;
@@ -71,11 +71,11 @@ std::optional<LineFolder::Time> LineFolder::deadline() const {
   return first;
 }
 
-void LineFolder::flush() {
+void RepeatFolding::flush() {
   while (!waiting_.empty()) give_out_first();
 }
 
-void LineFolder::give_out_first() {
+void RepeatFolding::give_out_first() {
   for (const int rank : waiting_.front().ranks) {
     const auto found = newest_.find(rank);
     if (found == newest_.end() || found->second != waiting_.begin()) continue;

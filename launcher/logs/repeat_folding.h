@@ -13,13 +13,13 @@
 
 namespace ddp::launch {
 
-class LineFolder {
+class RepeatFolding {
  public:
   using Time = std::chrono::steady_clock::time_point;
   /// `ranks`: ascending, who has said the line.
   using Sink = std::function<void(const std::vector<int>& ranks, std::string_view line)>;
 
-  LineFolder(std::chrono::milliseconds longest_wait, Sink sink);
+  RepeatFolding(std::chrono::milliseconds longest_wait, Sink sink);
 
   /// Who may say lines: nobody waits for others. After leave() that rank says nothing more until
   /// flush().

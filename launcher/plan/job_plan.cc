@@ -8,14 +8,12 @@
 #include <array>
 #include <cstdint>
 
-#include "launcher/base/command.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/plan/cpus.h"
 #include "launcher/plan/gpus.h"
 #include "launcher/plan/local_world_size.h"
 #include "launcher/plan/numa_binding.h"
 #include "launcher/plan/program.h"
-#include "launcher/process/worker_spec.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -46,8 +44,8 @@ int omp_threads(const Environment& inherited, int workers, int cpus) {
   return std::max(1, cpus / workers);
 }
 
-JobInfo describe_job(const LaunchConfig& config, const MachineView& machine,
-                     const Environment& inherited) {
+JobInfo job_info(const LaunchConfig& config, const MachineView& machine,
+                 const Environment& inherited) {
   JobInfo job;
   job.role = config.role;
   job.run_id = config.rdzv_id.empty() ? random_id() : config.rdzv_id;
@@ -65,8 +63,8 @@ JobInfo describe_job(const LaunchConfig& config, const MachineView& machine,
   return job;
 }
 
-std::vector<std::vector<int>> describe_binding(const LaunchConfig& config,
-                                               const MachineView& machine, int workers) {
+std::vector<std::vector<int>> cpus_of_workers(const LaunchConfig& config,
+                                              const MachineView& machine, int workers) {
   if (!config.numa_binding) return {};
   return bind_to_numa(*config.numa_binding, visible_gpus(machine), workers,
                       {machine.root, cpus_of_this_thread()});
@@ -74,54 +72,54 @@ std::vector<std::vector<int>> describe_binding(const LaunchConfig& config,
 
 }  // namespace
 
-AgentSpec describe_agent(const LaunchConfig& config) {
+JobPlan plan_job(const LaunchConfig& config) {
   MachineView machine = MachineView::of_this_process();
-  AgentSpec spec;
-  spec.inherited = inherited_environment();
+  JobPlan plan;
+  plan.inherited = inherited_environment();
   if (!config.devices.empty()) {
     machine.cuda_visible_devices = config.devices;
-    spec.inherited[kCudaVisibleDevices] = config.devices;
+    plan.inherited[kCudaVisibleDevices] = config.devices;
     if (!machine.hip_visible_devices.empty()) {
       machine.hip_visible_devices = config.devices;
-      spec.inherited[kHipVisibleDevices] = config.devices;
+      plan.inherited[kHipVisibleDevices] = config.devices;
     }
   }
-  spec.job = describe_job(config, machine, spec.inherited);
-  spec.command = resolve_program(config, ProgramPlaces::of_this_process());
-  spec.grace = config.shutdown_timeout;
-  spec.cpus = describe_binding(config, machine, spec.job.local_world_size);
-  spec.restarts = config.restarts;
-  spec.hangs = config.hangs;
-  spec.logs = config.logs;
-  spec.host = host_name();
-  return spec;
+  plan.job = job_info(config, machine, plan.inherited);
+  plan.command = resolve_program(config, ProgramPlaces::of_this_process());
+  plan.grace = config.shutdown_timeout;
+  plan.cpus = cpus_of_workers(config, machine, plan.job.local_world_size);
+  plan.restarts = config.restarts;
+  plan.hangs = config.hangs;
+  plan.logs = config.logs;
+  plan.host = host_name();
+  return plan;
 }
 
-Worker plan_worker(const AgentSpec& spec, const WorkerGroup& group, int local_rank) {
+Worker plan_worker(const JobPlan& plan, const WorkerGroup& group, int local_rank) {
   Worker worker;
   worker.local_rank = local_rank;
-  worker.rank = group.rendezvous.group_rank * spec.job.local_world_size + local_rank;
-  worker.error_file = spec.folder.error_file(group.restart_count, local_rank);
-  worker.heartbeat_file = spec.folder.heartbeat_file(group.restart_count, local_rank);
+  worker.rank = group.rendezvous.group_rank * plan.job.local_world_size + local_rank;
+  worker.error_file = plan.folder.error_file(group.restart_count, local_rank);
+  worker.heartbeat_file = plan.folder.heartbeat_file(group.restart_count, local_rank);
   return worker;
 }
 
-WorkerSpec describe_worker(const AgentSpec& spec, const WorkerGroup& group, const Worker& worker) {
-  WorkerSpec plan;
-  plan.local_rank = worker.local_rank;
-  plan.command = worker_command(spec.command, worker.local_rank);
-  plan.environment = worker_environment(spec.inherited, spec.job, group, worker);
-  plan.inherits_stdin = worker.rank == 0;  // several readers would tear the input apart
-  plan.heartbeat_file = worker.heartbeat_file;
-  if (!spec.cpus.empty()) plan.cpus = spec.cpus.at(static_cast<std::size_t>(worker.local_rank));
-  plan.streams =
-      plan_streams(spec.logs, {{spec.job.role, spec.host, worker.local_rank, worker.rank},
-                               spec.folder.worker_folder(group.restart_count, worker.local_rank),
-                               spec.folder.attempt_folder(group.restart_count)});
+WorkerSpec worker_spec(const JobPlan& plan, const WorkerGroup& group, const Worker& worker) {
+  WorkerSpec spec;
+  spec.local_rank = worker.local_rank;
+  spec.command = worker_command(plan.command, worker.local_rank);
+  spec.environment = worker_environment(plan.inherited, plan.job, group, worker);
+  spec.inherits_stdin = worker.rank == 0;  // several readers would tear the input apart
+  spec.heartbeat_file = worker.heartbeat_file;
+  if (!plan.cpus.empty()) spec.cpus = plan.cpus.at(static_cast<std::size_t>(worker.local_rank));
+  spec.streams =
+      plan_streams(plan.logs, {{plan.job.role, plan.host, worker.local_rank, worker.rank},
+                               plan.folder.worker_folder(group.restart_count, worker.local_rank),
+                               plan.folder.attempt_folder(group.restart_count)});
   // Python would keep output for a pipe back until its buffer is full.
-  if (plan.streams.out.mode == StreamMode::Pump)
-    plan.environment.try_emplace(kPythonUnbuffered, "1");
-  return plan;
+  if (spec.streams.out.mode == StreamMode::Pump)
+    spec.environment.try_emplace(kPythonUnbuffered, "1");
+  return spec;
 }
 
 }  // namespace ddp::launch

@@ -16,7 +16,7 @@
 
 namespace ddp::launch {
 
-struct AgentSpec {
+struct JobPlan {
   Command command;
   Environment inherited;
   JobInfo job;
@@ -32,11 +32,11 @@ struct AgentSpec {
 
 /// Everything but the folder and the events. Throws LaunchError when this machine cannot do it: too
 /// few GPUs, PROGRAM not found.
-AgentSpec describe_agent(const LaunchConfig& config);
+JobPlan plan_job(const LaunchConfig& config);
 
 /// One worker of the round that `group` is at, not started yet.
-Worker plan_worker(const AgentSpec& spec, const WorkerGroup& group, int local_rank);
+Worker plan_worker(const JobPlan& plan, const WorkerGroup& group, int local_rank);
 /// How it is started.
-WorkerSpec describe_worker(const AgentSpec& spec, const WorkerGroup& group, const Worker& worker);
+WorkerSpec worker_spec(const JobPlan& plan, const WorkerGroup& group, const Worker& worker);
 
 }  // namespace ddp::launch

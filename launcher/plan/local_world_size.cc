@@ -4,7 +4,6 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/cli/option_parsers.h"
-#include "launcher/plan/gpus.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

@@ -12,7 +12,6 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/proc_files.h"
-#include "launcher/cli/launch_config.h"
 #include "launcher/plan/cpus.h"
 #include "launcher/worker_contract.h"
 

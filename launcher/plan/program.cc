@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "launcher/base/command.h"
 #include "launcher/base/errors.h"
 #include "launcher/worker_contract.h"
 

@@ -5,8 +5,6 @@
 #include <cctype>
 #include <string_view>
 
-#include "launcher/base/command.h"
-#include "launcher/process/worker_spec.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

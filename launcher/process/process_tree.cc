@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <fstream>
 
-#include "launcher/base/clock.h"
 #include "launcher/base/proc_files.h"
 
 namespace ddp::launch {

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 
-#include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
 #include "launcher/worker_contract.h"
 

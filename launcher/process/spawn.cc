@@ -13,7 +13,6 @@
 #include <memory>
 
 #include "launcher/base/errors.h"
-#include "launcher/process/worker_spec.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <utility>
 
-#include "launcher/base/command.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
 #include "launcher/hang/stack_dump.h"

@@ -1,7 +1,5 @@
 #include "launcher/process/stop_requests.h"
 
-#include "launcher/base/clock.h"
-
 namespace ddp::launch {
 namespace {
 

@@ -13,16 +13,10 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/worker.h"
-#include "launcher/hang/heartbeat.h"
-#include "launcher/hang/stack_dump.h"
 #include "launcher/process/process_tree.h"
-#include "launcher/process/signal_mailbox.h"
-#include "launcher/process/spawn.h"
-#include "launcher/process/worker_spec.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -69,20 +63,20 @@ std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> a,
 
 }  // namespace
 
-SubprocessSet::SubprocessSet(const SignalMailbox& signals, int launcher_pipe,
-                             std::string store_program)
+WorkerProcesses::WorkerProcesses(const SignalMailbox& signals, int launcher_pipe,
+                                 std::string store_program)
     : signals_(signals),
       signal_fd_(signals.open_fd()),
       launcher_pipe_(launcher_pipe),
       store_(std::move(store_program)) {}
 
-SubprocessSet::~SubprocessSet() {
+WorkerProcesses::~WorkerProcesses() {
   store_.stop();
   kill_descendants(left_behind_ ? Clock::duration::zero() : kSweepPatience);
   ::close(signal_fd_);
 }
 
-std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
+std::vector<pid_t> WorkerProcesses::start(const std::vector<WorkerSpec>& specs) {
   std::vector<pid_t> pids;
   std::vector<PendingSpawn> pending;
   killed_ = false;
@@ -118,7 +112,7 @@ std::vector<pid_t> SubprocessSet::start(const std::vector<WorkerSpec>& specs) {
   return pids;
 }
 
-PendingSpawn SubprocessSet::start_one(const WorkerSpec& spec) {
+PendingSpawn WorkerProcesses::start_one(const WorkerSpec& spec) {
   heartbeats_.try_emplace(spec.local_rank, spec.heartbeat_file, now());
   if (!spec.heartbeat_file.empty()) watch_from_ = now() + kFirstWatch;
   WorkerStdio stdio;
@@ -136,7 +130,7 @@ PendingSpawn SubprocessSet::start_one(const WorkerSpec& spec) {
 }
 
 // The deadline is looked at after each turn: output may keep the descriptors ready for ever.
-std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline) {
+std::vector<Event> WorkerProcesses::wait(std::optional<Clock::time_point> deadline) {
   std::vector<Event> events;
   do {
     take_turn(deadline, events);
@@ -144,18 +138,18 @@ std::vector<Event> SubprocessSet::wait(std::optional<Clock::time_point> deadline
   return events;
 }
 
-void SubprocessSet::take_turn(std::optional<Clock::time_point> deadline,
-                              std::vector<Event>& events) {
+void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
+                                std::vector<Event>& events) {
   std::vector<pollfd> fds{{signal_fd_, POLLIN, 0},
                           {launcher_pipe_, POLLIN, 0},
                           {store_.poll_fd(), POLLIN, 0},
                           {first_heartbeats_.fd(), POLLIN, 0},
                           {store_.report_fd(), POLLIN, 0}};
   pump_.add_poll_fds(fds);
-  for (const PollMember* member : members_) member->add_poll_fds(fds);
+  for (const PollHandler* handler : handlers_) handler->add_poll_fds(fds);
   wait_for_any(fds, earlier(earlier(deadline, watch_from_), pump_.deadline()));
   pump_.handle(fds);
-  for (PollMember* member : members_) member->handle(fds);
+  for (PollHandler* handler : handlers_) handler->handle(fds);
   if (fds[1].revents != 0) {
     events.push_back({.kind = Event::Kind::LauncherGone});
     launcher_pipe_ = -1;  // said once
@@ -172,14 +166,14 @@ void SubprocessSet::take_turn(std::optional<Clock::time_point> deadline,
 
 // The write that was told may have been the one that empties the file before the words come. First
 // watch, then look: so the words are seen either way.
-void SubprocessSet::watch_heartbeats() {
+void WorkerProcesses::watch_heartbeats() {
   watch_from_.reset();
   for (const auto& [local_rank, heartbeat] : heartbeats_) {
     if (heartbeat.is_mute() && !heartbeat.path().empty()) first_heartbeats_.watch(heartbeat.path());
   }
 }
 
-bool SubprocessSet::flush_console() {
+bool WorkerProcesses::flush_console() {
   return pump_.flush_console({signal_fd_, launcher_pipe_}, [this] {
     pollfd launcher{launcher_pipe_, POLLIN, 0};
     std::vector<Event> events;
@@ -189,7 +183,7 @@ bool SubprocessSet::flush_console() {
   });
 }
 
-void SubprocessSet::take_signals(std::vector<Event>& events) {
+void WorkerProcesses::take_signals(std::vector<Event>& events) {
   signalfd_siginfo info{};
   bool child_changed = false;
   while (::read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
@@ -207,7 +201,7 @@ void SubprocessSet::take_signals(std::vector<Event>& events) {
   if (child_changed) reap(events);
 }
 
-void SubprocessSet::reap(std::vector<Event>& events) {
+void WorkerProcesses::reap(std::vector<Event>& events) {
   for (;;) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
@@ -233,7 +227,7 @@ void SubprocessSet::reap(std::vector<Event>& events) {
   }
 }
 
-void SubprocessSet::signal_workers(int signal) {
+void WorkerProcesses::signal_workers(int signal) {
   // A debugger that is still at work would keep its worker from hearing anything.
   stack_dumper_.cancel();
   killed_ = killed_ || signal == SIGKILL;
@@ -242,7 +236,7 @@ void SubprocessSet::signal_workers(int signal) {
   }
 }
 
-void SubprocessSet::serve_store(int listening_socket) {
+void WorkerProcesses::serve_store(int listening_socket) {
   if (store_.serves(listening_socket)) {
     store_.stop();
     kill_descendants(kSweepPatience);
@@ -250,23 +244,23 @@ void SubprocessSet::serve_store(int listening_socket) {
   store_.serve(listening_socket);
 }
 
-void SubprocessSet::note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events) {
+void WorkerProcesses::note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events) {
   if (loss)
     events.push_back({.kind = Event::Kind::StoreLost, .exit = loss->exit, .cause = loss->what});
 }
 
-pid_t SubprocessSet::pid_of(int local_rank) const {
+pid_t WorkerProcesses::pid_of(int local_rank) const {
   const auto found = std::find_if(running_.begin(), running_.end(),
                                   [&](const auto& entry) { return entry.second == local_rank; });
   return found == running_.end() ? 0 : found->first;
 }
 
-void SubprocessSet::signal_worker(int local_rank, int signal) {
+void WorkerProcesses::signal_worker(int local_rank, int signal) {
   const pid_t pid = pid_of(local_rank);
   if (pid != 0 && ::kill(-pid, signal) != 0) ::kill(pid, signal);
 }
 
-void SubprocessSet::end_expired(const ExpiredTimer& timer) {
+void WorkerProcesses::end_expired(const ExpiredTimer& timer) {
   const auto worker = running_.find(::getsid(timer.pid));
   if (worker == running_.end()) return;  // anybody may write into the pipe
   expired_[timer.pid] = fmt::format("its timer '{}' has expired", timer.scope);
@@ -275,18 +269,18 @@ void SubprocessSet::end_expired(const ExpiredTimer& timer) {
   ::kill(timer.pid, timer.signal);
 }
 
-LifeSign SubprocessSet::life_sign(int local_rank) {
+LifeSign WorkerProcesses::life_sign(int local_rank) {
   LifeSign sign = heartbeats_.at(local_rank).look(now());
   sign.at = std::max(sign.at, pump_.last_output(local_rank));
   return sign;
 }
 
-KernelState SubprocessSet::state_of(int local_rank) const {
+KernelState WorkerProcesses::state_of(int local_rank) const {
   const pid_t pid = pid_of(local_rank);
   return pid == 0 ? KernelState{} : kernel_state(pid);
 }
 
-bool SubprocessSet::dump_stacks(const std::vector<StackDump>& wanted) {
+bool WorkerProcesses::dump_stacks(const std::vector<StackDump>& wanted) {
   const char* path = std::getenv("PATH");
   std::vector<StackDumper::Target> targets;
   for (const StackDump& dump : wanted) {
@@ -296,16 +290,16 @@ bool SubprocessSet::dump_stacks(const std::vector<StackDump>& wanted) {
   return stack_dumper_.begin(targets, path ? path : "");
 }
 
-double SubprocessSet::unix_time() const {
+double WorkerProcesses::unix_time() const {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 // Who is still there after its SIGKILL was waited for by the agent, and is not waited for again.
-Clock::duration SubprocessSet::patience() const {
+Clock::duration WorkerProcesses::patience() const {
   return killed_ && !running_.empty() ? Clock::duration(kShortPatience) : kSweepPatience;
 }
 
-std::vector<std::string> SubprocessSet::sweep() {
+std::vector<std::string> WorkerProcesses::sweep() {
   const auto limit = patience();
   running_.clear();
   stack_dumper_.forget_all();

@@ -21,14 +21,14 @@
 
 namespace ddp::launch {
 
-class SubprocessSet : public ProcessRunner {
+class WorkerProcesses : public ProcessRunner {
  public:
   /// `launcher_pipe`: reports end-of-file when the process that the user started is dead; -1: none.
   /// Not owned. `store_program`: what serve_store() starts.
-  SubprocessSet(const SignalMailbox& signals, int launcher_pipe, std::string store_program);
-  ~SubprocessSet() override;
-  SubprocessSet(const SubprocessSet&) = delete;
-  SubprocessSet& operator=(const SubprocessSet&) = delete;
+  WorkerProcesses(const SignalMailbox& signals, int launcher_pipe, std::string store_program);
+  ~WorkerProcesses() override;
+  WorkerProcesses(const WorkerProcesses&) = delete;
+  WorkerProcesses& operator=(const WorkerProcesses&) = delete;
 
   std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override;
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override;
@@ -56,7 +56,7 @@ class SubprocessSet : public ProcessRunner {
   /// Sends its signal to a process of a worker's session that wants to be ended so.
   void end_expired(const ExpiredTimer& timer);
   /// Takes part in wait(); must live as long as this does.
-  void also_poll(PollMember& member) { members_.push_back(&member); }
+  void also_poll(PollHandler& handler) { handlers_.push_back(&handler); }
   /// Text as it is, in order with the workers' stderr.
   void print(const std::string& text) { pump_.print(text); }
 
@@ -70,7 +70,7 @@ class SubprocessSet : public ProcessRunner {
   static void note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events);
   void watch_heartbeats();
 
-  std::vector<PollMember*> members_;
+  std::vector<PollHandler*> handlers_;
   const SignalMailbox& signals_;
   int signal_fd_;
   int launcher_pipe_;

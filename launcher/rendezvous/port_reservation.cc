@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "launcher/base/errors.h"
 #include "launcher/base/sockets.h"
 #include "launcher/worker_contract.h"
 

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "launcher/base/worker.h"
-
 namespace ddp::launch {
 
 StaticRendezvous::StaticRendezvous(std::string master_addr, int master_port, bool agent_store)

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
 #include "launcher/worker_contract.h"

@@ -8,7 +8,6 @@
 #include <ctime>
 #include <tuple>
 
-#include "launcher/base/run_result.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/report/error_file.h"
 #include "launcher/worker_contract.h"

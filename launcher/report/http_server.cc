@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/sockets.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

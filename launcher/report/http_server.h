@@ -12,7 +12,7 @@
 
 namespace ddp::launch {
 
-class HttpServer : public PollMember {
+class HttpServer : public PollHandler {
  public:
   using Responder = std::function<HttpAnswer(const std::string& path)>;
 

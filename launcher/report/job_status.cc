@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "launcher/base/states.h"
-
 namespace ddp::launch {
 namespace {
 

@@ -12,7 +12,6 @@
 #include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
-#include "launcher/base/run_result.h"
 #include "launcher/base/states.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"

@@ -26,15 +26,15 @@ class OneAddress : public RendezvousHandler {
 struct PhaseScene {
   FakeRunner os;
   OneAddress rendezvous;
-  AgentSpec spec;
+  JobPlan plan;
   test::TempFolder tmp;
 
   RunResult run(int workers, int max_restarts = 0) {
-    spec.command = {"/bin/worker", {"worker"}};
-    spec.job.local_world_size = workers;
-    spec.job.max_restarts = spec.restarts.max_restarts = max_restarts;
-    spec.folder = RunFolder::create(tmp.path(), "run", RunFiles::Logs);
-    return LocalElasticAgent(spec, rendezvous, os).run();
+    plan.command = {"/bin/worker", {"worker"}};
+    plan.job.local_world_size = workers;
+    plan.job.max_restarts = plan.restarts.max_restarts = max_restarts;
+    plan.folder = RunFolder::create(tmp.path(), "run", RunFiles::Logs);
+    return LocalElasticAgent(plan, rendezvous, os).run();
   }
   FakeRunner& gets(const Event& event) {
     os.script.emplace_back([=](FakeRunner&) { return std::vector{event}; });
@@ -47,7 +47,7 @@ const ExitStatus kPreempted{kExitPreempted, 0};
 
 TEST_CASE("a hang is waited for no longer than the limit, then its stacks and the others' end") {
   PhaseScene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
   scene.os.signs[0].at = Clock::time_point(seconds(3));
   scene.os.signs[1].text = "step=9";
@@ -68,7 +68,7 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
 
 TEST_CASE("silence while ddp-run holds the workers up does not count") {
   PhaseScene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.held_up = Clock::time_point(seconds(3));
   scene.os.time_passes();
   scene.os.exits(0, {}).exits(1, {});
@@ -93,7 +93,7 @@ TEST_CASE("a stopped worker is the cause, also when another one is overdue befor
 
 TEST_CASE("a signal that is passed on is no sign of life of a worker") {
   PhaseScene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.script.emplace_back([](FakeRunner& os) {
     os.pass(seconds(4));
     return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGUSR1}};
@@ -105,7 +105,7 @@ TEST_CASE("a signal that is passed on is no sign of life of a worker") {
 
 TEST_CASE("without a debugger a worker that hangs is asked for its stack by SIGABRT") {
   PhaseScene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.time_passes().exits(0, {0, SIGABRT});
   CHECK(exit_code(scene.run(1)) == kExitHang);
   CHECK(scene.os.deeds ==
@@ -114,7 +114,7 @@ TEST_CASE("without a debugger a worker that hangs is asked for its stack by SIGA
 
 TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGABRT") {
   PhaseScene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
   scene.os.time_passes();
   scene.gets({.kind = Event::Kind::StacksDumped, .without_stacks = {0}});
@@ -127,7 +127,7 @@ TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGA
 
 TEST_CASE("a debugger that does not come to an end is not waited for") {
   PhaseScene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
   scene.os.time_passes().time_passes().time_passes().exits(0, {0, SIGKILL});
   CHECK(exit_code(scene.run(1)) == kExitHang);
@@ -137,7 +137,7 @@ TEST_CASE("a debugger that does not come to an end is not waited for") {
 
 TEST_CASE("a hang restarts the group like any failure") {
   PhaseScene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.time_passes().exits(0, {0, SIGABRT}).exits(0, {});
   const RunResult result = scene.run(1, 1);
   CHECK(result.outcome == Outcome::Succeeded);
@@ -146,7 +146,7 @@ TEST_CASE("a hang restarts the group like any failure") {
 
 TEST_CASE("a worker that goes on at its own pace is no hang, whoever looks") {
   PhaseScene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  scene.plan.hangs.timeout = seconds(5);
   for (int i = 0; i < 3; ++i) {
     scene.os.script.emplace_back([](FakeRunner& os) {
       os.signs[0].at = os.now() + seconds(4);
@@ -159,7 +159,7 @@ TEST_CASE("a worker that goes on at its own pace is no hang, whoever looks") {
 
 TEST_CASE("while the job is suspended nobody hangs") {
   PhaseScene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  scene.plan.hangs.timeout = seconds(5);
   scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
   scene.os.script.emplace_back([](FakeRunner& os) {
     os.pass(std::chrono::hours(8));
@@ -206,7 +206,7 @@ TEST_CASE("a job that is suspended does not restart before it is woken") {
 
 TEST_CASE("the grace does not run out while the job is suspended") {
   PhaseScene scene;
-  scene.spec.grace = seconds(30);
+  scene.plan.grace = seconds(30);
   scene.os.exits(1, {3, 0});
   scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
   scene.os.script.emplace_back([](FakeRunner& os) {
@@ -254,7 +254,7 @@ TEST_CASE("workers that save after a signal end the job as preempted, others as 
 
 TEST_CASE("preemption is worth a restart when the user says so") {
   PhaseScene scene;
-  scene.spec.restarts.retry_codes = {kExitPreempted};
+  scene.plan.restarts.retry_codes = {kExitPreempted};
   scene.os.exits(0, kPreempted).exits(0, {});
   const RunResult result = scene.run(1, 1);
   CHECK(result.outcome == Outcome::Succeeded);

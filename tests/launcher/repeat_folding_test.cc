@@ -28,8 +28,8 @@ struct FoldingScene {
     folder.settle(now);
   }
   Lines given;
-  LineFolder::Time now{};
-  LineFolder folder;
+  RepeatFolding::Time now{};
+  RepeatFolding folder;
 };
 
 TEST_CASE("a line that all ranks say is given out once, at once") {
