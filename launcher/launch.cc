@@ -10,21 +10,27 @@
 #include <iterator>
 #include <memory>
 
-#include "launcher/agent.h"
-#include "launcher/agent_spec.h"
-#include "launcher/console.h"
-#include "launcher/error_file.h"
-#include "launcher/failure_report.h"
-#include "launcher/file_timers.h"
-#include "launcher/guardian.h"
-#include "launcher/http_server.h"
-#include "launcher/launch_config.h"
-#include "launcher/memory_folder.h"
-#include "launcher/option_table.h"
-#include "launcher/program.h"
-#include "launcher/run_record.h"
-#include "launcher/static_rendezvous.h"
-#include "launcher/subprocess.h"
+#include "launcher/agent/agent.h"
+#include "launcher/base/command.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
+#include "launcher/base/run_result.h"
+#include "launcher/base/states.h"
+#include "launcher/base/worker.h"
+#include "launcher/cli/launch_config.h"
+#include "launcher/cli/option_table.h"
+#include "launcher/hang/file_timers.h"
+#include "launcher/plan/job_plan.h"
+#include "launcher/plan/memory_folder.h"
+#include "launcher/plan/program.h"
+#include "launcher/plan/worker_env.h"
+#include "launcher/process/guardian.h"
+#include "launcher/process/worker_processes.h"
+#include "launcher/rendezvous/static_rendezvous.h"
+#include "launcher/report/error_file.h"
+#include "launcher/report/failure_report.h"
+#include "launcher/report/http_server.h"
+#include "launcher/report/run_record.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -52,7 +58,7 @@ RunFiles files_of(const LogOptions& logs) {
   return logs.only_copies() ? RunFiles::LogCopies : RunFiles::Logs;
 }
 
-std::string report(const RunResult& result, const AgentSpec& spec, bool summary) {
+std::string report(const RunResult& result, const JobPlan& plan, bool summary) {
   constexpr std::ptrdiff_t kLongestReport = 30;
   std::string text;
   for (const auto& survivor : result.survivors) {
@@ -67,8 +73,8 @@ std::string report(const RunResult& result, const AgentSpec& spec, bool summary)
   const bool failed = result.outcome == Outcome::Failed && !result.failures.empty();
   if (failed) {
     const ReportContext context{
-        spec.host, spec.job.local_world_size, spec.logs.report_lines,
-        spec.folder.has_logs() || !spec.folder.is_private() ? spec.folder.path() : ""};
+        plan.host, plan.job.local_world_size, plan.logs.report_lines,
+        plan.folder.has_logs() || !plan.folder.is_private() ? plan.folder.path() : ""};
     text += failure_report(result, context);
   }
   const auto lines = std::count(text.begin(), text.end(), '\n') + std::ssize(result.workers) + 1;
@@ -114,25 +120,25 @@ void pass_on_cause(const RunResult& result, const Environment& inherited) {
   }
 }
 
-AgentSpec with_events(AgentSpec spec, const LaunchConfig& config, SubprocessSet& processes) {
+JobPlan with_events(JobPlan plan, const LaunchConfig& config, WorkerProcesses& processes) {
   const auto file = config.event_log.empty() ? nullptr : append_to(config.event_log);
-  if (!file && !config.events_on_console) return spec;
-  const EventLog::Job job{spec.job.run_id, spec.job.role, spec.host, config.program, "static"};
-  spec.events = EventLog(job, [&processes, &config, file](const std::string& line) {
+  if (!file && !config.events_on_console) return plan;
+  const EventLog::Job job{plan.job.run_id, plan.job.role, plan.host, config.program, "static"};
+  plan.events = EventLog(job, [&processes, &config, file](const std::string& line) {
     if (file) file(line);
     if (config.events_on_console) processes.print(line);
   });
-  return spec;
+  return plan;
 }
 
 std::string url_host(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
 
-int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvous& rendezvous,
+int run_agent(const LaunchConfig& config, const JobPlan& plan, StaticRendezvous& rendezvous,
               const std::string& store_program, const SignalMailbox& signals, int launcher_pipe) {
-  SubprocessSet processes(signals, launcher_pipe, store_program);
-  LocalElasticAgent agent(with_events(spec, config, processes), rendezvous, processes);
+  WorkerProcesses processes(signals, launcher_pipe, store_program);
+  LocalElasticAgent agent(with_events(plan, config, processes), rendezvous, processes);
   std::optional<HttpServer> health;
   if (config.health) {
     health.emplace(*config.health,
@@ -142,22 +148,22 @@ int run_agent(const LaunchConfig& config, const AgentSpec& spec, StaticRendezvou
                     health->port()));
   }
   std::optional<FileTimers> timers;
-  if (!spec.job.timer_file.empty()) {
-    timers.emplace(spec.job.timer_file,
+  if (!plan.job.timer_file.empty()) {
+    timers.emplace(plan.job.timer_file,
                    [&](const ExpiredTimer& timer) { processes.end_expired(timer); });
     processes.also_poll(*timers);
   }
   const RunResult result = agent.run();
-  record_result(config, result_json(result, spec.job.run_id, spec.host));
-  pass_on_cause(result, spec.inherited);
+  record_result(config, result_json(result, plan.job.run_id, plan.host));
+  pass_on_cause(result, plan.inherited);
   if (result.outcome == Outcome::LauncherGone) {
     processes.drop_console();  // within a second nothing of the job is to be left
     return exit_code(result);
   }
   const bool shown = processes.flush_console();
   // Copies of what the console has shown are of no use after a success.
-  if (result.outcome == Outcome::Failed || !shown) spec.folder.keep_logs();
-  processes.print(report(result, spec, config.summary));
+  if (result.outcome == Outcome::Failed || !shown) plan.folder.keep_logs();
+  processes.print(report(result, plan, config.summary));
   processes.flush_console();
   return exit_code(result);
 }
@@ -187,16 +193,16 @@ int print(std::string_view text) {
 // One line per worker that a shell can run, with what ddp-run adds to the environment. XXXXXX
 // stands for what is chosen when the folders are made.
 int dry_run(const LaunchConfig& config) {
-  AgentSpec spec = describe_agent(config);
-  spec.folder = RunFolder::planned(config.log_dir, spec.job.run_id, files_of(config.logs));
-  spec.job.shm_dir = MemoryFolder::planned(MemoryFolder::kPlace);
-  spec.job.timer_file = timer_file(spec.inherited, {spec.folder.path(), spec.job.shm_dir});
+  JobPlan plan = plan_job(config);
+  plan.folder = RunFolder::planned(config.log_dir, plan.job.run_id, files_of(config.logs));
+  plan.job.shm_dir = MemoryFolder::planned(MemoryFolder::kPlace);
+  plan.job.timer_file = timer_file(plan.inherited, {plan.folder.path(), plan.job.shm_dir});
   WorkerGroup group;
   group.rendezvous = rendezvous_for(config, find_store(config)).next_round();
   std::string lines;
-  for (int local_rank = 0; local_rank < spec.job.local_world_size; ++local_rank) {
-    const Worker worker = plan_worker(spec, group, local_rank);
-    lines += shell_line(inherited_environment(), describe_worker(spec, group, worker));
+  for (int local_rank = 0; local_rank < plan.job.local_world_size; ++local_rank) {
+    const Worker worker = plan_worker(plan, group, local_rank);
+    lines += shell_line(inherited_environment(), worker_spec(plan, group, worker));
   }
   return print(lines);
 }
@@ -214,26 +220,26 @@ struct CleanUp {
 };
 
 int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
-  AgentSpec spec = describe_agent(config);
+  JobPlan plan = plan_job(config);
   const std::string store_program = find_store(config);
   StaticRendezvous rendezvous = rendezvous_for(config, store_program);
-  spec.folder = RunFolder::create(config.log_dir, spec.job.run_id, files_of(config.logs));
+  plan.folder = RunFolder::create(config.log_dir, plan.job.run_id, files_of(config.logs));
   const MemoryFolder memory(MemoryFolder::kPlace);
-  spec.job.shm_dir = memory.path();
-  const CleanUp clean_up{spec.folder, memory};
-  spec.job.timer_file = timer_file(spec.inherited, {spec.folder.path(), spec.job.shm_dir});
-  if (spec.folder.has_logs() && !spec.folder.is_private())
-    say("logs of this run: " + spec.folder.path());
-  if (spec.job.omp_num_threads > 0) {
+  plan.job.shm_dir = memory.path();
+  const CleanUp clean_up{plan.folder, memory};
+  plan.job.timer_file = timer_file(plan.inherited, {plan.folder.path(), plan.job.shm_dir});
+  if (plan.folder.has_logs() && !plan.folder.is_private())
+    say("logs of this run: " + plan.folder.path());
+  if (plan.job.omp_num_threads > 0) {
     say(
         fmt::format("OMP_NUM_THREADS={} for each of {} workers, by the CPUs there are; set it to "
                     "choose another number",
-                    spec.job.omp_num_threads, spec.job.local_world_size));
+                    plan.job.omp_num_threads, plan.job.local_world_size));
   }
   return run_guarded(signals, [&](int launcher_pipe) {
     const int agent_code = guarded([&] {
       return with_errors_recorded(config, [&] {
-        return run_agent(config, spec, rendezvous, store_program, signals, launcher_pipe);
+        return run_agent(config, plan, rendezvous, store_program, signals, launcher_pipe);
       });
     });
     clean_up.now();

@@ -1,7 +1,7 @@
 // From the command line to the exit code.
 #pragma once
 
-#include "launcher/signal_mailbox.h"
+#include "launcher/process/signal_mailbox.h"
 
 namespace ddp::launch {
 

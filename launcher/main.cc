@@ -1,6 +1,6 @@
 // ddp-run: starts one process per rank, watches them, restarts them, and leaves nothing behind.
 #include "launcher/launch.h"
-#include "launcher/signal_mailbox.h"
+#include "launcher/process/signal_mailbox.h"
 
 int main(int argc, char** argv) {
   // First instruction: from here on no signal can end ddp-run and leave workers behind.

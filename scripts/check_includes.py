@@ -11,16 +11,21 @@ from pathlib import Path
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")')
 SOURCES = {".h", ".hh", ".hpp", ".cc", ".cpp", ".inl"}
 
-# trainer's rooms from left to right: a room sees itself and the rooms of smaller rank, never a sibling.
-RANK = {"runtime": 0, "config": 1, "storage": 1, "data": 2, "model": 2, "optim": 2, "parallel": 2, "metrics": 2, "health": 2,
-        "task": 3, "snapshot": 4, "run": 5, "app": 6}
-MAIN_RANK = 7
+# The rooms of each program from left to right: a room sees itself and the rooms of smaller rank, never a sibling.
+ROOMS = {
+    "launcher": {"base": 0, "logs": 1, "rendezvous": 1, "report": 1, "hang": 2, "cli": 3, "process": 3, "plan": 4,
+                 "agent": 5},
+    "trainer": {"runtime": 0, "config": 1, "storage": 1, "data": 2, "model": 2, "optim": 2, "parallel": 2, "metrics": 2,
+                "health": 2, "task": 3, "snapshot": 4, "run": 5, "app": 6},
+}
+MAIN_RANK = 9  # files outside the rooms: main and what it calls first
+CONTRACT = "launcher/worker_contract.h"
 # config's own rooms, likewise; config.h, the plain struct, is open to all of them.
 CONFIG_RANK = {"yaml": 0, "keys": 1, "interpolation": 1, "override": 2, "compose": 3, "show": 4}
 
 # Foreign headers and the only files that may see them; the first header pattern that fits decides.
-# launcher/agent_store/ and launcher/c10d_rendezvous/ are built on c10d, but never linked into ddp-run.
-MODULES = r"launcher/(agent_store|c10d_rendezvous)/"
+# launcher/rendezvous/store_server/ is built on c10d, but never linked into ddp-run.
+MODULES = r"launcher/rendezvous/store_server/"
 FENCES = [
     (r"gloo/|.*ProcessGroupGloo", r"trainer/parallel/gloo_backend\.cc$", "only gloo_backend.cc sees gloo headers"),
     (r".*c10d/reducer", r"trainer/parallel/ddp\.cc$", "only ddp.cc sees reducer.hpp"),
@@ -28,48 +33,51 @@ FENCES = [
     (r"arrow/", r"trainer/storage/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
     (r"nccl\.h$", r"trainer/parallel/", "only trainer/parallel/ sees NCCL"),
     (r"yaml-cpp/", r"trainer/config/yaml/", "only config/yaml/ sees yaml-cpp"),
-    (r"cxxopts", r"launcher/option_values\.cc$|trainer/app/trainer_args\.cc$",
+    (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/app/trainer_args\.cc$",
      "only option_values.cc and trainer_args.cc see cxxopts"),
     (r"(torch|ATen|c10|caffe2)/", rf"trainer/(?!config/)|{MODULES}|tests/(?!launcher/|config/)",
      "LibTorch is for trainer/ outside config/"),
 ]
 
 
-def trainer_room(path):
-    parts = path.split("/")
-    return parts[1] if len(parts) > 2 else "main"
+def direction_error(file, header):
+    """Two files of one program."""
+    program = file.split("/")[0]
+    rank = ROOMS[program]
+    here, there = (path.split("/")[1] if path.count("/") > 1 else "main" for path in (file, header))
+    if here == there:
+        return None
+    for room in (here, there):
+        if room not in rank and room != "main":
+            return f"{program}/{room}/ is not in the list of rooms; give it a rank in scripts/check_includes.py"
+    mine, theirs = rank.get(here, MAIN_RANK), rank.get(there, MAIN_RANK)
+    if theirs < mine:
+        return None
+    if theirs == mine:
+        return f"siblings do not include each other: {program}/{here}/ and {program}/{there}/"
+    return f"arrows point left only: {program}/{here}/ must not look at {program}/{there}/"
 
 
 def room_error(file, header):
     """Own headers: which folder may look at which."""
-    if file.startswith("launcher/"):
-        if header.startswith("trainer/"):
-            return "launcher never includes trainer"
-        if re.match(r"launcher/agent(_policy)?\.", file) and header == "launcher/subprocess.h":
-            return "agent sees process_runner.h, not subprocess.h"
+    program, other = file.split("/")[0], header.split("/")[0]
+    if program not in ROOMS or other not in (*ROOMS, "tests"):
         return None
-    if not file.startswith("trainer/"):
+    if header == CONTRACT:
         return None
-    if header.startswith("launcher/"):
-        allowed = header == "launcher/worker_contract.h"
-        return None if allowed else "trainer may include launcher/worker_contract.h, nothing else of launcher"
-    if header.startswith("tests/"):
-        return "trainer never includes tests"
-    if not header.startswith("trainer/"):
-        return None
-    here, there = trainer_room(file), trainer_room(header)
-    if here == there:
-        return config_error(file, header) if here == "config" else None
-    if here not in RANK and here != "main":
-        return f"trainer/{here}/ is not in the list of rooms; give it a rank in scripts/check_includes.py"
-    if there not in RANK:
-        return f"trainer/{there}/ is not in the list of rooms; give it a rank in scripts/check_includes.py"
-    mine, theirs = RANK.get(here, MAIN_RANK), RANK[there]
-    if theirs < mine:
-        return None
-    if theirs == mine:
-        return f"siblings do not include each other: trainer/{here}/ and trainer/{there}/"
-    return f"arrows point left only: trainer/{here}/ must not look at trainer/{there}/"
+    if file == CONTRACT:
+        return "worker_contract.h is for both programs: it includes nothing of either"
+    if other == "tests":
+        return f"{program} never includes tests"
+    if program == "launcher" and other == "trainer":
+        return "launcher never includes trainer"
+    if program == "trainer" and other == "launcher":
+        return "trainer may include launcher/worker_contract.h, nothing else of launcher"
+    if file.startswith("launcher/agent/") and header == "launcher/process/worker_processes.h":
+        return "agent sees process_runner.h, not worker_processes.h"
+    if file.startswith("trainer/config/") and header.startswith("trainer/config/"):
+        return config_error(file, header)
+    return direction_error(file, header)
 
 
 def config_error(file, header):

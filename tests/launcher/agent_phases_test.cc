@@ -5,8 +5,9 @@
 #include <fstream>
 #include "tests/support/catch.h"
 
-#include "launcher/agent.h"
-#include "launcher/failure_report.h"
+#include "launcher/agent/agent.h"
+#include "launcher/base/run_result.h"
+#include "launcher/report/failure_report.h"
 #include "launcher/worker_contract.h"
 #include "tests/launcher/fake_runner.h"
 #include "tests/support/temp_folder.h"
@@ -22,18 +23,18 @@ class OneAddress : public RendezvousHandler {
   RendezvousInfo next_round() override { return {.master_addr = "127.0.0.1", .master_port = 1}; }
 };
 
-struct Scene {
+struct PhaseScene {
   FakeRunner os;
   OneAddress rendezvous;
-  AgentSpec spec;
+  JobPlan plan;
   test::TempFolder tmp;
 
   RunResult run(int workers, int max_restarts = 0) {
-    spec.command = {"/bin/worker", {"worker"}};
-    spec.job.local_world_size = workers;
-    spec.job.max_restarts = spec.restarts.max_restarts = max_restarts;
-    spec.folder = RunFolder::create(tmp.path(), "run", RunFiles::Logs);
-    return LocalElasticAgent(spec, rendezvous, os).run();
+    plan.command = {"/bin/worker", {"worker"}};
+    plan.job.local_world_size = workers;
+    plan.job.max_restarts = plan.restarts.max_restarts = max_restarts;
+    plan.folder = RunFolder::create(tmp.path(), "run", RunFiles::Logs);
+    return LocalElasticAgent(plan, rendezvous, os).run();
   }
   FakeRunner& gets(const Event& event) {
     os.script.emplace_back([=](FakeRunner&) { return std::vector{event}; });
@@ -45,8 +46,8 @@ std::string sent(int signal) { return "signal " + std::to_string(signal); }
 const ExitStatus kPreempted{kExitPreempted, 0};
 
 TEST_CASE("a hang is waited for no longer than the limit, then its stacks and the others' end") {
-  Scene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
   scene.os.signs[0].at = Clock::time_point(seconds(3));
   scene.os.signs[1].text = "step=9";
@@ -66,8 +67,8 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
 }
 
 TEST_CASE("silence while ddp-run holds the workers up does not count") {
-  Scene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.held_up = Clock::time_point(seconds(3));
   scene.os.time_passes();
   scene.os.exits(0, {}).exits(1, {});
@@ -76,7 +77,7 @@ TEST_CASE("silence while ddp-run holds the workers up does not count") {
 }
 
 TEST_CASE("a stopped worker is the cause, also when another one is overdue before it") {
-  Scene scene;
+  PhaseScene scene;
   const Clock::time_point t0{};
   scene.os.signs[0] = {t0, seconds(5), "step=2", {}};
   scene.os.signs[1] = {t0, seconds(60), "step=2", {}};
@@ -91,8 +92,8 @@ TEST_CASE("a stopped worker is the cause, also when another one is overdue befor
 }
 
 TEST_CASE("a signal that is passed on is no sign of life of a worker") {
-  Scene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.script.emplace_back([](FakeRunner& os) {
     os.pass(seconds(4));
     return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGUSR1}};
@@ -103,8 +104,8 @@ TEST_CASE("a signal that is passed on is no sign of life of a worker") {
 }
 
 TEST_CASE("without a debugger a worker that hangs is asked for its stack by SIGABRT") {
-  Scene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.time_passes().exits(0, {0, SIGABRT});
   CHECK(exit_code(scene.run(1)) == kExitHang);
   CHECK(scene.os.deeds ==
@@ -112,8 +113,8 @@ TEST_CASE("without a debugger a worker that hangs is asked for its stack by SIGA
 }
 
 TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGABRT") {
-  Scene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
   scene.os.time_passes();
   scene.gets({.kind = Event::Kind::StacksDumped, .without_stacks = {0}});
@@ -125,8 +126,8 @@ TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGA
 }
 
 TEST_CASE("a debugger that does not come to an end is not waited for") {
-  Scene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
   scene.os.time_passes().time_passes().time_passes().exits(0, {0, SIGKILL});
   CHECK(exit_code(scene.run(1)) == kExitHang);
@@ -135,8 +136,8 @@ TEST_CASE("a debugger that does not come to an end is not waited for") {
 }
 
 TEST_CASE("a hang restarts the group like any failure") {
-  Scene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
   scene.os.time_passes().exits(0, {0, SIGABRT}).exits(0, {});
   const RunResult result = scene.run(1, 1);
   CHECK(result.outcome == Outcome::Succeeded);
@@ -144,8 +145,8 @@ TEST_CASE("a hang restarts the group like any failure") {
 }
 
 TEST_CASE("a worker that goes on at its own pace is no hang, whoever looks") {
-  Scene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
   for (int i = 0; i < 3; ++i) {
     scene.os.script.emplace_back([](FakeRunner& os) {
       os.signs[0].at = os.now() + seconds(4);
@@ -157,8 +158,8 @@ TEST_CASE("a worker that goes on at its own pace is no hang, whoever looks") {
 }
 
 TEST_CASE("while the job is suspended nobody hangs") {
-  Scene scene;
-  scene.spec.hangs.timeout = seconds(5);
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
   scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
   scene.os.script.emplace_back([](FakeRunner& os) {
     os.pass(std::chrono::hours(8));
@@ -170,7 +171,7 @@ TEST_CASE("while the job is suspended nobody hangs") {
 }
 
 TEST_CASE("who wrote its error file first has failed first, whoever is gone first") {
-  Scene scene;
+  PhaseScene scene;
   scene.os.script.emplace_back([](FakeRunner& os) {
     namespace fs = std::filesystem;
     const auto write = [&](std::size_t rank, int age) {
@@ -192,7 +193,7 @@ TEST_CASE("who wrote its error file first has failed first, whoever is gone firs
 }
 
 TEST_CASE("a job that is suspended does not restart before it is woken") {
-  Scene scene;
+  PhaseScene scene;
   scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
   scene.os.exits(0, {0, SIGKILL});
   scene.os.script.emplace_back([](FakeRunner& os) {
@@ -204,8 +205,8 @@ TEST_CASE("a job that is suspended does not restart before it is woken") {
 }
 
 TEST_CASE("the grace does not run out while the job is suspended") {
-  Scene scene;
-  scene.spec.grace = seconds(30);
+  PhaseScene scene;
+  scene.plan.grace = seconds(30);
   scene.os.exits(1, {3, 0});
   scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
   scene.os.script.emplace_back([](FakeRunner& os) {
@@ -218,7 +219,7 @@ TEST_CASE("the grace does not run out while the job is suspended") {
 }
 
 TEST_CASE("workers that were preempted leave by themselves, and that is no failure to restart") {
-  Scene scene;
+  PhaseScene scene;
   scene.os.exits(1, kPreempted).exits(0, kPreempted);
   const RunResult result = scene.run(2, 3);
   CHECK(result.outcome == Outcome::Preempted);
@@ -227,14 +228,14 @@ TEST_CASE("workers that were preempted leave by themselves, and that is no failu
 }
 
 TEST_CASE("a worker that does not leave with the preempted ones is stopped after the grace") {
-  Scene scene;
+  PhaseScene scene;
   scene.os.exits(1, kPreempted).time_passes().exits(0, {0, SIGTERM});
   CHECK(scene.run(2).outcome == Outcome::Preempted);
   CHECK(scene.os.deeds == Deeds{"start 2", sent(SIGTERM), sent(SIGCONT), "sweep"});
 }
 
 TEST_CASE("of a failure and a preemption the failure is the cause") {
-  Scene scene;
+  PhaseScene scene;
   scene.os.exits(1, kPreempted).exits(0, {3, 0});
   const RunResult result = scene.run(2);
   CHECK(result.outcome == Outcome::Failed);
@@ -242,7 +243,7 @@ TEST_CASE("of a failure and a preemption the failure is the cause") {
 }
 
 TEST_CASE("workers that save after a signal end the job as preempted, others as interrupted") {
-  Scene saved, not_saved;
+  PhaseScene saved, not_saved;
   saved.gets({.kind = Event::Kind::Signal, .signal = SIGTERM, .ends_job = true});
   saved.os.exits(0, kPreempted).exits(1, {});
   CHECK(saved.run(2).outcome == Outcome::Preempted);
@@ -252,8 +253,8 @@ TEST_CASE("workers that save after a signal end the job as preempted, others as 
 }
 
 TEST_CASE("preemption is worth a restart when the user says so") {
-  Scene scene;
-  scene.spec.restarts.retry_codes = {kExitPreempted};
+  PhaseScene scene;
+  scene.plan.restarts.retry_codes = {kExitPreempted};
   scene.os.exits(0, kPreempted).exits(0, {});
   const RunResult result = scene.run(1, 1);
   CHECK(result.outcome == Outcome::Succeeded);

@@ -1,17 +1,17 @@
-#include "launcher/agent_policy.h"
+#include "launcher/agent/agent_policy.h"
 
 #include "tests/support/catch.h"
 
 namespace ddp::launch {
 namespace {
 
-struct Row {
+struct PolicyRow {
   const char* when;
   Situation situation;
   Action then;
 };
 
-const Row kTable[] = {
+const PolicyRow kTable[] = {
     {"all is well", {.running = 2}, Action::Wait},
     {"some have succeeded", {.running = 1}, Action::Wait},
     {"all have succeeded", {.running = 0}, Action::Finish},
@@ -107,7 +107,7 @@ const Row kTable[] = {
 };
 
 TEST_CASE("the agent's decisions are those of the table") {
-  for (const Row& row : kTable) {
+  for (const PolicyRow& row : kTable) {
     INFO(row.when);
     CHECK(decide(row.situation) == row.then);
   }

@@ -1,10 +1,12 @@
-#include "launcher/agent.h"
+#include "launcher/agent/agent.h"
 
 #include <csignal>
 
 #include "tests/support/catch.h"
 
-#include "launcher/failure_report.h"
+#include "launcher/base/restart_rules.h"
+#include "launcher/base/run_result.h"
+#include "launcher/report/failure_report.h"
 #include "tests/launcher/fake_runner.h"
 
 namespace ddp::launch {
@@ -39,13 +41,13 @@ struct Scene {
   RestartRules rules;
 
   RunResult run(int workers, int max_restarts = 0) {
-    AgentSpec spec;
-    spec.command = {"/bin/worker", {"worker", "--rank=${local_rank}"}};
-    spec.job.local_world_size = workers;
-    spec.job.max_restarts = max_restarts;
-    spec.restarts = rules;
-    spec.restarts.max_restarts = max_restarts;
-    return LocalElasticAgent(spec, rendezvous, os).run();
+    JobPlan plan;
+    plan.command = {"/bin/worker", {"worker", "--rank=${local_rank}"}};
+    plan.job.local_world_size = workers;
+    plan.job.max_restarts = max_restarts;
+    plan.restarts = rules;
+    plan.restarts.max_restarts = max_restarts;
+    return LocalElasticAgent(plan, rendezvous, os).run();
   }
 };
 
@@ -91,10 +93,10 @@ TEST_CASE("a failed worker restarts the whole group on a new port, after a sweep
 TEST_CASE("the store of each round is served before its workers start, and ends with the job") {
   FakeRunner os;
   SocketRendezvous rendezvous;
-  AgentSpec spec;
-  spec.restarts.max_restarts = 1;
+  JobPlan plan;
+  plan.restarts.max_restarts = 1;
   os.exits(0, {1, 0}).exits(0, {});
-  CHECK(LocalElasticAgent(spec, rendezvous, os).run().outcome == Outcome::Succeeded);
+  CHECK(LocalElasticAgent(plan, rendezvous, os).run().outcome == Outcome::Succeeded);
   CHECK(os.deeds == Deeds{"serve store on 41", "start 1", "sweep", "serve store on 42", "start 1",
                           "stop store", "sweep"});
   CHECK(os.rounds[0][0].environment.at("TORCHELASTIC_USE_AGENT_STORE") == "True");

@@ -1,4 +1,4 @@
-#include "launcher/error_file.h"
+#include "launcher/report/error_file.h"
 
 #include <sys/stat.h>
 

@@ -1,4 +1,6 @@
-#include "launcher/failure_report.h"
+#include "launcher/report/failure_report.h"
+#include "launcher/agent/failure_order.h"
+#include "launcher/base/run_result.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

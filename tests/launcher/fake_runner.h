@@ -8,8 +8,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "launcher/console.h"
-#include "launcher/process_runner.h"
+#include "launcher/base/errors.h"
+#include "launcher/hang/stack_dump.h"
+#include "launcher/process/process_runner.h"
+#include "launcher/process/worker_spec.h"
 
 namespace ddp::launch {
 

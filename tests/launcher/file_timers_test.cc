@@ -1,10 +1,10 @@
-#include "launcher/file_timers.h"
+#include "launcher/hang/file_timers.h"
 
 #include <unistd.h>
 
 #include "tests/support/catch.h"
 
-#include "launcher/console.h"
+#include "launcher/base/errors.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::test {

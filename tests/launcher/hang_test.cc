@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.h"
 
-#include "launcher/first_writes.h"
-#include "launcher/hang_watch.h"
-#include "launcher/heartbeat.h"
-#include "launcher/stack_dump.h"
+#include "launcher/hang/first_writes.h"
+#include "launcher/hang/hang_rules.h"
+#include "launcher/hang/heartbeat.h"
+#include "launcher/hang/stack_dump.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::launch {

@@ -1,10 +1,10 @@
-#include "launcher/launch_config.h"
+#include "launcher/cli/launch_config.h"
 
 #include <csignal>
 
 #include "tests/support/catch.h"
 
-#include "launcher/console.h"
+#include "launcher/base/errors.h"
 
 namespace ddp::launch {
 namespace {

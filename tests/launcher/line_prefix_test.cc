@@ -1,4 +1,4 @@
-#include "launcher/line_prefix.h"
+#include "launcher/logs/line_prefix.h"
 
 #include "tests/support/catch.h"
 

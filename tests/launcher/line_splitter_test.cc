@@ -1,4 +1,4 @@
-#include "launcher/line_splitter.h"
+#include "launcher/logs/line_splitter.h"
 
 #include "tests/support/catch.h"
 

@@ -1,8 +1,9 @@
-#include "launcher/local_world_size.h"
+#include "launcher/plan/local_world_size.h"
 
 #include "tests/support/catch.h"
 
-#include "launcher/console.h"
+#include "launcher/base/errors.h"
+#include "launcher/plan/gpus.h"
 #include "tests/support/temp_folder.h"
 
 namespace ddp::launch {
@@ -22,7 +23,7 @@ MachineView fake_machine(const TempFolder& root, int listed, int nodes,
   return {root.path(), std::move(visible), 6};
 }
 
-std::string complaint(const std::string& value, const MachineView& machine) {
+std::string size_complaint(const std::string& value, const MachineView& machine) {
   try {
     local_world_size(value, machine);
   } catch (const LaunchError& error) {
@@ -87,12 +88,12 @@ TEST_CASE("auto takes GPUs and else CPUs, cpu takes CPUs") {
 TEST_CASE("no GPU, no worker or nonsense is one line with the remedy") {
   const TempFolder none, hidden;
   const auto bare = fake_machine(none, 0, 0);
-  CHECK(complaint("gpu", bare) ==
+  CHECK(size_complaint("gpu", bare) ==
         "--nproc_per_node=gpu, but this machine shows no NVIDIA GPU; tip: =cpu or a number");
-  CHECK(complaint("gpu", fake_machine(hidden, 2, 2, ""))
+  CHECK(size_complaint("gpu", fake_machine(hidden, 2, 2, ""))
             .find("CUDA_VISIBLE_DEVICES='' leaves no GPU") != std::string::npos);
   for (const char* value : {"0", "4097", "-2", "", "two", "2.5", "99999999999"}) {
-    CHECK(complaint(value, bare).find("must be a number from 1 to 4096, gpu, cpu or auto") !=
+    CHECK(size_complaint(value, bare).find("must be a number from 1 to 4096, gpu, cpu or auto") !=
           std::string::npos);
   }
 }

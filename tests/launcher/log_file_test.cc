@@ -1,10 +1,10 @@
-#include "launcher/log_file.h"
+#include "launcher/logs/log_file.h"
 
 #include "tests/support/catch.h"
 
 #include <sstream>
 
-#include "launcher/console.h"
+#include "launcher/base/errors.h"
 #include "tests/support/temp_folder.h"
 
 namespace ddp::launch {
@@ -39,6 +39,23 @@ TEST_CASE("a log file is rotated between two lines, and no byte is lost") {
   CHECK(found + contents(folder / "log") == all);
   CHECK(contents(folder / ("log." + std::to_string(files))) == "one\ntwo\n");
   CHECK(files >= 4);
+}
+
+TEST_CASE("a line that comes in pieces is not torn by a rotation") {
+  for (const int keep : {0, 9}) {
+    const TempFolder folder;
+    LogFile file;
+    file.open(folder / "log", {10, keep}, true);
+    for (const char* piece :
+         {"one\ntw", "o th", "ree\nfo", "ur\nf", "ive\n", "0123456789abc", "\n"})
+      CHECK(file.write(piece));
+    CHECK(contents(folder / "log") == "abc\n");
+    if (keep == 0) continue;
+    CHECK(contents(folder / "log.1") == "0123456789");  // longer than a file: cut
+    CHECK(contents(folder / "log.2") == "four\nfive\n");
+    CHECK(contents(folder / "log.3") == "two three\n");
+    CHECK(contents(folder / "log.4") == "one\n");
+  }
 }
 
 TEST_CASE("only so many older files are kept") {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.h"
 
-#include "launcher/memory_folder.h"
+#include "launcher/plan/memory_folder.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::test {

@@ -1,8 +1,9 @@
-#include "launcher/numa_binding.h"
+#include "launcher/plan/numa_binding.h"
 
 #include "tests/support/catch.h"
 
-#include "launcher/console.h"
+#include "launcher/base/errors.h"
+#include "launcher/plan/cpus.h"
 #include "tests/support/temp_folder.h"
 
 namespace ddp::launch {
@@ -13,7 +14,7 @@ using Cpus = std::vector<int>;
 
 // Two sockets of one node each, 4 cores of 2 threads in each (threads of core c: c and c + 8),
 // caches of 2 cores; GPUs 0 and 1 at node 1, GPU 2 at node 0.
-NumaView fake_machine(const TempFolder& root) {
+NumaView two_sockets(const TempFolder& root) {
   const std::string system = "sys/devices/system/";
   root.write(system + "node/node0/cpulist", "0-3,8-11\n");
   root.write(system + "node/node1/cpulist", "4-7,12-15\n");
@@ -54,7 +55,7 @@ TEST_CASE("lists of CPUs are read as the kernel writes them") {
 
 TEST_CASE("a GPU's node is found by index and by UUID") {
   const TempFolder root;
-  const NumaView view = fake_machine(root);
+  const NumaView view = two_sockets(root);
   CHECK(numa_node_of_gpu("0", view) == 1);
   CHECK(numa_node_of_gpu("2", view) == 0);
   CHECK(numa_node_of_gpu("GPU-1abc", view) == 1);
@@ -64,7 +65,7 @@ TEST_CASE("a GPU's node is found by index and by UUID") {
 
 TEST_CASE("each mode of --numa-binding gives the CPUs that torchrun's would") {
   const TempFolder root;
-  const NumaView view = fake_machine(root);
+  const NumaView view = two_sockets(root);
   const std::vector<std::string> gpus{"0", "1", "2"};
   CHECK(bind_to_numa(NumaBinding::Node, gpus, 3, view) ==
         std::vector<Cpus>{{4, 5, 6, 7, 12, 13, 14, 15},
@@ -80,7 +81,7 @@ TEST_CASE("each mode of --numa-binding gives the CPUs that torchrun's would") {
 
 TEST_CASE("only CPUs that ddp-run may use are given away") {
   const TempFolder root;
-  NumaView view = fake_machine(root);
+  NumaView view = two_sockets(root);
   view.affinity = {5, 6, 13};
   CHECK(bind_to_numa(NumaBinding::Exclusive, {"0", "1"}, 2, view) ==
         std::vector<Cpus>{{5, 13}, {6}});
@@ -89,7 +90,7 @@ TEST_CASE("only CPUs that ddp-run may use are given away") {
 
 TEST_CASE("without GPUs the workers are dealt over the nodes") {
   const TempFolder root;
-  const auto bound = bind_to_numa(NumaBinding::Node, {}, 4, fake_machine(root));
+  const auto bound = bind_to_numa(NumaBinding::Node, {}, 4, two_sockets(root));
   CHECK(bound[0] == Cpus{0, 1, 2, 3, 8, 9, 10, 11});
   CHECK(bound[1] == bound[0]);
   CHECK(bound[2] == Cpus{4, 5, 6, 7, 12, 13, 14, 15});

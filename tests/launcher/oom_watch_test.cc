@@ -1,4 +1,4 @@
-#include "launcher/oom_watch.h"
+#include "launcher/process/oom_watch.h"
 
 #include <filesystem>
 #include <fstream>

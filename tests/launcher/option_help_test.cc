@@ -1,4 +1,4 @@
-#include "launcher/option_help.h"
+#include "launcher/cli/option_help.h"
 
 #include <algorithm>
 #include <fstream>
@@ -6,8 +6,8 @@
 
 #include "tests/support/catch.h"
 
-#include "launcher/option_completion.h"
-#include "launcher/option_table.h"
+#include "launcher/cli/option_completion.h"
+#include "launcher/cli/option_table.h"
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/exit_code_table.h"
 
@@ -28,7 +28,7 @@ bool has_program(const std::string& name) {
   return run_to_end(which).exit == 0;
 }
 
-test::Finished run(Lines argv) {
+test::Finished run_command(Lines argv) {
   ChildOptions child;
   child.argv = std::move(argv);
   return run_to_end(child);
@@ -64,16 +64,17 @@ TEST_CASE("the short help fits on a screen and leads to the long one") {
   CHECK_THAT(short_help_text(), Contains("--nproc-per-node") && Contains("--nnodes") &&
                                     Contains("--rdzv-backend") && Contains("--rdzv-endpoint") &&
                                     Contains("--rdzv-conf") && Contains("ddp-run --help"));
-  CHECK(run({kDdpRun, "-h"}).out == short_help_text());
-  CHECK(run({kDdpRun, "--help"}).out == help_text());
+  CHECK(run_command({kDdpRun, "-h"}).out == short_help_text());
+  CHECK(run_command({kDdpRun, "--help"}).out == help_text());
 }
 
 TEST_CASE(
     "help that cannot be written is a failure, help that nobody reads on is none to speak of") {
-  const auto full = run({"/bin/sh", "-c", "exec " + kDdpRun + " --help >/dev/full"});
+  const auto full = run_command({"/bin/sh", "-c", "exec " + kDdpRun + " --help >/dev/full"});
   CHECK(full.exit == 1);
   CHECK(full.err == "error: cannot write to standard output: No space left on device\n");
-  const auto closed = run({"/bin/sh", "-c", "{ sleep 0; } | :; " + kDdpRun + " --help | head -n1"});
+  const auto closed =
+      run_command({"/bin/sh", "-c", "{ sleep 0; } | :; " + kDdpRun + " --help | head -n1"});
   CHECK(closed.err.empty());
 }
 
@@ -107,8 +108,8 @@ TEST_CASE("completion in every shell and the manual page know every option") {
     CHECK_THAT(completion_script("fish"), Contains(" -l " + name + " "));
   }
   CHECK(completion_script("tcsh").empty());
-  CHECK(run({kDdpRun, "--print-completion", "bash"}).out == completion_script("bash"));
-  CHECK_THAT(run({kDdpRun, "--print-completion=tcsh"}).err,
+  CHECK(run_command({kDdpRun, "--print-completion", "bash"}).out == completion_script("bash"));
+  CHECK_THAT(run_command({kDdpRun, "--print-completion=tcsh"}).err,
              Contains("must be one of bash, zsh, fish"));
 }
 
@@ -141,7 +142,7 @@ TEST_CASE("the scripts for zsh and fish are valid where these shells are to be f
       WARN("skipped for " + shell + ": it is not installed");
       continue;
     }
-    const auto checked = run({shell, "-n", script});
+    const auto checked = run_command({shell, "-n", script});
     CHECK(checked.exit == 0);
     CHECK(checked.err.empty());
   }
@@ -158,7 +159,7 @@ TEST_CASE("the manual page has every option and nothing that groff complains abo
     WARN("groff is not installed: its part is skipped");
     return;
   }
-  const auto groff = run({"groff", "-man", "-ww", "-Tascii", file});
+  const auto groff = run_command({"groff", "-man", "-ww", "-Tascii", file});
   CHECK(groff.exit == 0);
   CHECK(groff.err.empty());
   CHECK_THAT(groff.out, Contains("nproc-per-node"));

@@ -1,4 +1,4 @@
-#include "launcher/port_reservation.h"
+#include "launcher/rendezvous/port_reservation.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -7,8 +7,8 @@
 
 #include "tests/support/catch.h"
 
-#include "launcher/console.h"
-#include "launcher/static_rendezvous.h"
+#include "launcher/base/errors.h"
+#include "launcher/rendezvous/static_rendezvous.h"
 
 namespace ddp::launch {
 namespace {

@@ -1,10 +1,10 @@
-#include "launcher/program.h"
+#include "launcher/plan/program.h"
 
 #include <unistd.h>
 
 #include "tests/support/catch.h"
 
-#include "launcher/console.h"
+#include "launcher/base/errors.h"
 #include "tests/support/temp_folder.h"
 
 namespace ddp::launch {

@@ -1,4 +1,5 @@
-#include "launcher/restart_policy.h"
+#include "launcher/agent/restart_policy.h"
+#include "launcher/base/restart_rules.h"
 
 #include "tests/support/catch.h"
 
@@ -72,6 +73,15 @@ TEST_CASE("the restart policy says which failures are worth a restart unless cod
   CHECK(judge_restart(on_crash, {ended(0, 139)}).restart);
   const RestartRules never{.policy = RestartPolicy::Never, .max_restarts = 5};
   CHECK_FALSE(judge_restart(never, {{0, {0, 9}, seconds(1)}}).restart);
+}
+
+TEST_CASE("exit code 255 is a program's exit(-1), no death by a signal") {
+  const RestartRules on_crash{.policy = RestartPolicy::OnCrash, .max_restarts = 5};
+  CHECK_FALSE(judge_restart(on_crash, {ended(0, 255)}).restart);
+  CHECK_FALSE(judge_restart(on_crash, {ended(0, 128 + 65)}).restart);
+  CHECK(judge_restart(on_crash, {ended(0, 128 + 64)}).restart);  // the last signal there is
+  CHECK(judge_restart(on_crash, {ended(0, 129)}).restart);
+  CHECK_FALSE(judge_restart(on_crash, {ended(0, 128)}).restart);
 }
 
 TEST_CASE("a preempted worker is not restarted unless its code is to be retried") {

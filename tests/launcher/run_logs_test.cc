@@ -29,7 +29,7 @@ std::string read_log(const TempFolder& logs, const std::string& name) {
   return "(no such file)";
 }
 
-Finished run(const TempFolder& logs, Lines options, const Lines& actions) {
+Finished run_logged(const TempFolder& logs, Lines options, const Lines& actions) {
   const TempFolder tmp;
   options.push_back("--log-dir=" + logs.path());
   auto finished = run_to_end(stub_job(tmp, options, actions));
@@ -49,8 +49,8 @@ TEST_CASE("stderr reaches the console unchanged and its last lines are in the re
 
 TEST_CASE("redirected streams are in their files and not on the console") {
   const TempFolder logs;
-  const auto job = run(logs, {"-r3", "--nproc_per_node=2"},
-                       {"@1out=hello\\n", "@1err=trouble\\n", "@1exit=3", "wait"});
+  const auto job = run_logged(logs, {"-r3", "--nproc_per_node=2"},
+                              {"@1out=hello\\n", "@1err=trouble\\n", "@1exit=3", "wait"});
   CHECK(job.out.empty());
   CHECK(read_log(logs, "attempt_0/1/stdout.log") == "hello\n");
   CHECK(read_log(logs, "attempt_0/1/stderr.log") == "trouble\n");
@@ -60,7 +60,7 @@ TEST_CASE("redirected streams are in their files and not on the console") {
 
 TEST_CASE("teed lines carry a prefix, files do not") {
   const TempFolder logs;
-  const auto job = run(logs, {"-t3", "--role=r"}, {"out=one\\ntwo", "err=a\\r\\nb\\rc"});
+  const auto job = run_logged(logs, {"-t3", "--role=r"}, {"out=one\\ntwo", "err=a\\r\\nb\\rc"});
   CHECK(job.out == "[r0]:one\n[r0]:two\n");
   CHECK_THAT(job.err, Contains("[r0]:a\n[r0]:b\n[r0]:c\n"));
   CHECK(read_log(logs, "0/stdout.log") == "one\ntwo");
@@ -70,8 +70,8 @@ TEST_CASE("teed lines carry a prefix, files do not") {
 TEST_CASE("a line of a mebibyte, binary bytes and a bar come through whole") {
   const TempFolder logs;
   const auto job =
-      run(logs, {"-t1", "--nproc_per_node=2"},
-          {"repeat=1048576:x", "out=\\n", "out=\\0\xff\\n", "out=1%\\r2%\\r", "out=end"});
+      run_logged(logs, {"-t1", "--nproc_per_node=2"},
+                 {"repeat=1048576:x", "out=\\n", "out=\\0\xff\\n", "out=1%\\r2%\\r", "out=end"});
   Lines found = lines_of(job.out);
   std::sort(found.begin(), found.end());
   Lines wanted;
@@ -119,9 +119,9 @@ TEST_CASE("time stamps stand before the lines of both streams, with no need of f
 TEST_CASE("equal lines of all ranks are shown once, others with their rank") {
   const TempFolder logs;
   // Each waits long enough: 10 s are never reached, the last rank's line ends the wait.
-  const auto job =
-      run(logs, {"-t1", "--nproc_per_node=8", "--fold-lines=10000"},
-          {"out=hello\\n", "@3out=I am three\\n", "out=step 1\\n", "@0out=half", "out=bye\\n"});
+  const auto job = run_logged(
+      logs, {"-t1", "--nproc_per_node=8", "--fold-lines=10000"},
+      {"out=hello\\n", "@3out=I am three\\n", "out=step 1\\n", "@0out=half", "out=bye\\n"});
   const Lines lines = lines_of(job.out);
   REQUIRE(lines.size() >= 4);
   CHECK(lines[0] == "[default0-7]:hello");
@@ -144,8 +144,8 @@ TEST_CASE("a line that no other rank says is shown after a moment") {
 
 TEST_CASE("redirected and teed logs are rotated, and hold every byte") {
   const TempFolder logs;
-  const auto job = run(logs, {"-t1", "-r2", "--log-max-size=4K", "--log-keep=2"},
-                       {"repeat=1000:0123456789\\n", "err=trouble\\n", "exit=3"});
+  const auto job = run_logged(logs, {"-t1", "-r2", "--log-max-size=4K", "--log-keep=2"},
+                              {"repeat=1000:0123456789\\n", "err=trouble\\n", "exit=3"});
   CHECK(lines_of(job.out).size() == 1000);
   const std::string older = read_log(logs, "0/stdout.log.1");
   CHECK(older.size() == 4092);  // 372 whole lines
@@ -157,8 +157,8 @@ TEST_CASE("redirected and teed logs are rotated, and hold every byte") {
 
 TEST_CASE("the link latest leads to the newest run") {
   const TempFolder logs;
-  run(logs, {"-r1"}, {"out=first"});
-  run(logs, {"-r1"}, {"out=second"});
+  run_logged(logs, {"-r1"}, {"out=first"});
+  run_logged(logs, {"-r1"}, {"out=second"});
   std::stringstream text;
   text << std::ifstream(logs / "latest/attempt_0/0/stdout.log").rdbuf();
   CHECK(text.str() == "second");
@@ -166,7 +166,7 @@ TEST_CASE("the link latest leads to the newest run") {
   // A file of the user's is left alone.
   std::filesystem::remove(logs / "latest");
   logs.write("latest", "mine");
-  run(logs, {"-r1"}, {"out=third"});
+  run_logged(logs, {"-r1"}, {"out=third"});
   CHECK(std::filesystem::is_regular_file(logs / "latest"));
 }
 
@@ -184,8 +184,8 @@ TEST_CASE("a full disk is said once and ends no job") {
 
 TEST_CASE("of thirty-two workers no line is torn or lost") {
   const TempFolder logs;
-  const auto job = run(logs, {"-t1", "--nproc_per_node=32", "--log-line-prefix-template=${rank}: "},
-                       {"lines=1000"});
+  const auto job = run_logged(
+      logs, {"-t1", "--nproc_per_node=32", "--log-line-prefix-template=${rank}: "}, {"lines=1000"});
   CHECK(job.exit == 0);
   std::map<int, int> next;
   for (const auto& line : lines_of(job.out)) {
@@ -202,7 +202,7 @@ TEST_CASE("of thirty-two workers no line is torn or lost") {
 
 TEST_CASE("each attempt has its own logs") {
   const TempFolder logs;
-  run(logs, {"-r1", "--max_restarts=1"}, {"#0out=first", "#0exit=1", "out=second"});
+  run_logged(logs, {"-r1", "--max_restarts=1"}, {"#0out=first", "#0exit=1", "out=second"});
   CHECK(read_log(logs, "attempt_0/0/stdout.log") == "first");
   CHECK(read_log(logs, "attempt_1/0/stdout.log") == "second");
 }
@@ -210,23 +210,24 @@ TEST_CASE("each attempt has its own logs") {
 TEST_CASE("only the chosen ranks reach the console") {
   const TempFolder logs;
   const auto job =
-      run(logs, {"--local-ranks-filter=1", "--nproc_per_node=3"}, {"out=x\\n", "err=y\\n"});
+      run_logged(logs, {"--local-ranks-filter=1", "--nproc_per_node=3"}, {"out=x\\n", "err=y\\n"});
   CHECK(job.out == "x\n");
   CHECK(job.err == "y\n");
 }
 
 TEST_CASE("lines with a wanted text are copied to the filtered file") {
   const TempFolder logs;
-  run(logs, {"-t1", "--nproc_per_node=2", "--duplicate-stdout-filters=loss,best"},
-      {"@1out=loss 3\\nother\\nthe best\\n"});
+  run_logged(logs, {"-t1", "--nproc_per_node=2", "--duplicate-stdout-filters=loss,best"},
+             {"@1out=loss 3\\nother\\nthe best\\n"});
   CHECK(read_log(logs, "attempt_0/filtered_stdout.log") ==
         "[default1]:loss 3\n[default1]:the best\n");
 }
 
 TEST_CASE("filters copy lines without --tee, and the console stays as it is") {
   const TempFolder logs;
-  const auto job = run(logs, {"--duplicate-stdout-filters=loss", "--duplicate-stderr-filters=bad"},
-                       {"out=loss 3\\nother", "err=all bad\\n"});
+  const auto job =
+      run_logged(logs, {"--duplicate-stdout-filters=loss", "--duplicate-stderr-filters=bad"},
+                 {"out=loss 3\\nother", "err=all bad\\n"});
   CHECK(job.exit == 0);
   CHECK(job.out == "loss 3\nother");
   CHECK_THAT(job.err, Catch::EndsWith("all bad\n"));

@@ -22,9 +22,6 @@ using Lines = std::vector<std::string>;
 // Two workers, each with a child and a setsid daemon that ignore every signal.
 const Lines kStubborn{"ignore=TERM", "ignore=INT", "child", "daemon", "parent", "wait"};
 
-// It takes milliseconds; a starved machine shall not fail the test.
-constexpr std::chrono::seconds kSoon{5};
-
 pid_t agent_of(ChildProgram& job) { return std::stoi(job.wait_for("parent ").substr(7)); }
 
 TEST_CASE("SIGKILL of ddp-run leaves nothing behind") {
@@ -93,7 +90,7 @@ TEST_CASE("a second signal kills at once and leaves nothing behind") {
   job.signal(SIGINT);
   job.wait_for("got SIGINT", 2);
   // Sooner, one from the same sender counts as a double of the first one.
-  std::this_thread::sleep_for(std::chrono::milliseconds(350));
+  std::this_thread::sleep_for(std::chrono::milliseconds(120));
   job.signal(SIGINT);
   CHECK(job.wait_exit() == 128 + SIGINT);
   job.wait_all_gone(kSoon);

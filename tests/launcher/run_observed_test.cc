@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.h"
 
-#include "launcher/http_server.h"
+#include "launcher/report/http_server.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::test {

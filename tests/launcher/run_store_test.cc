@@ -7,7 +7,7 @@
 #include <sstream>
 #include "tests/support/catch.h"
 
-#include "launcher/listening_socket.h"
+#include "launcher/rendezvous/listening_socket.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::test {
@@ -16,8 +16,6 @@ namespace {
 using Catch::Contains;
 using Catch::StartsWith;
 using Lines = std::vector<std::string>;
-
-constexpr std::chrono::seconds kSoon{5};
 
 // A folder with ddp-run and, beside it, the stub as ddp-store.
 struct Installed {

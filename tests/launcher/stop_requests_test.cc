@@ -1,5 +1,5 @@
 // How many signals are one request to stop: the count itself, then guardian and agent as processes.
-#include "launcher/stop_requests.h"
+#include "launcher/process/stop_requests.h"
 
 #include <poll.h>
 #include <pty.h>
@@ -13,8 +13,8 @@
 
 #include "tests/support/catch.h"
 
-#include "launcher/proc_files.h"
-#include "launcher/process_tree.h"
+#include "launcher/base/proc_files.h"
+#include "launcher/process/process_tree.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::launch {
@@ -45,6 +45,7 @@ TEST_CASE("what a parent passes on is the request of the group, and its next one
   StopRequests requests;
   CHECK(requests.add({Sender::Other}, t0));
   CHECK_FALSE(requests.add({Sender::Parent}, t0 + milliseconds(1900)));
+  requests.nothing_pending();
   CHECK(requests.add({Sender::Parent}, t0 + milliseconds(2300)));
 }
 
@@ -57,11 +58,20 @@ TEST_CASE("a signal from somebody else after more than two seconds is a second r
 TEST_CASE("a sender's signals in quick succession are one request, keys are not") {
   StopRequests requests;
   CHECK(requests.add({Sender::Parent}, t0));
-  CHECK_FALSE(requests.add({Sender::Parent}, t0 + milliseconds(299)));
-  CHECK(requests.add({Sender::Parent}, t0 + milliseconds(300)));
+  requests.nothing_pending();
+  CHECK_FALSE(requests.add({Sender::Parent}, t0 + milliseconds(99)));
+  CHECK(requests.add({Sender::Parent}, t0 + milliseconds(100)));
   StopRequests keys;
   CHECK(keys.add({Sender::Keyboard}, t0));
   CHECK(keys.add({Sender::Keyboard}, t0 + milliseconds(50)));
+}
+
+TEST_CASE("what was pending already when a request was handled is that request, however late") {
+  StopRequests requests;
+  CHECK(requests.add({Sender::Parent}, t0));
+  CHECK_FALSE(requests.add({Sender::Parent}, t0 + seconds(5)));  // no CPU for five seconds
+  requests.nothing_pending();
+  CHECK(requests.add({Sender::Parent}, t0 + seconds(6)));
 }
 
 }  // namespace
@@ -91,7 +101,7 @@ TEST_CASE(
   job.wait_for("got SIGCONT", 2);  // after SIGTERM: the first one belongs to the stop
   ::kill(agent, SIGUSR1);
   job.wait_for("got SIGUSR1");  // it still saves
-  std::this_thread::sleep_for(std::chrono::milliseconds(350));
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 128 + SIGTERM);
 }

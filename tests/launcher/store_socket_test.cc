@@ -6,11 +6,11 @@
 
 #include "tests/support/catch.h"
 
-#include "launcher/agent_store/socket_handover.h"
-#include "launcher/bound_socket.h"
-#include "launcher/console.h"
-#include "launcher/listening_socket.h"
-#include "launcher/static_rendezvous.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/sockets.h"
+#include "launcher/rendezvous/listening_socket.h"
+#include "launcher/rendezvous/static_rendezvous.h"
+#include "launcher/rendezvous/store_server/socket_handover.h"
 
 namespace ddp::launch {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/stream_plan.h"
+#include "launcher/logs/stream_plan.h"
 
 #include "tests/support/catch.h"
 

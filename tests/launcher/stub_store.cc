@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent_store/socket_handover.h"
+#include "launcher/rendezvous/store_server/socket_handover.h"
 
 namespace {
 

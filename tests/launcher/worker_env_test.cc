@@ -1,4 +1,5 @@
-#include "launcher/worker_env.h"
+#include "launcher/plan/worker_env.h"
+#include "launcher/process/worker_spec.h"
 
 #include "tests/support/catch.h"
 

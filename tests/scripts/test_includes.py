@@ -9,9 +9,21 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_includes.py"
 
 WRONG = [
-    ("launcher/agent.cc", '"trainer/runtime/log.h"', "launcher never includes trainer"),
-    ("launcher/agent.cc", '"launcher/subprocess.h"', "process_runner.h, not subprocess.h"),
-    ("launcher/agent.h", '"subprocess.h"', "process_runner.h, not subprocess.h"),
+    ("launcher/agent/agent.cc", '"trainer/runtime/log.h"', "launcher never includes trainer"),
+    ("launcher/agent/agent.cc", '"launcher/process/worker_processes.h"', "process_runner.h, not worker_processes.h"),
+    ("launcher/agent/agent.cc", '"tests/launcher/fake_runner.h"', "launcher never includes tests"),
+    ("launcher/base/text.cc", '"launcher/logs/log_file.h"', "arrows point left only"),
+    ("launcher/base/text.cc", '"launcher/launch.h"', "arrows point left only"),
+    ("launcher/hang/heartbeat.cc", '"launcher/process/spawn.h"', "arrows point left only"),
+    ("launcher/cli/launch_config.h", '"launcher/plan/gpus.h"', "arrows point left only"),
+    ("launcher/process/spawn.cc", '"launcher/agent/agent.h"', "arrows point left only"),
+    ("launcher/plan/job_plan.cc", '"launcher/agent/agent_policy.h"', "arrows point left only"),
+    ("launcher/report/http_server.h", '"launcher/logs/line_splitter.h"', "siblings"),
+    ("launcher/rendezvous/port_reservation.cc", '"launcher/report/event_log.h"', "siblings"),
+    ("launcher/process/guardian.cc", '"launcher/cli/option_table.h"', "siblings"),
+    ("launcher/attic/old.cc", '"launcher/base/clock.h"', "launcher/attic/ is not in the list of rooms"),
+    ("launcher/agent/agent.cc", '"launcher/attic/old.h"', "launcher/attic/ is not in the list of rooms"),
+    ("launcher/worker_contract.h", '"base/clock.h"', "includes nothing of either"),
     ("launcher/launch.cc", "<torch/torch.h>", "LibTorch is for trainer/"),
     ("launcher/launch.cc", "<yaml-cpp/yaml.h>", "yaml-cpp"),
     ("launcher/launch.cc", "<cxxopts.hpp>", "cxxopts"),
@@ -23,7 +35,7 @@ WRONG = [
     ("trainer/metrics/metric_log.cc", '"trainer/optim/adamw.h"', "siblings"),
     ("trainer/optim/adamw.cc", '"trainer/run/trainer.h"', "arrows point left only"),
     ("trainer/run/trainer.cc", "<torch/csrc/distributed/c10d/ProcessGroup.hpp>", "c10d"),
-    ("trainer/run/trainer.cc", '"launcher/agent.h"', "worker_contract.h"),
+    ("trainer/run/trainer.cc", '"launcher/agent/agent.h"', "worker_contract.h"),
     ("trainer/parallel/process_group.cc", "<torch/csrc/distributed/c10d/reducer.hpp>", "reducer.hpp"),
     ("trainer/parallel/ddp.cc", "<gloo/context.h>", "gloo_backend.cc"),
     ("trainer/parallel/ddp.cc", "<torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>", "gloo_backend.cc"),
@@ -36,9 +48,17 @@ WRONG = [
     ("tests/launcher/agent_test.cc", "<torch/torch.h>", "LibTorch is for trainer/"),
 ]
 RIGHT = [
-    ("launcher/agent.cc", '"launcher/process_runner.h"'),
-    ("launcher/main.cc", '"launcher/subprocess.h"'),
-    ("launcher/option_values.cc", "<cxxopts.hpp>"),
+    ("launcher/agent/agent.cc", '"launcher/process/process_runner.h"'),
+    ("launcher/agent/agent.cc", '"launcher/base/clock.h"'),
+    ("launcher/base/text.cc", '"launcher/worker_contract.h"'),
+    ("launcher/hang/heartbeat.cc", '"launcher/logs/line_splitter.h"'),
+    ("launcher/process/worker_processes.cc", '"launcher/hang/heartbeat.h"'),
+    ("launcher/plan/job_plan.h", '"launcher/cli/launch_config.h"'),
+    ("launcher/launch.cc", '"launcher/agent/agent.h"'),
+    ("launcher/main.cc", '"launch.h"'),
+    ("launcher/main.cc", '"launcher/process/worker_processes.h"'),
+    ("launcher/rendezvous/store_server/main.cc", "<torch/csrc/distributed/c10d/TCPStore.hpp>"),
+    ("launcher/cli/option_values.cc", "<cxxopts.hpp>"),
     ("trainer/config/yaml/yaml_reader.cc", "<yaml-cpp/parser.h>"),
     ("trainer/config/show/config_show.cc", '"trainer/config/yaml/tree.h"'),
     ("trainer/config/keys/key_table.h", '"trainer/config/config.h"'),
@@ -57,10 +77,11 @@ def check(file, include):
     """Runs the script on a tree with one file; the include stands in line 3."""
     with tempfile.TemporaryDirectory() as root:
         path = Path(root) / file
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"// comment\n#include <vector>\n  #  include {include}  // why\n")
-        (Path(root) / "launcher").mkdir(exist_ok=True)
-        (Path(root) / "launcher" / "subprocess.h").touch()
+        clock = Path(root) / "launcher" / "base" / "clock.h"
+        clock.parent.mkdir(parents=True, exist_ok=True)
+        clock.touch()
         return subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True)
 
 

@@ -1,5 +1,5 @@
 // Whatever a worker leaves as its error file gives a message, which fits into the report.
-#include "launcher/error_file.h"
+#include "launcher/report/error_file.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,8 +8,9 @@
 #include <cstdint>
 #include <string>
 
-#include "launcher/failure_report.h"
-#include "launcher/run_record.h"
+#include "launcher/base/run_result.h"
+#include "launcher/report/failure_report.h"
+#include "launcher/report/run_record.h"
 #include "tests/fuzz/check.h"
 
 using namespace ddp::launch;

@@ -1,6 +1,6 @@
 // Whatever comes through the pipe of timers, those that expire have a signal that exists and a name
 // that a terminal may show.
-#include "launcher/file_timers.h"
+#include "launcher/hang/file_timers.h"
 
 #include <unistd.h>
 

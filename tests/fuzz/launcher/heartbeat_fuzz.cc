@@ -1,14 +1,15 @@
 // Whatever workers say in their heartbeats, one line each, those that are overdue are named, each
 // once, in text that a terminal may show.
-#include "launcher/heartbeat.h"
+#include "launcher/hang/heartbeat.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <string>
 
-#include "launcher/failure_report.h"
-#include "launcher/hang_watch.h"
-#include "launcher/run_record.h"
+#include "launcher/base/run_result.h"
+#include "launcher/hang/hang_rules.h"
+#include "launcher/report/failure_report.h"
+#include "launcher/report/run_record.h"
 #include "launcher/worker_contract.h"
 #include "tests/fuzz/check.h"
 

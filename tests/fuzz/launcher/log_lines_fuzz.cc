@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/line_folder.h"
-#include "launcher/line_prefix.h"
-#include "launcher/line_splitter.h"
+#include "launcher/logs/line_prefix.h"
+#include "launcher/logs/line_splitter.h"
+#include "launcher/logs/repeat_folding.h"
 #include "tests/fuzz/check.h"
 
 using namespace ddp::launch;
@@ -62,12 +62,13 @@ Lines split(std::string_view text, std::size_t piece, std::size_t longest) {
 void fold(const Lines& lines) {
   std::map<int, Lines> said;
   std::map<int, Lines> shown;
-  LineFolder folder(std::chrono::milliseconds(10), [&](const auto& ranks, std::string_view line) {
-    FUZZ_CHECK(!ranks.empty() && std::is_sorted(ranks.begin(), ranks.end()));
-    FUZZ_CHECK(std::adjacent_find(ranks.begin(), ranks.end()) == ranks.end());
-    for (const int rank : ranks) shown[rank].emplace_back(line);
-  });
-  LineFolder::Time now{};
+  RepeatFolding folder(std::chrono::milliseconds(10),
+                       [&](const auto& ranks, std::string_view line) {
+                         FUZZ_CHECK(!ranks.empty() && std::is_sorted(ranks.begin(), ranks.end()));
+                         FUZZ_CHECK(std::adjacent_find(ranks.begin(), ranks.end()) == ranks.end());
+                         for (const int rank : ranks) shown[rank].emplace_back(line);
+                       });
+  RepeatFolding::Time now{};
   std::set<int> left;
   for (int rank = 0; rank < 4; ++rank) folder.join(rank);
   for (const auto& line : lines) {

@@ -1,6 +1,6 @@
 // The whole pump, with real pipes and files: the files hold every byte, and it always comes to an
 // end. Input: three bytes of settings, then what two workers write.
-#include "launcher/log_pump.h"
+#include "launcher/logs/log_pump.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

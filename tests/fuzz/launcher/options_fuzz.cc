@@ -5,10 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/console.h"
-#include "launcher/launch_config.h"
-#include "launcher/local_world_size.h"
-#include "launcher/worker_env.h"
+#include "launcher/base/errors.h"
+#include "launcher/cli/launch_config.h"
+#include "launcher/plan/gpus.h"
+#include "launcher/plan/local_world_size.h"
+#include "launcher/plan/worker_env.h"
 #include "tests/fuzz/check.h"
 
 using namespace ddp::launch;

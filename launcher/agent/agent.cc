@@ -1,0 +1,406 @@
+#include "launcher/agent/agent.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "launcher/agent/failure_order.h"
+#include "launcher/agent/worker_reports.h"
+#include "launcher/base/signal_names.h"
+#include "launcher/process/worker_spec.h"
+#include "launcher/report/error_file.h"
+#include "launcher/report/failure_report.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+// A worker in uninterruptible sleep may survive SIGKILL: nobody waits for it longer than this.
+constexpr auto kKillPatience = std::chrono::seconds(5);
+// Workers that hang will not save anything: they get less time to stop.
+constexpr std::chrono::milliseconds kHangGrace{5'000};
+constexpr auto kStackPatience = std::chrono::seconds(10);
+
+}  // namespace
+
+LocalElasticAgent::LocalElasticAgent(JobPlan plan, RendezvousHandler& rendezvous,
+                                     ProcessRunner& processes)
+    : plan_(std::move(plan)), rendezvous_(rendezvous), processes_(processes), hangs_(plan_.hangs) {}
+
+RunResult LocalElasticAgent::run() {
+  job_began_ = processes_.now();
+  start_round();
+  for (;;) {
+    absorb(processes_.wait(next_wakeup()));
+    look_for_hangs();
+    switch (decide(situation())) {
+      case Action::Wait:
+        break;
+      case Action::Leave:
+        leave();
+        break;
+      case Action::DumpStacks:
+        dump_stacks();
+        break;
+      case Action::Stop:
+        stop_workers();
+        break;
+      case Action::Kill:
+        kill_workers();
+        break;
+      case Action::Delay:
+        delay_restart();
+        break;
+      case Action::Restart:
+        restart();
+        break;
+      case Action::Finish:
+        return finish(Outcome::Succeeded);
+      case Action::Fail:
+        return finish(all_preempted() ? Outcome::Preempted : Outcome::Failed);
+      case Action::Abandon:
+        return finish(end_signal_ ? Outcome::Interrupted : Outcome::Failed);
+      case Action::Interrupt:
+        return finish(launcher_gone_ ? Outcome::LauncherGone
+                                     : how_interrupted(plan_.restarts, group_.workers));
+    }
+  }
+}
+
+void LocalElasticAgent::start_round() {
+  failures_.clear();
+  verdict_.reset();
+  dumping_ = false;
+  asked_for_stacks_.clear();
+  group_.began = processes_.now();
+  phase_ = Phase::Running;
+  deadline_.reset();
+  hangs_.begin_round(group_.began);
+  group_.workers.clear();
+  group_.rendezvous = rendezvous_.next_round();
+  if (group_.rendezvous.store_socket >= 0) processes_.serve_store(group_.rendezvous.store_socket);
+  plan_.events.group("RENDEZVOUS", group_, since_start());
+  plan_.folder.prepare_attempt(group_.restart_count, plan_.job.local_world_size);
+
+  std::vector<WorkerSpec> specs;
+  for (int local_rank = 0; local_rank < plan_.job.local_world_size; ++local_rank) {
+    const Worker worker = plan_worker(plan_, group_, local_rank);
+    specs.push_back(worker_spec(plan_, group_, worker));
+    group_.workers.push_back(worker);
+  }
+  const auto pids = processes_.start(specs);
+  for (std::size_t i = 0; i < pids.size(); ++i) group_.workers[i].pid = pids[i];
+  plan_.events.group("START", group_, since_start());
+}
+
+void LocalElasticAgent::absorb(const std::vector<Event>& events) {
+  stop_requests_.nothing_pending();
+  for (const Event& event : events) {
+    if (event.kind == Event::Kind::Signal) absorb_signal(event);
+    if (event.kind == Event::Kind::LauncherGone) launcher_gone_ = true;
+    if (event.kind == Event::Kind::HeartbeatBegan) hangs_.heartbeat_began(processes_.now());
+    if (event.kind == Event::Kind::StacksDumped && phase_ == Phase::Dumping)
+      ask_for_stacks(event.without_stacks);
+  }
+  absorb_exits(events);
+  for (const Event& event : events) {
+    if (event.kind == Event::Kind::StoreLost) absorb_store_loss(event);
+  }
+  judge_end_of_round();
+}
+
+void LocalElasticAgent::absorb_signal(const Event& event) {
+  if (event.ends_job) suspended_ = false;
+  if (event.signal == SIGTSTP && !event.ends_job) {
+    // Their process groups have no terminal: the kernel would ignore SIGTSTP for them.
+    processes_.signal_workers(SIGSTOP);
+    suspended_ = true;
+    suspended_at_ = processes_.now();
+  } else if (!event.ends_job) {
+    if (event.signal == SIGCONT) resume();
+    processes_.signal_workers(event.signal);
+  } else if (stop_requests_.add(event.origin, processes_.now()) && end_signal_ == 0) {
+    end_signal_ = event.signal;
+  }
+}
+
+void LocalElasticAgent::resume() {
+  if (suspended_ && deadline_) *deadline_ += processes_.now() - suspended_at_;
+  suspended_ = false;
+  hangs_.forgive_silence(processes_.now());
+}
+
+void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
+  std::vector<ProcessFailure> batch;
+  for (const Event& event : events) {
+    if (event.kind == Event::Kind::WorkerExited) absorb_exit(event, batch);
+  }
+  order_failures(batch);
+  if (told_to_stop() && !batch.empty()) {
+    add_simultaneous(failures_, batch);
+  } else {
+    failures_.insert(failures_.end(), batch.begin(), batch.end());
+  }
+  // Who failed is the cause, not who left in order before it.
+  std::stable_partition(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
+    return !is_preemption(plan_.restarts, failure.exit);
+  });
+}
+
+void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailure>& batch) {
+  const auto worker = std::find_if(group_.workers.begin(), group_.workers.end(),
+                                   [&](const Worker& w) { return w.pid == event.pid; });
+  if (worker == group_.workers.end()) return;
+  worker->exit = event.exit;
+  worker->usage = event.usage;
+  worker->lived = processes_.now() - group_.began;
+  const bool known = is_hung(*worker);
+  worker->state = event.exit.ok()                        ? WorkerState::Succeeded
+                  : known                                ? WorkerState::Failed
+                  : told_to_stop() && !worker->was_dying ? WorkerState::Stopped
+                                                         : WorkerState::Failed;
+  record_event(*worker);
+  if (asked_for_stacks_.erase(worker->local_rank) > 0) dumping_ = !asked_for_stacks_.empty();
+  if (worker->state != WorkerState::Failed || known) return;
+  batch.push_back(failure_of(*worker, processes_));
+  batch.back().cause = event.cause;
+}
+
+// Whoever fails in the same moment has lost its store. Workers that are done need none any more.
+void LocalElasticAgent::absorb_store_loss(const Event& event) {
+  if (told_to_stop() || (running() == 0 && failures_.empty())) return;
+  failures_.insert(failures_.begin(), failure_without_worker(event.exit, event.cause, processes_));
+  failures_.front().lived = processes_.now() - group_.began;
+}
+
+bool LocalElasticAgent::told_to_stop() const {
+  return (phase_ != Phase::Running && phase_ != Phase::Leaving) || end_signal_ != 0 ||
+         launcher_gone_;
+}
+
+void LocalElasticAgent::record_event(const Worker& worker) const {
+  std::string text;
+  if (worker.state == WorkerState::Failed) {
+    if (const auto message = read_error_file(worker.error_file)) text = message->text;
+  }
+  plan_.events.worker(event_name(worker.state), group_, worker, since_start(), text);
+}
+
+// Who hangs has failed; the others may wait for it in a collective for ever.
+void LocalElasticAgent::look_for_hangs() {
+  if (phase_ != Phase::Running || suspended_ || !failures_.empty()) return;
+  failures_ = hangs_.look(group_.workers, processes_);
+  for (ProcessFailure& failure : failures_) {
+    failure.lived = processes_.now() - group_.began;
+    failure.stacks = plan_.folder.stacks_file(group_.restart_count, failure.local_rank);
+    dumping_ = dumping_ || !failure.stacks.empty();
+    plan_.events.worker("HUNG", group_, worker_of(failure), since_start(), hang_text(failure));
+  }
+}
+
+const Worker& LocalElasticAgent::worker_of(const ProcessFailure& failure) const {
+  return group_.workers.at(static_cast<std::size_t>(failure.local_rank));
+}
+
+int LocalElasticAgent::running() const {
+  return static_cast<int>(
+      std::count_if(group_.workers.begin(), group_.workers.end(),
+                    [](const Worker& w) { return w.state == WorkerState::Running; }));
+}
+
+Situation LocalElasticAgent::situation() const {
+  return {.phase = phase_,
+          .running = running(),
+          .failed = !failures_.empty(),
+          .preempted = all_preempted(),
+          .dumping = dumping_,
+          .interrupted = end_signal_ != 0,
+          .hurry = stop_requests_.count() > 1,
+          .suspended = suspended_,
+          .deadline_over = !suspended_ && deadline_ && processes_.now() >= *deadline_,
+          .launcher_gone = launcher_gone_,
+          .may_restart = verdict_ && verdict_->restart,
+          .delay = verdict_ && verdict_->delay.count() > 0};
+}
+
+bool LocalElasticAgent::all_preempted() const {
+  return !failures_.empty() &&
+         std::all_of(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
+           return is_preemption(plan_.restarts, failure.exit);
+         });
+}
+
+bool LocalElasticAgent::is_hung(const Worker& worker) const {
+  return std::any_of(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
+    return failure.pid == worker.pid && !failure.hang.empty();
+  });
+}
+
+std::chrono::milliseconds LocalElasticAgent::grace() const {
+  const bool hang = !failures_.empty() && !failures_.front().hang.empty();
+  return hang ? std::min(plan_.grace, kHangGrace) : plan_.grace;
+}
+
+std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
+  if (suspended_) return std::nullopt;
+  const auto look = phase_ == Phase::Running ? hangs_.next_look() : std::nullopt;
+  if (!look || !deadline_) return look ? look : deadline_;
+  return std::min(*deadline_, *look);
+}
+
+void LocalElasticAgent::leave() {
+  phase_ = Phase::Leaving;
+  deadline_ = processes_.now() + plan_.grace;
+}
+
+// Of all workers: who hangs may be waiting for another one.
+void LocalElasticAgent::dump_stacks() {
+  for (const ProcessFailure& failure : failures_) {
+    processes_.note(fmt::format("rank {} (local rank {}, pid {}) hangs: {}; stacks: {}",
+                                failure.rank, failure.local_rank, failure.pid, hang_text(failure),
+                                failure.stacks));
+  }
+  std::vector<int> ranks;  // the cause first: there may not be time for all
+  for (const ProcessFailure& failure : failures_) ranks.push_back(failure.local_rank);
+  for (const Worker& worker : group_.workers) {
+    if (worker.state == WorkerState::Running && !is_hung(worker))
+      ranks.push_back(worker.local_rank);
+  }
+  std::vector<StackDump> wanted;
+  for (const int rank : ranks)
+    wanted.push_back({rank, plan_.folder.stacks_file(group_.restart_count, rank)});
+  if (!processes_.dump_stacks(wanted)) ask_for_stacks(ranks);
+  phase_ = Phase::Dumping;
+  deadline_ = processes_.now() + kStackPatience;
+}
+
+// Without a debugger, or where it may not attach, the program that hangs is asked itself: Python's
+// faulthandler, for one, answers.
+void LocalElasticAgent::ask_for_stacks(const std::vector<int>& local_ranks) {
+  for (const ProcessFailure& failure : failures_) {
+    const int rank = failure.local_rank;
+    const bool wanted =
+        std::find(local_ranks.begin(), local_ranks.end(), rank) != local_ranks.end();
+    if (!wanted || worker_of(failure).state != WorkerState::Running) continue;
+    processes_.signal_worker(rank, SIGABRT);
+    processes_.signal_worker(rank, SIGCONT);
+    asked_for_stacks_.insert(rank);
+  }
+  dumping_ = !asked_for_stacks_.empty();
+}
+
+void LocalElasticAgent::stop_workers() {
+  const int signal = end_signal_ != 0 ? end_signal_ : SIGTERM;
+  // Of a job that a signal ends nobody asks who was first.
+  for (Worker& worker : group_.workers)
+    worker.was_dying = end_signal_ == 0 && processes_.state_of(worker.local_rank).dying;
+  // The cause of a hang cannot save anything; its death frees those that wait for it, so that they
+  // can.
+  if (!failures_.empty() && !failures_.front().hang.empty())
+    processes_.signal_worker(failures_.front().local_rank, SIGKILL);
+  processes_.signal_workers(signal);
+  processes_.signal_workers(SIGCONT);  // a worker that is suspended could not react
+  phase_ = Phase::Stopping;
+  deadline_ = processes_.now() + grace();
+  if (end_signal_ != 0) {
+    processes_.note(fmt::format(
+        "{}: passed on to {} worker{}, which may take {} to stop; send it again to kill at once",
+        signal_name(signal), running(), running() == 1 ? "" : "s", seconds_text(grace())));
+  }
+}
+
+void LocalElasticAgent::kill_workers() {
+  processes_.signal_workers(SIGKILL);
+  if (phase_ == Phase::Stopping && stop_requests_.count() < 2 && !launcher_gone_) {
+    processes_.note(fmt::format("{} worker{} did not stop within {}: killed", running(),
+                                running() == 1 ? "" : "s", seconds_text(grace())));
+  }
+  phase_ = Phase::Killing;
+  deadline_ = processes_.now() + kKillPatience;
+}
+
+void LocalElasticAgent::judge_end_of_round() {
+  if (verdict_ || failures_.empty() || running() > 0) return;
+  const auto earlier = earlier_failures(group_.workers, failures_.front(), processes_);
+  failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
+  const ProcessFailure& cause = failures_.front();
+  history_.push_back({cause.rank, cause.exit, cause.lived, cause.heartbeat});
+  verdict_ = judge_restart(plan_.restarts, history_);
+}
+
+void LocalElasticAgent::announce_restart() {
+  processes_.note(restart_text(failures_.front(), *verdict_, plan_.restarts.max_restarts));
+}
+
+void LocalElasticAgent::delay_restart() {
+  announce_restart();
+  processes_.sweep();
+  phase_ = Phase::Delaying;
+  deadline_ = processes_.now() + verdict_->delay;
+}
+
+void LocalElasticAgent::restart() {
+  if (phase_ != Phase::Delaying) {
+    announce_restart();
+    processes_.sweep();
+  }
+  group_.last_failure = failure_json(failures_.front(), group_.restart_count);
+  ++group_.restart_count;
+  try {
+    start_round();
+  } catch (const LaunchError& error) {
+    absorb_failed_start(error);
+  }
+}
+
+// What has stopped the first start is the user's to mend; a restart may work at the next try.
+void LocalElasticAgent::absorb_failed_start(const LaunchError& error) {
+  group_.workers.clear();
+  const std::string what = std::string("the workers could not be started again: ") + error.what();
+  failures_ = {failure_without_worker({error.exit_code(), 0}, what, processes_)};
+  deadline_ = processes_.now();  // nothing is to be waited for
+}
+
+JobStatus LocalElasticAgent::status() const {
+  const auto seconds = [](Clock::duration time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  JobStatus status{.run_id = plan_.job.run_id,
+                   .host = plan_.host,
+                   .phase = phase_,
+                   .restarts = group_.restart_count,
+                   .max_restarts = plan_.job.max_restarts,
+                   .seconds = seconds(since_start()),
+                   .round_seconds = seconds(processes_.now() - group_.began)};
+  status.workers = worker_statuses(group_, processes_);
+  return status;
+}
+
+Clock::duration LocalElasticAgent::since_start() const { return processes_.now() - job_began_; }
+
+RunResult LocalElasticAgent::finish(Outcome outcome) {
+  plan_.events.group(event_name(outcome), group_, since_start());
+  RunResult result;
+  result.outcome = outcome;
+  processes_.stop_store();
+  result.survivors = processes_.sweep();
+  result.signal = end_signal_;
+  for (auto& failure : failures_) {
+    if (failure.is_worker()) failure.last_stderr = processes_.last_stderr(failure.local_rank);
+  }
+  result.failures = failures_;
+  result.stopped = static_cast<int>(
+      std::count_if(group_.workers.begin(), group_.workers.end(), [&](const Worker& w) {
+        return w.state == WorkerState::Stopped || (w.state == WorkerState::Running && !is_hung(w));
+      }));
+  result.workers = final_workers(group_, job_began_, processes_);
+  result.lived = since_start();
+  result.restarts = group_.restart_count;
+  result.max_restarts = plan_.job.max_restarts;
+  if (verdict_) result.gave_up = verdict_->gave_up;
+  return result;
+}
+
+}  // namespace ddp::launch

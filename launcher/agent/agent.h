@@ -1,0 +1,88 @@
+// LocalElasticAgent: keeps one node's workers going. Waits for an event, asks agent_policy, acts;
+// touches the operating system through ProcessRunner only.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "launcher/agent/agent_policy.h"
+#include "launcher/agent/hang_monitor.h"
+#include "launcher/agent/restart_policy.h"
+#include "launcher/base/clock.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/run_result.h"
+#include "launcher/base/states.h"
+#include "launcher/base/worker.h"
+#include "launcher/plan/job_plan.h"
+#include "launcher/process/process_runner.h"
+#include "launcher/process/stop_requests.h"
+#include "launcher/rendezvous/rendezvous.h"
+#include "launcher/report/job_status.h"
+
+namespace ddp::launch {
+
+class LocalElasticAgent {
+ public:
+  LocalElasticAgent(JobPlan plan, RendezvousHandler& rendezvous, ProcessRunner& processes);
+
+  /// Returns when nothing of the job is left running. Throws LaunchError when workers cannot be
+  /// started.
+  RunResult run();
+  /// What is going on now.
+  JobStatus status() const;
+
+ private:
+  void start_round();
+  void absorb(const std::vector<Event>& events);
+  void absorb_signal(const Event& event);
+  void resume();
+  void absorb_exits(const std::vector<Event>& events);
+  void absorb_exit(const Event& event, std::vector<ProcessFailure>& batch);
+  void absorb_store_loss(const Event& event);
+  void look_for_hangs();
+  void record_event(const Worker& worker) const;
+  Situation situation() const;
+  bool told_to_stop() const;
+  int running() const;
+  bool all_preempted() const;
+  bool is_hung(const Worker& worker) const;
+  const Worker& worker_of(const ProcessFailure& failure) const;
+  std::chrono::milliseconds grace() const;
+  std::optional<Clock::time_point> next_wakeup() const;
+
+  void leave();
+  void dump_stacks();
+  void ask_for_stacks(const std::vector<int>& local_ranks);
+  void stop_workers();
+  void kill_workers();
+  void judge_end_of_round();
+  void announce_restart();
+  void delay_restart();
+  void restart();
+  void absorb_failed_start(const LaunchError& error);
+  Clock::duration since_start() const;
+  RunResult finish(Outcome outcome);
+
+  JobPlan plan_;
+  RendezvousHandler& rendezvous_;
+  ProcessRunner& processes_;
+
+  WorkerGroup group_;
+  Phase phase_ = Phase::Running;
+  std::optional<Clock::time_point> deadline_;  // of the phase
+  HangMonitor hangs_;
+  bool suspended_ = false;  // by SIGTSTP
+  Clock::time_point suspended_at_;
+  bool dumping_ = false;            // stacks are to be written, or being so
+  std::set<int> asked_for_stacks_;  // local ranks, by SIGABRT: no debugger has told them
+  std::vector<ProcessFailure> failures_;
+  Clock::time_point job_began_;
+  std::vector<RoundEnd> history_;
+  std::optional<RestartVerdict> verdict_;  // on the round that has just ended
+  int end_signal_ = 0;                     // 0: no signal has asked for the end
+  StopRequests stop_requests_;
+  bool launcher_gone_ = false;
+};
+
+}  // namespace ddp::launch

@@ -1,0 +1,43 @@
+#include "launcher/agent/agent_policy.h"
+
+namespace ddp::launch {
+namespace {
+
+Action when_all_ended(const Situation& now) {
+  if (now.launcher_gone || now.interrupted) return Action::Interrupt;
+  if (!now.failed) return Action::Finish;
+  if (!now.may_restart) return Action::Fail;
+  if (now.suspended) return Action::Wait;
+  if (now.phase == Phase::Delaying) return now.deadline_over ? Action::Restart : Action::Wait;
+  return now.delay ? Action::Delay : Action::Restart;
+}
+
+}  // namespace
+
+Action decide(const Situation& now) {
+  if (now.running == 0) return when_all_ended(now);
+  const bool at_once = now.hurry || now.launcher_gone;
+  switch (now.phase) {
+    case Phase::Running:
+      if (at_once) return Action::Kill;
+      if (now.interrupted) return Action::Stop;
+      if (now.dumping) return Action::DumpStacks;
+      if (now.preempted) return Action::Leave;
+      return now.failed ? Action::Stop : Action::Wait;
+    case Phase::Leaving:
+      if (at_once) return Action::Kill;
+      return !now.preempted || now.interrupted || now.deadline_over ? Action::Stop : Action::Wait;
+    case Phase::Dumping:
+      if (at_once) return Action::Kill;
+      return !now.dumping || now.interrupted || now.deadline_over ? Action::Stop : Action::Wait;
+    case Phase::Stopping:
+      return at_once || now.deadline_over ? Action::Kill : Action::Wait;
+    case Phase::Killing:
+      return now.deadline_over ? Action::Abandon : Action::Wait;
+    case Phase::Delaying:
+      break;  // nothing runs then
+  }
+  return Action::Wait;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,40 @@
+// Looks at the workers' signs of life when it is time to, and tells who hangs.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "launcher/base/clock.h"
+#include "launcher/base/run_result.h"
+#include "launcher/base/worker.h"
+#include "launcher/hang/hang_rules.h"
+#include "launcher/process/process_runner.h"
+
+namespace ddp::launch {
+
+class HangMonitor {
+ public:
+  explicit HangMonitor(HangRules rules) : rules_(rules) {}
+
+  void begin_round(Clock::time_point now);
+  /// A worker has written its first heartbeat: it may have promised something.
+  void heartbeat_began(Clock::time_point now) { look_at_ = now; }
+  /// The workers were suspended: their silence so far does not count.
+  void forgive_silence(Clock::time_point now) { silent_since_ = now; }
+
+  /// nullopt: not before somebody's first heartbeat.
+  std::optional<Clock::time_point> next_look() const { return look_at_; }
+
+  /// A failure for each worker that hangs, the cause first. Empty before next_look().
+  std::vector<ProcessFailure> look(const std::vector<Worker>& workers, ProcessRunner& processes);
+
+ private:
+  ProcessFailure describe(const Worker& worker, const Suspect& suspect,
+                          ProcessRunner& processes) const;
+
+  HangRules rules_;
+  std::optional<Clock::time_point> look_at_;
+  Clock::time_point silent_since_;  // silence before it does not count
+};
+
+}  // namespace ddp::launch

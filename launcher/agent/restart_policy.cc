@@ -1,0 +1,88 @@
+#include "launcher/agent/restart_policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "launcher/base/run_result.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr auto kQuick = std::chrono::seconds(10);
+constexpr std::chrono::milliseconds kLongestDelay = std::chrono::minutes(1);
+
+int exit_value(const ExitStatus& exit) {
+  return exit.signal != 0 ? kExitSignalBase + exit.signal : exit.code;
+}
+
+bool same_failure(const RoundEnd& a, const RoundEnd& b) {
+  return a.rank == b.rank && exit_value(a.exit) == exit_value(b.exit) && a.progress == b.progress;
+}
+
+template <typename Predicate>
+int in_a_row(const std::vector<RoundEnd>& history, Predicate holds) {
+  const auto stop = std::find_if_not(history.rbegin(), history.rend(), holds);
+  return static_cast<int>(stop - history.rbegin());
+}
+
+// A shell around the program gives 128 + n for a signal; 255 is what a program's exit(-1) gives.
+bool is_crash(const ExitStatus& exit) {
+  const bool says_signal = exit.code > kExitSignalBase && exit.code < kExitSignalBase + NSIG;
+  return exit.signal != 0 || says_signal || exit.code == kExitHang;
+}
+
+// Why this failure is not worth a restart; empty when it is.
+std::string final_reason(const RestartRules& rules, const ExitStatus& exit) {
+  const int code = exit_value(exit);
+  if (rules.final_codes.count(code) > 0) return fmt::format("exit code {} is final", code);
+  if (rules.retry_codes.count(code) > 0) return "";
+  if (is_preemption(rules, exit))
+    return fmt::format("exit code {} says: preempted, saved", kExitPreempted);
+  if (exit.signal == 0 && exit.code == kExitFinal)
+    return fmt::format("exit code {} says: it would fail again", kExitFinal);
+  if (rules.policy == RestartPolicy::Never) return "--restart-policy=never";
+  if (rules.policy == RestartPolicy::OnCrash && !is_crash(exit))
+    return fmt::format("--restart-policy=on-crash, and exit code {} is no crash", code);
+  return "";
+}
+
+int restarts_used(const RestartRules& rules, const std::vector<RoundEnd>& history) {
+  if (rules.healthy_after.count() == 0) return static_cast<int>(history.size()) - 1;
+  if (history.back().lived >= rules.healthy_after) return 0;
+  return in_a_row(history, [&](const RoundEnd& end) { return end.lived < rules.healthy_after; }) -
+         1;
+}
+
+}  // namespace
+
+bool is_preemption(const RestartRules& rules, const ExitStatus& exit) {
+  return exit.signal == 0 && exit.code == kExitPreempted &&
+         rules.retry_codes.count(kExitPreempted) == 0;
+}
+
+RestartVerdict judge_restart(const RestartRules& rules, const std::vector<RoundEnd>& history) {
+  const RoundEnd& last = history.back();
+  RestartVerdict verdict;
+  verdict.number = restarts_used(rules, history) + 1;
+  if (verdict.number > rules.max_restarts) return verdict;
+  verdict.gave_up = final_reason(rules, last.exit);
+  if (!verdict.gave_up.empty()) return verdict;
+  const int same = in_a_row(
+      history, [&](const RoundEnd& end) { return same_failure(end, last) && end.lived < kQuick; });
+  if (rules.crash_loop > 0 && same >= rules.crash_loop) {
+    verdict.gave_up = fmt::format(
+        "{} failed in the same way {} times in a row, each within {} s of its start",
+        last.rank == ProcessFailure::kNoRank ? "the round" : fmt::format("rank {}", last.rank),
+        same, kQuick.count());
+    return verdict;
+  }
+  verdict.restart = true;
+  const int quick = in_a_row(history, [](const RoundEnd& end) { return end.lived < kQuick; });
+  verdict.delay = std::min(kLongestDelay, rules.delay * (1 << std::clamp(quick - 1, 0, 16)));
+  return verdict;
+}
+
+}  // namespace ddp::launch

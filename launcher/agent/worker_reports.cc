@@ -1,0 +1,107 @@
+#include "launcher/agent/worker_reports.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/agent/failure_order.h"
+#include "launcher/hang/heartbeat.h"
+#include "launcher/report/failure_report.h"
+
+namespace ddp::launch {
+
+ProcessFailure failure_of(const Worker& worker, ProcessRunner& processes) {
+  LifeSign sign = processes.life_sign(worker.local_rank);
+  return {.local_rank = worker.local_rank,
+          .rank = worker.rank,
+          .pid = worker.pid,
+          .exit = worker.exit,
+          .error_file = worker.error_file,
+          .heartbeat = std::move(sign.text),
+          .progress = std::move(sign.progress),
+          .time = processes.unix_time(),
+          .lived = worker.lived};
+}
+
+ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
+                                      const ProcessRunner& processes) {
+  return {.local_rank = ProcessFailure::kNoRank,
+          .rank = ProcessFailure::kNoRank,
+          .exit = exit,
+          .cause = std::move(what),
+          .time = processes.unix_time()};
+}
+
+std::string hang_text(const ProcessFailure& failure) {
+  return fmt::format("{}; last heartbeat: {}", failure.hang,
+                     failure.heartbeat.empty() ? "none, or one without words" : failure.heartbeat);
+}
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  return fmt::format("{:g} s", static_cast<double>(time.count()) / 1000);
+}
+
+std::string restart_text(const ProcessFailure& cause, const RestartVerdict& verdict,
+                         int max_restarts) {
+  const std::string what = cause.is_worker()
+                               ? fmt::format("rank {} (local rank {}, pid {}): {}", cause.rank,
+                                             cause.local_rank, cause.pid, describe(cause))
+                               : cause.cause;
+  return fmt::format("{}; restart {} of {}{}", what, verdict.number, max_restarts,
+                     verdict.delay.count() > 0 ? " in " + seconds_text(verdict.delay) : "");
+}
+
+std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,
+                                             const ProcessFailure& seen, ProcessRunner& processes) {
+  std::vector<ProcessFailure> earlier;
+  for (Worker& worker : workers) {
+    const bool ended_by_itself = worker.exit.signal == 0 && worker.exit.code != 0;
+    if (worker.state != WorkerState::Stopped || !ended_by_itself) continue;
+    if (!wrote_earlier(worker.error_file, seen)) continue;
+    worker.state = WorkerState::Failed;
+    earlier.push_back(failure_of(worker, processes));
+  }
+  order_failures(earlier);
+  return earlier;
+}
+
+Outcome how_interrupted(const RestartRules& rules, const std::vector<Worker>& workers) {
+  const auto in_order = [&](const Worker& worker) {
+    return worker.state != WorkerState::Running &&
+           (worker.exit.ok() || is_preemption(rules, worker.exit));
+  };
+  const bool all = std::all_of(workers.begin(), workers.end(), in_order);
+  const bool any = std::any_of(workers.begin(), workers.end(),
+                               [](const Worker& worker) { return !worker.exit.ok(); });
+  return all && any ? Outcome::Preempted : Outcome::Interrupted;
+}
+
+std::vector<WorkerStatus> worker_statuses(const WorkerGroup& group, ProcessRunner& processes) {
+  std::vector<WorkerStatus> statuses;
+  for (const Worker& worker : group.workers) {
+    WorkerStatus& entry = statuses.emplace_back();
+    entry = {.rank = worker.rank,
+             .local_rank = worker.local_rank,
+             .pid = worker.pid,
+             .state = worker.state};
+    if (worker.state != WorkerState::Running) continue;
+    const LifeSign sign = processes.life_sign(worker.local_rank);
+    entry.silence = std::chrono::duration<double>(processes.now() - sign.at).count();
+    entry.heartbeat = sign.text;
+    entry.step = sign.progress.step;
+  }
+  return statuses;
+}
+
+std::vector<Worker> final_workers(const WorkerGroup& group, Clock::time_point job_began,
+                                  const ProcessRunner& processes) {
+  std::vector<Worker> workers = group.workers;
+  for (Worker& worker : workers) {
+    worker.spawned = group.began - job_began;
+    if (const auto first = processes.first_output(worker.local_rank))
+      worker.first_line = *first - group.began;
+  }
+  return workers;
+}
+
+}  // namespace ddp::launch

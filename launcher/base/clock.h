@@ -1,0 +1,19 @@
+// The clock of everything that waits, and its points in time as system calls want them.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+namespace ddp::launch {
+
+using Clock = std::chrono::steady_clock;
+
+/// Zero when it is over.
+inline timespec time_until(Clock::time_point deadline) {
+  const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
+  return {ns / 1'000'000'000, ns % 1'000'000'000};
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,35 @@
+#include "launcher/base/messages.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+namespace ddp::launch {
+
+int write_fully(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written > 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (written < 0 && errno == EAGAIN) {
+      // The terminal was set to non-blocking by someone else who shares it.
+      pollfd writable{fd, POLLOUT, 0};
+      ::poll(&writable, 1, 1000);
+    } else if (written < 0 && errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+void say(std::string_view text) {
+  write_fully(STDERR_FILENO, "ddp-run: " + std::string(text) + "\n");
+}
+
+void say_error(std::string_view text) {
+  write_fully(STDERR_FILENO, "error: " + std::string(text) + "\n");
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,47 @@
+#include "launcher/base/proc_files.h"
+
+#include <unistd.h>
+#include <cstdio>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace ddp::launch {
+namespace {
+
+// PF_EXITING, PF_DUMPCORE and PF_SIGNALED of the kernel's sched.h, where they have always been so.
+constexpr unsigned kDying = 0x4 | 0x200 | 0x400;
+
+}  // namespace
+
+std::string first_line(const std::string& file) {
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  return line;
+}
+
+bool proc_is_ours() {
+  char self[16] = {};
+  return ::readlink("/proc/self", self, sizeof self - 1) > 0 && std::atoi(self) == ::getpid();
+}
+
+std::string process_folder(pid_t pid) {
+  return "/proc/" + std::to_string(proc_is_ours() ? pid : 0);
+}
+
+ProcessStat read_stat(const std::string& folder) {
+  const std::string line = first_line(folder + "/stat");
+  const auto name_end = line.rfind(')');  // the name may hold anything, also ')' and spaces
+  ProcessStat stat;
+  unsigned flags = 0;
+  if (name_end == std::string::npos ||
+      std::sscanf(line.c_str() + name_end + 1, " %c %d %*d %*d %*d %*d %u", &stat.state,
+                  &stat.parent, &flags) != 3) {
+    return {};
+  }
+  stat.dying = (flags & kDying) != 0;
+  return stat;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,28 @@
+#include "launcher/base/run_result.h"
+
+#include <csignal>
+
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+
+int exit_code(const RunResult& result) {
+  switch (result.outcome) {
+    case Outcome::Succeeded:
+      return kExitDone;
+    case Outcome::LauncherGone:
+      return kExitSignalBase + SIGKILL;
+    case Outcome::Preempted:
+      return kExitPreempted;
+    case Outcome::Interrupted:
+      return kExitSignalBase + result.signal;
+    case Outcome::Failed:
+      break;
+  }
+  if (result.failures.empty()) return kExitFailed;
+  const ProcessFailure& cause = result.failures.front();
+  if (cause.exit.signal == 0) return cause.exit.code;
+  return cause.is_worker() ? kExitSignalBase + cause.exit.signal : kExitFailed;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,53 @@
+// How a run has ended, and the failures that ended it: plain structs.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "launcher/base/clock.h"
+#include "launcher/base/states.h"
+#include "launcher/base/worker.h"
+
+namespace ddp::launch {
+
+/// A worker that failed by itself, as the report needs it; or something else without which a round
+/// cannot go on: then both ranks are kNoRank and `cause` says what.
+struct ProcessFailure {
+  static constexpr int kNoRank = -1;
+
+  int local_rank = 0;
+  int rank = 0;
+  pid_t pid = 0;
+  ExitStatus exit;
+  std::string error_file{};
+  std::string last_stderr{};  // the end of what it wrote there
+  std::string cause{};        // what the system says of this death; may be empty
+  std::string hang{};         // it was alive but silent: for how long, and where; empty: it ended
+  std::string heartbeat{};    // the words of its last one
+  Progress progress{};        // what they mean
+  double time = 0;            // when it was seen; Unix seconds
+  Clock::duration lived{};    // from the start of the round until then
+  std::string stacks{};       // file that says what it did when it hung; empty: none
+
+  bool is_worker() const { return local_rank != kNoRank; }
+};
+
+struct RunResult {
+  Outcome outcome = Outcome::Succeeded;
+  int signal = 0;                        // Interrupted: the signal that ended the job
+  std::vector<ProcessFailure> failures;  // of the last round, root cause first
+  int stopped = 0;                       // peers that were stopped because of it
+  int restarts = 0;
+  int max_restarts = 0;
+  std::vector<Worker> workers;         // of the last round
+  Clock::duration lived{};             // all rounds together
+  std::string gave_up;                 // why not all restarts were used
+  std::vector<std::string> survivors;  // "pid 12 (state D)": could not be killed in time
+};
+
+/// The exit code of ddp-run.
+int exit_code(const RunResult& result);
+
+}  // namespace ddp::launch

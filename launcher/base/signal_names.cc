@@ -1,0 +1,50 @@
+#include "launcher/base/signal_names.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include <charconv>
+
+namespace ddp::launch {
+namespace {
+
+bool cannot_be_handled(int signal) {
+  switch (signal) {
+    case SIGKILL:
+    case SIGSTOP:
+    case SIGCHLD:
+    case SIGPIPE:
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+    case SIGTRAP:
+    case SIGSYS:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+int signal_number(std::string_view name) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc{} || end != name.data() + name.size()) {
+    number = 0;
+    const std::string wanted(name.substr(0, 3) == "SIG" ? name.substr(3) : name);
+    for (int signal = 1; signal < 32; ++signal) {
+      const char* known = ::sigabbrev_np(signal);
+      if (known && wanted == known) number = signal;
+    }
+  }
+  return number < 1 || number > SIGRTMAX || cannot_be_handled(number) ? 0 : number;
+}
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name ? std::string("SIG") + name : "signal " + std::to_string(signal);
+}
+
+}  // namespace ddp::launch

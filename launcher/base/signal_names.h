@@ -1,0 +1,15 @@
+// Signals by name.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ddp::launch {
+
+/// "SIGTERM", "TERM" or "15" -> 15; 0 for what is no signal or cannot be handled (KILL, STOP, CHLD,
+/// faults).
+int signal_number(std::string_view name);
+/// 15 -> "SIGTERM".
+std::string signal_name(int signal);
+
+}  // namespace ddp::launch

@@ -1,0 +1,199 @@
+#include "launcher/cli/launch_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/cli/option_completion.h"
+#include "launcher/cli/option_help.h"
+#include "launcher/cli/option_parsers.h"
+#include "launcher/cli/option_values.h"
+#include "launcher/cli/raw_options.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+// Without a port the endpoint means nothing on a single node; nor does that of c10d, where agents
+// meet and jobs share it: as with torchrun, their workers do not.
+void apply_endpoint(LaunchConfig& config, const std::string& text, const std::string& backend) {
+  const auto endpoint = parse_endpoint(text);
+  if (!endpoint || endpoint->port == 0 || backend == "c10d") return;
+  if (!endpoint->host.empty()) config.master_addr = endpoint->host;
+  config.master_port = endpoint->port;
+}
+
+void take_addresses(LaunchConfig& config, const OptionValues& values) {
+  if (values.integer("node-rank", 0, INT_MAX) != 0) {
+    usage_error(fmt::format("--node-rank={}: a single node has rank 0; leave it out",
+                            values.text("node-rank")));
+  }
+  const bool alone = values.flag("standalone");  // whatever backend is named, as with torchrun
+  const std::string backend = alone ? "c10d" : values.one_of("rdzv-backend", {"static", "c10d"});
+  check_rdzv_conf(values.text("rdzv-conf"));
+  config.master_addr = values.text("master-addr");
+  config.master_port = values.integer("master-port", 0, 65535);
+  if (!alone && !values.given("master-port")) {
+    apply_endpoint(config, values.text("rdzv-endpoint"), backend);
+  }
+  if (!values.text("local-addr").empty()) config.master_addr = values.text("local-addr");
+  if (config.master_addr.empty()) usage_error("--master-addr=: needs a host name or an address");
+  config.rdzv_id = values.text("rdzv-id");
+}
+
+// torchrun's own switch; its static rendezvous does not look at it.
+bool store_sharing_disabled(const OptionValues& values, const Environment& environment) {
+  const bool is_static = values.text("rdzv-backend") == "static" && !values.flag("standalone") &&
+                         (values.given("master-port") || !values.text("rdzv-endpoint").empty());
+  const auto found = environment.find(kDisableShareStore);
+  return !is_static && found != environment.end() && found->second == "1";
+}
+
+StoreChoice take_store(const OptionValues& values, const Environment& environment) {
+  const std::string choice = values.one_of("store", {"auto", "agent", "rank0"});
+  if (choice == "agent") return StoreChoice::Agent;
+  if (choice == "rank0" || store_sharing_disabled(values, environment)) return StoreChoice::Rank0;
+  return StoreChoice::Auto;
+}
+
+void take_hangs(LaunchConfig& config, const OptionValues& values) {
+  const std::string& limit = values.text("hang-timeout");
+  if (limit == "auto") return;
+  const auto timeout = values.milliseconds("hang-timeout");
+  config.hangs.heed_promises = timeout.count() > 0;
+  if (timeout.count() > 0) config.hangs.timeout = timeout;
+}
+
+void take_placement(LaunchConfig& config, const OptionValues& values) {
+  if (values.given("devices")) config.devices = parse_devices(values.text("devices"));
+  config.virtual_local_rank = values.flag("virtual-local-rank");
+  config.one_device_per_rank = values.flag("one-device-per-rank");
+  if (!values.given("numa-binding")) return;
+  const auto mode = values.one_of("numa-binding", {"node", "socket", "exclusive", "core-complex"});
+  config.numa_binding = mode == "node"        ? NumaBinding::Node
+                        : mode == "socket"    ? NumaBinding::Socket
+                        : mode == "exclusive" ? NumaBinding::Exclusive
+                                              : NumaBinding::CoreComplex;
+}
+
+void take_reports(LaunchConfig& config, const OptionValues& values) {
+  config.summary = values.flag("summary");
+  config.result_json = values.file("result-json");
+  config.event_log = values.file("events");
+  const auto handler =
+      values.one_of("event-log-handler", {"null", "console", "dynamic_rendezvous"});
+  config.events_on_console = handler == "console";
+  if (values.given("health-port")) config.health = parse_health(values.text("health-port"));
+}
+
+void take_restarts(LaunchConfig& config, const OptionValues& values) {
+  const auto policy = values.one_of("restart-policy", {"on-failure", "on-crash", "never"});
+  config.restarts.policy = policy == "never"      ? RestartPolicy::Never
+                           : policy == "on-crash" ? RestartPolicy::OnCrash
+                                                  : RestartPolicy::OnFailure;
+  config.restarts.max_restarts = values.integer("max-restarts", 0, INT_MAX);
+  config.restarts.delay = values.milliseconds("restart-delay");
+  config.restarts.crash_loop = values.integer("crash-loop", 0, INT_MAX);
+  config.restarts.final_codes = parse_codes("final-exit-codes", values.text("final-exit-codes"));
+  config.restarts.retry_codes = parse_codes("retry-exit-codes", values.text("retry-exit-codes"));
+  config.restarts.healthy_after = values.milliseconds("healthy-after");
+}
+
+void take_logs(LaunchConfig& config, const OptionValues& values) {
+  config.log_dir = values.text("log-dir");
+  LogOptions& logs = config.logs;
+  logs.redirects = parse_streams("redirects", values.text("redirects"));
+  logs.tee = parse_streams("tee", values.text("tee"));
+  logs.prefix_template = values.text("log-line-prefix-template");
+  logs.console_ranks = parse_ranks(values.text("local-ranks-filter"));
+  logs.stdout_filters = parse_filters(values.text("duplicate-stdout-filters"));
+  logs.stderr_filters = parse_filters(values.text("duplicate-stderr-filters"));
+  logs.timestamps = values.flag("timestamps");
+  logs.fold = std::chrono::milliseconds(values.integer("fold-lines", 0, 10'000));
+  logs.rotation = {parse_size("log-max-size", values.text("log-max-size")),
+                   values.integer("log-keep", 0, 1000)};
+  logs.report_lines = values.integer("report-lines", 0, 18);
+}
+
+LaunchConfig to_config(const OptionValues& values) {
+  LaunchConfig config;
+  check_nnodes(values.text("nnodes"));
+  config.nproc_per_node = trimmed(values.text("nproc-per-node"));
+  parse_local_world_size(config.nproc_per_node);
+  config.standalone = values.flag("standalone");
+  config.role = values.text("role");
+  take_placement(config, values);
+  take_restarts(config, values);
+  take_hangs(config, values);
+  if (values.seconds("monitor-interval") <= 0) {
+    usage_error(
+        fmt::format("--monitor-interval={}: must be more than 0", values.text("monitor-interval")));
+  }
+  config.shutdown_timeout = values.milliseconds("shutdown-timeout");
+  config.stop_signals = parse_signals(values.text("signals-to-handle"));
+  config.module = values.flag("module");
+  config.no_python = values.flag("no-python");
+  config.run_path = values.flag("run-path");
+  take_reports(config, values);
+  values.one_of("logs-specs", {"default"});
+  if (values.flag("dry-run")) config.action = LaunchAction::DryRun;
+  values.one_of("start-method", {"spawn", "fork", "forkserver"});
+  take_logs(config, values);
+  take_addresses(config, values);
+  return config;
+}
+
+// Help, version and the like; empty when a job is to be run.
+std::string asked_text(const OptionValues& values) {
+  if (values.flag("help")) return help_text();
+  if (values.flag("short-help")) return short_help_text();
+  if (values.flag("version")) return "ddp-run " DDP_VERSION "\n";
+  if (values.flag("print-man")) return man_page();
+  if (!values.given("print-completion")) return "";
+  return completion_script(values.one_of("print-completion", {"bash", "zsh", "fish"}));
+}
+
+// Who has set a variable long ago looks for the wrong value on the command line.
+[[noreturn]] void name_source(const LaunchError& error, const RawOptions& raw) {
+  const std::string what = error.what();
+  std::string name = what.substr(0, what.find('='));
+  std::replace(name.begin(), name.end(), '_', '-');
+  const auto source = raw.sources.find(name);
+  if (source == raw.sources.end()) throw error;
+  usage_error(fmt::format("{} ({} sets it)", what, source->second));
+}
+
+}  // namespace
+
+LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environment& environment) {
+  const RawOptions raw = gather_options(argc, argv, environment);
+  const OptionValues values(raw.options);
+  LaunchConfig config;
+  config.printed = asked_text(values);
+  if (!config.printed.empty()) {
+    config.action = LaunchAction::Print;
+    return config;
+  }
+  try {
+    config = to_config(values);
+    config.store = take_store(values, environment);
+  } catch (const LaunchError& error) {
+    name_source(error, raw);
+  }
+  config.hints = raw.hints;
+  if (raw.program.empty() || raw.program.front().empty()) {
+    usage_error(
+        "no program given; write ddp-run [options] PROGRAM [arguments], see ddp-run --help");
+  }
+  if (config.module && config.no_python) {
+    usage_error("-m and --no-python exclude each other; leave one of them out");
+  }
+  config.program = raw.program.front();
+  config.program_args.assign(raw.program.begin() + 1, raw.program.end());
+  return config;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,78 @@
+// The command line as a plain struct. Looks at its arguments only: no machine, no files.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/base/command.h"
+#include "launcher/base/restart_rules.h"
+#include "launcher/base/sockets.h"
+#include "launcher/hang/hang_rules.h"
+#include "launcher/logs/stream_plan.h"
+
+namespace ddp::launch {
+
+// Who serves the store that the workers meet at.
+enum class StoreChoice {
+  Auto,   // ddp-run where ddp-store lies beside it, else rank 0
+  Agent,  // ddp-run
+  Rank0,
+};
+
+/// --numa-binding: the CPUs of each worker.
+enum class NumaBinding {
+  Node,         // all CPUs of the GPU's NUMA node
+  Socket,       // all CPUs of the socket that the node is in
+  Exclusive,    // the node's cores are shared out among its workers
+  CoreComplex,  // cores that share the largest cache, one such group for each worker of the node
+};
+
+enum class LaunchAction { Run, DryRun, Print };
+
+struct LaunchConfig {
+  LaunchAction action = LaunchAction::Run;
+  std::string printed;  // Print: what is asked for, help or another text
+
+  std::string nproc_per_node = "1";  // number, gpu, cpu or auto: resolved by local_world_size
+  bool standalone = false;
+  std::string role = "default";
+  bool virtual_local_rank = false;
+  bool one_device_per_rank = false;
+  std::optional<NumaBinding> numa_binding;
+  std::string devices;  // CUDA_VISIBLE_DEVICES of the job; empty: as inherited
+
+  RestartRules restarts;
+  HangRules hangs;
+  std::chrono::milliseconds shutdown_timeout{30'000};
+  std::vector<int> stop_signals;  // passed on to the workers, then the job ends
+
+  std::string program;
+  std::vector<std::string> program_args;
+  bool run_path = false;  // under Python, whatever its name
+  bool module = false;
+  bool no_python = false;
+
+  std::string master_addr = "127.0.0.1";
+  int master_port = 0;  // 0: a free port for each round
+  StoreChoice store = StoreChoice::Auto;
+  std::string rdzv_id;  // empty: a random one
+
+  std::string log_dir;  // empty: a private folder, removed at the end unless there are logs in it
+  LogOptions logs;
+  bool summary = false;
+  std::string result_json;  // a file; empty: none
+  std::string event_log;    // a file; empty: none
+  bool events_on_console = false;
+  std::optional<Endpoint> health;
+
+  std::vector<std::string> hints;  // PET_ variables that are no option: one line each
+};
+
+/// Throws LaunchError (exit code 2) with one line that names the option, the value and the remedy.
+/// An option that is not on the command line is taken from PET_<NAME> in `environment`, as torchrun
+/// does.
+LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environment& environment);
+
+}  // namespace ddp::launch

@@ -1,0 +1,177 @@
+#include "launcher/cli/option_help.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "launcher/cli/option_table.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+using enum OptionGroup;
+
+struct GroupTitle {
+  OptionGroup group;
+  const char* title;
+};
+constexpr std::array kTitles{
+    GroupTitle{Workers, "Workers"},   GroupTitle{Restarts, "Restarts"},
+    GroupTitle{Program, "Program"},   GroupTitle{Rendezvous, "Addresses"},
+    GroupTitle{Stopping, "Stopping"}, GroupTitle{Logs, "Logs"},
+    GroupTitle{Other, "Other"},
+};
+
+// The options of -h.
+constexpr std::array kCommon{
+    "nproc-per-node", "nnodes",      "standalone",  "rdzv-backend", "rdzv-endpoint",
+    "rdzv-id",        "master-addr", "master-port", "devices",      "max-restarts",
+    "module",         "no-python",   "tee",         "redirects",    "log-dir",
+    "result-json",    "dry-run",     "short-help",  "help",         "version"};
+
+constexpr const char* kUsage =
+    R"(ddp-run: starts one process per rank and keeps the group alive, as torchrun does.
+
+Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
+
+PROGRAM is an executable (a path, else looked for on PATH, else beside ddp-run) or a Python
+script (*.py). Everything after PROGRAM is passed on untouched, but ${local_rank} is replaced
+(write $${local_rank} for the text itself).
+Options may be written with - or _, as --option VALUE or --option=VALUE, and cut short behind the
+first - while no other begins so. One that is not given is taken from the environment: PET_ and its name in
+capitals, as in PET_MAX_RESTARTS=3; flags are 1 or 0, as in PET_STANDALONE=1.
+
+Examples:
+  ddp-run --standalone --nproc_per_node=2 trainer --config configs/quickstart.yaml
+  ddp-run --nproc-per-node=gpu --max-restarts=3 train.py --epochs 10
+  ddp-run --nproc-per-node=4 -m package.train
+  ddp-run --nproc-per-node=8 --tee=3 --log-dir=logs --fold-lines=100 \
+          --log-line-prefix-template='${hostname}:${rank}: ' train.py
+)";
+
+constexpr const char* kShortUsage =
+    R"(Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
+
+Starts one process per rank of PROGRAM, an executable or a Python script (*.py), restarts the
+group when one fails, and leaves nothing behind.
+
+)";
+
+std::string exit_code_name(int code) {
+  return code == kExitSignalBase ? fmt::format("{}+N", code) : std::to_string(code);
+}
+
+std::string exit_codes() {
+  std::string text = "\nExit codes:\n";
+  for (const ExitCodeMeaning& meaning : kExitCodeMeanings) {
+    if (!meaning.of_ddp_run) continue;
+    text += fmt::format("  {:<7}{}\n", exit_code_name(meaning.code), meaning.of_ddp_run);
+  }
+  return text + "  other  that of the worker that failed first\n";
+}
+
+std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
+  std::string out;
+  std::size_t column = 0;
+  while (!text.empty()) {
+    const auto end = std::min(text.find(' '), text.size());
+    if (column > 0 && indent + column + 1 + end > width) {
+      out += '\n' + std::string(indent, ' ');
+      column = 0;
+    }
+    if (column > 0) out += ' ', ++column;
+    out += text.substr(0, end);
+    column += end;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+std::string right_of_names(const OptionSpec& option) {
+  std::string text = option.help;
+  if (option.value && *option.fallback) text += fmt::format(" [{}]", option.fallback);
+  return text;
+}
+
+std::string option_help(const OptionSpec& option) {
+  std::string left = option.letter ? fmt::format("  -{}, ", option.letter) : "      ";
+  left += fmt::format("--{}", option.name);
+  if (option.value) left += fmt::format(" {}", option.value);
+  constexpr std::size_t kIndent = 40;
+  const std::string gap = left.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ')
+                                                    : std::string(kIndent - left.size(), ' ');
+  return left + gap + wrapped(right_of_names(option), kIndent, 98) + "\n";
+}
+
+// Text for groff: no dash becomes a hyphen, no dot or quote at the start of a line a request.
+std::string roff(std::string_view text) {
+  std::string out;
+  bool at_start = true;
+  for (const char c : text) {
+    if (at_start && (c == '.' || c == '\'')) out += "\\&";
+    if (c == '\\') {
+      out += "\\e";
+    } else if (c == '-') {
+      out += "\\-";
+    } else {
+      out += c;
+    }
+    at_start = c == '\n';
+  }
+  return out;
+}
+
+std::string man_option(const OptionSpec& option) {
+  std::string names = option.letter ? fmt::format("\\fB\\-{}\\fR, ", option.letter) : "";
+  names += fmt::format("\\fB\\-\\-{}\\fR", roff(option.name));
+  if (option.value) names += fmt::format("=\\fI{}\\fR", roff(option.value));
+  return fmt::format(".TP\n{}\n{}\n", names, roff(right_of_names(option)));
+}
+
+}  // namespace
+
+std::string help_text() {
+  std::string text = kUsage;
+  for (const auto& title : kTitles) {
+    text += fmt::format("\n{}:\n", title.title);
+    for (const auto& option : option_table()) {
+      if (option.group == title.group) text += option_help(option);
+    }
+  }
+  return text + exit_codes();
+}
+
+std::string short_help_text() {
+  std::string text = kShortUsage;
+  for (const char* name : kCommon) text += option_help(*find_option(name));
+  return text +
+         "\nAll options, --rdzv-conf and --node-rank among them: ddp-run --help. Manual page: "
+         "--print-man.\n";
+}
+
+std::string man_page() {
+  const std::string_view usage = kUsage;
+  const auto begin = usage.find("PROGRAM is");
+  const auto examples = usage.find("Examples:\n");
+  std::string text =
+      ".TH DDP-RUN 1 \"\" \"ddp-run " DDP_VERSION
+      "\" \"User Commands\"\n.SH NAME\n"
+      "ddp\\-run \\- start one process per rank and keep the group alive\n"
+      ".SH SYNOPSIS\n.B ddp\\-run\n[\\fIoptions\\fR] \\fIPROGRAM\\fR [\\fIarguments\\fR...]\n"
+      ".SH DESCRIPTION\n";
+  text += roff(usage.substr(begin, examples - begin - 1)) + ".SH OPTIONS\n";
+  for (const auto& title : kTitles) {
+    text += fmt::format(".SS {}\n", title.title);
+    for (const auto& option : option_table()) {
+      if (option.group == title.group) text += man_option(option);
+    }
+  }
+  const std::string codes = exit_codes();
+  text += ".SH EXIT STATUS\n.nf\n" + roff(codes.substr(codes.find(":\n") + 2)) + ".fi\n";
+  text += ".SH EXAMPLES\n.nf\n" + roff(usage.substr(examples + 10)) + ".fi\n";
+  return text + ".SH SEE ALSO\ntorchrun\n";
+}
+
+}  // namespace ddp::launch

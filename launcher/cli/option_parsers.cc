@@ -1,0 +1,207 @@
+#include "launcher/cli/option_parsers.h"
+
+#include <fmt/format.h>
+
+#include <climits>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/signal_names.h"
+#include "launcher/base/text.h"
+
+namespace ddp::launch {
+namespace {
+
+// More is a slip of the finger, and would be started for a long time.
+constexpr int kMostWorkers = 4096;
+
+std::vector<std::string> split_list(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find(separator, begin)) != std::string::npos; begin = end + 1) {
+    parts.push_back(text.substr(begin, end - begin));
+  }
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+// -1: anything else.
+int number_up_to(int high, const std::string& text) {
+  const int number = whole_number(text).value_or(-1);
+  return number <= high ? number : -1;
+}
+
+}  // namespace
+
+std::optional<int> parse_local_world_size(const std::string& value) {
+  if (value == "cpu" || value == "auto" || value == "gpu") return std::nullopt;
+  const auto number = whole_number(value);
+  if (!number || *number < 1 || *number > kMostWorkers) {
+    usage_error(fmt::format("--nproc_per_node={}: must be a number from 1 to {}, gpu, cpu or auto",
+                            value, kMostWorkers));
+  }
+  return number;
+}
+
+void check_nnodes(const std::string& value) {
+  std::vector<int> numbers;
+  for (const auto& part : split_list(value, ':')) {
+    const int number = number_up_to(INT_MAX, trimmed(part));
+    if (number < 1) numbers.assign(3, 0);
+    numbers.push_back(number);
+  }
+  if (numbers.size() > 2 || numbers.front() > numbers.back()) {
+    usage_error(fmt::format("--nnodes={}: must be N or MIN:MAX, with 1 <= MIN <= MAX", value));
+  }
+  if (numbers.back() > 1) {
+    usage_error(
+        fmt::format("--nnodes={}: several nodes are not supported yet; use --nnodes=1", value));
+  }
+}
+
+std::vector<int> parse_signals(const std::string& list) {
+  std::vector<int> signals;
+  for (const auto& name : split_list(list, ',')) {
+    const int signal = signal_number(trimmed(name));
+    if (signal == 0) {
+      usage_error(fmt::format(
+          "--signals-to-handle={}: '{}' is no signal that can be handled; write names as in "
+          "SIGTERM,SIGUSR1",
+          list, name));
+    }
+    signals.push_back(signal);
+  }
+  return signals;
+}
+
+void check_rdzv_conf(const std::string& text) {
+  if (text.empty()) return;
+  for (const auto& pair : split_list(text, ',')) {
+    const auto equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == pair.size()) {
+      usage_error(fmt::format("--rdzv-conf={}: '{}' is not KEY=VALUE", text, pair));
+    }
+  }
+}
+
+std::string parse_devices(const std::string& list) {
+  std::set<std::string> seen;
+  for (const auto& entry : split_list(list, ',')) {
+    const bool uuid = entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
+    if ((uuid || number_up_to(INT_MAX, entry) >= 0) && seen.insert(entry).second) continue;
+    usage_error(fmt::format(
+        "--devices={}: '{}' is {}; write numbers or UUIDs of GPUs, as in 1,3 or GPU-8932f937", list,
+        entry, seen.count(entry) > 0 ? "there twice" : "no GPU"));
+  }
+  return list;
+}
+
+std::optional<Endpoint> parse_endpoint(const std::string& text) {
+  const auto colon = text.rfind(':');
+  const auto bracket = text.rfind(']');
+  if (colon == std::string::npos || (bracket != std::string::npos && colon < bracket)) {
+    return std::nullopt;
+  }
+  Endpoint endpoint{text.substr(0, colon), number_up_to(65535, text.substr(colon + 1))};
+  if (endpoint.port < 0) {
+    usage_error(fmt::format("--rdzv-endpoint={}: must be HOST or HOST:PORT", text));
+  }
+  std::string& host = endpoint.host;
+  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  return endpoint;
+}
+
+RankStreams parse_streams(const char* name, const std::string& text) {
+  RankStreams streams;
+  if (const int all = number_up_to(3, text); all >= 0) {
+    streams.all = all;
+    return streams;
+  }
+  for (const auto& pair : split_list(text, ',')) {
+    const auto colon = pair.find(':');
+    const int rank = number_up_to(INT_MAX, pair.substr(0, colon));
+    const int value = colon == std::string::npos ? -1 : number_up_to(3, pair.substr(colon + 1));
+    if (rank < 0 || value < 0) {
+      usage_error(fmt::format(
+          "--{}={}: must be 0, 1 (stdout), 2 (stderr), 3 (both), or RANK:VALUE,... as in 0:3,1:1",
+          name, text));
+    }
+    streams.by_rank[rank] = value;
+  }
+  return streams;
+}
+
+std::set<int> parse_ranks(const std::string& text) {
+  std::set<int> ranks;
+  if (text.empty()) return ranks;
+  for (const auto& part : split_list(text, ',')) {
+    const int rank = number_up_to(INT_MAX, trimmed(part));
+    if (rank < 0)
+      usage_error(fmt::format("--local-ranks-filter={}: must be local ranks as in 0,1,12", text));
+    ranks.insert(rank);
+  }
+  return ranks;
+}
+
+// `,,` stands for a comma.
+std::vector<std::string> parse_filters(const std::string& text) {
+  std::vector<std::string> filters;
+  if (text.empty()) return filters;
+  filters.emplace_back();
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != ',') {
+      filters.back() += text[i];
+    } else if (i + 1 < text.size() && text[i + 1] == ',') {
+      filters.back() += text[i++];
+    } else {
+      filters.emplace_back();
+    }
+  }
+  return filters;
+}
+
+std::uint64_t parse_size(const char* name, const std::string& text) {
+  constexpr std::uint64_t kSmallest = 4096;
+  constexpr std::string_view kUnits = "KMGT";
+  std::string digits = text;
+  int shift = 0;
+  if (const auto unit = digits.empty() ? std::string_view::npos : kUnits.find(digits.back());
+      unit != std::string_view::npos) {
+    shift = 10 * (static_cast<int>(unit) + 1);
+    digits.pop_back();
+  }
+  const int number = number_up_to(1 << 30, digits);
+  const std::uint64_t bytes = static_cast<std::uint64_t>(std::max(number, 0)) << shift;
+  if (number < 0 || (bytes > 0 && bytes < kSmallest)) {
+    usage_error(
+        fmt::format("--{}={}: must be 0 or a size of at least 4K, as in 64M or 2G", name, text));
+  }
+  return bytes;
+}
+
+Endpoint parse_health(const std::string& text) {
+  if (const int port = number_up_to(65535, text); port >= 0) return {"127.0.0.1", port};
+  const auto colon = text.rfind(':');
+  Endpoint endpoint;
+  endpoint.port = colon == std::string::npos ? -1 : number_up_to(65535, text.substr(colon + 1));
+  endpoint.host = text.substr(0, std::min(colon, text.size()));
+  const std::string& host = endpoint.host;
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    endpoint.host = host.substr(1, host.size() - 2);
+  if (endpoint.port < 0 || endpoint.host.empty())
+    usage_error(fmt::format("--health-port={}: must be PORT or HOST:PORT", text));
+  return endpoint;
+}
+
+std::set<int> parse_codes(const char* name, const std::string& text) {
+  std::set<int> codes;
+  if (text.empty()) return codes;
+  for (const auto& part : split_list(text, ',')) {
+    const int code = number_up_to(255, part);
+    if (code < 1)
+      usage_error(fmt::format("--{}={}: must be exit codes from 1 to 255, as in 2,64", name, text));
+    codes.insert(code);
+  }
+  return codes;
+}
+
+}  // namespace ddp::launch

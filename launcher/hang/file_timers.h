@@ -1,0 +1,59 @@
+// The server of torch.distributed.elastic's FileTimerClient: a worker writes into a named pipe how
+// long a scope of its code may take, and whoever takes longer expires. Decides and signals nothing.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "launcher/base/command.h"
+#include "launcher/base/poll_handler.h"
+
+namespace ddp::launch {
+
+struct ExpiredTimer {
+  pid_t pid = 0;
+  int signal = 0;     // that the process wants to be ended with
+  std::string scope;  // its name for what took too long
+};
+
+/// The path of the pipe: empty unless the user has switched timers on; the one that the user has
+/// chosen, or a file in the first of `folders` that is not "". Throws LaunchError (2): there is
+/// none.
+std::string timer_file(const Environment& environment, const std::vector<std::string>& folders);
+
+class FileTimers : public PollHandler {
+ public:
+  /// Makes the pipe, in place of one that is left there. Throws LaunchError (2).
+  FileTimers(std::string path, std::function<void(const ExpiredTimer&)> expired);
+  ~FileTimers() override;
+  FileTimers(const FileTimers&) = delete;
+  FileTimers& operator=(const FileTimers&) = delete;
+
+  void add_poll_fds(std::vector<pollfd>& fds) const override;
+  void handle(const std::vector<pollfd>& fds) override;
+
+ private:
+  struct Timer {
+    double at = 0;  // Unix seconds
+    int signal = 0;
+  };
+
+  void read_requests();
+  void take(std::string_view line);
+  void expire();
+  void set_clock() const;
+
+  std::string path_;
+  std::function<void(const ExpiredTimer&)> expired_;
+  int pipe_ = -1;
+  int clock_ = -1;
+  std::string rest_;  // of a line whose end has not come
+  std::map<std::pair<pid_t, std::string>, Timer> timers_;
+};
+
+}  // namespace ddp::launch

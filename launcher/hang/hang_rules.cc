@@ -1,0 +1,97 @@
+#include "launcher/hang/hang_rules.h"
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+#include <tuple>
+
+#include "launcher/base/worker.h"
+
+namespace ddp::launch {
+namespace {
+
+// A promise may become shorter at any heartbeat: whoever writes them is looked at so often.
+constexpr auto kLook = std::chrono::milliseconds(200);
+
+std::optional<Clock::duration> patience(const HangRules& rules, const LifeSign& sign) {
+  if (rules.heed_promises && sign.promise) return sign.promise;
+  return rules.timeout;
+}
+
+bool has_spoken(const LifeSign& sign) { return sign.promise || !sign.text.empty(); }
+
+// A sleep that cannot be interrupted lasts a moment in every process that reads a disk: only with a
+// broken promise it tells something.
+bool is_held(const Suspect& suspect) {
+  return suspect.state == 'T' || suspect.state == 't' || (suspect.overdue && suspect.state == 'D');
+}
+
+long long sequence_of(const std::string& collective) {
+  const auto hash = collective.rfind('#');
+  long long number = 0;
+  if (hash == std::string::npos) return LLONG_MAX;
+  const char* end = collective.data() + collective.size();
+  const auto parsed = std::from_chars(collective.data() + hash + 1, end, number);
+  return parsed.ptr == end && parsed.ec == std::errc{} ? number : LLONG_MAX;
+}
+
+// Who is at a smaller one is further behind; who has told no step has never got to one.
+using Place = std::tuple<long long, bool, long long>;
+Place place_of(const Progress& progress) {
+  return {progress.step.value_or(-1), !progress.waiting.empty(), sequence_of(progress.collective)};
+}
+
+void sooner(std::optional<Clock::time_point>& when, Clock::time_point other) {
+  when = when ? std::min(*when, other) : other;
+}
+
+}  // namespace
+
+HangVerdict judge_hangs(const HangRules& rules, const std::vector<LifeSign>& signs,
+                        Clock::time_point since, Clock::time_point now) {
+  HangVerdict verdict;
+  for (std::size_t i = 0; i < signs.size(); ++i) {
+    const auto limit = patience(rules, signs[i]);
+    if (rules.heed_promises && has_spoken(signs[i])) sooner(verdict.look_again, now + kLook);
+    if (!limit) continue;
+    const auto end = std::max(signs[i].at, since) + *limit;
+    if (now >= end) {
+      verdict.overdue.push_back(i);
+    } else {
+      sooner(verdict.look_again, end);
+    }
+  }
+  return verdict;
+}
+
+std::vector<std::size_t> find_hung(const std::vector<Suspect>& suspects) {
+  bool all_wait = true;
+  bool somebody_has_time = false;
+  std::optional<Place> least;  // of the overdue ones
+  for (const Suspect& suspect : suspects) {
+    const bool keeps_promise = !suspect.overdue && !is_held(suspect) && suspect.sign.promise;
+    somebody_has_time = somebody_has_time || keeps_promise;
+    if (!suspect.overdue) continue;
+    all_wait = all_wait && !is_held(suspect) && !suspect.sign.progress.waiting.empty();
+    const Place place = place_of(suspect.sign.progress);
+    least = least ? std::min(*least, place) : place;
+  }
+  std::vector<std::size_t> hung;
+  if (all_wait && somebody_has_time) return hung;
+  for (std::size_t i = 0; i < suspects.size(); ++i) {
+    const Suspect& suspect = suspects[i];
+    const bool waited_for =
+        all_wait && least && has_spoken(suspect.sign) && place_of(suspect.sign.progress) < *least;
+    if (suspect.overdue || is_held(suspect) || waited_for) hung.push_back(i);
+  }
+  const auto blame = [&](std::size_t i) {
+    const Suspect& suspect = suspects[i];
+    return std::tuple(!is_held(suspect), place_of(suspect.sign.progress), !suspect.overdue,
+                      suspect.sign.at);
+  };
+  std::stable_sort(hung.begin(), hung.end(),
+                   [&](std::size_t a, std::size_t b) { return blame(a) < blame(b); });
+  return hung;
+}
+
+}  // namespace ddp::launch

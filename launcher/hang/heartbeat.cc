@@ -1,0 +1,110 @@
+#include "launcher/hang/heartbeat.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <ctime>
+#include <utility>
+
+#include "launcher/base/text.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr std::string_view kPromise = "timeout=";
+constexpr std::size_t kLongestText = 300;
+constexpr double kLongestPromise = 1e7;  // seconds
+
+long long nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000LL + time.tv_nsec; }
+
+std::optional<Clock::duration> parse_promise(std::string_view text) {
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  if (!(seconds > 0) || seconds > kLongestPromise) return std::nullopt;
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+// Foreign text that ends up on a terminal.
+void note_progress(std::string_view word, Progress& progress) {
+  const auto value_of = [&](std::string_view name) {
+    return word.substr(0, name.size()) == name ? printable(word.substr(name.size())) : "";
+  };
+  if (const auto step = value_of("step="); !step.empty()) {
+    long long number = 0;
+    const char* end = step.data() + step.size();
+    const auto [parsed, error] = std::from_chars(step.data(), end, number);
+    if (parsed == end && error == std::errc{}) progress.step = number;
+  }
+  if (auto value = value_of("phase="); !value.empty()) progress.phase = std::move(value);
+  if (auto value = value_of("waiting="); !value.empty()) progress.waiting = std::move(value);
+  if (auto value = value_of("collective="); !value.empty()) progress.collective = std::move(value);
+}
+
+std::string_view line_in(std::string_view text) {
+  return text.substr(0, std::min(text.find_first_of(std::string_view("\n\0", 2)), text.size()));
+}
+
+}  // namespace
+
+LifeSign parse_heartbeat(std::string_view line) {
+  LifeSign sign;
+  line = line_in(line);
+  while (!line.empty()) {
+    const auto end = std::min(line.find(' '), line.size());
+    const std::string_view word = line.substr(0, end);
+    line.remove_prefix(std::min(end + 1, line.size()));
+    if (word.empty()) continue;
+    if (word.rfind(kPromise, 0) == 0) {
+      if (const auto promise = parse_promise(word.substr(kPromise.size()))) {
+        sign.promise = promise;
+        continue;
+      }
+    }
+    note_progress(word, sign.progress);
+    if (!sign.text.empty()) sign.text += ' ';
+    sign.text += printable(word);
+  }
+  sign.text.resize(std::min(sign.text.size(), kLongestText));
+  return sign;
+}
+
+Heartbeat::Heartbeat(std::string path, Clock::time_point start) : path_(std::move(path)) {
+  sign_.at = looked_ = start;
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+const LifeSign& Heartbeat::look(Clock::time_point now) {
+  if (path_.empty()) return sign_;
+  // It may be a pipe or worse by now: neither wait for it nor believe its size.
+  const int fd = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0) return sign_;
+  struct stat status {};
+  std::array<char, 1024> buffer{};
+  ssize_t got = 0;
+  const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  if (regular) got = ::read(fd, buffer.data(), buffer.size());
+  ::close(fd);
+  std::string content(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  // It was written after the last look, whatever the file server's clock says.
+  const auto since = std::exchange(looked_, now);
+  if (!regular || (nanoseconds(status.st_mtim) == written_ && content == content_)) return sign_;
+
+  content_ = std::move(content);
+  written_ = nanoseconds(status.st_mtim);
+  timespec wall{};
+  ::clock_gettime(CLOCK_REALTIME, &wall);
+  const auto age = std::chrono::nanoseconds(std::max(0LL, nanoseconds(wall) - written_));
+  sign_.at = std::max({sign_.at, since, now - age});
+  if (content_.empty()) return sign_;
+  LifeSign said = parse_heartbeat(content_);
+  said.at = sign_.at;
+  sign_ = std::move(said);
+  return sign_;
+}
+
+}  // namespace ddp::launch

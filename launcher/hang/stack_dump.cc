@@ -1,0 +1,100 @@
+#include "launcher/hang/stack_dump.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+#include "launcher/base/proc_files.h"
+
+namespace ddp::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* meaning(char state) {
+  switch (state) {
+    case 'R':
+      return "running";
+    case 'S':
+      return "sleeping";
+    case 'D':
+      return "waiting for the kernel, cannot be killed";
+    case 'T':
+      return "stopped";
+    case 't':
+      return "stopped by a debugger";
+    case 'Z':
+      return "ended";
+    default:
+      return "unknown";
+  }
+}
+
+// "0" or nothing: not in the kernel, or not told.
+std::string kernel_place(const fs::path& folder) {
+  const std::string place = first_line(folder / "wchan");
+  return place == "0" ? "" : place;
+}
+
+std::string find_on(const std::string& path, const std::string& name) {
+  std::size_t begin = 0;
+  while (begin <= path.size()) {
+    const auto end = std::min(path.find(':', begin), path.size());
+    const std::string file = path.substr(begin, end - begin) + "/" + name;
+    if (end > begin && ::access(file.c_str(), X_OK) == 0) return file;
+    begin = end + 1;
+  }
+  return "";
+}
+
+bool is_python(pid_t pid) {
+  std::error_code error;
+  const fs::path exe = fs::read_symlink(process_folder(pid) + "/exe", error);
+  return exe.filename().string().rfind("python", 0) == 0;
+}
+
+}  // namespace
+
+KernelState kernel_state(pid_t pid) {
+  const fs::path folder = process_folder(pid);
+  const auto [state, parent, dying] = read_stat(folder);
+  if (state == '?') return {};
+  const std::string place = kernel_place(folder);
+  return {
+      state,
+      fmt::format("state {} ({}{}{})", state, meaning(state), place.empty() ? "" : ", in ", place),
+      dying};
+}
+
+std::string thread_table(pid_t pid) {
+  std::string table;
+  std::error_code error;
+  const fs::path tasks = process_folder(pid) + "/task";
+  for (fs::directory_iterator it(tasks, error), end; !error && it != end; it.increment(error)) {
+    const fs::path& folder = it->path();
+    table +=
+        fmt::format("thread {:<8} {:<16} {} {}\n", folder.filename().string(),
+                    first_line(folder / "comm"), read_stat(folder).state, kernel_place(folder));
+  }
+  return table;
+}
+
+std::optional<Command> stack_tool(pid_t pid, const std::string& path) {
+  const std::string id = std::to_string(pid);
+  if (const auto spy = find_on(path, "py-spy"); !spy.empty() && is_python(pid))
+    return Command{spy, {"py-spy", "dump", "--pid", id}};
+  if (const auto gdb = find_on(path, "gdb"); !gdb.empty())
+    // "frame" fails where gdb could not attach, which by itself is no error to -batch.
+    return Command{gdb,
+                   {"gdb", "-iex", "set debuginfod enabled off", "-p", id, "-nx", "-batch", "-ex",
+                    "thread apply all bt", "-ex", "frame"}};
+  if (const auto stack = find_on(path, "eu-stack"); !stack.empty())
+    return Command{stack, {"eu-stack", "-p", id}};
+  return std::nullopt;
+}
+
+}  // namespace ddp::launch

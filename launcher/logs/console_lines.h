@@ -1,0 +1,67 @@
+// One stream's lines on the console: straight from memory while the console keeps up, from the log
+// file when it does not, so that a slow one neither holds up workers nor loses lines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/logs/console_queue.h"
+#include "launcher/logs/line_splitter.h"
+#include "launcher/logs/repeat_folding.h"
+#include "launcher/logs/stream_plan.h"
+
+namespace ddp::launch {
+
+class ConsoleLines {
+ public:
+  /// `folding`: nullptr when lines are not folded. Both must live longer.
+  ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue& queue, RepeatFolding* folding);
+  ~ConsoleLines();
+  ConsoleLines(const ConsoleLines&) = delete;
+  ConsoleLines& operator=(const ConsoleLines&) = delete;
+
+  /// What the worker has written, and the log file has already. `wait`: others come first.
+  void take(std::string_view text, bool wait);
+  /// The log file holds no more than what take() has been told before.
+  void file_ends();
+  /// The stream has ended.
+  void end();
+
+  bool is_behind() const { return shown_ < written_; }
+  /// Reads a part of what the log file has to offer, if the console can take it.
+  void catch_up();
+  /// No reader will wake us: the console has taken all it was given.
+  bool needs_turn() const { return is_behind() && queue_.waiting_fd() < 0; }
+  bool has_ended() const { return ended_; }
+  /// It has ended and everything was given to the console.
+  bool is_done() const { return ended_ && !is_behind(); }
+
+  /// Lines that were left out, because there is no file to read them from later.
+  long skipped() const { return skipped_; }
+
+ private:
+  const std::string& prefix();
+  void show(std::string_view text);
+  void show_line(std::string_view line);
+  bool read_part();
+  void finish();
+  void close_file();
+
+  LinePrefix prefix_;
+  std::vector<int> rank_;  // one entry
+  ConsoleQueue& queue_;
+  RepeatFolding* folding_;
+  bool may_skip_;  // a file has the lines, though it cannot be read back
+  int file_ = -1;  // the log file, for reading
+  std::uint64_t written_ = 0;
+  std::uint64_t shown_ = 0;
+  bool ended_ = false;
+  long skipped_ = 0;
+  LineSplitter lines_;
+  std::string prefix_text_;
+  LinePrefix::Time prefix_time_;  // of prefix_text_
+};
+
+}  // namespace ddp::launch

@@ -1,0 +1,101 @@
+#include "launcher/logs/console_queue.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace ddp::launch {
+namespace {
+
+constexpr std::size_t kPipeAtom = 4096;  // a pipe that is writable takes this much without waiting
+constexpr std::size_t kBatch = 256 << 10;  // one write for many lines
+
+}  // namespace
+
+ConsoleQueue::ConsoleQueue(int fd) : fd_(fd), way_(Way::Careful) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return;
+  if (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) {
+    way_ = Way::Plain;  // never waits, and its offset is shared with others
+  } else if (S_ISSOCK(status.st_mode)) {
+    way_ = Way::Socket;
+  } else {
+    const std::string self = "/proc/self/fd/" + std::to_string(fd);
+    const int own = ::open(self.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (own < 0) return;
+    fd_ = own;
+    way_ = Way::Nonblocking;
+  }
+}
+
+ConsoleQueue::~ConsoleQueue() {
+  if (way_ == Way::Nonblocking) ::close(fd_);
+}
+
+void ConsoleQueue::append(std::string_view text) {
+  queue_ += text;
+  if (queue_.size() - tried_ > kBatch) write_some();
+}
+
+void ConsoleQueue::append_line(std::string_view prefix, std::string_view line) {
+  queue_ += prefix;
+  queue_ += line;
+  append("\n");
+}
+
+void ConsoleQueue::add(std::string_view text) {
+  queue_ += text;
+  write_some();
+}
+
+long ConsoleQueue::write_once() {
+  const std::string_view rest = std::string_view(queue_).substr(written_);
+  switch (way_) {
+    case Way::Nonblocking:
+    case Way::Plain:
+      return ::write(fd_, rest.data(), rest.size());
+    case Way::Socket:
+      return ::send(fd_, rest.data(), rest.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    case Way::Careful:
+      break;
+  }
+  pollfd writable{fd_, POLLOUT, 0};
+  if (::poll(&writable, 1, 0) <= 0) return errno = EAGAIN, -1;
+  return ::write(fd_, rest.data(), std::min(rest.size(), kPipeAtom));
+}
+
+void ConsoleQueue::write_some() {
+  while (written_ < queue_.size()) {
+    const long written = write_once();
+    if (written > 0) {
+      written_ += static_cast<std::size_t>(written);
+    } else if (written < 0 && errno == EINTR) {
+      continue;
+    } else if (written < 0 && errno != EAGAIN) {
+      written_ = queue_.size();  // nobody reads any more
+    } else {
+      break;
+    }
+  }
+  drop_written();
+  tried_ = queue_.size();
+}
+
+void ConsoleQueue::drop_written() {
+  if (written_ < queue_.size() && written_ < std::max(kBatch, queue_.size() / 2)) return;
+  queue_.erase(0, written_);
+  written_ = 0;
+  if (queue_.empty() && queue_.capacity() > kLong) std::string().swap(queue_);
+}
+
+void ConsoleQueue::drop() {
+  queue_.clear();
+  written_ = tried_ = 0;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,130 @@
+#include "launcher/logs/log_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "launcher/base/errors.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+int open_for_append(const std::string& path, int how) {
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | how, 0644);
+}
+
+}  // namespace
+
+void LogFile::open(const std::string& path, Rotation rotation, bool truncate) {
+  close();
+  path_ = path;
+  rotation_ = rotation;
+  error_.clear();
+  fd_ = open_for_append(path, truncate ? O_TRUNC : 0);
+  if (fd_ < 0) {
+    throw LaunchError(kExitFailed,
+                      fmt::format("cannot write the log file '{}': {}", path, error_text(errno)));
+  }
+  struct stat status {};
+  size_ = ::fstat(fd_, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+  line_begin_ = size_;
+}
+
+bool LogFile::write(std::string_view text) {
+  if (!error_.empty()) return true;  // said once
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, fits(text));
+    if (!write_all(part)) return false;
+    if (const auto newline = part.rfind('\n'); newline != std::string_view::npos)
+      line_begin_ = size_ - part.size() + newline + 1;
+    text.remove_prefix(part.size());
+    if (!text.empty() && !rotate()) return false;
+  }
+  return true;
+}
+
+// How much of the text still belongs into this file: whole lines, unless one is longer than a file.
+std::size_t LogFile::fits(std::string_view text) const {
+  if (rotation_.max_bytes == 0 || size_ + text.size() <= rotation_.max_bytes) return text.size();
+  const std::size_t room =
+      size_ < rotation_.max_bytes ? static_cast<std::size_t>(rotation_.max_bytes - size_) : 0;
+  const auto newline = text.substr(0, room).rfind('\n');
+  if (newline != std::string_view::npos) return newline + 1;
+  return line_begin_ == 0 ? room : 0;
+}
+
+bool LogFile::write_all(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd_, text.data(), text.size());
+    if (written > 0) {
+      size_ += static_cast<std::uint64_t>(written);
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (written < 0 && errno != EINTR) {
+      error_ = error_text(errno);
+      return false;
+    }
+  }
+  return true;
+}
+
+bool LogFile::move_aside() const {
+  if (rotation_.keep == 0) return ::unlink(path_.c_str()) == 0;
+  const auto name = [&](int age) { return age == 0 ? path_ : fmt::format("{}.{}", path_, age); };
+  bool moved = false;
+  for (int age = rotation_.keep; age > 0; --age) {
+    moved = std::rename(name(age - 1).c_str(), name(age).c_str()) == 0;
+  }
+  return moved;
+}
+
+bool LogFile::rotate() {
+  const bool mid_line = 0 < line_begin_ && line_begin_ < size_;
+  const int reader = mid_line ? ::open(path_.c_str(), O_RDONLY | O_CLOEXEC) : -1;
+  const int fresh = move_aside() ? open_for_append(path_, O_EXCL) : -1;
+  bool written = true;
+  if (fresh < 0) {
+    rotation_.max_bytes = 0;  // rather one long file than a lost line
+  } else {
+    const int old = std::exchange(fd_, fresh);
+    const auto begin = std::exchange(line_begin_, 0);
+    const auto end = std::exchange(size_, 0);
+    written = reader < 0 || copy_from(reader, begin, end);
+    // Last: a line that is there twice is better than one that is lost.
+    if (reader >= 0 && size_ == end - begin) {
+      [[maybe_unused]] const int cut = ::ftruncate(old, static_cast<off_t>(begin));
+    }
+    ::close(old);
+  }
+  if (reader >= 0) ::close(reader);
+  return written;
+}
+
+// False when the disk refuses; less than was asked for when somebody has cut the old file off.
+bool LogFile::copy_from(int reader, std::uint64_t begin, std::uint64_t end) {
+  std::array<char, 64 << 10> buffer;
+  while (begin < end) {
+    const auto wanted = std::min<std::uint64_t>(buffer.size(), end - begin);
+    const ssize_t got = ::pread(reader, buffer.data(), wanted, static_cast<off_t>(begin));
+    if (got <= 0) break;
+    if (!write_all({buffer.data(), static_cast<std::size_t>(got)})) return false;
+    begin += static_cast<std::uint64_t>(got);
+  }
+  return true;
+}
+
+void LogFile::close() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+int LogFile::release() { return std::exchange(fd_, -1); }
+
+}  // namespace ddp::launch

@@ -1,0 +1,340 @@
+#include "launcher/logs/log_pump.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+
+#include "launcher/logs/line_splitter.h"
+#include "launcher/logs/worker_pipe.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr std::size_t kTail = 16 << 10;     // bytes of stderr kept for the report
+constexpr std::size_t kBuffer = 256 << 10;  // bytes of one read
+constexpr int kReadsPerTurn = 8;            // so that one loud worker does not starve signals
+constexpr int kFlushPatienceMs = 5000;      // that a console may take nothing
+
+bool same_file(int a, int b) {
+  struct stat first {
+  }, second{};
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+// Whoever waits for room has left something unread.
+bool has_unread(int fd) {
+  pollfd readable{fd, POLLIN, 0};
+  return ::poll(&readable, 1, 0) == 1;
+}
+
+std::string end_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const auto size = static_cast<std::streamoff>(file.tellg());
+  if (!file || size <= 0) return "";
+  const auto wanted = std::min<std::streamoff>(size, kTail);
+  std::string text(static_cast<std::size_t>(wanted), '\0');
+  file.seekg(size - wanted);
+  file.read(text.data(), wanted);
+  return text;
+}
+
+}  // namespace
+
+struct LogPump::Source {
+  StreamPlan plan;
+  int local_rank = 0;
+  bool is_stderr = false;
+  int fd = -1;
+  bool held = false;  // not read now: the console is far behind
+  LogFile file;
+  LogFile filter_file;
+  LineSplitter filtered;          // for filter_file
+  ConsoleLines* shown = nullptr;  // by line; else the console gets bytes, if any
+};
+
+LogPump::LogPump() : out_(std::make_unique<ConsoleQueue>(STDOUT_FILENO)) {
+  if (!same_file(STDOUT_FILENO, STDERR_FILENO))
+    err_ = std::make_unique<ConsoleQueue>(STDERR_FILENO);
+}
+
+LogPump::~LogPump() {
+  finish_round();
+  flush_console();
+}
+
+ConsoleQueue& LogPump::console(bool is_stderr) const { return is_stderr && err_ ? *err_ : *out_; }
+
+std::list<ConsoleLines>& LogPump::shown_on(bool is_stderr) {
+  return shown_[is_stderr && err_ ? 1 : 0];
+}
+
+int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr) {
+  if (is_stderr) {
+    stderr_tail_[local_rank].clear();
+    first_output_.erase(local_rank);
+    stderr_files_.erase(local_rank);
+  }
+  switch (plan.mode) {
+    case StreamMode::Inherit:
+      return -1;
+    case StreamMode::Discard:
+      return ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    case StreamMode::File: {
+      if (is_stderr) stderr_files_[local_rank] = plan.file;
+      LogFile file;
+      file.open(plan.file, {}, /*truncate=*/true);
+      return file.release();
+    }
+    case StreamMode::Pump:
+      break;
+  }
+  Source& source = sources_.emplace_back();
+  source.plan = plan;
+  source.local_rank = local_rank;
+  source.is_stderr = is_stderr;
+  open_copy(source);
+  const bool terminal =
+      plan.console && !plan.by_line && ::isatty(is_stderr ? STDERR_FILENO : STDOUT_FILENO) == 1;
+  const PipeEnds ends = terminal ? open_worker_terminal(STDERR_FILENO) : open_worker_pipe();
+  source.fd = ends.read;
+  return ends.write;
+}
+
+void LogPump::open_copy(Source& source) {
+  const StreamPlan& plan = source.plan;
+  if (!plan.file.empty()) source.file.open(plan.file, plan.rotation, /*truncate=*/true);
+  if (!plan.filter_file.empty()) source.filter_file.open(plan.filter_file, {}, /*truncate=*/false);
+  if (!plan.by_line || !plan.console) return;
+  auto& shown = shown_on(source.is_stderr);
+  shown.emplace_back(plan, source.local_rank, console(source.is_stderr),
+                     folding_for(plan, source.is_stderr));
+  source.shown = &shown.back();
+}
+
+RepeatFolding* LogPump::folding_for(const StreamPlan& plan, bool is_stderr) {
+  if (plan.fold.count() == 0) return nullptr;
+  fold_prefix_ = plan.prefix;
+  auto& folding = folding_[is_stderr ? 1 : 0];
+  if (!folding) {
+    const auto show = [this, is_stderr](const std::vector<int>& ranks, std::string_view line) {
+      scratch_.clear();
+      fold_prefix_.append_to(scratch_, ranks, LinePrefix::Clock::now());
+      console(is_stderr).append_line(scratch_, line);
+    };
+    folding = std::make_unique<RepeatFolding>(plan.fold, show);
+  }
+  return folding.get();
+}
+
+void LogPump::add_poll_fds(std::vector<pollfd>& fds) {
+  for (const auto* queue : {out_.get(), err_.get()}) {
+    if (queue && queue->waiting_fd() >= 0) fds.push_back({queue->waiting_fd(), POLLOUT, 0});
+  }
+  for (Source& source : sources_) {
+    if (source.fd < 0) continue;
+    // Without a file nothing may be lost, so a console that is far behind slows its writers down.
+    const bool hold =
+        source.plan.console && source.plan.file.empty() && console(source.is_stderr).is_long();
+    if (!hold) fds.push_back({source.fd, POLLIN, 0});
+    if (source.held && !hold && has_unread(source.fd)) held_up_until_ = Clock::now();
+    source.held = hold;
+  }
+}
+
+std::optional<LogPump::Time> LogPump::deadline() const {
+  const auto needs_turn = [](const ConsoleLines& lines) { return lines.needs_turn(); };
+  for (const auto& shown : shown_) {
+    if (std::any_of(shown.begin(), shown.end(), needs_turn)) return Time::clock::now();
+  }
+  std::optional<Time> first;
+  for (const auto& folding : folding_) {
+    const auto due = folding ? folding->deadline() : std::nullopt;
+    if (due && (!first || *due < *first)) first = due;
+  }
+  return first;
+}
+
+bool LogPump::is_console_waiting() const {
+  return out_->waiting_fd() >= 0 || (err_ && err_->waiting_fd() >= 0);
+}
+
+void LogPump::handle(const std::vector<pollfd>& fds) {
+  for (const pollfd& ready : fds) {
+    if (ready.revents == 0) continue;
+    for (Source& source : sources_) {
+      if (source.fd != ready.fd) continue;
+      for (int turn = 0; turn < kReadsPerTurn && read_some(source); ++turn) {
+      }
+    }
+  }
+  settle();
+}
+
+void LogPump::settle() {
+  write_consoles();
+  for (auto& shown : shown_) show_more(shown);
+  for (const auto& folding : folding_) {
+    if (folding) folding->settle(Time::clock::now());
+  }
+  write_consoles();
+}
+
+void LogPump::show_more(std::list<ConsoleLines>& shown) {
+  for (auto lines = shown.begin(); lines != shown.end();) {
+    for (int turn = 0; turn < kReadsPerTurn && lines->is_behind(); ++turn) {
+      lines->catch_up();
+      write_consoles();
+    }
+    if (lines->has_ended() && lines->is_behind()) return;  // a new round's lines come after it
+    if (lines->is_done()) skipped_lines_ += lines->skipped();
+    lines = lines->is_done() ? shown.erase(lines) : std::next(lines);
+  }
+}
+
+void LogPump::write_consoles() {
+  for (auto* queue : {out_.get(), err_.get()}) {
+    if (queue) queue->write_some();
+  }
+}
+
+// False when there is nothing to read now.
+bool LogPump::read_some(Source& source) {
+  buffer_.resize(kBuffer);
+  const ssize_t got = ::read(source.fd, buffer_.data(), buffer_.size());
+  if (got > 0) {
+    take(source, std::string_view(buffer_.data(), static_cast<std::size_t>(got)));
+    return true;
+  }
+  if (got < 0 && errno == EINTR) return true;
+  if (got == 0 || errno != EAGAIN) close_source(source);  // EIO: nobody has the terminal any more
+  return false;
+}
+
+void LogPump::take(Source& source, std::string_view text) {
+  if (source.file.is_open()) write_file(source, source.file, text);
+  const auto now = Clock::now();
+  first_output_.try_emplace(source.local_rank, now);
+  last_output_[source.local_rank] = now;
+  if (source.is_stderr) {
+    std::string& tail = stderr_tail_[source.local_rank];
+    tail += text.substr(text.size() - std::min(text.size(), kTail));
+    if (tail.size() > 2 * kTail) tail.erase(0, tail.size() - kTail);
+  }
+  if (source.shown) {
+    source.shown->take(text, /*wait=*/shown_on(source.is_stderr).front().has_ended());
+  } else if (source.plan.console) {
+    console(source.is_stderr).append(text);
+  }
+  if (source.filter_file.is_open()) {
+    for (std::string_view line; source.filtered.next(text, line);) copy_if_wanted(source, line);
+  }
+}
+
+void LogPump::copy_if_wanted(Source& source, std::string_view line) {
+  const auto& filters = source.plan.filters;
+  const bool wanted = std::any_of(filters.begin(), filters.end(), [&](const std::string& filter) {
+    return line.find(filter) != std::string::npos;
+  });
+  if (!wanted) return;
+  scratch_.clear();
+  source.plan.prefix.append_to(scratch_, {{source.local_rank}}, LinePrefix::Clock::now());
+  write_file(source, source.filter_file, fmt::format("{}{}\n", scratch_, line));
+}
+
+void LogPump::write_file(Source& source, LogFile& file, std::string_view text) {
+  if (file.write(text)) return;
+  if (source.shown && &file == &source.file) source.shown->file_ends();
+  note(fmt::format("cannot write '{}': {}; what follows is missing there", file.path(),
+                   file.error()));
+}
+
+void LogPump::close_source(Source& source) {
+  if (source.filter_file.is_open()) {
+    if (const auto rest = source.filtered.rest(); !rest.empty()) copy_if_wanted(source, rest);
+  }
+  if (source.shown) source.shown->end();
+  source.shown = nullptr;
+  if (source.fd >= 0) ::close(source.fd);
+  source.fd = -1;
+  source.file.close();
+  source.filter_file.close();
+}
+
+void LogPump::finish_round() {
+  for (Source& source : sources_) {
+    while (source.fd >= 0 && read_some(source)) {
+    }
+    close_source(source);
+  }
+  sources_.clear();
+  last_output_.clear();
+  for (const auto& [local_rank, path] : stderr_files_) stderr_tail_[local_rank] = end_of_file(path);
+  settle();
+  if (skipped_lines_ > 0) {
+    note(fmt::format("{} lines were not shown, the console was too slow; the log files have them",
+                     skipped_lines_));
+  }
+  skipped_lines_ = 0;
+}
+
+bool LogPump::flush_console(const std::vector<int>& interrupts,
+                            const std::function<bool()>& give_up) {
+  for (settle(); is_console_waiting() || !shown_[0].empty() || !shown_[1].empty(); settle()) {
+    std::vector<pollfd> fds;
+    add_poll_fds(fds);
+    if (fds.empty()) continue;  // what is behind goes on
+    for (const int fd : interrupts) fds.push_back({fd, POLLIN, 0});
+    const int ready = ::poll(fds.data(), fds.size(), kFlushPatienceMs);
+    const bool stuck = ready == 0 || (ready < 0 && errno != EINTR);
+    const bool asked = std::any_of(fds.end() - std::ssize(interrupts), fds.end(),
+                                   [](const pollfd& fd) { return fd.revents != 0; });
+    if (stuck || (asked && give_up())) {
+      drop_console();
+      return false;
+    }
+  }
+  return true;
+}
+
+void LogPump::drop_console() {
+  for (auto& shown : shown_) shown.clear();
+  for (auto* queue : {out_.get(), err_.get()}) {
+    if (queue) queue->drop();
+  }
+}
+
+std::string LogPump::last_stderr(int local_rank) const {
+  const auto found = stderr_tail_.find(local_rank);
+  return found == stderr_tail_.end() ? "" : found->second;
+}
+
+std::optional<Clock::time_point> LogPump::first_output(int local_rank) const {
+  const auto found = first_output_.find(local_rank);
+  if (found == first_output_.end()) return std::nullopt;
+  return found->second;
+}
+
+Clock::time_point LogPump::last_output(int local_rank) const {
+  const auto found = last_output_.find(local_rank);
+  return found == last_output_.end() ? Clock::time_point{} : found->second;
+}
+
+Clock::time_point LogPump::held_up_until() const {
+  const bool now = std::any_of(sources_.begin(), sources_.end(), [](const Source& source) {
+    return source.held && source.fd >= 0 && has_unread(source.fd);
+  });
+  return now ? Clock::now() : held_up_until_;
+}
+
+void LogPump::note(const std::string& line) { print("ddp-run: " + line + "\n"); }
+
+void LogPump::print(const std::string& text) { console(true).add(text); }
+
+}  // namespace ddp::launch

@@ -1,0 +1,57 @@
+// Equal lines of several ranks -> one line, held for a bounded time while other ranks may still say
+// it. Never changes the order of one rank's lines. Knows no clock and no stream.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::launch {
+
+class RepeatFolding {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  /// `ranks`: ascending, who has said the line.
+  using Sink = std::function<void(const std::vector<int>& ranks, std::string_view line)>;
+
+  RepeatFolding(std::chrono::milliseconds longest_wait, Sink sink);
+
+  /// Who may say lines: nobody waits for others. After leave() that rank says nothing more until
+  /// flush().
+  void join(int rank);
+  void leave(int rank);
+
+  void add(int rank, std::string_view line, Time now);
+  /// Gives out what nobody can join any more and what has waited long enough.
+  void settle(Time now);
+  /// When settle() is due by time; nullopt when nothing waits.
+  std::optional<Time> deadline() const;
+  /// Gives out everything.
+  void flush();
+
+ private:
+  struct Entry {
+    std::string line;
+    std::vector<int> ranks;
+    Time deadline;
+  };
+  using Place = std::list<Entry>::iterator;
+
+  bool attach(Place first, int rank, std::string_view line);
+  void give_out_first();
+  bool all_have_passed_first() const;
+
+  std::chrono::milliseconds longest_wait_;
+  Sink sink_;
+  std::list<Entry> waiting_;
+  std::size_t bytes_ = 0;        // in waiting_
+  std::map<int, Place> newest_;  // each rank's, or end() when none of its lines is waiting
+  std::size_t without_ = 0;      // ranks whose newest_ is end()
+};
+
+}  // namespace ddp::launch

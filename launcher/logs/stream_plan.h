@@ -1,0 +1,78 @@
+// Where each worker's stdout and stderr go: --redirects, --tee, --local-ranks-filter, prefixes.
+// Pure.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launcher/logs/line_prefix.h"
+#include "launcher/logs/log_file.h"
+
+namespace ddp::launch {
+
+enum class StreamMode {
+  Inherit,  // ddp-run's own
+  Discard,  // /dev/null
+  File,     // straight into a file
+  Pump,     // through ddp-run, which copies
+};
+
+struct StreamPlan {
+  StreamMode mode = StreamMode::Inherit;
+  std::string file;      // File; Pump: a copy of every byte, unless empty
+  bool console = false;  // Pump: to ddp-run's own stream, too
+  bool by_line = false;  // Pump to the console: whole lines with a prefix; else bytes as they come
+  LinePrefix prefix;
+  std::chrono::milliseconds fold{0};  // so long a line waits for its equals; 0: not at all
+  Rotation rotation;                  // of file
+  std::vector<std::string> filters;   // Pump by line: lines with one of these ...
+  std::string filter_file;            // ... are added to this file
+};
+
+struct WorkerStreams {
+  StreamPlan out;
+  StreamPlan err;
+};
+
+/// "3" or "0:1,12:3": 1 stdout, 2 stderr, 3 both, for all local ranks or for some.
+struct RankStreams {
+  int all = 0;
+  std::map<int, int> by_rank;
+  int of(int local_rank) const;
+  bool any() const;
+};
+
+struct LogOptions {
+  RankStreams redirects;
+  RankStreams tee;
+  std::string prefix_template;  // empty: [${role_name}${local_rank}]:
+  bool timestamps = false;
+  std::chrono::milliseconds fold{0};
+  Rotation rotation;
+  std::set<int> console_ranks;  // empty: all
+  std::vector<std::string> stdout_filters;
+  std::vector<std::string> stderr_filters;
+  int report_lines =
+      18;  // last lines of stderr that the failure report shows; 0: stderr is left alone
+  bool wants_files() const {
+    return redirects.any() || tee.any() || !stdout_filters.empty() || !stderr_filters.empty();
+  }
+  /// All that the files hold is on the console, too: --tee and nothing else was asked for.
+  bool only_copies() const {
+    return !redirects.any() && stdout_filters.empty() && stderr_filters.empty() &&
+           console_ranks.empty() && rotation.max_bytes == 0;
+  }
+};
+
+struct StreamPlace {
+  PrefixPlace worker;
+  std::string folder;          // of this worker in this attempt
+  std::string attempt_folder;  // for filtered lines of all workers
+};
+
+WorkerStreams plan_streams(const LogOptions& options, const StreamPlace& place);
+
+}  // namespace ddp::launch

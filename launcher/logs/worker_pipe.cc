@@ -1,0 +1,55 @@
+#include "launcher/logs/worker_pipe.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "launcher/base/errors.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr int kPipeSize = 256 << 10;  // fewer switches between writer and reader than with 64 KiB
+
+}  // namespace
+
+PipeEnds open_worker_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw LaunchError(kExitFailed,
+                      fmt::format("cannot make a pipe for a worker's output: {}; tip: ulimit -n",
+                                  error_text(errno)));
+  }
+  ::fcntl(ends[1], F_SETPIPE_SZ, kPipeSize);  // refused: the kernel's own size will do
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return {ends[0], ends[1]};
+}
+
+PipeEnds open_worker_terminal(int original) {
+  PipeEnds ends;
+  ends.read = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  char name[128];
+  if (ends.read < 0 || ::grantpt(ends.read) != 0 || ::unlockpt(ends.read) != 0 ||
+      ::ptsname_r(ends.read, name, sizeof name) != 0 ||
+      (ends.write = ::open(name, O_RDWR | O_NOCTTY | O_CLOEXEC)) < 0) {
+    if (ends.read >= 0) ::close(ends.read);
+    return open_worker_pipe();
+  }
+  termios settings{};
+  if (::tcgetattr(ends.write, &settings) == 0) {
+    ::cfmakeraw(&settings);  // bytes pass as they are; the real terminal does the rest
+    ::tcsetattr(ends.write, TCSANOW, &settings);
+  }
+  winsize size{};
+  if (::ioctl(original, TIOCGWINSZ, &size) == 0) ::ioctl(ends.write, TIOCSWINSZ, &size);
+  ::fcntl(ends.read, F_SETFL, O_NONBLOCK);
+  return ends;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,134 @@
+#include "launcher/plan/gpus.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/plan/cpus.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+int count_entries(const fs::path& folder, bool (*wanted)(const std::string&)) {
+  std::error_code error;
+  int count = 0;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (wanted(it->path().filename().string())) ++count;
+  }
+  return count;
+}
+
+bool is_gpu_node(const std::string& name) {
+  return name.rfind("nvidia", 0) == 0 &&
+         whole_number(std::string_view(name).substr(6)).value_or(-1) >= 0;
+}
+
+bool can_make_nodes(const std::string& root) {
+  return ::access((root + "/usr/bin/nvidia-modprobe").c_str(), X_OK) == 0;
+}
+
+// GPUs that are cut into MIG instances: CUDA sees none of them whole, and one instance at most.
+int mig_gpus(const std::string& root) {
+  int cut = 0;
+  const fs::path folder = root + "/proc/driver/nvidia/capabilities";
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const auto is_instance = [](const std::string& name) { return name.rfind("gi", 0) == 0; };
+    if (count_entries(it->path() / "mig", is_instance) > 0) ++cut;
+  }
+  return cut;
+}
+
+std::vector<std::string> entries_of(const std::string& list) {
+  std::vector<std::string> entries;
+  std::string rest = list + ",";
+  for (std::size_t comma; (comma = rest.find(',')) != std::string::npos; rest.erase(0, comma + 1)) {
+    entries.push_back(trimmed(rest.substr(0, comma)));
+  }
+  return entries;
+}
+
+bool is_uuid(const std::string& entry) {
+  return entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
+}
+
+}  // namespace
+
+MachineView MachineView::of_this_process() {
+  MachineView machine;
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
+    machine.cuda_visible_devices = visible;
+  if (const char* visible = std::getenv(kHipVisibleDevices)) machine.hip_visible_devices = visible;
+  machine.cpus = std::max(1, static_cast<int>(cpus_of_this_thread().size()));
+  return machine;
+}
+
+// A container sees the driver's list of all GPUs but only the device nodes that it was given: the
+// smaller one counts. Without any node CUDA makes them itself, with nvidia-modprobe, or sees none.
+int installed_gpus(const MachineView& machine) {
+  const std::string& root = machine.root;
+  const int listed =
+      count_entries(root + "/proc/driver/nvidia/gpus", [](const std::string&) { return true; });
+  const int nodes = count_entries(root + "/dev", is_gpu_node);
+  if (nodes == 0 && fs::exists(root + "/dev/dxg")) return 1;  // WSL does not say how many
+  if (nodes == 0) return can_make_nodes(root) ? listed : 0;
+  return listed == 0 ? nodes : std::min(nodes, listed);
+}
+
+std::vector<std::string> visible_gpus(const MachineView& machine) {
+  const int installed = installed_gpus(machine);
+  std::vector<std::string> visible;
+  if (!machine.cuda_visible_devices) {
+    const int whole = installed - std::min(installed, mig_gpus(machine.root));
+    const int seen = installed > 0 ? std::max(1, whole) : 0;
+    for (int gpu = 0; gpu < seen; ++gpu) visible.push_back(std::to_string(gpu));
+    return visible;
+  }
+  if (installed == 0) return visible;
+  std::set<std::string> seen;
+  for (const std::string& entry : entries_of(*machine.cuda_visible_devices)) {
+    const int index = whole_number(entry).value_or(-1);
+    if (!is_uuid(entry) && (index < 0 || index >= installed))
+      break;                                    // CUDA ignores all that follows
+    if (!seen.insert(entry).second) return {};  // a repeated entry hides every device
+    visible.push_back(entry);
+  }
+  return visible;
+}
+
+int count_gpus(const MachineView& machine) {
+  return static_cast<int>(visible_gpus(machine).size());
+}
+
+std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int workers,
+                                            const std::string& option) {
+  std::vector<std::string> gpus;
+  if (!machine.hip_visible_devices.empty()) {
+    gpus = entries_of(machine.hip_visible_devices);
+  } else if (machine.cuda_visible_devices) {
+    gpus = entries_of(*machine.cuda_visible_devices);
+  } else if (installed_gpus(machine) > 0) {
+    gpus = visible_gpus(machine);
+  } else {
+    for (int gpu = 0; gpu < workers; ++gpu) gpus.push_back(std::to_string(gpu));
+  }
+  if (static_cast<int>(gpus.size()) < workers) {
+    throw LaunchError(
+        kExitUsage,
+        fmt::format("--{} gives each of {} workers a GPU of its own, but {} can be seen; "
+                    "lower --nproc_per_node",
+                    option, workers, gpus.size()));
+  }
+  return gpus;
+}
+
+}  // namespace ddp::launch

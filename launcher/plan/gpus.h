@@ -1,0 +1,34 @@
+// The GPUs of this machine, without ever touching CUDA: the driver's files and the environment
+// tell.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddp::launch {
+
+/// Where this machine's facts are read; a test puts its own tree and values here.
+struct MachineView {
+  std::string root;  // prefix of /proc and /dev; empty: the real ones
+  std::optional<std::string> cuda_visible_devices;  // nullopt: not set
+  int cpus = 1;                                     // by affinity
+  std::string hip_visible_devices{};                // empty: not set, or no AMD machine
+
+  static MachineView of_this_process();
+};
+
+/// GPUs that the machine has, or that this container was given.
+int installed_gpus(const MachineView& machine);
+/// GPUs that a CUDA program started here would see.
+int count_gpus(const MachineView& machine);
+/// The entries of CUDA_VISIBLE_DEVICES that CUDA would use (it stops at the first bad one), or 0,
+/// 1, ... when unset.
+std::vector<std::string> visible_gpus(const MachineView& machine);
+/// The GPU of each worker, as torchrun gives them out: the entries of HIP_VISIBLE_DEVICES, else of
+/// CUDA_VISIBLE_DEVICES as they are, else the GPUs of this machine, or 0, 1, ... where it shows
+/// none. Throws LaunchError (2), naming `option`, when there are too few.
+std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int workers,
+                                            const std::string& option);
+
+}  // namespace ddp::launch

@@ -1,0 +1,125 @@
+#include "launcher/plan/job_plan.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "launcher/base/signal_names.h"
+#include "launcher/plan/cpus.h"
+#include "launcher/plan/gpus.h"
+#include "launcher/plan/local_world_size.h"
+#include "launcher/plan/numa_binding.h"
+#include "launcher/plan/program.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+std::string random_id() {
+  std::array<std::uint64_t, 2> bits{};
+  [[maybe_unused]] const auto filled = ::getrandom(bits.data(), sizeof bits, 0);
+  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}", bits[0] >> 32,
+                     (bits[0] >> 16) & 0xffff, bits[0] & 0xfff, 0x8000 | ((bits[1] >> 48) & 0x3fff),
+                     bits[1] & 0xffff'ffff'ffff);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+std::string names_of(const std::vector<int>& signals) {
+  std::vector<std::string> names;
+  for (const int signal : signals) names.push_back(signal_name(signal));
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+// 0: the user's OMP_NUM_THREADS, or the library's default for a single worker, is left alone.
+int omp_threads(const Environment& inherited, int workers, int cpus) {
+  if (workers == 1 || inherited.count(kOmpNumThreads) > 0) return 0;
+  return std::max(1, cpus / workers);
+}
+
+JobInfo job_info(const LaunchConfig& config, const MachineView& machine,
+                 const Environment& inherited) {
+  JobInfo job;
+  job.role = config.role;
+  job.run_id = config.rdzv_id.empty() ? random_id() : config.rdzv_id;
+  job.local_world_size = local_world_size(config.nproc_per_node, machine);
+  job.max_restarts = config.restarts.max_restarts;
+  job.signals_to_handle = names_of(config.stop_signals);
+  job.omp_num_threads = omp_threads(inherited, job.local_world_size, machine.cpus);
+  job.virtual_local_rank = config.virtual_local_rank;
+  if (config.virtual_local_rank || config.one_device_per_rank) {
+    job.gpus = gpu_of_each_worker(
+        machine, job.local_world_size,
+        config.virtual_local_rank ? "virtual-local-rank" : "one-device-per-rank");
+    job.amd = !machine.hip_visible_devices.empty();
+  }
+  return job;
+}
+
+std::vector<std::vector<int>> cpus_of_workers(const LaunchConfig& config,
+                                              const MachineView& machine, int workers) {
+  if (!config.numa_binding) return {};
+  return bind_to_numa(*config.numa_binding, visible_gpus(machine), workers,
+                      {machine.root, cpus_of_this_thread()});
+}
+
+}  // namespace
+
+JobPlan plan_job(const LaunchConfig& config) {
+  MachineView machine = MachineView::of_this_process();
+  JobPlan plan;
+  plan.inherited = inherited_environment();
+  if (!config.devices.empty()) {
+    machine.cuda_visible_devices = config.devices;
+    plan.inherited[kCudaVisibleDevices] = config.devices;
+    if (!machine.hip_visible_devices.empty()) {
+      machine.hip_visible_devices = config.devices;
+      plan.inherited[kHipVisibleDevices] = config.devices;
+    }
+  }
+  plan.job = job_info(config, machine, plan.inherited);
+  plan.command = resolve_program(config, ProgramPlaces::of_this_process());
+  plan.grace = config.shutdown_timeout;
+  plan.cpus = cpus_of_workers(config, machine, plan.job.local_world_size);
+  plan.restarts = config.restarts;
+  plan.hangs = config.hangs;
+  plan.logs = config.logs;
+  plan.host = host_name();
+  return plan;
+}
+
+Worker plan_worker(const JobPlan& plan, const WorkerGroup& group, int local_rank) {
+  Worker worker;
+  worker.local_rank = local_rank;
+  worker.rank = group.rendezvous.group_rank * plan.job.local_world_size + local_rank;
+  worker.error_file = plan.folder.error_file(group.restart_count, local_rank);
+  worker.heartbeat_file = plan.folder.heartbeat_file(group.restart_count, local_rank);
+  return worker;
+}
+
+WorkerSpec worker_spec(const JobPlan& plan, const WorkerGroup& group, const Worker& worker) {
+  WorkerSpec spec;
+  spec.local_rank = worker.local_rank;
+  spec.command = worker_command(plan.command, worker.local_rank);
+  spec.environment = worker_environment(plan.inherited, plan.job, group, worker);
+  spec.inherits_stdin = worker.rank == 0;  // several readers would tear the input apart
+  spec.heartbeat_file = worker.heartbeat_file;
+  if (!plan.cpus.empty()) spec.cpus = plan.cpus.at(static_cast<std::size_t>(worker.local_rank));
+  spec.streams =
+      plan_streams(plan.logs, {{plan.job.role, plan.host, worker.local_rank, worker.rank},
+                               plan.folder.worker_folder(group.restart_count, worker.local_rank),
+                               plan.folder.attempt_folder(group.restart_count)});
+  // Python would keep output for a pipe back until its buffer is full.
+  if (spec.streams.out.mode == StreamMode::Pump)
+    spec.environment.try_emplace(kPythonUnbuffered, "1");
+  return spec;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,98 @@
+#include "launcher/plan/memory_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+namespace ddp::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "ddp-run-";
+// Written when the folder is locked, removed last: a folder with it that nobody has locked belongs
+// to a dead job.
+constexpr const char* kMark = ".ddp-run";
+
+// -1: it is none, or somebody else has locked it.
+int open_and_lock(const std::string& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  if (fd >= 0) ::close(fd);
+  return -1;
+}
+
+bool mark(int folder) {
+  const int fd =
+      ::openat(folder, kMark, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd >= 0) ::close(fd);
+  return fd >= 0;
+}
+
+bool is_ours(int folder) {
+  struct stat own {};
+  struct stat mark {};
+  return ::fstat(folder, &own) == 0 && own.st_uid == ::geteuid() && (own.st_mode & 07777) == 0700 &&
+         ::fstatat(folder, kMark, &mark, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(mark.st_mode);
+}
+
+void remove_marked(const std::string& folder) {
+  std::error_code ignored;
+  const fs::path marker = fs::path(folder) / kMark;
+  for (fs::directory_iterator it(folder, ignored), end; !ignored && it != end;
+       it.increment(ignored)) {
+    std::error_code busy;
+    if (it->path() != marker) fs::remove_all(it->path(), busy);
+  }
+  ::unlink(marker.c_str());
+  ::rmdir(folder.c_str());
+}
+
+void remove_dead(const std::string& place) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(place.c_str()), ::closedir);
+  if (!folder) return;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    if (std::string_view(entry->d_name).substr(0, kPrefix.size()) != kPrefix) continue;
+    const std::string path = place + "/" + entry->d_name;
+    const int lock = open_and_lock(path);
+    if (lock < 0) continue;
+    if (is_ours(lock)) remove_marked(path);
+    ::close(lock);
+  }
+}
+
+}  // namespace
+
+std::string MemoryFolder::planned(const std::string& place) {
+  if (::access(place.c_str(), W_OK | X_OK) != 0) return "";
+  return place + "/" + std::string(kPrefix) + "XXXXXX";
+}
+
+MemoryFolder::MemoryFolder(const std::string& place) {
+  remove_dead(place);
+  std::string name = planned(place);
+  if (name.empty() || !::mkdtemp(name.data())) return;
+  lock_ = open_and_lock(name);
+  if (lock_ >= 0 && mark(lock_)) {
+    path_ = name;
+  } else {
+    ::rmdir(name.c_str());
+  }
+}
+
+MemoryFolder::~MemoryFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void MemoryFolder::remove() const {
+  if (!path_.empty()) remove_marked(path_);
+}
+
+}  // namespace ddp::launch

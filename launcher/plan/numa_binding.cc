@@ -1,0 +1,221 @@
+#include "launcher/plan/numa_binding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/proc_files.h"
+#include "launcher/plan/cpus.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+namespace fs = std::filesystem;
+using Cpus = std::vector<int>;
+
+int number_in(const fs::path& file, int fallback) {
+  const std::string line = first_line(file);
+  int number = fallback;
+  std::from_chars(line.data(), line.data() + line.size(), number);
+  return number;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Cpus in_both(const Cpus& a, const Cpus& b) {
+  Cpus both;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+  return both;
+}
+
+class Topology {
+ public:
+  explicit Topology(const NumaView& view) : view_(view) {
+    for (const auto& name : names_in(view.root + "/sys/devices/system/node")) {
+      int node = 0;
+      const char* end = name.data() + name.size();
+      if (name.rfind("node", 0) != 0 || std::from_chars(name.data() + 4, end, node).ptr != end)
+        continue;
+      const Cpus cpus = usable(first_line(node_folder(node) / "cpulist"));
+      if (!cpus.empty()) nodes_[node] = cpus;
+    }
+    if (nodes_.empty()) nodes_[0] = view.affinity;  // a kernel without NUMA
+  }
+
+  std::vector<int> nodes() const {
+    std::vector<int> all;
+    for (const auto& [node, cpus] : nodes_) all.push_back(node);
+    return all;
+  }
+  Cpus node(int node) const {
+    const auto found = nodes_.find(node);
+    return found == nodes_.end() ? Cpus{} : found->second;
+  }
+  Cpus socket_of(int node) const {
+    const Cpus own = this->node(node);
+    if (own.empty()) return {};
+    Cpus all;
+    for (const auto& [other, cpus] : nodes_) {
+      if (socket(cpus.front()) == socket(own.front()))
+        all.insert(all.end(), cpus.begin(), cpus.end());
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+  /// Groups of CPUs, by the smallest of those that share it.
+  std::vector<Cpus> cores(int node) const {
+    return grouped(node, [&](int cpu) {
+      return smallest(first_line(cpu_folder(cpu) / "topology/thread_siblings_list"), cpu);
+    });
+  }
+  /// The same, larger groups first.
+  std::vector<Cpus> complexes(int node) const {
+    auto groups = grouped(node, [&](int cpu) { return smallest(largest_cache(cpu), cpu); });
+    std::stable_sort(groups.begin(), groups.end(),
+                     [](const Cpus& a, const Cpus& b) { return a.size() > b.size(); });
+    return groups;
+  }
+
+ private:
+  fs::path node_folder(int node) const {
+    return fmt::format("{}/sys/devices/system/node/node{}", view_.root, node);
+  }
+  fs::path cpu_folder(int cpu) const {
+    return fmt::format("{}/sys/devices/system/cpu/cpu{}", view_.root, cpu);
+  }
+  Cpus usable(const std::string& list) const {
+    return in_both(parse_cpu_list(list), view_.affinity);
+  }
+  int socket(int cpu) const {
+    return number_in(cpu_folder(cpu) / "topology/physical_package_id", 0);
+  }
+  static int smallest(const std::string& list, int cpu) {
+    const Cpus cpus = parse_cpu_list(list);
+    return cpus.empty() ? cpu : cpus.front();
+  }
+  // The CPUs that share it.
+  std::string largest_cache(int cpu) const {
+    std::string sharers;
+    int top = -1;
+    for (const auto& name : names_in(cpu_folder(cpu) / "cache")) {
+      const fs::path folder = cpu_folder(cpu) / "cache" / name;
+      if (name.rfind("index", 0) != 0 || first_line(folder / "type") == "Instruction") continue;
+      const int level = number_in(folder / "level", 0);
+      if (level <= top) continue;
+      top = level;
+      sharers = first_line(folder / "shared_cpu_list");
+    }
+    return sharers;
+  }
+  template <typename Key>
+  std::vector<Cpus> grouped(int node, Key key) const {
+    std::map<int, Cpus> groups;
+    for (const int cpu : this->node(node)) groups[key(cpu)].push_back(cpu);
+    std::vector<Cpus> result;
+    for (auto& [first, cpus] : groups) result.push_back(cpus);
+    return result;
+  }
+
+  const NumaView& view_;
+  std::map<int, Cpus> nodes_;  // that have a usable CPU
+};
+
+// Share number `index` of `count`: whole cores, the first shares one larger where they do not
+// divide evenly.
+Cpus share_of(const std::vector<Cpus>& cores, std::size_t index, std::size_t count) {
+  const std::size_t each = cores.size() / count;
+  const std::size_t extra = cores.size() % count;
+  const std::size_t begin = index * each + std::min(index, extra);
+  const std::size_t end = begin + each + (index < extra ? 1 : 0);
+  Cpus cpus;
+  for (std::size_t i = begin; i < end; ++i) {
+    cpus.insert(cpus.end(), cores[i].begin(), cores[i].end());
+  }
+  std::sort(cpus.begin(), cpus.end());
+  return cpus;
+}
+
+std::vector<int> nodes_of_workers(const std::vector<std::string>& gpus, int workers,
+                                  const NumaView& view, const Topology& topology) {
+  const std::vector<int> all = topology.nodes();
+  std::vector<int> nodes;
+  for (int worker = 0; worker < workers; ++worker) {
+    const auto gpu = static_cast<std::size_t>(worker);
+    const auto own = gpu < gpus.size() ? numa_node_of_gpu(gpus[gpu], view) : std::nullopt;
+    nodes.push_back(own ? *own : all[gpu * all.size() / static_cast<std::size_t>(workers)]);
+  }
+  return nodes;
+}
+
+}  // namespace
+
+std::optional<int> numa_node_of_gpu(const std::string& gpu, const NumaView& view) {
+  const std::string folder = view.root + "/proc/driver/nvidia/gpus";
+  const auto addresses = names_in(folder);  // sorted: PCI order
+  int index = -1;
+  std::from_chars(gpu.data(), gpu.data() + gpu.size(), index);
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    std::ifstream information(folder + "/" + addresses[i] + "/information");
+    const std::string text(std::istreambuf_iterator<char>(information), {});
+    const bool named = gpu.rfind("GPU-", 0) == 0 && text.find(gpu) != std::string::npos;
+    if (!named && static_cast<int>(i) != index) continue;
+    // -1 is what machines with a single node say.
+    const fs::path device = view.root + "/sys/bus/pci/devices/" + addresses[i];
+    return std::max(0, number_in(device / "numa_node", 0));
+  }
+  return std::nullopt;
+}
+
+std::vector<std::vector<int>> bind_to_numa(NumaBinding how, const std::vector<std::string>& gpus,
+                                           int workers, const NumaView& view) {
+  const Topology topology(view);
+  const auto nodes = nodes_of_workers(gpus, workers, view, topology);
+  std::vector<Cpus> bound;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const int node = nodes[i];
+    const auto before = static_cast<std::size_t>(
+        std::count(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(i), node));
+    const auto sharers = static_cast<std::size_t>(std::count(nodes.begin(), nodes.end(), node));
+    switch (how) {
+      case NumaBinding::Node:
+        bound.push_back(topology.node(node));
+        break;
+      case NumaBinding::Socket:
+        bound.push_back(topology.socket_of(node));
+        break;
+      case NumaBinding::Exclusive:
+        bound.push_back(share_of(topology.cores(node), before, sharers));
+        break;
+      case NumaBinding::CoreComplex: {
+        const auto groups = topology.complexes(node);
+        bound.push_back(groups.empty() ? Cpus{} : groups[before % groups.size()]);
+        break;
+      }
+    }
+    if (bound.back().empty()) {
+      throw LaunchError(
+          kExitUsage, fmt::format("--numa-binding: NUMA node {} has no CPU left for local rank {}; "
+                                  "use another mode, fewer workers, or leave it out",
+                                  node, i));
+    }
+  }
+  return bound;
+}
+
+}  // namespace ddp::launch

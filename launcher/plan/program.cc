@@ -1,0 +1,150 @@
+#include "launcher/plan/program.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include "launcher/base/errors.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_folder(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool is_executable_file(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         ::access(path.c_str(), X_OK) == 0;
+}
+
+bool exists(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+bool ends_with(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+std::string on_path(const std::string& name, const std::string& path) {
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const auto end = std::min(path.find(':', begin), path.size());
+    const std::string folder = path.substr(begin, end - begin);
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+    if (is_executable_file(candidate)) return candidate;
+    begin = end + 1;
+  }
+  return "";
+}
+
+[[noreturn]] void not_found(const std::string& what, const std::string& tip) {
+  throw LaunchError(kExitNotFound, fmt::format("program '{}' was not found; {}", what, tip));
+}
+
+[[noreturn]] void not_executable(const std::string& what, const std::string& why) {
+  throw LaunchError(kExitNotExecutable, fmt::format("program '{}' {}", what, why));
+}
+
+std::string find_python(const ProgramPlaces& places) {
+  if (!places.python.empty()) {
+    const std::string found = places.python.find('/') != std::string::npos
+                                  ? places.python
+                                  : on_path(places.python, places.path);
+    if (is_executable_file(found)) return found;
+    not_found(places.python, "PYTHON_EXEC must name a Python interpreter");
+  }
+  for (const char* name : {"python3", "python"}) {
+    const std::string found = on_path(name, places.path);
+    if (!found.empty()) return found;
+  }
+  not_found("python3", "it is needed for Python scripts; install it, or set PYTHON_EXEC");
+}
+
+Command with_python(const LaunchConfig& config, const ProgramPlaces& places) {
+  const std::string python = find_python(places);
+  Command command{python, {python, "-u"}};
+  if (config.module) command.argv.emplace_back("-m");
+  command.argv.push_back(config.program);
+  return command;
+}
+
+std::string check_path(const std::string& path) {
+  if (is_folder(path)) not_executable(path, "is a folder; name a program or a .py script");
+  if (!exists(path)) not_found(path, error_text(ENOENT) + "; check the path");
+  if (!is_executable_file(path))
+    not_executable(path, "is not executable; tip: chmod +x it, or end its name in .py");
+  return path;
+}
+
+std::string find_executable(const std::string& name, const ProgramPlaces& places) {
+  if (name.find('/') != std::string::npos) return check_path(name);
+  if (const std::string found = on_path(name, places.path); !found.empty()) return found;
+  if (const std::string beside = places.own_folder + "/" + name; is_executable_file(beside))
+    return beside;
+  const bool here = exists(name);
+  if (here && is_folder(name)) not_executable(name, "is a folder; name a program or a .py script");
+  not_found(name,
+            here ? fmt::format("it is neither on PATH nor beside ddp-run; did you mean ./{}?", name)
+                 : "it is neither on PATH nor beside ddp-run; give its path");
+}
+
+bool is_python_script(const LaunchConfig& config) {
+  if (config.run_path) return true;
+  if (config.no_python) return false;
+  return ends_with(config.program, ".py") || exists(config.program + "/__main__.py");
+}
+
+}  // namespace
+
+ProgramPlaces ProgramPlaces::of_this_process() {
+  ProgramPlaces places;
+  const char* path = std::getenv("PATH");
+  places.path = path ? path : "/usr/local/bin:/usr/bin:/bin";
+  std::error_code error;
+  places.own_folder = fs::read_symlink("/proc/self/exe", error).parent_path().string();
+  if (const char* python = std::getenv("PYTHON_EXEC")) places.python = python;
+  return places;
+}
+
+Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places) {
+  Command command;
+  if (config.module) {
+    command = with_python(config, places);
+  } else if (is_python_script(config)) {
+    if (!exists(config.program)) not_found(config.program, error_text(ENOENT) + "; check the path");
+    if (is_folder(config.program) && !exists(config.program + "/__main__.py")) {
+      not_executable(config.program, "is a folder without a __main__.py");
+    }
+    if (::access(config.program.c_str(), R_OK) != 0)
+      not_executable(config.program, "cannot be read; check its permissions");
+    command = with_python(config, places);
+  } else {
+    command.executable = find_executable(config.program, places);
+    command.argv = {config.program};
+  }
+  command.argv.insert(command.argv.end(), config.program_args.begin(), config.program_args.end());
+  return command;
+}
+
+std::string find_store_program(StoreChoice choice, const ProgramPlaces& places) {
+  if (choice == StoreChoice::Rank0) return "";
+  std::string path = places.own_folder + "/ddp-store";
+  if (is_executable_file(path)) return path;
+  if (choice == StoreChoice::Agent) {
+    usage_error(fmt::format(
+        "--store=agent: {} is missing; it is built where LibTorch is, or use --store=rank0", path));
+  }
+  return "";
+}
+
+}  // namespace ddp::launch

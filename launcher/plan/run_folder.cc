@@ -1,0 +1,151 @@
+#include "launcher/plan/run_folder.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+
+#include "launcher/base/errors.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kStacks = "stacks.txt";
+
+constexpr const char* kLogsKept = "/logs_kept";
+
+std::string temporary_folder() {
+  const char* folder = std::getenv("TMPDIR");
+  return folder && *folder ? folder : "/tmp";
+}
+
+std::string safe_name(std::string name) {
+  for (char& c : name) c = c == '/' || c == '\0' ? '_' : c;
+  return name.substr(0, 100);
+}
+
+// <log-dir>/latest leads to the newest run. Made beside it and renamed, so that it always leads
+// somewhere; a file or folder of the user's with that name stays.
+void point_latest_at(const std::string& run) {
+  const fs::path folder(run);
+  const fs::path link = folder.parent_path() / "latest";
+  const fs::path fresh = folder / "latest";
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(link, error)) return;
+  fs::create_symlink(folder.filename(), fresh, error);
+  if (!error) fs::rename(fresh, link, error);
+  if (error) fs::remove(fresh, error);
+}
+
+// Of a hang, which happens once: they may be all that is left of it.
+bool holds_stacks(const fs::path& attempt) {
+  std::error_code error;
+  for (fs::directory_iterator it(attempt, error), end; !error && it != end; it.increment(error)) {
+    if (fs::exists(it->path() / kStacks, error)) return true;
+  }
+  return false;
+}
+
+void remove_unless_it_holds_stacks(const fs::path& attempt) {
+  std::error_code ignored;
+  if (!holds_stacks(attempt)) fs::remove_all(attempt, ignored);
+}
+
+}  // namespace
+
+RunFolder RunFolder::planned(const std::string& log_dir, const std::string& run_id,
+                             RunFiles files) {
+  RunFolder folder;
+  if (log_dir == "/dev/null") return folder;
+  folder.private_ = log_dir.empty() && files != RunFiles::Logs;
+  folder.has_logs_ = files != RunFiles::ErrorFiles;
+  const std::string path = log_dir.empty()
+                               ? temporary_folder() + "/ddp-run_XXXXXX"
+                               : fmt::format("{}/{}_XXXXXX", log_dir, safe_name(run_id));
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);  // workers may change their folder
+  folder.path_ = error ? path : absolute.string();
+  return folder;
+}
+
+RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_id, RunFiles files) {
+  RunFolder folder = planned(log_dir, run_id, files);
+  if (folder.path_.empty()) return folder;
+  const bool temporary = log_dir.empty();
+  const std::string base = temporary ? temporary_folder() : log_dir;
+  std::string& name = folder.path_;
+  std::error_code error;
+  if (!temporary) fs::create_directories(base, error);
+  if (error || !::mkdtemp(name.data())) {
+    const std::string reason = error ? error.message() : error_text(errno);
+    throw LaunchError(
+        kExitUsage,
+        temporary ? fmt::format("cannot make a folder in '{}': {}; set TMPDIR to a writable one",
+                                base, reason)
+                  : fmt::format("--log-dir={}: {}; choose a writable folder", log_dir, reason));
+  }
+  if (!folder.private_) fs::permissions(name, fs::perms(0755), error);
+  if (!temporary) point_latest_at(folder.path_);
+  return folder;
+}
+
+// A file, because the guardian, another process, removes the folder.
+void RunFolder::keep_logs() const {
+  if (private_ && has_logs_) std::ofstream(path_ + kLogsKept);
+}
+
+bool RunFolder::keeps_logs() const {
+  std::error_code ignored;
+  return has_logs_ && fs::exists(path_ + kLogsKept, ignored);
+}
+
+void RunFolder::prepare_attempt(int attempt, int local_world_size) const {
+  if (path_.empty()) return;
+  // Nobody will read it; a job may restart a million times.
+  if (private_ && !has_logs_ && attempt > 0)
+    remove_unless_it_holds_stacks(attempt_folder(attempt - 1));
+  for (int rank = 0; rank < local_world_size; ++rank) {
+    std::error_code error;
+    const std::string folder = worker_folder(attempt, rank);
+    fs::create_directories(folder, error);
+    if (error)
+      throw LaunchError(kExitFailed,
+                        fmt::format("cannot make the folder '{}': {}", folder, error.message()));
+  }
+}
+
+std::string RunFolder::attempt_folder(int attempt) const {
+  return path_.empty() ? "" : fmt::format("{}/attempt_{}", path_, attempt);
+}
+
+std::string RunFolder::worker_folder(int attempt, int local_rank) const {
+  return path_.empty() ? "" : fmt::format("{}/{}", attempt_folder(attempt), local_rank);
+}
+
+std::string RunFolder::error_file(int attempt, int local_rank) const {
+  return path_.empty() ? "" : worker_folder(attempt, local_rank) + "/error.json";
+}
+
+std::string RunFolder::heartbeat_file(int attempt, int local_rank) const {
+  return path_.empty() ? "" : worker_folder(attempt, local_rank) + "/heartbeat";
+}
+
+std::string RunFolder::stacks_file(int attempt, int local_rank) const {
+  return path_.empty() ? "" : worker_folder(attempt, local_rank) + "/" + kStacks;
+}
+
+void RunFolder::remove_if_private() const {
+  if (!private_ || path_.empty()) return;
+  std::error_code error;
+  for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
+    remove_unless_it_holds_stacks(it->path());
+  }
+  fs::remove(path_, error);
+}
+
+}  // namespace ddp::launch

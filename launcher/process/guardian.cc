@@ -1,0 +1,146 @@
+#include "launcher/process/guardian.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstdlib>
+#include <optional>
+
+#include "launcher/base/clock.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
+#include "launcher/base/proc_files.h"
+#include "launcher/base/signal_names.h"
+#include "launcher/process/process_tree.h"
+#include "launcher/process/stop_requests.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+using Agent = std::function<int(int)>;
+
+constexpr auto kPatience = std::chrono::seconds(5);
+// At the second request the agent kills at once; only one that is stuck is still there at the
+// third.
+constexpr int kMostRequests = 3;
+constexpr auto kLastChance = std::chrono::seconds(1);
+
+pid_t fork_or_throw() {
+  const pid_t pid = ::fork();
+  if (pid < 0)
+    throw LaunchError(kExitFailed, "cannot start the agent process: " + error_text(errno));
+  return pid;
+}
+
+// The wait status of `child` if it is dead. Others may be there, too: children from before the exec
+// that made this program ddp-run, and, as PID 1 of a container, whatever loses its parent.
+std::optional<int> reap_until(pid_t child) {
+  int status = 0;
+  for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (pid == child) return status;
+  }
+  return std::nullopt;
+}
+
+// Passes signals on until the child is dead; returns its wait status, or nothing when it has been
+// asked to end `patience` times and does not. SIGTSTP (Ctrl-Z) also stops this process, so that the
+// shell gets its prompt back; SIGCONT wakes it before it is read.
+std::optional<int> wait_and_forward(const SignalMailbox& signals, pid_t child, int patience) {
+  StopRequests requests;
+  std::optional<Clock::time_point> deadline;
+  for (;;) {
+    const auto received = signals.next(deadline);
+    if (!received) return std::nullopt;
+    const auto [signal, origin, was_pending] = *received;
+    if (!was_pending) requests.nothing_pending();
+    if (signal == SIGCHLD) {
+      if (const auto status = reap_until(child)) return status;
+      continue;
+    }
+    const bool ends_job = signals.ends_job(signal);
+    if (!ends_job || requests.add(origin, Clock::now())) pass_on(child, signal, requests.count());
+    if (requests.count() >= patience && !deadline) deadline = Clock::now() + kLastChance;
+    if (signal == SIGTSTP && !ends_job) ::raise(SIGSTOP);
+  }
+}
+
+int exit_code_of(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kExitSignalBase + WTERMSIG(status);
+}
+
+// An agent in uninterruptible sleep, on a file server that is dead, say, survives SIGKILL as well;
+// its workers shall not.
+int end_stuck(pid_t agent) {
+  const char state = read_stat(process_folder(agent)).state;
+  ::kill(agent, SIGKILL);
+  kill_children_of(agent, kPatience);
+  const auto survivors = kill_descendants(kPatience);
+  say_error(
+      fmt::format("ddp-run's agent process (pid {}, state {}) did not end after {} signals; it was "
+                  "killed with all that it had started",
+                  agent, state, kMostRequests));
+  for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
+  return kExitSignalBase + SIGKILL;
+}
+
+int guard(const SignalMailbox& signals, pid_t agent) {
+  const auto status = wait_and_forward(signals, agent, kMostRequests);
+  if (!status) return end_stuck(agent);
+  // What an agent that ended in order has left behind has had its time.
+  const auto survivors =
+      kill_descendants(WIFEXITED(*status) ? Clock::duration(kShortPatience) : kPatience);
+  if (WIFSIGNALED(*status)) {
+    say_error(fmt::format(
+        "ddp-run's agent process (pid {}) was killed by {}; its workers were killed, too", agent,
+        signal_name(WTERMSIG(*status))));
+  }
+  for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
+  return exit_code_of(*status);
+}
+
+int start_and_guard(const SignalMailbox& signals, const Agent& agent) {
+  become_subreaper();
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw LaunchError(kExitFailed, "cannot start the agent process: " + error_text(errno));
+  }
+  const pid_t pid = fork_or_throw();
+  if (pid == 0) {
+    ::close(ends[1]);
+    ::setsid();
+    ::prctl(PR_SET_NAME, "ddp-agent");
+    become_subreaper();
+    std::exit(agent(ends[0]));
+  }
+  ::close(ends[0]);
+  return guard(signals, pid);  // ends[1] stays open for as long as this process lives
+}
+
+// A program that forked children before it became ddp-run by exec: they are not ours to kill, so
+// the guardian is a fresh process without children, and this one only waits for it.
+int guard_from_a_fresh_process(const SignalMailbox& signals, const Agent& agent) {
+  const pid_t parent = ::getpid();
+  const pid_t pid = fork_or_throw();
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) std::exit(kExitFailed);
+    std::exit(start_and_guard(signals, agent));
+  }
+  return exit_code_of(*wait_and_forward(signals, pid, INT_MAX));  // that one loses patience
+}
+
+}  // namespace
+
+int run_guarded(const SignalMailbox& signals, const Agent& agent) {
+  return has_children() ? guard_from_a_fresh_process(signals, agent)
+                        : start_and_guard(signals, agent);
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,81 @@
+#include "launcher/process/oom_watch.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <utility>
+
+namespace ddp::launch {
+namespace {
+
+// Value of the line "<key> <number>".
+std::optional<long> number_after(const std::string& file, const std::string& key) {
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    if (line.rfind(key + " ", 0) != 0) continue;
+    char* end = nullptr;
+    const long number = std::strtol(line.c_str() + key.size(), &end, 10);
+    if (end != line.c_str() + key.size()) return number;
+  }
+  return std::nullopt;
+}
+
+std::string limit_text(const std::string& file) {
+  std::ifstream stream(file);
+  long long bytes = 0;
+  constexpr long long kNoLimit = 1LL << 60;  // cgroup v1 says "none" with a huge number
+  if (!(stream >> bytes) || bytes >= kNoLimit) return "";
+  return fmt::format("{} MiB", bytes >> 20);
+}
+
+struct CgroupPath {
+  std::string v2;
+  std::string v1_memory;
+};
+
+CgroupPath cgroup_of_self(const std::string& root) {
+  CgroupPath path;
+  std::ifstream stream(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(stream, line);) {
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
+    if (controllers == ",,") path.v2 = line.substr(second + 1);
+    if (controllers.find(",memory,") != std::string::npos) path.v1_memory = line.substr(second + 1);
+  }
+  return path;
+}
+
+}  // namespace
+
+OomCounts OomCounts::read(const std::string& root) {
+  OomCounts counts;
+  counts.machine = number_after(root + "/proc/vmstat", "oom_kill");
+  const CgroupPath path = cgroup_of_self(root);
+  const std::string v2 = root + "/sys/fs/cgroup" + path.v2;
+  const std::string v1 = root + "/sys/fs/cgroup/memory" + path.v1_memory;
+  counts.cgroup = number_after(v2 + "/memory.events", "oom_kill");
+  counts.limit = limit_text(v2 + "/memory.max");
+  if (!counts.cgroup) {
+    counts.cgroup = number_after(v1 + "/memory.oom_control", "oom_kill");
+    counts.limit = limit_text(v1 + "/memory.limit_in_bytes");
+  }
+  return counts;
+}
+
+std::string oom_verdict(const OomCounts& before, const OomCounts& after) {
+  if (before.cgroup && after.cgroup && *after.cgroup > *before.cgroup) {
+    return fmt::format("out of memory: the kernel killed it (oom_kill +{} in its cgroup{}{})",
+                       *after.cgroup - *before.cgroup, after.limit.empty() ? "" : ", memory limit ",
+                       after.limit);
+  }
+  if (!before.machine || !after.machine) return "";
+  if (*after.machine > *before.machine) {
+    return fmt::format("out of memory: the kernel's OOM killer has acted on this machine (+{})",
+                       *after.machine - *before.machine);
+  }
+  return "someone's kill -9: the kernel's out-of-memory killer has not acted";
+}
+
+}  // namespace ddp::launch

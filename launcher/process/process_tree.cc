@@ -1,0 +1,127 @@
+#include "launcher/process/process_tree.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "launcher/base/proc_files.h"
+
+namespace ddp::launch {
+namespace {
+
+bool is_child(idtype_t which, pid_t pid) {
+  siginfo_t info{};
+  return ::waitid(which, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+std::vector<pid_t> children_by_proc(pid_t parent) {
+  std::vector<pid_t> children;
+  std::ifstream file(process_folder(parent) + "/task/" + std::to_string(parent) + "/children");
+  for (pid_t pid; file >> pid;) children.push_back(pid);
+  return children;
+}
+
+std::vector<pid_t> children_by_asking(pid_t most) {
+  std::vector<pid_t> children;
+  for (pid_t pid = 1; pid <= most; ++pid) {
+    if (is_child(P_PID, pid)) children.push_back(pid);
+  }
+  return children;
+}
+
+// The kernel gives numbers out in ascending order, until it begins again.
+pid_t newest_pid() {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(0);
+  if (pid > 0) ::waitpid(pid, nullptr, 0);
+  return pid;
+}
+
+std::vector<pid_t> children_of_self() {
+  constexpr pid_t kMostPids = 1 << 22;  // the kernel's limit; they take half a second
+  auto children = children_by_proc(::getpid());
+  std::erase_if(children, [](pid_t pid) { return !is_child(P_PID, pid); });
+  if (children.empty() && has_children()) children = children_by_asking(newest_pid());
+  if (children.empty() && has_children()) children = children_by_asking(kMostPids);
+  return children;
+}
+
+bool wait_for_sigchld(Clock::time_point deadline) {
+  sigset_t child;
+  ::sigemptyset(&child);
+  ::sigaddset(&child, SIGCHLD);
+  const timespec limit = time_until(deadline);
+  return ::sigtimedwait(&child, nullptr, &limit) == SIGCHLD;
+}
+
+std::vector<pid_t> without(std::vector<pid_t> pids, const std::vector<pid_t>& spare) {
+  std::erase_if(
+      pids, [&](pid_t pid) { return std::find(spare.begin(), spare.end(), pid) != spare.end(); });
+  return pids;
+}
+
+// A descriptor that reports its end; -1: there is nothing to kill. Opened before its parent is
+// looked at, so that a stranger who gets the number meanwhile gets no signal.
+int kill_child_of(pid_t parent, pid_t pid) {
+  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  const ProcessStat stat = read_stat(process_folder(pid));
+  if (fd >= 0 && stat.parent == parent && stat.state != 'Z' &&
+      ::syscall(SYS_pidfd_send_signal, fd, SIGKILL, nullptr, 0) == 0) {
+    return fd;
+  }
+  if (fd >= 0) ::close(fd);
+  return -1;
+}
+
+}  // namespace
+
+void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+bool has_children() { return is_child(P_ALL, 0); }
+
+std::vector<std::string> kill_descendants(Clock::duration patience,
+                                          const std::vector<pid_t>& spare) {
+  const auto deadline = Clock::now() + patience;
+  for (;;) {
+    std::vector<pid_t> alive;
+    for (const pid_t pid : without(children_of_self(), spare)) {
+      ::kill(pid, SIGKILL);
+      if (::waitpid(pid, nullptr, WNOHANG) == 0) alive.push_back(pid);
+    }
+    if (alive.empty()) {
+      if (without(children_of_self(), spare).empty()) return {};
+      continue;  // those that died left children
+    }
+    if (wait_for_sigchld(deadline) || Clock::now() < deadline) continue;
+    std::vector<std::string> survivors;
+    for (const pid_t pid : alive) {
+      survivors.push_back("pid " + std::to_string(pid) + " (state " +
+                          read_stat(process_folder(pid)).state + ")");
+    }
+    return survivors;
+  }
+}
+
+void kill_children_of(pid_t parent, Clock::duration patience) {
+  const auto deadline = Clock::now() + patience;
+  for (;;) {
+    std::vector<pollfd> dying;
+    for (const pid_t pid : children_by_proc(parent)) {
+      if (const int fd = kill_child_of(parent, pid); fd >= 0) dying.push_back({fd, POLLIN, 0});
+    }
+    for (pollfd& child : dying) {
+      const timespec limit = time_until(deadline);
+      ::ppoll(&child, 1, &limit, nullptr);
+      ::close(child.fd);
+    }
+    if (dying.empty() || Clock::now() >= deadline) return;
+  }
+}
+
+}  // namespace ddp::launch

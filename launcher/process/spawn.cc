@@ -1,0 +1,144 @@
+#include "launcher/process/spawn.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <memory>
+
+#include "launcher/base/errors.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+std::vector<char*> c_strings(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (auto& text : strings) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::size_t cpu_set_size(const std::vector<int>& cpus) {
+  return cpus.empty() ? 0 : CPU_ALLOC_SIZE(*std::max_element(cpus.begin(), cpus.end()) + 1);
+}
+
+using CpuSet = std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)>;
+
+CpuSet cpu_set(const std::vector<int>& cpus) {
+  const auto release = [](cpu_set_t* set) { CPU_FREE(set); };
+  if (cpus.empty()) return {nullptr, release};
+  CpuSet set(CPU_ALLOC(*std::max_element(cpus.begin(), cpus.end()) + 1), release);
+  CPU_ZERO_S(cpu_set_size(cpus), set.get());
+  for (const int cpu : cpus) CPU_SET_S(cpu, cpu_set_size(cpus), set.get());
+  return set;
+}
+
+void mark_all_close_on_exec() {
+  if (::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
+  // Kernels before 5.11.
+  const int limit = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), 65536L));
+  for (int fd = 3; fd < limit; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+void reset_signals(bool keep_hangup_ignored) {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (signal != SIGHUP || !keep_hangup_ignored) ::signal(signal, SIG_DFL);
+  }
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+struct ChildPlan {
+  const char* executable;
+  char* const* argv;
+  char* const* env;
+  WorkerStdio stdio;
+  pid_t parent;
+  int exec_pipe;
+  bool keep_hangup_ignored;
+  const cpu_set_t* cpus;  // nullptr: as ours
+  std::size_t cpus_size;
+};
+
+// Between fork and exec: system calls only.
+[[noreturn]] void run_child(const ChildPlan& plan) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != plan.parent) ::_exit(kExitFailed);  // it died before the line above
+  // Yama lets none but ancestors attach by default: our debuggers, children of ours, may as well.
+  ::prctl(PR_SET_PTRACER, plan.parent, 0, 0, 0);
+  ::setsid();
+  // CPUs may have gone offline since they were chosen: then all of ours will do.
+  if (plan.cpus) ::sched_setaffinity(0, plan.cpus_size, plan.cpus);
+  if (plan.stdio.in >= 0) ::dup2(plan.stdio.in, STDIN_FILENO);
+  if (plan.stdio.out >= 0) ::dup2(plan.stdio.out, STDOUT_FILENO);
+  if (plan.stdio.err >= 0) ::dup2(plan.stdio.err, STDERR_FILENO);
+  reset_signals(plan.keep_hangup_ignored);
+  mark_all_close_on_exec();
+  ::execve(plan.executable, plan.argv, plan.env);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t told = ::write(plan.exec_pipe, &error, sizeof error);
+  ::_exit(kExitNotExecutable);
+}
+
+}  // namespace
+
+void close_stdio(WorkerStdio& stdio) {
+  for (int* fd : {&stdio.in, &stdio.out, &stdio.err}) {
+    if (*fd >= 0) ::close(*fd);
+    *fd = -1;
+  }
+}
+
+PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
+                         bool keep_hangup_ignored) {
+  // All memory is allocated before fork: the child only makes system calls.
+  std::vector<std::string> args = spec.command.argv;
+  std::vector<std::string> settings;
+  for (const auto& [name, value] : spec.environment) settings.push_back(name + "=" + value);
+  const auto argv = c_strings(args);
+  const auto env = c_strings(settings);
+
+  const auto cpus = cpu_set(spec.cpus);
+
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw LaunchError(kExitFailed, "cannot start a worker: " + error_text(errno));
+  }
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    run_child({spec.command.executable.c_str(), argv.data(), env.data(), stdio, parent, ends[1],
+               keep_hangup_ignored, cpus.get(), cpu_set_size(spec.cpus)});
+  }
+  const int error = errno;
+  ::close(ends[1]);
+  if (pid < 0) {
+    ::close(ends[0]);
+    throw LaunchError(kExitFailed, "cannot start local rank " + std::to_string(spec.local_rank) +
+                                       ": " + error_text(error) +
+                                       "; tip: see ulimit -u and the memory limit");
+  }
+  return {pid, ends[0]};
+}
+
+int finish_spawn(PendingSpawn& pending) {
+  int error = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(pending.exec_pipe, &error, sizeof error);
+  } while (got < 0 && errno == EINTR);
+  ::close(pending.exec_pipe);
+  pending.exec_pipe = -1;
+  return got == static_cast<ssize_t>(sizeof error) ? error : 0;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,34 @@
+#include "launcher/process/stop_requests.h"
+
+namespace ddp::launch {
+namespace {
+
+// `timeout` and some schedulers send a signal to the process and to its group; keys never double.
+constexpr auto kDouble = std::chrono::milliseconds(100);
+// The parent passes on what it has got itself: it may have to wait for a CPU first.
+constexpr auto kPassedOnWithin = std::chrono::seconds(2);
+
+}  // namespace
+
+bool StopRequests::add(const SignalOrigin& origin, Clock::time_point now) {
+  if (origin.sender == Sender::Launcher) {
+    if (origin.count <= count_) return false;
+    count_ = origin.count;
+    counted_ = now;
+    return true;
+  }
+  Way& way = origin.sender == Sender::Parent ? from_parent_ : from_others_;
+  const bool may_be_double = way.requests > 0 && origin.sender != Sender::Keyboard;
+  if (may_be_double && (at_work_ || now - way.last < kDouble)) return false;
+  way.last = now;
+  if (way.requests < count_ && now - counted_ < kPassedOnWithin) {
+    way.requests = count_;  // the other way was faster
+    return false;
+  }
+  way.requests = ++count_;
+  counted_ = now;
+  at_work_ = true;
+  return true;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,315 @@
+#include "launcher/process/worker_processes.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/signal_names.h"
+#include "launcher/base/worker.h"
+#include "launcher/process/process_tree.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr auto kSweepPatience = std::chrono::seconds(5);
+// The end of a process that has watched files takes the kernel some 10 ms: short jobs do without.
+constexpr auto kFirstWatch = std::chrono::milliseconds(200);
+
+ExitStatus to_exit_status(const siginfo_t& info) {
+  return info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status};
+}
+
+double cpu_seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
+
+LaunchError exec_error(const WorkerSpec& spec, int error) {
+  const char* tip = error == ENOEXEC ? "; tip: a script needs a first line like #!/bin/sh"
+                    : error == ENOENT
+                        ? "; tip: the interpreter in its first line, or its loader, is missing"
+                    : error == E2BIG ? "; tip: the arguments or the environment are too large"
+                                     : "";
+  return LaunchError(
+      error == ENOENT ? kExitNotFound : kExitNotExecutable,
+      fmt::format("cannot execute '{}': {}{}", spec.command.executable, error_text(error), tip));
+}
+
+// Leaves `revents` at 0 when it was interrupted or the time is over.
+void wait_for_any(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake) {
+  const timespec limit = wake ? time_until(*wake) : timespec{};
+  if (::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr) >= 0) return;
+  // Most often more descriptors than the limit allows, which somebody has lowered meanwhile.
+  if (errno != EINTR)
+    throw LaunchError(kExitFailed, "cannot wait for the workers: " + error_text(errno));
+  for (pollfd& fd : fds) fd.revents = 0;
+}
+
+std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> a,
+                                         std::optional<Clock::time_point> b) {
+  if (!a || !b) return a ? a : b;
+  return std::min(*a, *b);
+}
+
+}  // namespace
+
+WorkerProcesses::WorkerProcesses(const SignalMailbox& signals, int launcher_pipe,
+                                 std::string store_program)
+    : signals_(signals),
+      signal_fd_(signals.open_fd()),
+      launcher_pipe_(launcher_pipe),
+      store_(std::move(store_program)) {}
+
+WorkerProcesses::~WorkerProcesses() {
+  store_.stop();
+  kill_descendants(left_behind_ ? Clock::duration::zero() : kSweepPatience);
+  ::close(signal_fd_);
+}
+
+std::vector<pid_t> WorkerProcesses::start(const std::vector<WorkerSpec>& specs) {
+  std::vector<pid_t> pids;
+  std::vector<PendingSpawn> pending;
+  killed_ = false;
+  oom_before_ = OomCounts::read();
+  expired_.clear();
+  heartbeats_.clear();
+  first_heartbeats_.forget_all();
+  watch_from_.reset();
+  try {
+    for (const auto& spec : specs) {
+      pending.push_back(start_one(spec));
+      running_[pending.back().pid] = spec.local_rank;
+      pids.push_back(pending.back().pid);
+    }
+  } catch (...) {
+    for (auto& spawn : pending) finish_spawn(spawn);
+    sweep();
+    throw;
+  }
+  int first_error = 0;
+  std::size_t failed = 0;
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    const int error = finish_spawn(pending[i]);
+    if (error != 0 && first_error == 0) {
+      first_error = error;
+      failed = i;
+    }
+  }
+  if (first_error != 0) {
+    sweep();
+    throw exec_error(specs[failed], first_error);
+  }
+  return pids;
+}
+
+PendingSpawn WorkerProcesses::start_one(const WorkerSpec& spec) {
+  heartbeats_.try_emplace(spec.local_rank, spec.heartbeat_file, now());
+  if (!spec.heartbeat_file.empty()) watch_from_ = now() + kFirstWatch;
+  WorkerStdio stdio;
+  if (!spec.inherits_stdin) stdio.in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  stdio.out = pump_.open_stream(spec.streams.out, spec.local_rank, /*is_stderr=*/false);
+  try {
+    stdio.err = pump_.open_stream(spec.streams.err, spec.local_rank, /*is_stderr=*/true);
+    const PendingSpawn pending = begin_spawn(spec, stdio, signals_.hangup_ignored());
+    close_stdio(stdio);
+    return pending;
+  } catch (...) {
+    close_stdio(stdio);
+    throw;
+  }
+}
+
+// The deadline is looked at after each turn: output may keep the descriptors ready for ever.
+std::vector<Event> WorkerProcesses::wait(std::optional<Clock::time_point> deadline) {
+  std::vector<Event> events;
+  do {
+    take_turn(deadline, events);
+  } while (events.empty() && !(deadline && Clock::now() >= *deadline));
+  return events;
+}
+
+void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
+                                std::vector<Event>& events) {
+  std::vector<pollfd> fds{{signal_fd_, POLLIN, 0},
+                          {launcher_pipe_, POLLIN, 0},
+                          {store_.poll_fd(), POLLIN, 0},
+                          {first_heartbeats_.fd(), POLLIN, 0},
+                          {store_.report_fd(), POLLIN, 0}};
+  pump_.add_poll_fds(fds);
+  for (const PollHandler* handler : handlers_) handler->add_poll_fds(fds);
+  wait_for_any(fds, earlier(earlier(deadline, watch_from_), pump_.deadline()));
+  pump_.handle(fds);
+  for (PollHandler* handler : handlers_) handler->handle(fds);
+  if (fds[1].revents != 0) {
+    events.push_back({.kind = Event::Kind::LauncherGone});
+    launcher_pipe_ = -1;  // said once
+  }
+  if (fds[3].revents != 0) first_heartbeats_.drain();
+  if (fds[3].revents != 0 || (watch_from_ && Clock::now() >= *watch_from_)) {
+    watch_heartbeats();
+    events.push_back({.kind = Event::Kind::HeartbeatBegan});
+  }
+  if (fds[0].revents != 0) take_signals(events);
+  if (fds[4].revents != 0) store_.take_reports();
+  if (fds[2].revents != 0 && store_.poll_fd() >= 0) note_loss(store_.handle_connection(), events);
+}
+
+// The write that was told may have been the one that empties the file before the words come. First
+// watch, then look: so the words are seen either way.
+void WorkerProcesses::watch_heartbeats() {
+  watch_from_.reset();
+  for (const auto& [local_rank, heartbeat] : heartbeats_) {
+    if (heartbeat.is_mute() && !heartbeat.path().empty()) first_heartbeats_.watch(heartbeat.path());
+  }
+}
+
+bool WorkerProcesses::flush_console() {
+  return pump_.flush_console({signal_fd_, launcher_pipe_}, [this] {
+    pollfd launcher{launcher_pipe_, POLLIN, 0};
+    std::vector<Event> events;
+    take_signals(events);
+    return ::poll(&launcher, 1, 0) == 1 ||
+           std::any_of(events.begin(), events.end(), [](const Event& e) { return e.ends_job; });
+  });
+}
+
+void WorkerProcesses::take_signals(std::vector<Event>& events) {
+  signalfd_siginfo info{};
+  bool child_changed = false;
+  while (::read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) {
+      child_changed = true;
+    } else {
+      const auto sender = static_cast<pid_t>(info.ssi_pid);
+      events.push_back({.kind = Event::Kind::Signal,
+                        .signal = signal,
+                        .ends_job = signals_.ends_job(signal),
+                        .origin = origin_of(signal, info.ssi_code, sender, info.ssi_int)});
+    }
+  }
+  if (child_changed) reap(events);
+}
+
+void WorkerProcesses::reap(std::vector<Event>& events) {
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    if (info.si_pid == store_.pid()) {
+      note_loss(store_.take_exit(), events);
+      continue;
+    }
+    const bool is_worker = running_.erase(info.si_pid) > 0;
+    // Before it is reaped its pid, and so its group's id, cannot belong to anyone else.
+    if (is_worker) ::kill(-info.si_pid, SIGKILL);
+    rusage usage{};
+    ::wait4(info.si_pid, nullptr, WNOHANG, &usage);
+    if (const auto failed = stack_dumper_.take_exit(info.si_pid, to_exit_status(info).ok()))
+      events.push_back({.kind = Event::Kind::StacksDumped, .without_stacks = *failed});
+    if (!is_worker) continue;
+    Event event{
+        .kind = Event::Kind::WorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)};
+    event.usage = {cpu_seconds(usage.ru_utime) + cpu_seconds(usage.ru_stime), usage.ru_maxrss};
+    if (event.exit.signal == SIGKILL) event.cause = oom_verdict(oom_before_, OomCounts::read());
+    if (const auto timer = expired_.find(info.si_pid); timer != expired_.end())
+      event.cause = timer->second;
+    events.push_back(event);
+  }
+}
+
+void WorkerProcesses::signal_workers(int signal) {
+  // A debugger that is still at work would keep its worker from hearing anything.
+  stack_dumper_.cancel();
+  killed_ = killed_ || signal == SIGKILL;
+  for (const auto& [pid, local_rank] : running_) {
+    if (::kill(-pid, signal) != 0) ::kill(pid, signal);  // a worker may have moved to another group
+  }
+}
+
+void WorkerProcesses::serve_store(int listening_socket) {
+  if (store_.serves(listening_socket)) {
+    store_.stop();
+    kill_descendants(kSweepPatience);
+  }
+  store_.serve(listening_socket);
+}
+
+void WorkerProcesses::note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events) {
+  if (loss)
+    events.push_back({.kind = Event::Kind::StoreLost, .exit = loss->exit, .cause = loss->what});
+}
+
+pid_t WorkerProcesses::pid_of(int local_rank) const {
+  const auto found = std::find_if(running_.begin(), running_.end(),
+                                  [&](const auto& entry) { return entry.second == local_rank; });
+  return found == running_.end() ? 0 : found->first;
+}
+
+void WorkerProcesses::signal_worker(int local_rank, int signal) {
+  const pid_t pid = pid_of(local_rank);
+  if (pid != 0 && ::kill(-pid, signal) != 0) ::kill(pid, signal);
+}
+
+void WorkerProcesses::end_expired(const ExpiredTimer& timer) {
+  const auto worker = running_.find(::getsid(timer.pid));
+  if (worker == running_.end()) return;  // anybody may write into the pipe
+  expired_[timer.pid] = fmt::format("its timer '{}' has expired", timer.scope);
+  pump_.note(fmt::format("local rank {}, pid {}: {}; {}", worker->second, timer.pid,
+                         expired_[timer.pid], signal_name(timer.signal)));
+  ::kill(timer.pid, timer.signal);
+}
+
+LifeSign WorkerProcesses::life_sign(int local_rank) {
+  LifeSign sign = heartbeats_.at(local_rank).look(now());
+  sign.at = std::max(sign.at, pump_.last_output(local_rank));
+  return sign;
+}
+
+KernelState WorkerProcesses::state_of(int local_rank) const {
+  const pid_t pid = pid_of(local_rank);
+  return pid == 0 ? KernelState{} : kernel_state(pid);
+}
+
+bool WorkerProcesses::dump_stacks(const std::vector<StackDump>& wanted) {
+  const char* path = std::getenv("PATH");
+  std::vector<StackDumper::Target> targets;
+  for (const StackDump& dump : wanted) {
+    if (const pid_t pid = pid_of(dump.local_rank); pid != 0)
+      targets.push_back({dump.local_rank, pid, dump.file});
+  }
+  return stack_dumper_.begin(targets, path ? path : "");
+}
+
+double WorkerProcesses::unix_time() const {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Who is still there after its SIGKILL was waited for by the agent, and is not waited for again.
+Clock::duration WorkerProcesses::patience() const {
+  return killed_ && !running_.empty() ? Clock::duration(kShortPatience) : kSweepPatience;
+}
+
+std::vector<std::string> WorkerProcesses::sweep() {
+  const auto limit = patience();
+  running_.clear();
+  stack_dumper_.forget_all();
+  std::vector<pid_t> spared;
+  if (store_.pid() != 0) spared.push_back(store_.pid());
+  auto survivors = kill_descendants(limit, spared);
+  left_behind_ = !survivors.empty();
+  store_.take_exit();  // the sweep has taken SIGCHLD; the round is over, nothing is lost
+  pump_.finish_round();
+  return survivors;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,90 @@
+// The workers as processes: starts them, waits for what happens to them, signals them. Decides
+// nothing.
+#pragma once
+
+#include <map>
+
+#include "launcher/base/clock.h"
+#include "launcher/base/poll_handler.h"
+#include "launcher/hang/file_timers.h"
+#include "launcher/hang/first_writes.h"
+#include "launcher/hang/heartbeat.h"
+#include "launcher/hang/stack_dump.h"
+#include "launcher/logs/log_pump.h"
+#include "launcher/process/oom_watch.h"
+#include "launcher/process/process_runner.h"
+#include "launcher/process/signal_mailbox.h"
+#include "launcher/process/spawn.h"
+#include "launcher/process/stack_dumper.h"
+#include "launcher/process/store_companion.h"
+#include "launcher/process/worker_spec.h"
+
+namespace ddp::launch {
+
+class WorkerProcesses : public ProcessRunner {
+ public:
+  /// `launcher_pipe`: reports end-of-file when the process that the user started is dead; -1: none.
+  /// Not owned. `store_program`: what serve_store() starts.
+  WorkerProcesses(const SignalMailbox& signals, int launcher_pipe, std::string store_program);
+  ~WorkerProcesses() override;
+  WorkerProcesses(const WorkerProcesses&) = delete;
+  WorkerProcesses& operator=(const WorkerProcesses&) = delete;
+
+  std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override;
+  std::vector<Event> wait(std::optional<Clock::time_point> deadline) override;
+  void signal_workers(int signal) override;
+  void serve_store(int listening_socket) override;
+  void stop_store() override { store_.stop(); }
+  void signal_worker(int local_rank, int signal) override;
+  LifeSign life_sign(int local_rank) override;
+  std::optional<Clock::time_point> first_output(int local_rank) const override {
+    return pump_.first_output(local_rank);
+  }
+  Clock::time_point held_up_until() const override { return pump_.held_up_until(); }
+  KernelState state_of(int local_rank) const override;
+  bool dump_stacks(const std::vector<StackDump>& wanted) override;
+  std::vector<std::string> sweep() override;
+  std::string last_stderr(int local_rank) const override { return pump_.last_stderr(local_rank); }
+  void note(const std::string& line) override { pump_.note(line); }
+  Clock::time_point now() const override { return Clock::now(); }
+  double unix_time() const override;
+
+  /// Before anything else writes to the console: all that workers have written goes first.
+  /// Unless a signal asks for the end, or the launcher is gone: then it is dropped, and false.
+  bool flush_console();
+  void drop_console() { pump_.drop_console(); }
+  /// Sends its signal to a process of a worker's session that wants to be ended so.
+  void end_expired(const ExpiredTimer& timer);
+  /// Takes part in wait(); must live as long as this does.
+  void also_poll(PollHandler& handler) { handlers_.push_back(&handler); }
+  /// Text as it is, in order with the workers' stderr.
+  void print(const std::string& text) { pump_.print(text); }
+
+ private:
+  PendingSpawn start_one(const WorkerSpec& spec);
+  pid_t pid_of(int local_rank) const;
+  void take_turn(std::optional<Clock::time_point> deadline, std::vector<Event>& events);
+  void take_signals(std::vector<Event>& events);
+  void reap(std::vector<Event>& events);
+  Clock::duration patience() const;
+  static void note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events);
+  void watch_heartbeats();
+
+  std::vector<PollHandler*> handlers_;
+  const SignalMailbox& signals_;
+  int signal_fd_;
+  int launcher_pipe_;
+  LogPump pump_;
+  StoreCompanion store_;
+  std::map<pid_t, int> running_;  // -> local rank
+  bool killed_ = false;           // running_ has got SIGKILL, and the time that the agent gives it
+  bool left_behind_ = false;      // the last sweep has not killed all
+  std::map<int, Heartbeat> heartbeats_;
+  FirstWrites first_heartbeats_;
+  std::optional<Clock::time_point> watch_from_;  // heartbeats
+  StackDumper stack_dumper_;
+  std::map<pid_t, std::string> expired_;  // what end_expired() has ended each for
+  OomCounts oom_before_;
+};
+
+}  // namespace ddp::launch

@@ -1,0 +1,110 @@
+#include "launcher/report/event_log.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+using nlohmann::json;
+
+long long unix_milliseconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+std::string to_text(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json event(const char* state, const char* source, const EventLog::Job& job,
+           const WorkerGroup& group, Clock::duration since_start) {
+  json metadata{{"run_id", job.run_id},
+                {"global_rank", nullptr},
+                {"group_rank", group.rendezvous.group_rank},
+                {"worker_id", nullptr},
+                {"role", job.role},
+                {"hostname", job.host},
+                {"state", state},
+                {"total_run_time", std::chrono::duration<double>(since_start).count()},
+                {"rdzv_backend", job.rendezvous},
+                {"raw_error", nullptr},
+                {"agent_restarts", group.restart_count}};
+  return {{"name", fmt::format("torchelastic.worker.status.{}", state)},
+          {"source", source},
+          {"timestamp", unix_milliseconds()},
+          {"metadata", std::move(metadata)}};
+}
+
+json details(const EventLog::Job& job, const WorkerGroup& group) {
+  return {{"group_world_size", group.rendezvous.group_world_size},
+          {"entry_point", job.entry_point}};
+}
+
+}  // namespace
+
+EventLog::EventLog(Job job, Sink sink) : job_(std::move(job)), sink_(std::move(sink)) {}
+
+void EventLog::group(const char* state, const WorkerGroup& group,
+                     Clock::duration since_start) const {
+  if (!sink_) return;
+  json line = event(state, "AGENT", job_, group, since_start);
+  line["metadata"]["metadata"] = to_text(details(job_, group));
+  sink_(to_text(line) + "\n");
+}
+
+void EventLog::worker(const char* state, const WorkerGroup& group, const Worker& worker,
+                      Clock::duration since_start, const std::string& text) const {
+  if (!sink_) return;
+  json more = details(job_, group);
+  more["local_rank"] = worker.local_rank;
+  more["role_rank"] = worker.rank;
+  more["role_world_size"] = group.workers.size();
+  // Python's convention: minus the signal.
+  more["exit_code"] = worker.exit.signal != 0 ? -worker.exit.signal : worker.exit.code;
+  more["worker_pid"] = worker.pid;
+  json line = event(state, "WORKER", job_, group, since_start);
+  json& metadata = line["metadata"];
+  metadata["global_rank"] = worker.rank;
+  metadata["worker_id"] = std::to_string(worker.pid);
+  if (!text.empty()) metadata["raw_error"] = text;
+  metadata["metadata"] = to_text(more);
+  sink_(to_text(line) + "\n");
+}
+
+EventLog::Sink append_to(const std::string& path) {
+  // Without O_NONBLOCK a named pipe would be waited for.
+  const int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+  const int fd = ::open(path.c_str(), how, 0644);
+  struct stat status {};
+  if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    const std::string why = fd < 0 ? error_text(errno) : "is no regular file";
+    if (fd >= 0) ::close(fd);
+    throw LaunchError(kExitUsage,
+                      fmt::format("--events={}: {}; choose a file that can be written", path, why));
+  }
+  const auto file = std::shared_ptr<int>(new int(fd), [](const int* owned) {
+    ::close(*owned);
+    delete owned;
+  });
+  return [file, path, broken = false](const std::string& line) mutable {
+    if (broken) return;
+    const int error = write_fully(*file, line);
+    broken = error != 0;
+    if (broken) say(fmt::format("--events={}: {}; no more is written", path, error_text(error)));
+  };
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,218 @@
+#include "launcher/report/failure_report.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <csignal>
+#include <ctime>
+#include <tuple>
+
+#include "launcher/base/signal_names.h"
+#include "launcher/report/error_file.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr std::size_t kLongestReport = 30;
+constexpr std::size_t kMessageLines = 8;
+constexpr std::size_t kOthersShown = 2;
+constexpr const char* kNothing = "<N/A>";  // torchrun's word
+constexpr std::size_t kLongestLine = 300;
+
+// One line of foreign text: control characters would otherwise reach the terminal.
+std::string shown_line(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, kLongestLine)) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte == '\t' ? ' ' : byte < 0x20 || byte == 0x7f ? '?' : c;
+  }
+  return text.size() > kLongestLine ? out + "..." : out;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const auto end = std::min(text.find('\n', begin), text.size());
+    if (end > begin) lines.push_back(shown_line(std::string_view(text).substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+// The end of a call stack, as of a log, says more than its beginning.
+std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
+  auto lines = lines_of(text);
+  if (lines.size() > most)
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
+  return lines;
+}
+
+// Names and shape of torchrun's report, which people's log scrapers know.
+class Report {
+ public:
+  void line(const std::string& text) { out_ += text + "\n"; }
+  void field(const char* name, const std::string& text) {
+    line(fmt::format("  {:<10}: {}", name, text));
+  }
+  void field(const char* name, const std::vector<std::string>& lines) {
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (i == 0) field(name, lines[i]);
+      if (i > 0) line(fmt::format("{:14}{}", "", lines[i]));
+    }
+  }
+  std::size_t lines() const {
+    return static_cast<std::size_t>(std::count(out_.begin(), out_.end(), '\n'));
+  }
+  const std::string& text() const { return out_; }
+
+ private:
+  std::string out_;
+};
+
+std::string plural(int count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string local_time(double unix_seconds) {
+  const auto seconds = static_cast<std::time_t>(unix_seconds);
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  return fmt::format("{:04}-{:02}-{:02}_{:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+// As Python counts: minus the signal.
+std::string exit_and_cause(const ProcessFailure& failure) {
+  const int signal = failure.exit.signal;
+  const std::string exit =
+      fmt::format("{} (pid: {}){}", signal != 0 ? -signal : failure.exit.code, failure.pid,
+                  signal != 0 ? " (" + signal_name(signal) + ")" : "");
+  const std::string& said = failure.cause;
+  const std::string likely = said.empty() ? likely_cause(failure.exit) : said;
+  return likely.empty() ? exit : exit + ": " + likely;
+}
+
+void add_message(Report& report, const ProcessFailure& failure, const ReportContext& context) {
+  const auto message = read_error_file(failure.error_file);
+  const bool kept = message && !context.logs.empty();
+  report.field("error_file", kept ? failure.error_file : kNothing);
+  std::vector<std::string> lines;
+  if (message)
+    lines =
+        last_lines(message->callstack.empty() ? message->text : message->callstack, kMessageLines);
+  if (lines.empty()) lines.emplace_back(kNothing);
+  report.field("traceback", lines);
+}
+
+// `most`: lines that the report may have so far.
+void add_cause(Report& report, const ProcessFailure& failure, const ReportContext& context,
+               std::size_t most) {
+  report.line("Root Cause (first observed failure):\n[0]:");
+  report.field("time", local_time(failure.time));
+  report.field("host", context.host);
+  if (!failure.is_worker()) {
+    report.field("exitcode", kNothing);
+    report.field("cause", failure.cause);
+    return;
+  }
+  report.field("rank", fmt::format("{} (local_rank: {}) of {}", failure.rank, failure.local_rank,
+                                   context.world_size));
+  report.field("exitcode", exit_and_cause(failure));
+  add_message(report, failure, context);
+  if (!failure.hang.empty()) report.field("hang", failure.hang);
+  if (!failure.heartbeat.empty()) report.field("heartbeat", failure.heartbeat);
+  if (!failure.stacks.empty()) report.field("stacks", failure.stacks);
+  const std::size_t room = most - std::min(most, report.lines());
+  report.field("stderr",
+               last_lines(failure.last_stderr, std::min<std::size_t>(room, context.stderr_lines)));
+}
+
+void add_others(Report& report, const std::vector<ProcessFailure>& failures) {
+  for (std::size_t i = 1; i < failures.size() && i <= kOthersShown; ++i) {
+    const ProcessFailure& failure = failures[i];
+    report.field("also", failure.is_worker() ? fmt::format("rank {} (pid {}): {}", failure.rank,
+                                                           failure.pid, describe(failure))
+                                             : failure.cause);
+  }
+  if (failures.size() > kOthersShown + 1) {
+    report.field("also", fmt::format("{} more", failures.size() - kOthersShown - 1));
+  }
+}
+
+// What else became of the job.
+Report rest_of(const RunResult& result, const ReportContext& context) {
+  Report report;
+  add_others(report, result.failures);
+  if (result.stopped > 0) {
+    report.field("stopped", plural(result.stopped, "other worker") + " because of it");
+  }
+  if (result.max_restarts > 0) {
+    report.field("restarts", fmt::format("{} of {} used{}{}", result.restarts, result.max_restarts,
+                                         result.gave_up.empty() ? "" : "; ", result.gave_up));
+  }
+  if (!context.logs.empty()) report.field("logs", context.logs);
+  return report;
+}
+
+}  // namespace
+
+std::string describe(const ProcessFailure& failure) {
+  if (failure.hang.empty()) return describe_exit(failure.exit);
+  const std::string& waiting = failure.progress.waiting;
+  return waiting.empty() ? "hangs" : "hangs, waiting in " + waiting;
+}
+
+std::string failure_json(const ProcessFailure& failure, int attempt) {
+  const std::string cause = !failure.hang.empty()      ? "hang"
+                            : failure.exit.signal != 0 ? signal_name(failure.exit.signal)
+                                                       : describe_exit(failure.exit);
+  return fmt::format(R"({{"rank":{},"cause":"{}","time":{:.3f},"attempt":{}}})", failure.rank,
+                     cause, failure.time, attempt);
+}
+
+std::string likely_cause(const ExitStatus& exit) {
+  const int signal = exit.signal != 0              ? exit.signal
+                     : exit.code > kExitSignalBase ? exit.code - kExitSignalBase
+                                                   : 0;
+  switch (signal) {
+    case SIGKILL:
+      return "often the out-of-memory killer (see dmesg), or someone's kill -9";
+    case SIGSEGV:
+      return "invalid memory access";
+    case SIGABRT:
+      return "a failed assertion or an uncaught exception; its last output says which";
+    case SIGBUS:
+      return "a file or shared memory ended too early; is /dev/shm or the disk full?";
+    case SIGILL:
+      return "an instruction that this CPU does not have";
+    case SIGFPE:
+      return "an integer division by zero";
+    case SIGTERM:
+      return "someone asked it to stop, not ddp-run";
+    case SIGXCPU:
+      return "its limit of CPU time is used up (ulimit -t)";
+    case SIGXFSZ:
+      return "it wrote a file larger than its limit (ulimit -f)";
+    default:
+      break;
+  }
+  if (exit.code == kExitNotFound) return "it did not find a program or a shared library";
+  if (exit.code == kExitNotExecutable) return "it found a program that cannot be executed";
+  return "";
+}
+
+std::string failure_report(const RunResult& result, const ReportContext& context) {
+  const ProcessFailure& cause = result.failures.front();
+  const Report rest = rest_of(result, context);
+  Report report;
+  report.line(
+      "ddp-run: the job failed; first failure: " +
+      (cause.is_worker() ? fmt::format("rank {}, {}", cause.rank, describe(cause)) : cause.cause));
+  add_cause(report, cause, context, kLongestReport - rest.lines());
+  return report.text() + rest.text();
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,53 @@
+// As much HTTP as a probe and a scraper need: GET and HEAD, one request for each connection, inside
+// the agent's poll loop. Requests are bounded, nobody is waited for.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <string>
+
+#include "launcher/base/poll_handler.h"
+#include "launcher/base/sockets.h"
+#include "launcher/report/job_status.h"
+
+namespace ddp::launch {
+
+class HttpServer : public PollHandler {
+ public:
+  using Responder = std::function<HttpAnswer(const std::string& path)>;
+
+  /// Listens at once; port 0: any free one. Throws LaunchError (2) when that is not possible.
+  HttpServer(const Endpoint& endpoint, Responder responder);
+  ~HttpServer() override;
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  int port() const { return port_; }
+
+  void add_poll_fds(std::vector<pollfd>& fds) const override;
+  void handle(const std::vector<pollfd>& fds) override;
+
+ private:
+  struct Connection {
+    int fd = -1;
+    std::string request;
+    std::string answer;  // what is left to send; not empty: the request is complete
+  };
+
+  void accept_all();
+  bool refuse_one();
+  void rest();
+  void end_rest();
+  bool serve(Connection& connection);  // false: done with it
+  std::string answer_to(const std::string& request) const;
+
+  Responder responder_;
+  int listener_ = -1;
+  int spare_ = -1;        // given up to refuse a connection when no descriptor is left for it
+  int timer_ = -1;        // ends a rest
+  bool resting_ = false;  // a connection could neither be taken nor refused
+  int port_ = 0;
+  std::list<Connection> connections_;
+};
+
+}  // namespace ddp::launch

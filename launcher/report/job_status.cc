@@ -1,0 +1,113 @@
+#include "launcher/report/job_status.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace ddp::launch {
+namespace {
+
+using nlohmann::json;
+
+constexpr WorkerState kStates[] = {WorkerState::Running, WorkerState::Succeeded,
+                                   WorkerState::Failed, WorkerState::Stopped};
+
+std::string health(const JobStatus& job) {
+  json object{{"status", name_of(job.phase)},
+              {"run_id", job.run_id},
+              {"host", job.host},
+              {"restarts", job.restarts},
+              {"max_restarts", job.max_restarts},
+              {"seconds", job.seconds}};
+  object["workers"] = json::array();
+  for (const WorkerStatus& worker : job.workers) {
+    object["workers"].push_back({{"rank", worker.rank},
+                                 {"local_rank", worker.local_rank},
+                                 {"pid", worker.pid},
+                                 {"state", name_of(worker.state)},
+                                 {"silence", worker.silence ? json(*worker.silence) : json()},
+                                 {"heartbeat", worker.heartbeat},
+                                 {"step", worker.step ? json(*worker.step) : json()}});
+  }
+  return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::string label(const std::string& value) {
+  std::string text;
+  for (const char c : value) {
+    if (c == '\n') {
+      text += "\\n";
+      continue;
+    }
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text;
+}
+
+class Metrics {
+ public:
+  void family(const char* name, const char* type, const char* help) {
+    text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+  }
+  void sample(const std::string& series, double value) {
+    text_ += fmt::format("{} {}\n", series, value);
+  }
+  void single(const char* name, const char* type, const char* help, double value) {
+    family(name, type, help);
+    sample(name, value);
+  }
+  std::string text() && { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+std::string metrics(const JobStatus& job) {
+  Metrics out;
+  out.family("ddp_run_info", "gauge", "The job, in its labels.");
+  out.sample(
+      fmt::format("ddp_run_info{{run_id=\"{}\",host=\"{}\"}}", label(job.run_id), label(job.host)),
+      1);
+  out.single("ddp_run_healthy", "gauge", "1 while the workers run, 0 while they are being stopped.",
+             job.phase == Phase::Running ? 1 : 0);
+  out.single("ddp_run_restarts_total", "counter", "Restarts of the group.", job.restarts);
+  out.single("ddp_run_max_restarts", "gauge", "Restarts that are allowed.", job.max_restarts);
+  out.single("ddp_run_seconds", "gauge", "Since the job began.", job.seconds);
+  out.single("ddp_run_round_seconds", "gauge", "Since the last start of the group.",
+             job.round_seconds);
+  out.family("ddp_run_workers", "gauge", "Workers of this node by state.");
+  for (const WorkerState state : kStates) {
+    const auto count =
+        std::count_if(job.workers.begin(), job.workers.end(),
+                      [&](const WorkerStatus& worker) { return worker.state == state; });
+    out.sample(fmt::format("ddp_run_workers{{state=\"{}\"}}", name_of(state)),
+               static_cast<double>(count));
+  }
+  out.family("ddp_run_worker_silence_seconds", "gauge",
+             "Since the last heartbeat or copied output of a running worker.");
+  for (const WorkerStatus& worker : job.workers) {
+    if (!worker.silence) continue;
+    out.sample(fmt::format("ddp_run_worker_silence_seconds{{rank=\"{}\"}}", worker.rank),
+               *worker.silence);
+  }
+  out.family("ddp_run_worker_step", "gauge", "The step that the last heartbeat tells.");
+  for (const WorkerStatus& worker : job.workers) {
+    if (!worker.step) continue;
+    out.sample(fmt::format("ddp_run_worker_step{{rank=\"{}\"}}", worker.rank),
+               static_cast<double>(*worker.step));
+  }
+  return std::move(out).text();
+}
+
+}  // namespace
+
+HttpAnswer answer_about(const JobStatus& job, const std::string& path) {
+  if (path == "/health" || path == "/healthz")
+    return {job.phase == Phase::Running ? 200 : 503, "application/json", health(job)};
+  if (path == "/metrics") return {200, "text/plain; version=0.0.4; charset=utf-8", metrics(job)};
+  return {404, "text/plain", "there are /health and /metrics\n"};
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,46 @@
+// What ddp-run tells of a running job over HTTP: /health for a liveness probe, /metrics for
+// Prometheus. Pure.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/base/states.h"
+
+namespace ddp::launch {
+
+struct WorkerStatus {
+  int rank = 0;
+  int local_rank = 0;
+  pid_t pid = 0;
+  WorkerState state = WorkerState::Running;
+  std::optional<double> silence{};  // seconds since its last sign of life; running workers only
+  std::string heartbeat{};          // what the last one said
+  std::optional<long long> step{};  // of it
+};
+
+struct JobStatus {
+  std::string run_id{};
+  std::string host{};
+  Phase phase = Phase::Running;
+  int restarts = 0;
+  int max_restarts = 0;
+  double seconds = 0;        // since the job began
+  double round_seconds = 0;  // since the last start of the group
+  std::vector<WorkerStatus> workers{};
+};
+
+struct HttpAnswer {
+  int status = 200;
+  std::string type;
+  std::string body;
+};
+
+/// /health: 200 while the workers run, 503 while they are being stopped or restarted, with a JSON
+/// object. /metrics: Prometheus text format 0.0.4.
+HttpAnswer answer_about(const JobStatus& job, const std::string& path);
+
+}  // namespace ddp::launch

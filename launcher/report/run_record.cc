@@ -1,0 +1,145 @@
+#include "launcher/report/run_record.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "launcher/base/clock.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
+#include "launcher/base/states.h"
+#include "launcher/report/error_file.h"
+#include "launcher/report/failure_report.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+using nlohmann::json;
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+void put_exit(json& object, const ExitStatus& exit) {
+  object["exit_code"] = exit.signal != 0 ? json(nullptr) : json(exit.code);
+  object["signal"] = exit.signal != 0 ? json(exit.signal) : json(nullptr);
+}
+
+json to_json(const Worker& worker) {
+  json object{{"rank", worker.rank},
+              {"local_rank", worker.local_rank},
+              {"pid", worker.pid},
+              {"state", name_of(worker.state)},
+              {"spawned", seconds(worker.spawned)},
+              {"first_line", worker.first_line ? json(seconds(*worker.first_line)) : json(nullptr)},
+              {"seconds", seconds(worker.lived)},
+              {"cpu_seconds", worker.usage.cpu_seconds},
+              {"max_rss_kib", worker.usage.max_rss_kib}};
+  put_exit(object, worker.exit);
+  return object;
+}
+
+json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
+
+json to_json(const ProcessFailure& failure) {
+  const auto number = [&](int value) { return failure.is_worker() ? json(value) : json(nullptr); };
+  json object{{"rank", number(failure.rank)},
+              {"local_rank", number(failure.local_rank)},
+              {"pid", number(failure.pid)},
+              {"stderr", failure.last_stderr}};
+  put_exit(object, failure.exit);
+  const auto message = read_error_file(failure.error_file);
+  object["message"] = message ? json(message->text) : json(nullptr);
+  object["hang"] = text_or_null(failure.hang);
+  object["heartbeat"] = text_or_null(failure.heartbeat);
+  object["step"] = failure.progress.step ? json(*failure.progress.step) : json(nullptr);
+  object["phase"] = text_or_null(failure.progress.phase);
+  object["waiting"] = text_or_null(failure.progress.waiting);
+  object["collective"] = text_or_null(failure.progress.collective);
+  object["cause"] = failure.cause.empty() ? likely_cause(failure.exit) : failure.cause;
+  return object;
+}
+
+}  // namespace
+
+std::string summary_table(const RunResult& result) {
+  std::string table =
+      fmt::format("  {:>5} {:>9} {:<10} {:>9} {:>12} {:>10} {:>10} {:>12}\n", "rank", "pid", "exit",
+                  "spawned s", "first line s", "seconds", "CPU s", "max RSS MiB");
+  for (const Worker& worker : result.workers) {
+    const std::string exit = worker.state == WorkerState::Running ? "running"
+                             : worker.exit.signal != 0
+                                 ? fmt::format("signal {}", worker.exit.signal)
+                                 : std::to_string(worker.exit.code);
+    const std::string first =
+        worker.first_line ? fmt::format("{:.3f}", seconds(*worker.first_line)) : "-";
+    table += fmt::format("  {:>5} {:>9} {:<10} {:>9.3f} {:>12} {:>10.2f} {:>10.2f} {:>12.1f}\n",
+                         worker.rank, worker.pid, exit, seconds(worker.spawned), first,
+                         seconds(worker.lived), worker.usage.cpu_seconds,
+                         static_cast<double>(worker.usage.max_rss_kib) / 1024);
+  }
+  return table;
+}
+
+std::string result_json(const RunResult& result, const std::string& run_id,
+                        const std::string& host) {
+  json object{{"outcome", name_of(result.outcome)},
+              {"exit_code", exit_code(result)},
+              {"run_id", run_id},
+              {"host", host},
+              {"restarts", result.restarts},
+              {"max_restarts", result.max_restarts},
+              {"gave_up", result.gave_up},
+              {"error", nullptr},
+              {"seconds", seconds(result.lived)}};
+  object["failures"] = json::array();
+  for (const auto& failure : result.failures) object["failures"].push_back(to_json(failure));
+  object["workers"] = json::array();
+  for (const auto& worker : result.workers) object["workers"].push_back(to_json(worker));
+  return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::string error_json(int exit_code, const std::string& error) {
+  const json object{{"outcome", name_of(Outcome::Failed)},
+                    {"exit_code", exit_code},
+                    {"error", error},
+                    {"failures", json::array()},
+                    {"workers", json::array()}};
+  return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+void write_result_file(const std::string& path, const std::string& text) {
+  const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  int error = fd < 0 ? errno : write_fully(fd, text);
+  if (fd >= 0 && ::close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    errno = error;
+    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}; choose a writable place", path,
+                                              error_text(errno)));
+  }
+}
+
+void prepare_result_file(const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}", path, why));
+  };
+  const auto slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  struct stat status {};
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (exists && S_ISDIR(status.st_mode)) refuse("is a folder; name a file");
+  if (exists && !S_ISREG(status.st_mode)) refuse("is no regular file; name another one");
+  if (::access(folder.c_str(), W_OK | X_OK) != 0 ||
+      (::unlink(path.c_str()) != 0 && errno != ENOENT)) {
+    refuse(error_text(errno) + "; choose a writable place");
+  }
+}
+
+}  // namespace ddp::launch
