@@ -68,7 +68,7 @@ std::string_view behind(std::string_view text, std::string_view start) {
 }
 
 /// Newlines and tabs would break the one line that an error has.
-std::string one_line(std::string_view text) {
+std::string first_words_of(std::string_view text) {
   std::string line(text);
   for (char& c : line) {
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
@@ -121,7 +121,7 @@ RemoteError store_error(StoreCall call, const std::string& place, std::string_vi
     reason = "no such object";
   }
   known = in_its_call(known, call);
-  std::string line = fmt::format("{}: {}", place, one_line(reason));
+  std::string line = fmt::format("{}: {}", place, first_words_of(reason));
   if (!known.remedy.empty()) line += fmt::format("; {}", known.remedy);
   return {known.failure, line};
 }
