@@ -31,6 +31,18 @@ TEST_CASE("training takes a config file and overrides in any order") {
   }
 }
 
+TEST_CASE("Hydra's short options are read, and - for _ in the long ones") {
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {"-cn", "x", "-cp", "d", "-cd", "more", "-m"},
+           {"--config-name=x", "--config_path", "d", "--config-dir", "more", "--multirun"}}) {
+    const TrainerArgs args = parse(words);
+    CHECK(args.config.file == "d/x.yaml");
+    CHECK(args.config.further == std::vector<std::string>{"more"});
+    CHECK(args.multirun);
+  }
+  CHECK(parse({"-c", "c.yaml", "--cfg", "job", "-p", "a.b"}).show.package == "a.b");
+}
+
 TEST_CASE("generate reads its options in both spellings") {
   const TrainerArgs args =
       parse({"generate", "--snapshot", "s.pt", "--prompt", "-- a,b\n\"c\"", "--max-new-tokens=5",

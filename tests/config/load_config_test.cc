@@ -386,5 +386,21 @@ TEST_CASE("every message is one line") {
   CHECK(loading.error_with({"a\n=1"}).find('\n') == std::string::npos);
 }
 
+TEST_CASE("settings of Hydra that change nothing are named in one warning") {
+  const Loading loading;
+  test::write_file("cfg.yaml",
+                   "data_config: {path: data/input.txt}\n"
+                   "hydra: {job: {env_set: {A: b}}, callbacks: {x: {y: 1}}, verbose: true}");
+  const auto warning = [](const Overrides& overrides) {
+    return load_run(ConfigSource::of_file("cfg.yaml"), overrides).warning;
+  };
+  CHECK(warning({}) == "hydra.callbacks, hydra.job.env_set: no effect in trainer");
+  CHECK(warning({"~hydra.job.env_set.A", "~hydra.callbacks.x", "hydra/job_logging=none",
+                 "hydra.sweeper.max_batch_size=2"}) ==
+        "hydra.sweeper.max_batch_size, hydra/job_logging=none: no effect in trainer");
+  test::write_file("cfg.yaml", "data_config: {path: data/input.txt}\nhydra: {run: {dir: x}}");
+  CHECK(warning({"hydra.job.name=y", "hydra.output_subdir=null"}).empty());
+}
+
 }  // namespace
 }  // namespace ddp::train

@@ -146,9 +146,9 @@ void check_section(const Node& section, const std::string& path, bool any_keys) 
 
 bool is_own(const Place& place) { return place.str().empty() || place.str().starts_with("hydra/"); }
 
+/// An empty list or map is what it starts as.
 bool has_given_part(const Node& node) {
-  if (!node.is_container() || (node.items.empty() && node.entries.empty()))
-    return !is_own(node.place);
+  if (!node.is_container()) return !is_own(node.place);
   const auto given = [](const Entry& entry) { return has_given_part(entry.value); };
   return std::any_of(node.items.begin(), node.items.end(), has_given_part) ||
          std::any_of(node.entries.begin(), node.entries.end(), given);
