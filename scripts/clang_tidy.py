@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs clang-tidy with the compile commands of a build folder, on all files or on those named.
 
-  clang_tidy.py [--clang-tidy PROGRAM] [--build build/release] [-j N] [FILE ...]
+  clang_tidy.py [--clang-tidy PROGRAM] [--build build/dev] [-j N] [FILE ...]
 
 Parsing the headers is what costs (15 s where LibTorch is seen), so the files of one folder are checked
 together in one translation unit, and in halves where they do not compile together.
@@ -49,7 +49,7 @@ def work(build, wanted):
     """[(files that are checked together, their flags)], the slow ones first."""
     database = build / "compile_commands.json"
     if not database.exists():
-        sys.exit(f"error: no {database}; tip: cmake --preset release")
+        sys.exit(f"error: no {database}; tip: cmake --preset dev")
     folders, seen = defaultdict(list), set()
     for entry in json.loads(database.read_text()):
         file = Path(entry["directory"], entry["file"]).resolve()
@@ -89,7 +89,7 @@ def run(program, files, flags):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clang-tidy", default="clang-tidy")
-    parser.add_argument("--build", type=Path, default=ROOT / "build" / "release")
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "dev")
     parser.add_argument("-j", type=int, default=os.cpu_count())
     parser.add_argument("--verbose", action="store_true", help="print the time of each run")
     parser.add_argument("files", type=Path, nargs="*")

@@ -9,7 +9,8 @@ case ${1:-} in
 Usage: ./scripts/test.sh [--fast] [ctest argument ...]
 
 Installs what is missing (scripts/setup.sh --test), builds the release preset and runs all tests with ctest.
-  ./scripts/test.sh --fast             unit tests alone: no jobs of several processes, no Python peers, no set-up
+  ./scripts/test.sh --fast             the dev preset, which builds file by file, and its unit tests alone: no jobs of
+                                       several processes, no Python peers, no set-up
   ./scripts/test.sh -R resume          only tests whose names match
   ./scripts/test.sh --rerun-failed
 
@@ -22,11 +23,13 @@ esac
 # Labels of tests/*/CMakeLists.txt. Each of the slow ones starts jobs, servers or a Python.
 readonly slow='^(e2e|peers|store|conformance|launcher-long)$'
 readonly unit_tests=(launcher_tests ddp_config_tests ddp_remote_tests ddp_runtime_tests ddp_trainer_tests)
+preset=release
 select=()
 if [ "${1:-}" = --fast ]; then
   shift
+  preset=dev
   select=(-LE "$slow" -E '_NOT_BUILT$')
-  ./scripts/build.sh release "${unit_tests[@]}" ddp-run
+  ./scripts/build.sh dev "${unit_tests[@]}" ddp-run
 else
   ./scripts/setup.sh "--${DDP_SETUP:-test}"
   ./scripts/build.sh release
@@ -36,7 +39,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
 # More tests than cores at a time: most of them wait for processes. Those that load the cores are marked RUN_SERIAL.
-ctest --preset release --parallel "$(($(nproc) * 2))" "${select[@]}" "$@" 2>&1 | tee "$log" || status=$?
+ctest --preset "$preset" --parallel "$(($(nproc) * 2))" "${select[@]}" "$@" 2>&1 | tee "$log" || status=$?
 
 total=$(sed -n 's/.*tests failed out of \([0-9]*\)$/\1/p' "$log" | tail -1)
 failed=$(sed -n 's/.*, \([0-9]*\) tests\{0,1\} failed out of.*/\1/p' "$log" | tail -1)
