@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
-constexpr RetrySchedule kQuick{milliseconds(1), milliseconds(2), 2};
+constexpr RetrySchedule kQuickRetries{milliseconds(1), milliseconds(2), 2};
 
 TEST_CASE("waits double from the first to the longest, with half of each by chance") {
   const RetrySchedule schedule{milliseconds(100), milliseconds(1000), 2};
@@ -29,7 +29,7 @@ TEST_CASE("waits double from the first to the longest, with half of each by chan
 
 TEST_CASE("a call that fails for a while is tried until it works") {
   int calls = 0;
-  retry(kQuick, milliseconds(10'000), {}, [&] {
+  retry(kQuickRetries, milliseconds(10'000), {}, [&] {
     if (++calls < 4) throw RemoteError(RemoteFailure::kAway, "away");
   });
   CHECK(calls == 4);
@@ -39,7 +39,7 @@ TEST_CASE("what a retry cannot mend is passed on at once") {
   for (const RemoteFailure failure : {RemoteFailure::kRefused, RemoteFailure::kMissing,
                                       RemoteFailure::kLocal, RemoteFailure::kStopped}) {
     int calls = 0;
-    CHECK_THROWS_AS(retry(kQuick, milliseconds(10'000), {},
+    CHECK_THROWS_AS(retry(kQuickRetries, milliseconds(10'000), {},
                           [&] {
                             ++calls;
                             throw RemoteError(failure, "no");

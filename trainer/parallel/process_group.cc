@@ -48,7 +48,7 @@ CudaModule* load_or_explain(const Config& config) {
                              error.what_without_backtrace()));
 }
 
-std::chrono::milliseconds milliseconds(double seconds) {
+std::chrono::milliseconds as_milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000.0));
 }
 
@@ -72,7 +72,7 @@ c10::intrusive_ptr<c10d::Store> join_store(const DistEnv& env, std::chrono::mill
 WorkerStore::WorkerStore(const DistEnv& env, double timeout_s) {
   if (!env.launched) return;
   try {
-    store_ = join_store(env, milliseconds(timeout_s));
+    store_ = join_store(env, as_milliseconds(timeout_s));
   } catch (const c10::Error& error) {
     fail_join(env, error);
   }
@@ -105,7 +105,7 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
                            const DevicePlan& plan, const StorePart& part)
     : rank_(env.rank), size_(env.world_size) {
   if (!env.launched) return;
-  const auto timeout = milliseconds(config.timeout_s);
+  const auto timeout = as_milliseconds(config.timeout_s);
   try {
     const auto store = part.store ? part.store : join_store(env, timeout);
     group_ = c10::make_intrusive<c10d::ProcessGroup>(store, rank_, size_);
