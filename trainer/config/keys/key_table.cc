@@ -28,7 +28,7 @@ std::vector<Field> data_fields() {
        "Share of the text, from its start, to train on; the rest is for evaluation. 1: no "
        "evaluation."},
       {"data_config.truncate", DDP_MEMBER(data.truncate), kShare, NullMeans::kError, "", "share",
-       "Share of the text, from its start, that is used at all."},
+       "Share of the text, from its start, that is used at all; 1: all of it."},
       {"data_config.stride", DDP_MEMBER(data.stride), kUpTo1e9, NullMeans::kError, "", "tokens",
        "Distance between the starts of two training sequences; 1 uses every position."},
   };
