@@ -316,6 +316,7 @@ TEST_CASE("a fresh start names the older files that it leaves alone, in one line
   SnapshotFolder folder(dir.file("s.pt"), 2, log);
   CHECK_FALSE(folder.find().has_value());
   folder.begin_run("{}", "text");
+  log.flush_file();
   CHECK_THAT(read_file(dir.file("log")),
              Catch::Contains("older files of another run are left alone: s.pt.step-20, "
                              "s.pt.step-40, s.pt.step-60, s.pt.step-80; "));

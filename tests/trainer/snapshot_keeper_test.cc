@@ -24,7 +24,10 @@ struct Saving {
     weights.fill_(static_cast<float>(step));
     return {sample_meta(step), {{"model.w", weights}}, nullptr};
   }
-  std::string said() const { return test::read_file(dir.file("log")); }
+  std::string said() {
+    log.flush_file();
+    return test::read_file(dir.file("log"));
+  }
   int64_t saved_step() const { return open_snapshot(folder.path()).meta.step; }
   float saved_value() const {
     auto value = torch::zeros({1000});
