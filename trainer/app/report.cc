@@ -1,5 +1,6 @@
 #include "trainer/app/report.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -25,6 +26,13 @@ void print_error(const std::string& message) {
   }
 }
 
+// The launcher stops rank 0 as soon as another rank has failed: it gets the time to say why. Any
+// signal ends the wait, as rank 0's own end leads to one.
+void let_rank_0_speak() {
+  constexpr int kLongestMs = 500;
+  ::poll(nullptr, 0, kLongestMs);
+}
+
 // A mistake in the configuration is the same on every rank: the first rank of a node says it once.
 // A failure of the run is one rank's own.
 int report(const std::string& message, int exit_code, bool same_on_every_rank) {
@@ -34,7 +42,11 @@ int report(const std::string& message, int exit_code, bool same_on_every_rank) {
   const bool somebody_else_says_it = same_on_every_rank && local_rank != nullptr &&
                                      std::string(local_rank) != "0" && error_file != nullptr &&
                                      *error_file != '\0';
-  if (!somebody_else_says_it) print_error(message);
+  if (somebody_else_says_it) {
+    let_rank_0_speak();
+  } else {
+    print_error(message);
+  }
   return exit_code;
 }
 
