@@ -29,7 +29,8 @@ void check_one_line_and_report(const Finished& run, int exit, const Words& said)
   REQUIRE(errors_of(run.err).size() == 1);
   for (const auto& text : said) CHECK_THAT(errors_of(run.err).front(), Contains(text));
   for (const auto& line : lines_of(run.err)) {
-    const bool of_report = line.rfind("ddp-run: ", 0) == 0 || line.rfind("  ", 0) == 0;
+    const bool of_report = line.starts_with("ddp-run: ") || line.starts_with("Root Cause ") ||
+                           line == "[0]:" || line.starts_with("  ");
     CHECK((of_report || line == errors_of(run.err).front()));
   }
 }
