@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.h"
+#include "tests/support/skip.h"
 
 #include "launcher/hang/first_writes.h"
 #include "launcher/hang/hang_rules.h"
@@ -357,7 +358,7 @@ TEST_CASE("gdb's exit code says whether it could attach") {
             0);  // one tracer is all there may be
     CHECK(run_to_end(gdb).exit != 0);
   } else {
-    WARN("skipped: no gdb here");
+    test::say_skipped("no gdb here");
   }
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);

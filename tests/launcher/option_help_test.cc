@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/support/catch.h"
+#include "tests/support/skip.h"
 
 #include "launcher/cli/option_completion.h"
 #include "launcher/cli/option_table.h"
@@ -139,7 +140,7 @@ TEST_CASE("the scripts for zsh and fish are valid where these shells are to be f
   for (const std::string shell : {"zsh", "fish"}) {
     const auto script = tmp.write(shell, completion_script(shell));
     if (!has_program(shell)) {
-      WARN("skipped for " + shell + ": it is not installed");
+      test::say_skipped(shell + " is not installed");
       continue;
     }
     const auto checked = run_command({shell, "-n", script});
@@ -156,7 +157,7 @@ TEST_CASE("the manual page has every option and nothing that groff complains abo
   const TempFolder tmp;
   const auto file = tmp.write("ddp-run.1", page);
   if (!has_program("groff")) {
-    WARN("groff is not installed: its part is skipped");
+    test::say_skipped("groff is not installed");
     return;
   }
   const auto groff = run_command({"groff", "-man", "-ww", "-Tascii", file});

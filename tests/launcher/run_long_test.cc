@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include "tests/support/catch.h"
+#include "tests/support/skip.h"
 
 #include "tests/launcher/ddp_run.h"
 
@@ -179,7 +180,7 @@ TEST_CASE("a short run is clean under valgrind", "[long]") {
   ChildOptions which;
   which.argv = {"/bin/sh", "-c", "command -v valgrind"};
   if (kSanitized || run_to_end(which).exit != 0) {
-    WARN("skipped: valgrind is not installed, or sanitizers are on");
+    test::say_skipped("valgrind is not installed, or sanitizers are on");
     return;
   }
   const TempFolder logs;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tests/support/catch.h"
+#include "tests/support/skip.h"
 
 #include "tests/launcher/ddp_run.h"
 
@@ -152,7 +153,7 @@ TEST_CASE("without a /proc of its PID namespace ddp-run ends, and leaves nothing
   probe.argv = space;
   probe.argv.insert(probe.argv.end(), {"mount", "-t", "tmpfs", "none", "/proc"});
   if (run_to_end(probe).exit != 0) {
-    WARN("skipped: no PID namespace to be had here");
+    test::say_skipped("no PID namespace to be had here");
     return;
   }
   // kill -0 -1 finds any process but the shell, which is PID 1.

@@ -66,17 +66,19 @@ class ScriptsUnderDdpRun(JobTest):
         self.assertIn("the store said: served after rank 0\n", job.out)
 
     @unittest.skipUnless(HAS_STORE, "ddp-store was not built")
-    def test_a_group_that_has_met_goes_on_when_its_store_is_killed(self):
-        job = self.start("--nproc-per-node=2", "train.py", MODE="store is killed")
+    def test_a_store_that_is_killed_fails_the_round_and_the_restart_has_a_new_one(self):
+        job = self.start("--nproc-per-node=2", "--max-restarts=1", "train.py", MODE="store is killed")
         self.wait_for_workers(2)
         stores = [pid for pid, name in descendants(job.process.pid).items() if name == "ddp-store"]
         self.assertEqual(len(stores), 1)
         self.assertTrue(kill_and_wait(stores[0]))
+        self.wait_for_workers(2)  # those of the second round
         os.close(os.open(self.records / "meet", os.O_WRONLY))
         self.assertEqual(job.finish().code, 0, str(job))
-        self.assertIn("rank 0 went on\n", job.out)
-        self.assertIn("rank 1 went on\n", job.out)
-        self.assertRegex(job.err, rf"the workers' store \(ddp-store, pid {stores[0]}\) ended: killed by SIGKILL")
+        for rank in (0, 1):
+            self.assertIn(f"rank {rank} of 2 in attempt 1 trained", job.out)
+            self.assertIn(f"rank {rank} went on\n", job.out)
+        self.assertRegex(job.err, rf"ddp-store, pid {stores[0]}\) ended: killed by SIGKILL.*; restart 1 of 1")
 
     @unittest.skipUnless(HAS_STORE, "ddp-store was not built")
     def test_store_and_workers_end_with_a_launcher_that_is_killed(self):

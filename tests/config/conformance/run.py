@@ -28,7 +28,7 @@ try:
     from hydra.core.utils import setup_globals
     from omegaconf import OmegaConf, open_dict
 except ImportError:
-    print("omegaconf and hydra-core are not installed; skipped")
+    print("[skipped] omegaconf and hydra-core are not installed")
     sys.exit(77)
 
 import cases
