@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs a command for a clean checkout of the committed HEAD in a bare Debian, as on a fresh machine: no compiler, no
-# Python, no CUDA toolkit, nothing of this machine but the network, its certificates and what --bind names.
+# Runs a command in a clean checkout of HEAD inside bare Debian, as on a fresh machine: no compiler, no Python, no CUDA
+# toolkit, nothing from this machine except the network, its certificates and the paths given with --bind.
 #   .ci/bare-root.sh [--suite bookworm|trixie] [--folder FOLDER] [--bind PATH]... 'COMMAND'
 #   .ci/bare-root.sh 'time ./scripts/quickstart.sh && time ./scripts/test.sh'
-# FOLDER (default build/bare-SUITE) keeps what is installed and built: the next call updates the checkout and goes on in
-# it. Remove FOLDER for a fresh start. Needs root and debootstrap; exits with 77 where a bare Debian cannot be made.
+# FOLDER (default build/bare-SUITE) keeps what is installed and built: the next call updates the checkout and reuses it.
+# Remove FOLDER for a fresh start. Needs root and debootstrap; exits with 77 where bare Debian cannot be set up.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,10 +18,10 @@ while [ $# -gt 0 ]; do
     *) break ;;
   esac
 done
-[ $# -eq 1 ] || { echo "error: one COMMAND is needed; tip: .ci/bare-root.sh --help" >&2; exit 2; }
+[ $# -eq 1 ] || { echo "error: expected exactly one COMMAND; tip: .ci/bare-root.sh --help" >&2; exit 2; }
 root=$(realpath -m "${folder:-build/bare-$suite}")
 
-cannot() { echo "bare-root: cannot make a bare Debian: $1" >&2; exit 77; }
+cannot() { echo "bare-root: cannot set up bare Debian: $1" >&2; exit 77; }
 
 [ "$(id -u)" -eq 0 ] || cannot "this needs root"
 unshare --mount --pid --fork true 2>/dev/null || cannot "unshare is not permitted"
@@ -34,7 +34,7 @@ mirror_of_apt() {
 
 if [ ! -e "$root/.made" ]; then
   mirror=$(mirror_of_apt)
-  [ -n "$mirror" ] || cannot "apt's sources name no Debian mirror"
+  [ -n "$mirror" ] || cannot "no Debian mirror in apt's sources"
   rm -rf "$root"
   mkdir -p "$root"
   debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$root.log" 2>&1 || cannot "debootstrap failed, see $root.log"

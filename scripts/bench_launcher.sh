@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Compares ddp-run with torchrun. Both launchers take turns in one run; each figure is a median with its range.
+# Compares ddp-run with torchrun. The launchers take turns in one run; each figure is a median with its range.
 #   scripts/bench_launcher.sh [RUNS [MEASURE ...]]     default: 20 runs of every measure
-# Measures: start memory restart orphans reform delay lines
-#   start     command to the first worker line, 1, 2 and 8 workers
-#   memory    of the launcher while two workers run
+# Measures:
+#   start     command to the first line of a worker, with 1, 2 and 8 workers
+#   memory    memory of the launcher while two workers run
 #   restart   SIGKILL of a worker to the first line of the restarted group
-#   orphans   processes of the job that are alive 1 s after SIGKILL of the launcher
+#   orphans   processes of the job still alive 1 s after SIGKILL of the launcher
 #   reform    rounds in which two Python workers form a Gloo group again after a rank was killed
-#   delay     a line written by a worker to the same line, teed, in the reader of the launcher's pipe
-#   lines     32 workers write 1,000 lines each in three pieces: torn and lost ones on the console
-# DDP_RUN, TORCHRUN and PYTHON name the programs; without torchrun only ddp-run is measured.
+#   delay     latency from a worker's write to the teed line in the launcher's output pipe
+#   lines     32 workers write 1,000 lines each in three pieces: torn and lost lines on the console
+# DDP_RUN, TORCHRUN and PYTHON override the programs; without torchrun only ddp-run is measured.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 runs=${1:-20}
@@ -67,13 +67,13 @@ launch() {  # launcher workers [options]
 }
 bash_job() { launch "$1" "$2" --max_restarts=1 --no-python "${@:3}" "$work/worker"; }
 now() { echo "${EPOCHREALTIME/[.,]/}"; }  # microseconds
-statistics() {  # of a file with one number of microseconds a line
+statistics() {  # of a file with one duration in microseconds per line
   sort -n "$1" | awk '{ v[NR] = $1 / 1000 } END {
     m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2
     printf "%9.1f ms  [%.1f - %.1f]  n=%d\n", m, v[1], v[NR], NR }'
 }
 each_launcher() { for launcher in "${launchers[@]}"; do "$@" "$launcher"; done; }
-take_turns() {  # times function: each launcher in turn
+take_turns() {  # TIMES FUNCTION: calls it for each launcher in turn
   local turn
   for ((turn = 0; turn < $1; ++turn)); do each_launcher "${@:2}"; done
 }
@@ -100,7 +100,7 @@ measure_start() {
 }
 
 # --- memory, restart
-memory_of() {  # Pss in KiB of processes
+memory_of() {  # Pss of processes, in KiB
   local sum=0 pid kib
   for pid in "$@"; do
     kib=$(awk '/^Pss:/ { print $2 }' "/proc/$pid/smaps_rollup")
@@ -126,7 +126,7 @@ kill_a_worker() {  # launcher
   wait "$child" || true
   echo $((end - begin)) >> "$work/restart.$1"
 }
-run_restarts() {  # once for both measures
+run_restarts() {  # once, for both measures
   [[ ! -e $work/restart.ddp-run ]] || return 0
   export BENCH_MODE=restart
   take_turns "$runs" kill_a_worker
@@ -160,7 +160,7 @@ kill_the_launcher() {  # launcher
   echo "$left" >> "$work/orphans.$1"
 }
 show_orphans() {
-  row "alive 1 s after SIGKILL of it, of 4" "$1"
+  row "alive 1 s after its SIGKILL, of 4" "$1"
   awk '{ sum += $1; clean += $1 == 0 } END { printf "%9.1f      none in %d of %d runs\n", sum / NR, clean, NR }' "$work/orphans.$1"
 }
 measure_orphans() {
@@ -171,7 +171,7 @@ measure_orphans() {
 
 # --- reform
 form_again() {  # launcher
-  # A round that does not form takes 15 s to find out: the launchers get equal time, not equal rounds.
+  # A failed round takes 15 s to time out, so the launchers get equal time rather than equal rounds.
   local program=$ddp_run
   [[ $1 == ddp-run ]] || program=$torchrun
   timeout $((60 + 6 * runs)) "$program" --nproc_per_node=2 --max_restarts="$runs" "$work/reform.py" \
@@ -220,7 +220,7 @@ measure_lines() {
 }
 
 for measure in "${measures[@]}"; do
-  declare -F "measure_$measure" > /dev/null || { echo "error: no measure '$measure'; see the head of $0" >&2; exit 2; }
+  declare -F "measure_$measure" > /dev/null || { echo "error: no measure '$measure'; see the header of $0" >&2; exit 2; }
 done
 for measure in "${measures[@]}"; do "measure_$measure"; done
 printf 'load average: %s\n' "$(cut -d' ' -f1-3 /proc/loadavg)"

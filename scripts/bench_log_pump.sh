@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measures what --tee=3 lets through: workers write lines of 80 bytes as fast as they can, ddp-run copies them to files and,
-# with a prefix, into a pipe. Also the delay from a worker's write to the line in the pipe.
+# Measures the throughput of --tee=3: workers write 80-byte lines as fast as they can, ddp-run copies them to files and,
+# with a prefix, into a pipe. Also the latency from a worker's write to the line in the pipe.
 #   scripts/bench_log_pump.sh [RUNS]     (default 5)
-# DDP_RUN and STUB_WORKER name the programs; logs go to TMPDIR.
+# DDP_RUN and STUB_WORKER override the programs; logs go to TMPDIR.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 runs=${1:-5}
@@ -36,7 +36,7 @@ throughput() {  # name workers option...
 }
 
 delay() {
-  # The worker says when it writes, ten lines of one run; the reader compares.
+  # The worker writes ten timestamped lines per run; the reader compares them with its clock.
   cat > "$work/worker" <<'W'
 #!/bin/bash
 for i in 1 2 3 4 5 6 7 8 9 10; do echo "at ${EPOCHREALTIME/[.,]/}"; read -t 0.02 <> <(:) || :; done

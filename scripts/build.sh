@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Configures and builds one preset with as many jobs as the memory holds.
+# Configures and builds one preset, with as many parallel jobs as memory allows.
 #   ./scripts/build.sh [PRESET [TARGET ...]]      default: release, everything
-# CMAKE_ARGS holds further arguments for configuring, TORCH_ROOT an existing LibTorch.
+# CMAKE_ARGS: extra arguments for configuring; TORCH_ROOT: an existing LibTorch.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,7 +18,7 @@ if [ -z "${CMAKE_BUILD_PARALLEL_LEVEL:-}" ] && [ -r /proc/meminfo ]; then
 fi
 
 read -ra extra <<<"${CMAKE_ARGS:-}"
-# Given each time: CMake reads the environment only when it configures a folder for the first time.
+# Passed every time: CMake reads the environment only when it first configures a build directory.
 [ -z "${TORCH_ROOT:-}" ] || extra+=("-DTORCH_ROOT=$TORCH_ROOT")
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

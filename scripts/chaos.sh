@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Kills training jobs on purpose, and measures what that costs. Long forms of the proofs in docs/fault-tolerance.md.
-#   scripts/chaos.sh kills [N [SEED]]     N (200) SIGKILLs of random ranks at random moments, on 1, 2 and 4 CPU ranks: every
-#                                         job must end with the tensors of the unbroken run; exit code 1 and the folder of
-#                                         the job when one does not
-#   scripts/chaos.sh recovery [N [M]]     SIGKILL to the end of the first new optimizer step, 2 CPU ranks, gpt-mini: N (50)
-#                                         times, and M (N / 4) times under torchrun with scripts/peers/ddp_minimal.py
+# Kills training jobs on purpose and measures the cost: long versions of the tests in docs/fault-tolerance.md.
+#   scripts/chaos.sh kills [N [SEED]]     N (200) SIGKILLs of random ranks at random moments, on 1, 2 and 4 CPU ranks. Every
+#                                         job must end with the same tensors as an uninterrupted run; otherwise the exit
+#                                         code is 1 and the job's directory is kept
+#   scripts/chaos.sh recovery [N [M]]     time from SIGKILL to the end of the first new optimizer step, 2 CPU ranks,
+#                                         gpt-mini: N (50) times, and M (N / 4) times under torchrun with
+#                                         scripts/peers/ddp_minimal.py
 #   scripts/chaos.sh goodput [SECONDS [PERIOD ...]]   one kill of a random rank per PERIOD (60 15) seconds, for SECONDS
 #                                         (120) each, with and without copies in memory
-#   scripts/chaos.sh stall                for how long a save holds up training, 27 million parameters
-# DDP_RUN, TRAINER, TORCHRUN and PYTHON name the programs; without torchrun only ddp-run is measured.
+#   scripts/chaos.sh stall                how long a save stalls training, 27 million parameters
+# DDP_RUN, TRAINER, TORCHRUN and PYTHON override the programs; without torchrun only ddp-run is measured.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 ddp_run=${DDP_RUN:-$root/build/release/bin/ddp-run}
@@ -32,7 +33,7 @@ trap clean_up EXIT
 trap 'exit 130' INT TERM
 export TMPDIR=$work OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=
 
-write_text() {  # characters: words in an order that a linear congruence chooses
+write_text() {  # LENGTH: words in pseudo-random order, the same on every machine
   awk -v most="$1" 'BEGIN {
     count = split("the brook ran high and Anna baked bread. Karl looked below an old oak, but kept", word, " ")
     for (state = 1; length_so_far < most; length_so_far += length(word[i]) + 1) {
@@ -56,7 +57,7 @@ cat > "$work/mini.yaml" <<C
 data_config: {path: $work/text.txt, block_size: 64, train_split: 1}
 gpt_config: {model_type: gpt-mini}
 trainer_config: {max_steps: 1000000, batch_size: 4, data_loader_workers: 1, snapshot_path: snapshot.pt,
-  snapshot_min_interval_s: 0.5, snapshot_disk_share: 1, snapshot_gb_per_hour: 0}  # kills come more often than in life
+  snapshot_min_interval_s: 0.5, snapshot_disk_share: 1, snapshot_gb_per_hour: 0}  # kills are more frequent than in production
 distributed_config: {timeout_s: 30}
 hydra: {run: {dir: .}}
 C
@@ -93,7 +94,7 @@ restarts_of() { sed -n 's/.*restart \([0-9]*\) of 1000.*/\1/p' "$1/err" | sort -
 
 # --- kills
 readonly phases=(data forward backward all_reduce optimizer evaluation staging writing rename published)
-choose_faults() {  # ranks: one in each five steps, each in an attempt of its own
+choose_faults() {  # ranks: one every five steps, each in its own attempt
   local window phase rank step
   faults=()
   for window in 0 1 2 3 4 5 6 7; do
@@ -106,7 +107,7 @@ choose_faults() {  # ranks: one in each five steps, each in an attempt of its ow
   done
 }
 slow_steps() { local attempt; for attempt in {0..9}; do echo "rank=0 step=1 phase=forward kind=slow value=40 attempt=$attempt"; done; }
-content_of() {  # folder: what must not differ
+content_of() {  # folder: everything that must be identical
   "$trainer" inspect "$1/snapshot.pt" --json > "$1/content.json"
   ask "$1/content.json" <<'P'
 import json, sys
@@ -156,7 +157,7 @@ run_kills() {
       keep_evidence "$folder" "$ranks"
     fi
   done
-  printf '%d kills happened in %d jobs (%d of them from outside); %d of %d ends identical\n' "$kills" "$jobs" "$outside" "$same" "$jobs"
+  printf '%d kills in %d jobs (%d of them from outside); %d of %d jobs ended identically\n' "$kills" "$jobs" "$outside" "$same" "$jobs"
   machine
   ((same == jobs))
 }
@@ -210,7 +211,7 @@ run_recovery() {
   (cd "$work" && timeout $((60 + 20 * peer_kills)) "$torchrun" --standalone --nproc_per_node=2 \
     --max_restarts=$((2 * peer_kills)) "$root/scripts/peers/ddp_minimal.py" "$work/peer.pt" "$peer_kills" \
     > "$work/peer.out" 2> "$work/peer.err") || peers=$?
-  [[ $peers == 0 ]] || echo "torchrun ended with exit code $peers" >&2
+  [[ $peers == 0 ]] || echo "torchrun exited with code $peers" >&2
   awk '$1 == "killed" { at = $2 } $1 == "step" && at { printf "%.3f\n", $2 - at; at = 0 }' "$work/peer.out" |
     percentiles "torchrun and Python: kill to first new step"
   machine
@@ -233,7 +234,7 @@ s = json.load(open(sys.argv[1]))
 share = "unknown" if s["goodput"] is None else f"{100 * s['goodput']:.1f} %"
 print(f"a kill per {sys.argv[2]} s, ram_snapshots={sys.argv[3]}: goodput {share},"
       f" {len(s['restarts'])} kills in {s['wall_seconds']:.0f} s, {s['useful_steps']} useful steps of"
-      f" {1e3 * s['median_step_seconds']:.1f} ms, {s['redone_steps']} made twice, {s['saves']['saved']} saves;"
+      f" {1e3 * s['median_step_seconds']:.1f} ms, {s['redone_steps']} repeated, {s['saves']['saved']} saves;"
       f" load {sys.argv[4]}")
 P
 }
@@ -258,8 +259,8 @@ run_stall() {
 import json, os, sys
 s = json.load(open(sys.argv[1]))
 saves = s["saves"]
-print(f"snapshot of {os.path.getsize(sys.argv[2]) / 1e6:.0f} MB, {saves['saved']} saves, {saves['failed']} failed: training held up"
-      f" {1e3 * saves['stall_seconds'] / saves['saved']:.1f} ms per save, {1e3 * saves['longest_stall']:.1f} ms at most,"
+print(f"snapshot of {os.path.getsize(sys.argv[2]) / 1e6:.0f} MB, {saves['saved']} saves, {saves['failed']} failed: training stalled"
+      f" {1e3 * saves['stall_seconds'] / saves['saved']:.1f} ms per save, at most {1e3 * saves['longest_stall']:.1f} ms,"
       f" {100 * saves['stall_seconds'] / s['wall_seconds']:.2f} % of {s['wall_seconds']:.1f} s"
       f" (median step {1e3 * s['median_step_seconds']:.0f} ms)")
 P

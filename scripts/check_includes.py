@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that the code looks only where it may: reads every #include of launcher/, trainer/ and tests/.
+"""Enforces the include rules: reads every #include in launcher/, trainer/ and tests/.
 
-  check_includes.py [ROOT]     prints file:line: message for each wrong direction; exit 1 when there is one
+  check_includes.py [ROOT]     prints file:line: message for each violation; exit 1 if there is any
 """
 
 import re
@@ -11,19 +11,19 @@ from pathlib import Path
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")')
 SOURCES = {".h", ".hh", ".hpp", ".cc", ".cpp", ".inl"}
 
-# The rooms of each program from left to right: a room sees itself and the rooms of smaller rank, never a sibling.
+# The rooms (directories) of each program: a room may include itself and rooms of lower rank, never a sibling.
 ROOMS = {
     "launcher": {"base": 0, "logs": 1, "rendezvous": 1, "report": 1, "hang": 2, "cli": 3, "process": 3, "plan": 4,
                  "agent": 5},
     "trainer": {"runtime": 0, "config": 1, "storage": 1, "data": 2, "model": 2, "optim": 2, "parallel": 2, "metrics": 2,
                 "health": 2, "task": 3, "snapshot": 4, "run": 5, "app": 6},
 }
-MAIN_RANK = 9  # files outside the rooms: main and what it calls first
+MAIN_RANK = 9  # files outside the rooms: main and what it calls directly
 CONTRACT = "launcher/worker_contract.h"
-# config's own rooms, likewise; config.h, the plain struct, is open to all of them.
+# config's own rooms, likewise; config.h, the plain struct, is visible to all of them.
 CONFIG_RANK = {"yaml": 0, "keys": 1, "interpolation": 1, "override": 2, "compose": 3, "show": 4}
 
-# Foreign headers and the only files that may see them; the first header pattern that fits decides.
+# Third-party headers and the only files that may include them; the first matching header pattern decides.
 # launcher/rendezvous/store_server/ is built on c10d, but never linked into ddp-run.
 MODULES = r"launcher/rendezvous/store_server/"
 FENCES = [
@@ -41,7 +41,7 @@ FENCES = [
 
 
 def direction_error(file, header):
-    """Two files of one program."""
+    """For two files of the same program."""
     program = file.split("/")[0]
     rank = ROOMS[program]
     here, there = (path.split("/")[1] if path.count("/") > 1 else "main" for path in (file, header))
@@ -59,7 +59,7 @@ def direction_error(file, header):
 
 
 def room_error(file, header):
-    """Own headers: which folder may look at which."""
+    """For the project's own headers: which directory may include which."""
     program, other = file.split("/")[0], header.split("/")[0]
     if program not in ROOMS or other not in (*ROOMS, "tests"):
         return None
@@ -99,7 +99,7 @@ def fence_error(file, header):
 
 
 def resolve(root, file, header):
-    """An include relative to its own folder is as good as one from the root."""
+    """Accepts includes relative to the including file as well as to the root."""
     if not (root / header).exists():
         near = (Path(file).parent / header).as_posix()
         if (root / near).exists():
@@ -143,7 +143,7 @@ def main():
     if errors:
         print(f"{len(errors)} include{'s' if len(errors) > 1 else ''} in the wrong direction", file=sys.stderr)
         return 1
-    print(f"includes: {files} files, all directions right")
+    print(f"includes: {files} files, no violations")
     return 0
 
 

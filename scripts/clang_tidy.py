@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy with the compile commands of a build folder, on all files or on those named.
+"""Runs clang-tidy with the compile commands of a build directory, on all files or on those given.
 
   clang_tidy.py [--clang-tidy PROGRAM] [--build build/dev] [-j N] [FILE ...]
 
-Parsing the headers is what costs (15 s where LibTorch is seen), so the files of one folder are checked
-together in one translation unit, and in halves where they do not compile together.
+Most of the time goes into parsing headers (15 s with LibTorch), so the files of a directory are checked together
+in one translation unit, which is split in halves if they do not compile together.
 """
 
 import argparse
@@ -22,13 +22,13 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# A file that is checked together with others is included by a made-up one; this check dislikes that.
+# Files checked together are included from a generated one, which this check would flag.
 TOGETHER = "--checks=-bugprone-suspicious-include"
-MOST_TOGETHER = 12  # so that all cores have something to do
+MOST_TOGETHER = 12  # keeps all cores busy
 
 
 def flags_of(entry):
-    """The compiler's flags without its input, its output and gcc's precompiled header."""
+    """The compiler flags without input, output and gcc's precompiled header."""
     words = shlex.split(entry["command"])
     words = words[next(i for i, w in enumerate(words) if re.search(r"(g\+\+|clang\+\+|c\+\+)(-\d+)?$", w)) + 1:]
     flags, skip = [], 0
@@ -42,11 +42,11 @@ def flags_of(entry):
             flags += ["-include", "torch/torch.h"]
         elif word != "-fpch-preprocess" and not word.startswith(("-W", "-fsanitize")):
             flags.append(word)
-    return flags + ["-w"]  # warnings are the compiler's business
+    return flags + ["-w"]  # warnings are the compiler's job
 
 
 def work(build, wanted):
-    """[(files that are checked together, their flags)], the slow ones first."""
+    """[(files to check together, their flags)], slowest first."""
     database = build / "compile_commands.json"
     if not database.exists():
         sys.exit(f"error: no {database}; tip: cmake --preset dev")
@@ -81,7 +81,7 @@ def run(program, files, flags):
         result = clang_tidy(TOGETHER, f"--config-file={ROOT / '.clang-tidy'}", unit.name)
     if "[clang-diagnostic-error" not in result.stdout:
         return result
-    half = len(files) // 2  # two files use the same name for a helper of their own
+    half = len(files) // 2  # two files define a helper of the same name
     parts = [run(program, files[:half], flags), run(program, files[half:], flags)]
     return subprocess.CompletedProcess([], max(p.returncode for p in parts), "".join(p.stdout for p in parts))
 
@@ -107,7 +107,7 @@ def main():
             if args.verbose:
                 print(f"{seconds:6.1f} s  {' '.join(str(f.relative_to(ROOT)) for f in group[0])}")
             if result.returncode:
-                # A finding in a header comes once for each file that includes it.
+                # A finding in a header is repeated for each file that includes it.
                 for block in re.split(r"^(?=/)", result.stdout, flags=re.MULTILINE):
                     if re.match(r"/.*(error|warning):", block):
                         findings.setdefault(block.splitlines()[0], block)

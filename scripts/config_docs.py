@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes what follows from the list of configuration keys: the reference in docs/config.md, configs/schema.json, the lines of
-configs/gpt2_train_cfg.yaml, tests/config/keys.golden.
+"""Generates everything derived from the table of configuration keys: the reference in docs/config.md,
+configs/schema.json, the lines of configs/gpt2_train_cfg.yaml, tests/config/keys.golden.
 
   config_docs.py [--check] [PROGRAM]     PROGRAM: trainer or ddp_config_show (default: build/release/bin/ddp_config_show)
 
---check writes nothing; exit 1 when a file is out of date.
+--check writes nothing and exits with 1 if a file is out of date.
 """
 
 import json
@@ -28,7 +28,7 @@ def reference(text, table):
 
 
 def given_values(text):
-    """Path -> value of the keys that the file sets."""
+    """Path -> value for each key that the file sets."""
     given, parents = {}, []
     for line in text.splitlines():
         match = re.match(r"( *)(\w+):(?: +([^#\s][^#]*?))?\s*(?:#.*)?$", line)
@@ -93,7 +93,7 @@ def main():
             (ROOT / name).write_text(new, encoding="utf-8")
     print("\n".join(("out of date: " if "--check" in sys.argv else "written: ") + name for name in stale) or "all up to date")
     if stale and "--check" in sys.argv:
-        print("./scripts/config_docs.py writes them anew", file=sys.stderr)
+        print("run ./scripts/config_docs.py to update them", file=sys.stderr)
         return 1
     return 0
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Downloads public texts into data/: verified by sha256, resumable, never half a file under its final name.
+# Downloads public texts into data/: verified by sha256, resumable, and never a partial file under its final name.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -8,14 +8,14 @@ usage() {
 Usage: ./scripts/fetch_data.sh [tinyshakespeare|wikitext-2|all] [--from PATH]
 
   tinyshakespeare   data/input.txt, 1.1 MB (the default)
-  wikitext-2        data/wikitext-2/{train,valid,test}.txt, 13 MB, with <unk> marks
+  wikitext-2        data/wikitext-2/{train,valid,test}.txt, 13 MB, with <unk> tokens
   all               both
 
-  --from PATH       take a copy already at hand: a file for tinyshakespeare,
-                    a folder with {train,valid,test}.txt or wiki.*.tokens for wikitext-2
+  --from PATH       use an existing copy: a file for tinyshakespeare,
+                    a directory with {train,valid,test}.txt or wiki.*.tokens for wikitext-2
 
-A download that was interrupted goes on where it stopped. Nothing here is needed to build, test or try
-the project: data/sample_corpus.txt comes with it.
+An interrupted download resumes where it stopped. None of this is needed to build, test or try the
+project: data/sample_corpus.txt is included.
 USAGE
 }
 
@@ -27,21 +27,21 @@ readonly wikitext=https://raw.githubusercontent.com/pytorch/examples/d5678bc8ac0
 matches() { [ "$(sha256sum <"$1" | cut -d' ' -f1)" = "$2" ]; }
 
 download() {  # URL PART
-  command -v curl >/dev/null || die "curl is not installed; tip: apt-get install curl, or --from PATH with a copy"
+  command -v curl >/dev/null || die "curl is not installed; tip: apt-get install curl, or use a copy with --from PATH"
   local status=0
   curl --fail --location --silent --show-error --connect-timeout 20 --speed-limit 1 --speed-time 60 \
     --retry 3 --continue-at - --output "$2" "$1" 2>"$2.log" || status=$?
-  if [ "$status" -eq 33 ]; then  # the server cannot resume: from the start
+  if [ "$status" -eq 33 ]; then  # the server cannot resume: start over
     rm -f "$2" "$2.log"
     download "$1" "$2"
     return
   fi
-  # 22: an HTTP error; 416 means that nothing is left to download, and the checksum judges.
+  # 22: an HTTP error; 416 means that nothing is left to download, and the checksum decides.
   if [ "$status" -ne 0 ] && ! { [ "$status" -eq 22 ] && grep -q 416 "$2.log"; }; then
     local reason
     reason=$(tail -n 1 "$2.log")
     rm -f "$2.log"
-    die "cannot download $1 (${reason#curl: }); tip: run again to go on, or --from PATH with a copy"
+    die "cannot download $1 (${reason#curl: }); tip: run again to resume, or use a copy with --from PATH"
   fi
   rm -f "$2.log"
 }
@@ -49,7 +49,7 @@ download() {  # URL PART
 fetch() {  # SHA256 SIZE DESTINATION URL [COPY]
   local sha=$1 size=$2 file=$3 url=$4 copy=${5:-}
   if [ -f "$file" ] && matches "$file" "$sha"; then
-    echo "$file: present, checksum right"
+    echo "$file: present, checksum OK"
     return
   fi
   mkdir -p "$(dirname "$file")"
@@ -75,7 +75,7 @@ fetch_tinyshakespeare() {
 }
 
 fetch_wikitext() {
-  [ -z "$from" ] || [ -d "$from" ] || die "--from: no such folder: $from" 2
+  [ -z "$from" ] || [ -d "$from" ] || die "--from: no such directory: $from" 2
   local part sha size copy
   while read -r part sha size; do
     copy=""
@@ -105,7 +105,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ "$what" != all ] || [ -z "$from" ] || die "--from works with one data set at a time" 2
+[ "$what" != all ] || [ -z "$from" ] || die "--from works with one dataset at a time" 2
 
 case $what in
   tinyshakespeare) fetch_tinyshakespeare ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# On a machine with NVIDIA GPUs: build with CUDA and NCCL, test, train briefly, print figures to keep.
-#   ./scripts/gpu_check.sh              uses TORCH_ROOT when it is set, else installs the full set
-#   ./scripts/gpu_check.sh --no-tests   the doctor and the trainings alone
+# On a machine with NVIDIA GPUs: build with CUDA and NCCL, test, train briefly, print figures for docs/benchmarks.md.
+#   ./scripts/gpu_check.sh              uses TORCH_ROOT if set, else installs torch with CUDA
+#   ./scripts/gpu_check.sh --no-tests   only the doctor and the training runs
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

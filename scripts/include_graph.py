@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Draws which room includes which, from the sources, as docs/rooms.svg.
+"""Draws the include graph of the rooms (directories), from the sources, as docs/rooms.svg.
 
-  include_graph.py [--check]     --check: exit 1 when docs/rooms.svg is not what would be written
+  include_graph.py [--check]     --check: exit 1 if docs/rooms.svg is out of date
 
-A room stands just below what includes it. Arrows that follow from others (a -> b -> c makes a -> c) are left out.
+Each room is drawn below everything that includes it. Transitive arrows (a -> c if a -> b -> c) are omitted.
 """
 
 import re
@@ -23,7 +23,7 @@ def room_of(path):
 
 
 def edges_of(program):
-    """{room: the rooms that it includes}."""
+    """{room: the rooms it includes}."""
     edges = {}
     for path in sorted((ROOT / program).rglob("*")):
         if path.suffix not in (".h", ".cc"):
@@ -31,7 +31,7 @@ def edges_of(program):
         room = room_of(path.relative_to(ROOT))
         seen = edges.setdefault(room, set())
         for header in INCLUDE.findall(path.read_text(encoding="utf-8")):
-            # The contract with workers belongs to no room: both programs look at it.
+            # The worker contract belongs to no room: both programs include it.
             if header.startswith(program) and header != "launcher/worker_contract.h":
                 seen.add(room_of(header))
         seen.discard(room)
@@ -39,7 +39,7 @@ def edges_of(program):
 
 
 def below(edges, room, path=()):
-    """All rooms that `room` includes, directly or not."""
+    """All rooms that `room` includes, directly or indirectly."""
     if room in path:
         sys.exit(f"error: rooms include each other: {' -> '.join(path[path.index(room):] + (room,))}")
     found = set()
@@ -49,7 +49,7 @@ def below(edges, room, path=()):
 
 
 def depths(edges):
-    """The length of the longest way from main down to each room: it lies just below who includes it."""
+    """The length of the longest path from main to each room."""
     depth = dict.fromkeys(edges, 0)
     for _ in edges:
         for room, others in edges.items():
@@ -65,9 +65,9 @@ def reduced(edges):
 
 
 def draw_program(program, left):
-    """The lines of one program's half, its width and height."""
+    """One program's half of the picture: SVG lines, width and height."""
     edges = edges_of(program)
-    arrows = reduced(edges)  # first: it refuses rooms that include each other
+    arrows = reduced(edges)  # first: it rejects cycles
     level = depths(edges)
     rows = {}
     for room in sorted(edges):
@@ -112,7 +112,7 @@ def main():
     text = picture()
     if sys.argv[1:] == ["--check"]:
         if not PICTURE.exists() or PICTURE.read_text(encoding="utf-8") != text:
-            sys.exit(f"error: {PICTURE.relative_to(ROOT)} is not up to date; tip: python3 scripts/include_graph.py")
+            sys.exit(f"error: {PICTURE.relative_to(ROOT)} is out of date; tip: python3 scripts/include_graph.py")
         return
     PICTURE.write_text(text, encoding="utf-8")
     print(f"wrote {PICTURE.relative_to(ROOT)}")

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Writes data/sample_corpus.txt: the chronicle of Alderbrook, a village that exists only here.
 
-Every word comes from the tables and sentence patterns below, drawn by a generator of our own (the
-sequences of Python's `random` are no promise), so the script gives the same bytes on every machine.
-The text has what a character-level model can learn in minutes: names that recur with their trades
-and pronouns, agreement, quotation marks that close, answers that fit their questions, rhymes that
-rhyme, sums that are right.
+Every word comes from the tables and sentence patterns below, drawn by our own generator (the sequences
+of Python's `random` are not guaranteed), so the script produces the same bytes on every machine. The text
+has structure that a character-level model can learn in minutes: recurring names with their trades and
+pronouns, agreement, matched quotation marks, answers that fit their questions, rhymes that rhyme, and
+correct sums.
 
-Patterns: [a|b] is one of the two, {spot} a draw from the table `spot`, {x.name} a named person.
+Patterns: [a|b] picks one of the two, {spot} draws from the table `spot`, {x.name} is a named person.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Dice:
 
 
 def rows(text):
-    """One entry a line, its cells separated by commas."""
+    """One entry per line, with comma-separated cells."""
     return [[cell.strip() for cell in line.split(",")] for line in text.strip().splitlines()]
 
 
@@ -82,7 +82,7 @@ def a(noun):
 
 
 def cap(text):
-    """Capitalises a sentence, also the one after an opening quote or a speaker's name."""
+    """Capitalises a sentence, also after an opening quote or a speaker's name."""
     return re.sub(r'^("|[A-Z]\w+: )?[a-z]', lambda m: m[0][:-1] + m[0][-1].upper(), text)
 
 
@@ -201,7 +201,7 @@ I am full of holes and yet hold water, a sponge, a wet cloth
 I have an eye but cannot see, a needle, a storm
 """)
 
-# The lines of a family rhyme with each other.
+# Lines within a family rhyme with each other.
 RHYMES = [family.split("/") for family in """
 The {look} cart is full of hay/We count the hours of the day/The {beast} turns and runs away/And {x.name} has a word to say/The {look} sky is soft and gray/A lamp will help you find the way/The children of the {t.trade} play
 The {beast} walks alone at night/A {look} candle gives us light/The {look} stars are clear and white/The geese have vanished out of sight/And {x.name} holds the lantern tight/The {t.trade} says that all is right
@@ -218,7 +218,7 @@ RHYME_LOOKS = words("old, gray, small, round, bright, silver")
 
 
 class Slots(dict):
-    """The values of a pattern; what was not given is drawn from the table of that name."""
+    """The values of a pattern; missing ones are drawn from the table of that name."""
 
     def __init__(self, dice, values):
         super().__init__(values)
@@ -234,7 +234,7 @@ class Chronicle:
         self.seen = set()
 
     def say(self, pattern, **values):
-        """Fills a pattern; draws again when the line exists: to be learned are patterns, not lines."""
+        """Fills a pattern; redraws a line that exists already: the model should learn patterns, not lines."""
         for _ in range(8):
             chosen = re.sub(r"\[([^]]*)\]", lambda m: self.dice.pick(m[1].split("|")), pattern)
             line = cap(chosen.format_map(Slots(self.dice, values)))
@@ -419,7 +419,7 @@ class Chronicle:
         lines = []
         for family in self.dice.sample(RHYMES, self.dice.between(2, 3)):
             for pattern, end in zip(self.dice.sample(family, 2), ",."):
-                # "his fill" wants a man, "her will" a woman.
+                # Patterns with "his" need a man.
                 trade = self.dice.pick([p for p in PEOPLE if p.he == "he" or "his" not in pattern])
                 lines.append("  " + self.say(pattern + end, x=self.dice.pick(WOMEN), t=trade,
                                              look=self.dice.pick(RHYME_LOOKS), beast=self.dice.pick(BEASTS)[0]))
@@ -488,7 +488,7 @@ def stats(text):
 def main():
     parser = argparse.ArgumentParser(description="Writes the sample corpus; the same bytes on every machine.")
     parser.add_argument("--output", type=Path, default=DEFAULT_OUTPUT, help="default: data/sample_corpus.txt")
-    parser.add_argument("--check", type=Path, metavar="FILE", help="exit 1 unless FILE is what would be written")
+    parser.add_argument("--check", type=Path, metavar="FILE", help="exit 1 unless FILE is what this script would write")
     parser.add_argument("--stats", type=Path, metavar="FILE", help="print size, sha256 and entropies (nats/char)")
     args = parser.parse_args()
     if args.stats:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the build needs and is missing: system packages with apt, LibTorch and Arrow as pinned wheels in .venv.
-# A second run finds everything in place, touches no network and takes well under a second.
+# Installs missing build dependencies: system packages with apt, LibTorch and Arrow as pinned wheels in .venv.
+# A second run finds everything in place, needs no network and takes well under a second.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -8,17 +8,17 @@ usage() {
   cat <<'USAGE'
 Usage: ./scripts/setup.sh [--cpu | --gpu | --test] [--check] [--no-packages]
 
-  (nothing)      --gpu where an NVIDIA driver is found, else --cpu
-  --cpu          torch, the two small wheels it needs to link, pyarrow: 609 MB to download, 1.5 GB on disk
+  (nothing)      --gpu if an NVIDIA driver is found, else --cpu
+  --cpu          torch, two small wheels needed to link it, pyarrow: 609 MB to download, 1.5 GB on disk
   --gpu          torch with all its dependencies (CUDA, NCCL), pyarrow: 3.1 GB to download, 5.6 GB on disk
-  --test         --gpu, and the Python packages that some tests compare with or take for servers
-  --check        install nothing; exit 1 and say what is missing
-  --no-packages  leave system packages alone (they are there, or come from elsewhere)
+  --test         --gpu, plus Python packages that some tests compare against or use as servers
+  --check        install nothing; list what is missing and exit 1 if anything is
+  --no-packages  skip system packages (already installed, or provided some other way)
 
 Environment:
-  TORCH_ROOT     an existing LibTorch (the folder with include/ and lib/): no torch and no pyarrow is installed
+  TORCH_ROOT     an existing LibTorch (directory with include/ and lib/): torch and pyarrow are not installed
   TORCH_VERSION  2.11.0 to 2.15.0 (default 2.15.0)
-  DDP_VENV       where the virtual environment lies (default .venv)
+  DDP_VENV       location of the virtual environment (default .venv)
 USAGE
 }
 
@@ -28,7 +28,7 @@ readonly arrow=pyarrow==26.0.1  # for snapshots in S3 and Google Cloud Storage
 readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0 omegaconf==2.3.1 hydra-core==1.3.8
                 moto==5.2.5 py-partiql-parser==0.6.3 flask==3.1.3 flask-cors==6.0.5 gcp-storage-emulator==2026.7.19)
 readonly without_wheel=antlr4-python3-runtime  # hydra-core needs it; pure Python
-# What `torch` pulls in besides Python packages; their presence tells the full set from the small one.
+# What `torch` pulls in besides Python packages; tells the full set from the small one.
 readonly cuda_parts=(nvidia-cublas nvidia-cuda-nvrtc nvidia-cudnn-cu13 nvidia-cufft nvidia-cusolver nvidia-cusparse
                      nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13)
 
@@ -48,7 +48,7 @@ while [ $# -gt 0 ]; do
     --check) check=yes ;;
     --no-packages) with_packages=no ;;
     -h | --help) usage; exit 0 ;;
-    *) die "unknown argument '$1'" "./scripts/setup.sh --help lists what there is" 2 ;;
+    *) die "unknown argument '$1'" "./scripts/setup.sh --help lists the options" 2 ;;
   esac
   shift
 done
@@ -61,8 +61,8 @@ fi
 
 readonly torch_version=${TORCH_VERSION:-2.15.0}
 readonly venv=${DDP_VENV:-.venv}
-# The CUDA runtime and CUPTI that the wheel was linked with (its cuda-toolkit requirement), and the headers in crt/ that
-# those of the runtime include, which torch itself does not need.
+# The CUDA runtime and CUPTI that the wheel was linked with (its cuda-toolkit requirement), and the crt/ headers that the
+# runtime's headers include, which torch itself does not need.
 case $torch_version in
   2.15.*) cuda_runtime=13.2.86 cuda_cupti=13.2.86 cuda_crt=13.2.86 oldest_python=11 ;;
   2.11.* | 2.12.* | 2.13.* | 2.14.*) cuda_runtime=13.0.96 cuda_cupti=13.0.85 cuda_crt=13.0.88 oldest_python=10 ;;
@@ -87,9 +87,9 @@ install_packages() {
   local wanted=("$@") as_root=()
   local command="apt-get install -y --no-install-recommends ${wanted[*]}"
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || die "these packages are missing and need root: ${wanted[*]}" "as root: $command"
+    command -v sudo >/dev/null || die "these packages are missing and installing them needs root: ${wanted[*]}" "as root: $command"
     as_root=(sudo)
-    sudo -n true 2>/dev/null || [ -t 0 ] || die "these packages are missing and sudo asks for a password: ${wanted[*]}" "sudo $command"
+    sudo -n true 2>/dev/null || [ -t 0 ] || die "these packages are missing and sudo needs a password: ${wanted[*]}" "sudo $command"
   fi
   require_space / 1000 "the system packages"
   say "apt: installing ${wanted[*]} (on a bare system about 150 MB to download, 650 MB on disk)"
@@ -118,7 +118,7 @@ require_without_apt() {
   has_header xxhash.h || lack "xxHash: checksums of snapshots"
   { has_header catch2/catch.hpp || has_header catch2/catch_all.hpp; } || lack "Catch2: tests"
   [ -z "$lacking" ] || die "this system has no apt-get, and these were not found:$lacking" \
-    "install them with your package manager; where CMake finds them elsewhere, use --no-packages"
+    "install them with your package manager; if CMake finds them elsewhere, use --no-packages"
 }
 
 # --- LibTorch --------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ find_python() {
   return 1
 }
 
-# pip writes RECORD last: a distribution that has one was installed to its end.
+# pip writes RECORD last: a distribution that has one was installed completely.
 installed() {  # NAME or NAME==VERSION
   local name=${1%%==*} version='*'
   [ "$name" = "$1" ] || version=${1#*==}
@@ -159,7 +159,7 @@ missing_wheels() {
   for wheel in $(wanted_wheels); do
     installed "$wheel" || echo "$wheel"
   done
-  # A run of pip that was cut off may have left a Python package out.
+  # An interrupted pip run may have left out a Python package.
   [ ! -e "$venv/.incomplete" ] || echo "(an installation was interrupted)"
 }
 
@@ -188,7 +188,7 @@ install_wheels() {
   require_space . "$megabytes" "torch and its download"
   say "pip: installing $what"
   local wheels=("torch==$torch_version" "$arrow")
-  # One call for all: pip does not merge a second one into the folder nvidia/ in every case.
+  # A single call: pip does not always merge a second one into the nvidia/ directory.
   if [ "$order" = cpu ]; then
     wheels+=("nvidia-cuda-runtime==$cuda_runtime" "nvidia-cuda-cupti==$cuda_cupti" --no-deps)
   else
@@ -204,7 +204,7 @@ install_wheels() {
   rm -f "$venv/.incomplete"
   local left
   left=$(missing_wheels)
-  [ -z "$left" ] || die "pip ended well, but these are not in $venv: ${left//$'\n'/ }" "rm -rf $venv and run again"
+  [ -z "$left" ] || die "pip succeeded, but these are missing from $venv: ${left//$'\n'/ }" "rm -rf $venv and run again"
 }
 
 # --- shared ------------------------------------------------------------------------------------------------------------
@@ -216,13 +216,13 @@ require_space() {  # FOLDER MEGABYTES WHAT
 }
 
 explain_failure() {  # WHAT
-  local tip="the last lines of $log tell more"
+  local tip="see the last lines of $log"
   if grep -qiE 'no space left|not have enough free space' "$log"; then
     tip="the disk is full"
   elif grep -qiE 'CERTIFICATE_VERIFY_FAILED|certificate verif' "$log"; then
     tip="the index's certificate is not trusted here (a proxy?): apt-get install ca-certificates, or set PIP_CERT to the right bundle"
   elif grep -qiE 'name resolution|could not resolve|NewConnectionError|network is unreachable|failed to fetch|timed out|ProxyError|ConnectionError' "$log"; then
-    tip="the network cannot be reached; run again when it can, what was downloaded is kept"
+    tip="the network cannot be reached; run again once it can, finished downloads are kept"
   elif grep -qi 'unable to locate package' "$log"; then
     tip="this release has no package of that name: $(grep -i 'unable to locate' "$log" | awk '{print $NF}' | paste -sd ' ')"
   elif grep -qi 'No matching distribution' "$log"; then
@@ -233,10 +233,10 @@ explain_failure() {  # WHAT
   die "$1" "$tip"
 }
 
-# Two set-ups at a time would install over each other.
+# Concurrent setups would install over each other.
 if [ "$check" = no ] && command -v flock >/dev/null; then
   exec 9>.cache/setup.lock
-  flock -n 9 || { say "waiting for another set-up to end"; flock 9; }
+  flock -n 9 || { say "waiting for another setup to finish"; flock 9; }
 fi
 
 if [ "$with_packages" = yes ]; then
@@ -253,7 +253,7 @@ fi
 
 if [ -n "${TORCH_ROOT:-}" ]; then
   [ -e "$TORCH_ROOT/lib/libtorch_cpu.so" ] || [ -e "$TORCH_ROOT/torch/lib/libtorch_cpu.so" ] ||
-    die "TORCH_ROOT=$TORCH_ROOT holds no lib/libtorch_cpu.so" "give the folder that has include/ and lib/"
+    die "TORCH_ROOT=$TORCH_ROOT holds no lib/libtorch_cpu.so" "set it to the directory with include/ and lib/"
   torch="LibTorch in $TORCH_ROOT"
 else
   mapfile -t wheels < <(missing_wheels)

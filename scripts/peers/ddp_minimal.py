@@ -1,6 +1,6 @@
-"""The peer of scripts/chaos.sh: a GPT of gpt-mini's sizes under DistributedDataParallel, as one writes it in plain Python.
+"""The baseline for scripts/chaos.sh: a GPT of gpt-mini's size under DistributedDataParallel, in plain Python.
 
-Rank 0 saves every few steps, every start goes on from there, and a rank kills itself a few steps after each start.
+Rank 0 saves every few steps, each restart resumes from there, and a rank kills itself a few steps after each start.
 Prints `killed TIME` and, for the first step of each attempt, `step TIME`, in Unix seconds.
 """
 
