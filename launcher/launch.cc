@@ -162,7 +162,10 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, StaticRendezvous&
   }
   const bool shown = processes.flush_console();
   // Copies of what the console has shown are of no use after a success.
-  if (result.outcome == Outcome::Failed || !shown) plan.folder.keep_logs();
+  const bool failed = result.outcome == Outcome::Failed;
+  if (failed || !shown) plan.folder.keep_logs();
+  if (!failed && plan.folder.keeps_logs())
+    processes.note("the console has not taken every line; logs of this run: " + plan.folder.path());
   processes.print(report(result, plan, config.summary));
   processes.flush_console();
   return exit_code(result);

@@ -133,7 +133,9 @@ void prepare_result_file(const std::string& path) {
   const auto slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   struct stat status {};
-  const bool exists = ::stat(path.c_str(), &status) == 0;
+  const bool exists = ::lstat(path.c_str(), &status) == 0;
+  // It would be replaced, not followed: /dev/stdout of the whole machine, if root says so.
+  if (exists && S_ISLNK(status.st_mode)) refuse("is a symbolic link; name the file itself");
   if (exists && S_ISDIR(status.st_mode)) refuse("is a folder; name a file");
   if (exists && !S_ISREG(status.st_mode)) refuse("is no regular file; name another one");
   if (::access(folder.c_str(), W_OK | X_OK) != 0 ||

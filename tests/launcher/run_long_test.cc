@@ -92,6 +92,23 @@ TEST_CASE("workers are not held up by a console that nobody reads", "[long]") {
   ::close(ends[1]);
 }
 
+TEST_CASE("logs that stay because the console has not taken them are named", "[long]") {
+  const TempFolder tmp;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  auto options = stub_job(tmp, {"-t1"}, {"repeat=16384:0123456789\\n"});
+  options.argv.insert(options.argv.begin(),
+                      {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
+                       std::to_string(ends[1])});
+  ChildProgram job(options);
+  CHECK_THAT(job.wait_for("the console has not taken every line; "),
+             Contains("logs of this run: " + tmp.path() + "/ddp-run_"));
+  CHECK(job.wait_exit() == 0);
+  CHECK_FALSE(nothing_left(tmp));
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
 TEST_CASE("a worker that survives SIGKILL is waited for once", "[long]") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--shutdown-timeout=0"}, {"wait"}));

@@ -203,6 +203,18 @@ TEST_CASE("an event log that is no file is refused, and nothing waits for it") {
   }
 }
 
+TEST_CASE("a symbolic link, as /dev/stdout is one, is not replaced by the result") {
+  const TempFolder tmp;
+  const std::string target = tmp.write("target", "kept");
+  const std::string link = tmp / "link";
+  std::filesystem::create_symlink(target, link);
+  const Finished job = run_to_end(stub_job(tmp, {"--result-json=" + link}, {"exit=0"}));
+  CHECK(job.exit == 2);
+  CHECK_THAT(job.err, StartsWith("error: --result-json=" + link + ": is a symbolic link"));
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK(text_of(target) == "kept");
+}
+
 TEST_CASE("a result that cannot be written is said, and the job's exit code stays") {
   const TempFolder tmp;
   CHECK(run_to_end(stub_job(tmp, {"--result-json=" + tmp.path()}, {})).exit == 2);
