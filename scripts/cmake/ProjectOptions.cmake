@@ -17,7 +17,7 @@ add_library(ddp_project_options INTERFACE)
 target_link_libraries(ddp_project_options INTERFACE ddp_plain_options)
 if(DDP_SANITIZE)
   target_compile_options(ddp_project_options INTERFACE
-    -fsanitize=${DDP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+    -fsanitize=${DDP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   target_link_options(ddp_project_options INTERFACE -fsanitize=${DDP_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC 12 sees uninitialized members in its own <regex> when sanitizers are on.
