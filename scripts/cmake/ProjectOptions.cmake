@@ -19,6 +19,7 @@ if(DDP_SANITIZE)
   target_compile_options(ddp_project_options INTERFACE
     -fsanitize=${DDP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   target_link_options(ddp_project_options INTERFACE -fsanitize=${DDP_SANITIZE})
+  target_compile_definitions(ddp_project_options INTERFACE DDP_SANITIZED)  # for tests of what sanitizers need themselves
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC 12 sees uninitialized members in its own <regex> when sanitizers are on.
     target_compile_options(ddp_project_options INTERFACE -Wno-maybe-uninitialized)

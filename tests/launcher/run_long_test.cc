@@ -17,7 +17,7 @@ namespace {
 using Catch::Contains;
 using Lines = std::vector<std::string>;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef DDP_SANITIZED
 constexpr bool kSanitized = true;  // memory and system calls are then not ddp-run's own
 #else
 constexpr bool kSanitized = false;

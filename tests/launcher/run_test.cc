@@ -274,7 +274,9 @@ TEST_CASE("a poll that fails ends the job with one line instead of a spin") {
   REQUIRE(::prlimit(agent, RLIMIT_NOFILE, &too_few, nullptr) == 0);
   job.signal(SIGUSR1);  // the poll that goes on when the limit falls still succeeds
   CHECK(job.wait_exit() == 1);
+#ifndef DDP_SANITIZED  // a sanitizer needs descriptors, too, and ends the agent in words of its own
   CHECK_THAT(job.err(), Catch::StartsWith("error: cannot wait for the workers: Invalid argument"));
+#endif
   job.wait_all_gone();
 }
 

@@ -71,7 +71,7 @@ class Resolver {
   const NodeRef* selected(const std::string& path, const NodeRef& at);
   const NodeRef* step(const NodeRef& container, const std::string& key);
   const NodeRef& call(const Expr& expr, const NodeRef& at);
-  static const std::string& text_argument(const std::string& resolver, const NodeRef& argument);
+  static const std::string& text_argument(const char* resolver, const NodeRef& argument);
   const NodeRef& oc_env(const Arguments& arguments, const NodeRef& at);
   const NodeRef& oc_decode(const Arguments& arguments, const NodeRef& at);
   const NodeRef& oc_create(const Arguments& arguments, const NodeRef& at);

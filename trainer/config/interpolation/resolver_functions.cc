@@ -63,7 +63,7 @@ const NodeRef& Resolver::call(const Expr& expr, const NodeRef& at) {
                   name));
 }
 
-const std::string& Resolver::text_argument(const std::string& resolver, const NodeRef& argument) {
+const std::string& Resolver::text_argument(const char* resolver, const NodeRef& argument) {
   if (argument.node->kind == Kind::kString) return argument.node->text;
   throw ResolveError(fmt::format("`{}` requires a string as input, but obtained `{}` of type: {}",
                                  resolver, shown(python_str(*argument.node)),
