@@ -240,6 +240,25 @@ TEST_CASE("unreadable YAML is reported with line and column") {
   CHECK(loading.error("just text").find("cfg.yaml:1:1: just text: unknown key") == 0);
 }
 
+TEST_CASE("a key with dots in a file is refused: it would have no effect") {
+  const Loading loading;
+  const std::string told =
+      ": dots join keys on the command line only; in a file write the section on a line of its own "
+      "and its keys indented below it";
+  CHECK(loading.error("data_config: {path: data/input.txt}\ntrainer_config.batch_size: 4") ==
+        "cfg.yaml:2:1: trainer_config.batch_size" + told);
+  CHECK(loading.error("hydra.run.dir: x") == "cfg.yaml:1:1: hydra.run.dir" + told);
+  CHECK(loading.error("hydra: {run.dir: x}").find("cfg.yaml:1:9: hydra.run.dir: unknown key") == 0);
+}
+
+TEST_CASE("a value that is left out is reported at its key") {
+  const Loading loading;
+  CHECK(loading
+            .error("data_config: {path: data/input.txt}\ntrainer_config:\n  batch_size:\n\n"
+                   "  max_epochs: 3\n")
+            .find("cfg.yaml:3:3: trainer_config.batch_size: ") == 0);
+}
+
 TEST_CASE("an unknown key is an error with its place and the nearest known key") {
   const Loading loading;
   CHECK(loading.error("data_config: {path: data/input.txt}\ntrainer_config:\n  bach_size: 3") ==

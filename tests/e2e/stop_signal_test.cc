@@ -151,6 +151,28 @@ TEST_CASE("the same SIGTERM twice within moments saves and stops, also without a
   CHECK_THAT(job.out(), Contains("Stopped by signal 15 and saved"));
 }
 
+TEST_CASE("the same SIGTERM again while the process ends leaves its exit code at 75") {
+  const Workspace place;
+  ChildProgram job(alone(place, kNoEnd));
+  job.wait_for("Step 12 | Train", 1, kPatience);
+  job.signal(SIGTERM);
+  job.wait_for("Next: ", 1, kPatience);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // the log's end is not the process's
+  job.signal(SIGTERM);
+  job.wait_all_gone(kPatience);
+  CHECK(job.wait_exit(kPatience) == 75);
+}
+
+TEST_CASE("a wish for a report while the process ends does not kill it") {
+  const Workspace place;
+  ChildProgram job(alone(place));
+  job.wait_for("Next: ", 1, kPatience);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  job.signal(SIGUSR2);
+  job.wait_all_gone(kPatience);
+  CHECK(job.wait_exit(kPatience) == 0);
+}
+
 TEST_CASE("a second signal ends a process at once") {
   const Workspace place;
   ChildProgram job(alone(place, kEndlessStep));

@@ -65,9 +65,11 @@ StopSignal::StopSignal() {
   set_handler(SIGUSR2, on_report_signal);
 }
 
+// The second of two that are one may come while the process ends, and a wish for a report any time:
+// neither may kill a run that has saved.
 StopSignal::~StopSignal() {
+  if (pending() != 0) return;
   for (const int signal : kSignals) set_handler(signal, SIG_DFL);
-  set_handler(SIGUSR2, SIG_DFL);
 }
 
 int StopSignal::pending() { return pending_signal.load(std::memory_order_relaxed); }

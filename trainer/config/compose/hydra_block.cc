@@ -136,9 +136,10 @@ void check_section(const Node& section, const std::string& path, bool any_keys) 
   for (const Entry& entry : section.entries) {
     const std::string name = python_str(entry.key);
     const std::string inner = joined_path(path, name);
-    if (is_section(inner)) {
+    const bool dotted = name.find('.') != std::string::npos;  // such as on the command line
+    if (!dotted && is_section(inner)) {
       check_section(entry.value, inner, any_keys);
-    } else if (!any_keys && !is_key(inner)) {
+    } else if (!any_keys && (dotted || !is_key(inner))) {
       fail_unknown(entry.key, path);
     }
   }

@@ -93,6 +93,12 @@ void check_known(const Node& map, const std::string& parent) {
     const std::string path = joined_path(parent, name);
     const PathKind kind = entry.key.kind == Kind::kString ? path_kind(path) : PathKind::kUnknown;
     if (kind == PathKind::kUnknown) fail_unknown(entry.key.place, parent, name);
+    if (name.find('.') != std::string::npos) {
+      fail_at(entry.key.place,
+              "{}: dots join keys on the command line only; in a file write the section on a line "
+              "of its own and its keys indented below it",
+              path);
+    }
     if (kind == PathKind::kKey) continue;
     const Node& value = entry.value;
     if (value.kind == Kind::kMap) {

@@ -57,7 +57,8 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     if (!open_.empty()) check_empty(mark, open_.back());
-    add(Sized{Node::null(), 1}, mark, anchor);
+    add(Sized{Node::null(), 1}, is_left_out(mark) ? open_.back().key_mark : mark, anchor);
+    last_ = mark;
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -121,6 +122,11 @@ class TreeBuilder : public YAML::EventHandler {
     if (!no_colon || text_.at(mark) == '?') return;
     text_.fail(top.key_mark, fmt::format("no ':' after '{}'", shown(python_str(top.key))),
                "write key: value");
+  }
+
+  /// A value that is left out has the mark of what comes next, some lines below its key.
+  bool is_left_out(const YAML::Mark& mark) const {
+    return !open_.empty() && open_.back().has_key && mark.line > open_.back().key_mark.line;
   }
 
   static bool is_merge(std::string_view tag, bool plain, std::string_view value) {
