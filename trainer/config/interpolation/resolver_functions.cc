@@ -108,7 +108,7 @@ const NodeRef& Resolver::oc_select(const Arguments& arguments, const NodeRef& at
 
 const NodeRef& Resolver::selected_map(const std::string& resolver, const NodeRef& argument,
                                       const NodeRef& at) {
-  const std::string& path = text_argument(resolver, argument);
+  const std::string& path = text_argument(resolver.c_str(), argument);
   const NodeRef* found = nullptr;
   try {
     found = select(path, at, true);
