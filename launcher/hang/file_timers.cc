@@ -41,7 +41,7 @@ std::string timer_file(const Environment& environment, const std::vector<std::st
     return found == environment.end() ? "" : found->second;
   };
   if (value(kEnableFileTimer) != "1") return "";
-  const std::string chosen = value(kTimerFile);
+  std::string chosen = value(kTimerFile);
   const bool around = !value(kRunId).empty();  // a job around this one reads that pipe
   if (!chosen.empty() && !around) return chosen;
   for (const auto& folder : folders) {

@@ -17,6 +17,7 @@ using Matchers::VectorContains;
 
 inline auto Contains(const std::string& text) { return Matchers::ContainsSubstring(text); }
 }  // namespace Catch
+using Catch::Approx;
 #else
 #include <catch2/catch.hpp>
 #endif

@@ -304,7 +304,7 @@ TEST_CASE("a damaged newest snapshot leads to an older one of its own run, or to
 TEST_CASE("a fresh start that is cut in its first save does not fall back to the old run") {
   const TempDir dir;
   delete_newest_of_100_steps(dir);
-  FolderRun(dir, 5);
+  { [[maybe_unused]] const FolderRun opened(dir, 5); }
   dir.write("s.pt.tmp.123", "cut");
   CHECK(FolderRun(dir, 5).step == 0);
 }

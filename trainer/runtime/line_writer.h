@@ -15,7 +15,7 @@ class LineWriter {
  public:
   /// What waits for one stream. Beyond it the older half goes, and its number of lines is written
   /// in its place.
-  static constexpr std::size_t kMostBytes = 256 * 1024;
+  static constexpr std::size_t kMostBytes = std::size_t{256} * 1024;
 
   struct Stream {
     int fd = -1;

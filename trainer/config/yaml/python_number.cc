@@ -54,8 +54,9 @@ std::optional<int64_t> python_int(std::string_view text) {
   std::string_view rest = *digits;
   if (rest.starts_with('+') && !rest.starts_with("+-")) rest.remove_prefix(1);
   int64_t value = 0;
-  const auto end = rest.data() + rest.size();
-  const auto result = std::from_chars(rest.data(), end, value);
+  const char* const begin = rest.data();
+  const char* const end = begin + rest.size();
+  const auto result = std::from_chars(begin, end, value);
   if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
   return value;
 }
@@ -68,11 +69,12 @@ std::optional<double> python_float_from(std::string_view text) {
   if (rest.starts_with('-') || rest.starts_with('+')) rest.remove_prefix(1);
   if (rest.starts_with('-') || rest.starts_with("nan(")) return std::nullopt;
   double value = 0;
-  const auto end = rest.data() + rest.size();
-  const auto result = std::from_chars(rest.data(), end, value);
+  const char* const begin = rest.data();
+  const char* const end = begin + rest.size();
+  const auto result = std::from_chars(begin, end, value);
   if (result.ec == std::errc::invalid_argument || result.ptr != end) return std::nullopt;
   // from_chars leaves the value alone; strtod knows whether it is too large or too small.
-  if (result.ec == std::errc::result_out_of_range) value = std::strtod(rest.data(), nullptr);
+  if (result.ec == std::errc::result_out_of_range) value = std::strtod(begin, nullptr);
   return sign * value;
 }
 

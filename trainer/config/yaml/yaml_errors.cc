@@ -18,23 +18,26 @@ struct Words {
 };
 
 const std::array<Words, 13>& known_errors() {
-  namespace Msg = YAML::ErrorMsg;
+  namespace message = YAML::ErrorMsg;
   static const std::array<Words, 13> all = {{
-      {Msg::END_OF_SEQ_FLOW, "expected ',' or ']' here", "put a text with brackets in quotes"},
-      {Msg::END_OF_MAP_FLOW, "expected ',' or '}' here", "put a text with braces in quotes"},
-      {Msg::END_OF_SEQ, "expected '- item' here", "check the indentation of this line"},
-      {Msg::END_OF_MAP, "expected 'key: value' here", "check the indentation of this line"},
-      {Msg::FLOW_END, "a bracket closes what is not open", "remove it, or put the text in quotes"},
-      {Msg::BLOCK_ENTRY, "a list item cannot begin here", "write '- item' on a line of its own"},
-      {Msg::MAP_KEY, "a key cannot begin here", "write it on a line of its own"},
-      {Msg::UNKNOWN_TOKEN, "a text cannot begin with this character", "put it in quotes"},
-      {Msg::UNKNOWN_ANCHOR, "the anchor of this alias is not defined above", "write &name there"},
-      {Msg::INVALID_ESCAPE, "unknown escape after a backslash",
+      {message::END_OF_SEQ_FLOW, "expected ',' or ']' here", "put a text with brackets in quotes"},
+      {message::END_OF_MAP_FLOW, "expected ',' or '}' here", "put a text with braces in quotes"},
+      {message::END_OF_SEQ, "expected '- item' here", "check the indentation of this line"},
+      {message::END_OF_MAP, "expected 'key: value' here", "check the indentation of this line"},
+      {message::FLOW_END, "a bracket closes what is not open",
+       "remove it, or put the text in quotes"},
+      {message::BLOCK_ENTRY, "a list item cannot begin here",
+       "write '- item' on a line of its own"},
+      {message::MAP_KEY, "a key cannot begin here", "write it on a line of its own"},
+      {message::UNKNOWN_TOKEN, "a text cannot begin with this character", "put it in quotes"},
+      {message::UNKNOWN_ANCHOR, "the anchor of this alias is not defined above",
+       "write &name there"},
+      {message::INVALID_ESCAPE, "unknown escape after a backslash",
        "write \\\\ for a backslash, or take single quotes"},
-      {Msg::INVALID_HEX, "digits of a character's number are missing",
+      {message::INVALID_HEX, "digits of a character's number are missing",
        "write \\\\ for a backslash"},
-      {Msg::CHAR_IN_BLOCK, "unexpected text after | or >", "begin the text on the next line"},
-      {Msg::TAB_IN_INDENTATION, "a tab in the indentation", "indent with spaces"},
+      {message::CHAR_IN_BLOCK, "unexpected text after | or >", "begin the text on the next line"},
+      {message::TAB_IN_INDENTATION, "a tab in the indentation", "indent with spaces"},
   }};
   return all;
 }
@@ -184,10 +187,10 @@ void YamlText::fail_colon(const YAML::Mark& mark) const {
 
 void YamlText::fail(const YAML::Exception& error, const YAML::Mark* bracket,
                     const YAML::Mark& last) const {
-  namespace Msg = YAML::ErrorMsg;
+  namespace message = YAML::ErrorMsg;
   const bool in_flow =
-      starts_with(error, Msg::END_OF_SEQ_FLOW) || starts_with(error, Msg::END_OF_MAP_FLOW);
-  if (starts_with(error, Msg::EOF_IN_SCALAR) || starts_with(error, Msg::DOC_IN_SCALAR))
+      starts_with(error, message::END_OF_SEQ_FLOW) || starts_with(error, message::END_OF_MAP_FLOW);
+  if (starts_with(error, message::EOF_IN_SCALAR) || starts_with(error, message::DOC_IN_SCALAR))
     fail_quote(last);
   const bool elsewhere = bracket != nullptr && error.mark.line != bracket->line;
   if (bracket != nullptr && in_flow && (elsewhere || error.mark.pos <= bracket->pos)) {
@@ -196,7 +199,7 @@ void YamlText::fail(const YAML::Exception& error, const YAML::Mark* bracket,
          fmt::format("the {} that opens here is not closed", sign == '[' ? "list" : "map"),
          fmt::format("close it with {}", sign == '[' ? ']' : '}'));
   }
-  if (starts_with(error, Msg::MAP_VALUE)) fail_colon(error.mark);
+  if (starts_with(error, message::MAP_VALUE)) fail_colon(error.mark);
   for (const Words& known : known_errors()) {
     if (starts_with(error, known.theirs))
       fail(error.mark, std::string(known.what), std::string(known.fix));

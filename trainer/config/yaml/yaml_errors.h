@@ -7,7 +7,7 @@
 
 #include "trainer/config/yaml/tree.h"
 
-namespace YAML {
+namespace YAML {  // NOLINT(readability-identifier-naming): yaml-cpp's
 class Exception;
 struct Mark;
 }  // namespace YAML

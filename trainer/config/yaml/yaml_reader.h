@@ -9,8 +9,8 @@ namespace ddp::train {
 
 /// Reads one YAML document as OmegaConf's loader does: scalars typed by its rules, anchors and
 /// merge keys resolved, duplicate keys refused. Empty text gives null. Throws UserError with
-/// source:line:column.
-Node read_yaml(const std::string& text, const std::string& source);
+/// source:line:column. `with_mark`: a byte order mark may lead.
+Node read_yaml(const std::string& with_mark, const std::string& source);
 
 /// OmegaConf.create(text): a text alone is read as YAML once more, and is a key without a value
 /// then; empty text is an empty map. Scalars come back as they are.

@@ -53,8 +53,9 @@ bool take_sign(std::string_view& text) {
 
 std::optional<uint64_t> digits_in_base(std::string_view text, int base) {
   uint64_t value = 0;
-  const auto* const end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value, base);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto result = std::from_chars(begin, end, value, base);
   if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
   return value;
 }
