@@ -1,4 +1,5 @@
-// The clock of everything that waits, and its points in time as system calls want them.
+// The clock of everything that waits, its points in time as system calls want them, and the time of
+// day.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,11 @@ inline timespec time_until(Clock::time_point deadline) {
   const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
   return {ns / 1'000'000'000, ns % 1'000'000'000};
+}
+
+/// Since 1970, for what is told to others.
+inline double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace ddp::launch

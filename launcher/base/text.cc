@@ -18,6 +18,10 @@ std::optional<int> whole_number(std::string_view text) {
   return number;
 }
 
+bool is_gpu_uuid(std::string_view text) {
+  return text.starts_with("GPU-") || text.starts_with("MIG-");
+}
+
 std::string printable(std::string_view text) {
   std::string shown(text);
   std::replace_if(

@@ -86,8 +86,8 @@ void check_rdzv_conf(const std::string& text) {
 std::string parse_devices(const std::string& list) {
   std::set<std::string> seen;
   for (const auto& entry : split_list(list, ',')) {
-    const bool uuid = entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
-    if ((uuid || number_up_to(INT_MAX, entry) >= 0) && seen.insert(entry).second) continue;
+    if ((is_gpu_uuid(entry) || number_up_to(INT_MAX, entry) >= 0) && seen.insert(entry).second)
+      continue;
     usage_error(fmt::format(
         "--devices={}: '{}' is {}; write numbers or UUIDs of GPUs, as in 1,3 or GPU-8932f937", list,
         entry, seen.count(entry) > 0 ? "there twice" : "no GPU"));

@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/worker_contract.h"
@@ -23,10 +23,6 @@ namespace ddp::launch {
 namespace {
 
 using nlohmann::json;
-
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 bool is_pipe(const std::string& path) {
   struct stat status {};

@@ -57,10 +57,6 @@ std::vector<std::string> entries_of(const std::string& list) {
   return entries;
 }
 
-bool is_uuid(const std::string& entry) {
-  return entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
-}
-
 }  // namespace
 
 MachineView MachineView::of_this_process() {
@@ -97,7 +93,7 @@ std::vector<std::string> visible_gpus(const MachineView& machine) {
   std::set<std::string> seen;
   for (const std::string& entry : entries_of(*machine.cuda_visible_devices)) {
     const int index = whole_number(entry).value_or(-1);
-    if (!is_uuid(entry) && (index < 0 || index >= installed))
+    if (!is_gpu_uuid(entry) && (index < 0 || index >= installed))
       break;                                    // CUDA ignores all that follows
     if (!seen.insert(entry).second) return {};  // a repeated entry hides every device
     visible.push_back(entry);

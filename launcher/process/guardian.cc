@@ -11,6 +11,8 @@
 #include <climits>
 #include <cstdlib>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
@@ -75,6 +77,10 @@ int exit_code_of(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : kExitSignalBase + WTERMSIG(status);
 }
 
+void name_survivors(const std::vector<std::string>& survivors) {
+  for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
+}
+
 // An agent in uninterruptible sleep, on a file server that is dead, say, survives SIGKILL as well;
 // its workers shall not.
 int end_stuck(pid_t agent) {
@@ -86,7 +92,7 @@ int end_stuck(pid_t agent) {
       fmt::format("ddp-run's agent process (pid {}, state {}) did not end after {} signals; it was "
                   "killed with all that it had started",
                   agent, state, kMostRequests));
-  for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
+  name_survivors(survivors);
   return kExitSignalBase + SIGKILL;
 }
 
@@ -101,7 +107,7 @@ int guard(const SignalMailbox& signals, pid_t agent) {
         "ddp-run's agent process (pid {}) was killed by {}; its workers were killed, too", agent,
         signal_name(WTERMSIG(*status))));
   }
-  for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
+  name_survivors(survivors);
   return exit_code_of(*status);
 }
 

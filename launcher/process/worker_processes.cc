@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/worker.h"
@@ -290,9 +291,7 @@ bool WorkerProcesses::dump_stacks(const std::vector<StackDump>& wanted) {
   return stack_dumper_.begin(targets, path ? path : "");
 }
 
-double WorkerProcesses::unix_time() const {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+double WorkerProcesses::unix_time() const { return unix_seconds(); }
 
 // Who is still there after its SIGKILL was waited for by the agent, and is not waited for again.
 Clock::duration WorkerProcesses::patience() const {
