@@ -1,0 +1,43 @@
+// Samples by number: what a task trains and evaluates on.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddp::train {
+
+/// Element type and shape of one row of a batch.
+struct RowSpec {
+  c10::ScalarType dtype = c10::kLong;
+  std::vector<int64_t> shape;  ///< Without the batch dimension.
+};
+
+struct SampleSpec {
+  RowSpec inputs;
+  RowSpec targets;
+};
+
+/// Where one sample is written to: a row of each tensor, contiguous, as SampleSpec says.
+struct SampleRow {
+  void* inputs = nullptr;
+  void* targets = nullptr;
+};
+
+/// Immutable; every member may be called by several threads at a time.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+
+  virtual int64_t size() const = 0;
+  virtual SampleSpec spec() const = 0;
+  /// Writes sample `index`, 0 <= index < size(), as it is seen in `epoch`: a pure function of both,
+  /// so that a resumed run sees what the unbroken one would have seen.
+  virtual void fill(int64_t index, int64_t epoch, const SampleRow& row) const = 0;
+  /// Equal for equal samples, whatever the files are called.
+  virtual const std::string& fingerprint() const = 0;
+};
+
+}  // namespace ddp::train

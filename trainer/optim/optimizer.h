@@ -1,0 +1,70 @@
+// What the training step asks of an optimizer.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+
+namespace ddp::train {
+
+/// One parameter as the optimizer and the snapshot see it.
+struct Parameter {
+  std::string name;
+  torch::Tensor tensor;
+  bool decay = false;  ///< Weight decay applies: weights of linear layers, not biases, norms and
+                       ///< embeddings.
+};
+
+struct NamedTensor {
+  std::string name;
+  torch::Tensor tensor;
+};
+
+class Optimizer {
+ public:
+  /// Defines the gradient of each parameter as zeros, so that every step sees the same arithmetic
+  /// as the first.
+  explicit Optimizer(std::vector<Parameter> parameters);
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// One update. `found_inf` (float32 scalar on the parameters' device): no effect when it is 1,
+  /// and no host sync.
+  void step(double learning_rate, const torch::Tensor& found_inf);
+  /// Zeroes gradients in place: they may be views into DDP's buckets.
+  void zero_grad();
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  std::vector<torch::Tensor> gradients() const;
+  /// What a snapshot holds of each parameter besides its value, `<parameter>.<state>` as in torch's
+  /// optimizers. The tensors are the optimizer's own.
+  virtual std::vector<NamedTensor> state() const = 0;
+
+  /// Number of updates that took effect, a float32 scalar on the parameters' device.
+  torch::Tensor& step_count() { return step_count_; }
+  const torch::Tensor& step_count() const { return step_count_; }
+
+ protected:
+  virtual void update(double learning_rate, const torch::Tensor& found_inf) = 0;
+
+ private:
+  std::vector<Parameter> parameters_;
+  torch::Tensor step_count_;
+};
+
+std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters,
+                                          const OptimizerConfig& config);
+
+/// Scales `gradients` in place so that a global L2 norm of `norm` (float32 scalar on their device)
+/// becomes at most `max_norm` (0: no scaling), as torch.nn.utils.clip_grad_norm_ does. No host
+/// sync.
+void clip_gradients(const std::vector<torch::Tensor>& gradients, const torch::Tensor& norm,
+                    double max_norm);
+
+}  // namespace ddp::train

@@ -1,0 +1,40 @@
+// How the gradients of all ranks become one: the training step's view of a parallel strategy.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/parallel/process_group.h"
+
+namespace ddp::train {
+
+using NamedParameters = std::vector<std::pair<std::string, torch::Tensor>>;
+
+class GradientSync {
+ public:
+  virtual ~GradientSync() = default;
+
+  /// Before the forward pass of a micro-batch. The gradients of all but the `last` one of an
+  /// optimizer step only add up on this rank (torch's no_sync()).
+  virtual void begin_micro_batch(bool last) = 0;
+  /// The backward pass. After that of the last micro-batch the gradients are those of all ranks,
+  /// averaged.
+  virtual void backward(const torch::Tensor& loss) = 0;
+  /// L2 norm over all `gradients` of the model, a float32 scalar on their device; no host sync.
+  virtual torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) = 0;
+};
+
+/// `parameters` are those that are trained. Checks that every rank has the same ones (RunError
+/// otherwise) and copies rank 0's values to all. `forward` makes the loss of a small throw-away
+/// batch with the graph of a training step; gradients hold garbage afterwards.
+std::unique_ptr<GradientSync> make_gradient_sync(NamedParameters parameters, ProcessGroup& group,
+                                                 const DistributedConfig& config,
+                                                 const std::function<torch::Tensor()>& forward);
+
+}  // namespace ddp::train

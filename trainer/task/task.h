@@ -1,0 +1,78 @@
+// What is trained: the samples, the model, its loss and its metrics. The engine (run/, snapshot/,
+// parallel/, optim/) knows a job by this interface alone.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/data/batch.h"
+#include "trainer/data/sample_source.h"
+#include "trainer/optim/optimizer.h"
+
+namespace ddp::train {
+
+struct TaskLoss {
+  torch::Tensor mean;  ///< Over the targets of the batch, a float32 scalar with a graph.
+  int64_t weight = 0;  ///< Number of targets: what the mean counts for among other batches.
+};
+
+/// Name and value, the loss first.
+using Metrics = std::vector<std::pair<std::string, double>>;
+
+/// Used by one thread, but for the sources, which the loader's threads read.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  virtual const SampleSource& training() const = 0;
+  /// Null when there is nothing to evaluate on.
+  virtual const SampleSource* evaluation() const = 0;
+
+  /// In training mode, on `device`, with initial weights that depend on `seed` alone. Called once,
+  /// before anything below.
+  virtual void build_model(torch::Device device, uint64_t seed) = 0;
+  virtual torch::nn::Module& model() = 0;
+  /// Every distinct parameter once, in a fixed order.
+  virtual std::vector<Parameter> parameters() const = 0;
+
+  /// Forward pass of a batch on the model's device.
+  virtual TaskLoss loss(const Batch& batch) = 0;
+  /// The loss of the smallest batch with the graph of a training step.
+  virtual torch::Tensor smallest_loss() = 0;
+  /// Of a batch of evaluation samples, in eval mode: a vector of sums, float32 [k].
+  virtual torch::Tensor evaluate(const Batch& batch) = 0;
+  /// Of the sums over all evaluation samples, float64 [k].
+  virtual Metrics metrics(const std::vector<double>& sums) const = 0;
+
+  /// Targets in a full batch of `samples` training samples.
+  virtual int64_t full_weight(int64_t samples) const = 0;
+  /// Whether every training batch has the full weight.
+  virtual bool equal_weights() const = 0;
+
+  /// What speeds are counted in, for one sample: tokens of a text, 1 for an image.
+  virtual int64_t units_per_sample() const = 0;
+  virtual std::string_view unit() const = 0;  ///< "tokens", "images"
+
+  /// Its part of a snapshot's metadata: tokenizer, names of labels.
+  virtual std::map<std::string, std::string> metadata() const = 0;
+  /// Throws UserError when a snapshot with this metadata cannot go on with these data.
+  virtual void check_resume(const std::map<std::string, std::string>& metadata,
+                            const std::string& snapshot) const = 0;
+  /// Lines about model and data for the start of the log.
+  virtual std::vector<std::string> describe() const = 0;
+};
+
+/// The task that `config` names, with its data opened. `metadata` is that of the snapshot to resume
+/// from, null for a fresh start. Throws UserError: data that cannot be read or do not fit.
+std::unique_ptr<Task> make_task(const Config& config,
+                                const std::map<std::string, std::string>* metadata);
+
+}  // namespace ddp::train

@@ -1,0 +1,39 @@
+// Text to token ids and back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::train {
+
+/// Immutable once made; every member may be called by several threads at a time.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  /// As `data_config.tokenizer` names its kind: char, byte, bpe.
+  virtual std::string_view kind() const = 0;
+  /// Ids are in [0, size()).
+  virtual int64_t size() const = 0;
+  /// Throws UserError that names what cannot be encoded and where.
+  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  /// The bytes of `tokens`, joined. A single token need not be whole UTF-8.
+  virtual std::string decode(std::span<const int32_t> tokens) const = 0;
+  /// The token that separates documents, such as GPT-2's <|endoftext|>.
+  virtual std::optional<int32_t> end_of_text() const { return std::nullopt; }
+  /// All that tokenizer_from_state() needs to make it again: what a snapshot holds and a folder's
+  /// tokenizer.json contains.
+  virtual std::string state() const = 0;
+
+  std::string decode(int32_t token) const { return decode(std::span(&token, 1)); }
+};
+
+/// From Tokenizer::state(). Throws RunError when it is damaged.
+std::unique_ptr<Tokenizer> tokenizer_from_state(const std::string& state);
+
+}  // namespace ddp::train
