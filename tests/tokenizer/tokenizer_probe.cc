@@ -1,6 +1,7 @@
 // The tokenizers on a command line, for the tests beside Python's:
 //   encode TOKENIZER            standard input -> token ids, int32 each
 //   decode TOKENIZER            token ids -> bytes
+//   words                       text -> the number of bytes of each word, int32 each
 //   train VOCAB_SIZE            text -> tokenizer.json
 //   bench TOKENIZER REPEATS     text -> "TOKENS SECONDS", the fastest of the repeats
 #include <chrono>
@@ -14,15 +15,25 @@
 #include "trainer/tokenizer/bpe_tokenizer.h"
 #include "trainer/tokenizer/bpe_trainer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
+#include "trainer/tokenizer/word_splitter.h"
 
 namespace {
 
 using namespace ddp::train;
 
-void encode(const std::string& path, const std::string& text) {
-  const auto tokens = load_tokenizer(path)->encode(text);
-  std::cout.write(reinterpret_cast<const char*>(tokens.data()),
-                  static_cast<std::streamsize>(tokens.size() * sizeof(int32_t)));
+void print_numbers(const std::vector<int32_t>& numbers) {
+  std::cout.write(reinterpret_cast<const char*>(numbers.data()),
+                  static_cast<std::streamsize>(numbers.size() * sizeof(int32_t)));
+}
+
+void words(const std::string& text) {
+  std::vector<int32_t> sizes;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = word_end(text, at);
+    sizes.push_back(static_cast<int32_t>(end - at));
+    at = end;
+  }
+  print_numbers(sizes);
 }
 
 void decode(const std::string& path, const std::string& bytes) {
@@ -56,7 +67,8 @@ int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
   try {
     const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-    if (args.at(0) == "encode") encode(args.at(1), text);
+    if (args.at(0) == "encode") print_numbers(load_tokenizer(args.at(1))->encode(text));
+    if (args.at(0) == "words") words(text);
     if (args.at(0) == "decode") decode(args.at(1), text);
     if (args.at(0) == "train") train(args.at(1), text);
     if (args.at(0) == "bench") bench(args.at(1), std::stoi(args.at(2)), text);

@@ -42,7 +42,8 @@ class SpecReader {
 
   void check_no_gap() {
     for (std::size_t id = 0; id < spec_.vocabulary.size(); ++id) {
-      if (!present_[id]) fail(fmt::format("id {} is missing; ids must go from 0 without a gap", id));
+      if (!present_[id])
+        fail(fmt::format("id {} is missing; ids must go from 0 without a gap", id));
     }
   }
 
@@ -108,10 +109,10 @@ class SpecReader {
   int32_t merged_id(std::string_view token, std::string_view left, std::string_view right) const {
     const auto found = ids_.find(std::string(token));
     if (found == ids_.end()) {
-      fail(fmt::format("merge {} ({} with {}): {} is not in the vocabulary; do the files belong "
-                       "together?",
-                       spec_.merges.size() + 1, quoted_part(left), quoted_part(right),
-                       quoted_part(token)));
+      fail(fmt::format(
+          "merge {} ({} with {}): {} is not in the vocabulary; do the files belong "
+          "together?",
+          spec_.merges.size() + 1, quoted_part(left), quoted_part(right), quoted_part(token)));
     }
     return found->second;
   }
@@ -157,9 +158,10 @@ void check_parts(const Json& root, const Json& model, const SpecReader& reader) 
     reader.fail(fmt::format("its model is {}; this trainer reads BPE",
                             quoted_part(model.is_object() ? type_of(model) : "missing")));
   if (type_of(splitter) != "ByteLevel" || !flag_of(splitter, "use_regex", true)) {
-    reader.fail(fmt::format("its pre_tokenizer is {}; this trainer reads ByteLevel with GPT-2's "
-                            "words",
-                            quoted_part(type_of(splitter))));
+    reader.fail(
+        fmt::format("its pre_tokenizer is {}; this trainer reads ByteLevel with GPT-2's "
+                    "words",
+                    quoted_part(type_of(splitter))));
   }
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!is_blank(member(model, affix)))
@@ -170,8 +172,8 @@ void check_parts(const Json& root, const Json& model, const SpecReader& reader) 
 void read_merge_list(const Json& merges, SpecReader& reader) {
   if (!merges.is_array()) reader.fail("'merges' is not a list");
   for (const Json& merge : merges) {
-    const bool pair = merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
-                      merge[1].is_string();
+    const bool pair =
+        merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
     if (pair) {
       reader.add_merge(merge[0].get_ref<const std::string&>(),
                        merge[1].get_ref<const std::string&>());
@@ -232,8 +234,7 @@ BpeSpec read_tokenizer_json(const nlohmann::json& root, const std::string& name)
   if (!added.is_null()) reader.read_added(added);
   reader.check_no_gap();
   read_merge_list(member(model, "merges"), reader);
-  reader.spec().add_prefix_space =
-      flag_of(member(root, "pre_tokenizer"), "add_prefix_space", true);
+  reader.spec().add_prefix_space = flag_of(member(root, "pre_tokenizer"), "add_prefix_space", true);
   reader.spec().ignore_merges = flag_of(model, "ignore_merges", false);
   return std::move(reader.spec());
 }
@@ -260,14 +261,10 @@ std::string tokenizer_json(const BpeSpec& spec) {
                                   {"add_prefix_space", spec.add_prefix_space},
                                   {"trim_offsets", true},
                                   {"use_regex", true}};
-  const OrderedJson root = {{"version", "1.0"},
-                            {"truncation", nullptr},
-                            {"padding", nullptr},
-                            {"added_tokens", added_json(spec)},
-                            {"normalizer", nullptr},
-                            {"pre_tokenizer", byte_level},
-                            {"post_processor", nullptr},
-                            {"decoder", byte_level},
+  const OrderedJson root = {{"version", "1.0"},          {"truncation", nullptr},
+                            {"padding", nullptr},        {"added_tokens", added_json(spec)},
+                            {"normalizer", nullptr},     {"pre_tokenizer", byte_level},
+                            {"post_processor", nullptr}, {"decoder", byte_level},
                             {"model", model_json(spec)}};
   return root.dump() + "\n";
 }

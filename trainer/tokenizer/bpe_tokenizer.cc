@@ -63,7 +63,9 @@ std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const {
 void BpeTokenizer::encode_text(std::string_view text, BpeScratch& scratch,
                                std::vector<int32_t>& out) const {
   if (!spec_.add_prefix_space || text.front() == ' ') return words_.encode(text, scratch, out);
-  words_.encode(" " + std::string(text), scratch, out);
+  std::string spaced(1, ' ');
+  spaced.append(text);
+  words_.encode(spaced, scratch, out);
 }
 
 std::string BpeTokenizer::decode(std::span<const int32_t> tokens) const {

@@ -63,8 +63,7 @@ class BpeTraining {
 
  private:
   int32_t add_token(const std::string& text) {
-    const auto [at, fresh] =
-        ids_.emplace(text, static_cast<int32_t>(spec_.vocabulary.size()));
+    const auto [at, fresh] = ids_.emplace(text, static_cast<int32_t>(spec_.vocabulary.size()));
     if (fresh) spec_.vocabulary.push_back(text);
     return at->second;
   }

@@ -14,8 +14,8 @@ MergeTable::MergeTable(const std::vector<Merge>& merges) {
     const uint64_t key = key_of(merges[rank].left, merges[rank].right);
     std::size_t at = slot_of(key);
     while (slots_[at].key != key && slots_[at].key != kEmpty) at = (at + 1) & mask_;
-    slots_[at] = {key, (static_cast<RankedMerge>(rank) << 32U) |
-                           static_cast<uint32_t>(merges[rank].result)};
+    slots_[at] = {
+        key, (static_cast<RankedMerge>(rank) << 32U) | static_cast<uint32_t>(merges[rank].result)};
   }
 }
 

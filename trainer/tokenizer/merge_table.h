@@ -13,7 +13,9 @@ namespace ddp::train {
 /// Rank above, token below: the smallest one is done first.
 using RankedMerge = uint64_t;
 constexpr RankedMerge kNoMerge = std::numeric_limits<RankedMerge>::max();
-constexpr int32_t merged_token(RankedMerge merge) { return static_cast<int32_t>(merge & 0xFFFFFFFFU); }
+constexpr int32_t merged_token(RankedMerge merge) {
+  return static_cast<int32_t>(merge & 0xFFFFFFFFU);
+}
 
 /// Immutable hash table with open addressing; at most half full.
 class MergeTable {

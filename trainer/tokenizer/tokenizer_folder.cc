@@ -44,14 +44,16 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   std::error_code unknown;
   const fs::path place(path);
   if (!fs::exists(place, unknown))
-    throw UserError(path + ": no such folder; a tokenizer is char, byte, bpe or a folder with "
-                           "tokenizer.json");
+    throw UserError(path +
+                    ": no such folder; a tokenizer is char, byte, bpe or a folder with "
+                    "tokenizer.json");
   if (!fs::is_directory(place, unknown)) return parse_tokenizer(read_whole(path), path);
   const std::string whole = place / "tokenizer.json";
   if (fs::exists(whole, unknown)) return parse_tokenizer(read_whole(whole), whole);
   if (fs::exists(place / "vocab.json", unknown)) return load_vocab_and_merges(place);
-  throw UserError(path + ": holds no tokenizer.json, nor vocab.json with merges.txt; write one "
-                         "with trainer tokenize");
+  throw UserError(path +
+                  ": holds no tokenizer.json, nor vocab.json with merges.txt; write one "
+                  "with trainer tokenize");
 }
 
 }  // namespace ddp::train

@@ -2,8 +2,10 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 
 #include "trainer/tokenizer/utf8.h"
 
@@ -30,6 +32,39 @@ constexpr auto kByteClass = [] {
   return classes;
 }();
 
+struct ClassedRange {
+  uint32_t first;
+  uint32_t last;
+  CharClass kind;
+};
+
+// Letters and numbers of Unicode 15.1 and 16.0, the latter what `tokenizers` 0.23 knows; asked only
+// where utf8proc (2.8: Unicode 15.0, 2.9: 15.1) has no character.
+constexpr ClassedRange kLaterCharacters[] = {
+    {0x1C89, 0x1C8A, CharClass::kLetter},   {0xA7CB, 0xA7CD, CharClass::kLetter},
+    {0xA7DA, 0xA7DC, CharClass::kLetter},   {0x105C0, 0x105F3, CharClass::kLetter},
+    {0x10D40, 0x10D49, CharClass::kNumber}, {0x10D4A, 0x10D65, CharClass::kLetter},
+    {0x10D6F, 0x10D85, CharClass::kLetter}, {0x10EC2, 0x10EC4, CharClass::kLetter},
+    {0x11380, 0x11389, CharClass::kLetter}, {0x1138B, 0x1138B, CharClass::kLetter},
+    {0x1138E, 0x1138E, CharClass::kLetter}, {0x11390, 0x113B5, CharClass::kLetter},
+    {0x113B7, 0x113B7, CharClass::kLetter}, {0x113D1, 0x113D1, CharClass::kLetter},
+    {0x113D3, 0x113D3, CharClass::kLetter}, {0x116D0, 0x116E3, CharClass::kNumber},
+    {0x11BC0, 0x11BE0, CharClass::kLetter}, {0x11BF0, 0x11BF9, CharClass::kNumber},
+    {0x13460, 0x143FA, CharClass::kLetter}, {0x16100, 0x1611D, CharClass::kLetter},
+    {0x16130, 0x16139, CharClass::kNumber}, {0x16D40, 0x16D6C, CharClass::kLetter},
+    {0x16D70, 0x16D79, CharClass::kNumber}, {0x18CFF, 0x18CFF, CharClass::kLetter},
+    {0x1CCF0, 0x1CCF9, CharClass::kNumber}, {0x1E5D0, 0x1E5ED, CharClass::kLetter},
+    {0x1E5F0, 0x1E5F0, CharClass::kLetter}, {0x1E5F1, 0x1E5FA, CharClass::kNumber},
+    {0x2EBF0, 0x2EE5D, CharClass::kLetter}};
+
+CharClass later_class(uint32_t code_point) {
+  const auto* range = std::find_if(
+      std::begin(kLaterCharacters), std::end(kLaterCharacters),
+      [code_point](const ClassedRange& candidate) { return code_point <= candidate.last; });
+  const bool inside = range != std::end(kLaterCharacters) && code_point >= range->first;
+  return inside ? range->kind : CharClass::kOther;
+}
+
 // \s is White_Space: the separators, and the controls that move the cursor (U+0085 among them).
 CharClass unicode_class(uint32_t code_point) {
   constexpr uint32_t kNextLine = 0x85;
@@ -41,7 +76,7 @@ CharClass unicode_class(uint32_t code_point) {
     return CharClass::kNumber;
   if (category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP)
     return CharClass::kSpace;
-  return CharClass::kOther;
+  return category == UTF8PROC_CATEGORY_CN ? later_class(code_point) : CharClass::kOther;
 }
 
 ClassedChar classed_char(std::string_view text, std::size_t at) {
@@ -93,8 +128,8 @@ std::size_t char_before(std::string_view text, std::size_t end) {
 
 /// Whether what stands behind the end of `text` could make another character of the one at `at`.
 bool may_go_on(std::string_view text, std::size_t at) {
-  return text.size() - at < 4 && kByteClass[static_cast<unsigned char>(text[at])] ==
-                                     CharClass::kNotAscii;
+  return text.size() - at < 4 &&
+         kByteClass[static_cast<unsigned char>(text[at])] == CharClass::kNotAscii;
 }
 
 }  // namespace
@@ -108,8 +143,7 @@ std::size_t word_end(std::string_view text, std::size_t at) {
   if (first.kind != CharClass::kSpace) return run_end(text, at + first.bytes, first.kind);
   if (text[at] == ' ' && at + 1 < text.size()) {
     const ClassedChar second = classed_char(text, at + 1);
-    if (second.kind != CharClass::kSpace)
-      return run_end(text, at + 1 + second.bytes, second.kind);
+    if (second.kind != CharClass::kSpace) return run_end(text, at + 1 + second.bytes, second.kind);
   }
   return spaces_end(text, at);
 }
