@@ -32,6 +32,19 @@ CodePoint decode_utf8(std::string_view text, std::size_t at) {
   return {value, length};
 }
 
+std::string encode_utf8(uint32_t code_point) {
+  const auto tail = [code_point](unsigned shift) {
+    return static_cast<char>(0x80U | ((code_point >> shift) & 0x3FU));
+  };
+  const auto lead = [code_point](unsigned marks, unsigned shift) {
+    return static_cast<char>(marks | (code_point >> shift));
+  };
+  if (code_point < 0x80) return {static_cast<char>(code_point)};
+  if (code_point < 0x800) return {lead(0xC0, 6), tail(0)};
+  if (code_point < 0x10000) return {lead(0xE0, 12), tail(6), tail(0)};
+  return {lead(0xF0, 18), tail(12), tail(6), tail(0)};
+}
+
 std::size_t whole_characters(std::string_view text) {
   constexpr std::size_t kMostBytes = 4;
   for (std::size_t back = 1; back <= std::min(kMostBytes - 1, text.size()); ++back) {
