@@ -226,6 +226,7 @@ int run_tokenize(const TrainerArgs& args) {
   check_folder(options);
   const auto tokenizer = make_tokenizer(options);
   check_end_of_text(options, *tokenizer);
+  clear_folder(options);
   ShardWriter writer(
       {options.output, options.shard_tokens, tokenizer->size(), tokenizer_fingerprint(*tokenizer)});
   const auto start = std::chrono::steady_clock::now();
