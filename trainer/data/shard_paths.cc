@@ -41,26 +41,34 @@ void refuse_mixture(const std::string& folder, const std::vector<std::string>& p
                   folder, *train, *validation));
 }
 
-std::vector<std::string> files_of_folder(const std::string& folder) {
+std::vector<std::string> files_of_folder(const std::string& folder, std::string_view extension) {
   std::vector<std::string> paths;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".bin") paths.push_back(entry.path());
+    if (entry.path().extension() == extension) paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
-  if (paths.empty())
-    throw UserError(folder + ": holds no .bin file of tokens; write some with trainer tokenize");
-  refuse_mixture(folder, paths);
   return paths;
 }
 
 }  // namespace
 
+std::vector<std::string> find_data_files(const std::string& path, std::string_view extension) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return files_of_folder(path, extension);
+  if (fs::exists(path, error)) return {path};
+  return matches(path);
+}
+
 std::vector<std::string> find_shards(const std::string& path) {
   std::error_code error;
-  if (fs::is_directory(path, error)) return files_of_folder(path);
-  if (fs::exists(path, error)) return {path};
-  std::vector<std::string> paths = matches(path);
-  if (paths.empty()) throw UserError(path + ": no such file, folder or glob of token files");
+  const bool folder = fs::is_directory(path, error);
+  std::vector<std::string> paths = find_data_files(path, ".bin");
+  if (paths.empty()) {
+    throw UserError(path + (folder ? ": holds no .bin file of tokens; write some with trainer "
+                                     "tokenize"
+                                   : ": no such file, folder or glob of token files"));
+  }
+  if (folder) refuse_mixture(path, paths);
   return paths;
 }
 

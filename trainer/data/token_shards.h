@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/data/shard_format.h"
@@ -70,6 +71,10 @@ class TokenShards : public TokenSequence {
   std::string fingerprint_;
   mutable std::atomic<std::size_t> touched_bytes_{0};
 };
+
+/// One file, the matches of a glob, or the files of a folder that end in `extension`; sorted, and
+/// none when there is none.
+std::vector<std::string> find_data_files(const std::string& path, std::string_view extension);
 
 /// The files that `path` means: one file, a glob (sorted), or a folder with its *.bin (sorted).
 /// Throws UserError when there is none, or when a folder mixes files for training and validation.

@@ -24,6 +24,8 @@ struct Choice {
 constexpr Choice<Activation> kActivations[] = {{"gelu", Activation::kGelu},
                                                {"gelu_tanh", Activation::kGeluTanh},
                                                {"gelu_new", Activation::kGeluTanh}};
+constexpr Choice<DataFormat> kDataFormats[] = {
+    {"auto", DataFormat::kAuto}, {"text", DataFormat::kText}, {"tokens", DataFormat::kTokens}};
 constexpr Choice<AmpDtype> kAmpDtypes[] = {{"float16", AmpDtype::kFloat16},
                                            {"bfloat16", AmpDtype::kBFloat16},
                                            {"fp16", AmpDtype::kFloat16},
@@ -37,6 +39,7 @@ constexpr Choice<BadStepPolicy> kBadStepPolicies[] = {{"skip", BadStepPolicy::kS
                                                       {"rollback", BadStepPolicy::kRollback},
                                                       {"stop", BadStepPolicy::kStop}};
 
+const auto& choices(const DataFormat*) { return kDataFormats; }
 const auto& choices(const Activation*) { return kActivations; }
 const auto& choices(const AmpDtype*) { return kAmpDtypes; }
 const auto& choices(const DeviceChoice*) { return kDevices; }
