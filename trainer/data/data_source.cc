@@ -54,8 +54,10 @@ std::string read_text(const std::string& path) {
 
 std::string read_texts(const std::string& path) {
   const auto files = find_data_files(path, ".txt");
-  if (files.empty())
-    throw UserError(path + ": holds no text; name a file, or put .txt files there");
+  std::error_code ignored;
+  if (files.empty() && fs::is_directory(path, ignored))
+    throw UserError(path + ": holds no .txt file, nor .bin files of tokens; name a file");
+  if (files.empty()) throw UserError(path + ": cannot read: no such file, folder or glob");
   std::string text;
   for (const std::string& file : files) text += read_text(file);
   return text;
