@@ -35,8 +35,6 @@ add_library(ddp_trainer STATIC
   metrics/text.cc
   model/generate.cc
   model/gpt.cc
-  tokenizer/char_tokenizer.cc
-  tokenizer/tokenizer.cc
   optim/frozen.cc
   optim/fused_optimizers.cc
   optim/muon.cc
@@ -46,7 +44,7 @@ add_library(ddp_trainer STATIC
   optim/weight_average.cc
   runtime/stop_signal.cc)
 target_link_libraries(ddp_trainer
-  PUBLIC ddp::torch ddp_trainer_config ddp_snapshot_file
+  PUBLIC ddp::torch ddp_trainer_config ddp_snapshot_file ddp_tokenizer
   PRIVATE nlohmann_json::nlohmann_json OpenSSL::Crypto ${CMAKE_DL_LIBS} Threads::Threads)
 target_include_directories(ddp_trainer SYSTEM PRIVATE ${DDP_GLOO_INCLUDE})
 option(DDP_PCH "Precompile torch/torch.h (27 s once, then 4 s instead of 13 s per file)" ON)

@@ -12,8 +12,13 @@
 
 namespace ddp::train {
 
+enum class DataFormat { kAuto, kText, kTokens };
+
 struct DataConfig {
-  std::string path;          ///< Text file, UTF-8. Absolute after loading.
+  std::string path;  ///< A file, glob or folder: UTF-8 text or tokens. Absolute after loading.
+  DataFormat format = DataFormat::kAuto;
+  std::string tokenizer;  ///< char, byte or a folder, absolute after loading; empty: see its key.
+  std::string eval_path;  ///< As path, for evaluation alone; empty: split by train_split.
   int64_t block_size = 128;  ///< Input sequence length, tokens.
   double train_split =
       0.9;  ///< Share of the text, from its start, used for training; the rest is for evaluation.

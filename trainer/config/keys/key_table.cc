@@ -20,13 +20,23 @@ constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
 std::vector<Field> data_fields() {
   return {
       {"data_config.path", DDP_MEMBER(data.path), kAnyValue, NullMeans::kError, "required", "",
-       "Text file to train on, UTF-8. A relative path starts at the current directory."},
+       "What to train on: a text file (UTF-8), a file of tokens, a glob or a folder of such files. "
+       "A relative path starts at the current directory."},
+      {"data_config.format", DDP_MEMBER(data.format), kAnyValue, NullMeans::kError, "", "",
+       "auto: .bin files hold tokens, all others text. docs/data.md has the layouts."},
+      {"data_config.tokenizer", DDP_MEMBER(data.tokenizer), kAnyValue, NullMeans::kNotGiven,
+       "char for text, the folder's own for tokens", "",
+       "char, byte, or a folder that trainer tokenize has written, or with vocab.json and "
+       "merges.txt."},
+      {"data_config.eval_path", DDP_MEMBER(data.eval_path), kAnyValue, NullMeans::kNotGiven,
+       "a part of path: train_split", "",
+       "Files to evaluate on, as path; all of path is for training then."},
       {"data_config.block_size", DDP_MEMBER(data.block_size), kUpTo1e6, NullMeans::kError, "",
        "tokens", "Length of the input sequences."},
       {"data_config.train_split", DDP_MEMBER(data.train_split), kShare, NullMeans::kError, "",
        "share",
        "Share of the text, from its start, to train on; the rest is for evaluation. 1: no "
-       "evaluation."},
+       "evaluation. Not used with eval_path."},
       {"data_config.truncate", DDP_MEMBER(data.truncate), kShare, NullMeans::kError, "", "share",
        "Share of the text, from its start, that is used at all; 1: all of it."},
       {"data_config.stride", DDP_MEMBER(data.stride), kUpTo1e9, NullMeans::kError, "", "tokens",
