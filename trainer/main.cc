@@ -8,7 +8,7 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
-#include "trainer/app/report.h"
+#include "trainer/app/exit_report.h"
 #include "trainer/app/trainer_args.h"
 
 namespace ddp::train {

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "launcher/worker_contract.h"
-#include "trainer/app/report.h"
+#include "trainer/app/exit_report.h"
 #include "trainer/config/compose/run_folder.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/data/char_dataset.h"
