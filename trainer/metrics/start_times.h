@@ -1,0 +1,37 @@
+// How long the parts of a start took, from the start of the process to the first step.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/runtime/start_time.h"
+
+namespace ddp::train {
+
+class StartTimes {
+ public:
+  /// The first part began when the process did.
+  StartTimes() : since_(process_start_unix_seconds()) {}
+
+  /// The part that ends here.
+  void end_of(std::string part) {
+    const double now = unix_seconds();
+    parts_.emplace_back(std::move(part), now - since_);
+    since_ = now;
+  }
+
+  /// Seconds, in order.
+  const std::vector<std::pair<std::string, double>>& parts() const { return parts_; }
+  double total() const {
+    double sum = 0.0;
+    for (const auto& [name, seconds] : parts_) sum += seconds;
+    return sum;
+  }
+
+ private:
+  double since_;
+  std::vector<std::pair<std::string, double>> parts_;
+};
+
+}  // namespace ddp::train
