@@ -20,12 +20,10 @@ constexpr double kFirstTime = 1.7e9;
 void record_numbers(const std::string& split, std::istringstream& words, MetricRecorder& recorder) {
   MetricRecord record;
   record.split = split;
-  double loss = 0.0;
-  words >> record.step >> loss;
+  words >> record.step;
   record.time = kFirstTime + static_cast<double>(record.step);
-  record.values.emplace_back("loss", loss);
-  double value = 0.0;
-  for (std::string name; words >> name >> value;) record.values.emplace_back(name, value);
+  std::string name = "loss", value;  // a stream does not read nan
+  for (; words >> value; words >> name) record.values.emplace_back(name, std::stod(value));
   recorder.write(record);
 }
 
