@@ -41,7 +41,7 @@ class ReportPage(ProbeTest):
         self.browser.open(page)
         self.browser.frame()
         if pictures := os.environ.get("DDP_PICTURES"):  # a folder to look at what the tests saw
-            self.browser.screenshot(f"{pictures}/{self._testMethodName}.png")
+            self.addCleanup(self.browser.screenshot, f"{pictures}/{self._testMethodName}.png")
         self.addCleanup(lambda: self.assertEqual(self.browser.complaints, []))
         return page
 

@@ -1,6 +1,7 @@
 #include "trainer/report/report_page.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -84,6 +85,20 @@ std::string script_safe(const Json& json) {
   return safe;
 }
 
+/// What tells the folders apart: their paths below the deepest folder that holds all of them; of a
+/// single run its own name.
+void name_runs(std::vector<RunData>& runs) {
+  namespace fs = std::filesystem;
+  fs::path above = fs::path(runs.front().folder).parent_path();
+  const auto holds = [&above](const RunData& run) {
+    const fs::path below = fs::path(run.folder).lexically_relative(above);
+    return !below.empty() && *below.begin() != "..";
+  };
+  while (above.has_relative_path() && !std::all_of(runs.begin(), runs.end(), holds))
+    above = above.parent_path();
+  for (RunData& run : runs) run.name = fs::path(run.folder).lexically_relative(above).string();
+}
+
 }  // namespace
 
 std::string report_page(const std::vector<RunData>& runs, double made, const std::string& program) {
@@ -100,6 +115,7 @@ void write_report(const std::vector<std::string>& folders, const std::string& ou
   std::vector<RunData> runs;
   for (const std::string& folder : folders)
     runs.push_back(read_run(folder, std::max<std::size_t>(1, kMostSamples / folders.size())));
+  name_runs(runs);
   const std::string page = report_page(runs, unix_seconds(), program);
   AtomicFile file(output);
   file.write(page.data(), page.size());

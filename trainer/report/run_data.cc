@@ -90,8 +90,8 @@ RunData read_run(const std::string& folder, std::size_t most_samples) {
         folder, JsonlSink::kMetricsFile));
   }
   RunData run;
-  run.name = folder;
-  run.folder = fs::weakly_canonical(folder, error).string();
+  run.folder = fs::canonical(folder, error).string();
+  run.name = run.folder;
   for (std::string text; std::getline(file, text);) {
     const Json line = Json::parse(text, nullptr, false);
     if (line.is_object()) take_line(line, run);

@@ -12,7 +12,7 @@
 namespace ddp::train {
 
 struct RunData {
-  std::string name;                      ///< As the folder was given.
+  std::string name;                      ///< What the page calls it.
   std::string folder;                    ///< Absolute.
   std::map<std::string, Series> series;  ///< By "split/value".
   std::vector<int64_t> resumed;          ///< Steps that an attempt went on from.
