@@ -37,12 +37,16 @@ constexpr Choice<BadStepPolicy> kBadStepPolicies[] = {{"skip", BadStepPolicy::kS
                                                       {"rollback", BadStepPolicy::kRollback},
                                                       {"stop", BadStepPolicy::kStop}};
 
+constexpr Choice<ProgressStyle> kProgressStyles[] = {
+    {"auto", ProgressStyle::kAuto}, {"plain", ProgressStyle::kPlain}, {"off", ProgressStyle::kOff}};
+
 const auto& choices(const Activation*) { return kActivations; }
 const auto& choices(const AmpDtype*) { return kAmpDtypes; }
 const auto& choices(const DeviceChoice*) { return kDevices; }
 const auto& choices(const Backend*) { return kBackends; }
 const auto& choices(const IfBusy*) { return kIfBusy; }
 const auto& choices(const BadStepPolicy*) { return kBadStepPolicies; }
+const auto& choices(const ProgressStyle*) { return kProgressStyles; }
 
 template <class E>
 std::vector<std::string> choice_names() {
