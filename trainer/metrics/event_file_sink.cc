@@ -48,7 +48,8 @@ std::string next_file(const std::string& folder, double now) {
 
 }  // namespace
 
-EventFileSink::EventFileSink(std::string folder) : folder_(std::move(folder)) {}
+EventFileSink::EventFileSink(std::string folder, std::string config)
+    : folder_(std::move(folder)), config_(std::move(config)) {}
 
 void EventFileSink::append(const std::string& event) {
   if (!file_) {
@@ -63,8 +64,10 @@ void EventFileSink::append(const std::string& event) {
 }
 
 void EventFileSink::begin_after(int64_t step) {
+  const bool first = !file_;
   // A step 0 may have an evaluation: a run that begins anew begins with it.
   append(start_event(unix_seconds(), step == 0 ? 0 : step + 1));
+  if (first && !config_.empty()) write_text({step, "config", config_, unix_seconds()});
 }
 
 void EventFileSink::write(const MetricRecord& record) { append(scalars_event(record)); }

@@ -15,8 +15,9 @@ namespace ddp::train {
 /// those of earlier attempts stay as they are.
 class EventFileSink : public MetricSink {
  public:
-  /// Creates the folder and the file with the first call.
-  explicit EventFileSink(std::string folder);
+  /// Creates the folder and the file with the first call. `config`, when not empty, is its first
+  /// text.
+  explicit EventFileSink(std::string folder, std::string config = "");
 
   void begin_after(int64_t step) override;
   void write(const MetricRecord& record) override;
@@ -27,6 +28,7 @@ class EventFileSink : public MetricSink {
   void append(const std::string& event);
 
   std::string folder_;
+  const std::string config_;
   std::unique_ptr<AppendFile> file_;
 };
 
