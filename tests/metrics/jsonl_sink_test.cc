@@ -2,20 +2,15 @@
 
 #include <cmath>
 #include <filesystem>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "tests/metrics/text_of.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::vector<nlohmann::json> lines_of(const std::string& path) {
   std::ifstream file(path);
@@ -47,7 +42,7 @@ TEST_CASE("a line holds the numbers of a step, in a fixed order") {
   sink.write({20, 0.25, "train", {{"loss", 2.5}, {"grad_norm", 1e-7}}, 1732170000.1234});
   sink.write({20, 0.25, "eval", {{"loss", NAN}, {"perplexity", INFINITY}}, 1732170001.0});
   CHECK(
-      text_of(folder / "metrics.jsonl") ==
+      test::text_of(folder / "metrics.jsonl") ==
       R"({"step":20,"epoch":0.25,"split":"train","loss":2.5,"grad_norm":1e-07,"time":1732170000.123})"
       "\n"
       R"({"step":20,"epoch":0.25,"split":"eval","loss":null,"perplexity":null,"time":1732170001.000})"
@@ -102,7 +97,7 @@ TEST_CASE("lines of another kind stay where they are") {
                "# mine\n{\"note\":1}\n{\"split\":\"train\",\"step\":3}\n"
                "{\"split\":\"train\",\"step\":7}\n");
   JsonlSink(folder.path()).begin_after(5);
-  CHECK(text_of(folder / "metrics.jsonl") ==
+  CHECK(test::text_of(folder / "metrics.jsonl") ==
         "# mine\n{\"note\":1}\n{\"split\":\"train\",\"step\":3}\n");
 }
 

@@ -1,8 +1,8 @@
 #include "trainer/metrics/prometheus_sink.h"
 
 #include <cmath>
-#include <iterator>
 
+#include "tests/metrics/text_of.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
 
@@ -16,8 +16,7 @@ TEST_CASE("the newest numbers of each split stand in one file, samples of one na
   sink.write({10, 0.5, "train", {{"loss", 3.0}, {"grad-norm", NAN}}, 0.0});
   sink.write({10, 0.5, "eval", {{"loss", 2.0}}, 0.0});
   sink.write({20, 1.0, "train", {{"loss", 1.5}, {"grad-norm", INFINITY}}, 0.0});
-  std::ifstream file(folder / "metrics.prom");
-  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) ==
+  CHECK(test::text_of(folder / "metrics.prom") ==
         "# TYPE trainer_epoch gauge\ntrainer_epoch{split=\"eval\"} 0.5\n"
         "trainer_epoch{split=\"train\"} 1\n"
         "# TYPE trainer_grad_norm gauge\ntrainer_grad_norm{split=\"train\"} +Inf\n"

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tests/metrics/text_of.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
 
@@ -17,11 +18,6 @@ namespace ddp::train {
 namespace {
 
 using Catch::Contains;
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 Config config_in(const test::TempFolder& folder) {
   Config config;
@@ -94,10 +90,10 @@ TEST_CASE("a run writes the files that its configuration asks for, and no others
     records.write(loss_at(1, 2.0));
   }
   ::unsetenv("DDP_SHM_DIR");
-  CHECK_THAT(text_of(folder / "metrics.jsonl"), Contains(R"("loss":2)"));
-  CHECK_THAT(text_of(memory / "metrics.prom"), Contains("trainer_loss{split=\"train\"} 2\n"));
+  CHECK_THAT(test::text_of(folder / "metrics.jsonl"), Contains(R"("loss":2)"));
+  CHECK_THAT(test::text_of(memory / "metrics.prom"), Contains("trainer_loss{split=\"train\"} 2\n"));
   CHECK(std::filesystem::exists(folder / "tensorboard"));
-  const auto info = nlohmann::json::parse(text_of(folder / "run_info.json"));
+  const auto info = nlohmann::json::parse(test::text_of(folder / "run_info.json"));
   CHECK(info["config"]["trainer_config"]["batch_size"] == 216);
   CHECK(info["environment"]["program"] == "test");
 }
@@ -115,7 +111,7 @@ TEST_CASE("what cannot be written is a warning, once, and no reason to stop") {
       records.write(loss_at(step, 2.0));
     }
   }
-  const std::string text = text_of(folder / "main.log");
+  const std::string text = test::text_of(folder / "main.log");
   const std::string warning = "[WARNING] - cannot open " + config.hydra.run_dir + "/metrics.jsonl";
   CHECK_THAT(text, Contains(warning));
   CHECK(text.find(warning) == text.rfind(warning));
@@ -140,7 +136,7 @@ TEST_CASE("on a terminal the live line tells of the steps, and the log file has 
     log.flush();
     CHECK_THAT(terminal.until("\x1b[2K"), !Contains("Epoch"));
   }
-  CHECK_THAT(text_of(folder / "main.log"),
+  CHECK_THAT(test::text_of(folder / "main.log"),
              Contains("Step 20 | Train Loss 2.5\n") && Contains("Eval Loss 2.25\n"));
 }
 
@@ -154,7 +150,7 @@ TEST_CASE("a quiet run says nothing on standard output") {
   }
   REQUIRE(::write(STDOUT_FILENO, "end", 3) == 3);
   CHECK(terminal.until("end") == "end");
-  CHECK_THAT(text_of(folder / "main.log"), Contains("one\n") && Contains("two\n"));
+  CHECK_THAT(test::text_of(folder / "main.log"), Contains("one\n") && Contains("two\n"));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 namespace ddp::train {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 /// Also of an object that is empty: what is no number has no place in a curve.
 int64_t whole_at(const Json& object, const char* key) {
