@@ -1,6 +1,8 @@
 // How long the parts of a start took, from the start of the process to the first step.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,10 +25,15 @@ class StartTimes {
 
   /// Seconds, in order.
   const std::vector<std::pair<std::string, double>>& parts() const { return parts_; }
-  double total() const {
-    double sum = 0.0;
-    for (const auto& [name, seconds] : parts_) sum += seconds;
-    return sum;
+  /// "Start: 2.31 s: program 0.42, first step 1.89"
+  std::string text() const {
+    double total = 0.0;
+    std::string list;
+    for (const auto& [name, seconds] : parts_) {
+      total += seconds;
+      list += fmt::format("{} {} {:.2f}", list.empty() ? ":" : ",", name, seconds);
+    }
+    return fmt::format("Start: {:.2f} s{}", total, list);
   }
 
  private:
