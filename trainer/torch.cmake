@@ -31,6 +31,7 @@ add_library(ddp_trainer STATIC
   run/step_guard.cc
   run/trainer.cc
   run/training_run.cc
+  run/training_run_log.cc
   model/generate.cc
   model/gpt.cc
   tokenizer/char_tokenizer.cc

@@ -29,7 +29,8 @@ class RunMonitor {
   /// Reads DDP_HEARTBEAT_FILE, DDP_FAULT_PLAN and the attempt from the environment. `on_gpu`: the
   /// host runs ahead of the device, so the longest step counts and not the median. `start`: the
   /// parts of the start that are over.
-  RunMonitor(const Config& config, int rank, int world_size, bool on_gpu, StartTimes start = {});
+  RunMonitor(const Config& config, int rank, int world_size, bool on_gpu,
+             StartTimes start = StartTimes());
   /// Takes the last promise back: nobody knows how long a reader takes over a run's last lines.
   ~RunMonitor();
   RunMonitor(const RunMonitor&) = delete;

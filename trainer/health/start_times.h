@@ -13,8 +13,8 @@ namespace ddp::train {
 
 class StartTimes {
  public:
-  /// The first part began when the process did.
-  StartTimes() : since_(process_start_unix_seconds()) {}
+  /// `began`: Unix seconds, of the first part.
+  explicit StartTimes(double began = process_start_unix_seconds()) : since_(began) {}
 
   /// The part that ends here.
   void end_of(std::string part) {

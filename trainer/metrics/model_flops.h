@@ -6,7 +6,7 @@
 namespace ddp::train {
 
 struct ModelSize {
-  int64_t parameters = 0;  ///< Without embeddings that are only looked up.
+  int64_t parameters = 0;  ///< Without position embeddings.
   int64_t layers = 0;
   int64_t channels = 0;
   int64_t block = 0;  ///< Tokens of a sequence.

@@ -42,11 +42,11 @@ std::string utc_text(double seconds) {
 
 }  // namespace
 
-RunFacts machine_facts(const std::string& program) {
+RunFacts machine_facts() {
   utsname system{};
   ::uname(&system);
   const int64_t memory = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE);
-  return {{"program", program},
+  return {{"program", std::string("trainer " DDP_VERSION)},
           {"command", command_line()},
           {"started", utc_text(process_start_unix_seconds())},
           {"host", std::string(system.nodename)},

@@ -16,7 +16,7 @@ inline constexpr const char* kRunInfoFile = "run_info.json";
 using RunFacts = std::vector<std::pair<std::string, std::variant<std::string, double, int64_t>>>;
 
 /// This machine and this process: program, host, system, CPUs, memory, command, start.
-RunFacts machine_facts(const std::string& program);
+RunFacts machine_facts();
 
 /// {"config": {...}, "environment": {...}}
 std::string run_info_json(const Config& config, const RunFacts& facts);
