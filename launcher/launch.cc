@@ -141,8 +141,11 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, StaticRendezvous&
   LocalElasticAgent agent(with_events(plan, config, processes), rendezvous, processes);
   std::optional<HttpServer> health;
   if (config.health) {
-    health.emplace(*config.health,
-                   [&](const std::string& path) { return answer_about(agent.status(), path); });
+    health.emplace(*config.health, [&](const std::string& path) {
+      JobStatus status = agent.status();
+      status.worker_metrics = read_worker_metrics(plan.job.shm_dir);
+      return answer_about(status, path);
+    });
     processes.also_poll(*health);
     say(fmt::format("/health and /metrics: http://{}:{}", url_host(config.health->host),
                     health->port()));

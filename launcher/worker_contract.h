@@ -30,6 +30,9 @@ inline constexpr const char* kHeartbeatFile = "DDP_HEARTBEAT_FILE";
 /// A folder in memory for copies of a worker's state. It outlives restarts of the group and ends
 /// with the job. Unset where /dev/shm is no writable folder.
 inline constexpr const char* kShmDir = "DDP_SHM_DIR";
+/// In that folder: numbers as Prometheus text, which a worker may replace whenever it has new ones.
+/// ddp-run's /metrics passes them on.
+inline constexpr const char* kMetricsFile = "metrics.prom";
 /// After a restart: {"rank":1,"cause":"SIGKILL","time":1732170000.123,"attempt":0}, the root cause
 /// of the round before. cause: a signal, "exit code 3" or "hang"; time: Unix seconds when ddp-run
 /// saw it; attempt: TORCHELASTIC_RESTART_COUNT of that round; rank: -1 when no worker was the

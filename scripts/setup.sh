@@ -26,7 +26,8 @@ readonly packages=(g++ cmake ninja-build python3-venv ccache libgloo-dev libyaml
                    libcxxopts-dev catch2 nlohmann-json3-dev libssl-dev libxxhash-dev libutf8proc-dev)
 readonly arrow=pyarrow==26.0.1  # for snapshots in S3 and Google Cloud Storage
 readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0 tokenizers==0.23.3 tiktoken==0.14.0 omegaconf==2.3.1 hydra-core==1.3.8
-                moto==5.2.5 py-partiql-parser==0.6.3 flask==3.1.3 flask-cors==6.0.5 gcp-storage-emulator==2026.7.19)
+                moto==5.2.5 py-partiql-parser==0.6.3 flask==3.1.3 flask-cors==6.0.5 gcp-storage-emulator==2026.7.19
+                tensorboard==2.21.0)
 readonly without_wheel=antlr4-python3-runtime  # hydra-core needs it; pure Python
 # What `torch` pulls in besides Python packages; tells the full set from the small one.
 readonly cuda_parts=(nvidia-cublas nvidia-cuda-nvrtc nvidia-cudnn-cu13 nvidia-cufft nvidia-cusolver nvidia-cusparse

@@ -8,7 +8,7 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
-#include "trainer/app/report.h"
+#include "trainer/app/exit_report.h"
 #include "trainer/app/trainer_args.h"
 
 namespace ddp::train {
@@ -27,6 +27,8 @@ int run(int argc, const char* const* argv) {
       return run_doctor(args);
     case Mode::kTokenize:
       return run_tokenize(args);
+    case Mode::kReport:
+      return run_report(args);
     case Mode::kShow:
       return run_show(args);
     case Mode::kVersion:

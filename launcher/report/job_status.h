@@ -1,5 +1,5 @@
 // What ddp-run tells of a running job over HTTP: /health for a liveness probe, /metrics for
-// Prometheus. Pure.
+// Prometheus.
 #pragma once
 
 #include <sys/types.h>
@@ -31,6 +31,7 @@ struct JobStatus {
   double seconds = 0;        // since the job began
   double round_seconds = 0;  // since the last start of the group
   std::vector<WorkerStatus> workers{};
+  std::string worker_metrics{};  // Prometheus text of the workers' own
 };
 
 struct HttpAnswer {
@@ -40,7 +41,11 @@ struct HttpAnswer {
 };
 
 /// /health: 200 while the workers run, 503 while they are being stopped or restarted, with a JSON
-/// object. /metrics: Prometheus text format 0.0.4.
+/// object. /metrics: Prometheus text format 0.0.4, with what the workers have added.
 HttpAnswer answer_about(const JobStatus& job, const std::string& path);
+
+/// What a worker has left in kMetricsFile of `shm_dir`; "" when there is no such file, it is no
+/// regular one or larger than 256 KiB. Never waits for anybody.
+std::string read_worker_metrics(const std::string& shm_dir);
 
 }  // namespace ddp::launch

@@ -69,10 +69,15 @@ TEST_CASE("generate has the documented defaults and takes an empty or a very lon
   CHECK(parse({"generate", "--snapshot", "s", "--prompt", novel}).generate.prompt == novel);
 }
 
-TEST_CASE("inspect and doctor are modes of their own") {
+TEST_CASE("inspect, doctor and report are modes of their own") {
   CHECK(parse({"inspect", "s.pt", "--json"}).inspect_json);
   CHECK(parse({"inspect", "s.pt"}).inspect_snapshot == "s.pt");
   CHECK(parse({"doctor"}).mode == Mode::kDoctor);
+  const TrainerArgs report = parse({"report", "runs/a", "runs/b", "--output", "page.html"});
+  CHECK(report.mode == Mode::kReport);
+  CHECK(report.report_folders == std::vector<std::string>{"runs/a", "runs/b"});
+  CHECK(report.report_output == "page.html");
+  CHECK(parse({"report", "."}).report_output == "report.html");
   CHECK(parse({"--version"}).mode == Mode::kVersion);
 }
 
@@ -100,6 +105,11 @@ TEST_CASE("a command line that cannot be understood says what to write instead")
   CHECK(error({"generate", "--prompt=a", "--snapshot=s", "b"}).find("b: unexpected argument") == 0);
   CHECK(error({"inspect"}) == "inspect: needs a snapshot file; write trainer inspect SNAPSHOT");
   CHECK(error({"inspect", "a", "b"}).find("b: unexpected argument") == 0);
+  CHECK(error({"report"}) ==
+        "report: needs the folder of a run; write trainer report RUN_DIR --output FILE.html");
+  CHECK(error({"report", ".", "--output="}).find("--output: is empty") == 0);
+  CHECK(error({"report", ".", "--outptu=x"}) ==
+        "--outptu: no such option; did you mean '--output'?");
   CHECK(error({"doctor", "now"}).find("now: unexpected argument") == 0);
 }
 
@@ -137,7 +147,7 @@ TEST_CASE("help and READMEs of trainer have the exit codes of the contract, in i
 
 TEST_CASE("the help pages are frozen") {
   std::string pages;
-  for (const char* mode : {"", "generate", "inspect", "doctor", "tokenize"}) {
+  for (const char* mode : {"", "generate", "inspect", "doctor", "tokenize", "report"}) {
     std::vector<std::string> words;
     if (*mode != '\0') words.emplace_back(mode);
     words.emplace_back(*mode == '\0' ? "--help" : "-h");

@@ -42,7 +42,7 @@ TEST_CASE("an account that is full drops its oldest restarts and keeps its sums"
     account.step_done(7, {});
   }
   RunAccount account("/x/s.pt", 5);
-  account.write_json(dir.file("summary.json"), "finished");
+  account.write_json(dir.file("summary.json"), {"finished"});
   const auto summary = Json::parse(test::read_file(dir.file("summary.json")));
   CHECK(summary.at("redone_steps") == 2 * kAttempts);
   REQUIRE(summary.at("restarts").size() > 10);

@@ -17,6 +17,7 @@
 #include "trainer/config/keys/config_text.h"
 #include "trainer/model/generate.h"
 #include "trainer/parallel/dist_env.h"
+#include "trainer/report/report_page.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/sha256.h"
 #include "trainer/snapshot/remote_snapshots.h"
@@ -147,6 +148,12 @@ int run_inspect(const TrainerArgs& args) {
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const Json report = snapshot_report(snapshot);
   print(args.inspect_json ? report.dump(2) + "\n" : as_table(report));
+  return launch::kExitDone;
+}
+
+int run_report(const TrainerArgs& args) {
+  write_report(args.report_folders, args.report_output, "trainer " DDP_VERSION);
+  print(fmt::format("{}\n", args.report_output));
   return launch::kExitDone;
 }
 

@@ -19,6 +19,8 @@ int run_inspect(const TrainerArgs& args);
 int run_doctor(const TrainerArgs& args);
 /// `trainer tokenize`: texts into a folder of token files.
 int run_tokenize(const TrainerArgs& args);
+/// `trainer report RUN_DIR ... --output FILE`
+int run_report(const TrainerArgs& args);
 /// `trainer --version`
 int run_version();
 

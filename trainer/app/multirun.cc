@@ -8,7 +8,7 @@
 #include <map>
 
 #include "launcher/worker_contract.h"
-#include "trainer/app/report.h"
+#include "trainer/app/exit_report.h"
 #include "trainer/app/train_job.h"
 #include "trainer/config/compose/load_config.h"
 #include "trainer/config/compose/sweep_plan.h"

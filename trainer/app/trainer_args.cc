@@ -32,6 +32,7 @@ const Words kDoctorOptions = {"h,help"};
 const Words kTokenizeOptions = {
     "tokenizer=",         "input=",    "output=",       "train",    "vocab_size=",
     "append_end_of_text", "overwrite", "shard_tokens=", "threads=", "h,help"};
+const Words kReportOptions = {"output=", "h,help"};
 
 /// The options of one mode, parsed by cxxopts, and what is left.
 class Parsed {
@@ -213,10 +214,26 @@ TrainerArgs parse_tokenize(const Words& words) {
   return args;
 }
 
+TrainerArgs parse_report(const Words& words) {
+  const Parsed parsed(words, kReportOptions);
+  if (parsed.has("help")) return help(help_report());
+  if (parsed.rest().empty()) {
+    throw UserError(
+        "report: needs the folder of a run; write trainer report RUN_DIR --output FILE.html");
+  }
+  TrainerArgs args;
+  args.mode = Mode::kReport;
+  args.report_folders = parsed.rest();
+  if (parsed.has("output")) args.report_output = parsed.text("output");
+  if (args.report_output.empty())
+    throw UserError("--output: is empty; give the name of the page, such as report.html");
+  return args;
+}
+
 void check_overrides(const Words& rest) {
   for (const std::string& word : rest) {
     if (word.find('=') != std::string::npos || word.starts_with('~')) continue;
-    const std::string near = nearest(word, {"generate", "inspect", "doctor", "tokenize"});
+    const std::string near = nearest(word, {"generate", "inspect", "doctor", "tokenize", "report"});
     std::string fix = "write key=value to change a value";
     if (!near.empty()) fix = fmt::format("did you mean 'trainer {}'? A mode comes first", near);
     if (word == "help") fix = "write trainer --help";
@@ -331,6 +348,7 @@ TrainerArgs parse_trainer_args(int argc, const char* const* argv) {
     if (mode == "inspect") return parse_inspect(options);
     if (mode == "doctor") return parse_doctor(options);
     if (mode == "tokenize") return parse_tokenize(options);
+    if (mode == "report") return parse_report(options);
     return parse_train(words);
   } catch (const UserError& e) {
     throw UserError(one_line(e.what()));

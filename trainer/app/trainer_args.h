@@ -10,7 +10,17 @@
 
 namespace ddp::train {
 
-enum class Mode { kTrain, kGenerate, kInspect, kDoctor, kTokenize, kShow, kHelp, kVersion };
+enum class Mode {
+  kTrain,
+  kGenerate,
+  kInspect,
+  kDoctor,
+  kTokenize,
+  kReport,
+  kShow,
+  kHelp,
+  kVersion
+};
 
 /// Options of `trainer generate`.
 struct GenerateArgs {
@@ -42,12 +52,14 @@ struct TrainerArgs {
   std::vector<std::string> overrides;  ///< `key=value` arguments, in order.
   GenerateArgs generate;
   TokenizeArgs tokenize;
-  std::string inspect_snapshot;  ///< `trainer inspect SNAPSHOT`
-  bool inspect_json = false;     ///< `--json`
-  std::string help_text;         ///< Filled for kHelp: what to print on stdout.
-  bool multirun = false;         ///< `--multirun`: a job for each combination of values.
-  bool show_origins = false;     ///< kShow: `--info defaults`, else `--cfg`
-  ShowOptions show;              ///< kShow: what `--cfg` prints.
+  std::string inspect_snapshot;             ///< `trainer inspect SNAPSHOT`
+  bool inspect_json = false;                ///< `--json`
+  std::vector<std::string> report_folders;  ///< `trainer report RUN_DIR ...`
+  std::string report_output = "report.html";
+  std::string help_text;      ///< Filled for kHelp: what to print on stdout.
+  bool multirun = false;      ///< `--multirun`: a job for each combination of values.
+  bool show_origins = false;  ///< kShow: `--info defaults`, else `--cfg`
+  ShowOptions show;           ///< kShow: what `--cfg` prints.
 };
 
 /// Parses argv (without argv[0] it would be empty: prints help). Throws UserError with a suggestion

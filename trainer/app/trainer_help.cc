@@ -25,6 +25,7 @@ std::string help_overall() {
 Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
        trainer inspect SNAPSHOT [--json]
+       trainer report RUN_DIR [RUN_DIR ...] [--output FILE]
        trainer doctor
        trainer tokenize --tokenizer NAME --input FILE [FILE ...] --output FOLDER [OPTIONS]
 
@@ -147,6 +148,27 @@ Options:
   -h, --help  Show this page
 
 Exit codes: 0 all well, 1 something is wrong (it says what and how to mend it), 2 usage error
+)";
+}
+
+std::string help_report() {
+  return R"(Write one HTML page about one or several runs: loss, learning rate, throughput and gradient
+norm as curves, restarts, configuration and its differences, environment, samples. The page needs
+no network.
+
+Usage: trainer report RUN_DIR [RUN_DIR ...] [--output FILE]
+
+Examples:
+  trainer report .
+  trainer report runs/lr-3e-4 runs/lr-1e-3 --output compared.html
+
+RUN_DIR is hydra.run.dir of a run, which holds its metrics.jsonl.
+
+Options:
+      --output FILE  The page (default: report.html)
+  -h, --help         Show this page
+
+Exit codes: 0 done, 1 the page cannot be written, 2 usage error
 )";
 }
 

@@ -121,6 +121,16 @@ struct DistributedConfig {
   AutoNumber hang_timeout_s;  ///< Silence after which ddp-run takes a rank for hung, seconds.
 };
 
+enum class ProgressStyle { kAuto, kPlain, kOff };
+
+struct LoggingConfig {
+  bool jsonl = true;         ///< metrics.jsonl in run_dir.
+  bool tensorboard = false;  ///< Event files in run_dir/tensorboard.
+  ProgressStyle progress = ProgressStyle::kAuto;
+  std::optional<int64_t> histogram_every_steps;  ///< Of the parameters, for TensorBoard.
+  double peak_tflops = 0.0;                      ///< Of one rank's device, 1e12 FLOP/s; 0: no MFU.
+};
+
 /// Log level DEBUG for everything, or for the loggers of these names.
 struct Verbosity {
   bool all = false;
@@ -153,6 +163,7 @@ struct Config {
   TrainerConfig trainer;
   OptimizerConfig optimizer;
   DistributedConfig distributed;
+  LoggingConfig logging;
   HydraConfig hydra;
 };
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -22,12 +21,6 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 constexpr std::size_t kRecordBytes = 16384;  // one write; the oldest restarts go when it gets full
 constexpr std::size_t kMostRestarts = 50;
-
-double unix_now() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 std::string account_file(const std::string& snapshot_path) {
   const char* folder = std::getenv(launch::kShmDir);
@@ -149,7 +142,7 @@ void RunAccount::add_restart(int64_t resumed_step) {
 }
 
 void RunAccount::step_done(int64_t step, const SaveCounts& saves) {
-  const double now = unix_now();
+  const double now = unix_seconds();
   if (previous_step_at_) {
     times_.add(now - *previous_step_at_);
   } else if (!totals_.restarts.empty()) {
@@ -199,7 +192,7 @@ std::string RunAccount::totals_json() const {
 
 std::optional<double> RunAccount::goodput() const {
   if (median_step() <= 0.0) return std::nullopt;
-  const double wall = unix_now() - totals_.job_began;
+  const double wall = unix_seconds() - totals_.job_began;
   const auto useful = static_cast<double>(totals_.last_step - totals_.first_step);
   return std::min(1.0, useful * median_step() / wall);
 }
@@ -211,8 +204,8 @@ std::vector<std::string> RunAccount::text() const {
   lines.push_back(fmt::format(
       "Goodput {}: {} useful steps x {:.1f} ms (median) in {:.1f} s; {} steps made twice",
       share ? fmt::format("{:.1f} %", 100.0 * *share) : std::string("unknown"),
-      totals_.last_step - totals_.first_step, 1e3 * median_step(), unix_now() - totals_.job_began,
-      totals_.redone_steps));
+      totals_.last_step - totals_.first_step, 1e3 * median_step(),
+      unix_seconds() - totals_.job_began, totals_.redone_steps));
   lines.push_back(fmt::format(
       "Snapshots: {} saved, {} failed, {} skipped, {} in memory; training held up {:.1f} ms per "
       "save, {:.1f} ms at most",
@@ -230,14 +223,17 @@ std::vector<std::string> RunAccount::text() const {
   return lines;
 }
 
-void RunAccount::write_json(const std::string& path, const std::string& outcome) const {
+void RunAccount::write_json(const std::string& path, const RunEnding& ending) const {
   OrderedJson json = OrderedJson::parse(totals_json());
-  OrderedJson summary = {{"outcome", outcome},
+  OrderedJson summary = {{"outcome", ending.outcome},
                          {"goodput", to_json(goodput())},
                          {"useful_steps", totals_.last_step - totals_.first_step},
                          {"median_step_seconds", median_step()},
-                         {"wall_seconds", unix_now() - totals_.job_began}};
+                         {"wall_seconds", unix_seconds() - totals_.job_began}};
   summary.update(json);
+  for (const auto& [part, seconds] : ending.start_parts) summary["start_seconds"][part] = seconds;
+  for (const double peak : ending.peak_memory)
+    summary["peak_memory_bytes"].push_back(static_cast<int64_t>(peak));
   const std::string text = summary.dump(2) + "\n";
   AtomicFile file(path);
   file.write(text.data(), text.size());

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/config/config.h"
 #include "trainer/health/run_monitor.h"
@@ -14,6 +15,7 @@
 #include "trainer/parallel/process_group.h"
 #include "trainer/run/rollback_limit.h"
 #include "trainer/run/run_account.h"
+#include "trainer/run/run_records.h"
 #include "trainer/run/trainer.h"
 #include "trainer/runtime/log.h"
 #include "trainer/snapshot/snapshot_folder.h"
@@ -49,6 +51,7 @@ class TrainingRun {
   void train_until_end();
   void train_until_limit();
   void one_step();
+  void step_done();
   /// A step whose numbers have not been looked at yet.
   struct Unjudged {
     int64_t step = 0;
@@ -72,7 +75,12 @@ class TrainingRun {
   void log_start() const;
   void log_step(const StepOutput& output, int64_t epoch);
   void log_skew(const std::vector<double>& seconds);
-  void log_end();
+  void log_evaluation(const Metrics& metrics, bool made_before);
+  void log_end(const std::vector<double>& peak_memory);
+  void record_step(const StepOutput& output, double rate);
+  void record_histograms();
+  RunFacts facts() const;
+  double epochs_done() const;
   std::string samples_of(const DataCursor& at) const;
 
   const Config& config_;
@@ -82,8 +90,9 @@ class TrainingRun {
   RunMonitor& monitor_;
   Log& log_;
 
-  std::unique_ptr<SnapshotKeeper> keeper_;  // rank 0 alone
-  std::unique_ptr<RunAccount> account_;     // rank 0 alone
+  std::unique_ptr<RunRecords> records_;     // these three: rank 0 alone
+  std::unique_ptr<SnapshotKeeper> keeper_;  // flushes the records from its thread
+  std::unique_ptr<RunAccount> account_;
   std::unique_ptr<DataLoader> loader_;
   int64_t first_step_;
   int64_t saved_step_ = -1;

@@ -21,6 +21,8 @@ class LineWriter {
     int fd = -1;
     std::string name;    ///< For the line that says that it is closed.
     bool owned = false;  ///< Closed when the last line has been written or given up.
+    /// A terminal, the same for all such streams: lines go above what set_live_line() shows there.
+    bool terminal = false;
   };
 
   /// `elsewhere`: said where lines are missing, such as "main.log has them"; may be empty. The
@@ -34,6 +36,10 @@ class LineWriter {
   /// Never waits for the stream. A stream whose reader is gone (`| head`) takes no more lines,
   /// which one of the others says once. From any thread.
   void write(int fd, std::string line);
+
+  /// The text after the last line on the first stream, without an end of line, in place of the one
+  /// before; "" takes it away. Only the newest is written, as soon as the terminal takes it.
+  void set_live_line(std::string text);
 
   /// Waits until all lines are written; not when nothing has been taken for 2 s, and 10 s at most.
   /// True when nothing is left.

@@ -1,4 +1,4 @@
-// When the run started, for ${now:...}, and when this process did.
+// When the run started, for ${now:...}, when this process did, and what time it is.
 #pragma once
 
 #include <ctime>
@@ -12,5 +12,8 @@ std::time_t run_start_time();
 
 /// When this process was started, seconds since 1970, to 10 ms; now where /proc cannot be read.
 double process_start_unix_seconds();
+
+/// Now, seconds since 1970.
+double unix_seconds();
 
 }  // namespace ddp::train

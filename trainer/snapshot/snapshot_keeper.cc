@@ -62,13 +62,14 @@ Phase phase_of(PublishPhase phase) {
 
 SnapshotKeeper::SnapshotKeeper(const TrainerConfig& config, SnapshotFolder& folder,
                                RemoteSnapshots* remote, RunMonitor& monitor, Log& log,
-                               std::string resumed_from)
+                               std::string resumed_from, std::function<void()> flush_records)
     : config_(config),
       folder_(folder),
       remote_(remote),
       monitor_(monitor),
       log_(log),
       resumed_from_(std::move(resumed_from)),
+      flush_records_(std::move(flush_records)),
       keeps_memory_(config.ram_snapshots) {
   if (remote_ != nullptr) remote_->publish();  // what an earlier run could not send
   if (keeps_memory_ && shared_memory_folder().empty()) {
@@ -167,6 +168,7 @@ void SnapshotKeeper::write(const SnapshotMeta& meta, SaveReason reason, Clock::t
   try {
     if (!bad.empty()) throw RunError(fmt::format("tensor {} holds NaN or Inf", bad));
     log_.flush_file();  // what a snapshot has passed is not made again: nor is its line
+    flush_records_();
     folder_.publish(meta, buffer_->tensors(), at);
     if (remote_ != nullptr) remote_->publish();
     if (monitor_.faults().plans(FaultKind::kCorrupt, meta.step)) flip_last_bit(folder_.path());

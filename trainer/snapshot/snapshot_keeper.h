@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -49,9 +50,12 @@ class SnapshotKeeper {
   using Clock = std::chrono::steady_clock;
 
   /// All references outlive it. `remote` may be null. `resumed_from`: file that the run goes on
-  /// from, or "".
-  SnapshotKeeper(const TrainerConfig& config, SnapshotFolder& folder, RemoteSnapshots* remote,
-                 RunMonitor& monitor, Log& log, std::string resumed_from);
+  /// from, or "". `flush_records`: what the run has recorded up to a snapshot is in its files; on
+  /// the thread that publishes it, before.
+  SnapshotKeeper(
+      const TrainerConfig& config, SnapshotFolder& folder, RemoteSnapshots* remote,
+      RunMonitor& monitor, Log& log, std::string resumed_from,
+      std::function<void()> flush_records = [] {});
   /// Finishes what is being written.
   ~SnapshotKeeper();
   SnapshotKeeper(const SnapshotKeeper&) = delete;
@@ -98,6 +102,7 @@ class SnapshotKeeper {
   RunMonitor& monitor_;
   Log& log_;
   std::string resumed_from_;
+  std::function<void()> flush_records_;
   std::atomic<bool> keeps_memory_;
 
   std::unique_ptr<StateBuffer> buffer_;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"
 #include "trainer/tokenizer/char_tokenizer.h"
@@ -88,6 +89,12 @@ Metrics CausalLm::metrics(const std::vector<double>& sums) const {
 }
 
 int64_t CausalLm::full_weight(int64_t samples) const { return samples * config_.data.block_size; }
+
+double CausalLm::flops_per_unit() const {
+  const int64_t positions = config_.data.block_size * config_.gpt.n_embd;
+  return flops_per_token({model_->parameter_count() - positions, config_.gpt.n_layer,
+                          config_.gpt.n_embd, config_.data.block_size});
+}
 
 std::map<std::string, std::string> CausalLm::metadata() const {
   const Tokenizer& tokenizer = data_.tokenizer();

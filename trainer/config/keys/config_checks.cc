@@ -209,6 +209,12 @@ void check_snapshot_every(const Config& config, const Given& given) {
          fmt::format("{} is not a whole number; give auto or a number of steps", every.value));
 }
 
+void check_logging(const Config& config, const Given& given) {
+  if (!config.logging.histogram_every_steps || config.logging.tensorboard) return;
+  refuse(given, "logging_config.histogram_every_steps",
+         "histograms go to TensorBoard's files alone; add logging_config.tensorboard=true");
+}
+
 }  // namespace
 
 void complete_config(Config& config, const Given& given) {
@@ -218,6 +224,7 @@ void complete_config(Config& config, const Given& given) {
   check_global_batch(config, given);
   check_snapshot_every(config, given);
   check_optimizer(config, given);
+  check_logging(config, given);
   const bool steps_alone = config.trainer.max_steps && !given.has("trainer_config.max_epochs");
   if (steps_alone) config.trainer.max_epochs = kUnlimitedEpochs;
 }

@@ -233,6 +233,26 @@ std::vector<Field> other_fields() {
   };
 }
 
+std::vector<Field> logging_fields() {
+  return {
+      {"logging_config.jsonl", DDP_MEMBER(logging.jsonl), kAnyValue, NullMeans::kOff, "", "",
+       "Writes metrics.jsonl to hydra.run.dir: one JSON object per logged step and evaluation."},
+      {"logging_config.tensorboard", DDP_MEMBER(logging.tensorboard), kAnyValue, NullMeans::kOff,
+       "", "", "Writes event files for TensorBoard to the folder tensorboard in hydra.run.dir."},
+      {"logging_config.progress", DDP_MEMBER(logging.progress), kAnyValue, NullMeans::kError, "",
+       "",
+       "auto: on a terminal one line that is redrawn, else a line every log_every_steps; plain: "
+       "always such lines; off: nothing but warnings and errors. The log file has all lines."},
+      {"logging_config.histogram_every_steps", DDP_MEMBER(logging.histogram_every_steps),
+       kStepCount, NullMeans::kNotGiven, "", "steps",
+       "Also writes histograms of the parameters to the event files, every so many steps."},
+      {"logging_config.peak_tflops", DDP_MEMBER(logging.peak_tflops), kAtLeast0, NullMeans::kOff,
+       "", "1e12 FLOP/s",
+       "What one rank's device can do at most in the precision used: with it the model FLOPs "
+       "utilization (mfu) is recorded. 0 or null: it is not."},
+  };
+}
+
 std::vector<Field> hydra_fields() {
   return {
       {"hydra.run.dir", DDP_MEMBER(hydra.run_dir), kAnyValue, NullMeans::kError, "", "",
@@ -257,8 +277,8 @@ std::vector<Field> hydra_fields() {
 const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all;
-    for (auto part :
-         {data_fields(), gpt_fields(), trainer_fields(), other_fields(), hydra_fields()}) {
+    for (auto part : {data_fields(), gpt_fields(), trainer_fields(), other_fields(),
+                      logging_fields(), hydra_fields()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;

@@ -20,7 +20,7 @@ using FieldPointer =
     std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
                  std::array<double, 2>*, Verbosity*, AutoNumber*, std::vector<std::string>*,
                  DataFormat*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*,
-                 Backend*, OptimizerName*, LrSchedule*>;
+                 Backend*, OptimizerName*, LrSchedule*, ProgressStyle*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {

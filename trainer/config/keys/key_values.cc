@@ -52,6 +52,9 @@ constexpr Choice<LrSchedule> kLrSchedules[] = {{"constant", LrSchedule::kConstan
                                                {"cosine_with_min_lr", LrSchedule::kCosine},
                                                {"warmup_stable_decay", LrSchedule::kWsd}};
 
+constexpr Choice<ProgressStyle> kProgressStyles[] = {
+    {"auto", ProgressStyle::kAuto}, {"plain", ProgressStyle::kPlain}, {"off", ProgressStyle::kOff}};
+
 const auto& choices(const DataFormat*) { return kDataFormats; }
 const auto& choices(const Activation*) { return kActivations; }
 const auto& choices(const AmpDtype*) { return kAmpDtypes; }
@@ -61,6 +64,7 @@ const auto& choices(const IfBusy*) { return kIfBusy; }
 const auto& choices(const OptimizerName*) { return kOptimizers; }
 const auto& choices(const LrSchedule*) { return kLrSchedules; }
 const auto& choices(const BadStepPolicy*) { return kBadStepPolicies; }
+const auto& choices(const ProgressStyle*) { return kProgressStyles; }
 
 template <class E>
 std::vector<std::string> choice_names() {

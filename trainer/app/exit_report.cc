@@ -1,4 +1,4 @@
-#include "trainer/app/report.h"
+#include "trainer/app/exit_report.h"
 
 #include <poll.h>
 #include <unistd.h>
