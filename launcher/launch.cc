@@ -66,8 +66,8 @@ std::string report(const RunResult& result, const JobPlan& plan, bool summary) {
   }
   if (result.outcome == Outcome::Preempted) {
     text += fmt::format(
-        "ddp-run: the workers were preempted and have saved their state (exit code {}); the same "
-        "command goes on from there\n",
+        "ddp-run: the workers were preempted and saved their state (exit code {}); rerun the same "
+        "command to continue\n",
         kExitPreempted);
   }
   const bool failed = result.outcome == Outcome::Failed && !result.failures.empty();
@@ -116,7 +116,7 @@ void pass_on_cause(const RunResult& result, const Environment& inherited) {
   try {
     if (!text.empty()) write_result_file(around->second, text);
   } catch (const LaunchError&) {  // must not hide the worker's exit code
-    say("the cause could not be written to TORCHELASTIC_ERROR_FILE=" + around->second);
+    say("cannot write the cause to TORCHELASTIC_ERROR_FILE=" + around->second);
   }
 }
 
@@ -165,7 +165,7 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, StaticRendezvous&
   const bool failed = result.outcome == Outcome::Failed;
   if (failed || !shown) plan.folder.keep_logs();
   if (!failed && plan.folder.keeps_logs())
-    processes.note("the console has not taken every line; logs of this run: " + plan.folder.path());
+    processes.note("the console missed some output; full logs: " + plan.folder.path());
   processes.print(report(result, plan, config.summary));
   processes.flush_console();
   return exit_code(result);
@@ -178,7 +178,7 @@ int guarded(const std::function<int()>& body) noexcept {
     say_error(error.what());
     return error.exit_code();
   } catch (const std::exception& error) {
-    say_error(fmt::format("{} (unexpected; please report it)", error.what()));
+    say_error(fmt::format("{} (internal error; please report it)", error.what()));
     return kExitFailed;
   }
 }
@@ -234,10 +234,9 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
   if (plan.folder.has_logs() && !plan.folder.is_private())
     say("logs of this run: " + plan.folder.path());
   if (plan.job.omp_num_threads > 0) {
-    say(
-        fmt::format("OMP_NUM_THREADS={} for each of {} workers, by the CPUs there are; set it to "
-                    "choose another number",
-                    plan.job.omp_num_threads, plan.job.local_world_size));
+    say(fmt::format(
+        "OMP_NUM_THREADS={} for each of {} workers (available CPUs / workers); set it to override",
+        plan.job.omp_num_threads, plan.job.local_world_size));
   }
   return run_guarded(signals, [&](int launcher_pipe) {
     const int agent_code = guarded([&] {
@@ -259,7 +258,7 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
   const int code = with_errors_recorded(config, [&] { return launch_job(config, signals); });
   if (::access(file.c_str(), F_OK) == 0) return code;
   try {
-    write_result_file(file, error_json(code, "ddp-run's agent process left no result"));
+    write_result_file(file, error_json(code, "ddp-run's agent process ended without a result"));
   } catch (const LaunchError&) {  // the agent has said so
   }
   return code;

@@ -72,17 +72,17 @@ struct ExitCodeMeaning {
 };
 inline constexpr ExitCodeMeaning kExitCodeMeanings[] = {
     {kExitDone, "all workers succeeded", "done, or nothing left to do"},
-    {kExitFailed, "the system refused something (memory, processes)", "the run failed"},
-    {kExitUsage, "wrong usage", "wrong usage or configuration"},
-    {kExitPreempted, "preempted: the workers have saved and want to be started again later",
-     "stopped by a signal, state saved: the same command goes on from there"},
-    {kExitFinal, "a worker failed and said that it would fail again",
-     "the run failed and would fail again: ddp-run does not restart it"},
-    {kExitHang, "a worker hung, and no restart was left", nullptr},
+    {kExitFailed, "system error, e.g. out of memory or processes", "the run failed"},
+    {kExitUsage, "usage error", "usage or configuration error"},
+    {kExitPreempted, "preempted: the workers saved their state and want to be restarted later",
+     "stopped by a signal, state saved; rerun the same command to continue"},
+    {kExitFinal, "a worker failed permanently: it would fail again",
+     "the run failed and would fail again; ddp-run does not restart it"},
+    {kExitHang, "a worker hung and no restarts were left", nullptr},
     {kExitNotExecutable, "PROGRAM cannot be executed", nullptr},
     {kExitNotFound, "PROGRAM was not found", nullptr},
-    {kExitSignalBase, "signal N ended the job, or the worker that failed first",
-     "signal N ended the run at once, nothing saved"},
+    {kExitSignalBase, "signal N killed the job, or the worker that failed first",
+     "killed by signal N, nothing saved"},
 };
 
 }  // namespace ddp::launch

@@ -10,6 +10,7 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/report.h"
 #include "trainer/app/trainer_args.h"
+#include "trainer/runtime/finish_stdout.h"
 
 namespace ddp::train {
 namespace {
@@ -30,9 +31,9 @@ int run(int argc, const char* const* argv) {
     case Mode::kVersion:
       return run_version();
     case Mode::kHelp:
-      return std::fputs(args.help_text.c_str(), stdout) < 0 || std::fflush(stdout) != 0
-                 ? launch::kExitFailed
-                 : launch::kExitDone;
+      std::fputs(args.help_text.c_str(), stdout);
+      finish_stdout();
+      return launch::kExitDone;
   }
   return launch::kExitFailed;
 }

@@ -258,7 +258,7 @@ void LocalElasticAgent::leave() {
 // Of all workers: who hangs may be waiting for another one.
 void LocalElasticAgent::dump_stacks() {
   for (const ProcessFailure& failure : failures_) {
-    processes_.note(fmt::format("rank {} (local rank {}, pid {}) hangs: {}; stacks: {}",
+    processes_.note(fmt::format("rank {} (local rank {}, pid {}) hung: {}; stacks: {}",
                                 failure.rank, failure.local_rank, failure.pid, hang_text(failure),
                                 failure.stacks));
   }
@@ -306,7 +306,7 @@ void LocalElasticAgent::stop_workers() {
   deadline_ = processes_.now() + grace();
   if (end_signal_ != 0) {
     processes_.note(fmt::format(
-        "{}: passed on to {} worker{}, which may take {} to stop; send it again to kill at once",
+        "{}: forwarded to {} worker{}; grace period {}, repeat to kill at once",
         signal_name(signal), running(), running() == 1 ? "" : "s", seconds_text(grace())));
   }
 }
@@ -314,7 +314,7 @@ void LocalElasticAgent::stop_workers() {
 void LocalElasticAgent::kill_workers() {
   processes_.signal_workers(SIGKILL);
   if (phase_ == Phase::Stopping && stop_requests_.count() < 2 && !launcher_gone_) {
-    processes_.note(fmt::format("{} worker{} did not stop within {}: killed", running(),
+    processes_.note(fmt::format("{} worker{} did not stop within {}; killed", running(),
                                 running() == 1 ? "" : "s", seconds_text(grace())));
   }
   phase_ = Phase::Killing;
@@ -358,7 +358,7 @@ void LocalElasticAgent::restart() {
 // What has stopped the first start is the user's to mend; a restart may work at the next try.
 void LocalElasticAgent::absorb_failed_start(const LaunchError& error) {
   group_.workers.clear();
-  const std::string what = std::string("the workers could not be started again: ") + error.what();
+  const std::string what = std::string("cannot restart the workers: ") + error.what();
   failures_ = {failure_without_worker({error.exit_code(), 0}, what, processes_)};
   deadline_ = processes_.now();  // nothing is to be waited for
 }

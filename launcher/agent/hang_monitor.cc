@@ -60,13 +60,12 @@ ProcessFailure HangMonitor::describe(const Worker& worker, const Suspect& suspec
   const std::string& waiting = suspect.sign.progress.waiting;
   ProcessFailure failure = failure_of(worker, processes);
   failure.exit = {kExitHang, 0};
-  failure.hang =
-      fmt::format("no sign of life for {:.1f} s", std::chrono::duration<double>(silent).count());
+  failure.hang = fmt::format("silent for {:.1f} s", std::chrono::duration<double>(silent).count());
   if (!state.empty()) failure.hang += ", " + state;
   if (!suspect.overdue) {
-    failure.hang += "; others wait for it";
+    failure.hang += "; others are waiting for it";
   } else if (!waiting.empty()) {
-    failure.hang += "; it waits for its peers in " + waiting;
+    failure.hang += "; waiting for its peers in " + waiting;
   }
   return failure;
 }

@@ -23,7 +23,7 @@ ProcessFailure failure_of(const Worker& worker, ProcessRunner& processes);
 ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
                                       const ProcessRunner& processes);
 
-/// "no sign of life for 5.0 s, state T (stopped); last heartbeat: step=3".
+/// "silent for 5.0 s, state T (stopped); last heartbeat: step=3".
 std::string hang_text(const ProcessFailure& failure);
 /// "2.5 s".
 std::string seconds_text(std::chrono::milliseconds time);

@@ -28,7 +28,7 @@ void apply_endpoint(LaunchConfig& config, const std::string& text, const std::st
 
 void take_addresses(LaunchConfig& config, const OptionValues& values) {
   if (values.integer("node-rank", 0, INT_MAX) != 0) {
-    usage_error(fmt::format("--node-rank={}: a single node has rank 0; leave it out",
+    usage_error(fmt::format("--node-rank={}: a single node has rank 0; omit the option",
                             values.text("node-rank")));
   }
   const bool alone = values.flag("standalone");  // whatever backend is named, as with torchrun
@@ -40,7 +40,8 @@ void take_addresses(LaunchConfig& config, const OptionValues& values) {
     apply_endpoint(config, values.text("rdzv-endpoint"), backend);
   }
   if (!values.text("local-addr").empty()) config.master_addr = values.text("local-addr");
-  if (config.master_addr.empty()) usage_error("--master-addr=: needs a host name or an address");
+  if (config.master_addr.empty())
+    usage_error("--master-addr=: is empty; give a host name or an address");
   config.rdzv_id = values.text("rdzv-id");
 }
 
@@ -129,8 +130,8 @@ LaunchConfig to_config(const OptionValues& values) {
   take_restarts(config, values);
   take_hangs(config, values);
   if (values.seconds("monitor-interval") <= 0) {
-    usage_error(
-        fmt::format("--monitor-interval={}: must be more than 0", values.text("monitor-interval")));
+    usage_error(fmt::format("--monitor-interval={}: must be greater than 0",
+                            values.text("monitor-interval")));
   }
   config.shutdown_timeout = values.milliseconds("shutdown-timeout");
   config.stop_signals = parse_signals(values.text("signals-to-handle"));
@@ -163,7 +164,7 @@ std::string asked_text(const OptionValues& values) {
   std::replace(name.begin(), name.end(), '_', '-');
   const auto source = raw.sources.find(name);
   if (source == raw.sources.end()) throw error;
-  usage_error(fmt::format("{} ({} sets it)", what, source->second));
+  usage_error(fmt::format("{} (set by {})", what, source->second));
 }
 
 }  // namespace
@@ -186,10 +187,10 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
   config.hints = raw.hints;
   if (raw.program.empty() || raw.program.front().empty()) {
     usage_error(
-        "no program given; write ddp-run [options] PROGRAM [arguments], see ddp-run --help");
+        "no program given; usage: ddp-run [options] PROGRAM [arguments], see ddp-run --help");
   }
   if (config.module && config.no_python) {
-    usage_error("-m and --no-python exclude each other; leave one of them out");
+    usage_error("-m and --no-python cannot be combined; drop one");
   }
   config.program = raw.program.front();
   config.program_args.assign(raw.program.begin() + 1, raw.program.end());

@@ -61,11 +61,11 @@ PetOptions options_from(const Environment& environment) {
     const OptionSpec* option = find_option(with_dashes(name.substr(4)));
     if (option && option->group == OptionGroup::Other) {
       pet.hints.push_back(
-          fmt::format("{} sets no option; write --{} on the command line", name, option->name));
+          fmt::format("{} is ignored; give --{} on the command line", name, option->name));
     } else if (!option || pet_name(*option) != name) {
       const std::string near = nearest_option(name.substr(4));
       const OptionSpec* meant = near.empty() ? nullptr : find_option(near);
-      pet.hints.push_back(fmt::format("{} sets no option{}", name,
+      pet.hints.push_back(fmt::format("{} is ignored: no such option{}", name,
                                       meant ? "; did you mean " + pet_name(*meant) + "?" : ""));
     } else if (option->value) {
       pet.options.push_back(fmt::format("--{}={}", option->name, value));
@@ -156,8 +156,7 @@ const OptionSpec* cut_short(const std::string& name) {
     // argparse calls this ambiguous, as names with - and with _ begin so.
     if (begin.find('-') == std::string::npos &&
         std::string_view(found.front()->name).find('-') != std::string_view::npos) {
-      usage_error(
-          fmt::format("option '--{}' is cut too short; write --{}", name, found.front()->name));
+      usage_error(fmt::format("option '--{}' is too short; write --{}", name, found.front()->name));
     }
     return found.front();
   }
@@ -165,7 +164,7 @@ const OptionSpec* cut_short(const std::string& name) {
   for (const OptionSpec* option : found) {
     names += fmt::format("{}--{}", names.empty() ? "" : " or ", option->name);
   }
-  usage_error(fmt::format("option '--{}' could be {}; write more of it", name, names));
+  usage_error(fmt::format("option '--{}' is ambiguous: {}", name, names));
 }
 
 // cxxopts neither stops at the first positional argument nor knows that `_` is `-`: it gets
@@ -207,7 +206,7 @@ class ArgSplitter {
     if (equals == std::string::npos) {
       add(*option, option->value ? required_value(*option) : "true");
     } else if (!option->value) {
-      usage_error(fmt::format("--{} takes no value, got '{}'; write just --{}", option->name,
+      usage_error(fmt::format("--{} takes no value, got '{}'; write --{} alone", option->name,
                               text.substr(equals + 1), option->name));
     } else {
       add(*option, text.substr(equals + 1));
@@ -232,10 +231,9 @@ class ArgSplitter {
       usage_error(fmt::format("--{0} needs a value; write --{0}={1}", option.name, option.value));
     }
     if (looks_like_option(args_[next_])) {
-      usage_error(
-          fmt::format("--{0} needs a value, but the option '{1}' follows; write --{0}={1} "
-                      "if that is meant",
-                      option.name, args_[next_]));
+      usage_error(fmt::format(
+          "--{0} needs a value, but the option '{1}' follows; write --{0}={1} if it is the value",
+          option.name, args_[next_]));
     }
     return args_[next_++];
   }

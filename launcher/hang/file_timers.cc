@@ -43,9 +43,9 @@ std::string timer_file(const Environment& environment, const std::vector<std::st
   for (const auto& folder : folders) {
     if (!folder.empty()) return folder + "/timers";
   }
-  throw LaunchError(kExitUsage, fmt::format("{}=1: there is no folder for the timers; name a file "
-                                            "for them in {}",
-                                            kEnableFileTimer, kTimerFile));
+  throw LaunchError(kExitUsage,
+                    fmt::format("{}=1: no directory for the timer pipe; give a path in {}",
+                                kEnableFileTimer, kTimerFile));
 }
 
 FileTimers::FileTimers(std::string path, std::function<void(const ExpiredTimer&)> expired)
@@ -55,8 +55,8 @@ FileTimers::FileTimers(std::string path, std::function<void(const ExpiredTimer&)
   if (::mkfifo(path_.c_str(), 0600) == 0)
     pipe_ = ::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
   if (pipe_ < 0) {
-    throw LaunchError(kExitUsage, fmt::format("{}={}: {}; choose a file that can be made",
-                                              kTimerFile, path_, error_text(errno)));
+    throw LaunchError(kExitUsage, fmt::format("{}={}: {}; choose a writable path", kTimerFile,
+                                              path_, error_text(errno)));
   }
   clock_ = ::timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
 }

@@ -22,7 +22,7 @@ const char* meaning(char state) {
     case 'S':
       return "sleeping";
     case 'D':
-      return "waiting for the kernel, cannot be killed";
+      return "uninterruptible sleep";
     case 'T':
       return "stopped";
     case 't':

@@ -251,7 +251,7 @@ void LogPump::copy_if_wanted(Source& source, std::string_view line) {
 void LogPump::write_file(Source& source, LogFile& file, std::string_view text) {
   if (file.write(text)) return;
   if (source.shown && &file == &source.file) source.shown->file_ends();
-  note(fmt::format("cannot write '{}': {}; what follows is missing there", file.path(),
+  note(fmt::format("cannot write '{}': {}; the rest of this log is missing", file.path(),
                    file.error()));
 }
 
@@ -278,8 +278,8 @@ void LogPump::finish_round() {
   for (const auto& [local_rank, path] : stderr_files_) stderr_tail_[local_rank] = end_of_file(path);
   settle();
   if (skipped_lines_ > 0) {
-    note(fmt::format("{} lines were not shown, the console was too slow; the log files have them",
-                     skipped_lines_));
+    note(fmt::format("the console was too slow: {} line{} skipped; see the log files",
+                     skipped_lines_, skipped_lines_ == 1 ? "" : "s"));
   }
   skipped_lines_ = 0;
 }

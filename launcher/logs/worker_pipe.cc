@@ -23,7 +23,7 @@ PipeEnds open_worker_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw LaunchError(kExitFailed,
-                      fmt::format("cannot make a pipe for a worker's output: {}; tip: ulimit -n",
+                      fmt::format("cannot create a pipe for a worker's output: {}; raise ulimit -n",
                                   error_text(errno)));
   }
   ::fcntl(ends[1], F_SETPIPE_SZ, kPipeSize);  // refused: the kernel's own size will do

@@ -118,11 +118,9 @@ std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int work
     for (int gpu = 0; gpu < workers; ++gpu) gpus.push_back(std::to_string(gpu));
   }
   if (static_cast<int>(gpus.size()) < workers) {
-    throw LaunchError(
-        kExitUsage,
-        fmt::format("--{} gives each of {} workers a GPU of its own, but {} can be seen; "
-                    "lower --nproc_per_node",
-                    option, workers, gpus.size()));
+    throw LaunchError(kExitUsage, fmt::format("--{} needs a GPU for each of {} workers, but only "
+                                              "{} {} visible; lower --nproc_per_node",
+                                              option, workers, gpus.size(), gpus.size() == 1 ? "is" : "are"));
   }
   return gpus;
 }

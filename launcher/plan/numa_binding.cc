@@ -211,7 +211,7 @@ std::vector<std::vector<int>> bind_to_numa(NumaBinding how, const std::vector<st
     if (bound.back().empty()) {
       throw LaunchError(
           kExitUsage, fmt::format("--numa-binding: NUMA node {} has no CPU left for local rank {}; "
-                                  "use another mode, fewer workers, or leave it out",
+                                  "use another mode or fewer workers, or omit it",
                                   node, i));
     }
   }

@@ -85,9 +85,10 @@ RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_i
     const std::string reason = error ? error.message() : error_text(errno);
     throw LaunchError(
         kExitUsage,
-        temporary ? fmt::format("cannot make a folder in '{}': {}; set TMPDIR to a writable one",
-                                base, reason)
-                  : fmt::format("--log-dir={}: {}; choose a writable folder", log_dir, reason));
+        temporary
+            ? fmt::format("cannot create a directory in '{}': {}; set TMPDIR to a writable one",
+                          base, reason)
+            : fmt::format("--log-dir={}: {}; choose a writable directory", log_dir, reason));
   }
   if (!folder.private_) fs::permissions(name, fs::perms(0755), error);
   if (!temporary) point_latest_at(folder.path_);
@@ -114,8 +115,8 @@ void RunFolder::prepare_attempt(int attempt, int local_world_size) const {
     const std::string folder = worker_folder(attempt, rank);
     fs::create_directories(folder, error);
     if (error)
-      throw LaunchError(kExitFailed,
-                        fmt::format("cannot make the folder '{}': {}", folder, error.message()));
+      throw LaunchError(kExitFailed, fmt::format("cannot create the directory '{}': {}", folder,
+                                                 error.message()));
   }
 }
 

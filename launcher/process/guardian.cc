@@ -89,8 +89,8 @@ int end_stuck(pid_t agent) {
   kill_children_of(agent, kPatience);
   const auto survivors = kill_descendants(kPatience);
   say_error(
-      fmt::format("ddp-run's agent process (pid {}, state {}) did not end after {} signals; it was "
-                  "killed with all that it had started",
+      fmt::format("ddp-run's agent process (pid {}, state {}) did not exit after {} signals; it "
+                  "and everything it started were killed",
                   agent, state, kMostRequests));
   name_survivors(survivors);
   return kExitSignalBase + SIGKILL;
@@ -104,7 +104,7 @@ int guard(const SignalMailbox& signals, pid_t agent) {
       kill_descendants(WIFEXITED(*status) ? Clock::duration(kShortPatience) : kPatience);
   if (WIFSIGNALED(*status)) {
     say_error(fmt::format(
-        "ddp-run's agent process (pid {}) was killed by {}; its workers were killed, too", agent,
+        "ddp-run's agent process (pid {}) was killed by {}; its workers were killed as well", agent,
         signal_name(WTERMSIG(*status))));
   }
   name_survivors(survivors);

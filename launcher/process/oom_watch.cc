@@ -72,10 +72,11 @@ std::string oom_verdict(const OomCounts& before, const OomCounts& after) {
   }
   if (!before.machine || !after.machine) return "";
   if (*after.machine > *before.machine) {
-    return fmt::format("out of memory: the kernel's OOM killer has acted on this machine (+{})",
-                       *after.machine - *before.machine);
+    return fmt::format(
+        "out of memory: the kernel's OOM killer killed something on this machine (+{})",
+        *after.machine - *before.machine);
   }
-  return "someone's kill -9: the kernel's out-of-memory killer has not acted";
+  return "someone's kill -9: the kernel's OOM killer did not act";
 }
 
 }  // namespace ddp::launch

@@ -71,7 +71,7 @@ std::optional<ReceivedSignal> SignalMailbox::next(std::optional<Clock::time_poin
 
 int SignalMailbox::open_fd() const {
   const int fd = ::signalfd(-1, &received_, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (fd < 0) throw LaunchError(kExitFailed, "cannot watch signals: " + error_text(errno));
+  if (fd < 0) throw LaunchError(kExitFailed, "cannot receive signals: " + error_text(errno));
   return fd;
 }
 

@@ -125,7 +125,7 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
     ::close(ends[0]);
     throw LaunchError(kExitFailed, "cannot start local rank " + std::to_string(spec.local_rank) +
                                        ": " + error_text(error) +
-                                       "; tip: see ulimit -u and the memory limit");
+                                       "; check ulimit -u and the memory limit");
   }
   return {pid, ends[0]};
 }

@@ -27,8 +27,7 @@ void refuse_waiting_connections(int listening_socket) {
 }
 
 std::string no_store(const std::string& why) {
-  return "ddp-store, which serves the workers' store, " + why +
-         "; with --store=rank0 rank 0 serves it";
+  return "ddp-store, which hosts the workers' store, " + why + "; try --store=rank0";
 }
 
 }  // namespace
@@ -123,11 +122,11 @@ std::optional<StoreLoss> StoreCompanion::take_exit() {
   const std::string how =
       describe_exit(by_itself ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status});
   StoreLoss loss{by_itself ? ExitStatus{kExitFailed, 0} : ExitStatus{0, info.si_status}, ""};
-  loss.what = served ? fmt::format(
-                           "the workers' store (ddp-store, pid {}) ended: {}; what workers "
-                           "kept there is lost",
-                           pid, how)
-                     : no_store(fmt::format("ended before it served ({})", how));
+  loss.what =
+      served
+          ? fmt::format("the workers' store (ddp-store, pid {}) ended: {}; its contents are lost",
+                        pid, how)
+          : no_store(fmt::format("exited before it served the store ({})", how));
   return loss;
 }
 

@@ -36,10 +36,10 @@ double cpu_seconds(const timeval& time) {
 }
 
 LaunchError exec_error(const WorkerSpec& spec, int error) {
-  const char* tip = error == ENOEXEC ? "; tip: a script needs a first line like #!/bin/sh"
+  const char* tip = error == ENOEXEC ? "; a script needs a first line such as #!/bin/sh"
                     : error == ENOENT
-                        ? "; tip: the interpreter in its first line, or its loader, is missing"
-                    : error == E2BIG ? "; tip: the arguments or the environment are too large"
+                        ? "; its interpreter (first line) or dynamic loader is missing"
+                    : error == E2BIG ? "; shorten the arguments or the environment"
                                      : "";
   return LaunchError(
       error == ENOENT ? kExitNotFound : kExitNotExecutable,
@@ -264,7 +264,7 @@ void WorkerProcesses::signal_worker(int local_rank, int signal) {
 void WorkerProcesses::end_expired(const ExpiredTimer& timer) {
   const auto worker = running_.find(::getsid(timer.pid));
   if (worker == running_.end()) return;  // anybody may write into the pipe
-  expired_[timer.pid] = fmt::format("its timer '{}' has expired", timer.scope);
+  expired_[timer.pid] = fmt::format("timer '{}' expired", timer.scope);
   pump_.note(fmt::format("local rank {}, pid {}: {}; {}", worker->second, timer.pid,
                          expired_[timer.pid], signal_name(timer.signal)));
   ::kill(timer.pid, timer.signal);

@@ -31,10 +31,10 @@ PortReservation& PortReservation::operator=(PortReservation&& other) noexcept {
 }
 
 LaunchError port_taken(int port, int error) {
-  return LaunchError(kExitUsage,
-                     fmt::format("--master-port={}: {}; choose another port, or leave it out to be "
-                                 "given a free one",
-                                 port, error_text(error)));
+  return LaunchError(
+      kExitUsage,
+      fmt::format("--master-port={}: {}; choose another port, or omit it to get a free one", port,
+                  error_text(error)));
 }
 
 }  // namespace ddp::launch

@@ -9,7 +9,7 @@
 
 namespace ddp::launch {
 
-/// "exit code 7", "killed by SIGKILL", "hangs" or "hangs, waiting in all_reduce".
+/// "exit code 7", "killed by SIGKILL", "hung" or "hung, waiting in all_reduce".
 std::string describe(const ProcessFailure& failure);
 /// What the workers of the next round are told, see kLastFailure in worker_contract.h.
 std::string failure_json(const ProcessFailure& failure, int attempt);

@@ -187,11 +187,11 @@ std::string HttpServer::answer_to(const std::string& request) const {
   const auto method_end = std::min(request.find(' '), request.size());
   const auto path_end = request.find_first_of(" ?\r\n", method_end + 1);
   const std::string method = request.substr(0, method_end);
-  HttpAnswer answer{400, "text/plain", "this is no HTTP request\n"};
+  HttpAnswer answer{400, "text/plain", "not an HTTP request\n"};
   if (path_end != std::string::npos) {
     answer = method == "GET" || method == "HEAD"
                  ? responder_(request.substr(method_end + 1, path_end - method_end - 1))
-                 : HttpAnswer{405, "text/plain", "GET or HEAD\n"};
+                 : HttpAnswer{405, "text/plain", "only GET and HEAD are supported\n"};
   }
   const std::string head = fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",

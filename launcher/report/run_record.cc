@@ -121,7 +121,7 @@ void write_result_file(const std::string& path, const std::string& text) {
   if (error != 0) {
     ::unlink(temporary.c_str());
     errno = error;
-    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}; choose a writable place", path,
+    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}; choose a writable path", path,
                                               error_text(errno)));
   }
 }
@@ -135,12 +135,12 @@ void prepare_result_file(const std::string& path) {
   struct stat status {};
   const bool exists = ::lstat(path.c_str(), &status) == 0;
   // It would be replaced, not followed: /dev/stdout of the whole machine, if root says so.
-  if (exists && S_ISLNK(status.st_mode)) refuse("is a symbolic link; name the file itself");
-  if (exists && S_ISDIR(status.st_mode)) refuse("is a folder; name a file");
-  if (exists && !S_ISREG(status.st_mode)) refuse("is no regular file; name another one");
+  if (exists && S_ISLNK(status.st_mode)) refuse("is a symbolic link; give the file itself");
+  if (exists && S_ISDIR(status.st_mode)) refuse("is a directory; give a file name");
+  if (exists && !S_ISREG(status.st_mode)) refuse("is not a regular file; choose another path");
   if (::access(folder.c_str(), W_OK | X_OK) != 0 ||
       (::unlink(path.c_str()) != 0 && errno != ENOENT)) {
-    refuse(error_text(errno) + "; choose a writable place");
+    refuse(error_text(errno) + "; choose a writable path");
   }
 }
 

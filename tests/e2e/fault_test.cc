@@ -98,7 +98,7 @@ TEST_CASE("a stopped rank is found by its silence, named, and the job ends as th
   const auto run = finish(options);
   INFO(run.out << run.err);
   CHECK(run.exit == 0);
-  CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("hangs") &&
+  CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("hung") &&
                           Contains("step=12 phase=forward"));
   CHECK(summary_of(place).at("restarts")[0].at("cause") == "hang");
   check_same_end(unbroken, place);
@@ -113,7 +113,7 @@ TEST_CASE("a stopped rank is found by the automatic rule") {
   const auto run = finish(options);
   INFO(run.out << run.err);
   CHECK(run.exit == 0);
-  CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("hangs"));
+  CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("hung"));
   CHECK(summary_of(place).at("restarts")[0].at("cause") == "hang");
 }
 
@@ -252,7 +252,7 @@ TEST_CASE("a rank that has evaluated its part waits for the slower one and is no
                        {plan_of({"rank=0 step=5 phase=evaluation kind=slow value=1600"}),
                         "trainer_config.max_steps=5", "distributed_config.hang_timeout_s=3"},
                        kTwentyRestarts));
-  CHECK_THAT(run.err, !Contains("hangs"));
+  CHECK_THAT(run.err, !Contains("hung"));
 }
 
 TEST_CASE("spikes are judged alike in a resumed run") {

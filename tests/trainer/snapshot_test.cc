@@ -146,7 +146,7 @@ TEST_CASE("bytes behind the last tensor are found") {
   const std::string path = dir.file("s.pt");
   save(path, 1);
   dir.write("s.pt", read_file(path) + "x");
-  CHECK_THROWS_WITH(open_snapshot(path), Catch::Contains("after its last tensor"));
+  CHECK_THROWS_WITH(open_snapshot(path), Catch::Contains("after the last tensor"));
 }
 
 // Written by the trainer before format 2.

@@ -93,7 +93,7 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGr
   const CharDataset dataset = load_data(config, resume.meta);
   if (group.broadcast_text(dataset.sha256()) != dataset.sha256()) {
     throw RunError(
-        fmt::format("{}: rank {} reads another text than rank 0; give all nodes the same file",
+        fmt::format("{}: rank {} reads a different text than rank 0; give all nodes the same file",
                     config.data.path, group.rank()));
   }
   if (resume.meta) {

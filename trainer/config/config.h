@@ -49,13 +49,13 @@ struct AutoNumber {
 
 struct TrainerConfig {
   int64_t max_epochs = 10;
-  std::optional<int64_t>
-      max_steps;             ///< Stops after this many optimizer steps, also within an epoch.
-  int64_t batch_size = 216;  ///< Sequences per rank and micro-batch.
-  int64_t grad_accumulation_steps = 1;       ///< Micro-batches per optimizer step and rank.
+  std::optional<int64_t> max_steps;     ///< Stop after this many optimizer steps, even mid-epoch.
+  int64_t batch_size = 216;             ///< Sequences per rank and micro-batch.
+  int64_t grad_accumulation_steps = 1;  ///< Micro-batches per optimizer step and rank.
   std::optional<int64_t> global_batch_size;  ///< Sequences per optimizer step, all ranks together.
-  int64_t data_loader_workers = 4;  ///< Loader threads per rank; 0 loads in the training thread.
-  double grad_norm_clip = 1.0;      ///< Global L2 norm; 0 switches clipping off.
+  int64_t data_loader_workers =
+      4;                        ///< Data loader threads per rank; 0: load in the training thread.
+  double grad_norm_clip = 1.0;  ///< Global L2 norm; 0 switches clipping off.
   std::string snapshot_path = "snapshot.pt";  ///< Absolute after loading.
   int64_t save_every = 3;  ///< Epochs between snapshots; a final one is always written.
   std::optional<int64_t> save_every_steps;

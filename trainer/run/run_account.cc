@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "launcher/worker_contract.h"
+#include "trainer/metrics/text.h"
 #include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/start_time.h"
 #include "trainer/runtime/xxh3.h"
@@ -209,23 +210,23 @@ std::vector<std::string> RunAccount::text() const {
   const SaveCounts saves = all_saves();
   const auto share = goodput();
   lines.push_back(fmt::format(
-      "Goodput {}: {} useful steps x {:.1f} ms (median) in {:.1f} s; {} steps made twice",
+      "Goodput {}: {} x {:.1f} ms (median) in {:.1f} s; {} repeated",
       share ? fmt::format("{:.1f} %", 100.0 * *share) : std::string("unknown"),
-      totals_.last_step - totals_.first_step, 1e3 * median_step(), unix_now() - totals_.job_began,
-      totals_.redone_steps));
+      counted(totals_.last_step - totals_.first_step, "useful step"), 1e3 * median_step(), unix_now() - totals_.job_began,
+      counted(totals_.redone_steps, "step")));
   lines.push_back(fmt::format(
-      "Snapshots: {} saved, {} failed, {} skipped, {} in memory; training held up {:.1f} ms per "
+      "Snapshots: {} saved, {} failed, {} skipped, {} in memory; training stalled {:.1f} ms per "
       "save, {:.1f} ms at most",
       saves.saved, saves.failed, saves.skipped, saves.in_memory,
       saves.saved > 0 ? 1e3 * saves.stall_seconds / static_cast<double>(saves.saved) : 0.0,
       1e3 * saves.longest_stall));
   for (const auto& restart : totals_.restarts) {
     lines.push_back(fmt::format(
-        "Restart: rank {}, {}: seen after {}, restarted after {}, first step after {}; {} steps "
-        "made twice",
+        "Restart: rank {}, {}: detected after {}, restarted after {}, first step after {}; {} "
+        "repeated",
         restart.rank, restart.cause.empty() ? "cause unknown" : restart.cause,
         seconds_or_none(restart.to_detect), seconds_or_none(restart.to_restart),
-        seconds_or_none(restart.to_first_step), restart.lost_steps));
+        seconds_or_none(restart.to_first_step), counted(restart.lost_steps, "step")));
   }
   return lines;
 }

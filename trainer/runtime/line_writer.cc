@@ -133,9 +133,9 @@ void LineWriter::State::take_line(Queue& queue) const {
   queue.told = std::exchange(queue.lost, 0);
   if (queue.told > 0) {
     const std::string text =
-        fmt::format("{} missing here: {} could not be written in time{}",
+        fmt::format("{} missing here: the reader was too slow{}",
                     queue.told == 1 ? "1 line is" : fmt::format("{} lines are", queue.told),
-                    queue.told == 1 ? "it" : "they", elsewhere.empty() ? "" : "; " + elsewhere);
+                    elsewhere.empty() ? "" : "; " + elsewhere);
     queue.current = {queue.lines.front().number, log_line(LogLevel::kWarning, text)};
     return;
   }
@@ -180,7 +180,7 @@ void LineWriter::State::close(Queue& queue, int error) {
   if (other == queues.end()) return;
   add(*other,
       log_line(LogLevel::kWarning,
-               fmt::format("{} is closed ({}): the run goes on without it{}", queue.stream.name,
+               fmt::format("{} is closed ({}); the run continues without it{}", queue.stream.name,
                            std::strerror(error), elsewhere.empty() ? "" : "; " + elsewhere)));
 }
 

@@ -13,6 +13,9 @@ std::string one_line(std::string_view text);
 /// A value as a message shows it: one line, cut after 100 bytes.
 std::string shown(std::string_view value);
 
+/// 512 bytes, 86 kB, 1.5 MB, 26 GB: of 1000, with two digits at least.
+std::string size_text(double bytes);
+
 /// Damerau-Levenshtein distance (insert, delete, replace, swap neighbours), ASCII case ignored.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 

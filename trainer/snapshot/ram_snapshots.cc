@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
 #include "trainer/runtime/xxh3.h"
 
 namespace ddp::train {
@@ -20,8 +21,8 @@ constexpr std::size_t kSpare = 65536;  // for counters that grow, and the guard'
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 [[noreturn]] void cannot_reserve(const std::string& path, std::size_t bytes, int error) {
-  throw RunError(
-      fmt::format("cannot keep {} MB in {}: {}", bytes / 1'000'000, path, std::strerror(error)));
+  throw RunError(fmt::format("cannot reserve {} for {}: {}", size_text(static_cast<double>(bytes)),
+                             path, std::strerror(error)));
 }
 
 }  // namespace

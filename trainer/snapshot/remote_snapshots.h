@@ -24,7 +24,7 @@ namespace ddp::train {
 std::string local_snapshot_path(const TrainerConfig& config);
 
 /// A local copy of `path` that is removed at the end; for a local path the file itself. Throws
-/// RunError when the object cannot be had.
+/// RunError when the object cannot be had, UserError when a local file is no snapshot at all.
 class FetchedSnapshot {
  public:
   explicit FetchedSnapshot(const std::string& path);

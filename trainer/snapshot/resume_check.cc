@@ -70,8 +70,8 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
   for (const auto& change : changes(meta.config_json, config_to_json(config))) {
     if (kModelKeys.count(change.key) != 0) {
       throw UserError(
-          fmt::format("{} was made by another model: {} is {} there, {} in this configuration; set "
-                      "trainer_config.snapshot_path to a new file to start afresh",
+          fmt::format("{} belongs to another model: {} is {} there, {} in this configuration; set "
+                      "trainer_config.snapshot_path to a new file to start from scratch",
                       config.trainer.snapshot_path, change.key, change.before, change.now));
     }
     if (kSilentKeys.count(change.key) == 0) {
@@ -81,13 +81,13 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
   }
   if (meta.vocabulary != dataset.vocabulary().characters()) {
     throw UserError(fmt::format(
-        "{} was trained on a text with another vocabulary ({} characters, this one has {}); set "
-        "trainer_config.snapshot_path to a new file to start afresh",
+        "{} was trained with another vocabulary ({} characters, this text has {}); set "
+        "trainer_config.snapshot_path to a new file to start from scratch",
         config.trainer.snapshot_path, meta.vocabulary.size(), dataset.vocabulary().size()));
   }
   if (!same_data_order(meta, config, dataset)) {
     lines.push_back(
-        fmt::format("The training data are not those of the snapshot: epoch {} starts anew",
+        fmt::format("The training data differs from the snapshot's: epoch {} starts over",
                     meta.cursor.epoch + 1));
   }
   return lines;

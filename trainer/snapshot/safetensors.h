@@ -43,6 +43,9 @@ void publish_safetensors(
     const std::string& path, const std::string& keep_previous_as, Metadata metadata,
     const std::vector<TensorBytes>& tensors, const PublishObserver& at = [](PublishPhase) {});
 
+/// True when the file begins as a safetensors file does, with a length and `{`, whatever follows.
+bool begins_as_safetensors(const std::string& path);
+
 /// A container mapped read-only. Lengths and offsets in the file are checked against its size
 /// before use.
 class SafetensorsFile {

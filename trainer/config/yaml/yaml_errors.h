@@ -30,6 +30,10 @@ class YamlText {
   /// A quote is the very last character, which yaml-cpp takes for an empty text.
   bool ends_with_open_quote(const YAML::Mark& mark) const;
 
+  /// The [ or { at the mark has no counterpart in the rest of the text.
+  bool is_never_closed(const YAML::Mark& bracket) const;
+  [[noreturn]] void fail_bracket(const YAML::Mark& bracket) const;
+
   [[noreturn]] void fail(const YAML::Mark& mark, const std::string& what,
                          const std::string& fix) const;
   /// yaml-cpp's error in our words. `bracket` is an open [ or {, or nullptr; `last` is where the
@@ -41,6 +45,8 @@ class YamlText {
   std::string_view line(int number) const;
   [[noreturn]] void fail_quote(const YAML::Mark& last) const;
   [[noreturn]] void fail_colon(const YAML::Mark& mark) const;
+  void check_tab(const YAML::Mark& mark) const;
+  void check_late_quote(const YAML::Mark& mark, const YAML::Mark& last) const;
 
   std::string text_;
   std::shared_ptr<const std::string> source_;
