@@ -64,7 +64,8 @@ std::string report(const RunResult& result, const JobPlan& plan, bool summary) {
   for (const auto& survivor : result.survivors) {
     text += fmt::format("error: {} could not be killed\n", survivor);
   }
-  if (result.outcome == Outcome::Preempted) {
+  // A launcher around this one says it for the whole job.
+  if (result.outcome == Outcome::Preempted && plan.inherited.count(kRunId) == 0) {
     text += fmt::format(
         "ddp-run: the workers were preempted and saved their state (exit code {}); rerun the same "
         "command to continue\n",
@@ -157,6 +158,7 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, StaticRendezvous&
   record_result(config, result_json(result, plan.job.run_id, plan.host));
   pass_on_cause(result, plan.inherited);
   if (result.outcome == Outcome::LauncherGone) {
+    plan.folder.keep_logs();
     processes.drop_console();  // within a second nothing of the job is to be left
     return exit_code(result);
   }
@@ -222,6 +224,14 @@ struct CleanUp {
   }
 };
 
+// An agent that comes to its end removes its logs or keeps them, and says where.
+void keep_logs_of_killed_agent(const RunFolder& folder) {
+  if (!folder.has_logs() || !folder.is_private() || folder.keeps_logs()) return;
+  if (::access(folder.path().c_str(), F_OK) != 0) return;
+  folder.keep_logs();
+  say("logs of this run: " + folder.path());
+}
+
 int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
   JobPlan plan = plan_job(config);
   const std::string store_program = find_store(config);
@@ -238,7 +248,7 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
         "OMP_NUM_THREADS={} for each of {} workers (available CPUs / workers); set it to override",
         plan.job.omp_num_threads, plan.job.local_world_size));
   }
-  return run_guarded(signals, [&](int launcher_pipe) {
+  const int code = run_guarded(signals, [&](int launcher_pipe) {
     const int agent_code = guarded([&] {
       return with_errors_recorded(config, [&] {
         return run_agent(config, plan, rendezvous, store_program, signals, launcher_pipe);
@@ -247,6 +257,8 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
     clean_up.now();
     return agent_code;
   });
+  if (code != kExitDone) keep_logs_of_killed_agent(plan.folder);
+  return code;
 }
 
 // Nobody must take an earlier run's result for this one's: that goes first, and whatever becomes of

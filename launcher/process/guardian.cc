@@ -106,8 +106,8 @@ int guard(const SignalMailbox& signals, pid_t agent) {
     say_error(fmt::format(
         "ddp-run's agent process (pid {}) was killed by {}; its workers were killed as well", agent,
         signal_name(WTERMSIG(*status))));
+    name_survivors(survivors);  // an agent that ended has named them
   }
-  name_survivors(survivors);
   return exit_code_of(*status);
 }
 

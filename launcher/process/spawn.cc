@@ -111,7 +111,8 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
 
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw LaunchError(kExitFailed, "cannot start a worker: " + error_text(errno));
+    throw LaunchError(kExitFailed,
+                      "cannot start a worker: " + error_text(errno) + "; raise ulimit -n");
   }
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();

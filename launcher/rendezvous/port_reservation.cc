@@ -31,6 +31,11 @@ PortReservation& PortReservation::operator=(PortReservation&& other) noexcept {
 }
 
 LaunchError port_taken(int port, int error) {
+  if (error == EMFILE || error == ENFILE) {
+    return LaunchError(kExitFailed,
+                       fmt::format("cannot open a socket for --master-port: {}; raise ulimit -n",
+                                   error_text(error)));
+  }
   return LaunchError(
       kExitUsage,
       fmt::format("--master-port={}: {}; choose another port, or omit it to get a free one", port,

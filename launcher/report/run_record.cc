@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
@@ -64,6 +65,9 @@ json to_json(const ProcessFailure& failure) {
   return object;
 }
 
+// Opened early, so its number is low, and closed to write the result when no other is left.
+int spare = -1;
+
 }  // namespace
 
 std::string summary_table(const RunResult& result) {
@@ -114,7 +118,12 @@ std::string error_json(int exit_code, const std::string& error) {
 
 void write_result_file(const std::string& path, const std::string& text) {
   const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  constexpr int kHow = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+  int fd = ::open(temporary.c_str(), kHow, 0644);
+  if (fd < 0 && errno == EMFILE && spare >= 0) {
+    ::close(std::exchange(spare, -1));
+    fd = ::open(temporary.c_str(), kHow, 0644);
+  }
   int error = fd < 0 ? errno : write_fully(fd, text);
   if (fd >= 0 && ::close(fd) != 0 && error == 0) error = errno;
   if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
@@ -142,6 +151,7 @@ void prepare_result_file(const std::string& path) {
       (::unlink(path.c_str()) != 0 && errno != ENOENT)) {
     refuse(error_text(errno) + "; choose a writable path");
   }
+  if (spare < 0) spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 }  // namespace ddp::launch

@@ -145,7 +145,7 @@ TEST_CASE("a program that cannot be started is refused as a shell does") {
 TEST_CASE("inspect refuses what is not a snapshot") {
   const Workspace place;
   place.write("empty", "");
-  check_one_line(finish(trainer(place, {"inspect", "text.txt"})), 1, {"text.txt"});
+  check_one_line(finish(trainer(place, {"inspect", "text.txt"})), 2, {"text.txt"});
   check_one_line(finish(trainer(place, {"inspect", "empty"})), 1, {"empty"});
   check_one_line(finish(trainer(place, {"inspect", "tmp"})), 2, {"tmp"});
   check_one_line(finish(trainer(place, {"inspect", "missing.pt"})), 2, {"missing.pt"});

@@ -413,9 +413,9 @@ TEST_CASE("on a disk that is full the run goes on, keeps the last good snapshot,
   const auto run = finish(with_small_disk(options, place / "disk", "500k"));
   INFO(run.out << run.err);
   CHECK(run.exit == 1);
-  CHECK_THAT(run.err, Contains("snapshot of step 10 was not saved") && Contains("No space left"));
+  CHECK_THAT(run.err, Contains("cannot save the snapshot of step 10") && Contains("No space left"));
   CHECK_THAT(run.out, Contains("Step 40 | Train"));
-  CHECK_THAT(errors_of(run.err).front(), Contains("of step 40") && Contains("make room"));
+  CHECK_THAT(errors_of(run.err).front(), Contains("(step 40)") && Contains("free space"));
   CHECK(is_whole(place.snapshot()));
 }
 

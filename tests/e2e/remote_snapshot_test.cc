@@ -87,7 +87,8 @@ TEST_CASE("a fresh machine leaves the best and the last ones of the store alone"
   CHECK(std::includes(after.begin(), after.end(), before.begin(), before.end()));
   std::filesystem::remove_all(place / "cache");
   const auto third = succeed(stored(place, server, {"trainer_config.max_steps=22"}));
-  CHECK_THAT(third.out, Contains("Fetching the best one, s3://bucket/runs/7/snapshot.pt.step-20"));
+  CHECK_THAT(third.out,
+             Contains("Fetching the best snapshot, s3://bucket/runs/7/snapshot.pt.step-20"));
   CHECK_THAT(third.out, Contains("Best snapshot: " + local_copy(place) + ".step-20"));
 }
 

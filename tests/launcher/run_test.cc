@@ -433,6 +433,31 @@ TEST_CASE("the result is written though the agent was killed, and none is there 
   CHECK_THAT(result["error"].get<std::string>(), Contains("agent process"));
 }
 
+TEST_CASE("an agent without a descriptor to spare still writes what has gone wrong") {
+  const TempFolder folder;
+  const std::string file = folder.path() + "/result.json";
+  ChildProgram job(stub_job(folder, {"--result-json=" + file}, {"parent", "wait"}));
+  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  const pid_t worker = std::stoi(job.wait_for("waiting ").substr(8));
+  const rlimit few{4, 4};
+  REQUIRE(::prlimit(agent, RLIMIT_NOFILE, &few, nullptr) == 0);
+  ::kill(worker, SIGKILL);
+  CHECK(job.wait_exit() == 1);
+  CHECK_THAT(nlohmann::json::parse(text_of(file))["error"].get<std::string>(),
+             Contains("cannot wait for the workers"));
+}
+
+TEST_CASE("of two launchers, one inside the other, one says that the job was preempted") {
+  const TempFolder folder;
+  ChildOptions options = stub_job(folder, {}, {"exit=75"});
+  options.argv.insert(options.argv.begin(), kDdpRun);
+  const auto job = run_to_end(options);
+  CHECK(job.exit == 75);
+  const auto first = job.err.find("were preempted");
+  CHECK(first != std::string::npos);
+  CHECK(job.err.find("were preempted", first + 1) == std::string::npos);
+}
+
 TEST_CASE("a restart that cannot be executed is a failed round with a result") {
   const TempFolder folder;
   ChildOptions options = stub_job(folder, {"--max_restarts=2"}, {});

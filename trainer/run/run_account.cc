@@ -84,6 +84,15 @@ SaveCounts saves_from_json(const OrderedJson& json) {
   return saves;
 }
 
+/// When the account before this one in this process ended, Unix seconds; 0: there was none.
+double& previous_end() {
+  static double end = 0.0;
+  return end;
+}
+
+/// The start of the process, of a sweep's later jobs the end of the one before.
+double job_start() { return previous_end() > 0.0 ? previous_end() : process_start_unix_seconds(); }
+
 std::string seconds_or_none(const std::optional<double>& seconds) {
   return seconds ? fmt::format("{:.2f} s", *seconds) : std::string("unknown");
 }
@@ -91,7 +100,7 @@ std::string seconds_or_none(const std::optional<double>& seconds) {
 }  // namespace
 
 RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step)
-    : began_(process_start_unix_seconds()) {
+    : began_(job_start()) {
   totals_.job_began = began_;
   totals_.first_step = totals_.last_step = resumed_step;
   const std::string file = account_file(snapshot_path);
@@ -103,6 +112,7 @@ RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step)
 
 RunAccount::~RunAccount() {
   if (fd_ >= 0) ::close(fd_);
+  previous_end() = unix_now();
 }
 
 // What does not parse is nothing: the account is not worth a run.
@@ -212,8 +222,8 @@ std::vector<std::string> RunAccount::text() const {
   lines.push_back(fmt::format(
       "Goodput {}: {} x {:.1f} ms (median) in {:.1f} s; {} repeated",
       share ? fmt::format("{:.1f} %", 100.0 * *share) : std::string("unknown"),
-      counted(totals_.last_step - totals_.first_step, "useful step"), 1e3 * median_step(), unix_now() - totals_.job_began,
-      counted(totals_.redone_steps, "step")));
+      counted(totals_.last_step - totals_.first_step, "useful step"), 1e3 * median_step(),
+      unix_now() - totals_.job_began, counted(totals_.redone_steps, "step")));
   lines.push_back(fmt::format(
       "Snapshots: {} saved, {} failed, {} skipped, {} in memory; training stalled {:.1f} ms per "
       "save, {:.1f} ms at most",

@@ -46,10 +46,10 @@ std::string behind_links(fs::path path) {
   return path.string();
 }
 
-// A file that never was a snapshot is the user's mistake; damage is told by whoever opens it.
+// A file that never was a snapshot is the user's mistake; whoever opens a damaged one says so.
 void require_snapshot(const std::string& path) {
   std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return;
+  if (!fs::is_regular_file(path, ignored) || fs::file_size(path, ignored) == 0) return;
   bool foreign = !begins_as_safetensors(path);
   try {
     foreign = foreign || !SafetensorsFile(path).metadata().contains("format_version");

@@ -149,12 +149,15 @@ std::optional<std::string> SnapshotFolder::run_of(const Snapshots& others, bool 
   std::set<std::string> ids;
   for (const auto& other : others) ids.insert(other.meta.run_id);
   if (ids.empty()) return std::nullopt;
-  if (ids.size() == 1) return *ids.begin();
+  // Without a manifest the newest may be of a later run than older files that know their run.
+  const bool in_folder = fs::path(others.front().path).parent_path() == folder_of(path_);
+  const bool told = !listed || manifest || !in_folder || ids.begin()->empty();
+  if (ids.size() == 1 && told) return *ids.begin();
   throw RunError(fmt::format(
-      "{}; the older files next to it belong to {} runs; rename the one to resume from to {}, or "
-      "move all of them away to train from scratch",
+      "{}; without {} it is unknown whether the older files next to it belong to the same run; "
+      "rename the one to resume from to {}, or move all of them away to train from scratch",
       damages.empty() ? path_ + " is missing, a save was interrupted" : damages.front().reason,
-      ids.size(), path_));
+      name_of(manifest_path()), path_));
 }
 
 bool SnapshotFolder::is_ours(const OpenedSnapshot& snapshot) const {

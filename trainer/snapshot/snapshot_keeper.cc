@@ -178,10 +178,9 @@ void SnapshotKeeper::write(const SnapshotMeta& meta, SaveReason reason, Clock::t
   if (failure.empty()) {
     say_saved(meta, reason, begin);
   } else {
-    log_.warning(
-        fmt::format("snapshot of step {} was not saved: {}; training goes on, the last "
-                    "good one is kept",
-                    meta.step, failure));
+    log_.warning(fmt::format(
+        "cannot save the snapshot of step {}: {}; training continues, {}", meta.step, failure,
+        folder_.entries().empty() ? "but there is no snapshot yet" : "the last good one is kept"));
   }
   const std::lock_guard lock(mutex_);
   busy_seconds_ = seconds_from(begin);
@@ -234,10 +233,11 @@ void SnapshotKeeper::finish(const TrainingState& state) {
     before_update();
   }
   if (on_disk()) return;
-  throw RunError(
-      fmt::format("cannot save the final state (step {}) to {}, which still holds the last good "
-                  "snapshot; free space or choose another trainer_config.snapshot_path, and rerun",
-                  state.meta.step, folder_.path()));
+  throw RunError(fmt::format(
+      "cannot save the final state (step {}) to {}, which {}; free space or choose "
+      "another trainer_config.snapshot_path, and rerun",
+      state.meta.step, folder_.path(),
+      folder_.entries().empty() ? "holds no snapshot yet" : "still holds the last good one"));
 }
 
 void SnapshotKeeper::finish_sending(std::chrono::milliseconds limit) {
