@@ -15,13 +15,13 @@
 #include "trainer/app/train_job.h"
 #include "trainer/config/compose/load_config.h"
 #include "trainer/config/keys/config_text.h"
-#include "trainer/data/char_vocabulary.h"
 #include "trainer/model/generate.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/sha256.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
+#include "trainer/task/causal_lm.h"
 
 namespace ddp::train {
 namespace {
@@ -66,7 +66,7 @@ Json snapshot_report(const OpenedSnapshot& snapshot) {
       {"position", meta.cursor.position},
       {"optimizer_step", meta.optimizer_step},
       {"parameters", model_parameters(*snapshot.file)},
-      {"vocabulary_size", meta.vocabulary.size()},
+      {"vocabulary_size", tokenizer_of(meta.task)->size()},
       {"world_size", meta.world_size},
       {"micro_batches_per_step", meta.micro_batches_per_step},
       {"grad_scaler",
@@ -121,12 +121,12 @@ int run_generate(const TrainerArgs& args) {
   const FetchedSnapshot fetched(options.snapshot);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const Config config = config_from_json(snapshot.meta.config_json);
-  const auto vocabulary = CharVocabulary::from_characters(snapshot.meta.vocabulary);
-  const auto prompt = vocabulary.encode(options.prompt);
+  const auto tokenizer = tokenizer_of(snapshot.meta.task);
+  const auto prompt = tokenizer->encode(options.prompt);
   if (prompt.empty())
     throw UserError(
         "--prompt is empty; give at least one character to start from, such as --prompt ' '");
-  GPT model(config.gpt, vocabulary.size(), config.data.block_size, 0);
+  GPT model(config.gpt, tokenizer->size(), config.data.block_size, 0);
   for (auto& p : model->model_parameters()) snapshot.load_into("model." + p.name, p.tensor);
 
   SamplingOptions sampling;
@@ -136,7 +136,8 @@ int run_generate(const TrainerArgs& args) {
   sampling.greedy = options.greedy;
   sampling.seed = static_cast<uint64_t>(options.seed);
   print(options.prompt);
-  generate(model, prompt, sampling, [&](int64_t token) { print(vocabulary.decode(token)); });
+  generate(model, prompt, sampling,
+           [&](int64_t token) { print(tokenizer->decode(static_cast<int32_t>(token))); });
   if (::isatty(STDOUT_FILENO) != 0) print("\n");
   return launch::kExitDone;
 }

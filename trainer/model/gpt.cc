@@ -118,8 +118,9 @@ torch::Tensor GPTImpl::loss(const torch::Tensor& idx_BT, const torch::Tensor& ta
                                 /*ignore_index=*/-1);
 }
 
-torch::Tensor GPTImpl::loss_sum(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT) {
-  const auto logits_NV = forward(idx_BT).view({-1, vocab_size_}).to(torch::kFloat32);
+torch::Tensor GPTImpl::loss_sum_of(const torch::Tensor& logits_BTV,
+                                   const torch::Tensor& targets_BT) {
+  const auto logits_NV = logits_BTV.view({-1, logits_BTV.size(-1)}).to(torch::kFloat32);
   return at::cross_entropy_loss(logits_NV, targets_BT.reshape({-1}), {}, at::Reduction::Sum,
                                 /*ignore_index=*/-1);
 }

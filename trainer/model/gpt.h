@@ -93,8 +93,9 @@ class GPTImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& idx_BT);
   /// Mean negative log-likelihood in nats over the targets that are not -1; a float32 scalar.
   torch::Tensor loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
-  /// Sum instead of mean.
-  torch::Tensor loss_sum(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
+  /// Of logits [B, T, V]: the sum instead of the mean.
+  static torch::Tensor loss_sum_of(const torch::Tensor& logits_BTV,
+                                   const torch::Tensor& targets_BT);
 
   int64_t block_size() const { return block_size_; }
   int64_t vocab_size() const { return vocab_size_; }
