@@ -28,13 +28,13 @@ int in_a_row(const std::vector<RoundEnd>& history, Predicate holds) {
   return static_cast<int>(stop - history.rbegin());
 }
 
-// A shell around the program gives 128 + n for a signal; 255 is what a program's exit(-1) gives.
+// A shell reports signal n as 128 + n; 255 is a program's exit(-1).
 bool is_crash(const ExitStatus& exit) {
   const bool says_signal = exit.code > kExitSignalBase && exit.code < kExitSignalBase + NSIG;
   return exit.signal != 0 || says_signal || exit.code == kExitHang;
 }
 
-// Why this failure is not worth a restart; empty when it is.
+// Why this failure does not trigger a restart; empty if it does.
 std::string final_reason(const RestartRules& rules, const ExitStatus& exit) {
   const int code = exit_value(exit);
   if (rules.final_codes.count(code) > 0)

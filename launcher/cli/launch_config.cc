@@ -17,8 +17,8 @@
 namespace ddp::launch {
 namespace {
 
-// Without a port the endpoint means nothing on a single node; nor does that of c10d, where agents
-// meet and jobs share it: as with torchrun, their workers do not.
+// On a single node an endpoint without a port means nothing. Nor does a c10d endpoint: agents meet
+// there, workers do not, as in torchrun.
 void apply_endpoint(LaunchConfig& config, const std::string& text, const std::string& backend) {
   const auto endpoint = parse_endpoint(text);
   if (!endpoint || endpoint->port == 0 || backend == "c10d") return;
@@ -45,7 +45,7 @@ void take_addresses(LaunchConfig& config, const OptionValues& values) {
   config.rdzv_id = values.text("rdzv-id");
 }
 
-// torchrun's own switch; its static rendezvous does not look at it.
+// torchrun's own switch; its static rendezvous ignores it.
 bool store_sharing_disabled(const OptionValues& values, const Environment& environment) {
   const bool is_static = values.text("rdzv-backend") == "static" && !values.flag("standalone") &&
                          (values.given("master-port") || !values.text("rdzv-endpoint").empty());
@@ -147,7 +147,7 @@ LaunchConfig to_config(const OptionValues& values) {
   return config;
 }
 
-// Help, version and the like; empty when a job is to be run.
+// Help, version and the like; empty if a job is to be run.
 std::string asked_text(const OptionValues& values) {
   if (values.flag("help")) return help_text();
   if (values.flag("short-help")) return short_help_text();
@@ -157,7 +157,7 @@ std::string asked_text(const OptionValues& values) {
   return completion_script(values.one_of("print-completion", {"bash", "zsh", "fish"}));
 }
 
-// Who has set a variable long ago looks for the wrong value on the command line.
+// Otherwise a user who set the variable long ago would look for the value on the command line.
 [[noreturn]] void name_source(const LaunchError& error, const RawOptions& raw) {
   const std::string what = error.what();
   std::string name = what.substr(0, what.find('='));

@@ -105,7 +105,7 @@ std::string option_help(const OptionSpec& option) {
   return left + gap + wrapped(right_of_names(option), kIndent, 98) + "\n";
 }
 
-// Text for groff: no dash becomes a hyphen, no dot or quote at the start of a line a request.
+// Escapes text for groff: dashes stay dashes, a leading dot or quote is no request.
 std::string roff(std::string_view text) {
   std::string out;
   bool at_start = true;

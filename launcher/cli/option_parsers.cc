@@ -11,7 +11,7 @@
 namespace ddp::launch {
 namespace {
 
-// More is a slip of the finger, and would be started for a long time.
+// More than this is a typo, and would take long to start.
 constexpr int kMostWorkers = 4096;
 
 std::vector<std::string> split_list(const std::string& text, char separator) {
@@ -143,7 +143,7 @@ std::set<int> parse_ranks(const std::string& text) {
   return ranks;
 }
 
-// `,,` stands for a comma.
+// `,,` is a literal comma.
 std::vector<std::string> parse_filters(const std::string& text) {
   std::vector<std::string> filters;
   if (text.empty()) return filters;

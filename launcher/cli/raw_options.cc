@@ -36,7 +36,7 @@ std::string pet_name(const OptionSpec& option) {
   return name;
 }
 
-// The value of a flag's variable; torchrun takes numbers only.
+// A flag's variable; torchrun accepts numbers only.
 bool is_on(const std::string& name, const std::string& value) {
   int number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -77,7 +77,7 @@ PetOptions options_from(const Environment& environment) {
   return pet;
 }
 
-// torchrun's older variables, behind the option and its PET_ variable.
+// torchrun's older variables; the option and its PET_ variable take precedence.
 PetOptions older_variables(const Environment& environment) {
   PetOptions older;
   for (const auto& [variable, option] :
@@ -92,8 +92,8 @@ PetOptions older_variables(const Environment& environment) {
   return older;
 }
 
-// torchrun's options, which count more than ddp-run's own where a name is cut short: what torchrun
-// understands must mean the same here.
+// torchrun's options take precedence when a name is abbreviated: what torchrun understands must
+// mean the same here.
 constexpr std::string_view kOfTorchrun[] = {"nnodes",
                                             "nproc-per-node",
                                             "rdzv-backend",
@@ -139,7 +139,7 @@ bool is_of_torchrun(const OptionSpec* option) {
                            : fmt::format("unknown option '--{}'; did you mean --{}?", name, near));
 }
 
-// The one option whose name begins so, as argparse has it.
+// The only option with this prefix, as in argparse.
 const OptionSpec* cut_short(const std::string& name) {
   const std::string begin = with_dashes(name);
   std::vector<const OptionSpec*> all;
@@ -153,7 +153,7 @@ const OptionSpec* cut_short(const std::string& name) {
   if (found.size() != 1) found = all;
   if (found.empty()) unknown_option(name);
   if (found.size() == 1) {
-    // argparse calls this ambiguous, as names with - and with _ begin so.
+    // argparse calls this ambiguous: the names with - and with _ both match.
     if (begin.find('-') == std::string::npos &&
         std::string_view(found.front()->name).find('-') != std::string_view::npos) {
       usage_error(fmt::format("option '--{}' is too short; write --{}", name, found.front()->name));
@@ -167,8 +167,8 @@ const OptionSpec* cut_short(const std::string& name) {
   usage_error(fmt::format("option '--{}' is ambiguous: {}", name, names));
 }
 
-// cxxopts neither stops at the first positional argument nor knows that `_` is `-`: it gets
-// `--name=value` only.
+// cxxopts neither stops at the first positional argument nor treats `_` as `-`, so it gets only
+// `--name=value`.
 struct SplitArgs {
   std::vector<std::string> options;
   std::vector<std::string> program;
@@ -213,7 +213,7 @@ class ArgSplitter {
     }
   }
 
-  // -m, -t3, -t 3, -mt3: flags may stand together, the last may have a value.
+  // -m, -t3, -t 3, -mt3: flags can be combined, and the last may take a value.
   void take_short(const std::string& arg) {
     for (std::size_t i = 1; i < arg.size(); ++i) {
       const OptionSpec* option = find_option(arg[i]);
@@ -238,7 +238,7 @@ class ArgSplitter {
     return args_[next_++];
   }
 
-  // As argparse sees it: a negative number, or a text with a space in it, may be a value.
+  // As in argparse, a negative number or a text with a space may be a value.
   static bool looks_like_option(const std::string& arg) {
     if (arg.size() < 2 || arg[0] != '-' || arg.find(' ') != std::string::npos) return false;
     return arg.find_first_not_of("0123456789.", 1) != std::string::npos;

@@ -51,7 +51,7 @@ std::string timer_file(const Environment& environment, const std::vector<std::st
 FileTimers::FileTimers(std::string path, std::function<void(const ExpiredTimer&)> expired)
     : path_(std::move(path)), expired_(std::move(expired)) {
   if (is_pipe(path_)) ::unlink(path_.c_str());
-  // Writable for ourselves, too: it has no end of file when a client closes it.
+  // Opened for writing as well, so that a closing client causes no end of file.
   if (::mkfifo(path_.c_str(), 0600) == 0)
     pipe_ = ::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
   if (pipe_ < 0) {
@@ -95,7 +95,7 @@ void FileTimers::read_requests() {
   if (rest_.size() > PIPE_BUF) rest_.clear();  // no client writes so much
 }
 
-// A process has one timer for each scope; one that is to end before 1970 is released.
+// A process has one timer per scope; an expiry before 1970 releases it.
 void FileTimers::take(std::string_view line) {
   if (line.size() > PIPE_BUF) return;
   const json request = json::parse(line, nullptr, /*allow_exceptions=*/false);

@@ -8,7 +8,7 @@
 namespace ddp::launch {
 namespace {
 
-// Value of the line "<key> <number>".
+// The value of the line "<key> <number>".
 std::optional<long> number_after(const std::string& file, const std::string& key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -23,7 +23,7 @@ std::optional<long> number_after(const std::string& file, const std::string& key
 std::string limit_text(const std::string& file) {
   std::ifstream stream(file);
   long long bytes = 0;
-  constexpr long long kNoLimit = 1LL << 60;  // cgroup v1 says "none" with a huge number
+  constexpr long long kNoLimit = 1LL << 60;  // cgroup v1 uses a huge number for "none"
   if (!(stream >> bytes) || bytes >= kNoLimit) return "";
   return fmt::format("{} MiB", bytes >> 20);
 }

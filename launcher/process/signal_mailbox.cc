@@ -14,7 +14,7 @@ namespace {
 constexpr int kDefaultEnding[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 constexpr int kPassedOn[] = {SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
 
-// With what a signal is queued, to tell it from one that a parent of another kind has queued.
+// Tag of our queued signals, to tell them from those queued by other parents.
 constexpr int kPassedOnMark = 0x0dd00000;
 
 bool is_ignored(int signal) {
@@ -37,7 +37,7 @@ SignalMailbox SignalMailbox::block() {
   ::sigprocmask(SIG_SETMASK, &mailbox.received_, nullptr);
   ::signal(SIGCHLD, SIG_DFL);
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a log that reaches ulimit -f ends, not the job
+  ::signal(SIGXFSZ, SIG_IGN);  // hitting ulimit -f ends a log, not the job
   return mailbox;
 }
 

@@ -20,7 +20,7 @@
 namespace ddp::launch {
 namespace {
 
-// What waits there belongs to processes that are dead: it must not reach the next store.
+// Pending connections belong to dead processes and must not reach the next store.
 void refuse_waiting_connections(int listening_socket) {
   for (int fd; (fd = ::accept4(listening_socket, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;)
     ::close(fd);
@@ -68,7 +68,7 @@ std::optional<StoreLoss> StoreCompanion::handle_connection() {
     return StoreLoss{{kExitFailed, 0}, no_store("cannot be executed: " + error_text(error))};
   in_use_ = hand_over_socket(control_, socket_);
   if (in_use_) ++handed_over_;
-  // It has just died, or listens to nobody: take_exit() follows, and then a fresh one.
+  // It just died or is unresponsive: take_exit() follows and starts a new one.
   if (!in_use_) ::kill(pid_, SIGKILL);
   return std::nullopt;
 }
@@ -76,7 +76,7 @@ std::optional<StoreLoss> StoreCompanion::handle_connection() {
 void StoreCompanion::take_reports() {
   bool ended = false;
   handed_over_ -= take_served_reports(control_, ended);
-  if (ended) close_control();  // SIGCHLD follows, take_exit() deals with it
+  if (ended) close_control();  // SIGCHLD follows and take_exit() handles it
 }
 
 int StoreCompanion::start() {
@@ -88,7 +88,7 @@ int StoreCompanion::start() {
   WorkerSpec spec;
   spec.command = {program_, {"ddp-store"}};
   spec.environment = inherited_environment();
-  int error = EAGAIN;  // no process to be had
+  int error = EAGAIN;  // out of processes
   try {
     PendingSpawn pending =
         begin_spawn(spec, {.in = ends[1], .out = STDERR_FILENO, .err = -1}, true);
@@ -98,7 +98,7 @@ int StoreCompanion::start() {
   }
   ::close(ends[1]);
   if (error != 0) {
-    pid_ = 0;  // whoever sweeps reaps it
+    pid_ = 0;  // the sweep reaps it
     close_control();
   }
   return error;

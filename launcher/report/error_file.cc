@@ -33,8 +33,8 @@ std::string text_of(const json& value) {
                            : value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// json writes and copies values by recursion: one that is nested without bound would overflow the
-// stack. Throws for it; what is no JSON is discarded.
+// json writes and copies values recursively: unbounded nesting would overflow the stack. Throws on
+// that; discards invalid JSON.
 json parse_foreign(const std::string& text) {
   constexpr int kDeepest = 100;
   bool too_deep = false;

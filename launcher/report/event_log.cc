@@ -85,7 +85,7 @@ void EventLog::worker(const char* state, const WorkerGroup& group, const Worker&
 }
 
 EventLog::Sink append_to(const std::string& path) {
-  // Without O_NONBLOCK a named pipe would be waited for.
+  // Without O_NONBLOCK, opening a named pipe would block.
   const int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
   const int fd = ::open(path.c_str(), how, 0644);
   struct stat status {};

@@ -21,7 +21,7 @@ constexpr std::size_t kOthersShown = 2;
 constexpr const char* kNothing = "<N/A>";  // torchrun's word
 constexpr std::size_t kLongestLine = 300;
 
-// One line of foreign text: control characters would otherwise reach the terminal.
+// One line of foreign text, without control characters that would reach the terminal.
 std::string shown_line(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, kLongestLine)) {
@@ -42,7 +42,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The end of a call stack, as of a log, says more than its beginning.
+// The end of a call stack or a log says more than its beginning.
 std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
   auto lines = lines_of(text);
   if (lines.size() > most)
@@ -50,7 +50,7 @@ std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
   return lines;
 }
 
-// Names and shape of torchrun's report, which people's log scrapers know.
+// Field names and layout of torchrun's report, which log scrapers expect.
 class Report {
  public:
   void line(const std::string& text) { out_ += text + "\n"; }
@@ -84,7 +84,7 @@ std::string local_time(double unix_seconds) {
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-// As Python counts: minus the signal.
+// Python's convention: minus the signal.
 std::string exit_and_cause(const ProcessFailure& failure) {
   const int signal = failure.exit.signal;
   const std::string exit =
@@ -107,7 +107,7 @@ void add_message(Report& report, const ProcessFailure& failure, const ReportCont
   report.field("traceback", lines);
 }
 
-// `most`: lines that the report may have so far.
+// `most`: the number of lines the report may have up to here.
 void add_cause(Report& report, const ProcessFailure& failure, const ReportContext& context,
                std::size_t most) {
   report.line("Root Cause (first observed failure):\n[0]:");
@@ -142,7 +142,7 @@ void add_others(Report& report, const std::vector<ProcessFailure>& failures) {
   }
 }
 
-// What else became of the job.
+// The rest of the report: other failures, restarts, logs.
 Report rest_of(const RunResult& result, const ReportContext& context) {
   Report report;
   add_others(report, result.failures);

@@ -65,7 +65,7 @@ json to_json(const ProcessFailure& failure) {
   return object;
 }
 
-// Opened early, so its number is low, and closed to write the result when no other is left.
+// Opened early, so that its number is low, and closed to write the result when none is left.
 int spare = -1;
 
 }  // namespace
@@ -143,7 +143,7 @@ void prepare_result_file(const std::string& path) {
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   struct stat status {};
   const bool exists = ::lstat(path.c_str(), &status) == 0;
-  // It would be replaced, not followed: /dev/stdout of the whole machine, if root says so.
+  // It would be replaced, not followed: run by root, even the machine's /dev/stdout.
   if (exists && S_ISLNK(status.st_mode)) refuse("is a symbolic link; give the file itself");
   if (exists && S_ISDIR(status.st_mode)) refuse("is a directory; give a file name");
   if (exists && !S_ISREG(status.st_mode)) refuse("is not a regular file; choose another path");

@@ -63,7 +63,7 @@ struct TrainerConfig {
   double snapshot_overhead = 0.01;          ///< Share of the run's time that `auto` may cost.
   double snapshot_min_interval_s = 60.0;    ///< Least time between two of `auto`, seconds.
   double snapshot_disk_share = 0.1;         ///< Share of the time that `auto` may be writing.
-  double snapshot_gb_per_hour = 40.0;       ///< Most that `auto` may write; 0: no limit.
+  double snapshot_gb_per_hour = 40.0;       ///< Write limit of `auto`; 0: no limit.
   IfBusy snapshot_if_busy = IfBusy::kSkip;  ///< A snapshot is due while the last is written.
   int64_t save_total_limit = 2;             ///< Files kept: the newest and the ones before it.
   std::string snapshot_cache = "snapshot_cache";  ///< Absolute after loading.
@@ -104,9 +104,8 @@ struct DistributedConfig {
   double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
   bool gradient_as_bucket_view = true;
   bool static_graph = false;
-  double timeout_s =
-      1800.0;  ///< Longest wait in a collective and while joining the group, seconds.
-  AutoNumber hang_timeout_s;  ///< Silence after which ddp-run takes a rank for hung, seconds.
+  double timeout_s = 1800.0;  ///< Timeout of collectives and of joining the group, seconds.
+  AutoNumber hang_timeout_s;  ///< Silence after which ddp-run considers a rank hung, seconds.
 };
 
 /// Log level DEBUG for everything, or for the loggers of these names.

@@ -1,9 +1,9 @@
-// The end of what a mode prints: a full disk must not pass for success.
+// Ends the output of a mode: a full disk must not look like success.
 #pragma once
 
 namespace ddp::train {
 
-/// Flushes stdout. Throws RunError when something written to it was lost.
+/// Flushes stdout. Throws RunError if output was lost.
 void finish_stdout();
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// One bound on the nesting of JSON that somebody else wrote: much of what handles it is recursive.
+// One bound on the nesting of foreign JSON: much of the code that handles it is recursive.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@ namespace ddp::train {
 
 inline constexpr int kDeepestJson = 100;
 
-/// True when brackets outside strings nest deeper than kDeepestJson. The text need not be JSON.
+/// True if brackets outside strings nest deeper than kDeepestJson. The text need not be JSON.
 bool nests_too_deeply(std::string_view json);
 
 }  // namespace ddp::train

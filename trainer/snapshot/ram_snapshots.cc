@@ -70,8 +70,8 @@ RamSnapshots::RamSnapshots(const std::string& folder, const std::string& snapsho
 
 RamSnapshots::~RamSnapshots() = default;
 
-// Opened when it is about to be overwritten: opening may change the file's size, and the other one
-// is the only whole copy until then.
+// Opened only when about to be overwritten: opening may change the file's size, and until then the
+// other one is the only complete copy.
 RamSnapshots::Slot& RamSnapshots::slot_for(const SnapshotMeta& meta, const NamedTensors& tensors) {
   auto& slot = slots_[next_];
   if (slot) return *slot;
@@ -82,7 +82,7 @@ RamSnapshots::Slot& RamSnapshots::slot_for(const SnapshotMeta& meta, const Named
   return *slot;
 }
 
-// The length goes first and comes back last: in between the file is no snapshot.
+// The length is cleared first and restored last: in between the file is not a valid snapshot.
 void RamSnapshots::store(const SnapshotMeta& meta, const NamedTensors& tensors,
                          const ReadyEvent& ready) {
   Slot& slot = slot_for(meta, tensors);

@@ -46,7 +46,7 @@ std::string behind_links(fs::path path) {
   return path.string();
 }
 
-// A file that never was a snapshot is the user's mistake; whoever opens a damaged one says so.
+// A file that never was a snapshot is the user's mistake; damage is reported by whoever opens it.
 void require_snapshot(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored) || fs::file_size(path, ignored) == 0) return;
@@ -71,7 +71,8 @@ std::string local_snapshot_path(const TrainerConfig& config) {
 }
 
 FetchedSnapshot::FetchedSnapshot(const std::string& path) : file_(path) {
-  if (!is_remote(path)) return require_snapshot(path);
+  if (!is_remote(path)) require_snapshot(path);
+  if (!is_remote(path)) return;
   const RemotePath remote = split_remote(path);
   std::string pattern = (fs::temp_directory_path() / "trainer-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr)

@@ -43,8 +43,8 @@ std::string printable_part(std::string_view text) {
   return text.size() > kMost ? result + "..." : result;
 }
 
-/// Refuses what no header holds while it is read, before it takes memory: deep nesting, long lists,
-/// and fractions, which have no defined value as a length.
+/// Rejects, while parsing and before it takes memory, what no header contains: deep nesting, long
+/// lists, and fractions, which are undefined as lengths.
 class HeaderBounds {
  public:
   explicit HeaderBounds(const std::string& path) : path_(path) {}
@@ -167,7 +167,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
   }
 }
 
-// What the system refuses says nothing about the content: that is never taken for damage.
+// If the system refuses access, the content is unknown: never treat that as damage.
 void SafetensorsFile::map_file() {
   const auto refused = [this] {
     return UserError(path_ + ": cannot be read: " + std::strerror(errno) + "; nothing was changed");
@@ -188,7 +188,7 @@ void SafetensorsFile::map_file() {
   mapping_ = static_cast<const std::byte*>(mapped);
 }
 
-// A sector that cannot be read would otherwise end the process by SIGBUS where it is first used.
+// Otherwise an unreadable sector would end the process with SIGBUS on first use.
 void SafetensorsFile::require_readable(std::size_t bytes) const {
 #ifdef MADV_POPULATE_READ
   if (::madvise(const_cast<std::byte*>(mapping_), bytes, MADV_POPULATE_READ) == 0) return;

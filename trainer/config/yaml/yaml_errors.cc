@@ -138,7 +138,7 @@ bool YamlText::ends_with_open_quote(const YAML::Mark& mark) const {
          (text_.back() == '"' || text_.back() == '\'');
 }
 
-/// Columns count characters; in a line that is longer than any of a person's they count bytes.
+/// Columns count characters; in absurdly long lines, bytes.
 Place YamlText::place(const YAML::Mark& mark) const {
   constexpr int kLongLine = 1000;
   int column = mark.column;
