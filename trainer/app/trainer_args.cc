@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cxxopts.hpp>
+#include <map>
 
 #include "trainer/app/trainer_help.h"
 #include "trainer/config/show/key_reference.h"
@@ -17,42 +18,44 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr const char* kSeeHelp = "; see trainer --help";
+/// One mode's options, as in "c,config=FILE": the short name, the long one with underscores (- is
+/// read as well), and what its value is; without = it is a flag.
+struct Options {
+  std::string help;  ///< The command that lists them.
+  Words words;
+};
 
-/// Long names with underscores, each after its short one; = for one that takes a value. Both _ and
-/// - are read.
-const Words kTrainOptions = {"c,config=", "config_name=", "config_path=", "config_dir=",
-                             "cfg=",      "info=",        "help_config",  "m,multirun",
-                             "resolve",   "format=",      "p,package=",   "throw_on_missing",
-                             "h,help",    "version"};
-const Words kGenerateOptions = {"snapshot=", "prompt=", "max_new_tokens=", "temperature=",
-                                "top_k=",    "seed=",   "greedy",          "h,help"};
-const Words kInspectOptions = {"json", "h,help"};
-const Words kDoctorOptions = {"h,help"};
-const Words kTokenizeOptions = {
-    "tokenizer=",         "input=",    "output=",       "train",    "vocab_size=",
-    "append_end_of_text", "overwrite", "shard_tokens=", "threads=", "h,help"};
-const Words kReportOptions = {"output=", "h,help"};
+const Options kTrainOptions = {
+    "trainer --help",
+    {"c,config=FILE", "config_name=NAME", "config_path=DIR", "config_dir=DIR", "cfg=job",
+     "info=defaults", "help_config", "m,multirun", "resolve", "format=yaml", "p,package=A.B",
+     "throw_on_missing", "h,help", "version"}};
+const Options kGenerateOptions = {"trainer generate --help",
+                                  {"snapshot=FILE", "prompt=TEXT", "max_new_tokens=N",
+                                   "temperature=T", "top_k=K", "seed=S", "greedy", "h,help"}};
+const Options kInspectOptions = {"trainer inspect --help", {"json", "h,help"}};
+const Options kDoctorOptions = {"trainer doctor --help", {"h,help"}};
+const Options kTokenizeOptions = {
+    "trainer tokenize --help",
+    {"tokenizer=NAME", "input=FILE", "output=FOLDER", "train", "vocab_size=N", "append_end_of_text",
+     "overwrite", "shard_tokens=N", "threads=N", "h,help"}};
+const Options kReportOptions = {"trainer report --help", {"output=FILE", "h,help"}};
 
 /// The options of one mode, parsed by cxxopts, and what is left.
 class Parsed {
  public:
-  Parsed(const Words& words, const Words& options) : declared_("trainer") {
-    for (std::string option : options) {
-      const bool takes_value = option.ends_with('=');
-      if (takes_value) option.pop_back();
-      names_.push_back(option.substr(option.find(',') + 1));
-      declared_.add_options()(option, "",
-                              takes_value ? cxxopts::value<std::string>() : cxxopts::value<bool>());
-    }
+  Parsed(const Words& words, const Options& options) : help_(options.help), declared_("trainer") {
+    for (const std::string& word : options.words) declare(word);
     declared_.allow_unrecognised_options();
     const Words spelled = in_one_spelling(words);
+    check_values(spelled);
     std::vector<const char*> argv = {"trainer"};
     for (const std::string& word : spelled) argv.push_back(word.c_str());
     result_ = declared_.parse(static_cast<int>(argv.size()), argv.data());
     rest_ = result_.unmatched();
+    const bool cut = std::find(words.begin(), words.end(), "--") != words.end();
     for (const std::string& word : rest_) {
-      if (word.size() > 1 && word.starts_with('-')) fail_unknown(word);
+      if (word.size() > 1 && word.starts_with('-')) fail_unknown(word, cut);
     }
   }
 
@@ -62,6 +65,18 @@ class Parsed {
   const Words& rest() const { return rest_; }
 
  private:
+  void declare(const std::string& word) {
+    const std::size_t equal = std::min(word.find('='), word.size());
+    const std::string names = word.substr(0, equal);
+    const std::string name = names.substr(names.find(',') + 1);
+    const bool takes_value = equal < word.size();
+    names_.push_back(name);
+    values_["--" + name] = word.substr(std::min(equal + 1, word.size()));
+    if (names != name) values_["-" + names.substr(0, 1)] = values_["--" + name];
+    declared_.add_options()(names, "",
+                            takes_value ? cxxopts::value<std::string>() : cxxopts::value<bool>());
+  }
+
   /// --max-new-tokens=5 -> --max_new_tokens=5, and Hydra's -cn, which cxxopts would take for -c n.
   Words in_one_spelling(Words words) const {
     for (std::string& word : words) {
@@ -77,19 +92,47 @@ class Parsed {
     return words;
   }
 
-  [[noreturn]] void fail_unknown(const std::string& word) const {
-    const std::string option = word.substr(0, word.find('='));
-    std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
-    std::replace(name.begin(), name.end(), '-', '_');
-    const std::string near = nearest(name, names_);
-    throw UserError(
-        fmt::format("{}: no such option; {}", option,
-                    near.empty() ? "trainer --help lists them" : "did you mean '--" + near + "'?"));
+  /// A flag with a value, or an option without one: cxxopts ignores the first.
+  void check_values(const Words& words) const {
+    for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+      const std::size_t equal = words[i].find('=');
+      const std::string name = words[i].substr(0, equal);
+      const auto found = values_.find(name);
+      if (found == values_.end()) continue;
+      const bool given = equal != std::string::npos;
+      const std::string& value = found->second;
+      if (value.empty() && given)
+        throw UserError(fmt::format("{0}: takes no value, got '{1}'; write {0} alone", name,
+                                    words[i].substr(equal + 1)));
+      if (value.empty() || given) continue;
+      if (++i == words.size())
+        throw UserError(
+            fmt::format("{0}: needs a value; write {0} {1}, see {2}", name, value, help_));
+    }
   }
 
+  [[noreturn]] void fail_unknown(const std::string& word, bool after_dashes) const {
+    const std::string option = word.substr(0, word.find('='));
+    std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
+    if (after_dashes)
+      throw UserError(
+          fmt::format("{}: only KEY=VALUE may follow --; put options before it", option));
+    if (name.find('.') != std::string::npos) {
+      const bool valued = option.size() < word.size();
+      throw UserError(fmt::format("{}: not an option; to override a key, write {}{}", option, name,
+                                  valued ? word.substr(option.size()) : "=VALUE"));
+    }
+    std::replace(name.begin(), name.end(), '-', '_');
+    const std::string near = nearest(name, names_);
+    throw UserError(fmt::format("{}: no such option; {}", option,
+                                near.empty() ? "see " + help_ : "did you mean '--" + near + "'?"));
+  }
+
+  std::string help_;
   cxxopts::Options declared_;
   cxxopts::ParseResult result_;
   Words names_;
+  std::map<std::string, std::string> values_;  ///< "-c", "--config" -> "FILE"; "" for a flag
   Words rest_;
 };
 
@@ -98,8 +141,8 @@ int64_t whole_number(const Parsed& parsed, const std::string& name, int64_t low)
   int64_t value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
   if (result.ec != std::errc() || result.ptr != text.data() + text.size() || value < low) {
-    throw UserError(fmt::format("--{}: '{}' is not a whole number >= {}; give e.g. --{} {}", name,
-                                text, low, name, std::max<int64_t>(low, 100)));
+    throw UserError(fmt::format("--{}: '{}' is not an integer >= {}; e.g. --{} {}", name, text, low,
+                                name, std::max<int64_t>(low, 100)));
   }
   return value;
 }
@@ -110,8 +153,7 @@ double positive_number(const Parsed& parsed, const std::string& name) {
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
   if (result.ec != std::errc() || result.ptr != text.data() + text.size() ||
       !std::isfinite(value) || value <= 0) {
-    throw UserError(
-        fmt::format("--{}: '{}' is not a number > 0; give e.g. --{} 0.8", name, text, name));
+    throw UserError(fmt::format("--{}: '{}' is not a number > 0; e.g. --{} 0.8", name, text, name));
   }
   return value;
 }
@@ -154,7 +196,7 @@ TrainerArgs parse_inspect(const Words& words) {
   const Parsed parsed(words, kInspectOptions);
   if (parsed.has("help")) return help(help_inspect());
   if (parsed.rest().empty())
-    throw UserError("inspect: needs a snapshot file; write trainer inspect SNAPSHOT");
+    throw UserError("inspect: no snapshot given; write trainer inspect SNAPSHOT");
   refuse_rest(Words(parsed.rest().begin() + 1, parsed.rest().end()), "inspect");
   TrainerArgs args;
   args.mode = Mode::kInspect;
@@ -234,11 +276,11 @@ void check_overrides(const Words& rest) {
   for (const std::string& word : rest) {
     if (word.find('=') != std::string::npos || word.starts_with('~')) continue;
     const std::string near = nearest(word, {"generate", "inspect", "doctor", "tokenize", "report"});
-    std::string fix = "write key=value to change a value";
-    if (!near.empty()) fix = fmt::format("did you mean 'trainer {}'? A mode comes first", near);
+    std::string fix = "write KEY=VALUE to override a value";
+    if (!near.empty()) fix = fmt::format("did you mean 'trainer {}'? The mode comes first", near);
     if (word == "help") fix = "write trainer --help";
     if (word.ends_with(".yaml") || word.ends_with(".yml"))
-      fix = "a file is given with --config " + word;
+      fix = "did you mean --config " + word + "?";
     throw UserError(fmt::format("{}: not an override; {}", word, fix));
   }
 }
@@ -261,7 +303,7 @@ ConfigSource config_source(const Parsed& parsed) {
   if (parsed.has("config")) {
     for (const char* name : {"config_name", "config_path"}) {
       if (parsed.has(name))
-        throw UserError(fmt::format("--{}: given together with --config; keep one of them", name));
+        throw UserError(fmt::format("--{}: conflicts with --config; keep one", name));
     }
     ConfigSource source = ConfigSource::of_file(parsed.text("config"));
     if (parsed.has("config_dir")) source.further.push_back(parsed.text("config_dir"));
@@ -279,7 +321,7 @@ std::size_t choice(const Parsed& parsed, const std::string& name, const Words& w
   const auto found = std::find(words.begin(), words.end(), parsed.text(name));
   if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
   const std::string near = nearest(parsed.text(name), words);
-  throw UserError(fmt::format("--{}: '{}' is none of {}{}", name, parsed.text(name),
+  throw UserError(fmt::format("--{}: '{}' is not one of {}{}", name, parsed.text(name),
                               fmt::join(words, ", "),
                               near.empty() ? "" : "; did you mean '" + near + "'?"));
 }
@@ -299,7 +341,7 @@ ShowOptions show_options(const Parsed& parsed) {
 void take_show_options(const Parsed& parsed, TrainerArgs& args) {
   for (const char* name : {"resolve", "format", "package", "throw_on_missing"}) {
     if (parsed.has(name) && !parsed.has("cfg"))
-      throw UserError(fmt::format("--{}: belongs to --cfg; write --cfg job --{}", name, name));
+      throw UserError(fmt::format("--{}: only works with --cfg; write --cfg job --{}", name, name));
   }
   if (!parsed.has("cfg") && !parsed.has("info")) return;
   args.mode = Mode::kShow;
@@ -353,7 +395,9 @@ TrainerArgs parse_trainer_args(int argc, const char* const* argv) {
   } catch (const UserError& e) {
     throw UserError(one_line(e.what()));
   } catch (const cxxopts::exceptions::exception& e) {
-    throw UserError(fmt::format("{}{}", e.what(), kSeeHelp));
+    const bool own = mode == "generate" || mode == "inspect" || mode == "doctor";
+    throw UserError(
+        fmt::format("{}; see trainer {}--help", one_line(e.what()), own ? mode + " " : ""));
   }
 }
 

@@ -20,7 +20,7 @@ std::string exit_codes() {
 
 std::string help_overall() {
   return std::string() +
-         R"(Train a GPT on text, on one process or on many under ddp-run or torchrun.
+         R"(Train a GPT on text, in one process or in many (under ddp-run or torchrun).
 
 Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
@@ -35,31 +35,31 @@ Examples:
   ddp-run --standalone --nproc_per_node=gpu trainer --config configs/gpt2_train_cfg.yaml
 
 Options:
-  -c, --config FILE        YAML file with the configuration; docs/config.md lists its keys
+  -c, --config FILE        YAML configuration file; docs/config.md lists its keys
   -cn, --config-name NAME  Instead of --config: NAME.yaml in the folder of -cd or -cp (default: .)
   -cp, --config-path DIR   Folder of --config-name
-  -cd, --config-dir DIR    One more folder to look for configurations and groups in
-  -m, --multirun           One job for each combination of values: a=1,2 b=range(1,4) c=choice(x,y)
-  -h, --help               Show this page, or that of a mode: trainer generate --help
+  -cd, --config-dir DIR    Additional folder to search for configurations and groups
+  -m, --multirun           Run one job per combination of values: a=1,2 b=range(1,4) c=choice(x,y)
+  -h, --help               Show this help, or a mode's: trainer generate --help
       --help-config        Show every key with type, range, default and meaning
       --version            Show the version
 
-Looking at the configuration (prints and exits):
-      --cfg job|hydra|all  The composed configuration; job leaves the hydra block out
-      --info defaults      Where each value comes from: file and line, override or default
-      --resolve            Replace interpolations by their values
-      --format yaml|json   Form of the text (default: yaml)
+Inspecting the configuration (print and exit):
+      --cfg job|hydra|all  Print the composed configuration; job omits the hydra block
+      --info defaults      Print where each value comes from: file and line, override or default
+      --resolve            Replace interpolations with their values
+      --format yaml|json   Output format (default: yaml)
   -p, --package A.B        Only that part
-      --throw-on-missing   A value that is still ??? is an error
+      --throw-on-missing   Fail if a value is still ???
 
 KEY=VALUE overrides a value of the file, e.g. trainer_config.max_epochs=3 or
-optimizer_config.betas=[0.9,0.99]; quote a text with special characters twice: 'KEY="a, b"'.
-Training resumes from trainer_config.snapshot_path when that file is there.
+optimizer_config.betas=[0.9,0.99]. Text with special characters needs quotes inside the shell's:
+'KEY="a, b"'. Training resumes from trainer_config.snapshot_path if that file exists.
 )" + exit_codes();
 }
 
 std::string help_generate() {
-  return R"(Continue a text with a trained model. The text alone goes to stdout, prompt included.
+  return R"(Continue a text with a trained model. Writes only the text, prompt included, to stdout.
 
 Usage: trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
 
@@ -69,25 +69,25 @@ Examples:
   trainer generate --snapshot snapshot.pt --prompt "O God" --greedy --max_new_tokens 50
 
 Required:
-      --snapshot FILE       Snapshot that training has written
+      --snapshot FILE       Snapshot written by training
       --prompt TEXT         Text to continue
 
 Sampling:
       --max_new_tokens N    Tokens to add (default: 200)
-      --temperature T       Above 1 more varied, below 1 more certain; > 0 (default: 1)
-      --top_k K             Choose among the K likeliest tokens only (default: all)
-      --seed S              Start of the random numbers (default: 1337)
-      --greedy              Always take the likeliest token
+      --temperature T       Above 1: more varied, below 1: more predictable; > 0 (default: 1)
+      --top_k K             Sample from the K most likely tokens only (default: all)
+      --seed S              Random seed (default: 1337)
+      --greedy              Always choose the most likely token
 
 Other:
-  -h, --help                Show this page
+  -h, --help                Show this help
 
-Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error, 128+N ended by signal N
+Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error, 128+N killed by signal N
 )";
 }
 
 std::string help_inspect() {
-  return R"(Show what a snapshot holds: step, epoch, parameters, configuration, checksums.
+  return R"(Show a snapshot's contents: step, epoch, parameters, configuration, checksums.
 
 Usage: trainer inspect SNAPSHOT [--json]
 
@@ -96,8 +96,8 @@ Examples:
   trainer inspect snapshot.pt --json
 
 Options:
-      --json  One JSON object with the sha256 of each tensor, for programs
-  -h, --help  Show this page
+      --json  Print one JSON object, with each tensor's sha256
+  -h, --help  Show this help
 
 Exit codes: 0 done, 1 the snapshot cannot be read, 2 usage error
 )";
@@ -145,9 +145,9 @@ Examples:
   ddp-run --standalone --nproc_per_node=2 trainer doctor
 
 Options:
-  -h, --help  Show this page
+  -h, --help  Show this help
 
-Exit codes: 0 all well, 1 something is wrong (it says what and how to mend it), 2 usage error
+Exit codes: 0 all checks passed, 1 a check failed (prints what and how to fix it), 2 usage error
 )";
 }
 

@@ -34,8 +34,8 @@ const ModelPreset& find_preset(const std::string& name, const Given& given) {
   }
   const std::string near = nearest(name, names);
   refuse(given, "gpt_config.model_type",
-         fmt::format("Invalid value '{}', expected one of [{}]; {}", name, fmt::join(names, ", "),
-                     near.empty() ? "choose one of them" : "did you mean '" + near + "'?"));
+         fmt::format("'{}' is not one of {}; {}", name, fmt::join(names, ", "),
+                     near.empty() ? "choose one" : "did you mean '" + near + "'?"));
 }
 
 void check_sizes_complete(const Given& given) {
@@ -45,7 +45,7 @@ void check_sizes_complete(const Given& given) {
   if (absent.empty()) return;
   refuse(
       given, present.front(),
-      fmt::format("{} {} missing; give n_layer, n_head and n_embd together, or model_type instead",
+      fmt::format("{} {} missing; set n_layer, n_head and n_embd together, or model_type instead",
                   fmt::join(absent, ", "), absent.size() == 1 ? "is" : "are"));
 }
 
@@ -56,10 +56,11 @@ void resolve_model(Config& config, const Given& given) {
   }
   if (!first_size.empty()) {
     if (given.has("gpt_config.model_type")) {
-      refuse(given, first_size,
-             fmt::format("given together with gpt_config.model_type={}; keep either the preset or "
-                         "the three sizes",
-                         config.gpt.model_type));
+      refuse(
+          given, first_size,
+          fmt::format(
+              "conflicts with gpt_config.model_type={}; keep either the preset or the three sizes",
+              config.gpt.model_type));
     }
     check_sizes_complete(given);
     return;
@@ -162,11 +163,10 @@ void check_step_size(const Config& config, const Given& given) {
                         static_cast<double>(config.data.block_size);
   if (tokens <= kMostTokens) return;
   refuse(given, "trainer_config.batch_size",
-         fmt::format(
-             "{} x grad_accumulation_steps={} x block_size={} is more than {} tokens per step; "
-             "make one of them smaller",
-             config.trainer.batch_size, config.trainer.grad_accumulation_steps,
-             config.data.block_size, kMostTokens));
+         fmt::format("{} x grad_accumulation_steps={} x block_size={} is more than {} tokens per "
+                     "step; reduce one of them",
+                     config.trainer.batch_size, config.trainer.grad_accumulation_steps,
+                     config.data.block_size, kMostTokens));
 }
 
 void check_global_batch(const Config& config, const Given& given) {
@@ -176,8 +176,7 @@ void check_global_batch(const Config& config, const Given& given) {
   if (given.has("trainer_config.grad_accumulation_steps")) {
     refuse(
         given, key,
-        "given together with trainer_config.grad_accumulation_steps, which follows from it; keep "
-        "one of the two");
+        "conflicts with trainer_config.grad_accumulation_steps, which follows from it; keep one");
   }
   if (*trainer.global_batch_size % trainer.batch_size != 0) {
     refuse(given, key,
@@ -192,13 +191,13 @@ void check_optimizer(const Config& config, const Given& given) {
   const OptimizerConfig& optimizer = config.optimizer;
   if (optimizer.min_lr > optimizer.learning_rate) {
     refuse(given, "optimizer_config.min_lr",
-           fmt::format("{} is above optimizer_config.learning_rate={}; the schedule falls to it",
-                       optimizer.min_lr, optimizer.learning_rate));
+           fmt::format("{} is above optimizer_config.learning_rate={}; lower it", optimizer.min_lr,
+                       optimizer.learning_rate));
   }
   const bool momentum = !optimizer.momentum.automatic && optimizer.momentum.value > 0.0;
   if (optimizer.nesterov && optimizer.name == OptimizerName::kSgd && !momentum) {
     refuse(given, "optimizer_config.nesterov",
-           "needs momentum; set optimizer_config.momentum, for example to 0.9");
+           "needs momentum; set optimizer_config.momentum, e.g. to 0.9");
   }
 }
 
