@@ -44,7 +44,17 @@ if(DDP_PCH)
   target_precompile_headers(ddp_trainer PRIVATE <torch/torch.h>)
 endif()
 
-add_executable(trainer main.cc app/modes.cc app/doctor.cc app/multirun.cc app/report.cc app/train_job.cc)
+add_executable(trainer
+  main.cc
+  app/doctor.cc
+  app/modes/generate.cc
+  app/modes/inspect.cc
+  app/modes/show.cc
+  app/modes/train.cc
+  app/multirun.cc
+  app/report.cc
+  app/standard_output.cc
+  app/train_job.cc)
 target_link_libraries(trainer PRIVATE ddp_trainer nlohmann_json::nlohmann_json OpenSSL::Crypto)
 target_compile_definitions(trainer PRIVATE DDP_VERSION="${PROJECT_VERSION}")
 if(DDP_PCH)
