@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "trainer/snapshot/safetensors.h"
+#include "trainer/storage/safetensors.h"
 #include "trainer/snapshot/snapshot_meta.h"
 
 namespace ddp::train {
