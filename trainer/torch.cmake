@@ -30,8 +30,16 @@ add_library(ddp_trainer STATIC
   run/trainer.cc
   run/training_run.cc
   metrics/text.cc
+  interop/export_model.cc
+  interop/pretrained_weights.cc
+  interop/tokenizer_files.cc
+  interop/torch_file.cc
+  model/activation_checkpoint.cc
+  model/chunked_loss.cc
   model/generate.cc
   model/gpt.cc
+  model/key_value_cache.cc
+  model/sampling.cc
   optim/adamw.cc
   optim/amp.cc
   runtime/stop_signal.cc)
@@ -46,13 +54,18 @@ endif()
 
 add_executable(trainer
   main.cc
+  app/data_facts.cc
   app/doctor.cc
+  app/machine_memory.cc
+  app/modes/estimate.cc
+  app/modes/export.cc
   app/modes/generate.cc
   app/modes/inspect.cc
   app/modes/show.cc
   app/modes/train.cc
   app/multirun.cc
   app/report.cc
+  app/snapshot_model.cc
   app/standard_output.cc
   app/train_job.cc)
 target_link_libraries(trainer PRIVATE ddp_trainer nlohmann_json::nlohmann_json OpenSSL::Crypto)
