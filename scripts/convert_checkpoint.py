@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Turns a checkpoint of another minGPT into a folder for gpt_config.init_from (and for transformers' GPT2LMHeadModel).
 
-  convert_checkpoint.py CHECKPOINT OUTPUT [--n_head N] [--data FILE [--truncate SHARE]] [--meta FILE]
+  convert_checkpoint.py CHECKPOINT OUTPUT [--n_head N] [--activation gelu|gelu_new]
+                        [--data FILE [--truncate SHARE] | --meta FILE]
 
 CHECKPOINT  nanoGPT's ckpt.pt (n_head stands in it), a state dict of minGPT or of trainer export --format torch, or a
             snapshot of the PyTorch example minGPT-ddp (model_state, optimizer_state, finished_epoch)
 --n_head    Attention heads, where the checkpoint does not say
+--activation  gelu, or gelu_new for its tanh form; default: gelu for nanoGPT and the example, else gelu_new
 --data      The text that a character model was trained on: its sorted characters become tokenizer.json
 --truncate  The share of that text that was used (data_config.truncate); default 1
 --meta      nanoGPT's meta.pkl instead of --data: its characters
@@ -98,7 +100,7 @@ def read_checkpoint(path):
     if "transformer.wte.weight" not in state:
         raise Refused(f"{path}: has neither transformer.wte.weight (nanoGPT, minGPT) nor emb_stem.tok_emb.weight (the example)")
     # nanoGPT: nn.GELU(); minGPT: NewGELU, as GPT-2.
-    return with_biases(state), settings, "gelu" if "model_args" in stored or "gpt_config" in stored else "gelu_new"
+    return with_biases(state), settings, "gelu" if "model_args" in stored else "gelu_new"
 
 
 def gpt2_config(state, n_head, activation):
@@ -154,6 +156,7 @@ def main():
     parser.add_argument("checkpoint")
     parser.add_argument("output", type=Path)
     parser.add_argument("--n_head", type=int)
+    parser.add_argument("--activation", choices=("gelu", "gelu_new"))
     parser.add_argument("--data")
     parser.add_argument("--truncate", type=float, default=1.0)
     parser.add_argument("--meta")
@@ -163,7 +166,7 @@ def main():
         n_head = args.n_head or settings.get("n_head")
         if not n_head:
             raise Refused("--n_head: the checkpoint does not say how many attention heads it has; give the number")
-        config = gpt2_config(state, n_head, activation)
+        config = gpt2_config(state, n_head, args.activation or activation)
         write_folder(args.output, state, config, characters(args))
     except (Refused, OSError, pickle.UnpicklingError, KeyError, RuntimeError) as error:
         print(f"convert_checkpoint.py: {str(error).splitlines()[0]}", file=sys.stderr)

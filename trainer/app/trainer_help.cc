@@ -105,24 +105,25 @@ Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error, 128+N ended by
 }
 
 std::string help_export() {
-  return R"(Write the model of a snapshot as files that other programs read. Their names go to stdout.
+  return R"text(Write the model of a snapshot as files that other programs read. Their names go to stdout.
 
 Usage: trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
 
 Examples:
   trainer export --snapshot snapshot.pt --output my-gpt2
-  python -c "from transformers import pipeline; print(pipeline('text-generation', 'my-gpt2')('O God'))" trainer export --snapshot
-      snapshot.pt-- output weights-- format torch
+  python -c "from transformers import pipeline; print(pipeline('text-generation', 'my-gpt2')('O God'))"
+  trainer export --snapshot snapshot.pt --output weights --format torch
 
-          Options
-      : --snapshot FILE Snapshot that training has written(required)-- output FOLDER Where to; created where it is missing (required)
+Options:
+      --snapshot FILE  Snapshot that training has written (required)
+      --output FOLDER  Where to; created where it is missing (required)
       --format FORMAT  huggingface: a folder for transformers' GPT2LMHeadModel, tokenizer included
                        torch: model.pt, a state dict for torch.load(weights_only=True)
                        safetensors: model.safetensors, the same (default: huggingface)
   -h, --help           Show this page
 
 Exit codes: 0 done, 1 the snapshot cannot be used or a file not be written, 2 usage error
-)";
+)text";
 }
 
 std::string help_estimate() {

@@ -1,5 +1,7 @@
 #include "trainer/run/trainer.h"
 
+#include "trainer/interop/pretrained_weights.h"
+
 #include <cmath>
 
 #include "trainer/config/keys/config_text.h"
@@ -33,9 +35,15 @@ void seed_generator(torch::Device device, uint64_t seed) {
 
 uint64_t as_seed(const Config& config) { return static_cast<uint64_t>(config.trainer.seed); }
 
-GPT build_model(const Config& config, const CharDataset& dataset, torch::Device device) {
+GPT build_model(const Config& config, const CharDataset& dataset, torch::Device device,
+                bool resumed) {
   GPT model(config.gpt, dataset.vocabulary().size(), config.data.block_size,
             init_seed(as_seed(config)));
+  if (!resumed && !config.gpt.init_from.empty()) {
+    std::vector<NamedTensor> weights;
+    for (const auto& p : model->model_parameters()) weights.push_back({p.name, p.tensor});
+    load_pretrained(config.gpt.init_from, weights);
+  }
   model->to(device);
   model->train();
   return model;
@@ -53,7 +61,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
       config_json_(config_to_json(config)),
       batch_plan_(plan_batches(config.trainer, group.size(), meta)),
       own_micro_batches_(batch_plan_.of_rank(group.rank(), group.size())),
-      model_(build_model(config, dataset, plan.device)),
+      model_(build_model(config, dataset, plan.device, meta.has_value())),
       amp_dtype_(autocast_dtype(config.trainer)),
       optimizer_(optimized_parameters(model_), config.optimizer),
       scaler_(amp_dtype_ == torch::kFloat16, plan.device),
