@@ -35,6 +35,8 @@ Json split_into_characters() {
           {"invert", false}};
 }
 
+constexpr const char* kEndOfText = "<|endoftext|>";
+
 /// WordLevel refuses a character that it does not have when its unknown token is none of its own.
 Json one_token_per_character(const Json& vocabulary, Json pre_tokenizer, Json decoder) {
   return {{"version", "1.0"},
@@ -68,7 +70,17 @@ Json byte_tokenizer(const Tokenizer& tokenizer) {
                            {"use_regex", false}};
   const Json both = {{"type", "Sequence"},
                      {"pretokenizers", {byte_level, split_into_characters()}}};
-  return one_token_per_character(vocabulary, both, byte_level);
+  Json file = one_token_per_character(vocabulary, both, byte_level);
+  if (const auto end = tokenizer.end_of_text()) {
+    file["added_tokens"].push_back({{"id", *end},
+                                    {"content", kEndOfText},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+  }
+  return file;
 }
 
 }  // namespace
@@ -79,7 +91,8 @@ TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length) 
                  {"model_max_length", model_max_length}};
   if (const auto end = tokenizer.end_of_text()) {
     const std::string text = tokenizer.decode(*end);
-    for (const char* name : {"bos_token", "eos_token"}) config[name] = text;
+    for (const char* name : {"bos_token", "eos_token"})
+      config[name] = text.empty() ? kEndOfText : text;
   }
   std::string file;
   if (tokenizer.kind() == "char") {
