@@ -122,7 +122,7 @@ torch::Tensor checkpoint(std::function<torch::Tensor(const torch::Tensor&)> forw
   for (const auto& parameter : parameters) {
     if (parameter.requires_grad()) trained.push_back(parameter);
   }
-  if (!torch::GradMode::is_enabled() || (trained.empty() && !x.requires_grad())) return forward(x);
+  if (!c10::GradMode::is_enabled() || (trained.empty() && !x.requires_grad())) return forward(x);
   auto segment = c10::make_intrusive<Segment>(std::move(forward), x.device());
   return Checkpoint::apply(segment, x, at::TensorList(trained));
 }

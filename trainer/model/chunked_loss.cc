@@ -80,7 +80,7 @@ torch::Tensor loss_alone(const torch::Tensor& x_NC, const torch::Tensor& weight_
 torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
                                         const torch::Tensor& targets_N, int64_t chunk) {
   const bool wants_gradients =
-      torch::GradMode::is_enabled() && (x_NC.requires_grad() || weight_VC.requires_grad());
+      c10::GradMode::is_enabled() && (x_NC.requires_grad() || weight_VC.requires_grad());
   return wants_gradients ? ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk)
                          : loss_alone(x_NC, weight_VC, targets_N, chunk);
 }

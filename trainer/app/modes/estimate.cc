@@ -1,9 +1,6 @@
 // trainer estimate: what a training takes, before it runs.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "launcher/worker_contract.h"
@@ -18,7 +15,6 @@
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/run/batch_plan.h"
-#include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {

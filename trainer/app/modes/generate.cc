@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -104,7 +105,7 @@ struct Sample {
   std::size_t prompt_number;
   int64_t number;  // among those of its prompt
   TextStream stream;
-  std::string text;  // final, without the prompt
+  std::string text{};  // final, without the prompt
   int64_t tokens = 0;
   bool done = false;
   bool stopped = false;
