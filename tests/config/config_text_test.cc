@@ -67,6 +67,7 @@ TEST_CASE("YAML for the log holds every key and loads again") {
   test::write_file("input.txt", "text");
   Config config = unusual_config();
   config.data.path = folder.path("input.txt");
+  config.gpt.init_from = "";
   config.trainer.snapshot_path = folder.path("s.pt");
   config.trainer.snapshot_cache = folder.path("cache");
   config.hydra.run_dir = folder.str();

@@ -40,8 +40,10 @@ torch::Tensor process_logits(const torch::Tensor& logits_BV, const torch::Tensor
   if (options.repetition_penalty != 1.0)
     scores_BV = penalise(scores_BV, seen_BV, options.repetition_penalty);
   if (options.greedy) return scores_BV;
-  // From the largest down: no overflow, however cold.
-  scores_BV = (scores_BV - scores_BV.amax(-1, /*keepdim=*/true)) / options.temperature;
+  // From the largest down: no overflow, and never 0 / 0, however cold.
+  const double temperature =
+      std::max(options.temperature, static_cast<double>(std::numeric_limits<float>::min()));
+  scores_BV = (scores_BV - scores_BV.amax(-1, /*keepdim=*/true)) / temperature;
   if (options.top_k) scores_BV = keep_top_k(scores_BV, *options.top_k);
   if (options.top_p < 1.0) scores_BV = keep_top_p(scores_BV, options.top_p);
   if (options.min_p > 0.0) scores_BV = keep_min_p(scores_BV, options.min_p);
