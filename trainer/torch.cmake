@@ -2,10 +2,10 @@
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 
 add_library(ddp_trainer STATIC
-  data/char_dataset.cc
-  data/char_vocabulary.cc
   data/data_loader.cc
   data/distributed_sampler.cc
+  data/text_dataset.cc
+  data/token_windows.cc
   parallel/collectives.cc
   parallel/cuda_loader.cc
   parallel/ddp.cc
@@ -13,7 +13,9 @@ add_library(ddp_trainer STATIC
   parallel/gloo_backend.cc
   parallel/process_group.cc
   run/batch_plan.cc
+  task/causal_lm.cc
   task/evaluator.cc
+  task/make_task.cc
   snapshot/ram_snapshots.cc
   snapshot/remote_snapshots.cc
   snapshot/resume_check.cc
@@ -40,8 +42,13 @@ add_library(ddp_trainer STATIC
   model/gpt.cc
   model/key_value_cache.cc
   model/sampling.cc
-  optim/adamw.cc
+  tokenizer/char_tokenizer.cc
+  tokenizer/tokenizer.cc
+  optim/fused_optimizers.cc
+  optim/muon.cc
   optim/amp.cc
+  optim/optimizer.cc
+  optim/schedule.cc
   runtime/stop_signal.cc)
 target_link_libraries(ddp_trainer
   PUBLIC ddp::torch ddp_trainer_config ddp_snapshot_file

@@ -1,9 +1,9 @@
 #include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
-#include "trainer/data/char_dataset.h"
-#include "trainer/data/char_vocabulary.h"
+#include "trainer/data/text_dataset.h"
 #include "trainer/runtime/error.h"
+#include "trainer/tokenizer/char_tokenizer.h"
 
 namespace ddp::train {
 
@@ -13,7 +13,7 @@ TEST_CASE("the vocabulary is the sorted set of characters, and decoding inverts 
   const std::string text =
       "b\xC3\xA4"
       "a\nb\xE2\x82\xAC\xF0\x9F\x98\x80";
-  const auto vocabulary = CharVocabulary::from_text(text);
+  const auto vocabulary = CharTokenizer::from_text(text);
   CHECK(vocabulary.characters() ==
         std::vector<std::string>{"\n", "a", "b", "\xC3\xA4", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"});
   CHECK(vocabulary.decode(vocabulary.encode(text)) == text);
@@ -22,20 +22,20 @@ TEST_CASE("the vocabulary is the sorted set of characters, and decoding inverts 
 
 TEST_CASE("text that is not UTF-8 is refused with the position") {
   for (const std::string bad : {"ab\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xC3"}) {
-    CHECK_THROWS_AS(CharVocabulary::from_text(bad), UserError);
+    CHECK_THROWS_AS(CharTokenizer::from_text(bad), UserError);
   }
-  CHECK_THROWS_WITH(CharVocabulary::from_text("ab\xFF"), Catch::Contains("byte 2"));
+  CHECK_THROWS_WITH(CharTokenizer::from_text("ab\xFF"), Catch::Contains("byte 2"));
 }
 
 TEST_CASE("a character outside the vocabulary is named") {
-  const auto vocabulary = CharVocabulary::from_text("abc");
+  const auto vocabulary = CharTokenizer::from_text("abc");
   CHECK_THROWS_WITH(vocabulary.encode("abz"), Catch::Contains("'z'"));
 }
 
 TEST_CASE("a stored vocabulary with a repeated or split character is refused") {
-  CHECK_THROWS_AS(CharVocabulary::from_characters({"a", "a"}), RunError);
-  CHECK_THROWS_AS(CharVocabulary::from_characters({"ab"}), RunError);
-  CHECK_THROWS_AS(CharVocabulary::from_characters({""}), RunError);
+  CHECK_THROWS_AS(CharTokenizer({"a", "a"}), RunError);
+  CHECK_THROWS_AS(CharTokenizer(std::vector<std::string>{"ab"}), RunError);
+  CHECK_THROWS_AS(CharTokenizer(std::vector<std::string>{""}), RunError);
 }
 
 TEST_CASE("truncation counts characters and never cuts one in two") {
@@ -50,8 +50,8 @@ TEST_CASE("a truncated text still knows how long it was") {
   config.path = dir.write("text", "\xC3\xA4" + std::string(99, 'b'));
   config.block_size = 8;
   config.truncate = 0.5;
-  const CharDataset dataset(config);
-  CHECK(dataset.tokens() == 50);
+  const TextDataset dataset(config);
+  CHECK(dataset.tokens().size() == 50);
   CHECK(dataset.characters_in_file() == 100);
 }
 
@@ -62,12 +62,19 @@ TEST_CASE("the text is split by position before windows are cut: no window cross
   for (int i = 0; i < 100; ++i) text += static_cast<char>(i < 90 ? 'a' + i % 20 : 'A' + i % 20);
   config.path = dir.write("text", text);
   config.block_size = 8;
-  const CharDataset dataset(config);
-  CHECK(dataset.training().tokens.size() == 90);
+  const TextDataset dataset(config);
+  CHECK(dataset.training_range().size() == 90);
   CHECK(dataset.training().size() == 90 - 8);
-  CHECK(dataset.evaluation().tokens.size() == 10);
+  CHECK(dataset.evaluation_range().size() == 10);
   CHECK(dataset.evaluation().size() == 2);
-  CHECK(dataset.vocabulary().decode(dataset.training().tokens.back()) == "j");
+  std::vector<int64_t> inputs(8);
+  std::vector<int64_t> targets(8);
+  dataset.training().fill(81, 0, {inputs.data(), targets.data()});
+  CHECK(dataset.tokenizer().decode(static_cast<int32_t>(targets.back())) == "j");
+  dataset.evaluation().fill(1, 0, {inputs.data(), targets.data()});
+  CHECK(dataset.tokenizer().decode(static_cast<int32_t>(targets.front())) == "T");
+  CHECK(std::vector<int64_t>(inputs.begin() + 1, inputs.end()) == std::vector<int64_t>(7, 0));
+  CHECK(std::vector<int64_t>(targets.begin() + 1, targets.end()) == std::vector<int64_t>(7, -1));
 }
 
 TEST_CASE("a text shorter than a block is refused with the numbers and the key") {
@@ -75,8 +82,8 @@ TEST_CASE("a text shorter than a block is refused with the numbers and the key")
   DataConfig config;
   config.path = dir.write("text", std::string(100, 'a'));
   config.block_size = 128;
-  CHECK_THROWS_AS(CharDataset(config), UserError);
-  CHECK_THROWS_WITH(CharDataset(config), Catch::Contains("data_config.block_size") &&
+  CHECK_THROWS_AS(TextDataset(config), UserError);
+  CHECK_THROWS_WITH(TextDataset(config), Catch::Contains("data_config.block_size") &&
                                              Catch::Contains("129") &&
                                              Catch::Contains("90 characters"));
 }
@@ -86,8 +93,8 @@ TEST_CASE("a missing, empty or unreadable text is a user's error that names the 
   DataConfig config;
   for (const std::string& path : {dir.file("absent"), dir.write("empty", ""), dir.file(".")}) {
     config.path = path;
-    CHECK_THROWS_AS(CharDataset(config), UserError);
-    CHECK_THROWS_WITH(CharDataset(config), Catch::Contains(path));
+    CHECK_THROWS_AS(TextDataset(config), UserError);
+    CHECK_THROWS_WITH(TextDataset(config), Catch::Contains(path));
   }
 }
 

@@ -1,9 +1,11 @@
 #include "trainer/task/evaluator.h"
 
+#include <cmath>
 #include <cstdio>
 #include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
+#include "trainer/task/causal_lm.h"
 
 namespace ddp::train {
 namespace {
@@ -42,32 +44,39 @@ TEST_CASE(
     "evaluation is the token-weighted mean over the whole part, without dropout, and restores the "
     "mode") {
   const test::TempDir dir;
-  DataConfig data;
-  data.path = dir.write("text", letters(300));
-  data.block_size = 16;
-  data.train_split = 0.5;
-  const CharDataset dataset(data);
-  GPT model(test::tiny_config(), dataset.vocabulary().size(), 16, 5);
-  model->train();
+  Config config;
+  config.data.path = dir.write("text", letters(300));
+  config.data.block_size = 16;
+  config.data.train_split = 0.5;
+  config.gpt = test::tiny_config();
+  CausalLm task(config, nullptr);
+  task.build_model(torch::kCPU, 5);
   ProcessGroup alone;
-  const EvalResult result =
-      *evaluate(model, dataset.evaluation(), 4, alone, torch::kCPU, std::nullopt);
-  CHECK(model->is_training());
-  CHECK(result.tokens == 149);
+  const Metrics metrics = *evaluate(task, *task.evaluation(), 4, alone, torch::kCPU, std::nullopt);
+  CHECK(task.model().is_training());
+  CHECK(metrics.back() == std::pair<std::string, double>("tokens", 149.0));
 
   // The same, one window at a time.
   const torch::NoGradGuard no_grad;
-  model->eval();
+  task.model().eval();
+  auto& model = dynamic_cast<GPTImpl&>(task.model());
   double sum = 0;
-  const auto tokens = dataset.evaluation().tokens;
-  for (std::size_t start = 0; start + 1 < tokens.size(); start += 16) {
-    const std::size_t length = std::min<std::size_t>(16, tokens.size() - 1 - start);
-    std::vector<int64_t> window(tokens.begin() + static_cast<std::ptrdiff_t>(start),
-                                tokens.begin() + static_cast<std::ptrdiff_t>(start + length + 1));
+  double right = 0;
+  const TextDataset data(config.data);
+  const TokenRange part = data.evaluation_range();
+  for (int64_t start = part.first; start + 1 < part.last; start += 16) {
+    std::vector<int64_t> window(
+        static_cast<std::size_t>(std::min<int64_t>(16, part.last - 1 - start) + 1));
+    data.tokens().copy(start, window);
     const auto all = torch::tensor(window).unsqueeze(0);
-    sum += model->loss_sum(all.slice(1, 0, -1), all.slice(1, 1)).item<double>();
+    const auto logits = model.forward(all.slice(1, 0, -1));
+    sum += at::cross_entropy_loss(logits[0], all[0].slice(0, 1), {}, at::Reduction::Sum)
+               .item<double>();
+    right += (logits.argmax(-1) == all.slice(1, 1)).sum().item<double>();
   }
-  CHECK(result.loss == Approx(sum / 149).epsilon(1e-6));
+  CHECK(metrics.front().second == Approx(sum / 149).epsilon(1e-6));
+  CHECK(metrics[1].second == Approx(std::exp(sum / 149)).epsilon(1e-6));
+  CHECK(metrics[2].second == right / 149);
 }
 
 TEST_CASE("a rank that wants to stop ends the evaluation of all after one batch") {

@@ -84,16 +84,25 @@ TEST_CASE("under autocast the chunks compute in the lower precision, the sums in
   }
 }
 
-TEST_CASE("the loss of the chunks is that of evaluation, too") {
+TEST_CASE("evaluation sums are those of the whole logits, chunk by chunk") {
   const torch::NoGradGuard no_grad;
-  GPT whole(with_chunk(0, false), kVocabulary, 16, 5);
+  GPT model(with_chunk(0, false), kVocabulary, 16, 5);
   GPT chunked(with_chunk(5, false), kVocabulary, 16, 5);
-  whole->eval();
+  model->eval();
   chunked->eval();
   const auto inputs = test::random_tokens(3, 16, kVocabulary, 1);
-  const auto targets = test::random_tokens(3, 16, kVocabulary, 2);
-  CHECK(chunked->loss_sum(inputs, targets).item<float>() ==
-        Approx(whole->loss_sum(inputs, targets).item<float>()).epsilon(1e-6));
+  const auto logits = model->forward(inputs);
+  auto targets = logits.argmax(-1);
+  targets.slice(1, 3).copy_(test::random_tokens(3, 13, kVocabulary, 2));
+  targets.slice(1, 12).fill_(-1);
+  for (auto* gpt : {&model, &chunked}) {
+    const auto sums = (*gpt)->evaluation_sums(inputs, targets);
+    CHECK(sums[0].item<float>() ==
+          Approx(36 * model->loss(inputs, targets).item<float>()).epsilon(1e-6));
+    CHECK(sums[1].item<float>() == logits.argmax(-1).eq(targets).sum().item<float>());
+    CHECK(sums[1].item<float>() >= 9);
+    CHECK(sums[2].item<float>() == 36);
+  }
 }
 
 }  // namespace ddp::train

@@ -6,7 +6,7 @@
 #include "tests/support/skip.h"
 #include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"
-#include "trainer/optim/adamw.h"
+#include "trainer/optim/fused_optimizers.h"
 #include "trainer/snapshot/snapshot.h"
 
 namespace ddp::train {
@@ -26,12 +26,12 @@ std::string dump(const test::TempDir& dir, const GptConfig& config) {
       p.add_(torch::randn(p.sizes(), generator, torch::kFloat32), 0.05);
   }
   NamedTensors tensors;
-  std::vector<OptimizedParameter> parameters;
+  std::vector<Parameter> parameters;
   for (const auto& p : model->model_parameters()) {
     tensors.emplace_back("before." + p.name, p.tensor.detach().clone());
-    parameters.push_back({p.name, p.tensor, {}, {}, p.decay});
+    parameters.push_back({p.name, p.tensor, p.decay});
   }
-  AdamW optimizer(parameters, OptimizerConfig());
+  Adam optimizer(parameters, OptimizerConfig(), Adam::Decay::kDecoupled);
   model->eval();
   const auto inputs = test::random_tokens(3, 32, 65, 1);
   const auto targets = test::random_tokens(3, 32, 65, 2);
@@ -43,7 +43,7 @@ std::string dump(const test::TempDir& dir, const GptConfig& config) {
   tensors.emplace_back("loss", loss.detach().reshape({1}));
   for (const auto& p : model->model_parameters())
     tensors.emplace_back("grad." + p.name, p.tensor.grad().clone());
-  optimizer.step(std::nullopt);
+  optimizer.step(OptimizerConfig().learning_rate, torch::zeros({}));
   for (const auto& p : model->model_parameters())
     tensors.emplace_back("after." + p.name, p.tensor.detach());
 

@@ -3,45 +3,44 @@
 #include <string>
 
 #include "tests/trainer/test_model.h"
-#include "trainer/data/char_dataset.h"
 #include "trainer/parallel/ddp.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
+#include "trainer/task/causal_lm.h"
 #include "trainer/task/evaluator.h"
 
 namespace ddp::train {
 namespace {
 
-DataConfig halves_of(const std::string& path) {
-  DataConfig data;
-  data.path = path;
-  data.block_size = 16;
-  data.train_split = 0.5;
-  return data;
+Config halves_of(const std::string& path) {
+  Config config;
+  config.data.path = path;
+  config.data.block_size = 16;
+  config.data.train_split = 0.5;
+  config.gpt = test::tiny_config();
+  return config;
 }
 
 // Rank 0 prints the evaluation loss to the last bit.
 int evaluate_text(ProcessGroup& group, const std::string& path) {
-  const DataConfig data = halves_of(path);
-  const CharDataset dataset(data);
-  GPT model(test::tiny_config(), dataset.vocabulary().size(), data.block_size, 5);
-  const EvalResult result =
-      *evaluate(model, dataset.evaluation(), 4, group, torch::kCPU, std::nullopt);
-  if (group.is_main()) std::printf("%a %lld\n", result.loss, static_cast<long long>(result.tokens));
+  const Config config = halves_of(path);
+  CausalLm task(config, nullptr);
+  task.build_model(torch::kCPU, 5);
+  const Metrics metrics = *evaluate(task, *task.evaluation(), 4, group, torch::kCPU, std::nullopt);
+  if (group.is_main()) std::printf("%a %.0f\n", metrics.front().second, metrics.back().second);
   return 0;
 }
 
 // The last rank wants to stop at once; rank 0 prints how many batches it went on for.
 int stop_evaluation(ProcessGroup& group, const std::string& path) {
-  const DataConfig data = halves_of(path);
-  const CharDataset dataset(data);
-  GPT model(test::tiny_config(), dataset.vocabulary().size(), data.block_size, 5);
+  const Config config = halves_of(path);
+  CausalLm task(config, nullptr);
+  task.build_model(torch::kCPU, 5);
   int asked = 0;
-  const auto result =
-      evaluate(model, dataset.evaluation(), 4, group, torch::kCPU, std::nullopt, [&] {
-        ++asked;
-        return group.rank() + 1 < group.size();
-      });
+  const auto result = evaluate(task, *task.evaluation(), 4, group, torch::kCPU, std::nullopt, [&] {
+    ++asked;
+    return group.rank() + 1 < group.size();
+  });
   if (group.is_main()) std::printf("%s, asked %d\n", result ? "finished" : "stopped", asked);
   return 0;
 }

@@ -5,6 +5,7 @@
 #include "tests/trainer/test_model.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/error.h"
+#include "trainer/task/causal_lm.h"
 
 namespace ddp::train {
 namespace {
@@ -18,22 +19,23 @@ struct SavedRun {
     config.gpt = test::tiny_config();
   }
   SnapshotMeta meta() const {
-    const CharDataset dataset(config.data);
+    const CausalLm task(config, nullptr);
     SnapshotMeta meta;
     meta.cursor = {3, 8};
-    meta.vocabulary = dataset.vocabulary().characters();
+    meta.task = task.metadata();
     meta.config_json = config_to_json(config);
-    meta.data_sha256 = dataset.sha256();
+    meta.data_sha256 = task.training().fingerprint();
     return meta;
   }
+  CausalLm task() const { return CausalLm(config, nullptr); }
 };
 
 }  // namespace
 
 TEST_CASE("an unchanged configuration resumes without a word") {
   const SavedRun run;
-  CHECK(check_resume(run.meta(), run.config, CharDataset(run.config.data)).empty());
-  CHECK(same_data_order(run.meta(), run.config, CharDataset(run.config.data)));
+  CHECK(check_resume(run.meta(), run.config, run.task()).empty());
+  CHECK(same_data_order(run.meta(), run.config, run.task()));
 }
 
 TEST_CASE("edited hyperparameters are allowed and shown, run lengths and paths pass silently") {
@@ -42,7 +44,7 @@ TEST_CASE("edited hyperparameters are allowed and shown, run lengths and paths p
   run.config.optimizer.learning_rate = 0.125;
   run.config.trainer.max_epochs = 99;
   run.config.trainer.snapshot_path = "/elsewhere";
-  const auto lines = check_resume(meta, run.config, CharDataset(run.config.data));
+  const auto lines = check_resume(meta, run.config, run.task());
   REQUIRE(lines.size() == 1);
   CHECK_THAT(lines[0],
              Catch::Contains("optimizer_config.learning_rate") && Catch::Contains("0.125"));
@@ -53,7 +55,7 @@ TEST_CASE("another model is refused with both values and the way out") {
   const auto meta = run.meta();
   run.config.gpt.n_embd = 64;
   CHECK_THROWS_WITH(
-      check_resume(meta, run.config, CharDataset(run.config.data)),
+      check_resume(meta, run.config, run.task()),
       Catch::Contains("gpt_config.n_embd is 32 there, 64") && Catch::Contains("snapshot_path"));
 }
 
@@ -61,13 +63,14 @@ TEST_CASE(
     "another vocabulary is refused, another text of the same characters starts its epoch anew") {
   SavedRun run;
   const auto meta = run.meta();
-  const auto vocabulary = CharVocabulary::from_characters(meta.vocabulary);
   run.config.data.path = run.dir.write("other", "again, hello hello world and hello text");
-  const CharDataset other(run.config.data, &vocabulary);
+  const CausalLm other(run.config, &meta.task);
   CHECK_FALSE(same_data_order(meta, run.config, other));
   CHECK_THAT(check_resume(meta, run.config, other).back(), Catch::Contains("epoch 4 starts anew"));
   run.config.data.path = run.dir.write("third", "xyz xyz xyz xyz xyz");
-  CHECK_THROWS_AS(CharDataset(run.config.data, &vocabulary), UserError);
+  CHECK_THROWS_AS(CausalLm(run.config, &meta.task), UserError);
+  CHECK_THROWS_WITH(run.task().check_resume(meta.task, "snapshot.pt"),
+                    Catch::Contains("another vocabulary"));
 }
 
 }  // namespace ddp::train

@@ -5,6 +5,8 @@
 #include "tests/support/catch.h"
 
 #include "trainer/data/data_loader.h"
+#include "trainer/data/memory_tokens.h"
+#include "trainer/data/token_windows.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -17,10 +19,10 @@ std::vector<int64_t> all_of(const Permutation& order, int64_t size) {
 }
 
 // Token i of the text is the number i, so a batch shows which samples it holds.
-std::vector<int32_t> counting_text(std::size_t size) {
+MemoryTokens counting_text(std::size_t size) {
   std::vector<int32_t> tokens(size);
   for (std::size_t i = 0; i < size; ++i) tokens[i] = static_cast<int32_t>(i);
-  return tokens;
+  return {std::move(tokens), "counting"};
 }
 
 std::vector<int64_t> first_tokens(const Batch& batch) {
@@ -80,7 +82,7 @@ TEST_CASE("a step that needs more samples than there are is refused with the key
 
 TEST_CASE("2 ranks and 1 process with 2 micro-batches see the same micro-batches") {
   const auto text = counting_text(400);
-  const TrainingWindows windows{text, 8, 3};
+  const TrainingWindows windows(text, {0, text.size()}, 8, 3);
   const DistributedSampler sampler(windows.size(), 4, 2, 11);
   DataLoader one(windows, sampler, {}, {4, 2, 0, 1, 0, false});
   DataLoader rank0(windows, sampler, {}, {4, 1, 0, 2, 0, false});
@@ -93,7 +95,7 @@ TEST_CASE("2 ranks and 1 process with 2 micro-batches see the same micro-batches
 
 TEST_CASE("each epoch uses each sample at most once and all but the tail") {
   const auto text = counting_text(215);
-  const TrainingWindows windows{text, 8, 2};
+  const TrainingWindows windows(text, {0, text.size()}, 8, 2);
   const int64_t size = windows.size();
   const DistributedSampler sampler(size, 5, 2, 3);
   DataLoader loader(windows, sampler, {}, {5, 2, 0, 1, 2, false});
@@ -110,7 +112,7 @@ TEST_CASE("each epoch uses each sample at most once and all but the tail") {
 TEST_CASE(
     "loader threads deliver the same batches in the same order as no threads, from any start") {
   const auto text = counting_text(1000);
-  const TrainingWindows windows{text, 16, 1};
+  const TrainingWindows windows(text, {0, text.size()}, 16, 1);
   const DistributedSampler sampler(windows.size(), 4, 3, 5);
   const DataCursor start{2, 24};
   DataLoader plain(windows, sampler, start, {4, 3, 0, 1, 0, false});
@@ -126,7 +128,7 @@ TEST_CASE(
 
 TEST_CASE("a loader that is dropped with batches in flight ends its threads") {
   const auto text = counting_text(1000);
-  const TrainingWindows windows{text, 16, 1};
+  const TrainingWindows windows(text, {0, text.size()}, 16, 1);
   const DistributedSampler sampler(windows.size(), 4, 1, 5);
   for (int i = 0; i < 20; ++i) DataLoader(windows, sampler, {}, {4, 1, 0, 1, 4, false}).next();
   SUCCEED();
@@ -135,8 +137,8 @@ TEST_CASE("a loader that is dropped with batches in flight ends its threads") {
 TEST_CASE("evaluation windows hold every token but the first as a target exactly once") {
   for (const std::size_t size : {2U, 8U, 9U, 10U, 33U}) {
     const auto text = counting_text(size);
-    const EvaluationWindows windows{text, 8};
-    const Batch batch = evaluation_batch(windows, 0, windows.size());
+    const EvaluationWindows windows(text, {0, text.size()}, 8);
+    const Batch batch = batch_of(windows, 0, windows.size());
     const auto targets = batch.targets.masked_select(batch.targets.ge(0));
     CHECK(torch::equal(targets, torch::arange(1, static_cast<int64_t>(size))));
   }

@@ -18,7 +18,7 @@ inline SnapshotMeta sample_meta(int64_t step) {
   meta.cursor = {2, 40};
   meta.optimizer_step = 11;
   meta.grad_scaler = {1024.0F, 7};
-  meta.vocabulary = {"\n", "a", "\"", "\xC3\xA4"};
+  meta.task = {{"vocabulary", R"(["\n","a","\"","\u00e4"])"}};
   meta.config_json = config_to_json(Config());
   meta.data_sha256 = std::string(64, 'a');
   meta.micro_batches_per_step = 4;

@@ -12,7 +12,6 @@
 #include "trainer/app/report.h"
 #include "trainer/config/compose/run_folder.h"
 #include "trainer/config/keys/config_text.h"
-#include "trainer/data/char_dataset.h"
 #include "trainer/run/trainer.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/atomic_file.h"
@@ -23,6 +22,7 @@
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/resume_check.h"
 #include "trainer/snapshot/snapshot_folder.h"
+#include "trainer/task/task.h"
 
 namespace ddp::train {
 namespace {
@@ -59,12 +59,6 @@ ResumePoint find_resume_point(SnapshotFolder& folder, ProcessGroup& group, Log& 
   return point;
 }
 
-CharDataset load_data(const Config& config, const std::optional<SnapshotMeta>& meta) {
-  if (!meta) return CharDataset(config.data);
-  const auto vocabulary = CharVocabulary::from_characters(meta->vocabulary);
-  return CharDataset(config.data, &vocabulary);
-}
-
 /// All ranks work in rank 0's folder; on another node it may not be there yet.
 void work_in(const std::string& folder) {
   std::error_code error;
@@ -90,22 +84,22 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGr
   }
   ResumePoint resume = find_resume_point(folder, group, log);
   if (remote_path) monitor.starting(false);
-  const CharDataset dataset = load_data(config, resume.meta);
-  if (group.broadcast_text(dataset.sha256()) != dataset.sha256()) {
+  const auto task = make_task(config, resume.meta ? &resume.meta->task : nullptr);
+  const std::string& samples = task->training().fingerprint();
+  if (group.broadcast_text(samples) != samples) {
     throw RunError(
         fmt::format("{}: rank {} reads another text than rank 0; give all nodes the same file",
                     config.data.path, group.rank()));
   }
   if (resume.meta) {
-    for (const auto& line : check_resume(*resume.meta, config, dataset)) log.info(line);
+    for (const auto& line : check_resume(*resume.meta, config, *task)) log.info(line);
   }
-  if (group.is_main()) folder.begin_run(config_to_json(config), dataset.sha256());
-  Trainer trainer(config, plan, group, dataset, resume.meta,
+  if (group.is_main()) folder.begin_run(config_to_json(config), samples);
+  Trainer trainer(config, plan, group, *task, resume.meta,
                   resume.snapshot ? &*resume.snapshot : nullptr);
   const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";
   resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
-  TrainingRun training(config, group, dataset, trainer, folder, remote.get(), monitor, log,
-                       resumed_from);
+  TrainingRun training(config, group, trainer, folder, remote.get(), monitor, log, resumed_from);
   const FitResult result = training.fit();
   return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
 }

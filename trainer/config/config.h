@@ -82,11 +82,22 @@ struct TrainerConfig {
   std::vector<std::string> fault_plan;  ///< Faults to inject; see parse_fault().
 };
 
+enum class OptimizerName { kAdamW, kAdam, kSgd, kMuon };
+enum class LrSchedule { kConstant, kLinear, kPolynomial, kCosine, kWsd, kOneCycle };
+
 struct OptimizerConfig {
-  double learning_rate = 3e-4;
-  double weight_decay = 0.1;  ///< Applied to the weights of linear layers only.
+  OptimizerName name = OptimizerName::kAdamW;
+  double learning_rate = 3e-4;  ///< The largest one of the schedule.
+  LrSchedule lr_schedule = LrSchedule::kConstant;
+  int64_t warmup_steps = 0;            ///< Optimizer steps from 0 up to learning_rate.
+  std::optional<int64_t> decay_steps;  ///< Step at which the decay ends; of wsd: its length.
+  double min_lr = 0.0;                 ///< Where the decay ends.
+  double lr_power = 1.0;               ///< Of the polynomial schedule.
+  double weight_decay = 0.1;           ///< Applied to the weights of linear layers only.
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
+  AutoNumber momentum;    ///< Of sgd and muon.
+  bool nesterov = false;  ///< Of sgd.
 };
 
 enum class Backend { kAuto, kGloo, kNccl };

@@ -1,21 +1,43 @@
 #include "trainer/data/data_loader.h"
 
-#include <algorithm>
-
 namespace ddp::train {
 namespace {
 
 constexpr int64_t kBatchesAheadPerWorker = 2;  // torch's prefetch_factor
 
-torch::Tensor empty_tokens(int64_t rows, int64_t columns, bool pinned) {
-  return torch::empty({rows, columns}, torch::TensorOptions(torch::kInt64).pinned_memory(pinned));
+torch::Tensor empty_rows(int64_t rows, const RowSpec& spec, bool pinned) {
+  std::vector<int64_t> shape = {rows};
+  shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
+  return torch::empty(shape, torch::TensorOptions(spec.dtype).pinned_memory(pinned));
 }
+
+/// A batch and where its rows lie.
+class BatchRows {
+ public:
+  BatchRows(const SampleSource& source, int64_t rows, bool pinned)
+      : batch_{empty_rows(rows, source.spec().inputs, pinned),
+               empty_rows(rows, source.spec().targets, pinned)},
+        input_bytes_(batch_.inputs.nbytes() / static_cast<std::size_t>(rows)),
+        target_bytes_(batch_.targets.nbytes() / static_cast<std::size_t>(rows)) {}
+
+  SampleRow row(int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    return {static_cast<std::byte*>(batch_.inputs.mutable_data_ptr()) + at * input_bytes_,
+            static_cast<std::byte*>(batch_.targets.mutable_data_ptr()) + at * target_bytes_};
+  }
+  Batch batch() && { return std::move(batch_); }
+
+ private:
+  Batch batch_;
+  std::size_t input_bytes_;
+  std::size_t target_bytes_;
+};
 
 }  // namespace
 
-DataLoader::DataLoader(TrainingWindows windows, const DistributedSampler& sampler, DataCursor start,
-                       const Options& options)
-    : windows_(windows),
+DataLoader::DataLoader(const SampleSource& source, const DistributedSampler& sampler,
+                       DataCursor start, const Options& options)
+    : source_(source),
       sampler_(sampler),
       options_(options),
       next_task_{sampler.normalized(start), 0},
@@ -30,39 +52,19 @@ DataLoader::Task DataLoader::take_task() {
 }
 
 Batch DataLoader::make_batch(const Task& task) const {
-  const int64_t rows = options_.batch_size;
-  const int64_t columns = windows_.block_size;
-  Batch batch{empty_tokens(rows, columns, options_.pin_memory),
-              empty_tokens(rows, columns, options_.pin_memory)};
-  auto* inputs = batch.inputs.mutable_data_ptr<int64_t>();
-  auto* targets = batch.targets.mutable_data_ptr<int64_t>();
+  BatchRows rows(source_, options_.batch_size, options_.pin_memory);
   const Permutation order = sampler_.order(task.cursor.epoch);
   const int64_t global_micro = task.micro * options_.world_size + options_.rank;
-  const int64_t first = task.cursor.position + global_micro * rows;
-  for (int64_t row = 0; row < rows; ++row) {
-    const auto start = static_cast<std::size_t>(order(first + row) * windows_.stride);
-    const auto window = windows_.tokens.subspan(start, static_cast<std::size_t>(columns) + 1);
-    std::copy(window.begin(), window.end() - 1, inputs + row * columns);
-    std::copy(window.begin() + 1, window.end(), targets + row * columns);
-  }
-  return batch;
+  const int64_t first = task.cursor.position + global_micro * options_.batch_size;
+  for (int64_t i = 0; i < options_.batch_size; ++i)
+    source_.fill(order(first + i), task.cursor.epoch, rows.row(i));
+  return std::move(rows).batch();
 }
 
-Batch evaluation_batch(const EvaluationWindows& windows, int64_t first, int64_t count) {
-  const int64_t columns = windows.block_size;
-  Batch batch{torch::zeros({count, columns}, torch::kInt64),
-              torch::full({count, columns}, -1, torch::kInt64)};
-  auto* inputs = batch.inputs.mutable_data_ptr<int64_t>();
-  auto* targets = batch.targets.mutable_data_ptr<int64_t>();
-  for (int64_t row = 0; row < count; ++row) {
-    const auto start = static_cast<std::size_t>((first + row) * columns);
-    const auto length =
-        std::min<std::size_t>(static_cast<std::size_t>(columns), windows.tokens.size() - 1 - start);
-    const auto window = windows.tokens.subspan(start, length + 1);
-    std::copy(window.begin(), window.end() - 1, inputs + row * columns);
-    std::copy(window.begin() + 1, window.end(), targets + row * columns);
-  }
-  return batch;
+Batch batch_of(const SampleSource& source, int64_t first, int64_t count) {
+  BatchRows rows(source, count, /*pinned=*/false);
+  for (int64_t i = 0; i < count; ++i) source.fill(first + i, /*epoch=*/0, rows.row(i));
+  return std::move(rows).batch();
 }
 
 }  // namespace ddp::train

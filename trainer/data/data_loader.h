@@ -1,22 +1,14 @@
 // Batches in training order, made by a few threads a bounded distance ahead.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 
-#include "trainer/data/char_dataset.h"
+#include "trainer/data/batch.h"
 #include "trainer/data/distributed_sampler.h"
+#include "trainer/data/sample_source.h"
 #include "trainer/runtime/prefetcher.h"
 
 namespace ddp::train {
-
-/// One micro-batch of this rank: int64 [batch_size, block_size] each, on the CPU (pinned when asked
-/// for).
-struct Batch {
-  torch::Tensor inputs;
-  torch::Tensor targets;
-};
 
 /// Never knows about finished steps: what it has fetched ahead is not part of the training state.
 class DataLoader {
@@ -30,12 +22,12 @@ class DataLoader {
     bool pin_memory = false;
   };
 
-  /// Starts at `start`. `windows` must outlive the loader.
-  DataLoader(TrainingWindows windows, const DistributedSampler& sampler, DataCursor start,
+  /// Starts at `start`. `source` must outlive the loader.
+  DataLoader(const SampleSource& source, const DistributedSampler& sampler, DataCursor start,
              const Options& options);
 
-  /// The next micro-batch of this rank, epoch after epoch without end. Rethrows what a worker
-  /// threw.
+  /// The next micro-batch of this rank, epoch after epoch without end; on the CPU. Rethrows what a
+  /// worker threw.
   Batch next() { return batches_.next(); }
 
  private:
@@ -46,15 +38,14 @@ class DataLoader {
   Task take_task();
   Batch make_batch(const Task& task) const;
 
-  const TrainingWindows windows_;
+  const SampleSource& source_;
   const DistributedSampler sampler_;
   const Options options_;
   Task next_task_;
   Prefetcher<Task, Batch> batches_;  // the last member: its threads use the others
 };
 
-/// Rows [first, first + count) of the evaluation set: inputs padded with token 0 and targets with
-/// -1 behind the end.
-Batch evaluation_batch(const EvaluationWindows& windows, int64_t first, int64_t count);
+/// Samples [first, first + count) as they are seen in epoch 0, on the CPU.
+Batch batch_of(const SampleSource& source, int64_t first, int64_t count);
 
 }  // namespace ddp::train

@@ -62,27 +62,11 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
   }
 };
 
-torch::Tensor loss_alone(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
-                         const torch::Tensor& targets_N, int64_t chunk) {
-  auto sum = torch::zeros({}, x_NC.options().dtype(torch::kFloat32));
-  for (int64_t first = 0; first < x_NC.size(0); first += chunk) {
-    const int64_t count = std::min(chunk, x_NC.size(0) - first);
-    const auto logits_nV = at::linear(x_NC.narrow(0, first, count), weight_VC);
-    sum.add_(at::cross_entropy_loss(logits_nV.to(torch::kFloat32),
-                                    targets_N.narrow(0, first, count), {}, at::Reduction::Sum,
-                                    /*ignore_index=*/-1));
-  }
-  return sum;
-}
-
 }  // namespace
 
 torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
                                         const torch::Tensor& targets_N, int64_t chunk) {
-  const bool wants_gradients =
-      c10::GradMode::is_enabled() && (x_NC.requires_grad() || weight_VC.requires_grad());
-  return wants_gradients ? ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk)
-                         : loss_alone(x_NC, weight_VC, targets_N, chunk);
+  return ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk);
 }
 
 }  // namespace ddp::train

@@ -175,34 +175,47 @@ torch::Tensor GPTImpl::next_logits(const torch::Tensor& idx_BT, KeyValueCache& c
 }
 
 // `auto`: as many rows of float32 logits as fit into 256 MiB.
-int64_t GPTImpl::rows_at_a_time() const {
+int64_t GPTImpl::rows_at_a_time(int64_t rows) const {
   constexpr int64_t kAutomaticBytes = int64_t{256} << 20U;
   constexpr int64_t kBytesPerLogit = 4;
-  if (loss_chunk_size_.automatic)
-    return std::max<int64_t>(1, kAutomaticBytes / (kBytesPerLogit * vocab_size_));
-  return static_cast<int64_t>(loss_chunk_size_.value);
+  const int64_t chunk = loss_chunk_size_.automatic
+                            ? std::max<int64_t>(1, kAutomaticBytes / (kBytesPerLogit * vocab_size_))
+                            : static_cast<int64_t>(loss_chunk_size_.value);
+  return chunk == 0 ? rows : std::min(rows, chunk);
 }
 
 torch::Tensor GPTImpl::loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT) {
-  return reduced_loss(idx_BT, targets_BT, at::Reduction::Mean);
-}
-
-torch::Tensor GPTImpl::loss_sum(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT) {
-  return reduced_loss(idx_BT, targets_BT, at::Reduction::Sum);
-}
-
-torch::Tensor GPTImpl::reduced_loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT,
-                                    int64_t reduction) {
   const auto targets_N = targets_BT.reshape({-1});
-  const int64_t chunk = rows_at_a_time();
-  if (chunk == 0 || targets_N.size(0) <= chunk) {
+  const int64_t chunk = rows_at_a_time(targets_N.size(0));
+  if (chunk == targets_N.size(0)) {
     const auto logits_NV = forward(idx_BT).view({-1, vocab_size_}).to(torch::kFloat32);
-    return at::cross_entropy_loss(logits_NV, targets_N, {}, reduction, /*ignore_index=*/-1);
+    return at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Mean,
+                                  /*ignore_index=*/-1);
   }
   const auto x_BTC = transformer(idx_BT, nullptr);
   const auto sum =
       chunked_cross_entropy_sum(x_BTC.view({-1, x_BTC.size(2)}), head_weight(), targets_N, chunk);
-  return reduction == at::Reduction::Sum ? sum : sum / targets_N.ne(-1).sum();
+  return sum / targets_N.ne(-1).sum();
+}
+
+torch::Tensor GPTImpl::evaluation_sums(const torch::Tensor& idx_BT,
+                                       const torch::Tensor& targets_BT) {
+  const auto x_BTC = transformer(idx_BT, nullptr);
+  const auto x_NC = x_BTC.view({-1, x_BTC.size(2)});
+  const auto targets_N = targets_BT.reshape({-1});
+  const int64_t chunk = rows_at_a_time(targets_N.size(0));
+  auto sums = torch::zeros({3}, x_NC.options().dtype(torch::kFloat32));
+  for (int64_t first = 0; first < targets_N.size(0); first += chunk) {
+    const int64_t count = std::min(chunk, targets_N.size(0) - first);
+    const auto targets_n = targets_N.narrow(0, first, count);
+    const auto logits_nV = torch::linear(x_NC.narrow(0, first, count), head_weight());
+    const auto loss =
+        at::cross_entropy_loss(logits_nV.to(torch::kFloat32), targets_n, {}, at::Reduction::Sum,
+                               /*ignore_index=*/-1);
+    sums += torch::stack({loss, logits_nV.argmax(-1).eq(targets_n).sum().to(torch::kFloat32),
+                          targets_n.ne(-1).sum().to(torch::kFloat32)});
+  }
+  return sums;
 }
 
 std::vector<ModelParameter> GPTImpl::model_parameters() const {

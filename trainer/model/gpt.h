@@ -112,8 +112,9 @@ class GPTImpl : public torch::nn::Module {
   torch::Tensor next_logits(const torch::Tensor& idx_BT, KeyValueCache& cache);
   /// Mean negative log-likelihood in nats over the targets that are not -1; a float32 scalar.
   torch::Tensor loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
-  /// Sum instead of mean.
-  torch::Tensor loss_sum(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
+  /// Sums over the targets that are not -1: negative log-likelihood in nats, targets that were the
+  /// most likely token, targets. float32 [3].
+  torch::Tensor evaluation_sums(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
 
   int64_t n_layer() const { return n_layer_; }
   int64_t block_size() const { return block_size_; }
@@ -126,9 +127,7 @@ class GPTImpl : public torch::nn::Module {
  private:
   void initialise(uint64_t seed);
   const torch::Tensor& head_weight() const;
-  torch::Tensor reduced_loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT,
-                             int64_t reduction);
-  int64_t rows_at_a_time() const;
+  int64_t rows_at_a_time(int64_t rows) const;
 
   Transformer transformer{nullptr};
   torch::nn::Linear lm_head{nullptr};  // empty when the head is tied to wte

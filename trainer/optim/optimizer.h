@@ -16,8 +16,9 @@ namespace ddp::train {
 struct Parameter {
   std::string name;
   torch::Tensor tensor;
-  bool decay = false;  ///< Weight decay applies: weights of linear layers, not biases, norms and
-                       ///< embeddings.
+  bool decay = false;   ///< Weight decay applies: weights of linear layers, not biases, norms and
+                        ///< embeddings.
+  bool hidden = false;  ///< Between hidden layers, neither embedding nor output layer: for Muon.
 };
 
 struct NamedTensor {
@@ -57,6 +58,9 @@ class Optimizer {
   std::vector<Parameter> parameters_;
   torch::Tensor step_count_;
 };
+
+/// `auto` is 0.95 for muon and 0 for sgd, as in torch.
+double momentum_of(const OptimizerConfig& config);
 
 std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters,
                                           const OptimizerConfig& config);

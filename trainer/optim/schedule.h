@@ -7,15 +7,24 @@
 
 namespace ddp::train {
 
+/// The formulas are those of transformers' get_*_schedule functions (constant_with_warmup, linear,
+/// polynomial, cosine_with_min_lr, wsd with linear decay) and of torch's OneCycleLR with its
+/// default factors; docs/training.md writes them out.
 class Schedule {
  public:
-  explicit Schedule(const OptimizerConfig& config);
+  /// `total_steps`: optimizer steps of the whole run. Throws UserError when the warm-up or the
+  /// decay does not fit into them.
+  Schedule(const OptimizerConfig& config, int64_t total_steps);
 
   /// Of the optimizer step that follows `step` finished ones.
   double learning_rate(int64_t step) const;
 
  private:
+  double one_cycle(int64_t step) const;
+  double warmup_stable_decay(int64_t step) const;
+
   OptimizerConfig config_;
+  int64_t end_;  ///< Step from which on the rate is the last one.
 };
 
 }  // namespace ddp::train

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <unordered_map>
+#include <utility>
 
 #include "trainer/runtime/error.h"
 
@@ -60,24 +61,28 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
-void DistributedDataParallel::warm_up(const std::function<void()>& forward_backward) {
+void DistributedDataParallel::warm_up(const std::function<torch::Tensor()>& forward) {
   if (!reducer_) return;
   // The second pass moves the gradients into the buckets of the final layout.
   for (int pass = 0; pass < 2; ++pass) {
-    prepare_for_forward(true);
-    forward_backward();
+    begin_micro_batch(/*last=*/true);
+    backward(forward());
     reducer_->rebuild_buckets();
   }
 }
 
-void DistributedDataParallel::prepare_for_forward(bool sync) {
+void DistributedDataParallel::begin_micro_batch(bool last) {
   if (!reducer_) return;
-  sync_ = sync;
-  if (sync) reducer_->prepare_for_forward();
+  sync_ = last;
+  if (last) reducer_->prepare_for_forward();
+}
+
+void DistributedDataParallel::backward(const torch::Tensor& loss) {
+  if (reducer_ && sync_) prepare_for_backward(loss);
+  loss.backward();
 }
 
 void DistributedDataParallel::prepare_for_backward(const torch::Tensor& loss) {
-  if (!reducer_ || !sync_) return;
   if (learn_static_graph_) {
     // A static graph is recorded in the first pass: c10d then reduces at the end of that pass, when
     // it is told to. Called from a hook because the engine takes callbacks only while a backward
@@ -89,6 +94,20 @@ void DistributedDataParallel::prepare_for_backward(const torch::Tensor& loss) {
     learn_static_graph_ = false;
   }
   reducer_->prepare_for_backward({loss});
+}
+
+// Every rank holds all gradients.
+torch::Tensor DistributedDataParallel::global_norm(const std::vector<torch::Tensor>& gradients) {
+  const torch::NoGradGuard no_grad;
+  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2.0)), 2.0);
+}
+
+std::unique_ptr<GradientSync> make_gradient_sync(NamedParameters parameters, ProcessGroup& group,
+                                                 const DistributedConfig& config,
+                                                 const std::function<torch::Tensor()>& forward) {
+  auto sync = std::make_unique<DistributedDataParallel>(std::move(parameters), group, config);
+  sync->warm_up(forward);
+  return sync;
 }
 
 }  // namespace ddp::train

@@ -6,11 +6,10 @@
 
 #include <functional>
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/parallel/gradient_sync.h"
 #include "trainer/parallel/process_group.h"
 
 namespace c10d {
@@ -18,8 +17,6 @@ class Reducer;
 }
 
 namespace ddp::train {
-
-using NamedParameters = std::vector<std::pair<std::string, torch::Tensor>>;
 
 /// Owns the Reducer of one model. Does not own the model and never runs its forward pass itself.
 ///
@@ -30,26 +27,25 @@ using NamedParameters = std::vector<std::pair<std::string, torch::Tensor>>;
 /// gradients arrive. With three and more ranks that layout decides the order of summation, so a
 /// resumed run must not start with another one than the unbroken run has at the same step:
 /// warm_up() makes the rebuild happen before the first real step, always.
-class DistributedDataParallel {
+class DistributedDataParallel : public GradientSync {
  public:
   DistributedDataParallel(NamedParameters parameters, ProcessGroup& group,
                           const DistributedConfig& config);
-  ~DistributedDataParallel();
+  ~DistributedDataParallel() override;
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  /// Runs `forward_backward` (forward and backward pass of a small throw-away batch, with the same
-  /// graph as a training step; it calls prepare_for_backward itself) until the buckets have their
-  /// final layout. Gradients hold garbage afterwards.
-  void warm_up(const std::function<void()>& forward_backward);
+  /// Forward and backward passes of `forward`'s batch until the buckets have their final layout.
+  /// Gradients hold garbage afterwards.
+  void warm_up(const std::function<torch::Tensor()>& forward);
 
-  /// Before the forward pass of a micro-batch. `sync` false: gradients only add up on this rank
-  /// (torch's no_sync()); call with true for the last micro-batch of an optimizer step.
-  void prepare_for_forward(bool sync);
-  /// Between forward and backward pass, with the loss.
-  void prepare_for_backward(const torch::Tensor& loss);
+  void begin_micro_batch(bool last) override;
+  void backward(const torch::Tensor& loss) override;
+  torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) override;
 
  private:
+  void prepare_for_backward(const torch::Tensor& loss);
+
   std::unique_ptr<c10d::Reducer> reducer_;
   bool sync_ = true;
   bool learn_static_graph_ = false;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace ddp::train {
@@ -24,6 +26,13 @@ std::string another_path(const std::string& path) {
 
 bool run_is_complete(const TrainerConfig& config, int64_t step, int64_t epoch) {
   return epoch >= config.max_epochs || steps_are_done(config, step);
+}
+
+int64_t steps_of_run(const TrainerConfig& config, int64_t steps_per_epoch) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const int64_t epochs =
+      config.max_epochs > kMost / steps_per_epoch ? kMost : config.max_epochs * steps_per_epoch;
+  return std::min(epochs, config.max_steps.value_or(kMost));
 }
 
 std::string nothing_to_train_text(const TrainerConfig& config, int64_t step, int64_t epoch) {

@@ -11,6 +11,9 @@ namespace ddp::train {
 /// Whether max_epochs or max_steps is reached after `step` steps, in epoch `epoch` (from 0).
 bool run_is_complete(const TrainerConfig& config, int64_t step, int64_t epoch);
 
+/// Optimizer steps of the whole run.
+int64_t steps_of_run(const TrainerConfig& config, int64_t steps_per_epoch);
+
 /// One line for a run that starts complete: why, and which words make the same command go on or
 /// begin anew.
 std::string nothing_to_train_text(const TrainerConfig& config, int64_t step, int64_t epoch);

@@ -1,25 +1,20 @@
 #include "trainer/run/trainer.h"
 
-#include "trainer/interop/pretrained_weights.h"
-
+#include <algorithm>
 #include <cmath>
 
 #include "trainer/config/keys/config_text.h"
+#include "trainer/run/run_end.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/snapshot/resume_check.h"
+#include "trainer/task/evaluator.h"
 
 namespace ddp::train {
 namespace {
 
-std::vector<OptimizedParameter> optimized_parameters(const GPT& model) {
-  std::vector<OptimizedParameter> result;
-  for (auto& p : model->model_parameters()) result.push_back({p.name, p.tensor, {}, {}, p.decay});
-  return result;
-}
-
-NamedParameters named_parameters(const GPT& model) {
+NamedParameters named_parameters(const Task& task) {
   NamedParameters result;
-  for (auto& p : model->model_parameters()) result.emplace_back(p.name, p.tensor);
+  for (auto& p : task.parameters()) result.emplace_back(p.name, p.tensor);
   return result;
 }
 
@@ -35,44 +30,36 @@ void seed_generator(torch::Device device, uint64_t seed) {
 
 uint64_t as_seed(const Config& config) { return static_cast<uint64_t>(config.trainer.seed); }
 
-GPT build_model(const Config& config, const CharDataset& dataset, torch::Device device,
-                bool resumed) {
-  GPT model(config.gpt, dataset.vocabulary().size(), config.data.block_size,
-            init_seed(as_seed(config)));
-  if (!resumed && !config.gpt.init_from.empty()) {
-    std::vector<NamedTensor> weights;
-    for (const auto& p : model->model_parameters()) weights.push_back({p.name, p.tensor});
-    load_pretrained(config.gpt.init_from, weights);
-  }
-  model->to(device);
-  model->train();
-  return model;
+/// The task's parameters, once it has a model.
+std::vector<Parameter> build_model(Task& task, const Config& config, torch::Device device) {
+  task.build_model(device, init_seed(as_seed(config)));
+  return task.parameters();
 }
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group,
-                 const CharDataset& dataset, const std::optional<SnapshotMeta>& meta,
-                 const OpenedSnapshot* snapshot)
+Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group, Task& task,
+                 const std::optional<SnapshotMeta>& meta, const OpenedSnapshot* snapshot)
     : config_(config),
       plan_(plan),
       group_(group),
-      dataset_(dataset),
+      task_(task),
       config_json_(config_to_json(config)),
       batch_plan_(plan_batches(config.trainer, group.size(), meta)),
       own_micro_batches_(batch_plan_.of_rank(group.rank(), group.size())),
-      model_(build_model(config, dataset, plan.device, meta.has_value())),
       amp_dtype_(autocast_dtype(config.trainer)),
-      optimizer_(optimized_parameters(model_), config.optimizer),
+      optimizer_(make_optimizer(build_model(task, config, plan.device), config.optimizer)),
       scaler_(amp_dtype_ == torch::kFloat16, plan.device),
-      sampler_(dataset.training().size(), config.trainer.batch_size, batch_plan_.micro_batches,
+      sampler_(task.training().size(), config.trainer.batch_size, batch_plan_.micro_batches,
                as_seed(config)),
+      schedule_(config.optimizer, steps_of_run(config.trainer, sampler_.steps_per_epoch())),
       guard_(config.trainer.spike_factor) {
   if (meta) load(*meta, snapshot);
-  ddp_ = std::make_unique<DistributedDataParallel>(named_parameters(model_), group_,
-                                                   config.distributed);
+  sync_ = make_gradient_sync(named_parameters(task), group_, config.distributed, [this] {
+    const Autocast autocast(plan_.device.type(), amp_dtype_);
+    return task_.smallest_loss();
+  });
   if (meta) broadcast_state();
-  warm_up_ddp();
 }
 
 void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
@@ -80,20 +67,25 @@ void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) 
   broadcast_state();
 }
 
+std::vector<NamedTensor> Trainer::state() const {
+  std::vector<NamedTensor> result;
+  for (const auto& p : optimizer_->parameters())
+    result.push_back({"model." + p.name, p.tensor.detach()});
+  for (const auto& [name, tensor] : optimizer_->state())
+    result.push_back({"optimizer." + name, tensor});
+  return result;
+}
+
 void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   if (snapshot != nullptr) {
-    for (auto& p : optimizer_.parameters()) {
-      snapshot->load_into("model." + p.name, p.parameter);
-      snapshot->load_into("optimizer." + p.name + ".exp_avg", p.exp_avg);
-      snapshot->load_into("optimizer." + p.name + ".exp_avg_sq", p.exp_avg_sq);
-    }
+    for (const auto& [name, tensor] : state()) snapshot->load_into(name, tensor);
   }
   const torch::NoGradGuard no_grad;
-  optimizer_.step_count().fill_(meta.optimizer_step);
+  optimizer_->step_count().fill_(meta.optimizer_step);
   scaler_.load_state(meta.grad_scaler);
   guard_.load_state(meta.step_guard);
   step_ = meta.step;
-  const bool same_order = same_data_order(meta, config_, dataset_);
+  const bool same_order = same_data_order(meta, config_, task_);
   cursor_ = sampler_.normalized(same_order ? meta.cursor : DataCursor{meta.cursor.epoch, 0});
   last_eval_ = meta.last_eval;
   best_eval_ = meta.best_eval;
@@ -103,57 +95,36 @@ void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
 void Trainer::broadcast_state() {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> tensors;
-  for (auto& p : optimizer_.parameters()) {
-    tensors.push_back(p.parameter);
-    tensors.push_back(p.exp_avg);
-    tensors.push_back(p.exp_avg_sq);
-  }
+  for (const auto& [name, tensor] : state()) tensors.push_back(tensor);
   group_.broadcast(tensors);
 }
 
-void Trainer::warm_up_ddp() {
-  ddp_->warm_up([this] {
-    const auto tokens =
-        torch::zeros({1, 1}, torch::TensorOptions(torch::kInt64).device(plan_.device));
-    torch::Tensor loss;
-    {
-      const Autocast autocast(plan_.device.type(), amp_dtype_);
-      loss = model_->loss(tokens, tokens);
-    }
-    ddp_->prepare_for_backward(loss);
-    loss.backward();
-  });
-}
-
-torch::Tensor Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro,
-                                       bool last) {
+TaskLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro,
+                                  bool last) {
   monitor.enter(Phase::kData);
-  const Batch batch = loader.next();
-  const auto inputs = batch.inputs.to(plan_.device, /*non_blocking=*/true);
-  const auto targets = batch.targets.to(plan_.device, /*non_blocking=*/true);
+  const Batch batch = loader.next().to(plan_.device);
   monitor.enter(Phase::kForward);
   seed_generator(plan_.device,
                  dropout_seed(as_seed(config_), step_, micro * group_.size() + group_.rank()));
-  ddp_->prepare_for_forward(/*sync=*/last);
-  torch::Tensor loss;
+  sync_->begin_micro_batch(last);
+  TaskLoss loss;
   {
     const Autocast autocast(plan_.device.type(), amp_dtype_);
-    loss = model_->loss(inputs, targets);
+    loss = task_.loss(batch);
   }
-  if (monitor.faults().plans(FaultKind::kNan, step_ + 1)) loss = loss * std::nan("");
-  // The Reducer divides by the number of ranks: their shares of the step need not be equal.
+  if (monitor.faults().plans(FaultKind::kNan, step_ + 1)) loss.mean = loss.mean * std::nan("");
+  // Averaged over the ranks, whose shares of the step need not be equal.
   const double share = static_cast<double>(batch_plan_.micro_batches) / group_.size();
-  const auto scaled = scaler_.scale(loss / share);
-  ddp_->prepare_for_backward(scaled);
+  const auto scaled = scaler_.scale(weighted(loss) / share);
   monitor.enter(Phase::kBackward, last ? "gradients_all_reduce" : "");
-  scaled.backward();
-  return loss.detach();
+  sync_->backward(scaled);
+  return {loss.mean.detach(), loss.weight};
 }
 
 StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
                                const std::function<void()>& before_update) {
   StepOutput output;
-  optimizer_.zero_grad();
+  optimizer_->zero_grad();
   for (int64_t micro = 0; micro < own_micro_batches_; ++micro) {
     output.losses.push_back(
         run_micro_batch(loader, monitor, micro, /*last=*/micro + 1 == own_micro_batches_));
@@ -166,10 +137,32 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
   return output;
 }
 
+// A batch with fewer targets counts for less; equal weights leave every digit as it is.
+torch::Tensor Trainer::weighted(const TaskLoss& loss) const {
+  const int64_t full = task_.full_weight(config_.trainer.batch_size);
+  if (loss.weight == full) return loss.mean;
+  return loss.mean * (static_cast<double>(loss.weight) / static_cast<double>(full));
+}
+
+// The gradients are sums over the targets, divided by the targets of a full step: now by those that
+// there were.
+void Trainer::divide_by_targets(const StepOutput& output,
+                                const std::vector<torch::Tensor>& gradients) {
+  if (task_.equal_weights()) return;
+  auto targets = torch::zeros({1}, torch::kFloat64);
+  for (const auto& loss : output.losses) targets += static_cast<double>(loss.weight);
+  group_.all_reduce_sum(targets);
+  const int64_t full = task_.full_weight(sampler_.global_batch());
+  const torch::NoGradGuard no_grad;
+  at::_foreach_mul_(gradients, static_cast<double>(full) / std::max(1.0, targets.item<double>()));
+}
+
 void Trainer::update(StepOutput& output) {
-  const auto gradients = optimizer_.gradients();
+  const auto gradients = optimizer_->gradients();
+  divide_by_targets(output, gradients);
   const auto found_inf = scaler_.unscale(gradients);
-  output.grad_norm = clip_grad_norm(gradients, config_.trainer.grad_norm_clip);
+  output.grad_norm = sync_->global_norm(gradients);
+  clip_gradients(gradients, output.grad_norm, config_.trainer.grad_norm_clip);
   output.not_finite =
       found_inf ? *found_inf : (~torch::isfinite(output.grad_norm)).to(torch::kFloat32);
   if (guard_.watches_spikes()) {
@@ -179,7 +172,8 @@ void Trainer::update(StepOutput& output) {
     output.spike =
         !overflow && guard_.judge(loss, output.grad_norm.item<float>()) == StepVerdict::kSpike;
   }
-  if (!output.spike) optimizer_.step(output.not_finite);
+  output.learning_rate = schedule_.learning_rate(step_);
+  if (!output.spike) optimizer_->step(output.learning_rate, output.not_finite);
   scaler_.update(found_inf);
 }
 
@@ -189,25 +183,31 @@ void Trainer::leave_out_step(DataLoader& loader) {
   cursor_ = sampler_.next(cursor_);
 }
 
-std::optional<EvalResult> Trainer::evaluate_now(const std::function<bool()>& go_on,
-                                                const std::function<void()>& before_wait) {
-  const auto windows = dataset_.evaluation();
-  evaluation_due_ = windows.size() != 0;
+std::optional<Metrics> Trainer::evaluate_now(const std::function<bool()>& go_on,
+                                             const std::function<void()>& before_wait) {
+  const SampleSource* samples = task_.evaluation();
+  evaluation_due_ = samples != nullptr;
   if (!evaluation_due_) return std::nullopt;
-  const auto result = evaluate(model_, windows, config_.trainer.batch_size, group_, plan_.device,
-                               amp_dtype_, go_on, before_wait);
-  if (!result) return std::nullopt;
+  const auto metrics = evaluate(task_, *samples, config_.trainer.batch_size, group_, plan_.device,
+                                amp_dtype_, go_on, before_wait);
+  if (!metrics) return std::nullopt;
   evaluation_due_ = false;
-  last_eval_ = EvalRecord{step_, result->loss};
-  if (!best_eval_ || result->loss < best_eval_->loss) best_eval_ = last_eval_;
-  return result;
+  const double loss = metrics->front().second;
+  last_eval_ = EvalRecord{step_, loss};
+  if (!best_eval_ || loss < best_eval_->loss) best_eval_ = last_eval_;
+  return metrics;
 }
 
 double Trainer::global_mean_loss(const StepOutput& output) {
-  auto sum = torch::zeros({1}, torch::kFloat64);
-  for (const auto& loss : output.losses) sum += loss.to(torch::kCPU, torch::kFloat64);
-  group_.all_reduce_sum(sum);
-  return sum.item<double>() / static_cast<double>(batch_plan_.micro_batches);
+  const int64_t full = task_.full_weight(config_.trainer.batch_size);
+  auto sums = torch::zeros({2}, torch::kFloat64);  // of losses, of weights in full micro-batches
+  for (const auto& loss : output.losses) {
+    const double weight = static_cast<double>(loss.weight) / static_cast<double>(full);
+    sums[0] += loss.mean.to(torch::kCPU, torch::kFloat64) * weight;
+    sums[1] += weight;
+  }
+  group_.all_reduce_sum(sums);
+  return sums[0].item<double>() / sums[1].item<double>();
 }
 
 TrainingState Trainer::capture() {
@@ -215,23 +215,18 @@ TrainingState Trainer::capture() {
   SnapshotMeta& meta = state.meta;
   meta.step = step_;
   meta.cursor = cursor_;
-  meta.optimizer_step = optimizer_.step_count().item<double>();
+  meta.optimizer_step = optimizer_->step_count().item<double>();
   meta.grad_scaler = scaler_.state();
-  meta.vocabulary = dataset_.vocabulary().characters();
+  meta.task = task_.metadata();
   meta.config_json = config_json_;
-  meta.data_sha256 = dataset_.sha256();
+  meta.data_sha256 = task_.training().fingerprint();
   meta.micro_batches_per_step = batch_plan_.micro_batches;
   meta.world_size = group_.size();
   meta.step_guard = guard_.state();
   meta.last_eval = last_eval_;
   meta.best_eval = best_eval_;
   meta.evaluation_due = evaluation_due_;
-  for (const auto& p : optimizer_.parameters())
-    state.tensors.emplace_back("model." + p.name, p.parameter.detach());
-  for (const auto& p : optimizer_.parameters()) {
-    state.tensors.emplace_back("optimizer." + p.name + ".exp_avg", p.exp_avg);
-    state.tensors.emplace_back("optimizer." + p.name + ".exp_avg_sq", p.exp_avg_sq);
-  }
+  for (auto& [name, tensor] : this->state()) state.tensors.emplace_back(name, tensor);
   // The generators as the next step's first micro-batch will find them: the same for any number of
   // ranks.
   seed_generator(plan_.device, dropout_seed(as_seed(config_), step_, 0));
@@ -245,7 +240,7 @@ std::unique_ptr<DataLoader> Trainer::make_loader() const {
   const DataLoader::Options options{
       config_.trainer.batch_size,          own_micro_batches_,    group_.rank(), group_.size(),
       config_.trainer.data_loader_workers, plan_.device.is_cuda()};
-  return std::make_unique<DataLoader>(dataset_.training(), sampler_, cursor_, options);
+  return std::make_unique<DataLoader>(task_.training(), sampler_, cursor_, options);
 }
 
 }  // namespace ddp::train

@@ -10,41 +10,40 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/data/char_dataset.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/data/distributed_sampler.h"
 #include "trainer/health/run_monitor.h"
-#include "trainer/model/gpt.h"
-#include "trainer/optim/adamw.h"
 #include "trainer/optim/amp.h"
-#include "trainer/parallel/ddp.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/optim/schedule.h"
+#include "trainer/parallel/gradient_sync.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/run/batch_plan.h"
 #include "trainer/run/step_guard.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/snapshot_keeper.h"
-#include "trainer/task/evaluator.h"
+#include "trainer/task/task.h"
 
 namespace ddp::train {
 
 /// What one optimizer step leaves behind, still on the device: reading it is a host sync that only
 /// log steps pay.
 struct StepOutput {
-  std::vector<torch::Tensor> losses;  ///< One float32 scalar for each micro-batch of this rank.
-  torch::Tensor grad_norm;            ///< Before clipping.
-  torch::Tensor not_finite;           ///< 1: the gradients held NaN or Inf, there was no update.
-  bool spike = false;                 ///< There was no update.
+  /// One for each micro-batch of this rank, without graphs.
+  std::vector<TaskLoss> losses;
+  torch::Tensor grad_norm;   ///< Before clipping.
+  torch::Tensor not_finite;  ///< 1: the gradients held NaN or Inf, there was no update.
+  bool spike = false;        ///< There was no update.
+  double learning_rate = 0.0;
 };
 
 /// Knows nothing of files, signals and the log; TrainingRun does.
 class Trainer {
  public:
   /// Builds model and optimizer, loads `snapshot` (rank 0 holds the file; `meta` is on every rank)
-  /// and wraps the model in DistributedDataParallel, which copies rank 0's values to all. Throws
-  /// UserError for a snapshot of another model.
-  Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group,
-          const CharDataset& dataset, const std::optional<SnapshotMeta>& meta,
-          const OpenedSnapshot* snapshot);
+  /// and gives all ranks rank 0's values. Throws UserError for a snapshot of another model.
+  Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group, Task& task,
+          const std::optional<SnapshotMeta>& meta, const OpenedSnapshot* snapshot);
 
   /// Goes back to a snapshot of this run. On all ranks.
   void restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
@@ -59,10 +58,10 @@ class Trainer {
 
   /// Nothing when `go_on` said no on any rank, or when there is nothing to evaluate on.
   /// `before_wait`: before the ranks wait for each other.
-  std::optional<EvalResult> evaluate_now(const std::function<bool()>& go_on,
-                                         const std::function<void()>& before_wait);
+  std::optional<Metrics> evaluate_now(const std::function<bool()>& go_on,
+                                      const std::function<void()>& before_wait);
 
-  /// The mean over all micro-batches of all ranks. A collective, and a host sync.
+  /// The mean over all targets of the step, on all ranks. A collective, and a host sync.
   double global_mean_loss(const StepOutput& output);
 
   /// The state as the next step will find it, for rank 0 to save.
@@ -73,8 +72,7 @@ class Trainer {
   int64_t step() const { return step_; }
   const DataCursor& cursor() const { return cursor_; }
   const DistributedSampler& sampler() const { return sampler_; }
-  const GPT& model() const { return model_; }
-  const AdamW& optimizer() const { return optimizer_; }
+  const Task& task() const { return task_; }
   const GradScaler& scaler() const { return scaler_; }
   const BatchPlan& batch_plan() const { return batch_plan_; }
   const DevicePlan& device_plan() const { return plan_; }
@@ -86,26 +84,29 @@ class Trainer {
   void set_evaluation_due(bool due) { evaluation_due_ = due; }
 
  private:
+  /// Model and optimizer: the tensors that a snapshot holds and that all ranks share.
+  std::vector<NamedTensor> state() const;
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
   void broadcast_state();
-  void warm_up_ddp();
-  torch::Tensor run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
+  TaskLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
+  torch::Tensor weighted(const TaskLoss& loss) const;
+  void divide_by_targets(const StepOutput& output, const std::vector<torch::Tensor>& gradients);
   void update(StepOutput& output);
 
   const Config& config_;
   const DevicePlan plan_;
   ProcessGroup& group_;
-  const CharDataset& dataset_;
+  Task& task_;
   const std::string config_json_;
   const BatchPlan batch_plan_;
   const int64_t own_micro_batches_;
 
-  GPT model_;
   std::optional<torch::ScalarType> amp_dtype_;
-  AdamW optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   GradScaler scaler_;
-  std::unique_ptr<DistributedDataParallel> ddp_;
+  std::unique_ptr<GradientSync> sync_;
   DistributedSampler sampler_;
+  Schedule schedule_;
   StepGuard guard_;
 
   int64_t step_ = 0;

@@ -25,14 +25,24 @@ bool divides(const std::optional<int64_t>& every, int64_t step) {
   return every && step % *every == 0;
 }
 
+/// The loss, then the other metrics by name.
+std::string eval_text(const Metrics& metrics) {
+  std::string text = fmt::format("Eval Loss {:.6f}", metrics.front().second);
+  for (std::size_t i = 1; i < metrics.size(); ++i) {
+    const auto& [name, value] = metrics[i];
+    text += std::floor(value) == value && value > 1.0 ? fmt::format(" | {:.0f} {}", value, name)
+                                                      : fmt::format(" | {} {:.4f}", name, value);
+  }
+  return text;
+}
+
 }  // namespace
 
-TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, const CharDataset& dataset,
-                         Trainer& trainer, SnapshotFolder& folder, RemoteSnapshots* remote,
-                         RunMonitor& monitor, Log& log, const std::string& resumed_from)
+TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& trainer,
+                         SnapshotFolder& folder, RemoteSnapshots* remote, RunMonitor& monitor,
+                         Log& log, const std::string& resumed_from)
     : config_(config),
       group_(group),
-      dataset_(dataset),
       trainer_(trainer),
       folder_(folder),
       monitor_(monitor),
@@ -120,7 +130,7 @@ void TrainingRun::one_step() {
   const StepOutput output = trainer_.train_step(*loader_, monitor_, [this] {
     if (keeper_) keeper_->before_update();
   });
-  throughput_.add(trainer_.sampler().global_batch() * config_.data.block_size);
+  throughput_.add(trainer_.sampler().global_batch() * trainer_.task().units_per_sample());
   before_backward_ += monitor_.seconds_before_backward();
   ++steps_since_log_;
   const bool first = step == first_step_ + 1;
@@ -264,8 +274,7 @@ void TrainingRun::run_evaluation() {
   if (result && group_.is_main()) {
     const DataCursor& cursor = trainer_.cursor();
     const int64_t epoch = cursor.position == 0 ? cursor.epoch : cursor.epoch + 1;
-    log_.info(fmt::format("Epoch {} | Step {} | Eval Loss {:.6f} | {} tokens", epoch,
-                          trainer_.step(), result->loss, result->tokens));
+    log_.info(fmt::format("Epoch {} | Step {} | {}", epoch, trainer_.step(), eval_text(*result)));
   }
   throughput_.resume();
 }
@@ -314,8 +323,8 @@ void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
   const double rate = throughput_.lap();
   std::string line = fmt::format(
       "Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} tok/s", epoch + 1,
-      trainer_.step(), last_loss_, trainer_.optimizer().learning_rate(),
-      output.grad_norm.item<float>(), short_number(rate));
+      trainer_.step(), last_loss_, output.learning_rate, output.grad_norm.item<float>(),
+      short_number(rate));
   if (trainer_.scaler().enabled())
     line += fmt::format(" | loss scale {}", trainer_.scaler().state().scale);
   if (trainer_.scaler().enabled() && output.not_finite.item<float>() != 0.0F)
@@ -342,27 +351,15 @@ void TrainingRun::log_skew(const std::vector<double>& seconds) {
 void TrainingRun::log_start() const {
   const auto& c = config_.trainer;
   const auto& sampler = trainer_.sampler();
-  const auto& model = trainer_.model();
+  const Task& task = trainer_.task();
   const auto amp = trainer_.amp_dtype();
-  log_.info(fmt::format("Model: {} layers, {} heads, {} channels; number of parameters: {} ({})",
-                        config_.gpt.n_layer, config_.gpt.n_head, config_.gpt.n_embd,
-                        short_number(static_cast<double>(model->parameter_count())),
-                        model->parameter_count()));
-  const int64_t used = dataset_.tokens();
-  const int64_t all = dataset_.characters_in_file();
+  for (const auto& line : task.describe()) log_.info(line);
   log_.info(fmt::format(
-      "Data: {}: {}, {} unique; {} training samples, {} evaluation tokens", config_.data.path,
-      used == all ? fmt::format("{} characters", all)
-                  : fmt::format("{} of {} characters (data_config.truncate={}; 1 uses all)", used,
-                                all, config_.data.truncate),
-      dataset_.vocabulary().size(), dataset_.training().size(),
-      std::max<int64_t>(0, static_cast<int64_t>(dataset_.evaluation().tokens.size()) - 1)));
-  log_.info(fmt::format(
-      "Batch: {} samples per micro-batch x {} on {} = {} samples, {} tokens per step; {} steps per "
+      "Batch: {} samples per micro-batch x {} on {} = {} samples, {} {} per step; {} steps per "
       "epoch",
       c.batch_size, counted(trainer_.batch_plan().micro_batches, "micro-batch"),
       counted(group_.size(), "rank"), sampler.global_batch(),
-      sampler.global_batch() * config_.data.block_size, sampler.steps_per_epoch()));
+      sampler.global_batch() * task.units_per_sample(), task.unit(), sampler.steps_per_epoch()));
   if (!trainer_.batch_plan().note.empty()) log_.info(trainer_.batch_plan().note);
   const auto& plan = trainer_.device_plan();
   log_.info(fmt::format(

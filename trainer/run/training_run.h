@@ -32,9 +32,9 @@ class TrainingRun {
  public:
   /// `folder` holds the snapshots and is used on rank 0 alone, as is `remote` (null: nowhere else).
   /// `resumed_from`: the file that `trainer` was loaded from on rank 0, or "". All outlive it.
-  TrainingRun(const Config& config, ProcessGroup& group, const CharDataset& dataset,
-              Trainer& trainer, SnapshotFolder& folder, RemoteSnapshots* remote,
-              RunMonitor& monitor, Log& log, const std::string& resumed_from);
+  TrainingRun(const Config& config, ProcessGroup& group, Trainer& trainer, SnapshotFolder& folder,
+              RemoteSnapshots* remote, RunMonitor& monitor, Log& log,
+              const std::string& resumed_from);
 
   /// Trains to the end of max_epochs or max_steps, or until a stop signal on any rank; the last
   /// step is always saved. Throws RunError when it cannot be, or when a bad step has to end the
@@ -75,7 +75,6 @@ class TrainingRun {
 
   const Config& config_;
   ProcessGroup& group_;
-  const CharDataset& dataset_;
   Trainer& trainer_;
   SnapshotFolder& folder_;
   RunMonitor& monitor_;

@@ -65,7 +65,7 @@ std::vector<Change> changes(const std::string& before_json, const std::string& n
 }  // namespace
 
 std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& config,
-                                      const CharDataset& dataset) {
+                                      const Task& task) {
   std::vector<std::string> lines;
   for (const auto& change : changes(meta.config_json, config_to_json(config))) {
     if (kModelKeys.count(change.key) != 0) {
@@ -79,13 +79,8 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
                                   change.before, change.now));
     }
   }
-  if (meta.vocabulary != dataset.vocabulary().characters()) {
-    throw UserError(fmt::format(
-        "{} was trained on a text with another vocabulary ({} characters, this one has {}); set "
-        "trainer_config.snapshot_path to a new file to start afresh",
-        config.trainer.snapshot_path, meta.vocabulary.size(), dataset.vocabulary().size()));
-  }
-  if (!same_data_order(meta, config, dataset)) {
+  task.check_resume(meta.task, config.trainer.snapshot_path);
+  if (!same_data_order(meta, config, task)) {
     lines.push_back(
         fmt::format("The training data are not those of the snapshot: epoch {} starts anew",
                     meta.cursor.epoch + 1));
@@ -93,8 +88,8 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
   return lines;
 }
 
-bool same_data_order(const SnapshotMeta& meta, const Config& config, const CharDataset& dataset) {
-  if (meta.data_sha256 != dataset.sha256()) return false;
+bool same_data_order(const SnapshotMeta& meta, const Config& config, const Task& task) {
+  if (meta.data_sha256 != task.training().fingerprint()) return false;
   for (const auto& change : changes(meta.config_json, config_to_json(config))) {
     if (change.key == "data_config.train_split" || change.key == "data_config.stride" ||
         change.key == "trainer_config.seed") {

@@ -6,18 +6,19 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/data/char_dataset.h"
 #include "trainer/snapshot/snapshot.h"
+#include "trainer/task/task.h"
 
 namespace ddp::train {
 
-/// Throws UserError when the model or the vocabulary differs: nothing of the snapshot would fit.
+/// Throws UserError when the model differs, or the task's own state, such as a vocabulary: nothing
+/// of the snapshot would fit.
 /// Every other change is allowed (that is how hyperparameters are edited between runs); returns one
 /// line for each that matters to training.
 std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& config,
-                                      const CharDataset& dataset);
+                                      const Task& task);
 
-/// Whether `meta.cursor` still means the same samples: same text, windows and seed.
-bool same_data_order(const SnapshotMeta& meta, const Config& config, const CharDataset& dataset);
+/// Whether `meta.cursor` still means the same samples: same samples, windows and seed.
+bool same_data_order(const SnapshotMeta& meta, const Config& config, const Task& task);
 
 }  // namespace ddp::train

@@ -80,9 +80,11 @@ OpenedSnapshot open_snapshot(const std::string& path) {
 std::string content_sha256(const SafetensorsFile& file) {
   Sha256 sum;
   for (const char* key : {"step", "epoch", "position", "optimizer_step", "grad_scaler",
-                          "vocabulary", "data_sha256", "micro_batches_per_step"}) {
+                          "data_sha256", "micro_batches_per_step"}) {
     sum.update(fmt::format("{}={}\n", key, file.require_metadata(key)));
   }
+  for (const auto& [key, value] : SnapshotMeta::from_metadata(file.metadata(), "").task)
+    sum.update(fmt::format("{}={}\n", key, value));
   sum.update(arithmetic_settings(file.require_metadata("config")).dump());
   std::vector<const TensorBytes*> tensors;
   for (const auto& tensor : file.tensors()) tensors.push_back(&tensor);

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "trainer/runtime/error.h"
 
@@ -64,7 +65,6 @@ std::optional<EvalRecord> record_from_json(const Json& json) {
 void read_json_values(const Reader& read, SnapshotMeta& meta) {
   meta.optimizer_step = read.json("optimizer_step").get<double>();
   meta.grad_scaler = scaler_from_json(read.json("grad_scaler"));
-  meta.vocabulary = read.json("vocabulary").get<std::vector<std::string>>();
   if (read.has("step_guard")) meta.step_guard = read.text("step_guard");
   if (read.has("run_id")) meta.run_id = read.text("run_id");
   if (!read.has("evaluation")) return;
@@ -74,27 +74,35 @@ void read_json_values(const Reader& read, SnapshotMeta& meta) {
   meta.evaluation_due = evaluation.at("due").get<bool>();
 }
 
+/// What the engine writes; all else is the task's, but for the checksums of the file.
+const std::set<std::string> kOwnKeys = {
+    "format",      "format_version", "step",        "epoch",
+    "position",    "optimizer_step", "grad_scaler", "config",
+    "data_sha256", "world_size",     "step_guard",  "micro_batches_per_step",
+    "run_id",      "evaluation",     kDigestsKey,   kChecksumKey};
+
 }  // namespace
 
 Metadata SnapshotMeta::to_metadata() const {
   const Json evaluation = {{"last", record_to_json(last_eval)},
                            {"best", record_to_json(best_eval)},
                            {"due", evaluation_due}};
-  return {{"format", "pt"},
-          {"format_version", std::to_string(kSnapshotVersion)},
-          {"step", std::to_string(step)},
-          {"epoch", std::to_string(cursor.epoch)},
-          {"position", std::to_string(cursor.position)},
-          {"optimizer_step", fmt::format("{}", optimizer_step)},
-          {"grad_scaler", scaler_to_json(grad_scaler).dump()},
-          {"vocabulary", Json(vocabulary).dump()},
-          {"config", config_json},
-          {"data_sha256", data_sha256},
-          {"micro_batches_per_step", std::to_string(micro_batches_per_step)},
-          {"world_size", std::to_string(world_size)},
-          {"step_guard", step_guard},
-          {"run_id", run_id},
-          {"evaluation", evaluation.dump()}};
+  Metadata metadata = task;
+  metadata.insert({{"format", "pt"},
+                   {"format_version", std::to_string(kSnapshotVersion)},
+                   {"step", std::to_string(step)},
+                   {"epoch", std::to_string(cursor.epoch)},
+                   {"position", std::to_string(cursor.position)},
+                   {"optimizer_step", fmt::format("{}", optimizer_step)},
+                   {"grad_scaler", scaler_to_json(grad_scaler).dump()},
+                   {"config", config_json},
+                   {"data_sha256", data_sha256},
+                   {"micro_batches_per_step", std::to_string(micro_batches_per_step)},
+                   {"world_size", std::to_string(world_size)},
+                   {"step_guard", step_guard},
+                   {"run_id", run_id},
+                   {"evaluation", evaluation.dump()}});
+  return metadata;
 }
 
 SnapshotMeta SnapshotMeta::from_metadata(const Metadata& metadata, const std::string& where,
@@ -109,6 +117,9 @@ SnapshotMeta SnapshotMeta::from_metadata(const Metadata& metadata, const std::st
         where, version, kSnapshotVersion));
   }
   SnapshotMeta meta;
+  for (const auto& entry : metadata) {
+    if (!kOwnKeys.contains(entry.first)) meta.task.insert(entry);
+  }
   meta.step = read.integer("step");
   meta.cursor = {read.integer("epoch"), read.integer("position")};
   meta.micro_batches_per_step = read.integer("micro_batches_per_step");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,10 +29,10 @@ struct SnapshotMeta {
   DataCursor cursor;          ///< Finished epochs, samples consumed in the present one.
   double optimizer_step = 0;  ///< Updates that took effect.
   GradScaler::State grad_scaler;
-  std::vector<std::string> vocabulary;  ///< Characters in the order of their indices.
-  std::string config_json;              ///< config_to_json() of the run.
-  std::string data_sha256;              ///< Of the text used.
-  int64_t micro_batches_per_step = 1;   ///< On all ranks together.
+  std::map<std::string, std::string> task;  ///< Task::metadata().
+  std::string config_json;                  ///< config_to_json() of the run.
+  std::string data_sha256;                  ///< Fingerprint of the training samples.
+  int64_t micro_batches_per_step = 1;       ///< On all ranks together.
   int64_t world_size = 1;
   std::string step_guard;  ///< StepGuard::state(); empty in version 1.
   std::optional<EvalRecord> last_eval;

@@ -1,47 +1,54 @@
 #include "trainer/task/evaluator.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "trainer/data/data_loader.h"
 #include "trainer/optim/amp.h"
 
 namespace ddp::train {
+namespace {
 
-std::optional<EvalResult> evaluate(GPT& model, const EvaluationWindows& windows, int64_t batch_size,
-                                   ProcessGroup& group, torch::Device device,
-                                   std::optional<torch::ScalarType> amp_dtype,
-                                   const std::function<bool()>& go_on,
-                                   const std::function<void()>& before_wait) {
+/// [batches, k] -> k sums, added in the order of the batches.
+std::vector<double> added_up(const torch::Tensor& sums) {
+  const auto rows = sums.accessor<double, 2>();
+  std::vector<double> total(static_cast<std::size_t>(sums.size(1)), 0.0);
+  for (int64_t i = 0; i < rows.size(0); ++i) {
+    for (int64_t k = 0; k < rows.size(1); ++k) total[static_cast<std::size_t>(k)] += rows[i][k];
+  }
+  return total;
+}
+
+}  // namespace
+
+std::optional<Metrics> evaluate(Task& task, const SampleSource& samples, int64_t batch_size,
+                                ProcessGroup& group, torch::Device device,
+                                std::optional<torch::ScalarType> amp_dtype,
+                                const std::function<bool()>& go_on,
+                                const std::function<void()>& before_wait) {
   const torch::NoGradGuard no_grad;
-  const bool was_training = model->is_training();
-  model->eval();
-  const int64_t rows = windows.size();
+  const bool was_training = task.model().is_training();
+  task.model().eval();
+  const int64_t rows = samples.size();
   const int64_t batches = (rows + batch_size - 1) / batch_size;
-  auto sums = torch::zeros({batches}, torch::kFloat64);
+  auto sums = torch::zeros({batches, task.sums()}, torch::kFloat64);
   bool stopped = false;
   for (int64_t round = 0; round * group.size() < batches && !stopped; ++round) {
     auto wish = group.all_reduce_max_async(go_on() ? 0 : 1);  // on its way while we compute
     const int64_t i = round * group.size() + group.rank();
     if (i < batches) {
       const int64_t first = i * batch_size;
-      const Batch batch = evaluation_batch(windows, first, std::min(batch_size, rows - first));
+      const Batch batch = batch_of(samples, first, std::min(batch_size, rows - first));
       const Autocast autocast(device.type(), amp_dtype);
-      sums[i] = model->loss_sum(batch.inputs.to(device), batch.targets.to(device))
-                    .to(torch::kFloat64)
-                    .cpu();
+      sums[i] = task.evaluate(batch.to(device)).to(torch::kFloat64).cpu();
     }
     before_wait();
     stopped = wish.wait() != 0;
   }
-  model->train(was_training);
+  task.model().train(was_training);
   if (stopped) return std::nullopt;
   group.all_reduce_sum(sums);  // each entry is non-zero on one rank only: exact
-  const auto* values = sums.const_data_ptr<double>();
-  EvalResult result;
-  for (int64_t i = 0; i < batches; ++i) result.loss += values[i];
-  result.tokens = static_cast<int64_t>(windows.tokens.size()) - 1;
-  result.loss /= static_cast<double>(result.tokens);
-  return result;
+  return task.metrics(added_up(sums));
 }
 
 }  // namespace ddp::train

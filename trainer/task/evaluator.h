@@ -1,5 +1,5 @@
-// Loss over the whole evaluation part: each token once, all ranks at work, the same digits for any
-// number of ranks.
+// A task's metrics over all evaluation samples: each once, all ranks at work, the same digits for
+// any number of ranks.
 #pragma once
 
 #include <torch/torch.h>
@@ -8,27 +8,24 @@
 #include <functional>
 #include <optional>
 
-#include "trainer/data/char_dataset.h"
-#include "trainer/model/gpt.h"
+#include "trainer/data/sample_source.h"
 #include "trainer/parallel/process_group.h"
+#include "trainer/task/task.h"
 
 namespace ddp::train {
 
-struct EvalResult {
-  double loss = 0.0;  ///< Mean negative log-likelihood, nats per token.
-  int64_t tokens = 0;
-};
-
-/// Runs in eval mode and without DDP's reducer; the model is in its former mode afterwards.
+/// Runs in eval mode and without gradient synchronisation; the model is in its former mode
+/// afterwards.
 ///
 /// Batches are cut by position, the same ones for any number of ranks, and dealt out in turn; each
-/// gives one float32 sum, and all sums are added in order of position in float64 on every rank.
+/// gives one vector of float32 sums, and all are added in order of position in float64 on every
+/// rank.
 ///
 /// `go_on` is asked before each batch; when it says no on any rank, all ranks leave out the rest
 /// after their present batch and get nothing. `before_wait` is called before the ranks wait for
 /// each other.
-std::optional<EvalResult> evaluate(
-    GPT& model, const EvaluationWindows& windows, int64_t batch_size, ProcessGroup& group,
+std::optional<Metrics> evaluate(
+    Task& task, const SampleSource& samples, int64_t batch_size, ProcessGroup& group,
     torch::Device device, std::optional<torch::ScalarType> amp_dtype,
     const std::function<bool()>& go_on = [] { return true; },
     const std::function<void()>& before_wait = [] {});

@@ -47,9 +47,10 @@ class Task {
   virtual TaskLoss loss(const Batch& batch) = 0;
   /// The loss of the smallest batch with the graph of a training step.
   virtual torch::Tensor smallest_loss() = 0;
-  /// Of a batch of evaluation samples, in eval mode: a vector of sums, float32 [k].
+  /// Of a batch of evaluation samples, in eval mode: float32 [sums()], each a sum over the samples.
   virtual torch::Tensor evaluate(const Batch& batch) = 0;
-  /// Of the sums over all evaluation samples, float64 [k].
+  virtual int64_t sums() const = 0;
+  /// Of the sums over all evaluation samples.
   virtual Metrics metrics(const std::vector<double>& sums) const = 0;
 
   /// Targets in a full batch of `samples` training samples.

@@ -8,6 +8,7 @@
 #include "trainer/runtime/sha256.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
+#include "trainer/task/causal_lm.h"
 
 namespace ddp::train {
 namespace {
@@ -46,7 +47,7 @@ Json snapshot_report(const OpenedSnapshot& snapshot) {
       {"position", meta.cursor.position},
       {"optimizer_step", meta.optimizer_step},
       {"parameters", model_parameters(*snapshot.file)},
-      {"vocabulary_size", meta.vocabulary.size()},
+      {"vocabulary_size", tokenizer_of(meta.task)->size()},
       {"world_size", meta.world_size},
       {"micro_batches_per_step", meta.micro_batches_per_step},
       {"grad_scaler",

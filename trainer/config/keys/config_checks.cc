@@ -194,6 +194,20 @@ void check_global_batch(const Config& config, const Given& given) {
   }
 }
 
+void check_optimizer(const Config& config, const Given& given) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  if (optimizer.min_lr > optimizer.learning_rate) {
+    refuse(given, "optimizer_config.min_lr",
+           fmt::format("{} is above optimizer_config.learning_rate={}; the schedule falls to it",
+                       optimizer.min_lr, optimizer.learning_rate));
+  }
+  const bool momentum = !optimizer.momentum.automatic && optimizer.momentum.value > 0.0;
+  if (optimizer.nesterov && optimizer.name == OptimizerName::kSgd && !momentum) {
+    refuse(given, "optimizer_config.nesterov",
+           "needs momentum; set optimizer_config.momentum, for example to 0.9");
+  }
+}
+
 void check_snapshot_every(const Config& config, const Given& given) {
   const AutoNumber& every = config.trainer.snapshot_every;
   if (every.value == std::floor(every.value)) return;
@@ -211,6 +225,7 @@ void complete_config(Config& config, const Given& given) {
   check_step_size(config, given);
   check_global_batch(config, given);
   check_snapshot_every(config, given);
+  check_optimizer(config, given);
   const bool steps_alone = config.trainer.max_steps && !given.has("trainer_config.max_epochs");
   if (steps_alone) config.trainer.max_epochs = kUnlimitedEpochs;
 }

@@ -16,10 +16,10 @@
 namespace ddp::train {
 
 /// Where a field's value lives in a Config; the pointer's type is the field's type.
-using FieldPointer =
-    std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
-                 std::array<double, 2>*, Verbosity*, AutoNumber*, std::vector<std::string>*,
-                 Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*, Backend*>;
+using FieldPointer = std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
+                                  std::array<double, 2>*, Verbosity*, AutoNumber*,
+                                  std::vector<std::string>*, Activation*, AmpDtype*, DeviceChoice*,
+                                  IfBusy*, BadStepPolicy*, Backend*, OptimizerName*, LrSchedule*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {

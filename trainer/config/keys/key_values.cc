@@ -36,12 +36,27 @@ constexpr Choice<IfBusy> kIfBusy[] = {{"skip", IfBusy::kSkip}, {"wait", IfBusy::
 constexpr Choice<BadStepPolicy> kBadStepPolicies[] = {{"skip", BadStepPolicy::kSkip},
                                                       {"rollback", BadStepPolicy::kRollback},
                                                       {"stop", BadStepPolicy::kStop}};
+constexpr Choice<OptimizerName> kOptimizers[] = {{"adamw", OptimizerName::kAdamW},
+                                                 {"adam", OptimizerName::kAdam},
+                                                 {"sgd", OptimizerName::kSgd},
+                                                 {"muon", OptimizerName::kMuon}};
+constexpr Choice<LrSchedule> kLrSchedules[] = {{"constant", LrSchedule::kConstant},
+                                               {"linear", LrSchedule::kLinear},
+                                               {"polynomial", LrSchedule::kPolynomial},
+                                               {"cosine", LrSchedule::kCosine},
+                                               {"wsd", LrSchedule::kWsd},
+                                               {"one_cycle", LrSchedule::kOneCycle},
+                                               {"constant_with_warmup", LrSchedule::kConstant},
+                                               {"cosine_with_min_lr", LrSchedule::kCosine},
+                                               {"warmup_stable_decay", LrSchedule::kWsd}};
 
 const auto& choices(const Activation*) { return kActivations; }
 const auto& choices(const AmpDtype*) { return kAmpDtypes; }
 const auto& choices(const DeviceChoice*) { return kDevices; }
 const auto& choices(const Backend*) { return kBackends; }
 const auto& choices(const IfBusy*) { return kIfBusy; }
+const auto& choices(const OptimizerName*) { return kOptimizers; }
+const auto& choices(const LrSchedule*) { return kLrSchedules; }
 const auto& choices(const BadStepPolicy*) { return kBadStepPolicies; }
 
 template <class E>

@@ -1,4 +1,4 @@
-#include "trainer/data/char_dataset.h"
+#include "trainer/data/text_dataset.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
+#include "trainer/data/memory_tokens.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/sha256.h"
+#include "trainer/tokenizer/char_tokenizer.h"
 
 namespace ddp::train {
 namespace {
@@ -29,46 +32,35 @@ std::string read_text(const DataConfig& config) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-}  // namespace
-
-int64_t TrainingWindows::size() const {
-  const auto last_start = static_cast<int64_t>(tokens.size()) - (block_size + 1);
-  return last_start < 0 ? 0 : last_start / stride + 1;
-}
-
-int64_t EvaluationWindows::size() const {
-  const auto targets = static_cast<int64_t>(tokens.size()) - 1;
-  return targets < 1 ? 0 : (targets + block_size - 1) / block_size;
-}
-
-CharDataset::CharDataset(const DataConfig& config, const CharVocabulary* vocabulary)
-    : config_(config), vocabulary_(CharVocabulary::from_characters({})) {
+EncodedText encode_text(const DataConfig& config, std::unique_ptr<Tokenizer> tokenizer) {
   const std::string whole = read_text(config);
-  characters_in_file_ = count_characters(whole);
   const std::string_view text = truncate_text(whole, config.truncate);
   try {
-    vocabulary_ = vocabulary != nullptr ? *vocabulary : CharVocabulary::from_text(text);
-    tokens_ = vocabulary_.encode(text);
+    if (!tokenizer) tokenizer = std::make_unique<CharTokenizer>(CharTokenizer::from_text(text));
+    auto tokens = std::make_unique<MemoryTokens>(tokenizer->encode(text), sha256_hex(text));
+    return {std::move(tokenizer), std::move(tokens), count_characters(whole)};
   } catch (const UserError& error) {
     throw UserError(fmt::format("data_config.path: {}: {}", config.path, error.what()));
   }
-  sha256_ = sha256_hex(text);
-  split_ = static_cast<std::size_t>(static_cast<double>(tokens_.size()) * config.train_split);
-  if (training().size() == 0) {
+}
+
+}  // namespace
+
+TextDataset::TextDataset(const DataConfig& config, std::unique_ptr<Tokenizer> tokenizer)
+    : TextDataset(config, encode_text(config, std::move(tokenizer))) {}
+
+TextDataset::TextDataset(const DataConfig& config, EncodedText text)
+    : text_(std::move(text)),
+      split_(static_cast<int64_t>(static_cast<double>(tokens().size()) * config.train_split)),
+      training_(tokens(), training_range(), config.block_size, config.stride),
+      evaluation_(tokens(), evaluation_range(), config.block_size) {
+  if (training_.size() == 0) {
     throw UserError(fmt::format(
         "data_config.path: {}: the training part has {} characters (truncate {}, train_split {}), "
         "but one sample needs "
         "block_size + 1 = {}; use a longer text or a smaller data_config.block_size",
         config.path, split_, config.truncate, config.train_split, config.block_size + 1));
   }
-}
-
-TrainingWindows CharDataset::training() const {
-  return {std::span(tokens_).first(split_), config_.block_size, config_.stride};
-}
-
-EvaluationWindows CharDataset::evaluation() const {
-  return {std::span(tokens_).subspan(split_), config_.block_size};
 }
 
 }  // namespace ddp::train

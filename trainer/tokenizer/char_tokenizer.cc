@@ -1,7 +1,8 @@
-#include "trainer/data/char_vocabulary.h"
+#include "trainer/tokenizer/char_tokenizer.h"
 
 #include <algorithm>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "trainer/runtime/error.h"
@@ -57,7 +58,7 @@ void for_each_code_point(std::string_view text, Visit visit) {
 
 }  // namespace
 
-CharVocabulary::CharVocabulary(std::vector<std::string> characters)
+CharTokenizer::CharTokenizer(std::vector<std::string> characters)
     : characters_(std::move(characters)) {
   for (std::size_t i = 0; i < characters_.size(); ++i) {
     const auto point = characters_[i].empty() ? CodePoint{} : decode_one(characters_[i], 0);
@@ -69,7 +70,7 @@ CharVocabulary::CharVocabulary(std::vector<std::string> characters)
   }
 }
 
-CharVocabulary CharVocabulary::from_text(std::string_view text) {
+CharTokenizer CharTokenizer::from_text(std::string_view text) {
   std::set<uint32_t> seen;
   std::vector<std::string> characters;
   std::vector<std::pair<uint32_t, std::string>> found;
@@ -79,14 +80,10 @@ CharVocabulary CharVocabulary::from_text(std::string_view text) {
   std::sort(found.begin(), found.end());
   characters.reserve(found.size());
   for (auto& [value, bytes] : found) characters.push_back(std::move(bytes));
-  return CharVocabulary(std::move(characters));
+  return CharTokenizer(std::move(characters));
 }
 
-CharVocabulary CharVocabulary::from_characters(std::vector<std::string> characters) {
-  return CharVocabulary(std::move(characters));
-}
-
-std::vector<int32_t> CharVocabulary::encode(std::string_view text) const {
+std::vector<int32_t> CharTokenizer::encode(std::string_view text) const {
   std::vector<int32_t> tokens;
   tokens.reserve(text.size());
   for_each_code_point(text, [&](uint32_t value, std::string_view bytes) {
@@ -102,10 +99,14 @@ std::vector<int32_t> CharVocabulary::encode(std::string_view text) const {
   return tokens;
 }
 
-std::string CharVocabulary::decode(const std::vector<int32_t>& tokens) const {
+std::string CharTokenizer::decode(std::span<const int32_t> tokens) const {
   std::string text;
-  for (const int32_t token : tokens) text += decode(token);
+  for (const int32_t token : tokens) text += characters_.at(static_cast<std::size_t>(token));
   return text;
+}
+
+std::string CharTokenizer::state() const {
+  return nlohmann::json({{"kind", "char"}, {"characters", characters_}}).dump();
 }
 
 int64_t count_characters(std::string_view text) {

@@ -2,35 +2,35 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "trainer/tokenizer/tokenizer.h"
+
 namespace ddp::train {
 
-class CharVocabulary {
+class CharTokenizer : public Tokenizer {
  public:
   /// The distinct code points of `text`, sorted. Throws UserError with the byte offset when it is
   /// not valid UTF-8.
-  static CharVocabulary from_text(std::string_view text);
-  /// The characters in the order of their indices, each a UTF-8 string of one code point (a
-  /// snapshot's `vocabulary`).
-  static CharVocabulary from_characters(std::vector<std::string> characters);
+  static CharTokenizer from_text(std::string_view text);
+  /// The characters in the order of their ids, each a UTF-8 string of one code point.
+  explicit CharTokenizer(std::vector<std::string> characters);
 
-  int64_t size() const { return static_cast<int64_t>(characters_.size()); }
+  std::string_view kind() const override { return "char"; }
+  int64_t size() const override { return static_cast<int64_t>(characters_.size()); }
+  /// Throws UserError that names the first character the vocabulary does not have.
+  std::vector<int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const int32_t> tokens) const override;
+  using Tokenizer::decode;
+  std::string state() const override;
+
   const std::vector<std::string>& characters() const { return characters_; }
 
-  /// Throws UserError that names the first character the vocabulary does not have.
-  std::vector<int32_t> encode(std::string_view text) const;
-  std::string decode(const std::vector<int32_t>& tokens) const;
-  const std::string& decode(int64_t token) const {
-    return characters_.at(static_cast<std::size_t>(token));
-  }
-
  private:
-  explicit CharVocabulary(std::vector<std::string> characters);
-
   std::vector<std::string> characters_;
   std::unordered_map<uint32_t, int32_t> index_;
 };

@@ -1,18 +1,19 @@
-#include "trainer/optim/adamw.h"
+#include "trainer/optim/fused_optimizers.h"
 
 #include <cmath>
 #include "tests/support/catch.h"
+#include "trainer/parallel/ddp.h"
 
 namespace ddp::train {
 namespace {
 
-AdamW make(const std::vector<torch::Tensor>& parameters, const std::vector<bool>& decay,
-           const OptimizerConfig& config) {
-  std::vector<OptimizedParameter> list;
+std::vector<Parameter> make(const std::vector<torch::Tensor>& parameters,
+                            const std::vector<bool>& decay) {
+  std::vector<Parameter> list;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    list.push_back({std::to_string(i), parameters[i], {}, {}, decay[i]});
+    list.push_back({std::to_string(i), parameters[i], decay[i]});
   }
-  return AdamW(std::move(list), config);
+  return list;
 }
 
 torch::Tensor parameter(double value) { return torch::full({3}, value).requires_grad_(true); }
@@ -24,13 +25,13 @@ TEST_CASE("AdamW follows the published update, with decay for one group only") {
   config.learning_rate = 0.01;
   auto decayed = parameter(1.0);
   auto plain = parameter(1.0);
-  AdamW optimizer = make({decayed, plain}, {true, false}, config);
+  Adam optimizer(make({decayed, plain}, {true, false}), config, Adam::Decay::kDecoupled);
   double m = 0, v = 0, with_decay = 1.0, without = 1.0;
   for (int t = 1; t <= 5; ++t) {
     const double g = 0.5 / t;
     decayed.grad().fill_(g);
     plain.grad().fill_(g);
-    optimizer.step(std::nullopt);
+    optimizer.step(config.learning_rate, torch::zeros({}));
     m = config.betas[0] * m + (1 - config.betas[0]) * g;
     v = config.betas[1] * v + (1 - config.betas[1]) * g * g;
     const double update = (m / (1 - std::pow(config.betas[0], t))) /
@@ -46,17 +47,17 @@ TEST_CASE("AdamW follows the published update, with decay for one group only") {
 
 TEST_CASE("a step with a found infinity changes nothing, its count included") {
   auto p = parameter(1.0);
-  AdamW optimizer = make({p}, {true}, {});
+  Adam optimizer(make({p}, {true}), {}, Adam::Decay::kDecoupled);
   p.grad().fill_(1.0);
-  optimizer.step(torch::ones({1}));
+  optimizer.step(0.1, torch::ones({1}));
   CHECK(torch::equal(p, torch::ones({3})));
-  CHECK(optimizer.parameters()[0].exp_avg.eq(0).all().item<bool>());
+  CHECK(optimizer.state()[0].tensor.eq(0).all().item<bool>());
   CHECK(optimizer.step_count().item<float>() == 0.0F);
 }
 
 TEST_CASE("zero_grad keeps the gradient's memory: it may be a view into a bucket") {
   auto p = parameter(1.0);
-  AdamW optimizer = make({p}, {true}, {});
+  Adam optimizer(make({p}, {true}), {}, Adam::Decay::kDecoupled);
   const void* before = p.grad().data_ptr();
   p.grad().fill_(2.0);
   optimizer.zero_grad();
@@ -64,18 +65,21 @@ TEST_CASE("zero_grad keeps the gradient's memory: it may be a view into a bucket
   CHECK(p.grad().eq(0).all().item<bool>());
 }
 
-TEST_CASE("clipping scales to the global norm and returns the norm before") {
+TEST_CASE("clipping scales to the global norm, and a maximum of 0 leaves all as it is") {
   const std::vector<torch::Tensor> gradients = {torch::full({9}, 1.0), torch::full({16}, 1.0)};
-  CHECK(clip_grad_norm(gradients, 1.0).item<float>() == Approx(5.0));
+  clip_gradients(gradients, torch::tensor(5.0F), 0.0);
+  CHECK(gradients[0][0].item<float>() == 1.0F);
+  clip_gradients(gradients, torch::tensor(5.0F), 1.0);
   CHECK(gradients[0][0].item<float>() == Approx(0.2).epsilon(1e-5));
-  CHECK(clip_grad_norm(gradients, 10.0).item<float>() == Approx(1.0).epsilon(1e-5));
+  clip_gradients(gradients, torch::tensor(1.0F), 10.0);
   CHECK(gradients[0][0].item<float>() == Approx(0.2).epsilon(1e-5));
 }
 
-TEST_CASE("a maximum norm of 0 measures and does not clip") {
-  const std::vector<torch::Tensor> gradients = {torch::full({4}, 3.0)};
-  CHECK(clip_grad_norm(gradients, 0.0).item<float>() == Approx(6.0));
-  CHECK(gradients[0][0].item<float>() == 3.0F);
+TEST_CASE("the global norm is that of all gradients together") {
+  ProcessGroup alone;
+  DistributedDataParallel sync({}, alone, {});
+  const std::vector<torch::Tensor> gradients = {torch::full({9}, 1.0), torch::full({16}, 1.0)};
+  CHECK(sync.global_norm(gradients).item<float>() == 5.0F);
 }
 
 }  // namespace ddp::train

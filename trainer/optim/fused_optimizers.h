@@ -1,0 +1,57 @@
+// AdamW, Adam and SGD by torch's fused kernels.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/optim/optimizer.h"
+
+namespace ddp::train {
+
+/// AdamW (I. Loshchilov, F. Hutter: "Decoupled weight decay regularization", 2019), or Adam (D.
+/// Kingma, J. Ba, 2015), whose weight decay is added to the gradient. State: exp_avg and
+/// exp_avg_sq, float32 of the parameter's shape.
+class Adam : public Optimizer {
+ public:
+  enum class Decay { kDecoupled, kInGradient };
+  Adam(std::vector<Parameter> parameters, const OptimizerConfig& config, Decay decay);
+
+  std::vector<NamedTensor> state() const override;
+
+ protected:
+  void update(double learning_rate, const torch::Tensor& found_inf) override;
+
+ private:
+  struct Moments {
+    torch::Tensor exp_avg;
+    torch::Tensor exp_avg_sq;
+  };
+  void update_group(bool decay, double learning_rate, const torch::Tensor& found_inf);
+
+  OptimizerConfig config_;
+  Decay decay_;
+  std::vector<Moments> moments_;  // in the order of the parameters
+};
+
+/// Stochastic gradient descent with momentum as torch.optim.SGD has it (no dampening; the weight
+/// decay is added to the gradient). State: momentum_buffer, none when momentum is 0.
+class Sgd : public Optimizer {
+ public:
+  Sgd(std::vector<Parameter> parameters, const OptimizerConfig& config);
+
+  std::vector<NamedTensor> state() const override;
+
+ protected:
+  void update(double learning_rate, const torch::Tensor& found_inf) override;
+
+ private:
+  void update_group(bool decay, double learning_rate, const torch::Tensor& found_inf);
+
+  OptimizerConfig config_;
+  double momentum_;
+  std::vector<torch::Tensor> buffers_;  // in the order of the parameters
+};
+
+}  // namespace ddp::train

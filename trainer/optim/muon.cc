@@ -1,0 +1,83 @@
+#include "trainer/optim/muon.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+namespace ddp::train {
+namespace {
+
+bool is_hidden_matrix(const Parameter& p) { return p.hidden && p.tensor.dim() == 2; }
+
+std::vector<Parameter> others(const std::vector<Parameter>& parameters) {
+  std::vector<Parameter> result;
+  std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(result),
+               [](const Parameter& p) { return !is_hidden_matrix(p); });
+  return result;
+}
+
+}  // namespace
+
+torch::Tensor orthogonalised(const torch::Tensor& matrix) {
+  constexpr double kA = 3.4445;  // the coefficients of the article
+  constexpr double kB = -4.7750;
+  constexpr double kC = 2.0315;
+  constexpr double kSmallest = 1e-7;
+  constexpr int kSteps = 5;
+  const bool tall = matrix.size(0) > matrix.size(1);
+  auto x = matrix.to(torch::kBFloat16, /*non_blocking=*/false, /*copy=*/true);
+  if (tall) x = x.t();
+  x.div_(x.norm().clamp_min(kSmallest));
+  for (int step = 0; step < kSteps; ++step) {
+    const auto gram = x.mm(x.t());
+    x = torch::addmm(x, torch::addmm(gram, gram, gram, kB, kC), x, kA, 1.0);
+  }
+  return tall ? x.t() : x;
+}
+
+Muon::Muon(std::vector<Parameter> parameters, const OptimizerConfig& config)
+    : Optimizer(std::move(parameters)), config_(config) {
+  for (const auto& p : this->parameters()) {
+    if (is_hidden_matrix(p)) matrices_.push_back({p, torch::zeros_like(p.tensor).detach()});
+  }
+  auto rest = others(this->parameters());
+  if (!rest.empty())
+    rest_ = std::make_unique<Adam>(std::move(rest), config, Adam::Decay::kDecoupled);
+}
+
+std::vector<NamedTensor> Muon::state() const {
+  std::vector<NamedTensor> result;
+  for (const auto& matrix : matrices_)
+    result.push_back({matrix.parameter.name + ".momentum_buffer", matrix.momentum_buffer});
+  if (!rest_) return result;
+  for (auto& state : rest_->state()) result.push_back(std::move(state));
+  return result;
+}
+
+void Muon::update(double learning_rate, const torch::Tensor& found_inf) {
+  const auto skip = found_inf.reshape({}) != 0;
+  for (const auto& matrix : matrices_) update_matrix(matrix, learning_rate, skip);
+  if (!rest_) return;
+  rest_->step_count().copy_(step_count() - 1);  // a snapshot holds one count for all
+  rest_->step(learning_rate, found_inf);
+}
+
+// What an infinite gradient would leave behind is computed and not taken: no host sync.
+void Muon::update_matrix(const Matrix& matrix, double learning_rate, const torch::Tensor& skip) {
+  constexpr double kAdamWSize = 0.2;
+  const auto& value = matrix.parameter.tensor;
+  const auto& gradient = value.grad();
+  const double momentum = momentum_of(config_);
+  const auto buffer = matrix.momentum_buffer.lerp(gradient, 1.0 - momentum);
+  const auto direction =  // Nesterov's
+      orthogonalised(gradient.lerp(buffer, momentum));
+  const double size =
+      kAdamWSize * std::sqrt(static_cast<double>(std::max(value.size(0), value.size(1))));
+  const double decay = matrix.parameter.decay ? learning_rate * config_.weight_decay : 0.0;
+  const auto updated = (value * (1.0 - decay)).sub_(direction, learning_rate * size);
+  matrix.momentum_buffer.copy_(torch::where(skip, matrix.momentum_buffer, buffer));
+  value.copy_(torch::where(skip, value, updated));
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,44 @@
+// Muon: momentum, orthogonalised, for the matrices of the hidden layers; AdamW for the rest.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/optim/fused_optimizers.h"
+#include "trainer/optim/optimizer.h"
+
+namespace ddp::train {
+
+/// After K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024), with
+/// the update scaled to AdamW's size (J. Liu et al., "Muon is scalable for LLM training", 2025:
+/// torch.optim.Muon's adjust_lr_fn="match_rms_adamw"), so that one learning rate serves both.
+/// State: momentum_buffer of hidden matrices, AdamW's of all others.
+class Muon : public Optimizer {
+ public:
+  Muon(std::vector<Parameter> parameters, const OptimizerConfig& config);
+
+  std::vector<NamedTensor> state() const override;
+
+ protected:
+  void update(double learning_rate, const torch::Tensor& found_inf) override;
+
+ private:
+  struct Matrix {
+    Parameter parameter;
+    torch::Tensor momentum_buffer;
+  };
+  void update_matrix(const Matrix& matrix, double learning_rate, const torch::Tensor& skip);
+
+  OptimizerConfig config_;
+  std::vector<Matrix> matrices_;
+  std::unique_ptr<Adam> rest_;  ///< Null when every parameter is a hidden matrix.
+};
+
+/// The orthogonal factor of `matrix` [m, n], roughly: five steps of the quintic Newton-Schulz
+/// iteration in bfloat16, singular values end between 0.7 and 1.2.
+torch::Tensor orthogonalised(const torch::Tensor& matrix);
+
+}  // namespace ddp::train

@@ -1,0 +1,65 @@
+#include "trainer/optim/optimizer.h"
+
+#include <utility>
+
+#include "trainer/optim/fused_optimizers.h"
+#include "trainer/optim/muon.h"
+
+namespace ddp::train {
+
+Optimizer::Optimizer(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {
+  TORCH_CHECK(!parameters_.empty(), "an optimizer needs at least one parameter");
+  for (auto& p : parameters_) p.tensor.mutable_grad() = torch::zeros_like(p.tensor).detach();
+  step_count_ = torch::zeros(
+      {}, parameters_.front().tensor.options().dtype(torch::kFloat32).requires_grad(false));
+}
+
+void Optimizer::step(double learning_rate, const torch::Tensor& found_inf) {
+  const torch::NoGradGuard no_grad;
+  step_count_.add_(1);
+  update(learning_rate, found_inf);
+  step_count_.sub_(found_inf.reshape({}));
+}
+
+void Optimizer::zero_grad() {
+  const torch::NoGradGuard no_grad;
+  at::_foreach_zero_(gradients());
+}
+
+std::vector<torch::Tensor> Optimizer::gradients() const {
+  std::vector<torch::Tensor> result;
+  result.reserve(parameters_.size());
+  for (const auto& p : parameters_) result.push_back(p.tensor.grad());
+  return result;
+}
+
+double momentum_of(const OptimizerConfig& config) {
+  constexpr double kOfMuon = 0.95;
+  if (!config.momentum.automatic) return config.momentum.value;
+  return config.name == OptimizerName::kMuon ? kOfMuon : 0.0;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters,
+                                          const OptimizerConfig& config) {
+  switch (config.name) {
+    case OptimizerName::kAdamW:
+      return std::make_unique<Adam>(std::move(parameters), config, Adam::Decay::kDecoupled);
+    case OptimizerName::kAdam:
+      return std::make_unique<Adam>(std::move(parameters), config, Adam::Decay::kInGradient);
+    case OptimizerName::kSgd:
+      return std::make_unique<Sgd>(std::move(parameters), config);
+    case OptimizerName::kMuon:
+      return std::make_unique<Muon>(std::move(parameters), config);
+  }
+  TORCH_CHECK(false, "unknown optimizer");
+}
+
+void clip_gradients(const std::vector<torch::Tensor>& gradients, const torch::Tensor& norm,
+                    double max_norm) {
+  if (max_norm <= 0.0) return;
+  const torch::NoGradGuard no_grad;
+  constexpr double kEps = 1e-6;  // torch.nn.utils.clip_grad_norm_
+  at::_foreach_mul_(gradients, (max_norm / (norm + kEps)).clamp_max(1.0));
+}
+
+}  // namespace ddp::train

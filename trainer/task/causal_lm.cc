@@ -1,0 +1,132 @@
+#include "trainer/task/causal_lm.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "trainer/interop/pretrained_weights.h"
+#include "trainer/metrics/text.h"
+#include "trainer/runtime/error.h"
+#include "trainer/tokenizer/char_tokenizer.h"
+
+namespace ddp::train {
+namespace {
+
+/// Metadata key of a character vocabulary: a JSON array in the order of the ids.
+constexpr const char* kVocabulary = "vocabulary";
+/// Metadata key of every other tokenizer's state.
+constexpr const char* kTokenizer = "tokenizer";
+
+std::unique_ptr<Tokenizer> tokenizer_to_resume(const std::map<std::string, std::string>* metadata) {
+  return metadata == nullptr ? nullptr : tokenizer_of(*metadata);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> tokenizer_of(const std::map<std::string, std::string>& metadata) {
+  if (const auto state = metadata.find(kTokenizer); state != metadata.end())
+    return tokenizer_from_state(state->second);
+  const auto vocabulary = metadata.find(kVocabulary);
+  if (vocabulary == metadata.end())
+    throw RunError("the snapshot holds no vocabulary: not one of a language model");
+  using Json = nlohmann::json;
+  try {
+    return std::make_unique<CharTokenizer>(
+        Json::parse(vocabulary->second).get<std::vector<std::string>>());
+  } catch (const Json::exception& error) {
+    throw RunError(fmt::format("damaged vocabulary in the snapshot: {}", error.what()));
+  }
+}
+
+CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string>* metadata)
+    : config_(config),
+      data_(config.data, tokenizer_to_resume(metadata)),
+      fresh_(metadata == nullptr) {}
+
+const SampleSource* CausalLm::evaluation() const {
+  return data_.evaluation().size() == 0 ? nullptr : &data_.evaluation();
+}
+
+void CausalLm::build_model(torch::Device device, uint64_t seed) {
+  model_ = GPT(config_.gpt, data_.tokenizer().size(), config_.data.block_size, seed);
+  if (fresh_ && !config_.gpt.init_from.empty()) load_pretrained(config_.gpt.init_from, weights());
+  model_->to(device);
+  model_->train();
+}
+
+std::vector<NamedTensor> CausalLm::weights() const {
+  std::vector<NamedTensor> result;
+  for (const auto& p : model_->model_parameters()) result.push_back({p.name, p.tensor});
+  return result;
+}
+
+std::vector<Parameter> CausalLm::parameters() const {
+  std::vector<Parameter> result;
+  for (const auto& p : model_->model_parameters()) {
+    const bool hidden = p.decay && p.name.starts_with("transformer.h.");
+    result.push_back({p.name, p.tensor, p.decay, hidden});
+  }
+  return result;
+}
+
+TaskLoss CausalLm::loss(const Batch& batch) {
+  return {model_->loss(batch.inputs, batch.targets), batch.targets.numel()};
+}
+
+torch::Tensor CausalLm::smallest_loss() {
+  const auto device = model_->parameters().front().device();
+  const auto tokens = torch::zeros({1, 1}, torch::TensorOptions(torch::kInt64).device(device));
+  return model_->loss(tokens, tokens);
+}
+
+torch::Tensor CausalLm::evaluate(const Batch& batch) {
+  return model_->evaluation_sums(batch.inputs, batch.targets);
+}
+
+Metrics CausalLm::metrics(const std::vector<double>& sums) const {
+  const double tokens = sums[2];
+  const double loss = sums[0] / tokens;
+  return {{"loss", loss},
+          {"perplexity", std::exp(loss)},
+          {"accuracy", sums[1] / tokens},
+          {"tokens", tokens}};
+}
+
+int64_t CausalLm::full_weight(int64_t samples) const { return samples * config_.data.block_size; }
+
+std::map<std::string, std::string> CausalLm::metadata() const {
+  const Tokenizer& tokenizer = data_.tokenizer();
+  if (const auto* characters = dynamic_cast<const CharTokenizer*>(&tokenizer))
+    return {{kVocabulary, nlohmann::json(characters->characters()).dump()}};
+  return {{kTokenizer, tokenizer.state()}};
+}
+
+void CausalLm::check_resume(const std::map<std::string, std::string>& metadata,
+                            const std::string& snapshot) const {
+  const auto theirs = tokenizer_of(metadata);
+  if (theirs->state() == data_.tokenizer().state()) return;
+  throw UserError(fmt::format(
+      "{} was trained on a text with another vocabulary ({} characters, this one has {}); set "
+      "trainer_config.snapshot_path to a new file to start afresh",
+      snapshot, theirs->size(), data_.tokenizer().size()));
+}
+
+std::vector<std::string> CausalLm::describe() const {
+  const int64_t used = data_.tokens().size();
+  const int64_t all = data_.characters_in_file();
+  return {fmt::format("Model: {} layers, {} heads, {} channels; number of parameters: {} ({})",
+                      config_.gpt.n_layer, config_.gpt.n_head, config_.gpt.n_embd,
+                      short_number(static_cast<double>(model_->parameter_count())),
+                      model_->parameter_count()),
+          fmt::format("Data: {}: {}, {} unique; {} training samples, {} evaluation tokens",
+                      config_.data.path,
+                      used == all
+                          ? fmt::format("{} characters", all)
+                          : fmt::format("{} of {} characters (data_config.truncate={}; 1 uses all)",
+                                        used, all, config_.data.truncate),
+                      data_.tokenizer().size(), data_.training().size(),
+                      std::max<int64_t>(0, data_.evaluation_range().size() - 1))};
+}
+
+}  // namespace ddp::train

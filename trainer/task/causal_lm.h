@@ -1,0 +1,59 @@
+// Causal language modelling: minGPT on windows of a text, the next token as the target.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/data/text_dataset.h"
+#include "trainer/model/gpt.h"
+#include "trainer/task/task.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+class CausalLm : public Task {
+ public:
+  CausalLm(const Config& config, const std::map<std::string, std::string>* metadata);
+
+  const SampleSource& training() const override { return data_.training(); }
+  const SampleSource* evaluation() const override;
+
+  void build_model(torch::Device device, uint64_t seed) override;
+  torch::nn::Module& model() override { return *model_; }
+  std::vector<Parameter> parameters() const override;
+
+  TaskLoss loss(const Batch& batch) override;
+  torch::Tensor smallest_loss() override;
+  /// Negative log-likelihood in nats, targets that were the most likely token, targets.
+  torch::Tensor evaluate(const Batch& batch) override;
+  int64_t sums() const override { return 3; }
+  /// loss (nats per token), perplexity, accuracy, tokens.
+  Metrics metrics(const std::vector<double>& sums) const override;
+
+  int64_t full_weight(int64_t samples) const override;
+  bool equal_weights() const override { return true; }
+  int64_t units_per_sample() const override { return config_.data.block_size; }
+  std::string_view unit() const override { return "tokens"; }
+
+  std::map<std::string, std::string> metadata() const override;
+  void check_resume(const std::map<std::string, std::string>& metadata,
+                    const std::string& snapshot) const override;
+  std::vector<std::string> describe() const override;
+
+ private:
+  std::vector<NamedTensor> weights() const;
+
+  const Config& config_;
+  TextDataset data_;
+  bool fresh_;  // not resumed: gpt_config.init_from counts
+  GPT model_{nullptr};
+};
+
+/// The tokenizer of a snapshot with this metadata. Throws RunError when there is none or it is
+/// damaged.
+std::unique_ptr<Tokenizer> tokenizer_of(const std::map<std::string, std::string>& metadata);
+
+}  // namespace ddp::train
