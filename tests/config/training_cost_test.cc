@@ -51,12 +51,20 @@ TEST_CASE("FLOPs per token are PaLM's 6 N + 12 L H Q T") {
         flops_per_token(preset("gpt2", true), 50257, 1024));
 }
 
-TEST_CASE("the state of training takes 16 bytes per parameter") {
+TEST_CASE("the state of training takes 16 bytes per parameter with AdamW, less with others") {
   const Config config = gpt2_config();
   CHECK(bytes_of(config, "weights") + bytes_of(config, "gradients") +
             bytes_of(config, "optimizer") ==
         int64_t{16} * 124'439'808);
   CHECK(bytes_of(config, "ddp_buckets", {false, 2}) == 0);
+  Config other = config;
+  other.optimizer.name = OptimizerName::kSgd;
+  CHECK(bytes_of(other, "optimizer") == 0);
+  other.optimizer.momentum = {false, 0.9};
+  CHECK(bytes_of(other, "optimizer") == int64_t{4} * 124'439'808);
+  other.optimizer.name = OptimizerName::kMuon;
+  CHECK(bytes_of(other, "optimizer") ==
+        int64_t{8} * 124'439'808 - int64_t{4} * 12 * 12 * 768 * 768);
   Config own = config;
   own.distributed.gradient_as_bucket_view = false;
   CHECK(bytes_of(own, "ddp_buckets", {false, 2}) == int64_t{4} * 124'439'808);

@@ -86,6 +86,24 @@ double logit_bytes(const Sizes& s, const GptConfig& gpt) {
   return chunk * s.vocab_size * (kFloat + copy) + gradients;
 }
 
+/// Numbers that the optimizer keeps of all parameters together.
+double optimizer_numbers(const Config& config, double parameters) {
+  const GptConfig& gpt = config.gpt;
+  const auto width = static_cast<double>(gpt.n_embd);
+  const double hidden = 12.0 * static_cast<double>(gpt.n_layer) * width * width;
+  const AutoNumber& momentum = config.optimizer.momentum;
+  switch (config.optimizer.name) {
+    case OptimizerName::kAdamW:
+    case OptimizerName::kAdam:
+      return 2 * parameters;
+    case OptimizerName::kSgd:
+      return !momentum.automatic && momentum.value > 0 ? parameters : 0;
+    case OptimizerName::kMuon:
+      return hidden + 2 * (parameters - hidden);
+  }
+  return 0;
+}
+
 int64_t rounded(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
 
 }  // namespace
@@ -116,7 +134,8 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
   const Sizes sizes(config, vocab_size, place);
   const auto parameters =
       static_cast<double>(parameter_counts(gpt, vocab_size, config.data.block_size).total());
-  const double state = 3 * kFloat * parameters;  // as a snapshot has it
+  const double optimizer = kFloat * optimizer_numbers(config, parameters);
+  const double state = kFloat * parameters + optimizer;  // as a snapshot has it
   const bool own_buckets = place.world_size > 1 && !config.distributed.gradient_as_bucket_view;
   // The logits are gone when the blocks are computed backward.
   const double logits = logit_bytes(sizes, gpt);
@@ -124,7 +143,7 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
   std::vector<MemoryItem> items = {
       {"weights", rounded(kFloat * parameters)},
       {"gradients", rounded(kFloat * parameters)},
-      {"optimizer", rounded(2 * kFloat * parameters)},
+      {"optimizer", rounded(optimizer)},
       {"activations", rounded(activation_bytes(sizes, gpt, place.cuda) + workspace)},
       {"logits", rounded(logits)},
       {"ddp_buckets", own_buckets ? rounded(kFloat * parameters) : 0},
