@@ -16,7 +16,7 @@ ROOMS = {
     "launcher": {"base": 0, "logs": 1, "rendezvous": 1, "report": 1, "hang": 2, "cli": 3, "process": 3, "plan": 4,
                  "agent": 5},
     "trainer": {"runtime": 0, "config": 1, "storage": 1, "tokenizer": 1, "data": 2, "model": 2, "optim": 2, "parallel": 2, "metrics": 2,
-                "health": 2, "report": 3, "task": 3, "snapshot": 4, "run": 5, "app": 6},
+                "health": 2, "report": 3, "interop": 3, "task": 4, "snapshot": 5, "run": 6, "app": 7},
 }
 MAIN_RANK = 9  # files outside the rooms: main and what it calls directly
 CONTRACT = "launcher/worker_contract.h"

@@ -30,9 +30,16 @@ const Options kTrainOptions = {
     {"c,config=FILE", "config_name=NAME", "config_path=DIR", "config_dir=DIR", "cfg=job",
      "info=defaults", "help_config", "m,multirun", "resolve", "format=yaml", "p,package=A.B",
      "throw_on_missing", "h,help", "version"}};
-const Options kGenerateOptions = {"trainer generate --help",
-                                  {"snapshot=FILE", "prompt=TEXT", "max_new_tokens=N",
-                                   "temperature=T", "top_k=K", "seed=S", "greedy", "h,help"}};
+const Options kGenerateOptions = {
+    "trainer generate --help",
+    {"snapshot=FILE", "prompt=TEXT", "prompt_file=FILE", "prompt_per_line", "max_new_tokens=N",
+     "temperature=T", "top_k=K", "top_p=P", "min_p=P", "repetition_penalty=R", "stop=TEXT",
+     "num_samples=N", "batch_size=N", "seed=S", "device=cpu", "greedy", "json", "h,help"}};
+const Options kExportOptions = {"trainer export --help",
+                                {"snapshot=FILE", "format=huggingface", "output=FOLDER", "h,help"}};
+const Options kEstimateOptions = {"trainer estimate --help",
+                                  {"c,config=FILE", "config_name=NAME", "config_path=DIR",
+                                   "config_dir=DIR", "world_size=N", "json", "h,help"}};
 const Options kInspectOptions = {"trainer inspect --help", {"json", "h,help"}};
 const Options kDoctorOptions = {"trainer doctor --help", {"h,help"}};
 const Options kTokenizeOptions = {
@@ -62,6 +69,14 @@ class Parsed {
   bool has(const std::string& name) const { return result_.count(name) > 0; }
   std::size_t times(const std::string& name) const { return result_.count(name); }
   std::string text(const std::string& name) const { return result_[name].as<std::string>(); }
+  /// Every value of an option that may be given several times.
+  Words texts(const std::string& name) const {
+    Words found;
+    for (const auto& argument : result_.arguments()) {
+      if (argument.key() == name) found.push_back(argument.value());
+    }
+    return found;
+  }
   const Words& rest() const { return rest_; }
 
  private:
@@ -147,15 +162,30 @@ int64_t whole_number(const Parsed& parsed, const std::string& name, int64_t low)
   return value;
 }
 
-double positive_number(const Parsed& parsed, const std::string& name) {
-  const std::string text = parsed.text(name);
+/// A finite number, or nothing.
+std::optional<double> finite_number(const std::string& text) {
   double value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size() ||
-      !std::isfinite(value) || value <= 0) {
-    throw UserError(fmt::format("--{}: '{}' is not a number > 0; e.g. --{} 0.8", name, text, name));
-  }
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || !std::isfinite(value))
+    return std::nullopt;
   return value;
+}
+
+double positive_number(const Parsed& parsed, const std::string& name) {
+  const std::string text = parsed.text(name);
+  const auto value = finite_number(text);
+  if (value && *value > 0) return *value;
+  throw UserError(
+      fmt::format("--{}: '{}' is not a number > 0; give e.g. --{} 0.8", name, text, name));
+}
+
+/// `zero`: whether 0 itself is meant.
+double share(const Parsed& parsed, const std::string& name, bool zero) {
+  const std::string text = parsed.text(name);
+  const auto value = finite_number(text);
+  if (value && *value <= 1 && (*value > 0 || (zero && *value == 0))) return *value;
+  throw UserError(fmt::format("--{}: '{}' is not a number {} 0 and <= 1; give e.g. --{} {}", name,
+                              text, zero ? ">=" : ">", name, zero ? "0.05" : "0.9"));
 }
 
 void refuse_rest(const Words& rest, const std::string& mode) {
@@ -171,24 +201,84 @@ TrainerArgs help(std::string text) {
   return args;
 }
 
+/// One of the words, by its position.
+std::size_t choice(const Parsed& parsed, const std::string& name, const Words& words) {
+  const auto found = std::find(words.begin(), words.end(), parsed.text(name));
+  if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
+  const std::string near = nearest(parsed.text(name), words);
+  throw UserError(fmt::format("--{}: '{}' is none of {}{}", name, parsed.text(name),
+                              fmt::join(words, ", "),
+                              near.empty() ? "" : "; did you mean '" + near + "'?"));
+}
+
+void require(const Parsed& parsed, const std::string& mode, const Words& names) {
+  for (const std::string& name : names) {
+    if (!parsed.has(name))
+      throw UserError(fmt::format("--{}: is required; see trainer {} --help", name, mode));
+  }
+}
+
+/// Either --prompt or --prompt_file.
+void take_prompt(const Parsed& parsed, GenerateArgs& options) {
+  if (!parsed.has("prompt_file")) require(parsed, "generate", {"prompt"});
+  if (parsed.has("prompt") && parsed.has("prompt_file"))
+    throw UserError("--prompt_file: given together with --prompt; keep one of them");
+  options.prompt_per_line = parsed.has("prompt_per_line");
+  if (options.prompt_per_line && !parsed.has("prompt_file"))
+    throw UserError("--prompt_per_line: belongs to --prompt_file; give that or leave it out");
+  if (parsed.has("prompt")) options.prompt = parsed.text("prompt");
+  if (parsed.has("prompt_file")) options.prompt_file = parsed.text("prompt_file");
+}
+
+void take_sampling(const Parsed& parsed, GenerateArgs& options) {
+  options.greedy = parsed.has("greedy");
+  if (parsed.has("max_new_tokens"))
+    options.max_new_tokens = whole_number(parsed, "max_new_tokens", 0);
+  if (parsed.has("temperature")) options.temperature = positive_number(parsed, "temperature");
+  if (parsed.has("top_k")) options.top_k = whole_number(parsed, "top_k", 1);
+  if (parsed.has("top_p")) options.top_p = share(parsed, "top_p", false);
+  if (parsed.has("min_p")) options.min_p = share(parsed, "min_p", true);
+  if (parsed.has("repetition_penalty"))
+    options.repetition_penalty = positive_number(parsed, "repetition_penalty");
+  if (parsed.has("seed")) options.seed = whole_number(parsed, "seed", 0);
+  options.stops = parsed.texts("stop");
+  for (const std::string& stop : options.stops) {
+    if (stop.empty()) throw UserError("--stop: is empty; give the text to stop before");
+  }
+}
+
 TrainerArgs parse_generate(const Words& words) {
   const Parsed parsed(words, kGenerateOptions);
   if (parsed.has("help")) return help(help_generate());
   refuse_rest(parsed.rest(), "generate");
   TrainerArgs args;
   args.mode = Mode::kGenerate;
-  for (const char* name : {"snapshot", "prompt"}) {
-    if (!parsed.has(name))
-      throw UserError(fmt::format("--{}: is required; see trainer generate --help", name));
+  require(parsed, "generate", {"snapshot"});
+  GenerateArgs& options = args.generate;
+  options.snapshot = parsed.text("snapshot");
+  take_prompt(parsed, options);
+  take_sampling(parsed, options);
+  options.json = parsed.has("json");
+  if (parsed.has("num_samples")) options.num_samples = whole_number(parsed, "num_samples", 1);
+  if (parsed.has("batch_size")) options.batch_size = whole_number(parsed, "batch_size", 1);
+  if (parsed.has("device"))
+    options.device = static_cast<DeviceChoice>(choice(parsed, "device", {"auto", "cpu", "cuda"}));
+  return args;
+}
+
+TrainerArgs parse_export(const Words& words) {
+  const Parsed parsed(words, kExportOptions);
+  if (parsed.has("help")) return help(help_export());
+  refuse_rest(parsed.rest(), "export");
+  require(parsed, "export", {"snapshot", "output"});
+  TrainerArgs args;
+  args.mode = Mode::kExport;
+  args.exporting.snapshot = parsed.text("snapshot");
+  args.exporting.output = parsed.text("output");
+  if (parsed.has("format")) {
+    args.exporting.format = static_cast<ExportFormat>(
+        choice(parsed, "format", {"huggingface", "torch", "safetensors"}));
   }
-  args.generate.snapshot = parsed.text("snapshot");
-  args.generate.prompt = parsed.text("prompt");
-  args.generate.greedy = parsed.has("greedy");
-  if (parsed.has("max_new_tokens"))
-    args.generate.max_new_tokens = whole_number(parsed, "max_new_tokens", 0);
-  if (parsed.has("temperature")) args.generate.temperature = positive_number(parsed, "temperature");
-  if (parsed.has("top_k")) args.generate.top_k = whole_number(parsed, "top_k", 1);
-  if (parsed.has("seed")) args.generate.seed = whole_number(parsed, "seed", 0);
   return args;
 }
 
@@ -272,10 +362,12 @@ TrainerArgs parse_report(const Words& words) {
   return args;
 }
 
+Words mode_names();
+
 void check_overrides(const Words& rest) {
   for (const std::string& word : rest) {
     if (word.find('=') != std::string::npos || word.starts_with('~')) continue;
-    const std::string near = nearest(word, {"generate", "inspect", "doctor", "tokenize", "report"});
+    const std::string near = nearest(word, mode_names());
     std::string fix = "write KEY=VALUE to override a value";
     if (!near.empty()) fix = fmt::format("did you mean 'trainer {}'? The mode comes first", near);
     if (word == "help") fix = "write trainer --help";
@@ -283,6 +375,30 @@ void check_overrides(const Words& rest) {
       fix = "did you mean --config " + word + "?";
     throw UserError(fmt::format("{}: not an override; {}", word, fix));
   }
+}
+
+ShowOptions show_options(const Parsed& parsed) {
+  ShowOptions options;
+  options.what = static_cast<ShowWhat>(choice(parsed, "cfg", {"job", "hydra", "all"}));
+  if (parsed.has("format") && choice(parsed, "format", {"yaml", "json"}) == 1)
+    options.format = ShowFormat::kJson;
+  options.resolve = parsed.has("resolve");
+  options.throw_on_missing = parsed.has("throw_on_missing");
+  if (parsed.has("package")) options.package = parsed.text("package");
+  return options;
+}
+
+/// `--cfg`, `--info defaults` and what belongs to them.
+void take_show_options(const Parsed& parsed, TrainerArgs& args) {
+  for (const char* name : {"resolve", "format", "package", "throw_on_missing"}) {
+    if (parsed.has(name) && !parsed.has("cfg"))
+      throw UserError(fmt::format("--{}: only works with --cfg; write --cfg job --{}", name, name));
+  }
+  if (!parsed.has("cfg") && !parsed.has("info")) return;
+  args.mode = Mode::kShow;
+  args.show_origins = parsed.has("info");
+  if (parsed.has("info")) choice(parsed, "info", {"defaults"});
+  if (parsed.has("cfg")) args.show = show_options(parsed);
 }
 
 /// --config FILE, or Hydra's folder and name; the folder of the first is where groups lie.
@@ -316,38 +432,17 @@ ConfigSource config_source(const Parsed& parsed) {
   return source;
 }
 
-/// One of the words, by its position.
-std::size_t choice(const Parsed& parsed, const std::string& name, const Words& words) {
-  const auto found = std::find(words.begin(), words.end(), parsed.text(name));
-  if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
-  const std::string near = nearest(parsed.text(name), words);
-  throw UserError(fmt::format("--{}: '{}' is not one of {}{}", name, parsed.text(name),
-                              fmt::join(words, ", "),
-                              near.empty() ? "" : "; did you mean '" + near + "'?"));
-}
-
-ShowOptions show_options(const Parsed& parsed) {
-  ShowOptions options;
-  options.what = static_cast<ShowWhat>(choice(parsed, "cfg", {"job", "hydra", "all"}));
-  if (parsed.has("format") && choice(parsed, "format", {"yaml", "json"}) == 1)
-    options.format = ShowFormat::kJson;
-  options.resolve = parsed.has("resolve");
-  options.throw_on_missing = parsed.has("throw_on_missing");
-  if (parsed.has("package")) options.package = parsed.text("package");
-  return options;
-}
-
-/// `--cfg`, `--info defaults` and what belongs to them.
-void take_show_options(const Parsed& parsed, TrainerArgs& args) {
-  for (const char* name : {"resolve", "format", "package", "throw_on_missing"}) {
-    if (parsed.has(name) && !parsed.has("cfg"))
-      throw UserError(fmt::format("--{}: only works with --cfg; write --cfg job --{}", name, name));
-  }
-  if (!parsed.has("cfg") && !parsed.has("info")) return;
-  args.mode = Mode::kShow;
-  args.show_origins = parsed.has("info");
-  if (parsed.has("info")) choice(parsed, "info", {"defaults"});
-  if (parsed.has("cfg")) args.show = show_options(parsed);
+TrainerArgs parse_estimate(const Words& words) {
+  const Parsed parsed(words, kEstimateOptions);
+  if (parsed.has("help")) return help(help_estimate());
+  check_overrides(parsed.rest());
+  TrainerArgs args;
+  args.mode = Mode::kEstimate;
+  args.config = config_source(parsed);
+  args.overrides = parsed.rest();
+  args.estimate.json = parsed.has("json");
+  if (parsed.has("world_size")) args.estimate.world_size = whole_number(parsed, "world_size", 1);
+  return args;
 }
 
 TrainerArgs help_config(const Parsed& parsed) {
@@ -379,25 +474,35 @@ TrainerArgs parse_train(const Words& words) {
   return args;
 }
 
+struct Subcommand {
+  const char* name;
+  TrainerArgs (*parse)(const Words& words);
+};
+constexpr Subcommand kModes[] = {{"generate", parse_generate}, {"export", parse_export},
+                                 {"estimate", parse_estimate}, {"inspect", parse_inspect},
+                                 {"doctor", parse_doctor},     {"tokenize", parse_tokenize},
+                                 {"report", parse_report}};
+
+Words mode_names() {
+  Words names;
+  for (const Subcommand& mode : kModes) names.emplace_back(mode.name);
+  return names;
+}
+
 }  // namespace
 
 TrainerArgs parse_trainer_args(int argc, const char* const* argv) {
   const Words words(argv + std::min(argc, 1), argv + argc);
-  const std::string mode = words.empty() ? "" : words.front();
-  const Words options(words.begin() + (words.empty() ? 0 : 1), words.end());
   try {
-    if (mode == "generate") return parse_generate(options);
-    if (mode == "inspect") return parse_inspect(options);
-    if (mode == "doctor") return parse_doctor(options);
-    if (mode == "tokenize") return parse_tokenize(options);
-    if (mode == "report") return parse_report(options);
+    for (const Subcommand& mode : kModes) {
+      if (!words.empty() && words.front() == mode.name)
+        return mode.parse(Words(words.begin() + 1, words.end()));
+    }
     return parse_train(words);
   } catch (const UserError& e) {
     throw UserError(one_line(e.what()));
   } catch (const cxxopts::exceptions::exception& e) {
-    const bool own = mode == "generate" || mode == "inspect" || mode == "doctor";
-    throw UserError(
-        fmt::format("{}; see trainer {}--help", one_line(e.what()), own ? mode + " " : ""));
+    throw UserError(fmt::format("{}; see trainer --help", one_line(e.what())));
   }
 }
 

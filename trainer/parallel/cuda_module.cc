@@ -43,6 +43,14 @@ class NcclCudaModule final : public CudaModule {
     return stats.allocated_bytes[0].peak;
   }
 
+  int64_t free_memory_bytes(int index) override {
+    set_device(index);
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess) return 0;
+    return static_cast<int64_t>(free);
+  }
+
   c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                       int rank, int size,
                                                       std::chrono::milliseconds timeout) override {
