@@ -32,6 +32,7 @@ FENCES = [
     (r".*c10d/", rf"trainer/parallel/|{MODULES}|tests/", "only trainer/parallel/ sees c10d headers"),
     (r"arrow/", r"trainer/storage/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
     (r"nccl\.h$", r"trainer/parallel/", "only trainer/parallel/ sees NCCL"),
+    (r"utf8proc", r"trainer/tokenizer/word_splitter\.cc$", "only word_splitter.cc sees utf8proc"),
     (r"yaml-cpp/", r"trainer/config/yaml/", "only config/yaml/ sees yaml-cpp"),
     (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/app/trainer_args\.cc$",
      "only option_values.cc and trainer_args.cc see cxxopts"),

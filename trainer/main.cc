@@ -25,6 +25,8 @@ int run(int argc, const char* const* argv) {
       return run_inspect(args);
     case Mode::kDoctor:
       return run_doctor(args);
+    case Mode::kTokenize:
+      return run_tokenize(args);
     case Mode::kReport:
       return run_report(args);
     case Mode::kShow:

@@ -13,6 +13,7 @@ add_library(ddp_trainer STATIC
   parallel/gloo_backend.cc
   parallel/process_group.cc
   run/batch_plan.cc
+  run/early_stopping.cc
   task/causal_lm.cc
   task/evaluator.cc
   task/make_task.cc
@@ -34,16 +35,16 @@ add_library(ddp_trainer STATIC
   run/training_run_log.cc
   model/generate.cc
   model/gpt.cc
-  tokenizer/char_tokenizer.cc
-  tokenizer/tokenizer.cc
+  optim/frozen.cc
   optim/fused_optimizers.cc
   optim/muon.cc
   optim/amp.cc
   optim/optimizer.cc
   optim/schedule.cc
+  optim/weight_average.cc
   runtime/stop_signal.cc)
 target_link_libraries(ddp_trainer
-  PUBLIC ddp::torch ddp_trainer_config ddp_trainer_metrics ddp_snapshot_file
+  PUBLIC ddp::torch ddp_trainer_config ddp_trainer_metrics ddp_snapshot_file ddp_tokenizer
   PRIVATE nlohmann_json::nlohmann_json OpenSSL::Crypto ${CMAKE_DL_LIBS} Threads::Threads)
 target_include_directories(ddp_trainer SYSTEM PRIVATE ${DDP_GLOO_INCLUDE})
 option(DDP_PCH "Precompile torch/torch.h (27 s once, then 4 s instead of 13 s per file)" ON)

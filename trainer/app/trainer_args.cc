@@ -29,6 +29,9 @@ const Words kGenerateOptions = {"snapshot=", "prompt=", "max_new_tokens=", "temp
                                 "top_k=",    "seed=",   "greedy",          "h,help"};
 const Words kInspectOptions = {"json", "h,help"};
 const Words kDoctorOptions = {"h,help"};
+const Words kTokenizeOptions = {
+    "tokenizer=",         "input=",    "output=",       "train",    "vocab_size=",
+    "append_end_of_text", "overwrite", "shard_tokens=", "threads=", "h,help"};
 const Words kReportOptions = {"output=", "h,help"};
 
 /// The options of one mode, parsed by cxxopts, and what is left.
@@ -54,6 +57,7 @@ class Parsed {
   }
 
   bool has(const std::string& name) const { return result_.count(name) > 0; }
+  std::size_t times(const std::string& name) const { return result_.count(name); }
   std::string text(const std::string& name) const { return result_[name].as<std::string>(); }
   const Words& rest() const { return rest_; }
 
@@ -168,6 +172,48 @@ TrainerArgs parse_doctor(const Words& words) {
   return args;
 }
 
+/// What belongs to --train, and what --tokenizer needs of it.
+void take_training(const Parsed& parsed, TokenizeArgs& options) {
+  options.train = parsed.has("train");
+  if (parsed.has("vocab_size")) options.vocab_size = whole_number(parsed, "vocab_size", 257);
+  const bool bpe = options.tokenizer == "bpe";
+  if (bpe && (!options.train || options.vocab_size == 0)) {
+    throw UserError(
+        "--tokenizer: bpe is trained on the input; add --train --vocab_size N, or name the folder "
+        "of one that is trained");
+  }
+  if (options.vocab_size != 0 && !bpe)
+    throw UserError("--vocab_size: belongs to --tokenizer bpe --train; leave it out");
+  if (options.train && !bpe && options.tokenizer != "char")
+    throw UserError(
+        fmt::format("--train: {} is not trained; leave it out, or write --tokenizer bpe",
+                    shown(options.tokenizer)));
+}
+
+TrainerArgs parse_tokenize(const Words& words) {
+  const Parsed parsed(words, kTokenizeOptions);
+  if (parsed.has("help")) return help(help_tokenize());
+  TrainerArgs args;
+  args.mode = Mode::kTokenize;
+  for (const char* name : {"tokenizer", "input", "output"}) {
+    if (!parsed.has(name) || parsed.text(name).empty())
+      throw UserError(fmt::format("--{}: is required; see trainer tokenize --help", name));
+  }
+  if (parsed.times("input") > 1)
+    throw UserError("--input: given twice; write all files after one --input");
+  TokenizeArgs& options = args.tokenize;
+  options.tokenizer = parsed.text("tokenizer");
+  options.inputs = {parsed.text("input")};
+  options.inputs.insert(options.inputs.end(), parsed.rest().begin(), parsed.rest().end());
+  options.output = parsed.text("output");
+  options.append_end_of_text = parsed.has("append_end_of_text");
+  options.overwrite = parsed.has("overwrite");
+  if (parsed.has("shard_tokens")) options.shard_tokens = whole_number(parsed, "shard_tokens", 1);
+  if (parsed.has("threads")) options.threads = whole_number(parsed, "threads", 1);
+  take_training(parsed, options);
+  return args;
+}
+
 TrainerArgs parse_report(const Words& words) {
   const Parsed parsed(words, kReportOptions);
   if (parsed.has("help")) return help(help_report());
@@ -187,7 +233,7 @@ TrainerArgs parse_report(const Words& words) {
 void check_overrides(const Words& rest) {
   for (const std::string& word : rest) {
     if (word.find('=') != std::string::npos || word.starts_with('~')) continue;
-    const std::string near = nearest(word, {"generate", "inspect", "doctor", "report"});
+    const std::string near = nearest(word, {"generate", "inspect", "doctor", "tokenize", "report"});
     std::string fix = "write key=value to change a value";
     if (!near.empty()) fix = fmt::format("did you mean 'trainer {}'? A mode comes first", near);
     if (word == "help") fix = "write trainer --help";
@@ -301,6 +347,7 @@ TrainerArgs parse_trainer_args(int argc, const char* const* argv) {
     if (mode == "generate") return parse_generate(options);
     if (mode == "inspect") return parse_inspect(options);
     if (mode == "doctor") return parse_doctor(options);
+    if (mode == "tokenize") return parse_tokenize(options);
     if (mode == "report") return parse_report(options);
     return parse_train(words);
   } catch (const UserError& e) {

@@ -10,7 +10,17 @@
 
 namespace ddp::train {
 
-enum class Mode { kTrain, kGenerate, kInspect, kDoctor, kReport, kShow, kHelp, kVersion };
+enum class Mode {
+  kTrain,
+  kGenerate,
+  kInspect,
+  kDoctor,
+  kTokenize,
+  kReport,
+  kShow,
+  kHelp,
+  kVersion
+};
 
 /// Options of `trainer generate`.
 struct GenerateArgs {
@@ -23,11 +33,25 @@ struct GenerateArgs {
   bool greedy = false;
 };
 
+/// Options of `trainer tokenize`.
+struct TokenizeArgs {
+  std::string tokenizer;  ///< char, byte, bpe, or a folder.
+  std::vector<std::string> inputs;
+  std::string output;
+  bool train = false;
+  int64_t vocab_size = 0;           ///< 0: not given
+  bool append_end_of_text = false;  ///< After each file.
+  bool overwrite = false;
+  int64_t shard_tokens = 100'000'000;
+  int64_t threads = 0;  ///< 0: one for each core
+};
+
 struct TrainerArgs {
   Mode mode = Mode::kTrain;
   ConfigSource config;                 ///< `--config FILE`, or -cp, -cn and -cd.
   std::vector<std::string> overrides;  ///< `key=value` arguments, in order.
   GenerateArgs generate;
+  TokenizeArgs tokenize;
   std::string inspect_snapshot;             ///< `trainer inspect SNAPSHOT`
   bool inspect_json = false;                ///< `--json`
   std::vector<std::string> report_folders;  ///< `trainer report RUN_DIR ...`

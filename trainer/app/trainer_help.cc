@@ -27,6 +27,7 @@ Usage: trainer --config FILE [KEY=VALUE ...]
        trainer inspect SNAPSHOT [--json]
        trainer report RUN_DIR [RUN_DIR ...] [--output FILE]
        trainer doctor
+       trainer tokenize --tokenizer NAME --input FILE [FILE ...] --output FOLDER [OPTIONS]
 
 Examples:
   trainer --config configs/gpt2_train_cfg.yaml
@@ -99,6 +100,38 @@ Options:
   -h, --help  Show this page
 
 Exit codes: 0 done, 1 the snapshot cannot be read, 2 usage error
+)";
+}
+
+std::string help_tokenize() {
+  return R"(Turn texts into files of tokens, which training reads whatever their size.
+
+Usage: trainer tokenize --tokenizer NAME --input FILE [FILE ...] --output FOLDER [OPTIONS]
+
+Examples:
+  trainer tokenize --tokenizer bpe --train --vocab_size 8192 --input train.txt --output tokens
+  trainer tokenize --tokenizer tokens --input valid.txt --output tokens_valid
+  trainer tokenize --tokenizer gpt2 --input books/*.txt --output tokens --append_end_of_text
+
+Required:
+      --tokenizer NAME      char: the input's characters; byte: its bytes; bpe: with --train; or a
+                            folder with tokenizer.json, or with vocab.json and merges.txt
+      --input FILE ...      Texts, read in pieces
+      --output FOLDER       Gets tokens_000000.bin and on, then tokenizer.json
+
+Training of a tokenizer:
+      --train               Train it on the input (bpe; char always is)
+      --vocab_size N        Tokens of the vocabulary, at least 257
+
+Other:
+      --append_end_of_text  Put the tokenizer's end-of-text token after each file (default: files
+                            follow each other without a sign)
+      --overwrite           Replace what an earlier run left in the folder
+      --shard_tokens N      Most tokens in one file (default: 100000000)
+      --threads N           Threads that encode (default: one for each core)
+  -h, --help                Show this page
+
+Exit codes: 0 done, 1 a file could not be read or written, 2 usage error, 128+N ended by signal N
 )";
 }
 

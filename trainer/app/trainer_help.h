@@ -9,6 +9,7 @@ std::string help_overall();
 std::string help_generate();
 std::string help_inspect();
 std::string help_doctor();
+std::string help_tokenize();
 std::string help_report();
 
 }  // namespace ddp::train

@@ -12,8 +12,13 @@
 
 namespace ddp::train {
 
+enum class DataFormat { kAuto, kText, kTokens };
+
 struct DataConfig {
-  std::string path;          ///< Text file, UTF-8. Absolute after loading.
+  std::string path;  ///< A file, glob or folder: UTF-8 text or tokens. Absolute after loading.
+  DataFormat format = DataFormat::kAuto;
+  std::string tokenizer;  ///< char, byte or a folder, absolute after loading; empty: see its key.
+  std::string eval_path;  ///< As path, for evaluation alone; empty: split by train_split.
   int64_t block_size = 128;  ///< Input sequence length, tokens.
   double train_split =
       0.9;  ///< Share of the text, from its start, used for training; the rest is for evaluation.
@@ -70,6 +75,13 @@ struct TrainerConfig {
   bool ram_snapshots = false;                     ///< A copy in shared memory after each step.
   int64_t log_every_steps = 10;
   std::optional<int64_t> eval_every_steps;  ///< Besides the evaluation after each epoch.
+  std::optional<int64_t> eval_iters;        ///< Batches per evaluation, spread over the whole part.
+  std::optional<int64_t> early_stopping_patience;  ///< Evaluations without progress.
+  double early_stopping_min_delta = 0.0;
+  std::string metric_for_best_model = "loss";
+  bool load_best_model_at_end = false;
+  std::vector<std::string> freeze;  ///< Shell patterns of parameter names.
+  double ema_decay = 0.0;           ///< Of the averaged weights; 0: none.
   int64_t seed = 1337;
   bool use_amp = false;
   AmpDtype amp_dtype = AmpDtype::kFloat16;

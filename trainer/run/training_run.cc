@@ -47,7 +47,8 @@ TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& tra
 }
 
 bool TrainingRun::finished() const {
-  return run_is_complete(config_.trainer, trainer_.step(), trainer_.cursor().epoch);
+  return trainer_.early_stopping().stops() ||
+         run_is_complete(config_.trainer, trainer_.step(), trainer_.cursor().epoch);
 }
 
 FitResult TrainingRun::fit() {
@@ -68,22 +69,29 @@ FitResult TrainingRun::fit() {
   const auto memory = group_.gather_doubles(static_cast<double>(memory_use().peak));
   group_.barrier();
   if (group_.is_main()) log_end(memory);
-  FitResult result{stop_signal_, {}, {}};
+  FitResult result = this->result();
   if (trainer_.step() > first_step_) result.train_loss = last_loss_;
-  if (trainer_.last_eval()) result.eval_loss = trainer_.last_eval()->loss;
+  return result;
+}
+
+FitResult TrainingRun::result() const {
+  FitResult result{stop_signal_, {}, {}};
+  const bool best = config_.trainer.load_best_model_at_end && stop_signal_ == 0;
+  const auto& evaluation = best ? trainer_.best_eval() : trainer_.last_eval();
+  if (evaluation) result.eval_loss = evaluation->loss;
   return result;
 }
 
 FitResult TrainingRun::nothing_to_train() {
-  log_.info(nothing_to_train_text(config_.trainer, trainer_.step(), trainer_.cursor().epoch));
+  log_.info(trainer_.early_stopping().stops()
+                ? nothing_after_early_stop_text(config_.trainer, trainer_.step())
+                : nothing_to_train_text(config_.trainer, trainer_.step(), trainer_.cursor().epoch));
   const bool was_due = trainer_.evaluation_due();
   run_evaluation();
   // A signal had broken this evaluation off: its result belongs to the snapshot.
   if (was_due && !trainer_.evaluation_due()) saved_step_ = -1;
   save_last();
-  FitResult result{stop_signal_, {}, {}};
-  if (trainer_.last_eval()) result.eval_loss = trainer_.last_eval()->loss;
-  return result;
+  return result();
 }
 
 // Judging the last step may lead back to an earlier one.
@@ -245,15 +253,18 @@ bool TrainingRun::roll_back(int64_t bad_step) {
 void TrainingRun::after_step(bool epoch_ended) {
   const auto& every = config_.trainer;
   const int64_t step = trainer_.step();
-  const bool save_now = (epoch_ended && trainer_.cursor().epoch % every.save_every == 0) ||
-                        divides(every.save_every_steps, step);
+  const bool save_fixed = (epoch_ended && trainer_.cursor().epoch % every.save_every == 0) ||
+                          divides(every.save_every_steps, step);
   if (epoch_ended || finished() || divides(every.eval_every_steps, step))
     trainer_.set_evaluation_due(true);
   if (records_ && divides(config_.logging.histogram_every_steps, step)) record_histograms();
   if (stop_signal_ != 0) return;  // the due evaluation is made when training goes on
   if (trainer_.evaluation_due()) run_evaluation();
   if (!keeper_ || finished()) return;
+  const auto& best = trainer_.best_eval();
+  const bool save_best = every.load_best_model_at_end && best && best->step == step;
   const bool save_between = keeper_->due(step);
+  const bool save_now = save_fixed || save_best;
   if (!save_now && !save_between && !keeper_->keeps_memory()) return;
   throughput_.pause();
   const auto state = capture();

@@ -171,8 +171,9 @@ RunFacts TrainingRun::facts() const {
 
 void TrainingRun::log_end(const std::vector<double>& peak_memory) {
   const auto& c = config_.trainer;
+  const bool stopped_early = trainer_.early_stopping().stops();
   const std::string state = stop_signal_ == 0
-                                ? "Training finished"
+                                ? stopped_early ? "Training stopped early" : "Training finished"
                                 : fmt::format("Stopped by signal {} and saved", stop_signal_);
   log_.info(fmt::format("{}: {} steps ({} in all), {} epochs, {:.1f} s, {} tok/s", state,
                         trainer_.step() - first_step_, trainer_.step(), trainer_.cursor().epoch,
@@ -194,11 +195,14 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
   }
   log_.info(fmt::format("Snapshot: {}; log: {}; account: {}", c.snapshot_path,
                         config_.hydra.log_file(), summary));
-  if (const auto* best = best_entry(folder_.entries()))
+  const auto* best = best_entry(folder_.entries());
+  if (best != nullptr)
     log_.info(fmt::format("Best snapshot: {} (step {}, eval loss {:.6f})", folder_.path_of(*best),
                           best->step, *best->eval_loss));
+  const bool end_with_best = c.load_best_model_at_end && best != nullptr;
   log_.info(stop_signal_ == 0
-                ? fmt::format("Next: trainer generate --snapshot {} --prompt TEXT", c.snapshot_path)
+                ? fmt::format("Next: trainer generate --snapshot {} --prompt TEXT",
+                              end_with_best ? folder_.path_of(*best) : c.snapshot_path)
                 : std::string("Next: the same command goes on from the snapshot"));
 }
 

@@ -21,6 +21,9 @@ class AtomicFile {
   /// Appends `size` bytes. Throws RunError (disk full, quota, I/O error).
   void write(const void* data, std::size_t size);
 
+  /// Writes over bytes that were written before, such as a header that counts what follows it.
+  void overwrite(std::size_t offset, const void* data, std::size_t size);
+
   /// fsync of what was written so far. Throws RunError.
   void sync();
 

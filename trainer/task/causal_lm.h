@@ -45,6 +45,9 @@ class CausalLm : public Task {
   std::vector<std::string> describe() const override;
 
  private:
+  std::string describe_used() const;
+  std::vector<std::string> describe_windows() const;
+
   const Config& config_;
   TextDataset data_;
   GPT model_{nullptr};

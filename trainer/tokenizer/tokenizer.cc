@@ -3,22 +3,51 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/sha256.h"
+#include "trainer/tokenizer/bounded_json.h"
+#include "trainer/tokenizer/bpe_file.h"
+#include "trainer/tokenizer/bpe_tokenizer.h"
+#include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
+#include "trainer/tokenizer/tokenizer_folder.h"
 
 namespace ddp::train {
+namespace {
+
+using Json = nlohmann::json;
+
+std::unique_ptr<Tokenizer> tokenizer_of_kind(const std::string& kind, const Json& json) {
+  if (kind == "char")
+    return std::make_unique<CharTokenizer>(json.at("characters").get<std::vector<std::string>>());
+  if (kind == "byte") return std::make_unique<ByteTokenizer>();
+  throw UserError("this trainer knows no tokenizer of kind " + quoted_part(kind));
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::string& name) {
+  const Json json = parse_bounded_json(text, name);
+  try {
+    if (json.is_object() && json.contains("kind"))
+      return tokenizer_of_kind(json["kind"].get<std::string>(), json);
+  } catch (const Json::exception&) {
+    throw UserError(name + ": is damaged: its members are not those of its kind");
+  } catch (const std::runtime_error& error) {
+    throw UserError(name + ": " + error.what());
+  }
+  return std::make_unique<BpeTokenizer>(read_tokenizer_json(json, name));
+}
 
 std::unique_ptr<Tokenizer> tokenizer_from_state(const std::string& state) {
-  using Json = nlohmann::json;
   try {
-    const Json json = Json::parse(state);
-    const auto kind = json.at("kind").get<std::string>();
-    if (kind == "char") {
-      return std::make_unique<CharTokenizer>(json.at("characters").get<std::vector<std::string>>());
-    }
-    throw RunError("this trainer knows no tokenizer of kind '" + kind + "'");
-  } catch (const Json::exception& error) {
-    throw RunError(std::string("damaged state of a tokenizer: ") + error.what());
+    return parse_tokenizer(state, "the snapshot's tokenizer");
+  } catch (const UserError& error) {
+    throw RunError(error.what());
   }
+}
+
+std::string tokenizer_fingerprint(const Tokenizer& tokenizer) {
+  return sha256_hex(tokenizer.state());
 }
 
 }  // namespace ddp::train

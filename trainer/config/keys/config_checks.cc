@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,27 +94,52 @@ std::string absolute_path(const std::string& path) {
 
 namespace {
 
-void check_data_file(const Config& config, const std::string& as_given, const Given& given) {
+bool matches_a_file(const std::string& pattern) {
+  if (pattern.find_first_of("*?[") == std::string::npos) return false;
+  ::glob_t found = {};
+  const bool some = ::glob(pattern.c_str(), 0, nullptr, &found) == 0;
+  ::globfree(&found);
+  return some;
+}
+
+/// `key` and its value: a file, a folder or a glob. What is in it is seen when it is read.
+void check_data_files(const char* key, const std::string& path, const std::string& as_given,
+                      const Given& given) {
   struct stat info {};
-  const char* path = config.data.path.c_str();
   const std::string from =
       as_given.starts_with('/')
           ? ""
           : fmt::format(" (from {})", std::filesystem::current_path().string());
-  if (stat(path, &info) != 0) {
-    const std::string fix = errno == ENOENT
+  if (stat(path.c_str(), &info) != 0) {
+    const int error = errno;
+    if (matches_a_file(path)) return;
+    const std::string fix = error == ENOENT
                                 ? "give a text file; relative paths start at the current directory"
                                 : "check the path and its permissions";
-    refuse(given, "data_config.path",
-           fmt::format("{}: {}{}; {}", as_given, std::strerror(errno), from, fix));
+    refuse(given, key, fmt::format("{}: {}{}; {}", as_given, std::strerror(error), from, fix));
   }
-  if (S_ISDIR(info.st_mode))
-    refuse(given, "data_config.path",
-           fmt::format("{}: is a directory{}; give a text file", as_given, from));
-  if (access(path, R_OK) != 0) {
-    refuse(given, "data_config.path",
+  if (access(path.c_str(), R_OK) != 0) {
+    refuse(given, key,
            fmt::format("{}: {}{}; make it readable", as_given, std::strerror(errno), from));
   }
+}
+
+void resolve_data_paths(DataConfig& data, const Given& given) {
+  const DataConfig as_given = data;
+  data.path = absolute_path(data.path);
+  check_data_files("data_config.path", data.path, as_given.path, given);
+  if (!data.eval_path.empty()) {
+    data.eval_path = absolute_path(data.eval_path);
+    check_data_files("data_config.eval_path", data.eval_path, as_given.eval_path, given);
+  }
+  const bool named = data.tokenizer.empty() || data.tokenizer == "char" || data.tokenizer == "byte";
+  if (named) return;
+  if (data.tokenizer == "bpe")
+    refuse(given, "data_config.tokenizer",
+           "bpe: is trained first; write trainer tokenize --tokenizer bpe --train ..., and give "
+           "its folder");
+  data.tokenizer = absolute_path(data.tokenizer);
+  check_data_files("data_config.tokenizer", data.tokenizer, as_given.tokenizer, given);
 }
 
 /// An object in a store stays as it is; file:// and everything else becomes an absolute path.
@@ -204,9 +230,7 @@ void complete_config(Config& config, const Given& given) {
 }
 
 void resolve_paths(Config& config, const Given& given, bool own_folder) {
-  const std::string as_given = config.data.path;
   std::string& snapshot = config.trainer.snapshot_path;
-  config.data.path = absolute_path(as_given);
   config.hydra.run_dir = absolute_path(config.hydra.run_dir);
   const bool in_run_folder = own_folder || config.hydra.job_chdir;
   const bool relative = snapshot.find("://") == std::string::npos && !snapshot.starts_with('/') &&
@@ -214,7 +238,7 @@ void resolve_paths(Config& config, const Given& given, bool own_folder) {
   if (in_run_folder && relative) snapshot = config.hydra.run_dir + "/" + snapshot;
   config.trainer.snapshot_cache = absolute_path(config.trainer.snapshot_cache);
   resolve_snapshot_path(snapshot, given);
-  check_data_file(config, as_given, given);
+  resolve_data_paths(config.data, given);
 }
 
 }  // namespace ddp::train

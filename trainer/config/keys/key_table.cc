@@ -20,13 +20,23 @@ constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
 std::vector<Field> data_fields() {
   return {
       {"data_config.path", DDP_MEMBER(data.path), kAnyValue, NullMeans::kError, "required", "",
-       "Text file to train on, UTF-8. A relative path starts at the current directory."},
+       "What to train on: a text file (UTF-8), a file of tokens, a glob or a folder of such files. "
+       "A relative path starts at the current directory."},
+      {"data_config.format", DDP_MEMBER(data.format), kAnyValue, NullMeans::kError, "", "",
+       "auto: .bin files hold tokens, all others text. docs/data.md has the layouts."},
+      {"data_config.tokenizer", DDP_MEMBER(data.tokenizer), kAnyValue, NullMeans::kNotGiven,
+       "char for text, the folder's own for tokens", "",
+       "char, byte, or a folder that trainer tokenize has written, or with vocab.json and "
+       "merges.txt."},
+      {"data_config.eval_path", DDP_MEMBER(data.eval_path), kAnyValue, NullMeans::kNotGiven,
+       "a part of path: train_split", "",
+       "Files to evaluate on, as path; all of path is for training then."},
       {"data_config.block_size", DDP_MEMBER(data.block_size), kUpTo1e6, NullMeans::kError, "",
        "tokens", "Length of the input sequences."},
       {"data_config.train_split", DDP_MEMBER(data.train_split), kShare, NullMeans::kError, "",
        "share",
        "Share of the text, from its start, to train on; the rest is for evaluation. 1: no "
-       "evaluation."},
+       "evaluation. Not used with eval_path."},
       {"data_config.truncate", DDP_MEMBER(data.truncate), kShare, NullMeans::kError, "", "share",
        "Share of the text, from its start, that is used at all; 1: all of it."},
       {"data_config.stride", DDP_MEMBER(data.stride), kUpTo1e9, NullMeans::kError, "", "tokens",
@@ -125,6 +135,30 @@ std::vector<Field> trainer_fields() {
       {"trainer_config.eval_every_steps", DDP_MEMBER(trainer.eval_every_steps), kStepCount,
        NullMeans::kNotGiven, "", "steps",
        "Evaluates after every so many steps, besides after each epoch."},
+      {"trainer_config.eval_iters", DDP_MEMBER(trainer.eval_iters), kUpTo1e9, NullMeans::kNotGiven,
+       "all", "batches",
+       "Evaluate on this many batches only, spread evenly over the evaluation part."},
+      {"trainer_config.early_stopping_patience", DDP_MEMBER(trainer.early_stopping_patience),
+       kUpTo1e9, NullMeans::kNotGiven, "", "evaluations",
+       "End the run after this many evaluations in a row without progress."},
+      {"trainer_config.early_stopping_min_delta", DDP_MEMBER(trainer.early_stopping_min_delta),
+       kAtLeast0, NullMeans::kError, "", "",
+       "Smaller improvements of metric_for_best_model are no progress."},
+      {"trainer_config.metric_for_best_model", DDP_MEMBER(trainer.metric_for_best_model), kAnyValue,
+       NullMeans::kError, "", "",
+       "Metric of the evaluation that decides which snapshot is the best: loss, perplexity or "
+       "accuracy."},
+      {"trainer_config.load_best_model_at_end", DDP_MEMBER(trainer.load_best_model_at_end),
+       kAnyValue, NullMeans::kError, "", "",
+       "Save a snapshot at each best evaluation, and end the run with the best one instead of the "
+       "last."},
+      {"trainer_config.freeze", DDP_MEMBER(trainer.freeze), kAnyValue, NullMeans::kOff, "", "",
+       "Parameters that are not trained, as shell patterns of their names: "
+       "[\"transformer.wte.*\"]."},
+      {"trainer_config.ema_decay", DDP_MEMBER(trainer.ema_decay), kProbability, NullMeans::kError,
+       "", "",
+       "Keep an exponential moving average of the weights and evaluate with it; 0: none. 0.999 is "
+       "usual."},
       {"trainer_config.seed", DDP_MEMBER(trainer.seed), kAtLeast0, NullMeans::kError, "", "",
        "Start of all random numbers: initial weights, order of the data, dropout."},
       {"trainer_config.use_amp", DDP_MEMBER(trainer.use_amp), kAnyValue, NullMeans::kOff, "", "",

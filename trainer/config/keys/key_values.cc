@@ -24,6 +24,8 @@ struct Choice {
 constexpr Choice<Activation> kActivations[] = {{"gelu", Activation::kGelu},
                                                {"gelu_tanh", Activation::kGeluTanh},
                                                {"gelu_new", Activation::kGeluTanh}};
+constexpr Choice<DataFormat> kDataFormats[] = {
+    {"auto", DataFormat::kAuto}, {"text", DataFormat::kText}, {"tokens", DataFormat::kTokens}};
 constexpr Choice<AmpDtype> kAmpDtypes[] = {{"float16", AmpDtype::kFloat16},
                                            {"bfloat16", AmpDtype::kBFloat16},
                                            {"fp16", AmpDtype::kFloat16},
@@ -53,6 +55,7 @@ constexpr Choice<LrSchedule> kLrSchedules[] = {{"constant", LrSchedule::kConstan
 constexpr Choice<ProgressStyle> kProgressStyles[] = {
     {"auto", ProgressStyle::kAuto}, {"plain", ProgressStyle::kPlain}, {"off", ProgressStyle::kOff}};
 
+const auto& choices(const DataFormat*) { return kDataFormats; }
 const auto& choices(const Activation*) { return kActivations; }
 const auto& choices(const AmpDtype*) { return kAmpDtypes; }
 const auto& choices(const DeviceChoice*) { return kDevices; }
