@@ -7,9 +7,10 @@
 #include <cstdlib>
 
 #include "launcher/worker_contract.h"
+#include "trainer/app/exit_report.h"
 #include "trainer/app/modes.h"
-#include "trainer/app/report.h"
 #include "trainer/app/trainer_args.h"
+#include "trainer/runtime/finish_stdout.h"
 
 namespace ddp::train {
 namespace {
@@ -29,14 +30,18 @@ int run(int argc, const char* const* argv) {
       return run_inspect(args);
     case Mode::kDoctor:
       return run_doctor(args);
+    case Mode::kTokenize:
+      return run_tokenize(args);
+    case Mode::kReport:
+      return run_report(args);
     case Mode::kShow:
       return run_show(args);
     case Mode::kVersion:
       return run_version();
     case Mode::kHelp:
-      return std::fputs(args.help_text.c_str(), stdout) < 0 || std::fflush(stdout) != 0
-                 ? launch::kExitFailed
-                 : launch::kExitDone;
+      std::fputs(args.help_text.c_str(), stdout);
+      finish_stdout();
+      return launch::kExitDone;
   }
   return launch::kExitFailed;
 }

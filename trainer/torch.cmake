@@ -13,6 +13,7 @@ add_library(ddp_trainer STATIC
   parallel/gloo_backend.cc
   parallel/process_group.cc
   run/batch_plan.cc
+  run/early_stopping.cc
   task/causal_lm.cc
   task/evaluator.cc
   task/make_task.cc
@@ -31,7 +32,7 @@ add_library(ddp_trainer STATIC
   run/step_guard.cc
   run/trainer.cc
   run/training_run.cc
-  metrics/text.cc
+  run/training_run_log.cc
   interop/export_model.cc
   interop/pretrained_weights.cc
   interop/tokenizer_files.cc
@@ -42,16 +43,16 @@ add_library(ddp_trainer STATIC
   model/gpt.cc
   model/key_value_cache.cc
   model/sampling.cc
-  tokenizer/char_tokenizer.cc
-  tokenizer/tokenizer.cc
+  optim/frozen.cc
   optim/fused_optimizers.cc
   optim/muon.cc
   optim/amp.cc
   optim/optimizer.cc
   optim/schedule.cc
+  optim/weight_average.cc
   runtime/stop_signal.cc)
 target_link_libraries(ddp_trainer
-  PUBLIC ddp::torch ddp_trainer_config ddp_snapshot_file
+  PUBLIC ddp::torch ddp_trainer_config ddp_trainer_metrics ddp_snapshot_file ddp_tokenizer
   PRIVATE nlohmann_json::nlohmann_json OpenSSL::Crypto ${CMAKE_DL_LIBS} Threads::Threads)
 target_include_directories(ddp_trainer SYSTEM PRIVATE ${DDP_GLOO_INCLUDE})
 option(DDP_PCH "Precompile torch/torch.h (27 s once, then 4 s instead of 13 s per file)" ON)
@@ -63,15 +64,16 @@ add_executable(trainer
   main.cc
   app/data_facts.cc
   app/doctor.cc
+  app/exit_report.cc
   app/machine_memory.cc
   app/modes/estimate.cc
   app/modes/export.cc
   app/modes/generate.cc
   app/modes/inspect.cc
+  app/modes/report.cc
   app/modes/show.cc
   app/modes/train.cc
   app/multirun.cc
-  app/report.cc
   app/snapshot_model.cc
   app/standard_output.cc
   app/train_job.cc)

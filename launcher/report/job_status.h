@@ -1,4 +1,4 @@
-// What ddp-run tells of a running job over HTTP: /health for a liveness probe, /metrics for
+// What ddp-run serves over HTTP about a running job: /health for liveness probes, /metrics for
 // Prometheus. Pure.
 #pragma once
 
@@ -18,8 +18,8 @@ struct WorkerStatus {
   pid_t pid = 0;
   WorkerState state = WorkerState::Running;
   std::optional<double> silence{};  // seconds since its last sign of life; running workers only
-  std::string heartbeat{};          // what the last one said
-  std::optional<long long> step{};  // of it
+  std::string heartbeat{};          // text of the last one
+  std::optional<long long> step{};  // from it
 };
 
 struct JobStatus {
@@ -31,6 +31,7 @@ struct JobStatus {
   double seconds = 0;        // since the job began
   double round_seconds = 0;  // since the last start of the group
   std::vector<WorkerStatus> workers{};
+  std::string worker_metrics{};  // Prometheus text of the workers' own
 };
 
 struct HttpAnswer {
@@ -39,8 +40,12 @@ struct HttpAnswer {
   std::string body;
 };
 
-/// /health: 200 while the workers run, 503 while they are being stopped or restarted, with a JSON
-/// object. /metrics: Prometheus text format 0.0.4.
+/// /health: 200 while the workers run, 503 while they are stopped or restarted, with a JSON object.
+/// /metrics: Prometheus text format 0.0.4, including what the workers have added.
 HttpAnswer answer_about(const JobStatus& job, const std::string& path);
+
+/// What a worker has left in kMetricsFile of `shm_dir`; "" when there is no such file, it is no
+/// regular one or larger than 256 KiB. Never waits for anybody.
+std::string read_worker_metrics(const std::string& shm_dir);
 
 }  // namespace ddp::launch

@@ -47,9 +47,8 @@ TEST_CASE(
   CHECK(json_error("[1]").find("not a JSON object") != std::string::npos);
   CHECK(json_error("{\"data_config\": {\"path\"").find("damaged") != std::string::npos);
   CHECK(json_error(R"({"gpt_config":{"n_expert":8}})") ==
-        "stored configuration: gpt_config.n_expert: unknown key, the snapshot comes from a newer "
-        "version; use that "
-        "version");
+        "stored configuration: gpt_config.n_expert: unknown key, written by a newer version; use "
+        "that version");
   CHECK(json_error(R"({"trainer_config":{"seed":"x"}})").find("trainer_config.seed") !=
         std::string::npos);
   CHECK(json_error(R"({"trainer_config":{"seed":18446744073709551615}})").find("too large") !=

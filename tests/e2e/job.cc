@@ -86,8 +86,9 @@ Workspace::Workspace() {
 std::set<std::string> Workspace::new_files() const {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(path())) names.insert(entry.path().filename());
-  for (const char* known : {"text.txt", "config.yaml", "tmp", "main.log", ".hydra",
-                            "run_summary.json", "snapshot.pt.manifest.json"})
+  for (const char* known :
+       {"text.txt", "config.yaml", "tmp", "main.log", ".hydra", "run_summary.json", "run_info.json",
+        "metrics.jsonl", "snapshot.pt.manifest.json"})
     names.erase(known);
   return names;
 }

@@ -35,7 +35,7 @@ class Workspace {
   }
   std::string snapshot() const { return *this / "snapshot.pt"; }
   std::string older(int step) const { return *this / ("snapshot.pt.step-" + std::to_string(step)); }
-  /// Names of the files in the folder, but for those that the constructor wrote and main.log.
+  /// Names of the files in the folder, but for those that the constructor and every run write.
   std::set<std::string> new_files() const;
 
  private:

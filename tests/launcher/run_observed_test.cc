@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,7 @@ namespace ddp::test {
 namespace {
 
 using Catch::Contains;
+using Catch::EndsWith;
 using Catch::StartsWith;
 using nlohmann::json;
 
@@ -71,6 +73,31 @@ TEST_CASE("HTTP probes and scrapers are told of the running job") {
   CHECK_THAT(get(port, "/metrics"), Contains("ddp_run_info{run_id=\"a\\\"b\",host=") &&
                                         Contains("ddp_run_workers{state=\"running\"} 2\n") &&
                                         Contains("# TYPE ddp_run_restarts_total counter"));
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
+TEST_CASE("what a worker has left as metrics.prom stands at the end of /metrics") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--health-port=0"}, {"env=DDP_SHM_DIR", "wait"}));
+  const int port = port_in(job.wait_for("/metrics: http"));
+  const std::string folder =
+      job.wait_for("DDP_SHM_DIR=").substr(std::string("DDP_SHM_DIR=").size());
+  CHECK_THAT(get(port, "/metrics"), !Contains("trainer_loss"));
+  const std::string file = folder + "/metrics.prom";
+  std::ofstream(file) << "trainer_loss{split=\"train\"} 2.5";
+  CHECK_THAT(get(port, "/metrics"), EndsWith("\ntrainer_loss{split=\"train\"} 2.5\n"));
+  // A link, a pipe or a heap of data is none of a worker's metrics.
+  const std::string elsewhere = tmp.write("elsewhere", "secret 1\n");
+  std::filesystem::remove(file);
+  std::filesystem::create_symlink(elsewhere, file);
+  CHECK_THAT(get(port, "/metrics"), !Contains("secret"));
+  std::filesystem::remove(file);
+  REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+  CHECK_THAT(get(port, "/metrics"), StartsWith("HTTP/1.1 200"));
+  std::filesystem::remove(file);
+  std::ofstream(file) << std::string(300'000, 'x');
+  CHECK_THAT(get(port, "/metrics"), !Contains("xxx"));
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 128 + SIGTERM);
 }

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <sys/resource.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -94,7 +95,7 @@ TEST_CASE("lines that nobody reads hold nobody up, and their number is written i
   for (int i = 0; i < kLines; ++i) writer.write(pipe.in(), numbered(i));
   const std::string text = read_until(pipe.out(), fmt::format("line {:06}", kLines - 1));
   static const std::regex notice(
-      R"(\]\[trainer\]\[WARNING\] - (\d+) lines are missing here: they could not be written in time; the log is main\.log\n)");
+      R"(\]\[trainer\]\[WARNING\] - (\d+) lines are missing here: the reader was too slow; the log is main\.log\n)");
   int missing = 0;
   for (std::sregex_iterator it(text.begin(), text.end(), notice), end; it != end; ++it)
     missing += std::stoi((*it)[1]);
@@ -158,7 +159,7 @@ TEST_CASE("a reader that goes away closes its stream, which another one says onc
   CHECK(writer.flush());
   writer.write(read.in(), "end\n");
   const std::string text = read_until(read.out(), "end\n");
-  CHECK_THAT(text, Catch::Contains("standard output is closed (Broken pipe): the run goes on "
+  CHECK_THAT(text, Catch::Contains("standard output is closed (Broken pipe); the run continues "
                                    "without it; the log is main.log\n"));
   CHECK(std::count(text.begin(), text.end(), '\n') == 2);
 }
@@ -218,6 +219,79 @@ TEST_CASE("lines of several threads come whole, and a flush waits for those writ
   reader.join();
   CHECK(numbers_in(text).size() == 800);
   CHECK(std::count(text.begin(), text.end(), '\n') == 801);
+}
+
+namespace {
+
+/// Both ends of a terminal; what is written comes out as it is.
+class Terminal {
+ public:
+  Terminal() {
+    REQUIRE(::openpty(&screen_, &terminal_, nullptr, nullptr, nullptr) == 0);
+    termios settings{};
+    ::tcgetattr(terminal_, &settings);
+    settings.c_oflag &= ~static_cast<tcflag_t>(OPOST);
+    ::tcsetattr(terminal_, TCSANOW, &settings);
+  }
+  ~Terminal() {
+    ::close(terminal_);
+    ::close(screen_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  int fd() const { return terminal_; }
+  std::string until(const std::string& last) const { return read_until(screen_, last); }
+  void press(char key) const { REQUIRE(::write(screen_, &key, 1) == 1); }
+
+ private:
+  int screen_ = -1;
+  int terminal_ = -1;
+};
+
+const std::string kErased = "\r\x1b[2K";
+
+}  // namespace
+
+TEST_CASE("lines go above the live line, which is drawn again below them") {
+  const Terminal terminal;
+  const int second = ::dup(terminal.fd());
+  LineWriter writer({{terminal.fd(), "out", false, true}, {second, "err", true, true}});
+  writer.set_live_line("step 1");
+  CHECK(terminal.until("step 1") == kErased + "step 1");
+  writer.write(terminal.fd(), "hello\n");
+  CHECK(terminal.until("step 1") == kErased + "hello\n" + kErased + "step 1");
+  writer.write(second, "warning\n");
+  CHECK(terminal.until("step 1") == kErased + "warning\n" + kErased + "step 1");
+  writer.set_live_line("step 2");
+  CHECK(terminal.until("step 2") == kErased + "step 2");
+  writer.set_live_line("");
+  CHECK(writer.flush());
+  CHECK(terminal.until("[2K") == kErased);
+  writer.write(terminal.fd(), "end\n");
+  CHECK(terminal.until("end\n") == "end\n");
+}
+
+TEST_CASE("a terminal that stood still gets the newest live line alone") {
+  const Terminal terminal;
+  LineWriter writer({{terminal.fd(), "out", false, true}});
+  writer.set_live_line("first");
+  terminal.until("first");
+  terminal.press('\x13');  // Ctrl-S
+  for (int i = 0; i < 1000; ++i) writer.set_live_line(fmt::format("step {}", i));
+  terminal.press('\x11');  // Ctrl-Q
+  // Some may have been taken before the terminal stopped.
+  const std::string text = terminal.until("step 999");
+  CHECK_THAT(text, Catch::EndsWith(kErased + "step 999"));
+  CHECK_THAT(text, !Catch::Contains("missing"));
+}
+
+TEST_CASE("what is no terminal has no live line") {
+  const Pipe pipe;
+  LineWriter writer({{pipe.in(), "out"}});
+  writer.set_live_line("step 1");
+  writer.write(pipe.in(), "end\n");
+  CHECK(read_until(pipe.out(), "end\n") == "end\n");
 }
 
 }  // namespace ddp::train

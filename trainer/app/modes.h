@@ -21,6 +21,10 @@ int run_inspect(const TrainerArgs& args);
 /// `trainer doctor`, alone or under a launcher: 0 when everything works, 1 with what is wrong and
 /// how to mend it.
 int run_doctor(const TrainerArgs& args);
+/// `trainer tokenize`: texts into a folder of token files.
+int run_tokenize(const TrainerArgs& args);
+/// `trainer report RUN_DIR ... --output FILE`
+int run_report(const TrainerArgs& args);
 /// `trainer --version`
 int run_version();
 

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "launcher/worker_contract.h"
-#include "trainer/app/report.h"
+#include "trainer/app/exit_report.h"
 #include "trainer/config/compose/run_folder.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/run/trainer.h"
@@ -17,6 +17,7 @@
 #include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log.h"
+#include "trainer/runtime/start_time.h"
 #include "trainer/runtime/stop_signal.h"
 #include "trainer/snapshot/ram_snapshots.h"
 #include "trainer/snapshot/remote_snapshots.h"
@@ -70,8 +71,8 @@ void work_in(const std::string& folder) {
 }
 
 JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGroup& group,
-                         Log& log) {
-  RunMonitor monitor(config, group.rank(), group.size(), plan.device.is_cuda());
+                         Log& log, const StartTimes& start) {
+  RunMonitor monitor(config, group.rank(), group.size(), plan.device.is_cuda(), start);
   for (const auto& line : monitor.faults().descriptions()) log.warning(line);
   if (!monitor.faults().empty()) log.flush();  // the first may kill at once
   const bool remote_path = is_remote(config.trainer.snapshot_path);
@@ -88,20 +89,36 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGr
   const std::string& samples = task->training().fingerprint();
   if (group.broadcast_text(samples) != samples) {
     throw RunError(
-        fmt::format("{}: rank {} reads another text than rank 0; give all nodes the same file",
+        fmt::format("{}: rank {} reads a different text than rank 0; give all nodes the same file",
                     config.data.path, group.rank()));
   }
   if (resume.meta) {
     for (const auto& line : check_resume(*resume.meta, config, *task)) log.info(line);
   }
   if (group.is_main()) folder.begin_run(config_to_json(config), samples);
+  monitor.started("snapshot and data");
   Trainer trainer(config, plan, group, *task, resume.meta,
                   resume.snapshot ? &*resume.snapshot : nullptr);
   const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";
   resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
+  monitor.started("model");
   TrainingRun training(config, group, trainer, folder, remote.get(), monitor, log, resumed_from);
   const FitResult result = training.fit();
   return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
+}
+
+Console console_of(ProgressStyle style) {
+  const char* terminal = std::getenv("TERM");
+  const bool redraws = terminal != nullptr && std::strcmp(terminal, "dumb") != 0;
+  switch (style) {
+    case ProgressStyle::kOff:
+      return Console::kQuiet;
+    case ProgressStyle::kAuto:
+      return redraws && ::isatty(STDOUT_FILENO) == 1 ? Console::kLive : Console::kPlain;
+    case ProgressStyle::kPlain:
+      break;
+  }
+  return Console::kPlain;
 }
 
 /// Creates the folders of the run. Returns what went wrong, or "".
@@ -122,11 +139,15 @@ std::string prepare_folders(const RunConfig& run) {
 JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
                     const StorePart& store) {
   Config& config = run.config;
+  const bool alone = on_failure == OnFailure::kEndProcess;
+  StartTimes start(alone ? process_start_unix_seconds() : unix_seconds());
+  start.end_of("program");
   std::string trouble = env.is_main() ? prepare_folders(run) : "";
-  if (!trouble.empty() && on_failure == OnFailure::kEndProcess) throw UserError(trouble);
+  if (!trouble.empty() && alone) throw UserError(trouble);
   const bool writes = env.is_main() && trouble.empty();
   Log log(env.is_main(), writes ? config.hydra.log_file() : "",
-          config.hydra.verbose.covers("trainer") ? LogLevel::kDebug : LogLevel::kInfo);
+          config.hydra.verbose.covers("trainer") ? LogLevel::kDebug : LogLevel::kInfo,
+          console_of(config.logging.progress));
   log.debug("Configuration:\n" + config_to_yaml(config));
   if (!run.warning.empty() && env.is_main()) log.warning(run.warning);
   const DevicePlan plan = plan_device(config, env);
@@ -139,7 +160,8 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
     // A time stamp in the folder's name: rank 0's counts.
     config.hydra.run_dir = group.broadcast_text(config.hydra.run_dir);
     if (config.hydra.job_chdir) work_in(config.hydra.run_dir);
-    return train_in_group(config, plan, group, log);
+    start.end_of("group");
+    return train_in_group(config, plan, group, log, start);
   } catch (...) {
     if (on_failure == OnFailure::kThrow) throw;
     log.flush();

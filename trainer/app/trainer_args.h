@@ -1,4 +1,4 @@
-// The command line of trainer. The only file of it that sees cxxopts is trainer_args.cc.
+// The command line of trainer.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,8 @@ enum class Mode {
   kEstimate,
   kInspect,
   kDoctor,
+  kTokenize,
+  kReport,
   kShow,
   kHelp,
   kVersion
@@ -58,6 +60,19 @@ struct EstimateArgs {
   bool json = false;
 };
 
+/// Options of `trainer tokenize`.
+struct TokenizeArgs {
+  std::string tokenizer;  ///< char, byte, bpe, or a folder.
+  std::vector<std::string> inputs;
+  std::string output;
+  bool train = false;
+  int64_t vocab_size = 0;           ///< 0: not given
+  bool append_end_of_text = false;  ///< After each file.
+  bool overwrite = false;
+  int64_t shard_tokens = 100'000'000;
+  int64_t threads = 0;  ///< 0: one for each core
+};
+
 struct TrainerArgs {
   Mode mode = Mode::kTrain;
   ConfigSource config;                 ///< `--config FILE`, or -cp, -cn and -cd.
@@ -65,12 +80,15 @@ struct TrainerArgs {
   GenerateArgs generate;
   ExportArgs exporting;
   EstimateArgs estimate;
-  std::string inspect_snapshot;  ///< `trainer inspect SNAPSHOT`
-  bool inspect_json = false;     ///< `--json`
-  std::string help_text;         ///< Filled for kHelp: what to print on stdout.
-  bool multirun = false;         ///< `--multirun`: a job for each combination of values.
-  bool show_origins = false;     ///< kShow: `--info defaults`, else `--cfg`
-  ShowOptions show;              ///< kShow: what `--cfg` prints.
+  TokenizeArgs tokenize;
+  std::string inspect_snapshot;             ///< `trainer inspect SNAPSHOT`
+  bool inspect_json = false;                ///< `--json`
+  std::vector<std::string> report_folders;  ///< `trainer report RUN_DIR ...`
+  std::string report_output = "report.html";
+  std::string help_text;      ///< Filled for kHelp: what to print on stdout.
+  bool multirun = false;      ///< `--multirun`: a job for each combination of values.
+  bool show_origins = false;  ///< kShow: `--info defaults`, else `--cfg`
+  ShowOptions show;           ///< kShow: what `--cfg` prints.
 };
 
 /// Parses argv (without argv[0] it would be empty: prints help). Throws UserError with a suggestion

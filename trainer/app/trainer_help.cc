@@ -20,14 +20,16 @@ std::string exit_codes() {
 
 std::string help_overall() {
   return std::string() +
-         R"(Train a GPT on text, on one process or on many under ddp-run or torchrun.
+         R"(Train a GPT on text, in one process or in many (under ddp-run or torchrun).
 
 Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
        trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
        trainer estimate --config FILE [KEY=VALUE ...] [--json]
        trainer inspect SNAPSHOT [--json]
+       trainer report RUN_DIR [RUN_DIR ...] [--output FILE]
        trainer doctor
+       trainer tokenize --tokenizer NAME --input FILE [FILE ...] --output FOLDER [OPTIONS]
 
 Examples:
   trainer --config configs/gpt2_train_cfg.yaml
@@ -35,31 +37,31 @@ Examples:
   ddp-run --standalone --nproc_per_node=gpu trainer --config configs/gpt2_train_cfg.yaml
 
 Options:
-  -c, --config FILE        YAML file with the configuration; docs/config.md lists its keys
+  -c, --config FILE        YAML configuration file; docs/config.md lists its keys
   -cn, --config-name NAME  Instead of --config: NAME.yaml in the folder of -cd or -cp (default: .)
   -cp, --config-path DIR   Folder of --config-name
-  -cd, --config-dir DIR    One more folder to look for configurations and groups in
-  -m, --multirun           One job for each combination of values: a=1,2 b=range(1,4) c=choice(x,y)
-  -h, --help               Show this page, or that of a mode: trainer generate --help
+  -cd, --config-dir DIR    Additional folder to search for configurations and groups
+  -m, --multirun           Run one job per combination of values: a=1,2 b=range(1,4) c=choice(x,y)
+  -h, --help               Show this help, or a mode's: trainer generate --help
       --help-config        Show every key with type, range, default and meaning
       --version            Show the version
 
-Looking at the configuration (prints and exits):
-      --cfg job|hydra|all  The composed configuration; job leaves the hydra block out
-      --info defaults      Where each value comes from: file and line, override or default
-      --resolve            Replace interpolations by their values
-      --format yaml|json   Form of the text (default: yaml)
+Inspecting the configuration (print and exit):
+      --cfg job|hydra|all  Print the composed configuration; job omits the hydra block
+      --info defaults      Print where each value comes from: file and line, override or default
+      --resolve            Replace interpolations with their values
+      --format yaml|json   Output format (default: yaml)
   -p, --package A.B        Only that part
-      --throw-on-missing   A value that is still ??? is an error
+      --throw-on-missing   Fail if a value is still ???
 
 KEY=VALUE overrides a value of the file, e.g. trainer_config.max_epochs=3 or
-optimizer_config.betas=[0.9,0.99]; quote a text with special characters twice: 'KEY="a, b"'.
-Training resumes from trainer_config.snapshot_path when that file is there.
+optimizer_config.betas=[0.9,0.99]. Text with special characters needs quotes inside the shell's:
+'KEY="a, b"'. Training resumes from trainer_config.snapshot_path if that file exists.
 )" + exit_codes();
 }
 
 std::string help_generate() {
-  return R"(Continue texts with a trained model. Prompts and continuations alone go to stdout, as they
+  return R"(Continue texts with a trained model. Writes only the texts, prompts included, to stdout, as they
 are produced; the speed goes to stderr.
 
 Usage: trainer generate --snapshot FILE (--prompt TEXT | --prompt_file FILE) [OPTIONS]
@@ -71,23 +73,23 @@ Examples:
   trainer generate --snapshot snapshot.pt --prompt_file prompts.txt --prompt_per_line --json
 
 Required:
-      --snapshot FILE         Snapshot that training has written
+      --snapshot FILE         Snapshot written by training
       --prompt TEXT           Text to continue; or
       --prompt_file FILE      file that holds it; -: standard input. The last line end is left out
 
 Sampling:
       --max_new_tokens N      Tokens to add (default: 200)
-      --temperature T         Above 1 more varied, below 1 more certain; > 0 (default: 1)
-      --top_k K               Choose among the K likeliest tokens only (default: all)
-      --top_p P               Choose among the fewest tokens that have probability P together; > 0
+      --temperature T         Above 1: more varied, below 1: more predictable; > 0 (default: 1)
+      --top_k K               Sample from the K most likely tokens only (default: all)
+      --top_p P               Sample from the fewest tokens whose probabilities add up to P; > 0
                               and <= 1 (default: 1, all)
-      --min_p P               Choose among tokens with at least P times the likeliest one's
+      --min_p P               Sample from tokens with at least P times the most likely one's
                               probability (default: 0, all)
       --repetition_penalty R  Above 1: tokens that the text has already are less likely; > 0
                               (default: 1)
       --stop TEXT             End before this text; may be given several times
-      --seed S                Start of the random numbers (default: 1337)
-      --greedy                Always take the likeliest token
+      --seed S                Random seed (default: 1337)
+      --greedy                Always choose the most likely token
 
 Several texts:
       --prompt_per_line       Each line of --prompt_file is a prompt
@@ -98,9 +100,9 @@ Several texts:
 
 Other:
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU where there is one)
-  -h, --help                  Show this page
+  -h, --help                  Show this help
 
-Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error, 128+N ended by signal N
+Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error, 128+N killed by signal N
 )";
 }
 
@@ -115,12 +117,12 @@ Examples:
   trainer export --snapshot snapshot.pt --output weights --format torch
 
 Options:
-      --snapshot FILE  Snapshot that training has written (required)
+      --snapshot FILE  Snapshot written by training (required)
       --output FOLDER  Where to; created where it is missing (required)
       --format FORMAT  huggingface: a folder for transformers' GPT2LMHeadModel, tokenizer included
                        torch: model.pt, a state dict for torch.load(weights_only=True)
                        safetensors: model.safetensors, the same (default: huggingface)
-  -h, --help           Show this page
+  -h, --help           Show this help
 
 Exit codes: 0 done, 1 the snapshot cannot be used or a file not be written, 2 usage error
 )text";
@@ -139,7 +141,7 @@ Options:
   -c, --config FILE     YAML file with the configuration; -cn, -cp and -cd as for training
       --world_size N    Ranks that the training will have (default: 1)
       --json            One JSON object, for programs
-  -h, --help            Show this page
+  -h, --help            Show this help
 
 Memory is that of one rank at its largest moment. It fits when all ranks of this machine together
 stay below the memory that is available now.
@@ -149,7 +151,7 @@ Exit codes: 0 done, whether it fits or not, 2 usage or configuration error
 }
 
 std::string help_inspect() {
-  return R"(Show what a snapshot holds: step, epoch, parameters, configuration, checksums.
+  return R"(Show a snapshot's contents: step, epoch, parameters, configuration, checksums.
 
 Usage: trainer inspect SNAPSHOT [--json]
 
@@ -158,10 +160,42 @@ Examples:
   trainer inspect snapshot.pt --json
 
 Options:
-      --json  One JSON object with the sha256 of each tensor, for programs
-  -h, --help  Show this page
+      --json  Print one JSON object, with each tensor's sha256
+  -h, --help  Show this help
 
 Exit codes: 0 done, 1 the snapshot cannot be read, 2 usage error
+)";
+}
+
+std::string help_tokenize() {
+  return R"(Turn texts into files of tokens, which training reads whatever their size.
+
+Usage: trainer tokenize --tokenizer NAME --input FILE [FILE ...] --output FOLDER [OPTIONS]
+
+Examples:
+  trainer tokenize --tokenizer bpe --train --vocab_size 8192 --input train.txt --output tokens
+  trainer tokenize --tokenizer tokens --input valid.txt --output tokens_valid
+  trainer tokenize --tokenizer gpt2 --input books/*.txt --output tokens --append_end_of_text
+
+Required:
+      --tokenizer NAME      char: the input's characters; byte: its bytes; bpe: with --train; or a
+                            folder with tokenizer.json, or with vocab.json and merges.txt
+      --input FILE ...      Texts, read in pieces
+      --output FOLDER       Gets tokens_000000.bin and on, then tokenizer.json
+
+Training of a tokenizer:
+      --train               Train it on the input (bpe; char always is)
+      --vocab_size N        Tokens of the vocabulary, at least 257
+
+Other:
+      --append_end_of_text  Put the tokenizer's end-of-text token after each file (default: files
+                            follow each other without a sign)
+      --overwrite           Replace what an earlier run left in the folder
+      --shard_tokens N      Most tokens in one file (default: 100000000)
+      --threads N           Threads that encode (default: one for each core)
+  -h, --help                Show this page
+
+Exit codes: 0 done, 1 a file could not be read or written, 2 usage error, 128+N ended by signal N
 )";
 }
 
@@ -175,9 +209,30 @@ Examples:
   ddp-run --standalone --nproc_per_node=2 trainer doctor
 
 Options:
-  -h, --help  Show this page
+  -h, --help  Show this help
 
-Exit codes: 0 all well, 1 something is wrong (it says what and how to mend it), 2 usage error
+Exit codes: 0 all checks passed, 1 a check failed (prints what and how to fix it), 2 usage error
+)";
+}
+
+std::string help_report() {
+  return R"(Write one HTML page about one or several runs: loss, learning rate, throughput and gradient
+norm as curves, restarts, configuration and its differences, environment, samples. The page needs
+no network.
+
+Usage: trainer report RUN_DIR [RUN_DIR ...] [--output FILE]
+
+Examples:
+  trainer report .
+  trainer report runs/lr-3e-4 runs/lr-1e-3 --output compared.html
+
+RUN_DIR is hydra.run.dir of a run, which holds its metrics.jsonl.
+
+Options:
+      --output FILE  The page (default: report.html)
+  -h, --help         Show this page
+
+Exit codes: 0 done, 1 the page cannot be written, 2 usage error
 )";
 }
 

@@ -11,5 +11,7 @@ std::string help_export();
 std::string help_estimate();
 std::string help_inspect();
 std::string help_doctor();
+std::string help_tokenize();
+std::string help_report();
 
 }  // namespace ddp::train

@@ -18,8 +18,13 @@ struct AutoNumber {
   double value = 0.0;  ///< Only when not automatic.
 };
 
+enum class DataFormat { kAuto, kText, kTokens };
+
 struct DataConfig {
-  std::string path;          ///< Text file, UTF-8. Absolute after loading.
+  std::string path;  ///< A file, glob or folder: UTF-8 text or tokens. Absolute after loading.
+  DataFormat format = DataFormat::kAuto;
+  std::string tokenizer;  ///< char, byte or a folder, absolute after loading; empty: see its key.
+  std::string eval_path;  ///< As path, for evaluation alone; empty: split by train_split.
   int64_t block_size = 128;  ///< Input sequence length, tokens.
   double train_split =
       0.9;  ///< Share of the text, from its start, used for training; the rest is for evaluation.
@@ -52,13 +57,13 @@ enum class BadStepPolicy { kSkip, kRollback, kStop };
 
 struct TrainerConfig {
   int64_t max_epochs = 10;
-  std::optional<int64_t>
-      max_steps;             ///< Stops after this many optimizer steps, also within an epoch.
-  int64_t batch_size = 216;  ///< Sequences per rank and micro-batch.
-  int64_t grad_accumulation_steps = 1;       ///< Micro-batches per optimizer step and rank.
+  std::optional<int64_t> max_steps;     ///< Stop after this many optimizer steps, even mid-epoch.
+  int64_t batch_size = 216;             ///< Sequences per rank and micro-batch.
+  int64_t grad_accumulation_steps = 1;  ///< Micro-batches per optimizer step and rank.
   std::optional<int64_t> global_batch_size;  ///< Sequences per optimizer step, all ranks together.
-  int64_t data_loader_workers = 4;  ///< Loader threads per rank; 0 loads in the training thread.
-  double grad_norm_clip = 1.0;      ///< Global L2 norm; 0 switches clipping off.
+  int64_t data_loader_workers =
+      4;                        ///< Data loader threads per rank; 0: load in the training thread.
+  double grad_norm_clip = 1.0;  ///< Global L2 norm; 0 switches clipping off.
   std::string snapshot_path = "snapshot.pt";  ///< Absolute after loading.
   int64_t save_every = 3;  ///< Epochs between snapshots; a final one is always written.
   std::optional<int64_t> save_every_steps;
@@ -66,13 +71,20 @@ struct TrainerConfig {
   double snapshot_overhead = 0.01;          ///< Share of the run's time that `auto` may cost.
   double snapshot_min_interval_s = 60.0;    ///< Least time between two of `auto`, seconds.
   double snapshot_disk_share = 0.1;         ///< Share of the time that `auto` may be writing.
-  double snapshot_gb_per_hour = 40.0;       ///< Most that `auto` may write; 0: no limit.
+  double snapshot_gb_per_hour = 40.0;       ///< Write limit of `auto`; 0: no limit.
   IfBusy snapshot_if_busy = IfBusy::kSkip;  ///< A snapshot is due while the last is written.
   int64_t save_total_limit = 2;             ///< Files kept: the newest and the ones before it.
   std::string snapshot_cache = "snapshot_cache";  ///< Absolute after loading.
   bool ram_snapshots = false;                     ///< A copy in shared memory after each step.
   int64_t log_every_steps = 10;
   std::optional<int64_t> eval_every_steps;  ///< Besides the evaluation after each epoch.
+  std::optional<int64_t> eval_iters;        ///< Batches per evaluation, spread over the whole part.
+  std::optional<int64_t> early_stopping_patience;  ///< Evaluations without progress.
+  double early_stopping_min_delta = 0.0;
+  std::string metric_for_best_model = "loss";
+  bool load_best_model_at_end = false;
+  std::vector<std::string> freeze;  ///< Shell patterns of parameter names.
+  double ema_decay = 0.0;           ///< Of the averaged weights; 0: none.
   int64_t seed = 1337;
   bool use_amp = false;
   AmpDtype amp_dtype = AmpDtype::kFloat16;
@@ -107,9 +119,18 @@ struct DistributedConfig {
   double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
   bool gradient_as_bucket_view = true;
   bool static_graph = false;
-  double timeout_s =
-      1800.0;  ///< Longest wait in a collective and while joining the group, seconds.
-  AutoNumber hang_timeout_s;  ///< Silence after which ddp-run takes a rank for hung, seconds.
+  double timeout_s = 1800.0;  ///< Timeout of collectives and of joining the group, seconds.
+  AutoNumber hang_timeout_s;  ///< Silence after which ddp-run considers a rank hung, seconds.
+};
+
+enum class ProgressStyle { kAuto, kPlain, kOff };
+
+struct LoggingConfig {
+  bool jsonl = true;         ///< metrics.jsonl in run_dir.
+  bool tensorboard = false;  ///< Event files in run_dir/tensorboard.
+  ProgressStyle progress = ProgressStyle::kAuto;
+  std::optional<int64_t> histogram_every_steps;  ///< Of the parameters, for TensorBoard.
+  double peak_tflops = 0.0;                      ///< Of one rank's device, 1e12 FLOP/s; 0: no MFU.
 };
 
 /// Log level DEBUG for everything, or for the loggers of these names.
@@ -144,6 +165,7 @@ struct Config {
   TrainerConfig trainer;
   OptimizerConfig optimizer;
   DistributedConfig distributed;
+  LoggingConfig logging;
   HydraConfig hydra;
 };
 

@@ -34,13 +34,15 @@ double automatic_promise(const StepTimes& times, bool on_gpu) {
   return std::max(kShortestPromise, kStepsOfPatience * (on_gpu ? times.longest() : times.median()));
 }
 
-RunMonitor::RunMonitor(const Config& config, int rank, int world_size, bool on_gpu)
+RunMonitor::RunMonitor(const Config& config, int rank, int world_size, bool on_gpu,
+                       StartTimes start)
     : hang_timeout_(config.distributed.hang_timeout_s),
       alone_(world_size == 1),
       on_gpu_(on_gpu),
       faults_(config.trainer.fault_plan, rank,
               std::atoi(environment(launch::kRestartCount).c_str())),
-      file_(environment(launch::kHeartbeatFile)) {
+      file_(environment(launch::kHeartbeatFile)),
+      start_(std::move(start)) {
   beat(Phase::kStart, "", kPromiseOfFirstStep);
 }
 
@@ -59,7 +61,10 @@ void RunMonitor::begin_step(int64_t step) {
   step_began_ = Clock::now();
 }
 
-void RunMonitor::end_step() { times_.add(seconds_since(step_began_)); }
+void RunMonitor::end_step() {
+  if (times_.count() == 0) started("first step");
+  times_.add(seconds_since(step_began_));
+}
 
 void RunMonitor::enter(Phase phase, std::string_view waiting) {
   const std::string_view awaited = alone_ ? std::string_view() : waiting;

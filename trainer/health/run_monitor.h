@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "trainer/config/config.h"
 #include "trainer/health/fault_plan.h"
 #include "trainer/health/heartbeat_file.h"
 #include "trainer/health/phase.h"
+#include "trainer/health/start_times.h"
 #include "trainer/health/step_times.h"
 
 namespace ddp::train {
@@ -25,8 +27,10 @@ class RunMonitor {
   using Clock = std::chrono::steady_clock;
 
   /// Reads DDP_HEARTBEAT_FILE, DDP_FAULT_PLAN and the attempt from the environment. `on_gpu`: the
-  /// host runs ahead of the device, so the longest step counts and not the median.
-  RunMonitor(const Config& config, int rank, int world_size, bool on_gpu);
+  /// host runs ahead of the device, so the longest step counts and not the median. `start`: the
+  /// parts of the start that are over.
+  RunMonitor(const Config& config, int rank, int world_size, bool on_gpu,
+             StartTimes start = StartTimes());
   /// Takes the last promise back: nobody knows how long a reader takes over a run's last lines.
   ~RunMonitor();
   RunMonitor(const RunMonitor&) = delete;
@@ -35,6 +39,9 @@ class RunMonitor {
   /// Before the group's first step: connections, snapshot, data. 300 s, or without a limit where
   /// `unlimited`: another one than ours says how long that takes.
   void starting(bool unlimited);
+  /// A part of the start is over; the first step is the last one.
+  void started(std::string part) { start_.end_of(std::move(part)); }
+  const StartTimes& start_times() const { return start_; }
   /// The step in progress, from 1.
   void begin_step(int64_t step);
   void end_step();
@@ -60,6 +67,7 @@ class RunMonitor {
   FaultPlan faults_;
   HeartbeatFile file_;
   StepTimes times_;
+  StartTimes start_;
   int64_t step_ = 0;
   std::string last_collective_ = "none";
   Clock::time_point step_began_{};

@@ -1,11 +1,12 @@
-// Where the numbers of a run go: the log, metrics.jsonl, TensorBoard.
+// Where the numbers of a run go: metrics.jsonl, TensorBoard, Prometheus.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "trainer/metrics/histogram.h"
 
 namespace ddp::train {
 
@@ -13,23 +14,41 @@ namespace ddp::train {
 struct MetricRecord {
   int64_t step = 0;    ///< Optimizer steps finished, over all restarts.
   double epoch = 0.0;  ///< Passes over the training data so far, a fraction.
-  std::string_view split;
+  std::string split;
   std::vector<std::pair<std::string, double>>
       values;         ///< loss, lr, grad_norm, tokens_per_second...
   double time = 0.0;  ///< Unix time, seconds.
 };
 
-/// Used on rank 0, by one thread. Never delays a step and never throws: what cannot be written is
-/// dropped, and said once in the log.
+/// Text that belongs to a step, such as a generated sample.
+struct TextRecord {
+  int64_t step = 0;
+  std::string tag;
+  std::string text;
+  double time = 0.0;
+};
+
+/// How the values of a tensor are spread at a step.
+struct HistogramRecord {
+  int64_t step = 0;
+  std::string tag;
+  Histogram histogram;
+  double time = 0.0;
+};
+
+/// One kind of file. Used by one thread, that of a MetricRecorder: may wait for the disk, and
+/// throws RunError for what could not be written. Steps never go back but by begin_after().
 class MetricSink {
  public:
   virtual ~MetricSink() = default;
 
+  /// The next step is `step` + 1: whatever the files hold of later ones, from an attempt that ended
+  /// or from before a rollback, goes. Comes before all else.
+  virtual void begin_after(int64_t step) = 0;
   virtual void write(const MetricRecord& record) = 0;
-  /// Text that belongs to a step, such as a generated sample.
-  virtual void write_text(int64_t step, const std::string& tag, const std::string& text) = 0;
-  /// All that was written is in the file when this returns.
-  virtual void flush() = 0;
+  /// These two do nothing in a sink that has no place for such a thing.
+  virtual void write_text(const TextRecord& /*record*/) {}
+  virtual void write_histogram(const HistogramRecord& /*record*/) {}
 };
 
 }  // namespace ddp::train

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "launcher/worker_contract.h"
+#include "trainer/metrics/text.h"
 #include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/start_time.h"
 #include "trainer/runtime/xxh3.h"
@@ -22,12 +22,6 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 constexpr std::size_t kRecordBytes = 16384;  // one write; the oldest restarts go when it gets full
 constexpr std::size_t kMostRestarts = 50;
-
-double unix_now() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 std::string account_file(const std::string& snapshot_path) {
   const char* folder = std::getenv(launch::kShmDir);
@@ -83,6 +77,15 @@ SaveCounts saves_from_json(const OrderedJson& json) {
   return saves;
 }
 
+/// When the account before this one in this process ended, Unix seconds; 0: there was none.
+double& previous_end() {
+  static double end = 0.0;
+  return end;
+}
+
+/// The start of the process, of a sweep's later jobs the end of the one before.
+double job_start() { return previous_end() > 0.0 ? previous_end() : process_start_unix_seconds(); }
+
 std::string seconds_or_none(const std::optional<double>& seconds) {
   return seconds ? fmt::format("{:.2f} s", *seconds) : std::string("unknown");
 }
@@ -90,7 +93,7 @@ std::string seconds_or_none(const std::optional<double>& seconds) {
 }  // namespace
 
 RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step)
-    : began_(process_start_unix_seconds()) {
+    : began_(job_start()) {
   totals_.job_began = began_;
   totals_.first_step = totals_.last_step = resumed_step;
   const std::string file = account_file(snapshot_path);
@@ -102,6 +105,7 @@ RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step)
 
 RunAccount::~RunAccount() {
   if (fd_ >= 0) ::close(fd_);
+  previous_end() = unix_seconds();
 }
 
 // What does not parse is nothing: the account is not worth a run.
@@ -149,7 +153,7 @@ void RunAccount::add_restart(int64_t resumed_step) {
 }
 
 void RunAccount::step_done(int64_t step, const SaveCounts& saves) {
-  const double now = unix_now();
+  const double now = unix_seconds();
   if (previous_step_at_) {
     times_.add(now - *previous_step_at_);
   } else if (!totals_.restarts.empty()) {
@@ -199,7 +203,7 @@ std::string RunAccount::totals_json() const {
 
 std::optional<double> RunAccount::goodput() const {
   if (median_step() <= 0.0) return std::nullopt;
-  const double wall = unix_now() - totals_.job_began;
+  const double wall = unix_seconds() - totals_.job_began;
   const auto useful = static_cast<double>(totals_.last_step - totals_.first_step);
   return std::min(1.0, useful * median_step() / wall);
 }
@@ -209,35 +213,38 @@ std::vector<std::string> RunAccount::text() const {
   const SaveCounts saves = all_saves();
   const auto share = goodput();
   lines.push_back(fmt::format(
-      "Goodput {}: {} useful steps x {:.1f} ms (median) in {:.1f} s; {} steps made twice",
+      "Goodput {}: {} x {:.1f} ms (median) in {:.1f} s; {} repeated",
       share ? fmt::format("{:.1f} %", 100.0 * *share) : std::string("unknown"),
-      totals_.last_step - totals_.first_step, 1e3 * median_step(), unix_now() - totals_.job_began,
-      totals_.redone_steps));
+      counted(totals_.last_step - totals_.first_step, "useful step"), 1e3 * median_step(),
+      unix_seconds() - totals_.job_began, counted(totals_.redone_steps, "step")));
   lines.push_back(fmt::format(
-      "Snapshots: {} saved, {} failed, {} skipped, {} in memory; training held up {:.1f} ms per "
+      "Snapshots: {} saved, {} failed, {} skipped, {} in memory; training stalled {:.1f} ms per "
       "save, {:.1f} ms at most",
       saves.saved, saves.failed, saves.skipped, saves.in_memory,
       saves.saved > 0 ? 1e3 * saves.stall_seconds / static_cast<double>(saves.saved) : 0.0,
       1e3 * saves.longest_stall));
   for (const auto& restart : totals_.restarts) {
     lines.push_back(fmt::format(
-        "Restart: rank {}, {}: seen after {}, restarted after {}, first step after {}; {} steps "
-        "made twice",
+        "Restart: rank {}, {}: detected after {}, restarted after {}, first step after {}; {} "
+        "repeated",
         restart.rank, restart.cause.empty() ? "cause unknown" : restart.cause,
         seconds_or_none(restart.to_detect), seconds_or_none(restart.to_restart),
-        seconds_or_none(restart.to_first_step), restart.lost_steps));
+        seconds_or_none(restart.to_first_step), counted(restart.lost_steps, "step")));
   }
   return lines;
 }
 
-void RunAccount::write_json(const std::string& path, const std::string& outcome) const {
+void RunAccount::write_json(const std::string& path, const RunEnding& ending) const {
   OrderedJson json = OrderedJson::parse(totals_json());
-  OrderedJson summary = {{"outcome", outcome},
+  OrderedJson summary = {{"outcome", ending.outcome},
                          {"goodput", to_json(goodput())},
                          {"useful_steps", totals_.last_step - totals_.first_step},
                          {"median_step_seconds", median_step()},
-                         {"wall_seconds", unix_now() - totals_.job_began}};
+                         {"wall_seconds", unix_seconds() - totals_.job_began}};
   summary.update(json);
+  for (const auto& [part, seconds] : ending.start_parts) summary["start_seconds"][part] = seconds;
+  for (const double peak : ending.peak_memory)
+    summary["peak_memory_bytes"].push_back(static_cast<int64_t>(peak));
   const std::string text = summary.dump(2) + "\n";
   AtomicFile file(path);
   file.write(text.data(), text.size());

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/health/step_times.h"
@@ -21,6 +22,13 @@ struct RestartRecord {
   std::optional<double> to_detect;      ///< From the last sign of progress to ddp-run's seeing it.
   std::optional<double> to_restart;     ///< From there to the start of this process.
   std::optional<double> to_first_step;  ///< From there to the end of the first new step.
+};
+
+/// What is known at the end of a run besides.
+struct RunEnding {
+  std::string outcome;                                        ///< "finished", "preempted"
+  std::vector<std::pair<std::string, double>> start_parts{};  ///< Seconds, of this attempt's start.
+  std::vector<double> peak_memory{};                          ///< Bytes, by rank.
 };
 
 /// Kept by global rank 0. Survives a restart by ddp-run in the folder that DDP_SHM_DIR names;
@@ -45,7 +53,7 @@ class RunAccount {
   /// A few lines for people.
   std::vector<std::string> text() const;
   /// The same as JSON, by AtomicFile. Throws RunError.
-  void write_json(const std::string& path, const std::string& outcome) const;
+  void write_json(const std::string& path, const RunEnding& ending) const;
 
  private:
   struct Totals {
@@ -68,7 +76,7 @@ class RunAccount {
   Totals totals_;
   SaveCounts own_saves_;
   StepTimes times_;
-  double began_ = 0.0;  // this attempt, Unix seconds
+  double began_ = 0.0;  // this attempt of this job, Unix seconds
   std::optional<double> previous_step_at_;
   int fd_ = -1;
 };

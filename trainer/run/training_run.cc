@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "trainer/metrics/text.h"
+#include "trainer/metrics/memory.h"
 #include "trainer/run/run_end.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/stop_signal.h"
@@ -25,17 +25,6 @@ bool divides(const std::optional<int64_t>& every, int64_t step) {
   return every && step % *every == 0;
 }
 
-/// The loss, then the other metrics by name.
-std::string eval_text(const Metrics& metrics) {
-  std::string text = fmt::format("Eval Loss {:.6f}", metrics.front().second);
-  for (std::size_t i = 1; i < metrics.size(); ++i) {
-    const auto& [name, value] = metrics[i];
-    text += std::floor(value) == value && value > 1.0 ? fmt::format(" | {:.0f} {}", value, name)
-                                                      : fmt::format(" | {} {:.4f}", name, value);
-  }
-  return text;
-}
-
 }  // namespace
 
 TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& trainer,
@@ -49,19 +38,22 @@ TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& tra
       log_(log),
       first_step_(trainer.step()) {
   if (!group.is_main()) return;
-  keeper_ =
-      std::make_unique<SnapshotKeeper>(config.trainer, folder, remote, monitor, log, resumed_from);
+  records_ = std::make_unique<RunRecords>(config, log);
+  keeper_ = std::make_unique<SnapshotKeeper>(config.trainer, folder, remote, monitor, log,
+                                             resumed_from, [this] { records_->flush(); });
   account_ = std::make_unique<RunAccount>(folder.path(), trainer.step());
   // Training that goes on from a copy in memory has not saved that step.
   if (resumed_from == folder.path()) saved_step_ = trainer.step();
 }
 
 bool TrainingRun::finished() const {
-  return run_is_complete(config_.trainer, trainer_.step(), trainer_.cursor().epoch);
+  return trainer_.early_stopping().stops() ||
+         run_is_complete(config_.trainer, trainer_.step(), trainer_.cursor().epoch);
 }
 
 FitResult TrainingRun::fit() {
   if (group_.is_main()) log_start();
+  if (records_) records_->begin_after(first_step_);
   if (finished()) return nothing_to_train();
   loader_ = trainer_.make_loader();
   throughput_ = Throughput([device = trainer_.device_plan().device] {
@@ -74,24 +66,32 @@ FitResult TrainingRun::fit() {
   if (stop_signal_ == 0 && !evaluated) run_evaluation();
   save_last();
   monitor_.enter_for(Phase::kEnd, 0);
+  const auto memory = group_.gather_doubles(static_cast<double>(memory_use().peak));
   group_.barrier();
-  if (group_.is_main()) log_end();
-  FitResult result{stop_signal_, {}, {}};
+  if (group_.is_main()) log_end(memory);
+  FitResult result = this->result();
   if (trainer_.step() > first_step_) result.train_loss = last_loss_;
-  if (trainer_.last_eval()) result.eval_loss = trainer_.last_eval()->loss;
+  return result;
+}
+
+FitResult TrainingRun::result() const {
+  FitResult result{stop_signal_, {}, {}};
+  const bool best = config_.trainer.load_best_model_at_end && stop_signal_ == 0;
+  const auto& evaluation = best ? trainer_.best_eval() : trainer_.last_eval();
+  if (evaluation) result.eval_loss = evaluation->loss;
   return result;
 }
 
 FitResult TrainingRun::nothing_to_train() {
-  log_.info(nothing_to_train_text(config_.trainer, trainer_.step(), trainer_.cursor().epoch));
+  log_.info(trainer_.early_stopping().stops()
+                ? nothing_after_early_stop_text(config_.trainer, trainer_.step())
+                : nothing_to_train_text(config_.trainer, trainer_.step(), trainer_.cursor().epoch));
   const bool was_due = trainer_.evaluation_due();
   run_evaluation();
   // A signal had broken this evaluation off: its result belongs to the snapshot.
   if (was_due && !trainer_.evaluation_due()) saved_step_ = -1;
   save_last();
-  FitResult result{stop_signal_, {}, {}};
-  if (trainer_.last_eval()) result.eval_loss = trainer_.last_eval()->loss;
-  return result;
+  return result();
 }
 
 // Judging the last step may lead back to an earlier one.
@@ -113,10 +113,17 @@ void TrainingRun::train_until_limit() {
     monitor_.enter(Phase::kAllReduce, "all_reduce");
     stop_signal_ = static_cast<int>(wish.wait());
     monitor_.end_step();
-    if (account_) account_->step_done(trainer_.step(), keeper_->counts());
+    if (group_.is_main()) step_done();
     if (StopSignal::take_report_wish()) say_where_time_goes();
     after_step(trainer_.cursor().epoch > epoch);  // a rollback may lead to an earlier one
   }
+}
+
+void TrainingRun::step_done() {
+  account_->step_done(trainer_.step(), keeper_->counts());
+  records_->step_done(trainer_.step(), trainer_.cursor().epoch + 1,
+                      steps_of_run(config_.trainer, trainer_.sampler().steps_per_epoch()));
+  if (monitor_.times().count() == 1) log_.info(monitor_.start_times().text());
 }
 
 void TrainingRun::one_step() {
@@ -236,6 +243,7 @@ bool TrainingRun::roll_back(int64_t bad_step) {
   trainer_.guard().leave_out(bad_step);
   loader_ = trainer_.make_loader();
   if (group_.is_main()) {
+    records_->begin_after(meta.step);
     log_.warning(fmt::format("Back to the snapshot of step {}; step {} will be left out", meta.step,
                              bad_step));
   }
@@ -245,14 +253,18 @@ bool TrainingRun::roll_back(int64_t bad_step) {
 void TrainingRun::after_step(bool epoch_ended) {
   const auto& every = config_.trainer;
   const int64_t step = trainer_.step();
-  const bool save_now = (epoch_ended && trainer_.cursor().epoch % every.save_every == 0) ||
-                        divides(every.save_every_steps, step);
+  const bool save_fixed = (epoch_ended && trainer_.cursor().epoch % every.save_every == 0) ||
+                          divides(every.save_every_steps, step);
   if (epoch_ended || finished() || divides(every.eval_every_steps, step))
     trainer_.set_evaluation_due(true);
+  if (records_ && divides(config_.logging.histogram_every_steps, step)) record_histograms();
   if (stop_signal_ != 0) return;  // the due evaluation is made when training goes on
   if (trainer_.evaluation_due()) run_evaluation();
   if (!keeper_ || finished()) return;
+  const auto& best = trainer_.best_eval();
+  const bool save_best = every.load_best_model_at_end && best && best->step == step;
   const bool save_between = keeper_->due(step);
+  const bool save_now = save_fixed || save_best;
   if (!save_now && !save_between && !keeper_->keeps_memory()) return;
   throughput_.pause();
   const auto state = capture();
@@ -263,6 +275,8 @@ void TrainingRun::after_step(bool epoch_ended) {
 
 void TrainingRun::run_evaluation() {
   throughput_.pause();
+  const auto& last = trainer_.last_eval();
+  const bool made_before = last && last->step == trainer_.step();
   const auto result = trainer_.evaluate_now(
       [this] {
         monitor_.enter(Phase::kEvaluation);
@@ -271,11 +285,7 @@ void TrainingRun::run_evaluation() {
       [this] { monitor_.enter(Phase::kEvaluation, "all_reduce"); });
   if (trainer_.evaluation_due())  // broken off
     stop_signal_ = static_cast<int>(group_.all_reduce_max_async(StopSignal::pending()).wait());
-  if (result && group_.is_main()) {
-    const DataCursor& cursor = trainer_.cursor();
-    const int64_t epoch = cursor.position == 0 ? cursor.epoch : cursor.epoch + 1;
-    log_.info(fmt::format("Epoch {} | Step {} | {}", epoch, trainer_.step(), eval_text(*result)));
-  }
+  if (result && group_.is_main()) log_evaluation(*result, made_before);
   throughput_.resume();
 }
 
@@ -305,99 +315,6 @@ std::chrono::milliseconds TrainingRun::time_to_send() const {
   const double longest = stop_signal_ == 0 ? kLongest : kAfterSignal;
   const double seconds = std::min(longest, config_.distributed.timeout_s / 2);
   return std::chrono::milliseconds(static_cast<int64_t>(1e3 * seconds));
-}
-
-void TrainingRun::say_where_time_goes() {
-  if (!account_) return;
-  for (const auto& line : account_->text()) log_.info(line);
-}
-
-void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
-  monitor_.enter(Phase::kAllReduce, "all_reduce");
-  last_loss_ = trainer_.global_mean_loss(output);
-  const auto seconds =
-      group_.gather_doubles(before_backward_ / static_cast<double>(steps_since_log_));
-  before_backward_ = 0.0;
-  steps_since_log_ = 0;
-  if (!group_.is_main()) return;
-  const double rate = throughput_.lap();
-  std::string line = fmt::format(
-      "Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} tok/s", epoch + 1,
-      trainer_.step(), last_loss_, output.learning_rate, output.grad_norm.item<float>(),
-      short_number(rate));
-  if (trainer_.scaler().enabled())
-    line += fmt::format(" | loss scale {}", trainer_.scaler().state().scale);
-  if (trainer_.scaler().enabled() && output.not_finite.item<float>() != 0.0F)
-    line += " | gradients overflowed: update skipped";
-  log_.info(line);
-  log_skew(seconds);
-}
-
-// Up to the backward pass nobody waits for anybody: who takes longer there holds up the others.
-void TrainingRun::log_skew(const std::vector<double>& seconds) {
-  constexpr double kNotable = 2.0;       // times the median
-  constexpr double kNotableTime = 0.01;  // s
-  std::vector<double> sorted = seconds;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  const auto slowest = std::max_element(seconds.begin(), seconds.end());
-  if (*slowest < kNotable * *middle || *slowest < *middle + kNotableTime) return;
-  log_.info(
-      fmt::format("Slow rank: rank {} takes {:.1f} ms for data and forward pass, the median "
-                  "rank {:.1f} ms",
-                  slowest - seconds.begin(), 1e3 * *slowest, 1e3 * *middle));
-}
-
-void TrainingRun::log_start() const {
-  const auto& c = config_.trainer;
-  const auto& sampler = trainer_.sampler();
-  const Task& task = trainer_.task();
-  const auto amp = trainer_.amp_dtype();
-  for (const auto& line : task.describe()) log_.info(line);
-  log_.info(fmt::format(
-      "Batch: {} samples per micro-batch x {} on {} = {} samples, {} {} per step; {} steps per "
-      "epoch",
-      c.batch_size, counted(trainer_.batch_plan().micro_batches, "micro-batch"),
-      counted(group_.size(), "rank"), sampler.global_batch(),
-      sampler.global_batch() * task.units_per_sample(), task.unit(), sampler.steps_per_epoch()));
-  if (!trainer_.batch_plan().note.empty()) log_.info(trainer_.batch_plan().note);
-  const auto& plan = trainer_.device_plan();
-  log_.info(fmt::format(
-      "Device: {}, backend {}, precision {}, {} threads per rank", plan.device.str(),
-      group_.c10d() ? plan.backend_name() : "none (one process)",
-      amp ? std::string(c10::toString(*amp)) + " autocast" : "float32", torch::get_num_threads()));
-  log_.info(fmt::format("Snapshots: {}", c.snapshot_path));
-}
-
-void TrainingRun::log_end() {
-  const auto& c = config_.trainer;
-  const std::string state = stop_signal_ == 0
-                                ? "Training finished"
-                                : fmt::format("Stopped by signal {} and saved", stop_signal_);
-  log_.info(fmt::format("{}: {} steps ({} in all), {} epochs, {:.1f} s, {} tok/s", state,
-                        trainer_.step() - first_step_, trainer_.step(), trainer_.cursor().epoch,
-                        throughput_.seconds_since_start(), short_number(throughput_.average())));
-  log_.info(trainer_.last_eval() ? fmt::format("Last train loss {:.6f}, eval loss {:.6f}",
-                                               last_loss_, trainer_.last_eval()->loss)
-                                 : fmt::format("Last train loss {:.6f}", last_loss_));
-  if (trainer_.guard().bad_steps() > 0)
-    log_.info(fmt::format("Bad steps: {}", trainer_.guard().bad_steps()));
-  const std::string summary = config_.hydra.run_dir + "/run_summary.json";
-  account_->count_saves(keeper_->counts());
-  say_where_time_goes();
-  try {
-    account_->write_json(summary, stop_signal_ == 0 ? "finished" : "preempted");
-  } catch (const RunError& error) {
-    log_.warning(fmt::format("no account of this run: {}", error.what()));
-  }
-  log_.info(fmt::format("Snapshot: {}; log: {}; account: {}", c.snapshot_path,
-                        config_.hydra.log_file(), summary));
-  if (const auto* best = best_entry(folder_.entries()))
-    log_.info(fmt::format("Best snapshot: {} (step {}, eval loss {:.6f})", folder_.path_of(*best),
-                          best->step, *best->eval_loss));
-  log_.info(stop_signal_ == 0
-                ? fmt::format("Next: trainer generate --snapshot {} --prompt TEXT", c.snapshot_path)
-                : std::string("Next: the same command goes on from the snapshot"));
 }
 
 }  // namespace ddp::train

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/config/config.h"
 #include "trainer/health/run_monitor.h"
@@ -14,6 +15,7 @@
 #include "trainer/parallel/process_group.h"
 #include "trainer/run/rollback_limit.h"
 #include "trainer/run/run_account.h"
+#include "trainer/run/run_records.h"
 #include "trainer/run/trainer.h"
 #include "trainer/runtime/log.h"
 #include "trainer/snapshot/snapshot_folder.h"
@@ -25,7 +27,8 @@ namespace ddp::train {
 struct FitResult {
   int stop_signal = 0;  ///< Signal that asked for the stop, 0 when training is complete.
   std::optional<double> train_loss;  ///< Of the last step; none when there was none to train.
-  std::optional<double> eval_loss;   ///< Of the last evaluation.
+  std::optional<double> eval_loss;   ///< Of the last evaluation, or of the best one when that is
+                                    ///< what the run ends with.
 };
 
 class TrainingRun {
@@ -44,9 +47,11 @@ class TrainingRun {
  private:
   bool finished() const;
   FitResult nothing_to_train();
+  FitResult result() const;
   void train_until_end();
   void train_until_limit();
   void one_step();
+  void step_done();
   /// A step whose numbers have not been looked at yet.
   struct Unjudged {
     int64_t step = 0;
@@ -70,7 +75,12 @@ class TrainingRun {
   void log_start() const;
   void log_step(const StepOutput& output, int64_t epoch);
   void log_skew(const std::vector<double>& seconds);
-  void log_end();
+  void log_evaluation(const Metrics& metrics, bool made_before);
+  void log_end(const std::vector<double>& peak_memory);
+  void record_step(const StepOutput& output, double rate);
+  void record_histograms();
+  RunFacts facts() const;
+  double epochs_done() const;
   std::string samples_of(const DataCursor& at) const;
 
   const Config& config_;
@@ -80,8 +90,9 @@ class TrainingRun {
   RunMonitor& monitor_;
   Log& log_;
 
-  std::unique_ptr<SnapshotKeeper> keeper_;  // rank 0 alone
-  std::unique_ptr<RunAccount> account_;     // rank 0 alone
+  std::unique_ptr<RunRecords> records_;     // these three: rank 0 alone
+  std::unique_ptr<SnapshotKeeper> keeper_;  // flushes the records from its thread
+  std::unique_ptr<RunAccount> account_;
   std::unique_ptr<DataLoader> loader_;
   int64_t first_step_;
   int64_t saved_step_ = -1;

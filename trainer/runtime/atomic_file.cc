@@ -29,8 +29,8 @@ std::string temporary_name(const std::string& path, std::string_view suffix = ""
   return fmt::format("{}.tmp.{}{}", path, getpid(), suffix);
 }
 
-/// Makes the names in the folder of `path` durable. Some file systems cannot; the rename stands all
-/// the same.
+/// Makes the names in the folder of `path` durable. Some file systems cannot; the rename still
+/// holds.
 void sync_folder(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -92,6 +92,18 @@ void AtomicFile::write(const void* data, std::size_t size) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) file_error("write", path_, errno);
     at += n;
+    size -= static_cast<std::size_t>(n);
+  }
+}
+
+void AtomicFile::overwrite(std::size_t offset, const void* data, std::size_t size) {
+  const char* at = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t n = ::pwrite(fd_, at, size, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) file_error("write", path_, errno);
+    at += n;
+    offset += static_cast<std::size_t>(n);
     size -= static_cast<std::size_t>(n);
   }
 }

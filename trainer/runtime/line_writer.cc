@@ -25,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatience{2};
 constexpr std::chrono::seconds kMostPatience{10};
 constexpr std::chrono::milliseconds kBetweenLooks{50};  // at a stream that stands still
+constexpr const char* kEraseLine = "\r\x1b[2K";         // ECMA-48, EL
+constexpr uint64_t kRedraw = UINT64_MAX;                // number of the live line: after all others
 
 struct Line {
   uint64_t number = 0;  // over all streams
@@ -43,7 +45,8 @@ struct Queue {
 
   bool idle() const { return current.text.empty() && lines.empty(); }
   uint64_t next_number() const {
-    return current.text.empty() ? lines.front().number : current.number;
+    if (!current.text.empty()) return current.number;
+    return lines.empty() ? kRedraw : lines.front().number;
   }
   Line take_oldest() {
     Line line = std::move(lines.front());
@@ -64,6 +67,8 @@ struct LineWriter::State {
   std::condition_variable changed;
   std::vector<Queue> queues;
   std::string elsewhere;
+  std::string live_line;  // that is to stand after the last line
+  std::string shown;      // that stands there
   uint64_t numbers = 0;
   uint64_t progress = 0;  // pieces that streams have taken
   bool stopping = false;
@@ -71,11 +76,14 @@ struct LineWriter::State {
   std::thread thread;
 
   ~State();
+  bool redraw_due(const Queue& queue) const;
+  bool idle(const Queue& queue) const { return queue.idle() && !redraw_due(queue); }
   bool idle() const;
   void add(Queue& queue, std::string line);
   void work();
   Queue* next_writable(std::unique_lock<std::mutex>& lock);
-  void take_line(Queue& queue) const;
+  void take_line(Queue& queue);
+  std::string next_text(Queue& queue) const;
   void write_piece(Queue& queue, std::unique_lock<std::mutex>& lock);
   void give_up_line(Queue& queue, int error);
   void close(Queue& queue, int error);
@@ -87,8 +95,12 @@ LineWriter::State::~State() {
   }
 }
 
+bool LineWriter::State::redraw_due(const Queue& queue) const {
+  return &queue == &queues.front() && !queue.closed && live_line != shown;
+}
+
 bool LineWriter::State::idle() const {
-  return std::all_of(queues.begin(), queues.end(), [](const Queue& q) { return q.idle(); });
+  return std::all_of(queues.begin(), queues.end(), [this](const Queue& q) { return idle(q); });
 }
 
 void LineWriter::State::add(Queue& queue, std::string line) {
@@ -116,30 +128,39 @@ void LineWriter::State::work() {
 Queue* LineWriter::State::next_writable(std::unique_lock<std::mutex>& lock) {
   std::vector<pollfd> polled;
   for (const auto& queue : queues)
-    polled.push_back({queue.idle() ? -1 : queue.stream.fd, POLLOUT, 0});
+    polled.push_back({idle(queue) ? -1 : queue.stream.fd, POLLOUT, 0});
   lock.unlock();
   ::poll(polled.data(), polled.size(), static_cast<int>(kBetweenLooks.count()));
   lock.lock();
   Queue* oldest = nullptr;
   for (std::size_t i = 0; i < queues.size() && !stopping; ++i) {
-    if (polled[i].revents == 0 || queues[i].idle()) continue;
+    if (polled[i].revents == 0 || idle(queues[i])) continue;
     if (oldest == nullptr || queues[i].next_number() < oldest->next_number()) oldest = &queues[i];
   }
   return oldest;
 }
 
-void LineWriter::State::take_line(Queue& queue) const {
+void LineWriter::State::take_line(Queue& queue) {
   queue.done = 0;
+  queue.told = 0;
+  const bool redraw = queue.lines.empty();
+  const uint64_t number = queue.next_number();
+  std::string text = redraw ? live_line : next_text(queue);
+  // Erasing alone is a redraw, too: of a live line that is to go.
+  if (queue.stream.terminal && (redraw || !shown.empty())) text.insert(0, kEraseLine);
+  if (queue.stream.terminal) shown = redraw ? live_line : "";
+  queue.current = {number, std::move(text)};
+}
+
+/// The oldest line, or how many are missing before it.
+std::string LineWriter::State::next_text(Queue& queue) const {
   queue.told = std::exchange(queue.lost, 0);
-  if (queue.told > 0) {
-    const std::string text =
-        fmt::format("{} missing here: {} could not be written in time{}",
-                    queue.told == 1 ? "1 line is" : fmt::format("{} lines are", queue.told),
-                    queue.told == 1 ? "it" : "they", elsewhere.empty() ? "" : "; " + elsewhere);
-    queue.current = {queue.lines.front().number, log_line(LogLevel::kWarning, text)};
-    return;
-  }
-  queue.current = queue.take_oldest();
+  if (queue.told == 0) return queue.take_oldest().text;
+  return log_line(
+      LogLevel::kWarning,
+      fmt::format("{} missing here: the reader was too slow{}",
+                  queue.told == 1 ? "1 line is" : fmt::format("{} lines are", queue.told),
+                  elsewhere.empty() ? "" : "; " + elsewhere));
 }
 
 // A pipe that has been polled takes PIPE_BUF bytes without waiting, unless another process is
@@ -163,6 +184,7 @@ void LineWriter::State::give_up_line(Queue& queue, int error) {
   if (error == EPIPE || error == EIO || error == EBADF) return close(queue, error);
   // A full disk: a later line may find room again. Each attempt costs a line, or it had no end.
   queue.current.text.clear();
+  if (queue.current.number == kRedraw) return;
   queue.lost += queue.told;
   if (queue.told > 0)
     queue.drop_oldest();
@@ -180,7 +202,7 @@ void LineWriter::State::close(Queue& queue, int error) {
   if (other == queues.end()) return;
   add(*other,
       log_line(LogLevel::kWarning,
-               fmt::format("{} is closed ({}): the run goes on without it{}", queue.stream.name,
+               fmt::format("{} is closed ({}); the run continues without it{}", queue.stream.name,
                            std::strerror(error), elsewhere.empty() ? "" : "; " + elsewhere)));
 }
 
@@ -212,6 +234,14 @@ void LineWriter::write(int fd, std::string line) {
                                   [fd](const Queue& q) { return q.stream.fd == fd; });
   if (queue == state_->queues.end()) return;
   state_->add(*queue, std::move(line));
+  if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->work(); });
+  state_->changed.notify_all();
+}
+
+void LineWriter::set_live_line(std::string text) {
+  const std::scoped_lock lock(state_->mutex);
+  if (state_->queues.empty() || !state_->queues.front().stream.terminal) return;
+  state_->live_line = std::move(text);
   if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->work(); });
   state_->changed.notify_all();
 }

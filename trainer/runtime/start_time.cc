@@ -65,10 +65,12 @@ std::time_t run_start_time() {
   return moment;
 }
 
+double unix_seconds() { return clock_seconds(CLOCK_REALTIME); }
+
 double process_start_unix_seconds() {
   const long long ticks = start_ticks("self");
   const long per_second = ::sysconf(_SC_CLK_TCK);
-  const double now = clock_seconds(CLOCK_REALTIME);
+  const double now = unix_seconds();
   if (ticks == 0 || per_second <= 0) return now;
   const double started = static_cast<double>(ticks) / static_cast<double>(per_second);
   return now - (clock_seconds(CLOCK_BOOTTIME) - started);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/interop/pretrained_weights.h"
+#include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"
 #include "trainer/tokenizer/char_tokenizer.h"
@@ -95,6 +96,12 @@ Metrics CausalLm::metrics(const std::vector<double>& sums) const {
 
 int64_t CausalLm::full_weight(int64_t samples) const { return samples * config_.data.block_size; }
 
+double CausalLm::flops_per_unit() const {
+  const int64_t positions = config_.data.block_size * config_.gpt.n_embd;
+  return flops_per_token({model_->parameter_count() - positions, config_.gpt.n_layer,
+                          config_.gpt.n_embd, config_.data.block_size});
+}
+
 std::map<std::string, std::string> CausalLm::metadata() const {
   const Tokenizer& tokenizer = data_.tokenizer();
   if (const auto* characters = dynamic_cast<const CharTokenizer*>(&tokenizer))
@@ -112,21 +119,54 @@ void CausalLm::check_resume(const std::map<std::string, std::string>& metadata,
       snapshot, theirs->size(), data_.tokenizer().size()));
 }
 
+std::string CausalLm::describe_used() const {
+  const int64_t used = data_.used_tokens();
+  const int64_t characters = data_.characters_in_file();
+  const int64_t all = data_.is_text() ? characters : data_.tokens().size();
+  const std::string truncated =
+      fmt::format(" (data_config.truncate={}; 1 uses all)", config_.data.truncate);
+  if (data_.tokenizer().kind() == "char" && data_.is_text()) {
+    return used == all ? fmt::format("{} characters", all)
+                       : fmt::format("{} of {} characters{}", used, all, truncated);
+  }
+  const std::string note = config_.data.truncate < 1 ? truncated : "";
+  if (!data_.is_text())
+    return note.empty() ? fmt::format("{} tokens", used)
+                        : fmt::format("{} of {} tokens{}", used, all, note);
+  return fmt::format("{} tokens of {} characters{}", used, characters, note);
+}
+
+std::vector<std::string> CausalLm::describe_windows() const {
+  const DataConfig& data = config_.data;
+  const auto end = data_.tokenizer().end_of_text();
+  std::vector<std::string> lines;
+  if (!data_.is_text() || data_.tokenizer().kind() != "char") {
+    lines.push_back(
+        end ? fmt::format("Documents: packed; token {} ends one where the data has it", *end)
+            : "Documents: packed, without a token between them");
+  }
+  if (data.stride < data.block_size) {
+    lines.push_back(fmt::format(
+        "Windows: data_config.stride={} is less than block_size={}: an epoch visits each token "
+        "about {} times; stride={} visits it once",
+        data.stride, data.block_size, data.block_size / data.stride, data.block_size));
+  }
+  return lines;
+}
+
 std::vector<std::string> CausalLm::describe() const {
-  const int64_t used = data_.tokens().size();
-  const int64_t all = data_.characters_in_file();
-  return {fmt::format("Model: {} layers, {} heads, {} channels; number of parameters: {} ({})",
-                      config_.gpt.n_layer, config_.gpt.n_head, config_.gpt.n_embd,
-                      short_number(static_cast<double>(model_->parameter_count())),
-                      model_->parameter_count()),
-          fmt::format("Data: {}: {}, {} unique; {} training samples, {} evaluation tokens",
-                      config_.data.path,
-                      used == all
-                          ? fmt::format("{} characters", all)
-                          : fmt::format("{} of {} characters (data_config.truncate={}; 1 uses all)",
-                                        used, all, config_.data.truncate),
-                      data_.tokenizer().size(), data_.training().size(),
-                      std::max<int64_t>(0, data_.evaluation_range().size() - 1))};
+  std::vector<std::string> lines = {
+      fmt::format("Model: {} layers, {} heads, {} channels; number of parameters: {} ({})",
+                  config_.gpt.n_layer, config_.gpt.n_head, config_.gpt.n_embd,
+                  short_number(static_cast<double>(model_->parameter_count())),
+                  model_->parameter_count()),
+      fmt::format("Data: {}: {}, {} unique; {} training samples, {} evaluation tokens{}",
+                  config_.data.path, describe_used(), data_.tokenizer().size(),
+                  data_.training().size(),
+                  std::max<int64_t>(0, data_.evaluation_range().size() - 1),
+                  config_.data.eval_path.empty() ? "" : " of " + config_.data.eval_path)};
+  for (std::string& line : describe_windows()) lines.push_back(std::move(line));
+  return lines;
 }
 
 }  // namespace ddp::train

@@ -37,6 +37,7 @@ class CausalLm : public Task {
   bool equal_weights() const override { return true; }
   int64_t units_per_sample() const override { return config_.data.block_size; }
   std::string_view unit() const override { return "tokens"; }
+  double flops_per_unit() const override;
 
   std::map<std::string, std::string> metadata() const override;
   void check_resume(const std::map<std::string, std::string>& metadata,
@@ -45,6 +46,8 @@ class CausalLm : public Task {
 
  private:
   std::vector<NamedTensor> weights() const;
+  std::string describe_used() const;
+  std::vector<std::string> describe_windows() const;
 
   const Config& config_;
   TextDataset data_;

@@ -61,6 +61,8 @@ class Task {
   /// What speeds are counted in, for one sample: tokens of a text, 1 for an image.
   virtual int64_t units_per_sample() const = 0;
   virtual std::string_view unit() const = 0;  ///< "tokens", "images"
+  /// Floating-point operations of the model, forward and backward, for one unit; 0: not known.
+  virtual double flops_per_unit() const { return 0.0; }
 
   /// Its part of a snapshot's metadata: tokenizer, names of labels.
   virtual std::map<std::string, std::string> metadata() const = 0;

@@ -6,47 +6,17 @@
 #include <set>
 
 #include "trainer/runtime/error.h"
+#include "trainer/tokenizer/utf8.h"
 
 namespace ddp::train {
 namespace {
-
-struct CodePoint {
-  uint32_t value = 0;
-  std::size_t bytes = 0;  // 0: not valid UTF-8
-};
-
-std::size_t sequence_length(unsigned char lead) {
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead < 0xE0) return 2;
-  if (lead >= 0xE0 && lead < 0xF0) return 3;
-  if (lead >= 0xF0 && lead < 0xF5) return 4;
-  return 0;
-}
-
-// Decodes one code point by RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
-CodePoint decode_one(std::string_view text, std::size_t at) {
-  const auto lead = static_cast<unsigned char>(text[at]);
-  const std::size_t length = sequence_length(lead);
-  if (length == 0 || at + length > text.size()) return {};
-  if (length == 1) return {lead, 1};
-  uint32_t value = lead & (0xFFU >> (length + 1U));
-  for (std::size_t i = 1; i < length; ++i) {
-    const auto next = static_cast<unsigned char>(text[at + i]);
-    if ((next & 0xC0U) != 0x80U) return {};
-    value = (value << 6U) | (next & 0x3FU);
-  }
-  constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (value < kSmallest[length] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
-    return {};
-  return {value, length};
-}
 
 bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
 
 template <typename Visit>
 void for_each_code_point(std::string_view text, Visit visit) {
   for (std::size_t at = 0; at < text.size();) {
-    const CodePoint point = decode_one(text, at);
+    const CodePoint point = decode_utf8(text, at);
     if (point.bytes == 0) {
       throw UserError("the text is not valid UTF-8 at byte " + std::to_string(at) +
                       "; convert it, for example with iconv -t UTF-8");
@@ -61,7 +31,7 @@ void for_each_code_point(std::string_view text, Visit visit) {
 CharTokenizer::CharTokenizer(std::vector<std::string> characters)
     : characters_(std::move(characters)) {
   for (std::size_t i = 0; i < characters_.size(); ++i) {
-    const auto point = characters_[i].empty() ? CodePoint{} : decode_one(characters_[i], 0);
+    const auto point = characters_[i].empty() ? CodePoint{} : decode_utf8(characters_[i], 0);
     const bool whole = point.bytes != 0 && point.bytes == characters_[i].size();
     if (!whole || !index_.emplace(point.value, static_cast<int32_t>(i)).second) {
       throw RunError("vocabulary entry " + std::to_string(i) +
@@ -107,6 +77,10 @@ std::string CharTokenizer::decode(std::span<const int32_t> tokens) const {
 
 std::string CharTokenizer::state() const {
   return nlohmann::json({{"kind", "char"}, {"characters", characters_}}).dump();
+}
+
+std::size_t CharTokenizer::safe_prefix(std::string_view text) const {
+  return whole_characters(text);
 }
 
 int64_t count_characters(std::string_view text) {

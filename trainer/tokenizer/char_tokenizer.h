@@ -27,6 +27,7 @@ class CharTokenizer : public Tokenizer {
   std::string decode(std::span<const int32_t> tokens) const override;
   using Tokenizer::decode;
   std::string state() const override;
+  std::size_t safe_prefix(std::string_view text) const override;
 
   const std::vector<std::string>& characters() const { return characters_; }
 

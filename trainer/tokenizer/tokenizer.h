@@ -1,6 +1,7 @@
 // Text to token ids and back.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,6 +30,10 @@ class Tokenizer {
   /// All that tokenizer_from_state() needs to make it again: what a snapshot holds and a folder's
   /// tokenizer.json contains.
   virtual std::string state() const = 0;
+
+  /// The largest length at which `text` may be cut: the tokens of both parts, whatever follows
+  /// `text`, are those of the whole. 0 when the bytes at hand do not tell.
+  virtual std::size_t safe_prefix(std::string_view text) const = 0;
 
   std::string decode(int32_t token) const { return decode(std::span(&token, 1)); }
 };

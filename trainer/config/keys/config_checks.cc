@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,8 +35,8 @@ const ModelPreset& find_preset(const std::string& name, const Given& given) {
   }
   const std::string near = nearest(name, names);
   refuse(given, "gpt_config.model_type",
-         fmt::format("Invalid value '{}', expected one of [{}]; {}", name, fmt::join(names, ", "),
-                     near.empty() ? "choose one of them" : "did you mean '" + near + "'?"));
+         fmt::format("'{}' is not one of {}; {}", name, fmt::join(names, ", "),
+                     near.empty() ? "choose one" : "did you mean '" + near + "'?"));
 }
 
 void check_sizes_complete(const Given& given) {
@@ -45,7 +46,7 @@ void check_sizes_complete(const Given& given) {
   if (absent.empty()) return;
   refuse(
       given, present.front(),
-      fmt::format("{} {} missing; give n_layer, n_head and n_embd together, or model_type instead",
+      fmt::format("{} {} missing; set n_layer, n_head and n_embd together, or model_type instead",
                   fmt::join(absent, ", "), absent.size() == 1 ? "is" : "are"));
 }
 
@@ -56,10 +57,11 @@ void resolve_model(Config& config, const Given& given) {
   }
   if (!first_size.empty()) {
     if (given.has("gpt_config.model_type")) {
-      refuse(given, first_size,
-             fmt::format("given together with gpt_config.model_type={}; keep either the preset or "
-                         "the three sizes",
-                         config.gpt.model_type));
+      refuse(
+          given, first_size,
+          fmt::format(
+              "conflicts with gpt_config.model_type={}; keep either the preset or the three sizes",
+              config.gpt.model_type));
     }
     check_sizes_complete(given);
     return;
@@ -125,27 +127,52 @@ std::string absolute_path(const std::string& path) {
 
 namespace {
 
-void check_data_file(const Config& config, const std::string& as_given, const Given& given) {
+bool matches_a_file(const std::string& pattern) {
+  if (pattern.find_first_of("*?[") == std::string::npos) return false;
+  ::glob_t found = {};
+  const bool some = ::glob(pattern.c_str(), 0, nullptr, &found) == 0;
+  ::globfree(&found);
+  return some;
+}
+
+/// `key` and its value: a file, a folder or a glob. What is in it is seen when it is read.
+void check_data_files(const char* key, const std::string& path, const std::string& as_given,
+                      const Given& given) {
   struct stat info {};
-  const char* path = config.data.path.c_str();
   const std::string from =
       as_given.starts_with('/')
           ? ""
           : fmt::format(" (from {})", std::filesystem::current_path().string());
-  if (stat(path, &info) != 0) {
-    const std::string fix = errno == ENOENT
+  if (stat(path.c_str(), &info) != 0) {
+    const int error = errno;
+    if (matches_a_file(path)) return;
+    const std::string fix = error == ENOENT
                                 ? "give a text file; relative paths start at the current directory"
                                 : "check the path and its permissions";
-    refuse(given, "data_config.path",
-           fmt::format("{}: {}{}; {}", as_given, std::strerror(errno), from, fix));
+    refuse(given, key, fmt::format("{}: {}{}; {}", as_given, std::strerror(error), from, fix));
   }
-  if (S_ISDIR(info.st_mode))
-    refuse(given, "data_config.path",
-           fmt::format("{}: is a directory{}; give a text file", as_given, from));
-  if (access(path, R_OK) != 0) {
-    refuse(given, "data_config.path",
+  if (access(path.c_str(), R_OK) != 0) {
+    refuse(given, key,
            fmt::format("{}: {}{}; make it readable", as_given, std::strerror(errno), from));
   }
+}
+
+void resolve_data_paths(DataConfig& data, const Given& given) {
+  const DataConfig as_given = data;
+  data.path = absolute_path(data.path);
+  check_data_files("data_config.path", data.path, as_given.path, given);
+  if (!data.eval_path.empty()) {
+    data.eval_path = absolute_path(data.eval_path);
+    check_data_files("data_config.eval_path", data.eval_path, as_given.eval_path, given);
+  }
+  const bool named = data.tokenizer.empty() || data.tokenizer == "char" || data.tokenizer == "byte";
+  if (named) return;
+  if (data.tokenizer == "bpe")
+    refuse(given, "data_config.tokenizer",
+           "bpe: is trained first; write trainer tokenize --tokenizer bpe --train ..., and give "
+           "its folder");
+  data.tokenizer = absolute_path(data.tokenizer);
+  check_data_files("data_config.tokenizer", data.tokenizer, as_given.tokenizer, given);
 }
 
 /// An object in a store stays as it is; file:// and everything else becomes an absolute path.
@@ -168,11 +195,10 @@ void check_step_size(const Config& config, const Given& given) {
                         static_cast<double>(config.data.block_size);
   if (tokens <= kMostTokens) return;
   refuse(given, "trainer_config.batch_size",
-         fmt::format(
-             "{} x grad_accumulation_steps={} x block_size={} is more than {} tokens per step; "
-             "make one of them smaller",
-             config.trainer.batch_size, config.trainer.grad_accumulation_steps,
-             config.data.block_size, kMostTokens));
+         fmt::format("{} x grad_accumulation_steps={} x block_size={} is more than {} tokens per "
+                     "step; reduce one of them",
+                     config.trainer.batch_size, config.trainer.grad_accumulation_steps,
+                     config.data.block_size, kMostTokens));
 }
 
 void check_global_batch(const Config& config, const Given& given) {
@@ -182,8 +208,7 @@ void check_global_batch(const Config& config, const Given& given) {
   if (given.has("trainer_config.grad_accumulation_steps")) {
     refuse(
         given, key,
-        "given together with trainer_config.grad_accumulation_steps, which follows from it; keep "
-        "one of the two");
+        "conflicts with trainer_config.grad_accumulation_steps, which follows from it; keep one");
   }
   if (*trainer.global_batch_size % trainer.batch_size != 0) {
     refuse(given, key,
@@ -198,13 +223,13 @@ void check_optimizer(const Config& config, const Given& given) {
   const OptimizerConfig& optimizer = config.optimizer;
   if (optimizer.min_lr > optimizer.learning_rate) {
     refuse(given, "optimizer_config.min_lr",
-           fmt::format("{} is above optimizer_config.learning_rate={}; the schedule falls to it",
-                       optimizer.min_lr, optimizer.learning_rate));
+           fmt::format("{} is above optimizer_config.learning_rate={}; lower it", optimizer.min_lr,
+                       optimizer.learning_rate));
   }
   const bool momentum = !optimizer.momentum.automatic && optimizer.momentum.value > 0.0;
   if (optimizer.nesterov && optimizer.name == OptimizerName::kSgd && !momentum) {
     refuse(given, "optimizer_config.nesterov",
-           "needs momentum; set optimizer_config.momentum, for example to 0.9");
+           "needs momentum; set optimizer_config.momentum, e.g. to 0.9");
   }
 }
 
@@ -213,6 +238,12 @@ void check_snapshot_every(const Config& config, const Given& given) {
   if (every.value == std::floor(every.value)) return;
   refuse(given, "trainer_config.snapshot_every",
          fmt::format("{} is not a whole number; give auto or a number of steps", every.value));
+}
+
+void check_logging(const Config& config, const Given& given) {
+  if (!config.logging.histogram_every_steps || config.logging.tensorboard) return;
+  refuse(given, "logging_config.histogram_every_steps",
+         "histograms go to TensorBoard's files alone; add logging_config.tensorboard=true");
 }
 
 }  // namespace
@@ -226,14 +257,13 @@ void complete_config(Config& config, const Given& given) {
   check_global_batch(config, given);
   check_snapshot_every(config, given);
   check_optimizer(config, given);
+  check_logging(config, given);
   const bool steps_alone = config.trainer.max_steps && !given.has("trainer_config.max_epochs");
   if (steps_alone) config.trainer.max_epochs = kUnlimitedEpochs;
 }
 
 void resolve_paths(Config& config, const Given& given, bool own_folder) {
-  const std::string as_given = config.data.path;
   std::string& snapshot = config.trainer.snapshot_path;
-  config.data.path = absolute_path(as_given);
   if (!config.gpt.init_from.empty()) config.gpt.init_from = absolute_path(config.gpt.init_from);
   config.hydra.run_dir = absolute_path(config.hydra.run_dir);
   const bool in_run_folder = own_folder || config.hydra.job_chdir;
@@ -242,7 +272,7 @@ void resolve_paths(Config& config, const Given& given, bool own_folder) {
   if (in_run_folder && relative) snapshot = config.hydra.run_dir + "/" + snapshot;
   config.trainer.snapshot_cache = absolute_path(config.trainer.snapshot_cache);
   resolve_snapshot_path(snapshot, given);
-  check_data_file(config, as_given, given);
+  resolve_data_paths(config.data, given);
 }
 
 }  // namespace ddp::train

@@ -1,0 +1,101 @@
+// Training on files of tokens: `trainer tokenize`, then `data_config.path` of its folder.
+#include <filesystem>
+
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/workers.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+
+void tokenize(const Workspace& place, const Words& options) {
+  Words arguments = {"tokenize"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  succeed(trainer(place, arguments));
+}
+
+void tokenize_bpe(const Workspace& place) {
+  tokenize(place, {"--tokenizer", "bpe", "--train", "--vocab_size", "300", "--input", "text.txt",
+                   "--output", "bpe", "--shard_tokens", "700"});
+}
+
+const Words kOnBpe = {"data_config.path=bpe", "data_config.stride=1",
+                      "trainer_config.max_steps=12"};
+
+/// kOnBpe and one more.
+Words on_bpe(const std::string& further) {
+  Words words = kOnBpe;
+  words.push_back(further);
+  return words;
+}
+
+void check_refused(const Workspace& place, const Words& overrides, const std::string& said) {
+  const Finished run = finish(alone(place, overrides));
+  INFO(run.err);
+  CHECK(run.exit == 2);
+  REQUIRE(lines_of(run.err).size() == 1);
+  CHECK_THAT(run.err, Contains(said));
+}
+
+TEST_CASE("a text and its tokens in files train to the same numbers") {
+  const Workspace text;
+  const Workspace tokens;
+  succeed(alone(text, {"trainer_config.max_steps=12"}));
+  tokenize(tokens, {"--tokenizer", "char", "--input", "text.txt", "--output", "chars",
+                    "--shard_tokens", "1000"});
+  succeed(alone(tokens, {"trainer_config.max_steps=12", "data_config.path=chars"}));
+  CHECK(largest_parameter_distance(text.snapshot(), tokens.snapshot()) == 0.0);
+}
+
+TEST_CASE("a run on BPE tokens goes on bit for bit, and generates from its own vocabulary") {
+  const Workspace unbroken;
+  const Workspace resumed;
+  tokenize_bpe(unbroken);
+  tokenize_bpe(resumed);
+  const auto run = succeed(alone(unbroken, kOnBpe));
+  CHECK_THAT(run.out, Contains(" tokens, 300 unique; ") && Contains("Documents: packed; token 0"));
+  succeed(alone(resumed, on_bpe("trainer_config.max_steps=5")));
+  succeed(alone(resumed, kOnBpe));
+  CHECK(differences(unbroken.snapshot(), resumed.snapshot()) == Words{});
+  const auto text = succeed(trainer(unbroken, {"generate", "--snapshot", "snapshot.pt", "--prompt",
+                                               "the ", "--max_new_tokens", "5", "--seed", "1"}));
+  CHECK_THAT(text.out, Catch::StartsWith("the "));
+}
+
+TEST_CASE("several texts by a glob, other bytes than UTF-8, and a text for evaluation alone") {
+  const Workspace place;
+  std::filesystem::create_directory(place / "texts");
+  place.write("texts/a.txt", std::string(300, 'a') + "\xff");
+  place.write("texts/b.txt", std::string(300, 'b'));
+  place.write("valid.txt", "abcabcabcabc");
+  const auto run =
+      succeed(alone(place, {"trainer_config.max_steps=3", "data_config.path='texts/*.txt'",
+                            "data_config.tokenizer=byte", "data_config.eval_path=valid.txt"}));
+  CHECK_THAT(run.out, Contains("601 tokens of ") && Contains(", 257 unique; ") &&
+                          Contains(", 11 evaluation tokens of "));
+}
+
+TEST_CASE("tokens that do not fit are refused in one line") {
+  const Workspace place;
+  tokenize_bpe(place);
+  tokenize(place, {"--tokenizer", "byte", "--input", "text.txt", "--output", "bytes"});
+  check_refused(place, on_bpe("data_config.tokenizer=byte"), "its vocabulary has 300 tokens");
+  check_refused(place, on_bpe("data_config.tokenizer=none"),
+                "data_config.tokenizer: none: No such");
+  check_refused(place, on_bpe("data_config.tokenizer=bpe/tokens_000000.bin"), "is not whole JSON");
+  check_refused(place, on_bpe("data_config.eval_path=bytes"), "was written with another tokenizer");
+  check_refused(place, on_bpe("data_config.format=text"), "holds no .txt file");
+  check_refused(place, on_bpe("data_config.format=token"), "did you mean");
+  check_refused(place, {"data_config.format=tokens"}, "has no tokenizer.json beside it");
+  std::filesystem::resize_file(place / "bpe/tokens_000000.bin", 900);
+  check_refused(place, kOnBpe, "tokens_000000.bin: is cut short");
+  std::filesystem::remove(place / "bytes/tokenizer.json");
+  check_refused(place, {"data_config.path=bytes"}, "has no tokenizer.json beside it");
+  CHECK_FALSE(std::filesystem::exists(place.snapshot()));
+}
+
+}  // namespace
+}  // namespace ddp::test

@@ -1,0 +1,120 @@
+// What the page holds. A browser opens it in tests/peers/test_report.py.
+#include "trainer/report/report_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/catch.h"
+#include "tests/support/temp_folder.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+using Catch::Contains;
+
+Series noisy(std::size_t size) {
+  Series series;
+  for (std::size_t i = 0; i < size; ++i) {
+    const auto x = static_cast<double>(i);
+    series.add(static_cast<int64_t>(10 * i), std::sin(0.01 * x) + 0.1 * std::sin(7.3 * x));
+  }
+  return series;
+}
+
+TEST_CASE("a thinned curve keeps its ends, its extremes and real points") {
+  Series series = noisy(10'000);
+  series.values[5003] = 40.0;
+  series.values[7001] = -40.0;
+  series.values[2222] = NAN;
+  const Series thin = thinned(series, 500);
+  CHECK(thin.size() <= 500);
+  CHECK(thin.size() >= 400);
+  CHECK(thin.steps.front() == 0);
+  CHECK(thin.steps.back() == 99'990);
+  CHECK(*std::max_element(thin.values.begin(), thin.values.end()) == 40.0);
+  CHECK(*std::min_element(thin.values.begin(), thin.values.end()) == -40.0);
+  CHECK(std::count_if(thin.values.begin(), thin.values.end(),
+                      [](double value) { return std::isnan(value); }) == 1);
+  for (std::size_t i = 0; i < thin.size(); ++i) {
+    const double was = series.values[static_cast<std::size_t>(thin.steps[i] / 10)];
+    CHECK((thin.values[i] == was || std::isnan(was)));
+  }
+  CHECK(thinned(noisy(500), 500).size() == 500);
+}
+
+TEST_CASE("steps and values are packed as the page unpacks them") {
+  Series series;
+  series.add(1, 1.0);
+  series.add(300, -2.5);
+  CHECK(packed_steps(series) == "AasC");           // 01 AB 02
+  CHECK(packed_values(series) == "AACAPwAAIMA=");  // 00 00 80 3F 00 00 20 C0
+  CHECK(packed_steps({}).empty());
+}
+
+TEST_CASE("short series leave their room to long ones") {
+  CHECK(fair_size({10, 10, 1000, 5000}, 1020) == 500);
+  CHECK(fair_size({10, 20}, 1000) == 20);
+  CHECK(fair_size({}, 1000) == 1000);
+}
+
+RunData run_with(const std::string& name) {
+  RunData run;
+  run.name = run.folder = name;
+  run.info_json = run.summary_json = "{}";
+  return run;
+}
+
+TEST_CASE("a page about 100,000 steps in six curves stays below 1 MB") {
+  RunData run = run_with("long");
+  for (const char* name : {"loss", "lr", "grad_norm", "tokens_per_second", "memory_bytes", "mfu"})
+    run.series[fmt::format("train/{}", name)] = noisy(100'000);
+  run.series["eval/loss"] = noisy(100);
+  CHECK(report_page({run}, 0.0, "test").size() < 1'000'000);
+  CHECK(report_page(std::vector<RunData>(5, run), 0.0, "test").size() < 1'000'000);
+}
+
+TEST_CASE("foreign text cannot end the element that it stands in") {
+  RunData run = run_with("</script><script>alert(1)</script>");
+  run.samples.push_back({1, "sample", "<!-- </SCRIPT> \xFF", 0.0});
+  const std::string page = report_page({run}, 0.0, "test");
+  CHECK_THAT(page, !Contains("</script><script>alert"));
+  CHECK_THAT(page, !Contains("<!-- </SCRIPT>"));
+  CHECK_THAT(page, Contains(R"(\u003c/script>\u003cscript>alert(1))"));
+}
+
+TEST_CASE("a page names no other place to load anything from") {
+  const std::string page = report_page({run_with("r")}, 0.0, "test");
+  for (const char* other : {"http://", "https://", "src=", "@import", "url(", "fetch("})
+    CHECK_THAT(page, !Contains(other));
+}
+
+TEST_CASE("a folder is read although lines are torn or of another kind") {
+  const test::TempFolder folder;
+  folder.write("metrics.jsonl",
+               R"({"step":10,"epoch":1,"split":"train","loss":2.5,"time":5})"
+               "\nnonsense\n{\"step\":11}\n[1]\n"
+               R"({"step":20,"split":"train","loss":null,"resumed_from":15,"time":9})"
+               "\n{\"step\":30,\"spl");
+  const RunData run = read_run(folder.path(), 5);
+  CHECK(run.series.at("train/loss").steps == std::vector<int64_t>{10, 20});
+  CHECK(std::isnan(run.series.at("train/loss").values[1]));
+  CHECK(run.series.size() == 1);
+  CHECK(run.resumed == std::vector<int64_t>{15});
+  CHECK(run.first_time == 5.0);
+  CHECK(run.last_time == 9.0);
+  CHECK(run.info_json == "{}");
+}
+
+TEST_CASE("a folder that is none of a run is one clear line") {
+  const test::TempFolder folder;
+  CHECK_THROWS_WITH(read_run(folder / "no", 5),
+                    Contains("no such folder; give the folder of a run"));
+  CHECK_THROWS_WITH(read_run(folder.path(), 5), Contains("no metrics.jsonl in this folder") &&
+                                                    Contains("logging_config.jsonl"));
+}
+
+}  // namespace
+}  // namespace ddp::train

@@ -1,0 +1,15 @@
+// What stands in a file.
+#pragma once
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace ddp::test {
+
+inline std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace ddp::test

@@ -1,0 +1,101 @@
+"""Event files as the real TensorBoard reads them."""
+
+import math
+import struct
+import subprocess
+import sys
+import unittest
+
+try:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
+    from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator as PluginEventAccumulator
+except ImportError:
+    print(f"[skipped] all of it: no tensorboard for {sys.executable}")
+    sys.exit(0)
+
+from metrics_probe import ProbeTest
+
+
+def single(value):
+    return struct.unpack("f", struct.pack("f", value))[0]
+
+
+class EventFiles(ProbeTest):
+    def read(self):
+        accumulator = EventAccumulator(str(self.run_folder / "tensorboard"), size_guidance={
+            "scalars": 0, "tensors": 0, "histograms": 0})
+        accumulator.Reload()
+        return accumulator
+
+    def scalars(self, accumulator, tag):
+        return [(event.step, event.value) for event in accumulator.Scalars(tag)]
+
+    def test_scalars_have_their_steps_values_and_times(self):
+        losses = {step: 5.0 / step + 1e-3 for step in (1, 2, 127, 128, 300, 70_000, 2**40)}
+        self.attempt("begin 0\n" + "".join(f"train {step} {loss} lr 0.0003\n" for step, loss in losses.items())
+                     + "eval 300 nan\n")
+        read = self.read()
+        self.assertEqual(read.Tags()["scalars"], ["train/loss", "train/lr", "eval/loss"])
+        self.assertEqual(self.scalars(read, "train/loss"), [(step, single(loss)) for step, loss in losses.items()])
+        self.assertEqual({event.value for event in read.Scalars("train/lr")}, {single(3e-4)})
+        self.assertTrue(math.isnan(read.Scalars("eval/loss")[0].value))
+        self.assertEqual([event.wall_time for event in read.Scalars("train/loss")], [1.7e9 + step for step in losses])
+
+    def test_after_a_resume_and_a_rollback_no_step_is_there_twice(self):
+        self.attempt("begin 0\n" + "".join(f"train {step} {step}\n" for step in range(1, 11)) + "eval 8 1\ntext 9 sample a\n")
+        self.attempt("begin 6\n" + "".join(f"train {step} {100 + step}\n" for step in range(7, 10)) + "text 9 sample b\n"
+                     "begin 8\ntrain 9 209\ntrain 10 210\n")
+        read = self.read()
+        self.assertEqual(self.scalars(read, "train/loss"),
+                         [(step, float(step)) for step in range(1, 7)] + [(7, 107.0), (8, 108.0), (9, 209.0), (10, 210.0)])
+        self.assertEqual(read.Scalars("eval/loss"), [])
+        # The reader of text and of the web page; the older one above never forgets a tensor.
+        plugins = PluginEventAccumulator(str(self.run_folder / "tensorboard"))
+        plugins.Reload()
+        self.assertEqual(plugins.Tensors("sample"), [])
+        self.assertEqual([event.step for event in plugins.Tensors("train/loss")], list(range(1, 11)))
+        self.assertEqual(len(list((self.run_folder / "tensorboard").iterdir())), 2)
+
+    def test_a_run_that_begins_anew_replaces_the_one_before(self):
+        self.attempt("begin 0\neval 0 9\ntrain 1 1\ntrain 2 2\n")
+        self.attempt("begin 0\neval 0 8\ntrain 1 3\n")
+        read = self.read()
+        self.assertEqual(self.scalars(read, "train/loss"), [(1, 3.0)])
+        self.assertEqual(self.scalars(read, "eval/loss"), [(0, 8.0)])
+
+    def test_text_comes_back_as_it_was(self):
+        self.attempt("begin 0\ntext 5 sample To be, \u00fc\u4e2d\U0001f600 <b>not</b>\n")
+        read = self.read()
+        self.assertEqual(read.Tags()["tensors"], ["sample"])
+        self.assertEqual(read.SummaryMetadata("sample").plugin_data.plugin_name, "text")
+        event = read.Tensors("sample")[0]
+        self.assertEqual(event.step, 5)
+        self.assertEqual([text.decode() for text in event.tensor_proto.string_val],
+                         ["    To be, \u00fc\u4e2d\U0001f600 <b>not</b>"])
+
+    def test_histograms_have_their_sums_and_buckets(self):
+        values = [0.5, -2.0, 0.0, 0.5, 3.25]
+        self.attempt("begin 0\nhistogram 7 weights " + " ".join(map(str, values)) + "\n")
+        event = self.read().Histograms("weights")[0]
+        histogram = event.histogram_value
+        self.assertEqual((event.step, histogram.min, histogram.max, histogram.num), (7, -2.0, 3.25, 5.0))
+        self.assertEqual((histogram.sum, histogram.sum_squares), (sum(values), sum(value**2 for value in values)))
+        self.assertEqual(sum(histogram.bucket), 5.0)
+        self.assertEqual(list(histogram.bucket_limit), sorted(histogram.bucket_limit))
+
+    def test_every_record_passes_the_checks_of_the_reader(self):
+        self.attempt("begin 3\n" + "".join(f"train {step} {step}\n" for step in range(4, 200)))
+        file = next((self.run_folder / "tensorboard").iterdir())
+        self.assertEqual(len(list(RawEventFileLoader(str(file)).Load())), 2 + 196)
+
+    def test_tensorboard_inspect_names_what_is_there(self):
+        self.attempt("begin 0\ntrain 1 1\ntrain 2 2\n")
+        done = subprocess.run([sys.executable, "-m", "tensorboard.main", "--inspect", "--logdir", self.run_folder],
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("train/loss", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,241 @@
+// `trainer tokenize`
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "trainer/app/modes.h"
+#include "trainer/app/progress_line.h"
+#include "trainer/app/text_files.h"
+#include "trainer/data/shard_writer.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/prefetcher.h"
+#include "trainer/tokenizer/bpe_tokenizer.h"
+#include "trainer/tokenizer/bpe_trainer.h"
+#include "trainer/tokenizer/byte_tokenizer.h"
+#include "trainer/tokenizer/char_tokenizer.h"
+#include "trainer/tokenizer/tokenizer_folder.h"
+#include "trainer/tokenizer/utf8.h"
+#include "trainer/tokenizer/word_splitter.h"
+
+namespace ddp::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+int64_t thread_count(const TokenizeArgs& options) {
+  if (options.threads > 0) return options.threads;
+  return std::max<int64_t>(1, std::thread::hardware_concurrency());
+}
+
+/// What a thread has made of a piece.
+template <typename Result>
+struct Made {
+  TextPiece piece;  // without its text
+  uint64_t bytes = 0;
+  Result result;
+};
+
+/// `make` of every piece on several threads, `use` of the results in order.
+template <typename Result>
+void for_each_piece(const TokenizeArgs& options, const std::string& what,
+                    const TextChunks::SafePrefix& safe_prefix,
+                    const std::function<Result(const TextPiece&)>& make,
+                    const std::function<void(Made<Result>&)>& use) {
+  ProgressLine progress(what, size_of_files(options.inputs));
+  TextPieces pieces(options.inputs, safe_prefix);
+  const int64_t threads = thread_count(options);
+  Prefetcher<TextPiece, Made<Result>> results(
+      threads, 2 * threads, [&] { return pieces.next(); },
+      [&](const TextPiece& piece) -> Made<Result> {
+        return {{piece.file, piece.ends_file, piece.ends_all, {}},
+                piece.chunk.text.size(),
+                make(piece)};
+      });
+  for (Made<Result> made = results.next(); !made.piece.ends_all; made = results.next()) {
+    use(made);
+    progress.add(made.bytes);
+  }
+}
+
+/// Errors of an encoder, with the place in the files.
+[[noreturn]] void fail_in_file(const TokenizeArgs& options, const TextPiece& piece,
+                               const UserError& error) {
+  throw UserError(fmt::format("{}: in the text from byte {} on: {}", options.inputs[piece.file],
+                              piece.chunk.offset, error.what()));
+}
+
+std::set<uint32_t> characters_of(const TokenizeArgs& options, const TextPiece& piece) {
+  std::set<uint32_t> found;
+  const std::string& text = piece.chunk.text;
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint point = decode_utf8(text, at);
+    if (point.bytes == 0) {
+      throw UserError(
+          fmt::format("{}: is not valid UTF-8 at byte {}; convert it, for example with "
+                      "iconv -t UTF-8, or write --tokenizer byte",
+                      options.inputs[piece.file], piece.chunk.offset + at));
+    }
+    found.insert(point.value);
+    at += point.bytes;
+  }
+  return found;
+}
+
+std::unique_ptr<Tokenizer> make_char_tokenizer(const TokenizeArgs& options) {
+  std::set<uint32_t> all;
+  for_each_piece<std::set<uint32_t>>(
+      options, "looking for characters", whole_characters,
+      [&](const TextPiece& piece) { return characters_of(options, piece); },
+      [&](Made<std::set<uint32_t>>& made) { all.merge(made.result); });
+  std::vector<std::string> characters;
+  for (const uint32_t character : all) characters.push_back(encode_utf8(character));
+  return std::make_unique<CharTokenizer>(std::move(characters));
+}
+
+std::size_t cut_between_words(std::string_view text) {
+  for (std::size_t at = text.size(); at > 1; --at) {
+    if (always_splits(text, at - 1)) return at - 1;
+  }
+  return 0;
+}
+
+std::unique_ptr<Tokenizer> train_bpe_tokenizer(const TokenizeArgs& options) {
+  WordCounts words;
+  for_each_piece<WordCounts>(
+      options, "counting words", cut_between_words,
+      [](const TextPiece& piece) {
+        WordCounts counts;
+        counts.add_text(piece.chunk.text);
+        return counts;
+      },
+      [&](Made<WordCounts>& made) { words.add(made.result); });
+  BpeSpec spec = train_bpe(words, options.vocab_size);
+  const auto size = static_cast<int64_t>(spec.vocabulary.size());
+  if (size < options.vocab_size) {
+    fmt::print(stderr,
+               "warning: the vocabulary has {} tokens, not {}: the {} different words of the input "
+               "hold no further pair\n",
+               size, options.vocab_size, words.distinct());
+  }
+  return std::make_unique<BpeTokenizer>(std::move(spec));
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizeArgs& options) {
+  if (options.tokenizer == "char") return make_char_tokenizer(options);
+  if (options.tokenizer == "byte") return std::make_unique<ByteTokenizer>();
+  if (options.tokenizer == "bpe") return train_bpe_tokenizer(options);
+  return load_tokenizer(options.tokenizer);
+}
+
+bool is_own_file(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name == "tokenizer.json" || (name.starts_with("tokens_") && name.ends_with(".bin"));
+}
+
+/// Files of tokens that are there already: a folder of tokens is read as one set.
+std::vector<fs::path> earlier_files(const std::string& folder) {
+  std::vector<fs::path> earlier;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const fs::path& path = entry.path();
+    if (is_own_file(path) || path.extension() == ".bin") earlier.push_back(path);
+  }
+  return earlier;
+}
+
+/// Throws UserError when it cannot be the place of one set of tokens.
+void check_folder(const TokenizeArgs& options) {
+  std::error_code error;
+  fs::create_directories(options.output, error);
+  if (error || !fs::is_directory(options.output, error)) {
+    throw UserError(fmt::format("--output: cannot make the folder {}: {}", options.output,
+                                error ? error.message() : "there is a file of that name"));
+  }
+  for (const fs::path& path : earlier_files(options.output)) {
+    if (options.overwrite && is_own_file(path)) continue;
+    throw UserError(fmt::format("--output: {} is there already; give another folder{}",
+                                path.string(), is_own_file(path) ? ", or --overwrite" : ""));
+  }
+  if (options.overwrite && fs::equivalent(options.tokenizer, options.output, error))
+    throw UserError("--output: is the tokenizer's own folder; give another one");
+}
+
+/// The sign that the folder is whole, tokenizer.json, goes first.
+void clear_folder(const TokenizeArgs& options) {
+  fs::remove(fs::path(options.output) / "tokenizer.json");
+  for (const fs::path& path : earlier_files(options.output)) fs::remove(path);
+}
+
+void check_end_of_text(const TokenizeArgs& options, const Tokenizer& tokenizer) {
+  if (!options.append_end_of_text || tokenizer.end_of_text()) return;
+  throw UserError(
+      fmt::format("--append_end_of_text: the tokenizer {} has no end-of-text token; "
+                  "leave it out, or use byte or bpe",
+                  options.tokenizer));
+}
+
+void encode_files(const TokenizeArgs& options, const Tokenizer& tokenizer, ShardWriter& writer) {
+  for_each_piece<std::vector<int32_t>>(
+      options, "encoding",
+      [&tokenizer](std::string_view text) { return tokenizer.safe_prefix(text); },
+      [&](const TextPiece& piece) {
+        try {
+          return tokenizer.encode(piece.chunk.text);
+        } catch (const UserError& error) {
+          fail_in_file(options, piece, error);
+        }
+      },
+      [&](Made<std::vector<int32_t>>& made) {
+        writer.write(made.result);
+        if (made.piece.ends_file && options.append_end_of_text)
+          writer.write(std::vector<int32_t>{*tokenizer.end_of_text()});
+      });
+}
+
+/// Last: the folder is whole when it is there.
+void write_tokenizer(const TokenizeArgs& options, const Tokenizer& tokenizer) {
+  AtomicFile file((fs::path(options.output) / "tokenizer.json").string());
+  const std::string state = tokenizer.state();
+  file.write(state.data(), state.size());
+  file.commit();
+}
+
+void print_summary(const TokenizeArgs& options, const Tokenizer& tokenizer,
+                   const ShardWriter& writer, double seconds) {
+  const auto bytes = static_cast<double>(size_of_files(options.inputs));
+  const auto tokens = static_cast<double>(writer.tokens());
+  fmt::print(
+      "{}: {} tokens in {} file{}, {} vocabulary of {}, {:.2f} bytes a token; {:.1f} MB encoded in "
+      "{:.2f} s, {:.2f} million tokens/s on {} thread{}\n",
+      options.output, writer.tokens(), writer.shards(), writer.shards() == 1 ? "" : "s",
+      tokenizer.kind(), tokenizer.size(), bytes / std::max(tokens, 1.0), bytes / 1e6, seconds,
+      tokens / 1e6 / std::max(seconds, 1e-9), thread_count(options),
+      thread_count(options) == 1 ? "" : "s");
+}
+
+}  // namespace
+
+int run_tokenize(const TrainerArgs& args) {
+  const TokenizeArgs& options = args.tokenize;
+  if (size_of_files(options.inputs) == 0)
+    throw UserError(options.inputs.front() + ": holds no text");
+  check_folder(options);
+  const auto tokenizer = make_tokenizer(options);
+  check_end_of_text(options, *tokenizer);
+  clear_folder(options);
+  ShardWriter writer(
+      {options.output, options.shard_tokens, tokenizer->size(), tokenizer_fingerprint(*tokenizer)});
+  const auto start = std::chrono::steady_clock::now();
+  encode_files(options, *tokenizer, writer);
+  writer.finish();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  write_tokenizer(options, *tokenizer);
+  print_summary(options, *tokenizer, writer, seconds.count());
+  return 0;
+}
+
+}  // namespace ddp::train

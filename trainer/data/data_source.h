@@ -1,0 +1,28 @@
+// The tokens that data_config names, from texts or from files of tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "trainer/config/config.h"
+#include "trainer/data/token_sequence.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+struct DataSource {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<TokenSequence> training;
+  std::unique_ptr<TokenSequence> evaluation;  ///< Null: a part of `training` is for evaluation.
+  int64_t training_tokens = 0;  ///< From the start of `training`; data_config.truncate leaves them.
+  int64_t characters_in_files = 0;  ///< Of the training text; 0 for files of tokens.
+  bool from_text = false;
+};
+
+/// Reads and encodes texts; only opens files of tokens. With `of_snapshot`, that tokenizer is used
+/// where the configuration names none. Throws UserError that names the key, the file and what is
+/// wrong with it.
+DataSource open_data(const DataConfig& config, std::unique_ptr<Tokenizer> of_snapshot);
+
+}  // namespace ddp::train

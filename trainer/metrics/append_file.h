@@ -1,0 +1,35 @@
+// A file that grows by whole records: what a full disk has cut in two is taken back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ddp::train {
+
+class AppendFile {
+ public:
+  /// Creates it where it is not there yet. Throws RunError that names the path and the reason.
+  explicit AppendFile(std::string path);
+  ~AppendFile();
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+
+  /// All of the record or, with a RunError, nothing of it. No fsync: it survives the end of the
+  /// process, not that of the machine.
+  void append(std::string_view record);
+  /// Cuts off what is behind that many bytes. Throws RunError.
+  void truncate(int64_t size);
+
+  const std::string& path() const { return path_; }
+  int64_t size() const { return size_; }
+
+ private:
+  [[noreturn]] void fail(const char* what, int error) const;
+
+  std::string path_;
+  int fd_ = -1;
+  int64_t size_ = 0;
+};
+
+}  // namespace ddp::train

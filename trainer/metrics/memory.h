@@ -1,0 +1,16 @@
+// What a process holds in memory, as the kernel counts it.
+#pragma once
+
+#include <cstdint>
+
+namespace ddp::train {
+
+struct MemoryUse {
+  int64_t resident = 0;  ///< Bytes now; 0 where /proc cannot be read.
+  int64_t peak = 0;      ///< The most there has been.
+};
+
+/// Of this process: VmRSS and VmHWM of proc(5)'s status. On the host alone, not on a GPU.
+MemoryUse memory_use();
+
+}  // namespace ddp::train

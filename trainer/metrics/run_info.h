@@ -1,0 +1,24 @@
+// run_info.json in a run's folder: what the run was and where it ran.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "trainer/config/config.h"
+
+namespace ddp::train {
+
+inline constexpr const char* kRunInfoFile = "run_info.json";
+
+/// Facts about program, machine and model, in the order in which people want to read them.
+using RunFacts = std::vector<std::pair<std::string, std::variant<std::string, double, int64_t>>>;
+
+/// This machine and this process: program, host, system, CPUs, memory, command, start.
+RunFacts machine_facts();
+
+/// {"config": {...}, "environment": {...}}
+std::string run_info_json(const Config& config, const RunFacts& facts);
+
+}  // namespace ddp::train

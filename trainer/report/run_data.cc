@@ -1,0 +1,105 @@
+#include "trainer/report/run_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "trainer/metrics/jsonl_sink.h"
+#include "trainer/metrics/run_info.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Also of an object that is empty: what is no number has no place in a curve.
+int64_t whole_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<int64_t>() : -1;
+}
+
+double real_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
+std::string text_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+void take_line(const Json& line, RunData& run) {
+  const int64_t step = whole_at(line, "step");
+  const std::string split = text_at(line, "split");
+  if (step < 0 || split.empty()) return;
+  for (const auto& [key, value] : line.items()) {
+    const bool place = key == "step" || key == "epoch" || key == "time" || key == "resumed_from";
+    if (place || !(value.is_number() || value.is_null())) continue;
+    run.series[split + "/" + key].add(
+        step, value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+  }
+  const int64_t from = whole_at(line, "resumed_from");
+  if (from >= 0) run.resumed.push_back(from);
+  const double time = real_at(line, "time");
+  if (run.records == 0) run.first_time = time;
+  run.last_time = std::max(run.last_time, time);
+  run.last_step = std::max(run.last_step, step);
+  ++run.records;
+}
+
+void read_samples(const std::string& path, std::size_t most, RunData& run) {
+  std::ifstream file(path, std::ios::binary);
+  std::deque<TextRecord> newest;
+  for (std::string text; std::getline(file, text);) {
+    const Json line = Json::parse(text, nullptr, false);
+    if (!line.is_object() || whole_at(line, "step") < 0) continue;
+    newest.push_back({whole_at(line, "step"), text_at(line, "tag"), text_at(line, "text"),
+                      real_at(line, "time")});
+    if (newest.size() > most) newest.pop_front();
+  }
+  run.samples.assign(newest.begin(), newest.end());
+}
+
+std::string json_object_in(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  return Json::parse(text, nullptr, false).is_object() ? text : "{}";
+}
+
+}  // namespace
+
+RunData read_run(const std::string& folder, std::size_t most_samples) {
+  namespace fs = std::filesystem;
+  const std::string path = folder + "/" + JsonlSink::kMetricsFile;
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    throw UserError(fmt::format("report: {}: no such folder; give the folder of a run", folder));
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw UserError(fmt::format(
+        "report: {}: no {} in this folder; give hydra.run.dir of a run that was trained with "
+        "logging_config.jsonl=true",
+        folder, JsonlSink::kMetricsFile));
+  }
+  RunData run;
+  run.folder = fs::canonical(folder, error).string();
+  run.name = run.folder;
+  for (std::string text; std::getline(file, text);) {
+    const Json line = Json::parse(text, nullptr, false);
+    if (line.is_object()) take_line(line, run);
+  }
+  read_samples(folder + "/" + JsonlSink::kSamplesFile, most_samples, run);
+  run.info_json = json_object_in(folder + "/" + kRunInfoFile);
+  run.summary_json = json_object_in(folder + "/run_summary.json");
+  return run;
+}
+
+}  // namespace ddp::train

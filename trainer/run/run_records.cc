@@ -1,0 +1,87 @@
+#include "trainer/run/run_records.h"
+
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "launcher/worker_contract.h"
+#include "trainer/config/keys/config_text.h"
+#include "trainer/metrics/event_file_sink.h"
+#include "trainer/metrics/jsonl_sink.h"
+#include "trainer/metrics/memory.h"
+#include "trainer/metrics/prometheus_sink.h"
+#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/start_time.h"
+
+namespace ddp::train {
+namespace {
+
+std::vector<std::unique_ptr<MetricSink>> make_sinks(const Config& config) {
+  std::vector<std::unique_ptr<MetricSink>> sinks;
+  const std::string& folder = config.hydra.run_dir;
+  if (config.logging.jsonl) sinks.push_back(std::make_unique<JsonlSink>(folder));
+  if (config.logging.tensorboard)
+    sinks.push_back(
+        std::make_unique<EventFileSink>(folder + "/tensorboard", config_to_yaml(config)));
+  const char* memory = std::getenv(launch::kShmDir);
+  if (memory != nullptr && *memory != '\0')
+    sinks.push_back(std::make_unique<PrometheusSink>(memory));
+  return sinks;
+}
+
+}  // namespace
+
+RunRecords::RunRecords(const Config& config, Log& log)
+    : config_(config), log_(log), recorder_(make_sinks(config)) {}
+
+void RunRecords::begin_after(int64_t step) {
+  recorder_.begin_after(step);
+  began_ = Clock::now();
+  began_after_ = step;
+}
+
+void RunRecords::write_info(const RunFacts& facts) {
+  if (!config_.logging.jsonl) return;
+  const std::string text = run_info_json(config_, facts);
+  try {
+    AtomicFile file(config_.hydra.run_dir + "/" + kRunInfoFile);
+    file.write(text.data(), text.size());
+    file.commit();
+  } catch (const RunError& error) {
+    log_.warning(error.what());
+  }
+}
+
+void RunRecords::write(MetricRecord record) {
+  record.time = unix_seconds();
+  for (const auto& [name, value] : record.values) {
+    if (name == "loss") (record.split == "train" ? progress_.loss : progress_.eval_loss) = value;
+    if (name == "lr") progress_.learning_rate = value;
+    if (name == "tokens_per_second") progress_.tokens_per_second = value;
+  }
+  recorder_.write(std::move(record));
+  say_troubles();
+}
+
+void RunRecords::say_troubles() {
+  for (const auto& trouble : recorder_.take_troubles()) log_.warning(trouble);
+}
+
+void RunRecords::step_done(int64_t step, int64_t epoch, int64_t last_step) {
+  constexpr std::chrono::milliseconds kBetweenDrawings{100};
+  const auto now = Clock::now();
+  if (!log_.has_live_line() || now < drawn_ + kBetweenDrawings) return;
+  drawn_ = now;
+  progress_.step = step;
+  progress_.epoch = epoch;
+  progress_.last_step = last_step;
+  progress_.memory = memory_use().resident;
+  const auto made = static_cast<double>(step - began_after_);
+  const double seconds = std::chrono::duration<double>(now - began_).count();
+  if (made > 0) progress_.seconds_left = seconds / made * static_cast<double>(last_step - step);
+  // The last column stays free: some terminals go on to the next line there.
+  log_.set_live_line(progress_line(progress_, Log::live_line_width() - 1));
+}
+
+}  // namespace ddp::train

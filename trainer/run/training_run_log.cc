@@ -1,0 +1,209 @@
+// What a run says and records: the log, metrics, the account.
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "trainer/metrics/memory.h"
+#include "trainer/metrics/model_flops.h"
+#include "trainer/metrics/text.h"
+#include "trainer/run/training_run.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/start_time.h"
+
+namespace ddp::train {
+namespace {
+
+/// The loss, then the other metrics by name.
+std::string eval_text(const Metrics& metrics) {
+  std::string text = fmt::format("Eval Loss {:.6f}", metrics.front().second);
+  for (std::size_t i = 1; i < metrics.size(); ++i) {
+    const auto& [name, value] = metrics[i];
+    text += std::floor(value) == value && value > 1.0 ? fmt::format(" | {:.0f} {}", value, name)
+                                                      : fmt::format(" | {} {:.4f}", name, value);
+  }
+  return text;
+}
+
+/// "peak 812.10MB" or "peak 640.00MB to 812.10MB on 4 ranks, most on rank 2"
+std::string memory_text(const std::vector<double>& peaks) {
+  const auto [least, most] = std::minmax_element(peaks.begin(), peaks.end());
+  if (peaks.size() == 1) return fmt::format("peak {}B", short_number(*most));
+  return fmt::format("peak {}B to {}B on {} ranks, most on rank {}", short_number(*least),
+                     short_number(*most), peaks.size(), most - peaks.begin());
+}
+
+}  // namespace
+
+void TrainingRun::say_where_time_goes() {
+  if (!account_) return;
+  for (const auto& line : account_->text()) log_.info(line);
+}
+
+void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
+  monitor_.enter(Phase::kAllReduce, "all_reduce");
+  last_loss_ = trainer_.global_mean_loss(output);
+  const auto seconds =
+      group_.gather_doubles(before_backward_ / static_cast<double>(steps_since_log_));
+  before_backward_ = 0.0;
+  steps_since_log_ = 0;
+  if (!group_.is_main()) return;
+  const double rate = throughput_.lap();
+  std::string line = fmt::format(
+      "Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} tok/s", epoch + 1,
+      trainer_.step(), last_loss_, output.learning_rate, output.grad_norm.item<float>(),
+      short_number(rate));
+  if (trainer_.scaler().enabled())
+    line += fmt::format(" | loss scale {}", trainer_.scaler().state().scale);
+  if (trainer_.scaler().enabled() && output.not_finite.item<float>() != 0.0F)
+    line += " | gradients overflowed: update skipped";
+  log_.step(line);
+  record_step(output, rate);
+  log_skew(seconds);
+}
+
+void TrainingRun::record_step(const StepOutput& output, double rate) {
+  const Task& task = trainer_.task();
+  MetricRecord record{trainer_.step(), epochs_done(), "train", {}, 0.0};
+  record.values = {{"loss", last_loss_},
+                   {"lr", output.learning_rate},
+                   {"grad_norm", output.grad_norm.item<double>()},
+                   {fmt::format("{}_per_second", task.unit()), rate}};
+  if (config_.logging.peak_tflops > 0.0 && task.flops_per_unit() > 0.0) {
+    const double mfu = model_flops_utilization(rate, task.flops_per_unit(),
+                                               1e12 * config_.logging.peak_tflops, group_.size());
+    record.values.emplace_back("mfu", mfu);
+  }
+  record.values.emplace_back("memory_bytes", static_cast<double>(memory_use().resident));
+  records_->write(std::move(record));
+}
+
+double TrainingRun::epochs_done() const {
+  const auto& sampler = trainer_.sampler();
+  const auto samples = static_cast<double>(sampler.steps_per_epoch() * sampler.global_batch());
+  const DataCursor& cursor = trainer_.cursor();
+  return static_cast<double>(cursor.epoch) + static_cast<double>(cursor.position) / samples;
+}
+
+void TrainingRun::log_evaluation(const Metrics& metrics, bool made_before) {
+  const DataCursor& cursor = trainer_.cursor();
+  const int64_t epoch = cursor.position == 0 ? cursor.epoch : cursor.epoch + 1;
+  log_.info(fmt::format("Epoch {} | Step {} | {}", epoch, trainer_.step(), eval_text(metrics)));
+  // A run that was complete when it began evaluates once more.
+  if (!made_before) records_->write({trainer_.step(), epochs_done(), "eval", metrics, 0.0});
+}
+
+void TrainingRun::record_histograms() {
+  throughput_.pause();
+  for (const Parameter& parameter : trainer_.task().parameters()) {
+    const auto values = parameter.tensor.detach().to(torch::kCPU, torch::kFloat32).contiguous();
+    records_->write_histogram(
+        {trainer_.step(), "parameters/" + parameter.name,
+         Histogram::of({values.const_data_ptr<float>(), static_cast<std::size_t>(values.numel())}),
+         unix_seconds()});
+  }
+  throughput_.resume();
+}
+
+// Up to the backward pass nobody waits for anybody: who takes longer there holds up the others.
+void TrainingRun::log_skew(const std::vector<double>& seconds) {
+  constexpr double kNotable = 2.0;       // times the median
+  constexpr double kNotableTime = 0.01;  // s
+  std::vector<double> sorted = seconds;
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  const auto slowest = std::max_element(seconds.begin(), seconds.end());
+  if (*slowest < kNotable * *middle || *slowest < *middle + kNotableTime) return;
+  log_.info(
+      fmt::format("Slow rank: rank {} takes {:.1f} ms for data and forward pass, the median "
+                  "rank {:.1f} ms",
+                  slowest - seconds.begin(), 1e3 * *slowest, 1e3 * *middle));
+}
+
+void TrainingRun::log_start() const {
+  const auto& c = config_.trainer;
+  const auto& sampler = trainer_.sampler();
+  const Task& task = trainer_.task();
+  const auto amp = trainer_.amp_dtype();
+  for (const auto& line : task.describe()) log_.info(line);
+  log_.info(fmt::format(
+      "Batch: {} samples per micro-batch x {} on {} = {} samples, {} {} per step; {} steps per "
+      "epoch",
+      c.batch_size, counted(trainer_.batch_plan().micro_batches, "micro-batch"),
+      counted(group_.size(), "rank"), sampler.global_batch(),
+      sampler.global_batch() * task.units_per_sample(), task.unit(), sampler.steps_per_epoch()));
+  if (!trainer_.batch_plan().note.empty()) log_.info(trainer_.batch_plan().note);
+  const auto& plan = trainer_.device_plan();
+  log_.info(fmt::format(
+      "Device: {}, backend {}, precision {}, {} threads per rank", plan.device.str(),
+      group_.c10d() ? plan.backend_name() : "none (one process)",
+      amp ? std::string(c10::toString(*amp)) + " autocast" : "float32", torch::get_num_threads()));
+  log_.info(fmt::format("Snapshots: {}", c.snapshot_path));
+  records_->write_info(facts());
+}
+
+RunFacts TrainingRun::facts() const {
+  const auto& sampler = trainer_.sampler();
+  const Task& task = trainer_.task();
+  const auto& plan = trainer_.device_plan();
+  const auto amp = trainer_.amp_dtype();
+  RunFacts facts = machine_facts();
+  facts.emplace_back("libtorch", std::string(TORCH_VERSION));
+  facts.emplace_back("device", plan.device.str());
+  facts.emplace_back("backend", group_.c10d() ? plan.backend_name() : "none (one process)");
+  facts.emplace_back("precision", amp ? std::string(c10::toString(*amp)) : std::string("float32"));
+  facts.emplace_back("ranks", int64_t{group_.size()});
+  facts.emplace_back("threads_per_rank", int64_t{torch::get_num_threads()});
+  facts.emplace_back("samples_per_step", sampler.global_batch());
+  facts.emplace_back(fmt::format("{}_per_step", task.unit()),
+                     sampler.global_batch() * task.units_per_sample());
+  facts.emplace_back("steps_per_epoch", sampler.steps_per_epoch());
+  facts.emplace_back("flops_per_" + std::string(task.unit().substr(0, task.unit().size() - 1)),
+                     task.flops_per_unit());
+  for (const auto& line : task.describe()) {
+    const std::size_t colon = std::min(line.find(": "), line.size() - 2);
+    facts.emplace_back(line.substr(0, colon), line.substr(colon + 2));
+  }
+  return facts;
+}
+
+void TrainingRun::log_end(const std::vector<double>& peak_memory) {
+  const auto& c = config_.trainer;
+  const bool stopped_early = trainer_.early_stopping().stops();
+  const std::string state = stop_signal_ == 0
+                                ? stopped_early ? "Training stopped early" : "Training finished"
+                                : fmt::format("Stopped by signal {} and saved", stop_signal_);
+  log_.info(fmt::format("{}: {} steps ({} in all), {} epochs, {:.1f} s, {} tok/s", state,
+                        trainer_.step() - first_step_, trainer_.step(), trainer_.cursor().epoch,
+                        throughput_.seconds_since_start(), short_number(throughput_.average())));
+  log_.info(trainer_.last_eval() ? fmt::format("Last train loss {:.6f}, eval loss {:.6f}",
+                                               last_loss_, trainer_.last_eval()->loss)
+                                 : fmt::format("Last train loss {:.6f}", last_loss_));
+  if (trainer_.guard().bad_steps() > 0)
+    log_.info(fmt::format("Bad steps: {}", trainer_.guard().bad_steps()));
+  log_.info("Memory: " + memory_text(peak_memory));
+  const std::string summary = config_.hydra.run_dir + "/run_summary.json";
+  account_->count_saves(keeper_->counts());
+  say_where_time_goes();
+  try {
+    account_->write_json(summary, {stop_signal_ == 0 ? "finished" : "preempted",
+                                   monitor_.start_times().parts(), peak_memory});
+  } catch (const RunError& error) {
+    log_.warning(fmt::format("no account of this run: {}", error.what()));
+  }
+  log_.info(fmt::format("Snapshot: {}; log: {}; account: {}", c.snapshot_path,
+                        config_.hydra.log_file(), summary));
+  const auto* best = best_entry(folder_.entries());
+  if (best != nullptr)
+    log_.info(fmt::format("Best snapshot: {} (step {}, eval loss {:.6f})", folder_.path_of(*best),
+                          best->step, *best->eval_loss));
+  const bool end_with_best = c.load_best_model_at_end && best != nullptr;
+  log_.info(stop_signal_ == 0
+                ? fmt::format("Next: trainer generate --snapshot {} --prompt TEXT",
+                              end_with_best ? folder_.path_of(*best) : c.snapshot_path)
+                : std::string("Next: the same command goes on from the snapshot"));
+}
+
+}  // namespace ddp::train

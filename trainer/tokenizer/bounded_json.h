@@ -1,0 +1,17 @@
+// JSON of foreign files, read with bounds.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace ddp::train {
+
+/// Throws UserError in one line: `name`, where it breaks off and why. Nesting deeper than any
+/// tokenizer file has is refused while it is read.
+nlohmann::json parse_bounded_json(std::string_view text, const std::string& name);
+
+/// `text` for a message: one short line.
+std::string quoted_part(std::string_view text);
+
+}  // namespace ddp::train

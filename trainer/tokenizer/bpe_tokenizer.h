@@ -1,0 +1,53 @@
+// GPT-2's byte-level BPE: any bytes have tokens, and decode(encode(bytes)) is bytes.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainer/tokenizer/added_tokens.h"
+#include "trainer/tokenizer/bpe_spec.h"
+#include "trainer/tokenizer/bpe_words.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+/// Token for token as Python's `tokenizers` (without special tokens that a post-processor adds) for
+/// all valid UTF-8; there, other bytes cannot be given. The text of an added token, special or not,
+/// becomes that token.
+class BpeTokenizer : public Tokenizer {
+ public:
+  explicit BpeTokenizer(BpeSpec spec);
+
+  std::string_view kind() const override { return "bpe"; }
+  int64_t size() const override { return static_cast<int64_t>(bytes_.size()); }
+  std::vector<int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const int32_t> tokens) const override;
+  using Tokenizer::decode;
+  std::optional<int32_t> end_of_text() const override { return end_of_text_; }
+  /// A tokenizer.json.
+  std::string state() const override;
+  std::size_t safe_prefix(std::string_view text) const override;
+
+  const BpeSpec& spec() const { return spec_; }
+
+ private:
+  std::unique_ptr<BpeScratch> take_scratch() const;
+  void give_back(std::unique_ptr<BpeScratch> scratch) const;
+  void encode_text(std::string_view text, BpeScratch& scratch, std::vector<int32_t>& out) const;
+
+  BpeSpec spec_;
+  BpeWords words_;
+  AddedTokens added_;
+  std::vector<std::string> bytes_;  // of each token
+  std::optional<int32_t> end_of_text_;
+
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<BpeScratch>> idle_;  // one for each thread that has encoded
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,59 @@
+#include "trainer/tokenizer/tokenizer_folder.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "trainer/runtime/error.h"
+#include "trainer/tokenizer/bpe_file.h"
+#include "trainer/tokenizer/bpe_tokenizer.h"
+
+namespace ddp::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostBytes = std::size_t{256} << 20U;  // the largest ones known have 20 MB
+
+std::string read_whole(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  if (!file) throw UserError("cannot read " + path + ": " + std::strerror(errno));
+  std::string text;
+  char block[1U << 16U];
+  while (const std::size_t bytes = std::fread(block, 1, sizeof block, file.get())) {
+    text.append(block, bytes);
+    if (text.size() > kMostBytes) throw UserError(path + ": is too large for a tokenizer file");
+  }
+  if (std::ferror(file.get()) != 0)
+    throw UserError("cannot read " + path + ": " + std::strerror(errno));
+  return text;
+}
+
+std::unique_ptr<Tokenizer> load_vocab_and_merges(const fs::path& folder) {
+  const std::string vocab = folder / "vocab.json";
+  const std::string merges = folder / "merges.txt";
+  return std::make_unique<BpeTokenizer>(
+      parse_vocab_and_merges(read_whole(vocab), vocab, read_whole(merges), merges));
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+  std::error_code unknown;
+  const fs::path place(path);
+  if (!fs::exists(place, unknown))
+    throw UserError(path +
+                    ": no such folder; a tokenizer is char, byte, bpe or a folder with "
+                    "tokenizer.json");
+  if (!fs::is_directory(place, unknown)) return parse_tokenizer(read_whole(path), path);
+  const std::string whole = place / "tokenizer.json";
+  if (fs::exists(whole, unknown)) return parse_tokenizer(read_whole(whole), whole);
+  if (fs::exists(place / "vocab.json", unknown)) return load_vocab_and_merges(place);
+  throw UserError(path +
+                  ": holds no tokenizer.json, nor vocab.json with merges.txt; write one "
+                  "with trainer tokenize");
+}
+
+}  // namespace ddp::train

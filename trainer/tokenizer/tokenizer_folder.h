@@ -1,0 +1,24 @@
+// Tokenizers in files.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+/// `path`: a folder with tokenizer.json, or with vocab.json and merges.txt; or such a .json file.
+/// Throws UserError that names the file and what is wrong with it.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
+
+/// The text of a tokenizer.json: Tokenizer::state() or that of Python's `tokenizers`. `name` is
+/// said in messages. Throws UserError.
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::string& name);
+
+/// 64 hexadecimal digits, equal for tokenizers that give equal tokens, whatever their files look
+/// like.
+std::string tokenizer_fingerprint(const Tokenizer& tokenizer);
+
+}  // namespace ddp::train

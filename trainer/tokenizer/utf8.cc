@@ -1,0 +1,58 @@
+#include "trainer/tokenizer/utf8.h"
+
+#include <algorithm>
+
+namespace ddp::train {
+namespace {
+
+std::size_t sequence_bytes(unsigned char lead) {
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead < 0xE0) return 2;
+  if (lead >= 0xE0 && lead < 0xF0) return 3;
+  if (lead >= 0xF0 && lead < 0xF5) return 4;
+  return 0;
+}
+
+}  // namespace
+
+CodePoint decode_utf8(std::string_view text, std::size_t at) {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  const std::size_t length = sequence_bytes(lead);
+  if (length == 0 || length > text.size() - at) return {};
+  if (length == 1) return {lead, 1};
+  uint32_t value = lead & (0xFFU >> (length + 1U));
+  for (std::size_t i = 1; i < length; ++i) {
+    const auto next = static_cast<unsigned char>(text[at + i]);
+    if ((next & 0xC0U) != 0x80U) return {};
+    value = (value << 6U) | (next & 0x3FU);
+  }
+  constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = value >= 0xD800 && value < 0xE000;
+  if (value < kSmallest[length] || value > 0x10FFFF || surrogate) return {};
+  return {value, length};
+}
+
+std::string encode_utf8(uint32_t code_point) {
+  const auto tail = [code_point](unsigned shift) {
+    return static_cast<char>(0x80U | ((code_point >> shift) & 0x3FU));
+  };
+  const auto lead = [code_point](unsigned marks, unsigned shift) {
+    return static_cast<char>(marks | (code_point >> shift));
+  };
+  if (code_point < 0x80) return {static_cast<char>(code_point)};
+  if (code_point < 0x800) return {lead(0xC0, 6), tail(0)};
+  if (code_point < 0x10000) return {lead(0xE0, 12), tail(6), tail(0)};
+  return {lead(0xF0, 18), tail(12), tail(6), tail(0)};
+}
+
+std::size_t whole_characters(std::string_view text) {
+  constexpr std::size_t kMostBytes = 4;
+  for (std::size_t back = 1; back <= std::min(kMostBytes - 1, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0U) == 0x80U) continue;
+    return sequence_bytes(byte) > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,25 @@
+// UTF-8 by RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ddp::train {
+
+struct CodePoint {
+  uint32_t value = 0;
+  std::size_t bytes = 0;  ///< 0: not valid UTF-8
+};
+
+/// The code point that starts at `at`, which is below text.size(). It depends on no byte before.
+CodePoint decode_utf8(std::string_view text, std::size_t at);
+
+/// Of a code point that UTF-8 has.
+std::string encode_utf8(uint32_t code_point);
+
+/// The largest length that ends no character in two, as far as `text` shows it.
+std::size_t whole_characters(std::string_view text);
+
+}  // namespace ddp::train
