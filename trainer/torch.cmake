@@ -64,6 +64,7 @@ add_executable(trainer
   main.cc
   app/data_facts.cc
   app/doctor.cc
+  app/exit_report.cc
   app/machine_memory.cc
   app/modes/estimate.cc
   app/modes/export.cc
@@ -73,7 +74,6 @@ add_executable(trainer
   app/modes/show.cc
   app/modes/train.cc
   app/multirun.cc
-  app/exit_report.cc
   app/snapshot_model.cc
   app/standard_output.cc
   app/train_job.cc)
@@ -90,7 +90,7 @@ install(TARGETS trainer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET ddp::torch_cuda)
   # Loaded at run time, and only when a GPU is used.
   add_library(trainer_cuda MODULE parallel/cuda_module.cc)
-  target_link_libraries(trainer_cuda PRIVATE ddp_project_options ddp::torch_cuda)
+  target_link_libraries(trainer_cuda PRIVATE ddp_project_options ddp::torch_cuda ${CMAKE_DL_LIBS})
   set_target_properties(trainer_cuda PROPERTIES BUILD_RPATH "${DDP_TORCH_RPATH}" INSTALL_RPATH "${DDP_TORCH_RPATH}")
   install(TARGETS trainer_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()

@@ -102,7 +102,7 @@ TEST_CASE("export and estimate are modes of their own") {
   CHECK(estimate.estimate.json);
   CHECK(error({"export", "--snapshot=s"}) == "--output: is required; see trainer export --help");
   CHECK(error({"export", "--snapshot=s", "--output=o", "--format=hf"})
-            .find("--format: 'hf' is none of huggingface, torch, safetensors") == 0);
+            .find("--format: 'hf' is not one of huggingface, torch, safetensors") == 0);
   CHECK(error({"estimate"}).find("--config: is required") == 0);
 }
 
@@ -170,10 +170,10 @@ TEST_CASE("numbers of generate are checked") {
   CHECK(with("--top_p=0").find("--top_p: '0' is not a number > 0 and <= 1") == 0);
   CHECK(with("--min_p=1.5").find("--min_p: '1.5' is not a number >= 0 and <= 1") == 0);
   CHECK(with("--repetition_penalty=-1").find("--repetition_penalty: '-1'") == 0);
-  CHECK(with("--num_samples=0").find("--num_samples: '0' is not a whole number >= 1") == 0);
-  CHECK(with("--device=gpu").find("--device: 'gpu' is none of auto, cpu, cuda") == 0);
+  CHECK(with("--num_samples=0").find("--num_samples: '0' is not an integer >= 1") == 0);
+  CHECK(with("--device=gpu").find("--device: 'gpu' is not one of auto, cpu, cuda") == 0);
   CHECK(with("--stop=") == "--stop: is empty; give the text to stop before");
-  CHECK(with("--prompt_file=x") == "--prompt_file: given together with --prompt; keep one of them");
+  CHECK(with("--prompt_file=x") == "--prompt_file: conflicts with --prompt; keep one");
   CHECK(with("--prompt_per_line").find("--prompt_per_line: belongs to --prompt_file") == 0);
 }
 

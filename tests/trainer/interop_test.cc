@@ -1,6 +1,6 @@
 // Folders of transformers, both ways.
-#include <cstdlib>
-#include <cstring>
+#include <algorithm>
+#include <initializer_list>
 
 #include "tests/support/catch.h"
 
@@ -12,6 +12,9 @@
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/model/generate.h"
 #include "trainer/runtime/error.h"
+#include "trainer/tokenizer/byte_tokenizer.h"
+#include "trainer/tokenizer/char_tokenizer.h"
+#include "trainer/tokenizer/tokenizer_folder.h"
 
 namespace ddp::train {
 namespace {
@@ -20,52 +23,16 @@ constexpr int64_t kVocabulary = 65;
 constexpr int64_t kLength = 64;
 constexpr const char* kText = "A quick text,\nwith \"quotes\" and a \xE2\x82\xAC.";
 
-/// One token per character of the text, more for those that fill the vocabulary.
-class TestTokenizer final : public Tokenizer {
- public:
-  TestTokenizer() {
-    for (const std::string text = kText; const auto& character : split(text)) {
-      if (std::find(characters_.begin(), characters_.end(), character) == characters_.end())
-        characters_.push_back(character);
-    }
-    for (char c = '0'; static_cast<int64_t>(characters_.size()) < kVocabulary; ++c) {
-      if (std::find(characters_.begin(), characters_.end(), std::string(1, c)) == characters_.end())
-        characters_.emplace_back(1, c);
-    }
+/// The characters of the text, and others until the vocabulary is full.
+CharTokenizer text_tokenizer() {
+  std::vector<std::string> characters = CharTokenizer::from_text(kText).characters();
+  for (char c = '0'; static_cast<int64_t>(characters.size()) < kVocabulary; ++c) {
+    const std::string character(1, c);
+    if (std::find(characters.begin(), characters.end(), character) == characters.end())
+      characters.push_back(character);
   }
-
-  std::string_view kind() const override { return "char"; }
-  int64_t size() const override { return kVocabulary; }
-  std::vector<int32_t> encode(std::string_view text) const override {
-    std::vector<int32_t> tokens;
-    for (const auto& character : split(text)) {
-      const auto found = std::find(characters_.begin(), characters_.end(), character);
-      tokens.push_back(static_cast<int32_t>(found - characters_.begin()));
-    }
-    return tokens;
-  }
-  std::string decode(std::span<const int32_t> tokens) const override {
-    std::string text;
-    for (const int32_t token : tokens) text += characters_.at(static_cast<std::size_t>(token));
-    return text;
-  }
-  std::string state() const override { return "test"; }
-
- private:
-  static std::vector<std::string> split(std::string_view text) {
-    std::vector<std::string> result;
-    for (const char c : text) {
-      const bool continues = (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
-      if (continues)
-        result.back() += c;
-      else
-        result.emplace_back(1, c);
-    }
-    return result;
-  }
-
-  std::vector<std::string> characters_;
-};
+  return CharTokenizer(characters);
+}
 
 GptConfig config_with(Activation activation, bool tied) {
   GptConfig config = test::tiny_config(2, 4, 64);
@@ -108,7 +75,7 @@ void save(const std::string& path, const NamedTensors& tensors) {
 
 void export_and_check(Activation activation, bool tied) {
   const test::TempDir dir;
-  const TestTokenizer tokenizer;
+  const CharTokenizer tokenizer = text_tokenizer();
   const GptConfig config = config_with(activation, tied);
   GPT model = random_model(config);
   const torch::NoGradGuard no_grad;
@@ -140,7 +107,7 @@ TEST_CASE("torch.load with weights_only reads an exported state dict") {
   const test::TempDir dir;
   GPT model = random_model(config_with(Activation::kGelu, false));
   export_model({config_with(Activation::kGelu, false), kLength, kVocabulary, weights_of(model)},
-               TestTokenizer(), ExportFormat::kTorch, dir.path());
+               text_tokenizer(), ExportFormat::kTorch, dir.path());
   NamedTensors weights;
   for (const auto& weight : weights_of(model))
     weights.emplace_back(weight.name, weight.tensor.detach());
@@ -172,7 +139,7 @@ TEST_CASE(
   const test::TempDir dir;
   const GptConfig config = config_with(Activation::kGeluTanh, true);
   GPT model = random_model(config);
-  export_model({config, kLength, kVocabulary, weights_of(model)}, TestTokenizer(),
+  export_model({config, kLength, kVocabulary, weights_of(model)}, text_tokenizer(),
                ExportFormat::kHuggingFace, dir.path());
   GPT shorter(config, kVocabulary, 16, 9);
   load_pretrained(dir.path(), weights_of(shorter));
@@ -185,11 +152,24 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("the tokenizers of exported folders are read back") {
+  const test::TempDir dir;
+  const GptConfig config = config_with(Activation::kGelu, true);
+  GPT model = random_model(config);
+  const CharTokenizer characters = text_tokenizer();
+  const ByteTokenizer bytes;
+  for (const Tokenizer* tokenizer : std::initializer_list<const Tokenizer*>{&characters, &bytes}) {
+    export_model({config, kLength, kVocabulary, weights_of(model)}, *tokenizer,
+                 ExportFormat::kHuggingFace, dir.path());
+    CHECK(load_tokenizer(dir.path())->state() == tokenizer->state());
+  }
+}
+
 TEST_CASE("weights of another shape are refused with every difference, and nothing is copied") {
   const test::TempDir dir;
   GptConfig config = config_with(Activation::kGeluTanh, true);
   GPT model = random_model(config);
-  export_model({config, kLength, kVocabulary, weights_of(model)}, TestTokenizer(),
+  export_model({config, kLength, kVocabulary, weights_of(model)}, text_tokenizer(),
                ExportFormat::kHuggingFace, dir.path());
   GptConfig other = config;
   other.n_layer = 1;

@@ -1,4 +1,4 @@
-// The command line of trainer. The only file of it that sees cxxopts is trainer_args.cc.
+// The command line of trainer.
 #pragma once
 
 #include <cstdint>

@@ -61,7 +61,7 @@ optimizer_config.betas=[0.9,0.99]. Text with special characters needs quotes ins
 }
 
 std::string help_generate() {
-  return R"(Continue texts with a trained model. Prompts and continuations alone go to stdout, as they
+  return R"(Continue texts with a trained model. Writes only the texts, prompts included, to stdout, as they
 are produced; the speed goes to stderr.
 
 Usage: trainer generate --snapshot FILE (--prompt TEXT | --prompt_file FILE) [OPTIONS]
@@ -79,11 +79,11 @@ Required:
 
 Sampling:
       --max_new_tokens N      Tokens to add (default: 200)
-      --temperature T         Above 1 more varied, below 1 more predictable; > 0 (default: 1)
-      --top_k K               Choose among the K most likely tokens only (default: all)
-      --top_p P               Choose among the fewest tokens that have probability P together; > 0
+      --temperature T         Above 1: more varied, below 1: more predictable; > 0 (default: 1)
+      --top_k K               Sample from the K most likely tokens only (default: all)
+      --top_p P               Sample from the fewest tokens whose probabilities add up to P; > 0
                               and <= 1 (default: 1, all)
-      --min_p P               Choose among tokens with at least P times the most likely one's
+      --min_p P               Sample from tokens with at least P times the most likely one's
                               probability (default: 0, all)
       --repetition_penalty R  Above 1: tokens that the text has already are less likely; > 0
                               (default: 1)
@@ -117,12 +117,12 @@ Examples:
   trainer export --snapshot snapshot.pt --output weights --format torch
 
 Options:
-      --snapshot FILE  Snapshot that training has written (required)
+      --snapshot FILE  Snapshot written by training (required)
       --output FOLDER  Where to; created where it is missing (required)
       --format FORMAT  huggingface: a folder for transformers' GPT2LMHeadModel, tokenizer included
                        torch: model.pt, a state dict for torch.load(weights_only=True)
                        safetensors: model.safetensors, the same (default: huggingface)
-  -h, --help           Show this page
+  -h, --help           Show this help
 
 Exit codes: 0 done, 1 the snapshot cannot be used or a file not be written, 2 usage error
 )text";
@@ -141,7 +141,7 @@ Options:
   -c, --config FILE     YAML file with the configuration; -cn, -cp and -cd as for training
       --world_size N    Ranks that the training will have (default: 1)
       --json            One JSON object, for programs
-  -h, --help            Show this page
+  -h, --help            Show this help
 
 Memory is that of one rank at its largest moment. It fits when all ranks of this machine together
 stay below the memory that is available now.

@@ -119,15 +119,6 @@ ParameterCounts parameter_counts(const GptConfig& gpt, int64_t vocab_size, int64
   return counts;
 }
 
-double flops_per_token(const GptConfig& gpt, int64_t vocab_size, int64_t block_size) {
-  const ParameterCounts counts = parameter_counts(gpt, vocab_size, block_size);
-  const auto multiplied =
-      static_cast<double>(counts.blocks + counts.final_norm + vocab_size * gpt.n_embd);
-  const auto attention = 12.0 * static_cast<double>(gpt.n_layer) * static_cast<double>(gpt.n_embd) *
-                         static_cast<double>(block_size);
-  return 6.0 * multiplied + attention;
-}
-
 std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
                                      const ComputePlace& place) {
   const GptConfig& gpt = config.gpt;
@@ -135,7 +126,8 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
   const auto parameters =
       static_cast<double>(parameter_counts(gpt, vocab_size, config.data.block_size).total());
   const double optimizer = kFloat * optimizer_numbers(config, parameters);
-  const double state = kFloat * parameters + optimizer;  // as a snapshot has it
+  const double averages = config.trainer.ema_decay > 0 ? kFloat * parameters : 0.0;
+  const double state = kFloat * parameters + optimizer + averages;  // as a snapshot has it
   const bool own_buckets = place.world_size > 1 && !config.distributed.gradient_as_bucket_view;
   // The logits are gone when the blocks are computed backward.
   const double logits = logit_bytes(sizes, gpt);
@@ -144,6 +136,7 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
       {"weights", rounded(kFloat * parameters)},
       {"gradients", rounded(kFloat * parameters)},
       {"optimizer", rounded(optimizer)},
+      {"averaged_weights", rounded(averages)},
       {"activations", rounded(activation_bytes(sizes, gpt, place.cuda) + workspace)},
       {"logits", rounded(logits)},
       {"ddp_buckets", own_buckets ? rounded(kFloat * parameters) : 0},

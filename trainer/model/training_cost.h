@@ -1,5 +1,5 @@
-// What a training of this model takes, by arithmetic alone: parameters, floating-point operations,
-// memory. No LibTorch in it.
+// What a training of this model takes, by arithmetic alone: parameters and memory. No LibTorch in
+// it.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,6 @@ struct ParameterCounts {
 };
 
 ParameterCounts parameter_counts(const GptConfig& gpt, int64_t vocab_size, int64_t block_size);
-
-/// Forward and backward pass, for one token: 6 N + 12 L H Q T (Chowdhery et al., "PaLM", 2022,
-/// appendix B). N: the parameters without embeddings that are only looked up; L n_layer, H n_head,
-/// Q n_embd / n_head, T block_size. Recomputation of checkpointed blocks does not count.
-double flops_per_token(const GptConfig& gpt, int64_t vocab_size, int64_t block_size);
 
 /// Where a rank computes.
 struct ComputePlace {

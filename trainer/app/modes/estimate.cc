@@ -9,6 +9,7 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/config/compose/load_config.h"
+#include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/training_cost.h"
 #include "trainer/parallel/cuda_module.h"
@@ -62,8 +63,10 @@ Estimate estimate(const Config& config, const DataFacts& data, int64_t world_siz
   const int64_t samples = batches.micro_batches * config.trainer.batch_size;
   result.tokens_per_step = samples * config.data.block_size;
   result.steps_per_epoch = data.samples / samples;
-  result.flops_per_step = static_cast<double>(result.tokens_per_step) *
-                          flops_per_token(config.gpt, data.vocab_size, config.data.block_size);
+  result.flops_per_step =
+      static_cast<double>(result.tokens_per_step) *
+      flops_per_token({result.parameters.total() - result.parameters.position_embedding,
+                       config.gpt.n_layer, config.gpt.n_embd, config.data.block_size});
   return result;
 }
 

@@ -1,10 +1,9 @@
-#include "trainer/report/report_page.h"
-
 #include <fmt/format.h>
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
+#include "trainer/report/report_page.h"
 
 namespace ddp::train {
 
