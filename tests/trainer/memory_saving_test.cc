@@ -8,7 +8,7 @@
 namespace ddp::train {
 namespace {
 
-constexpr int64_t kVocabulary = 65;
+constexpr int64_t kVocabularySize = 65;
 
 struct Step {
   torch::Tensor loss;
@@ -18,15 +18,15 @@ struct Step {
 
 Step step(const GptConfig& config, std::optional<torch::ScalarType> amp = std::nullopt,
           double scale = 1.0) {
-  GPT model(config, kVocabulary, 16, 5);
+  GPT model(config, kVocabularySize, 16, 5);
   model->train();
-  auto targets = test::random_tokens(3, 16, kVocabulary, 2);
+  auto targets = test::random_tokens(3, 16, kVocabularySize, 2);
   targets.slice(1, 12, 16).fill_(-1);
   torch::manual_seed(11);
   Step result;
   {
     const Autocast autocast(torch::kCPU, amp);
-    result.loss = model->loss(test::random_tokens(3, 16, kVocabulary, 1), targets);
+    result.loss = model->loss(test::random_tokens(3, 16, kVocabularySize, 1), targets);
   }
   (result.loss * scale).backward();  // autocast is over by then
   for (const auto& p : model->parameters()) result.gradients.push_back(p.grad());
@@ -86,14 +86,14 @@ TEST_CASE("under autocast the chunks compute in the lower precision, the sums in
 
 TEST_CASE("evaluation sums are those of the whole logits, chunk by chunk") {
   const torch::NoGradGuard no_grad;
-  GPT model(with_chunk(0, false), kVocabulary, 16, 5);
-  GPT chunked(with_chunk(5, false), kVocabulary, 16, 5);
+  GPT model(with_chunk(0, false), kVocabularySize, 16, 5);
+  GPT chunked(with_chunk(5, false), kVocabularySize, 16, 5);
   model->eval();
   chunked->eval();
-  const auto inputs = test::random_tokens(3, 16, kVocabulary, 1);
+  const auto inputs = test::random_tokens(3, 16, kVocabularySize, 1);
   const auto logits = model->forward(inputs);
   auto targets = logits.argmax(-1);
-  targets.slice(1, 3).copy_(test::random_tokens(3, 13, kVocabulary, 2));
+  targets.slice(1, 3).copy_(test::random_tokens(3, 13, kVocabularySize, 2));
   targets.slice(1, 12).fill_(-1);
   for (auto* gpt : {&model, &chunked}) {
     const auto sums = (*gpt)->evaluation_sums(inputs, targets);
