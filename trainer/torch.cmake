@@ -13,6 +13,7 @@ add_library(ddp_trainer STATIC
   parallel/gloo_backend.cc
   parallel/process_group.cc
   run/batch_plan.cc
+  run/early_stopping.cc
   task/causal_lm.cc
   task/evaluator.cc
   task/make_task.cc
@@ -36,11 +37,13 @@ add_library(ddp_trainer STATIC
   model/gpt.cc
   tokenizer/char_tokenizer.cc
   tokenizer/tokenizer.cc
+  optim/frozen.cc
   optim/fused_optimizers.cc
   optim/muon.cc
   optim/amp.cc
   optim/optimizer.cc
   optim/schedule.cc
+  optim/weight_average.cc
   runtime/stop_signal.cc)
 target_link_libraries(ddp_trainer
   PUBLIC ddp::torch ddp_trainer_config ddp_snapshot_file

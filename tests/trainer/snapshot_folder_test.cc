@@ -24,7 +24,7 @@ using test::sample_tensors;
 using test::TempDir;
 
 SnapshotEntry entry(int64_t step, std::optional<double> loss = {}) {
-  return {"s", step, 0, loss, 1};
+  return {"s", step, 0, loss, loss.value_or(0.0), 1};
 }
 
 void save_steps(SnapshotFolder& folder, std::initializer_list<int64_t> steps) {
@@ -33,7 +33,7 @@ void save_steps(SnapshotFolder& folder, std::initializer_list<int64_t> steps) {
 
 SnapshotMeta evaluated(int64_t step, double loss) {
   auto meta = sample_meta(step);
-  meta.last_eval = EvalRecord{step, loss};
+  meta.last_eval = EvalRecord{step, loss, loss};
   return meta;
 }
 

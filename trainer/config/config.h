@@ -70,6 +70,13 @@ struct TrainerConfig {
   bool ram_snapshots = false;                     ///< A copy in shared memory after each step.
   int64_t log_every_steps = 10;
   std::optional<int64_t> eval_every_steps;  ///< Besides the evaluation after each epoch.
+  std::optional<int64_t> eval_iters;        ///< Batches per evaluation, spread over the whole part.
+  std::optional<int64_t> early_stopping_patience;  ///< Evaluations without progress.
+  double early_stopping_min_delta = 0.0;
+  std::string metric_for_best_model = "loss";
+  bool load_best_model_at_end = false;
+  std::vector<std::string> freeze;  ///< Shell patterns of parameter names.
+  double ema_decay = 0.0;           ///< Of the averaged weights; 0: none.
   int64_t seed = 1337;
   bool use_amp = false;
   AmpDtype amp_dtype = AmpDtype::kFloat16;

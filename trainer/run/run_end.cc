@@ -53,4 +53,14 @@ std::string nothing_to_train_text(const TrainerConfig& config, int64_t step, int
       another_path(config.snapshot_path));
 }
 
+std::string nothing_after_early_stop_text(const TrainerConfig& config, int64_t step) {
+  const int64_t patience = config.early_stopping_patience.value_or(0);
+  return fmt::format(
+      "Nothing to train: {} is at step {}, where early stopping ended the run: {} evaluations "
+      "without progress. To go on, add trainer_config.early_stopping_patience={} to the command; "
+      "to "
+      "begin anew, add trainer_config.snapshot_path={}",
+      config.snapshot_path, step, patience, 2 * patience, another_path(config.snapshot_path));
+}
+
 }  // namespace ddp::train

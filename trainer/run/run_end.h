@@ -18,4 +18,7 @@ int64_t steps_of_run(const TrainerConfig& config, int64_t steps_per_epoch);
 /// begin anew.
 std::string nothing_to_train_text(const TrainerConfig& config, int64_t step, int64_t epoch);
 
+/// The same for a run that early stopping has ended.
+std::string nothing_after_early_stop_text(const TrainerConfig& config, int64_t step);
+
 }  // namespace ddp::train

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "trainer/config/keys/config_text.h"
+#include "trainer/optim/frozen.h"
 #include "trainer/run/run_end.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/snapshot/resume_check.h"
@@ -12,9 +14,9 @@
 namespace ddp::train {
 namespace {
 
-NamedParameters named_parameters(const Task& task) {
+NamedParameters named(const std::vector<Parameter>& parameters) {
   NamedParameters result;
-  for (auto& p : task.parameters()) result.emplace_back(p.name, p.tensor);
+  for (const auto& p : parameters) result.emplace_back(p.name, p.tensor);
   return result;
 }
 
@@ -30,10 +32,20 @@ void seed_generator(torch::Device device, uint64_t seed) {
 
 uint64_t as_seed(const Config& config) { return static_cast<uint64_t>(config.trainer.seed); }
 
-/// The task's parameters, once it has a model.
+/// The parameters that are trained.
 std::vector<Parameter> build_model(Task& task, const Config& config, torch::Device device) {
   task.build_model(device, init_seed(as_seed(config)));
-  return task.parameters();
+  return freeze(task.parameters(), config.trainer.freeze);
+}
+
+/// Whether a key of trainer_config is as it was for the snapshot; also when its trainer had no such
+/// key.
+bool same_setting(const SnapshotMeta& meta, const Config& config, const char* key) {
+  const auto value = [&](const std::string& json) {
+    return nlohmann::json::parse(json)["trainer_config"].value(key, nlohmann::json());
+  };
+  const auto before = value(meta.config_json);
+  return before.is_null() || before == value(config_to_json(config));
 }
 
 }  // namespace
@@ -53,9 +65,15 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
       sampler_(task.training().size(), config.trainer.batch_size, batch_plan_.micro_batches,
                as_seed(config)),
       schedule_(config.optimizer, steps_of_run(config.trainer, sampler_.steps_per_epoch())),
-      guard_(config.trainer.spike_factor) {
+      guard_(config.trainer.spike_factor),
+      average_(optimizer_->parameters(), config.trainer.ema_decay),
+      early_stopping_(config.trainer.early_stopping_patience,
+                      config.trainer.early_stopping_min_delta) {
+  // The names of the metrics do not depend on the sums.
+  score_of(task.metrics(std::vector<double>(static_cast<std::size_t>(task.sums()), 1.0)),
+           config.trainer.metric_for_best_model);
   if (meta) load(*meta, snapshot);
-  sync_ = make_gradient_sync(named_parameters(task), group_, config.distributed, [this] {
+  sync_ = make_gradient_sync(named(optimizer_->parameters()), group_, config.distributed, [this] {
     const Autocast autocast(plan_.device.type(), amp_dtype_);
     return task_.smallest_loss();
   });
@@ -69,17 +87,15 @@ void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) 
 
 std::vector<NamedTensor> Trainer::state() const {
   std::vector<NamedTensor> result;
-  for (const auto& p : optimizer_->parameters())
-    result.push_back({"model." + p.name, p.tensor.detach()});
+  for (const auto& p : task_.parameters()) result.push_back({"model." + p.name, p.tensor.detach()});
   for (const auto& [name, tensor] : optimizer_->state())
     result.push_back({"optimizer." + name, tensor});
+  for (const auto& [name, tensor] : average_.state()) result.push_back({"ema." + name, tensor});
   return result;
 }
 
 void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
-  if (snapshot != nullptr) {
-    for (const auto& [name, tensor] : state()) snapshot->load_into(name, tensor);
-  }
+  if (snapshot != nullptr) load_tensors(meta, *snapshot);
   const torch::NoGradGuard no_grad;
   optimizer_->step_count().fill_(meta.optimizer_step);
   scaler_.load_state(meta.grad_scaler);
@@ -90,6 +106,24 @@ void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   last_eval_ = meta.last_eval;
   best_eval_ = meta.best_eval;
   evaluation_due_ = meta.evaluation_due;
+  early_stopping_.load_state(meta.early_stopping);
+  if (same_setting(meta, config_, "metric_for_best_model")) return;
+  best_eval_.reset();
+  early_stopping_.forget();
+}
+
+// Parameters that were frozen have no state of the optimizer yet, averages may be new.
+void Trainer::load_tensors(const SnapshotMeta& meta, const OpenedSnapshot& snapshot) {
+  const bool same_frozen = same_setting(meta, config_, "freeze");
+  const bool has_average =
+      nlohmann::json::parse(meta.config_json)["trainer_config"].value("ema_decay", 0.0) > 0.0;
+  for (const auto& [name, tensor] : state()) {
+    const bool average = name.starts_with("ema.");
+    const bool may_lack =
+        average ? !has_average || !same_frozen : name.starts_with("optimizer.") && !same_frozen;
+    if (!may_lack || snapshot.file->find(name) != nullptr) snapshot.load_into(name, tensor);
+  }
+  if (!has_average) average_.restart();
 }
 
 void Trainer::broadcast_state() {
@@ -173,7 +207,10 @@ void Trainer::update(StepOutput& output) {
         !overflow && guard_.judge(loss, output.grad_norm.item<float>()) == StepVerdict::kSpike;
   }
   output.learning_rate = schedule_.learning_rate(step_);
-  if (!output.spike) optimizer_->step(output.learning_rate, output.not_finite);
+  if (!output.spike) {
+    optimizer_->step(output.learning_rate, output.not_finite);
+    average_.update(output.not_finite);
+  }
   scaler_.update(found_inf);
 }
 
@@ -188,13 +225,18 @@ std::optional<Metrics> Trainer::evaluate_now(const std::function<bool()>& go_on,
   const SampleSource* samples = task_.evaluation();
   evaluation_due_ = samples != nullptr;
   if (!evaluation_due_) return std::nullopt;
+  average_.swap();
   const auto metrics = evaluate(task_, *samples, config_.trainer.batch_size, group_, plan_.device,
-                                amp_dtype_, go_on, before_wait);
+                                amp_dtype_, go_on, before_wait, config_.trainer.eval_iters);
+  average_.swap();
   if (!metrics) return std::nullopt;
   evaluation_due_ = false;
-  const double loss = metrics->front().second;
-  last_eval_ = EvalRecord{step_, loss};
-  if (!best_eval_ || loss < best_eval_->loss) best_eval_ = last_eval_;
+  // The same step is evaluated again when a run that has ended is started once more.
+  const bool again = last_eval_ && last_eval_->step == step_;
+  const double score = score_of(*metrics, config_.trainer.metric_for_best_model);
+  last_eval_ = EvalRecord{step_, metrics->front().second, score};
+  if (!best_eval_ || score < best_eval_->score) best_eval_ = last_eval_;
+  if (!again) early_stopping_.evaluated(score);
   return metrics;
 }
 
@@ -226,6 +268,7 @@ TrainingState Trainer::capture() {
   meta.last_eval = last_eval_;
   meta.best_eval = best_eval_;
   meta.evaluation_due = evaluation_due_;
+  meta.early_stopping = early_stopping_.state();
   for (auto& [name, tensor] : this->state()) state.tensors.emplace_back(name, tensor);
   // The generators as the next step's first micro-batch will find them: the same for any number of
   // ranks.

@@ -16,9 +16,11 @@
 #include "trainer/optim/amp.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/optim/schedule.h"
+#include "trainer/optim/weight_average.h"
 #include "trainer/parallel/gradient_sync.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/run/batch_plan.h"
+#include "trainer/run/early_stopping.h"
 #include "trainer/run/step_guard.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/snapshot_keeper.h"
@@ -56,8 +58,8 @@ class Trainer {
   /// Counts the next step as made and passes over its samples.
   void leave_out_step(DataLoader& loader);
 
-  /// Nothing when `go_on` said no on any rank, or when there is nothing to evaluate on.
-  /// `before_wait`: before the ranks wait for each other.
+  /// With the averaged weights where there are any. Nothing when `go_on` said no on any rank, or
+  /// when there is nothing to evaluate on. `before_wait`: before the ranks wait for each other.
   std::optional<Metrics> evaluate_now(const std::function<bool()>& go_on,
                                       const std::function<void()>& before_wait);
 
@@ -78,6 +80,7 @@ class Trainer {
   const DevicePlan& device_plan() const { return plan_; }
   std::optional<torch::ScalarType> amp_dtype() const { return amp_dtype_; }
   StepGuard& guard() { return guard_; }
+  const EarlyStopping& early_stopping() const { return early_stopping_; }
   const std::optional<EvalRecord>& last_eval() const { return last_eval_; }
   const std::optional<EvalRecord>& best_eval() const { return best_eval_; }
   bool evaluation_due() const { return evaluation_due_; }
@@ -87,6 +90,7 @@ class Trainer {
   /// Model and optimizer: the tensors that a snapshot holds and that all ranks share.
   std::vector<NamedTensor> state() const;
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
+  void load_tensors(const SnapshotMeta& meta, const OpenedSnapshot& snapshot);
   void broadcast_state();
   TaskLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
   torch::Tensor weighted(const TaskLoss& loss) const;
@@ -108,6 +112,8 @@ class Trainer {
   DistributedSampler sampler_;
   Schedule schedule_;
   StepGuard guard_;
+  WeightAverage average_;
+  EarlyStopping early_stopping_;
 
   int64_t step_ = 0;
   DataCursor cursor_;

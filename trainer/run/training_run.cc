@@ -57,7 +57,8 @@ TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& tra
 }
 
 bool TrainingRun::finished() const {
-  return run_is_complete(config_.trainer, trainer_.step(), trainer_.cursor().epoch);
+  return trainer_.early_stopping().stops() ||
+         run_is_complete(config_.trainer, trainer_.step(), trainer_.cursor().epoch);
 }
 
 FitResult TrainingRun::fit() {
@@ -76,22 +77,29 @@ FitResult TrainingRun::fit() {
   monitor_.enter_for(Phase::kEnd, 0);
   group_.barrier();
   if (group_.is_main()) log_end();
-  FitResult result{stop_signal_, {}, {}};
+  FitResult result = this->result();
   if (trainer_.step() > first_step_) result.train_loss = last_loss_;
-  if (trainer_.last_eval()) result.eval_loss = trainer_.last_eval()->loss;
+  return result;
+}
+
+FitResult TrainingRun::result() const {
+  FitResult result{stop_signal_, {}, {}};
+  const bool best = config_.trainer.load_best_model_at_end && stop_signal_ == 0;
+  const auto& evaluation = best ? trainer_.best_eval() : trainer_.last_eval();
+  if (evaluation) result.eval_loss = evaluation->loss;
   return result;
 }
 
 FitResult TrainingRun::nothing_to_train() {
-  log_.info(nothing_to_train_text(config_.trainer, trainer_.step(), trainer_.cursor().epoch));
+  log_.info(trainer_.early_stopping().stops()
+                ? nothing_after_early_stop_text(config_.trainer, trainer_.step())
+                : nothing_to_train_text(config_.trainer, trainer_.step(), trainer_.cursor().epoch));
   const bool was_due = trainer_.evaluation_due();
   run_evaluation();
   // A signal had broken this evaluation off: its result belongs to the snapshot.
   if (was_due && !trainer_.evaluation_due()) saved_step_ = -1;
   save_last();
-  FitResult result{stop_signal_, {}, {}};
-  if (trainer_.last_eval()) result.eval_loss = trainer_.last_eval()->loss;
-  return result;
+  return result();
 }
 
 // Judging the last step may lead back to an earlier one.
@@ -245,14 +253,17 @@ bool TrainingRun::roll_back(int64_t bad_step) {
 void TrainingRun::after_step(bool epoch_ended) {
   const auto& every = config_.trainer;
   const int64_t step = trainer_.step();
-  const bool save_now = (epoch_ended && trainer_.cursor().epoch % every.save_every == 0) ||
-                        divides(every.save_every_steps, step);
+  const bool save_fixed = (epoch_ended && trainer_.cursor().epoch % every.save_every == 0) ||
+                          divides(every.save_every_steps, step);
   if (epoch_ended || finished() || divides(every.eval_every_steps, step))
     trainer_.set_evaluation_due(true);
   if (stop_signal_ != 0) return;  // the due evaluation is made when training goes on
   if (trainer_.evaluation_due()) run_evaluation();
   if (!keeper_ || finished()) return;
+  const auto& best = trainer_.best_eval();
+  const bool save_best = every.load_best_model_at_end && best && best->step == step;
   const bool save_between = keeper_->due(step);
+  const bool save_now = save_fixed || save_best;
   if (!save_now && !save_between && !keeper_->keeps_memory()) return;
   throughput_.pause();
   const auto state = capture();
@@ -371,8 +382,9 @@ void TrainingRun::log_start() const {
 
 void TrainingRun::log_end() {
   const auto& c = config_.trainer;
+  const bool stopped_early = trainer_.early_stopping().stops();
   const std::string state = stop_signal_ == 0
-                                ? "Training finished"
+                                ? stopped_early ? "Training stopped early" : "Training finished"
                                 : fmt::format("Stopped by signal {} and saved", stop_signal_);
   log_.info(fmt::format("{}: {} steps ({} in all), {} epochs, {:.1f} s, {} tok/s", state,
                         trainer_.step() - first_step_, trainer_.step(), trainer_.cursor().epoch,
@@ -392,11 +404,14 @@ void TrainingRun::log_end() {
   }
   log_.info(fmt::format("Snapshot: {}; log: {}; account: {}", c.snapshot_path,
                         config_.hydra.log_file(), summary));
-  if (const auto* best = best_entry(folder_.entries()))
+  const auto* best = best_entry(folder_.entries());
+  if (best != nullptr)
     log_.info(fmt::format("Best snapshot: {} (step {}, eval loss {:.6f})", folder_.path_of(*best),
                           best->step, *best->eval_loss));
+  const bool end_with_best = c.load_best_model_at_end && best != nullptr;
   log_.info(stop_signal_ == 0
-                ? fmt::format("Next: trainer generate --snapshot {} --prompt TEXT", c.snapshot_path)
+                ? fmt::format("Next: trainer generate --snapshot {} --prompt TEXT",
+                              end_with_best ? folder_.path_of(*best) : c.snapshot_path)
                 : std::string("Next: the same command goes on from the snapshot"));
 }
 

@@ -25,7 +25,8 @@ namespace ddp::train {
 struct FitResult {
   int stop_signal = 0;  ///< Signal that asked for the stop, 0 when training is complete.
   std::optional<double> train_loss;  ///< Of the last step; none when there was none to train.
-  std::optional<double> eval_loss;   ///< Of the last evaluation.
+  std::optional<double> eval_loss;   ///< Of the last evaluation, or of the best one when that is
+                                    ///< what the run ends with.
 };
 
 class TrainingRun {
@@ -44,6 +45,7 @@ class TrainingRun {
  private:
   bool finished() const;
   FitResult nothing_to_train();
+  FitResult result() const;
   void train_until_end();
   void train_until_limit();
   void one_step();

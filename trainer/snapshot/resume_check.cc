@@ -14,9 +14,9 @@ namespace {
 using Json = nlohmann::json;
 
 // Keys that fix the shapes of tensors. model_type is only a name for three of them.
-const std::set<std::string> kModelKeys = {"gpt_config.n_layer", "gpt_config.n_head",
-                                          "gpt_config.n_embd", "gpt_config.tie_weights",
-                                          "data_config.block_size"};
+const std::set<std::string> kModelKeys = {"gpt_config.n_layer",     "gpt_config.n_head",
+                                          "gpt_config.n_embd",      "gpt_config.tie_weights",
+                                          "data_config.block_size", "optimizer_config.name"};
 // Keys that change nothing in what is learned.
 const std::set<std::string> kSilentKeys = {"data_config.path",
                                            "gpt_config.model_type",
@@ -28,6 +28,11 @@ const std::set<std::string> kSilentKeys = {"data_config.path",
                                            "trainer_config.save_every_steps",
                                            "trainer_config.log_every_steps",
                                            "trainer_config.eval_every_steps",
+                                           "trainer_config.eval_iters",
+                                           "trainer_config.early_stopping_patience",
+                                           "trainer_config.early_stopping_min_delta",
+                                           "trainer_config.metric_for_best_model",
+                                           "trainer_config.load_best_model_at_end",
                                            "trainer_config.data_loader_workers",
                                            "trainer_config.snapshot_every",
                                            "trainer_config.snapshot_overhead",
@@ -69,10 +74,10 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
   std::vector<std::string> lines;
   for (const auto& change : changes(meta.config_json, config_to_json(config))) {
     if (kModelKeys.count(change.key) != 0) {
-      throw UserError(
-          fmt::format("{} belongs to another model: {} is {} there, {} in this configuration; set "
-                      "trainer_config.snapshot_path to a new file to start from scratch",
-                      config.trainer.snapshot_path, change.key, change.before, change.now));
+      throw UserError(fmt::format(
+          "{} belongs to another model or optimizer: {} is {} there, {} in this configuration; set "
+          "trainer_config.snapshot_path to a new file to start from scratch",
+          config.trainer.snapshot_path, change.key, change.before, change.now));
     }
     if (kSilentKeys.count(change.key) == 0) {
       lines.push_back(fmt::format("Changed since the snapshot: {} {} -> {}", change.key,

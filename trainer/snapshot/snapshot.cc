@@ -32,8 +32,11 @@ Json arithmetic_settings(const std::string& config_json) {
   keep("data_config", {"block_size", "train_split", "stride"});
   keep("gpt_config", {"n_layer", "n_head", "n_embd", "embd_pdrop", "resid_pdrop", "attn_pdrop",
                       "activation", "tie_weights"});
-  keep("trainer_config", {"batch_size", "grad_norm_clip", "seed", "use_amp", "amp_dtype"});
-  keep("optimizer_config", {"learning_rate", "weight_decay", "betas", "eps"});
+  keep("trainer_config",
+       {"batch_size", "grad_norm_clip", "seed", "use_amp", "amp_dtype", "freeze", "ema_decay"});
+  keep("optimizer_config",
+       {"name", "learning_rate", "lr_schedule", "warmup_steps", "decay_steps", "min_lr", "lr_power",
+        "weight_decay", "betas", "eps", "momentum", "nesterov"});
   return kept;
 }
 

@@ -53,8 +53,11 @@ bool is_step_name(const std::string& file, const std::string& path) {
 }
 
 SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta) {
-  SnapshotEntry entry{name_of(file), meta.step, meta.cursor.epoch, {}, 0};
-  if (meta.last_eval && meta.last_eval->step == meta.step) entry.eval_loss = meta.last_eval->loss;
+  SnapshotEntry entry{name_of(file), meta.step, meta.cursor.epoch, {}, 0.0, 0};
+  if (meta.last_eval && meta.last_eval->step == meta.step) {
+    entry.eval_loss = meta.last_eval->loss;
+    entry.score = meta.last_eval->score;
+  }
   std::error_code ignored;
   const auto bytes = fs::file_size(file, ignored);
   if (!ignored) entry.bytes = bytes;

@@ -27,7 +27,7 @@ std::string best_object(const OrderedJson& manifest) {
 const SnapshotEntry* best_entry(const std::vector<SnapshotEntry>& entries) {
   const SnapshotEntry* best = nullptr;
   for (const auto& entry : entries) {
-    if (entry.eval_loss && (best == nullptr || *entry.eval_loss <= *best->eval_loss)) best = &entry;
+    if (entry.eval_loss && (best == nullptr || entry.score <= best->score)) best = &entry;
   }
   return best;
 }

@@ -15,10 +15,11 @@ struct SnapshotEntry {
   int64_t step = 0;
   int64_t epoch = 0;
   std::optional<double> eval_loss;  ///< Of this step.
+  double score = 0.0;               ///< With an eval_loss: EvalRecord::score.
   uint64_t bytes = 0;
 };
 
-/// The entry with the smallest evaluation loss, the earliest of equals; null when none has one.
+/// The entry with the best evaluation, the earliest of equals; null when none has one.
 const SnapshotEntry* best_entry(const std::vector<SnapshotEntry>& entries);
 
 /// Name of an older snapshot of `step` beside `path`.

@@ -53,12 +53,13 @@ GradScaler::State scaler_from_json(const Json& json) {
 
 Json record_to_json(const std::optional<EvalRecord>& record) {
   if (!record) return nullptr;
-  return {{"step", record->step}, {"loss", record->loss}};
+  return {{"step", record->step}, {"loss", record->loss}, {"score", record->score}};
 }
 
 std::optional<EvalRecord> record_from_json(const Json& json) {
   if (json.is_null()) return std::nullopt;
-  return EvalRecord{json.at("step").get<int64_t>(), json.at("loss").get<double>()};
+  const double loss = json.at("loss").get<double>();
+  return EvalRecord{json.at("step").get<int64_t>(), loss, json.value("score", loss)};
 }
 
 void read_json_values(const Reader& read, SnapshotMeta& meta) {
@@ -71,6 +72,7 @@ void read_json_values(const Reader& read, SnapshotMeta& meta) {
   meta.last_eval = record_from_json(evaluation.at("last"));
   meta.best_eval = record_from_json(evaluation.at("best"));
   meta.evaluation_due = evaluation.at("due").get<bool>();
+  meta.early_stopping = evaluation.value("early_stopping", "");
 }
 
 /// What the engine writes; all else is the task's, but for the checksums of the file.
@@ -85,7 +87,8 @@ const std::set<std::string> kOwnKeys = {
 Metadata SnapshotMeta::to_metadata() const {
   const Json evaluation = {{"last", record_to_json(last_eval)},
                            {"best", record_to_json(best_eval)},
-                           {"due", evaluation_due}};
+                           {"due", evaluation_due},
+                           {"early_stopping", early_stopping}};
   Metadata metadata = task;
   metadata.insert({{"format", "pt"},
                    {"format_version", std::to_string(kSnapshotVersion)},

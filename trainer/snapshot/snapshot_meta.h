@@ -18,7 +18,8 @@ inline constexpr int kSnapshotVersion = 2;
 
 struct EvalRecord {
   int64_t step = 0;
-  double loss = 0.0;  ///< Mean negative log-likelihood, nats per token.
+  double loss = 0.0;
+  double score = 0.0;  ///< What tells the better one of two: less is better.
   bool operator==(const EvalRecord&) const = default;
 };
 
@@ -37,6 +38,7 @@ struct SnapshotMeta {
   std::string step_guard;  ///< StepGuard::state(); empty in version 1.
   std::optional<EvalRecord> last_eval;
   std::optional<EvalRecord> best_eval;
+  std::string early_stopping;   ///< EarlyStopping::state().
   bool evaluation_due = false;  ///< This step's evaluation is still due.
 
   Metadata to_metadata() const;

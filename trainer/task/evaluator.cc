@@ -1,10 +1,15 @@
 #include "trainer/task/evaluator.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "trainer/data/data_loader.h"
 #include "trainer/optim/amp.h"
+#include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
@@ -25,19 +30,21 @@ std::optional<Metrics> evaluate(Task& task, const SampleSource& samples, int64_t
                                 ProcessGroup& group, torch::Device device,
                                 std::optional<torch::ScalarType> amp_dtype,
                                 const std::function<bool()>& go_on,
-                                const std::function<void()>& before_wait) {
+                                const std::function<void()>& before_wait,
+                                std::optional<int64_t> most_batches) {
   const torch::NoGradGuard no_grad;
   const bool was_training = task.model().is_training();
   task.model().eval();
   const int64_t rows = samples.size();
-  const int64_t batches = (rows + batch_size - 1) / batch_size;
+  const int64_t all = (rows + batch_size - 1) / batch_size;
+  const int64_t batches = std::min(all, most_batches.value_or(all));
   auto sums = torch::zeros({batches, task.sums()}, torch::kFloat64);
   bool stopped = false;
   for (int64_t round = 0; round * group.size() < batches && !stopped; ++round) {
     auto wish = group.all_reduce_max_async(go_on() ? 0 : 1);  // on its way while we compute
     const int64_t i = round * group.size() + group.rank();
     if (i < batches) {
-      const int64_t first = i * batch_size;
+      const int64_t first = i * all / batches * batch_size;
       const Batch batch = batch_of(samples, first, std::min(batch_size, rows - first));
       const Autocast autocast(device.type(), amp_dtype);
       sums[i] = task.evaluate(batch.to(device)).to(torch::kFloat64).cpu();
@@ -49,6 +56,20 @@ std::optional<Metrics> evaluate(Task& task, const SampleSource& samples, int64_t
   if (stopped) return std::nullopt;
   group.all_reduce_sum(sums);  // each entry is non-zero on one rank only: exact
   return task.metrics(added_up(sums));
+}
+
+double score_of(const Metrics& metrics, const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& [metric, value] : metrics) {
+    const bool less_is_better =
+        metric == "loss" || metric == "perplexity" || metric.starts_with("bits_per");
+    if (metric == name) return less_is_better ? value : -value;
+    names.push_back(metric);
+  }
+  throw UserError(
+      fmt::format("trainer_config.metric_for_best_model: '{}' is no metric of this task; choose "
+                  "one of {}",
+                  name, fmt::join(names, ", ")));
 }
 
 }  // namespace ddp::train

@@ -21,6 +21,8 @@ namespace ddp::train {
 /// gives one vector of float32 sums, and all are added in order of position in float64 on every
 /// rank.
 ///
+/// With `most_batches`, those are spread evenly over all.
+///
 /// `go_on` is asked before each batch; when it says no on any rank, all ranks leave out the rest
 /// after their present batch and get nothing. `before_wait` is called before the ranks wait for
 /// each other.
@@ -28,6 +30,10 @@ std::optional<Metrics> evaluate(
     Task& task, const SampleSource& samples, int64_t batch_size, ProcessGroup& group,
     torch::Device device, std::optional<torch::ScalarType> amp_dtype,
     const std::function<bool()>& go_on = [] { return true; },
-    const std::function<void()>& before_wait = [] {});
+    const std::function<void()>& before_wait = [] {}, std::optional<int64_t> most_batches = {});
+
+/// The metric of that name, negated when more of it is better: less is better. Throws UserError
+/// that lists the names there are; `metrics` are a task's.
+double score_of(const Metrics& metrics, const std::string& name);
 
 }  // namespace ddp::train

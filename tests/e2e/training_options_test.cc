@@ -1,0 +1,150 @@
+// Optimizers, schedules, averaged weights, frozen layers, early stopping: each comes back from a
+// kill bit for bit.
+#include <map>
+#include <set>
+#include <string>
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/workers.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+
+const Words kKillAtStep25 = {
+    "trainer_config.fault_plan=[\"rank=1 step=25 phase=backward kind=kill\"]"};
+
+Words with_more(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// Name and SHA-256 of each tensor of the place's snapshot.
+std::map<std::string, std::string> tensor_sums(const Workspace& place) {
+  std::map<std::string, std::string> sums;
+  const auto report = inspect(place, place.snapshot());
+  for (const auto& tensor : report["tensors"])
+    sums[tensor["name"].get<std::string>()] = tensor["sha256"].get<std::string>();
+  return sums;
+}
+
+/// The tensors of the snapshot whose names begin with `prefix`.
+std::set<std::string> tensors_with(const Workspace& place, const std::string& prefix) {
+  std::set<std::string> names;
+  for (const auto& [name, sum] : tensor_sums(place)) {
+    if (name.starts_with(prefix)) names.insert(name);
+  }
+  return names;
+}
+
+void killed_ends_as_unbroken(const Words& options) {
+  const Workspace unbroken;
+  succeed(launched(unbroken, 2, options));
+  const Workspace killed;
+  const auto run =
+      succeed(launched(killed, 2, with_more(options, kKillAtStep25), {"--max_restarts=2"}));
+  CHECK_THAT(run.out, Contains("Resuming training from snapshot"));
+  CHECK(differences(unbroken.snapshot(), killed.snapshot()) == Words{});
+}
+
+}  // namespace
+
+TEST_CASE("every optimizer with a schedule ends after a kill as without one") {
+  for (const auto& options : {
+           Words{"optimizer_config.name=adam", "optimizer_config.lr_schedule=cosine",
+                 "optimizer_config.warmup_steps=5"},
+           Words{"optimizer_config.name=sgd", "optimizer_config.momentum=0.9",
+                 "optimizer_config.lr_schedule=one_cycle"},
+           Words{"optimizer_config.name=muon", "optimizer_config.lr_schedule=wsd"},
+       }) {
+    INFO(options.front());
+    killed_ends_as_unbroken(options);
+  }
+}
+
+TEST_CASE("averaged weights and frozen layers come back from a kill, too") {
+  killed_ends_as_unbroken({"trainer_config.ema_decay=0.9",
+                           "trainer_config.freeze=[\"transformer.h.0.*\"]",
+                           "optimizer_config.lr_schedule=linear"});
+}
+
+TEST_CASE("frozen parameters keep their values and have no state; averages are in the snapshot") {
+  const Workspace place;
+  const Words frozen = {"trainer_config.freeze=[\"transformer.w?e.*\"]",
+                        "trainer_config.ema_decay=0.5"};
+  succeed(alone(place, with_more(frozen, {"trainer_config.max_steps=1"})));
+  const auto before = tensor_sums(place);
+  succeed(alone(place, with_more(frozen, {"trainer_config.max_steps=4"})));
+  const auto after = tensor_sums(place);
+  CHECK(before.at("model.transformer.wte.weight") == after.at("model.transformer.wte.weight"));
+  CHECK(before.at("model.transformer.ln_f.weight") != after.at("model.transformer.ln_f.weight"));
+  CHECK(tensors_with(place, "optimizer.transformer.wte").empty());
+  CHECK(after.at("ema.transformer.ln_f.weight") != after.at("model.transformer.ln_f.weight"));
+  // Layers that are trained again begin without a past.
+  succeed(alone(place, {"trainer_config.max_steps=6"}));
+  CHECK(tensors_with(place, "optimizer.transformer.wte").size() == 2);
+}
+
+TEST_CASE("early stopping ends the run, and says so when it is started again") {
+  const Workspace place;
+  const Words options = {"trainer_config.early_stopping_patience=2",
+                         "trainer_config.early_stopping_min_delta=100",
+                         "trainer_config.eval_every_steps=2"};
+  const auto run = succeed(launched(place, 2, options));
+  CHECK_THAT(run.out, Contains("Training stopped early: 6 steps"));
+  const auto again = succeed(launched(place, 2, options));
+  CHECK_THAT(again.out, Contains("early stopping ended the run: 2 evaluations without progress"));
+  const auto further =
+      succeed(launched(place, 2, with_more(options, {"trainer_config.early_stopping_patience=4"})));
+  CHECK_THAT(further.out, Contains("Training stopped early: 4 steps (10 in all)"));
+}
+
+TEST_CASE("the best evaluation is saved, and the run ends with it") {
+  const Workspace place;
+  // Too large a rate: the loss rises after the first evaluations.
+  const auto run = succeed(alone(
+      place, {"trainer_config.load_best_model_at_end=true", "trainer_config.eval_every_steps=2",
+              "optimizer_config.learning_rate=0.5", "trainer_config.grad_norm_clip=0",
+              "trainer_config.metric_for_best_model=accuracy", "trainer_config.max_steps=12"}));
+  const auto at = run.out.find("Best snapshot: ");
+  REQUIRE(at != std::string::npos);
+  const std::string path = run.out.substr(at + 15, run.out.find(' ', at + 15) - at - 15);
+  CHECK_THAT(run.out, Contains("Next: trainer generate --snapshot " + path + " --prompt"));
+}
+
+TEST_CASE("an evaluation of few batches sees fewer tokens, the same ones on any number of ranks") {
+  const Workspace one;
+  const Workspace two;
+  const Words options = {"trainer_config.eval_iters=2", "trainer_config.max_steps=2"};
+  const auto alone_run =
+      succeed(alone(one, with_more(options, {"trainer_config.grad_accumulation_steps=2"})));
+  const auto two_ranks = succeed(launched(two, 2, options));
+  const Workspace all;
+  const auto whole = succeed(launched(all, 2, {"trainer_config.max_steps=2"}));
+  REQUIRE(evaluations_of(alone_run.out).size() == 1);
+  CHECK(evaluations_of(alone_run.out) == evaluations_of(two_ranks.out));
+  CHECK(evaluations_of(whole.out) != evaluations_of(two_ranks.out));
+}
+
+TEST_CASE("training options that cannot be are refused with their names") {
+  const Workspace place;
+  const std::pair<Words, std::string> cases[] = {
+      {{"optimizer_config.warmup_steps=100"}, "optimizer_config.warmup_steps: 100 is not shorter"},
+      {{"optimizer_config.lr_schedule=cosin"}, "did you mean 'cosine'"},
+      {{"optimizer_config.min_lr=1"}, "optimizer_config.min_lr"},
+      {{"optimizer_config.name=sgd", "optimizer_config.nesterov=true"}, "needs momentum"},
+      {{"trainer_config.metric_for_best_model=f1"}, "choose one of loss, perplexity, accuracy"},
+      {{"trainer_config.freeze=[\"h.9.*\"]"}, "no parameter matches 'h.9.*'"},
+      {{"trainer_config.freeze=[\"*\"]"}, "every parameter is frozen"}};
+  for (const auto& [options, message] : cases) {
+    const auto run = finish(alone(place, options));
+    INFO(run.err);
+    CHECK(run.exit == 2);
+    REQUIRE(errors_of(run.err).size() == 1);
+    CHECK_THAT(errors_of(run.err).front(), Contains(message));
+  }
+}
+
+}  // namespace ddp::test
