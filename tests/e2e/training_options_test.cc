@@ -70,7 +70,7 @@ TEST_CASE("averaged weights and frozen layers come back from a kill, too") {
                            "optimizer_config.lr_schedule=linear"});
 }
 
-TEST_CASE("frozen parameters keep their values and have no state; averages are in the snapshot") {
+TEST_CASE("frozen parameters keep their values and have no state, and averages are in the snapshot") {
   const Workspace place;
   const Words frozen = {"trainer_config.freeze=[\"transformer.w?e.*\"]",
                         "trainer_config.ema_decay=0.5"};
