@@ -22,6 +22,10 @@ int run(int argc, const char* const* argv) {
       return run_train(args);
     case Mode::kGenerate:
       return run_generate(args);
+    case Mode::kExport:
+      return run_export(args);
+    case Mode::kEstimate:
+      return run_estimate(args);
     case Mode::kInspect:
       return run_inspect(args);
     case Mode::kDoctor:

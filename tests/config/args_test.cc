@@ -69,6 +69,43 @@ TEST_CASE("generate has the documented defaults and takes an empty or a very lon
   CHECK(parse({"generate", "--snapshot", "s", "--prompt", novel}).generate.prompt == novel);
 }
 
+TEST_CASE("generate reads prompts from files, stop strings, samples and filters") {
+  const GenerateArgs args =
+      parse({"generate", "--snapshot=s.pt", "--prompt_file", "-", "--prompt-per-line",
+             "--top-p=0.9", "--min_p=0", "--repetition_penalty", "1.2", "--stop", "a,b",
+             "--stop=\n", "--num_samples=3", "--batch_size=2", "--device=cpu", "--json"})
+          .generate;
+  CHECK(args.prompt_file == "-");
+  CHECK(args.prompt_per_line);
+  CHECK(args.top_p == 0.9);
+  CHECK(args.min_p == 0.0);
+  CHECK(args.repetition_penalty == 1.2);
+  CHECK(args.stops == std::vector<std::string>{"a,b", "\n"});
+  CHECK(args.num_samples == 3);
+  CHECK(args.batch_size == 2);
+  CHECK(args.device == DeviceChoice::kCpu);
+  CHECK(args.json);
+}
+
+TEST_CASE("export and estimate are modes of their own") {
+  const TrainerArgs exporting = parse({"export", "--snapshot=s", "--output=o", "--format=torch"});
+  CHECK(exporting.mode == Mode::kExport);
+  CHECK(exporting.exporting.format == ExportFormat::kTorch);
+  CHECK(parse({"export", "--snapshot=s", "--output=o"}).exporting.format ==
+        ExportFormat::kHuggingFace);
+  const TrainerArgs estimate =
+      parse({"estimate", "--config", "c.yaml", "a.b=1", "--world_size=4", "--json"});
+  CHECK(estimate.mode == Mode::kEstimate);
+  CHECK(estimate.config.file == "c.yaml");
+  CHECK(estimate.overrides == std::vector<std::string>{"a.b=1"});
+  CHECK(estimate.estimate.world_size == 4);
+  CHECK(estimate.estimate.json);
+  CHECK(error({"export", "--snapshot=s"}) == "--output: is required; see trainer export --help");
+  CHECK(error({"export", "--snapshot=s", "--output=o", "--format=hf"})
+            .find("--format: 'hf' is not one of huggingface, torch, safetensors") == 0);
+  CHECK(error({"estimate"}).find("--config: is required") == 0);
+}
+
 TEST_CASE("inspect, doctor and report are modes of their own") {
   CHECK(parse({"inspect", "s.pt", "--json"}).inspect_json);
   CHECK(parse({"inspect", "s.pt"}).inspect_snapshot == "s.pt");
@@ -130,6 +167,14 @@ TEST_CASE("numbers of generate are checked") {
   CHECK(with("--temperature=0").find("--temperature: '0' is not a number > 0") == 0);
   CHECK(with("--temperature=nan").find("--temperature: 'nan'") == 0);
   CHECK(with("--seed=1.5").find("--seed: '1.5'") == 0);
+  CHECK(with("--top_p=0").find("--top_p: '0' is not a number > 0 and <= 1") == 0);
+  CHECK(with("--min_p=1.5").find("--min_p: '1.5' is not a number >= 0 and <= 1") == 0);
+  CHECK(with("--repetition_penalty=-1").find("--repetition_penalty: '-1'") == 0);
+  CHECK(with("--num_samples=0").find("--num_samples: '0' is not an integer >= 1") == 0);
+  CHECK(with("--device=gpu").find("--device: 'gpu' is not one of auto, cpu, cuda") == 0);
+  CHECK(with("--stop=") == "--stop: is empty; give the text to stop before");
+  CHECK(with("--prompt_file=x") == "--prompt_file: conflicts with --prompt; keep one");
+  CHECK(with("--prompt_per_line").find("--prompt_per_line: belongs to --prompt_file") == 0);
 }
 
 TEST_CASE("help and READMEs of trainer have the exit codes of the contract, in its words") {
@@ -154,7 +199,8 @@ TEST_CASE("help and READMEs of trainer have the exit codes of the contract, in i
 
 TEST_CASE("the help pages are frozen") {
   std::string pages;
-  for (const char* mode : {"", "generate", "inspect", "doctor", "tokenize", "report"}) {
+  for (const char* mode :
+       {"", "generate", "export", "estimate", "inspect", "doctor", "tokenize", "report"}) {
     std::vector<std::string> words;
     if (*mode != '\0') words.emplace_back(mode);
     words.emplace_back(*mode == '\0' ? "--help" : "-h");

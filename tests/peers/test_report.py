@@ -55,7 +55,7 @@ class ReportPage(ProbeTest):
             "const box = card.querySelector('canvas.front').getBoundingClientRect();"
             "return [box.left, box.top, box.width, box.height, +document.body.dataset.from, +document.body.dataset.to]; })()")
         left, top, width, height, first, last = box
-        return lambda step: left + 66 + (step - first) / (last - first) * (width - 66 - 14), top + height / 2
+        return lambda step: left + 80 + (step - first) / (last - first) * (width - 80 - 14), top + height / 2
 
     def tip(self, metric):
         self.browser.frame()

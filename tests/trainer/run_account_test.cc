@@ -34,7 +34,7 @@ class Variable {
 TEST_CASE("the time of a sweep's later job begins where the job before it ended") {
   const TempDir dir;
   const auto wall_seconds = [&](const RunAccount& account) {
-    account.write_json(dir.file("summary.json"), "finished");
+    account.write_json(dir.file("summary.json"), {"finished"});
     return Json::parse(test::read_file(dir.file("summary.json"))).at("wall_seconds").get<double>();
   };
   { const RunAccount first("/x/0/s.pt", 0); }

@@ -24,6 +24,8 @@ std::string help_overall() {
 
 Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
+       trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
+       trainer estimate --config FILE [KEY=VALUE ...] [--json]
        trainer inspect SNAPSHOT [--json]
        trainer report RUN_DIR [RUN_DIR ...] [--output FILE]
        trainer doctor
@@ -59,30 +61,92 @@ optimizer_config.betas=[0.9,0.99]. Text with special characters needs quotes ins
 }
 
 std::string help_generate() {
-  return R"(Continue a text with a trained model. Writes only the text, prompt included, to stdout.
+  return R"(Continue texts with a trained model. Writes only the texts, prompts included, to stdout, as they
+are produced; the speed goes to stderr.
 
-Usage: trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
+Usage: trainer generate --snapshot FILE (--prompt TEXT | --prompt_file FILE) [OPTIONS]
 
 Examples:
   trainer generate --snapshot snapshot.pt --prompt "First Citizen:"
   trainer generate --snapshot snapshot.pt --prompt "O God" --top_k 10 --temperature 0.8 --seed 7
-  trainer generate --snapshot snapshot.pt --prompt "O God" --greedy --max_new_tokens 50
+  trainer generate --snapshot snapshot.pt --prompt "ROMEO:" --stop "JULIET:" --num_samples 3
+  trainer generate --snapshot snapshot.pt --prompt_file prompts.txt --prompt_per_line --json
 
 Required:
-      --snapshot FILE       Snapshot written by training
-      --prompt TEXT         Text to continue
+      --snapshot FILE         Snapshot written by training
+      --prompt TEXT           Text to continue; or
+      --prompt_file FILE      file that holds it; -: standard input. The last line end is left out
 
 Sampling:
-      --max_new_tokens N    Tokens to add (default: 200)
-      --temperature T       Above 1: more varied, below 1: more predictable; > 0 (default: 1)
-      --top_k K             Sample from the K most likely tokens only (default: all)
-      --seed S              Random seed (default: 1337)
-      --greedy              Always choose the most likely token
+      --max_new_tokens N      Tokens to add (default: 200)
+      --temperature T         Above 1: more varied, below 1: more predictable; > 0 (default: 1)
+      --top_k K               Sample from the K most likely tokens only (default: all)
+      --top_p P               Sample from the fewest tokens whose probabilities add up to P; > 0
+                              and <= 1 (default: 1, all)
+      --min_p P               Sample from tokens with at least P times the most likely one's
+                              probability (default: 0, all)
+      --repetition_penalty R  Above 1: tokens that the text has already are less likely; > 0
+                              (default: 1)
+      --stop TEXT             End before this text; may be given several times
+      --seed S                Random seed (default: 1337)
+      --greedy                Always choose the most likely token
+
+Several texts:
+      --prompt_per_line       Each line of --prompt_file is a prompt
+      --num_samples N         Continuations of each prompt (default: 1)
+      --batch_size N          Continuations at a time (default: 8)
+      --json                  One JSON object a line for each continuation: prompt_index, sample,
+                              prompt, text, tokens, finish_reason (stop or length)
 
 Other:
-  -h, --help                Show this help
+      --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
+  -h, --help                  Show this help
 
 Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error, 128+N killed by signal N
+)";
+}
+
+std::string help_export() {
+  return R"text(Write the model of a snapshot as files that other programs read. Their names go to stdout.
+
+Usage: trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
+
+Examples:
+  trainer export --snapshot snapshot.pt --output my-gpt2
+  python -c "from transformers import pipeline; print(pipeline('text-generation', 'my-gpt2')('O God'))"
+  trainer export --snapshot snapshot.pt --output weights --format torch
+
+Options:
+      --snapshot FILE  Snapshot written by training (required)
+      --output FOLDER  Where to; created where it is missing (required)
+      --format FORMAT  huggingface: a folder for transformers' GPT2LMHeadModel, tokenizer included
+                       torch: model.pt, a state dict for torch.load(weights_only=True)
+                       safetensors: model.safetensors, the same (default: huggingface)
+  -h, --help           Show this help
+
+Exit codes: 0 done, 1 the snapshot cannot be used or a file not be written, 2 usage error
+)text";
+}
+
+std::string help_estimate() {
+  return R"(Say what a training takes before it runs: parameters, memory, tokens, FLOPs.
+
+Usage: trainer estimate --config FILE [KEY=VALUE ...] [--world_size N] [--json]
+
+Examples:
+  trainer estimate --config configs/gpt2_train_cfg.yaml
+  trainer estimate --config configs/gpt2_train_cfg.yaml trainer_config.batch_size=64 --world_size 8
+
+Options:
+  -c, --config FILE     YAML file with the configuration; -cn, -cp and -cd as for training
+      --world_size N    Ranks that the training will have (default: 1)
+      --json            One JSON object, for programs
+  -h, --help            Show this help
+
+Memory is that of one rank at its largest moment. It fits when all ranks of this machine together
+stay below the memory that is available now.
+
+Exit codes: 0 done, whether it fits or not, 2 usage or configuration error
 )";
 }
 

@@ -12,6 +12,12 @@
 
 namespace ddp::train {
 
+/// `auto`, or a number of the user's; 0 is off.
+struct AutoNumber {
+  bool automatic = true;
+  double value = 0.0;  ///< Only when not automatic.
+};
+
 enum class DataFormat { kAuto, kText, kTokens };
 
 struct DataConfig {
@@ -39,18 +45,15 @@ struct GptConfig {
   double attn_pdrop = 0.1;
   Activation activation = Activation::kGelu;
   bool tie_weights = false;  ///< lm_head shares its matrix with the token embedding.
+  std::string init_from;     ///< Folder of a GPT-2 to start from. Absolute after loading.
+  bool activation_checkpointing = false;
+  AutoNumber loss_chunk_size;  ///< Rows of logits at a time in the loss; 0: all.
 };
 
 enum class AmpDtype { kFloat16, kBFloat16 };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class IfBusy { kSkip, kWait };
 enum class BadStepPolicy { kSkip, kRollback, kStop };
-
-/// `auto`, or a number of the user's; 0 is off.
-struct AutoNumber {
-  bool automatic = true;
-  double value = 0.0;  ///< Only when not automatic.
-};
 
 struct TrainerConfig {
   int64_t max_epochs = 10;

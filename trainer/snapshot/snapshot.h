@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
-#include "trainer/snapshot/safetensors.h"
 #include "trainer/snapshot/snapshot_meta.h"
+#include "trainer/storage/safetensors.h"
 
 namespace ddp::train {
 

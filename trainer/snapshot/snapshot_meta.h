@@ -10,7 +10,7 @@
 
 #include "trainer/data/distributed_sampler.h"
 #include "trainer/optim/amp.h"
-#include "trainer/snapshot/safetensors.h"
+#include "trainer/storage/safetensors.h"
 
 namespace ddp::train {
 

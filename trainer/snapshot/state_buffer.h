@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/snapshot/safetensors.h"
+#include "trainer/storage/safetensors.h"
 
 namespace ddp::train {
 

@@ -13,6 +13,7 @@
 #include <filesystem>
 
 #include "trainer/config/keys/key_table.h"
+#include "trainer/config/keys/pretrained_config.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
 #include "trainer/runtime/remote_path.h"
@@ -65,11 +66,42 @@ void resolve_model(Config& config, const Given& given) {
     check_sizes_complete(given);
     return;
   }
+  if (config.gpt.model_type.empty() && !config.gpt.init_from.empty()) return;
   if (config.gpt.model_type.empty()) config.gpt.model_type = "gpt2";
   const ModelPreset& preset = find_preset(config.gpt.model_type, given);
   config.gpt.n_layer = preset.n_layer;
   config.gpt.n_head = preset.n_head;
   config.gpt.n_embd = preset.n_embd;
+}
+
+/// What is not given follows the folder; everything else must agree with it.
+void follow_pretrained(Config& config, const Given& given) {
+  if (config.gpt.init_from.empty()) return;
+  try {
+    const PretrainedConfig pretrained = read_pretrained_config(absolute_path(config.gpt.init_from));
+    GptConfig& gpt = config.gpt;
+    if (gpt.n_layer == 0) {
+      gpt.n_layer = pretrained.n_layer;
+      gpt.n_head = pretrained.n_head;
+      gpt.n_embd = pretrained.n_embd;
+    }
+    if (!given.has("gpt_config.activation") && pretrained.activation)
+      gpt.activation = *pretrained.activation;
+    if (!given.has("gpt_config.tie_weights")) gpt.tie_weights = pretrained.tie_weights;
+    const auto differences = differences_from(pretrained, gpt, config.data.block_size);
+    if (differences.empty()) return;
+    throw UserError(
+        fmt::format("{}: does not fit: {}", gpt.init_from, fmt::join(differences, "; ")));
+  } catch (const UserError& error) {
+    refuse(given, "gpt_config.init_from", error.what());
+  }
+}
+
+void check_loss_chunk(const Config& config, const Given& given) {
+  const AutoNumber& size = config.gpt.loss_chunk_size;
+  if (size.value == std::floor(size.value)) return;
+  refuse(given, "gpt_config.loss_chunk_size",
+         fmt::format("{} is not a whole number; give auto or a number of tokens", size.value));
 }
 
 void check_heads(const Config& config, const Given& given) {
@@ -218,6 +250,8 @@ void check_logging(const Config& config, const Given& given) {
 
 void complete_config(Config& config, const Given& given) {
   resolve_model(config, given);
+  follow_pretrained(config, given);
+  check_loss_chunk(config, given);
   check_heads(config, given);
   check_step_size(config, given);
   check_global_batch(config, given);
@@ -230,6 +264,7 @@ void complete_config(Config& config, const Given& given) {
 
 void resolve_paths(Config& config, const Given& given, bool own_folder) {
   std::string& snapshot = config.trainer.snapshot_path;
+  if (!config.gpt.init_from.empty()) config.gpt.init_from = absolute_path(config.gpt.init_from);
   config.hydra.run_dir = absolute_path(config.hydra.run_dir);
   const bool in_run_folder = own_folder || config.hydra.job_chdir;
   const bool relative = snapshot.find("://") == std::string::npos && !snapshot.starts_with('/') &&

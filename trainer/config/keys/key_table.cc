@@ -67,6 +67,18 @@ std::vector<Field> gpt_fields() {
        "gelu is exact; gelu_tanh (also gelu_new) is GPT-2's approximation."},
       {"gpt_config.tie_weights", DDP_MEMBER(gpt.tie_weights), kAnyValue, NullMeans::kError, "", "",
        "Share the token embedding's matrix with the output layer."},
+      {"gpt_config.init_from", DDP_MEMBER(gpt.init_from), kAnyValue, NullMeans::kNotGiven, "", "",
+       "Folder with config.json and model.safetensors of a GPT-2, as transformers writes it, whose "
+       "weights training starts from; sizes, activation and tie_weights follow it where they are "
+       "not given."},
+      {"gpt_config.activation_checkpointing", DDP_MEMBER(gpt.activation_checkpointing), kAnyValue,
+       NullMeans::kOff, "", "",
+       "Keeps only the input of each block and computes the rest again in the backward pass "
+       "(transformers: gradient_checkpointing): less memory, about a third more time."},
+      {"gpt_config.loss_chunk_size", DDP_MEMBER(gpt.loss_chunk_size), kStepCountOr0,
+       NullMeans::kOff, "", "tokens",
+       "Tokens whose logits are in memory at a time in the loss; auto: as many as take 256 MiB; 0 "
+       "or null: all."},
   };
 }
 

@@ -1,4 +1,4 @@
-#include "trainer/snapshot/safetensors.h"
+#include "trainer/storage/safetensors.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
