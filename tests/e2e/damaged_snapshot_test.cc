@@ -55,6 +55,7 @@ TEST_CASE("a damaged snapshot is named, and the one before it leads to the same 
     const Workspace place;
     fs::copy_file(half.snapshot(), place.snapshot());
     fs::copy_file(half.older(16), place.older(16));
+    fs::copy_file(half / "snapshot.pt.manifest.json", place / "snapshot.pt.manifest.json");
     damage.inflict(place.snapshot());
     const auto run = succeed(alone(place));
     CHECK_THAT(run.err, Contains("damaged snapshot:  " + place.snapshot() + ":"));

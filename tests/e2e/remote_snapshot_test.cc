@@ -52,7 +52,7 @@ TEST_CASE("an object of another run, or a damaged one, does not replace what is 
   server.open("runs/7")->upload(other.snapshot(), "snapshot.pt.step-90");
   const auto next = succeed(stored(place, server, {"trainer_config.max_steps=22"}));
   INFO(next.out << next.err);
-  CHECK_THAT(next.err, Contains("skipping s3://bucket/runs/7/snapshot.pt.step-90:  "));
+  CHECK_THAT(next.err, Contains("skipping s3://bucket/runs/7/snapshot.pt.step-90: "));
   CHECK(order_of_steps(next.out) == range_of(21, 22));
 }
 

@@ -84,7 +84,7 @@ TEST_CASE("what a sink cannot write is said once, and the others go on") {
   CHECK(seen->copy() == std::vector<int64_t>{1, 2, 3});
 }
 
-TEST_CASE("a disk that stands still holds nobody up; what is lost is counted") {
+TEST_CASE("a disk that stands still holds nobody up, and what is lost is counted") {
   const auto seen = std::make_shared<Seen>();
   std::promise<void> gate, reached;
   MetricRecorder recorder(

@@ -197,7 +197,7 @@ void check_killed_server(const std::string& kind) {
   wait_for_lines(2);
   const std::lock_guard lock(mutex);
   CHECK(log.size() == 2);
-  CHECK(log[0].find("training goes on") != std::string::npos);
+  CHECK(log[0].find("training continues") != std::string::npos);
   CHECK(log[1] == server.folder("x") + ": uploads work again");
 }
 

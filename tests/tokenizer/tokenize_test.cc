@@ -92,7 +92,7 @@ TEST_CASE("mistakes of tokenize are one line and exit code 2") {
       {{"--tokenizer", "byte", "--input", text}, "--output: is required"},
       {{"--tokenizer", "bpe", "--input", text, "--output", out}, "--train --vocab_size N"},
       {{"--tokenizer", "bpe", "--train", "--vocab_size", "12", "--input", text, "--output", out},
-       "is not an integer >= 257"},
+       "an integer >= 257"},
       {{"--tokenizer", "byte", "--train", "--input", text, "--output", out}, "is not trained"},
       {{"--tokenizer", "byte", "--vocab_size", "300", "--input", text, "--output", out},
        "--vocab_size: belongs to"},

@@ -129,7 +129,7 @@ TEST_CASE("a part that cannot be read any more is an error, not the end of the p
   dir.write("long", bytes + std::string(20'000, 'x'));
   const SafetensorsFile file(dir.file("long"));
   std::filesystem::resize_file(dir.file("long"), 4096);
-  CHECK_THROWS_WITH(file.verify_checksum(), Catch::Contains("cannot be read"));
+  CHECK_THROWS_WITH(file.verify_checksum(), Catch::Contains("read error"));
 }
 
 TEST_CASE("a header that promises more than the file holds is refused without being followed") {

@@ -140,8 +140,8 @@ void TrainingRun::log_start() const {
       "Device: {}, backend {}, precision {}, {} threads per rank", plan.device.str(),
       group_.c10d() ? plan.backend_name() : "none (one process)",
       amp ? std::string(c10::toString(*amp)) + " autocast" : "float32", torch::get_num_threads()));
-  log_.info(fmt::format("Snapshots: {}", c.snapshot_path));
   records_->write_info(facts());
+  log_.info(fmt::format("Snapshots: {}", c.snapshot_path));
 }
 
 RunFacts TrainingRun::facts() const {

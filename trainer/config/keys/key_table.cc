@@ -149,28 +149,28 @@ std::vector<Field> trainer_fields() {
        "Steps between evaluations, in addition to one after each epoch."},
       {"trainer_config.eval_iters", DDP_MEMBER(trainer.eval_iters), kUpTo1e9, NullMeans::kNotGiven,
        "all", "batches",
-       "Evaluate on this many batches only, spread evenly over the evaluation part."},
+       "Evaluate on this many batches only, spread evenly over the evaluation data."},
       {"trainer_config.early_stopping_patience", DDP_MEMBER(trainer.early_stopping_patience),
        kUpTo1e9, NullMeans::kNotGiven, "", "evaluations",
        "End the run after this many evaluations in a row without progress."},
       {"trainer_config.early_stopping_min_delta", DDP_MEMBER(trainer.early_stopping_min_delta),
        kAtLeast0, NullMeans::kError, "", "",
-       "Smaller improvements of metric_for_best_model are no progress."},
+       "Smallest improvement of metric_for_best_model that counts as progress."},
       {"trainer_config.metric_for_best_model", DDP_MEMBER(trainer.metric_for_best_model), kAnyValue,
        NullMeans::kError, "", "",
-       "Metric of the evaluation that decides which snapshot is the best: loss, perplexity or "
-       "accuracy."},
+       "Evaluation metric that decides which snapshot is best: loss, perplexity, "
+       "bits_per_character or accuracy."},
       {"trainer_config.load_best_model_at_end", DDP_MEMBER(trainer.load_best_model_at_end),
        kAnyValue, NullMeans::kError, "", "",
-       "Save a snapshot at each best evaluation, and end the run with the best one instead of the "
-       "last."},
+       "Save a snapshot at each new best evaluation, and end the run with the best one instead of "
+       "the last."},
       {"trainer_config.freeze", DDP_MEMBER(trainer.freeze), kAnyValue, NullMeans::kOff, "", "",
-       "Parameters that are not trained, as shell patterns of their names: "
+       "Parameters to freeze, as shell patterns of their names: "
        "[\"transformer.wte.*\"]."},
       {"trainer_config.ema_decay", DDP_MEMBER(trainer.ema_decay), kProbability, NullMeans::kError,
        "", "",
-       "Keep an exponential moving average of the weights and evaluate with it; 0: none. 0.999 is "
-       "usual."},
+       "Decay of an exponential moving average of the weights, used for evaluation; 0: off. 0.999 "
+       "is typical."},
       {"trainer_config.seed", DDP_MEMBER(trainer.seed), kAtLeast0, NullMeans::kError, "", "",
        "Random seed for initial weights, data order and dropout."},
       {"trainer_config.use_amp", DDP_MEMBER(trainer.use_amp), kAnyValue, NullMeans::kOff, "", "",
