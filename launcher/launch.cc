@@ -36,7 +36,7 @@
 namespace ddp::launch {
 namespace {
 
-// A descriptor that ddp-run opens must never become somebody's stdin, stdout or stderr.
+// A descriptor opened by ddp-run must never become a worker's stdin, stdout or stderr.
 void open_standard_streams() {
   int fd = 0;
   do {
@@ -64,10 +64,11 @@ std::string report(const RunResult& result, const JobPlan& plan, bool summary) {
   for (const auto& survivor : result.survivors) {
     text += fmt::format("error: {} could not be killed\n", survivor);
   }
-  if (result.outcome == Outcome::Preempted) {
+  // An enclosing launcher reports it for the whole job.
+  if (result.outcome == Outcome::Preempted && plan.inherited.count(kRunId) == 0) {
     text += fmt::format(
-        "ddp-run: the workers were preempted and have saved their state (exit code {}); the same "
-        "command goes on from there\n",
+        "ddp-run: the workers were preempted and saved their state (exit code {}); rerun the same "
+        "command to continue\n",
         kExitPreempted);
   }
   const bool failed = result.outcome == Outcome::Failed && !result.failures.empty();
@@ -78,12 +79,12 @@ std::string report(const RunResult& result, const JobPlan& plan, bool summary) {
     text += failure_report(result, context);
   }
   const auto lines = std::count(text.begin(), text.end(), '\n') + std::ssize(result.workers) + 1;
-  // The table of many workers would bury the cause: they get it with --summary.
+  // The table of many workers would bury the cause; --summary still prints it.
   const bool fits = failed && std::ssize(result.workers) > 1 && lines <= kLongestReport;
   return summary || fits ? text + summary_table(result) : text;
 }
 
-// What goes wrong here must not hide how the job has ended.
+// A failure here must not hide how the job ended.
 void record_result(const LaunchConfig& config, const std::string& text) {
   try {
     if (!config.result_json.empty()) write_result_file(config.result_json, text);
@@ -92,7 +93,7 @@ void record_result(const LaunchConfig& config, const std::string& text) {
   }
 }
 
-// An error of ddp-run itself is a result, too.
+// An error of ddp-run itself is a result as well.
 int with_errors_recorded(const LaunchConfig& config, const std::function<int()>& body) {
   try {
     return body();
@@ -105,8 +106,7 @@ int with_errors_recorded(const LaunchConfig& config, const std::function<int()>&
   }
 }
 
-// A launcher around this one, or a job of torch's `record`, reads the cause in an error file of its
-// own.
+// An enclosing launcher, or torch's `record`, reads the cause from its own error file.
 void pass_on_cause(const RunResult& result, const Environment& inherited) {
   const auto around = inherited.find(kErrorFile);
   if (around == inherited.end() || around->second.empty() || result.failures.empty()) return;
@@ -116,7 +116,7 @@ void pass_on_cause(const RunResult& result, const Environment& inherited) {
   try {
     if (!text.empty()) write_result_file(around->second, text);
   } catch (const LaunchError&) {  // must not hide the worker's exit code
-    say("the cause could not be written to TORCHELASTIC_ERROR_FILE=" + around->second);
+    say("cannot write the cause to TORCHELASTIC_ERROR_FILE=" + around->second);
   }
 }
 
@@ -160,15 +160,16 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, StaticRendezvous&
   record_result(config, result_json(result, plan.job.run_id, plan.host));
   pass_on_cause(result, plan.inherited);
   if (result.outcome == Outcome::LauncherGone) {
-    processes.drop_console();  // within a second nothing of the job is to be left
+    plan.folder.keep_logs();
+    processes.drop_console();  // nothing of the job may be left within a second
     return exit_code(result);
   }
   const bool shown = processes.flush_console();
-  // Copies of what the console has shown are of no use after a success.
+  // After a success, copies of console output are of no use.
   const bool failed = result.outcome == Outcome::Failed;
   if (failed || !shown) plan.folder.keep_logs();
   if (!failed && plan.folder.keeps_logs())
-    processes.note("the console has not taken every line; logs of this run: " + plan.folder.path());
+    processes.note("the console missed some output; full logs: " + plan.folder.path());
   processes.print(report(result, plan, config.summary));
   processes.flush_console();
   return exit_code(result);
@@ -181,23 +182,23 @@ int guarded(const std::function<int()>& body) noexcept {
     say_error(error.what());
     return error.exit_code();
   } catch (const std::exception& error) {
-    say_error(fmt::format("{} (unexpected; please report it)", error.what()));
+    say_error(fmt::format("{} (internal error; please report it)", error.what()));
     return kExitFailed;
   }
 }
 
-// For what the user asked to see: a full disk must not pass for success.
+// Prints what the user asked for: a full disk must not look like success.
 int print(std::string_view text) {
   if (const int error = write_fully(STDOUT_FILENO, text); error == EPIPE) {
-    return kExitSignalBase + SIGPIPE;  // the reader has seen enough: quiet, as any other tool
+    return kExitSignalBase + SIGPIPE;  // the reader has seen enough: be silent
   } else if (error != 0) {
     throw LaunchError(kExitFailed, "cannot write to standard output: " + error_text(error));
   }
   return kExitDone;
 }
 
-// One line per worker that a shell can run, with what ddp-run adds to the environment. XXXXXX
-// stands for what is chosen when the folders are made.
+// Prints one shell line per worker, with ddp-run's changes to the environment. XXXXXX stands for
+// what is chosen when the folders are created.
 int dry_run(const LaunchConfig& config) {
   JobPlan plan = plan_job(config);
   plan.folder = RunFolder::planned(config.log_dir, plan.job.run_id, files_of(config.logs));
@@ -213,8 +214,8 @@ int dry_run(const LaunchConfig& config) {
   return print(lines);
 }
 
-// Of the folders on disk and in memory. Guardian and agent both do it: each of them may be the last
-// one left, and the agent leaves without running destructors.
+// Removes the folders on disk and in memory. Guardian and agent both do so: either may be the last
+// one left, and the agent exits without running destructors.
 struct CleanUp {
   const RunFolder& folder;
   const MemoryFolder& memory;
@@ -224,6 +225,14 @@ struct CleanUp {
     memory.remove();
   }
 };
+
+// An agent that exits normally removes its logs, or keeps them and says where.
+void keep_logs_of_killed_agent(const RunFolder& folder) {
+  if (!folder.has_logs() || !folder.is_private() || folder.keeps_logs()) return;
+  if (::access(folder.path().c_str(), F_OK) != 0) return;
+  folder.keep_logs();
+  say("logs of this run: " + folder.path());
+}
 
 int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
   JobPlan plan = plan_job(config);
@@ -237,12 +246,11 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
   if (plan.folder.has_logs() && !plan.folder.is_private())
     say("logs of this run: " + plan.folder.path());
   if (plan.job.omp_num_threads > 0) {
-    say(
-        fmt::format("OMP_NUM_THREADS={} for each of {} workers, by the CPUs there are; set it to "
-                    "choose another number",
-                    plan.job.omp_num_threads, plan.job.local_world_size));
+    say(fmt::format(
+        "OMP_NUM_THREADS={} for each of {} workers (available CPUs / workers); set it to override",
+        plan.job.omp_num_threads, plan.job.local_world_size));
   }
-  return run_guarded(signals, [&](int launcher_pipe) {
+  const int code = run_guarded(signals, [&](int launcher_pipe) {
     const int agent_code = guarded([&] {
       return with_errors_recorded(config, [&] {
         return run_agent(config, plan, rendezvous, store_program, signals, launcher_pipe);
@@ -251,10 +259,12 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
     clean_up.now();
     return agent_code;
   });
+  if (code != kExitDone) keep_logs_of_killed_agent(plan.folder);
+  return code;
 }
 
-// Nobody must take an earlier run's result for this one's: that goes first, and whatever becomes of
-// the agent, this run leaves its own.
+// An earlier run's result must not pass for this one's: remove it first, and always write one,
+// whatever happens to the agent.
 int launch(const LaunchConfig& config, SignalMailbox& signals) {
   const std::string& file = config.result_json;
   if (file.empty()) return launch_job(config, signals);
@@ -262,8 +272,8 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
   const int code = with_errors_recorded(config, [&] { return launch_job(config, signals); });
   if (::access(file.c_str(), F_OK) == 0) return code;
   try {
-    write_result_file(file, error_json(code, "ddp-run's agent process left no result"));
-  } catch (const LaunchError&) {  // the agent has said so
+    write_result_file(file, error_json(code, "ddp-run's agent process ended without a result"));
+  } catch (const LaunchError&) {  // the agent has reported it
   }
   return code;
 }

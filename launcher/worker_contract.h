@@ -1,5 +1,5 @@
-// What ddp-run and the programs it starts agree on. The one launcher header that trainer may
-// include.
+// The contract between ddp-run and the programs it starts; the only launcher header that trainer
+// may include.
 #pragma once
 
 namespace ddp::launch {
@@ -19,55 +19,55 @@ inline constexpr const char* kMasterPort = "MASTER_PORT";
 inline constexpr const char* kRestartCount = "TORCHELASTIC_RESTART_COUNT";
 inline constexpr const char* kMaxRestarts = "TORCHELASTIC_MAX_RESTARTS";
 inline constexpr const char* kRunId = "TORCHELASTIC_RUN_ID";
-/// "True": a store is served at MASTER_ADDR:MASTER_PORT, every worker is its client. "False": rank
-/// 0 serves it.
+/// "True": ddp-run hosts the store at MASTER_ADDR:MASTER_PORT, all workers are clients. "False":
+/// rank 0 hosts it.
 inline constexpr const char* kUseAgentStore = "TORCHELASTIC_USE_AGENT_STORE";
 inline constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
 inline constexpr const char* kSignalsToHandle = "TORCHELASTIC_SIGNALS_TO_HANDLE";
 
-/// A file that a worker may rewrite whenever it has got on; launcher/README.md says how.
+/// A file that a worker may rewrite to report progress; see launcher/README.md.
 inline constexpr const char* kHeartbeatFile = "DDP_HEARTBEAT_FILE";
-/// A folder in memory for copies of a worker's state. It outlives restarts of the group and ends
-/// with the job. Unset where /dev/shm is no writable folder.
+/// A folder in memory for copies of a worker's state. It survives restarts of the group and is
+/// removed with the job. Unset if /dev/shm is not writable.
 inline constexpr const char* kShmDir = "DDP_SHM_DIR";
 /// In that folder: numbers as Prometheus text, which a worker may replace whenever it has new ones.
 /// ddp-run's /metrics passes them on.
 inline constexpr const char* kMetricsFile = "metrics.prom";
 /// After a restart: {"rank":1,"cause":"SIGKILL","time":1732170000.123,"attempt":0}, the root cause
-/// of the round before. cause: a signal, "exit code 3" or "hang"; time: Unix seconds when ddp-run
-/// saw it; attempt: TORCHELASTIC_RESTART_COUNT of that round; rank: -1 when no worker was the
-/// cause. Unset in the first round.
+/// of the previous round. cause: a signal, "exit code 3" or "hang"; time: Unix seconds when ddp-run
+/// saw it; attempt: TORCHELASTIC_RESTART_COUNT of that round; rank: -1 if no worker was the cause.
+/// Unset in the first round.
 inline constexpr const char* kLastFailure = "DDP_LAST_FAILURE";
 
-// Also set for each worker, when the user has not.
+// Also set for each worker unless the user has.
 inline constexpr const char* kNcclAsyncErrorHandling = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
 inline constexpr const char* kOmpNumThreads = "OMP_NUM_THREADS";
 inline constexpr const char* kPythonUnbuffered = "PYTHONUNBUFFERED";
 inline constexpr const char* kCudaVisibleDevices = "CUDA_VISIBLE_DEVICES";
-/// The same for AMD's GPUs, where it counts more; set for workers only when the user has set it.
+/// The same for AMD GPUs, where it takes precedence; set for workers only if the user has set it.
 inline constexpr const char* kHipVisibleDevices = "HIP_VISIBLE_DEVICES";
 
-/// "1" in ddp-run's own environment: it serves the workers' timers, as torchrun does, and tells
-/// them the named pipe for it.
+/// "1" in ddp-run's environment: it serves the workers' timers, as torchrun does, through a named
+/// pipe.
 inline constexpr const char* kEnableFileTimer = "TORCHELASTIC_ENABLE_FILE_TIMER";
 inline constexpr const char* kTimerFile = "TORCHELASTIC_TIMER_FILE";
-/// "1" in ddp-run's own environment: rank 0 serves the store, as with torchrun.
+/// "1" in ddp-run's environment: rank 0 hosts the store, as in torchrun.
 inline constexpr const char* kDisableShareStore = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
 
-// Exit codes of both programs; a worker that dies by a signal gives 128 + its number.
+// Exit codes of both programs; a worker killed by a signal yields 128 + its number.
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
-/// A worker: stopped before its end, state saved, start it again later (EX_TEMPFAIL of sysexits.h).
+/// A worker: stopped early, state saved, restart it later (EX_TEMPFAIL of sysexits.h).
 inline constexpr int kExitPreempted = 75;
-/// A worker: it failed, and would fail in the same way if it were started again.
+/// A worker: it failed, and would fail the same way if restarted.
 inline constexpr int kExitFinal = 76;
-inline constexpr int kExitHang = 124;           // ddp-run: a worker gave no sign of life
+inline constexpr int kExitHang = 124;           // ddp-run: a worker hung
 inline constexpr int kExitNotExecutable = 126;  // ddp-run: the program cannot be executed
 inline constexpr int kExitNotFound = 127;       // ddp-run: the program was not found
 inline constexpr int kExitSignalBase = 128;     // + the signal's number
 
-/// What an exit code says, in the words of help and READMEs. nullptr: never from that program.
+/// The meaning of an exit code, as worded in help and READMEs. nullptr: never from that program.
 struct ExitCodeMeaning {
   int code;
   const char* of_ddp_run;
@@ -75,17 +75,17 @@ struct ExitCodeMeaning {
 };
 inline constexpr ExitCodeMeaning kExitCodeMeanings[] = {
     {kExitDone, "all workers succeeded", "done, or nothing left to do"},
-    {kExitFailed, "the system refused something (memory, processes)", "the run failed"},
-    {kExitUsage, "wrong usage", "wrong usage or configuration"},
-    {kExitPreempted, "preempted: the workers have saved and want to be started again later",
-     "stopped by a signal, state saved: the same command goes on from there"},
-    {kExitFinal, "a worker failed and said that it would fail again",
-     "the run failed and would fail again: ddp-run does not restart it"},
-    {kExitHang, "a worker hung, and no restart was left", nullptr},
+    {kExitFailed, "system error, e.g. out of memory or processes", "the run failed"},
+    {kExitUsage, "usage error", "usage or configuration error"},
+    {kExitPreempted, "preempted: the workers saved their state and want to be restarted later",
+     "stopped by a signal, state saved; rerun the same command to continue"},
+    {kExitFinal, "a worker failed permanently: it would fail again",
+     "the run failed and would fail again; ddp-run does not restart it"},
+    {kExitHang, "a worker hung and no restarts were left", nullptr},
     {kExitNotExecutable, "PROGRAM cannot be executed", nullptr},
     {kExitNotFound, "PROGRAM was not found", nullptr},
-    {kExitSignalBase, "signal N ended the job, or the worker that failed first",
-     "signal N ended the run at once, nothing saved"},
+    {kExitSignalBase, "signal N killed the job, or the worker that failed first",
+     "killed by signal N, nothing saved"},
 };
 
 }  // namespace ddp::launch

@@ -22,7 +22,7 @@ esac
 
 # Labels from tests/*/CMakeLists.txt. The slow ones start jobs, servers or Python.
 readonly slow='^(e2e|peers|store|conformance|launcher-long)$'
-readonly unit_tests=(launcher_tests ddp_config_tests ddp_remote_tests ddp_runtime_tests ddp_trainer_tests)
+readonly unit_tests=(launcher_tests ddp_config_tests ddp_remote_tests ddp_runtime_tests ddp_model_tests ddp_trainer_tests)
 preset=release
 select=()
 if [ "${1:-}" = --fast ]; then

@@ -7,9 +7,10 @@
 #include <cstdlib>
 
 #include "launcher/worker_contract.h"
-#include "trainer/app/modes.h"
 #include "trainer/app/exit_report.h"
+#include "trainer/app/modes.h"
 #include "trainer/app/trainer_args.h"
+#include "trainer/runtime/finish_stdout.h"
 
 namespace ddp::train {
 namespace {
@@ -21,6 +22,10 @@ int run(int argc, const char* const* argv) {
       return run_train(args);
     case Mode::kGenerate:
       return run_generate(args);
+    case Mode::kExport:
+      return run_export(args);
+    case Mode::kEstimate:
+      return run_estimate(args);
     case Mode::kInspect:
       return run_inspect(args);
     case Mode::kDoctor:
@@ -34,9 +39,9 @@ int run(int argc, const char* const* argv) {
     case Mode::kVersion:
       return run_version();
     case Mode::kHelp:
-      return std::fputs(args.help_text.c_str(), stdout) < 0 || std::fflush(stdout) != 0
-                 ? launch::kExitFailed
-                 : launch::kExitDone;
+      std::fputs(args.help_text.c_str(), stdout);
+      finish_stdout();
+      return launch::kExitDone;
   }
   return launch::kExitFailed;
 }

@@ -33,8 +33,16 @@ add_library(ddp_trainer STATIC
   run/trainer.cc
   run/training_run.cc
   run/training_run_log.cc
+  interop/export_model.cc
+  interop/pretrained_weights.cc
+  interop/tokenizer_files.cc
+  interop/torch_file.cc
+  model/activation_checkpoint.cc
+  model/chunked_loss.cc
   model/generate.cc
   model/gpt.cc
+  model/key_value_cache.cc
+  model/sampling.cc
   optim/frozen.cc
   optim/fused_optimizers.cc
   optim/muon.cc
@@ -52,7 +60,23 @@ if(DDP_PCH)
   target_precompile_headers(ddp_trainer PRIVATE <torch/torch.h>)
 endif()
 
-add_executable(trainer main.cc app/modes.cc app/doctor.cc app/multirun.cc app/exit_report.cc app/train_job.cc)
+add_executable(trainer
+  main.cc
+  app/data_facts.cc
+  app/doctor.cc
+  app/exit_report.cc
+  app/machine_memory.cc
+  app/modes/estimate.cc
+  app/modes/export.cc
+  app/modes/generate.cc
+  app/modes/inspect.cc
+  app/modes/report.cc
+  app/modes/show.cc
+  app/modes/train.cc
+  app/multirun.cc
+  app/snapshot_model.cc
+  app/standard_output.cc
+  app/train_job.cc)
 target_link_libraries(trainer PRIVATE ddp_trainer nlohmann_json::nlohmann_json OpenSSL::Crypto)
 target_compile_definitions(trainer PRIVATE DDP_VERSION="${PROJECT_VERSION}")
 if(DDP_PCH)
@@ -66,7 +90,7 @@ install(TARGETS trainer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET ddp::torch_cuda)
   # Loaded at run time, and only when a GPU is used.
   add_library(trainer_cuda MODULE parallel/cuda_module.cc)
-  target_link_libraries(trainer_cuda PRIVATE ddp_project_options ddp::torch_cuda)
+  target_link_libraries(trainer_cuda PRIVATE ddp_project_options ddp::torch_cuda ${CMAKE_DL_LIBS})
   set_target_properties(trainer_cuda PROPERTIES BUILD_RPATH "${DDP_TORCH_RPATH}" INSTALL_RPATH "${DDP_TORCH_RPATH}")
   install(TARGETS trainer_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()

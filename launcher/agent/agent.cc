@@ -17,9 +17,9 @@
 namespace ddp::launch {
 namespace {
 
-// A worker in uninterruptible sleep may survive SIGKILL: nobody waits for it longer than this.
+// A worker in uninterruptible sleep may survive SIGKILL: wait no longer than this.
 constexpr auto kKillPatience = std::chrono::seconds(5);
-// Workers that hang will not save anything: they get less time to stop.
+// Hung workers will not save anything, so they get less time to stop.
 constexpr std::chrono::milliseconds kHangGrace{5'000};
 constexpr auto kStackPatience = std::chrono::seconds(10);
 
@@ -143,7 +143,7 @@ void LocalElasticAgent::absorb_exits(const std::vector<Event>& events) {
   } else {
     failures_.insert(failures_.end(), batch.begin(), batch.end());
   }
-  // Who failed is the cause, not who left in order before it.
+  // A worker that failed is the cause, not one that exited cleanly before it.
   std::stable_partition(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
     return !is_preemption(plan_.restarts, failure.exit);
   });
@@ -168,7 +168,7 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
   batch.back().cause = event.cause;
 }
 
-// Whoever fails in the same moment has lost its store. Workers that are done need none any more.
+// Workers that fail at the same moment lost their store; finished workers no longer need it.
 void LocalElasticAgent::absorb_store_loss(const Event& event) {
   if (told_to_stop() || (running() == 0 && failures_.empty())) return;
   failures_.insert(failures_.begin(), failure_without_worker(event.exit, event.cause, processes_));
@@ -188,7 +188,7 @@ void LocalElasticAgent::record_event(const Worker& worker) const {
   plan_.events.worker(event_name(worker.state), group_, worker, since_start(), text);
 }
 
-// Who hangs has failed; the others may wait for it in a collective for ever.
+// A hung worker has failed: the others may wait for it in a collective forever.
 void LocalElasticAgent::look_for_hangs() {
   if (phase_ != Phase::Running || suspended_ || !failures_.empty()) return;
   failures_ = hangs_.look(group_.workers, processes_);
@@ -255,10 +255,10 @@ void LocalElasticAgent::leave() {
   deadline_ = processes_.now() + plan_.grace;
 }
 
-// Of all workers: who hangs may be waiting for another one.
+// Dump all workers: a hung one may be waiting for another.
 void LocalElasticAgent::dump_stacks() {
   for (const ProcessFailure& failure : failures_) {
-    processes_.note(fmt::format("rank {} (local rank {}, pid {}) hangs: {}; stacks: {}",
+    processes_.note(fmt::format("rank {} (local rank {}, pid {}) hung: {}; stacks: {}",
                                 failure.rank, failure.local_rank, failure.pid, hang_text(failure),
                                 failure.stacks));
   }
@@ -276,8 +276,8 @@ void LocalElasticAgent::dump_stacks() {
   deadline_ = processes_.now() + kStackPatience;
 }
 
-// Without a debugger, or where it may not attach, the program that hangs is asked itself: Python's
-// faulthandler, for one, answers.
+// Without a debugger, or if it may not attach, ask the hung program itself: Python's faulthandler
+// answers SIGABRT.
 void LocalElasticAgent::ask_for_stacks(const std::vector<int>& local_ranks) {
   for (const ProcessFailure& failure : failures_) {
     const int rank = failure.local_rank;
@@ -293,11 +293,10 @@ void LocalElasticAgent::ask_for_stacks(const std::vector<int>& local_ranks) {
 
 void LocalElasticAgent::stop_workers() {
   const int signal = end_signal_ != 0 ? end_signal_ : SIGTERM;
-  // Of a job that a signal ends nobody asks who was first.
+  // The order of exits does not matter when a signal ends the job.
   for (Worker& worker : group_.workers)
     worker.was_dying = end_signal_ == 0 && processes_.state_of(worker.local_rank).dying;
-  // The cause of a hang cannot save anything; its death frees those that wait for it, so that they
-  // can.
+  // The hung worker cannot save anything; killing it frees its peers, so that they can.
   if (!failures_.empty() && !failures_.front().hang.empty())
     processes_.signal_worker(failures_.front().local_rank, SIGKILL);
   processes_.signal_workers(signal);
@@ -306,7 +305,7 @@ void LocalElasticAgent::stop_workers() {
   deadline_ = processes_.now() + grace();
   if (end_signal_ != 0) {
     processes_.note(fmt::format(
-        "{}: passed on to {} worker{}, which may take {} to stop; send it again to kill at once",
+        "{}: forwarded to {} worker{}; grace period {}, repeat to kill at once",
         signal_name(signal), running(), running() == 1 ? "" : "s", seconds_text(grace())));
   }
 }
@@ -314,7 +313,7 @@ void LocalElasticAgent::stop_workers() {
 void LocalElasticAgent::kill_workers() {
   processes_.signal_workers(SIGKILL);
   if (phase_ == Phase::Stopping && stop_requests_.count() < 2 && !launcher_gone_) {
-    processes_.note(fmt::format("{} worker{} did not stop within {}: killed", running(),
+    processes_.note(fmt::format("{} worker{} did not stop within {}; killed", running(),
                                 running() == 1 ? "" : "s", seconds_text(grace())));
   }
   phase_ = Phase::Killing;
@@ -355,10 +354,10 @@ void LocalElasticAgent::restart() {
   }
 }
 
-// What has stopped the first start is the user's to mend; a restart may work at the next try.
+// A failed first start is the user's to fix; a failed restart may succeed on the next try.
 void LocalElasticAgent::absorb_failed_start(const LaunchError& error) {
   group_.workers.clear();
-  const std::string what = std::string("the workers could not be started again: ") + error.what();
+  const std::string what = std::string("cannot restart the workers: ") + error.what();
   failures_ = {failure_without_worker({error.exit_code(), 0}, what, processes_)};
   deadline_ = processes_.now();  // nothing is to be waited for
 }

@@ -1,5 +1,5 @@
-// LocalElasticAgent: keeps one node's workers going. Waits for an event, asks agent_policy, acts;
-// touches the operating system through ProcessRunner only.
+// LocalElasticAgent supervises one node's workers: wait for an event, ask agent_policy, act. It
+// reaches the operating system only through ProcessRunner.
 #pragma once
 
 #include <optional>
@@ -26,10 +26,10 @@ class LocalElasticAgent {
  public:
   LocalElasticAgent(JobPlan plan, RendezvousHandler& rendezvous, ProcessRunner& processes);
 
-  /// Returns when nothing of the job is left running. Throws LaunchError when workers cannot be
+  /// Returns once nothing of the job is running. Throws LaunchError if the workers cannot be
   /// started.
   RunResult run();
-  /// What is going on now.
+  /// The current state of the job.
   JobStatus status() const;
 
  private:

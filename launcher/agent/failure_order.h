@@ -8,16 +8,16 @@
 
 namespace ddp::launch {
 
-/// Failures that were seen in one wake-up, the probable cause first: deaths by signal, then error
-/// files by their age, then ranks. (A worker that loses its peer fails after it, never before.)
+/// Orders failures seen in one wake-up, probable cause first: deaths by signal, then by age of the
+/// error file, then by rank. (A worker that loses a peer fails after it, never before.)
 void order_failures(std::vector<ProcessFailure>& batch);
-/// Adds failures of workers that were dying already when the ones before them were seen, in the
-/// same order but for the ranks: of equals the one that was seen first comes first.
+/// Adds failures of workers that were already dying when the earlier ones were seen, in the same
+/// order, except that ties go to the one seen first.
 void add_simultaneous(std::vector<ProcessFailure>& failures,
                       const std::vector<ProcessFailure>& batch);
 
-/// Somebody wrote this error file before the failed worker wrote its own; false when one of the two
-/// has none. Who loses a peer may be gone before the kernel has taken that peer apart.
+/// True if this error file is older than the failed worker's own; false if either is missing. A
+/// worker that loses a peer may exit before the kernel has finished tearing that peer down.
 bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure);
 
 }  // namespace ddp::launch

@@ -12,7 +12,7 @@
 namespace ddp::launch {
 namespace {
 
-// Woken so late, we have been asleep ourselves, and so have the workers.
+// Waking this late means that we were suspended, and so were the workers.
 constexpr auto kOverslept = std::chrono::seconds(1);
 
 }  // namespace
@@ -28,7 +28,7 @@ std::vector<ProcessFailure> HangMonitor::look(const std::vector<Worker>& workers
   const auto now = processes.now();
   if (!look_at_ || now < *look_at_) return {};
   if (now - *look_at_ > kOverslept) silent_since_ = now;
-  // Of all: who is not held up waits for one that is.
+  // For all of them: workers that are not held up wait for one that is.
   silent_since_ = std::max(silent_since_, processes.held_up_until());
   std::vector<const Worker*> alive;
   std::vector<LifeSign> signs;
@@ -60,13 +60,12 @@ ProcessFailure HangMonitor::describe(const Worker& worker, const Suspect& suspec
   const std::string& waiting = suspect.sign.progress.waiting;
   ProcessFailure failure = failure_of(worker, processes);
   failure.exit = {kExitHang, 0};
-  failure.hang =
-      fmt::format("no sign of life for {:.1f} s", std::chrono::duration<double>(silent).count());
+  failure.hang = fmt::format("silent for {:.1f} s", std::chrono::duration<double>(silent).count());
   if (!state.empty()) failure.hang += ", " + state;
   if (!suspect.overdue) {
-    failure.hang += "; others wait for it";
+    failure.hang += "; others are waiting for it";
   } else if (!waiting.empty()) {
-    failure.hang += "; it waits for its peers in " + waiting;
+    failure.hang += "; waiting for its peers in " + waiting;
   }
   return failure;
 }

@@ -1,4 +1,4 @@
-// Looks at the workers' signs of life when it is time to, and tells who hangs.
+// Checks the workers' signs of life when due and finds the hung ones.
 #pragma once
 
 #include <optional>
@@ -17,15 +17,15 @@ class HangMonitor {
   explicit HangMonitor(HangRules rules) : rules_(rules) {}
 
   void begin_round(Clock::time_point now);
-  /// A worker has written its first heartbeat: it may have promised something.
+  /// A worker has written its first heartbeat, which may announce a timeout.
   void heartbeat_began(Clock::time_point now) { look_at_ = now; }
   /// The workers were suspended: their silence so far does not count.
   void forgive_silence(Clock::time_point now) { silent_since_ = now; }
 
-  /// nullopt: not before somebody's first heartbeat.
+  /// nullopt: not before the first heartbeat.
   std::optional<Clock::time_point> next_look() const { return look_at_; }
 
-  /// A failure for each worker that hangs, the cause first. Empty before next_look().
+  /// One failure per hung worker, the cause first. Empty before next_look().
   std::vector<ProcessFailure> look(const std::vector<Worker>& workers, ProcessRunner& processes);
 
  private:

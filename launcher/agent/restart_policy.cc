@@ -28,24 +28,25 @@ int in_a_row(const std::vector<RoundEnd>& history, Predicate holds) {
   return static_cast<int>(stop - history.rbegin());
 }
 
-// A shell around the program gives 128 + n for a signal; 255 is what a program's exit(-1) gives.
+// A shell reports signal n as 128 + n; 255 is a program's exit(-1).
 bool is_crash(const ExitStatus& exit) {
   const bool says_signal = exit.code > kExitSignalBase && exit.code < kExitSignalBase + NSIG;
   return exit.signal != 0 || says_signal || exit.code == kExitHang;
 }
 
-// Why this failure is not worth a restart; empty when it is.
+// Why this failure does not trigger a restart; empty if it does.
 std::string final_reason(const RestartRules& rules, const ExitStatus& exit) {
   const int code = exit_value(exit);
-  if (rules.final_codes.count(code) > 0) return fmt::format("exit code {} is final", code);
+  if (rules.final_codes.count(code) > 0)
+    return fmt::format("exit code {} is in --final-exit-codes", code);
   if (rules.retry_codes.count(code) > 0) return "";
   if (is_preemption(rules, exit))
-    return fmt::format("exit code {} says: preempted, saved", kExitPreempted);
+    return fmt::format("exit code {}: preempted, state saved", kExitPreempted);
   if (exit.signal == 0 && exit.code == kExitFinal)
-    return fmt::format("exit code {} says: it would fail again", kExitFinal);
+    return fmt::format("exit code {}: would fail again", kExitFinal);
   if (rules.policy == RestartPolicy::Never) return "--restart-policy=never";
   if (rules.policy == RestartPolicy::OnCrash && !is_crash(exit))
-    return fmt::format("--restart-policy=on-crash, and exit code {} is no crash", code);
+    return fmt::format("--restart-policy=on-crash; exit code {} is not a crash", code);
   return "";
 }
 
@@ -74,7 +75,7 @@ RestartVerdict judge_restart(const RestartRules& rules, const std::vector<RoundE
       history, [&](const RoundEnd& end) { return same_failure(end, last) && end.lived < kQuick; });
   if (rules.crash_loop > 0 && same >= rules.crash_loop) {
     verdict.gave_up = fmt::format(
-        "{} failed in the same way {} times in a row, each within {} s of its start",
+        "{} failed the same way {} times in a row, each time within {} s",
         last.rank == ProcessFailure::kNoRank ? "the round" : fmt::format("rank {}", last.rank),
         same, kQuick.count());
     return verdict;

@@ -1,5 +1,5 @@
-// Whether a failed group is restarted, and when. Pure: a function of the rules and of what has
-// happened.
+// Decides whether and when a failed group is restarted. Pure: a function of the rules and the
+// history.
 #pragma once
 
 #include <chrono>
@@ -16,18 +16,18 @@ namespace ddp::launch {
 struct RoundEnd {
   int rank = 0;
   ExitStatus exit;
-  Clock::duration lived{};  // until that failure: the grace of its peers does not count
-  std::string progress{};   // what its last heartbeat said: equal words mean that it got no further
+  Clock::duration lived{};  // until that failure, excluding its peers' grace period
+  std::string progress{};   // its last heartbeat; the same text means no progress
 };
 
-/// The worker has saved its state and asks to be started later, not now.
+/// The worker saved its state and asks to be restarted later, not now.
 bool is_preemption(const RestartRules& rules, const ExitStatus& exit);
 
 struct RestartVerdict {
   bool restart = false;
   int number = 0;  // of this restart, in the budget
   std::chrono::milliseconds delay{0};
-  std::string gave_up;  // why there is no restart though some are left; empty otherwise
+  std::string gave_up;  // why there is no restart although some are left; else empty
 };
 
 /// `history` must not be empty; its last entry has just happened.

@@ -34,7 +34,7 @@ ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
 
 std::string hang_text(const ProcessFailure& failure) {
   return fmt::format("{}; last heartbeat: {}", failure.hang,
-                     failure.heartbeat.empty() ? "none, or one without words" : failure.heartbeat);
+                     failure.heartbeat.empty() ? "none, or an empty one" : failure.heartbeat);
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {

@@ -1,4 +1,4 @@
-// What the agent tells of its workers: their failures, how they are now, how they ended.
+// What the agent reports about its workers: failures, current status, how they ended.
 #pragma once
 
 #include <chrono>
@@ -19,11 +19,11 @@ namespace ddp::launch {
 /// With its last heartbeat, seen now.
 ProcessFailure failure_of(const Worker& worker, ProcessRunner& processes);
 
-/// Of something else without which the round cannot go on: `what` says what.
+/// A failure of something else that the round depends on, described by `what`.
 ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
                                       const ProcessRunner& processes);
 
-/// "no sign of life for 5.0 s, state T (stopped); last heartbeat: step=3".
+/// "silent for 5.0 s, state T (stopped); last heartbeat: step=3".
 std::string hang_text(const ProcessFailure& failure);
 /// "2.5 s".
 std::string seconds_text(std::chrono::milliseconds time);
@@ -31,13 +31,12 @@ std::string seconds_text(std::chrono::milliseconds time);
 std::string restart_text(const ProcessFailure& cause, const RestartVerdict& verdict,
                          int max_restarts);
 
-/// Workers that were told to stop but had failed by themselves before `seen`, as their error files
-/// say, the probable cause first. They are marked as failed.
+/// Workers that were told to stop but, by their error files, failed on their own before `seen`;
+/// probable cause first. Marks them as failed.
 std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,
                                              const ProcessFailure& seen, ProcessRunner& processes);
 
-/// Of a job that a signal has ended: Preempted when all workers have saved their state or were
-/// done.
+/// For a job ended by a signal: Preempted if all workers had saved their state or finished.
 Outcome how_interrupted(const RestartRules& rules, const std::vector<Worker>& workers);
 
 std::vector<WorkerStatus> worker_statuses(const WorkerGroup& group, ProcessRunner& processes);

@@ -1,5 +1,4 @@
-// The clock of everything that waits, its points in time as system calls want them, and the time of
-// day.
+// The clock for all waiting, deadlines as system calls take them, and the time of day.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +16,7 @@ inline timespec time_until(Clock::time_point deadline) {
   return {ns / 1'000'000'000, ns % 1'000'000'000};
 }
 
-/// Since 1970, for what is told to others.
+/// Seconds since 1970, for timestamps shown to others.
 inline double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }

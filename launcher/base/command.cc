@@ -9,7 +9,7 @@ namespace ddp::launch {
 Environment inherited_environment() {
   Environment env;
   for (char** entry = environ; entry && *entry; ++entry) {
-    // The first of two equal names is the one that getenv finds.
+    // Of duplicate names, getenv finds the first.
     const std::string_view text = *entry;
     const auto equals = text.find('=');
     if (equals != std::string::npos)

@@ -1,4 +1,4 @@
-// What a process is started with.
+// What a process is started with: program, arguments, environment.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ using Environment = std::map<std::string, std::string>;
 /// This process's environment.
 Environment inherited_environment();
 
-/// What every worker runs; the same for all but for ${local_rank} in the arguments.
+/// The workers' command; only ${local_rank} in the arguments differs between them.
 struct Command {
   std::string executable;  // path that is executed
   std::vector<std::string> argv;

@@ -20,7 +20,7 @@ class LaunchError : public std::runtime_error {
 /// Throws LaunchError with exit code 2.
 [[noreturn]] void usage_error(const std::string& what);
 
-/// "No such file or directory", without the thread trouble of strerror.
+/// "No such file or directory"; unlike strerror, thread-safe.
 std::string error_text(int error_number);
 
 }  // namespace ddp::launch

@@ -14,7 +14,7 @@ int write_fully(int fd, std::string_view text) {
     if (written > 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
     } else if (written < 0 && errno == EAGAIN) {
-      // The terminal was set to non-blocking by someone else who shares it.
+      // Another process sharing the terminal made it non-blocking.
       pollfd writable{fd, POLLOUT, 0};
       ::poll(&writable, 1, 1000);
     } else if (written < 0 && errno != EINTR) {

@@ -1,12 +1,12 @@
-// What ddp-run itself says: whole lines on stderr, one write each, prefixed so that they stand out
-// from the workers'.
+// ddp-run's own messages: whole lines on stderr, one write each, with a prefix that sets them apart
+// from the workers' output.
 #pragma once
 
 #include <string_view>
 
 namespace ddp::launch {
 
-/// Writes all bytes, whatever the signals and the size; 0, or the errno at which it gave up.
+/// Writes all bytes, despite signals and short writes. Returns 0, or the errno it failed with.
 int write_fully(int fd, std::string_view text);
 /// "ddp-run: <text>\n" on stderr.
 void say(std::string_view text);

@@ -1,4 +1,4 @@
-// Something that takes part in the agent's one poll loop. It never waits.
+// A participant in the agent's single poll loop. Never blocks.
 #pragma once
 
 #include <poll.h>
@@ -11,7 +11,7 @@ class PollHandler {
  public:
   virtual ~PollHandler() = default;
   virtual void add_poll_fds(std::vector<pollfd>& fds) const = 0;
-  /// Gets the descriptors of all members; those of its own may be among them.
+  /// Gets every participant's descriptors; its own may be among them.
   virtual void handle(const std::vector<pollfd>& fds) = 0;
 };
 

@@ -9,7 +9,8 @@
 namespace ddp::launch {
 namespace {
 
-// PF_EXITING, PF_DUMPCORE and PF_SIGNALED of the kernel's sched.h, where they have always been so.
+// PF_EXITING, PF_DUMPCORE and PF_SIGNALED from the kernel's sched.h; their values have never
+// changed.
 constexpr unsigned kDying = 0x4 | 0x200 | 0x400;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Small reads of the kernel's own files, as /proc and /sys hold them.
+// Reads small kernel files in /proc and /sys.
 #pragma once
 
 #include <sys/types.h>
@@ -11,14 +11,14 @@ namespace ddp::launch {
 std::string first_line(const std::string& file);
 
 struct ProcessStat {
-  char state = '?';  // R, S, D, T, ...; '?': there is no such process any more
+  char state = '?';  // R, S, D, T, ...; '?': no such process
   pid_t parent = 0;
-  bool dying = false;  // it exits, was killed by a signal, or leaves a core dump
+  bool dying = false;  // exiting, killed by a signal, or dumping core
 };
 
-/// False: /proc is missing, or shows another PID namespace, in which our numbers mean others.
+/// False if /proc is missing or shows another PID namespace, where our PIDs mean other processes.
 bool proc_is_ours();
-/// /proc/PID; a folder that never exists when /proc is not ours.
+/// /proc/PID, or a path that never exists if /proc is not ours.
 std::string process_folder(pid_t pid);
 
 /// Of a process or a thread: `folder` is /proc/PID or /proc/PID/task/TID.

@@ -1,4 +1,4 @@
-// Which failures are worth a restart, and when: what the user has asked for.
+// Which failures trigger a restart, and when, as the user asked.
 #pragma once
 
 #include <chrono>
@@ -6,23 +6,23 @@
 
 namespace ddp::launch {
 
-/// --restart-policy: which failures are worth another try at all.
+/// --restart-policy: which failures may trigger a restart.
 enum class RestartPolicy {
   OnFailure,  // every one
-  OnCrash,    // death by a signal, or a hang: exit codes are what the program chose
+  OnCrash,    // fatal signals and hangs; exit codes are the program's own choice
   Never,
 };
 
 struct RestartRules {
   RestartPolicy policy = RestartPolicy::OnFailure;
   int max_restarts = 0;
-  std::chrono::milliseconds delay{
-      0};                       // before the first restart; doubles while rounds fail quickly
-  int crash_loop = 0;           // give up after so many equal quick failures in a row; 0: never
-  std::set<int> final_codes{};  // exit codes that no restart can mend
-  std::set<int> retry_codes{};  // exit codes that are worth it, whatever the policy says
-  std::chrono::milliseconds healthy_after{
-      0};  // a round that lived so long gives all restarts back; 0: never
+  /// Before the first restart; doubles while rounds fail quickly.
+  std::chrono::milliseconds delay{0};
+  int crash_loop = 0;  // give up after this many identical quick failures in a row; 0: never
+  std::set<int> final_codes{};  // exit codes that are never retried
+  std::set<int> retry_codes{};  // exit codes that are always retried
+  /// A round that ran this long resets the restart count; 0: never.
+  std::chrono::milliseconds healthy_after{0};
 };
 
 }  // namespace ddp::launch

@@ -1,4 +1,4 @@
-// How a run has ended, and the failures that ended it: plain structs.
+// How a run ended, and the failures that ended it: plain structs.
 #pragma once
 
 #include <sys/types.h>
@@ -12,8 +12,8 @@
 
 namespace ddp::launch {
 
-/// A worker that failed by itself, as the report needs it; or something else without which a round
-/// cannot go on: then both ranks are kNoRank and `cause` says what.
+/// A worker that failed on its own; or something else the round depends on: then both ranks are
+/// kNoRank and `cause` describes it.
 struct ProcessFailure {
   static constexpr int kNoRank = -1;
 
@@ -22,14 +22,14 @@ struct ProcessFailure {
   pid_t pid = 0;
   ExitStatus exit;
   std::string error_file{};
-  std::string last_stderr{};  // the end of what it wrote there
-  std::string cause{};        // what the system says of this death; may be empty
-  std::string hang{};         // it was alive but silent: for how long, and where; empty: it ended
-  std::string heartbeat{};    // the words of its last one
-  Progress progress{};        // what they mean
+  std::string last_stderr{};  // the last lines it wrote
+  std::string cause{};        // the system's explanation of this death; may be empty
+  std::string hang{};         // hung: for how long, and where; empty: it exited
+  std::string heartbeat{};    // the text of its last heartbeat
+  Progress progress{};        // parsed from it
   double time = 0;            // when it was seen; Unix seconds
   Clock::duration lived{};    // from the start of the round until then
-  std::string stacks{};       // file that says what it did when it hung; empty: none
+  std::string stacks{};       // its stacks when it hung; empty: none
 
   bool is_worker() const { return local_rank != kNoRank; }
 };
@@ -38,12 +38,12 @@ struct RunResult {
   Outcome outcome = Outcome::Succeeded;
   int signal = 0;                        // Interrupted: the signal that ended the job
   std::vector<ProcessFailure> failures;  // of the last round, root cause first
-  int stopped = 0;                       // peers that were stopped because of it
+  int stopped = 0;                       // peers stopped because of it
   int restarts = 0;
   int max_restarts = 0;
   std::vector<Worker> workers;         // of the last round
   Clock::duration lived{};             // all rounds together
-  std::string gave_up;                 // why not all restarts were used
+  std::string gave_up;                 // why restarts were left unused
   std::vector<std::string> survivors;  // "pid 12 (state D)": could not be killed in time
 };
 

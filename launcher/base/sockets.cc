@@ -33,7 +33,7 @@ socklen_t fill(Address& address, const BindPlan& plan, int port) {
 bool prepare(int fd, const BindPlan& plan) {
   const int on = 1, off = 0;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  // One socket for both families.
+  // One socket serves both families.
   if (plan.family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   constexpr char kLoopback[] = "lo";
   return !plan.this_machine_only ||
@@ -69,7 +69,7 @@ std::vector<BindPlan> bind_plans(const std::string& master_addr) {
 int bind_socket(const std::vector<BindPlan>& plans, int port) {
   for (const BindPlan& plan : plans) {
     const int fd = bind_one(plan, port);
-    // A port that is taken is taken: another family would only hide it.
+    // If the port is taken, binding another family would only hide that.
     if (fd >= 0 || errno == EADDRINUSE || (errno == EACCES && !plan.this_machine_only)) return fd;
   }
   return -1;

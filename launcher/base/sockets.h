@@ -1,5 +1,5 @@
-// Which addresses of this machine a port is taken on, and a socket that is bound there. Shared by
-// those who only keep a port and those who listen.
+// Chooses the local addresses to bind a port on, and binds it; shared by port reservation and
+// listening sockets.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@ struct Endpoint {
   int port = 0;
 };
 
-/// One way to bind: an address of a family, or all of them.
+/// One way to bind: one address, or all of a family.
 struct BindPlan {
   int family = 0;
   std::string address;             // numeric; empty: every address
-  bool this_machine_only = false;  // whatever the address: connections over the loopback device
+  bool this_machine_only = false;  // accept from the loopback device only
   bool operator==(const BindPlan&) const = default;
 };
 
-/// Tried in order; a later one is for machines without IPv6 or without the means. Pure.
-///   127.x.x.x, ::1   that address alone
-///   localhost        both families, since a client may look it up as either; this machine only
+/// Tried in order; later ones are for machines without IPv6. Pure.
+///   127.x.x.x, ::1   that address only
+///   localhost        both families, as clients may resolve it to either; this machine only
 ///   anything else    every address of both families
 std::vector<BindPlan> bind_plans(const std::string& master_addr);
 

@@ -15,7 +15,7 @@ const char* name_of(Phase phase) {
     case Phase::Killing:
       return "killing";
     case Phase::Delaying:
-      return "waiting for the restart";
+      return "waiting to restart";
   }
   return "";
 }

@@ -5,26 +5,26 @@ namespace ddp::launch {
 
 /// What the agent is doing.
 enum class Phase {
-  Running,   // nothing is wrong
-  Leaving,   // a worker was preempted and has saved: the others are about to end, too
-  Dumping,   // a worker hangs, its stacks are being written
-  Stopping,  // workers were asked to stop, the grace period runs
+  Running,   // no failure so far
+  Leaving,   // a worker was preempted and saved; the others are about to exit
+  Dumping,   // a worker hung; stacks are being dumped
+  Stopping,  // workers were asked to stop; the grace period is running
   Killing,   // SIGKILL was sent
-  Delaying,  // nothing runs, the next round is due at the deadline
+  Delaying,  // nothing is running; the next round starts at the deadline
 };
 
 enum class WorkerState {
   Running,
   Succeeded,
   Failed,
-  Stopped,  // ended after we had told it to
+  Stopped,  // exited after we told it to
 };
 
-/// How a run has ended.
+/// How a run ended.
 enum class Outcome {
   Succeeded,
   Failed,
-  Preempted,  // the workers have saved their state and want to be started again later
+  Preempted,  // the workers saved their state and want to be restarted later
   Interrupted,
   LauncherGone,
 };

@@ -1,4 +1,4 @@
-// Small things done to texts.
+// Small string utilities.
 #pragma once
 
 #include <optional>
@@ -7,13 +7,13 @@
 
 namespace ddp::launch {
 
-/// Without blanks around it, as Python reads numbers and lists.
+/// Strips surrounding whitespace, as Python does when parsing numbers and lists.
 std::string trimmed(const std::string& text);
-/// nullopt when the text is anything but a whole number that an int holds.
+/// nullopt unless the text is an integer that fits in an int.
 std::optional<int> whole_number(std::string_view text);
-/// As CUDA_VISIBLE_DEVICES names a GPU or a part of one: GPU-8932f937, MIG-...
+/// A GPU or MIG instance as in CUDA_VISIBLE_DEVICES: GPU-8932f937, MIG-...
 bool is_gpu_uuid(std::string_view text);
-/// Foreign text as a terminal may get it: `?` for each control character.
+/// Makes foreign text safe for a terminal: `?` for each control character.
 std::string printable(std::string_view text);
 
 }  // namespace ddp::launch

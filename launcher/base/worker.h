@@ -21,7 +21,7 @@ struct ExitStatus {
 /// "exit code 7" or "killed by SIGKILL".
 std::string describe_exit(const ExitStatus& exit);
 
-/// What the kernel says about a process that has ended, its reaped children included.
+/// The kernel's accounting of a finished process, including its reaped children.
 struct ResourceUsage {
   double cpu_seconds = 0;
   long max_rss_kib = 0;
@@ -33,22 +33,22 @@ struct Worker {
   pid_t pid = 0;
   WorkerState state = WorkerState::Running;
   ExitStatus exit;
-  bool was_dying = false;      // when it was told to stop: it ends for a reason of its own
+  bool was_dying = false;      // already dying when told to stop, for a reason of its own
   std::string error_file;      // empty: none
   std::string heartbeat_file;  // empty: none
   ResourceUsage usage;
   Clock::duration lived{};
   Clock::duration spawned{};  // since the job began
   std::optional<Clock::duration>
-      first_line{};  // since it was spawned; none: ddp-run copied nothing
+      first_line{};  // since it was spawned; none: ddp-run copied no output
 };
 
-/// How far a worker has got, as its last heartbeat says. Words that it did not say are empty.
+/// A worker's progress according to its last heartbeat; fields it did not report are empty.
 struct Progress {
   std::optional<long long> step{};
   std::string phase{};
-  std::string waiting{};     // the collective in which it waits for its peers
-  std::string collective{};  // the last one that it began: NAME#SEQUENCE
+  std::string waiting{};     // the collective in which it is waiting for its peers
+  std::string collective{};  // the last one it started: NAME#SEQUENCE
 };
 
 /// Where the workers of one round meet.
@@ -57,14 +57,14 @@ struct RendezvousInfo {
   int group_world_size = 1;
   std::string master_addr;
   int master_port = 0;
-  bool agent_store = false;  // a store is served there, before and after rank 0; else rank 0 does
-  int store_socket = -1;     // listens there, for the store to be served on; not owned
+  bool agent_store = false;  // ddp-run hosts the store there; else rank 0 does
+  int store_socket = -1;     // listening socket for the store; not owned
 };
 
 struct WorkerGroup {
   RendezvousInfo rendezvous;
   int restart_count = 0;
-  std::string last_failure{};  // of the round before, as JSON; empty in the first one
+  std::string last_failure{};  // of the previous round, as JSON; empty in the first
   Clock::time_point began{};
   std::vector<Worker> workers{};
 };

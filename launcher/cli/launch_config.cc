@@ -17,8 +17,8 @@
 namespace ddp::launch {
 namespace {
 
-// Without a port the endpoint means nothing on a single node; nor does that of c10d, where agents
-// meet and jobs share it: as with torchrun, their workers do not.
+// On a single node an endpoint without a port means nothing. Nor does a c10d endpoint: agents meet
+// there, workers do not, as in torchrun.
 void apply_endpoint(LaunchConfig& config, const std::string& text, const std::string& backend) {
   const auto endpoint = parse_endpoint(text);
   if (!endpoint || endpoint->port == 0 || backend == "c10d") return;
@@ -28,7 +28,7 @@ void apply_endpoint(LaunchConfig& config, const std::string& text, const std::st
 
 void take_addresses(LaunchConfig& config, const OptionValues& values) {
   if (values.integer("node-rank", 0, INT_MAX) != 0) {
-    usage_error(fmt::format("--node-rank={}: a single node has rank 0; leave it out",
+    usage_error(fmt::format("--node-rank={}: a single node has rank 0; omit the option",
                             values.text("node-rank")));
   }
   const bool alone = values.flag("standalone");  // whatever backend is named, as with torchrun
@@ -40,11 +40,12 @@ void take_addresses(LaunchConfig& config, const OptionValues& values) {
     apply_endpoint(config, values.text("rdzv-endpoint"), backend);
   }
   if (!values.text("local-addr").empty()) config.master_addr = values.text("local-addr");
-  if (config.master_addr.empty()) usage_error("--master-addr=: needs a host name or an address");
+  if (config.master_addr.empty())
+    usage_error("--master-addr=: is empty; give a host name or an address");
   config.rdzv_id = values.text("rdzv-id");
 }
 
-// torchrun's own switch; its static rendezvous does not look at it.
+// torchrun's own switch; its static rendezvous ignores it.
 bool store_sharing_disabled(const OptionValues& values, const Environment& environment) {
   const bool is_static = values.text("rdzv-backend") == "static" && !values.flag("standalone") &&
                          (values.given("master-port") || !values.text("rdzv-endpoint").empty());
@@ -129,8 +130,8 @@ LaunchConfig to_config(const OptionValues& values) {
   take_restarts(config, values);
   take_hangs(config, values);
   if (values.seconds("monitor-interval") <= 0) {
-    usage_error(
-        fmt::format("--monitor-interval={}: must be more than 0", values.text("monitor-interval")));
+    usage_error(fmt::format("--monitor-interval={}: must be greater than 0",
+                            values.text("monitor-interval")));
   }
   config.shutdown_timeout = values.milliseconds("shutdown-timeout");
   config.stop_signals = parse_signals(values.text("signals-to-handle"));
@@ -146,7 +147,7 @@ LaunchConfig to_config(const OptionValues& values) {
   return config;
 }
 
-// Help, version and the like; empty when a job is to be run.
+// Help, version and the like; empty if a job is to be run.
 std::string asked_text(const OptionValues& values) {
   if (values.flag("help")) return help_text();
   if (values.flag("short-help")) return short_help_text();
@@ -156,14 +157,14 @@ std::string asked_text(const OptionValues& values) {
   return completion_script(values.one_of("print-completion", {"bash", "zsh", "fish"}));
 }
 
-// Who has set a variable long ago looks for the wrong value on the command line.
+// Otherwise a user who set the variable long ago would look for the value on the command line.
 [[noreturn]] void name_source(const LaunchError& error, const RawOptions& raw) {
   const std::string what = error.what();
   std::string name = what.substr(0, what.find('='));
   std::replace(name.begin(), name.end(), '_', '-');
   const auto source = raw.sources.find(name);
   if (source == raw.sources.end()) throw error;
-  usage_error(fmt::format("{} ({} sets it)", what, source->second));
+  usage_error(fmt::format("{} (set by {})", what, source->second));
 }
 
 }  // namespace
@@ -186,10 +187,10 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
   config.hints = raw.hints;
   if (raw.program.empty() || raw.program.front().empty()) {
     usage_error(
-        "no program given; write ddp-run [options] PROGRAM [arguments], see ddp-run --help");
+        "no program given; usage: ddp-run [options] PROGRAM [arguments], see ddp-run --help");
   }
   if (config.module && config.no_python) {
-    usage_error("-m and --no-python exclude each other; leave one of them out");
+    usage_error("-m and --no-python cannot be combined; drop one");
   }
   config.program = raw.program.front();
   config.program_args.assign(raw.program.begin() + 1, raw.program.end());

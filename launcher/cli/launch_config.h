@@ -1,4 +1,4 @@
-// The command line as a plain struct. Looks at its arguments only: no machine, no files.
+// The command line as a plain struct. Depends on its arguments only, not on the machine or files.
 #pragma once
 
 #include <chrono>
@@ -14,9 +14,9 @@
 
 namespace ddp::launch {
 
-// Who serves the store that the workers meet at.
+// Who hosts the workers' store.
 enum class StoreChoice {
-  Auto,   // ddp-run where ddp-store lies beside it, else rank 0
+  Auto,   // ddp-run if ddp-store is installed next to it, else rank 0
   Agent,  // ddp-run
   Rank0,
 };
@@ -24,16 +24,16 @@ enum class StoreChoice {
 /// --numa-binding: the CPUs of each worker.
 enum class NumaBinding {
   Node,         // all CPUs of the GPU's NUMA node
-  Socket,       // all CPUs of the socket that the node is in
-  Exclusive,    // the node's cores are shared out among its workers
-  CoreComplex,  // cores that share the largest cache, one such group for each worker of the node
+  Socket,       // all CPUs of the node's socket
+  Exclusive,    // the node's cores, split among its workers
+  CoreComplex,  // cores that share a last-level cache, one group per worker of the node
 };
 
 enum class LaunchAction { Run, DryRun, Print };
 
 struct LaunchConfig {
   LaunchAction action = LaunchAction::Run;
-  std::string printed;  // Print: what is asked for, help or another text
+  std::string printed;  // Print: the requested text, e.g. help
 
   std::string nproc_per_node = "1";  // number, gpu, cpu or auto: resolved by local_world_size
   bool standalone = false;
@@ -41,16 +41,16 @@ struct LaunchConfig {
   bool virtual_local_rank = false;
   bool one_device_per_rank = false;
   std::optional<NumaBinding> numa_binding;
-  std::string devices;  // CUDA_VISIBLE_DEVICES of the job; empty: as inherited
+  std::string devices;  // CUDA_VISIBLE_DEVICES of the job; empty: inherited
 
   RestartRules restarts;
   HangRules hangs;
   std::chrono::milliseconds shutdown_timeout{30'000};
-  std::vector<int> stop_signals;  // passed on to the workers, then the job ends
+  std::vector<int> stop_signals;  // forwarded to the workers, then the job ends
 
   std::string program;
   std::vector<std::string> program_args;
-  bool run_path = false;  // under Python, whatever its name
+  bool run_path = false;  // run with Python, whatever its name
   bool module = false;
   bool no_python = false;
 
@@ -59,7 +59,8 @@ struct LaunchConfig {
   StoreChoice store = StoreChoice::Auto;
   std::string rdzv_id;  // empty: a random one
 
-  std::string log_dir;  // empty: a private folder, removed at the end unless there are logs in it
+  std::string
+      log_dir;  // empty: a private folder, removed at the end unless it holds logs worth keeping
   LogOptions logs;
   bool summary = false;
   std::string result_json;  // a file; empty: none
@@ -67,12 +68,11 @@ struct LaunchConfig {
   bool events_on_console = false;
   std::optional<Endpoint> health;
 
-  std::vector<std::string> hints;  // PET_ variables that are no option: one line each
+  std::vector<std::string> hints;  // one line per PET_ variable that is not an option
 };
 
-/// Throws LaunchError (exit code 2) with one line that names the option, the value and the remedy.
-/// An option that is not on the command line is taken from PET_<NAME> in `environment`, as torchrun
-/// does.
+/// Throws LaunchError (exit code 2) with one line that names the option, the value and the fix.
+/// Options not on the command line are read from PET_<NAME> in `environment`, as torchrun does.
 LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environment& environment);
 
 }  // namespace ddp::launch

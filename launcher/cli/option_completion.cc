@@ -10,7 +10,7 @@
 namespace ddp::launch {
 namespace {
 
-// "N|gpu|cpu" -> gpu, cpu: what is written in small letters is meant literally.
+// "N|gpu|cpu" -> gpu, cpu: lowercase words are literal choices.
 std::vector<std::string> choices_of(const OptionSpec& option) {
   std::vector<std::string> choices;
   std::string rest = option.value ? std::string(option.value) + "|" : "";
@@ -92,7 +92,7 @@ std::string bash_script() {
                   cases);
 }
 
-// In single quotes, for _arguments: brackets and colons have a meaning of their own.
+// Escapes text inside single quotes for _arguments, where brackets and colons are special.
 std::string zsh_text(std::string_view text) {
   std::string out;
   for (const char c : text) {

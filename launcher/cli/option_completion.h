@@ -1,4 +1,4 @@
-// Shell completion, written from option_table: options, values with choices, then files.
+// Shell completion generated from option_table: options, values with choices, then files.
 #pragma once
 
 #include <string>

@@ -32,16 +32,16 @@ constexpr std::array kCommon{
     "result-json",    "dry-run",     "short-help",  "help",         "version"};
 
 constexpr const char* kUsage =
-    R"(ddp-run: starts one process per rank and keeps the group alive, as torchrun does.
+    R"(ddp-run: starts one process per rank and supervises the group, like torchrun.
 
 Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
 
-PROGRAM is an executable (a path, else looked for on PATH, else beside ddp-run) or a Python
-script (*.py). Everything after PROGRAM is passed on untouched, but ${local_rank} is replaced
-(write $${local_rank} for the text itself).
-Options may be written with - or _, as --option VALUE or --option=VALUE, and cut short behind the
-first - while no other begins so. One that is not given is taken from the environment: PET_ and its name in
-capitals, as in PET_MAX_RESTARTS=3; flags are 1 or 0, as in PET_STANDALONE=1.
+PROGRAM is an executable (a path, a name on PATH, or a file next to ddp-run) or a Python script
+(*.py). All arguments after PROGRAM are passed to it unchanged, except that ${local_rank} is
+expanded; $${local_rank} yields the literal text.
+Options are spelled with - or _, take values as --option VALUE or --option=VALUE, and may be
+abbreviated to any unambiguous prefix. An option that is not given is read from the environment:
+PET_ and its name in capitals, e.g. PET_MAX_RESTARTS=3; flags are 1 or 0, e.g. PET_STANDALONE=1.
 
 Examples:
   ddp-run --standalone --nproc_per_node=2 trainer --config configs/quickstart.yaml
@@ -54,8 +54,8 @@ Examples:
 constexpr const char* kShortUsage =
     R"(Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
 
-Starts one process per rank of PROGRAM, an executable or a Python script (*.py), restarts the
-group when one fails, and leaves nothing behind.
+Starts one process per rank of PROGRAM (an executable or a Python script), stops or restarts the
+group when one fails, and leaves no process behind.
 
 )";
 
@@ -69,7 +69,7 @@ std::string exit_codes() {
     if (!meaning.of_ddp_run) continue;
     text += fmt::format("  {:<7}{}\n", exit_code_name(meaning.code), meaning.of_ddp_run);
   }
-  return text + "  other  that of the worker that failed first\n";
+  return text + "  other  exit code of the worker that failed first\n";
 }
 
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
@@ -105,7 +105,7 @@ std::string option_help(const OptionSpec& option) {
   return left + gap + wrapped(right_of_names(option), kIndent, 98) + "\n";
 }
 
-// Text for groff: no dash becomes a hyphen, no dot or quote at the start of a line a request.
+// Escapes text for groff: dashes stay dashes, a leading dot or quote is no request.
 std::string roff(std::string_view text) {
   std::string out;
   bool at_start = true;
@@ -146,9 +146,7 @@ std::string help_text() {
 std::string short_help_text() {
   std::string text = kShortUsage;
   for (const char* name : kCommon) text += option_help(*find_option(name));
-  return text +
-         "\nAll options, --rdzv-conf and --node-rank among them: ddp-run --help. Manual page: "
-         "--print-man.\n";
+  return text + "\nFor all options, --rdzv-conf and --node-rank included, see ddp-run --help.\n";
 }
 
 std::string man_page() {
@@ -158,7 +156,7 @@ std::string man_page() {
   std::string text =
       ".TH DDP-RUN 1 \"\" \"ddp-run " DDP_VERSION
       "\" \"User Commands\"\n.SH NAME\n"
-      "ddp\\-run \\- start one process per rank and keep the group alive\n"
+      "ddp\\-run \\- start one process per rank and supervise the group\n"
       ".SH SYNOPSIS\n.B ddp\\-run\n[\\fIoptions\\fR] \\fIPROGRAM\\fR [\\fIarguments\\fR...]\n"
       ".SH DESCRIPTION\n";
   text += roff(usage.substr(begin, examples - begin - 1)) + ".SH OPTIONS\n";

@@ -1,4 +1,4 @@
-// What ddp-run says about its options: all written from option_table.
+// Help texts and manual page, generated from option_table.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@ namespace ddp::launch {
 
 /// --help: every option.
 std::string help_text();
-/// -h: the options that are used most; fits on a screen of 40 lines.
+/// -h: the most common options; fits on 40 lines.
 std::string short_help_text();
 /// --print-man: the manual page ddp-run(1), for groff's man macros.
 std::string man_page();

@@ -11,7 +11,7 @@
 namespace ddp::launch {
 namespace {
 
-// More is a slip of the finger, and would be started for a long time.
+// More than this is a typo, and would take long to start.
 constexpr int kMostWorkers = 4096;
 
 std::vector<std::string> split_list(const std::string& text, char separator) {
@@ -54,7 +54,7 @@ void check_nnodes(const std::string& value) {
   }
   if (numbers.back() > 1) {
     usage_error(
-        fmt::format("--nnodes={}: several nodes are not supported yet; use --nnodes=1", value));
+        fmt::format("--nnodes={}: more than one node is not supported yet; use --nnodes=1", value));
   }
 }
 
@@ -63,10 +63,10 @@ std::vector<int> parse_signals(const std::string& list) {
   for (const auto& name : split_list(list, ',')) {
     const int signal = signal_number(trimmed(name));
     if (signal == 0) {
-      usage_error(fmt::format(
-          "--signals-to-handle={}: '{}' is no signal that can be handled; write names as in "
-          "SIGTERM,SIGUSR1",
-          list, name));
+      usage_error(
+          fmt::format("--signals-to-handle={}: '{}' is not a signal that can be handled; list "
+                      "names, e.g. SIGTERM,SIGUSR1",
+                      list, name));
     }
     signals.push_back(signal);
   }
@@ -88,9 +88,9 @@ std::string parse_devices(const std::string& list) {
   for (const auto& entry : split_list(list, ',')) {
     if ((is_gpu_uuid(entry) || number_up_to(INT_MAX, entry) >= 0) && seen.insert(entry).second)
       continue;
-    usage_error(fmt::format(
-        "--devices={}: '{}' is {}; write numbers or UUIDs of GPUs, as in 1,3 or GPU-8932f937", list,
-        entry, seen.count(entry) > 0 ? "there twice" : "no GPU"));
+    usage_error(
+        fmt::format("--devices={}: '{}' is {}; list GPU indices or UUIDs, e.g. 1,3 or GPU-8932f937",
+                    list, entry, seen.count(entry) > 0 ? "listed twice" : "not a GPU"));
   }
   return list;
 }
@@ -122,7 +122,7 @@ RankStreams parse_streams(const char* name, const std::string& text) {
     const int value = colon == std::string::npos ? -1 : number_up_to(3, pair.substr(colon + 1));
     if (rank < 0 || value < 0) {
       usage_error(fmt::format(
-          "--{}={}: must be 0, 1 (stdout), 2 (stderr), 3 (both), or RANK:VALUE,... as in 0:3,1:1",
+          "--{}={}: must be 0, 1 (stdout), 2 (stderr), 3 (both), or RANK:VALUE,..., e.g. 0:3,1:1",
           name, text));
     }
     streams.by_rank[rank] = value;
@@ -136,13 +136,14 @@ std::set<int> parse_ranks(const std::string& text) {
   for (const auto& part : split_list(text, ',')) {
     const int rank = number_up_to(INT_MAX, trimmed(part));
     if (rank < 0)
-      usage_error(fmt::format("--local-ranks-filter={}: must be local ranks as in 0,1,12", text));
+      usage_error(
+          fmt::format("--local-ranks-filter={}: must be a list of local ranks, e.g. 0,1,12", text));
     ranks.insert(rank);
   }
   return ranks;
 }
 
-// `,,` stands for a comma.
+// `,,` is a literal comma.
 std::vector<std::string> parse_filters(const std::string& text) {
   std::vector<std::string> filters;
   if (text.empty()) return filters;
@@ -172,8 +173,7 @@ std::uint64_t parse_size(const char* name, const std::string& text) {
   const int number = number_up_to(1 << 30, digits);
   const std::uint64_t bytes = static_cast<std::uint64_t>(std::max(number, 0)) << shift;
   if (number < 0 || (bytes > 0 && bytes < kSmallest)) {
-    usage_error(
-        fmt::format("--{}={}: must be 0 or a size of at least 4K, as in 64M or 2G", name, text));
+    usage_error(fmt::format("--{}={}: must be 0 or at least 4K, e.g. 64M or 2G", name, text));
   }
   return bytes;
 }
@@ -198,7 +198,8 @@ std::set<int> parse_codes(const char* name, const std::string& text) {
   for (const auto& part : split_list(text, ',')) {
     const int code = number_up_to(255, part);
     if (code < 1)
-      usage_error(fmt::format("--{}={}: must be exit codes from 1 to 255, as in 2,64", name, text));
+      usage_error(fmt::format("--{}={}: must be a list of exit codes from 1 to 255, e.g. 2,64",
+                              name, text));
     codes.insert(code);
   }
   return codes;

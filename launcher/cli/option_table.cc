@@ -10,135 +10,137 @@ using enum OptionGroup;
 
 constexpr std::array kOptions{
     OptionSpec{"standalone", 0, nullptr, "", Workers,
-               "Run on this machine alone, on a free port (what a single node does anyway)."},
-    OptionSpec{
-        "nproc-per-node", 0, "N|gpu|cpu|auto", "1", Workers,
-        "Workers to start: a number, one per GPU, one per CPU, or GPUs if any and else CPUs."},
+               "Single-node job on a free port (a single node always does this)."},
+    OptionSpec{"nproc-per-node", 0, "N|gpu|cpu|auto", "1", Workers,
+               "Workers to start: a number, one per GPU (gpu), one per CPU (cpu), or one per GPU "
+               "if there are any, else one per CPU (auto)."},
     OptionSpec{"nnodes", 0, "N|MIN:MAX", "1", Workers,
-               "Number of nodes. This version runs one node."},
-    OptionSpec{"role", 0, "NAME", "default", Workers, "Name of the workers (ROLE_NAME)."},
+               "Number of nodes; only 1 is supported so far."},
+    OptionSpec{"role", 0, "NAME", "default", Workers, "Role of the workers (ROLE_NAME)."},
     OptionSpec{"virtual-local-rank", 0, nullptr, "", Workers,
-               "Give each worker LOCAL_RANK=0 and only its own GPU in CUDA_VISIBLE_DEVICES."},
+               "Show each worker only its own GPU (CUDA_VISIBLE_DEVICES) and set LOCAL_RANK=0."},
 
-    OptionSpec{"one-device-per-rank", 0, nullptr, "", Workers,
-               "Give each worker only its own GPU in CUDA_VISIBLE_DEVICES; LOCAL_RANK stays."},
+    OptionSpec{
+        "one-device-per-rank", 0, nullptr, "", Workers,
+        "Show each worker only its own GPU (CUDA_VISIBLE_DEVICES); LOCAL_RANK is unchanged."},
     OptionSpec{"numa-binding", 0, "node|socket|exclusive|core-complex", "", Workers,
-               "Bind each worker to CPUs near its GPU: the node's, the socket's, cores of its "
-               "own, or those of one cache."},
+               "Bind each worker to CPUs near its GPU: the NUMA node, the socket, an exclusive "
+               "share of the node's cores, or the cores that share a last-level cache."},
     OptionSpec{"devices", 0, "LIST", "", Workers,
-               "GPUs of this job, as in CUDA_VISIBLE_DEVICES, which it sets for all workers."},
+               "GPUs for this job; sets CUDA_VISIBLE_DEVICES for all workers."},
 
     OptionSpec{"max-restarts", 0, "N", "0", Restarts,
                "Restart the whole group up to N times when a worker fails."},
-    OptionSpec{"restart-policy", 0, "on-failure|on-crash|never", "on-failure", Restarts,
-               "Which failures are worth a restart: any, or only deaths by a signal and hangs."},
     OptionSpec{
-        "restart-delay", 0, "SECONDS", "0", Restarts,
-        "Wait before a restart; twice as long each time while rounds end within 10 s, at most "
-        "a minute."},
-    OptionSpec{
-        "crash-loop", 0, "N", "0", Restarts,
-        "Give up when the same rank fails in the same way N times in a row, each within 10 s "
-        "of its start; 0: never."},
+        "restart-policy", 0, "on-failure|on-crash|never", "on-failure", Restarts,
+        "Failures that trigger a restart: any, only crashes (fatal signals and hangs), or none."},
+    OptionSpec{"restart-delay", 0, "SECONDS", "0", Restarts,
+               "Delay before a restart; doubles while rounds fail within 10 s, up to one minute."},
+    OptionSpec{"crash-loop", 0, "N", "0", Restarts,
+               "Give up when the same rank fails the same way N times in a row, each time within "
+               "10 s; 0: never."},
     OptionSpec{"final-exit-codes", 0, "CODES", "", Restarts,
-               "Give up at these exit codes, as in 2,64; 128+N for signal N."},
-    OptionSpec{
-        "retry-exit-codes", 0, "CODES", "", Restarts,
-        "Restart at these exit codes whatever the policy is, also at 75 (preempted, saved) and "
-        "76 (would fail again)."},
+               "Exit codes that are never retried, e.g. 2,64; 128+N for signal N."},
+    OptionSpec{"retry-exit-codes", 0, "CODES", "", Restarts,
+               "Exit codes that are always retried, whatever the policy; may include 75 "
+               "(preempted, state saved) and 76 (permanent failure)."},
     OptionSpec{"hang-timeout", 0, "SECONDS", "auto", Restarts,
-               "A worker that is silent for so long hangs: its stacks are written and the group is "
-               "restarted. auto: as long as its own heartbeats promise; 0: never."},
+               "Silence after which a worker counts as hung: its stacks are dumped and the group "
+               "is restarted. auto: the timeout announced in its heartbeats; 0: never."},
     OptionSpec{"healthy-after", 0, "SECONDS", "0", Restarts,
-               "A round that lived so long gives all restarts back; 0: never."},
-    OptionSpec{
-        "monitor-interval", 0, "SECONDS", "0.1", Restarts,
-        "Accepted for torchrun's sake: ddp-run is told of every exit by the kernel, at once."},
+               "Reset the restart count after a round has run this long; 0: never."},
+    OptionSpec{"monitor-interval", 0, "SECONDS", "0.1", Restarts,
+               "Accepted for torchrun compatibility; ignored (exits are noticed immediately)."},
 
     OptionSpec{"module", 'm', nullptr, "", Program,
-               "PROGRAM is a Python module (python3 -u -m PROGRAM)."},
+               "Run PROGRAM as a Python module (python3 -u -m PROGRAM)."},
     OptionSpec{"no-python", 0, nullptr, "", Program,
-               "Execute PROGRAM itself, also when its name ends in .py."},
-    OptionSpec{"run-path", 0, nullptr, "", Program, "Run PROGRAM under Python, whatever its name."},
+               "Execute PROGRAM directly, even if its name ends in .py."},
+    OptionSpec{"run-path", 0, nullptr, "", Program, "Run PROGRAM with Python, whatever its name."},
     OptionSpec{"start-method", 0, "spawn|fork|forkserver", "spawn", Program,
-               "Accepted; ddp-run always starts programs by fork and exec."},
+               "Accepted for torchrun compatibility; ignored."},
 
     OptionSpec{"master-addr", 0, "HOST", "127.0.0.1", Rendezvous,
                "Address of rank 0 (MASTER_ADDR)."},
     OptionSpec{"master-port", 0, "PORT", "0", Rendezvous,
-               "Port of rank 0 (MASTER_PORT); 0: a free one, a new one for each restart."},
-    OptionSpec{"node-rank", 0, "N", "0", Rendezvous, "Rank of this node; 0 on a single node."},
+               "Port of rank 0 (MASTER_PORT); 0: a free port, chosen anew for each restart."},
+    OptionSpec{"node-rank", 0, "N", "0", Rendezvous,
+               "Rank of this node; always 0 for a single node."},
     OptionSpec{"local-addr", 0, "HOST", "", Rendezvous,
-               "Address of this node, used as MASTER_ADDR."},
+               "Address of this node; used as MASTER_ADDR."},
     OptionSpec{"rdzv-backend", 0, "static|c10d", "static", Rendezvous,
-               "How nodes find each other; both do the same on a single node."},
+               "Rendezvous backend; both behave the same on a single node."},
     OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
-               "With a port, and static: MASTER_ADDR and MASTER_PORT of a single node."},
-    OptionSpec{
-        "store", 0, "auto|agent|rank0", "auto", Rendezvous,
-        "Who serves the workers' store at MASTER_ADDR:MASTER_PORT: ddp-run, through ddp-store, "
-        "or rank 0; auto: ddp-run where ddp-store lies beside it."},
+               "Rendezvous endpoint; with a port and the static backend it sets MASTER_ADDR and "
+               "MASTER_PORT."},
+    OptionSpec{"store", 0, "auto|agent|rank0", "auto", Rendezvous,
+               "Who hosts the workers' TCPStore at MASTER_ADDR:MASTER_PORT: ddp-run (through "
+               "ddp-store) or rank 0; auto: ddp-run if ddp-store is installed next to it."},
     OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous,
-               "Name of the job (TORCHELASTIC_RUN_ID); default: a random one."},
+               "Job ID (TORCHELASTIC_RUN_ID); random by default."},
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,
-               "Settings of the rendezvous; no effect on a single node."},
+               "Rendezvous settings; ignored on a single node."},
 
     OptionSpec{"shutdown-timeout", 0, "SECONDS", "30", Stopping,
-               "Time that workers have to stop, on every path, before SIGKILL."},
+               "Grace period for workers to stop before SIGKILL."},
     OptionSpec{"signals-to-handle", 0, "LIST", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", Stopping,
-               "Signals that are passed on to all workers and end the job."},
+               "Signals that are forwarded to all workers and end the job."},
 
     OptionSpec{"log-dir", 0, "FOLDER", "", Logs,
-               "Folder for logs and error files, /dev/null for none; default: a temporary one, "
-               "kept if it holds logs of a failure or unseen ones."},
+               "Directory for logs and error files; /dev/null: none. Default: a temporary one, "
+               "kept if it holds logs of a failed job or lines the console missed."},
     OptionSpec{"redirects", 'r', "WHAT", "0", Logs,
-               "Send output to files: 0 none, 1 stdout, 2 stderr, 3 both, or by local rank as in "
-               "0:3,1:1."},
+               "Redirect worker output to files: 0 none, 1 stdout, 2 stderr, 3 both; by local "
+               "rank: 0:3,1:1."},
     OptionSpec{"tee", 't', "WHAT", "0", Logs,
-               "Like --redirects, and to the console, too, in whole lines with a prefix."},
+               "Like --redirects, but also copy whole lines to the console, with a prefix."},
     OptionSpec{"log-line-prefix-template", 0, "TEXT", "", Logs,
-               "Prefix of teed lines, with ${role_name}, ${local_rank}, ${rank}, ${hostname}; "
-               "default: [${role_name}${local_rank}]:"},
+               "Prefix of teed lines; may use ${role_name}, ${local_rank}, ${rank}, ${hostname}. "
+               "Default: [${role_name}${local_rank}]:"},
     OptionSpec{"timestamps", 0, nullptr, "", Logs,
-               "Date and time before each line on the console; also as ${time} in the template."},
+               "Prefix each console line with date and time; ${time} does it in the template."},
     OptionSpec{"fold-lines", 0, "MS", "0", Logs,
-               "Show equal lines of several ranks once, as in [default0-7]:; a line waits for its "
-               "equals for at most MS milliseconds; 0: do not fold."},
-    OptionSpec{"log-max-size", 0, "SIZE", "0", Logs,
-               "Begin a new log file at this size, as in 64M: stdout.log.1 is the one before; 0: "
-               "never."},
-    OptionSpec{"log-keep", 0, "N", "3", Logs, "Older files that --log-max-size leaves."},
+               "Show identical lines from several ranks once, prefixed [default0-7]:; each line "
+               "waits up to MS milliseconds for its duplicates. 0: off."},
+    OptionSpec{
+        "log-max-size", 0, "SIZE", "0", Logs,
+        "Rotate log files at this size, e.g. 64M; stdout.log.1 is the previous one. 0: never."},
+    OptionSpec{"log-keep", 0, "N", "3", Logs, "Rotated log files to keep."},
     OptionSpec{"local-ranks-filter", 0, "RANKS", "", Logs,
-               "Only these local ranks reach the console, as in 0,1."},
+               "Show only these local ranks on the console, e.g. 0,1."},
     OptionSpec{"duplicate-stdout-filters", 0, "TEXTS", "", Logs,
-               "Copy lines with one of these texts to filtered_stdout.log, too; ,, is a comma."},
-    OptionSpec{"duplicate-stderr-filters", 0, "TEXTS", "", Logs, "The same for stderr."},
+               "Also copy lines that contain one of these strings to filtered_stdout.log; ,, is a "
+               "literal comma."},
+    OptionSpec{"duplicate-stderr-filters", 0, "TEXTS", "", Logs,
+               "Same for stderr (filtered_stderr.log)."},
     OptionSpec{"report-lines", 0, "N", "18", Logs,
-               "Last lines of stderr that a failure report shows; 0: workers write to ddp-run's "
-               "stderr directly."},
+               "Last stderr lines shown in a failure report; 0: workers write directly to "
+               "ddp-run's stderr."},
 
-    OptionSpec{"summary", 0, nullptr, "", Logs,
-               "At the end, print a table of all workers: exit, time, CPU time, largest memory."},
+    OptionSpec{
+        "summary", 0, nullptr, "", Logs,
+        "At the end, print a table of all workers: exit code, run time, CPU time, peak memory."},
     OptionSpec{"result-json", 0, "FILE", "", Logs,
-               "At the end, write what became of the job to this file."},
+               "At the end, write the job's result to this file."},
     OptionSpec{"events", 0, "FILE", "", Logs,
-               "Append what happens to the job to this file, one JSON object per line."},
+               "Append the job's events to this file, one JSON object per line."},
     OptionSpec{"health-port", 0, "[HOST:]PORT", "", Logs,
-               "Serve /health and /metrics (Prometheus) over HTTP, on 127.0.0.1 unless HOST says "
-               "otherwise; port 0: any free one."},
+               "Serve /health and /metrics (Prometheus) over HTTP, on 127.0.0.1 unless HOST is "
+               "given; port 0: any free port."},
     OptionSpec{"logs-specs", 0, "NAME", "default", Logs,
-               "torchrun's Python plug-ins for logs; ddp-run has none but default."},
+               "torchrun's log plug-in; only default is supported."},
     OptionSpec{"event-log-handler", 0, "null|console", "null", Logs,
-               "null, or console: what --events writes, to stderr."},
+               "Where to log events: null (nowhere) or console (stderr)."},
 
     OptionSpec{"dry-run", 0, nullptr, "", Other,
-               "Print the command and the environment of each worker, and start nothing."},
+               "Print each worker's command and environment without starting anything."},
     OptionSpec{"print-completion", 0, "bash|zsh|fish", "", Other,
-               "Print a completion script, as in source <(ddp-run --print-completion bash)."},
-    OptionSpec{"print-man", 0, nullptr, "", Other, "Print the manual page, as for man -l."},
-    OptionSpec{"short-help", 'h', nullptr, "", Other, "Print the options that are used most."},
-    OptionSpec{"help", 0, nullptr, "", Other, "Print this help."},
-    OptionSpec{"version", 0, nullptr, "", Other, "Print the version."},
+               "Print a completion script: source <(ddp-run --print-completion bash)."},
+    OptionSpec{"print-man", 0, nullptr, "", Other,
+               "Print the manual page: ddp-run --print-man | man -l -."},
+    OptionSpec{"short-help", 'h', nullptr, "", Other, "Show the most common options."},
+    OptionSpec{"help", 0, nullptr, "", Other, "Show this help."},
+    OptionSpec{"version", 0, nullptr, "", Other, "Show the version."},
 };
 
 bool same_name(std::string_view a, std::string_view b) {

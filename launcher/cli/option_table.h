@@ -1,5 +1,5 @@
-// Every option of ddp-run, once: the parser, --help, the manual page, shell completion and the
-// suggestions all read this table.
+// Every option of ddp-run, listed once: parser, --help, manual page, completion and suggestions all
+// read this table.
 #pragma once
 
 #include <span>
@@ -21,7 +21,7 @@ struct OptionSpec {
 
 std::span<const OptionSpec> option_table();
 
-/// nullptr when there is none. `name` may use `_` or `-`.
+/// nullptr if there is none. `name` may use `_` or `-`.
 const OptionSpec* find_option(std::string_view name);
 const OptionSpec* find_option(char letter);
 

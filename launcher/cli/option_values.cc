@@ -47,15 +47,14 @@ int OptionValues::integer(const char* name, int low, int high) const {
   int number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc{} || end != value.data() + value.size() || number < low || number > high) {
-    usage_error(
-        fmt::format("--{}={}: must be a whole number from {} to {}", name, value, low, high));
+    usage_error(fmt::format("--{}={}: must be an integer from {} to {}", name, value, low, high));
   }
   return number;
 }
 
 const std::string& OptionValues::file(const char* name) const {
   if (given(name) && text(name).empty()) {
-    usage_error(fmt::format("--{}=: names no file; name one, or leave the option out", name));
+    usage_error(fmt::format("--{}=: is empty; give a file or omit the option", name));
   }
   return text(name);
 }
@@ -67,7 +66,7 @@ double OptionValues::seconds(const char* name) const {
   if (error != std::errc{} || end != value.data() + value.size() || !(number >= 0) ||
       number > 1e9) {
     usage_error(
-        fmt::format("--{}={}: must be a number of seconds, as in 0, 2.5 or 600", name, value));
+        fmt::format("--{}={}: must be a number of seconds, e.g. 0, 2.5 or 600", name, value));
   }
   return number;
 }

@@ -1,4 +1,4 @@
-// What each option was set to, with typed access that names the option in every complaint.
+// Option values with typed access; every error names the option.
 #pragma once
 
 #include <chrono>
@@ -9,18 +9,18 @@
 
 namespace ddp::launch {
 
-/// All names are those of option_table; complaints are LaunchErrors (2).
+/// Names are those of option_table; errors are LaunchErrors (2).
 class OptionValues {
  public:
-  /// `options`: --name=value, flags as --name=true; the last of equal names counts, the others have
-  /// the fallback of option_table.
+  /// `options`: --name=value, flags as --name=true; the last of duplicates wins, missing ones get
+  /// option_table's fallback.
   explicit OptionValues(const std::vector<std::string>& options);
 
   bool flag(const char* name) const { return text(name) == "true"; }
   const std::string& text(const char* name) const { return values_.at(name); }
   bool given(const char* name) const { return given_.count(name) > 0; }
 
-  /// Empty only when it is not given.
+  /// Empty only if it was not given.
   const std::string& file(const char* name) const;
   int integer(const char* name, int low, int high) const;
   double seconds(const char* name) const;

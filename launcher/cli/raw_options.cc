@@ -36,7 +36,7 @@ std::string pet_name(const OptionSpec& option) {
   return name;
 }
 
-// The value of a flag's variable; torchrun takes numbers only.
+// A flag's variable; torchrun accepts numbers only.
 bool is_on(const std::string& name, const std::string& value) {
   int number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -61,11 +61,11 @@ PetOptions options_from(const Environment& environment) {
     const OptionSpec* option = find_option(with_dashes(name.substr(4)));
     if (option && option->group == OptionGroup::Other) {
       pet.hints.push_back(
-          fmt::format("{} sets no option; write --{} on the command line", name, option->name));
+          fmt::format("{} is ignored; give --{} on the command line", name, option->name));
     } else if (!option || pet_name(*option) != name) {
       const std::string near = nearest_option(name.substr(4));
       const OptionSpec* meant = near.empty() ? nullptr : find_option(near);
-      pet.hints.push_back(fmt::format("{} sets no option{}", name,
+      pet.hints.push_back(fmt::format("{} is ignored: no such option{}", name,
                                       meant ? "; did you mean " + pet_name(*meant) + "?" : ""));
     } else if (option->value) {
       pet.options.push_back(fmt::format("--{}={}", option->name, value));
@@ -77,7 +77,7 @@ PetOptions options_from(const Environment& environment) {
   return pet;
 }
 
-// torchrun's older variables, behind the option and its PET_ variable.
+// torchrun's older variables; the option and its PET_ variable take precedence.
 PetOptions older_variables(const Environment& environment) {
   PetOptions older;
   for (const auto& [variable, option] :
@@ -92,8 +92,8 @@ PetOptions older_variables(const Environment& environment) {
   return older;
 }
 
-// torchrun's options, which count more than ddp-run's own where a name is cut short: what torchrun
-// understands must mean the same here.
+// torchrun's options take precedence when a name is abbreviated: what torchrun understands must
+// mean the same here.
 constexpr std::string_view kOfTorchrun[] = {"nnodes",
                                             "nproc-per-node",
                                             "rdzv-backend",
@@ -139,7 +139,7 @@ bool is_of_torchrun(const OptionSpec* option) {
                            : fmt::format("unknown option '--{}'; did you mean --{}?", name, near));
 }
 
-// The one option whose name begins so, as argparse has it.
+// The only option with this prefix, as in argparse.
 const OptionSpec* cut_short(const std::string& name) {
   const std::string begin = with_dashes(name);
   std::vector<const OptionSpec*> all;
@@ -153,11 +153,10 @@ const OptionSpec* cut_short(const std::string& name) {
   if (found.size() != 1) found = all;
   if (found.empty()) unknown_option(name);
   if (found.size() == 1) {
-    // argparse calls this ambiguous, as names with - and with _ begin so.
+    // argparse calls this ambiguous: the names with - and with _ both match.
     if (begin.find('-') == std::string::npos &&
         std::string_view(found.front()->name).find('-') != std::string_view::npos) {
-      usage_error(
-          fmt::format("option '--{}' is cut too short; write --{}", name, found.front()->name));
+      usage_error(fmt::format("option '--{}' is too short; write --{}", name, found.front()->name));
     }
     return found.front();
   }
@@ -165,11 +164,11 @@ const OptionSpec* cut_short(const std::string& name) {
   for (const OptionSpec* option : found) {
     names += fmt::format("{}--{}", names.empty() ? "" : " or ", option->name);
   }
-  usage_error(fmt::format("option '--{}' could be {}; write more of it", name, names));
+  usage_error(fmt::format("option '--{}' is ambiguous: {}", name, names));
 }
 
-// cxxopts neither stops at the first positional argument nor knows that `_` is `-`: it gets
-// `--name=value` only.
+// cxxopts neither stops at the first positional argument nor treats `_` as `-`, so it gets only
+// `--name=value`.
 struct SplitArgs {
   std::vector<std::string> options;
   std::vector<std::string> program;
@@ -207,14 +206,14 @@ class ArgSplitter {
     if (equals == std::string::npos) {
       add(*option, option->value ? required_value(*option) : "true");
     } else if (!option->value) {
-      usage_error(fmt::format("--{} takes no value, got '{}'; write just --{}", option->name,
+      usage_error(fmt::format("--{} takes no value, got '{}'; write --{} alone", option->name,
                               text.substr(equals + 1), option->name));
     } else {
       add(*option, text.substr(equals + 1));
     }
   }
 
-  // -m, -t3, -t 3, -mt3: flags may stand together, the last may have a value.
+  // -m, -t3, -t 3, -mt3: flags can be combined, and the last may take a value.
   void take_short(const std::string& arg) {
     for (std::size_t i = 1; i < arg.size(); ++i) {
       const OptionSpec* option = find_option(arg[i]);
@@ -232,15 +231,14 @@ class ArgSplitter {
       usage_error(fmt::format("--{0} needs a value; write --{0}={1}", option.name, option.value));
     }
     if (looks_like_option(args_[next_])) {
-      usage_error(
-          fmt::format("--{0} needs a value, but the option '{1}' follows; write --{0}={1} "
-                      "if that is meant",
-                      option.name, args_[next_]));
+      usage_error(fmt::format(
+          "--{0} needs a value, but the option '{1}' follows; write --{0}={1} if it is the value",
+          option.name, args_[next_]));
     }
     return args_[next_++];
   }
 
-  // As argparse sees it: a negative number, or a text with a space in it, may be a value.
+  // As in argparse, a negative number or a text with a space may be a value.
   static bool looks_like_option(const std::string& arg) {
     if (arg.size() < 2 || arg[0] != '-' || arg.find(' ') != std::string::npos) return false;
     return arg.find_first_not_of("0123456789.", 1) != std::string::npos;

@@ -1,5 +1,5 @@
-// argv and PET_ variables -> a list of --name=value, checked against option_table; says nothing
-// about the values.
+// argv and PET_ variables -> a list of --name=value, checked against option_table; values are not
+// checked.
 #pragma once
 
 #include <map>
@@ -12,14 +12,14 @@ namespace ddp::launch {
 
 struct RawOptions {
   std::vector<std::string>
-      options;  // --name=value, flags as --name=true; the last of equal names counts
-  std::vector<std::string> program;  // the first positional argument and all that follows it
-  std::map<std::string, std::string> sources;  // --name -> the variable that has set it
-  std::vector<std::string> hints;              // PET_ variables that are no option: one line each
+      options;  // --name=value, flags as --name=true; the last of duplicates wins
+  std::vector<std::string> program;  // the first positional argument and everything after it
+  std::map<std::string, std::string> sources;  // --name -> the variable that set it
+  std::vector<std::string> hints;              // one line per PET_ variable that is not an option
 };
 
-/// What counts most comes last: torchrun's older variables, PET_ variables, the command line.
-/// Throws LaunchError for an option that does not exist or has no value.
+/// In increasing precedence: torchrun's older variables, PET_ variables, the command line. Throws
+/// LaunchError for an unknown option or a missing value.
 RawOptions gather_options(int argc, const char* const* argv, const Environment& environment);
 
 }  // namespace ddp::launch

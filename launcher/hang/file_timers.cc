@@ -43,20 +43,20 @@ std::string timer_file(const Environment& environment, const std::vector<std::st
   for (const auto& folder : folders) {
     if (!folder.empty()) return folder + "/timers";
   }
-  throw LaunchError(kExitUsage, fmt::format("{}=1: there is no folder for the timers; name a file "
-                                            "for them in {}",
-                                            kEnableFileTimer, kTimerFile));
+  throw LaunchError(kExitUsage,
+                    fmt::format("{}=1: no directory for the timer pipe; give a path in {}",
+                                kEnableFileTimer, kTimerFile));
 }
 
 FileTimers::FileTimers(std::string path, std::function<void(const ExpiredTimer&)> expired)
     : path_(std::move(path)), expired_(std::move(expired)) {
   if (is_pipe(path_)) ::unlink(path_.c_str());
-  // Writable for ourselves, too: it has no end of file when a client closes it.
+  // Opened for writing as well, so that a closing client causes no end of file.
   if (::mkfifo(path_.c_str(), 0600) == 0)
     pipe_ = ::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
   if (pipe_ < 0) {
-    throw LaunchError(kExitUsage, fmt::format("{}={}: {}; choose a file that can be made",
-                                              kTimerFile, path_, error_text(errno)));
+    throw LaunchError(kExitUsage, fmt::format("{}={}: {}; choose a writable path", kTimerFile,
+                                              path_, error_text(errno)));
   }
   clock_ = ::timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
 }
@@ -95,7 +95,7 @@ void FileTimers::read_requests() {
   if (rest_.size() > PIPE_BUF) rest_.clear();  // no client writes so much
 }
 
-// A process has one timer for each scope; one that is to end before 1970 is released.
+// A process has one timer per scope; an expiry before 1970 releases it.
 void FileTimers::take(std::string_view line) {
   if (line.size() > PIPE_BUF) return;
   const json request = json::parse(line, nullptr, /*allow_exceptions=*/false);

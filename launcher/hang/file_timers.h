@@ -1,5 +1,5 @@
-// The server of torch.distributed.elastic's FileTimerClient: a worker writes into a named pipe how
-// long a scope of its code may take, and whoever takes longer expires. Decides and signals nothing.
+// Server for torch.distributed.elastic's FileTimerClient: workers write to a named pipe how long a
+// scope of code may take, and timers that run longer expire. Only reports; signals nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -21,14 +21,13 @@ struct ExpiredTimer {
   std::string scope;  // its name for what took too long
 };
 
-/// The path of the pipe: empty unless the user has switched timers on; the one that the user has
-/// chosen, or a file in the first of `folders` that is not "". Throws LaunchError (2): there is
-/// none.
+/// Path of the pipe, empty unless the user enabled timers: the user's choice, or a file in the
+/// first non-empty entry of `folders`. Throws LaunchError (2) if there is none.
 std::string timer_file(const Environment& environment, const std::vector<std::string>& folders);
 
 class FileTimers : public PollHandler {
  public:
-  /// Makes the pipe, in place of one that is left there. Throws LaunchError (2).
+  /// Creates the pipe, replacing a stale one. Throws LaunchError (2).
   FileTimers(std::string path, std::function<void(const ExpiredTimer&)> expired);
   ~FileTimers() override;
   FileTimers(const FileTimers&) = delete;

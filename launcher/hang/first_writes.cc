@@ -9,7 +9,7 @@ namespace ddp::launch {
 
 FirstWrites::FirstWrites() : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {}
 
-// Not by closing: the kernel would make us wait some 10 ms until it has cleared up.
+// Closing instead would block for some 10 ms while the kernel cleans up.
 void FirstWrites::forget_all() {
   for (const auto& [path, watch] : watches_) ::inotify_rm_watch(fd_, watch);
   watches_.clear();

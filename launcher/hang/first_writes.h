@@ -1,4 +1,4 @@
-// Tells when a file is written for the first time, through inotify; once for each call of watch().
+// Reports a file's first write through inotify, once per call of watch().
 #pragma once
 
 #include <map>
@@ -13,16 +13,16 @@ class FirstWrites {
   FirstWrites(const FirstWrites&) = delete;
   FirstWrites& operator=(const FirstWrites&) = delete;
 
-  /// Readable when there is something to tell; -1 where the system has no inotify left to give.
+  /// Readable when there is something to report; -1 if no inotify instance is available.
   int fd() const { return fd_; }
-  /// The file need not exist yet, its folder must. A replacement by rename counts as a write. Other
-  /// files that appear in the folder may be told of, too.
+  /// The file need not exist yet, but its folder must. A replacement by rename counts as a write.
+  /// Other files in the folder may be reported as well.
   void watch(const std::string& file);
-  /// How many watches it keeps in mind.
+  /// Number of active watches.
   std::size_t size() const { return watches_.size(); }
-  /// Watches nothing any more.
+  /// Removes all watches.
   void forget_all();
-  /// Forgets what fd() was readable for.
+  /// Discards pending notifications.
   void drain() const;
 
  private:

@@ -10,7 +10,7 @@
 namespace ddp::launch {
 namespace {
 
-// A promise may become shorter at any heartbeat: whoever writes them is looked at so often.
+// Any heartbeat may shorten the timeout, so workers that write them are checked this often.
 constexpr auto kLook = std::chrono::milliseconds(200);
 
 std::optional<Clock::duration> patience(const HangRules& rules, const LifeSign& sign) {
@@ -20,8 +20,8 @@ std::optional<Clock::duration> patience(const HangRules& rules, const LifeSign& 
 
 bool has_spoken(const LifeSign& sign) { return sign.promise || !sign.text.empty(); }
 
-// A sleep that cannot be interrupted lasts a moment in every process that reads a disk: only with a
-// broken promise it tells something.
+// Every process that reads a disk is briefly in uninterruptible sleep; it means something only once
+// the worker is overdue.
 bool is_held(const Suspect& suspect) {
   return suspect.state == 'T' || suspect.state == 't' || (suspect.overdue && suspect.state == 'D');
 }
@@ -35,7 +35,7 @@ long long sequence_of(const std::string& collective) {
   return parsed.ptr == end && parsed.ec == std::errc{} ? number : LLONG_MAX;
 }
 
-// Who is at a smaller one is further behind; who has told no step has never got to one.
+// A smaller place is further behind; a worker that reported no step never reached one.
 using Place = std::tuple<long long, bool, long long>;
 Place place_of(const Progress& progress) {
   return {progress.step.value_or(-1), !progress.waiting.empty(), sequence_of(progress.collective)};

@@ -1,5 +1,5 @@
-// Which workers hang, and which of them is the cause. Pure: functions of the rules, of the last
-// signs of life and of what the kernel says.
+// Decides which workers hung, and which one is the cause. Pure: functions of the rules, the last
+// signs of life and the kernel's process states.
 #pragma once
 
 #include <optional>
@@ -11,32 +11,32 @@
 namespace ddp::launch {
 
 struct HangRules {
-  std::optional<std::chrono::milliseconds> timeout{};  // for workers that have promised nothing
+  std::optional<std::chrono::milliseconds> timeout{};  // for workers that announced no timeout
   bool heed_promises = true;                           // timeout= in a heartbeat
 };
 
 struct HangVerdict {
   std::vector<std::size_t> overdue;             // indices of `signs`
-  std::optional<Clock::time_point> look_again;  // nullopt: not before somebody promises something
+  std::optional<Clock::time_point> look_again;  // nullopt: not until a worker announces a timeout
 };
 
-/// Silence before `since` does not count: the start of the round, or the end of a suspension.
+/// Silence before `since` (start of the round, or end of a suspension) does not count.
 HangVerdict judge_hangs(const HangRules& rules, const std::vector<LifeSign>& signs,
                         Clock::time_point since, Clock::time_point now);
 
-/// A running worker when somebody is overdue.
+/// A running worker, judged when some worker is overdue.
 struct Suspect {
   LifeSign sign;
   bool overdue = false;
   char state = '?';  // of its process, as in /proc/PID/stat
 };
 
-/// Indices of those that hang, the most probable cause first: whose process is stopped, traced or
-/// in uninterruptible sleep; else who is furthest behind (lowest step, not waiting for its peers,
-/// lowest number of its collective); else who has been silent for longest. Somebody that is not
-/// overdue yet hangs if it is stopped, or behind all overdue ones while these wait for their peers.
-/// Nobody, when all overdue ones wait for their peers and one of these still has time by its own
-/// promise: it is at work on something that takes longer, or has come to them only now.
+/// Indices of hung workers, most probable cause first: processes that are stopped, traced or in
+/// uninterruptible sleep; then those furthest behind (lowest step, not waiting for peers, lowest
+/// collective number); then those silent longest. A worker that is not overdue counts as hung if it
+/// is stopped, or if it is behind all overdue ones while these wait for their peers. Empty if all
+/// overdue workers wait for peers and one peer still has time left by its own timeout: it is busy,
+/// or has only just reached them.
 std::vector<std::size_t> find_hung(const std::vector<Suspect>& suspects);
 
 }  // namespace ddp::launch

@@ -29,7 +29,7 @@ std::optional<Clock::duration> parse_promise(std::string_view text) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// Foreign text that ends up on a terminal.
+// The text is foreign and ends up on a terminal.
 void note_progress(std::string_view word, Progress& progress) {
   const auto value_of = [&](std::string_view name) {
     return word.substr(0, name.size()) == name ? printable(word.substr(name.size())) : "";
@@ -80,7 +80,7 @@ Heartbeat::Heartbeat(std::string path, Clock::time_point start) : path_(std::mov
 
 const LifeSign& Heartbeat::look(Clock::time_point now) {
   if (path_.empty()) return sign_;
-  // It may be a pipe or worse by now: neither wait for it nor believe its size.
+  // It may be a pipe or worse by now: do not block on it or trust its size.
   const int fd = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0) return sign_;
   struct stat status {};
@@ -90,7 +90,7 @@ const LifeSign& Heartbeat::look(Clock::time_point now) {
   if (regular) got = ::read(fd, buffer.data(), buffer.size());
   ::close(fd);
   std::string content(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  // It was written after the last look, whatever the file server's clock says.
+  // Whatever the file server's clock says, it was written after the last check.
   const auto since = std::exchange(looked_, now);
   if (!regular || (nanoseconds(status.st_mtim) == written_ && content == content_)) return sign_;
 

@@ -1,4 +1,4 @@
-// The heartbeats of one worker: a file that it rewrites whenever it has got on. README.md says how.
+// A worker's heartbeats: a file that it rewrites on each bit of progress; see README.md.
 #pragma once
 
 #include <optional>
@@ -10,37 +10,36 @@
 
 namespace ddp::launch {
 
-/// The last that is known of a worker's being alive.
+/// A worker's last sign of life.
 struct LifeSign {
   Clock::time_point at{};                  // its last heartbeat or output, else its start
-  std::optional<Clock::duration> promise;  // the next one comes within this time, as it has said
-  std::string text;                        // whatever else it has said, as in "step=12"
-  Progress progress{};                     // what of that is understood
+  std::optional<Clock::duration> promise;  // the next one will come within this time
+  std::string text;                        // the rest of its text, e.g. "step=12"
+  Progress progress{};                     // what was parsed from it
 };
 
-/// What one line of a heartbeat file says, in words: timeout=SECONDS is the promise, step=N,
-/// phase=NAME, waiting=COLLECTIVE and collective=NAME#SEQUENCE tell how far it has got. A promise
-/// that is no number above 0 is taken as text.
+/// Parses one heartbeat line: timeout=SECONDS is the promise; step=N, phase=NAME,
+/// waiting=COLLECTIVE and collective=NAME#SEQUENCE are the progress. A timeout that is not a number
+/// above 0 counts as text.
 LifeSign parse_heartbeat(std::string_view line);
 
 class Heartbeat {
  public:
-  /// The file is the worker's to make; one that is there already is removed. `path` empty: there
-  /// are no heartbeats.
+  /// The worker creates the file; an existing one is removed. Empty `path`: no heartbeats.
   Heartbeat(std::string path, Clock::time_point start);
 
-  /// Reads the file again. One that is empty or gone changes nothing: its writer may be at work.
+  /// Rereads the file. An empty or missing file changes nothing: it may be mid-write.
   const LifeSign& look(Clock::time_point now);
 
-  /// It has not said anything when it was looked at last.
+  /// It was still empty at the last check.
   bool is_mute() const { return content_.empty(); }
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
   long long written_ = 0;     // ns since 1970, as the file system says
-  Clock::time_point looked_;  // for the last time
-  std::string content_;       // two writes may fall into one tick of its clock
+  Clock::time_point looked_;  // time of the last check
+  std::string content_;       // two writes may share one tick of its clock
   LifeSign sign_;
 };
 

@@ -22,7 +22,7 @@ const char* meaning(char state) {
     case 'S':
       return "sleeping";
     case 'D':
-      return "waiting for the kernel, cannot be killed";
+      return "uninterruptible sleep";
     case 'T':
       return "stopped";
     case 't':
@@ -34,7 +34,7 @@ const char* meaning(char state) {
   }
 }
 
-// "0" or nothing: not in the kernel, or not told.
+// "0" or empty: not in the kernel, or unknown.
 std::string kernel_place(const fs::path& folder) {
   const std::string place = first_line(folder / "wchan");
   return place == "0" ? "" : place;
@@ -88,7 +88,7 @@ std::optional<Command> stack_tool(pid_t pid, const std::string& path) {
   if (const auto spy = find_on(path, "py-spy"); !spy.empty() && is_python(pid))
     return Command{spy, {"py-spy", "dump", "--pid", id}};
   if (const auto gdb = find_on(path, "gdb"); !gdb.empty())
-    // "frame" fails where gdb could not attach, which by itself is no error to -batch.
+    // "frame" makes gdb fail if it could not attach, which -batch alone does not treat as an error.
     return Command{gdb,
                    {"gdb", "-iex", "set debuginfod enabled off", "-p", id, "-nx", "-batch", "-ex",
                     "thread apply all bt", "-ex", "frame"}};

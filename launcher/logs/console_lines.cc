@@ -8,7 +8,7 @@
 namespace ddp::launch {
 namespace {
 
-constexpr std::size_t kPart = 256 << 10;  // bytes that are read back at once
+constexpr std::size_t kPart = 256 << 10;  // bytes read back at once
 
 }  // namespace
 
@@ -19,7 +19,7 @@ ConsoleLines::ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue&
       queue_(queue),
       folding_(folding),
       may_skip_(!plan.file.empty()) {
-  // A rotated file is gone when it would be needed.
+  // A rotated file may be gone by the time it is needed.
   if (may_skip_ && plan.rotation.max_bytes == 0) {
     file_ = ::open(plan.file.c_str(), O_RDONLY | O_CLOEXEC);
   }
@@ -51,7 +51,7 @@ bool ConsoleLines::read_part() {
   std::string part(std::min<std::uint64_t>(kPart, written_ - shown_), '\0');
   const ssize_t got = ::pread(file_, part.data(), part.size(), static_cast<off_t>(shown_));
   if (got <= 0) {
-    shown_ = written_;  // somebody has cut the file off: what it had is lost
+    shown_ = written_;  // someone truncated the file: its contents are lost
     return false;
   }
   shown_ += static_cast<std::uint64_t>(got);

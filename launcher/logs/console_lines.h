@@ -1,5 +1,5 @@
-// One stream's lines on the console: straight from memory while the console keeps up, from the log
-// file when it does not, so that a slow one neither holds up workers nor loses lines.
+// Shows one stream's lines on the console: from memory while the console keeps up, from the log
+// file when it does not, so that a slow console neither delays workers nor loses lines.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +16,29 @@ namespace ddp::launch {
 
 class ConsoleLines {
  public:
-  /// `folding`: nullptr when lines are not folded. Both must live longer.
+  /// `folding`: nullptr if lines are not folded. Both must outlive this object.
   ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue& queue, RepeatFolding* folding);
   ~ConsoleLines();
   ConsoleLines(const ConsoleLines&) = delete;
   ConsoleLines& operator=(const ConsoleLines&) = delete;
 
-  /// What the worker has written, and the log file has already. `wait`: others come first.
+  /// Output of the worker that is already in the log file. `wait`: others come first.
   void take(std::string_view text, bool wait);
-  /// The log file holds no more than what take() has been told before.
+  /// The log file will hold no more than take() was given so far.
   void file_ends();
   /// The stream has ended.
   void end();
 
   bool is_behind() const { return shown_ < written_; }
-  /// Reads a part of what the log file has to offer, if the console can take it.
+  /// Reads more of the log file, if the console can take it.
   void catch_up();
-  /// No reader will wake us: the console has taken all it was given.
+  /// It must be polled: the console has taken everything, so no readiness event will come.
   bool needs_turn() const { return is_behind() && queue_.waiting_fd() < 0; }
   bool has_ended() const { return ended_; }
-  /// It has ended and everything was given to the console.
+  /// The stream has ended and all of it went to the console.
   bool is_done() const { return ended_ && !is_behind(); }
 
-  /// Lines that were left out, because there is no file to read them from later.
+  /// Lines skipped because there is no file to read them from later.
   long skipped() const { return skipped_; }
 
  private:
@@ -53,7 +53,7 @@ class ConsoleLines {
   std::vector<int> rank_;  // one entry
   ConsoleQueue& queue_;
   RepeatFolding* folding_;
-  bool may_skip_;  // a file has the lines, though it cannot be read back
+  bool may_skip_;  // a file has the lines, even if it cannot be read back
   int file_ = -1;  // the log file, for reading
   std::uint64_t written_ = 0;
   std::uint64_t shown_ = 0;

@@ -12,7 +12,7 @@
 namespace ddp::launch {
 namespace {
 
-constexpr std::size_t kPipeAtom = 4096;  // a pipe that is writable takes this much without waiting
+constexpr std::size_t kPipeAtom = 4096;    // a writable pipe takes this much without blocking
 constexpr std::size_t kBatch = 256 << 10;  // one write for many lines
 
 }  // namespace
@@ -21,7 +21,7 @@ ConsoleQueue::ConsoleQueue(int fd) : fd_(fd), way_(Way::Careful) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return;
   if (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) {
-    way_ = Way::Plain;  // never waits, and its offset is shared with others
+    way_ = Way::Plain;  // never blocks, and its offset is shared with others
   } else if (S_ISSOCK(status.st_mode)) {
     way_ = Way::Socket;
   } else {
@@ -77,7 +77,7 @@ void ConsoleQueue::write_some() {
     } else if (written < 0 && errno == EINTR) {
       continue;
     } else if (written < 0 && errno != EAGAIN) {
-      written_ = queue_.size();  // nobody reads any more
+      written_ = queue_.size();  // no reader is left
     } else {
       break;
     }

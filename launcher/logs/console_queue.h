@@ -1,4 +1,4 @@
-// One of ddp-run's own output streams, written without ever waiting for its reader.
+// One of ddp-run's output streams, written without ever blocking on its reader.
 #pragma once
 
 #include <string>
@@ -8,27 +8,27 @@ namespace ddp::launch {
 
 class ConsoleQueue {
  public:
-  /// Writes to what `fd` shows, through a descriptor of its own where possible: O_NONBLOCK on a
-  /// shared one would surprise the shell and the other programs on the same terminal.
+  /// Writes to `fd`'s file through its own descriptor if possible: O_NONBLOCK on a shared one would
+  /// surprise the shell and other programs on the terminal.
   explicit ConsoleQueue(int fd);
   ~ConsoleQueue();
   ConsoleQueue(const ConsoleQueue&) = delete;
   ConsoleQueue& operator=(const ConsoleQueue&) = delete;
 
-  /// Keeps the text; write_some() or a later append() writes it.
+  /// Queues the text for write_some() or a later append().
   void append(std::string_view text);
-  /// "<prefix><line>\n", kept as by append().
+  /// "<prefix><line>\n", queued as by append().
   void append_line(std::string_view prefix, std::string_view line);
-  /// Keeps the text and writes as much as is taken at once.
+  /// Queues the text and writes as much as possible without blocking.
   void add(std::string_view text);
   /// -1: nothing is waiting; else poll it for POLLOUT and call write_some().
   int waiting_fd() const { return queue_.empty() ? -1 : fd_; }
   void write_some();
-  /// So much is waiting that those who can wait, or can say it later, should.
+  /// So much is queued that producers that can wait should.
   bool is_long() const { return waiting() > kLong; }
-  /// So much is waiting that no more should be added.
+  /// So much is queued that nothing more should be added.
   bool is_full() const { return waiting() > kFull; }
-  /// Forgets what has not been written.
+  /// Discards what has not been written.
   void drop();
 
  private:

@@ -14,7 +14,7 @@ bool in_name(char c) { return c == '_' || std::isalnum(static_cast<unsigned char
 
 struct Macro {
   std::string_view name;
-  std::size_t length = 0;  // with the dollar and the braces; 0: none
+  std::size_t length = 0;  // including dollar and braces; 0: none
 };
 
 // `text` begins with a dollar.
@@ -104,7 +104,7 @@ void append_ranks(std::string& out, std::span<const int> ranks, int offset) {
 void append_time(std::string& out, LinePrefix::Time time) {
   const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch());
   const std::time_t seconds = since.count() / 1000;
-  // localtime_r takes a lock and reads the zone's rules: once a second is enough.
+  // localtime_r takes a lock and reads the time zone rules: once a second is enough.
   thread_local std::time_t known = -1;
   thread_local std::tm parts{};
   if (seconds != known) ::localtime_r(&seconds, &parts);

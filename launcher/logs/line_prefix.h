@@ -1,4 +1,4 @@
-// What stands before each line on the console: --log-line-prefix-template, made ready. Pure.
+// The prefix of console lines: a compiled --log-line-prefix-template. Pure.
 #pragma once
 
 #include <chrono>
@@ -22,11 +22,11 @@ class LinePrefix {
   using Time = Clock::time_point;
 
   LinePrefix() = default;
-  /// As Python's string.Template: $name or ${name}, `$$` for a dollar, unknown names are kept.
+  /// As Python's string.Template: $name or ${name}, `$$` is a dollar, unknown names are kept.
   /// Names: role_name, local_rank, rank, hostname, time.
   LinePrefix(std::string_view text, const PrefixPlace& place);
 
-  /// Writes the prefix of a line that these local ranks (ascending, of one node) have written.
+  /// Appends the prefix for a line written by these local ranks (ascending, on one node).
   void append_to(std::string& out, std::span<const int> local_ranks, Time now) const;
   bool has_time() const { return has_time_; }
 

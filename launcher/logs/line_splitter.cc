@@ -5,7 +5,7 @@
 namespace ddp::launch {
 namespace {
 
-// Two passes of memchr are many times faster than one of find_first_of.
+// Two memchr passes are many times faster than one find_first_of.
 std::size_t line_end(std::string_view text) {
   const auto* newline = static_cast<const char*>(std::memchr(text.data(), '\n', text.size()));
   const std::size_t end = newline ? static_cast<std::size_t>(newline - text.data()) : text.size();

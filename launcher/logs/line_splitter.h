@@ -1,4 +1,4 @@
-// Bytes as they come from a pipe -> whole lines. Pure.
+// Splits bytes from a pipe into whole lines. Pure.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,13 @@ namespace ddp::launch {
 
 class LineSplitter {
  public:
-  /// A line is cut only beyond `longest` bytes.
+  /// Lines longer than `longest` bytes are cut.
   explicit LineSplitter(std::size_t longest = 16 << 20) : longest_(longest) {}
 
-  /// Takes bytes from the front of `text` up to the end of a line, which `\n`, `\r` or `\r\n` is (a
-  /// progress bar's `\r` ends a line, too). False: `text` is used up and its last, unfinished line
-  /// kept. `line` holds until the next call.
+  /// Consumes `text` up to the end of a line: `\n`, `\r\n`, or `\r` (progress bars). False: `text`
+  /// is used up and its unfinished last line is kept. `line` is valid until the next call.
   bool next(std::string_view& text, std::string_view& line);
-  /// At the end of the stream: what no line end followed. Empty when there is nothing.
+  /// At the end of the stream: the unfinished last line, or empty.
   std::string_view rest();
 
  private:

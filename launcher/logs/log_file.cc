@@ -51,7 +51,7 @@ bool LogFile::write(std::string_view text) {
   return true;
 }
 
-// How much of the text still belongs into this file: whole lines, unless one is longer than a file.
+// How much of the text fits in this file: whole lines, unless one is longer than a file.
 std::size_t LogFile::fits(std::string_view text) const {
   if (rotation_.max_bytes == 0 || size_ + text.size() <= rotation_.max_bytes) return text.size();
   const std::size_t room =
@@ -91,13 +91,13 @@ bool LogFile::rotate() {
   const int fresh = move_aside() ? open_for_append(path_, O_EXCL) : -1;
   bool written = true;
   if (fresh < 0) {
-    rotation_.max_bytes = 0;  // rather one long file than a lost line
+    rotation_.max_bytes = 0;  // better one long file than a lost line
   } else {
     const int old = std::exchange(fd_, fresh);
     const auto begin = std::exchange(line_begin_, 0);
     const auto end = std::exchange(size_, 0);
     written = reader < 0 || copy_from(reader, begin, end);
-    // Last: a line that is there twice is better than one that is lost.
+    // Truncate last: a duplicated line is better than a lost one.
     if (reader >= 0 && size_ == end - begin) {
       [[maybe_unused]] const int cut = ::ftruncate(old, static_cast<off_t>(begin));
     }
@@ -107,7 +107,7 @@ bool LogFile::rotate() {
   return written;
 }
 
-// False when the disk refuses; less than was asked for when somebody has cut the old file off.
+// False if the disk refuses; copies less if someone truncated the old file.
 bool LogFile::copy_from(int reader, std::uint64_t begin, std::uint64_t end) {
   std::array<char, 64 << 10> buffer;
   while (begin < end) {

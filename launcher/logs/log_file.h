@@ -1,4 +1,4 @@
-// A log file that is written by one process, and rotated: stdout.log, stdout.log.1 (older), ...
+// A rotating log file with one writer: stdout.log, stdout.log.1 (older), ...
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,13 @@ class LogFile {
   /// `truncate`: starts an empty file, else appends. Throws LaunchError.
   void open(const std::string& path, Rotation rotation, bool truncate);
   bool is_open() const { return fd_ >= 0; }
-  /// All bytes, in order. A new file takes along the line that has not ended yet; only one longer
-  /// than a file is cut. False, once, when the disk refuses: what follows is lost, and error() says
-  /// why.
+  /// Writes all bytes. Rotation moves an unfinished line to the new file; only a line longer than a
+  /// file is cut. False, once, if the disk refuses: the rest is lost, and error() says why.
   bool write(std::string_view text);
   const std::string& error() const { return error_; }
   const std::string& path() const { return path_; }
   void close();
-  /// The open descriptor, no longer this object's.
+  /// Releases the open descriptor to the caller.
   int release();
 
  private:
@@ -43,7 +42,7 @@ class LogFile {
   Rotation rotation_;
   int fd_ = -1;
   std::uint64_t size_ = 0;
-  std::uint64_t line_begin_ = 0;  // of the line that has not ended; size_: there is none
+  std::uint64_t line_begin_ = 0;  // start of the unfinished line; size_: none
   std::string error_;
 };
 

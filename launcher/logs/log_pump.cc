@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kTail = 16 << 10;     // bytes of stderr kept for the report
 constexpr std::size_t kBuffer = 256 << 10;  // bytes of one read
-constexpr int kReadsPerTurn = 8;            // so that one loud worker does not starve signals
-constexpr int kFlushPatienceMs = 5000;      // that a console may take nothing
+constexpr int kReadsPerTurn = 8;            // so that a chatty worker does not starve signals
+constexpr int kFlushPatienceMs = 5000;      // for which a console may stall
 
 bool same_file(int a, int b) {
   struct stat first {
@@ -28,7 +28,7 @@ bool same_file(int a, int b) {
          first.st_ino == second.st_ino;
 }
 
-// Whoever waits for room has left something unread.
+// A writer that waits for room has left unread data.
 bool has_unread(int fd) {
   pollfd readable{fd, POLLIN, 0};
   return ::poll(&readable, 1, 0) == 1;
@@ -139,7 +139,7 @@ void LogPump::add_poll_fds(std::vector<pollfd>& fds) {
   }
   for (Source& source : sources_) {
     if (source.fd < 0) continue;
-    // Without a file nothing may be lost, so a console that is far behind slows its writers down.
+    // Without a file nothing may be lost, so a console that falls behind slows its writers down.
     const bool hold =
         source.plan.console && source.plan.file.empty() && console(source.is_stderr).is_long();
     if (!hold) fds.push_back({source.fd, POLLIN, 0});
@@ -213,7 +213,7 @@ bool LogPump::read_some(Source& source) {
     return true;
   }
   if (got < 0 && errno == EINTR) return true;
-  if (got == 0 || errno != EAGAIN) close_source(source);  // EIO: nobody has the terminal any more
+  if (got == 0 || errno != EAGAIN) close_source(source);  // EIO: the terminal is closed
   return false;
 }
 
@@ -251,7 +251,7 @@ void LogPump::copy_if_wanted(Source& source, std::string_view line) {
 void LogPump::write_file(Source& source, LogFile& file, std::string_view text) {
   if (file.write(text)) return;
   if (source.shown && &file == &source.file) source.shown->file_ends();
-  note(fmt::format("cannot write '{}': {}; what follows is missing there", file.path(),
+  note(fmt::format("cannot write '{}': {}; the rest of this log is missing", file.path(),
                    file.error()));
 }
 
@@ -278,8 +278,8 @@ void LogPump::finish_round() {
   for (const auto& [local_rank, path] : stderr_files_) stderr_tail_[local_rank] = end_of_file(path);
   settle();
   if (skipped_lines_ > 0) {
-    note(fmt::format("{} lines were not shown, the console was too slow; the log files have them",
-                     skipped_lines_));
+    note(fmt::format("the console was too slow: {} line{} skipped; see the log files",
+                     skipped_lines_, skipped_lines_ == 1 ? "" : "s"));
   }
   skipped_lines_ = 0;
 }

@@ -1,5 +1,5 @@
-// Copies what workers write: to files, as whole prefixed lines or raw bytes to the console, and
-// keeps the last lines of stderr for the failure report. Belongs into a poll loop; never waits.
+// Copies workers' output to files and, as prefixed lines or raw bytes, to the console, and keeps
+// the last lines of stderr for the failure report. Runs in a poll loop; never blocks.
 #pragma once
 
 #include <poll.h>
@@ -30,37 +30,37 @@ class LogPump {
   LogPump(const LogPump&) = delete;
   LogPump& operator=(const LogPump&) = delete;
 
-  /// The descriptor that the worker gets as its stdout or stderr (-1: ddp-run's own). The caller
-  /// closes it when the worker has it. Throws LaunchError when a file cannot be opened.
+  /// The descriptor for the worker's stdout or stderr (-1: ddp-run's own). The caller closes it
+  /// once the worker has it. Throws LaunchError if a file cannot be opened.
   int open_stream(const StreamPlan& plan, int local_rank, bool is_stderr);
 
   void add_poll_fds(std::vector<pollfd>& fds);
-  /// When handle() is due though no descriptor is ready.
+  /// When handle() is due even if no descriptor is ready.
   std::optional<Time> deadline() const;
   void handle(const std::vector<pollfd>& fds);
 
-  /// After all workers and their descendants are dead: takes what is left and closes the files of
-  /// the round. Does not wait for a slow console.
+  /// Call after all workers and their descendants are dead: drains the pipes and closes the round's
+  /// files. Does not wait for a slow console.
   void finish_round();
-  /// Writes what the console has not taken yet, for as long as its reader takes something.
-  /// Gives up when the reader takes nothing for some seconds, or when `give_up` says so; it is
-  /// asked whenever one of `interrupts` is readable. True: the console has taken all.
+  /// Writes the rest to the console while its reader makes progress. Gives up if the reader stalls
+  /// for some seconds or `give_up`, called when one of `interrupts` is readable, says so. True: all
+  /// was written.
   bool flush_console(const std::vector<int>& interrupts = {},
                      const std::function<bool()>& give_up = {});
-  /// Forgets it: nobody is left to read.
+  /// Discards it: no reader is left.
   void drop_console();
-  /// The last lines that this worker wrote to stderr, the round before finish_round() included.
+  /// The last lines this worker wrote to stderr, including the round before finish_round().
   std::string last_stderr(int local_rank) const;
-  /// When something that this worker wrote was first copied, after the round as well.
+  /// When output of this worker was first copied; still valid after the round.
   std::optional<Clock::time_point> first_output(int local_rank) const;
-  /// When something that this worker wrote was last copied; the epoch: never in this round.
+  /// When output of this worker was last copied; the epoch: never in this round.
   Clock::time_point last_output(int local_rank) const;
-  /// Until when a console that is far behind has kept a worker from writing: now, if it still does;
-  /// the epoch: never.
+  /// Until when a console that fell behind blocked a worker's writes: now if it still does, the
+  /// epoch if it never did.
   Clock::time_point held_up_until() const;
-  /// A line of ddp-run's own, in order with what workers wrote to stderr.
+  /// A line of ddp-run's own, in order with the workers' stderr.
   void note(const std::string& line);
-  /// Text as it is, in the same order.
+  /// Verbatim text, in the same order.
   void print(const std::string& text);
 
  private:
@@ -80,14 +80,14 @@ class LogPump {
   void write_consoles();
   bool is_console_waiting() const;
 
-  long skipped_lines_ = 0;  // not shown on a console that was too slow; they are in their files
+  long skipped_lines_ = 0;  // not shown on a slow console; they are in the log files
   std::unique_ptr<ConsoleQueue> out_;
   std::unique_ptr<ConsoleQueue>
-      err_;  // null: the same file as stdout, so that lines of both never mix
+      err_;  // null: same file as stdout, so that lines of the two never mix
   std::list<Source> sources_;
   std::unique_ptr<RepeatFolding>
       folding_[2];  // of stdout and of stderr; null: lines are not folded
-  // By console, as console() has it: of this round, behind what earlier ones have left.
+  // By console, as in console(): this round's, after what earlier rounds left.
   std::list<ConsoleLines> shown_[2];
   LinePrefix fold_prefix_;
   std::vector<char> buffer_;
@@ -96,7 +96,7 @@ class LogPump {
   std::map<int, Clock::time_point> first_output_;  // by local rank
   std::map<int, Clock::time_point> last_output_;   // by local rank
   std::map<int, std::string> stderr_tail_;         // by local rank
-  std::map<int, std::string> stderr_files_;        // of streams that go straight into a file
+  std::map<int, std::string> stderr_files_;        // of streams redirected straight to a file
 };
 
 }  // namespace ddp::launch

@@ -8,8 +8,8 @@ namespace ddp::launch {
 namespace {
 
 constexpr std::size_t kMostBytes = 4 << 20;  // held at most
-constexpr std::size_t kMostLines = 4096;     // so that every look at all of them is a short one
-constexpr std::size_t kLookAhead = 256;      // lines that are compared: ranks run nearly in step
+constexpr std::size_t kMostLines = 4096;     // so that scanning all of them stays fast
+constexpr std::size_t kLookAhead = 256;      // lines compared: ranks run nearly in step
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void RepeatFolding::leave(int rank) {
   newest_.erase(found);
 }
 
-// A rank's line may join any line behind its own newest one: its order stays as it is.
+// A rank's line may join any line after its own newest one, which keeps its order.
 bool RepeatFolding::attach(Place first, int rank, std::string_view line) {
   for (std::size_t i = 0; first != waiting_.end() && i < kLookAhead; ++first, ++i) {
     if (first->line != line) continue;
@@ -45,7 +45,7 @@ void RepeatFolding::add(int rank, std::string_view line, Time now) {
   const bool had_none = newest == waiting_.end();
   const Place behind = had_none ? waiting_.begin() : std::next(newest);
   if (!attach(behind, rank, line)) {
-    // Before what the others say next: this rank may be about to say that, too.
+    // Before the others' next lines: this rank may be about to write those as well.
     newest = waiting_.insert(behind, {std::string(line), {rank}, now + longest_wait_});
     bytes_ += line.size() + sizeof(Entry);
   }

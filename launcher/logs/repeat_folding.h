@@ -1,5 +1,5 @@
-// Equal lines of several ranks -> one line, held for a bounded time while other ranks may still say
-// it. Never changes the order of one rank's lines. Knows no clock and no stream.
+// Folds identical lines of several ranks into one, held for a bounded time while other ranks may
+// still write it. Never reorders one rank's lines. Uses no clock and no stream.
 #pragma once
 
 #include <chrono>
@@ -16,22 +16,22 @@ namespace ddp::launch {
 class RepeatFolding {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  /// `ranks`: ascending, who has said the line.
+  /// `ranks`: ascending, the ranks that wrote the line.
   using Sink = std::function<void(const std::vector<int>& ranks, std::string_view line)>;
 
   RepeatFolding(std::chrono::milliseconds longest_wait, Sink sink);
 
-  /// Who may say lines: nobody waits for others. After leave() that rank says nothing more until
-  /// flush().
+  /// Adds or removes ranks that may write lines: only those are waited for. After leave() a rank
+  /// writes nothing more until flush().
   void join(int rank);
   void leave(int rank);
 
   void add(int rank, std::string_view line, Time now);
-  /// Gives out what nobody can join any more and what has waited long enough.
+  /// Emits lines that no rank can join any more or that have waited long enough.
   void settle(Time now);
-  /// When settle() is due by time; nullopt when nothing waits.
+  /// When settle() is due; nullopt if nothing is held.
   std::optional<Time> deadline() const;
-  /// Gives out everything.
+  /// Emits everything.
   void flush();
 
  private:

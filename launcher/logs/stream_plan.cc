@@ -14,10 +14,10 @@ std::string prefix_template(const LogOptions& options) {
   return options.timestamps && !has_time ? "${time} " + text : text;
 }
 
-// As in torchrun only of streams that the console gets. Without a folder there is no file for them.
+// Whether the console or a file gets the stream. Without a folder there is no file for them.
 void add_filters(StreamPlan& plan, const LogOptions& options, const StreamPlace& place,
                  Stream stream) {
-  if (!plan.console || place.attempt_folder.empty()) return;
+  if (place.attempt_folder.empty()) return;
   plan.filters = stream == kOut ? options.stdout_filters : options.stderr_filters;
   if (plan.filters.empty()) return;
   plan.filter_file =
@@ -44,7 +44,7 @@ StreamPlan plan_stream(const LogOptions& options, const StreamPlace& place, Stre
                 : shown                  ? StreamMode::Inherit
                                          : StreamMode::Discard;
   }
-  add_filters(plan, options, place, stream);
+  if (shown) add_filters(plan, options, place, stream);
   if (!plan.by_line && plan.filters.empty()) return plan;
   plan.prefix = LinePrefix(prefix_template(options), place.worker);
   if (plan.by_line) plan.fold = options.fold;

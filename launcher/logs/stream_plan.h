@@ -1,5 +1,5 @@
-// Where each worker's stdout and stderr go: --redirects, --tee, --local-ranks-filter, prefixes.
-// Pure.
+// Decides where each worker's stdout and stderr go: --redirects, --tee, --local-ranks-filter,
+// prefixes. Pure.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ struct StreamPlan {
   bool console = false;  // Pump: to ddp-run's own stream, too
   bool by_line = false;  // Pump to the console: whole lines with a prefix; else bytes as they come
   LinePrefix prefix;
-  std::chrono::milliseconds fold{0};  // so long a line waits for its equals; 0: not at all
+  std::chrono::milliseconds fold{0};  // how long a line waits for its duplicates; 0: not at all
   Rotation rotation;                  // of file
   std::vector<std::string> filters;   // Pump by line: lines with one of these ...
   std::string filter_file;            // ... are added to this file
@@ -55,12 +55,11 @@ struct LogOptions {
   std::set<int> console_ranks;  // empty: all
   std::vector<std::string> stdout_filters;
   std::vector<std::string> stderr_filters;
-  int report_lines =
-      18;  // last lines of stderr that the failure report shows; 0: stderr is left alone
+  int report_lines = 18;  // last stderr lines shown in the failure report; 0: stderr is left alone
   bool wants_files() const {
     return redirects.any() || tee.any() || !stdout_filters.empty() || !stderr_filters.empty();
   }
-  /// All that the files hold is on the console, too: --tee and nothing else was asked for.
+  /// Everything in the files is on the console as well: only --tee was given.
   bool only_copies() const {
     return !redirects.any() && stdout_filters.empty() && stderr_filters.empty() &&
            console_ranks.empty() && rotation.max_bytes == 0;

@@ -15,7 +15,7 @@
 namespace ddp::launch {
 namespace {
 
-constexpr int kPipeSize = 256 << 10;  // fewer switches between writer and reader than with 64 KiB
+constexpr int kPipeSize = 256 << 10;  // fewer context switches than with 64 KiB
 
 }  // namespace
 
@@ -23,10 +23,10 @@ PipeEnds open_worker_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw LaunchError(kExitFailed,
-                      fmt::format("cannot make a pipe for a worker's output: {}; tip: ulimit -n",
+                      fmt::format("cannot create a pipe for a worker's output: {}; raise ulimit -n",
                                   error_text(errno)));
   }
-  ::fcntl(ends[1], F_SETPIPE_SZ, kPipeSize);  // refused: the kernel's own size will do
+  ::fcntl(ends[1], F_SETPIPE_SZ, kPipeSize);  // best effort: the default size works as well
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {ends[0], ends[1]};
 }
@@ -43,7 +43,7 @@ PipeEnds open_worker_terminal(int original) {
   }
   termios settings{};
   if (::tcgetattr(ends.write, &settings) == 0) {
-    ::cfmakeraw(&settings);  // bytes pass as they are; the real terminal does the rest
+    ::cfmakeraw(&settings);  // pass bytes through; the real terminal does the rest
     ::tcsetattr(ends.write, TCSANOW, &settings);
   }
   winsize size{};

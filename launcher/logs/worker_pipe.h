@@ -1,4 +1,4 @@
-// What a worker writes into when ddp-run copies its output.
+// The pipe or pseudo-terminal of a worker whose output ddp-run copies.
 #pragma once
 
 namespace ddp::launch {
@@ -8,11 +8,11 @@ struct PipeEnds {
   int write = -1;
 };
 
-/// Throws LaunchError when there are no descriptors left. Both ends are close-on-exec.
+/// Throws LaunchError if no descriptors are left. Both ends are close-on-exec.
 PipeEnds open_worker_pipe();
 
-/// A pseudo-terminal of the size of `original`: a worker that found a terminal still finds one, so
-/// progress bars look as they always did. A pipe when there is none to be had.
+/// A pseudo-terminal with the size of `original`, so that a worker on a terminal still sees one and
+/// progress bars keep working. Falls back to a pipe.
 PipeEnds open_worker_terminal(int original);
 
 }  // namespace ddp::launch

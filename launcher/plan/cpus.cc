@@ -32,7 +32,7 @@ std::vector<int> parse_cpu_list(const std::string& text) {
 }
 
 std::vector<int> cpus_of_this_thread() {
-  // Machines with more CPUs than a cpu_set_t holds make the call fail: ask again with a larger set.
+  // The call fails on machines with more CPUs than the set holds: retry with a larger one.
   for (int most = 1024; most <= 1 << 18; most *= 4) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(most),
                                                                [](cpu_set_t* s) { CPU_FREE(s); });

@@ -36,7 +36,7 @@ bool can_make_nodes(const std::string& root) {
   return ::access((root + "/usr/bin/nvidia-modprobe").c_str(), X_OK) == 0;
 }
 
-// GPUs that are cut into MIG instances: CUDA sees none of them whole, and one instance at most.
+// GPUs split into MIG instances: CUDA sees none of them whole, and at most one instance.
 int mig_gpus(const std::string& root) {
   int cut = 0;
   const fs::path folder = root + "/proc/driver/nvidia/capabilities";
@@ -68,8 +68,8 @@ MachineView MachineView::of_this_process() {
   return machine;
 }
 
-// A container sees the driver's list of all GPUs but only the device nodes that it was given: the
-// smaller one counts. Without any node CUDA makes them itself, with nvidia-modprobe, or sees none.
+// A container sees the driver's list of all GPUs but only its own device nodes, so the smaller
+// count is right. Without any node, CUDA creates them with nvidia-modprobe or sees none.
 int installed_gpus(const MachineView& machine) {
   const std::string& root = machine.root;
   const int listed =
@@ -94,7 +94,7 @@ std::vector<std::string> visible_gpus(const MachineView& machine) {
   for (const std::string& entry : entries_of(*machine.cuda_visible_devices)) {
     const int index = whole_number(entry).value_or(-1);
     if (!is_gpu_uuid(entry) && (index < 0 || index >= installed))
-      break;                                    // CUDA ignores all that follows
+      break;                                    // CUDA ignores everything after it
     if (!seen.insert(entry).second) return {};  // a repeated entry hides every device
     visible.push_back(entry);
   }
@@ -118,11 +118,10 @@ std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int work
     for (int gpu = 0; gpu < workers; ++gpu) gpus.push_back(std::to_string(gpu));
   }
   if (static_cast<int>(gpus.size()) < workers) {
-    throw LaunchError(
-        kExitUsage,
-        fmt::format("--{} gives each of {} workers a GPU of its own, but {} can be seen; "
-                    "lower --nproc_per_node",
-                    option, workers, gpus.size()));
+    throw LaunchError(kExitUsage,
+                      fmt::format("--{} needs a GPU for each of {} workers, but only "
+                                  "{} {} visible; lower --nproc_per_node",
+                                  option, workers, gpus.size(), gpus.size() == 1 ? "is" : "are"));
   }
   return gpus;
 }

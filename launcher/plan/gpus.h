@@ -1,5 +1,4 @@
-// The GPUs of this machine, without ever touching CUDA: the driver's files and the environment
-// tell.
+// The GPUs of this machine, from the driver's files and the environment, without touching CUDA.
 #pragma once
 
 #include <optional>
@@ -8,7 +7,7 @@
 
 namespace ddp::launch {
 
-/// Where this machine's facts are read; a test puts its own tree and values here.
+/// Where facts about this machine come from; tests supply their own tree and values.
 struct MachineView {
   std::string root;  // prefix of /proc and /dev; empty: the real ones
   std::optional<std::string> cuda_visible_devices;  // nullopt: not set
@@ -18,16 +17,16 @@ struct MachineView {
   static MachineView of_this_process();
 };
 
-/// GPUs that the machine has, or that this container was given.
+/// GPUs of the machine, or of this container.
 int installed_gpus(const MachineView& machine);
 /// GPUs that a CUDA program started here would see.
 int count_gpus(const MachineView& machine);
 /// The entries of CUDA_VISIBLE_DEVICES that CUDA would use (it stops at the first bad one), or 0,
 /// 1, ... when unset.
 std::vector<std::string> visible_gpus(const MachineView& machine);
-/// The GPU of each worker, as torchrun gives them out: the entries of HIP_VISIBLE_DEVICES, else of
-/// CUDA_VISIBLE_DEVICES as they are, else the GPUs of this machine, or 0, 1, ... where it shows
-/// none. Throws LaunchError (2), naming `option`, when there are too few.
+/// The GPU of each worker, assigned as by torchrun: entries of HIP_VISIBLE_DEVICES, else of
+/// CUDA_VISIBLE_DEVICES, else this machine's GPUs, or 0, 1, ... if it shows none. Throws
+/// LaunchError (2) that names `option` if there are too few.
 std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int workers,
                                             const std::string& option);
 

@@ -38,7 +38,7 @@ std::string names_of(const std::vector<int>& signals) {
   return fmt::format("{}", fmt::join(names, ","));
 }
 
-// 0: the user's OMP_NUM_THREADS, or the library's default for a single worker, is left alone.
+// 0: leave the user's OMP_NUM_THREADS, or a single worker's default, alone.
 int omp_threads(const Environment& inherited, int workers, int cpus) {
   if (workers == 1 || inherited.count(kOmpNumThreads) > 0) return 0;
   return std::max(1, cpus / workers);
@@ -109,14 +109,14 @@ WorkerSpec worker_spec(const JobPlan& plan, const WorkerGroup& group, const Work
   spec.local_rank = worker.local_rank;
   spec.command = worker_command(plan.command, worker.local_rank);
   spec.environment = worker_environment(plan.inherited, plan.job, group, worker);
-  spec.inherits_stdin = worker.rank == 0;  // several readers would tear the input apart
+  spec.inherits_stdin = worker.rank == 0;  // several readers would split the input between them
   spec.heartbeat_file = worker.heartbeat_file;
   if (!plan.cpus.empty()) spec.cpus = plan.cpus.at(static_cast<std::size_t>(worker.local_rank));
   spec.streams =
       plan_streams(plan.logs, {{plan.job.role, plan.host, worker.local_rank, worker.rank},
                                plan.folder.worker_folder(group.restart_count, worker.local_rank),
                                plan.folder.attempt_folder(group.restart_count)});
-  // Python would keep output for a pipe back until its buffer is full.
+  // Python would hold back output to a pipe until its buffer is full.
   if (spec.streams.out.mode == StreamMode::Pump)
     spec.environment.try_emplace(kPythonUnbuffered, "1");
   return spec;

@@ -1,4 +1,4 @@
-// What the agent is to do: the command line, as this machine lets it be.
+// What the agent will do: the command line resolved on this machine.
 #pragma once
 
 #include <string>
@@ -30,11 +30,11 @@ struct JobPlan {
   EventLog events;
 };
 
-/// Everything but the folder and the events. Throws LaunchError when this machine cannot do it: too
-/// few GPUs, PROGRAM not found.
+/// Everything except folder and events. Throws LaunchError if this machine cannot run it: too few
+/// GPUs, PROGRAM not found.
 JobPlan plan_job(const LaunchConfig& config);
 
-/// One worker of the round that `group` is at, not started yet.
+/// One worker of `group`'s current round, not started yet.
 Worker plan_worker(const JobPlan& plan, const WorkerGroup& group, int local_rank);
 /// How it is started.
 WorkerSpec worker_spec(const JobPlan& plan, const WorkerGroup& group, const Worker& worker);

@@ -14,15 +14,12 @@ int local_world_size(const std::string& value, const MachineView& machine) {
   if (const int gpus = count_gpus(machine); gpus > 0) return gpus;
   if (value == "auto") return machine.cpus;
   if (installed_gpus(machine) > 0) {
-    throw LaunchError(
-        kExitUsage,
-        fmt::format("--nproc_per_node=gpu, but CUDA_VISIBLE_DEVICES='{}' leaves no GPU; "
-                    "tip: unset it, or use =cpu or a number",
-                    machine.cuda_visible_devices.value_or("")));
+    throw LaunchError(kExitUsage, fmt::format("--nproc_per_node=gpu, but CUDA_VISIBLE_DEVICES='{}' "
+                                              "hides every GPU; unset it, or use cpu or a number",
+                                              machine.cuda_visible_devices.value_or("")));
   }
-  throw LaunchError(
-      kExitUsage,
-      "--nproc_per_node=gpu, but this machine shows no NVIDIA GPU; tip: =cpu or a number");
+  throw LaunchError(kExitUsage,
+                    "--nproc_per_node=gpu, but no NVIDIA GPU was found; use cpu or a number");
 }
 
 }  // namespace ddp::launch

@@ -1,4 +1,4 @@
-// --nproc_per_node = N | gpu | cpu | auto, as this machine resolves it.
+// Resolves --nproc_per_node = N | gpu | cpu | auto on this machine.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace ddp::launch {
 
-/// Throws LaunchError (2) with the remedy when `value` is not understood or gives no worker.
+/// Throws LaunchError (2) with the fix if `value` is malformed or yields no worker.
 int local_world_size(const std::string& value, const MachineView& machine);
 
 }  // namespace ddp::launch

@@ -17,11 +17,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "ddp-run-";
-// Written when the folder is locked, removed last: a folder with it that nobody has locked belongs
-// to a dead job.
+// Created once the folder is locked, removed last: an unlocked folder that contains it belongs to a
+// dead job.
 constexpr const char* kMark = ".ddp-run";
 
-// -1: it is none, or somebody else has locked it.
+// -1: not a folder of ours, or locked by someone else.
 int open_and_lock(const std::string& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;

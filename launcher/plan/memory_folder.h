@@ -1,4 +1,4 @@
-// DDP_SHM_DIR: a folder in memory that lives as long as the job, over all its restarts.
+// DDP_SHM_DIR: a folder in memory that lives as long as the job, across its restarts.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@ class MemoryFolder {
  public:
   static constexpr const char* kPlace = "/dev/shm";
 
-  /// Makes `place`/ddp-run-XXXXXX, open to this user only, after it has removed those that dead
-  /// jobs of this user have left there. path() is empty when `place` is no writable folder.
+  /// Creates `place`/ddp-run-XXXXXX, accessible to this user only, after removing those left by the
+  /// user's dead jobs. path() is empty if `place` is not a writable folder.
   explicit MemoryFolder(const std::string& place);
-  /// Its path as far as it is known before it is made; empty when it cannot be.
+  /// The path as far as it is known in advance; empty if it cannot be created.
   static std::string planned(const std::string& place);
   ~MemoryFolder();
   MemoryFolder(const MemoryFolder&) = delete;
   MemoryFolder& operator=(const MemoryFolder&) = delete;
 
   const std::string& path() const { return path_; }
-  /// With all that is in it. The destructor leaves it: several processes share one folder.
+  /// Removes it with its contents. The destructor does not: several processes share the folder.
   void remove() const;
 
  private:

@@ -78,7 +78,7 @@ class Topology {
     std::sort(all.begin(), all.end());
     return all;
   }
-  /// Groups of CPUs, by the smallest of those that share it.
+  /// Groups of CPUs that share it, keyed by the smallest.
   std::vector<Cpus> cores(int node) const {
     return grouped(node, [&](int cpu) {
       return smallest(first_line(cpu_folder(cpu) / "topology/thread_siblings_list"), cpu);
@@ -136,8 +136,8 @@ class Topology {
   std::map<int, Cpus> nodes_;  // that have a usable CPU
 };
 
-// Share number `index` of `count`: whole cores, the first shares one larger where they do not
-// divide evenly.
+// Share `index` of `count`: whole cores; the first shares get one more if they do not divide
+// evenly.
 Cpus share_of(const std::vector<Cpus>& cores, std::size_t index, std::size_t count) {
   const std::size_t each = cores.size() / count;
   const std::size_t extra = cores.size() % count;
@@ -175,7 +175,7 @@ std::optional<int> numa_node_of_gpu(const std::string& gpu, const NumaView& view
     const std::string text(std::istreambuf_iterator<char>(information), {});
     const bool named = gpu.rfind("GPU-", 0) == 0 && text.find(gpu) != std::string::npos;
     if (!named && static_cast<int>(i) != index) continue;
-    // -1 is what machines with a single node say.
+    // Machines with a single node report -1.
     const fs::path device = view.root + "/sys/bus/pci/devices/" + addresses[i];
     return std::max(0, number_in(device / "numa_node", 0));
   }
@@ -211,7 +211,7 @@ std::vector<std::vector<int>> bind_to_numa(NumaBinding how, const std::vector<st
     if (bound.back().empty()) {
       throw LaunchError(
           kExitUsage, fmt::format("--numa-binding: NUMA node {} has no CPU left for local rank {}; "
-                                  "use another mode, fewer workers, or leave it out",
+                                  "use another mode or fewer workers, or omit it",
                                   node, i));
     }
   }

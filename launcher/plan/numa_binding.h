@@ -1,5 +1,5 @@
-// --numa-binding: which CPUs each worker may run on, by where its GPU sits. The modes are
-// torchrun's; no numactl and no CUDA is needed, the kernel's files tell.
+// --numa-binding: restricts each worker to CPUs near its GPU. The modes are torchrun's; reads the
+// kernel's files, so neither numactl nor CUDA is needed.
 #pragma once
 
 #include <optional>
@@ -16,11 +16,11 @@ struct NumaView {
 };
 
 /// The NUMA node of a GPU, named as in CUDA_VISIBLE_DEVICES (an index in PCI order, or GPU-<uuid>);
-/// nullopt when the driver's files do not tell.
+/// nullopt if the driver's files do not say.
 std::optional<int> numa_node_of_gpu(const std::string& gpu, const NumaView& view);
 
-/// `gpus`: one for each worker; fewer: the others, and all of them on a machine without GPUs, are
-/// dealt over the nodes in order. Throws LaunchError (2) when a worker would get no CPU.
+/// `gpus`: one per worker; workers without one are distributed over the nodes in order. Throws
+/// LaunchError (2) if a worker would get no CPU.
 std::vector<std::vector<int>> bind_to_numa(NumaBinding how, const std::vector<std::string>& gpus,
                                            int workers, const NumaView& view);
 

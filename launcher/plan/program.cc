@@ -61,13 +61,13 @@ std::string find_python(const ProgramPlaces& places) {
                                   ? places.python
                                   : on_path(places.python, places.path);
     if (is_executable_file(found)) return found;
-    not_found(places.python, "PYTHON_EXEC must name a Python interpreter");
+    not_found(places.python, "set PYTHON_EXEC to a Python interpreter");
   }
   for (const char* name : {"python3", "python"}) {
     const std::string found = on_path(name, places.path);
     if (!found.empty()) return found;
   }
-  not_found("python3", "it is needed for Python scripts; install it, or set PYTHON_EXEC");
+  not_found("python3", "Python scripts need it; install it or set PYTHON_EXEC");
 }
 
 Command with_python(const LaunchConfig& config, const ProgramPlaces& places) {
@@ -79,10 +79,10 @@ Command with_python(const LaunchConfig& config, const ProgramPlaces& places) {
 }
 
 std::string check_path(const std::string& path) {
-  if (is_folder(path)) not_executable(path, "is a folder; name a program or a .py script");
+  if (is_folder(path)) not_executable(path, "is a directory; give a program or a .py script");
   if (!exists(path)) not_found(path, error_text(ENOENT) + "; check the path");
   if (!is_executable_file(path))
-    not_executable(path, "is not executable; tip: chmod +x it, or end its name in .py");
+    not_executable(path, "is not executable; run chmod +x, or use --run-path for a Python script");
   return path;
 }
 
@@ -92,10 +92,11 @@ std::string find_executable(const std::string& name, const ProgramPlaces& places
   if (const std::string beside = places.own_folder + "/" + name; is_executable_file(beside))
     return beside;
   const bool here = exists(name);
-  if (here && is_folder(name)) not_executable(name, "is a folder; name a program or a .py script");
-  not_found(name,
-            here ? fmt::format("it is neither on PATH nor beside ddp-run; did you mean ./{}?", name)
-                 : "it is neither on PATH nor beside ddp-run; give its path");
+  if (here && is_folder(name))
+    not_executable(name, "is a directory; give a program or a .py script");
+  not_found(name, here ? fmt::format(
+                             "it is neither on PATH nor next to ddp-run; did you mean ./{}?", name)
+                       : "it is neither on PATH nor next to ddp-run; give its path");
 }
 
 bool is_python_script(const LaunchConfig& config) {
@@ -123,7 +124,7 @@ Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places)
   } else if (is_python_script(config)) {
     if (!exists(config.program)) not_found(config.program, error_text(ENOENT) + "; check the path");
     if (is_folder(config.program) && !exists(config.program + "/__main__.py")) {
-      not_executable(config.program, "is a folder without a __main__.py");
+      not_executable(config.program, "is a directory without a __main__.py");
     }
     if (::access(config.program.c_str(), R_OK) != 0)
       not_executable(config.program, "cannot be read; check its permissions");
@@ -142,7 +143,7 @@ std::string find_store_program(StoreChoice choice, const ProgramPlaces& places) 
   if (is_executable_file(path)) return path;
   if (choice == StoreChoice::Agent) {
     usage_error(fmt::format(
-        "--store=agent: {} is missing; it is built where LibTorch is, or use --store=rank0", path));
+        "--store=agent: {} is missing; build it (needs LibTorch) or use --store=rank0", path));
   }
   return "";
 }

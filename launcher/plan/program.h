@@ -1,4 +1,4 @@
-// PROGRAM -> what is executed, found before any rank starts.
+// Resolves PROGRAM to an executable before any rank starts.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@ namespace ddp::launch {
 
 struct ProgramPlaces {
   std::string path;        // PATH
-  std::string own_folder;  // where ddp-run itself lies
+  std::string own_folder;  // the folder of ddp-run itself
   std::string python;      // PYTHON_EXEC; empty: python3, else python, on PATH
 
   static ProgramPlaces of_this_process();
 };
 
-/// A program with a `/` is that path; otherwise PATH is searched, then ddp-run's own folder. *.py
-/// files, folders with a __main__.py and modules run under Python. Throws LaunchError: 127 not
+/// A program with a `/` is a path; otherwise PATH is searched, then ddp-run's own folder. *.py
+/// files, folders with a __main__.py and modules run with Python. Throws LaunchError: 127 not
 /// found, 126 not executable.
 Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places);
 
-/// Path of ddp-store, which lies beside ddp-run; empty when rank 0 is to serve the workers' store.
-/// Throws LaunchError (2) when it is demanded and missing.
+/// Path of ddp-store, next to ddp-run; empty if rank 0 hosts the workers' store. Throws LaunchError
+/// (2) if it is required but missing.
 std::string find_store_program(StoreChoice choice, const ProgramPlaces& places);
 
 }  // namespace ddp::launch

@@ -29,8 +29,8 @@ std::string safe_name(std::string name) {
   return name.substr(0, 100);
 }
 
-// <log-dir>/latest leads to the newest run. Made beside it and renamed, so that it always leads
-// somewhere; a file or folder of the user's with that name stays.
+// <log-dir>/latest points to the newest run. Replaced by rename, so that it never dangles; a user's
+// own file or folder of that name is kept.
 void point_latest_at(const std::string& run) {
   const fs::path folder(run);
   const fs::path link = folder.parent_path() / "latest";
@@ -42,7 +42,7 @@ void point_latest_at(const std::string& run) {
   if (error) fs::remove(fresh, error);
 }
 
-// Of a hang, which happens once: they may be all that is left of it.
+// A hang may happen only once: its stacks may be the only evidence.
 bool holds_stacks(const fs::path& attempt) {
   std::error_code error;
   for (fs::directory_iterator it(attempt, error), end; !error && it != end; it.increment(error)) {
@@ -68,7 +68,7 @@ RunFolder RunFolder::planned(const std::string& log_dir, const std::string& run_
                                ? temporary_folder() + "/ddp-run_XXXXXX"
                                : fmt::format("{}/{}_XXXXXX", log_dir, safe_name(run_id));
   std::error_code error;
-  const fs::path absolute = fs::absolute(path, error);  // workers may change their folder
+  const fs::path absolute = fs::absolute(path, error);  // workers may change directory
   folder.path_ = error ? path : absolute.string();
   return folder;
 }
@@ -85,16 +85,17 @@ RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_i
     const std::string reason = error ? error.message() : error_text(errno);
     throw LaunchError(
         kExitUsage,
-        temporary ? fmt::format("cannot make a folder in '{}': {}; set TMPDIR to a writable one",
-                                base, reason)
-                  : fmt::format("--log-dir={}: {}; choose a writable folder", log_dir, reason));
+        temporary
+            ? fmt::format("cannot create a directory in '{}': {}; set TMPDIR to a writable one",
+                          base, reason)
+            : fmt::format("--log-dir={}: {}; choose a writable directory", log_dir, reason));
   }
   if (!folder.private_) fs::permissions(name, fs::perms(0755), error);
   if (!temporary) point_latest_at(folder.path_);
   return folder;
 }
 
-// A file, because the guardian, another process, removes the folder.
+// A marker file, because another process, the guardian, removes the folder.
 void RunFolder::keep_logs() const {
   if (private_ && has_logs_) std::ofstream(path_ + kLogsKept);
 }
@@ -106,7 +107,7 @@ bool RunFolder::keeps_logs() const {
 
 void RunFolder::prepare_attempt(int attempt, int local_world_size) const {
   if (path_.empty()) return;
-  // Nobody will read it; a job may restart a million times.
+  // It will not be read again, and a job may restart a million times.
   if (private_ && !has_logs_ && attempt > 0)
     remove_unless_it_holds_stacks(attempt_folder(attempt - 1));
   for (int rank = 0; rank < local_world_size; ++rank) {
@@ -114,8 +115,8 @@ void RunFolder::prepare_attempt(int attempt, int local_world_size) const {
     const std::string folder = worker_folder(attempt, rank);
     fs::create_directories(folder, error);
     if (error)
-      throw LaunchError(kExitFailed,
-                        fmt::format("cannot make the folder '{}': {}", folder, error.message()));
+      throw LaunchError(kExitFailed, fmt::format("cannot create the directory '{}': {}", folder,
+                                                 error.message()));
   }
 }
 

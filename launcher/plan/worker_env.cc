@@ -26,7 +26,7 @@ std::string shell_quoted(const std::string& text) {
   return quoted;
 }
 
-// An inherited value belongs to a job around this one.
+// An inherited value belongs to an enclosing job.
 void set_or_unset(Environment& env, const char* name, const std::string& value) {
   if (value.empty()) {
     env.erase(name);
@@ -35,7 +35,7 @@ void set_or_unset(Environment& env, const char* name, const std::string& value) 
   }
 }
 
-// The length of ${local_rank} or $local_rank at the beginning of the text; 0: it begins otherwise.
+// The length of ${local_rank} or $local_rank at the start of the text; 0: neither is there.
 std::size_t macro_length(std::string_view text) {
   constexpr std::string_view kBraced = "${local_rank}";
   constexpr std::string_view kNamed = "$local_rank";
@@ -46,7 +46,8 @@ std::size_t macro_length(std::string_view text) {
   return longer ? 0 : kNamed.size();
 }
 
-// As Python's string.Template, but for a $$ that escapes no macro: it is a shell's own process id.
+// Like Python's string.Template, except that a $$ that escapes no macro stays: it is the shell's
+// process id.
 std::string with_local_rank(std::string_view text, int local_rank) {
   std::string out;
   while (!text.empty()) {

@@ -9,7 +9,7 @@
 
 namespace ddp::launch {
 
-/// What is the same for every round of a job.
+/// What all rounds of a job share.
 struct JobInfo {
   std::string role = "default";
   std::string run_id;
@@ -18,7 +18,7 @@ struct JobInfo {
   std::string signals_to_handle;
   bool virtual_local_rank = false;
   std::vector<std::string> gpus;  // each local rank's own CUDA_VISIBLE_DEVICES; empty: all of them
-  bool amd = false;               // HIP_VISIBLE_DEVICES is set along with it
+  bool amd = false;               // HIP_VISIBLE_DEVICES is set as well
   int omp_num_threads = 0;        // 0: leave OMP_NUM_THREADS alone
   std::string shm_dir{};          // empty: none
   std::string timer_file{};       // empty: the workers' timers are not served
@@ -28,11 +28,11 @@ struct JobInfo {
 Environment worker_environment(const Environment& inherited, const JobInfo& job,
                                const WorkerGroup& group, const Worker& worker);
 
-/// ${local_rank} and $local_rank in the arguments become the local rank, $${local_rank} the text.
+/// Expands ${local_rank} and $local_rank in the arguments; $${local_rank} yields the literal text.
 Command worker_command(const Command& command, int local_rank);
 
-/// "env NAME=value ... program arguments", quoted for a shell: what the worker's environment adds
-/// to or changes in `inherited`, and the CPUs that it is bound to (taskset).
+/// "env NAME=value ... program arguments", quoted for a shell: what the worker's environment
+/// changes in `inherited`, and its CPUs (taskset).
 std::string shell_line(const Environment& inherited, const WorkerSpec& worker);
 
 }  // namespace ddp::launch

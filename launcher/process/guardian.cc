@@ -29,8 +29,7 @@ namespace {
 using Agent = std::function<int(int)>;
 
 constexpr auto kPatience = std::chrono::seconds(5);
-// At the second request the agent kills at once; only one that is stuck is still there at the
-// third.
+// On the second request the agent kills at once; an agent still alive at the third is stuck.
 constexpr int kMostRequests = 3;
 constexpr auto kLastChance = std::chrono::seconds(1);
 
@@ -41,8 +40,8 @@ pid_t fork_or_throw() {
   return pid;
 }
 
-// The wait status of `child` if it is dead. Others may be there, too: children from before the exec
-// that made this program ddp-run, and, as PID 1 of a container, whatever loses its parent.
+// The wait status of `child` if it is dead. Other children may exist: from before the exec of
+// ddp-run, and, as PID 1 of a container, orphans.
 std::optional<int> reap_until(pid_t child) {
   int status = 0;
   for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -51,9 +50,9 @@ std::optional<int> reap_until(pid_t child) {
   return std::nullopt;
 }
 
-// Passes signals on until the child is dead; returns its wait status, or nothing when it has been
-// asked to end `patience` times and does not. SIGTSTP (Ctrl-Z) also stops this process, so that the
-// shell gets its prompt back; SIGCONT wakes it before it is read.
+// Forwards signals until the child dies; returns its wait status, or nothing if it ignored
+// `patience` requests. SIGTSTP (Ctrl-Z) also stops this process, so that the shell regains control;
+// SIGCONT wakes it.
 std::optional<int> wait_and_forward(const SignalMailbox& signals, pid_t child, int patience) {
   StopRequests requests;
   std::optional<Clock::time_point> deadline;
@@ -81,16 +80,16 @@ void name_survivors(const std::vector<std::string>& survivors) {
   for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
 }
 
-// An agent in uninterruptible sleep, on a file server that is dead, say, survives SIGKILL as well;
-// its workers shall not.
+// An agent in uninterruptible sleep, e.g. on a dead file server, survives even SIGKILL; its workers
+// must not.
 int end_stuck(pid_t agent) {
   const char state = read_stat(process_folder(agent)).state;
   ::kill(agent, SIGKILL);
   kill_children_of(agent, kPatience);
   const auto survivors = kill_descendants(kPatience);
   say_error(
-      fmt::format("ddp-run's agent process (pid {}, state {}) did not end after {} signals; it was "
-                  "killed with all that it had started",
+      fmt::format("ddp-run's agent process (pid {}, state {}) did not exit after {} signals; it "
+                  "and everything it started were killed",
                   agent, state, kMostRequests));
   name_survivors(survivors);
   return kExitSignalBase + SIGKILL;
@@ -99,15 +98,15 @@ int end_stuck(pid_t agent) {
 int guard(const SignalMailbox& signals, pid_t agent) {
   const auto status = wait_and_forward(signals, agent, kMostRequests);
   if (!status) return end_stuck(agent);
-  // What an agent that ended in order has left behind has had its time.
+  // Anything that an agent left behind after a normal exit has had its grace period.
   const auto survivors =
       kill_descendants(WIFEXITED(*status) ? Clock::duration(kShortPatience) : kPatience);
   if (WIFSIGNALED(*status)) {
     say_error(fmt::format(
-        "ddp-run's agent process (pid {}) was killed by {}; its workers were killed, too", agent,
+        "ddp-run's agent process (pid {}) was killed by {}; its workers were killed as well", agent,
         signal_name(WTERMSIG(*status))));
+    name_survivors(survivors);  // an agent that exited has reported them
   }
-  name_survivors(survivors);
   return exit_code_of(*status);
 }
 
@@ -129,8 +128,8 @@ int start_and_guard(const SignalMailbox& signals, const Agent& agent) {
   return guard(signals, pid);  // ends[1] stays open for as long as this process lives
 }
 
-// A program that forked children before it became ddp-run by exec: they are not ours to kill, so
-// the guardian is a fresh process without children, and this one only waits for it.
+// A program may fork children and then exec ddp-run: they are not ours to kill, so the guardian is
+// a fresh process without children, and this one only waits for it.
 int guard_from_a_fresh_process(const SignalMailbox& signals, const Agent& agent) {
   const pid_t parent = ::getpid();
   const pid_t pid = fork_or_throw();
@@ -139,7 +138,7 @@ int guard_from_a_fresh_process(const SignalMailbox& signals, const Agent& agent)
     if (::getppid() != parent) std::exit(kExitFailed);
     std::exit(start_and_guard(signals, agent));
   }
-  return exit_code_of(*wait_and_forward(signals, pid, INT_MAX));  // that one loses patience
+  return exit_code_of(*wait_and_forward(signals, pid, INT_MAX));  // the guardian itself gives up
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// The process that the user starts only guards: the agent, which starts the workers, is its child.
-// Each of the two outlives the other's SIGKILL for as long as it takes to kill everything that was
-// started. See README.md.
+// The process the user starts only guards its child, the agent, which starts the workers. If either
+// is killed with SIGKILL, the other lives on until everything is killed. See README.md.
 #pragma once
 
 #include <functional>
@@ -9,10 +8,9 @@
 
 namespace ddp::launch {
 
-/// Runs `agent` in a child process that has a session of its own, so that no signal to our process
-/// group reaches it, and returns its exit code; 128 + signal when it was killed, after everything
-/// it had started was killed, too. The agent's argument is a descriptor that reports end-of-file
-/// when this process is dead.
+/// Runs `agent` in a child process with its own session, out of reach of signals to our process
+/// group, and returns its exit code; if it was killed, 128 + signal, after killing everything it
+/// started. The agent's argument is a descriptor that reports end-of-file when this process dies.
 int run_guarded(const SignalMailbox& signals, const std::function<int(int launcher_pipe)>& agent);
 
 }  // namespace ddp::launch

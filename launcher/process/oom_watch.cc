@@ -8,7 +8,7 @@
 namespace ddp::launch {
 namespace {
 
-// Value of the line "<key> <number>".
+// The value of the line "<key> <number>".
 std::optional<long> number_after(const std::string& file, const std::string& key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -23,7 +23,7 @@ std::optional<long> number_after(const std::string& file, const std::string& key
 std::string limit_text(const std::string& file) {
   std::ifstream stream(file);
   long long bytes = 0;
-  constexpr long long kNoLimit = 1LL << 60;  // cgroup v1 says "none" with a huge number
+  constexpr long long kNoLimit = 1LL << 60;  // cgroup v1 uses a huge number for "none"
   if (!(stream >> bytes) || bytes >= kNoLimit) return "";
   return fmt::format("{} MiB", bytes >> 20);
 }
@@ -72,10 +72,11 @@ std::string oom_verdict(const OomCounts& before, const OomCounts& after) {
   }
   if (!before.machine || !after.machine) return "";
   if (*after.machine > *before.machine) {
-    return fmt::format("out of memory: the kernel's OOM killer has acted on this machine (+{})",
-                       *after.machine - *before.machine);
+    return fmt::format(
+        "out of memory: the kernel's OOM killer killed something on this machine (+{})",
+        *after.machine - *before.machine);
   }
-  return "someone's kill -9: the kernel's out-of-memory killer has not acted";
+  return "someone's kill -9: the kernel's OOM killer did not act";
 }
 
 }  // namespace ddp::launch

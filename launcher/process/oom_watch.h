@@ -1,4 +1,4 @@
-// Was it the kernel's out-of-memory killer? Its counters tell, before and after.
+// Detects the kernel's OOM killer by comparing its counters before and after.
 #pragma once
 
 #include <optional>
@@ -6,18 +6,17 @@
 
 namespace ddp::launch {
 
-/// Processes that the OOM killer has ended so far; nullopt: this kernel does not say.
+/// Processes killed by the OOM killer so far; nullopt: not reported by this kernel.
 struct OomCounts {
   std::optional<long> cgroup;   // in the cgroup of this process (v2 memory.events, v1 oom_control)
   std::optional<long> machine;  // /proc/vmstat
-  std::string limit;            // of the cgroup, as in "512 MiB"; empty: none
+  std::string limit;            // of the cgroup, e.g. "512 MiB"; empty: none
 
-  /// `root` is put before /proc and /sys; empty: the real ones.
+  /// `root` is prepended to /proc and /sys; empty: the real ones.
   static OomCounts read(const std::string& root = "");
 };
 
-/// What to tell of a worker that died by SIGKILL between the two readings; empty when the kernel
-/// does not say.
+/// What to report about a worker killed by SIGKILL between the two readings; empty if unknown.
 std::string oom_verdict(const OomCounts& before, const OomCounts& after);
 
 }  // namespace ddp::launch

@@ -35,7 +35,7 @@ std::vector<pid_t> children_by_asking(pid_t most) {
   return children;
 }
 
-// The kernel gives numbers out in ascending order, until it begins again.
+// The kernel assigns PIDs in ascending order until it wraps around.
 pid_t newest_pid() {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(0);
@@ -44,7 +44,7 @@ pid_t newest_pid() {
 }
 
 std::vector<pid_t> children_of_self() {
-  constexpr pid_t kMostPids = 1 << 22;  // the kernel's limit; they take half a second
+  constexpr pid_t kMostPids = 1 << 22;  // the kernel's limit; scanning them takes half a second
   auto children = children_by_proc(::getpid());
   std::erase_if(children, [](pid_t pid) { return !is_child(P_PID, pid); });
   if (children.empty() && has_children()) children = children_by_asking(newest_pid());
@@ -66,8 +66,8 @@ std::vector<pid_t> without(std::vector<pid_t> pids, const std::vector<pid_t>& sp
   return pids;
 }
 
-// A descriptor that reports its end; -1: there is nothing to kill. Opened before its parent is
-// looked at, so that a stranger who gets the number meanwhile gets no signal.
+// A pidfd; -1: nothing to kill. Opened before checking the parent, so that a process that reuses
+// the PID meanwhile is not signaled.
 int kill_child_of(pid_t parent, pid_t pid) {
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   const ProcessStat stat = read_stat(process_folder(pid));
@@ -96,7 +96,7 @@ std::vector<std::string> kill_descendants(Clock::duration patience,
     }
     if (alive.empty()) {
       if (without(children_of_self(), spare).empty()) return {};
-      continue;  // those that died left children
+      continue;  // the dead ones left children
     }
     if (wait_for_sigchld(deadline) || Clock::now() < deadline) continue;
     std::vector<std::string> survivors;

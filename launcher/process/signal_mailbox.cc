@@ -14,7 +14,7 @@ namespace {
 constexpr int kDefaultEnding[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 constexpr int kPassedOn[] = {SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
 
-// With what a signal is queued, to tell it from one that a parent of another kind has queued.
+// Tag of our queued signals, to tell them from those queued by other parents.
 constexpr int kPassedOnMark = 0x0dd00000;
 
 bool is_ignored(int signal) {
@@ -37,7 +37,7 @@ SignalMailbox SignalMailbox::block() {
   ::sigprocmask(SIG_SETMASK, &mailbox.received_, nullptr);
   ::signal(SIGCHLD, SIG_DFL);
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a log that reaches ulimit -f ends, not the job
+  ::signal(SIGXFSZ, SIG_IGN);  // hitting ulimit -f ends a log, not the job
   return mailbox;
 }
 
@@ -71,7 +71,7 @@ std::optional<ReceivedSignal> SignalMailbox::next(std::optional<Clock::time_poin
 
 int SignalMailbox::open_fd() const {
   const int fd = ::signalfd(-1, &received_, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (fd < 0) throw LaunchError(kExitFailed, "cannot watch signals: " + error_text(errno));
+  if (fd < 0) throw LaunchError(kExitFailed, "cannot receive signals: " + error_text(errno));
   return fd;
 }
 

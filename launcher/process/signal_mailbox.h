@@ -1,5 +1,4 @@
-// Signals, blocked first and received in one place. Decides nothing: whoever reads the mailbox
-// does.
+// Signals are blocked early and received in one place. Makes no decisions; its reader does.
 #pragma once
 
 #include <signal.h>
@@ -16,26 +15,25 @@ namespace ddp::launch {
 struct ReceivedSignal {
   int number = 0;
   SignalOrigin origin{};
-  bool was_pending = false;  // nobody had to wait for it
+  bool was_pending = false;  // it was already pending
 };
 
 class SignalMailbox {
  public:
-  /// Blocks every signal that ddp-run deals with, gives SIGCHLD its default action back (an
-  /// inherited SIG_IGN would lose exit statuses) and ignores SIGPIPE. A SIGHUP that was ignored at
-  /// start (nohup) stays ignored.
+  /// Blocks every signal ddp-run handles, resets SIGCHLD to its default action (an inherited
+  /// SIG_IGN would lose exit statuses) and ignores SIGPIPE. A SIGHUP ignored at startup (nohup)
+  /// stays ignored.
   static SignalMailbox block();
 
-  /// After the command line is known: listed signals are received, too; TERM, INT, HUP and QUIT
-  /// that are not listed get their default action back.
+  /// Call once the command line is parsed: also receives the listed signals; resets TERM, INT, HUP
+  /// and QUIT to their default action if not listed.
   void handle(const std::vector<int>& stop_signals);
 
-  /// True for a signal that ends the job; the other ones in the mailbox are passed on to the
-  /// workers.
+  /// True for signals that end the job; the others are forwarded to the workers.
   bool ends_job(int signal) const;
   bool hangup_ignored() const { return hangup_ignored_; }
 
-  /// Waits for the next signal; nullopt: the deadline has come before it.
+  /// Waits for the next signal; nullopt: the deadline passed first.
   std::optional<ReceivedSignal> next(std::optional<Clock::time_point> deadline) const;
   /// A signalfd (non-blocking, close-on-exec) for a poll loop; the caller closes it.
   int open_fd() const;
@@ -46,9 +44,9 @@ class SignalMailbox {
   bool hangup_ignored_ = false;
 };
 
-/// From siginfo or signalfd: what they say of who sent it.
+/// Who sent a signal, from siginfo or signalfd fields.
 SignalOrigin origin_of(int signal, int code, pid_t sender, int value);
-/// To the next process of ddp-run; `requests`: how often the end has been asked for so far.
+/// Forwards a signal to ddp-run's next process; `requests`: stop requests so far.
 void pass_on(pid_t process, int signal, int requests);
 
 }  // namespace ddp::launch

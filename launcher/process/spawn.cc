@@ -43,7 +43,7 @@ CpuSet cpu_set(const std::vector<int>& cpus) {
 
 void mark_all_close_on_exec() {
   if (::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
-  // Kernels before 5.11.
+  // For kernels before 5.11.
   const int limit = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), 65536L));
   for (int fd = 3; fd < limit; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
@@ -65,18 +65,18 @@ struct ChildPlan {
   pid_t parent;
   int exec_pipe;
   bool keep_hangup_ignored;
-  const cpu_set_t* cpus;  // nullptr: as ours
+  const cpu_set_t* cpus;  // nullptr: inherit ours
   std::size_t cpus_size;
 };
 
 // Between fork and exec: system calls only.
 [[noreturn]] void run_child(const ChildPlan& plan) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != plan.parent) ::_exit(kExitFailed);  // it died before the line above
-  // Yama lets none but ancestors attach by default: our debuggers, children of ours, may as well.
+  if (::getppid() != plan.parent) ::_exit(kExitFailed);  // the parent died before the line above
+  // By default Yama lets only ancestors attach: allow our debuggers, which are our children.
   ::prctl(PR_SET_PTRACER, plan.parent, 0, 0, 0);
   ::setsid();
-  // CPUs may have gone offline since they were chosen: then all of ours will do.
+  // CPUs may have gone offline since they were chosen: fall back to all of ours.
   if (plan.cpus) ::sched_setaffinity(0, plan.cpus_size, plan.cpus);
   if (plan.stdio.in >= 0) ::dup2(plan.stdio.in, STDIN_FILENO);
   if (plan.stdio.out >= 0) ::dup2(plan.stdio.out, STDOUT_FILENO);
@@ -111,7 +111,8 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
 
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw LaunchError(kExitFailed, "cannot start a worker: " + error_text(errno));
+    throw LaunchError(kExitFailed,
+                      "cannot start a worker: " + error_text(errno) + "; raise ulimit -n");
   }
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
@@ -125,7 +126,7 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
     ::close(ends[0]);
     throw LaunchError(kExitFailed, "cannot start local rank " + std::to_string(spec.local_rank) +
                                        ": " + error_text(error) +
-                                       "; tip: see ulimit -u and the memory limit");
+                                       "; check ulimit -u and the memory limit");
   }
   return {pid, ends[0]};
 }

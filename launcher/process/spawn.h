@@ -1,4 +1,4 @@
-// fork and exec of one worker, nothing else: no waiting, no bookkeeping.
+// Forks and executes one worker, nothing else: no waiting, no bookkeeping.
 #pragma once
 
 #include <sys/types.h>
@@ -7,13 +7,13 @@
 
 namespace ddp::launch {
 
-/// A started process whose exec is still to be confirmed.
+/// A forked process whose exec is not confirmed yet.
 struct PendingSpawn {
   pid_t pid = 0;
-  int exec_pipe = -1;  // says errno when exec fails, just closes when it succeeds
+  int exec_pipe = -1;  // carries errno if exec fails, closes if it succeeds
 };
 
-/// What the child gets as stdin, stdout and stderr; -1: ours.
+/// The child's stdin, stdout and stderr; -1: ours.
 struct WorkerStdio {
   int in = -1;
   int out = -1;
@@ -21,13 +21,13 @@ struct WorkerStdio {
 };
 void close_stdio(WorkerStdio& stdio);
 
-/// The child gets a session and process group of its own, default signal dispositions, an empty
-/// mask, no descriptor but 0, 1 and 2, and dies with the calling thread. Throws LaunchError when
-/// fork fails.
+/// The child gets its own session and process group, default signal dispositions, an empty mask, no
+/// descriptors except 0, 1 and 2, and dies with the calling thread. Throws LaunchError if fork
+/// fails.
 PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
                          bool keep_hangup_ignored);
 
-/// Waits for exec; 0, or the errno that it failed with. Closes the pipe.
+/// Waits for exec; returns 0 or its errno. Closes the pipe.
 int finish_spawn(PendingSpawn& pending);
 
 }  // namespace ddp::launch

@@ -17,7 +17,8 @@
 namespace ddp::launch {
 namespace {
 
-// gdb takes up to half a GiB for the symbols of LibTorch; the workers' memory must not go to it.
+// gdb takes up to half a GiB for LibTorch's symbols, which must not come out of the workers'
+// memory.
 constexpr std::size_t kAtOnce = 2;
 constexpr rlim_t kMostMemory = rlim_t{4} << 30;
 
@@ -69,7 +70,7 @@ pid_t StackDumper::start(const Job& job) {
     const rlimit memory{kMostMemory, kMostMemory};
     ::prlimit(pending.pid, RLIMIT_DATA, &memory, nullptr);
     if (finish_spawn(pending) == 0) started = pending.pid;
-  } catch (const LaunchError&) {  // no processes left: there is no stack then
+  } catch (const LaunchError&) {  // out of processes: go without stacks
   }
   ::close(file);
   return started;

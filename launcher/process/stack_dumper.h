@@ -1,5 +1,5 @@
-// The debuggers at work on workers that hang: few at a time, so that they do not bring a machine
-// down that is in trouble already. Does not judge what they write, and waits for nobody.
+// Runs debuggers on hung workers, few at a time, so as not to overload a machine in trouble.
+// Neither interprets their output nor waits.
 #pragma once
 
 #include <sys/types.h>
@@ -22,13 +22,13 @@ class StackDumper {
     std::string file;
   };
 
-  /// Writes the thread table of each worker into its file and has debuggers, as found on `path` (as
-  /// in $PATH), add their stacks, in this order. False: none could be started.
+  /// Writes each worker's thread table to its file and has debuggers found on `path` (as in $PATH)
+  /// add the stacks, in this order. False: none could be started.
   bool begin(const std::vector<Target>& targets, const std::string& path);
-  /// To be told of every child's end. nullopt: it was no debugger, or not the last one. Else: the
-  /// local ranks whose debuggers have failed.
+  /// Call for every child that exits. nullopt: not a debugger, or not the last one. Else: the local
+  /// ranks whose debuggers failed.
   std::optional<std::vector<int>> take_exit(pid_t pid, bool ok);
-  /// The rest is not wanted any more; take_exit() still tells the end.
+  /// Drops the remaining dumps; take_exit() still reports the end.
   void cancel();
   /// All children of this process are dead.
   void forget_all();
@@ -40,7 +40,7 @@ class StackDumper {
     Command tool;
   };
   void start_more();
-  static pid_t start(const Job& job);  // 0: it cannot be started
+  static pid_t start(const Job& job);  // 0: failed to start
 
   std::deque<Job> waiting_;
   std::map<pid_t, int> running_;  // -> local rank

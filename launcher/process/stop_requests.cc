@@ -3,9 +3,10 @@
 namespace ddp::launch {
 namespace {
 
-// `timeout` and some schedulers send a signal to the process and to its group; keys never double.
+// `timeout` and some schedulers signal the process and its group; keyboard signals are never
+// doubled.
 constexpr auto kDouble = std::chrono::milliseconds(100);
-// The parent passes on what it has got itself: it may have to wait for a CPU first.
+// The parent forwards what it received, possibly after waiting for a CPU.
 constexpr auto kPassedOnWithin = std::chrono::seconds(2);
 
 }  // namespace
@@ -22,7 +23,7 @@ bool StopRequests::add(const SignalOrigin& origin, Clock::time_point now) {
   if (may_be_double && (at_work_ || now - way.last < kDouble)) return false;
   way.last = now;
   if (way.requests < count_ && now - counted_ < kPassedOnWithin) {
-    way.requests = count_;  // the other way was faster
+    way.requests = count_;  // the other path was faster
     return false;
   }
   way.requests = ++count_;

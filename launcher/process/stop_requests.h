@@ -1,5 +1,4 @@
-// Counts how often the end of the job has been asked for: one request may arrive as several
-// signals. Pure.
+// Counts stop requests: one request may arrive as several signals. Pure.
 #pragma once
 
 #include "launcher/base/clock.h"
@@ -8,8 +7,8 @@ namespace ddp::launch {
 
 enum class Sender {
   Keyboard,  // Ctrl-C or Ctrl-\ at the terminal
-  Parent,    // the parent of this process, whoever that is
-  Launcher,  // ddp-run's process above this one, which passes on what it has counted
+  Parent,    // this process's parent, whatever it is
+  Launcher,  // the ddp-run process above this one, which forwards its count
   Other,
 };
 
@@ -20,12 +19,11 @@ struct SignalOrigin {
 
 class StopRequests {
  public:
-  /// True: this signal is one more request. False: it is one that has been counted already, come by
-  /// another way: directly and through the parent, or twice from the same sender in quick
-  /// succession.
+  /// True: a new request. False: a duplicate of one already counted, sent both directly and through
+  /// the parent, or twice by one sender in quick succession.
   bool add(const SignalOrigin& origin, Clock::time_point now);
-  /// Nothing was pending. What is before that was sent with the last request: this process may have
-  /// had no CPU since.
+  /// Nothing was pending. Signals pending before that belong to the last request: this process may
+  /// not have run since.
   void nothing_pending() { at_work_ = false; }
   int count() const { return count_; }
 

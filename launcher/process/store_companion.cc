@@ -20,15 +20,14 @@
 namespace ddp::launch {
 namespace {
 
-// What waits there belongs to processes that are dead: it must not reach the next store.
+// Pending connections belong to dead processes and must not reach the next store.
 void refuse_waiting_connections(int listening_socket) {
   for (int fd; (fd = ::accept4(listening_socket, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;)
     ::close(fd);
 }
 
 std::string no_store(const std::string& why) {
-  return "ddp-store, which serves the workers' store, " + why +
-         "; with --store=rank0 rank 0 serves it";
+  return "ddp-store, which hosts the workers' store, " + why + "; try --store=rank0";
 }
 
 }  // namespace
@@ -69,7 +68,7 @@ std::optional<StoreLoss> StoreCompanion::handle_connection() {
     return StoreLoss{{kExitFailed, 0}, no_store("cannot be executed: " + error_text(error))};
   in_use_ = hand_over_socket(control_, socket_);
   if (in_use_) ++handed_over_;
-  // It has just died, or listens to nobody: take_exit() follows, and then a fresh one.
+  // It just died or is unresponsive: take_exit() follows and starts a new one.
   if (!in_use_) ::kill(pid_, SIGKILL);
   return std::nullopt;
 }
@@ -77,7 +76,7 @@ std::optional<StoreLoss> StoreCompanion::handle_connection() {
 void StoreCompanion::take_reports() {
   bool ended = false;
   handed_over_ -= take_served_reports(control_, ended);
-  if (ended) close_control();  // SIGCHLD follows, take_exit() deals with it
+  if (ended) close_control();  // SIGCHLD follows and take_exit() handles it
 }
 
 int StoreCompanion::start() {
@@ -89,7 +88,7 @@ int StoreCompanion::start() {
   WorkerSpec spec;
   spec.command = {program_, {"ddp-store"}};
   spec.environment = inherited_environment();
-  int error = EAGAIN;  // no process to be had
+  int error = EAGAIN;  // out of processes
   try {
     PendingSpawn pending =
         begin_spawn(spec, {.in = ends[1], .out = STDERR_FILENO, .err = -1}, true);
@@ -99,7 +98,7 @@ int StoreCompanion::start() {
   }
   ::close(ends[1]);
   if (error != 0) {
-    pid_ = 0;  // whoever sweeps reaps it
+    pid_ = 0;  // the sweep reaps it
     close_control();
   }
   return error;
@@ -123,11 +122,11 @@ std::optional<StoreLoss> StoreCompanion::take_exit() {
   const std::string how =
       describe_exit(by_itself ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status});
   StoreLoss loss{by_itself ? ExitStatus{kExitFailed, 0} : ExitStatus{0, info.si_status}, ""};
-  loss.what = served ? fmt::format(
-                           "the workers' store (ddp-store, pid {}) ended: {}; what workers "
-                           "kept there is lost",
-                           pid, how)
-                     : no_store(fmt::format("ended before it served ({})", how));
+  loss.what =
+      served
+          ? fmt::format("the workers' store (ddp-store, pid {}) ended: {}; its contents are lost",
+                        pid, how)
+          : no_store(fmt::format("exited before it served the store ({})", how));
   return loss;
 }
 

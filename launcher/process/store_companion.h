@@ -1,5 +1,5 @@
-// ddp-store from the launcher's side: started at the first connection of a job and kept over its
-// rounds, each of which has a socket and a store of its own. Belongs into a poll loop; never waits.
+// The launcher's side of ddp-store: started on a job's first connection and kept across its rounds,
+// each with its own socket and store. Runs in a poll loop; never blocks.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@
 
 namespace ddp::launch {
 
-/// The store of this round is gone, with what workers kept there.
+/// This round's store is gone, with its contents.
 struct StoreLoss {
   ExitStatus exit;
   std::string what;  // one line for the user
@@ -24,44 +24,43 @@ class StoreCompanion {
   StoreCompanion(const StoreCompanion&) = delete;
   StoreCompanion& operator=(const StoreCompanion&) = delete;
 
-  /// The store of the next round, new and empty, is served on `listening_socket` (not owned, open
-  /// until the next call) as soon as somebody connects.
+  /// Serves the next round's store, new and empty, on `listening_socket` (not owned, open until the
+  /// next call) once a client connects.
   void serve(int listening_socket);
-  /// True when the running companion still serves that very socket: it must be dead before the
-  /// next round, or it would give newcomers the store of the old one.
+  /// True if the running companion still serves that same socket: it must die before the next
+  /// round, or it would serve the old store to new clients.
   bool serves(int listening_socket) const;
-  /// No store from now on; the companion gets SIGKILL, and whoever sweeps reaps it.
+  /// No store from now on; the companion gets SIGKILL, and the sweep reaps it.
   void stop();
 
-  /// To be polled for input; -1: nothing is awaited.
+  /// Poll for input; -1: nothing is awaited.
   int poll_fd() const { return awaited_ ? socket_ : -1; }
-  /// Somebody connects. A loss when the companion cannot be started.
+  /// A client connects. Returns a loss if the companion cannot be started.
   std::optional<StoreLoss> handle_connection();
 
-  /// To be polled for input as well: what the companion reports; -1: none runs.
+  /// Poll for input: the companion's reports; -1: not running.
   int report_fd() const { return control_; }
-  /// Must not wait for the companion's end: a companion whose reports nobody reads stops serving.
+  /// Must be read while the companion runs: it stops serving if its reports pile up.
   void take_reports();
 
-  pid_t pid() const { return pid_; }  // 0: none runs
-  /// Reaps the companion if it has ended. A loss, unless it is one of an earlier round that has not
-  /// served this one yet: then whoever connects is served by a fresh one. After a loss there is no
-  /// store until serve().
+  pid_t pid() const { return pid_; }  // 0: not running
+  /// Reaps the companion if it exited. Returns a loss, unless it has not served this round yet:
+  /// then a new one serves the next client. After a loss there is no store until serve().
   std::optional<StoreLoss> take_exit();
 
  private:
-  /// 0, or the errno at which it failed.
+  /// 0, or the errno it failed with.
   int start();
   void close_control();
 
   std::string program_;
   int socket_ = -1;
-  bool awaited_ = false;  // nobody has connected yet
-  bool in_use_ = false;   // the companion has got socket_
-  bool warm_ = false;     // the companion is one of an earlier round
+  bool awaited_ = false;  // no client has connected yet
+  bool in_use_ = false;   // the companion has received socket_
+  bool warm_ = false;     // the companion is from an earlier round
   pid_t pid_ = 0;
   int control_ = -1;
-  int handed_over_ = 0;  // sockets that this companion has not reported as served
+  int handed_over_ = 0;  // sockets this companion has not yet reported as served
 };
 
 }  // namespace ddp::launch

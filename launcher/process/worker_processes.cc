@@ -24,7 +24,7 @@ namespace ddp::launch {
 namespace {
 
 constexpr auto kSweepPatience = std::chrono::seconds(5);
-// The end of a process that has watched files takes the kernel some 10 ms: short jobs do without.
+// Exiting after an inotify watch takes some 10 ms: short jobs go without.
 constexpr auto kFirstWatch = std::chrono::milliseconds(200);
 
 ExitStatus to_exit_status(const siginfo_t& info) {
@@ -36,21 +36,21 @@ double cpu_seconds(const timeval& time) {
 }
 
 LaunchError exec_error(const WorkerSpec& spec, int error) {
-  const char* tip = error == ENOEXEC ? "; tip: a script needs a first line like #!/bin/sh"
+  const char* tip = error == ENOEXEC ? "; a script needs a first line such as #!/bin/sh"
                     : error == ENOENT
-                        ? "; tip: the interpreter in its first line, or its loader, is missing"
-                    : error == E2BIG ? "; tip: the arguments or the environment are too large"
+                        ? "; its interpreter (first line) or dynamic loader is missing"
+                    : error == E2BIG ? "; shorten the arguments or the environment"
                                      : "";
   return LaunchError(
       error == ENOENT ? kExitNotFound : kExitNotExecutable,
       fmt::format("cannot execute '{}': {}{}", spec.command.executable, error_text(error), tip));
 }
 
-// Leaves `revents` at 0 when it was interrupted or the time is over.
+// Leaves `revents` at 0 on interruption or timeout.
 void wait_for_any(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake) {
   const timespec limit = wake ? time_until(*wake) : timespec{};
   if (::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr) >= 0) return;
-  // Most often more descriptors than the limit allows, which somebody has lowered meanwhile.
+  // Most likely more descriptors than the limit, which someone lowered meanwhile.
   if (errno != EINTR)
     throw LaunchError(kExitFailed, "cannot wait for the workers: " + error_text(errno));
   for (pollfd& fd : fds) fd.revents = 0;
@@ -130,7 +130,7 @@ PendingSpawn WorkerProcesses::start_one(const WorkerSpec& spec) {
   }
 }
 
-// The deadline is looked at after each turn: output may keep the descriptors ready for ever.
+// Checks the deadline after each turn: output may keep descriptors ready forever.
 std::vector<Event> WorkerProcesses::wait(std::optional<Clock::time_point> deadline) {
   std::vector<Event> events;
   do {
@@ -153,7 +153,7 @@ void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
   for (PollHandler* handler : handlers_) handler->handle(fds);
   if (fds[1].revents != 0) {
     events.push_back({.kind = Event::Kind::LauncherGone});
-    launcher_pipe_ = -1;  // said once
+    launcher_pipe_ = -1;  // reported once
   }
   if (fds[3].revents != 0) first_heartbeats_.drain();
   if (fds[3].revents != 0 || (watch_from_ && Clock::now() >= *watch_from_)) {
@@ -165,8 +165,8 @@ void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
   if (fds[2].revents != 0 && store_.poll_fd() >= 0) note_loss(store_.handle_connection(), events);
 }
 
-// The write that was told may have been the one that empties the file before the words come. First
-// watch, then look: so the words are seen either way.
+// The reported write may only have truncated the file before its text is written. Watch first, then
+// read, so that the text is seen either way.
 void WorkerProcesses::watch_heartbeats() {
   watch_from_.reset();
   for (const auto& [local_rank, heartbeat] : heartbeats_) {
@@ -211,7 +211,7 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
       continue;
     }
     const bool is_worker = running_.erase(info.si_pid) > 0;
-    // Before it is reaped its pid, and so its group's id, cannot belong to anyone else.
+    // Until it is reaped, its pid and group id cannot be reused.
     if (is_worker) ::kill(-info.si_pid, SIGKILL);
     rusage usage{};
     ::wait4(info.si_pid, nullptr, WNOHANG, &usage);
@@ -229,11 +229,11 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
 }
 
 void WorkerProcesses::signal_workers(int signal) {
-  // A debugger that is still at work would keep its worker from hearing anything.
+  // A worker under a debugger would not receive the signal.
   stack_dumper_.cancel();
   killed_ = killed_ || signal == SIGKILL;
   for (const auto& [pid, local_rank] : running_) {
-    if (::kill(-pid, signal) != 0) ::kill(pid, signal);  // a worker may have moved to another group
+    if (::kill(-pid, signal) != 0) ::kill(pid, signal);  // the worker may have changed its group
   }
 }
 
@@ -263,8 +263,8 @@ void WorkerProcesses::signal_worker(int local_rank, int signal) {
 
 void WorkerProcesses::end_expired(const ExpiredTimer& timer) {
   const auto worker = running_.find(::getsid(timer.pid));
-  if (worker == running_.end()) return;  // anybody may write into the pipe
-  expired_[timer.pid] = fmt::format("its timer '{}' has expired", timer.scope);
+  if (worker == running_.end()) return;  // anyone may write to the pipe
+  expired_[timer.pid] = fmt::format("timer '{}' expired", timer.scope);
   pump_.note(fmt::format("local rank {}, pid {}: {}; {}", worker->second, timer.pid,
                          expired_[timer.pid], signal_name(timer.signal)));
   ::kill(timer.pid, timer.signal);
@@ -293,7 +293,7 @@ bool WorkerProcesses::dump_stacks(const std::vector<StackDump>& wanted) {
 
 double WorkerProcesses::unix_time() const { return unix_seconds(); }
 
-// Who is still there after its SIGKILL was waited for by the agent, and is not waited for again.
+// The agent has already waited for SIGKILL to take effect; do not wait as long again.
 Clock::duration WorkerProcesses::patience() const {
   return killed_ && !running_.empty() ? Clock::duration(kShortPatience) : kSweepPatience;
 }
@@ -306,7 +306,7 @@ std::vector<std::string> WorkerProcesses::sweep() {
   if (store_.pid() != 0) spared.push_back(store_.pid());
   auto survivors = kill_descendants(limit, spared);
   left_behind_ = !survivors.empty();
-  store_.take_exit();  // the sweep has taken SIGCHLD; the round is over, nothing is lost
+  store_.take_exit();  // the sweep consumed SIGCHLD; the round is over, so nothing is lost
   pump_.finish_round();
   return survivors;
 }

@@ -1,5 +1,4 @@
-// The workers as processes: starts them, waits for what happens to them, signals them. Decides
-// nothing.
+// The workers as processes: starts them, waits for events, signals them. Makes no decisions.
 #pragma once
 
 #include <map>
@@ -23,8 +22,8 @@ namespace ddp::launch {
 
 class WorkerProcesses : public ProcessRunner {
  public:
-  /// `launcher_pipe`: reports end-of-file when the process that the user started is dead; -1: none.
-  /// Not owned. `store_program`: what serve_store() starts.
+  /// `launcher_pipe`: reports end-of-file when the process the user started dies; -1: none. Not
+  /// owned. `store_program`: what serve_store() starts.
   WorkerProcesses(const SignalMailbox& signals, int launcher_pipe, std::string store_program);
   ~WorkerProcesses() override;
   WorkerProcesses(const WorkerProcesses&) = delete;
@@ -49,15 +48,15 @@ class WorkerProcesses : public ProcessRunner {
   Clock::time_point now() const override { return Clock::now(); }
   double unix_time() const override;
 
-  /// Before anything else writes to the console: all that workers have written goes first.
-  /// Unless a signal asks for the end, or the launcher is gone: then it is dropped, and false.
+  /// Writes all workers' output before anything else goes to the console. If a stop signal arrives
+  /// or the launcher is gone, drops it and returns false.
   bool flush_console();
   void drop_console() { pump_.drop_console(); }
-  /// Sends its signal to a process of a worker's session that wants to be ended so.
+  /// Sends the timer's signal to its process, if it belongs to a worker's session.
   void end_expired(const ExpiredTimer& timer);
-  /// Takes part in wait(); must live as long as this does.
+  /// Adds a participant to wait(); must outlive this object.
   void also_poll(PollHandler& handler) { handlers_.push_back(&handler); }
-  /// Text as it is, in order with the workers' stderr.
+  /// Verbatim text, in order with the workers' stderr.
   void print(const std::string& text) { pump_.print(text); }
 
  private:
@@ -77,13 +76,13 @@ class WorkerProcesses : public ProcessRunner {
   LogPump pump_;
   StoreCompanion store_;
   std::map<pid_t, int> running_;  // -> local rank
-  bool killed_ = false;           // running_ has got SIGKILL, and the time that the agent gives it
-  bool left_behind_ = false;      // the last sweep has not killed all
+  bool killed_ = false;           // running_ got SIGKILL, and the agent waited for it
+  bool left_behind_ = false;      // the last sweep left survivors
   std::map<int, Heartbeat> heartbeats_;
   FirstWrites first_heartbeats_;
   std::optional<Clock::time_point> watch_from_;  // heartbeats
   StackDumper stack_dumper_;
-  std::map<pid_t, std::string> expired_;  // what end_expired() has ended each for
+  std::map<pid_t, std::string> expired_;  // why end_expired() ended each
   OomCounts oom_before_;
 };
 

@@ -17,7 +17,7 @@ struct WorkerSpec {
   WorkerStreams streams;
   bool inherits_stdin = true;  // else it reads end of file
   std::string heartbeat_file;  // empty: none
-  std::vector<int> cpus;       // that it may run on; empty: as ddp-run
+  std::vector<int> cpus;       // it may run on; empty: same as ddp-run
 };
 
 }  // namespace ddp::launch

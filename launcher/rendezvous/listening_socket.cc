@@ -15,7 +15,7 @@ ListeningSocket::ListeningSocket(const std::string& master_addr, int port) {
   fd_ = bind_socket(bind_plans(master_addr), port);
   if (fd_ < 0) throw port_taken(port, errno);
   ::fcntl(fd_, F_SETFL, O_NONBLOCK);
-  // All workers may be waiting here before the first is served; the kernel caps it at somaxconn.
+  // All workers may queue here before the first is served; the kernel caps this at somaxconn.
   if (::listen(fd_, 65535) != 0) {
     const int error = errno;
     ::close(fd_);

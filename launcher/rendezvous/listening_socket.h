@@ -1,5 +1,5 @@
-// The socket of a round's store: it listens before the first worker is started, so the port is
-// known before exec and no worker is ever refused.
+// The socket of a round's store. It listens before any worker starts, so the port is known before
+// exec and no connection is refused.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@ namespace ddp::launch {
 
 class ListeningSocket {
  public:
-  /// On the addresses that clients of `master_addr` reach (bind_plans), non-blocking. port 0: any
-  /// free one. Throws LaunchError (2) when the port is taken.
+  /// Listens on the addresses that clients of `master_addr` reach (bind_plans), non-blocking. port
+  /// 0: any free one. Throws LaunchError (2) if the port is taken.
   ListeningSocket(const std::string& master_addr, int port);
   ~ListeningSocket();
   ListeningSocket(const ListeningSocket&) = delete;

@@ -31,10 +31,15 @@ PortReservation& PortReservation::operator=(PortReservation&& other) noexcept {
 }
 
 LaunchError port_taken(int port, int error) {
-  return LaunchError(kExitUsage,
-                     fmt::format("--master-port={}: {}; choose another port, or leave it out to be "
-                                 "given a free one",
-                                 port, error_text(error)));
+  if (error == EMFILE || error == ENFILE) {
+    return LaunchError(kExitFailed,
+                       fmt::format("cannot open a socket for --master-port: {}; raise ulimit -n",
+                                   error_text(error)));
+  }
+  return LaunchError(
+      kExitUsage,
+      fmt::format("--master-port={}: {}; choose another port, or omit it to get a free one", port,
+                  error_text(error)));
 }
 
 }  // namespace ddp::launch

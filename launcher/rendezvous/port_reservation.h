@@ -1,18 +1,16 @@
-// A TCP port of this machine that nobody else is given while it is held, and that rank 0 can still
-// listen on.
+// Reserves a local TCP port so that no one else gets it, while rank 0 can still listen on it.
 #pragma once
 
 #include "launcher/base/errors.h"
 
 namespace ddp::launch {
 
-/// Binds [::]:port (0.0.0.0 without IPv6) with SO_REUSEADDR and never listens. The kernel gives a
-/// bound port to nobody who asks for "any port", neither by bind nor by connect, yet lets a socket
-/// with SO_REUSEADDR (torch's TCPStore sets it) bind the very same port and listen on it. So there
-/// is no moment at which it is free.
+/// Binds [::]:port (0.0.0.0 without IPv6) with SO_REUSEADDR and never listens. The kernel never
+/// hands out a bound port as "any port", neither in bind nor in connect, yet lets a socket with
+/// SO_REUSEADDR (as torch's TCPStore sets) bind and listen on that same port. So it is never free.
 class PortReservation {
  public:
-  /// port 0: any free one. Throws LaunchError (2) when the port is taken.
+  /// port 0: any free one. Throws LaunchError (2) if the port is taken.
   explicit PortReservation(int port);
   ~PortReservation();
   PortReservation(PortReservation&& other) noexcept;
@@ -25,7 +23,7 @@ class PortReservation {
   int port_ = 0;
 };
 
-/// What to say when the port cannot be had.
+/// The error for a port that cannot be bound.
 LaunchError port_taken(int port, int error);
 
 }  // namespace ddp::launch

@@ -8,7 +8,7 @@ namespace ddp::launch {
 class RendezvousHandler {
  public:
   virtual ~RendezvousHandler() = default;
-  /// Called before each round; everything that it hands out is new.
+  /// Called before each round; everything it returns is new.
   virtual RendezvousInfo next_round() = 0;
 };
 

@@ -11,7 +11,7 @@ RendezvousInfo StaticRendezvous::next_round() {
   RendezvousInfo info;
   info.master_addr = master_addr_;
   info.agent_store = agent_store_;
-  // A free port is chosen while the old one is still held: it cannot be the same.
+  // Choose a free port while still holding the old one, so that they differ.
   if (agent_store_) {
     if (!listening_ || master_port_ == 0)
       listening_ = std::make_unique<ListeningSocket>(master_addr_, master_port_);

@@ -1,4 +1,4 @@
-// One node: it is rank 0 of 1, and holds the port of each round until the next.
+// A single node: rank 0 of 1. Holds each round's port until the next round.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace ddp::launch {
 
 class StaticRendezvous : public RendezvousHandler {
  public:
-  /// master_port 0: a free one, a new one each round, so that a late packet of the old round meets
-  /// nobody. With `agent_store` the port comes with a socket that listens on it, else rank 0 will.
+  /// master_port 0: a free port, new each round, so that late packets of the old round reach no
+  /// one. With `agent_store` a socket already listens on the port; else rank 0 will.
   StaticRendezvous(std::string master_addr, int master_port, bool agent_store);
   RendezvousInfo next_round() override;
 

@@ -33,8 +33,8 @@ std::string text_of(const json& value) {
                            : value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// json writes and copies values by recursion: one that is nested without bound would overflow the
-// stack. Throws for it; what is no JSON is discarded.
+// json writes and copies values recursively: unbounded nesting would overflow the stack. Throws on
+// that; discards invalid JSON.
 json parse_foreign(const std::string& text) {
   constexpr int kDeepest = 100;
   bool too_deep = false;
@@ -70,8 +70,8 @@ int open_for_reading(const std::string& path) {
 ErrorMessage read_open_file(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
-    return {"(its error file is no regular file)", ""};
-  if (status.st_size > kLargest) return {"(its error file is too large to be shown)", ""};
+    return {"(its error file is not a regular file)", ""};
+  if (status.st_size > kLargest) return {"(its error file is too large)", ""};
   if (status.st_size == 0) return {"(its error file is empty)", ""};
   return parse(contents(fd, status.st_size));
 }
@@ -89,7 +89,7 @@ std::optional<ErrorMessage> read_error_file(const std::string& path) noexcept {
   try {
     message = read_open_file(fd);
   } catch (const std::exception&) {
-    message.text = "(its error file cannot be understood)";
+    message.text = "(its error file is malformed)";
   }
   ::close(fd);
   return message;

@@ -85,15 +85,15 @@ void EventLog::worker(const char* state, const WorkerGroup& group, const Worker&
 }
 
 EventLog::Sink append_to(const std::string& path) {
-  // Without O_NONBLOCK a named pipe would be waited for.
+  // Without O_NONBLOCK, opening a named pipe would block.
   const int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
   const int fd = ::open(path.c_str(), how, 0644);
   struct stat status {};
   if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    const std::string why = fd < 0 ? error_text(errno) : "is no regular file";
+    const std::string why = fd < 0 ? error_text(errno) : "not a regular file";
     if (fd >= 0) ::close(fd);
     throw LaunchError(kExitUsage,
-                      fmt::format("--events={}: {}; choose a file that can be written", path, why));
+                      fmt::format("--events={}: {}; choose a writable file", path, why));
   }
   const auto file = std::shared_ptr<int>(new int(fd), [](const int* owned) {
     ::close(*owned);
@@ -103,7 +103,7 @@ EventLog::Sink append_to(const std::string& path) {
     if (broken) return;
     const int error = write_fully(*file, line);
     broken = error != 0;
-    if (broken) say(fmt::format("--events={}: {}; no more is written", path, error_text(error)));
+    if (broken) say(fmt::format("--events={}: {}; logging stopped", path, error_text(error)));
   };
 }
 

@@ -1,5 +1,5 @@
-// What happens to a job, one JSON object per line, in the shape of torchelastic's events
-// (torch/distributed/elastic/events/api.py) with real times.
+// Writes a job's events, one JSON object per line, in the format of torchelastic's
+// (torch/distributed/elastic/events/api.py), with real times.
 #pragma once
 
 #include <functional>
@@ -22,14 +22,14 @@ class EventLog {
     std::string rendezvous;
   };
 
-  /// No sink: says nothing.
+  /// No sink: writes nothing.
   EventLog() = default;
   EventLog(Job job, Sink sink);
 
-  /// RENDEZVOUS, START, SUCCEEDED, FAILED, PREEMPTED, INTERRUPTED: of the whole group.
+  /// An event of the group: RENDEZVOUS, START, SUCCEEDED, FAILED, PREEMPTED, INTERRUPTED.
   void group(const char* state, const WorkerGroup& group, Clock::duration since_start) const;
-  /// SUCCEEDED, FAILED, TERMINATED, HUNG: of one worker. `text`: error file or description of the
-  /// hang; may be empty.
+  /// An event of one worker: SUCCEEDED, FAILED, TERMINATED, HUNG. `text`: error file or description
+  /// of the hang; may be empty.
   void worker(const char* state, const WorkerGroup& group, const Worker& worker,
               Clock::duration since_start, const std::string& text) const;
 
@@ -38,7 +38,7 @@ class EventLog {
   Sink sink_;
 };
 
-/// A file that lines are appended to; throws LaunchError (2) when it cannot be written.
+/// A sink that appends lines to a file; throws LaunchError (2) if it cannot be written.
 EventLog::Sink append_to(const std::string& path);
 
 }  // namespace ddp::launch

@@ -21,7 +21,7 @@ constexpr std::size_t kOthersShown = 2;
 constexpr const char* kNothing = "<N/A>";  // torchrun's word
 constexpr std::size_t kLongestLine = 300;
 
-// One line of foreign text: control characters would otherwise reach the terminal.
+// One line of foreign text, without control characters that would reach the terminal.
 std::string shown_line(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, kLongestLine)) {
@@ -42,7 +42,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The end of a call stack, as of a log, says more than its beginning.
+// The end of a call stack or a log says more than its beginning.
 std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
   auto lines = lines_of(text);
   if (lines.size() > most)
@@ -50,7 +50,7 @@ std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
   return lines;
 }
 
-// Names and shape of torchrun's report, which people's log scrapers know.
+// Field names and layout of torchrun's report, which log scrapers expect.
 class Report {
  public:
   void line(const std::string& text) { out_ += text + "\n"; }
@@ -84,7 +84,7 @@ std::string local_time(double unix_seconds) {
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-// As Python counts: minus the signal.
+// Python's convention: minus the signal.
 std::string exit_and_cause(const ProcessFailure& failure) {
   const int signal = failure.exit.signal;
   const std::string exit =
@@ -107,7 +107,7 @@ void add_message(Report& report, const ProcessFailure& failure, const ReportCont
   report.field("traceback", lines);
 }
 
-// `most`: lines that the report may have so far.
+// `most`: the number of lines the report may have up to here.
 void add_cause(Report& report, const ProcessFailure& failure, const ReportContext& context,
                std::size_t most) {
   report.line("Root Cause (first observed failure):\n[0]:");
@@ -142,12 +142,12 @@ void add_others(Report& report, const std::vector<ProcessFailure>& failures) {
   }
 }
 
-// What else became of the job.
+// The rest of the report: other failures, restarts, logs.
 Report rest_of(const RunResult& result, const ReportContext& context) {
   Report report;
   add_others(report, result.failures);
   if (result.stopped > 0) {
-    report.field("stopped", plural(result.stopped, "other worker") + " because of it");
+    report.field("stopped", plural(result.stopped, "other worker"));
   }
   if (result.max_restarts > 0) {
     report.field("restarts", fmt::format("{} of {} used{}{}", result.restarts, result.max_restarts,
@@ -162,7 +162,7 @@ Report rest_of(const RunResult& result, const ReportContext& context) {
 std::string describe(const ProcessFailure& failure) {
   if (failure.hang.empty()) return describe_exit(failure.exit);
   const std::string& waiting = failure.progress.waiting;
-  return waiting.empty() ? "hangs" : "hangs, waiting in " + waiting;
+  return waiting.empty() ? "hung" : "hung, waiting in " + waiting;
 }
 
 std::string failure_json(const ProcessFailure& failure, int attempt) {
@@ -179,28 +179,28 @@ std::string likely_cause(const ExitStatus& exit) {
                                                    : 0;
   switch (signal) {
     case SIGKILL:
-      return "often the out-of-memory killer (see dmesg), or someone's kill -9";
+      return "often the OOM killer (see dmesg), else someone's kill -9";
     case SIGSEGV:
       return "invalid memory access";
     case SIGABRT:
-      return "a failed assertion or an uncaught exception; its last output says which";
+      return "a failed assertion or uncaught exception; see its last output";
     case SIGBUS:
-      return "a file or shared memory ended too early; is /dev/shm or the disk full?";
+      return "a mapped file or shared memory was truncated; is /dev/shm or the disk full?";
     case SIGILL:
-      return "an instruction that this CPU does not have";
+      return "an instruction this CPU does not support";
     case SIGFPE:
       return "an integer division by zero";
     case SIGTERM:
-      return "someone asked it to stop, not ddp-run";
+      return "someone other than ddp-run asked it to stop";
     case SIGXCPU:
-      return "its limit of CPU time is used up (ulimit -t)";
+      return "it exceeded its CPU time limit (ulimit -t)";
     case SIGXFSZ:
-      return "it wrote a file larger than its limit (ulimit -f)";
+      return "it exceeded its file size limit (ulimit -f)";
     default:
       break;
   }
-  if (exit.code == kExitNotFound) return "it did not find a program or a shared library";
-  if (exit.code == kExitNotExecutable) return "it found a program that cannot be executed";
+  if (exit.code == kExitNotFound) return "a program or shared library was not found";
+  if (exit.code == kExitNotExecutable) return "a program could not be executed";
   return "";
 }
 

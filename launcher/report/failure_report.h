@@ -1,4 +1,4 @@
-// How the failures of a run are told: at most 30 lines, root cause first.
+// The failure report of a run: at most 30 lines, root cause first.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace ddp::launch {
 
-/// "exit code 7", "killed by SIGKILL", "hangs" or "hangs, waiting in all_reduce".
+/// "exit code 7", "killed by SIGKILL", "hung" or "hung, waiting in all_reduce".
 std::string describe(const ProcessFailure& failure);
-/// What the workers of the next round are told, see kLastFailure in worker_contract.h.
+/// What the next round's workers are told; see kLastFailure in worker_contract.h.
 std::string failure_json(const ProcessFailure& failure, int attempt);
-/// What usually leads to that exit; may be empty.
+/// The usual cause of such an exit; may be empty.
 std::string likely_cause(const ExitStatus& exit);
 
 struct ReportContext {
   std::string host;
   int world_size = 1;
   int stderr_lines = 18;  // of the rank that failed first
-  std::string logs;       // folder of the run; empty: nothing is kept
+  std::string logs;       // directory of the run; empty: nothing is kept
 };
 
 /// The whole report, with a newline at the end of each line; `result.failures` must not be empty.

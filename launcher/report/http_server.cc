@@ -32,7 +32,7 @@ struct ListenAddress {
   socklen_t size = 0;
 };
 
-// Numeric addresses only: a name would need a resolver, and it may stand for other machines.
+// Numeric addresses only: a name would need a resolver and could refer to other machines.
 ListenAddress numeric_address(const Endpoint& endpoint) {
   const std::string host = endpoint.host == "localhost" ? "127.0.0.1" : endpoint.host;
   const auto port = htons(static_cast<std::uint16_t>(endpoint.port));
@@ -122,7 +122,7 @@ void HttpServer::handle(const std::vector<pollfd>& fds) {
   if (!resting_ && is_ready(listener_)) accept_all();
 }
 
-// A connection that can neither be taken nor refused would wake the loop again and again.
+// A connection that can be neither accepted nor refused would wake the loop repeatedly.
 void HttpServer::rest() {
   const itimerspec once{{0, 0}, {0, 200'000'000}};
   ::timerfd_settime(timer_, 0, &once, nullptr);
@@ -143,7 +143,7 @@ void HttpServer::accept_all() {
       if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) rest();
       return;
     }
-    // Who opens connections and says nothing loses the oldest of them.
+    // When there are too many idle connections, drop the oldest.
     if (connections_.size() == kMostConnections) {
       ::close(connections_.front().fd);
       connections_.pop_front();
@@ -187,11 +187,11 @@ std::string HttpServer::answer_to(const std::string& request) const {
   const auto method_end = std::min(request.find(' '), request.size());
   const auto path_end = request.find_first_of(" ?\r\n", method_end + 1);
   const std::string method = request.substr(0, method_end);
-  HttpAnswer answer{400, "text/plain", "this is no HTTP request\n"};
+  HttpAnswer answer{400, "text/plain", "not an HTTP request\n"};
   if (path_end != std::string::npos) {
     answer = method == "GET" || method == "HEAD"
                  ? responder_(request.substr(method_end + 1, path_end - method_end - 1))
-                 : HttpAnswer{405, "text/plain", "GET or HEAD\n"};
+                 : HttpAnswer{405, "text/plain", "only GET and HEAD are supported\n"};
   }
   const std::string head = fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",

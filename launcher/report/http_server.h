@@ -1,5 +1,5 @@
-// As much HTTP as a probe and a scraper need: GET and HEAD, one request for each connection, inside
-// the agent's poll loop. Requests are bounded, nobody is waited for.
+// As much HTTP as probes and scrapers need: GET and HEAD, one request per connection, in the
+// agent's poll loop. Requests are bounded; never blocks.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ class HttpServer : public PollHandler {
  public:
   using Responder = std::function<HttpAnswer(const std::string& path)>;
 
-  /// Listens at once; port 0: any free one. Throws LaunchError (2) when that is not possible.
+  /// Starts listening; port 0: any free one. Throws LaunchError (2) if that fails.
   HttpServer(const Endpoint& endpoint, Responder responder);
   ~HttpServer() override;
   HttpServer(const HttpServer&) = delete;
@@ -31,7 +31,7 @@ class HttpServer : public PollHandler {
   struct Connection {
     int fd = -1;
     std::string request;
-    std::string answer;  // what is left to send; not empty: the request is complete
+    std::string answer;  // the rest to send; not empty: the request is complete
   };
 
   void accept_all();
@@ -43,9 +43,9 @@ class HttpServer : public PollHandler {
 
   Responder responder_;
   int listener_ = -1;
-  int spare_ = -1;        // given up to refuse a connection when no descriptor is left for it
+  int spare_ = -1;        // closed to refuse a connection when no descriptor is left
   int timer_ = -1;        // ends a rest
-  bool resting_ = false;  // a connection could neither be taken nor refused
+  bool resting_ = false;  // a connection could be neither accepted nor refused
   int port_ = 0;
   std::list<Connection> connections_;
 };

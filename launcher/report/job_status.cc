@@ -71,18 +71,19 @@ class Metrics {
 
 std::string metrics(const JobStatus& job) {
   Metrics out;
-  out.family("ddp_run_info", "gauge", "The job, in its labels.");
+  out.family("ddp_run_info", "gauge", "Job information, in the labels.");
   out.sample(
       fmt::format("ddp_run_info{{run_id=\"{}\",host=\"{}\"}}", label(job.run_id), label(job.host)),
       1);
-  out.single("ddp_run_healthy", "gauge", "1 while the workers run, 0 while they are being stopped.",
+  out.single("ddp_run_healthy", "gauge",
+             "1 while the workers run, 0 while they are stopped or restarted.",
              job.phase == Phase::Running ? 1 : 0);
-  out.single("ddp_run_restarts_total", "counter", "Restarts of the group.", job.restarts);
-  out.single("ddp_run_max_restarts", "gauge", "Restarts that are allowed.", job.max_restarts);
-  out.single("ddp_run_seconds", "gauge", "Since the job began.", job.seconds);
-  out.single("ddp_run_round_seconds", "gauge", "Since the last start of the group.",
+  out.single("ddp_run_restarts_total", "counter", "Restarts of the group so far.", job.restarts);
+  out.single("ddp_run_max_restarts", "gauge", "Maximum number of restarts.", job.max_restarts);
+  out.single("ddp_run_seconds", "gauge", "Seconds since the job started.", job.seconds);
+  out.single("ddp_run_round_seconds", "gauge", "Seconds since the group was last started.",
              job.round_seconds);
-  out.family("ddp_run_workers", "gauge", "Workers of this node by state.");
+  out.family("ddp_run_workers", "gauge", "Workers on this node by state.");
   for (const WorkerState state : kStates) {
     const auto count =
         std::count_if(job.workers.begin(), job.workers.end(),
@@ -91,13 +92,13 @@ std::string metrics(const JobStatus& job) {
                static_cast<double>(count));
   }
   out.family("ddp_run_worker_silence_seconds", "gauge",
-             "Since the last heartbeat or copied output of a running worker.");
+             "Seconds since a running worker's last heartbeat or output.");
   for (const WorkerStatus& worker : job.workers) {
     if (!worker.silence) continue;
     out.sample(fmt::format("ddp_run_worker_silence_seconds{{rank=\"{}\"}}", worker.rank),
                *worker.silence);
   }
-  out.family("ddp_run_worker_step", "gauge", "The step that the last heartbeat tells.");
+  out.family("ddp_run_worker_step", "gauge", "Step reported by the last heartbeat.");
   for (const WorkerStatus& worker : job.workers) {
     if (!worker.step) continue;
     out.sample(fmt::format("ddp_run_worker_step{{rank=\"{}\"}}", worker.rank),
@@ -132,7 +133,7 @@ HttpAnswer answer_about(const JobStatus& job, const std::string& path) {
   if (path == "/health" || path == "/healthz")
     return {job.phase == Phase::Running ? 200 : 503, "application/json", health(job)};
   if (path == "/metrics") return {200, "text/plain; version=0.0.4; charset=utf-8", metrics(job)};
-  return {404, "text/plain", "there are /health and /metrics\n"};
+  return {404, "text/plain", "try /health or /metrics\n"};
 }
 
 }  // namespace ddp::launch

@@ -1,5 +1,5 @@
-// What ddp-run tells of a running job over HTTP: /health for a liveness probe, /metrics for
-// Prometheus.
+// What ddp-run serves over HTTP about a running job: /health for liveness probes, /metrics for
+// Prometheus. Pure.
 #pragma once
 
 #include <sys/types.h>
@@ -18,8 +18,8 @@ struct WorkerStatus {
   pid_t pid = 0;
   WorkerState state = WorkerState::Running;
   std::optional<double> silence{};  // seconds since its last sign of life; running workers only
-  std::string heartbeat{};          // what the last one said
-  std::optional<long long> step{};  // of it
+  std::string heartbeat{};          // text of the last one
+  std::optional<long long> step{};  // from it
 };
 
 struct JobStatus {
@@ -40,8 +40,8 @@ struct HttpAnswer {
   std::string body;
 };
 
-/// /health: 200 while the workers run, 503 while they are being stopped or restarted, with a JSON
-/// object. /metrics: Prometheus text format 0.0.4, with what the workers have added.
+/// /health: 200 while the workers run, 503 while they are stopped or restarted, with a JSON object.
+/// /metrics: Prometheus text format 0.0.4, including what the workers have added.
 HttpAnswer answer_about(const JobStatus& job, const std::string& path);
 
 /// What a worker has left in kMetricsFile of `shm_dir`; "" when there is no such file, it is no

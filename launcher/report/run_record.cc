@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
@@ -64,6 +65,9 @@ json to_json(const ProcessFailure& failure) {
   return object;
 }
 
+// Opened early, so that its number is low, and closed to write the result when none is left.
+int spare = -1;
+
 }  // namespace
 
 std::string summary_table(const RunResult& result) {
@@ -114,14 +118,19 @@ std::string error_json(int exit_code, const std::string& error) {
 
 void write_result_file(const std::string& path, const std::string& text) {
   const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  constexpr int kHow = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+  int fd = ::open(temporary.c_str(), kHow, 0644);
+  if (fd < 0 && errno == EMFILE && spare >= 0) {
+    ::close(std::exchange(spare, -1));
+    fd = ::open(temporary.c_str(), kHow, 0644);
+  }
   int error = fd < 0 ? errno : write_fully(fd, text);
   if (fd >= 0 && ::close(fd) != 0 && error == 0) error = errno;
   if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) {
     ::unlink(temporary.c_str());
     errno = error;
-    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}; choose a writable place", path,
+    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}; choose a writable path", path,
                                               error_text(errno)));
   }
 }
@@ -134,14 +143,15 @@ void prepare_result_file(const std::string& path) {
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   struct stat status {};
   const bool exists = ::lstat(path.c_str(), &status) == 0;
-  // It would be replaced, not followed: /dev/stdout of the whole machine, if root says so.
-  if (exists && S_ISLNK(status.st_mode)) refuse("is a symbolic link; name the file itself");
-  if (exists && S_ISDIR(status.st_mode)) refuse("is a folder; name a file");
-  if (exists && !S_ISREG(status.st_mode)) refuse("is no regular file; name another one");
+  // It would be replaced, not followed: run by root, even the machine's /dev/stdout.
+  if (exists && S_ISLNK(status.st_mode)) refuse("is a symbolic link; give the file itself");
+  if (exists && S_ISDIR(status.st_mode)) refuse("is a directory; give a file name");
+  if (exists && !S_ISREG(status.st_mode)) refuse("is not a regular file; choose another path");
   if (::access(folder.c_str(), W_OK | X_OK) != 0 ||
       (::unlink(path.c_str()) != 0 && errno != ENOENT)) {
-    refuse(error_text(errno) + "; choose a writable place");
+    refuse(error_text(errno) + "; choose a writable path");
   }
+  if (spare < 0) spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 }  // namespace ddp::launch

@@ -1,4 +1,4 @@
-// What is told about a whole run: --summary for people, --result-json for programs.
+// The record of a run: --summary for people, --result-json for programs.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ std::string summary_table(const RunResult& result);
 std::string result_json(const RunResult& result, const std::string& run_id,
                         const std::string& host);
 
-/// Of a run that ddp-run itself could not bring to an end; `error` says why.
+/// The result of a run that failed in ddp-run itself; `error` says why.
 std::string error_json(int exit_code, const std::string& error);
 
-/// Replaces the file at once, by rename. Throws LaunchError when that is not possible.
+/// Replaces the file atomically, by rename. Throws LaunchError if that fails.
 void write_result_file(const std::string& path, const std::string& text);
-/// Before the job: throws LaunchError (2) when the file could not be written after it, and removes
-/// what an earlier run has left there.
+/// Call before the job: throws LaunchError (2) if the file could not be written later, and removes
+/// an earlier run's.
 void prepare_result_file(const std::string& path);
 
 }  // namespace ddp::launch

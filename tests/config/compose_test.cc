@@ -2,6 +2,7 @@
 
 #include "tests/config/test_files.h"
 #include "trainer/config/compose/compose.h"
+#include "trainer/config/compose/sweep_plan.h"
 #include "trainer/config/yaml/node_text.h"
 #include "trainer/runtime/error.h"
 
@@ -50,28 +51,41 @@ TEST_CASE("a config group is chosen in the file and on the command line") {
 
 TEST_CASE("a choice that cannot be made says what there is to choose from") {
   const Composing composing;
-  CHECK(
-      composing.error("defaults: [db: mysq]") ==
-      "cfg.yaml:1:12: In 'cfg': Could not find 'db/mysq'; did you mean 'mysql'? Available options "
-      "in 'db': mysql, pg");
+  CHECK(composing.error("defaults: [db: mysq]") ==
+        "cfg.yaml:1:12: in 'cfg': no option 'db/mysq'; did you mean 'mysql'? (options of 'db': "
+        "mysql, pg)");
   CHECK(composing.error("k: 1", {"db=pg"}) ==
         "command line: db=pg: Could not override 'db'. No match in the defaults list. To append to "
         "your default list use +db=pg");
   CHECK(composing.error("defaults:\n- db: ???") ==
-        "cfg.yaml:2:3: You must specify 'db', e.g, db=<OPTION>; Available options: mysql, pg");
+        "cfg.yaml:2:3: no option chosen for 'db'; write db=OPTION, one of: mysql, pg");
+}
+
+TEST_CASE("a glob that matches nothing is an error, not a sweep of no jobs") {
+  const Composing composing;
+  write_file("cfg.yaml", "defaults: [db: mysql]\nk: 1");
+  const auto error = [](const std::string& text) {
+    ConfigSource source = ConfigSource::of_file("cfg.yaml");
+    source.any_keys = true;
+    return test::error_of<UserError>([&] { plan_sweep(source, {text}); });
+  };
+  CHECK(error("db=glob(x*)") ==
+        "--multirun: glob() of 'db' matches no option; change the pattern, or write the values "
+        "out");
+  CHECK(error("k=glob(*)").find("'k' matches no option") != std::string::npos);
 }
 
 TEST_CASE("a key that Hydra does not have is refused with the nearest one") {
   const Composing composing;
   CHECK(composing.error("hydra:\n  runn: {dir: x}") ==
-        "cfg.yaml:2:3: hydra.runn: unknown key (Key 'runn' is not in struct); did you mean "
+        "cfg.yaml:2:3: hydra.runn: unknown key; did you mean "
         "'hydra.run'?");
 }
 
 TEST_CASE("a file that includes itself is an error") {
   const Composing composing;
   write_file("loop.yaml", "defaults: [loop]");
-  CHECK(composing.error("defaults: [loop]").find("include each other without end") !=
+  CHECK(composing.error("defaults: [loop]").find("include each other in a cycle") !=
         std::string::npos);
 }
 

@@ -12,7 +12,8 @@ Config unusual_config() {
   Config config;
   config.data.path = "/tmp/\"quoted\" \xc3\xa4.txt";
   config.data.truncate = 1.0 / 3.0;
-  config.gpt = {"", 2, 4, 64, 0.1, 0.2, 0.3, Activation::kGeluTanh, true};
+  config.gpt = {
+      "", 2, 4, 64, 0.1, 0.2, 0.3, Activation::kGeluTanh, true, "/m", true, {false, 512.0}};
   config.trainer.max_steps = 40;
   config.trainer.use_amp = true;
   config.trainer.amp_dtype = AmpDtype::kBFloat16;
@@ -46,9 +47,8 @@ TEST_CASE(
   CHECK(json_error("[1]").find("not a JSON object") != std::string::npos);
   CHECK(json_error("{\"data_config\": {\"path\"").find("damaged") != std::string::npos);
   CHECK(json_error(R"({"gpt_config":{"n_expert":8}})") ==
-        "stored configuration: gpt_config.n_expert: unknown key, the snapshot comes from a newer "
-        "version; use that "
-        "version");
+        "stored configuration: gpt_config.n_expert: unknown key, written by a newer version; use "
+        "that version");
   CHECK(json_error(R"({"trainer_config":{"seed":"x"}})").find("trainer_config.seed") !=
         std::string::npos);
   CHECK(json_error(R"({"trainer_config":{"seed":18446744073709551615}})").find("too large") !=
@@ -66,6 +66,7 @@ TEST_CASE("YAML for the log holds every key and loads again") {
   test::write_file("input.txt", "text");
   Config config = unusual_config();
   config.data.path = folder.path("input.txt");
+  config.gpt.init_from = "";
   config.trainer.snapshot_path = folder.path("s.pt");
   config.trainer.snapshot_cache = folder.path("cache");
   config.hydra.run_dir = folder.str();

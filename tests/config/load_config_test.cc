@@ -148,9 +148,8 @@ TEST_CASE("null switches off what can be off") {
   CHECK_FALSE(config.trainer.max_steps.has_value());
   CHECK(config.gpt.model_type == "gpt2");
   CHECK(loading.error_with({"trainer_config.batch_size=null"}) ==
-        "command line: trainer_config.batch_size=null: trainer_config.batch_size: Non optional "
-        "field cannot be "
-        "assigned None; give a value or leave the key out");
+        "command line: trainer_config.batch_size=null: trainer_config.batch_size: cannot be null; "
+        "give a value or omit the key");
 }
 
 TEST_CASE("choices are taken under all their names") {
@@ -162,9 +161,8 @@ TEST_CASE("choices are taken under all their names") {
   CHECK(loading.with({"distributed_config.backend=gloo"}).distributed.backend == Backend::kGloo);
   CHECK(loading.with({"trainer_config.device=cpu"}).trainer.device == DeviceChoice::kCpu);
   CHECK(loading.error_with({"distributed_config.backend=glo"}) ==
-        "command line: distributed_config.backend=glo: distributed_config.backend: Invalid value "
-        "'glo', expected one "
-        "of [auto | gloo | nccl]; did you mean 'gloo'?");
+        "command line: distributed_config.backend=glo: distributed_config.backend: 'glo' is not "
+        "one of auto | gloo | nccl; did you mean 'gloo'?");
 }
 
 TEST_CASE("max_steps alone lifts the limit of epochs") {
@@ -212,11 +210,10 @@ TEST_CASE("interpolations that cannot be resolved name the place and the key") {
                          batch);
   };
   CHECK(error("${trainer_config.nothing}")
-            .find("cfg.yaml:3:15: trainer_config.batch_size: Interpolation key "
+            .find("cfg.yaml:3:15: trainer_config.batch_size: interpolation key "
                   "'trainer_config.nothing' not found") == 0);
-  CHECK(error("${trainer_config.batch_size}").find("Recursive interpolation detected") !=
-        std::string::npos);
-  CHECK(error("${oc.env:DDP_TEST_UNSET}").find("Environment variable 'DDP_TEST_UNSET' not found") !=
+  CHECK(error("${trainer_config.batch_size}").find("interpolation cycle") != std::string::npos);
+  CHECK(error("${oc.env:DDP_TEST_UNSET}").find("environment variable DDP_TEST_UNSET is not set") !=
         std::string::npos);
 }
 
@@ -243,8 +240,7 @@ TEST_CASE("unreadable YAML is reported with line and column") {
 TEST_CASE("a key with dots in a file is refused: it would have no effect") {
   const Loading loading;
   const std::string told =
-      ": dots join keys on the command line only; in a file write the section on a line of its own "
-      "and its keys indented below it";
+      ": dotted keys are for the command line; in a file, indent the key below its section";
   CHECK(loading.error("data_config: {path: data/input.txt}\ntrainer_config.batch_size: 4") ==
         "cfg.yaml:2:1: trainer_config.batch_size" + told);
   CHECK(loading.error("hydra.run.dir: x") == "cfg.yaml:1:1: hydra.run.dir" + told);
@@ -262,8 +258,7 @@ TEST_CASE("a value that is left out is reported at its key") {
 TEST_CASE("an unknown key is an error with its place and the nearest known key") {
   const Loading loading;
   CHECK(loading.error("data_config: {path: data/input.txt}\ntrainer_config:\n  bach_size: 3") ==
-        "cfg.yaml:3:3: trainer_config.bach_size: unknown key (Key 'bach_size' is not in struct); "
-        "did you mean "
+        "cfg.yaml:3:3: trainer_config.bach_size: unknown key; did you mean "
         "'trainer_config.batch_size'?");
   CHECK(loading.error("trainer_confg: {}").find("cfg.yaml:1:1: trainer_confg: unknown key") == 0);
   CHECK(loading.error("trainer_confg: {}").find("did you mean 'trainer_config'?") !=
@@ -300,32 +295,37 @@ TEST_CASE("values that no machine can hold are refused, alone and together") {
             .find("tokens per step") != std::string::npos);
 }
 
-TEST_CASE("a value of the wrong type is refused in OmegaConf's words") {
+TEST_CASE("a value of the wrong type is refused with the value and its type") {
   const Loading loading;
   const auto error = [&](const std::string& line) {
     return loading.error("data_config: {path: data/input.txt}\ntrainer_config:\n  " + line);
   };
   CHECK(error("batch_size: lots") ==
-        "cfg.yaml:3:15: trainer_config.batch_size: Value 'lots' of type 'str' could not be "
-        "converted to Integer; give "
+        "cfg.yaml:3:15: trainer_config.batch_size: 'lots' (str) is not an integer; "
+        "give "
         "a whole number >= 1 and <= 1000000");
   for (const char* value : {"true", "3.7", "[1]", "{a: 1}", "''", "1e30", "'99999999999999999999'",
                             "'0x10'", "'1__0'"}) {
     CAPTURE(value);
-    CHECK(error(std::string("batch_size: ") + value).find("could not be converted to Integer") !=
+    CHECK(error(std::string("batch_size: ") + value).find("is not an integer") !=
           std::string::npos);
   }
-  CHECK(error("grad_norm_clip: true").find("could not be converted to Float") != std::string::npos);
-  CHECK(error("grad_norm_clip: 1:30.x").find("could not be converted to Float") !=
-        std::string::npos);
-  CHECK(error("use_amp: 1.0").find("is not a valid bool") != std::string::npos);
+  CHECK(error("grad_norm_clip: true").find("is not a number") != std::string::npos);
+  CHECK(error("grad_norm_clip: 1:30.x").find("is not a number") != std::string::npos);
+  CHECK(error("use_amp: 1.0").find("is not a boolean") != std::string::npos);
   CHECK(error("use_amp: maybe").find("give true or false") != std::string::npos);
-  CHECK(error("snapshot_path: [a]").find("could not be converted to String") != std::string::npos);
+  CHECK(error("snapshot_path: [a]").find("is not a string") != std::string::npos);
+  CHECK(loading.error_with({"trainer_config=3"}) ==
+        "command line: trainer_config=3: trainer_config: is a section, not a value; set its keys, "
+        "e.g. trainer_config.max_epochs=VALUE");
+  CHECK(loading.error("trainer_config:\n  batch_size:8") ==
+        "cfg.yaml:2:3: trainer_config: no space after the colon in 'batch_size:8'; write "
+        "batch_size: 8");
   CHECK(loading.error("trainer_config: 3").find("cfg.yaml:1:17: trainer_config: is a section") ==
         0);
   CHECK(loading.error_with({"optimizer_config.betas=0.9"}).find("a list of 2 floats") !=
         std::string::npos);
-  CHECK(loading.error_with({"optimizer_config.betas=[0.9]"}).find("such as [0.9, 0.95]") !=
+  CHECK(loading.error_with({"optimizer_config.betas=[0.9]"}).find("e.g. [0.9, 0.95]") !=
         std::string::npos);
 }
 
@@ -352,13 +352,13 @@ TEST_CASE("a value out of its range names the range") {
 TEST_CASE("missing values are listed together") {
   const Loading loading;
   CHECK(loading.error("") ==
-        "cfg.yaml: data_config.path: Missing mandatory value; add data_config.path=<value> to "
+        "cfg.yaml: data_config.path: no value given; add data_config.path=VALUE to "
         "the command line or to the file");
   const std::string error =
       loading.error("trainer_config:\n  seed: ???\ndata_config:\n  path: ???");
   CHECK(error.find("data_config.path") != std::string::npos);
   CHECK(error.find("trainer_config.seed") != std::string::npos);
-  CHECK(error.find("Missing mandatory values") != std::string::npos);
+  CHECK(error.find("no value given") != std::string::npos);
 }
 
 TEST_CASE("sizes that do not fit together are refused") {
@@ -368,8 +368,8 @@ TEST_CASE("sizes that do not fit together are refused") {
         "gpt_config.n_head=8; the "
         "nearest widths are 512 and 520");
   CHECK(loading.error(kSeed, {"gpt_config.model_type=gpt2"})
-            .find("cfg.yaml:7:12: gpt_config.n_layer: given together with "
-                  "gpt_config.model_type=gpt2") == 0);
+            .find("cfg.yaml:7:12: gpt_config.n_layer: conflicts with gpt_config.model_type=gpt2") ==
+        0);
   CHECK(loading.error_with({"gpt_config.n_layer=2", "gpt_config.n_embd=8"})
             .find("gpt_config.n_head is missing") != std::string::npos);
   CHECK(loading.error_with({"gpt_config.model_type=gpt3"}).find("did you mean 'gpt2'?") !=
@@ -414,10 +414,10 @@ TEST_CASE("settings of Hydra that change nothing are named in one warning") {
   const auto warning = [](const Overrides& overrides) {
     return load_run(ConfigSource::of_file("cfg.yaml"), overrides).warning;
   };
-  CHECK(warning({}) == "hydra.callbacks, hydra.job.env_set: no effect in trainer");
+  CHECK(warning({}) == "hydra.callbacks, hydra.job.env_set: ignored, not used by trainer");
   CHECK(warning({"~hydra.job.env_set.A", "~hydra.callbacks.x", "hydra/job_logging=none",
                  "hydra.sweeper.max_batch_size=2"}) ==
-        "hydra.sweeper.max_batch_size, hydra/job_logging=none: no effect in trainer");
+        "hydra.sweeper.max_batch_size, hydra/job_logging=none: ignored, not used by trainer");
   test::write_file("cfg.yaml", "data_config: {path: data/input.txt}\nhydra: {run: {dir: x}}");
   CHECK(warning({"hydra.job.name=y", "hydra.output_subdir=null"}).empty());
 }

@@ -76,8 +76,8 @@ TEST_CASE("plain scalars are typed as OmegaConf's loader types them") {
 
 TEST_CASE("an integer beyond 64 bits is refused, not rounded") {
   CHECK(yaml_error("a: 9223372036854775808") ==
-        "cfg.yaml:1:4: not valid YAML: '9223372036854775808' is not an integer of 64 bits; put it "
-        "in quotes for a text");
+        "cfg.yaml:1:4: not valid YAML: '9223372036854775808' does not fit in 64 bits; quote it if "
+        "it is text");
   CHECK_FALSE(plain_scalar("0xffffffffffffffffffff"));
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("quotes and !!str make text, other tags their type") {
   CHECK(as_json("a: \"1\"\nb: 'yes'\nc: !!str 5\nd: !!int \"7\"\ne: !!float 1\nf: !!bool \"no\"") ==
         R"({"a":"1","b":"yes","c":"5","d":7,"e":1.0,"f":false})");
   CHECK(yaml_error("a: !!int x").find("cfg.yaml:1:4: ") == 0);
-  CHECK(yaml_error("a: !thing x").find("'!thing'") != std::string::npos);
+  CHECK(yaml_error("a: !thing x").find("!thing") != std::string::npos);
 }
 
 TEST_CASE("anchors copy values and merge keys add what the map does not hold itself") {
@@ -95,13 +95,12 @@ TEST_CASE("anchors copy values and merge keys add what the map does not hold its
         R"({"a":{"x":1},"b":{"x":2,"z":3},"c":{"x":1,"z":3}})");
   CHECK(as_json("'<<': 1") == R"({"<<":1})");
   CHECK(yaml_error("a:\n  <<: 3") ==
-        "cfg.yaml:2:3: not valid YAML: << merges a map or a list of maps; give it an *alias");
+        "cfg.yaml:2:3: not valid YAML: << needs a map or a list of maps; give it an *alias");
 }
 
 TEST_CASE("a key given twice is an error with both lines") {
   CHECK(yaml_error("a: 1\nb: 2\na: 3") ==
-        "cfg.yaml:3:1: not valid YAML: duplicate key 'a'; first given at line 1, keep one of "
-        "them");
+        "cfg.yaml:3:1: not valid YAML: duplicate key 'a'; first given on line 1; keep one");
 }
 
 struct Broken {
@@ -111,41 +110,45 @@ struct Broken {
 
 TEST_CASE("broken YAML is reported with the place, what is wrong, and the fix") {
   const auto c = GENERATE(values<Broken>({
-      {"a: 1\nb: [1, 2\nc: 3", "2:4: the list that opens here is not closed; close it with ]"},
-      {"a: {b: 1\n", "1:4: the map that opens here is not closed; close it with }"},
-      {"a: [1\nb", "1:4: the list that opens here is not closed; close it with ]"},
-      {"a: {b: ${c}}", "1:9: expected ',' or '}' here; put a text with braces in quotes"},
-      {"a: [1]]", "1:7: a bracket closes what is not open; remove it, or put the text in quotes"},
-      {"a: \"x", "1:4: a quote that is opened here is not closed; close it"},
-      {"a: 1\nb: 'x\nc: 2\n", "2:4: a quote that is opened here is not closed; close it"},
-      {"\"", "1:1: a quote that is opened here is not closed; close it"},
-      {"a: 1\n---\nb: 2",
-       "2:1: expected a single document, but another one begins; remove the `---`"},
+      {"a: 1\nb: [1, 2\nc: 3", "2:4: this list is never closed; close it with ]"},
+      {"a: {b: 1\n", "1:4: this map is never closed; close it with }"},
+      {"a: [1\nb", "1:4: this list is never closed; close it with ]"},
+      {"a: {b: ${c}}", "1:9: expected ',' or '}' here; quote text that contains braces"},
+      {"a: [1]]", "1:7: unmatched closing bracket; remove it, or quote the text"},
+      {"a: \"x", "1:4: this quote is never closed; close it"},
+      {"a: 1\nb: 'x\nc: 2\n", "2:4: this quote is never closed; close it"},
+      {"\"", "1:1: this quote is never closed; close it"},
+      {"a: 1\n---\nb: 2", "2:1: a second document starts here; remove the `---`"},
       {"a:\n  seed 1\n  b: 2",
-       "3:4: line 2 above has no colon; write key: value, with a space after it"},
-      {"a: 1\nseed 1", "2:1: no ':' after 'seed 1'; write key: value"},
+       "3:4: line 2 has no colon; write key: value, with a space after the colon"},
+      {"a: 1\nseed 1", "2:1: no colon in 'seed 1'; write key: value"},
       {"a: 1\n b: 2",
-       "2:3: a key cannot stand here; check the indentation of this line and the one above"},
-      {"a: b: c", "1:5: a second ': ' in a line; put the text in quotes"},
+       "2:3: a key cannot appear here; check the indentation of this line and the one above"},
+      {"a: b: c", "1:5: a second ': ' in the line; quote the value"},
       {"a:\n  b: 1\n c: 2", "3:2: expected 'key: value' here; check the indentation of this line"},
-      {"a: 1\n\tb: 2", "2:1: a tab in the indentation; indent with spaces"},
-      {"a: - b", "1:4: a list item cannot begin here; write '- item' on a line of its own"},
-      {"a: @b", "1:4: a text cannot begin with this character; put it in quotes"},
+      {"a: 1\n\tb: 2", "2:1: tab in the indentation; indent with spaces"},
+      {"a:\n\tb: 2", "2:1: tab in the indentation; indent with spaces"},
+      {"a:\n  b:8\n  c: 2", "3:4: line 2 has no space after its colon; write key: value"},
+      {"a: 1\nb:8", "2:1: no space after the colon in 'b:8'; write key: value"},
+      {"a: 'x\nb: 1\nc: 'y'\n",
+       "1:4: this quote is not closed before line 3; close it on its own line"},
+      {"[[[[", "1:1: this list is never closed; close it with ]"},
+      {"a: - b", "1:4: a list item cannot start here; write '- item' on a line of its own"},
+      {"a: @b", "1:4: a value cannot start with this character; quote it"},
       {"a: &x 1\nb: &x 2",
-       "2:4: duplicate anchor 'x'; first given at line 1; give it another name"},
-      {"a: *x", "1:4: the anchor of this alias is not defined above; write &name there"},
+       "2:4: duplicate anchor 'x', first given on line 1; give it another name"},
+      {"a: *x", "1:4: this alias has no anchor above; define it with &name first"},
       {"a: \"\\q\"",
-       "1:7: unknown escape after a backslash; write \\\\ for a backslash, or take single quotes"},
-      {"a: [1,,2]", "1:7: an empty item in a list; write null for it, or remove the comma"},
+       "1:7: unknown escape sequence; write \\\\ for a backslash, or use single quotes"},
+      {"a: [1,,2]", "1:7: empty list item; write null for it, or remove the comma"},
       {"a: \xff",
-       "1:4: broken UTF-8 or a control character (byte 0xff); remove it, or save the "
+       "1:4: invalid UTF-8 or a control character (byte 0xff); remove it, or save the "
        "file as UTF-8"},
       {"\xc3\xa4: 1\n\xc3\xa4\xc3\xa4: @",
-       "2:5: a text cannot begin with this character; put it in "
-       "quotes"},
+       "2:5: a value cannot start with this character; quote it"},
       {"? [1]\n: b",
-       "1:3: a list or map as a key; keys are plain words; text with { goes in quotes"},
-      {"a: <<", "1:4: a << that is not a key; put it in quotes for a text"},
+       "1:3: a list or map cannot be a key; use a plain word; quote text that contains {"},
+      {"a: <<", "1:4: << can only be a key; quote it if it is text"},
   }));
   CAPTURE(c.yaml);
   const std::string error = std::string("cfg.yaml:") + c.error;
@@ -160,6 +163,12 @@ TEST_CASE("line breaks of any system are read, and a text with one is written in
   CHECK(same_value(read_yaml(node_to_yaml(node), "y"), node));
 }
 
+TEST_CASE("a Unicode line break is escaped where YAML is written: other readers break the line") {
+  CHECK(node_to_yaml(Node::texts({"a\xe2\x80\xa8"
+                                  "b\xc2\x85"
+                                  "c\xe2\x80\xa9"})) == "- \"a\\Lb\\x85c\\P\"\n");
+}
+
 TEST_CASE("a quote or a dash at the very end is read as YAML reads it") {
   CHECK(as_json("a: \"x\"\n\n") == R"({"a":"x"})");
   CHECK(as_json("a: |+\n  x\n\n") == R"({"a":"x\n\n"})");
@@ -168,7 +177,7 @@ TEST_CASE("a quote or a dash at the very end is read as YAML reads it") {
 }
 
 TEST_CASE("a value that contains itself is an error, not an endless loop") {
-  CHECK(yaml_error("a: &x [*x]").find("cannot contain itself") != std::string::npos);
+  CHECK(yaml_error("a: &x [*x]").find("refers to the value that contains it") != std::string::npos);
 }
 
 TEST_CASE("aliases cannot blow a small file up to gigabytes") {
@@ -179,7 +188,8 @@ TEST_CASE("aliases cannot blow a small file up to gigabytes") {
     for (int k = 0; k < 10; ++k) text << (k == 0 ? "*a" : ", *a") << i - 1;
     text << "]\n";
   }
-  CHECK(yaml_error(text.str()).find("too large") != std::string::npos);
+  CHECK(yaml_error(text.str()).find("more than 200000 values, with aliases expanded") !=
+        std::string::npos);
 }
 
 TEST_CASE("deep nesting is refused before it ends the stack") {

@@ -49,7 +49,7 @@ TEST_CASE("a configuration file that cannot be used is named with the place of t
   check_one_line(finish(trainer(place, {"--config", "missing.yaml"})), 2,
                  {"missing.yaml", "No such file"});
   check_one_line(finish(trainer(place, {"--config", "broken.yaml"})), 2,
-                 {"broken.yaml:3:", "not valid YAML", "is not closed"});
+                 {"broken.yaml:3:", "not valid YAML", "is never closed"});
   check_one_line(finish(trainer(place, {"--config", "typo.yaml"})), 2,
                  {"typo.yaml:3:", "max_stepz", "did you mean 'trainer_config.max_steps'?"});
   check_one_line(finish(trainer(place, {"--config", "type.yaml"})), 2,
@@ -145,7 +145,7 @@ TEST_CASE("a program that cannot be started is refused as a shell does") {
 TEST_CASE("inspect refuses what is not a snapshot") {
   const Workspace place;
   place.write("empty", "");
-  check_one_line(finish(trainer(place, {"inspect", "text.txt"})), 1, {"text.txt"});
+  check_one_line(finish(trainer(place, {"inspect", "text.txt"})), 2, {"text.txt"});
   check_one_line(finish(trainer(place, {"inspect", "empty"})), 1, {"empty"});
   check_one_line(finish(trainer(place, {"inspect", "tmp"})), 2, {"tmp"});
   check_one_line(finish(trainer(place, {"inspect", "missing.pt"})), 2, {"missing.pt"});

@@ -82,9 +82,11 @@ TEST_CASE("a reader that goes away, as head does, is said, and the run goes on")
       finish(in_shell(alone(place, kShortRun), "{ \"$@\"; echo exit $? >&2; } | head -n 2"));
   INFO(run.out << run.err);
   CHECK(lines_of(run.out).size() == 2);
-  CHECK_THAT(run.err, Contains("standard output is closed (Broken pipe): the run goes on without "
-                               "it; the log is ") &&
-                          Contains("main.log\nexit 0\n"));
+  CHECK_THAT(
+      run.err,
+      Contains(
+          "standard output is closed (Broken pipe); the run continues without it; the log is ") &&
+          Contains("main.log\nexit 0\n"));
   check_all_steps_in_file(place);
 }
 

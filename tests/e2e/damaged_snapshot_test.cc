@@ -57,8 +57,8 @@ TEST_CASE("a damaged snapshot is named, and the one before it leads to the same 
     fs::copy_file(half.older(16), place.older(16));
     damage.inflict(place.snapshot());
     const auto run = succeed(alone(place));
-    CHECK_THAT(run.err, Contains("snapshot is damaged: " + place.snapshot() + ":"));
-    CHECK_THAT(run.err, Contains("falling back to the snapshot before it: " + place.older(16)));
+    CHECK_THAT(run.err, Contains("damaged snapshot:  " + place.snapshot() + ":"));
+    CHECK_THAT(run.err, Contains("falling back to the previous snapshot: " + place.older(16)));
     CHECK(order_of_steps(run.out) == range_of(17, 40));
     CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
   }
@@ -70,7 +70,7 @@ TEST_CASE("two ranks fall back together") {
   succeed(launched(place, 2, kHalf));
   flip_bit_of_tensor(place.snapshot());
   const auto run = succeed(launched(place, 2));
-  CHECK_THAT(run.err, Contains("falling back to the snapshot before it: " + place.older(16)));
+  CHECK_THAT(run.err, Contains("falling back to the previous snapshot: " + place.older(16)));
   CHECK(order_of_steps(run.out) == range_of(17, 40));
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
 }
@@ -156,8 +156,8 @@ TEST_CASE("a damaged snapshot without an older one fails the run") {
   const auto run = finish(alone(place));
   CHECK(run.exit == 1);
   CHECK(lines_of(run.err).size() == 1);
-  CHECK_THAT(run.err,
-             Catch::StartsWith("error: " + place.snapshot()) && Contains("there is no older one"));
+  CHECK_THAT(run.err, Catch::StartsWith("error: " + place.snapshot()) &&
+                          Contains("there is no older snapshot"));
 }
 
 /// Expects that the snapshot of two steps is refused with exit code 2 and one line, and stays as it

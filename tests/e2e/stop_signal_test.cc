@@ -189,7 +189,7 @@ TEST_CASE("a second signal ends ddp-run and its workers at once") {
   ChildProgram job(launched(place, 2, kEndlessStep));
   job.wait_for("Snapshots: ", 1, kPatience);
   job.signal(SIGTERM);
-  job.wait_for("send it again to kill at once");
+  job.wait_for("repeat to kill at once");
   // Two signals within 100 ms count as one.
   std::this_thread::sleep_for(std::chrono::milliseconds(150));
   job.signal(SIGTERM);

@@ -62,8 +62,7 @@ TEST_CASE("two jobs of a sweep with the same snapshot are refused before the fir
                       {"--multirun", "trainer_config.seed=1,2,3", "hydra.sweep.dir=sweep",
                        "trainer_config.snapshot_path=" + place.snapshot()}));
   CHECK(sweep.exit == 2);
-  CHECK(sweep.err.find("jobs 0 and 1 of the sweep have the same, " + place.snapshot()) !=
-        std::string::npos);
+  CHECK(sweep.err.find("jobs 0 and 1 of the sweep share " + place.snapshot()) != std::string::npos);
   CHECK_FALSE(fs::exists(place.snapshot()));
   CHECK_FALSE(fs::exists(place / "sweep"));
 }

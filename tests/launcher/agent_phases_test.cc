@@ -60,7 +60,7 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
                                 sent(SIGTERM), sent(SIGCONT), "sweep"});
   REQUIRE(result.failures.size() == 1);
   CHECK(result.failures[0].rank == 1);
-  CHECK_THAT(result.failures[0].hang, Catch::Equals("no sign of life for 5.0 s, state S of 1"));
+  CHECK_THAT(result.failures[0].hang, Catch::Equals("silent for 5.0 s, state S of 1"));
   CHECK(result.failures[0].heartbeat == "step=9");
   CHECK(exit_code(result) == kExitHang);
   CHECK(result.stopped == 1);
@@ -88,7 +88,7 @@ TEST_CASE("a stopped worker is the cause, also when another one is overdue befor
   const RunResult result = scene.run(2);
   REQUIRE(result.failures.size() == 2);
   CHECK(result.failures[0].rank == 1);
-  CHECK(result.failures[0].hang == "no sign of life for 5.0 s, state T of 1; others wait for it");
+  CHECK(result.failures[0].hang == "silent for 5.0 s, state T of 1; others are waiting for it");
 }
 
 TEST_CASE("a signal that is passed on is no sign of life of a worker") {

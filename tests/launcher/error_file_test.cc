@@ -65,7 +65,7 @@ TEST_CASE("an error file with 200,000 nested brackets is refused, not a stack ov
   const TempFolder folder;
   for (const auto& text : {"{\"message\":" + deep + "}", "{\"message\":{\"message\":" + deep + "}}",
                            "{\"message\":\"x\",\"y\":" + deep + "}"}) {
-    CHECK(text_of(text) == "(its error file cannot be understood)");
+    CHECK(text_of(text) == "(its error file is malformed)");
     CHECK(error_file_to_pass_on(folder.write("e", text), 1).empty());
   }
   const std::string usual = R"({"message":{"message":[[[{"a":[1]}]]]}})";
@@ -76,15 +76,15 @@ TEST_CASE("a huge error file is not read") {
   const TempFolder folder;
   const auto path = folder.write("e", "{");
   std::filesystem::resize_file(path, 1ULL << 33);
-  CHECK(read_error_file(path)->text == "(its error file is too large to be shown)");
+  CHECK(read_error_file(path)->text == "(its error file is too large)");
 }
 
 TEST_CASE("an error file that is a folder or a pipe is not waited for") {
   const TempFolder folder;
-  CHECK(read_error_file(folder.path())->text == "(its error file is no regular file)");
+  CHECK(read_error_file(folder.path())->text == "(its error file is not a regular file)");
   const std::string pipe = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  CHECK(read_error_file(pipe)->text == "(its error file is no regular file)");
+  CHECK(read_error_file(pipe)->text == "(its error file is not a regular file)");
 }
 
 TEST_CASE("every truncation of an error file gives some message") {

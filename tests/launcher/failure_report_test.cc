@@ -59,7 +59,7 @@ TEST_CASE("the report names the root cause first and the rest briefly") {
             "  stderr    : one\n"
             "              two\n"
             "  also      : rank 4 (pid 122): exit code 1\n"
-            "  stopped   : 6 other workers because of it\n"
+            "  stopped   : 6 other workers\n"
             "  restarts  : 3 of 3 used\n"
             "  logs      : /logs\n");
 }
@@ -67,7 +67,7 @@ TEST_CASE("the report names the root cause first and the rest briefly") {
 TEST_CASE("a death by a signal comes with its likely cause") {
   const std::string report =
       failure_report(failed({{0, 0, 9, {0, SIGKILL}, "", {}}}), {"h", 1, 18, ""});
-  CHECK(report.find("exitcode  : -9 (pid: 9) (SIGKILL): often the out-of-memory killer") !=
+  CHECK(report.find("exitcode  : -9 (pid: 9) (SIGKILL): often the OOM killer") !=
         std::string::npos);
 }
 
@@ -136,7 +136,7 @@ TEST_CASE("the next round is told the cause in a few words") {
         R"({"rank":3,"cause":"SIGKILL","time":1732170000.123,"attempt":2})");
   failure.exit = {7, 0};
   CHECK_THAT(failure_json(failure, 0), Catch::Contains(R"("cause":"exit code 7")"));
-  failure.hang = "no sign of life";
+  failure.hang = "silent for 5.0 s";
   CHECK_THAT(failure_json(failure, 0), Catch::Contains(R"("cause":"hang")"));
 }
 

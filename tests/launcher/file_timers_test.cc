@@ -121,7 +121,7 @@ TEST_CASE("a worker whose timer has expired is ended by it, and the report says 
                         {"--nproc-per-node=2", "--log-dir=" + folder});
     CHECK(job.exit == 128 + 9);
     CHECK_THAT(job.err, Contains("first failure: rank 1, killed by SIGKILL") &&
-                            Contains("(SIGKILL): its timer 'load data' has expired"));
+                            Contains("(SIGKILL): timer 'load data' expired"));
   }
 }
 

@@ -43,9 +43,9 @@ TEST_CASE("a name may be cut short while no other of torchrun's begins so") {
   CHECK(parse({"--stan", "x"}).standalone);
   CHECK(parse({"--re=3", "x"}).logs.redirects.all == 3);  // not --restart-delay, --report-lines
   CHECK(complaint({"--master", "x"}) ==
-        "option '--master' could be --master-addr or --master-port; write more of it");
+        "option '--master' is ambiguous: --master-addr or --master-port");
   CHECK(complaint({"--nproc", "true"}) ==  // as torchrun, which calls it ambiguous
-        "option '--nproc' is cut too short; write --nproc-per-node");
+        "option '--nproc' is too short; write --nproc-per-node");
   CHECK(complaint({"--=", "x"}) == "unknown option '--'; see ddp-run --help");
 }
 
@@ -59,7 +59,7 @@ TEST_CASE("short options may stand together") {
 TEST_CASE("an option is no value of another, a number or a text with spaces is") {
   CHECK(complaint({"--role", "--standalone", "x"}) ==
         "--role needs a value, but the option '--standalone' follows; write "
-        "--role=--standalone if that is meant");
+        "--role=--standalone if it is the value");
   CHECK(parse({"--role", "-5", "x"}).role == "-5");
   CHECK(parse({"--role", "- a", "x"}).role == "- a");
   CHECK(parse({"--role=--standalone", "x"}).role == "--standalone");
@@ -72,7 +72,8 @@ TEST_CASE("sizes of log files have units") {
   CHECK(parse({"--log-max-size=4096", "x"}).logs.rotation.max_bytes == 4096);
   for (const char* bad : {"", "1", "4095", "-1", "1.5G", "M", "9999999999", "1 M", "5m"}) {
     INFO(bad);
-    CHECK_THAT(complaint({"--log-max-size", bad, "x"}), Catch::Contains("must be 0 or a size"));
+    CHECK_THAT(complaint({"--log-max-size", bad, "x"}),
+               Catch::Contains("must be 0 or at least 4K"));
   }
 }
 
@@ -159,23 +160,23 @@ TEST_CASE("an option that is not given is taken from its PET_ variable") {
 TEST_CASE("a PET_ variable that is no option is named, with the one that was meant") {
   const auto config =
       parse({"x"}, {{"PET_NPROC_PERNODE", "2"}, {"PET_ZZZZZZZZZ", "1"}, {"PETS", "1"}});
-  CHECK(config.hints == std::vector<std::string>{
-                            "PET_NPROC_PERNODE sets no option; did you mean PET_NPROC_PER_NODE?",
-                            "PET_ZZZZZZZZZ sets no option"});
+  CHECK(config.hints ==
+        std::vector<std::string>{
+            "PET_NPROC_PERNODE is ignored: no such option; did you mean PET_NPROC_PER_NODE?",
+            "PET_ZZZZZZZZZ is ignored: no such option"});
   CHECK_THROWS_WITH(parse({"x"}, {{"PET_STANDALONE", "maybe"}}),
                     "PET_STANDALONE=maybe: must be 1 or 0");
   CHECK_THROWS_WITH(parse({"x"}, {{"PET_MAX_RESTARTS", "x"}}),
-                    "--max-restarts=x: must be a whole number from 0 to 2147483647 "
-                    "(PET_MAX_RESTARTS sets it)");
+                    "--max-restarts=x: must be an integer from 0 to 2147483647 "
+                    "(set by PET_MAX_RESTARTS)");
   CHECK_THROWS_WITH(parse({"x"}, {{"PET_NPROC_PER_NODE", "x"}}),
-                    Catch::EndsWith("gpu, cpu or auto (PET_NPROC_PER_NODE sets it)"));
+                    Catch::EndsWith("gpu, cpu or auto (set by PET_NPROC_PER_NODE)"));
   CHECK_THROWS_WITH(parse({"--max-restarts=y", "x"}, {{"PET_MAX_RESTARTS", "x"}}),
                     Catch::EndsWith("from 0 to 2147483647"));
   CHECK_THROWS_WITH(parse({"x"}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "x"}}),
-                    Catch::EndsWith("(TORCH_ELASTIC_SHUTDOWN_TIMEOUT sets it)"));
-  CHECK(
-      parse({"x"}, {{"PET_DRY_RUN", "1"}}).hints ==
-      std::vector<std::string>{"PET_DRY_RUN sets no option; write --dry-run on the command line"});
+                    Catch::EndsWith("(set by TORCH_ELASTIC_SHUTDOWN_TIMEOUT)"));
+  CHECK(parse({"x"}, {{"PET_DRY_RUN", "1"}}).hints ==
+        std::vector<std::string>{"PET_DRY_RUN is ignored; give --dry-run on the command line"});
 }
 
 TEST_CASE("blanks around numbers and in lists do not matter, as in torchrun") {
@@ -204,50 +205,50 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK(complaint({"--qqqqqqqqq", "x"}) == "unknown option '--qqqqqqqqq'; see ddp-run --help");
   CHECK(complaint({"-z", "x"}) == "unknown option '-z'; see ddp-run --help");
   CHECK(complaint({"--max-restarts=-1", "x"}) ==
-        "--max-restarts=-1: must be a whole number from 0 to 2147483647");
+        "--max-restarts=-1: must be an integer from 0 to 2147483647");
   CHECK(complaint({"--max-restarts=1e9", "x"}) ==
-        "--max-restarts=1e9: must be a whole number from 0 to 2147483647");
+        "--max-restarts=1e9: must be an integer from 0 to 2147483647");
   CHECK(complaint({"--max-restarts=", "x"}) ==
-        "--max-restarts=: must be a whole number from 0 to 2147483647");
+        "--max-restarts=: must be an integer from 0 to 2147483647");
   CHECK(complaint({"--master-port=70000", "x"}) ==
-        "--master-port=70000: must be a whole number from 0 to 65535");
-  CHECK(complaint({"--monitor-interval=0", "x"}) == "--monitor-interval=0: must be more than 0");
+        "--master-port=70000: must be an integer from 0 to 65535");
+  CHECK(complaint({"--monitor-interval=0", "x"}) == "--monitor-interval=0: must be greater than 0");
   CHECK(complaint({"--shutdown-timeout=nan", "x"}) ==
-        "--shutdown-timeout=nan: must be a number of seconds, as in 0, 2.5 or 600");
+        "--shutdown-timeout=nan: must be a number of seconds, e.g. 0, 2.5 or 600");
   CHECK(complaint({"--start-method=vfork", "x"}) ==
         "--start-method=vfork: must be one of spawn, fork, forkserver");
   CHECK(complaint({"--rdzv-backend=etcd", "x"}) ==
         "--rdzv-backend=etcd: must be one of static, c10d");
   CHECK(complaint({"--rdzv-conf=a", "x"}) == "--rdzv-conf=a: 'a' is not KEY=VALUE");
   CHECK(complaint({"--nnodes=2", "x"}) ==
-        "--nnodes=2: several nodes are not supported yet; use --nnodes=1");
+        "--nnodes=2: more than one node is not supported yet; use --nnodes=1");
   CHECK(complaint({"--nnodes=1:4", "x"}) ==
-        "--nnodes=1:4: several nodes are not supported yet; use --nnodes=1");
+        "--nnodes=1:4: more than one node is not supported yet; use --nnodes=1");
   CHECK(complaint({"--nnodes=0", "x"}) == "--nnodes=0: must be N or MIN:MAX, with 1 <= MIN <= MAX");
   CHECK(complaint({"--nnodes=2:1", "x"}) ==
         "--nnodes=2:1: must be N or MIN:MAX, with 1 <= MIN <= MAX");
   CHECK(complaint({"--node-rank=1", "x"}) ==
-        "--node-rank=1: a single node has rank 0; leave it out");
+        "--node-rank=1: a single node has rank 0; omit the option");
   CHECK(complaint({"--standalone=yes", "x"}) ==
-        "--standalone takes no value, got 'yes'; write just --standalone");
+        "--standalone takes no value, got 'yes'; write --standalone alone");
   CHECK(complaint({"--signals-to-handle=SIGKILL", "x"})
-            .find("'SIGKILL' is no signal that can be handled") != std::string::npos);
+            .find("'SIGKILL' is not a signal that can be handled") != std::string::npos);
   CHECK(complaint({"--nproc-per-node"}) ==
         "--nproc-per-node needs a value; write --nproc-per-node=N|gpu|cpu|auto");
-  CHECK(complaint({"-m", "--no-python", "x"}) ==
-        "-m and --no-python exclude each other; leave one of them out");
+  CHECK(complaint({"-m", "--no-python", "x"}) == "-m and --no-python cannot be combined; drop one");
   CHECK_THAT(complaint({"--final-exit-codes=0", "x"}), Catch::Contains("from 1 to 255"));
   CHECK(complaint({"--restart-delay=-1", "x"}) ==
-        "--restart-delay=-1: must be a number of seconds, as in 0, 2.5 or 600");
+        "--restart-delay=-1: must be a number of seconds, e.g. 0, 2.5 or 600");
   CHECK_THAT(complaint({"--tee=4", "x"}), Catch::StartsWith("--tee=4: must be 0, 1 (stdout)"));
   CHECK_THAT(complaint({"-r", "0:1,1", "x"}), Catch::StartsWith("--redirects=0:1,1: must be"));
-  CHECK_THAT(complaint({"--local-ranks-filter=0,a", "x"}), Catch::Contains("must be local ranks"));
+  CHECK_THAT(complaint({"--local-ranks-filter=0,a", "x"}),
+             Catch::Contains("must be a list of local ranks"));
   CHECK_THAT(complaint({"--nproc-per-node=2147483647", "x"}), Catch::Contains("from 1 to 4096"));
-  CHECK_THAT(complaint({"--events=", "x"}), Catch::StartsWith("--events=: names no file"));
-  CHECK_THAT(complaint({"--result-json=", "x"}), Catch::Contains("names no file"));
-  CHECK_THAT(complaint({"--devices=", "x"}), Catch::Contains("'' is no GPU; write"));
-  CHECK_THAT(complaint({"--devices=0,b", "x"}), Catch::Contains("'b' is no GPU; write"));
-  CHECK_THAT(complaint({"--devices=0,1,0", "x"}), Catch::Contains("'0' is there twice; write"));
+  CHECK_THAT(complaint({"--events=", "x"}), Catch::StartsWith("--events=: is empty"));
+  CHECK_THAT(complaint({"--result-json=", "x"}), Catch::Contains("is empty; give a file"));
+  CHECK_THAT(complaint({"--devices=", "x"}), Catch::Contains("'' is not a GPU; list"));
+  CHECK_THAT(complaint({"--devices=0,b", "x"}), Catch::Contains("'b' is not a GPU; list"));
+  CHECK_THAT(complaint({"--devices=0,1,0", "x"}), Catch::Contains("'0' is listed twice; list"));
   CHECK(complaint({"--standalone"}).find("no program given") == 0);
   CHECK(complaint({""}).find("no program given") == 0);
 }

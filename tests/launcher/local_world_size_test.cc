@@ -57,7 +57,7 @@ TEST_CASE("each worker's GPU is an entry of CUDA_VISIBLE_DEVICES, else one of th
   CHECK(gpus(fake_machine(none, 0, 0)) == std::vector<std::string>{"0", "1"});
   CHECK(gpus(fake_machine(two, 2, 2)) == std::vector<std::string>{"0", "1"});
   CHECK_THROWS_WITH(gpu_of_each_worker(fake_machine(two, 2, 2), 3, "x"),
-                    Catch::StartsWith("--x gives each of 3 workers a GPU of its own, but 2"));
+                    Catch::StartsWith("--x needs a GPU for each of 3 workers, but only 2 are"));
 }
 
 TEST_CASE("CUDA_VISIBLE_DEVICES narrows the GPUs as CUDA does") {
@@ -89,9 +89,9 @@ TEST_CASE("no GPU, no worker or nonsense is one line with the remedy") {
   const TempFolder none, hidden;
   const auto bare = fake_machine(none, 0, 0);
   CHECK(size_complaint("gpu", bare) ==
-        "--nproc_per_node=gpu, but this machine shows no NVIDIA GPU; tip: =cpu or a number");
+        "--nproc_per_node=gpu, but no NVIDIA GPU was found; use cpu or a number");
   CHECK(size_complaint("gpu", fake_machine(hidden, 2, 2, ""))
-            .find("CUDA_VISIBLE_DEVICES='' leaves no GPU") != std::string::npos);
+            .find("CUDA_VISIBLE_DEVICES='' hides every GPU") != std::string::npos);
   for (const char* value : {"0", "4097", "-2", "", "two", "2.5", "99999999999"}) {
     CHECK(size_complaint(value, bare).find("must be a number from 1 to 4096, gpu, cpu or auto") !=
           std::string::npos);
@@ -117,7 +117,8 @@ TEST_CASE("on AMD machines HIP_VISIBLE_DEVICES says which GPUs are given out, as
   machine.cuda_visible_devices = "0,1";
   machine.hip_visible_devices = "5, 3";
   CHECK(gpu_of_each_worker(machine, 2, "virtual-local-rank") == std::vector<std::string>{"5", "3"});
-  CHECK_THROWS_WITH(gpu_of_each_worker(machine, 3, "virtual-local-rank"), Contains("but 2 can be"));
+  CHECK_THROWS_WITH(gpu_of_each_worker(machine, 3, "virtual-local-rank"),
+                    Contains("but only 2 are"));
 }
 
 TEST_CASE("this process has at least one CPU") { CHECK(MachineView::of_this_process().cpus >= 1); }

@@ -87,14 +87,14 @@ TEST_CASE("a program that cannot run is one line, 127 or 126") {
   const auto plain = folder.write("plain", "");
   CHECK(complaint(program("nosuch"), places).exit_code == 127);
   CHECK(complaint(program("nosuch"), places).text ==
-        "program 'nosuch' was not found; it is neither on PATH nor beside ddp-run; give its path");
+        "program 'nosuch' was not found; it is neither on PATH nor next to ddp-run; give its path");
   CHECK(complaint(program(folder / "nosuch"), places).exit_code == 127);
   CHECK(complaint(program(folder / "nosuch.py"), places).exit_code == 127);
   CHECK(complaint(program(plain), places).exit_code == 126);
-  CHECK(complaint(program(plain), places).text.find("is not executable; tip: chmod +x") !=
+  CHECK(complaint(program(plain), places).text.find("is not executable; run chmod +x") !=
         std::string::npos);
   CHECK(complaint(program(folder.path()), places).exit_code == 126);
-  CHECK(complaint(program(folder.path()), places).text.find("is a folder") != std::string::npos);
+  CHECK(complaint(program(folder.path()), places).text.find("is a directory") != std::string::npos);
   CHECK(complaint(program(folder.write("t.py", "")), places)
             .text.find("program 'python3' was not found") == 0);
 }

@@ -48,7 +48,7 @@ TEST_CASE("equal quick failures in a row are a crash loop") {
 
 TEST_CASE("a final exit code is not restarted") {
   const RestartRules rules{.max_restarts = 100, .final_codes = {2}};
-  CHECK(judge_restart(rules, {ended(0, 2)}).gave_up == "exit code 2 is final");
+  CHECK(judge_restart(rules, {ended(0, 2)}).gave_up == "exit code 2 is in --final-exit-codes");
   CHECK(judge_restart(rules, {ended(0, 1)}).restart);
 }
 
@@ -65,7 +65,7 @@ TEST_CASE("the restart policy says which failures are worth a restart unless cod
                               .final_codes = {7},
                               .retry_codes = {3, 7}};
   CHECK_FALSE(judge_restart(on_crash, {ended(0, 1)}).restart);
-  CHECK_THAT(judge_restart(on_crash, {ended(0, 1)}).gave_up, Catch::Contains("is no crash"));
+  CHECK_THAT(judge_restart(on_crash, {ended(0, 1)}).gave_up, Catch::Contains("is not a crash"));
   CHECK(judge_restart(on_crash, {ended(0, 3)}).restart);
   CHECK_FALSE(judge_restart(on_crash, {ended(0, 7)}).restart);
   CHECK(judge_restart(on_crash, {{0, {0, 9}, seconds(1)}}).restart);
@@ -86,7 +86,8 @@ TEST_CASE("exit code 255 is a program's exit(-1), no death by a signal") {
 
 TEST_CASE("a preempted worker is not restarted unless its code is to be retried") {
   const RestartRules rules{.max_restarts = 5};
-  CHECK_THAT(judge_restart(rules, {ended(0, 75)}).gave_up, Catch::Contains("preempted, saved"));
+  CHECK_THAT(judge_restart(rules, {ended(0, 75)}).gave_up,
+             Catch::Contains("preempted, state saved"));
   CHECK(judge_restart({.max_restarts = 5, .retry_codes = {75}}, {ended(0, 75)}).restart);
 }
 

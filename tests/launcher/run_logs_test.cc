@@ -179,7 +179,7 @@ TEST_CASE("a full disk is said once and ends no job") {
   const auto job = run_to_end(options);
   CHECK(job.exit == 0);
   CHECK(lines_of(job.out).size() == 5001);
-  CHECK_THAT(job.err, Contains("stdout.log': File too large; what follows is missing there"));
+  CHECK_THAT(job.err, Contains("stdout.log': File too large; the rest of this log is missing"));
 }
 
 TEST_CASE("of thirty-two workers no line is torn or lost") {

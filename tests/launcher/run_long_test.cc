@@ -101,7 +101,7 @@ TEST_CASE("logs that stay because the console has not taken them are named", "[l
                       {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
                        std::to_string(ends[1])});
   ChildProgram job(options);
-  CHECK_THAT(job.wait_for("the console has not taken every line; "),
+  CHECK_THAT(job.wait_for("the console missed some output;  "),
              Contains("logs of this run: " + tmp.path() + "/ddp-run_"));
   CHECK(job.wait_exit() == 0);
   CHECK_FALSE(nothing_left(tmp));
@@ -134,7 +134,7 @@ TEST_CASE("a worker that waits for a console that nobody reads is not called hun
                       {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
                        std::to_string(ends[1])});
   ChildProgram job(options);
-  CHECK_THROWS(job.wait_for("hangs", 1, std::chrono::seconds(5)));
+  CHECK_THROWS(job.wait_for("hung", 1, std::chrono::seconds(5)));
   ::close(ends[1]);
   std::string text;
   char buffer[65536];

@@ -57,6 +57,21 @@ TEST_CASE("SIGKILL of the agent process is reported and leaves nothing behind") 
   CHECK(nothing_left(tmp));
 }
 
+TEST_CASE("SIGKILL of the agent process leaves the logs of --tee, and the guardian says where") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--tee=1"}, {"parent", "print=before", "wait"}));
+  const std::string line = job.wait_for("parent ");
+  job.wait_for("waiting");
+  ::kill(std::stoi(line.substr(line.find("parent ") + 7)), SIGKILL);
+  CHECK(job.wait_exit() == 128 + SIGKILL);
+  const std::string said = "logs of this run: ";
+  const auto at = job.err().find(said);
+  REQUIRE(at != std::string::npos);
+  const std::string folder =
+      job.err().substr(at + said.size(), job.err().find('\n', at) - at - said.size());
+  CHECK_THAT(test::text_of(folder + "/attempt_0/0/stdout.log"), Contains("before"));
+}
+
 TEST_CASE("SIGKILL of a worker takes its descendants along and restarts the group") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--max_restarts=1", "--shutdown-timeout=0"},

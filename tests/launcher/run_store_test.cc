@@ -111,7 +111,7 @@ TEST_CASE("a server that is killed fails the round: grace, restart, a fresh serv
   CHECK_THAT(job.out(), Contains(R"(DDP_LAST_FAILURE={"rank":-1,"cause":"SIGKILL",)"));
   CHECK(job.err_lines() ==
         Lines{"ddp-run: the workers' store (ddp-store, pid " + std::to_string(first) +
-              ") ended: killed by SIGKILL; what workers kept there is lost; restart 1 of 1"});
+              ") ended: killed by SIGKILL; its contents are lost; restart 1 of 1"});
 }
 
 TEST_CASE("a server that dies while nobody has asked for this round's store harms nobody") {
@@ -137,8 +137,8 @@ TEST_CASE("a server that does not work here fails each round, and the result say
     options.set["STUB_STORE"] = how;
     const auto job = run_to_end(options);
     CHECK(job.exit == 1);
-    CHECK_THAT(job.err, Contains("ddp-run: the job failed; first failure: ddp-store, which serves "
-                                 "the workers' store, ended before it served") &&
+    CHECK_THAT(job.err, Contains("ddp-run: the job failed; first failure: ddp-store, which hosts "
+                                 "the workers' store, exited before it served the store") &&
                             Contains("--store=rank0"));
     const auto result = nlohmann::json::parse(text_of(file));
     CHECK(result["outcome"] == "failed");

@@ -144,7 +144,7 @@ TEST_CASE("a crash whose process is still being taken apart is the cause of its 
 TEST_CASE("a worker killed by a signal gives 128 + signal and a likely cause") {
   const auto job = run({"--nproc_per_node=2"}, {"@0kill-self=KILL", "wait"});
   CHECK(job.exit == 128 + SIGKILL);
-  CHECK_THAT(job.err, Contains("rank 0, killed by SIGKILL") && Contains("out-of-memory"));
+  CHECK_THAT(job.err, Contains("rank 0, killed by SIGKILL") && Contains("OOM"));
 }
 
 TEST_CASE("the whole group is restarted on a new port until it succeeds") {
@@ -243,7 +243,7 @@ TEST_CASE("with virtual local ranks each worker has one entry of CUDA_VISIBLE_DE
   options.set["CUDA_VISIBLE_DEVICES"] = "5";
   const auto job = run_to_end(options);
   CHECK(job.exit == 2);
-  CHECK_THAT(job.err, Contains("--virtual-local-rank gives each of 2 workers a GPU"));
+  CHECK_THAT(job.err, Contains("--virtual-local-rank needs a GPU for each of 2 workers"));
 }
 
 TEST_CASE("the shutdown timeout holds after a worker's failure, too") {
@@ -314,9 +314,9 @@ TEST_CASE("a program that is not found or not executable is one line before any 
   one_line(run_program({"no-such-program"}), 127, "was not found");
   one_line(run_program({folder / "nothing"}), 127, "was not found");
   one_line(run_program({plain}), 126, "is not executable");
-  one_line(run_program({folder.path()}), 126, "is a folder");
-  one_line(run_program({no_shebang}), 126, "Exec format error; tip: a script needs a first line");
-  one_line(run_program({bad_shebang}), 127, "the interpreter in its first line");
+  one_line(run_program({folder.path()}), 126, "is a directory");
+  one_line(run_program({no_shebang}), 126, "Exec format error; a script needs a first line");
+  one_line(run_program({bad_shebang}), 127, "its interpreter (first line)");
   one_line(run_program({"--nproc_per_node=0", "true"}), 2, "--nproc_per_node=0");
   one_line(run_program({"--log-dir=" + plain, "true"}), 2, "--log-dir=");
   one_line(run_program({"--nporc_per_node=2", "true"}), 2, "did you mean --nproc-per-node?");
@@ -433,6 +433,31 @@ TEST_CASE("the result is written though the agent was killed, and none is there 
   CHECK_THAT(result["error"].get<std::string>(), Contains("agent process"));
 }
 
+TEST_CASE("an agent without a descriptor to spare still writes what has gone wrong") {
+  const TempFolder folder;
+  const std::string file = folder.path() + "/result.json";
+  ChildProgram job(stub_job(folder, {"--result-json=" + file}, {"parent", "wait"}));
+  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  const pid_t worker = std::stoi(job.wait_for("waiting ").substr(8));
+  const rlimit few{4, 4};
+  REQUIRE(::prlimit(agent, RLIMIT_NOFILE, &few, nullptr) == 0);
+  ::kill(worker, SIGKILL);
+  CHECK(job.wait_exit() == 1);
+  CHECK_THAT(nlohmann::json::parse(text_of(file))["error"].get<std::string>(),
+             Contains("cannot wait for the workers"));
+}
+
+TEST_CASE("of two launchers, one inside the other, one says that the job was preempted") {
+  const TempFolder folder;
+  ChildOptions options = stub_job(folder, {}, {"exit=75"});
+  options.argv.insert(options.argv.begin(), kDdpRun);
+  const auto job = run_to_end(options);
+  CHECK(job.exit == 75);
+  const auto first = job.err.find("were preempted");
+  CHECK(first != std::string::npos);
+  CHECK(job.err.find("were preempted", first + 1) == std::string::npos);
+}
+
 TEST_CASE("a restart that cannot be executed is a failed round with a result") {
   const TempFolder folder;
   ChildOptions options = stub_job(folder, {"--max_restarts=2"}, {});
@@ -442,7 +467,7 @@ TEST_CASE("a restart that cannot be executed is a failed round with a result") {
   CHECK(once.result["restarts"] == 2);
   CHECK(once.result["failures"][0]["rank"].is_null());
   CHECK_THAT(once.result["failures"][0]["cause"].get<std::string>(),
-             Contains("could not be started again: cannot execute"));
+             Contains("cannot restart the workers: cannot execute"));
 }
 
 TEST_CASE("the summary has a line for each worker") {

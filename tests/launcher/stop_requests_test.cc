@@ -207,7 +207,7 @@ TEST_CASE("an agent that reacts to nothing is killed with its workers at the thi
   }
   CHECK(job.wait_exit() == 128 + SIGKILL);
   job.wait_all_gone();
-  CHECK_THAT(job.err(), Catch::Contains("did not end after 3 signals; it was killed with all"));
+  CHECK_THAT(job.err(), Catch::Contains("did not exit after 3 signals; it and everything"));
   CHECK(nothing_left(tmp));
 }
 

@@ -92,7 +92,10 @@ TEST_CASE("filters need no --tee: the console stays as it is, the file gets line
   CHECK(prefix(streams.out) == "[default1]:");
   CHECK(streams.err.filter_file.empty());
   options.redirects.all = 1;
-  CHECK(plan_streams(options, place()).out.mode == StreamMode::File);
+  streams = plan_streams(options, place());
+  CHECK(streams.out.mode == StreamMode::Pump);
+  CHECK_FALSE(streams.out.console);
+  CHECK(streams.out.filter_file == "/logs/attempt_0/filtered_stdout.log");
 }
 
 TEST_CASE("without a folder teed lines reach the console alone, and nothing is redirected") {

@@ -163,7 +163,7 @@ class Contract:
         self.assertTrue((self.records / "0.1.json").exists())
         if self.launcher.name == "ddp-run":  # torchrun ends itself by the signal
             self.assertEqual(job.code, 128 + signal.SIGKILL, str(job))
-            self.assertRegex(job.err, r"rank      : 1 .*\n.*\(SIGKILL\): its timer '.*' has expired\n")
+            self.assertRegex(job.err, r"rank      : 1 .*\n.*\(SIGKILL\): timer '.*' expired\n")
 
     def test_wrong_usage_exits_with_2(self):
         job = self.run_job("--no-such-option", "probe.py")

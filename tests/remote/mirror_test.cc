@@ -141,9 +141,9 @@ TEST_CASE("a store that is away is told once, and gets the newest state when it 
   CHECK(f.store->now().count("s1") == 0);
   CHECK_FALSE(f.mirror->counts().store_away);
   CHECK(f.mirror->counts().failures >= 5);
-  CHECK(f.log() == Lines{"WARNING fake://folder: no answer; training goes on, the snapshots are "
-                         "kept here and sent later",
-                         "INFO fake://folder: sending works again"});
+  CHECK(f.log() == Lines{"WARNING fake://folder: no answer; training continues, snapshots are kept "
+                         "here and uploaded later",
+                         "INFO fake://folder: uploads work again"});
 }
 
 TEST_CASE("a store that refuses is an error, told once") {
@@ -151,8 +151,8 @@ TEST_CASE("a store that refuses is an error, told once") {
   f.store->set([&] { f.store->fails_with = RemoteFailure::kRefused; });
   f.publish({"s1"});
   f.store->wait([&] { return f.store->calls.size() >= 4; });
-  CHECK(f.log() == Lines{"ERROR fake://folder: no answer; training goes on, the snapshots are kept "
-                         "here and sent later"});
+  CHECK(f.log() == Lines{"ERROR fake://folder: no answer; training continues, snapshots are kept "
+                         "here and uploaded later"});
 }
 
 TEST_CASE("flush tries at once, ends at its limit and names what is missing") {

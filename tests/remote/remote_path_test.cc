@@ -30,11 +30,11 @@ TEST_CASE("an object is split at its last slash") {
 
 TEST_CASE("what cannot be an object's name is refused with the right form") {
   CHECK(user_error("s3://bucket") ==
-        "s3://bucket: not the name of an object; write s3://bucket/folder/name");
+        "s3://bucket: not an object name; write s3://bucket/folder/name");
   CHECK(user_error("gs://bucket/") ==
-        "gs://bucket/: not the name of an object; write gs://bucket/folder/name");
+        "gs://bucket/: not an object name; write gs://bucket/folder/name");
   for (const char* path : {"s3://", "s3:///k", "s3://b//k", "s3://b/../k", "s3://b/.", "local/k"})
-    CHECK(user_error(path).find("not the name of an object") != std::string::npos);
+    CHECK(user_error(path).find("not an object name") != std::string::npos);
 }
 
 TEST_CASE("file:// becomes a plain path") {
@@ -49,18 +49,18 @@ TEST_CASE("a file:// that cannot be meant, and other schemes, are a user's error
   const auto error = [](const std::string& path) {
     return test::error_of<UserError>([&] { local_path(path); });
   };
-  CHECK(error("file://a/b") == "file://a/b: file:// takes an absolute path: file:///a/b");
+  CHECK(error("file://a/b") == "file://a/b: file:// needs an absolute path; write file:///a/b");
   CHECK(error("file:///a%2") ==
-        "file:///a%2: '%' needs two hexadecimal digits behind it; write %25");
-  CHECK(error("file:///a%zz").find("hexadecimal") != std::string::npos);
+        "file:///a%2: '%' must be followed by two hex digits; write %25 for a literal %");
+  CHECK(error("file:///a%zz").find("hex digits") != std::string::npos);
   CHECK(error("abfs://c/k") ==
-        "abfs://c/k: 'abfs://' is not known here; use a path, file://, s3:// or gs://");
-  CHECK(error("s3://b/k") == "s3://b/k: 's3://' is not known here; use a path, file://");
+        "abfs://c/k: unsupported scheme 'abfs://'; use a path, file://, s3:// or gs://");
+  CHECK(error("s3://b/k") == "s3://b/k: unsupported scheme 's3://'; use a path, file://");
 }
 
 TEST_CASE("a folder with an empty part is refused before anything is loaded") {
   CHECK(test::error_of<UserError>([] { open_remote_folder("s3://b//x"); }) ==
-        "s3://b//x: not the name of a folder; write s3://bucket/folder");
+        "s3://b//x: not a folder name; write s3://bucket/folder");
 }
 
 TEST_CASE("a trainer without the module says how to get it") {
@@ -68,8 +68,8 @@ TEST_CASE("a trainer without the module says how to get it") {
   const std::string error = test::error_of<RunError>([] { open_remote_folder("s3://b/x"); });
   if (error == "no error") return;
   CHECK(error ==
-        "s3://b/x: this trainer was built without Arrow; install pyarrow into the build's "
-        "environment and build again");
+        "s3://b/x: this trainer was built without Arrow; install pyarrow in the build environment "
+        "and rebuild");
 }
 
 }  // namespace

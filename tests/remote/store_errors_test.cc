@@ -22,7 +22,7 @@ TEST_CASE("a library's message becomes one line, its kind and the remedy") {
        "(Request ID: hKbkz)",
        RemoteFailure::kRefused,
        "s3://nobucket/x/a: NO_SUCH_BUCKET (CreateMultipartUpload): The specified bucket does not "
-       "exist; create the bucket or correct its name"},
+       "exist; create the bucket or fix its name"},
       {StoreCall::kList,
        "IOError: When listing objects under key 'x/' in bucket 'b': AWS Error NETWORK_CONNECTION "
        "during ListObjectsV2 operation: curlCode: 7, Could not connect to server; Details: Failed "
@@ -35,7 +35,7 @@ TEST_CASE("a library's message becomes one line, its kind and the remedy") {
        "during HeadBucket operation: No response body.",
        RemoteFailure::kRefused,
        "s3://nobucket/x/a: UNKNOWN (HTTP status 403) (HeadBucket): No response body; the "
-       "credentials must be allowed to read, write, list and delete there"},
+       "credentials need permission to read, write, list and delete there"},
       {StoreCall::kUpload,
        "IOError: When completing: AWS Error SLOW_DOWN during UploadPart operation: Please reduce",
        RemoteFailure::kAway, "s3://nobucket/x/a: SLOW_DOWN (UploadPart): Please reduce"},
@@ -52,8 +52,8 @@ TEST_CASE("a library's message becomes one line, its kind and the remedy") {
        "HTTP status code: 404 error_info={reason=, domain=, metadata={}}). Detail: [errno 2] No "
        "such file or directory",
        RemoteFailure::kRefused,
-       "s3://nobucket/x/a: NOT_FOUND: Received HTTP status code: 404; create the bucket or correct "
-       "its name"},
+       "s3://nobucket/x/a: NOT_FOUND: Received HTTP status code: 404; create the bucket or fix its "
+       "name"},
       {StoreCall::kUpload, "Out of memory", RemoteFailure::kAway,
        "s3://nobucket/x/a: Out of memory"},
       {StoreCall::kUpload, "", RemoteFailure::kAway, "s3://nobucket/x/a: "},

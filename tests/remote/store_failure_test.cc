@@ -75,13 +75,12 @@ TEST_CASE("wrong keys, no keys and a wrong endpoint are one clear line each") {
   const auto none = run_client(no_files, {"list", server.folder("r")});
   CHECK(none.exit == 10 + static_cast<int>(RemoteFailure::kRefused));
   CHECK(none.err ==
-        "error: s3://bucket/r: no credentials were found; set AWS_ACCESS_KEY_ID and "
+        "error: s3://bucket/r: no credentials found; set AWS_ACCESS_KEY_ID and "
         "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE and ~/.aws/credentials\n");
   const auto google = run_client({{"HOME", here.str()}}, {"list", "gs://bucket/r"});
-  CHECK(
-      google.err ==
-      "error: gs://bucket/r: no credentials were found; set GOOGLE_APPLICATION_CREDENTIALS, or run "
-      "'gcloud auth application-default login'\n");
+  CHECK(google.err ==
+        "error: gs://bucket/r: no credentials found; set GOOGLE_APPLICATION_CREDENTIALS, or run "
+        "'gcloud auth application-default login'\n");
   CHECK(Clock::now() - start < 5s);
 
   const auto endpoint =
@@ -199,7 +198,7 @@ void check_killed_server(const std::string& kind) {
   const std::lock_guard lock(mutex);
   CHECK(log.size() == 2);
   CHECK(log[0].find("training goes on") != std::string::npos);
-  CHECK(log[1] == server.folder("x") + ": sending works again");
+  CHECK(log[1] == server.folder("x") + ": uploads work again");
 }
 
 TEST_CASE("an S3 server that dies during an upload gets all of it when it is back") {

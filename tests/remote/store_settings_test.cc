@@ -54,7 +54,7 @@ TEST_CASE("an endpoint that is no server is named with its variable") {
     const World world{{{"AWS_ENDPOINT_URL", url}}, {}, ""};
     CHECK(test::error_of<UserError>([&] { s3_settings(world.around()); }) ==
           "AWS_ENDPOINT_URL=" + std::string(url) +
-              ": not a server; write http://host:port or https://host");
+              ": not a server URL; write http://host:port or https://host");
   }
 }
 

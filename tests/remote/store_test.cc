@@ -95,7 +95,7 @@ void check_missing(const char* kind) {
   const auto nowhere = open_remote_folder(scheme + "://nobucket/x");
   const std::string line = test::error_of<RemoteError>([&] { nowhere->upload("small", "small"); });
   CHECK(line.find(scheme + "://nobucket/x/small: ") == 0);
-  CHECK(line.find("create the bucket or correct its name") != std::string::npos);
+  CHECK(line.find("create the bucket or fix its name") != std::string::npos);
   CHECK(line.find('\n') == std::string::npos);
   CHECK(failure([&] { nowhere->upload("small", "small"); }) == RemoteFailure::kRefused);
   CHECK(failure([&] { static_cast<void>(nowhere->list()); }) == RemoteFailure::kRefused);

@@ -95,7 +95,7 @@ TEST_CASE("lines that nobody reads hold nobody up, and their number is written i
   for (int i = 0; i < kLines; ++i) writer.write(pipe.in(), numbered(i));
   const std::string text = read_until(pipe.out(), fmt::format("line {:06}", kLines - 1));
   static const std::regex notice(
-      R"(\]\[trainer\]\[WARNING\] - (\d+) lines are missing here: they could not be written in time; the log is main\.log\n)");
+      R"(\]\[trainer\]\[WARNING\] - (\d+) lines are missing here: the reader was too slow; the log is main\.log\n)");
   int missing = 0;
   for (std::sregex_iterator it(text.begin(), text.end(), notice), end; it != end; ++it)
     missing += std::stoi((*it)[1]);
@@ -159,7 +159,7 @@ TEST_CASE("a reader that goes away closes its stream, which another one says onc
   CHECK(writer.flush());
   writer.write(read.in(), "end\n");
   const std::string text = read_until(read.out(), "end\n");
-  CHECK_THAT(text, Catch::Contains("standard output is closed (Broken pipe): the run goes on "
+  CHECK_THAT(text, Catch::Contains("standard output is closed (Broken pipe); the run continues "
                                    "without it; the log is main.log\n"));
   CHECK(std::count(text.begin(), text.end(), '\n') == 2);
 }

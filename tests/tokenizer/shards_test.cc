@@ -56,7 +56,7 @@ std::string llmc_file(uint32_t magic, uint32_t version, uint32_t count, const st
   return bytes_of(header) + tokens;
 }
 
-std::string message_of(const std::string& path, const ShardUse& use = {257, kTokenizer}) {
+std::string refusal_of(const std::string& path, const ShardUse& use = {257, kTokenizer}) {
   try {
     const TokenShards shards({path}, use);
     return "(no error)";
@@ -136,7 +136,7 @@ TEST_CASE("a damaged file of tokens is refused in one line that says why") {
     return std::string(whole).replace(at, bytes.size(), bytes);
   };
   const auto refused = [&folder](const std::string& bytes) {
-    return message_of(folder.write("x.bin", bytes));
+    return refusal_of(folder.write("x.bin", bytes));
   };
   CHECK_THAT(refused(whole.substr(0, 1000)),
              Contains("is cut short: its header says 1000 tokens, that is 2128 bytes, the file has "
@@ -155,8 +155,8 @@ TEST_CASE("a damaged file of tokens is refused in one line that says why") {
   CHECK_THAT(refused(llmc_file(20240520, 2, 1, "ab")), Contains("is of version 2"));
   CHECK_THAT(refused(llmc_file(__builtin_bswap32(20240520), 1, 1, "ab")),
              Contains("another byte order"));
-  CHECK_THAT(message_of(folder.path()), Contains("is not a file of tokens"));
-  CHECK_THAT(message_of(folder / "none.bin"), Contains("cannot read"));
+  CHECK_THAT(refusal_of(folder.path()), Contains("is not a file of tokens"));
+  CHECK_THAT(refusal_of(folder / "none.bin"), Contains("cannot read"));
 }
 
 TEST_CASE("a vocabulary that does not fit the shards is refused") {
@@ -164,11 +164,11 @@ TEST_CASE("a vocabulary that does not fit the shards is refused") {
   const TempFolder folder;
   write_shards(folder.path(), counting(1000, 250), 257, 5000);
   const std::string path = folder / "tokens_000000.bin";
-  CHECK_THAT(message_of(path, {100, kTokenizer}),
+  CHECK_THAT(refusal_of(path, {100, kTokenizer}),
              Contains("its vocabulary has 257 tokens, the tokenizer 100"));
-  CHECK_THAT(message_of(path, {300, std::string(64, 'a')}), Contains("another tokenizer"));
+  CHECK_THAT(refusal_of(path, {300, std::string(64, 'a')}), Contains("another tokenizer"));
   const std::string raw = folder.write("raw.bin", bytes_of(std::vector<uint16_t>{1, 2, 300, 4}));
-  CHECK_THAT(message_of(raw, {300, ""}),
+  CHECK_THAT(refusal_of(raw, {300, ""}),
              Contains("token 300 at position 2 is not in the vocabulary"));
 }
 

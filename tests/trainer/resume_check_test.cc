@@ -66,7 +66,7 @@ TEST_CASE(
   run.config.data.path = run.dir.write("other", "again, hello hello world and hello text");
   const CausalLm other(run.config, &meta.task);
   CHECK_FALSE(same_data_order(meta, run.config, other));
-  CHECK_THAT(check_resume(meta, run.config, other).back(), Catch::Contains("epoch 4 starts anew"));
+  CHECK_THAT(check_resume(meta, run.config, other).back(), Catch::Contains("epoch 4 starts over"));
   run.config.data.path = run.dir.write("third", "xyz xyz xyz xyz xyz");
   CHECK_THROWS_AS(CausalLm(run.config, &meta.task), UserError);
   CHECK_THROWS_WITH(run.task().check_resume(meta.task, "snapshot.pt"),

@@ -1,6 +1,7 @@
 // What survives of a job's account over restarts.
 #include "trainer/run/run_account.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.h"
@@ -29,6 +30,20 @@ class Variable {
 };
 
 }  // namespace
+
+TEST_CASE("the time of a sweep's later job begins where the job before it ended") {
+  const TempDir dir;
+  const auto wall_seconds = [&](const RunAccount& account) {
+    account.write_json(dir.file("summary.json"), {"finished"});
+    return Json::parse(test::read_file(dir.file("summary.json"))).at("wall_seconds").get<double>();
+  };
+  { const RunAccount first("/x/0/s.pt", 0); }
+  const auto begin = std::chrono::steady_clock::now();
+  const RunAccount second("/x/1/s.pt", 0);
+  const double seconds = wall_seconds(second);
+  const std::chrono::duration<double> measured = std::chrono::steady_clock::now() - begin;
+  CHECK(seconds <= measured.count() + 0.005);  // and not since the start of this process
+}
 
 TEST_CASE("an account that is full drops its oldest restarts and keeps its sums") {
   const TempDir dir;

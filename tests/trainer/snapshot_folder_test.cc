@@ -286,12 +286,18 @@ TEST_CASE("a damaged newest snapshot leads to an older one of its own run, or to
   SECTION("an older one is there") { CHECK(FolderRun(dir, 5).step == 20); }
   SECTION("none is there") {
     fs::remove(dir.file("s.pt.step-20-2"));
-    CHECK_THROWS_WITH(FolderRun(dir, 5), Catch::Contains("there is no older one"));
+    CHECK_THROWS_WITH(FolderRun(dir, 5), Catch::Contains("there is no older snapshot"));
   }
   SECTION("without the list nobody can tell which run it was") {
     fs::remove(dir.file("s.pt.manifest.json"));
     CHECK_THROWS_WITH(FolderRun(dir, 5),
-                      Catch::Contains("are of 2 runs; rename the one to go on from"));
+                      Catch::Contains("without s.pt.manifest.json it is unknown") &&
+                          Catch::Contains("; rename the one to resume from"));
+  }
+  SECTION("without the list the only older files may be of the run before") {
+    fs::remove(dir.file("s.pt.manifest.json"));
+    fs::remove(dir.file("s.pt.step-20-2"));
+    CHECK_THROWS_WITH(FolderRun(dir, 5), Catch::Contains("it is unknown"));
   }
   SECTION("without the list its own header can tell") {
     fs::remove(dir.file("s.pt.manifest.json"));

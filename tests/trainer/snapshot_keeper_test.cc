@@ -100,7 +100,7 @@ TEST_CASE("automatic snapshots do not bury the log, fixed ones and the first are
   CHECK_THAT(said, Catch::Contains("step 1: ") && !Catch::Contains("step 2: ") &&
                        !Catch::Contains("step 9: "));
   CHECK_THAT(said,
-             Catch::Contains("step 10: ") && Catch::Contains("; 8 others since the last line)"));
+             Catch::Contains("step 10: ") && Catch::Contains("; 8 more since the last message)"));
 }
 
 TEST_CASE("a full disk costs one snapshot, not the run, and the last good one stays") {
@@ -115,11 +115,17 @@ TEST_CASE("a full disk costs one snapshot, not the run, and the last good one st
   CHECK(run.saved_step() == 3);
 }
 
+TEST_CASE("a disk that is full before the first snapshot promises no older one") {
+  Saving run(with_faults({"step=1 kind=disk_full"}));
+  CHECK_THROWS_WITH(run.keeper.finish(run.state(1)),
+                    Catch::Contains("which holds no snapshot yet"));
+}
+
 TEST_CASE("the last state is tried twice, then the run fails and says what is left") {
   Saving run(with_faults({"step=2 kind=disk_full"}));
   run.keeper.finish(run.state(1));
   CHECK_THROWS_WITH(run.keeper.finish(run.state(2)),
-                    Catch::Contains("of step 2") && Catch::Contains("make room"));
+                    Catch::Contains("(step 2)") && Catch::Contains("free space"));
   CHECK(run.saved_step() == 1);
   CHECK(run.keeper.counts().failed == 2);
 }
@@ -131,7 +137,7 @@ TEST_CASE("NaN is never saved, and the run hears of it") {
   run.weights[17] = std::nan("");
   run.keeper.save(broken, SaveReason::kFixed);
   run.keeper.wait();
-  CHECK_THROWS_WITH(run.keeper.before_update(), Catch::Contains("model.w holds NaN or Inf"));
+  CHECK_THROWS_WITH(run.keeper.before_update(), Catch::Contains("model.w contains NaN or Inf"));
   CHECK(run.saved_step() == 1);
 }
 

@@ -12,6 +12,7 @@
 #include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/sha256.h"
+#include "trainer/snapshot/snapshot_manifest.h"
 
 namespace ddp::train {
 namespace {
@@ -41,6 +42,29 @@ TEST_CASE("what was saved is loaded, bit for bit") {
     opened.load_into(name, loaded);
     CHECK(torch::equal(loaded, tensor));
   }
+}
+
+TEST_CASE("metadata with a million nested brackets is damage told in one line") {
+  const TempDir dir;
+  const std::string bomb(1'000'000, '[');
+  for (const char* key : {"config", "step_guard", "evaluation", "run_id"}) {
+    CAPTURE(key);
+    StateBuffer buffer(sample_tensors());
+    buffer.copy_from(sample_tensors(), nullptr);
+    auto metadata = sample_meta(1).to_metadata();
+    metadata[key] = bomb;
+    publish_safetensors(dir.file("s.pt"), "", metadata, buffer.tensors());
+    CHECK_THROWS_WITH(open_snapshot(dir.file("s.pt")),
+                      Catch::EndsWith(std::string("s.pt: ") + key +
+                                      " in its metadata nests too deeply: the file is damaged"));
+  }
+}
+
+TEST_CASE("a manifest with a million nested brackets is none") {
+  const TempDir dir;
+  const std::string bomb(1'000'000, '[');
+  dir.write("m.json", R"({"best":null,"snapshots":)" + bomb);
+  CHECK_FALSE(read_manifest(dir.file("m.json")).has_value());
 }
 
 TEST_CASE("a transposed, strided target is filled by value") {
@@ -146,7 +170,7 @@ TEST_CASE("bytes behind the last tensor are found") {
   const std::string path = dir.file("s.pt");
   save(path, 1);
   dir.write("s.pt", read_file(path) + "x");
-  CHECK_THROWS_WITH(open_snapshot(path), Catch::Contains("after its last tensor"));
+  CHECK_THROWS_WITH(open_snapshot(path), Catch::Contains("after the last tensor"));
 }
 
 // Written by the trainer before format 2.

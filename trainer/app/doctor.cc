@@ -16,6 +16,7 @@
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/finish_stdout.h"
 
 namespace ddp::train {
 namespace {
@@ -41,13 +42,14 @@ class Report {
 
   int finish() const {
     const int code = conclude();
-    return std::fflush(stdout) == 0 ? code : launch::kExitFailed;
+    finish_stdout();
+    return code;
   }
 
  private:
   int conclude() const {
     if (problems_.empty()) {
-      line("Everything works.");
+      line("All checks passed.");
       return launch::kExitDone;
     }
     line(fmt::format("{} found:", problems_.size() == 1
@@ -104,7 +106,7 @@ void report_devices(Report& report, const DistEnv& env, const DevicePlan& plan) 
     for (int i = 0; i < cuda->device_count(); ++i)
       report.item(fmt::format("GPU {}", i), cuda->describe(i));
   } else {
-    report.item("GPU", nvidia_device_visible() ? "seen, but not usable" : "none visible");
+    report.item("GPU", nvidia_device_visible() ? "found, but not usable" : "none visible");
   }
   const long wanted = static_cast<long>(torch::get_num_threads()) * env.local_world_size;
   if (!plan.device.is_cuda() && wanted > cpus && env.local_world_size > 1) {
@@ -120,10 +122,9 @@ void report_gpu_access(Report& report) {
   if (!nvidia_device_visible()) return;
   CudaModule* module = load_cuda_module(&why_not);
   if (module == nullptr) {
-    report.problem("a GPU is there, but " + why_not,
-                   "run ./scripts/setup.sh --gpu and build again");
+    report.problem("there is a GPU, but " + why_not, "run ./scripts/setup.sh --gpu and rebuild");
   } else if (module->device_count() == 0) {
-    report.problem("a GPU is there, but CUDA finds none",
+    report.problem("there is a GPU, but CUDA finds none",
                    "check the driver with nvidia-smi; it must support CUDA 13");
   }
 }
@@ -138,9 +139,9 @@ void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& p
     report.line(fmt::format("  {:<12} {:>10} {:>12.0f} {:>10.2f}  {}", r.name, r.bytes, r.median_us,
                             rate, r.correct ? "correct" : "WRONG"));
     if (!r.correct) {
-      report.problem(fmt::format("{} of {} bytes gives wrong results over {}", r.name, r.bytes,
+      report.problem(fmt::format("{} of {} bytes gives wrong results with {}", r.name, r.bytes,
                                  plan.backend_name()),
-                     "try the other distributed_config.backend and report it");
+                     "use another distributed_config.backend, and report it");
     }
   }
 }

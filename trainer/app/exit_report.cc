@@ -58,7 +58,7 @@ std::string readable(const std::string& text) {
        {"Connection reset by peer", "Connection closed by peer", "Broken pipe"}) {
     if (text.find(broken) != std::string::npos) {
       return std::string("lost the connection to another rank (") + broken +
-             "), which has ended; it failed first";
+             "), which ended first; see its error";
     }
   }
   return text.substr(0, text.find('\n'));

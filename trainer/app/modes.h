@@ -10,8 +10,12 @@ namespace ddp::train {
 int run_train(const TrainerArgs& args);
 /// `trainer --cfg job` and `--info defaults`: text on stdout, nothing is started.
 int run_show(const TrainerArgs& args);
-/// `trainer generate`: prompt and continuation alone on stdout.
+/// `trainer generate`: prompts and continuations alone on stdout, the speed on stderr.
 int run_generate(const TrainerArgs& args);
+/// `trainer export`: the names of the files that it has written on stdout.
+int run_export(const TrainerArgs& args);
+/// `trainer estimate`: 0 also when it does not fit; nothing is started.
+int run_estimate(const TrainerArgs& args);
 /// `trainer inspect SNAPSHOT [--json]`
 int run_inspect(const TrainerArgs& args);
 /// `trainer doctor`, alone or under a launcher: 0 when everything works, 1 with what is wrong and

@@ -52,9 +52,8 @@ void check_jobs(const ConfigSource& source, const SweepPlan& plan) {
     const auto [owner, is_new] = owners.emplace(path, i);
     if (is_new) continue;
     throw UserError(fmt::format(
-        "trainer_config.snapshot_path: jobs {0} and {1} of the sweep have the same, {2}: "
-        "job {1} would go on from job {0}'s snapshot; give a relative path, or put "
-        "${{hydra:job.num}} into it",
+        "trainer_config.snapshot_path: jobs {0} and {1} of the sweep share {2}: job {1} would "
+        "resume from job {0}'s snapshot; use a relative path, or put ${{hydra:job.num}} in it",
         owner->second, i, path));
   }
 }

@@ -89,7 +89,7 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGr
   const std::string& samples = task->training().fingerprint();
   if (group.broadcast_text(samples) != samples) {
     throw RunError(
-        fmt::format("{}: rank {} reads another text than rank 0; give all nodes the same file",
+        fmt::format("{}: rank {} reads a different text than rank 0; give all nodes the same file",
                     config.data.path, group.rank()));
   }
   if (resume.meta) {

@@ -1,4 +1,4 @@
-// The command line of trainer. The only file of it that sees cxxopts is trainer_args.cc.
+// The command line of trainer.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "trainer/config/config.h"
 #include "trainer/config/show/config_show.h"
+#include "trainer/interop/export_format.h"
 
 namespace ddp::train {
 
 enum class Mode {
   kTrain,
   kGenerate,
+  kExport,
+  kEstimate,
   kInspect,
   kDoctor,
   kTokenize,
@@ -26,11 +30,34 @@ enum class Mode {
 struct GenerateArgs {
   std::string snapshot;
   std::string prompt;
+  std::optional<std::string> prompt_file;  ///< Instead of prompt; "-" is standard input.
+  bool prompt_per_line = false;            ///< Each line of prompt_file is one.
   int64_t max_new_tokens = 200;
   double temperature = 1.0;
   std::optional<int64_t> top_k;
+  double top_p = 1.0;
+  double min_p = 0.0;
+  double repetition_penalty = 1.0;
+  std::vector<std::string> stops;
+  int64_t num_samples = 1;  ///< Of each prompt.
+  int64_t batch_size = 8;   ///< Continuations at a time.
   int64_t seed = 1337;
   bool greedy = false;
+  bool json = false;
+  DeviceChoice device = DeviceChoice::kAuto;
+};
+
+/// Options of `trainer export`.
+struct ExportArgs {
+  std::string snapshot;
+  ExportFormat format = ExportFormat::kHuggingFace;
+  std::string output;
+};
+
+/// Options of `trainer estimate` besides the configuration.
+struct EstimateArgs {
+  int64_t world_size = 1;
+  bool json = false;
 };
 
 /// Options of `trainer tokenize`.
@@ -51,6 +78,8 @@ struct TrainerArgs {
   ConfigSource config;                 ///< `--config FILE`, or -cp, -cn and -cd.
   std::vector<std::string> overrides;  ///< `key=value` arguments, in order.
   GenerateArgs generate;
+  ExportArgs exporting;
+  EstimateArgs estimate;
   TokenizeArgs tokenize;
   std::string inspect_snapshot;             ///< `trainer inspect SNAPSHOT`
   bool inspect_json = false;                ///< `--json`

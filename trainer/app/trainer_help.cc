@@ -20,10 +20,12 @@ std::string exit_codes() {
 
 std::string help_overall() {
   return std::string() +
-         R"(Train a GPT on text, on one process or on many under ddp-run or torchrun.
+         R"(Train a GPT on text, in one process or in many (under ddp-run or torchrun).
 
 Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
+       trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
+       trainer estimate --config FILE [KEY=VALUE ...] [--json]
        trainer inspect SNAPSHOT [--json]
        trainer report RUN_DIR [RUN_DIR ...] [--output FILE]
        trainer doctor
@@ -35,59 +37,121 @@ Examples:
   ddp-run --standalone --nproc_per_node=gpu trainer --config configs/gpt2_train_cfg.yaml
 
 Options:
-  -c, --config FILE        YAML file with the configuration; docs/config.md lists its keys
+  -c, --config FILE        YAML configuration file; docs/config.md lists its keys
   -cn, --config-name NAME  Instead of --config: NAME.yaml in the folder of -cd or -cp (default: .)
   -cp, --config-path DIR   Folder of --config-name
-  -cd, --config-dir DIR    One more folder to look for configurations and groups in
-  -m, --multirun           One job for each combination of values: a=1,2 b=range(1,4) c=choice(x,y)
-  -h, --help               Show this page, or that of a mode: trainer generate --help
+  -cd, --config-dir DIR    Additional folder to search for configurations and groups
+  -m, --multirun           Run one job per combination of values: a=1,2 b=range(1,4) c=choice(x,y)
+  -h, --help               Show this help, or a mode's: trainer generate --help
       --help-config        Show every key with type, range, default and meaning
       --version            Show the version
 
-Looking at the configuration (prints and exits):
-      --cfg job|hydra|all  The composed configuration; job leaves the hydra block out
-      --info defaults      Where each value comes from: file and line, override or default
-      --resolve            Replace interpolations by their values
-      --format yaml|json   Form of the text (default: yaml)
+Inspecting the configuration (print and exit):
+      --cfg job|hydra|all  Print the composed configuration; job omits the hydra block
+      --info defaults      Print where each value comes from: file and line, override or default
+      --resolve            Replace interpolations with their values
+      --format yaml|json   Output format (default: yaml)
   -p, --package A.B        Only that part
-      --throw-on-missing   A value that is still ??? is an error
+      --throw-on-missing   Fail if a value is still ???
 
 KEY=VALUE overrides a value of the file, e.g. trainer_config.max_epochs=3 or
-optimizer_config.betas=[0.9,0.99]; quote a text with special characters twice: 'KEY="a, b"'.
-Training resumes from trainer_config.snapshot_path when that file is there.
+optimizer_config.betas=[0.9,0.99]. Text with special characters needs quotes inside the shell's:
+'KEY="a, b"'. Training resumes from trainer_config.snapshot_path if that file exists.
 )" + exit_codes();
 }
 
 std::string help_generate() {
-  return R"(Continue a text with a trained model. The text alone goes to stdout, prompt included.
+  return R"(Continue texts with a trained model. Writes only the texts, prompts included, to stdout, as they
+are produced; the speed goes to stderr.
 
-Usage: trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
+Usage: trainer generate --snapshot FILE (--prompt TEXT | --prompt_file FILE) [OPTIONS]
 
 Examples:
   trainer generate --snapshot snapshot.pt --prompt "First Citizen:"
   trainer generate --snapshot snapshot.pt --prompt "O God" --top_k 10 --temperature 0.8 --seed 7
-  trainer generate --snapshot snapshot.pt --prompt "O God" --greedy --max_new_tokens 50
+  trainer generate --snapshot snapshot.pt --prompt "ROMEO:" --stop "JULIET:" --num_samples 3
+  trainer generate --snapshot snapshot.pt --prompt_file prompts.txt --prompt_per_line --json
 
 Required:
-      --snapshot FILE       Snapshot that training has written
-      --prompt TEXT         Text to continue
+      --snapshot FILE         Snapshot written by training
+      --prompt TEXT           Text to continue; or
+      --prompt_file FILE      file that holds it; -: standard input. The last line end is left out
 
 Sampling:
-      --max_new_tokens N    Tokens to add (default: 200)
-      --temperature T       Above 1 more varied, below 1 more certain; > 0 (default: 1)
-      --top_k K             Choose among the K likeliest tokens only (default: all)
-      --seed S              Start of the random numbers (default: 1337)
-      --greedy              Always take the likeliest token
+      --max_new_tokens N      Tokens to add (default: 200)
+      --temperature T         Above 1: more varied, below 1: more predictable; > 0 (default: 1)
+      --top_k K               Sample from the K most likely tokens only (default: all)
+      --top_p P               Sample from the fewest tokens whose probabilities add up to P; > 0
+                              and <= 1 (default: 1, all)
+      --min_p P               Sample from tokens with at least P times the most likely one's
+                              probability (default: 0, all)
+      --repetition_penalty R  Above 1: tokens that the text has already are less likely; > 0
+                              (default: 1)
+      --stop TEXT             End before this text; may be given several times
+      --seed S                Random seed (default: 1337)
+      --greedy                Always choose the most likely token
+
+Several texts:
+      --prompt_per_line       Each line of --prompt_file is a prompt
+      --num_samples N         Continuations of each prompt (default: 1)
+      --batch_size N          Continuations at a time (default: 8)
+      --json                  One JSON object a line for each continuation: prompt_index, sample,
+                              prompt, text, tokens, finish_reason (stop or length)
 
 Other:
-  -h, --help                Show this page
+      --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
+  -h, --help                  Show this help
 
-Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error, 128+N ended by signal N
+Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error, 128+N killed by signal N
+)";
+}
+
+std::string help_export() {
+  return R"text(Write the model of a snapshot as files that other programs read. Their names go to stdout.
+
+Usage: trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
+
+Examples:
+  trainer export --snapshot snapshot.pt --output my-gpt2
+  python -c "from transformers import pipeline; print(pipeline('text-generation', 'my-gpt2')('O God'))"
+  trainer export --snapshot snapshot.pt --output weights --format torch
+
+Options:
+      --snapshot FILE  Snapshot written by training (required)
+      --output FOLDER  Where to; created where it is missing (required)
+      --format FORMAT  huggingface: a folder for transformers' GPT2LMHeadModel, tokenizer included
+                       torch: model.pt, a state dict for torch.load(weights_only=True)
+                       safetensors: model.safetensors, the same (default: huggingface)
+  -h, --help           Show this help
+
+Exit codes: 0 done, 1 the snapshot cannot be used or a file not be written, 2 usage error
+)text";
+}
+
+std::string help_estimate() {
+  return R"(Say what a training takes before it runs: parameters, memory, tokens, FLOPs.
+
+Usage: trainer estimate --config FILE [KEY=VALUE ...] [--world_size N] [--json]
+
+Examples:
+  trainer estimate --config configs/gpt2_train_cfg.yaml
+  trainer estimate --config configs/gpt2_train_cfg.yaml trainer_config.batch_size=64 --world_size 8
+
+Options:
+  -c, --config FILE     YAML file with the configuration; -cn, -cp and -cd as for training
+      --world_size N    Ranks that the training will have (default: 1)
+      --json            One JSON object, for programs
+  -h, --help            Show this help
+
+Memory is that of one rank at its largest moment. It fits when all ranks of this machine together
+stay below the memory that is available now.
+
+Exit codes: 0 done, whether it fits or not, 2 usage or configuration error
 )";
 }
 
 std::string help_inspect() {
-  return R"(Show what a snapshot holds: step, epoch, parameters, configuration, checksums.
+  return R"(Show a snapshot's contents: step, epoch, parameters, configuration, checksums.
 
 Usage: trainer inspect SNAPSHOT [--json]
 
@@ -96,8 +160,8 @@ Examples:
   trainer inspect snapshot.pt --json
 
 Options:
-      --json  One JSON object with the sha256 of each tensor, for programs
-  -h, --help  Show this page
+      --json  Print one JSON object, with each tensor's sha256
+  -h, --help  Show this help
 
 Exit codes: 0 done, 1 the snapshot cannot be read, 2 usage error
 )";
@@ -145,9 +209,9 @@ Examples:
   ddp-run --standalone --nproc_per_node=2 trainer doctor
 
 Options:
-  -h, --help  Show this page
+  -h, --help  Show this help
 
-Exit codes: 0 all well, 1 something is wrong (it says what and how to mend it), 2 usage error
+Exit codes: 0 all checks passed, 1 a check failed (prints what and how to fix it), 2 usage error
 )";
 }
 

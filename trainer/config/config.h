@@ -12,6 +12,12 @@
 
 namespace ddp::train {
 
+/// `auto`, or a number of the user's; 0 is off.
+struct AutoNumber {
+  bool automatic = true;
+  double value = 0.0;  ///< Only when not automatic.
+};
+
 enum class DataFormat { kAuto, kText, kTokens };
 
 struct DataConfig {
@@ -39,6 +45,9 @@ struct GptConfig {
   double attn_pdrop = 0.1;
   Activation activation = Activation::kGelu;
   bool tie_weights = false;  ///< lm_head shares its matrix with the token embedding.
+  std::string init_from;     ///< Folder of a GPT-2 to start from. Absolute after loading.
+  bool activation_checkpointing = false;
+  AutoNumber loss_chunk_size;  ///< Rows of logits at a time in the loss; 0: all.
 };
 
 enum class AmpDtype { kFloat16, kBFloat16 };
@@ -46,21 +55,15 @@ enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class IfBusy { kSkip, kWait };
 enum class BadStepPolicy { kSkip, kRollback, kStop };
 
-/// `auto`, or a number of the user's; 0 is off.
-struct AutoNumber {
-  bool automatic = true;
-  double value = 0.0;  ///< Only when not automatic.
-};
-
 struct TrainerConfig {
   int64_t max_epochs = 10;
-  std::optional<int64_t>
-      max_steps;             ///< Stops after this many optimizer steps, also within an epoch.
-  int64_t batch_size = 216;  ///< Sequences per rank and micro-batch.
-  int64_t grad_accumulation_steps = 1;       ///< Micro-batches per optimizer step and rank.
+  std::optional<int64_t> max_steps;     ///< Stop after this many optimizer steps, even mid-epoch.
+  int64_t batch_size = 216;             ///< Sequences per rank and micro-batch.
+  int64_t grad_accumulation_steps = 1;  ///< Micro-batches per optimizer step and rank.
   std::optional<int64_t> global_batch_size;  ///< Sequences per optimizer step, all ranks together.
-  int64_t data_loader_workers = 4;  ///< Loader threads per rank; 0 loads in the training thread.
-  double grad_norm_clip = 1.0;      ///< Global L2 norm; 0 switches clipping off.
+  int64_t data_loader_workers =
+      4;                        ///< Data loader threads per rank; 0: load in the training thread.
+  double grad_norm_clip = 1.0;  ///< Global L2 norm; 0 switches clipping off.
   std::string snapshot_path = "snapshot.pt";  ///< Absolute after loading.
   int64_t save_every = 3;  ///< Epochs between snapshots; a final one is always written.
   std::optional<int64_t> save_every_steps;
@@ -68,7 +71,7 @@ struct TrainerConfig {
   double snapshot_overhead = 0.01;          ///< Share of the run's time that `auto` may cost.
   double snapshot_min_interval_s = 60.0;    ///< Least time between two of `auto`, seconds.
   double snapshot_disk_share = 0.1;         ///< Share of the time that `auto` may be writing.
-  double snapshot_gb_per_hour = 40.0;       ///< Most that `auto` may write; 0: no limit.
+  double snapshot_gb_per_hour = 40.0;       ///< Write limit of `auto`; 0: no limit.
   IfBusy snapshot_if_busy = IfBusy::kSkip;  ///< A snapshot is due while the last is written.
   int64_t save_total_limit = 2;             ///< Files kept: the newest and the ones before it.
   std::string snapshot_cache = "snapshot_cache";  ///< Absolute after loading.
@@ -116,9 +119,8 @@ struct DistributedConfig {
   double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
   bool gradient_as_bucket_view = true;
   bool static_graph = false;
-  double timeout_s =
-      1800.0;  ///< Longest wait in a collective and while joining the group, seconds.
-  AutoNumber hang_timeout_s;  ///< Silence after which ddp-run takes a rank for hung, seconds.
+  double timeout_s = 1800.0;  ///< Timeout of collectives and of joining the group, seconds.
+  AutoNumber hang_timeout_s;  ///< Silence after which ddp-run considers a rank hung, seconds.
 };
 
 enum class ProgressStyle { kAuto, kPlain, kOff };

@@ -1,39 +1,92 @@
 #include "trainer/model/generate.h"
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
 namespace ddp::train {
 namespace {
 
-int64_t draw(torch::Tensor logits_V, const SamplingOptions& options, at::Generator& generator) {
-  if (options.greedy) return logits_V.argmax().item<int64_t>();
-  logits_V = (logits_V - logits_V.max()) / options.temperature;  // no overflow, however cold
-  if (options.top_k && *options.top_k < logits_V.size(0)) {
-    const auto smallest = std::get<0>(logits_V.topk(*options.top_k))[-1];
-    logits_V = logits_V.masked_fill(logits_V < smallest, -std::numeric_limits<float>::infinity());
+torch::Tensor tokens_seen(const std::vector<BatchGenerator::Row>& rows, int64_t vocab_size) {
+  auto seen_BV = torch::zeros({static_cast<int64_t>(rows.size()), vocab_size}, torch::kBool);
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    for (const int32_t token : rows[row].tokens)
+      seen_BV[static_cast<int64_t>(row)][token].fill_(true);
   }
-  return at::multinomial(torch::softmax(logits_V, 0), 1, /*replacement=*/false, generator)
-      .item<int64_t>();
+  return seen_BV;
 }
 
 }  // namespace
 
+BatchGenerator::BatchGenerator(GPT& model, std::vector<Row> rows, const SamplingOptions& options)
+    : model_(model),
+      rows_(std::move(rows)),
+      options_(options),
+      device_(model->parameters().front().device()) {
+  model_->eval();
+  for (const Row& row : rows_) generators_.emplace_back(row.seed);
+  if (options_.repetition_penalty != 1.0)
+    seen_BV_ = tokens_seen(rows_, model_->vocab_size()).to(device_);
+}
+
+// All contexts, right-aligned, the shorter ones behind padding.
+torch::Tensor BatchGenerator::read_all(int64_t longest) {
+  const int64_t block = model_->block_size();
+  const int64_t width = std::min(longest, block);
+  const auto count = static_cast<int64_t>(rows_.size());
+  auto idx_BT = torch::zeros({count, width}, torch::kInt64);
+  auto padding_B = torch::zeros({count}, torch::kInt64);
+  for (int64_t b = 0; b < count; ++b) {
+    const auto& tokens = rows_[static_cast<std::size_t>(b)].tokens;
+    const int64_t used = std::min<int64_t>(width, static_cast<int64_t>(tokens.size()));
+    std::copy(tokens.end() - used, tokens.end(),
+              idx_BT.data_ptr<int64_t>() + (b + 1) * width - used);
+    padding_B[b] = width - used;
+  }
+  const bool padded = padding_B.any().item<bool>();
+  const int64_t capacity =
+      longest > block ? width : std::min(block, width + options_.max_new_tokens);
+  cache_.emplace(model_->n_layer(), capacity, padded ? padding_B.to(device_) : torch::Tensor());
+  return model_->next_logits(idx_BT.to(device_), *cache_);
+}
+
+torch::Tensor BatchGenerator::read_last() {
+  std::vector<int64_t> last;
+  for (const Row& row : rows_) last.push_back(row.tokens.back());
+  const auto idx_B1 = torch::tensor(last, torch::kInt64).unsqueeze(1);
+  return model_->next_logits(idx_B1.to(device_), *cache_);
+}
+
+torch::Tensor BatchGenerator::read() {
+  int64_t longest = 0;
+  for (const Row& row : rows_) longest = std::max(longest, static_cast<int64_t>(row.tokens.size()));
+  return !cache_ || longest > model_->block_size() ? read_all(longest) : read_last();
+}
+
+std::vector<double> BatchGenerator::draws() {
+  constexpr unsigned kUnusedBits = 11;  // 53 of 64 bits make a double in [0, 1)
+  constexpr double kUnit = 0x1.0p-53;
+  std::vector<double> result;
+  for (auto& generator : generators_)
+    result.push_back(static_cast<double>(generator() >> kUnusedBits) * kUnit);
+  return result;
+}
+
+std::vector<int32_t> BatchGenerator::next() {
+  const torch::InferenceMode inference;
+  const auto scores_BV = process_logits(read(), seen_BV_, options_);
+  const auto tokens_B = options_.greedy ? scores_BV.argmax(-1) : draw_tokens(scores_BV, draws());
+  if (seen_BV_.defined()) seen_BV_.scatter_(1, tokens_B.unsqueeze(1), true);
+  const auto drawn = tokens_B.to(torch::kCPU, torch::kInt32).contiguous();
+  const int32_t* first = drawn.data_ptr<int32_t>();
+  std::vector<int32_t> result(first, first + drawn.numel());
+  for (std::size_t row = 0; row < rows_.size(); ++row) rows_[row].tokens.push_back(result[row]);
+  return result;
+}
+
 void generate(GPT& model, std::vector<int32_t> prompt, const SamplingOptions& options,
               const std::function<void(int64_t)>& emit) {
-  const torch::InferenceMode inference;
-  model->eval();
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(options.seed);
-  std::vector<int64_t> context(prompt.begin(), prompt.end());
-  for (int64_t i = 0; i < options.max_new_tokens; ++i) {
-    const auto length =
-        std::min<int64_t>(static_cast<int64_t>(context.size()), model->block_size());
-    const auto idx_BT = torch::from_blob(
-        &context[context.size() - static_cast<std::size_t>(length)], {1, length}, torch::kInt64);
-    const auto logits_V = model->forward(idx_BT)[0][-1].to(torch::kFloat32);
-    context.push_back(draw(logits_V, options, generator));
-    emit(context.back());
-  }
+  BatchGenerator generator(model, {{std::move(prompt), options.seed}}, options);
+  for (int64_t i = 0; i < options.max_new_tokens; ++i) emit(generator.next().front());
 }
 
 }  // namespace ddp::train

@@ -4,24 +4,48 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <random>
 #include <vector>
 
 #include "trainer/model/gpt.h"
+#include "trainer/model/key_value_cache.h"
+#include "trainer/model/sampling.h"
 
 namespace ddp::train {
 
-struct SamplingOptions {
-  int64_t max_new_tokens = 200;
-  double temperature = 1.0;      ///< > 0; logits are divided by it.
-  std::optional<int64_t> top_k;  ///< Only the k most likely tokens can be drawn.
-  bool greedy =
-      false;  ///< Always the most likely token; temperature, top_k and seed have no effect.
-  uint64_t seed = 0;
+/// Continues several texts at a time, one token each per step. Keys and values of what has been
+/// read are kept; a context longer than the model's block_size is cropped to its end, which moves
+/// every position, so that from there on each step reads the whole context again.
+class BatchGenerator {
+ public:
+  struct Row {
+    std::vector<int32_t> tokens;  ///< At least one.
+    uint64_t seed = 0;            ///< Of this row's draws: they do not depend on the other rows.
+  };
+
+  /// Puts the model, which must outlive it, into eval mode. `options.seed` is not used.
+  BatchGenerator(GPT& model, std::vector<Row> rows, const SamplingOptions& options);
+
+  /// Draws one more token for each row.
+  std::vector<int32_t> next();
+
+ private:
+  torch::Tensor read();
+  torch::Tensor read_all(int64_t longest);
+  torch::Tensor read_last();
+  std::vector<double> draws();
+
+  GPT& model_;
+  std::vector<Row> rows_;
+  SamplingOptions options_;
+  torch::Device device_;
+  std::vector<std::mt19937_64> generators_;
+  std::optional<KeyValueCache> cache_;
+  torch::Tensor seen_BV_;
 };
 
 /// Continues `prompt` (at least one token) and calls `emit` with each new token as soon as it is
-/// drawn. Contexts longer than the model's block_size are cropped to their end. Puts the model into
-/// eval mode.
+/// drawn. Puts the model into eval mode.
 void generate(GPT& model, std::vector<int32_t> prompt, const SamplingOptions& options,
               const std::function<void(int64_t)>& emit);
 

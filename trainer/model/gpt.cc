@@ -1,7 +1,11 @@
 #include "trainer/model/gpt.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
+
+#include "trainer/model/activation_checkpoint.h"
+#include "trainer/model/chunked_loss.h"
 
 namespace ddp::train {
 namespace nn = torch::nn;
@@ -23,17 +27,41 @@ CausalSelfAttentionImpl::CausalSelfAttentionImpl(const GptConfig& config)
   resid_dropout = register_module("resid_dropout", nn::Dropout(config.resid_pdrop));
 }
 
-torch::Tensor CausalSelfAttentionImpl::forward(const torch::Tensor& x_BTC) {
+torch::Tensor CausalSelfAttentionImpl::forward(const torch::Tensor& x_BTC,
+                                               const CachedPositions* cached) {
   const auto B = x_BTC.size(0);
   const auto T = x_BTC.size(1);
   const auto C = x_BTC.size(2);
   const auto qkv =
       c_attn(x_BTC).view({B, T, 3, n_head_, C / n_head_}).permute({2, 0, 3, 1, 4}).unbind(0);
-  const double dropout = is_training() ? attn_pdrop_ : 0.0;
-  const auto y_BHTD =
-      at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], /*attn_mask=*/{}, dropout,
-                                       /*is_causal=*/true);
+  const auto y_BHTD = attend(qkv, cached);
   return resid_dropout(c_proj(y_BHTD.transpose(1, 2).reshape({B, T, C})));
+}
+
+torch::Tensor CausalSelfAttentionImpl::attend(const std::vector<torch::Tensor>& qkv,
+                                              const CachedPositions* cached) const {
+  const double dropout = is_training() ? attn_pdrop_ : 0.0;
+  if (cached == nullptr) {
+    return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], /*attn_mask=*/{}, dropout,
+                                            /*is_causal=*/true);
+  }
+  const int64_t T = qkv[0].size(2);
+  const auto upto_now = [&](torch::Tensor& kept_BHTD, const torch::Tensor& new_BHTD) {
+    if (!kept_BHTD.defined()) {
+      auto shape = new_BHTD.sizes().vec();
+      shape[2] = cached->capacity;
+      kept_BHTD = torch::empty(shape, new_BHTD.options());
+    }
+    kept_BHTD.narrow(2, cached->start, T).copy_(new_BHTD);
+    return kept_BHTD.narrow(2, 0, cached->start + T);
+  };
+  const auto keys = upto_now(cached->layer.keys_BHTD, qkv[1]);
+  const auto values = upto_now(cached->layer.values_BHTD, qkv[2]);
+  if (cached->mask.defined())
+    return at::scaled_dot_product_attention(qkv[0], keys, values, cached->mask);
+  TORCH_CHECK(cached->start == 0 || T == 1, "a cache that is in use takes one token at a time");
+  return at::scaled_dot_product_attention(qkv[0], keys, values, /*attn_mask=*/{}, 0.0,
+                                          /*is_causal=*/T > 1);
 }
 
 MlpImpl::MlpImpl(const GptConfig& config)
@@ -55,12 +83,13 @@ BlockImpl::BlockImpl(const GptConfig& config) {
   mlp = register_module("mlp", Mlp(config));
 }
 
-torch::Tensor BlockImpl::forward(torch::Tensor x_BTC) {
-  x_BTC = x_BTC + attn(ln_1(x_BTC));
+torch::Tensor BlockImpl::forward(torch::Tensor x_BTC, const CachedPositions* cached) {
+  x_BTC = x_BTC + attn(ln_1(x_BTC), cached);
   return x_BTC + mlp(ln_2(x_BTC));
 }
 
-TransformerImpl::TransformerImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size) {
+TransformerImpl::TransformerImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size)
+    : checkpointed_(config.activation_checkpointing) {
   wte = register_module("wte", nn::Embedding(vocab_size, config.n_embd));
   wpe = register_module("wpe", nn::Embedding(block_size, config.n_embd));
   drop = register_module("drop", nn::Dropout(config.embd_pdrop));
@@ -69,17 +98,41 @@ TransformerImpl::TransformerImpl(const GptConfig& config, int64_t vocab_size, in
   ln_f = register_module("ln_f", nn::LayerNorm(nn::LayerNormOptions({config.n_embd})));
 }
 
-torch::Tensor TransformerImpl::forward(const torch::Tensor& idx_BT) {
+torch::Tensor TransformerImpl::forward(const torch::Tensor& idx_BT, KeyValueCache* cache) {
   const auto T = idx_BT.size(1);
-  const auto positions_T =
-      torch::arange(T, torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
-  auto x_BTC = drop(wte(idx_BT) + wpe(positions_T));
-  for (const auto& block : *h) x_BTC = block->as<Block>()->forward(x_BTC);
+  const auto positions =
+      cache != nullptr
+          ? cache->positions(T, idx_BT.device())
+          : torch::arange(T, torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
+  auto x_BTC = drop(wte(idx_BT) + wpe(positions));
+  if (cache != nullptr) return ln_f(through_cache(x_BTC, *cache));
+  for (std::size_t i = 0; i < h->size(); ++i) x_BTC = through_block(i, x_BTC);
   return ln_f(x_BTC);
 }
 
+torch::Tensor TransformerImpl::through_block(std::size_t index, const torch::Tensor& x_BTC) {
+  auto* block = h[index]->as<Block>();
+  if (!checkpointed_ || !is_training()) return block->forward(x_BTC, nullptr);
+  return checkpoint([block](const torch::Tensor& x) { return block->forward(x, nullptr); }, x_BTC,
+                    block->parameters());
+}
+
+torch::Tensor TransformerImpl::through_cache(torch::Tensor x_BTC, KeyValueCache& cache) {
+  const auto T = x_BTC.size(1);
+  const auto mask = cache.mask(T);
+  for (std::size_t i = 0; i < h->size(); ++i) {
+    const CachedPositions cached{cache.layers[i], cache.length, cache.capacity, mask};
+    x_BTC = h[i]->as<Block>()->forward(x_BTC, &cached);
+  }
+  cache.length += T;
+  return x_BTC;
+}
+
 GPTImpl::GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size, uint64_t seed)
-    : n_layer_(config.n_layer), vocab_size_(vocab_size), block_size_(block_size) {
+    : n_layer_(config.n_layer),
+      vocab_size_(vocab_size),
+      block_size_(block_size),
+      loss_chunk_size_(config.loss_chunk_size) {
   transformer = register_module("transformer", Transformer(config, vocab_size, block_size));
   if (!config.tie_weights) {
     lm_head = register_module("lm_head",
@@ -105,24 +158,64 @@ void GPTImpl::initialise(uint64_t seed) {
   }
 }
 
+const torch::Tensor& GPTImpl::head_weight() const {
+  return lm_head ? lm_head->weight : transformer->wte->weight;
+}
+
 torch::Tensor GPTImpl::forward(const torch::Tensor& idx_BT) {
   TORCH_CHECK(idx_BT.size(1) <= block_size_, "a sequence of ", idx_BT.size(1),
               " tokens is longer than block_size ", block_size_);
-  const auto x_BTC = transformer(idx_BT);
-  return lm_head ? lm_head(x_BTC) : torch::linear(x_BTC, transformer->wte->weight);
+  return torch::linear(transformer(idx_BT, nullptr), head_weight());
+}
+
+torch::Tensor GPTImpl::next_logits(const torch::Tensor& idx_BT, KeyValueCache& cache) {
+  TORCH_CHECK(cache.length + idx_BT.size(1) <= std::min(cache.capacity, block_size_),
+              "no room for ", idx_BT.size(1), " tokens behind ", cache.length);
+  return torch::linear(transformer(idx_BT, &cache).select(1, -1), head_weight());
+}
+
+// `auto`: as many rows of float32 logits as fit into 256 MiB.
+int64_t GPTImpl::rows_at_a_time(int64_t rows) const {
+  constexpr int64_t kAutomaticBytes = int64_t{256} << 20U;
+  constexpr int64_t kBytesPerLogit = 4;
+  const int64_t chunk = loss_chunk_size_.automatic
+                            ? std::max<int64_t>(1, kAutomaticBytes / (kBytesPerLogit * vocab_size_))
+                            : static_cast<int64_t>(loss_chunk_size_.value);
+  return chunk == 0 ? rows : std::min(rows, chunk);
 }
 
 torch::Tensor GPTImpl::loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT) {
-  const auto logits_NV = forward(idx_BT).view({-1, vocab_size_}).to(torch::kFloat32);
-  return at::cross_entropy_loss(logits_NV, targets_BT.reshape({-1}), {}, at::Reduction::Mean,
-                                /*ignore_index=*/-1);
+  const auto targets_N = targets_BT.reshape({-1});
+  const int64_t chunk = rows_at_a_time(targets_N.size(0));
+  if (chunk == targets_N.size(0)) {
+    const auto logits_NV = forward(idx_BT).view({-1, vocab_size_}).to(torch::kFloat32);
+    return at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Mean,
+                                  /*ignore_index=*/-1);
+  }
+  const auto x_BTC = transformer(idx_BT, nullptr);
+  const auto sum =
+      chunked_cross_entropy_sum(x_BTC.view({-1, x_BTC.size(2)}), head_weight(), targets_N, chunk);
+  return sum / targets_N.ne(-1).sum();
 }
 
-torch::Tensor GPTImpl::loss_sum_of(const torch::Tensor& logits_BTV,
-                                   const torch::Tensor& targets_BT) {
-  const auto logits_NV = logits_BTV.view({-1, logits_BTV.size(-1)}).to(torch::kFloat32);
-  return at::cross_entropy_loss(logits_NV, targets_BT.reshape({-1}), {}, at::Reduction::Sum,
-                                /*ignore_index=*/-1);
+torch::Tensor GPTImpl::evaluation_sums(const torch::Tensor& idx_BT,
+                                       const torch::Tensor& targets_BT) {
+  const auto x_BTC = transformer(idx_BT, nullptr);
+  const auto x_NC = x_BTC.view({-1, x_BTC.size(2)});
+  const auto targets_N = targets_BT.reshape({-1});
+  const int64_t chunk = rows_at_a_time(targets_N.size(0));
+  auto sums = torch::zeros({3}, x_NC.options().dtype(torch::kFloat32));
+  for (int64_t first = 0; first < targets_N.size(0); first += chunk) {
+    const int64_t count = std::min(chunk, targets_N.size(0) - first);
+    const auto targets_n = targets_N.narrow(0, first, count);
+    const auto logits_nV = torch::linear(x_NC.narrow(0, first, count), head_weight());
+    const auto loss =
+        at::cross_entropy_loss(logits_nV.to(torch::kFloat32), targets_n, {}, at::Reduction::Sum,
+                               /*ignore_index=*/-1);
+    sums += torch::stack({loss, logits_nV.argmax(-1).eq(targets_n).sum().to(torch::kFloat32),
+                          targets_n.ne(-1).sum().to(torch::kFloat32)});
+  }
+  return sums;
 }
 
 std::vector<ModelParameter> GPTImpl::model_parameters() const {

@@ -14,16 +14,28 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/model/key_value_cache.h"
 
 namespace ddp::train {
+
+/// A layer's part of the cache during one pass.
+struct CachedPositions {
+  KeyValueCache::Layer& layer;
+  int64_t start = 0;  ///< Positions in it before this pass.
+  int64_t capacity = 0;
+  torch::Tensor mask;  ///< As KeyValueCache::mask().
+};
 
 class CausalSelfAttentionImpl : public torch::nn::Module {
  public:
   explicit CausalSelfAttentionImpl(const GptConfig& config);
-  /// [B, T, C] -> [B, T, C]; position t sees positions <= t only.
-  torch::Tensor forward(const torch::Tensor& x_BTC);
+  /// [B, T, C] -> [B, T, C]; position t sees positions <= t only, and those of `cached`, to which
+  /// this pass adds its own.
+  torch::Tensor forward(const torch::Tensor& x_BTC, const CachedPositions* cached);
 
  private:
+  torch::Tensor attend(const std::vector<torch::Tensor>& qkv, const CachedPositions* cached) const;
+
   torch::nn::Linear c_attn{nullptr};  // query, key and value in one projection
   torch::nn::Linear c_proj{nullptr};
   torch::nn::Dropout resid_dropout{nullptr};
@@ -48,7 +60,7 @@ TORCH_MODULE(Mlp);
 class BlockImpl : public torch::nn::Module {
  public:
   explicit BlockImpl(const GptConfig& config);
-  torch::Tensor forward(torch::Tensor x_BTC);
+  torch::Tensor forward(torch::Tensor x_BTC, const CachedPositions* cached);
 
  private:
   torch::nn::LayerNorm ln_1{nullptr};
@@ -62,12 +74,16 @@ TORCH_MODULE(Block);
 class TransformerImpl : public torch::nn::Module {
  public:
   TransformerImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size);
-  /// int64 [B, T] -> [B, T, C].
-  torch::Tensor forward(const torch::Tensor& idx_BT);
+  /// int64 [B, T] -> [B, T, C]. With a cache the tokens follow those in it.
+  torch::Tensor forward(const torch::Tensor& idx_BT, KeyValueCache* cache);
 
   torch::nn::Embedding wte{nullptr};
 
  private:
+  torch::Tensor through_block(std::size_t index, const torch::Tensor& x_BTC);
+  torch::Tensor through_cache(torch::Tensor x_BTC, KeyValueCache& cache);
+
+  bool checkpointed_;
   torch::nn::Embedding wpe{nullptr};
   torch::nn::Dropout drop{nullptr};
   torch::nn::ModuleList h{nullptr};
@@ -91,12 +107,16 @@ class GPTImpl : public torch::nn::Module {
 
   /// int64 [B, T], T <= block_size -> logits [B, T, V].
   torch::Tensor forward(const torch::Tensor& idx_BT);
+  /// Logits of the last position alone, [B, V], of tokens that follow those in `cache`; reads them
+  /// into it. A second pass takes one token per row.
+  torch::Tensor next_logits(const torch::Tensor& idx_BT, KeyValueCache& cache);
   /// Mean negative log-likelihood in nats over the targets that are not -1; a float32 scalar.
   torch::Tensor loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
-  /// Of logits [B, T, V]: the sum instead of the mean.
-  static torch::Tensor loss_sum_of(const torch::Tensor& logits_BTV,
-                                   const torch::Tensor& targets_BT);
+  /// Sums over the targets that are not -1: negative log-likelihood in nats, targets that were the
+  /// most likely token, targets. float32 [3].
+  torch::Tensor evaluation_sums(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
 
+  int64_t n_layer() const { return n_layer_; }
   int64_t block_size() const { return block_size_; }
   int64_t vocab_size() const { return vocab_size_; }
   /// Every distinct parameter once, in the order of registration.
@@ -106,12 +126,15 @@ class GPTImpl : public torch::nn::Module {
 
  private:
   void initialise(uint64_t seed);
+  const torch::Tensor& head_weight() const;
+  int64_t rows_at_a_time(int64_t rows) const;
 
   Transformer transformer{nullptr};
   torch::nn::Linear lm_head{nullptr};  // empty when the head is tied to wte
   int64_t n_layer_;
   int64_t vocab_size_;
   int64_t block_size_;
+  AutoNumber loss_chunk_size_;
 };
 TORCH_MODULE(GPT);
 

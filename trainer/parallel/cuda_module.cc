@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <torch/csrc/distributed/c10d/NCCLUtils.hpp>
@@ -41,6 +42,17 @@ class NcclCudaModule final : public CudaModule {
     const auto stats =
         c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
     return stats.allocated_bytes[0].peak;
+  }
+
+  // Of the CUDA runtime that libc10_cuda.so has loaded: the module itself links none.
+  int64_t free_memory_bytes(int index) override {
+    set_device(index);
+    void* const symbol = ::dlsym(RTLD_DEFAULT, "cudaMemGetInfo");
+    if (symbol == nullptr) return 0;
+    std::size_t free = 0;
+    std::size_t total = 0;
+    const auto get_info = reinterpret_cast<decltype(&cudaMemGetInfo)>(symbol);
+    return get_info(&free, &total) == cudaSuccess ? static_cast<int64_t>(free) : 0;
   }
 
   c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,

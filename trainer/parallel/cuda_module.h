@@ -25,6 +25,8 @@ class CudaModule {
   virtual std::string versions() = 0;
   /// Largest amount of memory that tensors have occupied on device `index` so far, bytes.
   virtual int64_t peak_memory_bytes(int index) = 0;
+  /// Memory of device `index` that nobody uses now, bytes.
+  virtual int64_t free_memory_bytes(int index) = 0;
   virtual c10::intrusive_ptr<c10d::Backend> make_nccl_backend(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
       std::chrono::milliseconds timeout) = 0;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "launcher/worker_contract.h"
+#include "trainer/metrics/text.h"
 #include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/start_time.h"
 #include "trainer/runtime/xxh3.h"
@@ -76,6 +77,15 @@ SaveCounts saves_from_json(const OrderedJson& json) {
   return saves;
 }
 
+/// When the account before this one in this process ended, Unix seconds; 0: there was none.
+double& previous_end() {
+  static double end = 0.0;
+  return end;
+}
+
+/// The start of the process, of a sweep's later jobs the end of the one before.
+double job_start() { return previous_end() > 0.0 ? previous_end() : process_start_unix_seconds(); }
+
 std::string seconds_or_none(const std::optional<double>& seconds) {
   return seconds ? fmt::format("{:.2f} s", *seconds) : std::string("unknown");
 }
@@ -83,7 +93,7 @@ std::string seconds_or_none(const std::optional<double>& seconds) {
 }  // namespace
 
 RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step)
-    : began_(process_start_unix_seconds()) {
+    : began_(job_start()) {
   totals_.job_began = began_;
   totals_.first_step = totals_.last_step = resumed_step;
   const std::string file = account_file(snapshot_path);
@@ -95,6 +105,7 @@ RunAccount::RunAccount(const std::string& snapshot_path, int64_t resumed_step)
 
 RunAccount::~RunAccount() {
   if (fd_ >= 0) ::close(fd_);
+  previous_end() = unix_seconds();
 }
 
 // What does not parse is nothing: the account is not worth a run.
@@ -202,23 +213,23 @@ std::vector<std::string> RunAccount::text() const {
   const SaveCounts saves = all_saves();
   const auto share = goodput();
   lines.push_back(fmt::format(
-      "Goodput {}: {} useful steps x {:.1f} ms (median) in {:.1f} s; {} steps made twice",
+      "Goodput {}: {} x {:.1f} ms (median) in {:.1f} s; {} repeated",
       share ? fmt::format("{:.1f} %", 100.0 * *share) : std::string("unknown"),
-      totals_.last_step - totals_.first_step, 1e3 * median_step(),
-      unix_seconds() - totals_.job_began, totals_.redone_steps));
+      counted(totals_.last_step - totals_.first_step, "useful step"), 1e3 * median_step(),
+      unix_seconds() - totals_.job_began, counted(totals_.redone_steps, "step")));
   lines.push_back(fmt::format(
-      "Snapshots: {} saved, {} failed, {} skipped, {} in memory; training held up {:.1f} ms per "
+      "Snapshots: {} saved, {} failed, {} skipped, {} in memory; training stalled {:.1f} ms per "
       "save, {:.1f} ms at most",
       saves.saved, saves.failed, saves.skipped, saves.in_memory,
       saves.saved > 0 ? 1e3 * saves.stall_seconds / static_cast<double>(saves.saved) : 0.0,
       1e3 * saves.longest_stall));
   for (const auto& restart : totals_.restarts) {
     lines.push_back(fmt::format(
-        "Restart: rank {}, {}: seen after {}, restarted after {}, first step after {}; {} steps "
-        "made twice",
+        "Restart: rank {}, {}: detected after {}, restarted after {}, first step after {}; {} "
+        "repeated",
         restart.rank, restart.cause.empty() ? "cause unknown" : restart.cause,
         seconds_or_none(restart.to_detect), seconds_or_none(restart.to_restart),
-        seconds_or_none(restart.to_first_step), restart.lost_steps));
+        seconds_or_none(restart.to_first_step), counted(restart.lost_steps, "step")));
   }
   return lines;
 }

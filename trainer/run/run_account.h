@@ -76,7 +76,7 @@ class RunAccount {
   Totals totals_;
   SaveCounts own_saves_;
   StepTimes times_;
-  double began_ = 0.0;  // this attempt, Unix seconds
+  double began_ = 0.0;  // this attempt of this job, Unix seconds
   std::optional<double> previous_step_at_;
   int fd_ = -1;
 };

@@ -29,8 +29,8 @@ std::string temporary_name(const std::string& path, std::string_view suffix = ""
   return fmt::format("{}.tmp.{}{}", path, getpid(), suffix);
 }
 
-/// Makes the names in the folder of `path` durable. Some file systems cannot; the rename stands all
-/// the same.
+/// Makes the names in the folder of `path` durable. Some file systems cannot; the rename still
+/// holds.
 void sync_folder(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,5 +1,4 @@
-// Publishes a file by rename, so that a reader sees the old content or the new, whole, never a
-// part.
+// Publishes a file by rename, so that readers see either the old or the new content, never a part.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +7,8 @@
 
 namespace ddp::train {
 
-/// A file under a temporary name beside `path`, written in order. Destroyed without commit():
-/// nothing is left.
+/// A file with a temporary name next to `path`, written sequentially. If destroyed without
+/// commit(), nothing is left.
 class AtomicFile {
  public:
   /// Creates `<path>.tmp.<pid>`. Throws RunError that names the path and the system's reason.
@@ -24,12 +23,11 @@ class AtomicFile {
   /// Writes over bytes that were written before, such as a header that counts what follows it.
   void overwrite(std::size_t offset, const void* data, std::size_t size);
 
-  /// fsync of what was written so far. Throws RunError.
+  /// fsyncs what was written so far. Throws RunError.
   void sync();
 
-  /// sync(), keep the present file of that name as `keep_previous_as` (when not empty and there is
-  /// one), rename, fsync of the folder. At every moment between, at least one of `path` and
-  /// `keep_previous_as` is a whole file.
+  /// sync(); keeps an existing file as `keep_previous_as` (unless empty); renames; fsyncs the
+  /// folder. At any moment at least one of `path` and `keep_previous_as` is a complete file.
   void commit(const std::string& keep_previous_as = "");
 
  private:
@@ -41,8 +39,8 @@ class AtomicFile {
 /// Renames, and makes the new name durable. Throws RunError.
 void move_file(const std::string& from, const std::string& to);
 
-/// Removes `<path>.tmp.<pid>` that a killed process left behind; returns how many. For the start of
-/// a program: an AtomicFile of this process that is still open would lose its file.
+/// Removes `<path>.tmp.<pid>` files left by killed processes; returns how many. Call at startup
+/// only: an AtomicFile still open in this process would lose its file.
 int remove_stale_temporaries(const std::string& path);
 
 }  // namespace ddp::train

@@ -1,5 +1,5 @@
-// One job at a time on a thread of its own, in two parts: the caller's data may change only after
-// the first, and all else may go on beside the second.
+// Runs one job at a time on its own thread, in two parts: the caller's data may change after the
+// first, and everything else may run alongside the second.
 #pragma once
 
 #include <condition_variable>
@@ -10,28 +10,28 @@
 
 namespace ddp::train {
 
-/// Never holds more than one job: who wants to start another one waits, or leaves it.
+/// Holds at most one job: to start another, wait, or skip it.
 class BackgroundJob {
  public:
   struct Parts {
-    std::function<void()> copy;   ///< Takes what it needs from the caller's data.
-    std::function<void()> write;  ///< Works on the copy alone.
+    std::function<void()> copy;   ///< Copies what it needs from the caller's data.
+    std::function<void()> write;  ///< Works on the copy only.
   };
 
   BackgroundJob();
-  /// Finishes the job in hand.
+  /// Finishes the current job.
   ~BackgroundJob();
   BackgroundJob(const BackgroundJob&) = delete;
   BackgroundJob& operator=(const BackgroundJob&) = delete;
 
   bool busy() const;
-  /// Waits for the job in hand, if any, then hands this one over.
+  /// Waits for the current job, if any, then starts this one.
   void start(Parts parts);
-  /// Returns when the data may change: no job is in its first part.
+  /// Returns once the data may change: no job is in its first part.
   void wait_copied();
-  /// Returns when no job is in hand.
+  /// Returns once no job is running.
   void wait_done();
-  /// As wait_done(), for at most `seconds`. True when no job is in hand.
+  /// Like wait_done(), for at most `seconds`. True if no job is running.
   bool wait_done_for(double seconds);
 
  private:

@@ -1,4 +1,4 @@
-// The kinds of error that end a run with one line and no stack; everything else is a bug.
+// The errors that end a run with one line and no stack trace; everything else is a bug.
 #pragma once
 
 #include <stdexcept>
@@ -6,9 +6,8 @@
 
 namespace ddp::train {
 
-/// A mistake in usage or configuration that the user can mend. The message is one line and names
-/// what is wrong, where (file:line:column, option or key), why, and the fix. Ends the program with
-/// exit code 2.
+/// A usage or configuration error that the user can fix. The message is one line: what is wrong,
+/// where (file:line:column, option or key), why, and the fix. Ends the program with exit code 2.
 class UserError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -21,7 +20,7 @@ class RunError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The run failed, and would fail again from where it stands. Ends the program with exit code 76,
+/// The run failed, and would fail again from its current state. Ends the program with exit code 76,
 /// after which ddp-run does not restart the group.
 class FinalError : public RunError {
  public:

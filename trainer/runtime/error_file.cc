@@ -20,7 +20,7 @@ std::string error_json(const std::string& message, int exit_code) {
   body["extraInfo"] = extra;
   nlohmann::ordered_json root;
   root["message"] = body;
-  // A message may hold bytes that are no UTF-8 (a file name): they are replaced, never fatal.
+  // A message may contain invalid UTF-8 (a file name): replace it, never fail.
   return root.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -35,7 +35,7 @@ void write_error_file(const std::string& message, int exit_code) noexcept {
     file.write(text.data(), text.size());
     file.commit();
   } catch (...) {
-    // The exit code tells the launcher as well; a second error here must not hide the first.
+    // The launcher also gets the exit code; a second error here must not hide the first.
   }
 }
 

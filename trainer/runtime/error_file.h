@@ -1,4 +1,4 @@
-// torchelastic's error file: how a failing worker tells the launcher why.
+// torchelastic's error file: tells the launcher why a worker failed.
 #pragma once
 
 #include <string>

@@ -158,9 +158,9 @@ std::string LineWriter::State::next_text(Queue& queue) const {
   if (queue.told == 0) return queue.take_oldest().text;
   return log_line(
       LogLevel::kWarning,
-      fmt::format("{} missing here: {} could not be written in time{}",
+      fmt::format("{} missing here: the reader was too slow{}",
                   queue.told == 1 ? "1 line is" : fmt::format("{} lines are", queue.told),
-                  queue.told == 1 ? "it" : "they", elsewhere.empty() ? "" : "; " + elsewhere));
+                  elsewhere.empty() ? "" : "; " + elsewhere));
 }
 
 // A pipe that has been polled takes PIPE_BUF bytes without waiting, unless another process is
@@ -202,7 +202,7 @@ void LineWriter::State::close(Queue& queue, int error) {
   if (other == queues.end()) return;
   add(*other,
       log_line(LogLevel::kWarning,
-               fmt::format("{} is closed ({}): the run goes on without it{}", queue.stream.name,
+               fmt::format("{} is closed ({}); the run continues without it{}", queue.stream.name,
                            std::strerror(error), elsewhere.empty() ? "" : "; " + elsewhere)));
 }
 

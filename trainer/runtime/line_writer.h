@@ -1,5 +1,5 @@
-// Lines for files, pipes and terminals that may stand still (Ctrl-S, a pager, a dead disk): a
-// thread of its own writes them, and nobody waits for it.
+// Writes lines to files, pipes and terminals that may stall (Ctrl-S, a pager, a dead disk) on its
+// own thread, so that no one waits for them.
 #pragma once
 
 #include <cstddef>
@@ -9,45 +9,44 @@
 
 namespace ddp::train {
 
-/// Keeps the order of all lines while every stream takes them; where one stands still, the others
-/// go on. Does not filter, and does not open anything.
+/// Preserves the order of all lines while every stream accepts them; if one stalls, the others
+/// continue. Neither filters nor opens anything.
 class LineWriter {
  public:
-  /// What waits for one stream. Beyond it the older half goes, and its number of lines is written
-  /// in its place.
+  /// Queue limit per stream. Beyond it the older half is dropped and replaced by its line count.
   static constexpr std::size_t kMostBytes = std::size_t{256} * 1024;
 
   struct Stream {
     int fd = -1;
-    std::string name;    ///< For the line that says that it is closed.
-    bool owned = false;  ///< Closed when the last line has been written or given up.
+    std::string name;    ///< Named in the line that says it is closed.
+    bool owned = false;  ///< Closed once the last line is written or dropped.
     /// A terminal, the same for all such streams: lines go above what set_live_line() shows there.
     bool terminal = false;
   };
 
-  /// `elsewhere`: said where lines are missing, such as "main.log has them"; may be empty. The
+  /// `elsewhere`: appended where lines are missing, e.g. "main.log has them"; may be empty. The
   /// thread starts with the first line.
   explicit LineWriter(std::vector<Stream> streams, std::string elsewhere = "");
-  /// As flush(); what is left then is given up.
+  /// Like flush(); drops what is left.
   ~LineWriter();
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
 
-  /// Never waits for the stream. A stream whose reader is gone (`| head`) takes no more lines,
-  /// which one of the others says once. From any thread.
+  /// Never blocks on the stream. A stream whose reader is gone (`| head`) gets no more lines, which
+  /// another one reports once. Thread-safe.
   void write(int fd, std::string line);
 
   /// The text after the last line on the first stream, without an end of line, in place of the one
   /// before; "" takes it away. Only the newest is written, as soon as the terminal takes it.
   void set_live_line(std::string text);
 
-  /// Waits until all lines are written; not when nothing has been taken for 2 s, and 10 s at most.
-  /// True when nothing is left.
+  /// Waits until all lines are written, unless there is no progress for 2 s; 10 s at most. True if
+  /// nothing is left.
   bool flush();
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // the thread's as well: it may be stuck in a write for ever
+  std::shared_ptr<State> state_;  // shared with the thread, which may be stuck in a write forever
 };
 
 }  // namespace ddp::train

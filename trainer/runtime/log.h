@@ -16,13 +16,13 @@ enum class Console {
   kQuiet,  ///< Nothing: warnings and errors alone, on standard error.
 };
 
-/// Writes whole lines, thread-safe, and never waits for console or disk: threads of its own do (see
-/// LineWriter). Does not rotate files and does not filter by logger name.
+/// Writes whole lines, thread-safe, and never blocks on console or disk (see LineWriter). Neither
+/// rotates files nor filters by logger name.
 class Log {
  public:
-  /// A rank that is not the main one writes warnings and errors only, to stderr and no file.
-  /// `file` may be empty: console only. Throws UserError when the file's folder cannot be created
-  /// or written.
+  /// Other ranks than the main one write only warnings and errors, to stderr and no file. `file`
+  /// may be empty: console only. Throws UserError if the file's folder cannot be created or
+  /// written.
   Log(bool main_rank, const std::string& file, LogLevel level = LogLevel::kInfo,
       Console console = Console::kPlain);
   /// As flush().
@@ -46,8 +46,8 @@ class Log {
   /// Columns of the terminal that has the live line; 80 where it does not say.
   static int live_line_width();
 
-  /// Before the process ends in another way than by its destructors: waits for what is still to be
-  /// written, but a few seconds only for a console or disk that stands still.
+  /// Call before the process exits without destructors: waits until everything is written, but only
+  /// a few seconds for a stalled console or disk.
   void flush();
   /// The same for the file alone.
   void flush_file();

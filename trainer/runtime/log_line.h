@@ -8,7 +8,7 @@ namespace ddp::train {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-/// With the time of the call, local, and the end of the line.
+/// With the local time of the call and a newline.
 std::string log_line(LogLevel level, std::string_view text);
 
 }  // namespace ddp::train

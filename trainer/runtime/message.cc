@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 namespace ddp::train {
@@ -58,6 +59,14 @@ std::string one_line(std::string_view text) {
     }
   }
   return out;
+}
+
+std::string size_text(double bytes) {
+  constexpr std::array<const char*, 4> kUnits = {"kB", "MB", "GB", "TB"};
+  if (bytes < 999.5) return fmt::format("{:.0f} bytes", bytes);
+  std::size_t unit = 0;
+  for (bytes /= 1000; bytes >= 999.5 && unit + 1 < kUnits.size(); bytes /= 1000) ++unit;
+  return fmt::format("{:.{}f} {}", bytes, bytes < 9.95 ? 1 : 0, kUnits.at(unit));
 }
 
 std::string shown(std::string_view value) {

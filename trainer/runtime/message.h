@@ -1,4 +1,4 @@
-// Messages are one line, whatever the values in them hold, and say what was meant.
+// Helpers for messages: one line, whatever the values in them contain, with suggestions.
 #pragma once
 
 #include <string>
@@ -10,8 +10,11 @@ namespace ddp::train {
 /// Control characters become escapes: a line break is written \n.
 std::string one_line(std::string_view text);
 
-/// A value as a message shows it: one line, cut after 100 bytes.
+/// A value as shown in messages: one line, cut after 100 bytes.
 std::string shown(std::string_view value);
+
+/// 512 bytes, 86 kB, 1.5 MB, 26 GB: powers of 1000, at least two digits.
+std::string size_text(double bytes);
 
 /// Damerau-Levenshtein distance (insert, delete, replace, swap neighbours), ASCII case ignored.
 std::size_t edit_distance(std::string_view a, std::string_view b);

@@ -1,4 +1,4 @@
-// Where the modules lie that trainer loads at run time.
+// Where to find the modules that trainer loads at run time.
 #pragma once
 
 #include <filesystem>

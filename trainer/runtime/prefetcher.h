@@ -1,4 +1,4 @@
-// Items in order, made by a few threads a bounded number ahead of their consumer.
+// Produces items in order on a few threads, a bounded number ahead of their consumer.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,13 @@
 
 namespace ddp::train {
 
-/// One consumer, `workers` producers. What has been made ahead and not been taken is dropped at the
-/// end.
+/// One consumer, `workers` producers. Items made ahead but not consumed are dropped at the end.
 template <typename Task, typename Item>
 class Prefetcher {
  public:
-  /// Says what the next item is. Never called by two threads at a time.
+  /// Describes the next item. Never called concurrently.
   using Take = std::function<Task()>;
-  /// Makes it. Called by all threads at a time.
+  /// Makes it. Called concurrently.
   using Make = std::function<Item(const Task&)>;
 
   /// With `workers` threads, at most `ahead` (at least 1) items ahead of next(); with none, next()
@@ -34,7 +33,7 @@ class Prefetcher {
     for (int64_t i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
   }
 
-  /// Waits for the items that are being made.
+  /// Waits for items in progress.
   ~Prefetcher() {
     {
       const std::lock_guard lock(mutex_);
@@ -46,7 +45,7 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// The next item. Rethrows what its making threw; the call after that goes on behind it.
+  /// The next item. Rethrows an exception from making it; the following call continues after it.
   Item next() {
     if (threads_.empty()) return make_(take_());
     std::unique_lock lock(mutex_);

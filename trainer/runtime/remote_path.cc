@@ -35,8 +35,8 @@ std::string decode_percent(const std::string& path, std::string_view text) {
     const char* first = text.data() + i + 1;
     const bool two = i + 2 < text.size();
     if (!two || std::from_chars(first, first + 2, value, 16).ptr != first + 2 || value == 0)
-      throw UserError(
-          fmt::format("{}: '%' needs two hexadecimal digits behind it; write %25", path));
+      throw UserError(fmt::format(
+          "{}: '%' must be followed by two hex digits; write %25 for a literal %", path));
     decoded += static_cast<char>(value);
     i += 2;
   }
@@ -66,7 +66,7 @@ RemotePath split_remote(const std::string& path) {
   const std::string_view scheme = scheme_of(path);
   const std::string_view rest = std::string_view(path).substr(scheme.size());
   if (!is_remote(path) || rest.find('/') == std::string_view::npos || !sound_key(rest)) {
-    throw UserError(fmt::format("{}: not the name of an object; write {}bucket/folder/name", path,
+    throw UserError(fmt::format("{}: not an object name; write {}bucket/folder/name", path,
                                 is_remote(path) ? scheme : "s3://"));
   }
   const std::size_t slash = path.rfind('/');
@@ -77,13 +77,14 @@ std::string local_path(const std::string& path) {
   const std::string_view scheme = scheme_of(path);
   if (scheme.empty()) return path;
   if (scheme != kFileScheme)
-    throw UserError(fmt::format("{}: '{}' is not known here; use a path, file://{}", path, scheme,
+    throw UserError(fmt::format("{}: unsupported scheme '{}'; use a path, file://{}", path, scheme,
                                 is_remote(path) ? "" : ", s3:// or gs://"));
   std::string_view rest = std::string_view(path).substr(scheme.size());
   constexpr std::string_view kHere = "localhost/";
   if (rest.starts_with(kHere)) rest.remove_prefix(kHere.size() - 1);
   if (!rest.starts_with('/'))
-    throw UserError(fmt::format("{}: file:// takes an absolute path: file:///{}", path, rest));
+    throw UserError(
+        fmt::format("{}: file:// needs an absolute path; write file:///{}", path, rest));
   return decode_percent(path, rest);
 }
 

@@ -1,5 +1,4 @@
-// Where a path leads: a file of this machine, or an object in a store (`s3://bucket/key`,
-// `gs://bucket/key`).
+// Resolves a path: a local file, or an object in a store (`s3://bucket/key`, `gs://bucket/key`).
 #pragma once
 
 #include <string>
@@ -7,8 +6,7 @@
 
 namespace ddp::train {
 
-/// Whether `path` starts with s3://, gs:// or gcs://. Says nothing about whether the rest is well
-/// formed.
+/// Whether `path` starts with s3://, gs:// or gcs://. Does not check the rest.
 bool is_remote(std::string_view path);
 
 /// An object split at its last '/': `s3://bucket/runs/7/snapshot.pt` is folder
@@ -18,11 +16,11 @@ struct RemotePath {
   std::string name;
 };
 
-/// Throws UserError that shows the right form when the bucket or the object's name is missing or a
-/// part of the key is empty, `.` or `..`.
+/// Throws UserError with the right form if bucket or object name is missing or a part of the key is
+/// empty, `.` or `..`.
 RemotePath split_remote(const std::string& path);
 
-/// `path` as the system's calls take it: `file:///a/b` and `file://localhost/a/b` become `/a/b`
+/// `path` for system calls: `file:///a/b` and `file://localhost/a/b` become `/a/b`
 /// (%XX decoded), a path without a scheme stays. Throws UserError for another host and for any
 /// other scheme, s3:// and gs:// included.
 std::string local_path(const std::string& path);

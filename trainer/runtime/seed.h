@@ -17,10 +17,10 @@ constexpr uint64_t mix64(uint64_t x) {
 
 constexpr uint64_t mix64(uint64_t a, uint64_t b) { return mix64(mix64(a) ^ b); }
 
-/// What a derived generator is for: no two purposes share a stream.
+/// The purpose of a derived generator; no two share a stream.
 enum class Stream : uint64_t { kInit = 1, kDropout = 2, kDataOrder = 3 };
 
-/// Seed of the weight initialisation.
+/// Seed for weight initialization.
 constexpr uint64_t init_seed(uint64_t seed) {
   return mix64(mix64(seed, static_cast<uint64_t>(Stream::kInit)), 0);
 }

@@ -1,12 +1,11 @@
-// SIGINT, SIGTERM, SIGHUP and SIGUSR1 (what schedulers send before they take a node away) as a wish
-// to save and stop at the next step; the second of them ends the process at once, but for the same
-// one within 2 s (Ctrl-C without a launcher: 100 ms), which is the first one come twice. SIGUSR2 as
-// a wish to hear how the run is doing.
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 (sent by schedulers before preemption) request a save and
+// stop at the next step. A second one ends the process at once, unless it is the same signal within
+// 2 s (Ctrl-C without a launcher: 100 ms), a duplicate. SIGUSR2 requests a status report.
 #pragma once
 
 namespace ddp::train {
 
-/// Installs the handlers while it lives. An inherited ignored SIGHUP stays ignored (nohup).
+/// Installs the handlers for its lifetime. A SIGHUP ignored at startup (nohup) stays ignored.
 class StopSignal {
  public:
   StopSignal();

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
 #include "trainer/runtime/xxh3.h"
 
 namespace ddp::train {
@@ -20,8 +21,8 @@ constexpr std::size_t kSpare = 65536;  // for counters that grow, and the guard'
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 [[noreturn]] void cannot_reserve(const std::string& path, std::size_t bytes, int error) {
-  throw RunError(
-      fmt::format("cannot keep {} MB in {}: {}", bytes / 1'000'000, path, std::strerror(error)));
+  throw RunError(fmt::format("cannot reserve {} for {}: {}", size_text(static_cast<double>(bytes)),
+                             path, std::strerror(error)));
 }
 
 }  // namespace
@@ -69,8 +70,8 @@ RamSnapshots::RamSnapshots(const std::string& folder, const std::string& snapsho
 
 RamSnapshots::~RamSnapshots() = default;
 
-// Opened when it is about to be overwritten: opening may change the file's size, and the other one
-// is the only whole copy until then.
+// Opened only when about to be overwritten: opening may change the file's size, and until then the
+// other one is the only complete copy.
 RamSnapshots::Slot& RamSnapshots::slot_for(const SnapshotMeta& meta, const NamedTensors& tensors) {
   auto& slot = slots_[next_];
   if (slot) return *slot;
@@ -81,7 +82,7 @@ RamSnapshots::Slot& RamSnapshots::slot_for(const SnapshotMeta& meta, const Named
   return *slot;
 }
 
-// The length goes first and comes back last: in between the file is no snapshot.
+// The length is cleared first and restored last: in between the file is not a valid snapshot.
 void RamSnapshots::store(const SnapshotMeta& meta, const NamedTensors& tensors,
                          const ReadyEvent& ready) {
   Slot& slot = slot_for(meta, tensors);

@@ -1,5 +1,5 @@
-// Snapshots in shared memory: two files in a folder that ddp-run keeps over restarts, written in
-// turn, so that one of them is whole whenever the process dies.
+// Snapshots in shared memory: two files in a folder that ddp-run keeps across restarts, written
+// alternately, so that one is complete whenever the process dies.
 #pragma once
 
 #include <array>
@@ -17,21 +17,21 @@ namespace ddp::train {
 std::vector<std::string> ram_snapshot_files(const std::string& folder,
                                             const std::string& snapshot_path);
 
-/// Removes them, also those of an earlier process of the run. No RamSnapshots uses them any more.
+/// Removes them, including those of earlier processes. No RamSnapshots may be using them.
 void remove_ram_snapshots(const std::string& folder, const std::string& snapshot_path);
 
 /// Used by one thread at a time.
 class RamSnapshots {
  public:
-  /// Files that are there are touched only by store(), that of `resumed_from` last.
+  /// Existing files are touched only by store(), that of `resumed_from` last.
   RamSnapshots(const std::string& folder, const std::string& snapshot_path,
                const std::string& resumed_from);
   ~RamSnapshots();
   RamSnapshots(const RamSnapshots&) = delete;
   RamSnapshots& operator=(const RamSnapshots&) = delete;
 
-  /// Overwrites the older of the two; with nothing when the state holds NaN or Inf. Throws RunError
-  /// when the shared memory is full.
+  /// Overwrites the older of the two; leaves it empty if the state contains NaN or Inf. Throws
+  /// RunError if shared memory is full.
   void store(const SnapshotMeta& meta, const NamedTensors& tensors, const ReadyEvent& ready);
 
  private:

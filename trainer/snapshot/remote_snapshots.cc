@@ -14,6 +14,7 @@
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
 #include "trainer/storage/remote_folder.h"
 #include "trainer/storage/retry.h"
 
@@ -45,6 +46,20 @@ std::string behind_links(fs::path path) {
   return path.string();
 }
 
+// A file that never was a snapshot is the user's mistake; damage is reported by whoever opens it.
+void require_snapshot(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored) || fs::file_size(path, ignored) == 0) return;
+  bool foreign = !begins_as_safetensors(path);
+  try {
+    foreign = foreign || !SafetensorsFile(path).metadata().contains("format_version");
+  } catch (const RunError&) {
+    foreign = false;
+  }
+  if (foreign)
+    throw UserError(path + ": not a snapshot; give the trainer_config.snapshot_path of a run");
+}
+
 }  // namespace
 
 std::string local_snapshot_path(const TrainerConfig& config) {
@@ -56,6 +71,7 @@ std::string local_snapshot_path(const TrainerConfig& config) {
 }
 
 FetchedSnapshot::FetchedSnapshot(const std::string& path) : file_(path) {
+  if (!is_remote(path)) require_snapshot(path);
   if (!is_remote(path)) return;
   const RemotePath remote = split_remote(path);
   std::string pattern = (fs::temp_directory_path() / "trainer-XXXXXX").string();
@@ -120,7 +136,7 @@ std::optional<Manifest> RemoteSnapshots::fetch_manifest(
 bool RemoteSnapshots::download(const std::string& object, const std::string& file) {
   const std::string fetched = local_.path() + ".fetched";
   const auto pass_over = [&](const std::string& why) {
-    log_.warning(fmt::format("{}/{} is passed over: {}", remote_.folder, object, why));
+    log_.warning(fmt::format("skipping {}/{}: {}", remote_.folder, object, why));
     std::error_code ignored;
     fs::remove(fetched, ignored);
     return false;
@@ -129,7 +145,7 @@ bool RemoteSnapshots::download(const std::string& object, const std::string& fil
   try {
     const auto snapshot = open_snapshot(fetched);
     if (run_id_ && snapshot.meta.run_id != *run_id_)
-      return pass_over("it is of another run than the store's manifest");
+      return pass_over("it belongs to another run than the store's manifest");
     run_id_ = snapshot.meta.run_id;
   } catch (const RunError& error) {
     return pass_over(error.what());
@@ -147,10 +163,10 @@ void RemoteSnapshots::fetch_best(const std::string& best) {
     std::error_code ignored;
     if (!step || fs::exists(file, ignored) || open_snapshot(local_.path()).meta.step <= *step)
       return;
-    log_.info(fmt::format("Fetching the best one, {}/{}", remote_.folder, best));
+    log_.info(fmt::format("Fetching the best snapshot, {}/{}", remote_.folder, best));
     download(best, file);
   } catch (const std::exception& error) {
-    log_.warning(fmt::format("the best snapshot was not fetched: {}", error.what()));
+    log_.warning(fmt::format("cannot fetch the best snapshot: {}", error.what()));
   }
 }
 
@@ -204,15 +220,14 @@ void RemoteSnapshots::fetch_newest() {
     objects = fetch_newer_than(here);
   } catch (const RemoteError& error) {
     if (error.failure() != RemoteFailure::kAway || here < 0) {
-      throw RunError(fmt::format(
-          "trainer_config.snapshot_path: {}{}", error.what(),
-          error.failure() == RemoteFailure::kAway
-              ? "; there is no local copy either, and training from scratch might replace what the "
-                "store holds; try again when it answers"
-              : ""));
+      throw RunError(fmt::format("trainer_config.snapshot_path: {}{}", error.what(),
+                                 error.failure() == RemoteFailure::kAway
+                                     ? "; there is no local copy, and training from scratch could "
+                                       "overwrite what is stored; retry when the store is reachable"
+                                     : ""));
     }
-    log_.warning(
-        fmt::format("{}; going on from the local copy of step {}, sent later", error.what(), here));
+    log_.warning(fmt::format("{}; resuming from the local copy of step {}, uploaded later",
+                             error.what(), here));
   }
   MirrorOptions options;
   options.owns = [old = removable(objects)](const std::string& object) {
@@ -242,13 +257,13 @@ void RemoteSnapshots::finish(milliseconds limit, const std::function<bool()>& go
   }
   if (missing.empty()) {
     const MirrorCounts sent = mirror_->counts();
-    log_.info(fmt::format("All snapshots are in {} ({}, {} MB sent)", remote_.folder,
-                          counted(sent.files, "object"), (sent.bytes + 500'000) / 1'000'000));
+    log_.info(fmt::format("All snapshots are in {} ({}, {} uploaded)", remote_.folder,
+                          counted(sent.files, "object"),
+                          size_text(static_cast<double>(sent.bytes))));
     return;
   }
   log_.warning(fmt::format(
-      "not in {} yet: {}; the files are in {}, the next run on this machine "
-      "sends them",
+      "not in {} yet: {}; the files are in {}, the next run on this machine uploads them",
       remote_.folder, fmt::join(missing, ", "), fs::path(local_.path()).parent_path().string()));
 }
 

@@ -1,5 +1,5 @@
-// Snapshots whose place is an object store: a local folder does the work, the store gets copies in
-// the background and gives them back to a machine that has none.
+// Snapshots in an object store: a local folder does the work, the store gets copies in the
+// background and supplies machines that have none.
 #pragma once
 
 #include <chrono>
@@ -19,12 +19,12 @@
 
 namespace ddp::train {
 
-/// Where the files of this snapshot_path lie on this machine: the path itself or what it is a link
-/// to, or, for s3://bucket/key, <snapshot_cache>/s3/bucket/key.
+/// The local path for this snapshot_path: itself, its link target, or, for s3://bucket/key,
+/// <snapshot_cache>/s3/bucket/key.
 std::string local_snapshot_path(const TrainerConfig& config);
 
-/// A local copy of `path` that is removed at the end; for a local path the file itself. Throws
-/// RunError when the object cannot be had.
+/// A temporary local copy of `path`; for a local path the file itself. Throws RunError if the
+/// object cannot be fetched, UserError if a local file is not a snapshot.
 class FetchedSnapshot {
  public:
   explicit FetchedSnapshot(const std::string& path);
@@ -58,10 +58,10 @@ class RemoteSnapshots {
   /// what is newer than the state that the run goes on from.
   void fetch_newest();
 
-  /// Sends what `local` holds now. Returns at once.
+  /// Uploads the current contents of `local`. Returns immediately.
   void publish();
 
-  /// Waits until all is sent, at most `limit`, and asks `go_on` in between. Says what is missing.
+  /// Waits until everything is uploaded, at most `limit`, polling `go_on`. Logs what is missing.
   void finish(std::chrono::milliseconds limit, const std::function<bool()>& go_on);
 
  private:

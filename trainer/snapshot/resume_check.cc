@@ -74,11 +74,10 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
   std::vector<std::string> lines;
   for (const auto& change : changes(meta.config_json, config_to_json(config))) {
     if (kModelKeys.count(change.key) != 0) {
-      throw UserError(
-          fmt::format("{} was made with another model or optimizer: {} is {} there, {} in this "
-                      "configuration; set "
-                      "trainer_config.snapshot_path to a new file to start afresh",
-                      config.trainer.snapshot_path, change.key, change.before, change.now));
+      throw UserError(fmt::format(
+          "{} belongs to another model or optimizer: {} is {} there, {} in this configuration; set "
+          "trainer_config.snapshot_path to a new file to start from scratch",
+          config.trainer.snapshot_path, change.key, change.before, change.now));
     }
     if (kSilentKeys.count(change.key) == 0) {
       lines.push_back(fmt::format("Changed since the snapshot: {} {} -> {}", change.key,
@@ -88,7 +87,7 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
   task.check_resume(meta.task, config.trainer.snapshot_path);
   if (!same_data_order(meta, config, task)) {
     lines.push_back(
-        fmt::format("The training data are not those of the snapshot: epoch {} starts anew",
+        fmt::format("The training data differs from the snapshot's: epoch {} starts over",
                     meta.cursor.epoch + 1));
   }
   return lines;

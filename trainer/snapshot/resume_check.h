@@ -1,5 +1,4 @@
-// Whether a snapshot fits the configuration and the data of this run, decided before anything is
-// loaded.
+// Checks whether a snapshot fits this run's configuration and data, before loading anything.
 #pragma once
 
 #include <string>

@@ -45,17 +45,17 @@ Json arithmetic_settings(const std::string& config_json) {
 void OpenedSnapshot::load_into(const std::string& name, const torch::Tensor& target) const {
   const TensorBytes* stored = file->find(name);
   if (stored == nullptr) {
-    throw UserError(fmt::format(
-        "{}: has no tensor {}: a snapshot of another model; set trainer_config.snapshot_path to "
-        "a new file to start afresh",
-        path, name));
+    throw UserError(
+        fmt::format("{}: no tensor {}: a snapshot of another model; set "
+                    "trainer_config.snapshot_path to a new file to start from scratch",
+                    path, name));
   }
   if (stored->shape != target.sizes().vec() || stored->dtype != dtype_name(target.scalar_type())) {
-    throw UserError(fmt::format(
-        "{}: tensor {} is {} [{}], this model needs {} [{}]; set trainer_config.snapshot_path to "
-        "a new file to start afresh",
-        path, name, stored->dtype, fmt::join(stored->shape, ", "), dtype_name(target.scalar_type()),
-        fmt::join(target.sizes().vec(), ", ")));
+    throw UserError(
+        fmt::format("{}: tensor {} is {} [{}], this model needs {} [{}]; set "
+                    "trainer_config.snapshot_path to a new file to start from scratch",
+                    path, name, stored->dtype, fmt::join(stored->shape, ", "),
+                    dtype_name(target.scalar_type()), fmt::join(target.sizes().vec(), ", ")));
   }
   const torch::NoGradGuard no_grad;
   if (target.is_cpu() && target.is_contiguous()) {
@@ -71,7 +71,7 @@ OpenedSnapshot open_snapshot(const std::string& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     throw UserError(
-        fmt::format("{}: no such snapshot; trainer_config.snapshot_path of a run names it", path));
+        fmt::format("{}: no such snapshot; give the trainer_config.snapshot_path of a run", path));
   }
   OpenedSnapshot opened{path, std::make_unique<SafetensorsFile>(path), {}};
   opened.meta = SnapshotMeta::from_metadata(opened.file->metadata(), path,

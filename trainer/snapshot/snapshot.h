@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
-#include "trainer/snapshot/safetensors.h"
 #include "trainer/snapshot/snapshot_meta.h"
+#include "trainer/storage/safetensors.h"
 
 namespace ddp::train {
 
@@ -22,8 +22,8 @@ struct OpenedSnapshot {
   std::unique_ptr<SafetensorsFile> file;
   SnapshotMeta meta;
 
-  /// Copies a stored tensor into `target` (any device). Throws UserError when it is missing or has
-  /// another shape or dtype: the snapshot is of another model.
+  /// Copies a stored tensor into `target` (any device). Throws UserError if it is missing or has
+  /// another shape or dtype, as with a snapshot of another model.
   void load_into(const std::string& name, const torch::Tensor& target) const;
 };
 
@@ -31,14 +31,14 @@ struct OpenedSnapshot {
 /// newer version).
 OpenedSnapshot open_snapshot(const std::string& path);
 
-/// SHA-256 over all that the next training step depends on, and nothing else: tensors, position,
-/// and those settings that change the arithmetic. No times, hosts, paths, run lengths. Equal for
-/// equal training states.
+/// SHA-256 over everything the next training step depends on, and nothing else: tensors, position
+/// and arithmetic settings, but no times, hosts, paths or run lengths. Equal for equal training
+/// states.
 std::string content_sha256(const SafetensorsFile& file);
 
-/// The id of a run that starts from scratch, 16 hex digits: of the settings that change the
-/// arithmetic and of the text, so that the same training has the same id anywhere, and of `number`,
-/// which tells apart the runs of one folder.
+/// The id of a new run, 16 hex digits: a hash of the arithmetic settings and the text, so that the
+/// same training has the same id anywhere, and of `number`, which tells apart the runs in one
+/// folder.
 std::string new_run_id(const std::string& config_json, const std::string& data_sha256, int number);
 
 }  // namespace ddp::train

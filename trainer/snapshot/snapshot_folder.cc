@@ -96,13 +96,13 @@ std::string list_of(std::vector<std::string> names) {
 void prepare_snapshot_folder(const std::string& path) {
   try {
     fs::create_directories(folder_of(path));
-    if (fs::is_directory(path)) throw RunError(path + ": is a folder");
+    if (fs::is_directory(path)) throw RunError(path + ": is a directory");
     const AtomicFile probe(path + ".probe");  // not the name that is the sign of a save cut short
   } catch (const std::exception& error) {
-    throw UserError(fmt::format(
-        "trainer_config.snapshot_path: snapshots cannot be written: {}; choose another path or "
-        "change its permissions",
-        error.what()));
+    throw UserError(
+        fmt::format("trainer_config.snapshot_path: cannot write snapshots: {}; choose another path "
+                    "or fix its permissions",
+                    error.what()));
   }
 }
 
@@ -137,7 +137,7 @@ SnapshotFolder::Snapshots SnapshotFolder::copies_in(
     try {
       copies.push_back(peek(file));
     } catch (const std::exception& error) {
-      log_.debug(fmt::format("no whole copy in memory: {}", error.what()));
+      log_.debug(fmt::format("no complete copy in memory: {}", error.what()));
     }
   }
   return copies;
@@ -152,12 +152,15 @@ std::optional<std::string> SnapshotFolder::run_of(const Snapshots& others, bool 
   std::set<std::string> ids;
   for (const auto& other : others) ids.insert(other.meta.run_id);
   if (ids.empty()) return std::nullopt;
-  if (ids.size() == 1) return *ids.begin();
+  // Without a manifest the newest may be of a later run than older files that know their run.
+  const bool in_folder = fs::path(others.front().path).parent_path() == folder_of(path_);
+  const bool told = !listed || manifest || !in_folder || ids.begin()->empty();
+  if (ids.size() == 1 && told) return *ids.begin();
   throw RunError(fmt::format(
-      "{}; the older files beside it are of {} runs; rename the one to go on from to {}, or move "
-      "all away to train from scratch",
-      damages.empty() ? path_ + " is gone, a save was cut" : damages.front().reason, ids.size(),
-      path_));
+      "{}; without {} it is unknown whether the older files next to it belong to the same run; "
+      "rename the one to resume from to {}, or move all of them away to train from scratch",
+      damages.empty() ? path_ + " is missing, a save was interrupted" : damages.front().reason,
+      name_of(manifest_path()), path_));
 }
 
 bool SnapshotFolder::is_ours(const OpenedSnapshot& snapshot) const {
@@ -233,10 +236,10 @@ void SnapshotFolder::begin_run(const std::string& config_json, const std::string
   if (others.empty()) return;
   const std::string what =
       std::exchange(went_back_, false)
-          ? "is older than files of its run beside it: training goes on from it as a new run"
-          : "is gone: training starts from scratch";
+          ? "is older than other files of its run: training continues from it as a new run"
+          : "is missing: training starts from scratch";
   log_.warning(fmt::format(
-      "{} {}; older files of another run are left alone: {}; to go on from one of them, rename it "
+      "{} {}; older files of another run are left alone: {}; to resume from one of them, rename it "
       "to {}",
       path_, what, list_of(std::move(others)), path_));
   write_manifest();
@@ -263,22 +266,22 @@ std::optional<OpenedSnapshot> SnapshotFolder::newest_good(std::vector<OpenedSnap
 
 void SnapshotFolder::fail_all_damaged(const std::vector<Damage>& damages) const {
   for (std::size_t i = 0; i + 1 < damages.size(); ++i)
-    log_.warning("snapshot is damaged: " + damages[i].reason);
+    log_.warning("damaged snapshot: " + damages[i].reason);
   throw RunError(fmt::format(
       "{}; {}", damages.back().reason,
-      damages.size() == 1 ? "there is no older one; move it away to train from scratch"
+      damages.size() == 1 ? "there is no older snapshot; move it away to train from scratch"
                           : "no good snapshot is left; move the files away to train from scratch"));
 }
 
 void SnapshotFolder::quarantine(const std::vector<Damage>& damages, OpenedSnapshot& good) const {
   for (const auto& damage : damages) {
-    log_.warning("snapshot is damaged: " + damage.reason);
+    log_.warning("damaged snapshot: " + damage.reason);
     const bool newest = damage.file == path_;
     const std::string heir = newest ? newest_older(good.path) : "";
     const std::string target = damage.file + ".damaged";
     const bool aside = set_aside(damage.file, target, !heir.empty());
     if (aside) log_.warning(fmt::format("moved {} to {}", damage.file, target));
-    if (newest) log_.warning(fmt::format("falling back to the snapshot before it: {}", good.path));
+    if (newest) log_.warning(fmt::format("falling back to the previous snapshot: {}", good.path));
     // Its name goes to the next one: without it, a restart before the next save would start anew.
     if (!aside || heir.empty()) continue;
     move_file(heir, path_);
@@ -393,7 +396,7 @@ void SnapshotFolder::write_manifest() const {
     file.write(text.data(), text.size());
     file.commit();
   } catch (const RunError& error) {
-    log_.warning(fmt::format("the list of snapshots is not up to date: {}", error.what()));
+    log_.warning(fmt::format("cannot update the list of snapshots: {}", error.what()));
   }
 }
 

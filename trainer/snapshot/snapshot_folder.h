@@ -1,6 +1,6 @@
-// The snapshots of one run in a local folder: the newest under the name that the user gave, older
-// ones beside it as `<name>.step-<n>`, and their list (snapshot_manifest.h). Files of other runs
-// may lie there, too: they are neither used, counted nor deleted.
+// The snapshots of one run in a local folder: the newest under the user's name, older ones next to
+// it as `<name>.step-<n>`, and their list (snapshot_manifest.h). Files of other runs in the folder
+// are neither used, counted nor deleted.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace ddp::train {
 
-/// Finds out before training whether a snapshot can be written at `path`: creates the folder and a
+/// Checks before training that a snapshot can be written to `path`: creates the folder and a
 /// temporary file in it. Throws UserError with the path and the system's reason.
 void prepare_snapshot_folder(const std::string& path);
 
-/// Which entries (newest first) to delete so that `limit` stay, the best by evaluation loss never
-/// among them. Indices, oldest first.
+/// Which entries (newest first) to delete so that `limit` remain, never the best by evaluation
+/// loss. Indices, oldest first.
 std::vector<std::size_t> superseded(const std::vector<SnapshotEntry>& entries, std::size_t limit);
 
 /// Used by one thread at a time. Does not know about remote storage.
@@ -29,23 +29,23 @@ class SnapshotFolder {
   /// `path` is that of the newest snapshot; `limit` files are kept, at least 1.
   SnapshotFolder(std::string path, int64_t limit, Log& log);
 
-  /// The newest good snapshot of the run whose newest file is at path(), those at `in_memory` (any
-  /// number of files outside the folder, which may be unfinished) included. Damaged ones that are
-  /// met on the way are named in the log and moved to `<file>.damaged`; the newest one's name goes
-  /// to the one before it. Nothing when there is none yet. Throws RunError when there are files but
-  /// none is good, or when nobody can tell which run is meant: training from scratch would
-  /// overwrite them; they stay as they are.
+  /// The newest good snapshot of the run at path(), including the files in `in_memory` (outside the
+  /// folder, possibly incomplete). Damaged ones are logged and moved to `<file>.damaged`; the
+  /// newest one's name passes to its predecessor. Empty if there is none yet. Throws RunError,
+  /// leaving all files alone, if none is good or it is unknown which run they belong to: training
+  /// from scratch would overwrite them.
   std::optional<OpenedSnapshot> find(const std::vector<std::string>& in_memory = {});
 
-  /// Once, after the first find(): the run that was found goes on, or a new one begins, with an id
-  /// made of the arguments that no file here has. Says which older files it leaves alone.
+  /// Call once, after the first find(): continues the run that was found, or begins a new one with
+  /// an id derived from the arguments that no file here has. Logs which older files it leaves
+  /// alone.
   void begin_run(const std::string& config_json, const std::string& data_sha256);
-  /// To be put into the metadata of everything that is saved.
+  /// For the metadata of everything that is saved.
   std::string run_id() const { return run_id_.value_or(""); }
 
-  /// Writes a snapshot, then deletes what is superseded and writes the manifest. When the disk is
-  /// full, deletes older snapshots one by one, the newest never, and tries again. Throws RunError;
-  /// a good snapshot is then still there.
+  /// Writes a snapshot, then deletes superseded ones and writes the manifest. If the disk is full,
+  /// deletes older snapshots one by one, never the newest, and retries. Throws RunError; the last
+  /// good snapshot is kept.
   void publish(
       const SnapshotMeta& meta, const std::vector<TensorBytes>& tensors,
       const PublishObserver& at = [](PublishPhase) {});
@@ -86,7 +86,7 @@ class SnapshotFolder {
   std::size_t limit_;
   Log& log_;
   std::optional<std::string> run_id_;  // once it is known
-  bool went_back_ = false;             // path_ is older than a file of its run beside it
+  bool went_back_ = false;             // path_ is older than another file of its run
   std::vector<SnapshotEntry> entries_;
 };
 

@@ -1,4 +1,4 @@
-// How often to save: a pure function of what a save costs.
+// How often to save: a pure function of the cost of a save.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace ddp::train {
 
-/// What the last save has cost; zeros before the first one.
+/// The cost of the last save; zeros before the first.
 struct SaveCost {
   double held_up = 0.0;   ///< Seconds for which training waited or lost a core.
   double busy = 0.0;      ///< Seconds from its begin to its end in the background.

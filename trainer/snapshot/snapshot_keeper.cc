@@ -10,6 +10,7 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
 #include "trainer/runtime/stop_signal.h"
 #include "trainer/snapshot/snapshot_interval.h"
 
@@ -73,7 +74,8 @@ SnapshotKeeper::SnapshotKeeper(const TrainerConfig& config, SnapshotFolder& fold
       keeps_memory_(config.ram_snapshots) {
   if (remote_ != nullptr) remote_->publish();  // what an earlier run could not send
   if (keeps_memory_ && shared_memory_folder().empty()) {
-    log_.warning("trainer_config.ram_snapshots: no folder in shared memory; start with ddp-run");
+    log_.warning(
+        "trainer_config.ram_snapshots: no directory in shared memory; start trainer with ddp-run");
     keeps_memory_ = false;
   }
 }
@@ -146,10 +148,10 @@ void SnapshotKeeper::say_saved(const SnapshotMeta& meta, SaveReason reason,
     return;
   }
   const std::string others =
-      unsaid_ > 0 ? fmt::format("; {} others since the last line", unsaid_) : "";
-  log_.info(fmt::format("Snapshot saved at epoch {}, step {}: {} ({} MB, {:.2f} s{})",
+      unsaid_ > 0 ? fmt::format("; {} more since the last message", unsaid_) : "";
+  log_.info(fmt::format("Snapshot saved at epoch {}, step {}: {} ({}, {:.2f} s{})",
                         meta.cursor.epoch, meta.step, folder_.path(),
-                        (folder_.entries().front().bytes + 500'000) / 1'000'000,
+                        size_text(static_cast<double>(folder_.entries().front().bytes)),
                         seconds_from(begin), others));
   last_said_ = Clock::now();
   unsaid_ = 0;
@@ -178,10 +180,9 @@ void SnapshotKeeper::write(const SnapshotMeta& meta, SaveReason reason, Clock::t
   if (failure.empty()) {
     say_saved(meta, reason, begin);
   } else {
-    log_.warning(
-        fmt::format("snapshot of step {} was not saved: {}; training goes on, the last "
-                    "good one is kept",
-                    meta.step, failure));
+    log_.warning(fmt::format(
+        "cannot save the snapshot of step {}: {}; training continues, {}", meta.step, failure,
+        folder_.entries().empty() ? "but there is no snapshot yet" : "the last good one is kept"));
   }
   const std::lock_guard lock(mutex_);
   busy_seconds_ = seconds_from(begin);
@@ -206,8 +207,8 @@ void SnapshotKeeper::before_update() {
   const std::lock_guard lock(mutex_);
   if (!non_finite_.empty()) {
     throw FinalError(fmt::format(
-        "the training state is broken: tensor {} holds NaN or Inf and was not saved; the last good "
-        "snapshot is {}; lower optimizer_config.learning_rate, or set "
+        "the training state is corrupt: tensor {} contains NaN or Inf; it was not saved, the last "
+        "good snapshot is {}; lower optimizer_config.learning_rate, or set "
         "trainer_config.grad_norm_clip",
         non_finite_, folder_.path()));
   }
@@ -235,9 +236,10 @@ void SnapshotKeeper::finish(const TrainingState& state) {
   }
   if (on_disk()) return;
   throw RunError(fmt::format(
-      "the last state, of step {}, could not be saved to {}; what is there is the last good "
-      "snapshot; make room or choose another trainer_config.snapshot_path, and run again",
-      state.meta.step, folder_.path()));
+      "cannot save the final state (step {}) to {}, which {}; free space or choose "
+      "another trainer_config.snapshot_path, and rerun",
+      state.meta.step, folder_.path(),
+      folder_.entries().empty() ? "holds no snapshot yet" : "still holds the last good one"));
 }
 
 void SnapshotKeeper::finish_sending(std::chrono::milliseconds limit) {

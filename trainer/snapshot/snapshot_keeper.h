@@ -1,5 +1,5 @@
-// Saves the training state without holding training up: copies it while the next step computes,
-// writes it on a thread of its own, and goes on when that fails.
+// Saves the training state without stalling training: copies it while the next step computes,
+// writes it on its own thread, and continues if that fails.
 #pragma once
 
 #include <atomic>
@@ -26,9 +26,9 @@ namespace ddp::train {
 struct SaveCounts {
   int64_t saved = 0;
   int64_t failed = 0;
-  int64_t skipped = 0;         ///< Due while the one before was still being written.
+  int64_t skipped = 0;         ///< Due while the previous one was still being written.
   int64_t in_memory = 0;       ///< Copies in shared memory.
-  double stall_seconds = 0.0;  ///< Wall time for which saves held up the training thread.
+  double stall_seconds = 0.0;  ///< Wall time for which saves stalled the training thread.
   double longest_stall = 0.0;  ///< Of one save.
 };
 
@@ -37,14 +37,14 @@ enum class SaveReason {
   kFixed      ///< save_every, save_every_steps, the end: never left out, always said in the log.
 };
 
-/// What is to be saved: the tensors as they are, until the next before_update().
+/// The state to save: the tensors as they are until the next before_update().
 struct TrainingState {
   SnapshotMeta meta;
   NamedTensors tensors;
   ReadyEvent ready;
 };
 
-/// Lives on global rank 0 alone. All functions are for the training thread.
+/// Lives on global rank 0 only. Call from the training thread only.
 class SnapshotKeeper {
  public:
   using Clock = std::chrono::steady_clock;
@@ -63,28 +63,26 @@ class SnapshotKeeper {
 
   /// Whether snapshot_every asks for a snapshot after `step`.
   bool due(int64_t step) const;
-  /// Begins to save. The tensors must stay as they are until before_update() has returned. False
-  /// when it was skipped. A save that fails is counted and said in the log; training goes on with
-  /// the last good one.
+  /// Starts a save. The tensors must not change until before_update() returns. False if it was
+  /// skipped. A failed save is counted and logged; training continues with the last good one.
   bool save(const TrainingState& state, SaveReason reason);
-  /// The same into shared memory, where ram_snapshots asks for it.
+  /// The same to shared memory, if ram_snapshots is on.
   void save_to_memory(const TrainingState& state);
   bool keeps_memory() const { return keeps_memory_; }
 
-  /// Returns when the tensors may change. Throws FinalError when the state holds NaN or Inf: it was
-  /// not saved, and no later one would be better.
+  /// Returns once the tensors may change. Throws FinalError if the state contains NaN or Inf: it
+  /// was not saved, and no later state would be better.
   void before_update();
 
   /// Returns when nothing is being written.
   void wait() { wait_with_heartbeats(); }
 
-  /// Waits until `state`, or the same step's, is on the disk; tries once more where the last
-  /// attempt failed. Throws RunError when it cannot be saved: a good snapshot is still there.
+  /// Waits until this step's state is on disk, retrying once. Throws RunError if it cannot be
+  /// saved; the last good snapshot is kept.
   void finish(const TrainingState& state);
-  /// Waits until an object store has what it is to have: at most `limit`, and after a signal that
-  /// comes meanwhile no longer.
+  /// Waits until the object store is up to date, at most `limit`, or until the next signal.
   void finish_sending(std::chrono::milliseconds limit);
-  /// The run is complete or has gone back: the copies in memory are of no use any more.
+  /// The run is complete or was rolled back: drop the copies in memory.
   void forget_memory();
 
   SaveCounts counts() const;

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+
+#include "trainer/runtime/json_depth.h"
 
 namespace ddp::train {
 namespace {
@@ -56,7 +59,9 @@ std::string manifest_text(const std::string& name, const std::string& run_id,
 std::optional<Manifest> read_manifest(const std::string& path) {
   std::ifstream file(path);
   if (!file) return std::nullopt;
-  const auto json = OrderedJson::parse(file, nullptr, false);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (nests_too_deeply(text)) return std::nullopt;
+  const auto json = OrderedJson::parse(text, nullptr, false);
   if (!json.is_object() || !json.contains("best") || !json.contains("snapshots"))
     return std::nullopt;
   Manifest manifest;

@@ -14,7 +14,7 @@ struct SnapshotEntry {
   std::string file;  ///< Name without the folder.
   int64_t step = 0;
   int64_t epoch = 0;
-  std::optional<double> eval_loss;  ///< Of this very step.
+  std::optional<double> eval_loss;  ///< Of this step.
   double score = 0.0;               ///< With an eval_loss: EvalRecord::score.
   uint64_t bytes = 0;
 };
@@ -29,13 +29,13 @@ std::string older_snapshot_path(const std::string& path, int64_t step);
 std::string manifest_text(const std::string& name, const std::string& run_id,
                           const std::vector<SnapshotEntry>& entries);
 
-/// What others want to know of a list.
+/// The parts of a list that others need.
 struct Manifest {
   std::optional<std::string> run_id;  ///< None: the trainer that wrote it knew of no runs.
   std::string best_object;            ///< "" when there is no best one.
 };
 
-/// Nothing when there is no such file or it is no list of snapshots.
+/// Empty if there is no such file or it is not a list of snapshots.
 std::optional<Manifest> read_manifest(const std::string& path);
 
 }  // namespace ddp::train

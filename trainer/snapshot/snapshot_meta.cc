@@ -21,8 +21,7 @@ class Reader {
   const std::string& text(const char* key) const {
     const auto found = metadata_.find(key);
     if (found != metadata_.end()) return found->second;
-    throw RunError(
-        fmt::format("{}: no '{}' in its metadata: not a snapshot of trainer", where_, key));
+    throw RunError(fmt::format("{}: no '{}' in its metadata: not a trainer snapshot", where_, key));
   }
 
   int64_t integer(const char* key) const {
@@ -115,8 +114,8 @@ SnapshotMeta SnapshotMeta::from_metadata(const Metadata& metadata, const std::st
   if (version > kSnapshotVersion) {
     before_refusal();
     throw UserError(fmt::format(
-        "{}: written by a newer trainer (snapshot format {}, this one reads up to {}); use that "
-        "trainer, or another trainer_config.snapshot_path to start afresh",
+        "{}: written by a newer trainer (snapshot format {}, this one reads up to {}); use the "
+        "newer trainer, or another trainer_config.snapshot_path to start from scratch",
         where, version, kSnapshotVersion));
   }
   SnapshotMeta meta;

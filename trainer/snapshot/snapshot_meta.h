@@ -10,7 +10,7 @@
 
 #include "trainer/data/distributed_sampler.h"
 #include "trainer/optim/amp.h"
-#include "trainer/snapshot/safetensors.h"
+#include "trainer/storage/safetensors.h"
 
 namespace ddp::train {
 
@@ -39,7 +39,7 @@ struct SnapshotMeta {
   std::optional<EvalRecord> last_eval;
   std::optional<EvalRecord> best_eval;
   std::string early_stopping;   ///< EarlyStopping::state().
-  bool evaluation_due = false;  ///< The evaluation of this very step is still to come.
+  bool evaluation_due = false;  ///< This step's evaluation is still due.
 
   Metadata to_metadata() const;
   /// `where` is the file's name, for messages. Throws UserError when a newer trainer wrote it,

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/snapshot/safetensors.h"
+#include "trainer/storage/safetensors.h"
 
 namespace ddp::train {
 
@@ -24,7 +24,7 @@ const char* dtype_name(torch::ScalarType type);
 /// Fixed at construction: every copy_from() takes tensors of the same names, shapes and dtypes.
 class StateBuffer {
  public:
-  /// In memory of its own, page-locked when one of the tensors lies on a GPU.
+  /// In its own memory, page-locked if a tensor is on a GPU.
   explicit StateBuffer(const NamedTensors& like);
   /// In foreign memory of bytes_of(like) bytes that outlives it.
   StateBuffer(const NamedTensors& like, std::byte* memory);

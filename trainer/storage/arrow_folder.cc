@@ -251,7 +251,7 @@ std::shared_ptr<arrow_fs::FileSystem> ArrowFolder::connect_s3(StoreCall call) co
   if (options.GetAccessKey().empty()) {
     throw RemoteError(RemoteFailure::kRefused,
                       url_ +
-                          ": no credentials were found; set AWS_ACCESS_KEY_ID and "
+                          ": no credentials found; set AWS_ACCESS_KEY_ID and "
                           "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE and ~/.aws/credentials");
   }
   options.scheme = s3_.scheme;
@@ -276,7 +276,7 @@ std::shared_ptr<arrow_fs::FileSystem> ArrowFolder::connect_gcs(StoreCall call) c
   if (!gcs_.credentials_found) {
     throw RemoteError(RemoteFailure::kRefused,
                       url_ +
-                          ": no credentials were found; set GOOGLE_APPLICATION_CREDENTIALS, or "
+                          ": no credentials found; set GOOGLE_APPLICATION_CREDENTIALS, or "
                           "run 'gcloud auth application-default login'");
   }
   arrow_fs::GcsOptions options =

@@ -19,15 +19,15 @@ ArrowModuleEntry load_arrow(const std::string& url) {
   const auto path = find_module(kArrowModuleFile);
   if (path.empty()) {
     throw RunError(url +
-                   ": this trainer was built without Arrow; install pyarrow into the build's "
-                   "environment and build again");
+                   ": this trainer was built without Arrow; install pyarrow in the build "
+                   "environment and rebuild");
   }
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     throw RunError(fmt::format("{}: cannot load the storage libraries: {}", url, ::dlerror()));
   const auto entry = reinterpret_cast<ArrowModuleEntry>(::dlsym(library, kArrowModuleEntry));
   if (entry == nullptr)
-    throw RunError(fmt::format("{}: {} is not trainer's module", url, path.string()));
+    throw RunError(fmt::format("{}: {} is not trainer's storage module", url, path.string()));
   return entry;
 }
 
@@ -36,7 +36,7 @@ void check_name(const std::string& url) {
   try {
     split_remote(url + "/name");
   } catch (const UserError&) {
-    throw UserError(url + ": not the name of a folder; write s3://bucket/folder");
+    throw UserError(url + ": not a folder name; write s3://bucket/folder");
   }
 }
 

@@ -47,8 +47,8 @@ class RemoteFolder {
 
   /// For example `s3://bucket/runs/7`.
   virtual const std::string& url() const = 0;
-  /// The object appears, or is replaced, in one moment and whole; after an error the old one is as
-  /// it was. Files over 10 MiB go in parts, several at a time, with at most 40 MiB in memory.
+  /// The object appears or is replaced atomically; after an error the old one is unchanged. Files
+  /// over 10 MiB go in parts, several at a time, with at most 40 MiB in memory.
   virtual void upload(const std::string& local_file, const std::string& name,
                       const std::stop_token& stop = {}) = 0;
   /// Through AtomicFile: `local_file` is the whole object or what it was before.

@@ -217,7 +217,7 @@ void RemoteMirror::State::succeeded() {
     failures = 0;
     if (!std::exchange(counts.store_away, false)) return;
   }
-  tell(LogLevel::kInfo, fmt::format("{}: sending works again", folder->url()));
+  tell(LogLevel::kInfo, fmt::format("{}: uploads work again", folder->url()));
 }
 
 /// Told once, and again when the trouble becomes another one.
@@ -233,7 +233,7 @@ void RemoteMirror::State::failed(const RemoteError& error) {
   trouble = error.failure();
   if (told) return;
   tell(trouble == RemoteFailure::kAway ? LogLevel::kWarning : LogLevel::kError,
-       fmt::format("{}; training goes on, the snapshots are kept here and sent later",
+       fmt::format("{}; training continues, snapshots are kept here and uploaded later",
                    error.what()));
 }
 

@@ -1,5 +1,5 @@
-// Makes a remote folder hold the files of a local one, in the background: training never waits for
-// the store, and a store that is away gets the newest state when it is back.
+// Mirrors a local folder to a remote one in the background: training never waits for the store, and
+// a store that was unreachable gets the newest state once it is back.
 //
 // Use (rank 0 alone):
 //   RemoteMirror mirror(open_remote_folder(url), options);   // at the start
@@ -32,10 +32,10 @@ struct MirrorOptions {
   /// more. Empty: only objects that this mirror put there. With it, also what earlier processes of
   /// the run left in the folder.
   std::function<bool(const std::string& name)> owns;
-  /// Receives: one warning when the store goes away, one error when it refuses, one info when
-  /// sending works again. Called from the mirror's thread.
+  /// Receives one warning when the store becomes unreachable, one error when it refuses, one info
+  /// when uploads work again. Called from the mirror's thread.
   std::function<void(LogLevel, const std::string&)> log;
-  /// How long the destructor waits for a call that hangs in the store's client.
+  /// How long the destructor waits for a hung call in the store's client.
   std::chrono::milliseconds patience{5'000};
 };
 
@@ -52,7 +52,7 @@ struct MirrorCounts {
 class RemoteMirror {
  public:
   RemoteMirror(std::unique_ptr<RemoteFolder> folder, MirrorOptions options);
-  /// Breaks off what is being sent; nothing half-sent is ever visible. Call flush() before.
+  /// Aborts uploads in progress; a partial upload is never visible. Call flush() first.
   ~RemoteMirror();
   RemoteMirror(const RemoteMirror&) = delete;
   RemoteMirror& operator=(const RemoteMirror&) = delete;
@@ -66,8 +66,8 @@ class RemoteMirror {
   /// counts. Throws RunError when a file cannot be opened.
   void publish(const std::vector<MirroredFile>& files, const MirroredFile& manifest);
 
-  /// Says that the remote object equals the local file already, as after a download: publish() does
-  /// not send it again.
+  /// Marks a remote object as equal to the local file, e.g. after a download: publish() does not
+  /// send it again.
   void adopt(const MirroredFile& file);
 
   /// Waits until the last publication is sent, at most `limit`; tries at once and more often while
@@ -79,7 +79,7 @@ class RemoteMirror {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // shared with the thread, which may outlive us in a hanging call
+  std::shared_ptr<State> state_;  // shared with the thread, which may outlive us in a hung call
 };
 
 }  // namespace ddp::train

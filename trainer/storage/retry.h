@@ -1,5 +1,4 @@
-// When to try again: exponential backoff with jitter, as a pure function, and the loop around a
-// call.
+// Retries: exponential backoff with jitter, as a pure function, and the loop around a call.
 #pragma once
 
 #include <chrono>
@@ -16,7 +15,7 @@ struct RetrySchedule {
 
   /// Wait after failure number `failures` (1, 2, ...): between half and all of
   /// min(longest, first * factor^(failures - 1)), chosen by `random`, so that many ranks and jobs
-  /// do not come back in step.
+  /// do not retry in lockstep.
   std::chrono::milliseconds wait(int failures, uint64_t random) const;
 };
 

@@ -16,9 +16,9 @@ struct Known {
   std::string_view remedy;
 };
 
-constexpr std::string_view kMakeBucket = "create the bucket or correct its name";
+constexpr std::string_view kMakeBucket = "create the bucket or fix its name";
 constexpr std::string_view kAskPermission =
-    "the credentials must be allowed to read, write, list and delete there";
+    "the credentials need permission to read, write, list and delete there";
 constexpr std::string_view kAwsKeys =
     "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN or the profile";
 constexpr std::string_view kGoogleKeys = "check GOOGLE_APPLICATION_CREDENTIALS";

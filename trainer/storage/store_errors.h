@@ -1,4 +1,4 @@
-// What the storage libraries say, in one line and with what can be done about it.
+// Turns storage library errors into one line with a fix.
 #pragma once
 
 #include <string>
@@ -11,8 +11,7 @@ namespace ddp::train {
 enum class StoreCall { kUpload, kDownload, kList, kRemove };
 
 /// `place` is the object or folder as the user wrote it, `text` the library's message (an AWS or
-/// google::cloud error inside a sentence). An error that is not known counts as kAway: it is tried
-/// again.
+/// google::cloud error inside a sentence). Unknown errors count as kAway and are retried.
 RemoteError store_error(StoreCall call, const std::string& place, std::string_view text);
 
 }  // namespace ddp::train

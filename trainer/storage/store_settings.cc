@@ -25,8 +25,8 @@ Server parse_server(const char* variable, const std::string& text, const std::st
   while (server.host.ends_with('/')) server.host.pop_back();
   const bool known = server.scheme == "http" || server.scheme == "https";
   if (!known || server.host.empty() || server.host.find_first_of("/?#@ ") != std::string::npos) {
-    throw UserError(
-        fmt::format("{}={}: not a server; write http://host:port or https://host", variable, text));
+    throw UserError(fmt::format("{}={}: not a server URL; write http://host:port or https://host",
+                                variable, text));
   }
   return server;
 }

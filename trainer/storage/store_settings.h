@@ -1,5 +1,4 @@
-// How to reach an object store, decided from the environment alone: nothing is asked over the
-// network.
+// How to reach an object store, from the environment alone, without network requests.
 #pragma once
 
 #include <functional>
@@ -7,12 +6,12 @@
 
 namespace ddp::train {
 
-/// What the decisions look at; tests have their own.
+/// The inputs of the decisions; tests supply their own.
 struct Surroundings {
   /// An environment variable, empty when unset.
   std::function<std::string(const char*)> variable;
   std::function<bool(const std::string&)> file_exists;
-  /// Maker and name of the machine as its firmware tells them: "Amazon EC2 m5.large".
+  /// Vendor and model of the machine from its firmware: "Amazon EC2 m5.large".
   std::string machine;
 };
 
@@ -23,8 +22,8 @@ struct S3Settings {
   std::string scheme = "https";
   std::string endpoint;  ///< host[:port]; empty: Amazon's own.
   std::string region;    ///< Empty: to be asked of the bucket.
-  /// Whether credentials may come from the machine's metadata service. Asked for elsewhere, it
-  /// costs seconds.
+  /// Whether credentials may come from the machine's metadata service, a query that takes seconds
+  /// on other machines.
   bool metadata_service = false;
 };
 

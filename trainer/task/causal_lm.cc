@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"
@@ -40,7 +41,9 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::map<std::string, std::string>
 }
 
 CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string>* metadata)
-    : config_(config), data_(config.data, tokenizer_to_resume(metadata)) {}
+    : config_(config),
+      data_(config.data, tokenizer_to_resume(metadata)),
+      fresh_(metadata == nullptr) {}
 
 const SampleSource* CausalLm::evaluation() const {
   return data_.evaluation().size() == 0 ? nullptr : &data_.evaluation();
@@ -48,8 +51,15 @@ const SampleSource* CausalLm::evaluation() const {
 
 void CausalLm::build_model(torch::Device device, uint64_t seed) {
   model_ = GPT(config_.gpt, data_.tokenizer().size(), config_.data.block_size, seed);
+  if (fresh_ && !config_.gpt.init_from.empty()) load_pretrained(config_.gpt.init_from, weights());
   model_->to(device);
   model_->train();
+}
+
+std::vector<NamedTensor> CausalLm::weights() const {
+  std::vector<NamedTensor> result;
+  for (const auto& p : model_->model_parameters()) result.push_back({p.name, p.tensor});
+  return result;
 }
 
 std::vector<Parameter> CausalLm::parameters() const {
@@ -72,11 +82,7 @@ torch::Tensor CausalLm::smallest_loss() {
 }
 
 torch::Tensor CausalLm::evaluate(const Batch& batch) {
-  const auto logits_BTV = model_->forward(batch.inputs);
-  const auto right_BT = (logits_BTV.argmax(-1) == batch.targets);
-  const auto count = (batch.targets != -1).sum();
-  return torch::stack({model_->loss_sum_of(logits_BTV, batch.targets),
-                       right_BT.sum().to(torch::kFloat32), count.to(torch::kFloat32)});
+  return model_->evaluation_sums(batch.inputs, batch.targets);
 }
 
 Metrics CausalLm::metrics(const std::vector<double>& sums) const {

@@ -45,11 +45,13 @@ class CausalLm : public Task {
   std::vector<std::string> describe() const override;
 
  private:
+  std::vector<NamedTensor> weights() const;
   std::string describe_used() const;
   std::vector<std::string> describe_windows() const;
 
   const Config& config_;
   TextDataset data_;
+  bool fresh_;  // not resumed: gpt_config.init_from counts
   GPT model_{nullptr};
 };
 

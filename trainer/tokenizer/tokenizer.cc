@@ -1,5 +1,6 @@
 #include "trainer/tokenizer/tokenizer.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
@@ -23,6 +24,32 @@ std::unique_ptr<Tokenizer> tokenizer_of_kind(const std::string& kind, const Json
   throw UserError("this trainer knows no tokenizer of kind " + quoted_part(kind));
 }
 
+/// The pre-tokeniser of files with one token for each character, as trainer export and
+/// scripts/convert_checkpoint.py write them for Python's `tokenizers`.
+bool splits_characters(const Json& pre) {
+  return pre.is_object() && pre.value("type", "") == "Split" && pre.contains("pattern") &&
+         pre["pattern"].value("Regex", "") == "[\\s\\S]";
+}
+
+/// Null when `json` is not such a file. Bytes go through ByteLevel before they are split.
+std::unique_ptr<Tokenizer> character_level(const Json& json) {
+  if (!json.is_object() || !json.contains("model") || !json.contains("pre_tokenizer") ||
+      !json["model"].is_object() || json["model"].value("type", "") != "WordLevel")
+    return nullptr;
+  const Json& pre = json["pre_tokenizer"];
+  const Json parts = pre.is_object() ? pre.value("pretokenizers", Json::array()) : Json::array();
+  if (parts.size() == 2 && parts[0].value("type", "") == "ByteLevel" && splits_characters(parts[1]))
+    return std::make_unique<ByteTokenizer>();
+  if (!splits_characters(pre)) return nullptr;
+  const auto ids = json["model"].at("vocab").get<std::map<std::string, std::size_t>>();
+  std::vector<std::string> characters(ids.size());
+  for (const auto& [character, id] : ids) {
+    if (id >= characters.size()) throw UserError("its ids have gaps");
+    characters[id] = character;
+  }
+  return std::make_unique<CharTokenizer>(std::move(characters));
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::string& name) {
@@ -30,6 +57,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::str
   try {
     if (json.is_object() && json.contains("kind"))
       return tokenizer_of_kind(json["kind"].get<std::string>(), json);
+    if (auto characters = character_level(json)) return characters;
   } catch (const Json::exception&) {
     throw UserError(name + ": is damaged: its members are not those of its kind");
   } catch (const std::runtime_error& error) {

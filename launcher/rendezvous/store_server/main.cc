@@ -1,5 +1,5 @@
-// ddp-store: serves the workers' store, torch's own c10d::TCPStore, on sockets that ddp-run has
-// bound and listens on. A program of its own, so that ddp-run needs no LibTorch.
+// ddp-store hosts the workers' store, torch's own c10d::TCPStore, on listening sockets from
+// ddp-run. A separate program, so that ddp-run needs no LibTorch.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ struct Endpoint {
   uint16_t port = 0;
 };
 
-// The store's own client connects there: the socket's address, or loopback when it has every one.
+// Where the store's own client connects: the socket's address, or loopback if it is bound to all.
 Endpoint endpoint_of(int fd) {
   union {
     sockaddr any;
@@ -43,7 +43,7 @@ Endpoint endpoint_of(int fd) {
           ntohs(address.v4.sin_port)};
 }
 
-// The store closes the socket at its end.
+// The store takes ownership of the socket.
 c10::intrusive_ptr<c10d::TCPStore> serve(int fd) {
   const Endpoint endpoint = endpoint_of(fd);
   c10d::TCPStoreOptions options;
@@ -59,7 +59,7 @@ int fail(const std::string& what, int code) {
   return code;
 }
 
-// Whoever wants to stop a job stops its workers; the store ends with ddp-run.
+// To stop a job, stop its workers; the store ends with ddp-run.
 void ignore_signals() {
   for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2, SIGTSTP}) {
     ::signal(signal, SIG_IGN);
@@ -74,10 +74,10 @@ int main(int argc, char**) {
   for (;;) {
     const int fd = argc > 1 ? -1 : ddp::launch::receive_socket(kControl);
     if (argc > 1 || (fd < 0 && errno != 0))
-      return fail("ddp-store is no program to start by hand; ddp-run starts it", 2);
-    if (fd < 0) std::_Exit(0);  // ddp-run is gone, and so is everybody who could use the store
+      return fail("ddp-store is started by ddp-run, not by hand", 2);
+    if (fd < 0) std::_Exit(0);  // ddp-run is gone, and with it all clients of the store
     try {
-      store.reset();  // of the round before
+      store.reset();  // of the previous round
       store = serve(fd);
     } catch (const c10::Error& error) {
       return fail(std::string("ddp-store: ") + error.what_without_backtrace(), 1);

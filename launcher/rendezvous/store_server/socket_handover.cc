@@ -9,7 +9,7 @@
 namespace ddp::launch {
 namespace {
 
-// One byte with each message: a message without data cannot be told from end-of-file.
+// Each message carries one byte: an empty one would look like end-of-file.
 struct Message {
   char byte = 's';
   iovec data{&byte, 1};

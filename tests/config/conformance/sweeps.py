@@ -164,4 +164,7 @@ def jobs(overrides, compose):
     params = OmegaConf.to_container(master.hydra.sweeper, resolve=False)["params"] or {}
     task = [f"{k}={v}" for k, v in params.items()] + OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(task)
-    return [compose(list(master.hydra.overrides.hydra) + list(job)) for job in BasicSweeper.split_arguments(parsed, None)[0]]
+    swept = BasicSweeper.split_arguments(parsed, None)[0]
+    if not swept:
+        raise ValueError("a glob that matches nothing: Hydra runs no job and says nothing, trainer refuses it")
+    return [compose(list(master.hydra.overrides.hydra) + list(job)) for job in swept]

@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const std::size_t i : hung) {
     ProcessFailure failure;
     failure.exit.code = kExitHang;
-    failure.hang = "no sign of life";
+    failure.hang = "silent for";
     failure.heartbeat = suspects.at(i).sign.text;
     failure.progress = suspects.at(i).sign.progress;
     result.failures.push_back(failure);

@@ -54,7 +54,7 @@ void add_search_path(ConfigRepository& repository, const std::vector<Override>& 
   const bool texts = std::all_of(value.items.begin(), value.items.end(),
                                  [](const Node& item) { return item.kind == Kind::kString; });
   if (value.kind != Kind::kNull && (value.kind != Kind::kList || !texts))
-    fail_at(value.place, "hydra.searchpath must be a list of strings; write [file://folder]");
+    fail_at(value.place, "hydra.searchpath: must be a list of strings, e.g. [file://folder]");
   for (const Node& item : value.items) {
     const bool local = item.text.starts_with("file://");
     if (local || item.text.find("://") == std::string::npos)
@@ -77,8 +77,8 @@ Node merged(ConfigRepository& repository, const std::vector<ResultDefault>& conf
                           select_value(value, "hydra.searchpath").kind != Kind::kNull;
     if (searches) {
       throw UserError(
-          fmt::format("{}: In '{}': Overriding hydra.searchpath is only supported from "
-                      "the primary config",
+          fmt::format("{}: '{}' sets hydra.searchpath, which only the primary configuration may "
+                      "set; move it there",
                       loaded.file, config.config_path));
     }
     merge(root, {}, root, value, true);
@@ -163,12 +163,12 @@ Composed compose_config(const ConfigSource& source, const std::vector<std::strin
   for (const Override& change : list.value_overrides) {
     if (change.package) {
       fail_at(change.value.place,
-              "Override {} looks like a config group override, "
-              "but config group '{}' does not exist.",
+              "{}: there is no config group '{}'; add a folder of that name, or write a plain key "
+              "without @",
               change.text, change.key);
     }
     if (change.type == OverrideType::kDelete && is_hydra_field(change.key))
-      fail_at(change.value.place, "'{}' is a field of Hydra's own; set it instead", change.key);
+      fail_at(change.value.place, "'{}' cannot be removed; set it instead", change.key);
     const bool own = !source.any_keys && !is_hydra_override(change) && change.key != "hydra";
     if (own) check_override_known(change);
     apply_override(composed.root, change, own);

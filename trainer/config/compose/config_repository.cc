@@ -25,8 +25,7 @@ std::string near_file(const std::string& file) {
   const fs::path path(file);
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
   std::error_code error;
-  if (!fs::is_directory(folder, error))
-    return fmt::format("there is no folder '{}'", folder.string());
+  if (!fs::is_directory(folder, error)) return fmt::format("no such folder: '{}'", folder.string());
   std::vector<std::string> names;
   for (fs::directory_iterator it(folder, error), end; it != end; it.increment(error)) {
     const std::string extension = it->path().extension().string();
@@ -66,7 +65,7 @@ std::optional<std::string> package_header(const std::string& text, const std::st
     std::string value;
     std::string more;
     if (!(words >> key >> value) || words >> more)
-      throw UserError(fmt::format("{}: Expected header format: KEY VALUE, got '{}'", file, line));
+      throw UserError(fmt::format("{}: malformed header '{}'; write # @package NAME", file, line));
     if (key == "@package") package = value;
   }
   return package;
@@ -127,8 +126,7 @@ ConfigRepository::ConfigRepository(ConfigSource source)
   for (const std::string& folder : source_.further) {
     std::error_code error;
     if (!fs::is_directory(folder, error)) {
-      throw UserError(fmt::format(
-          "--config-dir: Additional config directory '{}' not found; give a folder", folder));
+      throw UserError(fmt::format("--config-dir: no such folder: '{}'; check the path", folder));
     }
   }
   folders_.insert(folders_.end(), source_.further.begin(), source_.further.end());

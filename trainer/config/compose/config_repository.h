@@ -1,5 +1,5 @@
-// Where configuration files are looked for: the folder of the primary one, further folders, and
-// Hydra's own settings, which are part of the program.
+// Finds configuration files: in the primary one's folder, further folders, and Hydra's built-in
+// settings.
 #pragma once
 
 #include <map>

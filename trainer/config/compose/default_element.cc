@@ -55,25 +55,24 @@ DefaultElement config_item(const Node& item) {
   DefaultElement element;
   split_package(item.text, element);
   if (element.is_self() && element.package)
-    fail_with(item.place, "_self_@PACKAGE is not supported");
+    fail_with(item.place, "_self_ cannot have a package; write _self_");
   return element;
 }
 
 DefaultElement group_item(const Node& item) {
   if (item.entries.size() != 1) {
-    fail_with(item.place,
-              item.entries.empty()
-                  ? "Missing group name in {}; write group: option"
-                  : "Too many keys in default item; write one `- group: option` a line");
+    fail_with(item.place, item.entries.empty()
+                              ? "no group name in {}; write group: option"
+                              : "several groups in one item; write one `- group: option` per line");
   }
   const Entry& entry = item.entries.front();
   if (entry.key.kind != Kind::kString)
-    fail_with(entry.key.place, "a group is a name; write group: option");
+    fail_with(entry.key.place, "a group must be a name; write group: option");
   DefaultElement element;
   element.kind = DefaultKind::kGroup;
   split_package(entry.key.text, element);
   take_keywords(element);
-  if (element.path.empty()) fail_with(entry.key.place, "Missing group name; write group: option");
+  if (element.path.empty()) fail_with(entry.key.place, "no group name; write group: option");
   element.option = GroupOption::of(entry.value);
   return element;
 }
@@ -83,8 +82,7 @@ DefaultElement group_item(const Node& item) {
 GroupOption GroupOption::of(const Node& value) {
   const auto name_of = [](const Node& node) {
     if (node.kind == Kind::kString) return node.text;
-    fail_at(node.place, "an option of a group is a name, not {}; put it in quotes",
-            python_type(node));
+    fail_at(node.place, "a group's option must be a name, not {}; quote it", python_type(node));
   };
   GroupOption option;
   if (value.kind == Kind::kList) {
@@ -180,14 +178,14 @@ std::string DefaultElement::override_key() const {
 std::vector<DefaultElement> parse_defaults(const Node& list) {
   if (list.is_missing()) return {};
   if (list.kind != Kind::kList) {
-    fail_at(list.place,
-            "Invalid defaults list, defaults must be a list (got {}); write `- item` lines",
+    fail_at(list.place, "defaults must be a list, not {}; write `- item` lines",
             list.kind == Kind::kMap ? "mapping" : python_type(list));
   }
   std::vector<DefaultElement> elements;
   for (const Node& item : list.items) {
     if (item.kind != Kind::kString && item.kind != Kind::kMap)
-      fail_at(item.place, "Unsupported type in defaults : {}", python_type(item));
+      fail_at(item.place, "an item of defaults cannot be of type {}; write `- group: option`",
+              python_type(item));
     elements.push_back(item.kind == Kind::kString ? config_item(item) : group_item(item));
     elements.back().place = item.place;
   }

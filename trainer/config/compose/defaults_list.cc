@@ -32,7 +32,7 @@ class DefaultsTreeBuilder {
 
   void expand(TreeNode& node, bool interpolated) {
     if (++depth_ > kDeepestList)
-      fail_with(node.element.place, "the defaults lists include each other without end");
+      fail_with(node.element.place, "the defaults lists include each other in a cycle; break it");
     expand_inside(node, interpolated);
     --depth_;
   }
@@ -71,7 +71,7 @@ class DefaultsTreeBuilder {
     const auto selves = std::count_if(list.begin(), list.end(),
                                       [](const DefaultElement& item) { return item.is_self(); });
     if (selves > 1)
-      fail_at(list.front().place, "Duplicate _self_ defined in {}; keep one of them",
+      fail_at(list.front().place, "_self_ appears more than once in {}; keep one",
               element.config_path());
     if (selves == 0) list.push_back(DefaultElement::self());
     if (appends) list.insert(list.end(), choices_.appended().begin(), choices_.appended().end());
@@ -86,18 +86,18 @@ class DefaultsTreeBuilder {
       item.set_parent(parent.group_path(), parent.final_package());
       if (last != nullptr && !item.override && !item.external) {
         fail_at(item.place,
-                "In {}: Override '{} : {}' is defined before '{}'. Overrides "
-                "must be at the end of the defaults list",
+                "in {}: override '{}: {}' comes before '{}'; move overrides to the end of the "
+                "defaults list",
                 parent.config_path(), last->override_key(), last->option.str(),
                 item.override_key());
       }
       if (!item.override) continue;
       last = &item;
       if (interpolated) {
-        fail_at(item.place,
-                "{}: Default List Overrides are not allowed in the subtree of "
-                "an interpolated config group (override {}={})",
-                parent.config_path(), item.override_key(), item.option.str());
+        fail_at(
+            item.place,
+            "{}: override {}={} below an interpolated group; move it to the primary configuration",
+            parent.config_path(), item.override_key(), item.option.str());
       }
       choices_.add_override(parent.config_path(), item);
     }
@@ -114,9 +114,7 @@ class DefaultsTreeBuilder {
     for (auto option = item.option.several->rbegin(); option != item.option.several->rend();
          ++option) {
       if (option->find("${") != std::string::npos) {
-        fail_at(item.place,
-                "In '{}': Defaults List interpolation is not supported in "
-                "options list items",
+        fail_at(item.place, "in '{}': ${{}} in a list of options; write the option's name",
                 parent.element.config_path());
       }
       DefaultElement one = DefaultElement::config(item.path + "/" + *option);
@@ -164,36 +162,36 @@ class DefaultsTreeBuilder {
     } catch (const UserError&) {
       // told below
     }
-    fail_at(place, "Error resolving interpolation '{}', possible interpolation keys: {}", text,
+    fail_at(place, "cannot resolve '{}' in the defaults list; groups that can be used: {}", text,
             fmt::join(keys, ", "));
   }
 
   [[noreturn]] void fail_missing(const DefaultElement& element) const {
     if (element.kind == DefaultKind::kConfig)
-      fail_with(element.place, "Missing ConfigDefault is not supported : " + element.config_path());
+      fail_with(element.place,
+                "an item of defaults is ???; write a configuration's name in place of " +
+                    element.config_path());
     const std::string key = element.override_key();
-    fail_at(element.place, "You must specify '{}', e.g, {}=<OPTION>; Available options: {}", key,
-            key, fmt::join(repository_.options(element.group_path()), ", "));
+    fail_at(element.place, "no option chosen for '{}'; write {}=OPTION, one of: {}", key, key,
+            fmt::join(repository_.options(element.group_path()), ", "));
   }
 
   [[noreturn]] void fail_not_found(const TreeNode& node) const {
     const DefaultElement& element = node.element;
-    std::string where =
-        "Config search path: " + fmt::format("{}", fmt::join(repository_.folders(), ", "));
-    std::string what = fmt::format("Could not load '{}'", element.config_path());
+    std::string where = "searched in " + fmt::format("{}", fmt::join(repository_.folders(), ", "));
+    std::string what = fmt::format("cannot find '{}'", element.config_path());
     if (element.primary)
-      what = fmt::format("Cannot find primary config '{}'", element.config_path());
+      what = fmt::format("cannot find the configuration '{}'", element.config_path());
     if (element.kind == DefaultKind::kGroup) {
       const auto options = repository_.options(element.group_path());
       const std::string near = nearest(element.option.name.value_or(""), options);
-      what = fmt::format("Could not find '{}'", element.config_path());
+      what = fmt::format("no option '{}'", element.config_path());
       if (!options.empty())
-        where = fmt::format("Available options in '{}': {}", element.group_path(),
-                            fmt::join(options, ", "));
-      if (!near.empty()) where = fmt::format("did you mean '{}'? {}", near, where);
+        where = fmt::format("options of '{}': {}", element.group_path(), fmt::join(options, ", "));
+      if (!near.empty()) where = fmt::format("did you mean '{}'? ({})", near, where);
     }
     const bool named = node.parent != nullptr && !node.parent->element.path.empty();
-    if (named) what = fmt::format("In '{}': {}", node.parent->element.config_path(), what);
+    if (named) what = fmt::format("in '{}': {}", node.parent->element.config_path(), what);
     fail_with(element.place, what + "; " + where);
   }
 

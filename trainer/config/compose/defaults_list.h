@@ -26,7 +26,7 @@ struct DefaultsList {
 
 /// Works out the list for the primary configuration and the overrides that choose groups
 /// (`db=mysql`, `+db=mysql`, `~db`, `db@package=mysql`). A choice of ??? is an error
-/// unless `skip_missing`. Throws UserError in Hydra's words.
+/// unless `skip_missing`. Throws UserError.
 DefaultsList make_defaults_list(ConfigRepository& repository,
                                 const std::vector<Override>& overrides, bool skip_missing);
 

@@ -116,7 +116,7 @@ void GroupChoices::fail_unused(const Wish& choice) const {
     what += fmt::format(" Did you mean to override {}{}?",
                         known->second.size() > 1 ? "one of " : "", fmt::join(known->second, ", "));
   }
-  if (!choice.containing.empty()) fail_at(choice.place, "In '{}': {}", choice.containing, what);
+  if (!choice.containing.empty()) fail_at(choice.place, "in '{}': {}", choice.containing, what);
   fail_at(choice.place, "{} To append to your default list use +{}={}", what, choice.key,
           choice.option.str());
 }

@@ -1,5 +1,4 @@
-// What the overrides of a command line, and the `override` items of defaults lists, say about
-// config groups.
+// Choices of config groups, from command line overrides and `override` items in defaults lists.
 #pragma once
 
 #include <map>

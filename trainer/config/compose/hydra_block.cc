@@ -123,14 +123,14 @@ std::vector<std::string> names_under(std::string_view parent) {
   const std::string full = parent.empty() ? "hydra" : "hydra." + parent;
   const auto names = names_under(parent);
   const std::string near = nearest(name, names);
-  fail_at(key.place, "{}.{}: unknown key (Key '{}' is not in struct); {}", full, name, name,
-          near.empty() ? fmt::format("known are {}", fmt::join(names, ", "))
+  fail_at(key.place, "{}.{}: unknown key; {}", full, name,
+          near.empty() ? fmt::format("known: {}", fmt::join(names, ", "))
                        : fmt::format("did you mean '{}.{}'?", full, near));
 }
 
 void check_section(const Node& section, const std::string& path, bool any_keys) {
   if (section.kind != Kind::kMap) {
-    fail_at(section.place, "hydra{}{}: is a block of Hydra's settings, not a value",
+    fail_at(section.place, "hydra{}{}: is a section, not a value; set its keys",
             path.empty() ? "" : ".", path);
   }
   for (const Entry& entry : section.entries) {

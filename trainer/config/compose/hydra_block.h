@@ -1,5 +1,5 @@
-// The block `hydra` of a configuration: its keys, what they start as and whether they act, in one
-// table, and Hydra's own config groups. Those that act are typed where they are used.
+// The `hydra` block of a configuration: a table of its keys, defaults and whether they have an
+// effect, and Hydra's own config groups. Those with an effect are typed where they are used.
 #pragma once
 
 #include <string>

@@ -57,7 +57,7 @@ std::string text_of(const Node& root, const std::string& path) {
   const Node value = select_value(root, path);
   if (value.kind == Kind::kString || value.kind == Kind::kInt) return python_str(value);
   throw UserError(
-      fmt::format("{}: Value '{}' of type '{}' could not be converted to String; give a "
+      fmt::format("{}: '{}' ({}) is not a string; give a "
                   "folder",
                   path, shown(python_str(value)), python_type(value)));
 }
@@ -88,7 +88,7 @@ RunFiles run_files(const Node& composed) {
 
 std::string warning_of(const std::vector<std::string>& idle) {
   if (idle.empty()) return "";
-  return fmt::format("{}: no effect in trainer", fmt::join(idle, ", "));
+  return fmt::format("{}: ignored, not used by trainer", fmt::join(idle, ", "));
 }
 
 RunConfig load(const ConfigSource& source, const std::vector<std::string>& overrides,

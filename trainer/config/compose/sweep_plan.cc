@@ -65,9 +65,14 @@ std::vector<Axis> axes_of(const std::vector<Override>& changes,
 std::vector<std::vector<std::string>> product(const std::vector<Axis>& axes) {
   std::vector<std::vector<std::string>> jobs = {{}};
   for (const Axis& axis : axes) {
+    if (axis.overrides.empty())
+      throw UserError(
+          fmt::format("--multirun: glob() of '{}' matches no option; change the pattern, or write "
+                      "the values out",
+                      axis.key));
     if (jobs.size() * axis.overrides.size() > kMostJobsInAll)
       throw UserError(
-          fmt::format("--multirun: more than {} jobs; give fewer values", kMostJobsInAll));
+          fmt::format("--multirun: more than {} jobs; sweep over fewer values", kMostJobsInAll));
     std::vector<std::vector<std::string>> longer;
     for (const auto& job : jobs) {
       for (const std::string& change : axis.overrides) {
@@ -86,7 +91,7 @@ std::vector<Override> sweeper_params(const Node& root) {
   const Node params = select_value(root, "hydra.sweeper.params");
   if (params.kind != Kind::kMap && params.kind != Kind::kNull) {
     throw UserError(params.place.str() +
-                    ": hydra.sweeper.params: is not a map; write {key: values}");
+                    ": hydra.sweeper.params: must be a map, e.g. {key: \"1,2\"}");
   }
   for (const Entry& entry : params.entries)
     changes.push_back(parse_override(python_str(entry.key) + "=" + python_str(entry.value)));
@@ -95,7 +100,7 @@ std::vector<Override> sweeper_params(const Node& root) {
 
 std::string sweep_folder(const Node& root) {
   const Node folder = select_value(root, "hydra.sweep.dir");
-  if (folder.kind != Kind::kString) throw UserError("hydra.sweep.dir: has no value; give a folder");
+  if (folder.kind != Kind::kString) throw UserError("hydra.sweep.dir: is empty; give a folder");
   return absolute_path(folder.text);
 }
 
@@ -107,9 +112,8 @@ SweepPlan plan(const ConfigSource& source, const std::vector<std::string>& overr
     const Override change = parse_override(text);
     if (is_hydra_override(change)) {
       if (change.sweep) {
-        throw UserError(fmt::format(
-            "command line: {}: Sweeping over Hydra's configuration is not supported : '{}'", text,
-            text));
+        throw UserError(
+            fmt::format("command line: {}: '{}' cannot be swept over; give one value", text, text));
       }
       hydra.push_back(text);
     } else {

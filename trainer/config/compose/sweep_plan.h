@@ -16,8 +16,7 @@ struct SweepPlan {
   double timeout_s = 0;                        ///< Of the group.
 };
 
-/// Reads the overrides and hydra.sweeper.params. The first key changes slowest. Throws UserError in
-/// Hydra's words.
+/// Reads the overrides and hydra.sweeper.params. The first key changes slowest. Throws UserError.
 SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides);
 
 /// Creates the sweep's folder with multirun.yaml in it. Throws UserError when that cannot be.

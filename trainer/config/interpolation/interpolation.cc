@@ -58,7 +58,7 @@ void check_interpolations(const Node& root) {
   try {
     parse_interpolated(root.text);
   } catch (const std::invalid_argument& e) {
-    fail_at(root.place, "GrammarParseError: {}; write \\${{ for a plain ${{", e.what());
+    fail_at(root.place, "{}; write \\${{ for a literal ${{", e.what());
   }
 }
 

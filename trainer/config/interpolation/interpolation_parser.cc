@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "trainer/config/interpolation/value_lexer.h"
+#include "trainer/runtime/message.h"
 
 namespace ddp::train {
 namespace {
@@ -46,8 +47,12 @@ class Parser {
   bool done() const { return at_ >= text_.size(); }
 
   [[noreturn]] void fail(std::string_view expected) const {
-    throw std::invalid_argument(
-        fmt::format("expected {} at '{}' in '{}'", expected, done() ? "the end" : rest(), text_));
+    throw std::invalid_argument(fmt::format("expected {} at '{}' in '{}'", expected,
+                                            done() ? "the end" : shown(rest()), shown(text_)));
+  }
+
+  [[noreturn]] void fail_deep() const {
+    throw std::invalid_argument(fmt::format("nested too deeply in '{}'", shown(text_)));
   }
 
   bool take(std::string_view word) {
@@ -119,7 +124,7 @@ class Parser {
   }
 
   Expr interpolation() {
-    if (++depth_ > kDeepestInterpolation) fail("less nesting");
+    if (++depth_ > kDeepestInterpolation) fail_deep();
     take("${");
     skip_spaces();
     std::vector<Expr> parts;
@@ -206,7 +211,7 @@ class Parser {
   }
 
   Expr element() {
-    if (++depth_ > kDeepestInterpolation) fail("less nesting");
+    if (++depth_ > kDeepestInterpolation) fail_deep();
     Expr expr = element_inside();
     --depth_;
     return expr;

@@ -42,6 +42,25 @@ const NodeRef& top_of(const NodeRef& ref) {
   return *top;
 }
 
+/// What was probably meant by a key that is not there; relative keys are not searched for.
+std::string hint_for(const std::string& path, const Node& root) {
+  const Node* map = &root;
+  std::string prefix;
+  for (const std::string& part : split_key(path)) {
+    const Node* next = map->kind == Kind::kMap ? map->find(part) : nullptr;
+    if (next == nullptr) {
+      std::vector<std::string> names;
+      for (const Entry& entry : map->entries) names.push_back(python_str(entry.key));
+      const std::string near = path.starts_with('.') ? "" : nearest(part, names);
+      if (!near.empty()) return fmt::format("did you mean ${{{}{}}}?", prefix, near);
+      break;
+    }
+    map = next;
+    prefix += part + ".";
+  }
+  return "check the key, or write \\${ for a literal ${";
+}
+
 }  // namespace
 
 std::string full_key(const NodeRef& ref) {
@@ -80,13 +99,13 @@ Node Resolver::behind(const std::vector<std::string>& path) {
 
 Node Resolver::finished(const NodeRef& at) {
   if (++nodes_ > kMostResolvedNodes)
-    throw UserError("interpolations make the configuration too large");
+    throw UserError("interpolations make the configuration too large; use fewer");
   const NodeRef& ref = dereferenced(at);
   Node out = *ref.node;
   if (!at.node->place.str().empty()) out.place = at.node->place;
   if (!out.is_container()) return out;
   // A map that reaches itself through another one has no end.
-  if (++depth_ > kDeepestReference) fail(at, "Recursive interpolation detected" + chain_text());
+  if (++depth_ > kDeepestReference) fail(at, "interpolation cycle" + chain_text() + "; break it");
   for (std::size_t i = 0; i < out.items.size(); ++i) out.items[i] = finished(child(ref, i));
   for (std::size_t i = 0; i < out.entries.size(); ++i) {
     out.entries[i].value = finished(child_entry(ref, i));
@@ -129,9 +148,10 @@ const NodeRef& Resolver::dereferenced(const NodeRef& ref) {
     active_.push_back(&ref);
     const std::string chain = chain_text();
     active_.clear();
-    fail(ref, "Recursive interpolation detected" + chain + "; break the circle");
+    fail(ref, "interpolation cycle" + chain + "; break it");
   }
-  if (active_.size() >= kDeepestReference) fail(ref, "interpolations follow each other too deeply");
+  if (active_.size() >= kDeepestReference)
+    fail(ref, "interpolations are nested too deeply; simplify them");
   active_.push_back(&ref);
   const NodeRef* result = nullptr;
   try {
@@ -139,7 +159,7 @@ const NodeRef& Resolver::dereferenced(const NodeRef& ref) {
   } catch (const ResolveError& e) {
     fail(ref, e.what() + std::string(active_.size() > 1 ? chain_text() : ""));
   } catch (const std::invalid_argument& e) {
-    fail(ref, fmt::format("GrammarParseError: {}; write \\${{ for a plain ${{", e.what()));
+    fail(ref, fmt::format("{}; write \\${{ for a literal ${{", e.what()));
   }
   active_.pop_back();
   return *result;
@@ -177,10 +197,8 @@ const NodeRef& Resolver::evaluate(const Expr& expr, const NodeRef& at) {
 std::string Resolver::text_part(const Expr& part, const NodeRef& at, std::string_view what) {
   const Node& node = *evaluate(part, at).node;
   if (node.kind != Kind::kString) {
-    throw ResolveError(
-        fmt::format("an interpolation that denotes {} should return a string, but instead "
-                    "returned `{}` of type `{}`",
-                    what, shown(python_str(node)), python_type(node)));
+    throw ResolveError(fmt::format("{} must be a string, not '{}' ({}); quote it", what,
+                                   shown(python_str(node)), python_type(node)));
   }
   return node.text;
 }
@@ -198,9 +216,12 @@ const NodeRef& Resolver::reference(const std::string& path, const NodeRef& at) {
   } catch (const std::domain_error& e) {
     throw ResolveError(e.what());
   }
-  if (found == nullptr) throw ResolveError(fmt::format("Interpolation key '{}' not found", path));
+  if (found == nullptr)
+    throw ResolveError(fmt::format("interpolation key '{}' not found; {}", path,
+                                   hint_for(path, *top_of(at).node)));
   for (const NodeRef* above = at.parent; above != nullptr; above = above->parent) {
-    if (above->node == found->node) throw ResolveError("Interpolation to parent node detected");
+    if (above->node == found->node)
+      throw ResolveError("it refers to a section that contains it; refer to a key");
   }
   return *found;
 }
@@ -212,7 +233,8 @@ const NodeRef* Resolver::select(const std::string& path, const NodeRef& at, bool
   if (dots > 0) from = at.parent;
   for (std::size_t i = 1; i < dots && from != nullptr; ++i) from = from->parent;
   if (from == nullptr)
-    throw ResolveError(fmt::format("ConfigKeyError: Error resolving key '{}'", path));
+    throw ResolveError(
+        fmt::format("'{}' goes above the top of the configuration; use fewer dots", path));
   if (dots == path.size()) return from;
   const auto parts = split_key(path.substr(dots));
   const NodeRef* ref = from;
@@ -220,19 +242,15 @@ const NodeRef* Resolver::select(const std::string& path, const NodeRef& at, bool
     if (!ref->node->is_container()) {
       if (ref->node->kind == Kind::kNull || ref->node->is_missing()) return nullptr;
       throw std::domain_error(
-          fmt::format("Error trying to access '{}': node '{}' is not a container and thus cannot "
-                      "contain '{}'",
-                      path, full_key(*ref), parts[i]));
+          fmt::format("'{}' not found: '{}' is a value and has no key '{}'; check the name", path,
+                      full_key(*ref), parts[i]));
     }
     ref = step(*ref, parts[i]);
     if (ref == nullptr) return nullptr;
     const bool last = i + 1 == parts.size();
     if (ref->node->is_missing() && (missing_is_error || !last)) {
       if (!missing_is_error) return nullptr;
-      throw ResolveError(
-          fmt::format("MissingMandatoryValue while resolving interpolation: Missing mandatory "
-                      "value: {}; give it a value",
-                      full_key(*ref)));
+      throw ResolveError(fmt::format("{} is still ??? (no value); give it one", full_key(*ref)));
     }
     ref = &dereferenced(*ref);
   }
@@ -257,7 +275,7 @@ const NodeRef* Resolver::step(const NodeRef& container, const std::string& key) 
     return nullptr;
   }
   const auto parsed = python_int(key);
-  if (!parsed) throw ResolveError(fmt::format("Index '{}' (str) is not an int", key));
+  if (!parsed) throw ResolveError(fmt::format("'{}' is not a list index; write a number", key));
   const bool inside =
       *parsed >= 0 && static_cast<std::size_t>(*parsed) < container.node->items.size();
   return inside ? &child(container, static_cast<std::size_t>(*parsed)) : nullptr;

@@ -49,7 +49,7 @@ const NodeRef& Resolver::call(const Expr& expr, const NodeRef& at) {
   for (const Known& known : kKnown) {
     if (known.name != name) continue;
     if (arguments.size() < known.fewest || arguments.size() > known.most) {
-      throw ResolveError(fmt::format("{} takes {} argument{}, but {} are given", name,
+      throw ResolveError(fmt::format("{} takes {} argument{}, got {}", name,
                                      known.most == known.fewest
                                          ? fmt::format("{}", known.most)
                                          : fmt::format("{} or {}", known.fewest, known.most),
@@ -58,16 +58,15 @@ const NodeRef& Resolver::call(const Expr& expr, const NodeRef& at) {
     return (this->*known.run)(arguments, at);
   }
   throw ResolveError(
-      fmt::format("Unsupported interpolation type {}; known are oc.env, oc.decode, oc.select, "
+      fmt::format("unknown resolver '{}'; known: oc.env, oc.decode, oc.select, "
                   "oc.create, oc.deprecated, oc.dict.keys, oc.dict.values, now and hydra",
                   name));
 }
 
 const std::string& Resolver::text_argument(const char* resolver, const NodeRef& argument) {
   if (argument.node->kind == Kind::kString) return argument.node->text;
-  throw ResolveError(fmt::format("`{}` requires a string as input, but obtained `{}` of type: {}",
-                                 resolver, shown(python_str(*argument.node)),
-                                 python_type(*argument.node)));
+  throw ResolveError(fmt::format("{} takes a string, not '{}' ({})", resolver,
+                                 shown(python_str(*argument.node)), python_type(*argument.node)));
 }
 
 const NodeRef& Resolver::oc_env(const Arguments& arguments, const NodeRef& at) {
@@ -76,7 +75,7 @@ const NodeRef& Resolver::oc_env(const Arguments& arguments, const NodeRef& at) {
     return temporary(Node::of(std::string(value)), at.parent, true);
   if (arguments.size() == 1)
     throw ResolveError(fmt::format(
-        "Environment variable '{}' not found; set it or give a default: ${{oc.env:{},default}}",
+        "environment variable {} is not set; set it or give a default: ${{oc.env:{},default}}",
         name, name));
   const Node& fallback = *arguments[1]->node;
   if (fallback.kind == Kind::kNull) return temporary(Node::null(), at.parent, true);
@@ -95,7 +94,8 @@ const NodeRef& Resolver::oc_create(const Arguments& arguments, const NodeRef& at
   if (value.is_container()) return temporary(value, at.parent, false);
   if (value.kind != Kind::kString) throw ResolveError("oc.create takes a map, a list or YAML text");
   const Node created = read_yaml_container(value.text, "oc.create");
-  if (!created.is_container()) throw ResolveError("oc.create: the text is no map and no list");
+  if (!created.is_container())
+    throw ResolveError("oc.create: the text is neither a map nor a list");
   return temporary(created, at.parent, false);
 }
 
@@ -115,10 +115,10 @@ const NodeRef& Resolver::selected_map(const std::string& resolver, const NodeRef
   } catch (const std::domain_error&) {
     found = nullptr;
   }
-  if (found == nullptr) throw ResolveError(fmt::format("Key not found: '{}'", path));
+  if (found == nullptr) throw ResolveError(fmt::format("key '{}' not found; check the name", path));
   if (found->node->kind != Kind::kMap) {
-    throw ResolveError(fmt::format("`{}` cannot be applied to objects of type: {}", resolver,
-                                   python_type(*found->node)));
+    throw ResolveError(
+        fmt::format("{} takes the key of a map, not of a {}", resolver, python_type(*found->node)));
   }
   return *found;
 }
@@ -146,7 +146,7 @@ const NodeRef& Resolver::oc_dict_values(const Arguments& arguments, const NodeRe
 /// The other key's value, and a word on stderr that this one's name is an old one.
 const NodeRef& Resolver::oc_deprecated(const Arguments& arguments, const NodeRef& at) {
   const std::string& path = text_argument("oc.deprecated", *arguments[0]);
-  std::string message = "'$OLD_KEY' is deprecated. Change your code and config to use '$NEW_KEY'";
+  std::string message = "'$OLD_KEY' is deprecated; use '$NEW_KEY'";
   if (arguments.size() == 2) message = text_argument("oc.deprecated", *arguments[1]);
   const NodeRef* found = nullptr;
   try {
@@ -156,7 +156,7 @@ const NodeRef& Resolver::oc_deprecated(const Arguments& arguments, const NodeRef
   }
   if (found == nullptr) {
     throw ResolveError(
-        fmt::format("In oc.deprecated resolver at '{}': Key not found: '{}'", full_key(at), path));
+        fmt::format("{}: oc.deprecated: key '{}' not found; check the name", full_key(at), path));
   }
   replace_all(message, "$OLD_KEY", full_key(at));
   replace_all(message, "$NEW_KEY", path);
@@ -176,7 +176,8 @@ const NodeRef& Resolver::now(const Arguments& arguments, const NodeRef& at) {
 
 const NodeRef& Resolver::hydra_value(const Arguments& arguments, const NodeRef& at) {
   const std::string& key = text_argument("hydra", *arguments[0]);
-  if (composed_.node == nullptr) throw ResolveError("HydraConfig was not set");
+  if (composed_.node == nullptr)
+    throw ResolveError("${hydra:} is not available here; use ${hydra.KEY}");
   const NodeRef& inside = add_ref({nullptr, step(composed_, "hydra"), "", false});
   const NodeRef* found = selected(key.starts_with('.') ? key : "." + key, inside);
   return found == nullptr ? temporary(Node::null(), at.parent, true) : *found;

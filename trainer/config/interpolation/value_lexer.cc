@@ -159,10 +159,9 @@ std::vector<ValueToken> lex_override_value(std::string_view value,
   while (!value.empty()) {
     ValueToken token = next_value_token(value, Grammar::kHydra);
     if (token.text.empty()) {
-      throw UserError(
-          fmt::format("command line: {}: Error parsing override: token recognition error at '{}'; "
-                      "put the value into quotes, e.g. 'key=\"text\"'",
-                      override_text, value.substr(0, 20)));
+      throw UserError(fmt::format(
+          "command line: {}: unexpected '{}' in the value; quote the value, e.g. 'key=\"text\"'",
+          override_text, value.substr(0, 20)));
     }
     value.remove_prefix(token.text.size());
     tokens.push_back(std::move(token));
@@ -201,7 +200,7 @@ Node typed_token(const ValueToken& token) {
     case TokenType::kInt: {
       if (const auto value = python_int(token.text)) return Node::of(*value);
       throw std::invalid_argument(
-          fmt::format("{} is not an integer of 64 bits; put it in quotes for a text", token.text));
+          fmt::format("{} does not fit in 64 bits; quote it if it is text", token.text));
     }
     case TokenType::kFloat: {
       const auto value = python_float_from(token.text);

@@ -13,6 +13,7 @@
 #include <filesystem>
 
 #include "trainer/config/keys/key_table.h"
+#include "trainer/config/keys/pretrained_config.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
 #include "trainer/runtime/remote_path.h"
@@ -34,8 +35,8 @@ const ModelPreset& find_preset(const std::string& name, const Given& given) {
   }
   const std::string near = nearest(name, names);
   refuse(given, "gpt_config.model_type",
-         fmt::format("Invalid value '{}', expected one of [{}]; {}", name, fmt::join(names, ", "),
-                     near.empty() ? "choose one of them" : "did you mean '" + near + "'?"));
+         fmt::format("'{}' is not one of {}; {}", name, fmt::join(names, ", "),
+                     near.empty() ? "choose one" : "did you mean '" + near + "'?"));
 }
 
 void check_sizes_complete(const Given& given) {
@@ -45,7 +46,7 @@ void check_sizes_complete(const Given& given) {
   if (absent.empty()) return;
   refuse(
       given, present.front(),
-      fmt::format("{} {} missing; give n_layer, n_head and n_embd together, or model_type instead",
+      fmt::format("{} {} missing; set n_layer, n_head and n_embd together, or model_type instead",
                   fmt::join(absent, ", "), absent.size() == 1 ? "is" : "are"));
 }
 
@@ -56,19 +57,51 @@ void resolve_model(Config& config, const Given& given) {
   }
   if (!first_size.empty()) {
     if (given.has("gpt_config.model_type")) {
-      refuse(given, first_size,
-             fmt::format("given together with gpt_config.model_type={}; keep either the preset or "
-                         "the three sizes",
-                         config.gpt.model_type));
+      refuse(
+          given, first_size,
+          fmt::format(
+              "conflicts with gpt_config.model_type={}; keep either the preset or the three sizes",
+              config.gpt.model_type));
     }
     check_sizes_complete(given);
     return;
   }
+  if (config.gpt.model_type.empty() && !config.gpt.init_from.empty()) return;
   if (config.gpt.model_type.empty()) config.gpt.model_type = "gpt2";
   const ModelPreset& preset = find_preset(config.gpt.model_type, given);
   config.gpt.n_layer = preset.n_layer;
   config.gpt.n_head = preset.n_head;
   config.gpt.n_embd = preset.n_embd;
+}
+
+/// What is not given follows the folder; everything else must agree with it.
+void follow_pretrained(Config& config, const Given& given) {
+  if (config.gpt.init_from.empty()) return;
+  try {
+    const PretrainedConfig pretrained = read_pretrained_config(absolute_path(config.gpt.init_from));
+    GptConfig& gpt = config.gpt;
+    if (gpt.n_layer == 0) {
+      gpt.n_layer = pretrained.n_layer;
+      gpt.n_head = pretrained.n_head;
+      gpt.n_embd = pretrained.n_embd;
+    }
+    if (!given.has("gpt_config.activation") && pretrained.activation)
+      gpt.activation = *pretrained.activation;
+    if (!given.has("gpt_config.tie_weights")) gpt.tie_weights = pretrained.tie_weights;
+    const auto differences = differences_from(pretrained, gpt, config.data.block_size);
+    if (differences.empty()) return;
+    throw UserError(
+        fmt::format("{}: does not fit: {}", gpt.init_from, fmt::join(differences, "; ")));
+  } catch (const UserError& error) {
+    refuse(given, "gpt_config.init_from", error.what());
+  }
+}
+
+void check_loss_chunk(const Config& config, const Given& given) {
+  const AutoNumber& size = config.gpt.loss_chunk_size;
+  if (size.value == std::floor(size.value)) return;
+  refuse(given, "gpt_config.loss_chunk_size",
+         fmt::format("{} is not a whole number; give auto or a number of tokens", size.value));
 }
 
 void check_heads(const Config& config, const Given& given) {
@@ -162,11 +195,10 @@ void check_step_size(const Config& config, const Given& given) {
                         static_cast<double>(config.data.block_size);
   if (tokens <= kMostTokens) return;
   refuse(given, "trainer_config.batch_size",
-         fmt::format(
-             "{} x grad_accumulation_steps={} x block_size={} is more than {} tokens per step; "
-             "make one of them smaller",
-             config.trainer.batch_size, config.trainer.grad_accumulation_steps,
-             config.data.block_size, kMostTokens));
+         fmt::format("{} x grad_accumulation_steps={} x block_size={} is more than {} tokens per "
+                     "step; reduce one of them",
+                     config.trainer.batch_size, config.trainer.grad_accumulation_steps,
+                     config.data.block_size, kMostTokens));
 }
 
 void check_global_batch(const Config& config, const Given& given) {
@@ -176,8 +208,7 @@ void check_global_batch(const Config& config, const Given& given) {
   if (given.has("trainer_config.grad_accumulation_steps")) {
     refuse(
         given, key,
-        "given together with trainer_config.grad_accumulation_steps, which follows from it; keep "
-        "one of the two");
+        "conflicts with trainer_config.grad_accumulation_steps, which follows from it; keep one");
   }
   if (*trainer.global_batch_size % trainer.batch_size != 0) {
     refuse(given, key,
@@ -192,13 +223,13 @@ void check_optimizer(const Config& config, const Given& given) {
   const OptimizerConfig& optimizer = config.optimizer;
   if (optimizer.min_lr > optimizer.learning_rate) {
     refuse(given, "optimizer_config.min_lr",
-           fmt::format("{} is above optimizer_config.learning_rate={}; the schedule falls to it",
-                       optimizer.min_lr, optimizer.learning_rate));
+           fmt::format("{} is above optimizer_config.learning_rate={}; lower it", optimizer.min_lr,
+                       optimizer.learning_rate));
   }
   const bool momentum = !optimizer.momentum.automatic && optimizer.momentum.value > 0.0;
   if (optimizer.nesterov && optimizer.name == OptimizerName::kSgd && !momentum) {
     refuse(given, "optimizer_config.nesterov",
-           "needs momentum; set optimizer_config.momentum, for example to 0.9");
+           "needs momentum; set optimizer_config.momentum, e.g. to 0.9");
   }
 }
 
@@ -219,6 +250,8 @@ void check_logging(const Config& config, const Given& given) {
 
 void complete_config(Config& config, const Given& given) {
   resolve_model(config, given);
+  follow_pretrained(config, given);
+  check_loss_chunk(config, given);
   check_heads(config, given);
   check_step_size(config, given);
   check_global_batch(config, given);
@@ -231,6 +264,7 @@ void complete_config(Config& config, const Given& given) {
 
 void resolve_paths(Config& config, const Given& given, bool own_folder) {
   std::string& snapshot = config.trainer.snapshot_path;
+  if (!config.gpt.init_from.empty()) config.gpt.init_from = absolute_path(config.gpt.init_from);
   config.hydra.run_dir = absolute_path(config.hydra.run_dir);
   const bool in_run_folder = own_folder || config.hydra.job_chdir;
   const bool relative = snapshot.find("://") == std::string::npos && !snapshot.starts_with('/') &&

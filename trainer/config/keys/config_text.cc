@@ -5,6 +5,7 @@
 #include "trainer/config/keys/key_table.h"
 #include "trainer/config/yaml/node_text.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/json_depth.h"
 
 namespace ddp::train {
 namespace {
@@ -42,7 +43,7 @@ void read_object(const nlohmann::ordered_json& object, const std::string& parent
       continue;
     }
     if (field == nullptr)
-      damaged(path + ": unknown key, the snapshot comes from a newer version; use that version");
+      damaged(path + ": unknown key, written by a newer version; use that version");
     if (value.is_object()) damaged(path + ": is a section, not a value");
     const Node node = node_from_json(value);
     // A default needs no check: a value that only loading resolves (n_layer of a preset) is stored
@@ -59,13 +60,8 @@ void read_object(const nlohmann::ordered_json& object, const std::string& parent
 std::string config_to_json(const Config& config) { return node_to_json(config_tree(config)); }
 
 Config config_from_json(const std::string& json) {
-  const auto bound = [](int depth, nlohmann::ordered_json::parse_event_t,
-                        const nlohmann::ordered_json&) {
-    constexpr int kDeepest = 100;  // what follows goes down by recursion
-    if (depth > kDeepest) damaged("nested too deeply; the snapshot is damaged");
-    return true;
-  };
-  const auto parsed = nlohmann::ordered_json::parse(json, bound, false);
+  if (nests_too_deeply(json)) damaged("nested too deeply; the snapshot is damaged");
+  const auto parsed = nlohmann::ordered_json::parse(json, nullptr, false);
   if (!parsed.is_object()) damaged("not a JSON object; the snapshot is damaged");
   Config config;
   std::size_t read = 0;

@@ -32,15 +32,15 @@ std::vector<Field> data_fields() {
        "a part of path: train_split", "",
        "Files to evaluate on, as path; all of path is for training then."},
       {"data_config.block_size", DDP_MEMBER(data.block_size), kUpTo1e6, NullMeans::kError, "",
-       "tokens", "Length of the input sequences."},
+       "tokens", "Context length: tokens per input sequence."},
       {"data_config.train_split", DDP_MEMBER(data.train_split), kShare, NullMeans::kError, "",
        "share",
-       "Share of the text, from its start, to train on; the rest is for evaluation. 1: no "
-       "evaluation. Not used with eval_path."},
+       "Leading share of the text to train on; the rest is for evaluation. 1: no "
+       "evaluation. Unused with eval_path."},
       {"data_config.truncate", DDP_MEMBER(data.truncate), kShare, NullMeans::kError, "", "share",
-       "Share of the text, from its start, that is used at all; 1: all of it."},
+       "Leading share of the text to use; 1: all of it."},
       {"data_config.stride", DDP_MEMBER(data.stride), kUpTo1e9, NullMeans::kError, "", "tokens",
-       "Distance between the starts of two training sequences; 1 uses every position."},
+       "Distance between the starts of consecutive training sequences; 1: every position."},
   };
 }
 
@@ -50,23 +50,35 @@ std::vector<Field> gpt_fields() {
        "gpt2 when no sizes are given", "",
        "Size preset: openai-gpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gopher-44m, gpt-mini, "
        "gpt-micro or gpt-nano. "
-       "Give either this or the three sizes."},
+       "Set either this or the three sizes."},
       {"gpt_config.n_layer", DDP_MEMBER(gpt.n_layer), kUpTo1e4, NullMeans::kNotGiven,
        "from model_type", "", "Number of transformer blocks."},
       {"gpt_config.n_head", DDP_MEMBER(gpt.n_head), kUpTo1e4, NullMeans::kNotGiven,
-       "from model_type", "", "Attention heads per block; divides n_embd."},
+       "from model_type", "", "Attention heads per block; must divide n_embd."},
       {"gpt_config.n_embd", DDP_MEMBER(gpt.n_embd), kUpTo1e6, NullMeans::kNotGiven,
-       "from model_type", "", "Width of the model."},
+       "from model_type", "", "Model width (embedding size)."},
       {"gpt_config.embd_pdrop", DDP_MEMBER(gpt.embd_pdrop), kProbability, NullMeans::kError, "",
        "probability", "Dropout after the embeddings."},
       {"gpt_config.resid_pdrop", DDP_MEMBER(gpt.resid_pdrop), kProbability, NullMeans::kError, "",
        "probability", "Dropout before each residual addition."},
       {"gpt_config.attn_pdrop", DDP_MEMBER(gpt.attn_pdrop), kProbability, NullMeans::kError, "",
-       "probability", "Dropout of the attention weights."},
+       "probability", "Dropout on the attention weights."},
       {"gpt_config.activation", DDP_MEMBER(gpt.activation), kAnyValue, NullMeans::kError, "", "",
        "gelu is exact; gelu_tanh (also gelu_new) is GPT-2's approximation."},
       {"gpt_config.tie_weights", DDP_MEMBER(gpt.tie_weights), kAnyValue, NullMeans::kError, "", "",
-       "The output layer shares its matrix with the token embedding."},
+       "Share the token embedding's matrix with the output layer."},
+      {"gpt_config.init_from", DDP_MEMBER(gpt.init_from), kAnyValue, NullMeans::kNotGiven, "", "",
+       "Folder with config.json and model.safetensors of a GPT-2, as transformers writes it, whose "
+       "weights training starts from; sizes, activation and tie_weights follow it where they are "
+       "not given."},
+      {"gpt_config.activation_checkpointing", DDP_MEMBER(gpt.activation_checkpointing), kAnyValue,
+       NullMeans::kOff, "", "",
+       "Keeps only the input of each block and computes the rest again in the backward pass "
+       "(transformers: gradient_checkpointing): less memory, about a third more time."},
+      {"gpt_config.loss_chunk_size", DDP_MEMBER(gpt.loss_chunk_size), kStepCountOr0,
+       NullMeans::kOff, "", "tokens",
+       "Tokens whose logits are in memory at a time in the loss; auto: as many as take 256 MiB; 0 "
+       "or null: all."},
   };
 }
 
@@ -75,66 +87,66 @@ std::vector<Field> trainer_fields() {
       {"trainer_config.max_epochs", DDP_MEMBER(trainer.max_epochs), kUpTo1e9, NullMeans::kError,
        "10; unlimited when max_steps is given alone", "epochs", "Passes over the training text."},
       {"trainer_config.max_steps", DDP_MEMBER(trainer.max_steps), kStepCount, NullMeans::kNotGiven,
-       "", "steps", "Stops after this many optimizer steps, also within an epoch."},
+       "", "steps", "Stop after this many optimizer steps, even mid-epoch."},
       {"trainer_config.batch_size", DDP_MEMBER(trainer.batch_size), kUpTo1e6, NullMeans::kError, "",
        "sequences", "Sequences per rank and micro-batch."},
       {"trainer_config.grad_accumulation_steps", DDP_MEMBER(trainer.grad_accumulation_steps),
        kUpTo1e6, NullMeans::kError, "", "", "Micro-batches per optimizer step and rank."},
       {"trainer_config.global_batch_size", DDP_MEMBER(trainer.global_batch_size), kUpTo1e9,
        NullMeans::kNotGiven, "", "sequences",
-       "Sequences per optimizer step on all ranks together, instead of grad_accumulation_steps; a "
-       "multiple of batch_size. Without it a run keeps that of its snapshot."},
+       "Sequences per optimizer step over all ranks; replaces grad_accumulation_steps and must be "
+       "a multiple of batch_size. If unset, a resumed run keeps its snapshot's."},
       {"trainer_config.data_loader_workers", DDP_MEMBER(trainer.data_loader_workers), Range{0, 256},
        NullMeans::kError, "", "threads",
-       "Loader threads per rank; 0 loads in the training thread."},
+       "Data loader threads per rank; 0: load in the training thread."},
       {"trainer_config.grad_norm_clip", DDP_MEMBER(trainer.grad_norm_clip), kAtLeast0,
-       NullMeans::kOff, "", "", "Largest global L2 norm of the gradients; 0 or null: no clipping."},
+       NullMeans::kOff, "", "", "Clip gradients to this global L2 norm; 0 or null: no clipping."},
       {"trainer_config.snapshot_path", DDP_MEMBER(trainer.snapshot_path), kAnyValue,
        NullMeans::kError, "", "",
-       "File that training is saved to and resumes from. A relative path starts at the current "
+       "File to save training state to and resume from. Relative paths start at the current "
        "directory."},
       {"trainer_config.save_every", DDP_MEMBER(trainer.save_every), kUpTo1e9, NullMeans::kError, "",
-       "epochs", "Epochs between snapshots; a last one is always written."},
+       "epochs", "Epochs between snapshots; one is always written at the end."},
       {"trainer_config.save_every_steps", DDP_MEMBER(trainer.save_every_steps), kStepCount,
-       NullMeans::kNotGiven, "", "steps", "Also saves after every so many optimizer steps."},
+       NullMeans::kNotGiven, "", "steps", "Optimizer steps between additional snapshots."},
       {"trainer_config.snapshot_every", DDP_MEMBER(trainer.snapshot_every), kStepCountOr0,
        NullMeans::kOff, "", "steps",
-       "More snapshots in between: auto saves as often as the four keys below allow; 0 or null: "
-       "none."},
+       "Steps between crash-recovery snapshots; auto: as often as the four keys below allow; 0 or "
+       "null: none."},
       {"trainer_config.snapshot_overhead", DDP_MEMBER(trainer.snapshot_overhead), kShare,
        NullMeans::kError, "", "share",
-       "Share of the run's time that snapshot_every: auto may cost."},
+       "Share of training time that snapshot_every: auto may cost."},
       {"trainer_config.snapshot_min_interval_s", DDP_MEMBER(trainer.snapshot_min_interval_s),
        kAtLeast0, NullMeans::kOff, "", "seconds",
-       "Least time between two snapshots of snapshot_every: auto; a kill costs half of it on "
-       "average. 0 or null: none."},
+       "Minimum time between snapshots of snapshot_every: auto; a crash loses half of it on "
+       "average. 0 or null: no minimum."},
       {"trainer_config.snapshot_disk_share", DDP_MEMBER(trainer.snapshot_disk_share), kShare,
        NullMeans::kError, "", "share",
-       "Share of the time for which snapshot_every: auto may keep the disk busy."},
+       "Share of the time that snapshot_every: auto may keep the disk busy."},
       {"trainer_config.snapshot_gb_per_hour", DDP_MEMBER(trainer.snapshot_gb_per_hour), kAtLeast0,
        NullMeans::kOff, "", "GB/h",
-       "Most that snapshot_every: auto may write; 40 is about 1 TB a day. 0 or null: no limit."},
+       "Write limit for snapshot_every: auto; 40 is about 1 TB a day. 0 or null: no limit."},
       {"trainer_config.snapshot_if_busy", DDP_MEMBER(trainer.snapshot_if_busy), kAnyValue,
        NullMeans::kError, "", "",
-       "A snapshot is due while the one before it is still being written: skip it, or wait."},
+       "What to do when a snapshot is due while the previous one is still being written."},
       {"trainer_config.save_total_limit", DDP_MEMBER(trainer.save_total_limit), kUpTo1e4,
        NullMeans::kError, "", "files",
-       "Snapshots kept, the newest included; older ones are deleted. The best by evaluation loss "
-       "is kept besides."},
+       "Snapshots to keep, including the newest; older ones are deleted. The one with the best "
+       "evaluation loss is kept in addition."},
       {"trainer_config.snapshot_cache", DDP_MEMBER(trainer.snapshot_cache), kAnyValue,
        NullMeans::kError, "", "",
-       "Folder for the local copies of a snapshot_path such as s3://bucket/key or "
-       "gs://bucket/key."},
+       "Local directory for snapshots when snapshot_path is remote (s3://bucket/key, "
+       "gs://bucket/key)."},
       {"trainer_config.ram_snapshots", DDP_MEMBER(trainer.ram_snapshots), kAnyValue,
        NullMeans::kOff, "", "",
-       "Copies the state to shared memory after each step: a restart by ddp-run loses at most one. "
-       "Takes three times the snapshot's size there."},
+       "Copy the state to shared memory after each step, so that a restart by ddp-run loses at "
+       "most one. Needs twice the snapshot's size in /dev/shm."},
       {"trainer_config.log_every_steps", DDP_MEMBER(trainer.log_every_steps), kStepCount,
        NullMeans::kError, "", "steps",
-       "Steps between two lines with loss, learning rate, gradient norm and tokens/s."},
+       "Steps between log lines (loss, learning rate, gradient norm, tokens/s)."},
       {"trainer_config.eval_every_steps", DDP_MEMBER(trainer.eval_every_steps), kStepCount,
        NullMeans::kNotGiven, "", "steps",
-       "Evaluates after every so many steps, besides after each epoch."},
+       "Steps between evaluations, in addition to one after each epoch."},
       {"trainer_config.eval_iters", DDP_MEMBER(trainer.eval_iters), kUpTo1e9, NullMeans::kNotGiven,
        "all", "batches",
        "Evaluate on this many batches only, spread evenly over the evaluation part."},
@@ -160,40 +172,39 @@ std::vector<Field> trainer_fields() {
        "Keep an exponential moving average of the weights and evaluate with it; 0: none. 0.999 is "
        "usual."},
       {"trainer_config.seed", DDP_MEMBER(trainer.seed), kAtLeast0, NullMeans::kError, "", "",
-       "Start of all random numbers: initial weights, order of the data, dropout."},
+       "Random seed for initial weights, data order and dropout."},
       {"trainer_config.use_amp", DDP_MEMBER(trainer.use_amp), kAnyValue, NullMeans::kOff, "", "",
-       "Mixed precision in the type amp_dtype."},
+       "Train in mixed precision, in amp_dtype."},
       {"trainer_config.amp_dtype", DDP_MEMBER(trainer.amp_dtype), kAnyValue, NullMeans::kError, "",
        "",
-       "Type of mixed precision; float16 (fp16) scales the loss, bfloat16 (bf16) needs no "
-       "scaling."},
+       "Mixed-precision type; float16 (fp16) uses loss scaling, bfloat16 (bf16) does not need it."},
       {"trainer_config.device", DDP_MEMBER(trainer.device), kAnyValue, NullMeans::kError, "", "",
-       "auto: a GPU where there is one, otherwise the CPU."},
+       "auto: a GPU if there is one, else the CPU."},
       {"trainer_config.bad_step_policy", DDP_MEMBER(trainer.bad_step_policy), kAnyValue,
        NullMeans::kError, "", "",
-       "What a step with NaN, Inf or a spike in loss or gradients leads to: its update is skipped; "
-       "or the run goes back to the last snapshot and leaves the step out; or it stops."},
+       "What to do about a step with NaN, Inf or a spike in loss or gradients: skip its update; "
+       "roll back to the last snapshot and omit the step; or stop."},
       {"trainer_config.spike_factor", DDP_MEMBER(trainer.spike_factor), kAtLeast0, NullMeans::kOff,
        "", "",
-       "A loss or gradient norm above so many times the median of the last 64 steps is a spike; 0 "
-       "or null: none is. Costs a host sync per step."},
+       "A loss or gradient norm above this many times the median of the last 64 steps is a spike; "
+       "0 or null: off. Costs a host sync per step."},
       {"trainer_config.fault_plan", DDP_MEMBER(trainer.fault_plan), kAnyValue, NullMeans::kOff, "",
-       "", "Faults to inject, for tests: [\"rank=1 step=12 phase=backward kind=kill\"]."},
+       "", "Faults to inject, for testing: [\"rank=1 step=12 phase=backward kind=kill\"]."},
   };
 }
 
 std::vector<Field> other_fields() {
   return {
       {"optimizer_config.name", DDP_MEMBER(optimizer.name), kAnyValue, NullMeans::kError, "", "",
-       "muon is for the hidden layers' matrices, with adamw for the rest."},
+       "Optimizer; muon updates the hidden layers' matrices and leaves the rest to adamw."},
       {"optimizer_config.learning_rate", DDP_MEMBER(optimizer.learning_rate), kAbove0,
-       NullMeans::kError, "", "", "Learning rate: the peak of lr_schedule."},
+       NullMeans::kError, "", "", "Peak learning rate."},
       {"optimizer_config.lr_schedule", DDP_MEMBER(optimizer.lr_schedule), kAnyValue,
        NullMeans::kError, "", "",
-       "How the learning rate changes after the warm-up; wsd (warmup, stable, decay) falls only at "
-       "the end, one_cycle has a warm-up of its own."},
+       "Learning rate schedule after the warm-up; wsd (warmup, stable, decay) decays only at the "
+       "end, one_cycle has its own warm-up."},
       {"optimizer_config.warmup_steps", DDP_MEMBER(optimizer.warmup_steps), kStepCountOr0,
-       NullMeans::kError, "", "steps", "Linear warm-up from 0 to learning_rate."},
+       NullMeans::kError, "", "steps", "Steps of linear warm-up from 0 to learning_rate."},
       {"optimizer_config.min_lr", DDP_MEMBER(optimizer.min_lr), kAtLeast0, NullMeans::kError, "",
        "", "Learning rate at the end of the decay."},
       {"optimizer_config.decay_steps", DDP_MEMBER(optimizer.decay_steps), kStepCount,
@@ -202,11 +213,11 @@ std::vector<Field> other_fields() {
       {"optimizer_config.lr_power", DDP_MEMBER(optimizer.lr_power), kAbove0, NullMeans::kError, "",
        "", "Exponent of lr_schedule=polynomial."},
       {"optimizer_config.weight_decay", DDP_MEMBER(optimizer.weight_decay), kAtLeast0,
-       NullMeans::kError, "", "", "Weight decay, on the weights of linear layers only."},
+       NullMeans::kError, "", "", "Weight decay; applied to the weights of linear layers only."},
       {"optimizer_config.betas", DDP_MEMBER(optimizer.betas), kProbability, NullMeans::kError, "",
-       "", "Decay of the two running averages of adamw and adam."},
+       "", "beta1 and beta2 of adamw and adam."},
       {"optimizer_config.eps", DDP_MEMBER(optimizer.eps), kAbove0, NullMeans::kError, "", "",
-       "Added to the denominator of adamw and adam."},
+       "Epsilon of adamw and adam."},
       {"optimizer_config.momentum", DDP_MEMBER(optimizer.momentum), kProbability, NullMeans::kError,
        "", "", "Momentum of sgd and muon; auto: 0 for sgd, 0.95 for muon."},
       {"optimizer_config.nesterov", DDP_MEMBER(optimizer.nesterov), kAnyValue, NullMeans::kError,
@@ -215,20 +226,19 @@ std::vector<Field> other_fields() {
        "", "", "auto: nccl on GPUs, gloo on CPUs."},
       {"distributed_config.bucket_cap_mb", DDP_MEMBER(distributed.bucket_cap_mb),
        Range{0, 1e6, true}, NullMeans::kError, "", "MiB",
-       "Gradients that are all-reduced together."},
+       "Bucket size: gradients that are all-reduced together."},
       {"distributed_config.gradient_as_bucket_view",
        DDP_MEMBER(distributed.gradient_as_bucket_view), kAnyValue, NullMeans::kError, "", "",
-       "Gradients live in the buckets: no copy, less memory."},
+       "Keep gradients in the buckets: no copy, less memory."},
       {"distributed_config.static_graph", DDP_MEMBER(distributed.static_graph), kAnyValue,
        NullMeans::kError, "", "",
-       "The set of used parameters never changes; lets DDP plan better."},
+       "Promise that the set of used parameters never changes; lets DDP optimize."},
       {"distributed_config.timeout_s", DDP_MEMBER(distributed.timeout_s), Range{0, 1e9, true},
        NullMeans::kError, "", "seconds",
-       "Longest wait in a collective and while joining the group."},
+       "Timeout of collectives and of joining the process group."},
       {"distributed_config.hang_timeout_s", DDP_MEMBER(distributed.hang_timeout_s), kAtLeast0,
        NullMeans::kOff, "", "seconds",
-       "Silence after which ddp-run takes a rank for hung and restarts the group: auto is the "
-       "larger "
+       "Silence after which ddp-run considers a rank hung and restarts the group; auto: the larger "
        "of 3 s and 5 median steps; 0 or null: never."},
   };
 }
@@ -256,17 +266,17 @@ std::vector<Field> logging_fields() {
 std::vector<Field> hydra_fields() {
   return {
       {"hydra.run.dir", DDP_MEMBER(hydra.run_dir), kAnyValue, NullMeans::kError, "", "",
-       "Folder of this run: main.log and .hydra. May hold ${now:%Y-%m-%d}. A relative path starts "
-       "at "
-       "the current directory."},
+       "Directory of this run, for main.log and .hydra; may contain ${now:%Y-%m-%d}. Relative "
+       "paths start at the current directory."},
       {"hydra.output_subdir", DDP_MEMBER(hydra.output_subdir), kAnyValue, NullMeans::kOff, "", "",
-       "Folder below it for config.yaml, overrides.yaml and hydra.yaml; null: none."},
+       "Subdirectory of it for config.yaml, overrides.yaml and hydra.yaml; null: none."},
       {"hydra.verbose", DDP_MEMBER(hydra.verbose), kAnyValue, NullMeans::kOff, "", "",
-       "Log level DEBUG: true, or a list of logger names such as [trainer]."},
+       "Log at DEBUG level: true, or a list of logger names, e.g. [trainer]."},
       {"hydra.job.name", DDP_MEMBER(hydra.job_name), kAnyValue, NullMeans::kError, "", "",
-       "Name of the job; another one than trainer is also the name of the log file."},
+       "Job name; unless it is trainer, the log file is named after it."},
       {"hydra.job.chdir", DDP_MEMBER(hydra.job_chdir), kAnyValue, NullMeans::kOff, "", "",
-       "Work in the folder of this run: snapshot_path starts there. data_config.path never does."},
+       "Run in hydra.run.dir: a relative snapshot_path starts there (data_config.path never "
+       "does)."},
   };
 }
 

@@ -1,5 +1,5 @@
-// The list of all configuration keys: name, type, default, range, unit and meaning stand in
-// config_fields.cc once; parsing, checks, output, help and the documentation come from it.
+// The list of all configuration keys: name, type, default, range, unit and meaning appear once, in
+// key_table.cc; parsing, checks, output, help and documentation are derived from it.
 #pragma once
 
 #include <array>
@@ -62,7 +62,7 @@ std::string field_default(const Field& field);
 /// The present value, typed.
 Node field_value(const Field& field, const Config& config);
 
-/// Converts and checks the range. Returns "" or what is wrong and how to mend it ("<what>; <fix>").
+/// Converts and checks the range. Returns "" or the problem and its fix ("<what>; <fix>").
 std::string assign_field(const Field& field, const Node& value, Config& config);
 
 /// A size preset of model_type.

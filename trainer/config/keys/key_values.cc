@@ -94,8 +94,8 @@ std::optional<double> as_float(const Node& node) {
 }
 
 std::string not_convertible(const Node& value, std::string_view to, const std::string& fix) {
-  return fmt::format("Value '{}' of type '{}' could not be converted to {}; {}",
-                     shown(python_str(value)), python_type(value), to, fix);
+  return fmt::format("'{}' ({}) is not {}; {}", shown(python_str(value)), python_type(value), to,
+                     fix);
 }
 
 std::string whole_number(const Range& range) {
@@ -115,7 +115,7 @@ struct Assign {
 
   std::string operator()(int64_t* member) const {
     const auto parsed = as_int(value);
-    if (!parsed) return not_convertible(value, "Integer", whole_number(field.range));
+    if (!parsed) return not_convertible(value, "an integer", whole_number(field.range));
     if (!field.range.holds(static_cast<double>(*parsed)))
       return fmt::format("{} is out of range; {}", *parsed, whole_number(field.range));
     *member = *parsed;
@@ -135,7 +135,7 @@ struct Assign {
 
   std::string operator()(double* member) const {
     const auto parsed = as_float(value);
-    if (!parsed) return not_convertible(value, "Float", number_wanted(field.range));
+    if (!parsed) return not_convertible(value, "a number", number_wanted(field.range));
     if (!field.range.holds(*parsed))
       return fmt::format("{} is out of range; {}", python_float(*parsed),
                          number_wanted(field.range));
@@ -146,17 +146,17 @@ struct Assign {
   std::string operator()(bool* member) const {
     const auto parsed = lenient_bool(value);
     if (!parsed)
-      return fmt::format("Value '{}' is not a valid bool (type {}); give true or false",
-                         shown(python_str(value)), python_type(value));
+      return fmt::format("'{}' ({}) is not a boolean; give true or false", shown(python_str(value)),
+                         python_type(value));
     *member = *parsed;
     return "";
   }
 
   std::string operator()(std::string* member) const {
-    if (value.is_container()) return not_convertible(value, "String", "give a text");
+    if (value.is_container()) return not_convertible(value, "a string", "give a string");
     std::string text = python_str(value);
-    if (text.empty()) return "is empty; give a text";
-    if (text.find('\0') != std::string::npos) return "holds a zero byte; give a text";
+    if (text.empty()) return "is empty; give a string";
+    if (text.find('\0') != std::string::npos) return "contains a NUL byte; remove it";
     *member = std::move(text);
     return "";
   }
@@ -172,7 +172,7 @@ struct Assign {
     }
     for (const Node& item : value.items) {
       if (item.kind != Kind::kString)
-        return not_convertible(item, "String", "give names of loggers such as [trainer]");
+        return not_convertible(item, "a string", "give logger names, e.g. [trainer]");
       parsed.loggers.push_back(item.text);
     }
     *member = std::move(parsed);
@@ -180,14 +180,13 @@ struct Assign {
   }
 
   std::string operator()(std::array<double, 2>* member) const {
-    const std::string fix =
-        fmt::format("give two numbers {} such as [0.9, 0.95]", field.range.str());
+    const std::string fix = fmt::format("give two numbers {}, e.g. [0.9, 0.95]", field.range.str());
     if (value.kind != Kind::kList || value.items.size() != 2)
       return not_convertible(value, "a list of 2 floats", fix);
     std::array<double, 2> parsed{};
     for (std::size_t i = 0; i < 2; ++i) {
       const auto item = as_float(value.items[i]);
-      if (!item) return not_convertible(value.items[i], "Float", fix);
+      if (!item) return not_convertible(value.items[i], "a number", fix);
       if (!field.range.holds(*item))
         return fmt::format("{} is out of range; {}", python_float(*item), fix);
       parsed[i] = *item;
@@ -204,7 +203,7 @@ struct Assign {
     }
     parsed.automatic = false;
     if (!as_float(value))
-      return not_convertible(value, "Float",
+      return not_convertible(value, "a number",
                              "give auto, or " + number_wanted(field.range).substr(5));
     std::string problem = (*this)(&parsed.value);
     if (problem.empty()) *member = parsed;
@@ -213,10 +212,10 @@ struct Assign {
 
   std::string operator()(std::vector<std::string>* member) const {
     if (value.kind != Kind::kList)
-      return not_convertible(value, "a list of texts", "give a list such as [\"...\"]");
+      return not_convertible(value, "a list of strings", "give a list, e.g. [\"...\"]");
     std::vector<std::string> parsed;
     for (const Node& item : value.items) {
-      if (item.kind != Kind::kString) return not_convertible(item, "String", "give a text");
+      if (item.kind != Kind::kString) return not_convertible(item, "a string", "give a string");
       parsed.push_back(item.text);
     }
     *member = std::move(parsed);
@@ -233,9 +232,9 @@ struct Assign {
       }
     }
     const std::string near = nearest(text, choice_names<E>());
-    return fmt::format("Invalid value '{}', expected one of [{}]; {}", shown(text),
+    return fmt::format("'{}' is not one of {}; {}", shown(text),
                        fmt::join(choice_names<E>(), " | "),
-                       near.empty() ? "choose one of them" : "did you mean '" + near + "'?");
+                       near.empty() ? "choose one" : "did you mean '" + near + "'?");
   }
 };
 
@@ -289,8 +288,7 @@ struct TypeName {
 
 std::string assign_null(const Field& field, Config& config) {
   if (field.null_means == NullMeans::kNotGiven) return "";
-  if (field.null_means == NullMeans::kError)
-    return "Non optional field cannot be assigned None; give a value or leave the key out";
+  if (field.null_means == NullMeans::kError) return "cannot be null; give a value or omit the key";
   std::visit([](auto* member) { *member = {}; }, field.member(config));
   const FieldPointer member = field.member(config);
   if (auto* const* number = std::get_if<AutoNumber*>(&member)) (*number)->automatic = false;

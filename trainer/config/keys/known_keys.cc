@@ -46,7 +46,7 @@ std::string suggestion(const std::string& parent, const std::string& name) {
   for (const std::string& path : all_paths()) {
     if (path.ends_with("." + name)) return fmt::format("did you mean '{}'?", path);
   }
-  return fmt::format("known are {}", fmt::join(children_of(parent), ", "));
+  return fmt::format("known: {}", fmt::join(children_of(parent), ", "));
 }
 
 /// The keys without a value, and the place of the first.
@@ -70,6 +70,21 @@ void collect_missing(const Node& node, const std::string& path, Missing& names) 
   }
 }
 
+[[noreturn]] void fail_section(const Node& value, const std::string& path) {
+  const std::string key = children_of(path).front();
+  const std::size_t colon = value.text.find(':');
+  if (value.place.line == 0)  // the command line
+    fail_at(value.place, "{0}: is a section, not a value; set its keys, e.g. {0}.{1}=VALUE", path,
+            key);
+  if (value.kind == Kind::kString && colon != std::string::npos)
+    fail_at(value.place, "{}: no space after the colon in '{}'; write {}: {}", path,
+            shown(value.text), shown(value.text.substr(0, colon)),
+            shown(value.text.substr(colon + 1)));
+  fail_at(value.place,
+          "{}: is a section, not a value; write its keys indented below it, e.g. {}: ...", path,
+          key);
+}
+
 }  // namespace
 
 PathKind path_kind(const std::string& path) {
@@ -82,8 +97,7 @@ PathKind path_kind(const std::string& path) {
 
 void fail_unknown(const Place& place, const std::string& parent, const std::string& name) {
   const std::string path = joined_path(parent, name);
-  fail_at(place, "{}: unknown key (Key '{}' is not in struct); {}", path, name,
-          suggestion(parent, name));
+  fail_at(place, "{}: unknown key; {}", path, suggestion(parent, name));
 }
 
 void check_known(const Node& map, const std::string& parent) {
@@ -94,20 +108,17 @@ void check_known(const Node& map, const std::string& parent) {
     const PathKind kind = entry.key.kind == Kind::kString ? path_kind(path) : PathKind::kUnknown;
     if (kind == PathKind::kUnknown) fail_unknown(entry.key.place, parent, name);
     if (name.find('.') != std::string::npos) {
-      fail_at(entry.key.place,
-              "{}: dots join keys on the command line only; in a file write the section on a line "
-              "of its own and its keys indented below it",
-              path);
+      fail_at(
+          entry.key.place,
+          "{}: dotted keys are for the command line; in a file, indent the key below its section",
+          path);
     }
     if (kind == PathKind::kKey) continue;
     const Node& value = entry.value;
     if (value.kind == Kind::kMap) {
       check_known(value, path);
     } else if (value.kind != Kind::kNull && !value.is_interpolation()) {
-      fail_at(value.place,
-              "{}: is a section, not a value; write its keys indented below it, each with a colon, "
-              "e.g. {}: ...",
-              path, children_of(path).front());
+      fail_section(value, path);
     }
   }
 }
@@ -116,10 +127,10 @@ void refuse_missing(const Node& root, const std::string& file) {
   Missing missing;
   collect_missing(root, "", missing);
   if (missing.keys.empty()) return;
-  throw UserError(fmt::format(
-      "{}: {}: Missing mandatory value{}; add {}=<value> to the command line or to the file",
-      missing.place.empty() ? file : missing.place, fmt::join(missing.keys, ", "),
-      missing.keys.size() == 1 ? "" : "s", missing.keys.front()));
+  throw UserError(
+      fmt::format("{}: {}: no value given; add {}=VALUE to the command line or to the file",
+                  missing.place.empty() ? file : missing.place, fmt::join(missing.keys, ", "),
+                  missing.keys.front()));
 }
 
 }  // namespace ddp::train

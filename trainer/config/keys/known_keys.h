@@ -1,4 +1,4 @@
-// The shape of a configuration: which keys there are, and what to say about one that is not.
+// The structure of a configuration: which keys exist, and errors for unknown ones.
 #pragma once
 
 #include <string>

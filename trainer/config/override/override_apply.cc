@@ -29,11 +29,8 @@ class Merger {
 
  private:
   [[noreturn]] static void fail_kinds(const Node& target, const Node& value) {
-    const auto name = [](const Node& node) {
-      return node.kind == Kind::kMap ? "DictConfig" : "ListConfig";
-    };
-    fail_at(value.place, "Cannot merge {} with {}; give a {} here", name(target), name(value),
-            target.kind == Kind::kMap ? "map" : "list");
+    const auto name = [](const Node& node) { return node.kind == Kind::kMap ? "map" : "list"; };
+    fail_at(value.place, "cannot merge a {1} into a {0}; give a {0}", name(target), name(value));
   }
 
   void merge_entry(Node& target, const Entry& entry) {
@@ -46,7 +43,7 @@ class Merger {
       return;
     }
     if (!may_create_) {
-      fail_at(entry.key.place, "Key '{}' is not in struct; to add it prefix the override with +",
+      fail_at(entry.key.place, "no such key: '{}'; prefix the override with + to add it",
               python_str(entry.key));
     }
     target.entries.push_back(entry);
@@ -79,18 +76,18 @@ Node* child(Node& parent, const std::string& name) {
 void remove(Node& root, const Override& change) {
   const Node value = select_value(root, change.key);
   if (value.kind == Kind::kNull)
-    fail_at(change.value.place, "Could not delete from config. '{}' does not exist.", change.key);
+    fail_at(change.value.place,
+            "'{}' is not in the configuration, so ~ cannot remove it; check the name", change.key);
   const bool with_value = change.has_value && change.value.kind != Kind::kNull;
   if (with_value && !python_equal(value, change.value)) {
-    fail_at(change.value.place, "Could not delete from config. The value of '{}' is {} and not {}.",
+    fail_at(change.value.place, "'{0}' is {1}, not {2}; write ~{0} to remove it whatever its value",
             change.key, shown(python_str(value)), shown(python_str(change.value)));
   }
   const std::size_t dot = change.key.rfind('.');
   Node* parent = container_at(root, dot == std::string::npos ? "" : change.key.substr(0, dot));
   if (parent == nullptr) return;  // in what a resolver has made
   if (parent->kind != Kind::kMap)
-    fail_with(change.value.place,
-              "Could not delete from config. It is an item of a list; give the whole list");
+    fail_with(change.value.place, "~ cannot remove an item of a list; give the whole list");
   const std::string name = change.key.substr(dot == std::string::npos ? 0 : dot + 1);
   std::erase_if(parent->entries, [&name](const Entry& entry) {
     return entry.key.kind == Kind::kString && entry.key.text == name;
@@ -100,8 +97,7 @@ void remove(Node& root, const Override& change) {
 /// Creates the key in a map; a list does not grow.
 Node& created(Node& parent, const std::string& name, const Override& change) {
   if (parent.kind != Kind::kMap) {
-    fail_at(change.value.place,
-            "'{}' is not an index of the list, which has {} items; give the whole list", name,
+    fail_at(change.value.place, "the list has no item '{}' (length {}); give the whole list", name,
             parent.items.size());
   }
   Entry entry{Node::of(name), Node::map()};
@@ -120,7 +116,7 @@ Node& target_of(Node& root, const Override& change, bool may_create, bool& exist
     Node* next = child(*node, part);
     existed = next != nullptr;
     if (!existed && !may_create) {
-      fail_at(change.value.place, "Could not override '{}'. To append to your config use +{}",
+      fail_at(change.value.place, "'{}' is not in the configuration; to add it, write +{}",
               change.key, change.text);
     }
     node = existed ? next : &created(*node, part, change);
@@ -141,11 +137,10 @@ void apply_override(Node& root, const Override& change, bool may_create) {
   const bool create = may_create || change.type != OverrideType::kChange;
   if (change.type == OverrideType::kAdd && !change.value.is_container() &&
       select_value(root, change.key).kind != Kind::kNull) {
-    fail_at(change.value.place,
-            "Could not append to config. An item is already at '{}'. Either "
-            "remove + prefix: '{}' or "
-            "add a second + to add or override '{}': '+{}'",
-            change.key, change.text.substr(1), change.key, change.text);
+    fail_at(
+        change.value.place,
+        "'{}' is already in the configuration; write {} to change it, or +{} to set it in any case",
+        change.key, change.text.substr(1), change.text);
   }
   bool existed = false;
   Node& target = target_of(root, change, create, existed);

@@ -48,18 +48,19 @@ class Arguments {
       unquote(argument.value.item);
       after_name = after_name || !argument.name.empty();
       if (after_name && argument.name.empty())
-        bad_call(function_ + "(): a value without a name behind one with a name");
+        bad_call(function_ + "(): a positional argument follows a named one; name it as well");
       if (after_name) {
         bind(function, argument.name, std::move(argument.value));
       } else if (values_.size() >= function.parameters.size() && !function.variadic) {
-        bad_call(function_ + "(): too many values");
+        bad_call(function_ + "(): too many arguments; remove some");
       } else {
         values_.push_back(std::move(argument.value));
       }
     }
     for (std::size_t i = 0; i < values_.size() && !function.variadic; ++i) {
       if (!named_.emplace(function.parameters[i], values_[i]).second)
-        bad_call(fmt::format("{}(): {} is given twice", function_, function.parameters[i]));
+        bad_call(fmt::format("{}(): argument {} is given twice; drop one", function_,
+                             function.parameters[i]));
     }
   }
 
@@ -80,7 +81,7 @@ class Arguments {
     const OverrideValue* value = find(name);
     if (value == nullptr) return Node::null();
     const Node& node = value->item.value;
-    if (value->sweep || !is_number(node)) bad_call(function_ + "(): " + name + " is a number");
+    if (value->sweep || !is_number(node)) bad_call(function_ + "(): " + name + " must be a number");
     return node.kind == Kind::kBool ? Node::of(int64_t{node.boolean}) : node;
   }
   /// A text or a list of texts.
@@ -89,7 +90,8 @@ class Arguments {
     if (value == nullptr) return {};
     const Node& node = value->item.value;
     if (value->sweep || (node.kind != Kind::kString && node.kind != Kind::kList))
-      bad_call(fmt::format("{}(): {} is a text such as * or a list of texts", function_, name));
+      bad_call(fmt::format("{}(): {} must be a pattern such as * or a list of patterns", function_,
+                           name));
     std::vector<std::string> out;
     if (node.kind == Kind::kString) out.push_back(node.text);
     for (const Node& item : node.items) out.push_back(python_str(item));
@@ -107,7 +109,7 @@ class Arguments {
   void bind(const Function& function, const std::string& name, OverrideValue value) {
     const auto& known = function.parameters;
     if (std::find(known.begin(), known.end(), name) == known.end())
-      bad_call(fmt::format("{}(): no argument is called '{}'", function_, name));
+      bad_call(fmt::format("{}(): no argument is named '{}'; check the name", function_, name));
     named_.insert_or_assign(name, std::move(value));
   }
 
@@ -120,8 +122,8 @@ class Arguments {
 using Cast = Node (*)(const Node&);
 
 [[noreturn]] void fail_cast(const Node& value, std::string_view to) {
-  bad_call(fmt::format("Cannot cast '{}' of type '{}' to {}", shown(python_str(value)),
-                       python_type(value), to));
+  bad_call(fmt::format("cannot convert '{}' ({}) to {}; give another value",
+                       shown(python_str(value)), python_type(value), to));
 }
 
 Node cast_int(const Node& value) {
@@ -171,9 +173,9 @@ Node cast_all(const Node& value, Cast cast) {
 
 Sweep cast_sweep(Sweep sweep, Cast cast) {
   const bool computed = sweep.kind == SweepKind::kRange || sweep.kind == SweepKind::kInterval;
-  if (sweep.kind == SweepKind::kGlob) bad_call("glob() cannot be cast");
+  if (sweep.kind == SweepKind::kGlob) bad_call("glob() cannot be converted; write the values out");
   if (computed && cast != cast_int && cast != cast_float)
-    bad_call("range() and interval() can only be cast to int or float");
+    bad_call("range() and interval() convert to int or float only");
   for (SweepItem& item : sweep.items) item = plain(cast_all(item.value, cast)).item;
   if (!computed) return sweep;
   sweep.start = cast(sweep.start);
@@ -185,7 +187,7 @@ Sweep cast_sweep(Sweep sweep, Cast cast) {
 Sweep choice_of(const Arguments& arguments) {
   Sweep sweep;
   for (const OverrideValue& value : arguments.values()) {
-    if (value.sweep) bad_call(arguments.function() + "(): a choice inside a choice");
+    if (value.sweep) bad_call(arguments.function() + "(): a sweep cannot contain another sweep");
     sweep.items.push_back(value.item);
   }
   return sweep;
@@ -194,7 +196,8 @@ Sweep choice_of(const Arguments& arguments) {
 template <Cast cast>
 OverrideValue cast_call(const Arguments& arguments) {
   const OverrideValue* named = arguments.find_value("value");
-  if (arguments.values().empty() == (named == nullptr)) bad_call("a cast takes one value");
+  if (arguments.values().empty() == (named == nullptr))
+    bad_call("a conversion takes exactly one value");
   if (arguments.values().size() > 1) return swept(cast_sweep(choice_of(arguments), cast));
   const OverrideValue& value = named != nullptr ? *named : arguments.values().front();
   if (value.sweep) return swept(cast_sweep(*value.sweep, cast));
@@ -203,12 +206,12 @@ OverrideValue cast_call(const Arguments& arguments) {
 
 OverrideValue choice_call(const Arguments& arguments) {
   const auto& values = arguments.values();
-  if (values.empty()) bad_call("choice() takes at least one value");
+  if (values.empty()) bad_call("choice() needs at least one value");
   const bool simple =
       values.size() == 1 && values[0].sweep && values[0].sweep->kind == SweepKind::kSimpleChoice;
   Sweep sweep = simple ? *values[0].sweep : choice_of(arguments);
   for (const SweepItem& item : sweep.items) {
-    if (item.value.kind == Kind::kNull) bad_call("null is not a choice");
+    if (item.value.kind == Kind::kNull) bad_call("null cannot be a choice; leave it out");
   }
   sweep.kind = SweepKind::kChoice;
   return swept(std::move(sweep));
@@ -220,7 +223,7 @@ OverrideValue range_call(const Arguments& arguments) {
   sweep.start = arguments.number("start");
   sweep.stop = arguments.number("stop");
   sweep.step = arguments.number("step");
-  if (sweep.start.kind == Kind::kNull) bad_call("range() takes a start");
+  if (sweep.start.kind == Kind::kNull) bad_call("range() needs a start, e.g. range(1,4)");
   if (sweep.step.kind == Kind::kNull) sweep.step = Node::of(int64_t{1});
   if (sweep.stop.kind == Kind::kNull) {
     sweep.stop = sweep.start;
@@ -235,14 +238,14 @@ OverrideValue interval_call(const Arguments& arguments) {
   sweep.start = arguments.number("start");
   sweep.stop = arguments.number("end");
   if (sweep.start.kind == Kind::kNull || sweep.stop.kind == Kind::kNull)
-    bad_call("interval() takes a start and an end");
+    bad_call("interval() needs a start and an end, e.g. interval(0,1)");
   return swept(std::move(sweep));
 }
 
 OverrideValue glob_call(const Arguments& arguments) {
   Sweep sweep;
   sweep.kind = SweepKind::kGlob;
-  if (arguments.find("include") == nullptr) bad_call("glob() takes what to include");
+  if (arguments.find("include") == nullptr) bad_call("glob() needs a pattern, e.g. glob(*)");
   sweep.include = arguments.texts("include");
   sweep.exclude = arguments.texts("exclude");
   return swept(std::move(sweep));
@@ -250,11 +253,13 @@ OverrideValue glob_call(const Arguments& arguments) {
 
 OverrideValue tag_call(const Arguments& arguments) {
   auto values = arguments.values();
-  if (values.empty()) bad_call("tag() takes tags and a sweep");
+  if (values.empty()) bad_call("tag() needs tags and a sweep, e.g. tag(a, choice(1,2))");
   if (const OverrideValue* sweep = arguments.find_value("sweep")) values.push_back(*sweep);
-  if (!values.back().sweep) bad_call("tag() ends with a choice(), range() or interval()");
+  if (!values.back().sweep)
+    bad_call("the last argument of tag() must be a choice(), range() or interval()");
   for (std::size_t i = 0; i + 1 < values.size(); ++i) {
-    if (values[i].sweep || values[i].item.value.kind != Kind::kString) bad_call("a tag is a text");
+    if (values[i].sweep || values[i].item.value.kind != Kind::kString)
+      bad_call("a tag must be text; quote it");
   }
   return values.back();
 }
@@ -281,20 +286,20 @@ OverrideValue sort_call(const Arguments& arguments) {
   const OverrideValue* sweep = arguments.find_value("sweep");
   const auto& values = arguments.values();
   if (reverse != nullptr && (reverse->sweep || reverse->item.value.kind != Kind::kBool))
-    bad_call("sort(): reverse is true or false");
+    bad_call("sort(): reverse must be true or false");
   if (!std::all_of(values.begin(), values.end(), is_sortable))
-    bad_call("sort() takes numbers, texts, lists, choice() or range()");
-  if (list != nullptr && !is_list(*list)) bad_call("sort(): list is a list");
+    bad_call("sort() takes numbers, text, lists, choice() or range()");
+  if (list != nullptr && !is_list(*list)) bad_call("sort(): list must be a list");
   if (sweep != nullptr && (!sweep->sweep || !is_sortable(*sweep)))
-    bad_call("sort(): sweep is a choice() or range()");
+    bad_call("sort(): sweep must be a choice() or range()");
   const bool falling = reverse != nullptr && reverse->item.value.boolean;
   if (list != nullptr) return sorted(*list, falling);
   if (sweep != nullptr) return sorted(*sweep, falling);
-  if (values.empty()) bad_call("sort() takes values");
+  if (values.empty()) bad_call("sort() needs values");
   if (values.size() == 1) return sorted(values[0], falling);
   const Sweep choice = choice_of(arguments);
   for (const SweepItem& item : choice.items) {
-    if (item.value.is_container()) bad_call("sort(): only numbers and texts can be sorted");
+    if (item.value.is_container()) bad_call("sort(): only numbers and text can be sorted");
   }
   return swept(sorted_sweep(choice, falling));
 }
@@ -304,7 +309,7 @@ OverrideValue shuffle_call(const Arguments& arguments) {
   const OverrideValue* value = arguments.find_value("list");
   if (value == nullptr && arguments.values().size() == 1) value = &arguments.values().front();
   if (value == nullptr || value->sweep || value->item.value.items.size() > 1)
-    bad_call("shuffle() would give each rank another order; write it out");
+    bad_call("shuffle() would give each rank a different order; write the order out");
   if (is_list(*value)) return *value;
   Node list = Node::list();
   list.items.push_back(value->item.value);
@@ -335,10 +340,10 @@ OverrideValue evaluate_override_call(const OverrideCall& call) {
     known.emplace_back(function.name);
   }
   const std::string near = nearest(call.name, known);
-  bad_call(fmt::format("Unknown function '{}'; {}", call.name,
-                       near.empty() ? fmt::format("available: {}; quote the value if it is a text",
-                                                  fmt::join(known, ","))
-                                    : "did you mean '" + near + "'?"));
+  bad_call(fmt::format(
+      "unknown function '{}'; {}", call.name,
+      near.empty() ? fmt::format("known: {}; quote the value if it is text", fmt::join(known, ","))
+                   : "did you mean '" + near + "'?"));
 }
 
 }  // namespace ddp::train

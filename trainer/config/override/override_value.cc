@@ -25,11 +25,9 @@ class ValueParser {
 
  private:
   [[noreturn]] void fail() const {
-    throw UserError(
-        fmt::format("command line: {}: Error parsing override: unexpected '{}' in the value; put "
-                    "the value into quotes, "
-                    "e.g. 'key=\"text\"'",
-                    override_text_, at_ < tokens_.size() ? tokens_[at_].text : "end"));
+    throw UserError(fmt::format(
+        "command line: {}: unexpected '{}' in the value; quote the value, e.g. 'key=\"text\"'",
+        override_text_, at_ < tokens_.size() ? tokens_[at_].text : "end"));
   }
 
   OverrideValue simple_choice(OverrideValue first) {
@@ -153,8 +151,7 @@ OverrideValue parse_override_value(const std::string& text, const std::string& o
   try {
     return ValueParser(std::move(tokens), override_text).parse();
   } catch (const std::invalid_argument& e) {
-    throw UserError(
-        fmt::format("command line: {}: Error parsing override: {}", override_text, e.what()));
+    throw UserError(fmt::format("command line: {}: {}", override_text, e.what()));
   }
 }
 

@@ -87,7 +87,7 @@ Override parse_override(const std::string& text) {
   if (at != std::string_view::npos) result.package = std::string(name.substr(at + 1));
   if (!result.has_value && result.type != OverrideType::kDelete) {
     throw UserError(fmt::format(
-        "command line: {}: not an override; write key=value, e.g. trainer_config.seed=1", text));
+        "command line: {}: not an override; write KEY=VALUE, e.g. trainer_config.seed=1", text));
   }
   if (result.key.empty() || !valid_key(result.key) || !valid_package(result.package.value_or(""))) {
     throw UserError(
@@ -109,12 +109,10 @@ void refuse_sweeps(const std::vector<Override>& overrides) {
   for (const Override& change : overrides) {
     if (!change.sweep) continue;
     if (change.sweep->kind != SweepKind::kSimpleChoice)
-      fail_at(change.value.place, "Sweep parameters '{}' requires --multirun", change.text);
+      fail_at(change.value.place, "'{}' is a sweep; add --multirun", change.text);
     fail_at(change.value.place,
-            "Ambiguous value for argument '{}' 1. To use it as a list, "
-            "use key=[value1,value2] 2. To use it as string, quote the value: "
-            "key=\\'value1,value2\\' 3. To sweep over it, add --multirun to your command "
-            "line",
+            "several values for '{}'; write [a,b] for a list, quote the text (\\'a,b\\'), or add "
+            "--multirun to sweep over them",
             change.text);
   }
 }

@@ -20,8 +20,7 @@ double number_in(const Node& node) {
 }
 
 void check_step(double step) {
-  if (step == 0 || std::isnan(step))
-    throw std::invalid_argument("range() arg 3 must not be zero; give a step");
+  if (step == 0 || std::isnan(step)) throw std::invalid_argument("range(): the step must not be 0");
 }
 
 /// Steps are counted in integers, so that 0.1 ten times is 1 and not a little less.
@@ -40,7 +39,8 @@ std::vector<std::string> range_values(const Sweep& sweep) {
     const bool inside =
         step > 0 ? at < static_cast<long double>(stop) : at > static_cast<long double>(stop);
     if (!inside) return values;
-    if (values.size() >= kMostValues) throw std::invalid_argument("range() has too many values");
+    if (values.size() >= kMostValues)
+      throw std::invalid_argument("range() has too many values; give fewer");
     values.push_back(whole ? std::to_string(sweep.start.integer + sweep.step.integer * i)
                            : python_float(value));
   }
@@ -75,7 +75,8 @@ std::vector<std::string> sweep_values(const Sweep& sweep, const std::vector<std:
       return values;
     case SweepKind::kInterval:
       throw std::invalid_argument(
-          "BasicSweeper does not support sweep type : INTERVAL_SWEEP; use range() or choice()");
+          "interval() needs a search algorithm, which --multirun does not have; use range() or "
+          "choice()");
   }
   return values;
 }

@@ -16,7 +16,7 @@ struct ShowOptions {
   ShowWhat what = ShowWhat::kJob;  ///< kJob leaves the hydra block out.
   ShowFormat format = ShowFormat::kYaml;
   bool resolve = false;           ///< Replace interpolations.
-  bool throw_on_missing = false;  ///< A value that is still ??? is an error.
+  bool throw_on_missing = false;  ///< Fail if a value is still ???.
   std::string package;            ///< Only this part, "a.b".
 };
 

@@ -121,7 +121,7 @@ bool python_equal(const Node& a, const Node& b) {
 bool python_less(const Node& a, const Node& b) {
   if (is_number(a) && is_number(b)) {
     if (std::isnan(exact(a)) || std::isnan(exact(b)))
-      throw std::invalid_argument("nan has no place in an order; leave it out");
+      throw std::invalid_argument("nan cannot be sorted; leave it out");
     return compare_numbers(a, b) < 0;
   }
   if (a.kind == Kind::kString && b.kind == Kind::kString && !a.quoted && !b.quoted)
@@ -131,7 +131,7 @@ bool python_less(const Node& a, const Node& b) {
         std::mismatch(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), python_equal);
     return y != b.items.end() && (x == a.items.end() || python_less(*x, *y));
   }
-  throw std::invalid_argument(fmt::format("'{}' and '{}' have no order; give numbers or texts",
+  throw std::invalid_argument(fmt::format("'{}' and '{}' cannot be compared; give numbers or text",
                                           python_type(a), python_type(b)));
 }
 

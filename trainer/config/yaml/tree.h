@@ -67,7 +67,7 @@ std::string python_str(const Node& node);
 /// The shortest text that reads back equal, as Python writes it: 1.0, 1e-05, inf.
 std::string python_float(double value);
 
-/// The Python type's name, for messages in OmegaConf's words: str, int, float, bool, NoneType,
+/// The Python type's name, for messages: str, int, float, bool, NoneType,
 /// list, dict.
 std::string_view python_type(const Node& node);
 

@@ -20,24 +20,21 @@ struct Words {
 const std::array<Words, 13>& known_errors() {
   namespace message = YAML::ErrorMsg;
   static const std::array<Words, 13> all = {{
-      {message::END_OF_SEQ_FLOW, "expected ',' or ']' here", "put a text with brackets in quotes"},
-      {message::END_OF_MAP_FLOW, "expected ',' or '}' here", "put a text with braces in quotes"},
+      {message::END_OF_SEQ_FLOW, "expected ',' or ']' here", "quote text that contains brackets"},
+      {message::END_OF_MAP_FLOW, "expected ',' or '}' here", "quote text that contains braces"},
       {message::END_OF_SEQ, "expected '- item' here", "check the indentation of this line"},
       {message::END_OF_MAP, "expected 'key: value' here", "check the indentation of this line"},
-      {message::FLOW_END, "a bracket closes what is not open",
-       "remove it, or put the text in quotes"},
-      {message::BLOCK_ENTRY, "a list item cannot begin here",
+      {message::FLOW_END, "unmatched closing bracket", "remove it, or quote the text"},
+      {message::BLOCK_ENTRY, "a list item cannot start here",
        "write '- item' on a line of its own"},
-      {message::MAP_KEY, "a key cannot begin here", "write it on a line of its own"},
-      {message::UNKNOWN_TOKEN, "a text cannot begin with this character", "put it in quotes"},
-      {message::UNKNOWN_ANCHOR, "the anchor of this alias is not defined above",
-       "write &name there"},
-      {message::INVALID_ESCAPE, "unknown escape after a backslash",
-       "write \\\\ for a backslash, or take single quotes"},
-      {message::INVALID_HEX, "digits of a character's number are missing",
-       "write \\\\ for a backslash"},
-      {message::CHAR_IN_BLOCK, "unexpected text after | or >", "begin the text on the next line"},
-      {message::TAB_IN_INDENTATION, "a tab in the indentation", "indent with spaces"},
+      {message::MAP_KEY, "a key cannot start here", "write it on a line of its own"},
+      {message::UNKNOWN_TOKEN, "a value cannot start with this character", "quote it"},
+      {message::UNKNOWN_ANCHOR, "this alias has no anchor above", "define it with &name first"},
+      {message::INVALID_ESCAPE, "unknown escape sequence",
+       "write \\\\ for a backslash, or use single quotes"},
+      {message::INVALID_HEX, "incomplete escape sequence", "write \\\\ for a backslash"},
+      {message::CHAR_IN_BLOCK, "unexpected text after | or >", "start the text on the next line"},
+      {message::TAB_IN_INDENTATION, "tab in the indentation", "indent with spaces"},
   }};
   return all;
 }
@@ -85,6 +82,13 @@ bool starts_with(const YAML::Exception& error, std::string_view message) {
   return std::string_view(error.msg).starts_with(message);
 }
 
+/// key:value, which is one word to YAML.
+bool lacks_space_after_colon(std::string_view line) {
+  const std::size_t colon = line.find(':');
+  return colon != std::string_view::npos && colon + 1 < line.size() && line[colon + 1] != ' ' &&
+         line.find(": ") == std::string_view::npos && !line.ends_with(':');
+}
+
 }  // namespace
 
 bool is_utf8(std::string_view text) {
@@ -105,7 +109,7 @@ YamlText::YamlText(std::string_view text, const std::string& source)
     if (size == 0 || !is_printed(code)) {
       mark.pos = static_cast<int>(at);
       fail(mark,
-           fmt::format("broken UTF-8 or a control character (byte 0x{:02x})",
+           fmt::format("invalid UTF-8 or a control character (byte 0x{:02x})",
                        static_cast<unsigned char>(text_[at])),
            "remove it, or save the file as UTF-8");
     }
@@ -134,7 +138,7 @@ bool YamlText::ends_with_open_quote(const YAML::Mark& mark) const {
          (text_.back() == '"' || text_.back() == '\'');
 }
 
-/// Columns count characters; in a line that is longer than any of a person's they count bytes.
+/// Columns count characters; in absurdly long lines, bytes.
 Place YamlText::place(const YAML::Mark& mark) const {
   constexpr int kLongLine = 1000;
   int column = mark.column;
@@ -168,21 +172,63 @@ void YamlText::fail_quote(const YAML::Mark& last) const {
     ++mark.line;
     mark.column = 0;
   }
-  fail(mark, "a quote that is opened here is not closed", "close it");
+  fail(mark, "this quote is never closed", "close it");
+}
+
+void YamlText::fail_bracket(const YAML::Mark& bracket) const {
+  const bool list = at(bracket) == '[';
+  fail(bracket, fmt::format("this {} is never closed", list ? "list" : "map"),
+       fmt::format("close it with {}", list ? ']' : '}'));
+}
+
+bool YamlText::is_never_closed(const YAML::Mark& bracket) const {
+  int depth = 0;
+  for (auto i = static_cast<std::size_t>(bracket.pos); i < text_.size(); ++i) {
+    if (text_[i] == '[' || text_[i] == '{') ++depth;
+    if ((text_[i] == ']' || text_[i] == '}') && --depth == 0) return false;
+  }
+  return depth > 0;
+}
+
+/// yaml-cpp blames the key behind the tab.
+void YamlText::check_tab(const YAML::Mark& mark) const {
+  const std::string_view text = line(mark.line);
+  const std::size_t tab = text.substr(0, text.find_first_not_of(" \t")).find('\t');
+  if (tab == std::string_view::npos) return;
+  YAML::Mark there = mark;
+  there.pos -= mark.column - static_cast<int>(tab);
+  there.column = static_cast<int>(tab);
+  fail(there, "tab in the indentation", "indent with spaces");
+}
+
+/// A quote that was left open ends at the next one, some lines below, where yaml-cpp then stops.
+void YamlText::check_late_quote(const YAML::Mark& mark, const YAML::Mark& last) const {
+  const char quote = at(last);
+  if ((quote != '"' && quote != '\'') || mark.line <= last.line || mark.pos < 1) return;
+  const std::string_view before =
+      std::string_view(text_).substr(0, static_cast<std::size_t>(mark.pos));
+  if (before.empty() || before.find_last_of("'\"") <= static_cast<std::size_t>(last.pos)) return;
+  const auto end = line(last.line).find(quote, static_cast<std::size_t>(last.column) + 1);
+  if (end != std::string_view::npos) return;
+  fail(last, fmt::format("this quote is not closed before line {}", mark.line + 1),
+       "close it on its own line");
 }
 
 /// ': ' where no key can be: a second one in a line, or below a line that lacks its own.
 void YamlText::fail_colon(const YAML::Mark& mark) const {
   const std::string_view before = line(mark.line).substr(0, static_cast<std::size_t>(mark.column));
   if (before.find(": ") != std::string_view::npos)
-    fail(mark, "a second ': ' in a line", "put the text in quotes");
+    fail(mark, "a second ': ' in the line", "quote the value");
   int above = mark.line - 1;
   while (above > 0 && line(above).find_first_not_of(" \t") == std::string_view::npos) --above;
-  if (above >= 0 && line(above).find(':') == std::string_view::npos) {
-    fail(mark, fmt::format("line {} above has no colon", above + 1),
-         "write key: value, with a space after it");
+  if (above >= 0 && lacks_space_after_colon(line(above))) {
+    fail(mark, fmt::format("line {} has no space after its colon", above + 1), "write key: value");
   }
-  fail(mark, "a key cannot stand here", "check the indentation of this line and the one above");
+  if (above >= 0 && line(above).find(':') == std::string_view::npos) {
+    fail(mark, fmt::format("line {} has no colon", above + 1),
+         "write key: value, with a space after the colon");
+  }
+  fail(mark, "a key cannot appear here", "check the indentation of this line and the one above");
 }
 
 void YamlText::fail(const YAML::Exception& error, const YAML::Mark* bracket,
@@ -190,15 +236,13 @@ void YamlText::fail(const YAML::Exception& error, const YAML::Mark* bracket,
   namespace message = YAML::ErrorMsg;
   const bool in_flow =
       starts_with(error, message::END_OF_SEQ_FLOW) || starts_with(error, message::END_OF_MAP_FLOW);
+  if (bracket == nullptr) check_tab(error.mark);
+  check_late_quote(error.mark, last);
   if (starts_with(error, message::EOF_IN_SCALAR) || starts_with(error, message::DOC_IN_SCALAR))
     fail_quote(last);
   const bool elsewhere = bracket != nullptr && error.mark.line != bracket->line;
-  if (bracket != nullptr && in_flow && (elsewhere || error.mark.pos <= bracket->pos)) {
-    const char sign = at(*bracket);
-    fail(*bracket,
-         fmt::format("the {} that opens here is not closed", sign == '[' ? "list" : "map"),
-         fmt::format("close it with {}", sign == '[' ? ']' : '}'));
-  }
+  if (bracket != nullptr && in_flow && (elsewhere || error.mark.pos <= bracket->pos))
+    fail_bracket(*bracket);
   if (starts_with(error, message::MAP_VALUE)) fail_colon(error.mark);
   for (const Words& known : known_errors()) {
     if (starts_with(error, known.theirs))

@@ -1,4 +1,4 @@
-// The text of a YAML file as messages need it: places, lines, and words for what yaml-cpp refuses.
+// The text of a YAML file for error messages: positions, lines, and wording of yaml-cpp's errors.
 #pragma once
 
 #include <memory>
@@ -18,17 +18,21 @@ bool is_utf8(std::string_view text);
 
 class YamlText {
  public:
-  /// Throws UserError for broken UTF-8 and for control characters.
+  /// Throws UserError for invalid UTF-8 and control characters.
   YamlText(std::string_view text, const std::string& source);
 
-  /// With an end that makes yaml-cpp notice a quote that is still open.
+  /// The text with an ending that makes yaml-cpp notice an open quote.
   std::string for_parser() const;
 
   Place place(const YAML::Mark& mark) const;
-  /// The byte at the mark, 0 behind the end.
+  /// The byte at the mark; 0 past the end.
   char at(const YAML::Mark& mark) const;
-  /// A quote is the very last character, which yaml-cpp takes for an empty text.
+  /// A quote is the very last character, which yaml-cpp reads as an empty string.
   bool ends_with_open_quote(const YAML::Mark& mark) const;
+
+  /// The [ or { at the mark has no counterpart in the rest of the text.
+  bool is_never_closed(const YAML::Mark& bracket) const;
+  [[noreturn]] void fail_bracket(const YAML::Mark& bracket) const;
 
   [[noreturn]] void fail(const YAML::Mark& mark, const std::string& what,
                          const std::string& fix) const;
@@ -41,6 +45,8 @@ class YamlText {
   std::string_view line(int number) const;
   [[noreturn]] void fail_quote(const YAML::Mark& last) const;
   [[noreturn]] void fail_colon(const YAML::Mark& mark) const;
+  void check_tab(const YAML::Mark& mark) const;
+  void check_late_quote(const YAML::Mark& mark, const YAML::Mark& last) const;
 
   std::string text_;
   std::shared_ptr<const std::string> source_;

@@ -42,8 +42,7 @@ class TreeBuilder : public YAML::EventHandler {
   const YAML::Mark& last() const { return last_; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (documents_++ > 0)
-      text_.fail(mark, "expected a single document, but another one begins", "remove the `---`");
+    if (documents_++ > 0) text_.fail(mark, "a second document starts here", "remove the `---`");
   }
   void OnDocumentEnd() override {}
 
@@ -51,7 +50,7 @@ class TreeBuilder : public YAML::EventHandler {
     const auto [first, added] = anchor_lines_.emplace(name, mark.line + 1);
     if (added) return;
     text_.fail(mark,
-               fmt::format("duplicate anchor '{}'; first given at line {}", name, first->second),
+               fmt::format("duplicate anchor '{}', first given on line {}", name, first->second),
                "give it another name");
   }
 
@@ -64,8 +63,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end()) {
-      text_.fail(mark, "an alias inside its own anchor; a value cannot contain itself",
-                 "write the value out");
+      text_.fail(mark, "this alias refers to the value that contains it", "write the value out");
     }
     count(mark, found->second.size);  // before the copy
     add(found->second, mark, 0);
@@ -76,7 +74,7 @@ class TreeBuilder : public YAML::EventHandler {
     // A lone ! leaves the type to the looks, even those of a quoted text.
     const bool plain = tag == "?" || (tag == "!" && text_.at(mark) == '!');
     if (plain && value.starts_with('\t'))
-      text_.fail(mark, "a tab in the indentation", "indent with spaces");
+      text_.fail(mark, "tab in the indentation", "indent with spaces");
     if (is_merge(tag, plain, value)) return add_merge_key(mark);
     add(Sized{scalar(mark, tag, plain, value), 1}, mark, anchor);
   }
@@ -117,11 +115,15 @@ class TreeBuilder : public YAML::EventHandler {
   /// A null that nobody wrote: [1,,2], or a line without a colon, which yaml-cpp takes for a key.
   void check_empty(const YAML::Mark& mark, const Frame& top) const {
     if (top.flow && top.node.kind == Kind::kList && text_.at(mark) == ',')
-      text_.fail(mark, "an empty item in a list", "write null for it, or remove the comma");
+      text_.fail(mark, "empty list item", "write null for it, or remove the comma");
     const bool no_colon = !top.flow && top.has_key && mark.pos <= top.key_mark.pos;
     if (!no_colon || text_.at(mark) == '?') return;
-    text_.fail(top.key_mark, fmt::format("no ':' after '{}'", shown(python_str(top.key))),
-               "write key: value");
+    const std::string key = python_str(top.key);
+    const bool no_space = key.find(':') != std::string::npos;
+    text_.fail(
+        top.key_mark,
+        fmt::format("no {} in '{}'", no_space ? "space after the colon" : "colon", shown(key)),
+        "write key: value");
   }
 
   /// A value that is left out has the mark of what comes next, some lines below its key.
@@ -138,36 +140,39 @@ class TreeBuilder : public YAML::EventHandler {
     const bool is_key =
         !open_.empty() && open_.back().node.kind == Kind::kMap && !open_.back().has_key;
     if (plain && value == "=" && !is_key)
-      text_.fail(mark, "a lone = has a meaning of its own in YAML", "put it in quotes");
+      text_.fail(mark, "a lone = is special in YAML", "quote it");
     if (value.empty() && text_.ends_with_open_quote(mark))
-      text_.fail(mark, "a quote that is opened here is not closed", "close it");
+      text_.fail(mark, "this quote is never closed", "close it");
     if (!is_utf8(value))  // of yaml-cpp 0.7's making
-      text_.fail(mark, "the escapes \\N and \\_ are not read", "write the character itself");
+      text_.fail(mark, "\\N and \\_ are not supported", "write the character itself");
     if (!plain && tag == "!") return Node::of(value);
     const std::string_view name =
         std::string_view(tag).substr(tag.starts_with(kYamlTag) ? kYamlTag.size() : 0);
     const auto node = plain ? plain_scalar(value) : tagged_scalar(name, value);
     if (node) return *node;
     if (plain) {
-      text_.fail(mark, fmt::format("'{}' is not an integer of 64 bits", shown(value)),
-                 "put it in quotes for a text");
+      text_.fail(mark, fmt::format("'{}' does not fit in 64 bits", shown(value)),
+                 "quote it if it is text");
     }
-    text_.fail(mark, fmt::format("the tag '{}' does not fit '{}'", tag, shown(value)),
-               "remove it, or put the text in quotes");
+    text_.fail(mark, fmt::format("'{1}' is not of type {0}", tag, shown(value)),
+               "remove it, or quote the text");
   }
 
   void open(const YAML::Mark& mark, const std::string& tag, std::string_view kind, Node node,
             YAML::anchor_t anchor, bool flow) {
     last_ = mark;
     if (open_.size() >= kDeepestYaml)
-      text_.fail(mark, "nested too deeply",
-                 fmt::format("at most {} levels are read", kDeepestYaml));
+      text_.fail(mark, "nested too deeply", fmt::format("use at most {} levels", kDeepestYaml));
     const bool known =
         tag.empty() || tag == "?" || tag == "!" || tag == std::string(kYamlTag).append(kind);
     if (!known) text_.fail(mark, fmt::format("unknown tag '{}'", tag), "remove it");
-    if (!open_.empty() && open_.back().node.kind == Kind::kMap && !open_.back().has_key)
-      text_.fail(mark, "a list or map as a key",
-                 "keys are plain words; text with { goes in quotes");
+    const YAML::Mark& outermost = open_bracket() != nullptr ? *open_bracket() : mark;
+    const bool is_key =
+        !open_.empty() && open_.back().node.kind == Kind::kMap && !open_.back().has_key;
+    if (is_key && flow && text_.is_never_closed(outermost)) text_.fail_bracket(outermost);
+    if (is_key)
+      text_.fail(mark, "a list or map cannot be a key",
+                 "use a plain word; quote text that contains {");
     Frame frame;
     frame.node = std::move(node);
     frame.begin = mark;
@@ -211,8 +216,8 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void take_key(Frame& top, const YAML::Mark& mark, Node key) {
-    if (key.is_container()) text_.fail(mark, "a list or map as a key", "keys are plain words");
-    if (key.kind == Kind::kNull) text_.fail(mark, "null as a key", "put it in quotes");
+    if (key.is_container()) text_.fail(mark, "a list or map cannot be a key", "use a plain word");
+    if (key.kind == Kind::kNull) text_.fail(mark, "null cannot be a key", "quote it");
     top.has_key = true;
     top.merges = false;
     top.key_mark = mark;
@@ -221,13 +226,13 @@ class TreeBuilder : public YAML::EventHandler {
     const auto [first, added] = top.key_lines.emplace(top.key.text, mark.line + 1);
     if (added) return;
     text_.fail(mark, fmt::format("duplicate key '{}'", shown(top.key.text)),
-               fmt::format("first given at line {}, keep one of them", first->second));
+               fmt::format("first given on line {}; keep one", first->second));
   }
 
   void add_merge_key(const YAML::Mark& mark) {
     last_ = mark;
     if (open_.empty() || open_.back().node.kind != Kind::kMap || open_.back().has_key)
-      text_.fail(mark, "a << that is not a key", "put it in quotes for a text");
+      text_.fail(mark, "<< can only be a key", "quote it if it is text");
     open_.back().has_key = open_.back().merges = true;
     open_.back().key_mark = mark;
     open_.back().key = Node::of(std::string("<<"));
@@ -249,7 +254,7 @@ class TreeBuilder : public YAML::EventHandler {
     const bool maps = value.is_container() &&
                       std::all_of(sources.begin(), sources.end(),
                                   [](const Node* source) { return source->kind == Kind::kMap; });
-    if (!maps) text_.fail(map.key_mark, "<< merges a map or a list of maps", "give it an *alias");
+    if (!maps) text_.fail(map.key_mark, "<< needs a map or a list of maps", "give it an *alias");
     Node all = Node::map();
     all.entries = std::move(map.merged);
     for (const Node* source : sources) {
@@ -262,7 +267,8 @@ class TreeBuilder : public YAML::EventHandler {
   void count(const YAML::Mark& mark, std::size_t size) {
     nodes_ += size;
     if (nodes_ > kMostNodes)
-      text_.fail(mark, "aliases make this file too large", "write fewer of them");
+      text_.fail(mark, fmt::format("more than {} values, with aliases expanded", kMostNodes),
+                 "make the file smaller");
   }
 
   const YamlText& text_;

@@ -1,24 +1,10 @@
-#include "trainer/app/modes.h"
-
 #include <fmt/format.h>
-#include <torch/version.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <csignal>
-#include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "launcher/worker_contract.h"
-#include "trainer/app/multirun.h"
-#include "trainer/app/train_job.h"
-#include "trainer/config/compose/load_config.h"
-#include "trainer/config/keys/config_text.h"
-#include "trainer/model/generate.h"
-#include "trainer/parallel/dist_env.h"
-#include "trainer/report/report_page.h"
-#include "trainer/runtime/error.h"
+#include "trainer/app/modes.h"
+#include "trainer/app/standard_output.h"
 #include "trainer/runtime/sha256.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
@@ -28,12 +14,6 @@ namespace ddp::train {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-void print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw RunError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
-  }
-}
 
 Json tensor_report(const SafetensorsFile& file) {
   Json tensors = Json::array();
@@ -101,64 +81,11 @@ std::string as_table(const Json& report) {
 
 }  // namespace
 
-int run_train(const TrainerArgs& args) {
-  ::signal(SIGPIPE, SIG_IGN);     // a console that went away must not end the training
-  ::signal(SIGXFSZ, SIG_IGN);     // nor a snapshot that is larger than a limit on file sizes
-  ::signal(SIGUSR2, [](int) {});  // asked how it goes before there is anything to say
-  if (args.multirun) return run_multirun(args);
-  const DistEnv env = DistEnv::from_environment();
-  const JobResult result =
-      train_job(load_run(args.config, args.overrides), env, OnFailure::kEndProcess);
-  return result.stop_signal == 0 ? launch::kExitDone : launch::kExitPreempted;
-}
-
-int run_show(const TrainerArgs& args) {
-  print(show_text(args));
-  return launch::kExitDone;
-}
-
-int run_generate(const TrainerArgs& args) {
-  const auto& options = args.generate;
-  const FetchedSnapshot fetched(options.snapshot);
-  const OpenedSnapshot snapshot = open_snapshot(fetched.file());
-  const Config config = config_from_json(snapshot.meta.config_json);
-  const auto tokenizer = tokenizer_of(snapshot.meta.task);
-  const auto prompt = tokenizer->encode(options.prompt);
-  if (prompt.empty())
-    throw UserError(
-        "--prompt is empty; give at least one character to start from, such as --prompt ' '");
-  GPT model(config.gpt, tokenizer->size(), config.data.block_size, 0);
-  for (auto& p : model->model_parameters()) snapshot.load_into("model." + p.name, p.tensor);
-
-  SamplingOptions sampling;
-  sampling.max_new_tokens = options.max_new_tokens;
-  sampling.temperature = options.temperature;
-  sampling.top_k = options.top_k;
-  sampling.greedy = options.greedy;
-  sampling.seed = static_cast<uint64_t>(options.seed);
-  print(options.prompt);
-  generate(model, prompt, sampling,
-           [&](int64_t token) { print(tokenizer->decode(static_cast<int32_t>(token))); });
-  if (::isatty(STDOUT_FILENO) != 0) print("\n");
-  return launch::kExitDone;
-}
-
 int run_inspect(const TrainerArgs& args) {
   const FetchedSnapshot fetched(args.inspect_snapshot);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const Json report = snapshot_report(snapshot);
   print(args.inspect_json ? report.dump(2) + "\n" : as_table(report));
-  return launch::kExitDone;
-}
-
-int run_report(const TrainerArgs& args) {
-  write_report(args.report_folders, args.report_output, "trainer " DDP_VERSION);
-  print(fmt::format("{}\n", args.report_output));
-  return launch::kExitDone;
-}
-
-int run_version() {
-  print(fmt::format("trainer {} (LibTorch {})\n", DDP_VERSION, TORCH_VERSION));
   return launch::kExitDone;
 }
 

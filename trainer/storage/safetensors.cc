@@ -1,4 +1,4 @@
-#include "trainer/snapshot/safetensors.h"
+#include "trainer/storage/safetensors.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +17,7 @@
 
 #include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/json_depth.h"
 #include "trainer/runtime/sha256.h"
 #include "trainer/runtime/xxh3.h"
 
@@ -41,8 +43,8 @@ std::string printable_part(std::string_view text) {
   return text.size() > kMost ? result + "..." : result;
 }
 
-/// Refuses what no header holds while it is read, before it takes memory: deep nesting, long lists,
-/// and fractions, which have no defined value as a length.
+/// Rejects, while parsing and before it takes memory, what no header contains: deep nesting, long
+/// lists, and fractions, which are undefined as lengths.
 class HeaderBounds {
  public:
   explicit HeaderBounds(const std::string& path) : path_(path) {}
@@ -55,7 +57,7 @@ class HeaderBounds {
     if (event == Event::value && depth > kDepthOfLists) ++length_;
     if ((opens && depth > kDepthOfLists) || length_ > kMostDimensions ||
         (event == Event::value && value.is_number_float())) {
-      throw RunError(path_ + ": the header is damaged: not that of a safetensors file");
+      throw RunError(path_ + ": damaged header: not a safetensors file");
     }
     return true;
   }
@@ -147,6 +149,14 @@ void publish_safetensors(const std::string& path, const std::string& keep_previo
   at(PublishPhase::kPublished);
 }
 
+bool begins_as_safetensors(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  uint64_t length = 0;
+  char brace = 0;
+  file.read(reinterpret_cast<char*>(&length), sizeof length).get(brace);
+  return file && length <= kMaxHeaderBytes && brace == '{';
+}
+
 SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
   map_file();
   try {
@@ -157,7 +167,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
   }
 }
 
-// What the system refuses says nothing about the content: that is never taken for damage.
+// If the system refuses access, the content is unknown: never treat that as damage.
 void SafetensorsFile::map_file() {
   const auto refused = [this] {
     return UserError(path_ + ": cannot be read: " + std::strerror(errno) + "; nothing was changed");
@@ -168,7 +178,7 @@ void SafetensorsFile::map_file() {
                                                                 [](const int* f) { ::close(*f); });
   struct stat info {};
   if (::fstat(fd, &info) != 0) throw refused();
-  if (!S_ISREG(info.st_mode)) throw UserError(path_ + ": is not a regular file; name a snapshot");
+  if (!S_ISREG(info.st_mode)) throw UserError(path_ + ": not a regular file; give a snapshot");
   size_ = static_cast<std::size_t>(info.st_size);
   if (size_ <= kLengthBytes) {
     throw RunError(path_ + ": not a snapshot: " + std::to_string(size_) + " bytes");
@@ -178,12 +188,12 @@ void SafetensorsFile::map_file() {
   mapping_ = static_cast<const std::byte*>(mapped);
 }
 
-// A sector that cannot be read would otherwise end the process by SIGBUS where it is first used.
+// Otherwise an unreadable sector would end the process with SIGBUS on first use.
 void SafetensorsFile::require_readable(std::size_t bytes) const {
 #ifdef MADV_POPULATE_READ
   if (::madvise(const_cast<std::byte*>(mapping_), bytes, MADV_POPULATE_READ) == 0) return;
   if (errno == EFAULT || errno == EIO || errno == EHWPOISON)
-    throw RunError(path_ + ": a part of it cannot be read: the file or its disk is damaged");
+    throw RunError(path_ + ": read error: the file or the disk is damaged");
 #endif
 }
 
@@ -194,7 +204,7 @@ void SafetensorsFile::parse_header() {
   require_readable(sizeof length);
   std::memcpy(&length, mapping_, sizeof length);
   if (length > kMaxHeaderBytes || length > size_ - kLengthBytes) {
-    throw RunError(path_ + ": not a whole safetensors file: header length " +
+    throw RunError(path_ + ": truncated or not a safetensors file: header length " +
                    std::to_string(length) + ", file size " + std::to_string(size_));
   }
   header_size_ = static_cast<std::size_t>(length);
@@ -203,10 +213,15 @@ void SafetensorsFile::parse_header() {
   const auto* text = reinterpret_cast<const char*>(mapping_ + kLengthBytes);
   try {
     const auto header = nlohmann::json::parse(text, text + header_size_, HeaderBounds(path_));
-    if (!header.is_object()) throw RunError(path_ + ": the header is not a JSON object: damaged");
+    if (!header.is_object()) throw RunError(path_ + ": damaged header: not a JSON object");
     for (const auto& [name, entry] : header.items()) {
       if (name == "__metadata__") {
         metadata_ = entry.get<Metadata>();
+        for (const auto& [key, value] : metadata_) {
+          if (nests_too_deeply(value))
+            throw RunError(path_ + ": " + printable_part(key) +
+                           " in its metadata nests too deeply: the file is damaged");
+        }
         continue;
       }
       TensorBytes tensor{name, entry.at("dtype").get<std::string>(),
@@ -215,14 +230,14 @@ void SafetensorsFile::parse_header() {
       if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size ||
           bytes_of(tensor.shape, tensor.dtype) != offsets[1] - offsets[0]) {
         throw RunError(path_ + ": tensor " + printable_part(name) +
-                       " does not lie within the file: truncated or damaged");
+                       " lies outside the file: truncated or damaged");
       }
       tensor.data = mapping_ + kLengthBytes + header_size_ + offsets[0];
       tensor.size = offsets[1] - offsets[0];
       tensors_.push_back(std::move(tensor));
     }
   } catch (const nlohmann::json::exception& error) {
-    throw RunError(path_ + ": the header is damaged: " + printable_part(error.what()));
+    throw RunError(path_ + ": damaged header: " + printable_part(error.what()));
   }
   std::sort(tensors_.begin(), tensors_.end(),
             [](const auto& a, const auto& b) { return a.data < b.data; });
@@ -237,14 +252,14 @@ const TensorBytes* SafetensorsFile::find(const std::string& name) const {
 const std::string& SafetensorsFile::require_metadata(const std::string& key) const {
   const auto found = metadata_.find(key);
   if (found == metadata_.end())
-    throw RunError(path_ + ": no '" + key + "' in its metadata: not a snapshot of trainer");
+    throw RunError(path_ + ": no '" + key + "' in its metadata: not a trainer snapshot");
   return found->second;
 }
 
 std::string SafetensorsFile::front_without_checksum(std::size_t digits) const {
   std::string front(reinterpret_cast<const char*>(mapping_), kLengthBytes + header_size_);
   const auto at = find_checksum(std::string_view(front).substr(kLengthBytes), digits);
-  if (!at) throw RunError(path_ + ": the checksum is damaged");
+  if (!at) throw RunError(path_ + ": malformed checksum");
   return front.replace(kLengthBytes + *at, digits, digits, '0');
 }
 
@@ -255,8 +270,7 @@ void SafetensorsFile::verify_checksum() const {
     const std::string front = front_without_checksum(kSha256Digits);
     Sha256 sum;
     sum.update(front).update(mapping_ + front.size(), size_ - front.size());
-    if (sum.hex() != stored)
-      throw RunError(path_ + ": the checksum does not fit: the file is damaged");
+    if (sum.hex() != stored) throw RunError(path_ + ": checksum mismatch: the file is damaged");
     return;
   }
   verify_header();
@@ -268,7 +282,7 @@ void SafetensorsFile::verify_header() const {
   if (stored.size() == kSha256Digits) return;
   const std::string front = front_without_checksum(kChecksumDigits);
   if (xxh3_hex(front.data(), front.size()) != stored)
-    throw RunError(path_ + ": the checksum of the header does not fit: the file is damaged");
+    throw RunError(path_ + ": header checksum mismatch: the file is damaged");
 }
 
 // The header is known to be right here.
@@ -280,11 +294,11 @@ void SafetensorsFile::verify_digests() const {
     if (!next || !digests.is_object() || !digests.contains(tensor.name) ||
         digests[tensor.name] != xxh3_hex(tensor.data, tensor.size)) {
       throw RunError(path_ + ": the checksum of tensor " + printable_part(tensor.name) +
-                     " does not fit: the file is damaged");
+                     " does not match: the file is damaged");
     }
     expected += tensor.size;
   }
-  if (expected != mapping_ + size_) throw RunError(path_ + ": has bytes after its last tensor");
+  if (expected != mapping_ + size_) throw RunError(path_ + ": extra bytes after the last tensor");
 }
 
 }  // namespace ddp::train

@@ -11,7 +11,7 @@
 
 namespace ddp::train {
 
-/// One tensor of a container: contiguous, little-endian bytes that somebody else owns.
+/// One tensor of a container: contiguous, little-endian bytes, not owned.
 struct TensorBytes {
   std::string name;
   std::string dtype;  ///< "F32", "F16", "BF16", "I64", "U8", ...
@@ -28,12 +28,12 @@ using Metadata = std::map<std::string, std::string>;
 inline constexpr const char* kChecksumKey = "checksum";
 inline constexpr const char* kDigestsKey = "tensor_digests";
 
-/// All that stands before the tensors' bytes: length and header with both checksums filled in,
-/// padded with spaces to `capacity` bytes if that is more.
+/// Everything before the tensors' bytes: length and header with both checksums filled in, padded
+/// with spaces to at least `capacity` bytes.
 std::string safetensors_front(Metadata metadata, const std::vector<TensorBytes>& tensors,
                               std::size_t capacity = 0);
 
-/// Moments of publishing, for those who inject faults.
+/// Phases of publishing, for fault injection.
 enum class PublishPhase { kWriting, kBeforeRename, kPublished };
 using PublishObserver = std::function<void(PublishPhase)>;
 
@@ -43,12 +43,15 @@ void publish_safetensors(
     const std::string& path, const std::string& keep_previous_as, Metadata metadata,
     const std::vector<TensorBytes>& tensors, const PublishObserver& at = [](PublishPhase) {});
 
+/// True if the file starts like a safetensors file, with a length and `{`, whatever follows.
+bool begins_as_safetensors(const std::string& path);
+
 /// A container mapped read-only. Lengths and offsets in the file are checked against its size
 /// before use.
 class SafetensorsFile {
  public:
-  /// Throws UserError when the file cannot be read, RunError when what was read is not whole: one
-  /// line with the path and the reason.
+  /// Throws UserError if the file cannot be read, RunError if it is incomplete: one line with path
+  /// and reason.
   explicit SafetensorsFile(const std::string& path);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;
@@ -62,11 +65,11 @@ class SafetensorsFile {
   /// Throws RunError that names the path and `key`.
   const std::string& require_metadata(const std::string& key) const;
 
-  /// Throws RunError when a checksum is missing or does not fit the bytes; names the tensor. Reads
-  /// the whole-file SHA-256 of format version 1, too.
+  /// Throws RunError that names the tensor if a checksum is missing or does not match. Also checks
+  /// the whole-file SHA-256 of format version 1.
   void verify_checksum() const;
-  /// The same for length and header alone: metadata() can be believed, the tensors are not read.
-  /// Version 1 has no such checksum: nothing is checked.
+  /// The same for length and header only: metadata() can be trusted, the tensors are not read.
+  /// Version 1 has no such checksum, so nothing is checked.
   void verify_header() const;
 
  private:

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Tokens per second of trainer generate beside transformers' generate(), same weights, greedy, in turns.
+
+  bench_generate.py [--trainer PROGRAM] [--model_type gpt-mini] [--tokens 200] [--rounds 5] [--batch 1] [--threads 2]
+
+Trains one step of the model on data/sample_corpus.txt, exports it, and lets both continue the same prompt; prints one line
+with both medians. Needs a Python with torch and transformers: run it with .venv/bin/python.
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def cpu_model():
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return "unknown"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trainer", default=str(ROOT / "build/release/bin/trainer"))
+    parser.add_argument("--model_type", default="gpt-mini")
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    os.environ.update(OMP_NUM_THREADS=str(args.threads), HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
+    import torch
+    from transformers import AutoTokenizer, GPT2LMHeadModel
+    torch.set_num_threads(args.threads)
+
+    prompt, block = "The ", 256
+    with tempfile.TemporaryDirectory() as folder:
+        def trainer(*words):
+            return subprocess.run([args.trainer, *map(str, words)], cwd=folder, capture_output=True, text=True, check=True)
+
+        Path(folder, "c.yaml").write_text(
+            f"data_config: {{path: {ROOT}/data/sample_corpus.txt, block_size: {block}}}\n"
+            f"gpt_config: {{model_type: {args.model_type}, activation: gelu_tanh, tie_weights: true}}\n"
+            "trainer_config: {max_steps: 1, batch_size: 1, device: cpu}\n")
+        trainer("--config", "c.yaml", "data_config.train_split=1")
+        trainer("export", "--snapshot", "snapshot.pt", "--output", "exported")
+        model = GPT2LMHeadModel.from_pretrained(folder + "/exported").eval()
+        tokenizer = AutoTokenizer.from_pretrained(folder + "/exported")
+        ids = tokenizer([prompt] * args.batch, return_tensors="pt")["input_ids"]
+        ours, theirs = [], []
+        for _ in range(args.rounds):
+            run = trainer("generate", "--snapshot", "snapshot.pt", "--prompt", prompt, "--greedy", "--max_new_tokens",
+                          args.tokens, "--num_samples", args.batch, "--batch_size", args.batch, "--json", "--device", "cpu")
+            ours.append(float(re.search(r"([\d.]+) tokens/s", run.stderr)[1]))
+            begin = time.perf_counter()
+            with torch.inference_mode():
+                out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, pad_token_id=0,
+                                     max_new_tokens=args.tokens)
+            theirs.append(args.batch * args.tokens / (time.perf_counter() - begin))
+        equal = tokenizer.decode(out[0, ids.shape[1]:]) == json.loads(run.stdout.splitlines()[0])["text"]
+    print(f"{args.model_type}, batch {args.batch}, {args.tokens} tokens, {args.threads} threads, {cpu_model()}, load "
+          f"{os.getloadavg()[0]:.1f}: trainer {statistics.median(ours):.0f} [{min(ours):.0f}-{max(ours):.0f}], transformers "
+          f"{statistics.median(theirs):.0f} [{min(theirs):.0f}-{max(theirs):.0f}] tokens/s; texts "
+          f"{'equal' if equal else 'differ'}")
+
+
+if __name__ == "__main__":
+    main()

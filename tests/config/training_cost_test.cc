@@ -1,0 +1,78 @@
+#include "trainer/model/training_cost.h"
+
+#include "tests/support/catch.h"
+
+#include "trainer/config/keys/key_table.h"
+
+namespace ddp::train {
+namespace {
+
+GptConfig preset(const std::string& name, bool tied) {
+  GptConfig gpt;
+  for (const ModelPreset& candidate : model_presets()) {
+    if (candidate.name != name) continue;
+    gpt.n_layer = candidate.n_layer;
+    gpt.n_head = candidate.n_head;
+    gpt.n_embd = candidate.n_embd;
+  }
+  gpt.tie_weights = tied;
+  return gpt;
+}
+
+int64_t bytes_of(const Config& config, const std::string& name, const ComputePlace& place = {}) {
+  for (const MemoryItem& item : memory_items(config, 50257, place)) {
+    if (item.name == name) return item.bytes;
+  }
+  return 0;
+}
+
+Config gpt2_config() {
+  Config config;
+  config.gpt = preset("gpt2", true);
+  config.data.block_size = 1024;
+  config.trainer.batch_size = 8;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("parameters are those of minGPT's presets") {
+  CHECK(parameter_counts(preset("gpt2", true), 50257, 1024).total() == 124'439'808);
+  CHECK(parameter_counts(preset("gpt2", false), 50257, 1024).total() == 163'037'184);
+  CHECK(parameter_counts(preset("gpt2-xl", true), 50257, 1024).total() == 1'557'611'200);
+  CHECK(parameter_counts(preset("gpt-mini", false), 65, 128).total() == 2'719'104);
+}
+
+TEST_CASE("the state of training takes 16 bytes per parameter with AdamW, less with others") {
+  const Config config = gpt2_config();
+  CHECK(bytes_of(config, "weights") + bytes_of(config, "gradients") +
+            bytes_of(config, "optimizer") ==
+        int64_t{16} * 124'439'808);
+  CHECK(bytes_of(config, "ddp_buckets", {false, 2}) == 0);
+  Config other = config;
+  other.optimizer.name = OptimizerName::kSgd;
+  CHECK(bytes_of(other, "optimizer") == 0);
+  other.optimizer.momentum = {false, 0.9};
+  CHECK(bytes_of(other, "optimizer") == int64_t{4} * 124'439'808);
+  other.optimizer.name = OptimizerName::kMuon;
+  CHECK(bytes_of(other, "optimizer") ==
+        int64_t{8} * 124'439'808 - int64_t{4} * 12 * 12 * 768 * 768);
+  Config own = config;
+  own.distributed.gradient_as_bucket_view = false;
+  CHECK(bytes_of(own, "ddp_buckets", {false, 2}) == int64_t{4} * 124'439'808);
+  CHECK(bytes_of(own, "ddp_buckets", {false, 1}) == 0);
+}
+
+TEST_CASE("checkpointed blocks and a chunked loss take a fraction of the memory") {
+  Config config = gpt2_config();
+  const int64_t activations = bytes_of(config, "activations");
+  config.gpt.activation_checkpointing = true;
+  CHECK(bytes_of(config, "activations") < activations / 5);
+  config.gpt.loss_chunk_size = {false, 0.0};
+  const int64_t all = bytes_of(config, "logits");
+  CHECK(all == int64_t{3} * 4 * 8 * 1024 * 50257);
+  config.gpt.loss_chunk_size = {};
+  CHECK(bytes_of(config, "logits") < all / 5);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,104 @@
+"""The other side of interop_test.cc and sampling_test.cc: Python's transformers, tokenizers and torch.
+
+  interop_peer.py make FOLDER ACTIVATION TIED     a GPT-2 with random weights, and expected.safetensors: what it computes
+  interop_peer.py check FOLDER DUMP TEXT          reads an exported folder, compares with what trainer computed
+  interop_peer.py torch FILE DUMP                 reads an exported state dict, compares with the weights
+  interop_peer.py sampling FILE                   logits, contexts and what transformers' processors make of them
+
+Exit code 0: equal within the tolerances; 1: not; 77: a peer is not installed.
+"""
+
+import json
+import sys
+
+try:
+    import torch
+    import transformers
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
+    from transformers.generation import logits_process
+except ImportError:
+    sys.exit(77)
+
+transformers.logging.set_verbosity_error()
+TOLERANCE = 1e-5
+VOCABULARY, WIDTH, LENGTH = 65, 64, 32
+
+FILTERS = [
+    {}, {"temperature": 0.7}, {"top_k": 5}, {"top_k": 1000}, {"top_p": 0.9}, {"top_p": 0.3}, {"top_p": 1e-6},
+    {"min_p": 0.1}, {"min_p": 1.0}, {"repetition_penalty": 1.3}, {"repetition_penalty": 0.8},
+    {"temperature": 1.5, "top_k": 20, "top_p": 0.8, "min_p": 0.05, "repetition_penalty": 1.2},
+    {"temperature": 0.4, "top_p": 0.95, "repetition_penalty": 2.0},
+]
+
+
+def make(folder, activation, tied):
+    torch.manual_seed(7)
+    config = GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=WIDTH, n_layer=2, n_head=4,
+                        activation_function=activation, tie_word_embeddings=tied == "1", bos_token_id=None, eos_token_id=None)
+    model = GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+        inputs, targets = torch.randint(0, VOCABULARY, (2, 3, LENGTH))
+        logits = model(inputs).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    model.save_pretrained(folder)
+    save_file({"inputs": inputs, "targets": targets, "logits": logits, "loss": loss.reshape(1)},
+              folder + "/expected.safetensors")
+    return 0
+
+
+def differs(name, ours, theirs, tolerance):
+    largest = (ours - theirs).abs().max().item()
+    print(f"{name}: largest difference {largest:.2e}", file=sys.stderr)
+    return not largest <= tolerance
+
+
+def check(folder, dump, text):
+    ours = load_file(dump)
+    model = GPT2LMHeadModel.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        logits = model(ours["inputs"]).logits
+    bad = differs("logits", ours["logits"], logits, TOLERANCE)
+    prompt = ours["prompt"].unsqueeze(0)
+    greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, pad_token_id=0,
+                            max_new_tokens=len(ours["greedy"]))[0, prompt.shape[1]:]
+    if not torch.equal(greedy, ours["greedy"]):
+        print(f"greedy: {greedy.tolist()} there, {ours['greedy'].tolist()} here", file=sys.stderr)
+        bad = True
+    ids = tokenizer(text)["input_ids"]
+    if ids != ours["tokens"].tolist() or tokenizer.decode(ids) != text:
+        print(f"tokens: {ids} there, {ours['tokens'].tolist()} here, {tokenizer.decode(ids)!r}", file=sys.stderr)
+        bad = True
+    return int(bad)
+
+
+def check_torch(file, dump):
+    theirs, ours = torch.load(file, weights_only=True), load_file(dump)
+    equal = theirs.keys() == ours.keys() and all(torch.equal(theirs[name], ours[name]) for name in ours)
+    return int(not equal)
+
+
+def processors(options):
+    made = logits_process.LogitsProcessorList()
+    for name, kind in (("repetition_penalty", "RepetitionPenaltyLogitsProcessor"), ("temperature", "TemperatureLogitsWarper"),
+                       ("top_k", "TopKLogitsWarper"), ("top_p", "TopPLogitsWarper"), ("min_p", "MinPLogitsWarper")):
+        if name in options:
+            made.append(getattr(logits_process, kind)(options[name]))
+    return made
+
+
+def sampling(file):
+    torch.manual_seed(3)
+    tensors = {}
+    for i, options in enumerate(FILTERS):
+        logits, context = torch.randn(4, 200) * 3, torch.randint(0, 200, (4, 30))
+        tensors[f"{i}.logits"], tensors[f"{i}.context"] = logits, context
+        tensors[f"{i}.probabilities"] = processors(options)(context, logits).softmax(-1)
+    save_file(tensors, file, metadata={str(i): json.dumps(options) for i, options in enumerate(FILTERS)})
+    return 0
+
+
+sys.exit({"make": make, "check": check, "torch": check_torch, "sampling": sampling}[sys.argv[1]](*sys.argv[2:]))

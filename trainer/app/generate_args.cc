@@ -1,0 +1,84 @@
+// What generate and export are told.
+#include "trainer/app/mode_parsers.h"
+#include "trainer/app/parsed_options.h"
+#include "trainer/app/trainer_help.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+const Options kGenerateOptions = {
+    "trainer generate --help",
+    {"snapshot=FILE", "prompt=TEXT", "prompt_file=FILE", "prompt_per_line", "max_new_tokens=N",
+     "temperature=T", "top_k=K", "top_p=P", "min_p=P", "repetition_penalty=R", "stop=TEXT",
+     "num_samples=N", "batch_size=N", "seed=S", "device=cpu", "greedy", "json", "h,help"}};
+const Options kExportOptions = {"trainer export --help",
+                                {"snapshot=FILE", "format=huggingface", "output=FOLDER", "h,help"}};
+
+/// Either --prompt or --prompt_file.
+void take_prompt(const Parsed& parsed, GenerateArgs& options) {
+  if (!parsed.has("prompt_file")) parsed.require({"prompt"});
+  if (parsed.has("prompt") && parsed.has("prompt_file"))
+    throw UserError("--prompt_file: conflicts with --prompt; keep one");
+  options.prompt_per_line = parsed.has("prompt_per_line");
+  if (options.prompt_per_line && !parsed.has("prompt_file"))
+    throw UserError("--prompt_per_line: belongs to --prompt_file; give that or leave it out");
+  if (parsed.has("prompt")) options.prompt = parsed.text("prompt");
+  if (parsed.has("prompt_file")) options.prompt_file = parsed.text("prompt_file");
+}
+
+void take_sampling(const Parsed& parsed, GenerateArgs& options) {
+  options.greedy = parsed.has("greedy");
+  if (parsed.has("max_new_tokens"))
+    options.max_new_tokens = parsed.whole_number("max_new_tokens", 0);
+  if (parsed.has("temperature")) options.temperature = parsed.positive_number("temperature");
+  if (parsed.has("top_k")) options.top_k = parsed.whole_number("top_k", 1);
+  if (parsed.has("top_p")) options.top_p = parsed.share("top_p", false);
+  if (parsed.has("min_p")) options.min_p = parsed.share("min_p", true);
+  if (parsed.has("repetition_penalty"))
+    options.repetition_penalty = parsed.positive_number("repetition_penalty");
+  if (parsed.has("seed")) options.seed = parsed.whole_number("seed", 0);
+  options.stops = parsed.texts("stop");
+  for (const std::string& stop : options.stops) {
+    if (stop.empty()) throw UserError("--stop: is empty; give the text to stop before");
+  }
+}
+
+}  // namespace
+
+TrainerArgs parse_generate(const Words& words) {
+  const Parsed parsed(words, kGenerateOptions);
+  if (parsed.has("help")) return help_args(help_generate());
+  parsed.refuse_rest("generate");
+  TrainerArgs args;
+  args.mode = Mode::kGenerate;
+  parsed.require({"snapshot"});
+  GenerateArgs& options = args.generate;
+  options.snapshot = parsed.text("snapshot");
+  take_prompt(parsed, options);
+  take_sampling(parsed, options);
+  options.json = parsed.has("json");
+  if (parsed.has("num_samples")) options.num_samples = parsed.whole_number("num_samples", 1);
+  if (parsed.has("batch_size")) options.batch_size = parsed.whole_number("batch_size", 1);
+  if (parsed.has("device"))
+    options.device = static_cast<DeviceChoice>(parsed.choice("device", {"auto", "cpu", "cuda"}));
+  return args;
+}
+
+TrainerArgs parse_export(const Words& words) {
+  const Parsed parsed(words, kExportOptions);
+  if (parsed.has("help")) return help_args(help_export());
+  parsed.refuse_rest("export");
+  parsed.require({"snapshot", "output"});
+  TrainerArgs args;
+  args.mode = Mode::kExport;
+  args.exporting.snapshot = parsed.text("snapshot");
+  args.exporting.output = parsed.text("output");
+  if (parsed.has("format")) {
+    args.exporting.format =
+        static_cast<ExportFormat>(parsed.choice("format", {"huggingface", "torch", "safetensors"}));
+  }
+  return args;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,260 @@
+// trainer generate: prompts in, text out as it is produced.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "launcher/worker_contract.h"
+#include "trainer/app/modes.h"
+#include "trainer/app/snapshot_model.h"
+#include "trainer/app/standard_output.h"
+#include "trainer/app/text_stream.h"
+#include "trainer/model/generate.h"
+#include "trainer/parallel/dist_env.h"
+#include "trainer/parallel/process_group.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/seed.h"
+
+namespace ddp::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kBetweenSamples = "---------------\n";  // as nanoGPT's sample.py
+
+struct Prompt {
+  std::string text;
+  std::vector<int32_t> tokens;
+};
+
+std::string read_all(std::istream& stream) {
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return std::move(text).str();
+}
+
+std::string prompt_text(const GenerateArgs& options) {
+  if (!options.prompt_file) return options.prompt;
+  const std::string& path = *options.prompt_file;
+  if (path == "-") return read_all(std::cin);
+  std::ifstream file(path, std::ios::binary);
+  if (file) return read_all(file);
+  throw UserError(fmt::format("--prompt_file: {}: {}; give a text file, or - for standard input",
+                              path, std::strerror(errno)));
+}
+
+/// The last line end of a file is not part of a prompt.
+std::vector<std::string> prompt_texts(const GenerateArgs& options) {
+  std::string text = prompt_text(options);
+  if (options.prompt_file && text.ends_with('\n')) text.pop_back();
+  if (!options.prompt_per_line) return {text};
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<Prompt> encode_prompts(const GenerateArgs& options, const Tokenizer& tokenizer) {
+  const char* option = options.prompt_file ? "--prompt_file" : "--prompt";
+  std::vector<Prompt> prompts;
+  for (const std::string& text : prompt_texts(options)) {
+    const std::string where = options.prompt_per_line
+                                  ? fmt::format("{}: line {}", option, prompts.size() + 1)
+                                  : std::string(option);
+    if (text.empty()) {
+      throw UserError(where +
+                      " is empty; give at least one character to start from, such as --prompt ' '");
+    }
+    try {
+      prompts.push_back({text, tokenizer.encode(text)});
+    } catch (const UserError& error) {
+      throw UserError(fmt::format("{}: {}", where, error.what()));
+    }
+  }
+  if (prompts.empty())
+    throw UserError(std::string(option) + ": no line in it; give a prompt a line");
+  return prompts;
+}
+
+void check_stops(const GenerateArgs& options, const Tokenizer& tokenizer, int64_t block_size) {
+  for (const std::string& stop : options.stops) {
+    try {
+      const auto length = static_cast<int64_t>(tokenizer.encode(stop).size());
+      if (length <= block_size) continue;
+      throw UserError(
+          fmt::format("{} tokens are longer than the model's context of {}; give a "
+                      "shorter one",
+                      length, block_size));
+    } catch (const UserError& error) {
+      throw UserError(fmt::format("--stop: {}", error.what()));
+    }
+  }
+}
+
+/// One continuation that is being written.
+struct Sample {
+  const Prompt* prompt;
+  std::size_t prompt_number;
+  int64_t number;  // among those of its prompt
+  TextStream stream;
+  std::string text{};  // final, without the prompt
+  int64_t tokens = 0;
+  bool done = false;
+  bool stopped = false;
+};
+
+/// Shows samples in their order: the first that is not done as it grows, those behind it later.
+class Output {
+ public:
+  explicit Output(const GenerateArgs& options) : options_(options) {}
+
+  void show(const std::vector<Sample>& samples) {
+    for (; current_ < samples.size(); next_sample()) {
+      const Sample& sample = samples[current_];
+      if (options_.json) {
+        if (sample.done) print(as_json(sample) + "\n");
+      } else {
+        print_further(sample);
+      }
+      if (!sample.done) return;
+    }
+  }
+  /// The samples of the next call are others.
+  void begin_batch() { current_ = 0; }
+
+ private:
+  void print_further(const Sample& sample) {
+    if (!begun_ && !first_) print(std::string("\n") + kBetweenSamples);
+    if (!begun_) print(sample.prompt->text);
+    begun_ = true;
+    first_ = false;
+    if (shown_ < sample.text.size()) print(sample.text.substr(shown_));
+    shown_ = sample.text.size();
+  }
+  void next_sample() {
+    ++current_;
+    shown_ = 0;
+    begun_ = false;
+  }
+  static std::string as_json(const Sample& sample) {
+    return nlohmann::ordered_json{{"prompt_index", sample.prompt_number},
+                                  {"sample", sample.number},
+                                  {"prompt", sample.prompt->text},
+                                  {"text", sample.text},
+                                  {"tokens", sample.tokens},
+                                  {"finish_reason", sample.stopped ? "stop" : "length"}}
+        .dump();
+  }
+
+  const GenerateArgs& options_;
+  std::size_t current_ = 0;
+  std::size_t shown_ = 0;
+  bool begun_ = false;
+  bool first_ = true;
+};
+
+SamplingOptions sampling_options(const GenerateArgs& options) {
+  SamplingOptions sampling;
+  sampling.max_new_tokens = options.max_new_tokens;
+  sampling.temperature = options.temperature;
+  sampling.top_k = options.top_k;
+  sampling.top_p = options.top_p;
+  sampling.min_p = options.min_p;
+  sampling.repetition_penalty = options.repetition_penalty;
+  sampling.greedy = options.greedy;
+  return sampling;
+}
+
+/// The same text for a sample, whatever is generated beside it; the first one's seed is the user's.
+uint64_t sample_seed(const GenerateArgs& options, const Sample& sample) {
+  const auto seed = static_cast<uint64_t>(options.seed);
+  if (sample.prompt_number == 0 && sample.number == 0) return seed;
+  return mix64(mix64(seed, sample.prompt_number), static_cast<uint64_t>(sample.number));
+}
+
+void take_token(Sample& sample, int32_t token, const Tokenizer& tokenizer, int64_t most) {
+  ++sample.tokens;
+  if (token == tokenizer.end_of_text()) {
+    sample.stopped = true;
+  } else {
+    sample.text += sample.stream.add(tokenizer.decode(token));
+    sample.stopped = sample.stream.stopped();
+  }
+  sample.done = sample.stopped || sample.tokens == most;
+  if (sample.done) sample.text += sample.stream.finish();
+}
+
+/// Returns how many tokens it has drawn.
+int64_t run_batch(SnapshotModel& loaded, const GenerateArgs& options, std::vector<Sample>& samples,
+                  Output& output) {
+  std::vector<BatchGenerator::Row> rows;
+  for (Sample& sample : samples) {
+    rows.push_back({sample.prompt->tokens, sample_seed(options, sample)});
+    sample.done = options.max_new_tokens == 0;
+  }
+  BatchGenerator generator(loaded.model, std::move(rows), sampling_options(options));
+  output.begin_batch();
+  output.show(samples);
+  int64_t drawn = 0;
+  const auto going_on = [](const Sample& sample) { return !sample.done; };
+  while (std::any_of(samples.begin(), samples.end(), going_on)) {
+    const auto tokens = generator.next();
+    for (std::size_t row = 0; row < samples.size(); ++row) {
+      if (samples[row].done) continue;
+      take_token(samples[row], tokens[row], *loaded.tokenizer, options.max_new_tokens);
+      ++drawn;
+    }
+    output.show(samples);
+  }
+  return drawn;
+}
+
+void report_speed(int64_t tokens, Clock::duration time, torch::Device device) {
+  const double seconds = std::chrono::duration<double>(time).count();
+  if (tokens == 0) return;
+  std::fflush(stdout);
+  fmt::print(stderr, "generate: {} tokens in {:.3f} s, {:.1f} tokens/s on {}\n", tokens, seconds,
+             static_cast<double>(tokens) / seconds, device.is_cuda() ? "cuda" : "cpu");
+}
+
+torch::Device device_for(DeviceChoice choice) {
+  Config config;
+  config.trainer.device = choice;
+  return plan_device(config, DistEnv{}).device;
+}
+
+}  // namespace
+
+int run_generate(const TrainerArgs& args) {
+  const GenerateArgs& options = args.generate;
+  const torch::Device device = device_for(options.device);
+  SnapshotModel loaded = load_snapshot_model(options.snapshot, device);
+  const auto prompts = encode_prompts(options, *loaded.tokenizer);
+  check_stops(options, *loaded.tokenizer, loaded.model->block_size());
+  const int64_t total = static_cast<int64_t>(prompts.size()) * options.num_samples;
+  Output output(options);
+  int64_t drawn = 0;
+  const auto begin = Clock::now();
+  for (int64_t first = 0; first < total; first += options.batch_size) {
+    std::vector<Sample> samples;
+    for (int64_t i = first; i < std::min(total, first + options.batch_size); ++i) {
+      const auto prompt = static_cast<std::size_t>(i / options.num_samples);
+      samples.push_back(
+          {&prompts[prompt], prompt, i % options.num_samples, TextStream(options.stops)});
+    }
+    drawn += run_batch(loaded, options, samples, output);
+  }
+  if (!options.json && ::isatty(STDOUT_FILENO) != 0) print("\n");
+  report_speed(drawn, Clock::now() - begin, device);
+  return launch::kExitDone;
+}
+
+}  // namespace ddp::train

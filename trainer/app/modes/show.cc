@@ -1,0 +1,20 @@
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include "launcher/worker_contract.h"
+#include "trainer/app/modes.h"
+#include "trainer/app/standard_output.h"
+
+namespace ddp::train {
+
+int run_show(const TrainerArgs& args) {
+  print(show_text(args));
+  return launch::kExitDone;
+}
+
+int run_version() {
+  print(fmt::format("trainer {} (LibTorch {})\n", DDP_VERSION, TORCH_VERSION));
+  return launch::kExitDone;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,23 @@
+#include <csignal>
+
+#include "launcher/worker_contract.h"
+#include "trainer/app/modes.h"
+#include "trainer/app/multirun.h"
+#include "trainer/app/train_job.h"
+#include "trainer/config/compose/load_config.h"
+#include "trainer/parallel/dist_env.h"
+
+namespace ddp::train {
+
+int run_train(const TrainerArgs& args) {
+  ::signal(SIGPIPE, SIG_IGN);     // a console that went away must not end the training
+  ::signal(SIGXFSZ, SIG_IGN);     // nor a snapshot that is larger than a limit on file sizes
+  ::signal(SIGUSR2, [](int) {});  // asked how it goes before there is anything to say
+  if (args.multirun) return run_multirun(args);
+  const DistEnv env = DistEnv::from_environment();
+  const JobResult result =
+      train_job(load_run(args.config, args.overrides), env, OnFailure::kEndProcess);
+  return result.stop_signal == 0 ? launch::kExitDone : launch::kExitPreempted;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,59 @@
+// The options of one mode on the command line. Beside parsed_options.cc the only file of trainer
+// that sees cxxopts.
+#pragma once
+
+#include <cstdint>
+#include <cxxopts.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ddp::train {
+
+using Words = std::vector<std::string>;
+
+/// One mode's options, as in "c,config=FILE": the short name, the long one with underscores (- is
+/// read as well), and what its value is; without = it is a flag.
+struct Options {
+  std::string help;  ///< The command that lists them.
+  Words words;
+};
+
+/// The options of one mode, parsed, and what is left. Throws UserError.
+class Parsed {
+ public:
+  Parsed(const Words& words, const Options& options);
+
+  bool has(const std::string& name) const { return result_.count(name) > 0; }
+  std::size_t times(const std::string& name) const { return result_.count(name); }
+  std::string text(const std::string& name) const { return result_[name].as<std::string>(); }
+  /// Every value of an option that may be given several times.
+  Words texts(const std::string& name) const;
+  const Words& rest() const { return rest_; }
+
+  int64_t whole_number(const std::string& name, int64_t low) const;
+  double positive_number(const std::string& name) const;
+  /// Up to 1; `zero`: 0 itself is meant, too.
+  double share(const std::string& name, bool zero) const;
+  /// One of the words, by its position.
+  std::size_t choice(const std::string& name, const Words& words) const;
+
+  void require(const Words& names) const;
+  /// Words beside options, after the first `allowed` ones.
+  void refuse_rest(const std::string& mode, std::size_t allowed = 0) const;
+
+ private:
+  void declare(const std::string& word);
+  Words in_one_spelling(Words words) const;
+  void check_values(const Words& words) const;
+  [[noreturn]] void fail_unknown(const std::string& word, bool after_dashes) const;
+
+  std::string help_;
+  cxxopts::Options declared_;
+  cxxopts::ParseResult result_;
+  Words names_;
+  std::map<std::string, std::string> values_;  ///< "-c", "--config" -> "FILE"; "" for a flag
+  Words rest_;
+};
+
+}  // namespace ddp::train

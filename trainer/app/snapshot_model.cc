@@ -1,0 +1,30 @@
+#include "trainer/app/snapshot_model.h"
+
+#include "trainer/config/keys/config_text.h"
+#include "trainer/snapshot/remote_snapshots.h"
+#include "trainer/snapshot/snapshot.h"
+#include "trainer/task/causal_lm.h"
+
+namespace ddp::train {
+
+std::vector<NamedTensor> SnapshotModel::weights() const {
+  std::vector<NamedTensor> result;
+  for (const auto& parameter : model->model_parameters())
+    result.push_back({parameter.name, parameter.tensor});
+  return result;
+}
+
+SnapshotModel load_snapshot_model(const std::string& path, torch::Device device) {
+  const FetchedSnapshot fetched(path);
+  const OpenedSnapshot snapshot = open_snapshot(fetched.file());
+  SnapshotModel result;
+  result.config = config_from_json(snapshot.meta.config_json);
+  result.tokenizer = tokenizer_of(snapshot.meta.task);
+  result.model = GPT(result.config.gpt, result.tokenizer->size(), result.config.data.block_size, 0);
+  for (auto& p : result.model->model_parameters()) snapshot.load_into("model." + p.name, p.tensor);
+  result.model->eval();
+  result.model->to(device);
+  return result;
+}
+
+}  // namespace ddp::train

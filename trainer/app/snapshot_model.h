@@ -1,0 +1,26 @@
+// The model of a snapshot, ready to compute.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/model/gpt.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+struct SnapshotModel {
+  Config config;  ///< Of the run that saved.
+  std::unique_ptr<Tokenizer> tokenizer;
+  GPT model{nullptr};  ///< In eval mode.
+
+  std::vector<NamedTensor> weights() const;
+};
+
+/// Reads `path`, a file or an object in a store. Throws UserError, RunError.
+SnapshotModel load_snapshot_model(const std::string& path, torch::Device device);
+
+}  // namespace ddp::train

@@ -1,0 +1,11 @@
+// What a mode answers.
+#pragma once
+
+#include <string>
+
+namespace ddp::train {
+
+/// Writes to stdout and flushes. Throws RunError.
+void print(const std::string& text);
+
+}  // namespace ddp::train

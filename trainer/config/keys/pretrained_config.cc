@@ -1,0 +1,150 @@
+#include "trainer/config/keys/pretrained_config.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kHowToMake =
+    "give a folder that transformers' save_pretrained, trainer export or "
+    "scripts/convert_checkpoint.py has written";
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw UserError(fmt::format("{}: {}; {}", path, std::strerror(errno), kHowToMake));
+  std::ostringstream text;
+  text << file.rdbuf();
+  return std::move(text).str();
+}
+
+Json parse_config(const std::string& path) {
+  const Json config = Json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object())
+    throw UserError(fmt::format("{}: not a JSON object; {}", path, kHowToMake));
+  return config;
+}
+
+/// Values as GPT2Config has them, its defaults included.
+class Values {
+ public:
+  Values(const Json& config, const std::string& path) : config_(config), path_(path) {}
+
+  int64_t number(const char* key, int64_t otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!config_[key].is_number_integer() || config_[key].get<int64_t>() < 1) fail(key);
+    return config_[key].get<int64_t>();
+  }
+  bool flag(const char* key, bool otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!config_[key].is_boolean()) fail(key);
+    return config_[key].get<bool>();
+  }
+  double real(const char* key, double otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!config_[key].is_number()) fail(key);
+    return config_[key].get<double>();
+  }
+  std::string text(const char* key, const std::string& otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!config_[key].is_string()) fail(key);
+    return config_[key].get<std::string>();
+  }
+
+ private:
+  bool has(const char* key) const { return config_.contains(key) && !config_[key].is_null(); }
+  [[noreturn]] void fail(const char* key) const {
+    throw UserError(fmt::format("{}: {} is {}; {}", path_, key, config_[key].dump(), kHowToMake));
+  }
+
+  const Json& config_;
+  const std::string& path_;
+};
+
+std::optional<Activation> activation_named(const std::string& name) {
+  if (name == "gelu") return Activation::kGelu;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Activation::kGeluTanh;
+  return std::nullopt;
+}
+
+std::vector<std::string> unsupported_in(const Values& values, int64_t n_embd) {
+  constexpr double kEpsilon = 1e-5;
+  std::vector<std::string> found;
+  const std::string activation = values.text("activation_function", "gelu_new");
+  if (!activation_named(activation))
+    found.push_back(fmt::format("activation_function is {}, not gelu or gelu_new", activation));
+  const double epsilon = values.real("layer_norm_epsilon", kEpsilon);
+  if (epsilon != kEpsilon)
+    found.push_back(fmt::format("layer_norm_epsilon is {}, not {}", epsilon, kEpsilon));
+  const int64_t inner = values.number("n_inner", 4 * n_embd);
+  if (inner != 4 * n_embd)
+    found.push_back(fmt::format("n_inner is {}, not 4 x n_embd = {}", inner, 4 * n_embd));
+  if (!values.flag("scale_attn_weights", true)) found.push_back("scale_attn_weights is false");
+  for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
+    if (values.flag(key, false)) found.push_back(fmt::format("{} is true", key));
+  }
+  return found;
+}
+
+void compare(std::vector<std::string>& differences, const char* name, int64_t there, int64_t here) {
+  if (there != here)
+    differences.push_back(fmt::format("{} is {} there, {} here", name, there, here));
+}
+
+}  // namespace
+
+PretrainedConfig read_pretrained_config(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  const Json config = parse_config(path);
+  const Values values(config, path);
+  const std::string type = values.text("model_type", "");
+  if (type != "gpt2") {
+    throw UserError(
+        fmt::format("{}: model_type is '{}', this trainer reads gpt2 alone; give the "
+                    "folder of a GPT-2",
+                    path, type));
+  }
+  PretrainedConfig result;
+  result.n_layer = values.number("n_layer", 12);
+  result.n_head = values.number("n_head", 12);
+  result.n_embd = values.number("n_embd", 768);
+  result.n_positions = values.number("n_positions", 1024);
+  result.vocab_size = values.number("vocab_size", 50257);
+  result.activation = activation_named(values.text("activation_function", "gelu_new"));
+  result.tie_weights = values.flag("tie_word_embeddings", true);
+  result.unsupported = unsupported_in(values, result.n_embd);
+  return result;
+}
+
+std::vector<std::string> differences_from(const PretrainedConfig& pretrained, const GptConfig& gpt,
+                                          int64_t block_size) {
+  std::vector<std::string> differences = pretrained.unsupported;
+  compare(differences, "n_layer", pretrained.n_layer, gpt.n_layer);
+  compare(differences, "n_head", pretrained.n_head, gpt.n_head);
+  compare(differences, "n_embd", pretrained.n_embd, gpt.n_embd);
+  if (pretrained.activation && *pretrained.activation != gpt.activation) {
+    const bool tanh = *pretrained.activation == Activation::kGeluTanh;
+    differences.push_back(fmt::format("activation is {} there, {} here",
+                                      tanh ? "gelu_tanh" : "gelu", tanh ? "gelu" : "gelu_tanh"));
+  }
+  if (pretrained.tie_weights != gpt.tie_weights) {
+    differences.push_back(
+        fmt::format("tie_weights is {} there, {} here", pretrained.tie_weights, gpt.tie_weights));
+  }
+  if (block_size > pretrained.n_positions) {
+    differences.push_back(fmt::format("it has {} positions, data_config.block_size asks for {}",
+                                      pretrained.n_positions, block_size));
+  }
+  return differences;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,33 @@
+// config.json of a folder that transformers' GPT2LMHeadModel.save_pretrained has written.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+
+namespace ddp::train {
+
+/// The shape of a pretrained GPT-2.
+struct PretrainedConfig {
+  int64_t n_layer = 0;
+  int64_t n_head = 0;
+  int64_t n_embd = 0;
+  int64_t n_positions = 0;
+  int64_t vocab_size = 0;
+  std::optional<Activation> activation;  ///< None: one that this model does not have.
+  bool tie_weights = true;
+  /// What this model cannot represent: "layer_norm_epsilon is 1e-06, not 1e-05".
+  std::vector<std::string> unsupported;
+};
+
+/// Throws UserError: no such folder or file, not JSON, not a GPT-2.
+PretrainedConfig read_pretrained_config(const std::string& folder);
+
+/// Each difference in a few words: "n_layer is 12 there, 8 here". Empty when it fits.
+std::vector<std::string> differences_from(const PretrainedConfig& pretrained, const GptConfig& gpt,
+                                          int64_t block_size);
+
+}  // namespace ddp::train

@@ -1,0 +1,110 @@
+#include "trainer/interop/export_model.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "trainer/interop/gpt2_layout.h"
+#include "trainer/interop/tokenizer_files.h"
+#include "trainer/interop/torch_file.h"
+#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/error.h"
+#include "trainer/storage/safetensors.h"
+
+namespace ddp::train {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+void write_text(const std::string& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.sync();
+  file.commit();
+}
+
+OrderedJson gpt2_config(const ExportedModel& model, const Tokenizer& tokenizer) {
+  const GptConfig& gpt = model.config;
+  const auto end = tokenizer.end_of_text();
+  const OrderedJson end_token = end ? OrderedJson(*end) : OrderedJson(nullptr);
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"vocab_size", model.vocab_size},
+          {"n_positions", model.block_size},
+          {"n_ctx", model.block_size},
+          {"n_embd", gpt.n_embd},
+          {"n_layer", gpt.n_layer},
+          {"n_head", gpt.n_head},
+          {"n_inner", nullptr},
+          {"activation_function", gpt.activation == Activation::kGeluTanh ? "gelu_new" : "gelu"},
+          {"embd_pdrop", gpt.embd_pdrop},
+          {"resid_pdrop", gpt.resid_pdrop},
+          {"attn_pdrop", gpt.attn_pdrop},
+          {"layer_norm_epsilon", 1e-5},
+          {"initializer_range", 0.02},
+          {"tie_word_embeddings", gpt.tie_weights},
+          {"bos_token_id", end_token},
+          {"eos_token_id", end_token},
+          {"torch_dtype", "float32"}};
+}
+
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& weights) {
+  std::vector<torch::Tensor> alive;
+  std::vector<TensorBytes> bytes;
+  for (const NamedTensor& weight : weights) {
+    alive.push_back(weight.tensor.detach().to(torch::kCPU, torch::kFloat32).contiguous());
+    const torch::Tensor& tensor = alive.back();
+    bytes.push_back({weight.name, "F32", tensor.sizes().vec(),
+                     static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
+  }
+  publish_safetensors(path, "", {{"format", "pt"}}, bytes);
+}
+
+std::vector<NamedTensor> in_gpt2_layout(std::vector<NamedTensor> weights) {
+  for (NamedTensor& weight : weights) {
+    if (is_transposed_in_gpt2(weight.name)) weight.tensor = weight.tensor.detach().t();
+  }
+  return weights;
+}
+
+std::vector<std::string> export_huggingface(const ExportedModel& model, const Tokenizer& tokenizer,
+                                            const std::string& folder) {
+  write_safetensors(folder + "/model.safetensors", in_gpt2_layout(model.weights));
+  const OrderedJson config = gpt2_config(model, tokenizer);
+  std::vector<std::string> names = {"model.safetensors"};
+  TextFiles files = tokenizer_files(tokenizer, model.block_size);
+  files["config.json"] = config.dump(2) + "\n";
+  files["generation_config.json"] =
+      OrderedJson{{"bos_token_id", config["bos_token_id"]}, {"eos_token_id", config["eos_token_id"]}}.dump(
+          2) +
+      "\n";
+  for (const auto& [name, text] : files) {
+    write_text(folder + "/" + name, text);
+    names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> export_model(const ExportedModel& model, const Tokenizer& tokenizer,
+                                      ExportFormat format, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw RunError(fmt::format("{}: cannot be created: {}", folder, error.message()));
+  switch (format) {
+    case ExportFormat::kHuggingFace:
+      return export_huggingface(model, tokenizer, folder);
+    case ExportFormat::kTorch:
+      write_torch_file(folder + "/model.pt", model.weights);
+      return {"model.pt"};
+    case ExportFormat::kSafetensors:
+      write_safetensors(folder + "/model.safetensors", model.weights);
+      return {"model.safetensors"};
+  }
+  return {};
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,27 @@
+// A trained model as files of other programs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/interop/export_format.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+struct ExportedModel {
+  GptConfig config;
+  int64_t block_size = 0;
+  int64_t vocab_size = 0;
+  std::vector<NamedTensor> weights;  ///< float32; every distinct parameter once.
+};
+
+/// Creates `folder` where it is missing and replaces those files in it. Returns the names of the
+/// files written. Throws RunError.
+std::vector<std::string> export_model(const ExportedModel& model, const Tokenizer& tokenizer,
+                                      ExportFormat format, const std::string& folder);
+
+}  // namespace ddp::train

@@ -1,0 +1,159 @@
+#include "trainer/interop/pretrained_weights.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "trainer/interop/gpt2_layout.h"
+#include "trainer/runtime/error.h"
+#include "trainer/storage/safetensors.h"
+
+namespace ddp::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "transformer.";
+constexpr const char* kHead = "lm_head.weight";
+
+std::vector<std::string> weight_files(const std::string& folder) {
+  const std::string single = folder + "/model.safetensors";
+  const std::string index = single + ".index.json";
+  if (fs::exists(single)) return {single};
+  if (!fs::exists(index)) {
+    throw UserError(
+        fmt::format("{}: no such file; a pytorch_model.bin or ckpt.pt is turned into "
+                    "such a folder by scripts/convert_checkpoint.py",
+                    single));
+  }
+  std::ifstream file(index);
+  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  std::set<std::string> names;
+  if (json.is_object() && json.contains("weight_map") && json["weight_map"].is_object()) {
+    for (const auto& name : json["weight_map"]) {
+      if (name.is_string()) names.insert(folder + "/" + fs::path(name).filename().string());
+    }
+  }
+  if (names.empty()) throw UserError(index + ": has no weight_map; download the folder once more");
+  return {names.begin(), names.end()};
+}
+
+/// Buffers that older versions saved beside the weights: the causal mask.
+bool is_mask(const std::string& name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+}
+
+std::optional<torch::ScalarType> dtype_of(const TensorBytes& bytes) {
+  if (bytes.dtype == "F32") return torch::kFloat32;
+  if (bytes.dtype == "F16") return torch::kFloat16;
+  if (bytes.dtype == "BF16") return torch::kBFloat16;
+  return std::nullopt;
+}
+
+/// The tensors of all files by the name that they have in this model.
+class PretrainedTensors {
+ public:
+  explicit PretrainedTensors(const std::string& folder) {
+    for (const std::string& path : weight_files(folder)) {
+      files_.push_back(std::make_unique<SafetensorsFile>(path));
+      for (const TensorBytes& tensor : files_.back()->tensors()) {
+        if (!is_mask(tensor.name)) by_name_[own_name(tensor.name)] = &tensor;
+      }
+    }
+  }
+
+  const TensorBytes* find(const std::string& name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+  const std::map<std::string, const TensorBytes*>& all() const { return by_name_; }
+
+ private:
+  static std::string own_name(const std::string& name) {
+    return name == kHead || name.starts_with(kPrefix) ? name : std::string(kPrefix) + name;
+  }
+
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, const TensorBytes*> by_name_;
+};
+
+torch::Tensor read(const TensorBytes& bytes) {
+  auto tensor = torch::empty(bytes.shape, *dtype_of(bytes));
+  std::memcpy(tensor.mutable_data_ptr(), bytes.data, bytes.size);
+  return tensor.to(torch::kFloat32);
+}
+
+/// As the file should have it; the first dimension of the positions may be larger.
+std::vector<int64_t> shape_there(const NamedTensor& parameter) {
+  auto shape = parameter.tensor.sizes().vec();
+  if (is_transposed_in_gpt2(parameter.name)) std::reverse(shape.begin(), shape.end());
+  return shape;
+}
+
+std::string difference(const NamedTensor& parameter, const TensorBytes* there) {
+  if (there == nullptr) return parameter.name + " is missing";
+  if (!dtype_of(*there))
+    return fmt::format("{} is of type {}, not float32, float16 or bfloat16", parameter.name,
+                       there->dtype);
+  auto wanted = shape_there(parameter);
+  if (parameter.name.ends_with("wpe.weight") && there->shape.size() == 2)
+    wanted[0] = std::max(wanted[0], there->shape[0]);
+  if (there->shape == wanted) return "";
+  const bool vocabulary = parameter.name.ends_with("wte.weight");
+  return fmt::format("{} is [{}] there, [{}] here{}", parameter.name, fmt::join(there->shape, ", "),
+                     fmt::join(shape_there(parameter), ", "),
+                     vocabulary ? " (the first number is that of the tokenizer's tokens: train "
+                                  "with the folder's tokenizer)"
+                                : "");
+}
+
+std::vector<std::string> all_differences(const PretrainedTensors& there,
+                                         const std::vector<NamedTensor>& parameters) {
+  std::vector<std::string> result;
+  std::set<std::string> known = {kHead};  // a tied head has no parameter of its own
+  for (const NamedTensor& parameter : parameters) {
+    known.insert(parameter.name);
+    const std::string text = difference(parameter, there.find(parameter.name));
+    if (!text.empty()) result.push_back(text);
+  }
+  for (const auto& [name, tensor] : there.all()) {
+    if (known.count(name) == 0) result.push_back(name + " is not a parameter of this model");
+  }
+  return result;
+}
+
+void refuse(const std::string& folder, std::vector<std::string> differences) {
+  constexpr std::size_t kMostShown = 12;
+  const std::size_t count = differences.size();
+  if (count > kMostShown) {
+    differences.resize(kMostShown);
+    differences.push_back(fmt::format("and {} more", count - kMostShown));
+  }
+  throw UserError(fmt::format("gpt_config.init_from: {}: the weights do not fit: {}", folder,
+                              fmt::join(differences, "; ")));
+}
+
+}  // namespace
+
+void load_pretrained(const std::string& folder, const std::vector<NamedTensor>& parameters) {
+  const PretrainedTensors there(folder);
+  auto differences = all_differences(there, parameters);
+  if (!differences.empty()) refuse(folder, std::move(differences));
+  const torch::NoGradGuard no_grad;
+  for (const NamedTensor& parameter : parameters) {
+    auto tensor = read(*there.find(parameter.name));
+    if (is_transposed_in_gpt2(parameter.name)) tensor = tensor.t();
+    parameter.tensor.copy_(tensor.narrow(0, 0, parameter.tensor.size(0)));
+  }
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,108 @@
+#include "trainer/interop/tokenizer_files.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+namespace ddp::train {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+std::string utf8(uint32_t code_point) {  // below U+0800
+  constexpr uint32_t kContinuation = 0x80;
+  constexpr uint32_t kTwoBytes = 0xC0;
+  constexpr uint32_t kSixBits = 0x3F;
+  if (code_point < kContinuation) return {static_cast<char>(code_point)};
+  return {static_cast<char>(kTwoBytes | (code_point >> 6U)),
+          static_cast<char>(kContinuation | (code_point & kSixBits))};
+}
+
+/// GPT-2's visible character for each byte (bytes_to_unicode() in its encoder.py).
+std::array<std::string, 256> visible_bytes() {
+  std::array<std::string, 256> result;
+  uint32_t next = 256;
+  for (uint32_t byte = 0; byte < result.size(); ++byte) {
+    const bool visible = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte != 0xAD);
+    result[byte] = utf8(visible ? byte : next++);
+  }
+  return result;
+}
+
+OrderedJson split_into_characters() {
+  return {{"type", "Split"},
+          {"pattern", {{"Regex", "[\\s\\S]"}}},
+          {"behavior", "Isolated"},
+          {"invert", false}};
+}
+
+constexpr const char* kEndOfText = "<|endoftext|>";
+
+/// WordLevel refuses a character that it does not have when its unknown token is none of its own.
+OrderedJson one_token_per_character(const OrderedJson& vocabulary, OrderedJson pre_tokenizer, OrderedJson decoder) {
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", OrderedJson::array()},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", std::move(pre_tokenizer)},
+          {"post_processor", nullptr},
+          {"decoder", std::move(decoder)},
+          {"model", {{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", "<unk>"}}}};
+}
+
+OrderedJson character_tokenizer(const Tokenizer& tokenizer) {
+  OrderedJson vocabulary = OrderedJson::object();
+  for (int32_t token = 0; token < tokenizer.size(); ++token)
+    vocabulary[tokenizer.decode(token)] = token;
+  return one_token_per_character(vocabulary, split_into_characters(), {{"type", "Fuse"}});
+}
+
+OrderedJson byte_tokenizer(const Tokenizer& tokenizer) {
+  const auto visible = visible_bytes();
+  OrderedJson vocabulary = OrderedJson::object();
+  for (int32_t token = 0; token < tokenizer.size(); ++token) {
+    const std::string bytes = tokenizer.decode(token);
+    if (bytes.size() == 1) vocabulary[visible[static_cast<unsigned char>(bytes[0])]] = token;
+  }
+  const OrderedJson byte_level = {{"type", "ByteLevel"},
+                           {"add_prefix_space", false},
+                           {"trim_offsets", true},
+                           {"use_regex", false}};
+  const OrderedJson both = {{"type", "Sequence"},
+                     {"pretokenizers", {byte_level, split_into_characters()}}};
+  OrderedJson file = one_token_per_character(vocabulary, both, byte_level);
+  if (const auto end = tokenizer.end_of_text()) {
+    file["added_tokens"].push_back({{"id", *end},
+                                    {"content", kEndOfText},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+  }
+  return file;
+}
+
+}  // namespace
+
+TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length) {
+  OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                 {"clean_up_tokenization_spaces", false},
+                 {"model_max_length", model_max_length}};
+  if (const auto end = tokenizer.end_of_text()) {
+    const std::string text = tokenizer.decode(*end);
+    for (const char* name : {"bos_token", "eos_token"})
+      config[name] = text.empty() ? kEndOfText : text;
+  }
+  std::string file;
+  if (tokenizer.kind() == "char") {
+    file = character_tokenizer(tokenizer).dump(2) + "\n";
+  } else if (tokenizer.kind() == "byte") {
+    file = byte_tokenizer(tokenizer).dump(2) + "\n";
+  } else {
+    file = tokenizer.state();
+  }
+  return {{"tokenizer.json", file}, {"tokenizer_config.json", config.dump(2) + "\n"}};
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,72 @@
+#include "trainer/model/chunked_loss.h"
+
+#include <ATen/autocast_mode.h>
+
+#include <algorithm>
+
+namespace ddp::train {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// The gradients with respect to both inputs, filled chunk by chunk.
+struct Gradients {
+  torch::Tensor x_NC;
+  torch::Tensor weight_VC;
+
+  void add(int64_t first, const torch::Tensor& logits_gradient_nV, const torch::Tensor& x_nC,
+           const torch::Tensor& weight) {
+    x_NC.narrow(0, first, x_nC.size(0)).copy_(at::matmul(logits_gradient_nV, weight));
+    if (at::autocast::is_autocast_enabled(weight.device().type())) {
+      weight_VC.add_(at::matmul(logits_gradient_nV.t(), x_nC));
+    } else {
+      weight_VC.addmm_(logits_gradient_nV.t(), x_nC);
+    }
+  }
+};
+
+/// Sum of the losses of one chunk; turns `logits_nV` into its gradient.
+torch::Tensor loss_and_gradient(torch::Tensor& logits_nV, const torch::Tensor& targets_n) {
+  const auto counts_n1 = targets_n.ge(0).unsqueeze(1);
+  const auto index_n1 = targets_n.clamp_min(0).unsqueeze(1);
+  const auto normaliser_n1 = logits_nV.logsumexp(1, /*keepdim=*/true);
+  const auto loss_n1 = normaliser_n1 - logits_nV.gather(1, index_n1);
+  logits_nV.sub_(normaliser_n1).exp_();
+  logits_nV.scatter_add_(1, index_n1, torch::full_like(loss_n1, -1.0));
+  logits_nV.mul_(counts_n1);
+  return (loss_n1 * counts_n1).sum();
+}
+
+struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_NC,
+                               const torch::Tensor& weight_VC, const torch::Tensor& targets_N,
+                               int64_t chunk) {
+    auto sum = torch::zeros({}, x_NC.options().dtype(torch::kFloat32));
+    Gradients gradients{torch::empty_like(x_NC), torch::zeros_like(weight_VC)};
+    for (int64_t first = 0; first < x_NC.size(0); first += chunk) {
+      const int64_t count = std::min(chunk, x_NC.size(0) - first);
+      const auto x_nC = x_NC.narrow(0, first, count);
+      auto logits_nV = at::linear(x_nC, weight_VC).to(torch::kFloat32);
+      sum.add_(loss_and_gradient(logits_nV, targets_N.narrow(0, first, count)));
+      gradients.add(first, logits_nV, x_nC, weight_VC);
+    }
+    context->save_for_backward({gradients.x_NC, gradients.weight_VC});
+    return sum;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const torch::Tensor& scale = gradients[0];
+    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}};
+  }
+};
+
+}  // namespace
+
+torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
+                                        const torch::Tensor& targets_N, int64_t chunk) {
+  return ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,34 @@
+#include "trainer/model/key_value_cache.h"
+
+#include <utility>
+
+namespace ddp::train {
+namespace {
+
+torch::Tensor slots(int64_t first, int64_t end, torch::Device device) {
+  return torch::arange(first, end, torch::TensorOptions(torch::kInt64).device(device));
+}
+
+}  // namespace
+
+KeyValueCache::KeyValueCache(int64_t n_layer, int64_t capacity_, torch::Tensor padding)
+    : capacity(capacity_),
+      padding_B(std::move(padding)),
+      layers(static_cast<std::size_t>(n_layer)) {}
+
+torch::Tensor KeyValueCache::positions(int64_t count, torch::Device device) const {
+  const auto slots_T = slots(length, length + count, device);
+  if (!padding_B.defined()) return slots_T;
+  return (slots_T.unsqueeze(0) - padding_B.unsqueeze(1)).clamp_min(0);
+}
+
+torch::Tensor KeyValueCache::mask(int64_t count) const {
+  if (!padding_B.defined()) return {};
+  const auto queries_T1 = slots(length, length + count, padding_B.device()).unsqueeze(1);
+  const auto keys_1S = slots(0, length + count, padding_B.device()).unsqueeze(0);
+  const auto written_BTS = keys_1S.unsqueeze(0) >= padding_B.view({-1, 1, 1});
+  // Padding sees itself: a row without any key would be NaN.
+  return ((written_BTS & (keys_1S <= queries_T1)) | (keys_1S == queries_T1)).unsqueeze(1);
+}
+
+}  // namespace ddp::train

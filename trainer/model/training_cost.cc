@@ -1,0 +1,150 @@
+#include "trainer/model/training_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ddp::train {
+namespace {
+
+constexpr double kFloat = 4.0;
+constexpr double kMask = 1.0;
+constexpr int64_t kAutomaticLogitBytes = int64_t{256} << 20U;
+
+/// Sizes of one micro-batch; numbers of elements as double: no overflow.
+struct Sizes {
+  Sizes(const Config& config, int64_t vocab, const ComputePlace& place)
+      : tokens(static_cast<double>(config.trainer.batch_size * config.data.block_size)),
+        width(static_cast<double>(config.gpt.n_embd)),
+        heads(static_cast<double>(config.gpt.n_head)),
+        length(static_cast<double>(config.data.block_size)),
+        layers(static_cast<double>(config.gpt.n_layer)),
+        vocab_size(static_cast<double>(vocab)),
+        compute(config.trainer.use_amp ? 2.0 : kFloat),
+        noise(place.cuda ? kMask : kFloat) {}
+
+  /// Attention scores of a block: [B, H, T, T].
+  double scores() const { return tokens * heads * length; }
+
+  double tokens;
+  double width;
+  double heads;
+  double length;
+  double layers;
+  double vocab_size;
+  double compute;  ///< Bytes of an element in matrix products.
+  double noise;    ///< Bytes of an element of a dropout mask: a product with floats on the CPU.
+};
+
+/// What the backward pass of one block needs, bytes.
+double block_activations(const Sizes& s, const GptConfig& gpt, bool cuda) {
+  const double row = s.tokens * s.width;
+  double bytes = 2 * row * kFloat;                 // the inputs of both norms
+  bytes += (2 + 3 + 1 + 4 + 4) * row * s.compute;  // norms' outputs, q k v, y, around the GELU
+  bytes += s.tokens * (4 + s.heads) * kFloat;      // statistics of norms and of the softmax
+  if (gpt.resid_pdrop > 0) bytes += 2 * row * s.noise;
+  // No fused attention with dropout there: softmax, noise and their product are kept.
+  if (gpt.attn_pdrop > 0 && !cuda) bytes += 3 * s.scores() * kFloat;
+  return bytes;
+}
+
+/// What exists besides while the last block is computed backward: around the GELU first; then, when
+/// the MLP's part is gone, the gradients of the attention scores.
+double block_workspace(const Sizes& s, const GptConfig& gpt, bool cuda) {
+  const double row = s.tokens * s.width * s.compute;
+  const double scores = gpt.attn_pdrop > 0 && !cuda ? 2 * s.scores() * kFloat : 0.0;
+  constexpr double kRows = 14;  // measured on CPUs; 9 of them are the gradients around the GELU
+  return std::max(kRows * row, scores - 6 * row);
+}
+
+double activation_bytes(const Sizes& s, const GptConfig& gpt, bool cuda) {
+  const double row = s.tokens * s.width;
+  const double block = block_activations(s, gpt, cuda);
+  double bytes = s.layers * block;
+  if (gpt.activation_checkpointing) {
+    // The inputs; of one block everything, its output with the gradient, and its own gradients.
+    bytes = (s.layers + 2) * row * kFloat + block + 12 * s.width * s.width * kFloat;
+  }
+  bytes += row * kFloat + row * s.compute;  // around the last norm
+  if (gpt.embd_pdrop > 0) bytes += row * s.noise;
+  return bytes;
+}
+
+/// Logits and what the loss makes of them.
+double logit_bytes(const Sizes& s, const GptConfig& gpt) {
+  const AutoNumber& size = gpt.loss_chunk_size;
+  const double chunk = size.automatic
+                           ? std::max(1.0, std::floor(static_cast<double>(kAutomaticLogitBytes) /
+                                                      (kFloat * s.vocab_size)))
+                           : size.value;
+  if (chunk == 0 || s.tokens <= chunk) {
+    // Log-probabilities, their gradient and that of the logits; in lower precision a copy of both.
+    const double copies = s.compute < kFloat ? 2 * s.compute : 0;
+    return s.tokens * s.vocab_size * (3 * kFloat + copies);
+  }
+  const double copy = s.compute < kFloat ? s.compute : 0;
+  const double gradients = s.tokens * s.width * kFloat + s.vocab_size * s.width * kFloat;
+  return chunk * s.vocab_size * (kFloat + copy) + gradients;
+}
+
+/// Numbers that the optimizer keeps of all parameters together.
+double optimizer_numbers(const Config& config, double parameters) {
+  const GptConfig& gpt = config.gpt;
+  const auto width = static_cast<double>(gpt.n_embd);
+  const double hidden = 12.0 * static_cast<double>(gpt.n_layer) * width * width;
+  const AutoNumber& momentum = config.optimizer.momentum;
+  switch (config.optimizer.name) {
+    case OptimizerName::kAdamW:
+    case OptimizerName::kAdam:
+      return 2 * parameters;
+    case OptimizerName::kSgd:
+      return !momentum.automatic && momentum.value > 0 ? parameters : 0;
+    case OptimizerName::kMuon:
+      return hidden + 2 * (parameters - hidden);
+  }
+  return 0;
+}
+
+int64_t rounded(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
+
+}  // namespace
+
+ParameterCounts parameter_counts(const GptConfig& gpt, int64_t vocab_size, int64_t block_size) {
+  const int64_t width = gpt.n_embd;
+  ParameterCounts counts;
+  counts.token_embedding = vocab_size * width;
+  counts.position_embedding = block_size * width;
+  counts.blocks = gpt.n_layer * (12 * width * width + 13 * width);
+  counts.final_norm = 2 * width;
+  counts.head = gpt.tie_weights ? 0 : vocab_size * width;
+  return counts;
+}
+
+std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
+                                     const ComputePlace& place) {
+  const GptConfig& gpt = config.gpt;
+  const Sizes sizes(config, vocab_size, place);
+  const auto parameters =
+      static_cast<double>(parameter_counts(gpt, vocab_size, config.data.block_size).total());
+  const double optimizer = kFloat * optimizer_numbers(config, parameters);
+  const double averages = config.trainer.ema_decay > 0 ? kFloat * parameters : 0.0;
+  const double state = kFloat * parameters + optimizer + averages;  // as a snapshot has it
+  const bool own_buckets = place.world_size > 1 && !config.distributed.gradient_as_bucket_view;
+  // The logits are gone when the blocks are computed backward.
+  const double logits = logit_bytes(sizes, gpt);
+  const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);
+  std::vector<MemoryItem> items = {
+      {"weights", rounded(kFloat * parameters)},
+      {"gradients", rounded(kFloat * parameters)},
+      {"optimizer", rounded(optimizer)},
+      {"averaged_weights", rounded(averages)},
+      {"activations", rounded(activation_bytes(sizes, gpt, place.cuda) + workspace)},
+      {"logits", rounded(logits)},
+      {"ddp_buckets", own_buckets ? rounded(kFloat * parameters) : 0},
+      {"snapshot_copy", rounded(state), MemoryKind::kHost, true},
+      {"ram_snapshots", config.trainer.ram_snapshots ? rounded(3 * state) : 0, MemoryKind::kShared,
+       true}};
+  std::erase_if(items, [](const MemoryItem& item) { return item.bytes == 0; });
+  return items;
+}
+
+}  // namespace ddp::train
