@@ -22,6 +22,8 @@ int run(int argc, const char* const* argv) {
       return run_train(args);
     case Mode::kGenerate:
       return run_generate(args);
+    case Mode::kEval:
+      return run_eval(args);
     case Mode::kExport:
       return run_export(args);
     case Mode::kEstimate:

@@ -67,6 +67,7 @@ add_executable(trainer
   app/exit_report.cc
   app/machine_memory.cc
   app/modes/estimate.cc
+  app/modes/eval.cc
   app/modes/export.cc
   app/modes/generate.cc
   app/modes/inspect.cc

@@ -135,7 +135,7 @@ TEST_CASE("training options that cannot be are refused with their names") {
       {{"optimizer_config.lr_schedule=cosin"}, "did you mean 'cosine'"},
       {{"optimizer_config.min_lr=1"}, "optimizer_config.min_lr"},
       {{"optimizer_config.name=sgd", "optimizer_config.nesterov=true"}, "needs momentum"},
-      {{"trainer_config.metric_for_best_model=f1"}, "choose one of loss, perplexity, accuracy"},
+      {{"trainer_config.metric_for_best_model=f1"}, "choose one of loss, perplexity, bits_per_character, accuracy"},
       {{"trainer_config.freeze=[\"h.9.*\"]"}, "no parameter matches 'h.9.*'"},
       {{"trainer_config.freeze=[\"*\"]"}, "every parameter is frozen"}};
   for (const auto& [options, message] : cases) {

@@ -76,7 +76,8 @@ TEST_CASE(
   }
   CHECK(metrics.front().second == Approx(sum / 149).epsilon(1e-6));
   CHECK(metrics[1].second == Approx(std::exp(sum / 149)).epsilon(1e-6));
-  CHECK(metrics[2].second == right / 149);
+  CHECK(metrics[2].second == Approx(sum / 149 / std::log(2.0)).epsilon(1e-6));
+  CHECK(metrics[3].second == right / 149);
 }
 
 TEST_CASE("a rank that wants to stop ends the evaluation of all after one batch") {

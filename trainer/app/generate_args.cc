@@ -12,6 +12,9 @@ const Options kGenerateOptions = {
     {"snapshot=FILE", "prompt=TEXT", "prompt_file=FILE", "prompt_per_line", "max_new_tokens=N",
      "temperature=T", "top_k=K", "top_p=P", "min_p=P", "repetition_penalty=R", "stop=TEXT",
      "num_samples=N", "batch_size=N", "seed=S", "device=cpu", "greedy", "json", "h,help"}};
+const Options kEvalOptions = {
+    "trainer eval --help",
+    {"snapshot=FILE", "data=FILE", "batch_size=N", "device=cpu", "json", "h,help"}};
 const Options kExportOptions = {"trainer export --help",
                                 {"snapshot=FILE", "format=huggingface", "output=FOLDER", "h,help"}};
 
@@ -62,6 +65,23 @@ TrainerArgs parse_generate(const Words& words) {
   if (parsed.has("batch_size")) options.batch_size = parsed.whole_number("batch_size", 1);
   if (parsed.has("device"))
     options.device = static_cast<DeviceChoice>(parsed.choice("device", {"auto", "cpu", "cuda"}));
+  return args;
+}
+
+TrainerArgs parse_eval(const Words& words) {
+  const Parsed parsed(words, kEvalOptions);
+  if (parsed.has("help")) return help_args(help_eval());
+  parsed.refuse_rest("eval");
+  parsed.require({"snapshot"});
+  TrainerArgs args;
+  args.mode = Mode::kEval;
+  EvalArgs& options = args.eval;
+  options.snapshot = parsed.text("snapshot");
+  if (parsed.has("data")) options.data = parsed.text("data");
+  if (parsed.has("batch_size")) options.batch_size = parsed.whole_number("batch_size", 1);
+  if (parsed.has("device"))
+    options.device = static_cast<DeviceChoice>(parsed.choice("device", {"auto", "cpu", "cuda"}));
+  options.json = parsed.has("json");
   return args;
 }
 

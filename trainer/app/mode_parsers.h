@@ -10,6 +10,7 @@ namespace ddp::train {
 TrainerArgs help_args(std::string text);
 
 TrainerArgs parse_generate(const Words& words);
+TrainerArgs parse_eval(const Words& words);
 TrainerArgs parse_export(const Words& words);
 
 }  // namespace ddp::train

@@ -16,6 +16,8 @@ int run_generate(const TrainerArgs& args);
 int run_export(const TrainerArgs& args);
 /// `trainer estimate`: 0 also when it does not fit; nothing is started.
 int run_estimate(const TrainerArgs& args);
+/// `trainer eval`, alone or under a launcher: a snapshot's metrics on a text.
+int run_eval(const TrainerArgs& args);
 /// `trainer inspect SNAPSHOT [--json]`
 int run_inspect(const TrainerArgs& args);
 /// `trainer doctor`, alone or under a launcher: 0 when everything works, 1 with what is wrong and

@@ -21,7 +21,8 @@ SnapshotModel load_snapshot_model(const std::string& path, torch::Device device)
   result.config = config_from_json(snapshot.meta.config_json);
   result.tokenizer = tokenizer_of(snapshot.meta.task);
   result.model = GPT(result.config.gpt, result.tokenizer->size(), result.config.data.block_size, 0);
-  for (auto& p : result.model->model_parameters()) snapshot.load_into("model." + p.name, p.tensor);
+  for (auto& p : result.model->model_parameters())
+    snapshot.load_into(evaluated_tensor(*snapshot.file, p.name), p.tensor);
   result.model->eval();
   result.model->to(device);
   return result;

@@ -15,6 +15,7 @@ namespace ddp::train {
 enum class Mode {
   kTrain,
   kGenerate,
+  kEval,
   kExport,
   kEstimate,
   kInspect,
@@ -45,6 +46,15 @@ struct GenerateArgs {
   bool greedy = false;
   bool json = false;
   DeviceChoice device = DeviceChoice::kAuto;
+};
+
+/// Options of `trainer eval`.
+struct EvalArgs {
+  std::string snapshot;
+  std::string data;  ///< Evaluate on all of it; empty: on the evaluation part of the snapshot's run.
+  int64_t batch_size = 0;  ///< 0: that of the run.
+  DeviceChoice device = DeviceChoice::kAuto;
+  bool json = false;
 };
 
 /// Options of `trainer export`.
@@ -78,6 +88,7 @@ struct TrainerArgs {
   ConfigSource config;                 ///< `--config FILE`, or -cp, -cn and -cd.
   std::vector<std::string> overrides;  ///< `key=value` arguments, in order.
   GenerateArgs generate;
+  EvalArgs eval;
   ExportArgs exporting;
   EstimateArgs estimate;
   TokenizeArgs tokenize;

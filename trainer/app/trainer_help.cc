@@ -24,6 +24,7 @@ std::string help_overall() {
 
 Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
+       trainer eval --snapshot FILE [--data FILE] [--json]
        trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
        trainer estimate --config FILE [KEY=VALUE ...] [--json]
        trainer inspect SNAPSHOT [--json]
@@ -103,6 +104,30 @@ Other:
   -h, --help                  Show this help
 
 Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error, 128+N killed by signal N
+)";
+}
+
+std::string help_eval() {
+  return R"(Evaluate a snapshot: loss, perplexity, bits per character, accuracy. Under ddp-run all ranks
+take part and rank 0 prints.
+
+Usage: trainer eval --snapshot FILE [--data FILE] [OPTIONS]
+
+Examples:
+  trainer eval --snapshot snapshot.pt
+  trainer eval --snapshot snapshot.pt --data test.txt --json
+  ddp-run --standalone --nproc_per_node=gpu trainer eval --snapshot snapshot.pt
+
+Options:
+      --snapshot FILE         Snapshot written by training (required)
+      --data FILE             Text or files of tokens to evaluate on, all of it (default: the
+                              evaluation part of the snapshot's own run)
+      --batch_size N          Sequences at a time (default: trainer_config.batch_size of the run)
+      --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
+      --json                  Print a JSON object
+  -h, --help                  Show this help
+
+Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error
 )";
 }
 

@@ -25,7 +25,7 @@ TextDataset::TextDataset(const DataConfig& config, DataSource source)
       training_(tokens(), training_range(), config.block_size, config.stride),
       evaluation_(source_.evaluation ? *source_.evaluation : tokens(), evaluation_range(),
                   config.block_size) {
-  if (training_.size() == 0) {
+  if (training_.size() == 0 && config.train_split > 0.0) {
     throw UserError(fmt::format(
         "data_config.path: {}: the training part has {} {} (truncate {}, train_split {}), but one "
         "sample needs block_size + 1 = {}; use a longer text or a smaller data_config.block_size",

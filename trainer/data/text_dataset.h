@@ -16,7 +16,8 @@ namespace ddp::train {
 class TextDataset {
  public:
   /// What open_data() says of `config` and `tokenizer` (of a snapshot). Throws UserError: not
-  /// readable, not UTF-8, training part shorter than block_size + 1.
+  /// readable, not UTF-8, training part shorter than block_size + 1. A
+  /// train_split of 0, which no configuration can have, leaves all for evaluation.
   explicit TextDataset(const DataConfig& config, std::unique_ptr<Tokenizer> tokenizer = nullptr);
 
   const Tokenizer& tokenizer() const { return *source_.tokenizer; }

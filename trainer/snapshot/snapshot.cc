@@ -80,6 +80,11 @@ OpenedSnapshot open_snapshot(const std::string& path) {
   return opened;
 }
 
+std::string evaluated_tensor(const SafetensorsFile& file, const std::string& parameter) {
+  const std::string average = "ema." + parameter;
+  return file.find(average) != nullptr ? average : "model." + parameter;
+}
+
 std::string content_sha256(const SafetensorsFile& file) {
   Sha256 sum;
   for (const char* key : {"step", "epoch", "position", "optimizer_step", "grad_scaler",

@@ -31,6 +31,10 @@ struct OpenedSnapshot {
 /// newer version).
 OpenedSnapshot open_snapshot(const std::string& path);
 
+/// Name of the tensor that holds a parameter as it was evaluated: averaged where the run kept an
+/// average of its weights.
+std::string evaluated_tensor(const SafetensorsFile& file, const std::string& parameter);
+
 /// SHA-256 over everything the next training step depends on, and nothing else: tensors, position
 /// and arithmetic settings, but no times, hosts, paths or run lengths. Equal for equal training
 /// states.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numbers>
 
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/model_flops.h"
@@ -21,6 +22,15 @@ constexpr const char* kTokenizer = "tokenizer";
 
 std::unique_ptr<Tokenizer> tokenizer_to_resume(const std::map<std::string, std::string>* metadata) {
   return metadata == nullptr ? nullptr : tokenizer_of(*metadata);
+}
+
+/// How many characters begin in each token: one may be spread over several.
+torch::Tensor characters_of_tokens(const Tokenizer& tokenizer) {
+  auto counts = torch::empty({tokenizer.size()}, torch::kFloat32);
+  auto* values = counts.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < tokenizer.size(); ++i)
+    values[i] = static_cast<float>(count_characters(tokenizer.decode(static_cast<int32_t>(i))));
+  return counts;
 }
 
 }  // namespace
@@ -54,6 +64,7 @@ void CausalLm::build_model(torch::Device device, uint64_t seed) {
   if (fresh_ && !config_.gpt.init_from.empty()) load_pretrained(config_.gpt.init_from, weights());
   model_->to(device);
   model_->train();
+  characters_V_ = characters_of_tokens(data_.tokenizer()).to(device);
 }
 
 std::vector<NamedTensor> CausalLm::weights() const {
@@ -82,7 +93,9 @@ torch::Tensor CausalLm::smallest_loss() {
 }
 
 torch::Tensor CausalLm::evaluate(const Batch& batch) {
-  return model_->evaluation_sums(batch.inputs, batch.targets);
+  const auto targets = batch.targets.masked_select(batch.targets != -1);
+  return torch::cat({model_->evaluation_sums(batch.inputs, batch.targets),
+                     characters_V_.index_select(0, targets).sum().reshape({1})});
 }
 
 Metrics CausalLm::metrics(const std::vector<double>& sums) const {
@@ -90,6 +103,7 @@ Metrics CausalLm::metrics(const std::vector<double>& sums) const {
   const double loss = sums[0] / tokens;
   return {{"loss", loss},
           {"perplexity", std::exp(loss)},
+          {"bits_per_character", sums[0] / std::numbers::ln2 / sums[3]},
           {"accuracy", sums[1] / tokens},
           {"tokens", tokens}};
 }

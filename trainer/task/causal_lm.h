@@ -27,10 +27,11 @@ class CausalLm : public Task {
 
   TaskLoss loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
-  /// Negative log-likelihood in nats, targets that were the most likely token, targets.
+  /// Negative log-likelihood in nats, targets that were the most likely token, targets, their
+  /// characters.
   torch::Tensor evaluate(const Batch& batch) override;
-  int64_t sums() const override { return 3; }
-  /// loss (nats per token), perplexity, accuracy, tokens.
+  int64_t sums() const override { return 4; }
+  /// loss (nats per token), perplexity, bits_per_character, accuracy, tokens.
   Metrics metrics(const std::vector<double>& sums) const override;
 
   int64_t full_weight(int64_t samples) const override;
@@ -53,6 +54,7 @@ class CausalLm : public Task {
   TextDataset data_;
   bool fresh_;  // not resumed: gpt_config.init_from counts
   GPT model_{nullptr};
+  torch::Tensor characters_V_;  ///< Characters that begin in each token, float32.
 };
 
 /// The tokenizer of a snapshot with this metadata. Throws RunError when there is none or it is

@@ -158,8 +158,8 @@ std::vector<Field> trainer_fields() {
        "Smaller improvements of metric_for_best_model are no progress."},
       {"trainer_config.metric_for_best_model", DDP_MEMBER(trainer.metric_for_best_model), kAnyValue,
        NullMeans::kError, "", "",
-       "Metric of the evaluation that decides which snapshot is the best: loss, perplexity or "
-       "accuracy."},
+       "Evaluation metric that decides which snapshot is the best: loss, perplexity, "
+       "bits_per_character or accuracy."},
       {"trainer_config.load_best_model_at_end", DDP_MEMBER(trainer.load_best_model_at_end),
        kAnyValue, NullMeans::kError, "", "",
        "Save a snapshot at each best evaluation, and end the run with the best one instead of the "

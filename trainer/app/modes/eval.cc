@@ -1,0 +1,83 @@
+// trainer eval: a snapshot's metrics on the evaluation part of its run, or on another text.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/worker_contract.h"
+#include "trainer/app/modes.h"
+#include "trainer/app/standard_output.h"
+#include "trainer/config/keys/config_checks.h"
+#include "trainer/config/keys/config_text.h"
+#include "trainer/optim/amp.h"
+#include "trainer/parallel/dist_env.h"
+#include "trainer/parallel/process_group.h"
+#include "trainer/runtime/error.h"
+#include "trainer/snapshot/remote_snapshots.h"
+#include "trainer/snapshot/snapshot.h"
+#include "trainer/task/evaluator.h"
+#include "trainer/task/task.h"
+
+namespace ddp::train {
+namespace {
+
+/// The configuration of the snapshot's run, for evaluation.
+Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
+  Config config = config_from_json(meta.config_json);
+  config.gpt.init_from.clear();
+  config.trainer.device = options.device;
+  if (options.batch_size != 0) config.trainer.batch_size = options.batch_size;
+  if (options.data.empty()) return config;
+  config.data.path = absolute_path(options.data);
+  config.data.eval_path.clear();
+  config.data.tokenizer.clear();  // the snapshot's own
+  config.data.truncate = 1.0;
+  config.data.train_split = 0.0;
+  return config;
+}
+
+void load_weights(const OpenedSnapshot& snapshot, Task& task) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& p : task.parameters())
+    snapshot.load_into(evaluated_tensor(*snapshot.file, p.name), p.tensor);
+}
+
+std::string as_table(const Metrics& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics) text += fmt::format("{:<20} {:.6g}\n", name, value);
+  return text;
+}
+
+std::string eval_json(const Metrics& metrics, const OpenedSnapshot& snapshot,
+                      const Config& config) {
+  nlohmann::ordered_json report = {
+      {"snapshot", snapshot.path}, {"step", snapshot.meta.step}, {"data", config.data.path}};
+  for (const auto& [name, value] : metrics) report[name] = value;
+  return report.dump(2) + "\n";
+}
+
+}  // namespace
+
+int run_eval(const TrainerArgs& args) {
+  const auto& options = args.eval;
+  const FetchedSnapshot fetched(options.snapshot);
+  const OpenedSnapshot snapshot = open_snapshot(fetched.file());
+  const Config config = eval_config(snapshot.meta, options);
+  const auto task = make_task(config, &snapshot.meta.task);
+  if (task->evaluation() == nullptr) {
+    throw UserError(
+        fmt::format("{}: there is nothing to evaluate on (train_split {}); name a text with --data",
+                    config.data.path, config.data.train_split));
+  }
+  const DistEnv env = DistEnv::from_environment();
+  const DevicePlan plan = plan_device(config, env);
+  ProcessGroup group(env, config.distributed, plan);
+  task->build_model(plan.device, 0);
+  load_weights(snapshot, *task);
+  const auto metrics = evaluate(*task, *task->evaluation(), config.trainer.batch_size, group,
+                                plan.device, autocast_dtype(config.trainer));
+  if (group.is_main())
+    print(options.json ? eval_json(*metrics, snapshot, config) : as_table(*metrics));
+  return launch::kExitDone;
+}
+
+}  // namespace ddp::train
