@@ -76,10 +76,10 @@ std::vector<std::string> export_huggingface(const ExportedModel& model, const To
   std::vector<std::string> names = {"model.safetensors"};
   TextFiles files = tokenizer_files(tokenizer, model.block_size);
   files["config.json"] = config.dump(2) + "\n";
-  files["generation_config.json"] =
-      OrderedJson{{"bos_token_id", config["bos_token_id"]}, {"eos_token_id", config["eos_token_id"]}}.dump(
-          2) +
-      "\n";
+  files["generation_config.json"] = OrderedJson{{"bos_token_id", config["bos_token_id"]},
+                                                {"eos_token_id", config["eos_token_id"]}}
+                                        .dump(2) +
+                                    "\n";
   for (const auto& [name, text] : files) {
     write_text(folder + "/" + name, text);
     names.push_back(name);

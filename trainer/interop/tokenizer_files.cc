@@ -38,7 +38,8 @@ OrderedJson split_into_characters() {
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 /// WordLevel refuses a character that it does not have when its unknown token is none of its own.
-OrderedJson one_token_per_character(const OrderedJson& vocabulary, OrderedJson pre_tokenizer, OrderedJson decoder) {
+OrderedJson one_token_per_character(const OrderedJson& vocabulary, OrderedJson pre_tokenizer,
+                                    OrderedJson decoder) {
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
@@ -65,11 +66,11 @@ OrderedJson byte_tokenizer(const Tokenizer& tokenizer) {
     if (bytes.size() == 1) vocabulary[visible[static_cast<unsigned char>(bytes[0])]] = token;
   }
   const OrderedJson byte_level = {{"type", "ByteLevel"},
-                           {"add_prefix_space", false},
-                           {"trim_offsets", true},
-                           {"use_regex", false}};
+                                  {"add_prefix_space", false},
+                                  {"trim_offsets", true},
+                                  {"use_regex", false}};
   const OrderedJson both = {{"type", "Sequence"},
-                     {"pretokenizers", {byte_level, split_into_characters()}}};
+                            {"pretokenizers", {byte_level, split_into_characters()}}};
   OrderedJson file = one_token_per_character(vocabulary, both, byte_level);
   if (const auto end = tokenizer.end_of_text()) {
     file["added_tokens"].push_back({{"id", *end},
@@ -87,8 +88,8 @@ OrderedJson byte_tokenizer(const Tokenizer& tokenizer) {
 
 TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length) {
   OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                 {"clean_up_tokenization_spaces", false},
-                 {"model_max_length", model_max_length}};
+                        {"clean_up_tokenization_spaces", false},
+                        {"model_max_length", model_max_length}};
   if (const auto end = tokenizer.end_of_text()) {
     const std::string text = tokenizer.decode(*end);
     for (const char* name : {"bos_token", "eos_token"})
