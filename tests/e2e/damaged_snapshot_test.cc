@@ -58,7 +58,7 @@ TEST_CASE("a damaged snapshot is named, and the one before it leads to the same 
     fs::copy_file(half / "snapshot.pt.manifest.json", place / "snapshot.pt.manifest.json");
     damage.inflict(place.snapshot());
     const auto run = succeed(alone(place));
-    CHECK_THAT(run.err, Contains("damaged snapshot:  " + place.snapshot() + ":"));
+    CHECK_THAT(run.err, Contains("damaged snapshot: " + place.snapshot() + ":"));
     CHECK_THAT(run.err, Contains("falling back to the previous snapshot: " + place.older(16)));
     CHECK(order_of_steps(run.out) == range_of(17, 40));
     CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});

@@ -1,7 +1,11 @@
 // What a run records, over kills and resumes.
+#include <pty.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/support/catch.h"
 
@@ -96,6 +100,39 @@ TEST_CASE("a rollback takes back what was recorded of the steps that are made ag
   CHECK(std::is_sorted(steps.begin(), steps.end()));
   CHECK(std::adjacent_find(steps.begin(), steps.end()) == steps.end());
   CHECK(steps.back() == 22);
+}
+
+/// What the program writes to a terminal of its own.
+std::string on_terminal(ChildOptions options) {
+  int screen = -1, terminal = -1;
+  REQUIRE(::openpty(&screen, &terminal, nullptr, nullptr, nullptr) == 0);
+  std::string text;
+  std::thread reader([&] {
+    char buffer[4096];
+    for (ssize_t got; (got = ::read(screen, buffer, sizeof buffer)) > 0;)
+      text.append(buffer, static_cast<std::size_t>(got));
+  });
+  Words argv = {"sh", "-c", std::string("exec \"$@\" >") + ::ttyname(terminal), "sh"};
+  argv.insert(argv.end(), options.argv.begin(), options.argv.end());
+  options.argv = std::move(argv);
+  options.set["TERM"] = "xterm";
+  const auto run = finish(options);
+  ::close(terminal);  // the last writer: the reader's end
+  reader.join();
+  ::close(screen);
+  CHECK(run.exit == 0);
+  return text;
+}
+
+TEST_CASE("a terminal gets a live line, but not one that it shares under a launcher") {
+  const Workspace place, other;
+  const std::string live = on_terminal(alone(place));
+  CHECK_THAT(live, Contains("\r\x1b[2KEpoch ") && Contains("/"));
+  CHECK_THAT(live, !Contains("Train Loss"));
+  CHECK(order_of_steps(log_of(place)) == range_of(1, 40));
+  const std::string plain = on_terminal(launched(other, 2));
+  CHECK_THAT(plain, !Contains("\x1b["));
+  CHECK(order_of_steps(plain) == range_of(1, 40));
 }
 
 TEST_CASE("a run that is to say nothing says nothing, and its log has it all") {

@@ -1,5 +1,7 @@
 // Optimizers, schedules, averaged weights, frozen layers, early stopping: each comes back from a
 // kill bit for bit.
+#include <algorithm>
+#include <cstdio>
 #include <map>
 #include <set>
 #include <string>
@@ -70,7 +72,8 @@ TEST_CASE("averaged weights and frozen layers come back from a kill, too") {
                            "optimizer_config.lr_schedule=linear"});
 }
 
-TEST_CASE("frozen parameters keep their values and have no state, and averages are in the snapshot") {
+TEST_CASE(
+    "frozen parameters keep their values and have no state, and averages are in the snapshot") {
   const Workspace place;
   const Words frozen = {"trainer_config.freeze=[\"transformer.w?e.*\"]",
                         "trainer_config.ema_decay=0.5"};
@@ -135,7 +138,8 @@ TEST_CASE("training options that cannot be are refused with their names") {
       {{"optimizer_config.lr_schedule=cosin"}, "did you mean 'cosine'"},
       {{"optimizer_config.min_lr=1"}, "optimizer_config.min_lr"},
       {{"optimizer_config.name=sgd", "optimizer_config.nesterov=true"}, "needs momentum"},
-      {{"trainer_config.metric_for_best_model=f1"}, "choose one of loss, perplexity, bits_per_character, accuracy"},
+      {{"trainer_config.metric_for_best_model=f1"},
+       "choose one of loss, perplexity, bits_per_character, accuracy"},
       {{"trainer_config.freeze=[\"h.9.*\"]"}, "no parameter matches 'h.9.*'"},
       {{"trainer_config.freeze=[\"*\"]"}, "every parameter is frozen"}};
   for (const auto& [options, message] : cases) {
@@ -145,6 +149,35 @@ TEST_CASE("training options that cannot be are refused with their names") {
     REQUIRE(errors_of(run.err).size() == 1);
     CHECK_THAT(errors_of(run.err).front(), Contains(message));
   }
+}
+
+TEST_CASE("trainer eval repeats a run's own evaluation and takes other texts") {
+  const Workspace place;
+  const auto run =
+      succeed(launched(place, 2, {"trainer_config.max_steps=8", "trainer_config.ema_decay=0.5"}));
+  const Words options = {"eval", "--snapshot", place.snapshot()};
+  const auto report =
+      nlohmann::json::parse(succeed(trainer(place, with_more(options, {"--json"}))).out);
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%.6f |", report["loss"].get<double>());
+  CHECK_THAT(run.out, Contains(std::string("Eval Loss ") + digits));
+  CHECK(report["step"] == 8);
+  ChildOptions two = launched(place, 2);
+  two.argv.erase(std::find(two.argv.begin(), two.argv.end(), trainer_program()) + 1,
+                 two.argv.end());
+  two.argv.insert(two.argv.end(), {"eval", "--snapshot", place.snapshot(), "--json"});
+  CHECK(nlohmann::json::parse(succeed(two).out) == report);
+  const std::string own = test::read_bytes(place / "text.txt").substr(0, 40);
+  const auto other = succeed(
+      trainer(place, with_more(options, {"--data", place.write("test.txt", own), "--json"})));
+  CHECK(nlohmann::json::parse(other.out)["tokens"] == 39);
+  const auto table = succeed(trainer(place, options)).out;
+  CHECK_THAT(table, Contains("perplexity") && Contains("bits_per_character"));
+  const auto strange = finish(trainer(
+      place,
+      with_more(options, {"--data", place.write("strange.txt", "caf\xC3\xA9, na\xC3\xAFve")})));
+  CHECK(strange.exit == 2);
+  CHECK_THAT(errors_of(strange.err).at(0), Contains("strange.txt"));
 }
 
 }  // namespace ddp::test

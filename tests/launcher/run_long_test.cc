@@ -101,8 +101,8 @@ TEST_CASE("logs that stay because the console has not taken them are named", "[l
                       {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
                        std::to_string(ends[1])});
   ChildProgram job(options);
-  CHECK_THAT(job.wait_for("the console missed some output;  "),
-             Contains("logs of this run: " + tmp.path() + "/ddp-run_"));
+  CHECK_THAT(job.wait_for("the console missed some output; "),
+             Contains("full logs: " + tmp.path() + "/ddp-run_"));
   CHECK(job.wait_exit() == 0);
   CHECK_FALSE(nothing_left(tmp));
   ::close(ends[0]);

@@ -63,6 +63,7 @@ TEST_CASE("SIGKILL of the agent process leaves the logs of --tee, and the guardi
   const std::string line = job.wait_for("parent ");
   job.wait_for("waiting");
   ::kill(std::stoi(line.substr(line.find("parent ") + 7)), SIGKILL);
+  job.wait_all_gone(kSoon);
   CHECK(job.wait_exit() == 128 + SIGKILL);
   const std::string said = "logs of this run: ";
   const auto at = job.err().find(said);

@@ -3,6 +3,9 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/close_range.h>
 
 #include <algorithm>
 
@@ -436,9 +439,12 @@ TEST_CASE("the result is written though the agent was killed, and none is there 
 TEST_CASE("an agent without a descriptor to spare still writes what has gone wrong") {
   const TempFolder folder;
   const std::string file = folder.path() + "/result.json";
-  ChildProgram job(stub_job(folder, {"--result-json=" + file}, {"parent", "wait"}));
-  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
-  const pid_t worker = std::stoi(job.wait_for("waiting ").substr(8));
+  // What this process has inherited would leave the agent higher numbers than the limit allows.
+  REQUIRE(::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) == 0);
+  ChildProgram job(
+      stub_job(folder, {"--result-json=" + file, "--nproc_per_node=2"}, {"parent", "wait"}));
+  const pid_t agent = std::stoi(job.wait_for("parent ", 2).substr(7));
+  const pid_t worker = std::stoi(job.wait_for("waiting ", 2).substr(8));
   const rlimit few{4, 4};
   REQUIRE(::prlimit(agent, RLIMIT_NOFILE, &few, nullptr) == 0);
   ::kill(worker, SIGKILL);

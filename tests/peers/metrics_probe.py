@@ -28,4 +28,4 @@ class ProbeTest(unittest.TestCase):
         return page
 
 
-__all__ = ["PATIENCE", "PROBE", "ProbeTest"]
+__all__ = ["PATIENCE", "PROBE", "ROOT", "ProbeTest"]

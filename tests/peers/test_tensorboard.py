@@ -1,10 +1,13 @@
 """Event files as the real TensorBoard reads them."""
 
+import json
 import math
+import os
 import struct
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
 try:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -14,7 +17,9 @@ except ImportError:
     print(f"[skipped] all of it: no tensorboard for {sys.executable}")
     sys.exit(0)
 
-from metrics_probe import ProbeTest
+from metrics_probe import ROOT, ProbeTest
+
+TRAINER = Path(os.environ.get("DDP_TRAINER", ROOT / "build/release/bin/trainer"))
 
 
 def single(value):
@@ -95,6 +100,33 @@ class EventFiles(ProbeTest):
                               capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("train/loss", done.stdout)
+
+    def train(self, max_steps):
+        overrides = ["trainer_config.batch_size=2", "trainer_config.log_every_steps=5", "trainer_config.eval_every_steps=10",
+                     "trainer_config.device=cpu", "logging_config.tensorboard=true", "logging_config.histogram_every_steps=10",
+                     f"trainer_config.max_steps={max_steps}", f"data_config.path={ROOT}/data/sample_corpus.txt",
+                     "data_config.truncate=0.05", "data_config.block_size=16", "gpt_config.model_type=gpt-nano",
+                     f"trainer_config.snapshot_path={self.folder}/snapshot.pt", f"hydra.run.dir={self.run_folder}"]
+        config = self.folder / "config.yaml"
+        config.write_text("data_config: {}\n")
+        subprocess.run([TRAINER, "--config", config, *overrides], check=True, timeout=120, stdout=subprocess.DEVNULL)
+
+    def test_a_training_and_its_resume_look_like_one(self):
+        self.train(20)
+        self.train(30)
+        read = self.read()
+        with open(self.run_folder / "metrics.jsonl", encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        for split in ("train", "eval"):
+            for name in ("loss", "grad_norm", "perplexity"):
+                expected = [(line["step"], single(line[name])) for line in lines if line["split"] == split and name in line]
+                if expected:
+                    self.assertEqual(self.scalars(read, f"{split}/{name}"), expected)
+        self.assertEqual([step for step, _ in self.scalars(read, "train/loss")], [1, 5, 10, 15, 20, 21, 25, 30])
+        self.assertIn("max_steps", read.Tensors("config")[0].tensor_proto.string_val[0].decode())
+        histograms = read.Histograms("parameters/transformer.wte.weight")
+        self.assertEqual([event.step for event in histograms], [10, 20, 30])
+        self.assertEqual(histograms[0].histogram_value.num % 48, 0)  # gpt-nano's channels
 
 
 if __name__ == "__main__":

@@ -109,7 +109,9 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGr
 
 Console console_of(ProgressStyle style) {
   const char* terminal = std::getenv("TERM");
-  const bool redraws = terminal != nullptr && std::strcmp(terminal, "dumb") != 0;
+  // Under a launcher the terminal is not ours alone: it and other ranks write there, too.
+  const bool redraws = terminal != nullptr && std::strcmp(terminal, "dumb") != 0 &&
+                       std::getenv(launch::kRunId) == nullptr;
   switch (style) {
     case ProgressStyle::kOff:
       return Console::kQuiet;

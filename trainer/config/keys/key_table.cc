@@ -251,8 +251,9 @@ std::vector<Field> logging_fields() {
        "", "", "Writes event files for TensorBoard to the folder tensorboard in hydra.run.dir."},
       {"logging_config.progress", DDP_MEMBER(logging.progress), kAnyValue, NullMeans::kError, "",
        "",
-       "auto: on a terminal one line that is redrawn, else a line every log_every_steps; plain: "
-       "always such lines; off: nothing but warnings and errors. The log file has all lines."},
+       "auto: on a terminal one line that is redrawn; in a pipe or under a launcher a line every "
+       "log_every_steps; plain: always such lines; off: nothing but warnings and errors. The log "
+       "file has all lines."},
       {"logging_config.histogram_every_steps", DDP_MEMBER(logging.histogram_every_steps),
        kStepCount, NullMeans::kNotGiven, "", "steps",
        "Also writes histograms of the parameters to the event files, every so many steps."},
