@@ -40,7 +40,8 @@ def main():
     for name, overrides in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "c.yaml").write_text(f"data_config: {{path: {ROOT}/data/sample_corpus.txt, train_split: 1.0}}\n"
-                                              "trainer_config: {max_steps: 3, device: cpu, log_every_steps: 1}\n")
+                                              # A snapshot after each step: its copy is there while the next one computes.
+                                              "trainer_config: {max_steps: 4, save_every_steps: 1, device: cpu}\n")
             words = ["--config", "c.yaml", *overrides]
             text, _ = run(folder, trainer, "estimate", "--json", *words)
             report = json.loads(text)

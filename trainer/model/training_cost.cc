@@ -42,8 +42,8 @@ double block_activations(const Sizes& s, const GptConfig& gpt, bool cuda) {
   bytes += (2 + 3 + 1 + 4 + 4) * row * s.compute;  // norms' outputs, q k v, y, around the GELU
   bytes += s.tokens * (4 + s.heads) * kFloat;      // statistics of norms and of the softmax
   if (gpt.resid_pdrop > 0) bytes += 2 * row * s.noise;
-  // No fused attention with dropout there: softmax, noise and their product are kept.
-  if (gpt.attn_pdrop > 0 && !cuda) bytes += 3 * s.scores() * kFloat;
+  // No fused attention with dropout there: q, k and v once more, then softmax, noise and product.
+  if (gpt.attn_pdrop > 0 && !cuda) bytes += 3 * row * s.compute + 3 * s.scores() * kFloat;
   return bytes;
 }
 
