@@ -17,7 +17,7 @@ KeyValueCache::KeyValueCache(int64_t n_layer, int64_t capacity_, torch::Tensor p
       layers(static_cast<std::size_t>(n_layer)) {}
 
 torch::Tensor KeyValueCache::positions(int64_t count, torch::Device device) const {
-  const auto slots_T = slots(length, length + count, device);
+  auto slots_T = slots(length, length + count, device);
   if (!padding_B.defined()) return slots_T;
   return (slots_T.unsqueeze(0) - padding_B.unsqueeze(1)).clamp_min(0);
 }

@@ -226,8 +226,8 @@ std::optional<Metrics> Trainer::evaluate_now(const std::function<bool()>& go_on,
   evaluation_due_ = samples != nullptr;
   if (!evaluation_due_) return std::nullopt;
   average_.swap();
-  const auto metrics = evaluate(task_, *samples, config_.trainer.batch_size, group_, plan_.device,
-                                amp_dtype_, go_on, before_wait, config_.trainer.eval_iters);
+  auto metrics = evaluate(task_, *samples, config_.trainer.batch_size, group_, plan_.device,
+                          amp_dtype_, go_on, before_wait, config_.trainer.eval_iters);
   average_.swap();
   if (!metrics) return std::nullopt;
   evaluation_due_ = false;
