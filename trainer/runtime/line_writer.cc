@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,13 @@ constexpr std::chrono::seconds kMostPatience{10};
 constexpr std::chrono::milliseconds kBetweenLooks{50};  // at a stream that stands still
 constexpr const char* kEraseLine = "\r\x1b[2K";         // ECMA-48, EL
 constexpr uint64_t kRedraw = UINT64_MAX;                // number of the live line: after all others
+
+bool same_file(int one, int other) {
+  struct stat a {};
+  struct stat b {};
+  return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
 
 struct Line {
   uint64_t number = 0;  // over all streams
@@ -82,6 +90,7 @@ struct LineWriter::State {
   void add(Queue& queue, std::string line);
   void work();
   Queue* next_writable(std::unique_lock<std::mutex>& lock);
+  bool overtakes(const Queue& queue) const;
   void take_line(Queue& queue);
   std::string next_text(Queue& queue) const;
   void write_piece(Queue& queue, std::unique_lock<std::mutex>& lock);
@@ -137,7 +146,16 @@ Queue* LineWriter::State::next_writable(std::unique_lock<std::mutex>& lock) {
     if (polled[i].revents == 0 || idle(queues[i])) continue;
     if (oldest == nullptr || queues[i].next_number() < oldest->next_number()) oldest = &queues[i];
   }
-  return oldest;
+  return oldest == nullptr || overtakes(*oldest) ? nullptr : oldest;
+}
+
+// poll() looks at one descriptor after the other: a pipe that is read meanwhile is full for its
+// first descriptor and not for its second.
+bool LineWriter::State::overtakes(const Queue& queue) const {
+  return std::any_of(queues.begin(), queues.end(), [&](const Queue& other) {
+    return !idle(other) && other.next_number() < queue.next_number() &&
+           same_file(other.stream.fd, queue.stream.fd);
+  });
 }
 
 void LineWriter::State::take_line(Queue& queue) {
