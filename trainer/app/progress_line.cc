@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <cmath>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -13,7 +15,7 @@ namespace {
 constexpr double kMegabyte = 1e6;
 
 std::string minutes(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  const auto whole = std::llround(seconds);
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 

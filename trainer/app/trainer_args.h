@@ -51,7 +51,8 @@ struct GenerateArgs {
 /// Options of `trainer eval`.
 struct EvalArgs {
   std::string snapshot;
-  std::string data;  ///< Evaluate on all of it; empty: on the evaluation part of the snapshot's run.
+  std::string
+      data;  ///< Evaluate on all of it; empty: on the evaluation part of the snapshot's run.
   int64_t batch_size = 0;  ///< 0: that of the run.
   DeviceChoice device = DeviceChoice::kAuto;
   bool json = false;

@@ -13,7 +13,8 @@ std::vector<double> make_limits() {
   constexpr double kLargest = 1e20;
   constexpr double kGrowth = 1.1;
   std::vector<double> positive;
-  for (double limit = kSmallest; limit < kLargest; limit *= kGrowth) positive.push_back(limit);
+  positive.push_back(kSmallest);
+  while (positive.back() * kGrowth < kLargest) positive.push_back(positive.back() * kGrowth);
   std::vector<double> all;
   for (auto limit = positive.rbegin(); limit != positive.rend(); ++limit) all.push_back(-*limit);
   all.push_back(0.0);

@@ -25,7 +25,7 @@ BatchGenerator::BatchGenerator(GPT& model, std::vector<Row> rows, const Sampling
   model_->eval();
   for (const Row& row : rows_) generators_.emplace_back(row.seed);
   if (options_.repetition_penalty != 1.0)
-    seen_BV_ = tokens_seen(rows_, model_->vocab_size()).to(device_);
+    seen_tokens_ = tokens_seen(rows_, model_->vocab_size()).to(device_);
 }
 
 // All contexts, right-aligned, the shorter ones behind padding.
@@ -73,9 +73,9 @@ std::vector<double> BatchGenerator::draws() {
 
 std::vector<int32_t> BatchGenerator::next() {
   const torch::InferenceMode inference;
-  const auto scores_BV = process_logits(read(), seen_BV_, options_);
+  const auto scores_BV = process_logits(read(), seen_tokens_, options_);
   const auto tokens_B = options_.greedy ? scores_BV.argmax(-1) : draw_tokens(scores_BV, draws());
-  if (seen_BV_.defined()) seen_BV_.scatter_(1, tokens_B.unsqueeze(1), true);
+  if (seen_tokens_.defined()) seen_tokens_.scatter_(1, tokens_B.unsqueeze(1), true);
   const auto drawn = tokens_B.to(torch::kCPU, torch::kInt32).contiguous();
   const int32_t* first = drawn.data_ptr<int32_t>();
   std::vector<int32_t> result(first, first + drawn.numel());

@@ -41,7 +41,7 @@ class BatchGenerator {
   torch::Device device_;
   std::vector<std::mt19937_64> generators_;
   std::optional<KeyValueCache> cache_;
-  torch::Tensor seen_BV_;
+  torch::Tensor seen_tokens_;
 };
 
 /// Continues `prompt` (at least one token) and calls `emit` with each new token as soon as it is

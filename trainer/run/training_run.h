@@ -28,7 +28,7 @@ struct FitResult {
   int stop_signal = 0;  ///< Signal that asked for the stop, 0 when training is complete.
   std::optional<double> train_loss;  ///< Of the last step; none when there was none to train.
   std::optional<double> eval_loss;   ///< Of the last evaluation, or of the best one when that is
-                                    ///< what the run ends with.
+                                     ///< what the run ends with.
 };
 
 class TrainingRun {

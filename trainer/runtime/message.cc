@@ -65,7 +65,11 @@ std::string size_text(double bytes) {
   constexpr std::array<const char*, 4> kUnits = {"kB", "MB", "GB", "TB"};
   if (bytes < 999.5) return fmt::format("{:.0f} bytes", bytes);
   std::size_t unit = 0;
-  for (bytes /= 1000; bytes >= 999.5 && unit + 1 < kUnits.size(); bytes /= 1000) ++unit;
+  bytes /= 1000;
+  while (bytes >= 999.5 && unit + 1 < kUnits.size()) {
+    bytes /= 1000;
+    ++unit;
+  }
   return fmt::format("{:.{}f} {}", bytes, bytes < 9.95 ? 1 : 0, kUnits.at(unit));
 }
 

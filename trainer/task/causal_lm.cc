@@ -64,7 +64,7 @@ void CausalLm::build_model(torch::Device device, uint64_t seed) {
   if (fresh_ && !config_.gpt.init_from.empty()) load_pretrained(config_.gpt.init_from, weights());
   model_->to(device);
   model_->train();
-  characters_V_ = characters_of_tokens(data_.tokenizer()).to(device);
+  token_characters_ = characters_of_tokens(data_.tokenizer()).to(device);
 }
 
 std::vector<NamedTensor> CausalLm::weights() const {
@@ -95,7 +95,7 @@ torch::Tensor CausalLm::smallest_loss() {
 torch::Tensor CausalLm::evaluate(const Batch& batch) {
   const auto targets = batch.targets.masked_select(batch.targets != -1);
   return torch::cat({model_->evaluation_sums(batch.inputs, batch.targets),
-                     characters_V_.index_select(0, targets).sum().reshape({1})});
+                     token_characters_.index_select(0, targets).sum().reshape({1})});
 }
 
 Metrics CausalLm::metrics(const std::vector<double>& sums) const {

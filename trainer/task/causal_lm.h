@@ -54,7 +54,7 @@ class CausalLm : public Task {
   TextDataset data_;
   bool fresh_;  // not resumed: gpt_config.init_from counts
   GPT model_{nullptr};
-  torch::Tensor characters_V_;  ///< Characters that begin in each token, float32.
+  torch::Tensor token_characters_;  ///< [V], float32: characters that begin in each token.
 };
 
 /// The tokenizer of a snapshot with this metadata. Throws RunError when there is none or it is

@@ -22,7 +22,7 @@ class WordCounts {
 
  private:
   struct Hash : std::hash<std::string_view> {
-    using is_transparent = void;
+    using is_transparent = void;  // NOLINT(readability-identifier-naming): the standard's name
   };
   std::unordered_map<std::string, int64_t, Hash, std::equal_to<>> counts_;
 };

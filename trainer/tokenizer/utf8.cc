@@ -46,8 +46,8 @@ std::string encode_utf8(uint32_t code_point) {
 }
 
 std::size_t whole_characters(std::string_view text) {
-  constexpr std::size_t kMostBytes = 4;
-  for (std::size_t back = 1; back <= std::min(kMostBytes - 1, text.size()); ++back) {
+  constexpr std::size_t kLongestCharacter = 4;
+  for (std::size_t back = 1; back <= std::min(kLongestCharacter - 1, text.size()); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
     if ((byte & 0xC0U) == 0x80U) continue;
     return sequence_bytes(byte) > back ? text.size() - back : text.size();

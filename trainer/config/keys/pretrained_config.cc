@@ -88,7 +88,7 @@ std::vector<std::string> unsupported_in(const Values& values, int64_t n_embd) {
   const int64_t inner = values.number("n_inner", 4 * n_embd);
   if (inner != 4 * n_embd)
     found.push_back(fmt::format("n_inner is {}, not 4 x n_embd = {}", inner, 4 * n_embd));
-  if (!values.flag("scale_attn_weights", true)) found.push_back("scale_attn_weights is false");
+  if (!values.flag("scale_attn_weights", true)) found.emplace_back("scale_attn_weights is false");
   for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
     if (values.flag(key, false)) found.push_back(fmt::format("{} is true", key));
   }
