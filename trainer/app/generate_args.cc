@@ -1,4 +1,4 @@
-// What generate and export are told.
+// What generate, eval and export are told.
 #include "trainer/app/mode_parsers.h"
 #include "trainer/app/parsed_options.h"
 #include "trainer/app/trainer_help.h"
@@ -17,6 +17,11 @@ const Options kEvalOptions = {
     {"snapshot=FILE", "data=FILE", "batch_size=N", "device=cpu", "json", "h,help"}};
 const Options kExportOptions = {"trainer export --help",
                                 {"snapshot=FILE", "format=huggingface", "output=FOLDER", "h,help"}};
+
+DeviceChoice device_choice(const Parsed& parsed) {
+  if (!parsed.has("device")) return DeviceChoice::kAuto;
+  return static_cast<DeviceChoice>(parsed.choice("device", {"auto", "cpu", "cuda"}));
+}
 
 /// Either --prompt or --prompt_file.
 void take_prompt(const Parsed& parsed, GenerateArgs& options) {
@@ -63,8 +68,7 @@ TrainerArgs parse_generate(const Words& words) {
   options.json = parsed.has("json");
   if (parsed.has("num_samples")) options.num_samples = parsed.whole_number("num_samples", 1);
   if (parsed.has("batch_size")) options.batch_size = parsed.whole_number("batch_size", 1);
-  if (parsed.has("device"))
-    options.device = static_cast<DeviceChoice>(parsed.choice("device", {"auto", "cpu", "cuda"}));
+  options.device = device_choice(parsed);
   return args;
 }
 
@@ -79,8 +83,7 @@ TrainerArgs parse_eval(const Words& words) {
   options.snapshot = parsed.text("snapshot");
   if (parsed.has("data")) options.data = parsed.text("data");
   if (parsed.has("batch_size")) options.batch_size = parsed.whole_number("batch_size", 1);
-  if (parsed.has("device"))
-    options.device = static_cast<DeviceChoice>(parsed.choice("device", {"auto", "cpu", "cuda"}));
+  options.device = device_choice(parsed);
   options.json = parsed.has("json");
   return args;
 }
