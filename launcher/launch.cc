@@ -26,7 +26,7 @@
 #include "launcher/plan/worker_env.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/worker_processes.h"
-#include "launcher/rendezvous/static_rendezvous.h"
+#include "launcher/rendezvous/local_rendezvous.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/report/http_server.h"
@@ -49,8 +49,9 @@ std::string find_store(const LaunchConfig& config) {
   return find_store_program(config.store, ProgramPlaces::of_this_process());
 }
 
-StaticRendezvous rendezvous_for(const LaunchConfig& config, const std::string& store_program) {
-  return StaticRendezvous(config.master_addr, config.master_port, !store_program.empty());
+LocalRendezvous rendezvous_for(const LaunchConfig& config, const std::string& store_program) {
+  return LocalRendezvous(config.master_addr, config.master_port, !store_program.empty(),
+                         config.restarts);
 }
 
 RunFiles files_of(const LogOptions& logs) {
@@ -135,7 +136,7 @@ std::string url_host(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
 
-int run_agent(const LaunchConfig& config, const JobPlan& plan, StaticRendezvous& rendezvous,
+int run_agent(const LaunchConfig& config, const JobPlan& plan, LocalRendezvous& rendezvous,
               const std::string& store_program, const SignalMailbox& signals, int launcher_pipe) {
   WorkerProcesses processes(signals, launcher_pipe, store_program);
   LocalElasticAgent agent(with_events(plan, config, processes), rendezvous, processes);
@@ -237,7 +238,7 @@ void keep_logs_of_killed_agent(const RunFolder& folder) {
 int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
   JobPlan plan = plan_job(config);
   const std::string store_program = find_store(config);
-  StaticRendezvous rendezvous = rendezvous_for(config, store_program);
+  LocalRendezvous rendezvous = rendezvous_for(config, store_program);
   plan.folder = RunFolder::create(config.log_dir, plan.job.run_id, files_of(config.logs));
   const MemoryFolder memory(MemoryFolder::kPlace);
   plan.job.shm_dir = memory.path();

@@ -37,18 +37,15 @@ std::string hang_text(const ProcessFailure& failure) {
                      failure.heartbeat.empty() ? "none, or an empty one" : failure.heartbeat);
 }
 
-std::string seconds_text(std::chrono::milliseconds time) {
-  return fmt::format("{:g} s", static_cast<double>(time.count()) / 1000);
-}
-
-std::string restart_text(const ProcessFailure& cause, const RestartVerdict& verdict,
-                         int max_restarts) {
-  const std::string what = cause.is_worker()
-                               ? fmt::format("rank {} (local rank {}, pid {}): {}", cause.rank,
-                                             cause.local_rank, cause.pid, describe(cause))
-                               : cause.cause;
-  return fmt::format("{}; restart {} of {}{}", what, verdict.number, max_restarts,
-                     verdict.delay.count() > 0 ? " in " + seconds_text(verdict.delay) : "");
+std::vector<ProcessFailure> with_details(std::vector<ProcessFailure> of_job,
+                                         const std::vector<ProcessFailure>& own) {
+  for (ProcessFailure& failure : of_job) {
+    const auto found = std::find_if(own.begin(), own.end(), [&](const ProcessFailure& mine) {
+      return failure.host.empty() && mine.local_rank == failure.local_rank;
+    });
+    if (found != own.end()) failure = *found;
+  }
+  return of_job;
 }
 
 std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,

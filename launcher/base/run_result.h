@@ -27,6 +27,8 @@ struct ProcessFailure {
   std::string hang{};         // hung: for how long, and where; empty: it exited
   std::string heartbeat{};    // the text of its last heartbeat
   Progress progress{};        // parsed from it
+  std::string host{};         // empty: this one
+  std::string message{};      // host is another one: the text of its error file
   double time = 0;            // when it was seen; Unix seconds
   Clock::duration lived{};    // from the start of the round until then
   std::string stacks{};       // its stacks when it hung; empty: none

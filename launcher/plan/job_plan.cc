@@ -98,7 +98,7 @@ JobPlan plan_job(const LaunchConfig& config) {
 Worker plan_worker(const JobPlan& plan, const WorkerGroup& group, int local_rank) {
   Worker worker;
   worker.local_rank = local_rank;
-  worker.rank = group.rendezvous.group_rank * plan.job.local_world_size + local_rank;
+  worker.rank = group.rendezvous.first_rank + local_rank;
   worker.error_file = plan.folder.error_file(group.restart_count, local_rank);
   worker.heartbeat_file = plan.folder.heartbeat_file(group.restart_count, local_rank);
   return worker;
