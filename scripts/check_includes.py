@@ -34,6 +34,7 @@ FENCES = [
     (r"nccl\.h$", r"trainer/parallel/", "only trainer/parallel/ sees NCCL"),
     (r"utf8proc", r"trainer/tokenizer/word_splitter\.cc$", "only word_splitter.cc sees utf8proc"),
     (r"yaml-cpp/", r"trainer/config/yaml/", "only config/yaml/ sees yaml-cpp"),
+    (r"nettle/", r"launcher/rendezvous/control_channel\.cc$", "only control_channel.cc sees nettle"),
     (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/app/parsed_options\.h$",
      "only option_values.cc and parsed_options.h see cxxopts"),
     (r"(torch|ATen|c10|caffe2)/", rf"trainer/(?!config/)|{MODULES}|tests/(?!launcher/|config/)",

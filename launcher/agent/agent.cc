@@ -152,6 +152,9 @@ void LocalElasticAgent::absorb_news(JobNews news) {
       if (running() > 0) processes_.note(news.text);
       asked_to_stop_ = std::move(news);
       break;
+    case JobNews::Kind::Note:
+      processes_.note(news.text);
+      break;
     case JobNews::Kind::Restart:
     case JobNews::Kind::End:
       verdict_ = std::move(news);
@@ -386,7 +389,7 @@ void LocalElasticAgent::report_end() {
   if (!failures_.empty()) {
     const auto earlier = earlier_failures(group_.workers, failures_.front(), processes_);
     failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
-    end.failures = failures_;
+    end.failures = told_in_full(failures_, processes_);
   }
   end.stopped = std::any_of(group_.workers.begin(), group_.workers.end(),
                             [](const Worker& w) { return w.state == WorkerState::Stopped; });
@@ -457,6 +460,8 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
       }));
   result.workers = final_workers(group_, job_began_, processes_);
   result.lived = since_start();
+  const int world_size = group_.rendezvous.world_size;
+  result.world_size = world_size > 0 ? world_size : plan_.job.local_world_size;
   result.restarts = group_.restart_count;
   result.max_restarts = plan_.job.max_restarts;
   if (verdict_) result.gave_up = verdict_->verdict.gave_up;

@@ -6,7 +6,7 @@
 
 #include "launcher/agent/failure_order.h"
 #include "launcher/hang/heartbeat.h"
-#include "launcher/report/failure_report.h"
+#include "launcher/report/error_file.h"
 
 namespace ddp::launch {
 
@@ -35,6 +35,17 @@ ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
 std::string hang_text(const ProcessFailure& failure) {
   return fmt::format("{}; last heartbeat: {}", failure.hang,
                      failure.heartbeat.empty() ? "none, or an empty one" : failure.heartbeat);
+}
+
+std::vector<ProcessFailure> told_in_full(std::vector<ProcessFailure> failures,
+                                         const ProcessRunner& processes) {
+  for (ProcessFailure& failure : failures) {
+    if (!failure.is_worker()) continue;
+    failure.last_stderr = processes.last_stderr(failure.local_rank);
+    const auto message = read_error_file(failure.error_file);
+    if (message) failure.message = message->callstack.empty() ? message->text : message->callstack;
+  }
+  return failures;
 }
 
 std::vector<ProcessFailure> with_details(std::vector<ProcessFailure> of_job,

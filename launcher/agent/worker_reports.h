@@ -26,6 +26,10 @@ ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
 /// "silent for 5.0 s, state T (stopped); last heartbeat: step=3".
 std::string hang_text(const ProcessFailure& failure);
 
+/// What other nodes need to report these failures: the last output and the error file's text.
+std::vector<ProcessFailure> told_in_full(std::vector<ProcessFailure> failures,
+                                         const ProcessRunner& processes);
+
 /// The job's failures, in which this node's are replaced by `own`, which say more.
 std::vector<ProcessFailure> with_details(std::vector<ProcessFailure> of_job,
                                          const std::vector<ProcessFailure>& own);

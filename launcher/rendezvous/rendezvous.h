@@ -27,6 +27,7 @@ struct JobNews {
     Stop,     // stop the workers; then report the end
     Restart,  // the round is over; join the next one after verdict.delay
     End,      // the job is over
+    Note,     // show `text`
   };
   Kind kind = Kind::Start;
   RendezvousInfo round{};

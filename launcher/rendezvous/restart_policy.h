@@ -31,7 +31,7 @@ struct RestartVerdict {
   bool restart = false;
   int number = 0;  // of this restart, in the budget
   std::chrono::milliseconds delay{0};
-  std::string gave_up;  // why there is no restart although some are left; else empty
+  std::string gave_up{};  // why there is no restart although some are left; else empty
 };
 
 /// Of a run that ends with these failures: Succeeded, Failed, or Preempted if all of them were.
