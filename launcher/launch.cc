@@ -175,6 +175,7 @@ RendezvousOfJob make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
   GroupSettings settings = *config.group;
   settings.host_name = plan.host;
   settings.local_world_size = plan.job.local_world_size;
+  settings.rank0_store = config.store == StoreChoice::Rank0;
   if (!config.rdzv_token_file.empty()) settings.token = read_token(config.rdzv_token_file);
   rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
   return rendezvous;

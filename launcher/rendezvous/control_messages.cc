@@ -175,6 +175,7 @@ std::vector<RoundEnd> history_of(const Fields& fields) {
 struct Writer {
   ControlJson operator()(const Hello& m) const {
     return {{"type", "hello"},
+            {"id", m.id},
             {"run_id", m.run_id},
             {"min_nodes", m.min_nodes},
             {"max_nodes", m.max_nodes},
@@ -244,6 +245,7 @@ struct Writer {
 
 Hello hello_of(const Fields& f) {
   Hello hello;
+  hello.id = f.text("id");
   hello.run_id = f.text("run_id");
   hello.min_nodes = f.integer("min_nodes", 1, kMostNodes);
   hello.max_nodes = f.integer("max_nodes", hello.min_nodes, kMostNodes);

@@ -21,6 +21,7 @@ namespace ddp::launch {
 
 /// The first message of a connection.
 struct Hello {
+  std::string id;  // random: this agent, wherever it connects
   std::string run_id;
   int min_nodes = 1;
   int max_nodes = 1;

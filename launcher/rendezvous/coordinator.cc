@@ -197,6 +197,7 @@ void Coordinator::keep_time() {
         : closed                                     ? connection.channel->problem()
                  : fmt::format("nothing was heard of it for {}", seconds_text(patience_));
     const int lost = node;
+    if (silent && connection.welcome) connection.channel->send(Refused{why});
     it = connections_.erase(it);
     membership_.lost(lost, why, now);
   }

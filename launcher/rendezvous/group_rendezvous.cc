@@ -1,6 +1,10 @@
 #include "launcher/rendezvous/group_rendezvous.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +19,7 @@
 namespace ddp::launch {
 namespace {
 
-constexpr auto kConnectPatience = std::chrono::seconds(3);
+constexpr std::chrono::milliseconds kConnectPatience{3'000};
 constexpr std::chrono::milliseconds kFirstRetry{20};
 constexpr std::chrono::milliseconds kLongestRetry{250};
 constexpr auto kNoteAfter = std::chrono::seconds(5);
@@ -28,6 +32,12 @@ std::string bracketed(const std::string& host) {
 }
 
 bool is_wildcard(const std::string& address) { return address == "0.0.0.0" || address == "::"; }
+
+std::string random_name() {
+  std::uint64_t bits = 0;
+  [[maybe_unused]] const auto filled = ::getrandom(&bits, sizeof bits, 0);
+  return fmt::format("{:016x}", bits);
+}
 
 JobNews news_of(JobNews::Kind kind, std::string text) {
   JobNews news;
@@ -46,7 +56,11 @@ ProcessFailure job_failure(const std::string& cause) {
 
 }  // namespace
 
-GroupRendezvous::GroupRendezvous(GroupSettings settings) : settings_(std::move(settings)) {}
+GroupRendezvous::GroupRendezvous(GroupSettings settings)
+    : settings_(std::move(settings)), id_(random_name()) {
+  const bool shares_port = settings_.rules.fixed_ranks && !settings_.rank0_store;
+  if (!shares_port) settings_.rules.master_port = 0;
+}
 
 GroupRendezvous::~GroupRendezvous() {
   if (channel_) channel_->finish_sending();
@@ -57,6 +71,7 @@ GroupRendezvous::~GroupRendezvous() {
     if (coordinator_->over()) coordinator_->see_off(Clock::now() + kSeeOff);
   }
   if (succession_socket_ >= 0) ::close(succession_socket_);
+  close_store_socket();
 }
 
 std::string GroupRendezvous::endpoint_text() const {
@@ -138,9 +153,11 @@ bool GroupRendezvous::try_to_host() {
 
 void GroupRendezvous::host(JobHistory history, std::vector<int> listeners) {
   MembershipRules rules = settings_.rules;
-  rules.host_pid = ::getpid();
+  rules.host_id = id_;
+  Coordinator::StoreClients store_clients;
+  if (rules.master_port > 0) store_clients = [this](int fd) { store_.adopt(fd); };
   coordinator_ = std::make_unique<Coordinator>(rules, std::move(history), settings_.token,
-                                               std::move(listeners), nullptr);
+                                               std::move(listeners), std::move(store_clients));
   seek_next();
 }
 
@@ -165,7 +182,8 @@ void GroupRendezvous::connect(const Candidate& candidate) {
   const int fd = address ? begin_connect(*address) : -1;
   if (fd < 0) return attempt_failed(error_text(errno));
   stage_ = Stage::Greeting;
-  attempt_ends_ = Clock::now() + kConnectPatience;
+  attempt_ends_ =
+      Clock::now() + (following_ ? std::min(kConnectPatience, patience_) : kConnectPatience);
   channel_ = std::make_unique<ControlChannel>(fd, ControlChannel::Side::Agent, settings_.token);
 }
 
@@ -184,7 +202,8 @@ void GroupRendezvous::say_hello() {
     succession_socket_ = address ? listen_on(*address) : -1;
     if (succession_socket_ >= 0) succession_port_ = port_of(succession_socket_);
   }
-  channel_->send(Hello{.run_id = settings_.rules.run_id,
+  channel_->send(Hello{.id = id_,
+                       .run_id = settings_.rules.run_id,
                        .min_nodes = settings_.rules.min_nodes,
                        .max_nodes = settings_.rules.max_nodes,
                        .node_rank = settings_.node_rank,
@@ -221,9 +240,36 @@ void GroupRendezvous::refuse(const std::string& why) {
 
 // ---- a job's course ---------------------------------------------------------------------------
 
-void GroupRendezvous::send_join() {
-  store_port_.emplace(0);
-  channel_->send(Join{store_port_->port()});
+void GroupRendezvous::send_join() { channel_->send(Join{prepare_store()}); }
+
+// The port of the store, should this node be the first. Each round has its own, so that late
+// packets of the old round reach no one.
+int GroupRendezvous::prepare_store() {
+  close_store_socket();
+  if (settings_.rank0_store) {
+    store_port_.emplace(0);
+    return store_port_->port();
+  }
+  if (settings_.rules.master_port > 0) return settings_.rules.master_port;
+  const auto address = parse_address(channel_->local_address(), 0);
+  store_socket_ = address ? listen_on(*address) : -1;
+  if (store_socket_ < 0)
+    throw LaunchError(kExitFailed, "cannot listen for the workers' store: " + error_text(errno));
+  return port_of(store_socket_);
+}
+
+void GroupRendezvous::close_store_socket() {
+  if (store_socket_ >= 0) ::close(std::exchange(store_socket_, -1));
+}
+
+void GroupRendezvous::accept_store_clients() {
+  for (;;) {
+    const int fd = ::accept4(store_socket_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return;
+    const int on = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    store_.adopt(fd);
+  }
 }
 
 void GroupRendezvous::report_failure(const ProcessFailure& failure) {
@@ -237,7 +283,8 @@ void GroupRendezvous::report_end(NodeEnd end) {
     channel_->send(Ended{last_end_.failures, last_end_.stopped, last_end_.preempted});
   if (stage_ == Stage::Orphaned && settings_.rules.fixed_ranks) return tell_end(lost_text_);
   if (stage_ == Stage::Orphaned) {
-    JobNews news = news_of(JobNews::Kind::Restart, lost_text_);
+    JobNews news = news_of(JobNews::Kind::Restart, "looking for the next host of the rendezvous");
+    store_.clear();
     news.verdict.restart = true;
     tell(std::move(news));
   }
@@ -258,6 +305,7 @@ std::optional<JobNews> GroupRendezvous::take_news() {
 void GroupRendezvous::receive(const ControlMessage& message) {
   heard_ = Clock::now();
   if (stage_ == Stage::Greeting) return enter(message);
+  if (const auto* m = std::get_if<Refused>(&message)) return lose_host(m->why, /*gone=*/false);
   if (const auto* m = std::get_if<Round>(&message)) receive(*m);
   if (const auto* m = std::get_if<Verdict>(&message)) receive(*m);
   if (const auto* m = std::get_if<Note>(&message)) tell(news_of(JobNews::Kind::Note, m->text));
@@ -272,9 +320,13 @@ void GroupRendezvous::receive(const Round& round) {
   last_round_ = round;
   wants_round_ = false;
   in_round_ = true;
-  if (round.info.group_rank != 0) store_port_.reset();
+  if (round.info.group_rank != 0) {
+    store_port_.reset();
+    close_store_socket();
+  }
   JobNews news;
   news.round = round.info;
+  news.round.agent_store = !settings_.rank0_store;
   tell(std::move(news));
 }
 
@@ -291,6 +343,8 @@ void GroupRendezvous::receive(const Verdict& verdict) {
                                  });
     if (own) failure.host.clear();
   }
+  // All workers of the round have ended, and none of the next can have begun.
+  if (!verdict.over) store_.clear();
   if (verdict.over) stage_ = Stage::Over;
   tell(std::move(news));
 }
@@ -355,6 +409,8 @@ void GroupRendezvous::take_over() {
 void GroupRendezvous::add_poll_fds(std::vector<pollfd>& fds) const {
   if (lookup_ && !lookup_->done()) fds.push_back({lookup_->fd(), POLLIN, 0});
   if (coordinator_) coordinator_->add_poll_fds(fds);
+  store_.add_poll_fds(fds);
+  if (store_socket_ >= 0) fds.push_back({store_socket_, POLLIN, 0});
   if (channel_ && channel_->fd() >= 0) fds.push_back({channel_->fd(), channel_->wanted(), 0});
 }
 
@@ -368,6 +424,8 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
     if (const std::string note = coordinator_->take_note(); !note.empty())
       tell(news_of(JobNews::Kind::Note, note));
   }
+  if (store_socket_ >= 0) accept_store_clients();
+  store_.handle(fds);
   if (channel_) handle_channel();
   keep_time();
 }

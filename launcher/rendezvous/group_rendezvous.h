@@ -16,6 +16,7 @@
 #include "launcher/rendezvous/name_lookup.h"
 #include "launcher/rendezvous/port_reservation.h"
 #include "launcher/rendezvous/rendezvous.h"
+#include "launcher/store/tcp_store_server.h"
 
 namespace ddp::launch {
 
@@ -26,6 +27,7 @@ struct GroupSettings {
   std::optional<bool> is_host{};  // nullopt: if the endpoint is an address of this machine
   std::chrono::milliseconds connect_timeout{60'000};
   std::string token{};
+  bool rank0_store = false;  // rank 0 hosts the workers' store, not the agent of its node
 
   // This node.
   std::string host_name;
@@ -87,6 +89,9 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void attempt_failed(const std::string& why);
   void say_hello();
   void send_join();
+  int prepare_store();
+  void accept_store_clients();
+  void close_store_socket();
   void lose_host(const std::string& why, bool gone);
   void keep_time();
   void tell(JobNews news) { news_.push_back(std::move(news)); }
@@ -105,7 +110,10 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::unique_ptr<ControlChannel> channel_;
   int succession_socket_ = -1;  // where this node would host
   int succession_port_ = 0;
-  std::optional<PortReservation> store_port_;
+  TcpStoreServer store_;                       // in use on the first node
+  int store_socket_ = -1;                      // c10d: for the coming round's store
+  std::optional<PortReservation> store_port_;  // rank0_store
+  std::string id_;
 
   std::deque<JobNews> news_;
   bool wants_round_ = false;

@@ -14,6 +14,7 @@ namespace {
 
 // Reports that come within this time of the first may be told in any order: the network decides.
 constexpr auto kSimultaneous = std::chrono::seconds(1);
+constexpr std::chrono::milliseconds kSilentWait{3'000};
 constexpr int kNewcomer = 1 << 20;  // sorts after all members of the last round
 
 std::string plural_nodes(int count) {
@@ -187,14 +188,14 @@ void Membership::start(std::vector<Node> nodes) {
   round.info.group_world_size = static_cast<int>(nodes.size());
   const Peer& first = peers_.at(nodes.front());
   round.info.master_addr = rules_.fixed_ranks ? rules_.master_addr : first.address;
-  round.info.master_port = rules_.fixed_ranks ? rules_.master_port : first.store_port;
+  round.info.master_port = rules_.master_port > 0 ? rules_.master_port : first.store_port;
   std::map<std::string, int> role_sizes;
   history_.order.clear();
   for (const Node node : nodes) {
     const Peer& peer = peers_.at(node);
     round.info.world_size += peer.hello.local_world_size;
     role_sizes[peer.hello.role] += peer.hello.local_world_size;
-    if (peer.hello.pid != rules_.host_pid || peer.hello.port != rules_.host_port)
+    if (peer.hello.id != rules_.host_id)
       round.successors.push_back({node, peer.address, peer.hello.port});
     history_.order.emplace_back(peer.address, peer.hello.port);
   }
@@ -328,7 +329,7 @@ void Membership::try_judge(Clock::time_point now) {
     const std::string text = fmt::format("{}", fmt::join(departures_, "; "));
     if (!rules_.fixed_ranks) {
       verdict.failures.clear();
-      verdict.text = text;
+      verdict.text = "starting again without it: " + text;
       return restart(std::move(verdict), now);
     }
     const bool saved = std::all_of(members_.begin(), members_.end(),
@@ -356,6 +357,7 @@ void Membership::restart(Verdict verdict, Clock::time_point now) {
   phase_ = JobPhase::Gathering;
   gathering_since_ = now + verdict.verdict.delay;
   enough_since_.reset();
+  waiting_noted_ = false;
   for (const auto& [node, member] : members_) {
     if (!member.gone) send(node, verdict);
   }
@@ -402,16 +404,38 @@ void Membership::give_up_joining() {
 
 std::optional<Clock::time_point> Membership::deadline() const {
   if (phase_ != JobPhase::Gathering) return std::nullopt;
-  const auto give_up = gathering_since_ + rules_.join_timeout;
+  auto give_up = gathering_since_ + rules_.join_timeout;
+  if (!waiting_noted_) give_up = std::min(give_up, gathering_since_ + kSilentWait);
   if (history_.expected > 0 && !enough_since_) return std::min(give_up, reunion_until_);
   if (!enough_since_) return give_up;
   return all_have_joined() ? last_call_ends() : std::optional(give_up);
 }
 
+// Without this line a user would not know why nothing happens.
+void Membership::note_waiting(Clock::time_point now) {
+  if (waiting_noted_ || now < gathering_since_ + kSilentWait) return;
+  waiting_noted_ = true;
+  const int count = static_cast<int>(ready().size());
+  const std::string text = fmt::format(
+      "waiting for nodes: {} of at least {} here, for {} at most{}", count, rules_.min_nodes,
+      seconds_text(rules_.join_timeout), rules_.fixed_ranks ? missing_nodes() : "");
+  for (const Node node : ready()) send(node, Note{text});
+}
+
+// Two halves of a job that cannot see each other must not both go on.
+bool Membership::lacks_quorum() const { return static_cast<int>(ready().size()) < history_.quorum; }
+
 void Membership::tick(Clock::time_point now) {
   try_start(now);
-  if (phase_ == JobPhase::Gathering && now >= gathering_since_ + rules_.join_timeout)
-    give_up_joining();
+  if (phase_ != JobPhase::Gathering) return;
+  if (lacks_quorum() && now >= reunion_until_) {
+    return end_without_round(fmt::format(
+        "the host of the rendezvous is silent, and {} of the last round's {} are no majority: the "
+        "others may still be at work, so this part of the job ends",
+        ready().size(), plural_nodes(static_cast<int>(history_.order.size()) + 1)));
+  }
+  note_waiting(now);
+  if (now >= gathering_since_ + rules_.join_timeout) give_up_joining();
 }
 
 }  // namespace ddp::launch

@@ -30,9 +30,10 @@ struct MembershipRules {
   std::chrono::milliseconds heartbeat{2'000};
   int missed_heartbeats = 2;  // until a silent node counts as lost
   std::chrono::milliseconds patience() const { return missed_heartbeats * heartbeat; }
-  pid_t host_pid = 0;  // of the host's own agent, and its port for successors
-  int host_port = 0;
-  std::string master_addr{};  // fixed_ranks: of the workers' store; else the first node's
+  std::string host_id{};  // of the host's own agent: Hello::id
+  /// Of the workers' store with fixed_ranks, where it shares the port of the rendezvous; else it is
+  /// on the first node, at the port that this has named.
+  std::string master_addr{};
   int master_port = 0;
 };
 
@@ -107,6 +108,8 @@ class Membership {
   std::vector<ProcessFailure> ordered_failures() const;
   void restart(Verdict verdict, Clock::time_point now);
   void end(Verdict verdict);
+  void note_waiting(Clock::time_point now);
+  bool lacks_quorum() const;
   void end_without_round(const std::string& why);
   void give_up_joining();
   std::string missing_nodes() const;
@@ -124,6 +127,7 @@ class Membership {
   Clock::time_point reunion_until_;  // nodes that lost the previous host may take as long
   std::optional<Clock::time_point> enough_since_;
   Clock::time_point last_join_;
+  bool waiting_noted_ = false;
   std::vector<std::string> departures_;  // in this round
   std::vector<std::string> arrivals_;
   bool leaving_only_ = false;  // the round was only told that workers leave
