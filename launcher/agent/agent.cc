@@ -411,8 +411,10 @@ void LocalElasticAgent::restart() {
     processes_.note(verdict_->text);
     processes_.sweep();
   }
-  if (!verdict_->failures.empty())
+  if (!verdict_->failures.empty()) {
     group_.last_failure = failure_json(verdict_->failures.front(), group_.restart_count);
+    ++restarts_;
+  }
   join();
 }
 
@@ -462,7 +464,7 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
   result.lived = since_start();
   const int world_size = group_.rendezvous.world_size;
   result.world_size = world_size > 0 ? world_size : plan_.job.local_world_size;
-  result.restarts = group_.restart_count;
+  result.restarts = restarts_;
   result.max_restarts = plan_.job.max_restarts;
   if (verdict_) result.gave_up = verdict_->verdict.gave_up;
   return result;
