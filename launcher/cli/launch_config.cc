@@ -13,6 +13,7 @@
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/raw_options.h"
 #include "launcher/cli/rdzv_conf.h"
+#include "launcher/cli/scheduler_options.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -205,14 +206,15 @@ std::string asked_text(const OptionValues& values) {
 }  // namespace
 
 LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environment& environment) {
-  const RawOptions raw = gather_options(argc, argv, environment);
-  const OptionValues values(raw.options);
+  RawOptions raw = gather_options(argc, argv, environment);
   LaunchConfig config;
-  config.printed = asked_text(values);
+  config.printed = asked_text(OptionValues(raw.options));
   if (!config.printed.empty()) {
     config.action = LaunchAction::Print;
     return config;
   }
+  add_scheduler_options(raw, environment);
+  const OptionValues values(raw.options);
   try {
     config = to_config(values);
     config.store = take_store(values, environment);

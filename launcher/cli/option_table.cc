@@ -90,6 +90,10 @@ constexpr std::array kOptions{
                "A secret of at least 16 bytes, the same on all nodes: agents without it are turned "
                "away. Default: none."},
 
+    OptionSpec{"scheduler", 0, "none|auto|slurm|mpi", "none", Rendezvous,
+               "Take options of several nodes that are not given from the scheduler that started "
+               "one ddp-run on each: srun's SLURM_* or mpirun's OMPI_* and PMI_* variables."},
+
     OptionSpec{"shutdown-timeout", 0, "SECONDS", "30", Stopping,
                "Grace period for workers to stop before SIGKILL."},
     OptionSpec{"signals-to-handle", 0, "LIST", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", Stopping,
