@@ -100,8 +100,12 @@ void LocalElasticAgent::start_round() {
     start_workers();
     ever_started_ = true;
   } catch (const LaunchError& error) {
-    if (!ever_started_) throw;
-    absorb_failed_start(error);
+    if (ever_started_) return absorb_failed_start(error);
+    // The other nodes need the cause before this one is gone.
+    failures_ = {failure_without_worker({error.exit_code(), 0}, error.what(), processes_)};
+    report_failure();
+    report_end();
+    throw;
   }
 }
 
@@ -128,7 +132,10 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
   stop_requests_.nothing_pending();
   for (const Event& event : events) {
     if (event.kind == Event::Kind::Signal) absorb_signal(event);
-    if (event.kind == Event::Kind::LauncherGone) launcher_gone_ = true;
+    if (event.kind == Event::Kind::LauncherGone) {
+      launcher_gone_ = true;
+      rendezvous_.leave(0);
+    }
     if (event.kind == Event::Kind::HeartbeatBegan) hangs_.heartbeat_began(processes_.now());
     if (event.kind == Event::Kind::StacksDumped && phase_ == Phase::Dumping)
       ask_for_stacks(event.without_stacks);
