@@ -442,7 +442,9 @@ JobStatus LocalElasticAgent::status() const {
   JobStatus status{.run_id = plan_.job.run_id,
                    .host = plan_.host,
                    .phase = phase_,
-                   .restarts = group_.restart_count,
+                   .node = group_.rendezvous.group_rank,
+                   .nodes = group_.rendezvous.group_world_size,
+                   .restarts = restarts_,
                    .max_restarts = plan_.job.max_restarts,
                    .seconds = seconds(since_start()),
                    .round_seconds = seconds(processes_.now() - group_.began)};
