@@ -24,32 +24,48 @@ int64_t stride_of(const DataConfig& config, int64_t training_tokens) {
   return std::clamp<int64_t>((training_tokens - config.block_size) / kWantedSamples, 1, most);
 }
 
-/// What makes a text of so many tokens a training set: as many windows as a block has tokens.
-std::string sizes_that_fit(int64_t training_tokens) {
-  if (training_tokens < 2) return "";
-  const auto block_size = std::bit_floor(static_cast<uint64_t>(training_tokens) / 2);
-  return fmt::format(", or data_config.block_size={} data_config.stride=1", block_size);
+/// The keys, with values, that make a training set of so many tokens, `samples` with the present
+/// ones; "" when nothing does.
+std::string sizes_that_fit(const DataConfig& config, int64_t tokens, int64_t samples,
+                           int64_t batch_size) {
+  constexpr int64_t kShortestUseful = 8;
+  const auto sizes = [](int64_t block_size) {
+    const auto rounded = std::bit_floor(static_cast<uint64_t>(block_size));
+    return fmt::format("data_config.block_size={} data_config.stride=1", rounded);
+  };
+  if (tokens - config.block_size >= batch_size) return "data_config.stride=1";
+  if (tokens - batch_size >= kShortestUseful) return sizes(tokens - batch_size);
+  if (samples > 0) return fmt::format("trainer_config.batch_size={}", samples);
+  if (tokens < 2) return "";
+  return fmt::format("{} trainer_config.batch_size={}", sizes(tokens / 2), tokens / 2);
 }
 
 }  // namespace
 
-TextDataset::TextDataset(const DataConfig& config, std::unique_ptr<Tokenizer> tokenizer)
-    : TextDataset(config, open_data(config, std::move(tokenizer))) {}
+TextDataset::TextDataset(const DataConfig& config, std::unique_ptr<Tokenizer> tokenizer,
+                         int64_t batch_size)
+    : TextDataset(config, open_data(config, std::move(tokenizer))) {
+  if (training_.size() < batch_size && config.train_split > 0.0) refuse(config, batch_size);
+}
 
 TextDataset::TextDataset(const DataConfig& config, DataSource source)
     : source_(std::move(source)),
       split_(split_position(config, source_)),
       training_(tokens(), training_range(), config.block_size, stride_of(config, split_)),
       evaluation_(source_.evaluation ? *source_.evaluation : tokens(), evaluation_range(),
-                  config.block_size) {
-  if (training_.size() > 0 || config.train_split == 0.0) return;
+                  config.block_size) {}
+
+void TextDataset::refuse(const DataConfig& config, int64_t batch_size) const {
   if (tokens().size() == 0)
     throw UserError(fmt::format("data_config.path: {}: holds no text", config.path));
+  const std::string fits = sizes_that_fit(config, split_, training_.size(), batch_size);
   throw UserError(fmt::format(
-      "data_config.path: {}: the training part has {} {} (truncate {}, train_split {}), but one "
-      "sample needs block_size + 1 = {}; use a longer text{}",
+      "data_config.path: {}: the training part has {} {} (truncate {}, train_split {}), which make "
+      "{} samples of block_size + 1 = {}, fewer than trainer_config.batch_size {}; use a longer "
+      "text{}",
       config.path, split_, tokenizer().kind() == "char" ? "characters" : "tokens", config.truncate,
-      config.train_split, config.block_size + 1, sizes_that_fit(split_)));
+      config.train_split, training_.size(), config.block_size + 1, batch_size,
+      fits.empty() ? "" : ", or " + fits));
 }
 
 TokenRange TextDataset::evaluation_range() const {

@@ -52,7 +52,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::map<std::string, std::string>
 
 CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string>* metadata)
     : config_(config),
-      data_(config.data, tokenizer_to_resume(metadata)),
+      data_(config.data, tokenizer_to_resume(metadata), config.trainer.batch_size),
       fresh_(metadata == nullptr) {}
 
 const SampleSource* CausalLm::evaluation() const {
