@@ -6,7 +6,8 @@ import unittest
 from support import CORPUS, ROOT, RecipeTest
 
 RECIPES = sorted(path.name for path in (ROOT / "configs").glob("*.yaml"))
-SHORT = ["trainer_config.max_steps=2", "trainer_config.eval_iters=1", "trainer_config.device=cpu"]
+SHORT = ["trainer_config.max_steps=2", "optimizer_config.warmup_steps=1", "trainer_config.eval_iters=1",
+         "trainer_config.device=cpu"]
 # Smaller where the recipe is meant for more than a test's machine; everything else is as in the file.
 STAND_INS = {
     "gpt2_train_cfg.yaml": ["data_config.path=text.txt", "data_config.truncate=0.1", "trainer_config.batch_size=2"],
@@ -54,8 +55,9 @@ class Recipes(RecipeTest):
                     self.assertIn(word, header)
 
     def test_gpt2_124m_has_the_public_shape(self):
-        parameters = json.loads(self.trainer("estimate", "--config", "configs/gpt2_124m.yaml", "data_config.path=tokens",
-                                             "data_config.eval_path=null", "--json"))["parameters"]
+        estimate = self.trainer("estimate", "--config", "configs/gpt2_124m.yaml", "data_config.path=tokens",
+                                "data_config.eval_path=null", "trainer_config.batch_size=1", "--json")
+        parameters = json.loads(estimate)["parameters"]
         self.assertEqual(parameters["total"] - parameters["token_embedding"], GPT2_WITHOUT_TOKENS)
 
 
