@@ -13,6 +13,7 @@
 #include "trainer/app/exit_report.h"
 #include "trainer/config/compose/run_folder.h"
 #include "trainer/config/keys/config_text.h"
+#include "trainer/data/data_source.h"
 #include "trainer/run/trainer.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/atomic_file.h"
@@ -102,6 +103,7 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, bool seve
   }
   ResumePoint resume = find_resume_point(folder, several_nodes && !remote_path, group, log);
   if (remote_path) monitor.starting(false);
+  if (const auto note = large_text_note(config.data); !note.empty()) log.info(note);
   const auto task = make_task(config, resume.meta ? &resume.meta->task : nullptr);
   const std::string& samples = task->training().fingerprint();
   if (group.broadcast_text(samples) != samples) {
