@@ -84,7 +84,7 @@ TEST_CASE("steps that are never trained cannot be profiled, and the place is nam
   const std::pair<Words, std::string> cases[] = {
       {{"profile.start=41"}, "beyond the end of the run, trainer_config.max_steps=40"},
       {{"profile.start=35", "trainer_config.max_steps=null", "trainer_config.max_epochs=1"},
-       "profile.start: 35 is beyond the end of the run, step 34"},
+       "profile.start: 35 is beyond the end of the run, step 17"},
       {{"profile.steps=2"}, "set profile.start"},
       {{"profile.start=0"}, "profile.start"}};
   for (const auto& [options, message] : cases) {

@@ -170,6 +170,7 @@ TEST_CASE(
   ChildProgram child(options);
   CHECK_THAT(created.next(), Catch::StartsWith("tokens_000000.bin.tmp."));
   child.signal(SIGTERM);
+  child.wait_all_gone();
   CHECK(child.wait_exit() == 128 + SIGTERM);
   CHECK_THAT(child.err(), Catch::Contains("is not complete"));
   CHECK(std::filesystem::is_empty(out));

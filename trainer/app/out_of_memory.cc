@@ -32,12 +32,13 @@ std::string items_text(const MemoryEstimate& estimate) {
 
 std::string savings_text(const std::vector<MemorySaving>& savings) {
   if (savings.empty()) return "take a smaller model";
-  std::string text;
+  std::string text = "set ";
+  bool enough = false;
   for (const MemorySaving& saving : savings) {
-    text += fmt::format("{}{} ({})", text.empty() ? "" : ", or ", saving.change,
-                        in_bytes(saving.then.device_bytes));
+    text += fmt::format("{} ({}), or ", saving.change, in_bytes(saving.then.device_bytes));
+    enough = enough || saving.then.fits();
   }
-  return text;
+  return enough ? text.substr(0, text.rfind(", or ")) : text + "take a smaller model";
 }
 
 }  // namespace
@@ -65,12 +66,13 @@ std::string out_of_memory_text(const Config& config, const MemoryModel& model,
   const std::string asked = memory_asked_for(error.what());
   const MemoryEstimate estimate = estimate_memory(config, model, place, device_index);
   return fmt::format(
-      "out of memory on the {}{}; a rank takes about {}: {}; to take less, set {}; trainer "
+      "out of memory on the {}{}; a rank takes about {}, {} are free: {}; to take less, {}; "
+      "trainer "
       "estimate "
       "tells it before a start",
       place.cuda ? "GPU" : "CPU",
       asked.empty() ? "" : fmt::format(": {} more were asked for", asked),
-      in_bytes(estimate.device_bytes), items_text(estimate),
+      in_bytes(estimate.device_bytes), in_bytes(estimate.available_bytes), items_text(estimate),
       savings_text(memory_savings(config, model, place, device_index)));
 }
 

@@ -16,7 +16,8 @@ bool is_out_of_memory(const std::exception& error);
 /// What was asked for ("1.25GB", "20.00 GiB"), or "" when the error does not say.
 std::string memory_asked_for(const std::string& error_text);
 
-/// One line: what was asked for, what a rank takes and for what, which keys make it less.
+/// One line: what was asked for, what a rank takes and for what, what is free now, which keys make
+/// it less.
 std::string out_of_memory_text(const Config& config, const MemoryModel& model,
                                const ComputePlace& place, int device_index,
                                const std::exception& error);
