@@ -65,21 +65,30 @@ constexpr std::array kOptions{
     OptionSpec{"master-port", 0, "PORT", "0", Rendezvous,
                "Port of rank 0 (MASTER_PORT); 0: a free port, chosen anew for each restart."},
     OptionSpec{"node-rank", 0, "N", "0", Rendezvous,
-               "Rank of this node; always 0 for a single node."},
+               "Rank of this node with the static backend; node 0 hosts the rendezvous."},
     OptionSpec{"local-addr", 0, "HOST", "", Rendezvous,
-               "Address of this node; used as MASTER_ADDR."},
+               "Address of this node that the others reach; default: as the host of the rendezvous "
+               "sees it."},
     OptionSpec{"rdzv-backend", 0, "static|c10d", "static", Rendezvous,
-               "Rendezvous backend; both behave the same on a single node."},
-    OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
-               "Rendezvous endpoint; with a port and the static backend it sets MASTER_ADDR and "
-               "MASTER_PORT."},
+               "How several nodes meet. static: --node-rank of each node is given, all must come. "
+               "c10d: nodes may join, leave and be replaced between MIN and MAX. Both behave the "
+               "same on a single node."},
+    OptionSpec{
+        "rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
+        "Where the nodes meet, the same on all; default port 29400 (c10d) or 29500 (static). "
+        "With the static backend it sets MASTER_ADDR and MASTER_PORT."},
     OptionSpec{"store", 0, "auto|agent|rank0", "auto", Rendezvous,
                "Who hosts the workers' TCPStore at MASTER_ADDR:MASTER_PORT: ddp-run (through "
                "ddp-store) or rank 0; auto: ddp-run if ddp-store is installed next to it."},
     OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous,
-               "Job ID (TORCHELASTIC_RUN_ID); random by default."},
+               "Job ID (TORCHELASTIC_RUN_ID), the same on all nodes; default: random, or none for "
+               "several nodes."},
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,
-               "Rendezvous settings; ignored on a single node."},
+               "Settings of several nodes: join_timeout, last_call_timeout, keep_alive_interval, "
+               "keep_alive_max_attempt, read_timeout, timeout, is_host."},
+    OptionSpec{"rdzv-token-file", 0, "FILE", "", Rendezvous,
+               "A secret of at least 16 bytes, the same on all nodes: agents without it are turned "
+               "away. Default: none."},
 
     OptionSpec{"shutdown-timeout", 0, "SECONDS", "30", Stopping,
                "Grace period for workers to stop before SIGKILL."},
