@@ -75,6 +75,8 @@ std::string report(const RunResult& result, const JobPlan& plan, bool summary) {
         "command to continue\n",
         kExitPreempted);
   }
+  if (result.workers.empty() && !result.failures.empty() && !result.failures.front().is_worker())
+    return text + fmt::format("error: {}\n", result.failures.front().cause);
   const bool failed = result.outcome == Outcome::Failed && !result.failures.empty();
   if (failed) {
     const ReportContext context{

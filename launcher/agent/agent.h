@@ -86,6 +86,7 @@ class LocalElasticAgent {
   std::optional<JobNews> asked_to_stop_;  // by the other nodes
   std::optional<JobNews> verdict_;        // on the round that has just ended: Restart or End
   bool ever_started_ = false;
+  int restarts_ = 0;  // after failures
   bool failure_reported_ = false;
   bool end_reported_ = false;
   int end_signal_ = 0;  // 0: no signal has asked for the end

@@ -15,7 +15,7 @@ constexpr std::array kOptions{
                "Workers to start: a number, one per GPU (gpu), one per CPU (cpu), or one per GPU "
                "if there are any, else one per CPU (auto)."},
     OptionSpec{"nnodes", 0, "N|MIN:MAX", "1", Workers,
-               "Number of nodes; only 1 is supported so far."},
+               "Number of nodes; MIN:MAX with --rdzv-backend=c10d."},
     OptionSpec{"role", 0, "NAME", "default", Workers, "Role of the workers (ROLE_NAME)."},
     OptionSpec{"virtual-local-rank", 0, nullptr, "", Workers,
                "Show each worker only its own GPU (CUDA_VISIBLE_DEVICES) and set LOCAL_RANK=0."},
@@ -26,8 +26,7 @@ constexpr std::array kOptions{
     OptionSpec{"numa-binding", 0, "node|socket|exclusive|core-complex", "", Workers,
                "Bind each worker to CPUs near its GPU: the NUMA node, the socket, an exclusive "
                "share of the node's cores, or the cores that share a last-level cache."},
-    OptionSpec{"devices", 0, "LIST", "", Workers,
-               "GPUs for this job; sets CUDA_VISIBLE_DEVICES for all workers."},
+    OptionSpec{"devices", 0, "LIST", "", Workers, "GPUs for all workers: CUDA_VISIBLE_DEVICES."},
 
     OptionSpec{"max-restarts", 0, "N", "0", Restarts,
                "Restart the whole group up to N times when a worker fails."},
@@ -70,19 +69,16 @@ constexpr std::array kOptions{
                "Address of this node that the others reach; default: as the host of the rendezvous "
                "sees it."},
     OptionSpec{"rdzv-backend", 0, "static|c10d", "static", Rendezvous,
-               "How several nodes meet. static: --node-rank of each node is given, all must come. "
-               "c10d: nodes may join, leave and be replaced between MIN and MAX. Both behave the "
-               "same on a single node."},
+               "How several nodes meet. static: all come, each with its --node-rank. c10d: between "
+               "MIN and MAX nodes may join, leave and be replaced."},
     OptionSpec{
         "rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
-        "Where the nodes meet, the same on all; default port 29400 (c10d) or 29500 (static). "
-        "With the static backend it sets MASTER_ADDR and MASTER_PORT."},
+        "Where the nodes meet [port 29400, static: 29500]; static: also MASTER_ADDR, MASTER_PORT."},
     OptionSpec{"store", 0, "auto|agent|rank0", "auto", Rendezvous,
                "Who hosts the workers' TCPStore at MASTER_ADDR:MASTER_PORT: ddp-run (through "
                "ddp-store) or rank 0; auto: ddp-run if ddp-store is installed next to it."},
     OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous,
-               "Job ID (TORCHELASTIC_RUN_ID), the same on all nodes; default: random, or none for "
-               "several nodes."},
+               "Job ID (TORCHELASTIC_RUN_ID). Default: random; several nodes: none."},
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,
                "Settings of several nodes: join_timeout, last_call_timeout, keep_alive_interval, "
                "keep_alive_max_attempt, read_timeout, timeout, is_host."},
@@ -141,8 +137,7 @@ constexpr std::array kOptions{
     OptionSpec{"event-log-handler", 0, "null|console", "null", Logs,
                "Where to log events: null (nowhere) or console (stderr)."},
 
-    OptionSpec{"dry-run", 0, nullptr, "", Other,
-               "Print each worker's command and environment without starting anything."},
+    OptionSpec{"dry-run", 0, nullptr, "", Other, "Print each worker's command; start nothing."},
     OptionSpec{"print-completion", 0, "bash|zsh|fish", "", Other,
                "Print a completion script: source <(ddp-run --print-completion bash)."},
     OptionSpec{"print-man", 0, nullptr, "", Other,

@@ -145,7 +145,9 @@ std::string ControlChannel::proof_of(std::string_view side) const {
 void ControlChannel::greet() {
   const char* const kForeign = "the peer is no rendezvous of ddp-run";
   const char* const kWrongToken =
-      "authentication failed: --rdzv-token-file must have the same contents on all nodes";
+      "authentication failed: it is no rendezvous of ddp-run, or --rdzv-token-file differs between "
+      "the "
+      "nodes";
   if (side_ == Side::Agent) {
     if (in_.size() < kNonceSize + kProofSize) return;
     peer_nonce_ = in_.substr(0, kNonceSize);

@@ -62,7 +62,7 @@ void Coordinator::add_poll_fds(std::vector<pollfd>& fds) const {
 }
 
 std::optional<Clock::time_point> Coordinator::deadline() const {
-  auto next = next_beat_;
+  auto next = std::min(next_beat_, next_silence_.value_or(next_beat_));
   if (const auto of_membership = membership_.deadline()) next = std::min(next, *of_membership);
   return next;
 }
@@ -182,6 +182,7 @@ void Coordinator::keep_time() {
       if (connection.welcome) connection.channel->send(Alive{});
     }
   }
+  next_silence_.reset();
   for (auto it = connections_.begin(); it != connections_.end();) {
     auto& [node, connection] = *it;
     const bool closed = connection.channel->state() == ControlChannel::State::Closed;
@@ -189,6 +190,8 @@ void Coordinator::keep_time() {
     const bool silent = now - connection.heard >= patience;
     const bool done = connection.closing && connection.channel->all_sent() && closed;
     if (!closed && !silent && !done) {
+      next_silence_ =
+          std::min(next_silence_.value_or(Clock::time_point::max()), connection.heard + patience);
       ++it;
       continue;
     }

@@ -71,6 +71,7 @@ class Coordinator : public PollHandler {
   std::map<int, Connection> connections_;       // by node
   int last_node_ = 0;
   Clock::time_point next_beat_;
+  std::optional<Clock::time_point> next_silence_;  // when the first connection could be too silent
   std::string note_;
 };
 

@@ -41,8 +41,9 @@ Membership::Membership(MembershipRules rules, JobHistory history, Clock::time_po
       last_join_(now) {}
 
 std::string Membership::name_of(const Peer& peer) const {
-  const std::string who = peer.hello.host + " (" + peer.address + ")";
-  return rules_.fixed_ranks ? fmt::format("node {}, {}", peer.hello.node_rank, who) : who;
+  const std::string who = fmt::format("{} ({})", peer.hello.host, peer.address);
+  const int rank = rules_.fixed_ranks ? peer.hello.node_rank : peer.order;
+  return rank < kNewcomer ? fmt::format("{}, {}", rank, who) : who;
 }
 
 void Membership::send(Node node, ControlMessage message, bool then_close) {

@@ -80,6 +80,18 @@ TEST_CASE("the tokens of a large file are those of its text as a whole") {
   CHECK(tokens_of(folder / "out") == load_tokenizer(folder / "out")->encode(text));
 }
 
+TEST_CASE("a byte order mark in front of a file is no token") {
+  const TempFolder folder;
+  const std::string a = folder.write("a.txt",
+                                     "\xEF\xBB\xBF"
+                                     "ab");
+  const std::string b = folder.write("b.txt", "\xEF\xBB\xBF");
+  const std::string c = folder.write("c.txt", "c\xEF\xBB\xBF");
+  REQUIRE(tokenize({"--tokenizer", "byte", "--output", folder / "out", "--input", a, b, c}).exit ==
+          0);
+  CHECK(tokens_of(folder / "out") == std::vector<int32_t>{'a', 'b', 'c', 0xEF, 0xBB, 0xBF});
+}
+
 TEST_CASE("files follow each other, with the end-of-text token where it is asked for") {
   const TempFolder folder;
   const std::string a = folder.write("a.txt", "ab");

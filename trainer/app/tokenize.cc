@@ -77,10 +77,9 @@ std::set<uint32_t> characters_of(const TokenizeArgs& options, const TextPiece& p
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint point = decode_utf8(text, at);
     if (point.bytes == 0) {
-      throw UserError(
-          fmt::format("{}: is not valid UTF-8 at byte {}; convert it, for example with "
-                      "iconv -t UTF-8, or write --tokenizer byte",
-                      options.inputs[piece.file], piece.chunk.offset + at));
+      throw UserError(fmt::format("{}: {}, or write --tokenizer byte, which takes any bytes",
+                                  options.inputs[piece.file],
+                                  not_utf8(text, at, piece.chunk.offset)));
     }
     found.insert(point.value);
     at += point.bytes;

@@ -29,7 +29,8 @@ struct DataConfig {
   double train_split =
       0.9;  ///< Share of the text, from its start, used for training; the rest is for evaluation.
   double truncate = 1.0;  ///< Share of the text, from its start, that is used at all.
-  int64_t stride = 1;     ///< Distance between the starts of two training windows, tokens.
+  /// Distance between the starts of two training windows, tokens.
+  AutoNumber stride = {false, 1.0};
 };
 
 enum class Activation { kGelu, kGeluTanh };

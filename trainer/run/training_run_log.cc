@@ -10,6 +10,7 @@
 #include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
 #include "trainer/optim/numerics.h"
+#include "trainer/run/run_end.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/start_time.h"
@@ -152,10 +153,11 @@ void TrainingRun::log_start() const {
   for (const auto& line : task.describe()) log_.info(line);
   log_.info(fmt::format(
       "Batch: {} samples per micro-batch x {} on {} = {} samples, {} {} per step; {} steps per "
-      "epoch",
+      "epoch, {} in all",
       c.batch_size, counted(trainer_.batch_plan().micro_batches, "micro-batch"),
       counted(group_.size(), "rank"), sampler.global_batch(),
-      sampler.global_batch() * task.units_per_sample(), task.unit(), sampler.steps_per_epoch()));
+      sampler.global_batch() * task.units_per_sample(), task.unit(), sampler.steps_per_epoch(),
+      steps_of_run(c, sampler.steps_per_epoch())));
   if (!trainer_.batch_plan().note.empty()) log_.info(trainer_.batch_plan().note);
   const auto& plan = trainer_.device_plan();
   log_.info(fmt::format("Device: {}, backend {}, precision {}, {} threads per rank",

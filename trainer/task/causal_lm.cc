@@ -53,7 +53,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::map<std::string, std::string>
 
 CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string>* metadata)
     : config_(config),
-      data_(config.data, tokenizer_to_resume(metadata)),
+      data_(config.data, tokenizer_to_resume(metadata), config.trainer.batch_size),
       fresh_(metadata == nullptr),
       sample_prompt_(make_sample_prompt()) {}
 
@@ -191,11 +191,13 @@ std::vector<std::string> CausalLm::describe_windows() const {
         end ? fmt::format("Documents: packed; token {} ends one where the data has it", *end)
             : "Documents: packed, without a token between them");
   }
-  if (data.stride < data.block_size) {
+  const int64_t stride = data_.training().stride();
+  if (stride < data.block_size) {
     lines.push_back(fmt::format(
         "Windows: data_config.stride={} is less than block_size={}: an epoch visits each token "
         "about {} times; stride={} visits it once",
-        data.stride, data.block_size, data.block_size / data.stride, data.block_size));
+        data.stride.automatic ? fmt::format("auto, here {},", stride) : fmt::to_string(stride),
+        data.block_size, data.block_size / stride, data.block_size));
   }
   return lines;
 }

@@ -40,7 +40,9 @@ std::vector<Field> data_fields() {
       {"data_config.truncate", DDP_MEMBER(data.truncate), kShare, NullMeans::kError, "", "share",
        "Leading share of the text to use; 1: all of it."},
       {"data_config.stride", DDP_MEMBER(data.stride), kUpTo1e9, NullMeans::kError, "", "tokens",
-       "Distance between the starts of consecutive training sequences; 1: every position."},
+       "Distance between the starts of consecutive training sequences; 1: every position; auto: "
+       "half "
+       "of block_size, less where an epoch would have fewer than 512 sequences."},
   };
 }
 
