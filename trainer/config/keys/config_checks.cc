@@ -244,6 +244,18 @@ void check_logging(const Config& config, const Given& given) {
          "histograms go to TensorBoard's files alone; add logging_config.tensorboard=true");
 }
 
+void check_profile(const Config& config, const Given& given) {
+  const auto& start = config.profile.start;
+  if (!start && given.has("profile.steps"))
+    refuse(given, "profile.steps", "says how many steps, not from which on; set profile.start");
+  const auto& last = config.trainer.max_steps;
+  if (!start || !last || *start <= *last) return;
+  refuse(given, "profile.start",
+         fmt::format("{} is beyond the end of the run, trainer_config.max_steps={}; give a step "
+                     "from 1 to {}",
+                     *start, *last, *last));
+}
+
 }  // namespace
 
 void complete_config(Config& config, const Given& given) {
@@ -255,6 +267,7 @@ void complete_config(Config& config, const Given& given) {
   check_global_batch(config, given);
   check_optimizer(config, given);
   check_logging(config, given);
+  check_profile(config, given);
   const bool steps_alone = config.trainer.max_steps && !given.has("trainer_config.max_epochs");
   if (steps_alone) config.trainer.max_epochs = kUnlimitedEpochs;
 }
