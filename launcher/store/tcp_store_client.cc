@@ -96,9 +96,8 @@ void TcpStoreClient::add_poll_fds(std::vector<pollfd>& fds) const {
 
 void TcpStoreClient::handle(const std::vector<pollfd>& fds) {
   const int mine = socket_ >= 0 ? socket_ : timer_;
-  const auto found = std::find_if(fds.begin(), fds.end(), [mine](const pollfd& p) {
-    return p.fd == mine && p.revents != 0;
-  });
+  const auto found = std::find_if(
+      fds.begin(), fds.end(), [mine](const pollfd& p) { return p.fd == mine && p.revents != 0; });
   if (found == fds.end() || state_ == State::Lost) return;
   if (socket_ < 0) return end_rest();
   if (in_progress_) return connected();
