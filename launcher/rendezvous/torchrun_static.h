@@ -18,6 +18,9 @@
 //   SET <>agent/terminal_state/last_member "<val_ignored>"    if the sum was N
 //   WAIT <>agent/terminal_state/last_member                   at most 300 s; then it ends, well
 //
+// The last to enter the barrier opens it and then waits itself: node 0 should serve the store until
+// the others have closed their connections, or they report an error.
+//
 // Offsets are sums of local_world_size in the order of the nodes; role ranks likewise among the
 // nodes of the same role. A torchrun agent whose workers fail restarts them alone: it sets and gets
 // the same keys again, in the same store, which must last as long as the job; without restarts left

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "launcher/base/clock.h"
 #include "launcher/rendezvous/listening_socket.h"
 #include "launcher/rendezvous/torchrun_static.h"
 #include "launcher/store/tcp_store_client.h"
@@ -22,12 +23,25 @@ namespace {
 
 struct Host {
   explicit Host(int port) : listening("127.0.0.1", port) {}
+
   void accept_all() {
-    for (int fd;
-         (fd = ::accept4(listening.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0;) {
+    for (;;) {
+      const int fd = ::accept4(listening.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (fd < 0) return;
       server.adopt(fd);
     }
   }
+  // Others may still ask whether the barrier is open. Our own connection stays.
+  void serve_until_others_have_gone() {
+    const auto deadline = Clock::now() + std::chrono::seconds(10);
+    while (server.connections() > 1 && Clock::now() < deadline) {
+      std::vector<pollfd> fds;
+      server.add_poll_fds(fds);
+      ::poll(fds.data(), fds.size(), 100);
+      server.handle(fds);
+    }
+  }
+
   ListeningSocket listening;
   TcpStoreServer server;
 };
@@ -83,7 +97,6 @@ int main(int argc, char** argv) {
   TcpStoreClient store(argv[1], port);
   TorchrunExchange exchange(node);
   const int code = run(store, exchange, host.get());
-  // Others may still be about to hear that the barrier has opened.
-  if (host) ::poll(nullptr, 0, 0);
+  if (host) host->serve_until_others_have_gone();
   return code;
 }
