@@ -11,6 +11,7 @@ add_library(ddp_trainer STATIC
   parallel/ddp.cc
   parallel/dist_env.cc
   parallel/gloo_backend.cc
+  parallel/local_address.cc
   parallel/process_group.cc
   run/batch_plan.cc
   run/early_stopping.cc

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -38,8 +39,23 @@ std::vector<std::string> copies_in_memory(const std::string& path) {
   return ram_snapshot_files(folder != nullptr ? folder : "", path);
 }
 
+// Rank 0 may be on another node than before; training from scratch there would lose the run.
+void check_other_nodes(bool found, const SnapshotFolder& folder, ProcessGroup& group) {
+  std::error_code ignored;
+  const bool sees_one = std::filesystem::exists(folder.path(), ignored);
+  const auto seen = group.gather_doubles(sees_one ? 1.0 : 0.0);
+  const auto other = std::find(seen.begin(), seen.end(), 1.0);
+  if (found || other == seen.end()) return;
+  throw UserError(fmt::format(
+      "trainer_config.snapshot_path={}: rank 0's node has no snapshot there, but rank {}'s has "
+      "one; "
+      "put the path on storage that all nodes share, or copy the file, or delete it to start anew",
+      folder.path(), other - seen.begin()));
+}
+
 // Rank 0 alone reads the file; the others need no access to it.
-ResumePoint find_resume_point(SnapshotFolder& folder, ProcessGroup& group, Log& log) {
+ResumePoint find_resume_point(SnapshotFolder& folder, bool several_nodes, ProcessGroup& group,
+                              Log& log) {
   ResumePoint point;
   if (group.is_main()) {
     point.snapshot = folder.find(copies_in_memory(folder.path()));
@@ -52,6 +68,7 @@ ResumePoint find_resume_point(SnapshotFolder& folder, ProcessGroup& group, Log& 
   const std::string json =
       group.broadcast_text(point.snapshot ? point.snapshot->meta.to_json() : "");
   if (!json.empty()) point.meta = SnapshotMeta::from_json(json);
+  if (several_nodes) check_other_nodes(!json.empty(), folder, group);
   if (!group.is_main()) return point;
   log.info(point.meta
                ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}",
@@ -70,8 +87,8 @@ void work_in(const std::string& folder) {
   }
 }
 
-JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGroup& group,
-                         Log& log, const StartTimes& start) {
+JobResult train_in_group(const Config& config, const DevicePlan& plan, bool several_nodes,
+                         ProcessGroup& group, Log& log, const StartTimes& start) {
   RunMonitor monitor(config, group.rank(), group.size(), plan.device.is_cuda(), start);
   for (const auto& line : monitor.faults().descriptions()) log.warning(line);
   if (!monitor.faults().empty()) log.flush();  // the first may kill at once
@@ -83,7 +100,7 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGr
     remote = std::make_unique<RemoteSnapshots>(config.trainer.snapshot_path, folder, log);
     remote->fetch_newest();
   }
-  ResumePoint resume = find_resume_point(folder, group, log);
+  ResumePoint resume = find_resume_point(folder, several_nodes && !remote_path, group, log);
   if (remote_path) monitor.starting(false);
   const auto task = make_task(config, resume.meta ? &resume.meta->task : nullptr);
   const std::string& samples = task->training().fingerprint();
@@ -163,7 +180,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
     config.hydra.run_dir = group.broadcast_text(config.hydra.run_dir);
     if (config.hydra.job_chdir) work_in(config.hydra.run_dir);
     start.end_of("group");
-    return train_in_group(config, plan, group, log, start);
+    return train_in_group(config, plan, !env.single_node(), group, log, start);
   } catch (...) {
     if (on_failure == OnFailure::kThrow) throw;
     log.flush();
