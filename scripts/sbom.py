@@ -20,6 +20,7 @@ LINKED = {
     "fmt": ("libfmt-dev", "MIT", "ddp-run, trainer"),
     "cxxopts": ("libcxxopts-dev", "MIT", "ddp-run, trainer"),
     "nlohmann-json": ("nlohmann-json3-dev", "MIT", "ddp-run, trainer"),
+    "nettle": ("nettle-dev", "LGPL-3.0-or-later", "ddp-run (static)"),
     "yaml-cpp": ("libyaml-cpp-dev", "MIT", "trainer"),
     "openssl": ("libssl-dev", "Apache-2.0", "trainer"),
     "utf8proc": ("libutf8proc-dev", "MIT", "trainer"),

@@ -11,12 +11,14 @@ add_library(ddp_trainer STATIC
   parallel/ddp.cc
   parallel/dist_env.cc
   parallel/gloo_backend.cc
+  parallel/local_address.cc
   parallel/process_group.cc
   run/batch_plan.cc
   run/early_stopping.cc
   task/causal_lm.cc
   task/evaluator.cc
   task/make_task.cc
+  task/text_sample.cc
   snapshot/ram_snapshots.cc
   snapshot/remote_snapshots.cc
   snapshot/resume_check.cc
@@ -30,6 +32,7 @@ add_library(ddp_trainer STATIC
   snapshot/snapshot_meta.cc
   snapshot/state_buffer.cc
   run/step_guard.cc
+  run/step_profile.cc
   run/trainer.cc
   run/training_run.cc
   run/training_run_log.cc
@@ -46,11 +49,11 @@ add_library(ddp_trainer STATIC
   optim/frozen.cc
   optim/fused_optimizers.cc
   optim/muon.cc
+  optim/numerics.cc
   optim/amp.cc
   optim/optimizer.cc
   optim/schedule.cc
-  optim/weight_average.cc
-  runtime/stop_signal.cc)
+  optim/weight_average.cc)
 target_link_libraries(ddp_trainer
   PUBLIC ddp::torch ddp_trainer_config ddp_trainer_metrics ddp_snapshot_file ddp_tokenizer
   PRIVATE nlohmann_json::nlohmann_json OpenSSL::Crypto ${CMAKE_DL_LIBS} Threads::Threads)
@@ -66,6 +69,7 @@ add_executable(trainer
   app/doctor.cc
   app/exit_report.cc
   app/machine_memory.cc
+  app/memory_estimate.cc
   app/modes/estimate.cc
   app/modes/eval.cc
   app/modes/export.cc
@@ -75,6 +79,7 @@ add_executable(trainer
   app/modes/show.cc
   app/modes/train.cc
   app/multirun.cc
+  app/out_of_memory.cc
   app/snapshot_model.cc
   app/standard_output.cc
   app/train_job.cc)

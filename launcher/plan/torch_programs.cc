@@ -47,7 +47,9 @@ std::string setting(const std::string& text, const std::string& key) {
 
 // Where the Python environment in that prefix imports packages from.
 void add_site_folders(const fs::path& prefix, Paths& folders) {
+  std::error_code ignored;
   for (const char* lib : {"lib", "lib64"}) {
+    if (fs::is_symlink(prefix / lib, ignored)) continue;  // lib64 of a virtual environment
     for (const fs::path& python : entries(prefix / lib, "python3")) {
       folders.push_back(python / "site-packages");
       folders.push_back(python / "dist-packages");

@@ -5,7 +5,7 @@
 namespace ddp::train {
 
 DataFacts read_data_facts(const Config& config) {
-  const TextDataset dataset(config.data);
+  const TextDataset dataset(config.data, nullptr, config.trainer.batch_size);
   return {dataset.tokenizer().size(), dataset.training().size()};
 }
 
