@@ -17,8 +17,9 @@ constexpr const char* kScript =
 
 bool needs_no_quotes(std::string_view word) {
   constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.,:@%+-";
-  return !word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos;
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.,:=@+-";
+  return !word.empty() && word.front() != '=' &&
+         word.find_first_not_of(kPlain) == std::string_view::npos;
 }
 
 }  // namespace

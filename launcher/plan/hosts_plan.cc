@@ -132,8 +132,7 @@ std::vector<std::string> own_options(const HostsRequest& request, const HostsPla
     options.push_back(fmt::format("--rdzv-endpoint={}:{}", host, place.port));
   } else if (several && !request.dynamic) {
     if (!request.has_address) options.push_back("--master-addr=" + first);
-    if (!request.has_port && !request.has_address)
-      options.push_back(fmt::format("--master-port={}", place.port));
+    if (!request.has_port) options.push_back(fmt::format("--master-port={}", place.port));
   }
   if (!request.has_run_id) options.push_back("--rdzv-id=" + place.run_id);
   if (hosts[index].slots > 0)
