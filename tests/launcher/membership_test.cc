@@ -24,7 +24,7 @@ MembershipRules elastic(int min, int max, int max_restarts = 0) {
   rules.restarts.max_restarts = max_restarts;
   rules.join_timeout = seconds(600);
   rules.heartbeat = kBeat;
-  rules.host_id = "1";
+  rules.host_id = std::string("1");
   return rules;
 }
 
