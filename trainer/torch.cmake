@@ -88,15 +88,22 @@ target_compile_definitions(trainer PRIVATE DDP_VERSION="${PROJECT_VERSION}")
 if(DDP_PCH)
   target_precompile_headers(trainer REUSE_FROM ddp_trainer)
 endif()
-# Symbols for the CUDA module, and the place of torch's libraries for the build tree and the installed program.
-set_target_properties(trainer PROPERTIES ENABLE_EXPORTS ON BUILD_RPATH "${DDP_TORCH_RPATH}"
-                      INSTALL_RPATH "${DDP_TORCH_RPATH}")
-install(TARGETS trainer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# Symbols for the CUDA module, but none of libraries that another library may have its own copy of.
+set_target_properties(trainer PROPERTIES ENABLE_EXPORTS ON)
+if(DDP_STATIC_LIBS)
+  target_link_options(trainer PRIVATE LINKER:--exclude-libs,libcrypto.a:libyaml-cpp.a:libutf8proc.a)
+endif()
+ddp_install_with_torch(trainer)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${DDP_SHARE_DIR}/ddp_run COMPONENT trainer)
+install(FILES ${CMAKE_SOURCE_DIR}/data/sample_corpus.txt DESTINATION ${DDP_SHARE_DIR}/ddp_run/data COMPONENT trainer)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/ DESTINATION ${DDP_SHARE_DIR}/doc/ddp-run/docs COMPONENT trainer
+        FILES_MATCHING PATTERN *.md)
+install(FILES ${CMAKE_SOURCE_DIR}/trainer/README.md DESTINATION ${DDP_SHARE_DIR}/doc/ddp-run/docs RENAME trainer.md
+        COMPONENT trainer)
 
 if(TARGET ddp::torch_cuda)
   # Loaded at run time, and only when a GPU is used.
   add_library(trainer_cuda MODULE parallel/cuda_module.cc)
   target_link_libraries(trainer_cuda PRIVATE ddp_project_options ddp::torch_cuda ${CMAKE_DL_LIBS})
-  set_target_properties(trainer_cuda PROPERTIES BUILD_RPATH "${DDP_TORCH_RPATH}" INSTALL_RPATH "${DDP_TORCH_RPATH}")
-  install(TARGETS trainer_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  ddp_install_with_torch(trainer_cuda)
 endif()

@@ -16,6 +16,7 @@ struct SavedRun {
   SavedRun() {
     config.data.path = dir.write("text", "hello world, hello text, hello again and again");
     config.data.block_size = 8;
+    config.trainer.batch_size = 4;
     config.gpt = test::tiny_config();
     config.trainer.batch_size = 4;
   }
