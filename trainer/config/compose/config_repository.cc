@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "trainer/config/compose/hydra_block.h"
+#include "trainer/config/keys/hydra_block.h"
 #include "trainer/config/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
@@ -32,9 +32,10 @@ std::string near_file(const std::string& file) {
     if (extension == ".yaml" || extension == ".yml")
       names.push_back(it->path().filename().string());
   }
-  const std::string near = nearest(path.filename().string(), names);
-  if (near.empty() || near == path.filename().string()) return "give a YAML file with --config";
-  return fmt::format("did you mean '{}'?", (folder / near).lexically_normal().string());
+  std::erase(names, path.filename().string());
+  const std::string before = (folder / "").lexically_normal().string();
+  return did_you_mean(path.filename().string(), names, "give a YAML file with --config",
+                      before == "./" ? "" : before);
 }
 
 std::string read_text(const std::string& file) {

@@ -104,7 +104,9 @@ std::string sweep_folder(const Node& root) {
   return absolute_path(folder.text);
 }
 
-SweepPlan plan(const ConfigSource& source, const std::vector<std::string>& overrides) {
+}  // namespace
+
+SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides) {
   std::vector<Override> task;
   std::vector<std::string> hydra;
   std::vector<std::string> fixed;
@@ -139,16 +141,6 @@ SweepPlan plan(const ConfigSource& source, const std::vector<std::string>& overr
     result.jobs.back().insert(result.jobs.back().end(), job.begin(), job.end());
   }
   return result;
-}
-
-}  // namespace
-
-SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides) {
-  try {
-    return plan(source, overrides);
-  } catch (const UserError& e) {
-    throw UserError(one_line(e.what()));
-  }
 }
 
 void write_sweep_file(const SweepPlan& plan) {

@@ -159,7 +159,7 @@ const NodeRef& Resolver::dereferenced(const NodeRef& ref) {
   } catch (const ResolveError& e) {
     fail(ref, e.what() + std::string(active_.size() > 1 ? chain_text() : ""));
   } catch (const std::invalid_argument& e) {
-    fail(ref, fmt::format("{}; write \\${{ for a literal ${{", e.what()));
+    fail(ref, e.what());
   }
   active_.pop_back();
   return *result;
@@ -187,26 +187,26 @@ const NodeRef& Resolver::evaluate(const Expr& expr, const NodeRef& at) {
       return temporary(std::move(map), at.parent, true);
     }
     case ExprKind::kReference:
-      return reference(joined(expr, at), at);
+      return reference(joined(expr, at, "a config key"), at);
     case ExprKind::kCall:
       return call(expr, at);
+    case ExprKind::kFunction:
+      break;
   }
-  throw ResolveError("unknown expression");
+  throw ResolveError("functions are for overrides; use a resolver");
 }
 
-std::string Resolver::text_part(const Expr& part, const NodeRef& at, std::string_view what) {
-  const Node& node = *evaluate(part, at).node;
-  if (node.kind != Kind::kString) {
-    throw ResolveError(fmt::format("{} must be a string, not '{}' ({}); quote it", what,
-                                   shown(python_str(node)), python_type(node)));
+std::string Resolver::joined(const Expr& expr, const NodeRef& at, std::string_view what) {
+  std::string text;
+  for (const Expr& part : expr.children) {
+    const Node& node = *evaluate(part, at).node;
+    if (node.kind != Kind::kString) {
+      throw ResolveError(fmt::format("{} must be a string, not '{}' ({}); quote it", what,
+                                     shown(python_str(node)), python_type(node)));
+    }
+    text += node.text;
   }
-  return node.text;
-}
-
-std::string Resolver::joined(const Expr& expr, const NodeRef& at) {
-  std::string path;
-  for (const Expr& part : expr.children) path += text_part(part, at, "a config key");
-  return path;
+  return text;
 }
 
 const NodeRef& Resolver::reference(const std::string& path, const NodeRef& at) {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/config/interpolation/interpolation_parser.h"
+#include "trainer/config/interpolation/value_parser.h"
 #include "trainer/config/yaml/tree.h"
 
 namespace ddp::train {
@@ -60,8 +60,8 @@ class Resolver {
   /// A value on its own, resolved to the last leaf.
   Node value_of(const Expr& expr, const NodeRef& at) { return finished(evaluate(expr, at)); }
 
-  std::string text_part(const Expr& part, const NodeRef& at, std::string_view what);
-  std::string joined(const Expr& expr, const NodeRef& at);
+  /// The parts of a reference or name as one text; `what` it is, for messages.
+  std::string joined(const Expr& expr, const NodeRef& at, std::string_view what);
   /// ${path}, seen from the container that holds `at`.
   const NodeRef& reference(const std::string& path, const NodeRef& at);
   /// The node at the path, dereferenced; nullptr when there is none. Throws std::domain_error on

@@ -23,13 +23,10 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 }  // namespace
 
 const NodeRef& Resolver::call(const Expr& expr, const NodeRef& at) {
-  std::string name;
-  for (std::size_t i = 0; i < expr.name_parts; ++i)
-    name += text_part(expr.children[i], at, "the name of a resolver");
+  const std::string name = joined(expr.children.front(), at, "the name of a resolver");
   Arguments arguments;
-  for (std::size_t i = expr.name_parts; i < expr.children.size(); ++i) {
+  for (std::size_t i = 1; i < expr.children.size(); ++i)
     arguments.push_back(&dereferenced(evaluate(expr.children[i], at)));
-  }
   struct Known {
     std::string_view name;
     std::size_t fewest;

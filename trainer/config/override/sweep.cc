@@ -14,26 +14,21 @@ namespace {
 
 constexpr std::size_t kMostValues = 100'000;
 
-double number_in(const Node& node) {
-  if (node.kind == Kind::kFloat) return node.real;
-  return python_float_from(python_str(node)).value_or(0);
-}
-
 void check_step(double step) {
   if (step == 0 || std::isnan(step)) throw std::invalid_argument("range(): the step must not be 0");
 }
 
 /// Steps are counted in integers, so that 0.1 ten times is 1 and not a little less.
 std::vector<std::string> range_values(const Sweep& sweep) {
-  const double stop = number_in(sweep.stop);
-  const double step = number_in(sweep.step);
+  const double stop = number_of(sweep.stop);
+  const double step = number_of(sweep.step);
   const bool whole = sweep.start.kind == Kind::kInt && sweep.stop.kind == Kind::kInt &&
                      sweep.step.kind == Kind::kInt;
   check_step(step);
   std::vector<std::string> values;
   // Hydra adds decimal fractions exactly; long double holds the sum of a few thousand as well.
   for (int64_t i = 0;; ++i) {
-    const long double at = static_cast<long double>(number_in(sweep.start)) +
+    const long double at = static_cast<long double>(number_of(sweep.start)) +
                            static_cast<long double>(step) * static_cast<long double>(i);
     const auto value = static_cast<double>(at);
     const bool inside =
@@ -89,14 +84,14 @@ Sweep sorted_sweep(Sweep sweep, bool reverse) {
         });
     return sweep;
   }
-  const bool turn = reverse ? number_in(sweep.start) < number_in(sweep.stop)
-                            : number_in(sweep.start) > number_in(sweep.stop);
+  const bool turn = reverse ? number_of(sweep.start) < number_of(sweep.stop)
+                            : number_of(sweep.start) > number_of(sweep.stop);
   if (!turn) return sweep;
   const auto moved = [reverse](const Node& from, const Node& step) {
-    const double size = std::fabs(number_in(step)) * (reverse ? -1 : 1);
+    const double size = std::fabs(number_of(step)) * (reverse ? -1 : 1);
     if (from.kind == Kind::kInt && step.kind == Kind::kInt)
       return Node::of(from.integer + static_cast<int64_t>(size));
-    return Node::of(number_in(from) + size);
+    return Node::of(number_of(from) + size);
   };
   const Node start = moved(sweep.stop, sweep.step);
   sweep.stop = moved(sweep.start, sweep.step);

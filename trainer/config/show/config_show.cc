@@ -89,11 +89,9 @@ Node package_of(const Node& root, const std::string& package) {
     if (next == nullptr) {
       std::vector<std::string> known;
       for (const Entry& entry : part->entries) known.push_back(python_str(entry.key));
-      const std::string near = nearest(name, known);
-      std::string fix = near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
-      if (near.empty() && !known.empty())
-        fix = fmt::format("; there are {}", fmt::join(known, ", "));
-      throw UserError(fmt::format("--package: '{}' is not in the configuration{}", package, fix));
+      const auto fix = fmt::format("known: {}", fmt::join(known, ", "));
+      throw UserError(fmt::format("--package: '{}' is not in the configuration; {}", package,
+                                  did_you_mean(name, known, fix)));
     }
     part = next;
   }
@@ -181,21 +179,13 @@ std::string show_sweep(const ConfigSource& source, const std::vector<std::string
 }
 
 std::string show_origins(const ConfigSource& source, const std::vector<std::string>& overrides) {
-  try {
-    return origins_text(compose_config(source, overrides));
-  } catch (const UserError& e) {
-    throw UserError(one_line(e.what()));
-  }
+  return origins_text(compose_config(source, overrides));
 }
 
 std::string show_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                         const ShowOptions& options) {
-  try {
-    const Node root = show_tree(source, overrides, options);
-    return options.format == ShowFormat::kJson ? node_to_json(root) + "\n" : node_to_yaml(root);
-  } catch (const UserError& e) {
-    throw UserError(one_line(e.what()));
-  }
+  const Node root = show_tree(source, overrides, options);
+  return options.format == ShowFormat::kJson ? node_to_json(root) + "\n" : node_to_yaml(root);
 }
 
 }  // namespace ddp::train
