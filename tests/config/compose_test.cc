@@ -82,6 +82,12 @@ TEST_CASE("a key that Hydra does not have is refused with the nearest one") {
         "'hydra.run'?");
 }
 
+TEST_CASE("an option of a group cannot follow from the block hydra, which is composed later") {
+  const Composing composing;
+  CHECK(composing.error("defaults: [db: '${hydra:job.name}']")
+            .find("cannot resolve '${hydra:job.name}' in the defaults list") != std::string::npos);
+}
+
 TEST_CASE("a file that includes itself is an error") {
   const Composing composing;
   write_file("loop.yaml", "defaults: [loop]");

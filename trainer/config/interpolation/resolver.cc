@@ -42,20 +42,22 @@ const NodeRef& top_of(const NodeRef& ref) {
   return *top;
 }
 
-/// What was probably meant by a key that is not there; relative keys are not searched for.
+/// Why there is no such key, and what was probably meant; relative keys are not searched for.
 std::string hint_for(const std::string& path, const Node& root) {
-  const Node* map = &root;
+  const Node* node = &root;
   std::string prefix;
   for (const std::string& part : split_key(path)) {
-    const Node* next = map->kind == Kind::kMap ? map->find(part) : nullptr;
+    if (!node->is_container())
+      return fmt::format("'{}' is a value; check the name", prefix.substr(0, prefix.size() - 1));
+    const Node* next = node->find(part);
     if (next == nullptr) {
       std::vector<std::string> names;
-      for (const Entry& entry : map->entries) names.push_back(python_str(entry.key));
+      for (const Entry& entry : node->entries) names.push_back(python_str(entry.key));
       const std::string near = path.starts_with('.') ? "" : nearest(part, names);
       if (!near.empty()) return fmt::format("did you mean ${{{}{}}}?", prefix, near);
       break;
     }
-    map = next;
+    node = next;
     prefix += part + ".";
   }
   return "check the key, or write \\${ for a literal ${";
@@ -123,9 +125,16 @@ const NodeRef& Resolver::child_entry(const NodeRef& map, std::size_t i) {
   return add_ref({&entry.value, &map, python_str(entry.key), map.final});
 }
 
-const NodeRef& Resolver::temporary(Node node, const NodeRef* parent, bool final) {
+const NodeRef& Resolver::temporary(Node node, const NodeRef& at, bool final) {
   temporaries_.push_back(std::move(node));
-  return add_ref({&temporaries_.back(), parent, "", final});
+  return add_ref({&temporaries_.back(), at.parent, "", final});
+}
+
+const NodeRef& Resolver::hydra_block() {
+  const NodeRef* block = composed_.node == nullptr ? nullptr : step(composed_, "hydra");
+  if (block == nullptr)
+    throw ResolveError("the block hydra is not known here; write the value out");
+  return *block;
 }
 
 void Resolver::fail(const NodeRef& ref, const std::string& what) const {
@@ -168,28 +177,33 @@ const NodeRef& Resolver::dereferenced(const NodeRef& ref) {
 const NodeRef& Resolver::evaluate(const Expr& expr, const NodeRef& at) {
   switch (expr.kind) {
     case ExprKind::kLiteral:
-      return temporary(expr.literal, at.parent, true);
+      return temporary(expr.literal, at);
     case ExprKind::kConcat: {
       std::string text;
       for (const Expr& part : expr.children) text += python_str(*evaluate(part, at).node);
-      return temporary(Node::of(std::move(text)), at.parent, true);
+      return temporary(Node::of(std::move(text)), at);
     }
     case ExprKind::kList: {
       Node list = Node::list();
       for (const Expr& item : expr.children) list.items.push_back(value_of(item, at));
-      return temporary(std::move(list), at.parent, true);
+      return temporary(std::move(list), at);
     }
     case ExprKind::kMap: {
       Node map = Node::map();
       for (std::size_t i = 0; i < expr.keys.size(); ++i) {
         set_entry(map, expr.keys[i], value_of(expr.children[i], at));
       }
-      return temporary(std::move(map), at.parent, true);
+      return temporary(std::move(map), at);
     }
     case ExprKind::kReference:
       return reference(joined(expr, at, "a config key"), at);
-    case ExprKind::kCall:
-      return call(expr, at);
+    case ExprKind::kCall: {
+      std::vector<const NodeRef*> arguments;
+      for (std::size_t i = 1; i < expr.children.size(); ++i)
+        arguments.push_back(&dereferenced(evaluate(expr.children[i], at)));
+      const std::string name = joined(expr.children.front(), at, "the name of a resolver");
+      return call_resolver(*this, name, arguments, at);
+    }
     case ExprKind::kFunction:
       break;
   }
@@ -210,12 +224,7 @@ std::string Resolver::joined(const Expr& expr, const NodeRef& at, std::string_vi
 }
 
 const NodeRef& Resolver::reference(const std::string& path, const NodeRef& at) {
-  const NodeRef* found = nullptr;
-  try {
-    found = select(path, at, true);
-  } catch (const std::domain_error& e) {
-    throw ResolveError(e.what());
-  }
+  const NodeRef* found = select(path, at, true);
   if (found == nullptr)
     throw ResolveError(fmt::format("interpolation key '{}' not found; {}", path,
                                    hint_for(path, *top_of(at).node)));
@@ -239,31 +248,20 @@ const NodeRef* Resolver::select(const std::string& path, const NodeRef& at, bool
   const auto parts = split_key(path.substr(dots));
   const NodeRef* ref = from;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (!ref->node->is_container()) {
-      if (ref->node->kind == Kind::kNull || ref->node->is_missing()) return nullptr;
-      throw std::domain_error(
-          fmt::format("'{}' not found: '{}' is a value and has no key '{}'; check the name", path,
-                      full_key(*ref), parts[i]));
-    }
-    ref = step(*ref, parts[i]);
+    ref = ref->node->is_container() ? step(*ref, parts[i]) : nullptr;
     if (ref == nullptr) return nullptr;
     const bool last = i + 1 == parts.size();
-    if (ref->node->is_missing() && (missing_is_error || !last)) {
-      if (!missing_is_error) return nullptr;
+    if (ref->node->is_missing() && missing_is_error)
       throw ResolveError(fmt::format("{} is still ??? (no value); give it one", full_key(*ref)));
-    }
+    if (ref->node->is_missing() && !last) return nullptr;
     ref = &dereferenced(*ref);
   }
   return ref;
 }
 
 const NodeRef* Resolver::selected(const std::string& path, const NodeRef& at) {
-  try {
-    const NodeRef* found = select(path, at, false);
-    return found == nullptr || found->node->is_missing() ? nullptr : found;
-  } catch (const std::domain_error&) {
-    return nullptr;
-  }
+  const NodeRef* found = select(path, at, false);
+  return found == nullptr || found->node->is_missing() ? nullptr : found;
 }
 
 const NodeRef* Resolver::step(const NodeRef& container, const std::string& key) {

@@ -1,11 +1,10 @@
-#include "trainer/tokenizer/utf8.h"
+#include "trainer/runtime/utf8.h"
 
 #include <algorithm>
 
 namespace ddp::train {
-namespace {
 
-std::size_t sequence_bytes(unsigned char lead) {
+std::size_t utf8_length(unsigned char lead) {
   if (lead < 0x80) return 1;
   if (lead >= 0xC2 && lead < 0xE0) return 2;
   if (lead >= 0xE0 && lead < 0xF0) return 3;
@@ -13,11 +12,9 @@ std::size_t sequence_bytes(unsigned char lead) {
   return 0;
 }
 
-}  // namespace
-
 CodePoint decode_utf8(std::string_view text, std::size_t at) {
   const auto lead = static_cast<unsigned char>(text[at]);
-  const std::size_t length = sequence_bytes(lead);
+  const std::size_t length = utf8_length(lead);
   if (length == 0 || length > text.size() - at) return {};
   if (length == 1) return {lead, 1};
   uint32_t value = lead & (0xFFU >> (length + 1U));
@@ -30,6 +27,15 @@ CodePoint decode_utf8(std::string_view text, std::size_t at) {
   const bool surrogate = value >= 0xD800 && value < 0xE000;
   if (value < kSmallest[length] || value > 0x10FFFF || surrogate) return {};
   return {value, length};
+}
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = decode_utf8(text, at).bytes;
+    if (bytes == 0) return false;
+    at += bytes;
+  }
+  return true;
 }
 
 std::string encode_utf8(uint32_t code_point) {
@@ -50,7 +56,7 @@ std::size_t whole_characters(std::string_view text) {
   for (std::size_t back = 1; back <= std::min(kLongestCharacter - 1, text.size()); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
     if ((byte & 0xC0U) == 0x80U) continue;
-    return sequence_bytes(byte) > back ? text.size() - back : text.size();
+    return utf8_length(byte) > back ? text.size() - back : text.size();
   }
   return text.size();
 }
