@@ -55,8 +55,8 @@ TEST_CASE("a choice that cannot be made says what there is to choose from") {
         "cfg.yaml:1:12: in 'cfg': no option 'db/mysq'; did you mean 'mysql'? (options of 'db': "
         "mysql, pg)");
   CHECK(composing.error("k: 1", {"db=pg"}) ==
-        "command line: db=pg: Could not override 'db'. No match in the defaults list. To append to "
-        "your default list use +db=pg");
+        "command line: db=pg: 'db' is not in the defaults list, so it cannot be overridden; to add "
+        "it, write +db=pg");
   CHECK(composing.error("defaults:\n- db: ???") ==
         "cfg.yaml:2:3: no option chosen for 'db'; write db=OPTION, one of: mysql, pg");
 }

@@ -275,6 +275,17 @@ std::string field_type(const Field& field) {
   return std::visit(TypeName{}, field.member(config));
 }
 
+std::vector<std::string> field_choices(const Field& field) {
+  Config config;
+  return std::visit(
+      [](auto* member) {
+        using Type = std::remove_pointer_t<decltype(member)>;
+        if constexpr (std::is_enum_v<Type>) return choice_names<Type>();
+        return std::vector<std::string>();
+      },
+      field.member(config));
+}
+
 std::string field_default(const Field& field) {
   if (!field.default_text.empty()) return field.default_text;
   const Node value = field_value(field, Config{});
