@@ -39,15 +39,19 @@ std::string near_file(const std::string& file) {
 }
 
 std::string read_text(const std::string& file) {
+  constexpr std::size_t kLargest = 4 << 20;
   errno = 0;
   std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  if (stream.peek() != std::ifstream::traits_type::eof()) text << stream.rdbuf();
+  std::string text(kLargest + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
   if (stream.bad() || !stream.is_open() || errno == EISDIR) {
     throw UserError(fmt::format("{}: cannot read the config file: {}; {}", file,
                                 std::strerror(errno), near_file(file)));
   }
-  return text.str();
+  if (text.size() > kLargest)
+    throw UserError(fmt::format("{}: is larger than {} bytes; give a YAML file", file, kLargest));
+  return text;
 }
 
 /// `# @package a.b` in the comment lines at the start of the text.

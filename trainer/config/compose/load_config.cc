@@ -78,11 +78,7 @@ void place_run(Node& root, const RunPlace& place) {
 }
 
 RunFiles run_files(const Node& composed) {
-  Node job = composed;
-  std::erase_if(job.entries, [](const Entry& entry) { return entry.key.text == "hydra"; });
-  Node hydra = Node::map();
-  set_entry(hydra, Node::of(std::string("hydra")), *composed.find("hydra"));
-  return {node_to_yaml(job), node_to_yaml(hydra),
+  return {node_to_yaml(without_key(composed, "hydra")), node_to_yaml(only_key(composed, "hydra")),
           node_to_yaml(*find_path(composed, "hydra.overrides.task"))};
 }
 

@@ -66,10 +66,10 @@ std::vector<std::vector<std::string>> product(const std::vector<Axis>& axes) {
   std::vector<std::vector<std::string>> jobs = {{}};
   for (const Axis& axis : axes) {
     if (axis.overrides.empty())
-      throw UserError(
-          fmt::format("--multirun: glob() of '{}' matches no option; change the pattern, or write "
-                      "the values out",
-                      axis.key));
+      throw UserError(fmt::format(
+          "--multirun: '{}' has no value: its glob() matches no option, or its range() is "
+          "empty; write the values out",
+          axis.key));
     if (jobs.size() * axis.overrides.size() > kMostJobsInAll)
       throw UserError(
           fmt::format("--multirun: more than {} jobs; sweep over fewer values", kMostJobsInAll));

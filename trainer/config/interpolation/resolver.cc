@@ -11,8 +11,9 @@
 namespace ddp::train {
 namespace {
 
-constexpr std::size_t kDeepestReference = 200;         // references that follow each other
-constexpr std::size_t kMostResolvedNodes = 1'000'000;  // of the resolved tree
+constexpr std::size_t kDeepestReference = 200;       // references that follow each other
+constexpr std::size_t kMostResolvedNodes = 200'000;  // of the resolved tree
+constexpr std::size_t kMostTextBytes = 16 << 20;     // of all that interpolations make
 
 /// "a.b[0][c]" -> a, b, 0, c. As in OmegaConf what stands behind a bracket without a dot is lost.
 std::vector<std::string> split_key(const std::string& path) {
@@ -42,6 +43,10 @@ const NodeRef& top_of(const NodeRef& ref) {
   return *top;
 }
 
+[[noreturn]] void fail_large() {
+  throw UserError("interpolations make the configuration too large; use fewer");
+}
+
 /// Why there is no such key, and what was probably meant; relative keys are not searched for.
 std::string hint_for(const std::string& path, const Node& root) {
   const Node* node = &root;
@@ -51,9 +56,7 @@ std::string hint_for(const std::string& path, const Node& root) {
       return fmt::format("'{}' is a value; check the name", prefix.substr(0, prefix.size() - 1));
     const Node* next = node->find(part);
     if (next == nullptr) {
-      std::vector<std::string> names;
-      for (const Entry& entry : node->entries) names.push_back(python_str(entry.key));
-      const std::string near = path.starts_with('.') ? "" : nearest(part, names);
+      const std::string near = path.starts_with('.') ? "" : nearest(part, node->key_texts());
       if (!near.empty()) return fmt::format("did you mean ${{{}{}}}?", prefix, near);
       break;
     }
@@ -100,8 +103,7 @@ Node Resolver::behind(const std::vector<std::string>& path) {
 }
 
 Node Resolver::finished(const NodeRef& at) {
-  if (++nodes_ > kMostResolvedNodes)
-    throw UserError("interpolations make the configuration too large; use fewer");
+  if (++nodes_ > kMostResolvedNodes) fail_large();
   const NodeRef& ref = dereferenced(at);
   Node out = *ref.node;
   if (!at.node->place.str().empty()) out.place = at.node->place;
@@ -126,6 +128,8 @@ const NodeRef& Resolver::child_entry(const NodeRef& map, std::size_t i) {
 }
 
 const NodeRef& Resolver::temporary(Node node, const NodeRef& at, bool final) {
+  text_bytes_ += sizeof(Node) + node.text.size();
+  if (text_bytes_ > kMostTextBytes) fail_large();
   temporaries_.push_back(std::move(node));
   return add_ref({&temporaries_.back(), at.parent, "", final});
 }

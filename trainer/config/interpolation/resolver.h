@@ -79,6 +79,7 @@ class Resolver {
   std::vector<const NodeRef*> active_;
   std::size_t depth_ = 0;
   std::size_t nodes_ = 0;
+  std::size_t text_bytes_ = 0;
 };
 
 /// ${name:arguments}. Throws ResolveError, also for an unknown name.

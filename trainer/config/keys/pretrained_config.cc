@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/json_depth.h"
 
 namespace ddp::train {
 namespace {
@@ -28,7 +29,10 @@ std::string read_text(const std::string& path) {
 }
 
 Json parse_config(const std::string& path) {
-  const Json config = Json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+  const std::string text = read_text(path);
+  if (nests_too_deeply(text))
+    throw UserError(fmt::format("{}: nested too deeply; {}", path, kHowToMake));
+  const Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object())
     throw UserError(fmt::format("{}: not a JSON object; {}", path, kHowToMake));
   return config;

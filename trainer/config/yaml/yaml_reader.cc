@@ -19,8 +19,9 @@
 namespace ddp::train {
 namespace {
 
-constexpr std::size_t kDeepestYaml = 200;    // nested lists and maps
-constexpr std::size_t kMostNodes = 200'000;  // with every alias copied ("billion laughs")
+constexpr std::size_t kDeepestYaml = 200;  // nested lists and maps
+// With every alias copied ("billion laughs"); keys are searched for one by one.
+constexpr std::size_t kMostNodes = 20'000;
 
 constexpr std::string_view kYamlTag = "tag:yaml.org,2002:";
 
