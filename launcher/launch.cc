@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <fstream>
 #include <iterator>
 #include <memory>
 
@@ -16,6 +17,7 @@
 #include "launcher/base/messages.h"
 #include "launcher/base/run_result.h"
 #include "launcher/base/states.h"
+#include "launcher/base/text.h"
 #include "launcher/base/worker.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/cli/option_table.h"
@@ -26,7 +28,8 @@
 #include "launcher/plan/worker_env.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/worker_processes.h"
-#include "launcher/rendezvous/static_rendezvous.h"
+#include "launcher/rendezvous/group_rendezvous.h"
+#include "launcher/rendezvous/local_rendezvous.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/report/http_server.h"
@@ -46,11 +49,13 @@ void open_standard_streams() {
 }
 
 std::string find_store(const LaunchConfig& config) {
-  return find_store_program(config.store, ProgramPlaces::of_this_process());
+  return find_store_program(config.store, ProgramPlaces::of_this_process(),
+                            TorchPlaces::of_this_process());
 }
 
-StaticRendezvous rendezvous_for(const LaunchConfig& config, const std::string& store_program) {
-  return StaticRendezvous(config.master_addr, config.master_port, !store_program.empty());
+LocalRendezvous rendezvous_for(const LaunchConfig& config, const std::string& store_program) {
+  return LocalRendezvous(config.master_addr, config.master_port, !store_program.empty(),
+                         config.restarts);
 }
 
 RunFiles files_of(const LogOptions& logs) {
@@ -71,10 +76,12 @@ std::string report(const RunResult& result, const JobPlan& plan, bool summary) {
         "command to continue\n",
         kExitPreempted);
   }
+  if (result.workers.empty() && !result.failures.empty() && !result.failures.front().is_worker())
+    return text + fmt::format("error: {}\n", result.failures.front().cause);
   const bool failed = result.outcome == Outcome::Failed && !result.failures.empty();
   if (failed) {
     const ReportContext context{
-        plan.host, plan.job.local_world_size, plan.logs.report_lines,
+        plan.host, result.world_size, plan.logs.report_lines,
         plan.folder.has_logs() || !plan.folder.is_private() ? plan.folder.path() : ""};
     text += failure_report(result, context);
   }
@@ -123,7 +130,9 @@ void pass_on_cause(const RunResult& result, const Environment& inherited) {
 JobPlan with_events(JobPlan plan, const LaunchConfig& config, WorkerProcesses& processes) {
   const auto file = config.event_log.empty() ? nullptr : append_to(config.event_log);
   if (!file && !config.events_on_console) return plan;
-  const EventLog::Job job{plan.job.run_id, plan.job.role, plan.host, config.program, "static"};
+  const bool dynamic = config.group && !config.group->rules.fixed_ranks;
+  const EventLog::Job job{plan.job.run_id, plan.job.role, plan.host, config.program,
+                          dynamic ? "c10d" : "static"};
   plan.events = EventLog(job, [&processes, &config, file](const std::string& line) {
     if (file) file(line);
     if (config.events_on_console) processes.print(line);
@@ -135,10 +144,52 @@ std::string url_host(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
 
-int run_agent(const LaunchConfig& config, const JobPlan& plan, StaticRendezvous& rendezvous,
-              const std::string& store_program, const SignalMailbox& signals, int launcher_pipe) {
+// A secret that is known to all nodes; without its last line's end.
+std::string read_token(const std::string& file) {
+  constexpr std::size_t kShortest = 16;
+  constexpr std::streamsize kLongest = 4096;
+  std::ifstream in(file, std::ios::binary);
+  std::string token(kLongest + 1, '\0');
+  in.read(token.data(), kLongest + 1);
+  token.resize(static_cast<std::size_t>(in.gcount()));
+  token = trimmed(token);
+  if (in.bad() || token.size() < kShortest || token.size() > kLongest) {
+    usage_error(
+        fmt::format("--rdzv-token-file={}: must be a readable file of 16 to 4096 bytes; make "
+                    "one with: openssl rand -hex 32 > {}",
+                    file, file));
+  }
+  return token;
+}
+
+struct RendezvousOfJob {
+  std::unique_ptr<LocalRendezvous> local;
+  std::unique_ptr<GroupRendezvous> group;
+  Rendezvous& get() const { return local ? static_cast<Rendezvous&>(*local) : *group; }
+};
+
+RendezvousOfJob make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
+                                const std::string& store_program) {
+  RendezvousOfJob rendezvous;
+  if (!config.group) {
+    rendezvous.local = std::make_unique<LocalRendezvous>(rendezvous_for(config, store_program));
+    return rendezvous;
+  }
+  GroupSettings settings = *config.group;
+  settings.host_name = plan.host;
+  settings.local_world_size = plan.job.local_world_size;
+  settings.rank0_store = config.store == StoreChoice::Rank0;
+  if (!config.rdzv_token_file.empty()) settings.token = read_token(config.rdzv_token_file);
+  rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
+  return rendezvous;
+}
+
+int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string& store_program,
+              const SignalMailbox& signals, int launcher_pipe) {
+  const RendezvousOfJob rendezvous = make_rendezvous(config, plan, store_program);
   WorkerProcesses processes(signals, launcher_pipe, store_program);
-  LocalElasticAgent agent(with_events(plan, config, processes), rendezvous, processes);
+  if (rendezvous.group) processes.also_poll(*rendezvous.group);
+  LocalElasticAgent agent(with_events(plan, config, processes), rendezvous.get(), processes);
   std::optional<HttpServer> health;
   if (config.health) {
     health.emplace(*config.health, [&](const std::string& path) {
@@ -197,6 +248,18 @@ int print(std::string_view text) {
   return kExitDone;
 }
 
+// As if all nodes were like this one; with c10d as if it were the first.
+RendezvousInfo supposed_round(const GroupSettings& group, int local_world_size) {
+  RendezvousInfo round;
+  round.group_rank = std::max(group.node_rank, 0);
+  round.group_world_size = group.rules.max_nodes;
+  round.first_rank = round.first_role_rank = round.group_rank * local_world_size;
+  round.world_size = round.role_world_size = round.group_world_size * local_world_size;
+  round.master_addr = group.host;
+  round.master_port = group.port;
+  return round;
+}
+
 // Prints one shell line per worker, with ddp-run's changes to the environment. XXXXXX stands for
 // what is chosen when the folders are created.
 int dry_run(const LaunchConfig& config) {
@@ -205,7 +268,11 @@ int dry_run(const LaunchConfig& config) {
   plan.job.shm_dir = MemoryFolder::planned(MemoryFolder::kPlace);
   plan.job.timer_file = timer_file(plan.inherited, {plan.folder.path(), plan.job.shm_dir});
   WorkerGroup group;
-  group.rendezvous = rendezvous_for(config, find_store(config)).next_round();
+  if (config.group) {
+    group.rendezvous = supposed_round(*config.group, plan.job.local_world_size);
+  } else {
+    group.rendezvous = rendezvous_for(config, find_store(config)).next_round();
+  }
   std::string lines;
   for (int local_rank = 0; local_rank < plan.job.local_world_size; ++local_rank) {
     const Worker worker = plan_worker(plan, group, local_rank);
@@ -237,7 +304,6 @@ void keep_logs_of_killed_agent(const RunFolder& folder) {
 int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
   JobPlan plan = plan_job(config);
   const std::string store_program = find_store(config);
-  StaticRendezvous rendezvous = rendezvous_for(config, store_program);
   plan.folder = RunFolder::create(config.log_dir, plan.job.run_id, files_of(config.logs));
   const MemoryFolder memory(MemoryFolder::kPlace);
   plan.job.shm_dir = memory.path();
@@ -252,9 +318,8 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
   }
   const int code = run_guarded(signals, [&](int launcher_pipe) {
     const int agent_code = guarded([&] {
-      return with_errors_recorded(config, [&] {
-        return run_agent(config, plan, rendezvous, store_program, signals, launcher_pipe);
-      });
+      return with_errors_recorded(
+          config, [&] { return run_agent(config, plan, store_program, signals, launcher_pipe); });
     });
     clean_up.now();
     return agent_code;

@@ -13,7 +13,7 @@ SOURCES = {".h", ".hh", ".hpp", ".cc", ".cpp", ".inl"}
 
 # The rooms (directories) of each program: a room may include itself and rooms of lower rank, never a sibling.
 ROOMS = {
-    "launcher": {"base": 0, "logs": 1, "rendezvous": 1, "report": 1, "hang": 2, "cli": 3, "process": 3, "plan": 4,
+    "launcher": {"base": 0, "logs": 1, "report": 1, "store": 1, "hang": 2, "rendezvous": 2, "cli": 3, "process": 3, "plan": 4,
                  "agent": 5},
     "trainer": {"runtime": 0, "config": 1, "storage": 1, "tokenizer": 1, "data": 2, "model": 2, "optim": 2, "parallel": 2, "metrics": 2,
                 "health": 2, "interop": 3, "report": 3, "task": 4, "snapshot": 5, "run": 6, "app": 7},
@@ -34,6 +34,7 @@ FENCES = [
     (r"nccl\.h$", r"trainer/parallel/", "only trainer/parallel/ sees NCCL"),
     (r"utf8proc", r"trainer/tokenizer/word_splitter\.cc$", "only word_splitter.cc sees utf8proc"),
     (r"yaml-cpp/", r"trainer/config/yaml/", "only config/yaml/ sees yaml-cpp"),
+    (r"nettle/", r"launcher/rendezvous/control_channel\.cc$", "only control_channel.cc sees nettle"),
     (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/app/parsed_options\.h$",
      "only option_values.cc and parsed_options.h see cxxopts"),
     (r"(torch|ATen|c10|caffe2)/", rf"trainer/(?!config/)|{MODULES}|tests/(?!launcher/|config/)",

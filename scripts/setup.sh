@@ -23,7 +23,7 @@ USAGE
 }
 
 readonly packages=(g++ cmake ninja-build python3-venv ccache libgloo-dev libyaml-cpp-dev libfmt-dev
-                   libcxxopts-dev catch2 nlohmann-json3-dev libssl-dev libxxhash-dev libutf8proc-dev)
+                   libcxxopts-dev catch2 nlohmann-json3-dev nettle-dev libssl-dev libxxhash-dev libutf8proc-dev)
 readonly arrow=pyarrow==26.0.1  # for snapshots in S3 and Google Cloud Storage
 readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0 tokenizers==0.23.3 tiktoken==0.14.0 omegaconf==2.3.1 hydra-core==1.3.8
                 moto==5.2.5 py-partiql-parser==0.6.3 flask==3.1.3 flask-cors==6.0.5 gcp-storage-emulator==2026.7.19

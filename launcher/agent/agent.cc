@@ -9,34 +9,30 @@
 #include "launcher/agent/failure_order.h"
 #include "launcher/agent/worker_reports.h"
 #include "launcher/base/signal_names.h"
+#include "launcher/base/text.h"
 #include "launcher/process/worker_spec.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
-namespace {
-
-// A worker in uninterruptible sleep may survive SIGKILL: wait no longer than this.
-constexpr auto kKillPatience = std::chrono::seconds(5);
-// Hung workers will not save anything, so they get less time to stop.
-constexpr std::chrono::milliseconds kHangGrace{5'000};
-constexpr auto kStackPatience = std::chrono::seconds(10);
-
-}  // namespace
-
-LocalElasticAgent::LocalElasticAgent(JobPlan plan, RendezvousHandler& rendezvous,
-                                     ProcessRunner& processes)
+LocalElasticAgent::LocalElasticAgent(JobPlan plan, Rendezvous& rendezvous, ProcessRunner& processes)
     : plan_(std::move(plan)), rendezvous_(rendezvous), processes_(processes), hangs_(plan_.hangs) {}
 
 RunResult LocalElasticAgent::run() {
   job_began_ = processes_.now();
-  start_round();
+  rendezvous_.join();
   for (;;) {
-    absorb(processes_.wait(next_wakeup()));
+    if (!rendezvous_.has_news()) absorb(processes_.wait(next_wakeup()));
     look_for_hangs();
+    report_failure();
+    report_end();
+    absorb_news();
     switch (decide(situation())) {
       case Action::Wait:
+        break;
+      case Action::Start:
+        start_round();
         break;
       case Action::Leave:
         leave();
@@ -59,7 +55,7 @@ RunResult LocalElasticAgent::run() {
       case Action::Finish:
         return finish(Outcome::Succeeded);
       case Action::Fail:
-        return finish(all_preempted() ? Outcome::Preempted : Outcome::Failed);
+        return finish(verdict_->outcome);
       case Action::Abandon:
         return finish(end_signal_ ? Outcome::Interrupted : Outcome::Failed);
       case Action::Interrupt:
@@ -69,17 +65,44 @@ RunResult LocalElasticAgent::run() {
   }
 }
 
-void LocalElasticAgent::start_round() {
+// A failed first start is the user's to fix; a failed restart may succeed on the next try.
+void LocalElasticAgent::join() {
+  phase_ = Phase::Joining;
+  deadline_.reset();
   failures_.clear();
   verdict_.reset();
+  asked_to_stop_.reset();
+  failure_reported_ = end_reported_ = false;
   dumping_ = false;
   asked_for_stacks_.clear();
+  group_.workers.clear();
+  try {
+    rendezvous_.join();
+  } catch (const LaunchError& error) {
+    absorb_failed_start(error);
+  }
+}
+
+void LocalElasticAgent::start_round() {
+  group_.rendezvous = *std::exchange(next_round_, std::nullopt);
+  group_.restart_count = group_.rendezvous.restart_count;
+  try {
+    start_workers();
+    ever_started_ = true;
+  } catch (const LaunchError& error) {
+    if (ever_started_) return absorb_failed_start(error);
+    // The other nodes need the cause before this one is gone.
+    failures_ = {failure_without_worker({error.exit_code(), 0}, error.what(), processes_)};
+    report_failure();
+    report_end();
+    throw;
+  }
+}
+
+void LocalElasticAgent::start_workers() {
   group_.began = processes_.now();
   phase_ = Phase::Running;
-  deadline_.reset();
   hangs_.begin_round(group_.began);
-  group_.workers.clear();
-  group_.rendezvous = rendezvous_.next_round();
   if (group_.rendezvous.store_socket >= 0) processes_.serve_store(group_.rendezvous.store_socket);
   plan_.events.group("RENDEZVOUS", group_, since_start());
   plan_.folder.prepare_attempt(group_.restart_count, plan_.job.local_world_size);
@@ -99,7 +122,10 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
   stop_requests_.nothing_pending();
   for (const Event& event : events) {
     if (event.kind == Event::Kind::Signal) absorb_signal(event);
-    if (event.kind == Event::Kind::LauncherGone) launcher_gone_ = true;
+    if (event.kind == Event::Kind::LauncherGone) {
+      launcher_gone_ = true;
+      rendezvous_.leave(0);
+    }
     if (event.kind == Event::Kind::HeartbeatBegan) hangs_.heartbeat_began(processes_.now());
     if (event.kind == Event::Kind::StacksDumped && phase_ == Phase::Dumping)
       ask_for_stacks(event.without_stacks);
@@ -108,7 +134,29 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
   for (const Event& event : events) {
     if (event.kind == Event::Kind::StoreLost) absorb_store_loss(event);
   }
-  judge_end_of_round();
+}
+
+void LocalElasticAgent::absorb_news() {
+  while (auto news = rendezvous_.take_news()) absorb_news(std::move(*news));
+}
+
+void LocalElasticAgent::absorb_news(JobNews news) {
+  switch (news.kind) {
+    case JobNews::Kind::Start:
+      next_round_ = std::move(news.round);
+      break;
+    case JobNews::Kind::Stop:
+      if (running() > 0) processes_.note(news.text);
+      asked_to_stop_ = std::move(news);
+      break;
+    case JobNews::Kind::Note:
+      processes_.note(news.text);
+      break;
+    case JobNews::Kind::Restart:
+    case JobNews::Kind::End:
+      verdict_ = std::move(news);
+      break;
+  }
 }
 
 void LocalElasticAgent::absorb_signal(const Event& event) {
@@ -123,6 +171,7 @@ void LocalElasticAgent::absorb_signal(const Event& event) {
     processes_.signal_workers(event.signal);
   } else if (stop_requests_.add(event.origin, processes_.now()) && end_signal_ == 0) {
     end_signal_ = event.signal;
+    rendezvous_.leave(event.signal);
   }
 }
 
@@ -188,18 +237,6 @@ void LocalElasticAgent::record_event(const Worker& worker) const {
   plan_.events.worker(event_name(worker.state), group_, worker, since_start(), text);
 }
 
-// A hung worker has failed: the others may wait for it in a collective forever.
-void LocalElasticAgent::look_for_hangs() {
-  if (phase_ != Phase::Running || suspended_ || !failures_.empty()) return;
-  failures_ = hangs_.look(group_.workers, processes_);
-  for (ProcessFailure& failure : failures_) {
-    failure.lived = processes_.now() - group_.began;
-    failure.stacks = plan_.folder.stacks_file(group_.restart_count, failure.local_rank);
-    dumping_ = dumping_ || !failure.stacks.empty();
-    plan_.events.worker("HUNG", group_, worker_of(failure), since_start(), hang_text(failure));
-  }
-}
-
 const Worker& LocalElasticAgent::worker_of(const ProcessFailure& failure) const {
   return group_.workers.at(static_cast<std::size_t>(failure.local_rank));
 }
@@ -211,9 +248,10 @@ int LocalElasticAgent::running() const {
 }
 
 Situation LocalElasticAgent::situation() const {
+  const bool failed_elsewhere = verdict_ && verdict_->outcome != Outcome::Succeeded;
   return {.phase = phase_,
           .running = running(),
-          .failed = !failures_.empty(),
+          .failed = !failures_.empty() || asked_to_stop_ || failed_elsewhere,
           .preempted = all_preempted(),
           .dumping = dumping_,
           .interrupted = end_signal_ != 0,
@@ -221,26 +259,17 @@ Situation LocalElasticAgent::situation() const {
           .suspended = suspended_,
           .deadline_over = !suspended_ && deadline_ && processes_.now() >= *deadline_,
           .launcher_gone = launcher_gone_,
-          .may_restart = verdict_ && verdict_->restart,
-          .delay = verdict_ && verdict_->delay.count() > 0};
+          .round_ready = next_round_.has_value(),
+          .over = verdict_ && verdict_->kind == JobNews::Kind::End,
+          .may_restart = verdict_ && verdict_->kind == JobNews::Kind::Restart,
+          .delay = verdict_ && verdict_->verdict.delay.count() > 0};
 }
 
+// Here and, as far as is known, on the other nodes.
 bool LocalElasticAgent::all_preempted() const {
-  return !failures_.empty() &&
-         std::all_of(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
-           return is_preemption(plan_.restarts, failure.exit);
-         });
-}
-
-bool LocalElasticAgent::is_hung(const Worker& worker) const {
-  return std::any_of(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
-    return failure.pid == worker.pid && !failure.hang.empty();
-  });
-}
-
-std::chrono::milliseconds LocalElasticAgent::grace() const {
-  const bool hang = !failures_.empty() && !failures_.front().hang.empty();
-  return hang ? std::min(plan_.grace, kHangGrace) : plan_.grace;
+  if (asked_to_stop_ && !asked_to_stop_->leaving) return false;
+  return failures_.empty() ? asked_to_stop_.has_value()
+                           : outcome_of(plan_.restarts, failures_) == Outcome::Preempted;
 }
 
 std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
@@ -250,116 +279,57 @@ std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
   return std::min(*deadline_, *look);
 }
 
-void LocalElasticAgent::leave() {
-  phase_ = Phase::Leaving;
-  deadline_ = processes_.now() + plan_.grace;
+void LocalElasticAgent::report_failure() {
+  if (failure_reported_ || failures_.empty() || phase_ == Phase::Joining) return;
+  failure_reported_ = true;
+  rendezvous_.report_failure(failures_.front());
 }
 
-// Dump all workers: a hung one may be waiting for another.
-void LocalElasticAgent::dump_stacks() {
-  for (const ProcessFailure& failure : failures_) {
-    processes_.note(fmt::format("rank {} (local rank {}, pid {}) hung: {}; stacks: {}",
-                                failure.rank, failure.local_rank, failure.pid, hang_text(failure),
-                                failure.stacks));
+void LocalElasticAgent::report_end() {
+  const bool started = !group_.workers.empty() || !failures_.empty();
+  if (end_reported_ || !started || running() > 0) return;
+  end_reported_ = true;
+  NodeEnd end;
+  if (!failures_.empty()) {
+    const auto earlier = earlier_failures(group_.workers, failures_.front(), processes_);
+    failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
+    end.failures = told_in_full(failures_, processes_);
   }
-  std::vector<int> ranks;  // the cause first: there may not be time for all
-  for (const ProcessFailure& failure : failures_) ranks.push_back(failure.local_rank);
-  for (const Worker& worker : group_.workers) {
-    if (worker.state == WorkerState::Running && !is_hung(worker))
-      ranks.push_back(worker.local_rank);
-  }
-  std::vector<StackDump> wanted;
-  for (const int rank : ranks)
-    wanted.push_back({rank, plan_.folder.stacks_file(group_.restart_count, rank)});
-  if (!processes_.dump_stacks(wanted)) ask_for_stacks(ranks);
-  phase_ = Phase::Dumping;
-  deadline_ = processes_.now() + kStackPatience;
-}
-
-// Without a debugger, or if it may not attach, ask the hung program itself: Python's faulthandler
-// answers SIGABRT.
-void LocalElasticAgent::ask_for_stacks(const std::vector<int>& local_ranks) {
-  for (const ProcessFailure& failure : failures_) {
-    const int rank = failure.local_rank;
-    const bool wanted =
-        std::find(local_ranks.begin(), local_ranks.end(), rank) != local_ranks.end();
-    if (!wanted || worker_of(failure).state != WorkerState::Running) continue;
-    processes_.signal_worker(rank, SIGABRT);
-    processes_.signal_worker(rank, SIGCONT);
-    asked_for_stacks_.insert(rank);
-  }
-  dumping_ = !asked_for_stacks_.empty();
-}
-
-void LocalElasticAgent::stop_workers() {
-  const int signal = end_signal_ != 0 ? end_signal_ : SIGTERM;
-  // The order of exits does not matter when a signal ends the job.
-  for (Worker& worker : group_.workers)
-    worker.was_dying = end_signal_ == 0 && processes_.state_of(worker.local_rank).dying;
-  // The hung worker cannot save anything; killing it frees its peers, so that they can.
-  if (!failures_.empty() && !failures_.front().hang.empty())
-    processes_.signal_worker(failures_.front().local_rank, SIGKILL);
-  processes_.signal_workers(signal);
-  processes_.signal_workers(SIGCONT);  // a worker that is suspended could not react
-  phase_ = Phase::Stopping;
-  deadline_ = processes_.now() + grace();
-  if (end_signal_ != 0) {
-    processes_.note(fmt::format(
-        "{}: forwarded to {} worker{}; grace period {}, repeat to kill at once",
-        signal_name(signal), running(), running() == 1 ? "" : "s", seconds_text(grace())));
-  }
-}
-
-void LocalElasticAgent::kill_workers() {
-  processes_.signal_workers(SIGKILL);
-  if (phase_ == Phase::Stopping && stop_requests_.count() < 2 && !launcher_gone_) {
-    processes_.note(fmt::format("{} worker{} did not stop within {}; killed", running(),
-                                running() == 1 ? "" : "s", seconds_text(grace())));
-  }
-  phase_ = Phase::Killing;
-  deadline_ = processes_.now() + kKillPatience;
-}
-
-void LocalElasticAgent::judge_end_of_round() {
-  if (verdict_ || failures_.empty() || running() > 0) return;
-  const auto earlier = earlier_failures(group_.workers, failures_.front(), processes_);
-  failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
-  const ProcessFailure& cause = failures_.front();
-  history_.push_back({cause.rank, cause.exit, cause.lived, cause.heartbeat});
-  verdict_ = judge_restart(plan_.restarts, history_);
-}
-
-void LocalElasticAgent::announce_restart() {
-  processes_.note(restart_text(failures_.front(), *verdict_, plan_.restarts.max_restarts));
+  end.stopped = std::any_of(group_.workers.begin(), group_.workers.end(),
+                            [](const Worker& w) { return w.state == WorkerState::Stopped; });
+  end.preempted = how_interrupted(plan_.restarts, group_.workers) == Outcome::Preempted;
+  phase_ = Phase::Reported;
+  deadline_.reset();
+  rendezvous_.report_end(std::move(end));
 }
 
 void LocalElasticAgent::delay_restart() {
-  announce_restart();
+  processes_.note(verdict_->text);
   processes_.sweep();
   phase_ = Phase::Delaying;
-  deadline_ = processes_.now() + verdict_->delay;
+  deadline_ = processes_.now() + verdict_->verdict.delay;
 }
 
 void LocalElasticAgent::restart() {
   if (phase_ != Phase::Delaying) {
-    announce_restart();
+    processes_.note(verdict_->text);
     processes_.sweep();
   }
-  group_.last_failure = failure_json(failures_.front(), group_.restart_count);
-  ++group_.restart_count;
-  try {
-    start_round();
-  } catch (const LaunchError& error) {
-    absorb_failed_start(error);
+  if (!verdict_->failures.empty()) {
+    group_.last_failure = failure_json(verdict_->failures.front(), group_.restart_count);
+    ++restarts_;
   }
+  join();
 }
 
-// A failed first start is the user's to fix; a failed restart may succeed on the next try.
 void LocalElasticAgent::absorb_failed_start(const LaunchError& error) {
+  phase_ = Phase::Running;
   group_.workers.clear();
   const std::string what = std::string("cannot restart the workers: ") + error.what();
   failures_ = {failure_without_worker({error.exit_code(), 0}, what, processes_)};
-  deadline_ = processes_.now();  // nothing is to be waited for
+  absorb(processes_.wait(processes_.now()));  // a signal may have come between two quick restarts
+  report_failure();
+  report_end();
 }
 
 JobStatus LocalElasticAgent::status() const {
@@ -369,7 +339,9 @@ JobStatus LocalElasticAgent::status() const {
   JobStatus status{.run_id = plan_.job.run_id,
                    .host = plan_.host,
                    .phase = phase_,
-                   .restarts = group_.restart_count,
+                   .node = group_.rendezvous.group_rank,
+                   .nodes = group_.rendezvous.group_world_size,
+                   .restarts = restarts_,
                    .max_restarts = plan_.job.max_restarts,
                    .seconds = seconds(since_start()),
                    .round_seconds = seconds(processes_.now() - group_.began)};
@@ -389,16 +361,18 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
   for (auto& failure : failures_) {
     if (failure.is_worker()) failure.last_stderr = processes_.last_stderr(failure.local_rank);
   }
-  result.failures = failures_;
+  result.failures = verdict_ ? with_details(verdict_->failures, failures_) : failures_;
   result.stopped = static_cast<int>(
       std::count_if(group_.workers.begin(), group_.workers.end(), [&](const Worker& w) {
         return w.state == WorkerState::Stopped || (w.state == WorkerState::Running && !is_hung(w));
       }));
   result.workers = final_workers(group_, job_began_, processes_);
   result.lived = since_start();
-  result.restarts = group_.restart_count;
+  const int world_size = group_.rendezvous.world_size;
+  result.world_size = world_size > 0 ? world_size : plan_.job.local_world_size;
+  result.restarts = restarts_;
   result.max_restarts = plan_.job.max_restarts;
-  if (verdict_) result.gave_up = verdict_->gave_up;
+  if (verdict_) result.gave_up = verdict_->verdict.gave_up;
   return result;
 }
 

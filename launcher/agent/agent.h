@@ -1,5 +1,5 @@
 // LocalElasticAgent supervises one node's workers: wait for an event, ask agent_policy, act. It
-// reaches the operating system only through ProcessRunner.
+// reaches the operating system only through ProcessRunner, the other nodes through Rendezvous.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,6 @@
 
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/hang_monitor.h"
-#include "launcher/agent/restart_policy.h"
 #include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/run_result.h"
@@ -18,13 +17,14 @@
 #include "launcher/process/process_runner.h"
 #include "launcher/process/stop_requests.h"
 #include "launcher/rendezvous/rendezvous.h"
+#include "launcher/rendezvous/restart_policy.h"
 #include "launcher/report/job_status.h"
 
 namespace ddp::launch {
 
 class LocalElasticAgent {
  public:
-  LocalElasticAgent(JobPlan plan, RendezvousHandler& rendezvous, ProcessRunner& processes);
+  LocalElasticAgent(JobPlan plan, Rendezvous& rendezvous, ProcessRunner& processes);
 
   /// Returns once nothing of the job is running. Throws LaunchError if the workers cannot be
   /// started.
@@ -33,8 +33,12 @@ class LocalElasticAgent {
   JobStatus status() const;
 
  private:
+  void join();
   void start_round();
+  void start_workers();
   void absorb(const std::vector<Event>& events);
+  void absorb_news();
+  void absorb_news(JobNews news);
   void absorb_signal(const Event& event);
   void resume();
   void absorb_exits(const std::vector<Event>& events);
@@ -56,8 +60,8 @@ class LocalElasticAgent {
   void ask_for_stacks(const std::vector<int>& local_ranks);
   void stop_workers();
   void kill_workers();
-  void judge_end_of_round();
-  void announce_restart();
+  void report_failure();
+  void report_end();
   void delay_restart();
   void restart();
   void absorb_failed_start(const LaunchError& error);
@@ -65,11 +69,11 @@ class LocalElasticAgent {
   RunResult finish(Outcome outcome);
 
   JobPlan plan_;
-  RendezvousHandler& rendezvous_;
+  Rendezvous& rendezvous_;
   ProcessRunner& processes_;
 
   WorkerGroup group_;
-  Phase phase_ = Phase::Running;
+  Phase phase_ = Phase::Joining;
   std::optional<Clock::time_point> deadline_;  // of the phase
   HangMonitor hangs_;
   bool suspended_ = false;  // by SIGTSTP
@@ -78,9 +82,14 @@ class LocalElasticAgent {
   std::set<int> asked_for_stacks_;  // local ranks, by SIGABRT: no debugger has told them
   std::vector<ProcessFailure> failures_;
   Clock::time_point job_began_;
-  std::vector<RoundEnd> history_;
-  std::optional<RestartVerdict> verdict_;  // on the round that has just ended
-  int end_signal_ = 0;                     // 0: no signal has asked for the end
+  std::optional<RendezvousInfo> next_round_;
+  std::optional<JobNews> asked_to_stop_;  // by the other nodes
+  std::optional<JobNews> verdict_;        // on the round that has just ended: Restart or End
+  bool ever_started_ = false;
+  int restarts_ = 0;  // after failures
+  bool failure_reported_ = false;
+  bool end_reported_ = false;
+  int end_signal_ = 0;  // 0: no signal has asked for the end
   StopRequests stop_requests_;
   bool launcher_gone_ = false;
 };

@@ -5,9 +5,10 @@ namespace {
 
 Action when_all_ended(const Situation& now) {
   if (now.launcher_gone || now.interrupted) return Action::Interrupt;
-  if (!now.failed) return Action::Finish;
-  if (!now.may_restart) return Action::Fail;
+  if (now.over) return now.failed ? Action::Fail : Action::Finish;
   if (now.suspended) return Action::Wait;
+  if (now.phase == Phase::Joining) return now.round_ready ? Action::Start : Action::Wait;
+  if (!now.may_restart) return Action::Wait;
   if (now.phase == Phase::Delaying) return now.deadline_over ? Action::Restart : Action::Wait;
   return now.delay ? Action::Delay : Action::Restart;
 }
@@ -34,6 +35,8 @@ Action decide(const Situation& now) {
       return at_once || now.deadline_over ? Action::Kill : Action::Wait;
     case Phase::Killing:
       return now.deadline_over ? Action::Abandon : Action::Wait;
+    case Phase::Joining:
+    case Phase::Reported:
     case Phase::Delaying:
       break;  // nothing runs then
   }

@@ -8,7 +8,7 @@ namespace ddp::launch {
 struct Situation {
   Phase phase = Phase::Running;
   int running = 0;             // workers that have not ended
-  bool failed = false;         // a worker failed by itself
+  bool failed = false;         // a worker failed by itself, here or on another node
   bool preempted = false;      // all that failed said that they have saved and want to go
   bool dumping = false;        // the failure is a hang, and its stacks can be had
   bool interrupted = false;    // a signal asked for the end of the job
@@ -16,21 +16,24 @@ struct Situation {
   bool suspended = false;      // by SIGTSTP
   bool deadline_over = false;  // of the current phase
   bool launcher_gone = false;  // the process that the user started is dead
-  bool may_restart = false;    // restart_policy says so
+  bool round_ready = false;    // the nodes have agreed on the next round
+  bool over = false;           // the nodes have agreed on the end of the job
+  bool may_restart = false;    // the nodes have agreed on a restart
   bool delay = false;          // but not at once
 };
 
 enum class Action {
   Wait,   // for the next event
+  Start,  // this node's workers
   Leave,  // start the grace period, ask nobody
   DumpStacks,
   Stop,       // ask all workers to stop, start the grace period
   Kill,       // SIGKILL to all workers
   Abandon,    // they survive SIGKILL: name them and go
   Delay,      // clear up, restart later
-  Restart,    // the whole group, on a new port
+  Restart,    // join the next round
   Finish,     // all succeeded
-  Fail,       // report the first failure
+  Fail,       // report the root cause
   Interrupt,  // end with 128 + signal
 };
 

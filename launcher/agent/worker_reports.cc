@@ -6,7 +6,7 @@
 
 #include "launcher/agent/failure_order.h"
 #include "launcher/hang/heartbeat.h"
-#include "launcher/report/failure_report.h"
+#include "launcher/report/error_file.h"
 
 namespace ddp::launch {
 
@@ -37,18 +37,26 @@ std::string hang_text(const ProcessFailure& failure) {
                      failure.heartbeat.empty() ? "none, or an empty one" : failure.heartbeat);
 }
 
-std::string seconds_text(std::chrono::milliseconds time) {
-  return fmt::format("{:g} s", static_cast<double>(time.count()) / 1000);
+std::vector<ProcessFailure> told_in_full(std::vector<ProcessFailure> failures,
+                                         const ProcessRunner& processes) {
+  for (ProcessFailure& failure : failures) {
+    if (!failure.is_worker()) continue;
+    failure.last_stderr = processes.last_stderr(failure.local_rank);
+    const auto message = read_error_file(failure.error_file);
+    if (message) failure.message = message->callstack.empty() ? message->text : message->callstack;
+  }
+  return failures;
 }
 
-std::string restart_text(const ProcessFailure& cause, const RestartVerdict& verdict,
-                         int max_restarts) {
-  const std::string what = cause.is_worker()
-                               ? fmt::format("rank {} (local rank {}, pid {}): {}", cause.rank,
-                                             cause.local_rank, cause.pid, describe(cause))
-                               : cause.cause;
-  return fmt::format("{}; restart {} of {}{}", what, verdict.number, max_restarts,
-                     verdict.delay.count() > 0 ? " in " + seconds_text(verdict.delay) : "");
+std::vector<ProcessFailure> with_details(std::vector<ProcessFailure> of_job,
+                                         const std::vector<ProcessFailure>& own) {
+  for (ProcessFailure& failure : of_job) {
+    const auto found = std::find_if(own.begin(), own.end(), [&](const ProcessFailure& mine) {
+      return failure.host.empty() && mine.local_rank == failure.local_rank;
+    });
+    if (found != own.end()) failure = *found;
+  }
+  return of_job;
 }
 
 std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/restart_policy.h"
 #include "launcher/base/clock.h"
 #include "launcher/base/restart_rules.h"
 #include "launcher/base/run_result.h"
 #include "launcher/base/states.h"
 #include "launcher/base/worker.h"
 #include "launcher/process/process_runner.h"
+#include "launcher/rendezvous/restart_policy.h"
 #include "launcher/report/job_status.h"
 
 namespace ddp::launch {
@@ -25,11 +25,14 @@ ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
 
 /// "silent for 5.0 s, state T (stopped); last heartbeat: step=3".
 std::string hang_text(const ProcessFailure& failure);
-/// "2.5 s".
-std::string seconds_text(std::chrono::milliseconds time);
-/// "rank 0 (local rank 0, pid 100): killed by SIGKILL; restart 1 of 3 in 2 s".
-std::string restart_text(const ProcessFailure& cause, const RestartVerdict& verdict,
-                         int max_restarts);
+
+/// What other nodes need to report these failures: the last output and the error file's text.
+std::vector<ProcessFailure> told_in_full(std::vector<ProcessFailure> failures,
+                                         const ProcessRunner& processes);
+
+/// The job's failures, in which this node's are replaced by `own`, which say more.
+std::vector<ProcessFailure> with_details(std::vector<ProcessFailure> of_job,
+                                         const std::vector<ProcessFailure>& own);
 
 /// Workers that were told to stop but, by their error files, failed on their own before `seen`;
 /// probable cause first. Marks them as failed.

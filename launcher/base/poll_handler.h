@@ -3,7 +3,10 @@
 
 #include <poll.h>
 
+#include <optional>
 #include <vector>
+
+#include "launcher/base/clock.h"
 
 namespace ddp::launch {
 
@@ -13,6 +16,10 @@ class PollHandler {
   virtual void add_poll_fds(std::vector<pollfd>& fds) const = 0;
   /// Gets every participant's descriptors; its own may be among them.
   virtual void handle(const std::vector<pollfd>& fds) = 0;
+  /// When handle() is to be called although no descriptor is ready; nullopt: never.
+  virtual std::optional<Clock::time_point> deadline() const { return std::nullopt; }
+  /// True: the agent has to look at it, so the loop returns to it.
+  virtual bool has_news() const { return false; }
 };
 
 }  // namespace ddp::launch

@@ -27,6 +27,8 @@ struct ProcessFailure {
   std::string hang{};         // hung: for how long, and where; empty: it exited
   std::string heartbeat{};    // the text of its last heartbeat
   Progress progress{};        // parsed from it
+  std::string host{};         // empty: this one
+  std::string message{};      // of its error file; filled in for other nodes only
   double time = 0;            // when it was seen; Unix seconds
   Clock::duration lived{};    // from the start of the round until then
   std::string stacks{};       // its stacks when it hung; empty: none
@@ -39,6 +41,7 @@ struct RunResult {
   int signal = 0;                        // Interrupted: the signal that ended the job
   std::vector<ProcessFailure> failures;  // of the last round, root cause first
   int stopped = 0;                       // peers stopped because of it
+  int world_size = 0;  // of the last round, over all nodes; 0: there was none
   int restarts = 0;
   int max_restarts = 0;
   std::vector<Worker> workers;         // of the last round

@@ -1,11 +1,15 @@
 #include "launcher/base/sockets.h"
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstring>
 
 namespace ddp::launch {
 namespace {
@@ -72,6 +76,75 @@ int bind_socket(const std::vector<BindPlan>& plans, int port) {
     // If the port is taken, binding another family would only hide that.
     if (fd >= 0 || errno == EADDRINUSE || (errno == EACCES && !plan.this_machine_only)) return fd;
   }
+  return -1;
+}
+
+std::string numeric_address(int socket, bool peer) {
+  Address address{};
+  socklen_t size = sizeof address;
+  const auto get = peer ? ::getpeername : ::getsockname;
+  if (get(socket, &address.any, &size) != 0) return "";
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address.any.sa_family == AF_INET) {
+    ::inet_ntop(AF_INET, &address.v4.sin_addr, text.data(), text.size());
+    return text.data();
+  }
+  const in6_addr& v6 = address.v6.sin6_addr;
+  if (IN6_IS_ADDR_V4MAPPED(&v6)) {
+    ::inet_ntop(AF_INET, &v6.s6_addr[12], text.data(), text.size());
+    return text.data();
+  }
+  ::inet_ntop(AF_INET6, &v6, text.data(), text.size());
+  std::array<char, IF_NAMESIZE> device{};
+  if (!IN6_IS_ADDR_LINKLOCAL(&v6) ||
+      ::if_indextoname(address.v6.sin6_scope_id, device.data()) == nullptr)
+    return text.data();
+  return std::string(text.data()) + "%" + device.data();
+}
+
+std::optional<SocketAddress> parse_address(const std::string& host, int port) {
+  SocketAddress result{};
+  Address address{};
+  const auto percent = host.find('%');
+  if (::inet_pton(AF_INET, host.c_str(), &address.v4.sin_addr) == 1) {
+    result.size = fill(address, {AF_INET, host, false}, port);
+  } else if (in6_addr bytes{};
+             ::inet_pton(AF_INET6, host.substr(0, percent).c_str(), &bytes) == 1) {
+    result.size = fill(address, {AF_INET6, host.substr(0, percent), false}, port);
+    if (percent != std::string::npos)
+      address.v6.sin6_scope_id = ::if_nametoindex(host.substr(percent + 1).c_str());
+  } else {
+    return std::nullopt;
+  }
+  result.family = address.any.sa_family;
+  static_assert(sizeof address <= sizeof result.bytes);
+  std::memcpy(result.bytes, &address, sizeof address);
+  return result;
+}
+
+int begin_connect(const SocketAddress& address) {
+  const int fd = ::socket(address.family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const auto* where = reinterpret_cast<const sockaddr*>(address.bytes);
+  if (::connect(fd, where, address.size) == 0 || errno == EINPROGRESS) return fd;
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return -1;
+}
+
+int listen_on(const SocketAddress& address) {
+  const int fd = ::socket(address.family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  const int on = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const auto* where = reinterpret_cast<const sockaddr*>(address.bytes);
+  if (::bind(fd, where, address.size) == 0 && ::listen(fd, SOMAXCONN) == 0) return fd;
+  const int error = errno;
+  ::close(fd);
+  errno = error;
   return -1;
 }
 

@@ -2,6 +2,7 @@
 // listening sockets.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,5 +31,23 @@ std::vector<BindPlan> bind_plans(const std::string& master_addr);
 int bind_socket(const std::vector<BindPlan>& plans, int port);
 
 int port_of(int socket);
+
+/// Of a connected socket's own end or of the other one: "10.0.0.7", "::1"; IPv4 addresses that are
+/// mapped to IPv6 are shown as IPv4. Empty: not connected.
+std::string numeric_address(int socket, bool peer);
+
+/// A numeric address, ready for bind() and connect(); nullopt: `host` is not one. The scope of a
+/// link-local address may be given: fe80::1%eth0.
+struct SocketAddress {
+  alignas(8) unsigned char bytes[128];
+  unsigned size = 0;
+  int family = 0;
+};
+std::optional<SocketAddress> parse_address(const std::string& host, int port);
+
+/// A non-blocking socket (close-on-exec, no delay) on which connect() was called; -1 with errno.
+int begin_connect(const SocketAddress& address);
+/// A non-blocking socket that listens on exactly this address; -1 with errno.
+int listen_on(const SocketAddress& address);
 
 }  // namespace ddp::launch

@@ -4,6 +4,10 @@ namespace ddp::launch {
 
 const char* name_of(Phase phase) {
   switch (phase) {
+    case Phase::Joining:
+      return "joining";
+    case Phase::Reported:
+      return "waiting for the other nodes";
     case Phase::Running:
       return "running";
     case Phase::Leaving:

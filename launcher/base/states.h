@@ -5,11 +5,13 @@ namespace ddp::launch {
 
 /// What the agent is doing.
 enum class Phase {
+  Joining,   // no worker is running; the next round is being agreed on
   Running,   // no failure so far
   Leaving,   // a worker was preempted and saved; the others are about to exit
   Dumping,   // a worker hung; stacks are being dumped
   Stopping,  // workers were asked to stop; the grace period is running
   Killing,   // SIGKILL was sent
+  Reported,  // none is running here; the other nodes decide what becomes of the job
   Delaying,  // nothing is running; the next round starts at the deadline
 };
 

@@ -1,6 +1,7 @@
 // Small string utilities.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@ std::string trimmed(const std::string& text);
 std::optional<int> whole_number(std::string_view text);
 /// A GPU or MIG instance as in CUDA_VISIBLE_DEVICES: GPU-8932f937, MIG-...
 bool is_gpu_uuid(std::string_view text);
+/// "2.5 s".
+std::string seconds_text(std::chrono::milliseconds time);
 /// Makes foreign text safe for a terminal: `?` for each control character.
 std::string printable(std::string_view text);
 

@@ -51,14 +51,19 @@ struct Progress {
   std::string collective{};  // the last one it started: NAME#SEQUENCE
 };
 
-/// Where the workers of one round meet.
+/// This node's part in one round, and where its workers meet.
 struct RendezvousInfo {
+  int restart_count = 0;  // of the job: all nodes agree
   int group_rank = 0;
   int group_world_size = 1;
+  int first_rank = 0;  // of this node's workers
+  int world_size = 0;  // 0: as many as this node's workers
+  int first_role_rank = 0;
+  int role_world_size = 0;  // 0: likewise
   std::string master_addr;
   int master_port = 0;
   bool agent_store = false;  // ddp-run hosts the store there; else rank 0 does
-  int store_socket = -1;     // listening socket for the store; not owned
+  int store_socket = -1;     // listening socket for the store; not owned. -1: served elsewhere
 };
 
 struct WorkerGroup {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "launcher/base/build_commit.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/option_completion.h"
@@ -12,6 +13,7 @@
 #include "launcher/cli/option_parsers.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/raw_options.h"
+#include "launcher/cli/rdzv_conf.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -27,13 +29,8 @@ void apply_endpoint(LaunchConfig& config, const std::string& text, const std::st
 }
 
 void take_addresses(LaunchConfig& config, const OptionValues& values) {
-  if (values.integer("node-rank", 0, INT_MAX) != 0) {
-    usage_error(fmt::format("--node-rank={}: a single node has rank 0; omit the option",
-                            values.text("node-rank")));
-  }
   const bool alone = values.flag("standalone");  // whatever backend is named, as with torchrun
   const std::string backend = alone ? "c10d" : values.one_of("rdzv-backend", {"static", "c10d"});
-  check_rdzv_conf(values.text("rdzv-conf"));
   config.master_addr = values.text("master-addr");
   config.master_port = values.integer("master-port", 0, 65535);
   if (!alone && !values.given("master-port")) {
@@ -43,6 +40,45 @@ void take_addresses(LaunchConfig& config, const OptionValues& values) {
   if (config.master_addr.empty())
     usage_error("--master-addr=: is empty; give a host name or an address");
   config.rdzv_id = values.text("rdzv-id");
+}
+
+// A job of one node, whatever the options say of others.
+void take_single_node(const OptionValues& values, NodeRange nodes) {
+  if (nodes.min > 1) {
+    usage_error(fmt::format("--nnodes={} with --standalone, which is for one node: drop one",
+                            values.text("nnodes")));
+  }
+  if (values.integer("node-rank", 0, INT_MAX) != 0) {
+    usage_error(fmt::format("--node-rank={}: a single node has rank 0; omit the option",
+                            values.text("node-rank")));
+  }
+}
+
+// Several nodes: what they must agree on, and how they find each other.
+void take_group(LaunchConfig& config, const OptionValues& values) {
+  const NodeRange nodes = parse_nnodes(values.text("nnodes"));
+  const auto conf = parse_rdzv_conf(values.text("rdzv-conf"));
+  if (nodes.max == 1 || values.flag("standalone")) return take_single_node(values, nodes);
+  GroupSettings group;
+  MembershipRules& rules = group.rules;
+  rules.fixed_ranks = values.one_of("rdzv-backend", {"static", "c10d"}) == "static";
+  rules.min_nodes = rules.fixed_ranks ? nodes.max : nodes.min;
+  rules.max_nodes = nodes.max;
+  rules.run_id = config.rdzv_id.empty() ? "none" : config.rdzv_id;  // torchrun's default
+  rules.restarts = config.restarts;
+  group.role = config.role;
+  group.local_addr = values.text("local-addr");
+  const auto endpoint = take_endpoint(values, rules.fixed_ranks);
+  group.host = endpoint.host;
+  group.port = endpoint.port;
+  if (rules.fixed_ranks) {
+    group.node_rank = values.integer("node-rank", 0, nodes.max - 1);
+    rules.master_addr = group.host;
+    rules.master_port = group.port;
+  }
+  config.hints = apply_rdzv_conf(conf, group);
+  config.rdzv_token_file = values.file("rdzv-token-file");
+  config.group = std::move(group);
 }
 
 // torchrun's own switch; its static rendezvous ignores it.
@@ -121,7 +157,6 @@ void take_logs(LaunchConfig& config, const OptionValues& values) {
 
 LaunchConfig to_config(const OptionValues& values) {
   LaunchConfig config;
-  check_nnodes(values.text("nnodes"));
   config.nproc_per_node = trimmed(values.text("nproc-per-node"));
   parse_local_world_size(config.nproc_per_node);
   config.standalone = values.flag("standalone");
@@ -144,14 +179,20 @@ LaunchConfig to_config(const OptionValues& values) {
   values.one_of("start-method", {"spawn", "fork", "forkserver"});
   take_logs(config, values);
   take_addresses(config, values);
+  take_group(config, values);
   return config;
+}
+
+std::string version_line() {
+  const std::string commit = kBuildCommit;
+  return "ddp-run " DDP_VERSION + (commit.empty() ? "" : " (commit " + commit + ")") + "\n";
 }
 
 // Help, version and the like; empty if a job is to be run.
 std::string asked_text(const OptionValues& values) {
   if (values.flag("help")) return help_text();
   if (values.flag("short-help")) return short_help_text();
-  if (values.flag("version")) return "ddp-run " DDP_VERSION "\n";
+  if (values.flag("version")) return version_line();
   if (values.flag("print-man")) return man_page();
   if (!values.given("print-completion")) return "";
   return completion_script(values.one_of("print-completion", {"bash", "zsh", "fish"}));
@@ -184,7 +225,7 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
   } catch (const LaunchError& error) {
     name_source(error, raw);
   }
-  config.hints = raw.hints;
+  config.hints.insert(config.hints.begin(), raw.hints.begin(), raw.hints.end());
   if (raw.program.empty() || raw.program.front().empty()) {
     usage_error(
         "no program given; usage: ddp-run [options] PROGRAM [arguments], see ddp-run --help");

@@ -11,6 +11,7 @@
 #include "launcher/base/sockets.h"
 #include "launcher/hang/hang_rules.h"
 #include "launcher/logs/stream_plan.h"
+#include "launcher/rendezvous/group_rendezvous.h"
 
 namespace ddp::launch {
 
@@ -58,6 +59,9 @@ struct LaunchConfig {
   int master_port = 0;  // 0: a free port for each round
   StoreChoice store = StoreChoice::Auto;
   std::string rdzv_id;  // empty: a random one
+  /// Several nodes: what the options say of them. nullopt: a single node.
+  std::optional<GroupSettings> group;
+  std::string rdzv_token_file;  // empty: none
 
   std::string
       log_dir;  // empty: a private folder, removed at the end unless it holds logs worth keeping

@@ -42,7 +42,7 @@ std::optional<int> parse_local_world_size(const std::string& value) {
   return number;
 }
 
-void check_nnodes(const std::string& value) {
+NodeRange parse_nnodes(const std::string& value) {
   std::vector<int> numbers;
   for (const auto& part : split_list(value, ':')) {
     const int number = number_up_to(INT_MAX, trimmed(part));
@@ -52,10 +52,7 @@ void check_nnodes(const std::string& value) {
   if (numbers.size() > 2 || numbers.front() > numbers.back()) {
     usage_error(fmt::format("--nnodes={}: must be N or MIN:MAX, with 1 <= MIN <= MAX", value));
   }
-  if (numbers.back() > 1) {
-    usage_error(
-        fmt::format("--nnodes={}: more than one node is not supported yet; use --nnodes=1", value));
-  }
+  return {numbers.front(), numbers.back()};
 }
 
 std::vector<int> parse_signals(const std::string& list) {
@@ -73,14 +70,17 @@ std::vector<int> parse_signals(const std::string& list) {
   return signals;
 }
 
-void check_rdzv_conf(const std::string& text) {
-  if (text.empty()) return;
+std::map<std::string, std::string> parse_rdzv_conf(const std::string& text) {
+  std::map<std::string, std::string> conf;
+  if (text.empty()) return conf;
   for (const auto& pair : split_list(text, ',')) {
     const auto equals = pair.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == pair.size()) {
       usage_error(fmt::format("--rdzv-conf={}: '{}' is not KEY=VALUE", text, pair));
     }
+    conf[trimmed(pair.substr(0, equals))] = trimmed(pair.substr(equals + 1));
   }
+  return conf;
 }
 
 std::string parse_devices(const std::string& list) {

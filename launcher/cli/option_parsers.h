@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,11 +17,15 @@ namespace ddp::launch {
 /// --nproc-per-node; nullopt for gpu, cpu and auto, which depend on the machine.
 std::optional<int> parse_local_world_size(const std::string& value);
 /// --nnodes: N or MIN:MAX; more than one node is an error.
-void check_nnodes(const std::string& value);
+struct NodeRange {
+  int min = 1;
+  int max = 1;
+};
+NodeRange parse_nnodes(const std::string& value);
 /// --signals-to-handle: SIGTERM,USR1,15.
 std::vector<int> parse_signals(const std::string& list);
 /// --rdzv-conf: KEY=VALUE,...
-void check_rdzv_conf(const std::string& text);
+std::map<std::string, std::string> parse_rdzv_conf(const std::string& text);
 
 /// GPUs as in CUDA_VISIBLE_DEVICES: indices, or UUIDs starting with GPU- or MIG-.
 std::string parse_devices(const std::string& list);

@@ -15,7 +15,7 @@ constexpr std::array kOptions{
                "Workers to start: a number, one per GPU (gpu), one per CPU (cpu), or one per GPU "
                "if there are any, else one per CPU (auto)."},
     OptionSpec{"nnodes", 0, "N|MIN:MAX", "1", Workers,
-               "Number of nodes; only 1 is supported so far."},
+               "Number of nodes; MIN:MAX with --rdzv-backend=c10d."},
     OptionSpec{"role", 0, "NAME", "default", Workers, "Role of the workers (ROLE_NAME)."},
     OptionSpec{"virtual-local-rank", 0, nullptr, "", Workers,
                "Show each worker only its own GPU (CUDA_VISIBLE_DEVICES) and set LOCAL_RANK=0."},
@@ -26,8 +26,7 @@ constexpr std::array kOptions{
     OptionSpec{"numa-binding", 0, "node|socket|exclusive|core-complex", "", Workers,
                "Bind each worker to CPUs near its GPU: the NUMA node, the socket, an exclusive "
                "share of the node's cores, or the cores that share a last-level cache."},
-    OptionSpec{"devices", 0, "LIST", "", Workers,
-               "GPUs for this job; sets CUDA_VISIBLE_DEVICES for all workers."},
+    OptionSpec{"devices", 0, "LIST", "", Workers, "GPUs for all workers: CUDA_VISIBLE_DEVICES."},
 
     OptionSpec{"max-restarts", 0, "N", "0", Restarts,
                "Restart the whole group up to N times when a worker fails."},
@@ -65,21 +64,27 @@ constexpr std::array kOptions{
     OptionSpec{"master-port", 0, "PORT", "0", Rendezvous,
                "Port of rank 0 (MASTER_PORT); 0: a free port, chosen anew for each restart."},
     OptionSpec{"node-rank", 0, "N", "0", Rendezvous,
-               "Rank of this node; always 0 for a single node."},
+               "Rank of this node with the static backend; node 0 hosts the rendezvous."},
     OptionSpec{"local-addr", 0, "HOST", "", Rendezvous,
-               "Address of this node; used as MASTER_ADDR."},
+               "Address of this node that the others reach; default: as the host of the rendezvous "
+               "sees it."},
     OptionSpec{"rdzv-backend", 0, "static|c10d", "static", Rendezvous,
-               "Rendezvous backend; both behave the same on a single node."},
-    OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
-               "Rendezvous endpoint; with a port and the static backend it sets MASTER_ADDR and "
-               "MASTER_PORT."},
+               "How several nodes meet. static: all come, each with its --node-rank. c10d: between "
+               "MIN and MAX nodes may join, leave and be replaced."},
+    OptionSpec{
+        "rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
+        "Where the nodes meet [port 29400, static: 29500]; static: also MASTER_ADDR, MASTER_PORT."},
     OptionSpec{"store", 0, "auto|agent|rank0", "auto", Rendezvous,
                "Who hosts the workers' TCPStore at MASTER_ADDR:MASTER_PORT: ddp-run (through "
                "ddp-store) or rank 0; auto: ddp-run if ddp-store is installed next to it."},
     OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous,
-               "Job ID (TORCHELASTIC_RUN_ID); random by default."},
+               "Job ID (TORCHELASTIC_RUN_ID). Default: random; several nodes: none."},
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,
-               "Rendezvous settings; ignored on a single node."},
+               "Settings of several nodes: join_timeout, last_call_timeout, keep_alive_interval, "
+               "keep_alive_max_attempt, read_timeout, timeout, is_host."},
+    OptionSpec{"rdzv-token-file", 0, "FILE", "", Rendezvous,
+               "A secret of at least 16 bytes, the same on all nodes: agents without it are turned "
+               "away. Default: none."},
 
     OptionSpec{"shutdown-timeout", 0, "SECONDS", "30", Stopping,
                "Grace period for workers to stop before SIGKILL."},
@@ -132,8 +137,7 @@ constexpr std::array kOptions{
     OptionSpec{"event-log-handler", 0, "null|console", "null", Logs,
                "Where to log events: null (nowhere) or console (stderr)."},
 
-    OptionSpec{"dry-run", 0, nullptr, "", Other,
-               "Print each worker's command and environment without starting anything."},
+    OptionSpec{"dry-run", 0, nullptr, "", Other, "Print each worker's command; start nothing."},
     OptionSpec{"print-completion", 0, "bash|zsh|fish", "", Other,
                "Print a completion script: source <(ddp-run --print-completion bash)."},
     OptionSpec{"print-man", 0, nullptr, "", Other,

@@ -48,7 +48,9 @@ JobInfo job_info(const LaunchConfig& config, const MachineView& machine,
                  const Environment& inherited) {
   JobInfo job;
   job.role = config.role;
-  job.run_id = config.rdzv_id.empty() ? random_id() : config.rdzv_id;
+  job.run_id = config.group             ? config.group->rules.run_id
+               : config.rdzv_id.empty() ? random_id()
+                                        : config.rdzv_id;
   job.local_world_size = local_world_size(config.nproc_per_node, machine);
   job.max_restarts = config.restarts.max_restarts;
   job.signals_to_handle = names_of(config.stop_signals);
@@ -98,7 +100,7 @@ JobPlan plan_job(const LaunchConfig& config) {
 Worker plan_worker(const JobPlan& plan, const WorkerGroup& group, int local_rank) {
   Worker worker;
   worker.local_rank = local_rank;
-  worker.rank = group.rendezvous.group_rank * plan.job.local_world_size + local_rank;
+  worker.rank = group.rendezvous.first_rank + local_rank;
   worker.error_file = plan.folder.error_file(group.restart_count, local_rank);
   worker.heartbeat_file = plan.folder.heartbeat_file(group.restart_count, local_rank);
   return worker;

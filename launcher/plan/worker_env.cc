@@ -69,16 +69,18 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
                                const WorkerGroup& group, const Worker& worker) {
   Environment env = inherited;
   const RendezvousInfo& rendezvous = group.rendezvous;
-  const int world_size = job.local_world_size * rendezvous.group_world_size;
+  const auto or_own = [&](int size) {
+    return std::to_string(size > 0 ? size : job.local_world_size);
+  };
   env[kRank] = std::to_string(worker.rank);
   env[kLocalRank] = std::to_string(job.virtual_local_rank ? 0 : worker.local_rank);
-  env[kWorldSize] = std::to_string(world_size);
+  env[kWorldSize] = or_own(rendezvous.world_size);
   env[kLocalWorldSize] = std::to_string(job.local_world_size);
   env[kGroupRank] = std::to_string(rendezvous.group_rank);
   env[kGroupWorldSize] = std::to_string(rendezvous.group_world_size);
   env[kRoleName] = job.role;
-  env[kRoleRank] = env[kRank];
-  env[kRoleWorldSize] = env[kWorldSize];
+  env[kRoleRank] = std::to_string(rendezvous.first_role_rank + worker.local_rank);
+  env[kRoleWorldSize] = or_own(rendezvous.role_world_size);
   env[kMasterAddr] = rendezvous.master_addr;
   env[kMasterPort] = std::to_string(rendezvous.master_port);
   env[kRestartCount] = std::to_string(group.restart_count);

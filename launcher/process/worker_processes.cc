@@ -135,8 +135,13 @@ std::vector<Event> WorkerProcesses::wait(std::optional<Clock::time_point> deadli
   std::vector<Event> events;
   do {
     take_turn(deadline, events);
-  } while (events.empty() && !(deadline && Clock::now() >= *deadline));
+  } while (events.empty() && !has_news() && !(deadline && Clock::now() >= *deadline));
   return events;
+}
+
+bool WorkerProcesses::has_news() const {
+  return std::any_of(handlers_.begin(), handlers_.end(),
+                     [](const PollHandler* handler) { return handler->has_news(); });
 }
 
 void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
@@ -148,7 +153,9 @@ void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
                           {store_.report_fd(), POLLIN, 0}};
   pump_.add_poll_fds(fds);
   for (const PollHandler* handler : handlers_) handler->add_poll_fds(fds);
-  wait_for_any(fds, earlier(earlier(deadline, watch_from_), pump_.deadline()));
+  auto wake = earlier(earlier(deadline, watch_from_), pump_.deadline());
+  for (const PollHandler* handler : handlers_) wake = earlier(wake, handler->deadline());
+  wait_for_any(fds, wake);
   pump_.handle(fds);
   for (PollHandler* handler : handlers_) handler->handle(fds);
   if (fds[1].revents != 0) {

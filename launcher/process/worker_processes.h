@@ -62,6 +62,7 @@ class WorkerProcesses : public ProcessRunner {
  private:
   PendingSpawn start_one(const WorkerSpec& spec);
   pid_t pid_of(int local_rank) const;
+  bool has_news() const;
   void take_turn(std::optional<Clock::time_point> deadline, std::vector<Event>& events);
   void take_signals(std::vector<Event>& events);
   void reap(std::vector<Event>& events);

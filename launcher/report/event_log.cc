@@ -70,8 +70,9 @@ void EventLog::worker(const char* state, const WorkerGroup& group, const Worker&
   if (!sink_) return;
   json more = details(job_, group);
   more["local_rank"] = worker.local_rank;
-  more["role_rank"] = worker.rank;
-  more["role_world_size"] = group.workers.size();
+  const int of_role = group.rendezvous.role_world_size;
+  more["role_rank"] = group.rendezvous.first_role_rank + worker.local_rank;
+  more["role_world_size"] = of_role > 0 ? of_role : static_cast<int>(group.workers.size());
   // Python's convention: minus the signal.
   more["exit_code"] = worker.exit.signal != 0 ? -worker.exit.signal : worker.exit.code;
   more["worker_pid"] = worker.pid;

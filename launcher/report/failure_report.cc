@@ -96,9 +96,10 @@ std::string exit_and_cause(const ProcessFailure& failure) {
 }
 
 void add_message(Report& report, const ProcessFailure& failure, const ReportContext& context) {
-  const auto message = read_error_file(failure.error_file);
+  auto message = read_error_file(failure.error_file);
   const bool kept = message && !context.logs.empty();
   report.field("error_file", kept ? failure.error_file : kNothing);
+  if (!message && !failure.message.empty()) message = {failure.message, ""};
   std::vector<std::string> lines;
   if (message)
     lines =
@@ -112,7 +113,7 @@ void add_cause(Report& report, const ProcessFailure& failure, const ReportContex
                std::size_t most) {
   report.line("Root Cause (first observed failure):\n[0]:");
   report.field("time", local_time(failure.time));
-  report.field("host", context.host);
+  report.field("host", failure.host.empty() ? context.host : failure.host);
   if (!failure.is_worker()) {
     report.field("exitcode", kNothing);
     report.field("cause", failure.cause);

@@ -20,6 +20,8 @@ std::string health(const JobStatus& job) {
   json object{{"status", name_of(job.phase)},
               {"run_id", job.run_id},
               {"host", job.host},
+              {"node", job.node},
+              {"nodes", job.nodes},
               {"restarts", job.restarts},
               {"max_restarts", job.max_restarts},
               {"seconds", job.seconds}};
@@ -34,6 +36,11 @@ std::string health(const JobStatus& job) {
                                  {"step", worker.step ? json(*worker.step) : json()}});
   }
   return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+// A probe that killed an agent for waiting would keep the nodes from ever meeting.
+bool is_healthy(const JobStatus& job) {
+  return job.phase == Phase::Running || job.phase == Phase::Joining;
 }
 
 std::string label(const std::string& value) {
@@ -73,9 +80,11 @@ std::string metrics(const JobStatus& job) {
   out.sample(
       fmt::format("ddp_run_info{{run_id=\"{}\",host=\"{}\"}}", label(job.run_id), label(job.host)),
       1);
-  out.single("ddp_run_healthy", "gauge",
-             "1 while the workers run, 0 while they are stopped or restarted.",
-             job.phase == Phase::Running ? 1 : 0);
+  out.single(
+      "ddp_run_healthy", "gauge",
+      "1 while the workers run or nodes are waited for, 0 while workers are stopped or restarted.",
+      is_healthy(job) ? 1 : 0);
+  out.single("ddp_run_nodes", "gauge", "Nodes in the present round.", job.nodes);
   out.single("ddp_run_restarts_total", "counter", "Restarts of the group so far.", job.restarts);
   out.single("ddp_run_max_restarts", "gauge", "Maximum number of restarts.", job.max_restarts);
   out.single("ddp_run_seconds", "gauge", "Seconds since the job started.", job.seconds);
@@ -118,7 +127,7 @@ std::string read_worker_metrics(const std::string& shm_dir) {
 
 HttpAnswer answer_about(const JobStatus& job, const std::string& path) {
   if (path == "/health" || path == "/healthz")
-    return {job.phase == Phase::Running ? 200 : 503, "application/json", health(job)};
+    return {is_healthy(job) ? 200 : 503, "application/json", health(job)};
   if (path == "/metrics") return {200, "text/plain; version=0.0.4; charset=utf-8", metrics(job)};
   return {404, "text/plain", "try /health or /metrics\n"};
 }

@@ -26,6 +26,8 @@ struct JobStatus {
   std::string run_id{};
   std::string host{};
   Phase phase = Phase::Running;
+  int node = 0;   // rank of this node
+  int nodes = 1;  // in the present round
   int restarts = 0;
   int max_restarts = 0;
   double seconds = 0;        // since the job began
@@ -40,7 +42,8 @@ struct HttpAnswer {
   std::string body;
 };
 
-/// /health: 200 while the workers run, 503 while they are stopped or restarted, with a JSON object.
+/// /health: 200 while the workers run or other nodes are waited for, 503 while workers are stopped or
+/// restarted, with a JSON object.
 /// /metrics: Prometheus text format 0.0.4, including what the workers have added.
 HttpAnswer answer_about(const JobStatus& job, const std::string& path);
 

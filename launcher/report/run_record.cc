@@ -46,7 +46,7 @@ json to_json(const Worker& worker) {
 
 json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
-json to_json(const ProcessFailure& failure) {
+json to_json(const ProcessFailure& failure, const std::string& host) {
   const auto number = [&](int value) { return failure.is_worker() ? json(value) : json(nullptr); };
   json object{{"rank", number(failure.rank)},
               {"local_rank", number(failure.local_rank)},
@@ -54,7 +54,8 @@ json to_json(const ProcessFailure& failure) {
               {"stderr", failure.last_stderr}};
   put_exit(object, failure.exit);
   const auto message = read_error_file(failure.error_file);
-  object["message"] = message ? json(message->text) : json(nullptr);
+  object["message"] = message ? json(message->text) : text_or_null(failure.message);
+  object["host"] = failure.host.empty() ? host : failure.host;
   object["hang"] = text_or_null(failure.hang);
   object["heartbeat"] = text_or_null(failure.heartbeat);
   object["step"] = failure.progress.step ? json(*failure.progress.step) : json(nullptr);
@@ -101,7 +102,7 @@ std::string result_json(const RunResult& result, const std::string& run_id,
               {"error", nullptr},
               {"seconds", seconds(result.lived)}};
   object["failures"] = json::array();
-  for (const auto& failure : result.failures) object["failures"].push_back(to_json(failure));
+  for (const auto& failure : result.failures) object["failures"].push_back(to_json(failure, host));
   object["workers"] = json::array();
   for (const auto& worker : result.workers) object["workers"].push_back(to_json(worker));
   return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";

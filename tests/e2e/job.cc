@@ -107,7 +107,7 @@ ChildOptions alone(const Workspace& place, const Words& overrides) {
 
 ChildOptions launched(const Workspace& place, int ranks, const Words& overrides,
                       const Words& launcher_options) {
-  Words argv = {ddp_run_program(), "--standalone", "--nproc_per_node=" + std::to_string(ranks)};
+  Words argv = {ddp_run_program(), "--nproc_per_node=" + std::to_string(ranks)};
   argv.insert(argv.end(), launcher_options.begin(), launcher_options.end());
   const Words program = alone(place, overrides).argv;
   argv.insert(argv.end(), program.begin(), program.end());

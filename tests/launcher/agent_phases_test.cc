@@ -7,6 +7,7 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/base/run_result.h"
+#include "launcher/rendezvous/local_rendezvous.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/worker_contract.h"
 #include "tests/launcher/fake_runner.h"
@@ -18,14 +19,8 @@ namespace {
 using Deeds = std::vector<std::string>;
 using std::chrono::seconds;
 
-class OneAddress : public RendezvousHandler {
- public:
-  RendezvousInfo next_round() override { return {.master_addr = "127.0.0.1", .master_port = 1}; }
-};
-
 struct PhaseScene {
   FakeRunner os;
-  OneAddress rendezvous;
   JobPlan plan;
   test::TempFolder tmp;
 
@@ -34,6 +29,7 @@ struct PhaseScene {
     plan.job.local_world_size = workers;
     plan.job.max_restarts = plan.restarts.max_restarts = max_restarts;
     plan.folder = RunFolder::create(tmp.path(), "run", RunFiles::Logs);
+    LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
     return LocalElasticAgent(plan, rendezvous, os).run();
   }
   FakeRunner& gets(const Event& event) {

@@ -6,6 +6,7 @@
 
 #include "launcher/base/restart_rules.h"
 #include "launcher/base/run_result.h"
+#include "launcher/rendezvous/local_rendezvous.h"
 #include "launcher/report/failure_report.h"
 #include "tests/launcher/fake_runner.h"
 
@@ -14,30 +15,8 @@ namespace {
 
 using Deeds = std::vector<std::string>;
 
-class CountingRendezvous : public RendezvousHandler {
- public:
-  RendezvousInfo next_round() override { return {0, 1, "127.0.0.1", ++port_}; }
-
- private:
-  int port_ = 1000;
-};
-
-class SocketRendezvous : public RendezvousHandler {
- public:
-  RendezvousInfo next_round() override {
-    RendezvousInfo info;
-    info.agent_store = true;
-    info.store_socket = ++socket_;
-    return info;
-  }
-
- private:
-  int socket_ = 40;
-};
-
 struct Scene {
   FakeRunner os;
-  CountingRendezvous rendezvous;
   RestartRules rules;
 
   RunResult run(int workers, int max_restarts = 0) {
@@ -47,6 +26,7 @@ struct Scene {
     plan.job.max_restarts = max_restarts;
     plan.restarts = rules;
     plan.restarts.max_restarts = max_restarts;
+    LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
     return LocalElasticAgent(plan, rendezvous, os).run();
   }
 };
@@ -83,8 +63,8 @@ TEST_CASE("a failed worker restarts the whole group on a new port, after a sweep
   CHECK(result.outcome == Outcome::Succeeded);
   CHECK(result.restarts == 1);
   CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
-  CHECK(scene.os.rounds[0][0].environment.at("MASTER_PORT") == "1001");
-  CHECK(scene.os.rounds[1][0].environment.at("MASTER_PORT") == "1002");
+  CHECK(scene.os.rounds[0][0].environment.at("MASTER_PORT") !=
+        scene.os.rounds[1][0].environment.at("MASTER_PORT"));
   CHECK(scene.os.rounds[1][0].environment.at("TORCHELASTIC_RESTART_COUNT") == "1");
   REQUIRE(scene.os.notes.size() == 1);
   CHECK(scene.os.notes[0] == "rank 0 (local rank 0, pid 100): killed by SIGKILL; restart 1 of 3");
@@ -92,13 +72,16 @@ TEST_CASE("a failed worker restarts the whole group on a new port, after a sweep
 
 TEST_CASE("the store of each round is served before its workers start, and ends with the job") {
   FakeRunner os;
-  SocketRendezvous rendezvous;
   JobPlan plan;
   plan.restarts.max_restarts = 1;
+  LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/true, plan.restarts);
   os.exits(0, {1, 0}).exits(0, {});
   CHECK(LocalElasticAgent(plan, rendezvous, os).run().outcome == Outcome::Succeeded);
-  CHECK(os.deeds == Deeds{"serve store on 41", "start 1", "sweep", "serve store on 42", "start 1",
+  const std::string serves = os.deeds.at(0).substr(0, os.deeds.at(0).rfind(' '));
+  CHECK(serves == "serve store on");
+  CHECK(os.deeds == Deeds{os.deeds.at(0), "start 1", "sweep", os.deeds.at(3), "start 1",
                           "stop store", "sweep"});
+  CHECK_THAT(os.deeds.at(3), Catch::StartsWith(serves));
   CHECK(os.rounds[0][0].environment.at("TORCHELASTIC_USE_AGENT_STORE") == "True");
 }
 

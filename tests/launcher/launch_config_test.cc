@@ -220,10 +220,6 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK(complaint({"--rdzv-backend=etcd", "x"}) ==
         "--rdzv-backend=etcd: must be one of static, c10d");
   CHECK(complaint({"--rdzv-conf=a", "x"}) == "--rdzv-conf=a: 'a' is not KEY=VALUE");
-  CHECK(complaint({"--nnodes=2", "x"}) ==
-        "--nnodes=2: more than one node is not supported yet; use --nnodes=1");
-  CHECK(complaint({"--nnodes=1:4", "x"}) ==
-        "--nnodes=1:4: more than one node is not supported yet; use --nnodes=1");
   CHECK(complaint({"--nnodes=0", "x"}) == "--nnodes=0: must be N or MIN:MAX, with 1 <= MIN <= MAX");
   CHECK(complaint({"--nnodes=2:1", "x"}) ==
         "--nnodes=2:1: must be N or MIN:MAX, with 1 <= MIN <= MAX");

@@ -9,7 +9,7 @@
 #include "tests/support/skip.h"
 
 #include "launcher/base/errors.h"
-#include "launcher/rendezvous/static_rendezvous.h"
+#include "launcher/rendezvous/local_rendezvous.h"
 
 namespace ddp::launch {
 namespace {
@@ -75,10 +75,10 @@ TEST_CASE("a port that someone listens on is one line with the remedy") {
 }
 
 TEST_CASE("each round has a new port, unless one was asked for") {
-  StaticRendezvous free_port("127.0.0.1", 0, false);
+  LocalRendezvous free_port("127.0.0.1", 0, false, {});
   const int first = free_port.next_round().master_port;
   CHECK(free_port.next_round().master_port != first);
-  StaticRendezvous fixed("127.0.0.1", PortReservation(0).port(), false);
+  LocalRendezvous fixed("127.0.0.1", PortReservation(0).port(), false, {});
   const int asked = fixed.next_round().master_port;
   CHECK(fixed.next_round().master_port == asked);
 }

@@ -1,4 +1,4 @@
-#include "launcher/agent/restart_policy.h"
+#include "launcher/rendezvous/restart_policy.h"
 #include "launcher/base/restart_rules.h"
 
 #include "tests/support/catch.h"

@@ -9,7 +9,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/sockets.h"
 #include "launcher/rendezvous/listening_socket.h"
-#include "launcher/rendezvous/static_rendezvous.h"
+#include "launcher/rendezvous/local_rendezvous.h"
 #include "launcher/rendezvous/store_server/socket_handover.h"
 
 namespace ddp::launch {
@@ -75,13 +75,13 @@ TEST_CASE("a port where someone listens cannot be the store's") {
 }
 
 TEST_CASE("each round's store has a socket of its own, unless a port was asked for") {
-  StaticRendezvous any("127.0.0.1", 0, true);
+  LocalRendezvous any("127.0.0.1", 0, true, {});
   const RendezvousInfo first = any.next_round();
   CHECK(first.agent_store);
   CHECK(port_of(first.store_socket) == first.master_port);
   const RendezvousInfo second = any.next_round();
   CHECK(second.master_port != first.master_port);
-  StaticRendezvous fixed("127.0.0.1", ListeningSocket("127.0.0.1", 0).port(), true);
+  LocalRendezvous fixed("127.0.0.1", ListeningSocket("127.0.0.1", 0).port(), true, {});
   const int socket = fixed.next_round().store_socket;
   CHECK(fixed.next_round().store_socket == socket);
 }

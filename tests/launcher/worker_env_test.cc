@@ -15,7 +15,13 @@ TEST_CASE("a worker's environment is torchrun's, with the job's own values") {
   job.signals_to_handle = "SIGTERM";
   job.omp_num_threads = 4;
   WorkerGroup group;
-  group.rendezvous = {1, 2, "10.0.0.1", 4242};
+  group.rendezvous = {.group_rank = 1,
+                      .group_world_size = 2,
+                      .world_size = 5,  // nodes may differ in size
+                      .first_role_rank = 1,
+                      .role_world_size = 3,
+                      .master_addr = "10.0.0.1",
+                      .master_port = 4242};
   group.restart_count = 1;
   Worker worker;
   worker.local_rank = 1;
@@ -27,13 +33,13 @@ TEST_CASE("a worker's environment is torchrun's, with the job's own values") {
         Environment{{"HOME", "/root"},
                     {"RANK", "3"},
                     {"LOCAL_RANK", "1"},
-                    {"WORLD_SIZE", "4"},
+                    {"WORLD_SIZE", "5"},
                     {"LOCAL_WORLD_SIZE", "2"},
                     {"GROUP_RANK", "1"},
                     {"GROUP_WORLD_SIZE", "2"},
                     {"ROLE_NAME", "trainer"},
-                    {"ROLE_RANK", "3"},
-                    {"ROLE_WORLD_SIZE", "4"},
+                    {"ROLE_RANK", "2"},
+                    {"ROLE_WORLD_SIZE", "3"},
                     {"MASTER_ADDR", "10.0.0.1"},
                     {"MASTER_PORT", "4242"},
                     {"OMP_NUM_THREADS", "4"},

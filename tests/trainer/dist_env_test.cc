@@ -5,6 +5,7 @@
 #include <string>
 #include "tests/support/catch.h"
 
+#include "trainer/parallel/local_address.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -40,6 +41,12 @@ std::map<std::string, std::string> good() {
 }
 
 }  // namespace
+
+TEST_CASE("the address for other nodes is the one on the way to the first") {
+  CHECK(local_address_towards("127.0.0.1", 29500) == "127.0.0.1");
+  CHECK(local_address_towards("", 29500).empty());
+  CHECK(local_address_towards("no-such-host.invalid", 29500).empty());
+}
 
 TEST_CASE("without a launcher's variables there is one process") {
   const DistEnv env = with({});

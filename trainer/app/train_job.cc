@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -10,8 +11,11 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/exit_report.h"
+#include "trainer/app/out_of_memory.h"
 #include "trainer/config/compose/run_folder.h"
 #include "trainer/config/keys/config_text.h"
+#include "trainer/data/data_source.h"
+#include "trainer/optim/numerics.h"
 #include "trainer/run/trainer.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/atomic_file.h"
@@ -38,8 +42,23 @@ std::vector<std::string> copies_in_memory(const std::string& path) {
   return ram_snapshot_files(folder != nullptr ? folder : "", path);
 }
 
+// Rank 0 may be on another node than before; training from scratch there would lose the run.
+void check_other_nodes(bool found, const SnapshotFolder& folder, ProcessGroup& group) {
+  std::error_code ignored;
+  const bool sees_one = std::filesystem::exists(folder.path(), ignored);
+  const auto seen = group.gather_doubles(sees_one ? 1.0 : 0.0);
+  const auto other = std::find(seen.begin(), seen.end(), 1.0);
+  if (found || other == seen.end()) return;
+  throw UserError(fmt::format(
+      "trainer_config.snapshot_path={}: rank 0's node has no snapshot there, but rank {}'s has "
+      "one; "
+      "put the path on storage that all nodes share, or copy the file, or delete it to start anew",
+      folder.path(), other - seen.begin()));
+}
+
 // Rank 0 alone reads the file; the others need no access to it.
-ResumePoint find_resume_point(SnapshotFolder& folder, ProcessGroup& group, Log& log) {
+ResumePoint find_resume_point(SnapshotFolder& folder, bool several_nodes, ProcessGroup& group,
+                              Log& log) {
   ResumePoint point;
   if (group.is_main()) {
     point.snapshot = folder.find(copies_in_memory(folder.path()));
@@ -52,6 +71,7 @@ ResumePoint find_resume_point(SnapshotFolder& folder, ProcessGroup& group, Log& 
   const std::string json =
       group.broadcast_text(point.snapshot ? point.snapshot->meta.to_json() : "");
   if (!json.empty()) point.meta = SnapshotMeta::from_json(json);
+  if (several_nodes) check_other_nodes(!json.empty(), folder, group);
   if (!group.is_main()) return point;
   log.info(point.meta
                ? fmt::format("Resuming training from snapshot {} at epoch {}, step {}",
@@ -70,8 +90,45 @@ void work_in(const std::string& folder) {
   }
 }
 
-JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGroup& group,
-                         Log& log, const StartTimes& start) {
+std::unique_ptr<Task> open_task(const Config& config, const std::optional<SnapshotMeta>& meta) {
+  try {
+    return make_task(config, meta ? &meta->task : nullptr);
+  } catch (const std::bad_alloc&) {
+    throw FinalError(fmt::format(
+        "out of memory while reading data_config.path={}: a text is held in memory whole; write "
+        "its tokens once with trainer tokenize and train on their folder, which is mapped",
+        config.data.path));
+  }
+}
+
+/// All of it that a model is needed for.
+JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup& group,
+                     SnapshotFolder& folder, RemoteSnapshots* remote, RunMonitor& monitor, Log& log,
+                     ResumePoint resume, Task& task) {
+  Trainer trainer(config, plan, group, task, resume.meta,
+                  resume.snapshot ? &*resume.snapshot : nullptr);
+  const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";
+  resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
+  monitor.started("model");
+  TrainingRun training(config, group, trainer, folder, remote, monitor, log, resumed_from);
+  const FitResult result = training.fit();
+  return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
+}
+
+/// In a catch block: throws what is in flight on, memory that is lacking as an error of ours.
+[[noreturn]] void rethrow(const Config& config, const DevicePlan& plan, const ProcessGroup& group,
+                          const Task& task, const std::exception& error) {
+  if (!is_out_of_memory(error)) throw;
+  const ComputePlace place{plan.device.is_cuda(), group.size()};
+  const auto model = [&task](const Config& changed, const ComputePlace& where) {
+    return task.memory_items(changed, where);
+  };
+  throw FinalError(
+      out_of_memory_text(config, model, place, place.cuda ? plan.device.index() : 0, error));
+}
+
+JobResult train_in_group(const Config& config, const DevicePlan& plan, bool several_nodes,
+                         ProcessGroup& group, Log& log, const StartTimes& start) {
   RunMonitor monitor(config, group.rank(), group.size(), plan.device.is_cuda(), start);
   for (const auto& line : monitor.faults().descriptions()) log.warning(line);
   if (!monitor.faults().empty()) log.flush();  // the first may kill at once
@@ -83,9 +140,10 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGr
     remote = std::make_unique<RemoteSnapshots>(config.trainer.snapshot_path, folder, log);
     remote->fetch_newest();
   }
-  ResumePoint resume = find_resume_point(folder, group, log);
+  ResumePoint resume = find_resume_point(folder, several_nodes && !remote_path, group, log);
   if (remote_path) monitor.starting(false);
-  const auto task = make_task(config, resume.meta ? &resume.meta->task : nullptr);
+  if (const auto note = large_text_note(config.data); !note.empty()) log.info(note);
+  const auto task = open_task(config, resume.meta);
   const std::string& samples = task->training().fingerprint();
   if (group.broadcast_text(samples) != samples) {
     throw RunError(
@@ -97,14 +155,12 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, ProcessGr
   }
   if (group.is_main()) folder.begin_run(config_to_json(config), samples);
   monitor.started("snapshot and data");
-  Trainer trainer(config, plan, group, *task, resume.meta,
-                  resume.snapshot ? &*resume.snapshot : nullptr);
-  const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";
-  resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
-  monitor.started("model");
-  TrainingRun training(config, group, trainer, folder, remote.get(), monitor, log, resumed_from);
-  const FitResult result = training.fit();
-  return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
+  try {
+    return train_task(config, plan, group, folder, remote.get(), monitor, log, std::move(resume),
+                      *task);
+  } catch (const std::exception& error) {
+    rethrow(config, plan, group, *task, error);
+  }
 }
 
 Console console_of(ProgressStyle style) {
@@ -153,6 +209,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   log.debug("Configuration:\n" + config_to_yaml(config));
   if (!run.warning.empty() && env.is_main()) log.warning(run.warning);
   const DevicePlan plan = plan_device(config, env);
+  apply_numerics(config.trainer, plan.device);
   ProcessGroup group(env, config.distributed, plan, store);
   // Only now: a rank that still waits for the others ends at the first signal.
   const StopSignal stop_signal;
@@ -163,7 +220,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
     config.hydra.run_dir = group.broadcast_text(config.hydra.run_dir);
     if (config.hydra.job_chdir) work_in(config.hydra.run_dir);
     start.end_of("group");
-    return train_in_group(config, plan, group, log, start);
+    return train_in_group(config, plan, !env.single_node(), group, log, start);
   } catch (...) {
     if (on_failure == OnFailure::kThrow) throw;
     log.flush();

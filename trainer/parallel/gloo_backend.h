@@ -6,14 +6,16 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <string>
 
 namespace ddp::train {
 
-/// `loopback`: all ranks are on this machine, so listen on 127.0.0.1 only. Otherwise
-/// GLOO_SOCKET_IFNAME names the interface, or the address that the host's name resolves to is used.
+/// `address`: where this rank listens for the others; 127.0.0.1 if all are on this machine. Empty:
+/// the address that the host's name resolves to. GLOO_SOCKET_IFNAME, an interface, counts unless
+/// the address is loopback.
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int size,
                                                     std::chrono::milliseconds timeout,
-                                                    bool loopback);
+                                                    const std::string& address);
 
 }  // namespace ddp::train

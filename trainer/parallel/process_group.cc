@@ -10,6 +10,7 @@
 
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/gloo_backend.h"
+#include "trainer/parallel/local_address.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -110,9 +111,10 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
     const auto store = part.store ? part.store : join_store(env, timeout);
     group_ = c10::make_intrusive<c10d::ProcessGroup>(store, rank_, size_);
     using Type = c10d::ProcessGroup::BackendType;
-    const bool loopback = env.single_node();
+    const std::string address =
+        env.single_node() ? "127.0.0.1" : local_address_towards(env.master_addr, env.master_port);
     const auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("gloo/", store),
-                                        rank_, size_, timeout, loopback);
+                                        rank_, size_, timeout, address);
     group_->setBackend(torch::kCPU, Type::GLOO, gloo);
     if (plan.device.is_cuda()) {
       if (plan.nccl) {

@@ -1,4 +1,4 @@
-#include "launcher/agent/restart_policy.h"
+#include "launcher/rendezvous/restart_policy.h"
 
 #include <fmt/format.h>
 
@@ -6,6 +6,8 @@
 #include <csignal>
 
 #include "launcher/base/run_result.h"
+#include "launcher/base/text.h"
+#include "launcher/report/failure_report.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -59,9 +61,21 @@ int restarts_used(const RestartRules& rules, const std::vector<RoundEnd>& histor
 
 }  // namespace
 
+RoundEnd round_end(const ProcessFailure& cause) {
+  return {cause.rank, cause.exit, cause.lived, cause.heartbeat};
+}
+
 bool is_preemption(const RestartRules& rules, const ExitStatus& exit) {
   return exit.signal == 0 && exit.code == kExitPreempted &&
          rules.retry_codes.count(kExitPreempted) == 0;
+}
+
+Outcome outcome_of(const RestartRules& rules, const std::vector<ProcessFailure>& failures) {
+  if (failures.empty()) return Outcome::Succeeded;
+  const bool all = std::all_of(failures.begin(), failures.end(), [&](const ProcessFailure& one) {
+    return is_preemption(rules, one.exit);
+  });
+  return all ? Outcome::Preempted : Outcome::Failed;
 }
 
 RestartVerdict judge_restart(const RestartRules& rules, const std::vector<RoundEnd>& history) {
@@ -84,6 +98,17 @@ RestartVerdict judge_restart(const RestartRules& rules, const std::vector<RoundE
   const int quick = in_a_row(history, [](const RoundEnd& end) { return end.lived < kQuick; });
   verdict.delay = std::min(kLongestDelay, rules.delay * (1 << std::clamp(quick - 1, 0, 16)));
   return verdict;
+}
+
+std::string restart_text(const ProcessFailure& cause, const RestartVerdict& verdict,
+                         int max_restarts) {
+  const std::string where = cause.host.empty() ? "" : cause.host + ": ";
+  const std::string what = cause.is_worker()
+                               ? fmt::format("rank {} (local rank {}, pid {}): {}", cause.rank,
+                                             cause.local_rank, cause.pid, describe(cause))
+                               : cause.cause;
+  return fmt::format("{}{}; restart {} of {}{}", where, what, verdict.number, max_restarts,
+                     verdict.delay.count() > 0 ? " in " + seconds_text(verdict.delay) : "");
 }
 
 }  // namespace ddp::launch

@@ -8,6 +8,8 @@
 
 #include "launcher/base/clock.h"
 #include "launcher/base/restart_rules.h"
+#include "launcher/base/run_result.h"
+#include "launcher/base/states.h"
 #include "launcher/base/worker.h"
 
 namespace ddp::launch {
@@ -20,6 +22,8 @@ struct RoundEnd {
   std::string progress{};   // its last heartbeat; the same text means no progress
 };
 
+RoundEnd round_end(const ProcessFailure& cause);
+
 /// The worker saved its state and asks to be restarted later, not now.
 bool is_preemption(const RestartRules& rules, const ExitStatus& exit);
 
@@ -27,10 +31,17 @@ struct RestartVerdict {
   bool restart = false;
   int number = 0;  // of this restart, in the budget
   std::chrono::milliseconds delay{0};
-  std::string gave_up;  // why there is no restart although some are left; else empty
+  std::string gave_up{};  // why there is no restart although some are left; else empty
 };
+
+/// Of a run that ends with these failures: Succeeded, Failed, or Preempted if all of them were.
+Outcome outcome_of(const RestartRules& rules, const std::vector<ProcessFailure>& failures);
 
 /// `history` must not be empty; its last entry has just happened.
 RestartVerdict judge_restart(const RestartRules& rules, const std::vector<RoundEnd>& history);
+
+/// "rank 0 (local rank 0, pid 100): killed by SIGKILL; restart 1 of 3 in 2 s".
+std::string restart_text(const ProcessFailure& cause, const RestartVerdict& verdict,
+                         int max_restarts);
 
 }  // namespace ddp::launch

@@ -1,0 +1,101 @@
+#include "launcher/cli/rdzv_conf.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <set>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/suggest.h"
+#include "launcher/base/text.h"
+#include "launcher/cli/option_parsers.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr int kStaticPort = 29500;
+constexpr int kDynamicPort = 29400;
+
+int seconds_of(const std::string& key, const std::string& text) {
+  const auto number = whole_number(text);
+  if (!number || *number < 1)
+    usage_error(
+        fmt::format("--rdzv-conf={}={}: must be a whole number of seconds, at least 1", key, text));
+  return *number;
+}
+
+bool flag_of(const std::string& key, const std::string& text) {
+  static const std::set<std::string> kYes{"1", "true", "True", "yes", "t", "y"};
+  static const std::set<std::string> kNo{"0", "false", "False", "no", "f", "n"};
+  if (kYes.count(text) == 0 && kNo.count(text) == 0)
+    usage_error(fmt::format("--rdzv-conf={}={}: must be true or false", key, text));
+  return kYes.count(text) > 0;
+}
+
+}  // namespace
+
+Endpoint take_endpoint(const OptionValues& values, bool is_static) {
+  const std::string& text = values.text("rdzv-endpoint");
+  Endpoint endpoint;
+  if (text.empty() && is_static) {
+    endpoint = {values.text("master-addr"), values.integer("master-port", 0, 65535)};
+  } else if (const auto given = parse_endpoint(text)) {
+    endpoint = *given;
+  } else {
+    endpoint.host = text;
+  }
+  if (endpoint.host.empty()) {
+    usage_error(
+        "--rdzv-endpoint is needed for several nodes with --rdzv-backend=c10d: HOST[:PORT] of the "
+        "node that is to host the rendezvous, the same on all nodes");
+  }
+  if (endpoint.port == 0) endpoint.port = is_static ? kStaticPort : kDynamicPort;
+  return endpoint;
+}
+
+std::vector<std::string> apply_rdzv_conf(const std::map<std::string, std::string>& conf,
+                                         GroupSettings& settings) {
+  MembershipRules& rules = settings.rules;
+  const auto assign = [](auto& target) {
+    return [&target](const std::string& key, const std::string& value) {
+      target = std::chrono::seconds(seconds_of(key, value));
+    };
+  };
+  using Setter = std::function<void(const std::string&, const std::string&)>;
+  const std::map<std::string, Setter> setters{
+      {"join_timeout", assign(rules.join_timeout)},
+      {"last_call_timeout",
+       [&](const std::string& key, const std::string& value) {
+         rules.last_call = rules.quiet = std::chrono::seconds(seconds_of(key, value));
+       }},
+      {"keep_alive_interval", assign(rules.heartbeat)},
+      {"keep_alive_max_attempt",
+       [&](const std::string& key, const std::string& value) {
+         rules.missed_heartbeats = seconds_of(key, value);
+       }},
+      {"read_timeout", assign(settings.connect_timeout)},
+      {"timeout",
+       [&](const std::string& key, const std::string& value) {
+         if (rules.fixed_ranks)
+           rules.join_timeout = settings.connect_timeout =
+               std::chrono::seconds(seconds_of(key, value));
+       }},
+      {"is_host", [&](const std::string& key, const std::string& value) {
+         settings.is_host = flag_of(key, value);
+       }}};
+  // Of torchrun's ways to do what is done otherwise here.
+  static const std::set<std::string> kWithoutMeaning{
+      "close_timeout", "heartbeat_timeout", "cas_backoff_max_seconds", "rank", "store_type"};
+  if (rules.fixed_ranks) settings.connect_timeout = rules.join_timeout;
+  std::vector<std::string> hints;
+  for (const auto& [key, value] : conf) {
+    if (const auto setter = setters.find(key); setter != setters.end()) {
+      setter->second(key, value);
+    } else if (kWithoutMeaning.count(key) == 0 || (key == "store_type" && value != "tcp")) {
+      hints.push_back(fmt::format("--rdzv-conf: '{}={}' has no effect here", key, value));
+    }
+  }
+  return hints;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,23 @@
+// The rendezvous options of several nodes.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launcher/base/sockets.h"
+#include "launcher/cli/option_values.h"
+#include "launcher/rendezvous/group_rendezvous.h"
+
+namespace ddp::launch {
+
+/// --rdzv-endpoint, or --master-addr and --master-port with the static backend; with the backend's
+/// own port if none is given. Errors are LaunchErrors (2).
+Endpoint take_endpoint(const OptionValues& values, bool is_static);
+
+/// torchrun's keys of --rdzv-conf. Returns a line for each that has no effect. Errors are
+/// LaunchErrors (2).
+std::vector<std::string> apply_rdzv_conf(const std::map<std::string, std::string>& conf,
+                                         GroupSettings& settings);
+
+}  // namespace ddp::launch

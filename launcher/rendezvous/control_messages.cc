@@ -1,0 +1,332 @@
+#include "launcher/rendezvous/control_messages.h"
+
+#include <algorithm>
+#include <climits>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace ddp::launch {
+namespace {
+
+using ControlJson = nlohmann::json;
+
+constexpr std::size_t kLongestText = 4096;
+constexpr std::size_t kLongestRead = 4 * kLongestText;  // invalid bytes have become U+FFFD
+constexpr std::size_t kMostFailures = 8;
+constexpr std::size_t kMostSuccessors = 64;
+constexpr std::size_t kMostRoundEnds = 256;
+constexpr int kDeepest = 8;
+
+// The end says more than the beginning.
+std::string cut(const std::string& text) {
+  return text.size() <= kLongestText ? text : text.substr(text.size() - kLongestText);
+}
+
+template <typename List>
+List last_of(const List& list, std::size_t most) {
+  const std::size_t from = list.size() > most ? list.size() - most : 0;
+  return List(list.begin() + static_cast<std::ptrdiff_t>(from), list.end());
+}
+
+template <typename List>
+List first_of(const List& list, std::size_t most) {
+  const auto size = static_cast<std::ptrdiff_t>(std::min(list.size(), most));
+  return List(list.begin(), list.begin() + size);
+}
+
+long long in_ms(Clock::duration time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
+
+// Reads typed fields; throws std::invalid_argument where one is absent, of another type, or out of
+// range.
+class Fields {
+ public:
+  explicit Fields(const ControlJson& object) : object_(object) {
+    if (!object.is_object()) throw std::invalid_argument("not an object");
+  }
+  std::string text(const char* name) const {
+    const auto* value = find(name);
+    if (!value->is_string() || value->get_ref<const std::string&>().size() > kLongestRead)
+      throw std::invalid_argument(name);
+    return *value;
+  }
+  long long number(const char* name, long long low, long long high) const {
+    const auto* value = find(name);
+    if (!value->is_number_integer()) throw std::invalid_argument(name);
+    const auto number = value->get<long long>();
+    if (number < low || number > high) throw std::invalid_argument(name);
+    return number;
+  }
+  int integer(const char* name, int low, int high) const {
+    return static_cast<int>(number(name, low, high));
+  }
+  double real(const char* name) const {
+    const auto* value = find(name);
+    if (!value->is_number()) throw std::invalid_argument(name);
+    return *value;
+  }
+  bool flag(const char* name) const {
+    const auto* value = find(name);
+    if (!value->is_boolean()) throw std::invalid_argument(name);
+    return *value;
+  }
+  std::chrono::milliseconds time(const char* name) const {
+    constexpr long long kYear = 365LL * 24 * 3600 * 1000;
+    return std::chrono::milliseconds(number(name, 0, 100 * kYear));
+  }
+  const ControlJson& list(const char* name, std::size_t most) const {
+    const auto* value = find(name);
+    if (!value->is_array() || value->size() > most) throw std::invalid_argument(name);
+    return *value;
+  }
+  const ControlJson& object(const char* name) const { return *find(name); }
+
+ private:
+  const ControlJson* find(const char* name) const {
+    const auto found = object_.find(name);
+    if (found == object_.end()) throw std::invalid_argument(name);
+    return &*found;
+  }
+
+  const ControlJson& object_;
+};
+
+constexpr int kMostNodes = 100'000;
+constexpr int kMostRanks = 10'000'000;
+
+ControlJson exit_json(const ExitStatus& exit) {
+  return {{"code", exit.code}, {"signal", exit.signal}};
+}
+
+ExitStatus exit_of(const Fields& fields) {
+  return {fields.integer("code", 0, 255), fields.integer("signal", 0, 64)};
+}
+
+ControlJson failure_to_json(const ProcessFailure& failure) {
+  return {{"local_rank", failure.local_rank},
+          {"rank", failure.rank},
+          {"pid", failure.pid},
+          {"exit", exit_json(failure.exit)},
+          {"stderr", cut(failure.last_stderr)},
+          {"cause", cut(failure.cause)},
+          {"hang", cut(failure.hang)},
+          {"heartbeat", cut(failure.heartbeat)},
+          {"host", cut(failure.host)},
+          {"message", cut(failure.message)},
+          {"time", failure.time},
+          {"lived_ms", in_ms(failure.lived)}};
+}
+
+ProcessFailure failure_of_json(const ControlJson& object) {
+  const Fields fields(object);
+  ProcessFailure failure;
+  failure.local_rank = fields.integer("local_rank", ProcessFailure::kNoRank, kMostRanks);
+  failure.rank = fields.integer("rank", ProcessFailure::kNoRank, kMostRanks);
+  failure.pid = fields.integer("pid", 0, INT_MAX);
+  failure.exit = exit_of(Fields(fields.object("exit")));
+  failure.last_stderr = fields.text("stderr");
+  failure.cause = fields.text("cause");
+  failure.hang = fields.text("hang");
+  failure.heartbeat = fields.text("heartbeat");
+  failure.host = fields.text("host");
+  failure.message = fields.text("message");
+  failure.time = fields.real("time");
+  failure.lived = fields.time("lived_ms");
+  return failure;
+}
+
+ControlJson failures_json(const std::vector<ProcessFailure>& failures) {
+  auto list = ControlJson::array();
+  for (const auto& failure : first_of(failures, kMostFailures))
+    list.push_back(failure_to_json(failure));
+  return list;
+}
+
+std::vector<ProcessFailure> failures_of(const Fields& fields) {
+  std::vector<ProcessFailure> failures;
+  for (const auto& object : fields.list("failures", kMostFailures))
+    failures.push_back(failure_of_json(object));
+  return failures;
+}
+
+ControlJson history_json(const std::vector<RoundEnd>& history) {
+  auto list = ControlJson::array();
+  for (const auto& end : last_of(history, kMostRoundEnds)) {
+    list.push_back({{"rank", end.rank},
+                    {"exit", exit_json(end.exit)},
+                    {"lived_ms", in_ms(end.lived)},
+                    {"progress", cut(end.progress)}});
+  }
+  return list;
+}
+
+std::vector<RoundEnd> history_of(const Fields& fields) {
+  std::vector<RoundEnd> history;
+  for (const auto& object : fields.list("history", kMostRoundEnds)) {
+    const Fields end(object);
+    history.push_back({end.integer("rank", ProcessFailure::kNoRank, kMostRanks),
+                       exit_of(Fields(end.object("exit"))), end.time("lived_ms"),
+                       end.text("progress")});
+  }
+  return history;
+}
+
+struct Writer {
+  ControlJson operator()(const Hello& m) const {
+    return {{"type", "hello"},
+            {"id", m.id},
+            {"run_id", m.run_id},
+            {"min_nodes", m.min_nodes},
+            {"max_nodes", m.max_nodes},
+            {"node_rank", m.node_rank},
+            {"host", m.host},
+            {"address", m.address},
+            {"pid", m.pid},
+            {"local_world_size", m.local_world_size},
+            {"role", m.role},
+            {"max_restarts", m.max_restarts},
+            {"port", m.port}};
+  }
+  ControlJson operator()(const Join& m) const { return {{"type", "join"}, {"port", m.port}}; }
+  ControlJson operator()(const Failed& m) const {
+    return {{"type", "failed"}, {"failure", failure_to_json(m.failure)}};
+  }
+  ControlJson operator()(const Ended& m) const {
+    return {{"type", "ended"},
+            {"failures", failures_json(m.failures)},
+            {"stopped", m.stopped},
+            {"preempted", m.preempted}};
+  }
+  ControlJson operator()(const Leave& m) const { return {{"type", "leave"}, {"signal", m.signal}}; }
+  ControlJson operator()(const Alive&) const { return {{"type", "alive"}}; }
+  ControlJson operator()(const Welcome& m) const {
+    return {{"type", "welcome"},
+            {"node", m.node},
+            {"heartbeat_ms", m.heartbeat.count()},
+            {"patience_ms", m.patience.count()}};
+  }
+  ControlJson operator()(const Refused& m) const {
+    return {{"type", "refused"}, {"why", cut(m.why)}};
+  }
+  ControlJson operator()(const Note& m) const { return {{"type", "note"}, {"text", cut(m.text)}}; }
+  ControlJson operator()(const Round& m) const {
+    auto successors = ControlJson::array();
+    for (const auto& one : first_of(m.successors, kMostSuccessors))
+      successors.push_back({{"node", one.node}, {"address", one.address}, {"port", one.port}});
+    return {{"type", "round"},
+            {"restart_count", m.info.restart_count},
+            {"group_rank", m.info.group_rank},
+            {"group_world_size", m.info.group_world_size},
+            {"first_rank", m.info.first_rank},
+            {"world_size", m.info.world_size},
+            {"first_role_rank", m.info.first_role_rank},
+            {"role_world_size", m.info.role_world_size},
+            {"master_addr", m.info.master_addr},
+            {"master_port", m.info.master_port},
+            {"successors", successors},
+            {"history", history_json(m.history)}};
+  }
+  ControlJson operator()(const Stop& m) const {
+    return {{"type", "stop"}, {"leaving", m.leaving}, {"text", cut(m.text)}};
+  }
+  ControlJson operator()(const Verdict& m) const {
+    return {{"type", "verdict"},
+            {"over", m.over},
+            {"outcome", static_cast<int>(m.outcome)},
+            {"restart", m.verdict.restart},
+            {"number", m.verdict.number},
+            {"delay_ms", m.verdict.delay.count()},
+            {"gave_up", cut(m.verdict.gave_up)},
+            {"text", cut(m.text)},
+            {"failures", failures_json(m.failures)}};
+  }
+};
+
+Hello hello_of(const Fields& f) {
+  Hello hello;
+  hello.id = f.text("id");
+  hello.run_id = f.text("run_id");
+  hello.min_nodes = f.integer("min_nodes", 1, kMostNodes);
+  hello.max_nodes = f.integer("max_nodes", hello.min_nodes, kMostNodes);
+  hello.node_rank = f.integer("node_rank", -1, kMostNodes);
+  hello.host = f.text("host");
+  hello.address = f.text("address");
+  hello.pid = f.integer("pid", 0, INT_MAX);
+  hello.local_world_size = f.integer("local_world_size", 1, 4096);
+  hello.role = f.text("role");
+  hello.max_restarts = f.integer("max_restarts", 0, INT_MAX);
+  hello.port = f.integer("port", 0, 65535);
+  return hello;
+}
+
+Round round_of(const Fields& f) {
+  Round round;
+  round.info.restart_count = f.integer("restart_count", 0, INT_MAX);
+  round.info.group_world_size = f.integer("group_world_size", 1, kMostNodes);
+  round.info.group_rank = f.integer("group_rank", 0, round.info.group_world_size - 1);
+  round.info.world_size = f.integer("world_size", 1, kMostRanks);
+  round.info.first_rank = f.integer("first_rank", 0, round.info.world_size - 1);
+  round.info.role_world_size = f.integer("role_world_size", 1, kMostRanks);
+  round.info.first_role_rank = f.integer("first_role_rank", 0, round.info.role_world_size - 1);
+  round.info.master_addr = f.text("master_addr");
+  round.info.master_port = f.integer("master_port", 1, 65535);
+  for (const auto& object : f.list("successors", kMostSuccessors)) {
+    const Fields one(object);
+    round.successors.push_back(
+        {one.integer("node", 0, INT_MAX), one.text("address"), one.integer("port", 0, 65535)});
+  }
+  round.history = history_of(f);
+  return round;
+}
+
+Verdict verdict_of(const Fields& f) {
+  Verdict verdict;
+  verdict.over = f.flag("over");
+  verdict.outcome =
+      static_cast<Outcome>(f.integer("outcome", 0, static_cast<int>(Outcome::LauncherGone)));
+  verdict.verdict = {f.flag("restart"), f.integer("number", 0, INT_MAX), f.time("delay_ms"),
+                     f.text("gave_up")};
+  verdict.text = f.text("text");
+  verdict.failures = failures_of(f);
+  return verdict;
+}
+
+std::optional<ControlMessage> message_of(const ControlJson& object) {
+  const Fields f(object);
+  const std::string type = f.text("type");
+  if (type == "alive") return Alive{};
+  if (type == "hello") return hello_of(f);
+  if (type == "join") return Join{f.integer("port", 0, 65535)};
+  if (type == "failed") return Failed{failure_of_json(f.object("failure"))};
+  if (type == "ended") return Ended{failures_of(f), f.flag("stopped"), f.flag("preempted")};
+  if (type == "leave") return Leave{f.integer("signal", 0, 64)};
+  if (type == "welcome")
+    return Welcome{f.integer("node", 0, INT_MAX), f.time("heartbeat_ms"), f.time("patience_ms")};
+  if (type == "refused") return Refused{f.text("why")};
+  if (type == "note") return Note{f.text("text")};
+  if (type == "round") return round_of(f);
+  if (type == "stop") return Stop{f.flag("leaving"), f.text("text")};
+  if (type == "verdict") return verdict_of(f);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string to_json_text(const ControlMessage& message) {
+  return std::visit(Writer{}, message).dump(-1, ' ', false, ControlJson::error_handler_t::replace);
+}
+
+std::optional<ControlMessage> parse_control_message(std::string_view text) noexcept {
+  try {
+    const auto depth = [](int level, ControlJson::parse_event_t, ControlJson&) {
+      if (level > kDeepest) throw std::invalid_argument("too deep");
+      return true;
+    };
+    return message_of(ControlJson::parse(text, depth));
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,78 @@
+// Hosts the rendezvous: accepts the agents of all nodes, this one's included, and runs Membership.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/base/clock.h"
+#include "launcher/base/poll_handler.h"
+#include "launcher/rendezvous/control_channel.h"
+#include "launcher/rendezvous/membership.h"
+
+namespace ddp::launch {
+
+class Coordinator : public PollHandler {
+ public:
+  /// Takes an accepted, non-blocking connection of a client of the workers' store, of which nothing
+  /// was read.
+  using StoreClients = std::function<void(int fd)>;
+
+  /// Takes ownership of the listening, non-blocking sockets. Without `store_clients` such
+  /// connections are closed, and the first one is noted.
+  Coordinator(MembershipRules rules, JobHistory history, std::string token,
+              std::vector<int> listeners, StoreClients store_clients);
+  ~Coordinator() override;
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  void add_poll_fds(std::vector<pollfd>& fds) const override;
+  void handle(const std::vector<pollfd>& fds) override;
+  std::optional<Clock::time_point> deadline() const override;
+
+  /// Serves until `ready`, or until the time is over.
+  void serve_until(Clock::time_point limit, const std::function<bool()>& ready);
+  /// Once the job is over: until all nodes have read that, or the time is over.
+  void see_off(Clock::time_point limit);
+  /// This node leaves: no further rounds are begun here.
+  void retire() { membership_.retire(); }
+  bool over() const { return membership_.over(); }
+  /// A line for the user; empty: none.
+  std::string take_note() { return std::exchange(note_, {}); }
+
+ private:
+  struct Connection {
+    std::unique_ptr<ControlChannel> channel;
+    Clock::time_point heard;  // until the handshake is complete: accepted
+    bool welcome = false;     // has said hello
+    bool closing = false;     // when all is sent
+    short watched = 0;
+  };
+
+  void accept_all(int listener);
+  void judge_newcomers();
+  void admit(int fd);
+  void serve(int node, Connection& connection);
+  void keep_time();
+  void deliver();
+  void watch(int node, Connection& connection);
+  void drop(int node);
+
+  Membership membership_;
+  std::string token_;
+  std::vector<int> listeners_;
+  StoreClients store_clients_;
+  std::chrono::milliseconds heartbeat_;
+  std::chrono::milliseconds patience_;
+  int epoll_ = -1;
+  std::map<int, Clock::time_point> newcomers_;  // descriptors of which too little was read yet
+  std::map<int, Connection> connections_;       // by node
+  int last_node_ = 0;
+  Clock::time_point next_beat_;
+  std::optional<Clock::time_point> next_silence_;  // when the first connection could be too silent
+  std::string note_;
+};
+
+}  // namespace ddp::launch

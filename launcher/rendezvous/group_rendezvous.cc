@@ -1,0 +1,357 @@
+#include "launcher/rendezvous/group_rendezvous.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/sockets.h"
+#include "launcher/base/text.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr auto kSeeOff = std::chrono::seconds(5);
+
+std::string random_name() {
+  std::uint64_t bits = 0;
+  [[maybe_unused]] const auto filled = ::getrandom(&bits, sizeof bits, 0);
+  return fmt::format("{:016x}", bits);
+}
+
+JobNews news_of(JobNews::Kind kind, std::string text) {
+  JobNews news;
+  news.kind = kind;
+  news.text = std::move(text);
+  return news;
+}
+
+ProcessFailure job_failure(const std::string& cause) {
+  return {.local_rank = ProcessFailure::kNoRank,
+          .rank = ProcessFailure::kNoRank,
+          .exit = {kExitFailed, 0},
+          .cause = cause,
+          .time = unix_seconds()};
+}
+
+SearchSettings search_settings(const GroupSettings& settings) {
+  const bool fixed = settings.rules.fixed_ranks;
+  SearchSettings search{.host = settings.host, .port = settings.port};
+  search.must_host = fixed ? settings.node_rank == 0 : settings.is_host.value_or(false);
+  search.may_host = !fixed && settings.is_host.value_or(true);
+  search.token = settings.token;
+  search.timeout = settings.connect_timeout;
+  return search;
+}
+
+// The static backend's store has the port of the rendezvous, as torchrun's has.
+bool shares_port(const GroupSettings& settings) {
+  return settings.rules.fixed_ranks && !settings.rank0_store;
+}
+
+}  // namespace
+
+GroupRendezvous::GroupRendezvous(GroupSettings settings)
+    : settings_(std::move(settings)),
+      id_(random_name()),
+      search_(search_settings(settings_)),
+      store_(shares_port(settings_) ? settings_.port : 0, settings_.rank0_store) {
+  if (!shares_port(settings_)) settings_.rules.master_port = 0;
+}
+
+GroupRendezvous::~GroupRendezvous() {
+  if (channel_) channel_->finish_sending();
+  if (coordinator_) {
+    coordinator_->handle({});  // its own agent's last words come first
+    channel_.reset();
+    if (coordinator_->over()) coordinator_->see_off(Clock::now() + kSeeOff);
+  }
+  if (succession_socket_ >= 0) ::close(succession_socket_);
+}
+
+// ---- from nobody to a member ------------------------------------------------------------------
+
+void GroupRendezvous::join() {
+  wants_round_ = true;
+  if (stage_ == Stage::Member) return send_join();
+  if (stage_ == Stage::Idle) return search();
+  if (stage_ == Stage::Orphaned) follow();
+}
+
+void GroupRendezvous::search() {
+  stage_ = Stage::Searching;
+  search_.begin();
+  take_search_results();
+}
+
+// The old host first: it may only have been slow.
+void GroupRendezvous::follow() {
+  stage_ = Stage::Searching;
+  std::vector<HostCandidate> candidates;
+  if (!host_is_gone_) candidates.push_back(search_.present());
+  for (const Successor& one : last_round_->successors)
+    candidates.push_back({one.address, one.port, one.node == own_node_});
+  search_.follow(std::move(candidates), patience_);
+  take_search_results();
+}
+
+void GroupRendezvous::take_search_results() {
+  if (stage_ != Stage::Searching) return;
+  if (search_.take_own_turn()) take_over();
+  if (auto listeners = search_.take_listeners(); !listeners.empty()) {
+    if (search_.hosts_elsewhere() && settings_.local_addr.empty())
+      settings_.local_addr = settings_.host;
+    host({}, std::move(listeners));
+  }
+  if (search_.exhausted())
+    return tell_end(lost_text_ + "; no other node could take over the rendezvous");
+  if (const std::string note = search_.take_note(); !note.empty()) tell_note(note);
+  if (auto channel = search_.take_channel()) {
+    channel_ = std::move(channel);
+    say_hello();
+  }
+}
+
+void GroupRendezvous::host(JobHistory history, std::vector<int> listeners) {
+  MembershipRules rules = settings_.rules;
+  rules.host_id = id_;
+  Coordinator::StoreClients store_clients;
+  if (shares_port(settings_)) store_clients = [this](int fd) { store_.adopt(fd); };
+  coordinator_ = std::make_unique<Coordinator>(rules, std::move(history), settings_.token,
+                                               std::move(listeners), std::move(store_clients));
+  search_.connect_to_self();
+}
+
+void GroupRendezvous::take_over() {
+  JobHistory history{.rounds = last_round_->info.restart_count + 1, .ends = last_round_->history};
+  for (const Successor& one : last_round_->successors)
+    history.order.emplace_back(one.address, one.port);
+  history.expected = static_cast<int>(last_round_->successors.size());
+  // An old host that is only silent may be at work with the other half of the nodes.
+  if (!host_is_gone_) history.quorum = last_round_->info.group_world_size / 2 + 1;
+  tell_note("this node hosts the rendezvous from now on");
+  std::vector<int> listeners{std::exchange(succession_socket_, -1)};
+  // Newcomers know the endpoint only, which may be on this machine as well.
+  if (const auto address = parse_address(settings_.host, settings_.port)) {
+    if (const int fd = listen_on(*address); fd >= 0) listeners.push_back(fd);
+  }
+  host(std::move(history), std::move(listeners));
+}
+
+void GroupRendezvous::say_hello() {
+  stage_ = Stage::Greeting;
+  heard_ = next_beat_ = Clock::now();
+  if (succession_socket_ < 0 && !coordinator_) {
+    const auto address = parse_address(channel_->local_address(), 0);
+    succession_socket_ = address ? listen_on(*address) : -1;
+    if (succession_socket_ >= 0) succession_port_ = port_of(succession_socket_);
+  }
+  channel_->send(Hello{.id = id_,
+                       .run_id = settings_.rules.run_id,
+                       .min_nodes = settings_.rules.min_nodes,
+                       .max_nodes = settings_.rules.max_nodes,
+                       .node_rank = settings_.node_rank,
+                       .host = settings_.host_name,
+                       .address = settings_.local_addr,
+                       .pid = ::getpid(),
+                       .local_world_size = settings_.local_world_size,
+                       .role = settings_.role,
+                       .max_restarts = settings_.rules.restarts.max_restarts,
+                       .port = succession_port_});
+}
+
+void GroupRendezvous::enter(const Welcome& welcome) {
+  own_node_ = welcome.node;
+  heartbeat_ = welcome.heartbeat;
+  patience_ = welcome.patience;
+  stage_ = Stage::Member;
+  if (wants_round_) send_join();
+}
+
+void GroupRendezvous::refused(const std::string& why) {
+  const std::string text =
+      fmt::format("the rendezvous at {} refused this node: {}", search_.present_text(), why);
+  if (!last_round_) throw LaunchError(kExitFailed, text);
+  tell_end(text);
+}
+
+// ---- a job's course ---------------------------------------------------------------------------
+
+void GroupRendezvous::send_join() {
+  channel_->send(Join{store_.prepare(channel_->local_address())});
+}
+
+void GroupRendezvous::report_failure(const ProcessFailure& failure) {
+  if (stage_ == Stage::Member && in_round_) channel_->send(Failed{failure});
+}
+
+void GroupRendezvous::report_end(NodeEnd end) {
+  in_round_ = false;
+  last_end_ = std::move(end);
+  if (stage_ == Stage::Member)
+    channel_->send(Ended{last_end_.failures, last_end_.stopped, last_end_.preempted});
+  if (stage_ != Stage::Orphaned) return;
+  if (settings_.rules.fixed_ranks) return tell_end(lost_text_);
+  JobNews news = news_of(JobNews::Kind::Restart, "looking for the next host of the rendezvous");
+  news.verdict.restart = true;
+  store_.clear();
+  tell(std::move(news));
+}
+
+void GroupRendezvous::leave(int signal) {
+  if (coordinator_) coordinator_->retire();
+  if (stage_ == Stage::Member) channel_->send(Leave{signal});
+}
+
+std::optional<JobNews> GroupRendezvous::take_news() {
+  if (news_.empty()) return std::nullopt;
+  JobNews news = std::move(news_.front());
+  news_.pop_front();
+  return news;
+}
+
+void GroupRendezvous::receive(const ControlMessage& message) {
+  heard_ = Clock::now();
+  if (stage_ == Stage::Member) return receive_as_member(message);
+  if (const auto* m = std::get_if<Refused>(&message)) return refused(m->why);
+  if (const auto* m = std::get_if<Welcome>(&message)) enter(*m);
+}
+
+void GroupRendezvous::receive_as_member(const ControlMessage& message) {
+  if (const auto* m = std::get_if<Refused>(&message)) return lose_host(m->why, /*gone=*/false);
+  if (const auto* m = std::get_if<Round>(&message)) receive(*m);
+  if (const auto* m = std::get_if<Verdict>(&message)) receive(*m);
+  if (const auto* m = std::get_if<Note>(&message)) tell_note(m->text);
+  if (const auto* m = std::get_if<Stop>(&message); m && in_round_) {
+    JobNews news = news_of(JobNews::Kind::Stop, m->text);
+    news.leaving = m->leaving;
+    tell(std::move(news));
+  }
+}
+
+void GroupRendezvous::receive(const Round& round) {
+  last_round_ = round;
+  wants_round_ = false;
+  in_round_ = true;
+  if (round.info.group_rank != 0) store_.not_needed();
+  JobNews news;
+  news.round = round.info;
+  news.round.agent_store = !settings_.rank0_store;
+  tell(std::move(news));
+}
+
+void GroupRendezvous::receive(const Verdict& verdict) {
+  JobNews news = news_of(verdict.over ? JobNews::Kind::End : JobNews::Kind::Restart, verdict.text);
+  news.verdict = verdict.verdict;
+  news.failures = verdict.failures;
+  news.outcome = verdict.outcome;
+  for (ProcessFailure& failure : news.failures) {
+    const bool own = std::any_of(last_end_.failures.begin(), last_end_.failures.end(),
+                                 [&](const ProcessFailure& mine) {
+                                   return failure.host == settings_.host_name &&
+                                          mine.pid == failure.pid && mine.rank == failure.rank;
+                                 });
+    if (own) failure.host.clear();
+  }
+  // All workers of the round have ended, and none of the next can have begun.
+  if (!verdict.over) store_.clear();
+  if (verdict.over) stage_ = Stage::Over;
+  tell(std::move(news));
+}
+
+void GroupRendezvous::tell_note(const std::string& text) {
+  tell(news_of(JobNews::Kind::Note, text));
+}
+
+void GroupRendezvous::tell_end(const std::string& why) {
+  stage_ = Stage::Over;
+  JobNews news = news_of(JobNews::Kind::End, "");
+  news.failures = {job_failure(why)};
+  news.outcome = Outcome::Failed;
+  tell(std::move(news));
+}
+
+void GroupRendezvous::lose_host(const std::string& why, bool gone) {
+  channel_.reset();
+  lost_text_ =
+      fmt::format("the host of the rendezvous, {}, was lost: {}", search_.present_text(), why);
+  host_is_gone_ = gone;
+  if (!last_round_) return search();
+  stage_ = Stage::Orphaned;
+  if (in_round_)
+    return tell(news_of(JobNews::Kind::Stop, lost_text_ + "; the workers here are stopped"));
+  if (settings_.rules.fixed_ranks) return tell_end(lost_text_);
+  if (wants_round_) return follow();
+  report_end(last_end_);
+}
+
+// ---- the loop ---------------------------------------------------------------------------------
+
+void GroupRendezvous::add_poll_fds(std::vector<pollfd>& fds) const {
+  search_.add_poll_fds(fds);
+  if (coordinator_) coordinator_->add_poll_fds(fds);
+  store_.add_poll_fds(fds);
+  if (channel_ && channel_->fd() >= 0) fds.push_back({channel_->fd(), channel_->wanted(), 0});
+}
+
+void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
+  search_.handle(fds);
+  take_search_results();
+  if (coordinator_) {
+    coordinator_->handle(fds);
+    if (const std::string note = coordinator_->take_note(); !note.empty()) tell_note(note);
+  }
+  store_.handle(fds);
+  if (channel_) handle_channel();
+  if (channel_) keep_time();
+}
+
+void GroupRendezvous::handle_channel() {
+  channel_->handle();
+  while (channel_ && stage_ != Stage::Over) {
+    const auto message = channel_->take();
+    if (!message) break;
+    receive(*message);
+  }
+  if (!channel_ || channel_->state() != ControlChannel::State::Closed || stage_ == Stage::Over)
+    return;
+  const bool gone = channel_->peer_is_gone();
+  const std::string why = gone ? "its ddp-run is gone" : channel_->problem();
+  if (stage_ == Stage::Member) return lose_host(why, gone);
+  channel_.reset();
+  stage_ = Stage::Searching;
+  search_.go_on(why);
+  take_search_results();
+}
+
+void GroupRendezvous::keep_time() {
+  const auto now = Clock::now();
+  if (stage_ == Stage::Member && now >= next_beat_) {
+    channel_->send(Alive{});
+    next_beat_ = now + heartbeat_;
+  }
+  if (now - heard_ < patience_ || stage_ == Stage::Over) return;
+  const std::string why = "nothing was heard of it for " + seconds_text(patience_);
+  if (stage_ == Stage::Member) return lose_host(why, /*gone=*/false);
+  channel_.reset();
+  stage_ = Stage::Searching;
+  search_.go_on(why);
+  take_search_results();
+}
+
+std::optional<Clock::time_point> GroupRendezvous::deadline() const {
+  std::optional<Clock::time_point> next = search_.deadline();
+  const auto consider = [&](std::optional<Clock::time_point> time) {
+    if (time && (!next || *time < *next)) next = time;
+  };
+  if (coordinator_) consider(coordinator_->deadline());
+  if (channel_ && stage_ == Stage::Member) consider(next_beat_);
+  if (channel_ && stage_ != Stage::Over) consider(heard_ + patience_);
+  return next;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,57 @@
+#include "launcher/rendezvous/local_rendezvous.h"
+
+#include <utility>
+
+namespace ddp::launch {
+
+LocalRendezvous::LocalRendezvous(std::string master_addr, int master_port, bool agent_store,
+                                 RestartRules rules)
+    : master_addr_(std::move(master_addr)),
+      master_port_(master_port),
+      agent_store_(agent_store),
+      rules_(std::move(rules)) {}
+
+void LocalRendezvous::join() {
+  news_.push_back({.kind = JobNews::Kind::Start, .round = next_round()});
+}
+
+RendezvousInfo LocalRendezvous::next_round() {
+  RendezvousInfo info;
+  info.restart_count = rounds_++;
+  info.master_addr = master_addr_;
+  info.agent_store = agent_store_;
+  // Choose a free port while still holding the old one, so that they differ.
+  if (agent_store_) {
+    if (!listening_ || master_port_ == 0)
+      listening_ = std::make_unique<ListeningSocket>(master_addr_, master_port_);
+    info.master_port = listening_->port();
+    info.store_socket = listening_->fd();
+  } else {
+    if (!held_ || master_port_ == 0) held_ = PortReservation(master_port_);
+    info.master_port = held_->port();
+  }
+  return info;
+}
+
+void LocalRendezvous::report_end(NodeEnd end) {
+  JobNews news{.kind = JobNews::Kind::End, .failures = std::move(end.failures)};
+  if (!news.failures.empty()) {
+    history_.push_back(round_end(news.failures.front()));
+    news.verdict = judge_restart(rules_, history_);
+    news.outcome = outcome_of(rules_, news.failures);
+  }
+  if (news.verdict.restart) {
+    news.kind = JobNews::Kind::Restart;
+    news.text = restart_text(news.failures.front(), news.verdict, rules_.max_restarts);
+  }
+  news_.push_back(std::move(news));
+}
+
+std::optional<JobNews> LocalRendezvous::take_news() {
+  if (news_.empty()) return std::nullopt;
+  JobNews news = std::move(news_.front());
+  news_.pop_front();
+  return news;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,46 @@
+// A job of one node: it agrees with itself. Holds each round's port until the next round.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/base/restart_rules.h"
+#include "launcher/rendezvous/listening_socket.h"
+#include "launcher/rendezvous/port_reservation.h"
+#include "launcher/rendezvous/rendezvous.h"
+#include "launcher/rendezvous/restart_policy.h"
+
+namespace ddp::launch {
+
+class LocalRendezvous : public Rendezvous {
+ public:
+  /// master_port 0: a free port, new each round, so that late packets of the old round reach no
+  /// one. With `agent_store` a socket already listens on the port; else rank 0 will.
+  LocalRendezvous(std::string master_addr, int master_port, bool agent_store, RestartRules rules);
+
+  /// Where the workers of the next round meet; join() announces it.
+  RendezvousInfo next_round();
+
+  void join() override;
+  void report_failure(const ProcessFailure&) override {}
+  void report_end(NodeEnd end) override;
+  void leave(int) override {}
+  bool has_news() const override { return !news_.empty(); }
+  std::optional<JobNews> take_news() override;
+
+ private:
+  std::string master_addr_;
+  int master_port_;
+  bool agent_store_;
+  RestartRules rules_;
+  int rounds_ = 0;
+  std::optional<PortReservation> held_;
+  std::unique_ptr<ListeningSocket> listening_;
+  std::vector<RoundEnd> history_;
+  std::deque<JobNews> news_;
+};
+
+}  // namespace ddp::launch

@@ -1,0 +1,142 @@
+// Which nodes take part in a job, when its rounds begin and end, and what becomes of it when a node
+// joins, fails, leaves or is lost. Pure: messages and times go in, messages come out. Run by the
+// node that hosts the rendezvous.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/base/clock.h"
+#include "launcher/base/restart_rules.h"
+#include "launcher/rendezvous/control_messages.h"
+
+namespace ddp::launch {
+
+struct MembershipRules {
+  std::string run_id;
+  int min_nodes = 1;
+  int max_nodes = 1;
+  bool fixed_ranks = false;  // static: each node has its --node-rank, and all must be there
+  RestartRules restarts{};
+  std::chrono::milliseconds join_timeout{600'000};
+  /// How long the first round waits for nodes beyond min_nodes, and how long after the last one
+  /// came. A node that comes later is taken in by a new round, so waiting only saves a restart.
+  std::chrono::milliseconds last_call{30'000};
+  std::chrono::milliseconds quiet{1'000};
+  std::chrono::milliseconds heartbeat{2'000};
+  int missed_heartbeats = 2;  // until a silent node counts as lost
+  std::chrono::milliseconds patience() const { return missed_heartbeats * heartbeat; }
+  std::string host_id{};  // of the host's own agent: Hello::id
+  /// Of the workers' store with fixed_ranks, where it shares the port of the rendezvous; else it is
+  /// on the first node, at the port that this has named.
+  std::string master_addr{};
+  int master_port = 0;
+};
+
+/// What the next host must know of the job.
+struct JobHistory {
+  int rounds = 0;
+  std::vector<RoundEnd> ends{};
+  std::vector<std::pair<std::string, int>> order{};  // of the last round: address and port
+  /// After the loss of the host: how many of `order` are waited for, and how many are needed.
+  int expected = 0;
+  int quorum = 0;
+};
+
+class Membership {
+ public:
+  using Node = int;
+  struct Outgoing {
+    Node to;
+    ControlMessage message;
+    bool then_close = false;
+  };
+
+  Membership(MembershipRules rules, JobHistory history, Clock::time_point now);
+
+  /// `address`: where the connection comes from.
+  void hello(Node node, const Hello& hello, const std::string& address, Clock::time_point now);
+  void receive(Node node, const ControlMessage& message, Clock::time_point now);
+  /// The connection to a node is gone, or nothing was heard of it for too long.
+  void lost(Node node, const std::string& why, Clock::time_point now);
+  void tick(Clock::time_point now);
+  /// The host itself leaves: it begins no more rounds; another node takes over.
+  void retire() { retired_ = true; }
+
+  std::optional<Clock::time_point> deadline() const;
+  std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
+  bool over() const { return phase_ == JobPhase::Over; }
+
+ private:
+  enum class JobPhase { Gathering, Running, Stopping, Over };
+  struct Peer {
+    Hello hello;
+    std::string address;
+    int order = 0;        // in the last round; those that were not in it come after, as they came
+    bool joined = false;  // ready for a round
+    bool leaving = false;
+    int store_port = 0;
+  };
+  /// A node's part in the present round; stays when the node is lost.
+  struct Member {
+    std::string name;
+    bool ended = false;
+    bool gone = false;
+    int first_failure = -1;  // place in the order of reports; -1: none
+    Clock::time_point failed_at{};
+    Ended end{};
+  };
+
+  std::string objection_to(const Hello& hello) const;
+  void join(Node node, const Join& join, Clock::time_point now);
+  void failed(Node node, const Failed& failed, Clock::time_point now);
+  void ended(Node node, const Ended& ended, Clock::time_point now);
+  void leave(Node node, const Leave& leave, Clock::time_point now);
+
+  std::vector<Node> ready() const;
+  int place_of(const Peer& peer) const;
+  bool all_have_joined() const;
+  bool the_first_have_joined() const;
+  std::optional<Clock::time_point> last_call_ends() const;
+  void try_start(Clock::time_point now);
+  void start(std::vector<Node> nodes);
+  void call_in(Node newcomer, Clock::time_point now);
+  void stop_round(const std::string& text, bool leaving, Node except);
+  void try_judge(Clock::time_point now);
+  std::vector<ProcessFailure> ordered_failures() const;
+  void restart(Verdict verdict, Clock::time_point now);
+  void end(Verdict verdict);
+  void note_waiting(Clock::time_point now);
+  bool lacks_quorum() const;
+  void end_without_round(const std::string& why);
+  void give_up_joining();
+  std::string missing_nodes() const;
+  bool is_running(Node node) const;
+  std::string name_of(const Peer& peer) const;
+  void send(Node node, ControlMessage message, bool then_close = false);
+
+  MembershipRules rules_;
+  JobPhase phase_ = JobPhase::Gathering;
+  std::map<Node, Peer> peers_;
+  std::map<Node, Member> members_;  // of the present round
+  JobHistory history_;
+  bool retired_ = false;
+  Clock::time_point gathering_since_;
+  Clock::time_point reunion_until_;  // nodes that lost the previous host may take as long
+  std::optional<Clock::time_point> enough_since_;
+  Clock::time_point last_join_;
+  bool waiting_noted_ = false;
+  std::vector<std::string> departures_;  // in this round
+  std::vector<std::string> arrivals_;
+  std::string lost_after_end_;  // with fixed_ranks: no further round is possible
+  bool leaving_only_ = false;   // the round was only told that workers leave
+  int reports_ = 0;
+  int arrivals_so_far_ = 0;
+  std::vector<Outgoing> outgoing_;
+};
+
+}  // namespace ddp::launch

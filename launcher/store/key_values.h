@@ -1,0 +1,87 @@
+// What a TCPStore server holds: values, queues, and who waits for which key. Pure: no sockets, no
+// clock. Answers are those of torch's libuv server, its oddities that clients may rely on included:
+// COMPARE_SET of an absent key answers the expected value unless that is empty; ADD keeps decimal
+// text; a BARRIER leaves its count behind, so its key serves once.
+//
+// Three differences, where torch's server misleads a waiting client: COMPARE_SET that sets nothing
+// does not wake those who wait for the absent key; a WAIT does not wait for queues that already
+// hold something; and MULTI_SET takes effect only when it has arrived as a whole.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launcher/store/tcp_store_protocol.h"
+
+namespace ddp::launch {
+
+class KeyValues {
+ public:
+  using Peer = std::uint64_t;  // a connection
+  struct Answer {
+    Peer to = 0;
+    std::string bytes;
+  };
+
+  explicit KeyValues(const StoreLimits& limits = {}) : limits_(limits) {}
+
+  /// Adds the answers, those for peers that this wakes included. False: it cannot be carried out
+  /// (no number to add to, no room); `from` should be cut off, as there is no answer that says so.
+  bool apply(Peer from, Request request, std::vector<Answer>& answers);
+  /// That peer has gone.
+  void forget(Peer peer) { stop_waiting(peer); }
+  void clear();
+
+  /// Roughly the memory in use.
+  std::size_t bytes() const { return bytes_; }
+  std::size_t waiting() const { return waits_.size(); }
+
+ private:
+  using Text = std::string;
+  using Answers = std::vector<Answer>;
+  struct Wait {
+    std::uint64_t ticket = 0;   // smaller: came earlier
+    std::size_t keys_left = 0;  // 0 ends it
+    std::vector<Text> keys;
+  };
+
+  bool set(Request& request, Answers& answers);
+  bool compare_set(Peer from, Request& request, Answers& answers);
+  bool get(Peer from, const Request& request, Answers& answers) const;
+  bool add(Peer from, const Request& request, Answers& answers);
+  bool wait(Peer from, Request& request, Answers& answers);
+  bool cancel_wait(Peer from, Answers& answers);
+  bool delete_key(Peer from, const Text& key, Answers& answers);
+  bool append(Request& request, Answers& answers);
+  bool push(Request& request, Answers& answers);
+  bool pop(Peer from, const Text& key, Answers& answers);
+  bool list_keys(Peer from, Answers& answers) const;
+  bool barrier(Peer from, const Request& request, Answers& answers);
+
+  bool has(const Text& key) const;
+  bool has_all(const std::vector<Text>& keys) const;
+  bool has_room(std::size_t bytes) const { return bytes_ + bytes <= limits_.contents; }
+  std::size_t queue_length(const Text& key) const;
+  /// The number that the key's text begins with, 0 if it is absent.
+  bool number_at(const Text& key, std::int64_t& number) const;
+  bool put(const Text& key, Text value);
+  bool begin_wait(Peer peer, std::vector<Text> keys);
+  void stop_waiting(Peer peer);
+  void wake_all(const Text& key, Answers& answers);
+  void wake_one(const Text& key, Answers& answers);
+  bool came(Peer peer, Answers& answers);
+
+  StoreLimits limits_;
+  // Ordered: nobody can choose keys that all land in one bucket.
+  std::map<Text, Text> values_;
+  std::map<Text, std::deque<Text>> queues_;
+  std::map<Text, std::map<std::uint64_t, Peer>> waiters_;  // by ticket
+  std::map<Peer, Wait> waits_;
+  std::uint64_t last_ticket_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace ddp::launch

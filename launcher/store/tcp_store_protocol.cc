@@ -1,0 +1,155 @@
+#include "launcher/store/tcp_store_protocol.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+namespace ddp::launch {
+namespace {
+
+// The fields of each type: k key, v value, i 64-bit number, u 32-bit number; after # (a count) the
+// rest as often as it says.
+constexpr std::array<std::string_view, 19> kFields{"u",  "kv", "kvv", "k",  "ki",  "#k", "#k",
+                                                   "",   "k",  "kv",  "#k", "#kv", "",   "u",
+                                                   "kv", "k",  "k",   "",   "ki"};
+
+constexpr std::size_t kPerText = sizeof(std::string);
+constexpr std::size_t kKeptInput = 64 << 10;
+
+}  // namespace
+
+Speaks speaks_tcp_store(std::string_view first_bytes) {
+  std::string expected(1, static_cast<char>(QueryType::Validate));
+  put_number(expected, kTcpStoreMagic);
+  const std::size_t seen = std::min(first_bytes.size(), expected.size());
+  if (first_bytes.substr(0, seen) != std::string_view(expected).substr(0, seen)) return Speaks::No;
+  return seen == expected.size() ? Speaks::Yes : Speaks::NeedsMoreBytes;
+}
+
+void put_text(std::string& out, std::string_view text) {
+  put_number(out, static_cast<std::uint64_t>(text.size()));
+  out.append(text);
+}
+
+std::string encode(const Request& request) {
+  std::string out(1, static_cast<char>(request.type));
+  std::size_t key = 0, value = 0;
+  std::string_view fields = kFields.at(static_cast<std::size_t>(request.type));
+  std::size_t rounds = fields.empty() ? 0 : 1;
+  if (rounds == 1 && fields[0] == '#') {
+    rounds = request.keys.size();
+    put_number(out, static_cast<std::uint64_t>(rounds));
+    fields.remove_prefix(1);
+  }
+  for (; rounds > 0; --rounds) {
+    for (const char field : fields) {
+      if (field == 'k') put_text(out, request.keys.at(key++));
+      if (field == 'v') put_text(out, request.values.at(value++));
+      if (field == 'i') put_number(out, request.number);
+      if (field == 'u') put_number(out, static_cast<std::uint32_t>(request.number));
+    }
+  }
+  return out;
+}
+
+void RequestParser::feed(std::string_view bytes) {
+  if (at_ > 0) input_.erase(0, std::exchange(at_, 0));
+  if (input_.empty() && input_.capacity() > kKeptInput) input_ = {};
+  input_.append(bytes);
+}
+
+RequestParser::Next RequestParser::next(Request& request) {
+  while (!broken_) {
+    if (!begun_ && left() == 0) return Next::NeedsMoreBytes;
+    if (!begun_ && !begin()) break;
+    while (rounds_ > 0) {
+      const Take taken = take_field();
+      if (taken == Take::NeedsMoreBytes) return Next::NeedsMoreBytes;
+      broken_ = taken == Take::TooLong;
+      if (broken_) return Next::Malformed;
+    }
+    begun_ = false;
+    taken_ = 0;
+    request = std::exchange(request_, {});
+    if (request.type != QueryType::Validate) return Next::Complete;
+    if (static_cast<std::uint32_t>(request.number) != kTcpStoreMagic) break;
+    validated_ = true;
+  }
+  broken_ = true;
+  return Next::Malformed;
+}
+
+bool RequestParser::begin() {
+  const auto type = static_cast<std::uint8_t>(input_[at_++]);
+  request_.type = static_cast<QueryType>(type);
+  if (type >= kFields.size() || validated_ == (request_.type == QueryType::Validate)) return false;
+  fields_ = kFields.at(type);
+  field_ = 0;
+  rounds_ = fields_.empty() ? 0 : 1;
+  begun_ = true;
+  return true;
+}
+
+RequestParser::Take RequestParser::take_field() {
+  switch (fields_[field_]) {
+    case '#':
+      return take_count();
+    case 'k':
+      return take_text(request_.keys, limits_.key);
+    case 'v':
+      return take_text(request_.values, limits_.value);
+    case 'u':
+      return take_number<std::uint32_t>();
+    default:
+      return take_number<std::int64_t>();
+  }
+}
+
+// To the next field, or to the first of the next round.
+void RequestParser::advance() {
+  if (++field_ < fields_.size()) return;
+  field_ = fields_[0] == '#' ? 1 : 0;
+  --rounds_;
+}
+
+RequestParser::Take RequestParser::take_count() {
+  std::uint64_t count = 0;
+  if (!peek(count)) return Take::NeedsMoreBytes;
+  if (count > limits_.keys_per_message) return Take::TooLong;
+  at_ += sizeof count;
+  rounds_ = count;
+  field_ = 1;
+  return Take::Done;
+}
+
+template <typename Integer>
+RequestParser::Take RequestParser::take_number() {
+  Integer value = 0;
+  if (!peek(value)) return Take::NeedsMoreBytes;
+  at_ += sizeof value;
+  request_.number = static_cast<std::int64_t>(value);
+  advance();
+  return Take::Done;
+}
+
+RequestParser::Take RequestParser::take_text(std::vector<std::string>& into, std::size_t limit) {
+  std::uint64_t size = 0;
+  if (!peek(size)) return Take::NeedsMoreBytes;
+  if (size > limit || taken_ + size + kPerText > limits_.message) return Take::TooLong;
+  if (left() - sizeof size < size) return Take::NeedsMoreBytes;
+  into.push_back(input_.substr(at_ + sizeof size, size));
+  at_ += sizeof size + size;
+  taken_ += size + kPerText;
+  advance();
+  return Take::Done;
+}
+
+template <typename Integer>
+bool RequestParser::peek(Integer& value) const {
+  if (left() < sizeof value) return false;
+  std::memcpy(&value, input_.data() + at_, sizeof value);
+  return true;
+}
+
+}  // namespace ddp::launch

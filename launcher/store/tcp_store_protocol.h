@@ -1,0 +1,115 @@
+// The wire format of torch's TCPStore, as of torch 2.11 to 2.15: requests, and the parser that
+// takes them from a stream of bytes. Everything from the network is bounded before memory is taken
+// for it.
+//
+// A client first sends VALIDATE and a magic number. Then each request is one byte, its type, and
+// its fields, in the machine's byte order; a key or value is a 64-bit length and as many bytes.
+// Only some requests have an answer (key_values.h). Learned from
+// torch/csrc/distributed/c10d/TCPStore*.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::launch {
+
+enum class QueryType : std::uint8_t {
+  Validate,
+  Set,
+  CompareSet,
+  Get,
+  Add,
+  Check,
+  Wait,
+  GetNumKeys,
+  DeleteKey,
+  Append,
+  MultiGet,
+  MultiSet,
+  CancelWait,
+  Ping,
+  QueuePush,
+  QueuePop,
+  QueueLen,
+  ListKeys,
+  Barrier,
+};
+
+constexpr std::uint32_t kTcpStoreMagic = 0x3C85F7CE;
+
+// One-byte answers.
+constexpr char kReady = 0, kNotReady = 1;            // CHECK
+constexpr char kStopWaiting = 0, kWaitCanceled = 1;  // WAIT, BARRIER; CANCEL_WAIT
+
+/// In bytes, but for keys_per_message. Those of single fields are torch's own.
+struct StoreLimits {
+  std::size_t key = 8 << 10;
+  std::size_t value = 8 << 20;
+  std::size_t keys_per_message = 128 << 10;
+  std::size_t message = 64 << 20;  // a whole request, a whole answer, or an appended value
+  std::size_t unread = 1 << 20;    // a client with more unread answers is not listened to
+  std::size_t contents = 512 << 20;
+  std::size_t buffers = 512 << 20;  // of all connections together
+};
+
+struct Request {
+  QueryType type = QueryType::Validate;
+  std::vector<std::string> keys;
+  std::vector<std::string> values;  // COMPARE_SET: expected, desired
+  std::int64_t number = 0;          // PING: nonce; ADD: amount; BARRIER: how many take part
+};
+
+/// Does a connection that begins with these bytes speak TCPStore's protocol?
+enum class Speaks { NeedsMoreBytes, Yes, No };
+Speaks speaks_tcp_store(std::string_view first_bytes);
+
+class RequestParser {
+ public:
+  enum class Next { Complete, NeedsMoreBytes, Malformed };
+
+  explicit RequestParser(const StoreLimits& limits = {}) : limits_(limits) {}
+  void feed(std::string_view bytes);
+  /// Complete: `request` is the next one; VALIDATE is checked and skipped. Malformed is final.
+  Next next(Request& request);
+  /// Memory that is held for what is not complete.
+  std::size_t buffered() const { return left() + taken_; }
+
+ private:
+  enum class Take { Done, NeedsMoreBytes, TooLong };
+
+  bool begin();
+  void advance();
+  Take take_field();
+  Take take_text(std::vector<std::string>& into, std::size_t limit);
+  Take take_count();
+  template <typename Integer>
+  Take take_number();
+  template <typename Integer>
+  bool peek(Integer& value) const;
+  std::size_t left() const { return input_.size() - at_; }
+
+  StoreLimits limits_;
+  std::string input_;
+  std::size_t at_ = 0;  // what comes before it in input_ is done with
+  bool validated_ = false;
+  bool begun_ = false;
+  bool broken_ = false;
+  Request request_;
+  std::string_view fields_;   // of request_
+  std::size_t field_ = 0;     // the next of them
+  std::uint64_t rounds_ = 0;  // how often the repeated fields are still to come
+  std::size_t taken_ = 0;     // by request_
+};
+
+/// As they are on the wire.
+template <typename Integer>
+void put_number(std::string& out, Integer value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+void put_text(std::string& out, std::string_view text);
+/// The bytes that a parser makes this request of.
+std::string encode(const Request& request);
+
+}  // namespace ddp::launch

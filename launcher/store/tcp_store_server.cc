@@ -1,0 +1,174 @@
+#include "launcher/store/tcp_store_server.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "launcher/base/errors.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr std::size_t kReadAtOnce = 64 << 10;  // so that no client keeps the others waiting
+constexpr int kEventsAtOnce = 256;
+constexpr std::size_t kKeptOutput = 64 << 10;
+
+void set_option(int fd, int level, int name) {
+  const int on = 1;
+  ::setsockopt(fd, level, name, &on, sizeof on);
+}
+
+bool try_again() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+}  // namespace
+
+TcpStoreServer::TcpStoreServer(const StoreLimits& limits)
+    : limits_(limits),
+      contents_(limits),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      received_(kReadAtOnce) {
+  if (epoll_ < 0) throw LaunchError(1, "the workers' store: " + error_text(errno));
+}
+
+TcpStoreServer::~TcpStoreServer() {
+  clear();
+  ::close(epoll_);
+}
+
+void TcpStoreServer::adopt(int fd) {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE);
+  const Peer peer = ++last_peer_;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = peer;
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
+    ::close(fd);
+    return;
+  }
+  Client& client = clients_[peer];
+  client.fd = fd;
+  client.parser = RequestParser(limits_);
+  client.events = event.events;
+}
+
+void TcpStoreServer::clear() {
+  while (!clients_.empty()) drop(clients_.begin()->first);
+  contents_.clear();
+}
+
+void TcpStoreServer::add_poll_fds(std::vector<pollfd>& fds) const {
+  fds.push_back({epoll_, POLLIN, 0});
+}
+
+void TcpStoreServer::handle(const std::vector<pollfd>& fds) {
+  const bool ready = std::any_of(
+      fds.begin(), fds.end(), [this](const pollfd& p) { return p.fd == epoll_ && p.revents != 0; });
+  if (!ready) return;
+  std::array<epoll_event, kEventsAtOnce> events{};
+  const int count = ::epoll_wait(epoll_, events.data(), kEventsAtOnce, 0);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events.at(static_cast<std::size_t>(i));
+    serve(event.data.u64, event.events);
+  }
+}
+
+void TcpStoreServer::serve(Peer peer, std::uint32_t events) {
+  const auto found = clients_.find(peer);
+  if (found == clients_.end()) return;  // closed since
+  Client& client = found->second;
+  bool lives = (events & EPOLLOUT) == 0 || flush(client);
+  if (lives && (events & ~EPOLLOUT) != 0) lives = receive(client);
+  if (lives) lives = answer_requests(peer, client);
+  if (!lives || !settle(peer, client)) drop(peer);
+}
+
+bool TcpStoreServer::receive(Client& client) {
+  const ssize_t got = ::recv(client.fd, received_.data(), received_.size(), 0);
+  if (got == 0) return false;
+  if (got < 0) return try_again();
+  client.parser.feed({received_.data(), static_cast<std::size_t>(got)});
+  return true;
+}
+
+// As long as it reads the answers. False: to be closed.
+bool TcpStoreServer::answer_requests(Peer peer, Client& client) {
+  for (;;) {
+    const auto next = carry_out(peer, client);
+    if (next == RequestParser::Next::Malformed || !flush(client)) return false;
+    const bool stopped_for_answers = next == RequestParser::Next::Complete;
+    if (!stopped_for_answers || client.unread() > 0) return true;
+  }
+}
+
+// Complete: there may be more, but too many answers are unread.
+RequestParser::Next TcpStoreServer::carry_out(Peer peer, Client& client) {
+  Request request;
+  while (client.unread() < limits_.unread) {
+    const auto next = client.parser.next(request);
+    if (next != RequestParser::Next::Complete) return next;
+    answers_.clear();
+    const bool done = contents_.apply(peer, std::move(request), answers_);
+    for (auto& answer : answers_) deliver(answer, peer);
+    if (!done) return RequestParser::Next::Malformed;
+  }
+  return RequestParser::Next::Complete;
+}
+
+// Those for `current` leave together.
+void TcpStoreServer::deliver(KeyValues::Answer& answer, Peer current) {
+  Client& client = clients_.at(answer.to);
+  if (client.output.empty()) {
+    client.output = std::move(answer.bytes);
+  } else {
+    client.output.append(answer.bytes);
+  }
+  if (answer.to != current && !(flush(client) && settle(answer.to, client))) drop(answer.to);
+}
+
+bool TcpStoreServer::flush(Client& client) {
+  while (client.unread() > 0) {
+    const ssize_t sent =
+        ::send(client.fd, client.output.data() + client.sent, client.unread(), MSG_NOSIGNAL);
+    if (sent < 0) return try_again();
+    client.sent += static_cast<std::size_t>(sent);
+  }
+  client.sent = 0;
+  client.output.clear();
+  if (client.output.capacity() > kKeptOutput) client.output = {};
+  return true;
+}
+
+// What is waited for next, and what its buffers take. False: there is no room for them.
+bool TcpStoreServer::settle(Peer peer, Client& client) {
+  const std::size_t now = client.parser.buffered() + client.output.size();
+  buffered_ += now;
+  buffered_ -= std::exchange(client.counted, now);
+  if (buffered_ > limits_.buffers) return false;
+  std::uint32_t wanted = client.unread() < limits_.unread ? EPOLLIN : 0U;
+  if (client.unread() > 0) wanted |= EPOLLOUT;
+  if (wanted == std::exchange(client.events, wanted)) return true;
+  epoll_event event{};
+  event.events = wanted;
+  event.data.u64 = peer;
+  return ::epoll_ctl(epoll_, EPOLL_CTL_MOD, client.fd, &event) == 0;
+}
+
+void TcpStoreServer::drop(Peer peer) {
+  const auto found = clients_.find(peer);
+  buffered_ -= found->second.counted;
+  // By hand: as long as a child holds a copy of the descriptor, close would leave it there.
+  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, found->second.fd, nullptr);
+  ::close(found->second.fd);
+  clients_.erase(found);
+  contents_.forget(peer);
+}
+
+}  // namespace ddp::launch

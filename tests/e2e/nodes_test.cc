@@ -1,0 +1,88 @@
+// Several nodes, each with its own ddp-run, on one machine: the training is that of one node.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/workers.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+
+// Nobody else binds it within the test: the kernel hands out other ports first.
+int free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0);
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+// One rank per node.
+ChildOptions fixed_node(const Workspace& place, int rank, int port, const Words& overrides = {}) {
+  return launched(place, 1, overrides,
+                  {"--nnodes=2", "--node_rank=" + std::to_string(rank), "--master_addr=127.0.0.1",
+                   "--master_port=" + std::to_string(port)});
+}
+
+ChildOptions elastic_node(const Workspace& place, int port, const Words& overrides = {}) {
+  return launched(
+      place, 1, overrides,
+      {"--nnodes=2:2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:" + std::to_string(port)});
+}
+
+TEST_CASE("two nodes of one rank end as one node of two ranks") {
+  const Workspace one, two;
+  succeed(launched(one, 2));
+  const int port = free_port();
+  ChildProgram second(fixed_node(two, 1, port));
+  ChildProgram first(fixed_node(two, 0, port));
+  CHECK(first.wait_exit(kPatience) == 0);
+  CHECK(second.wait_exit(kPatience) == 0);
+  CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
+}
+
+// Rank 0 announces a pause, in which the other node is killed.
+TEST_CASE("a node that is killed and replaced costs nothing but time") {
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2));
+  const int port = free_port();
+  const Words saves = {"trainer_config.save_every_steps=5"};
+  ChildProgram first(elastic_node(place, port, saves));
+  ChildProgram second(elastic_node(place, port, saves));
+  first.wait_for("Step 12 ", 1, kPatience);
+  const pid_t victim = second.pid();
+  ::kill(victim, SIGKILL);
+  ChildProgram replacement(elastic_node(place, port, saves));
+  CHECK(first.wait_exit(kPatience) == 0);
+  CHECK(replacement.wait_exit(kPatience) == 0);
+  INFO(first.err());
+  CHECK_THAT(first.err(), Contains("ddp-run: node 1, "));
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+}
+
+TEST_CASE("a snapshot that only another node has stops the run instead of starting anew") {
+  const Workspace first_place, second_place;
+  succeed(launched(second_place, 2));
+  const int port = free_port();
+  ChildProgram second(fixed_node(second_place, 1, port));
+  const auto first = finish(fixed_node(first_place, 0, port));
+  CHECK(first.exit == 2);
+  CHECK_THAT(first.err, Contains("rank 0's node has no snapshot there, but rank 1's has one"));
+  CHECK(second.wait_exit(kPatience) == 2);
+  CHECK_FALSE(std::filesystem::exists(first_place.snapshot()));
+}
+
+}  // namespace
+}  // namespace ddp::test
