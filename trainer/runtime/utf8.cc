@@ -31,15 +31,6 @@ CodePoint decode_utf8(std::string_view text, std::size_t at) {
   return {value, length};
 }
 
-bool is_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t bytes = decode_utf8(text, at).bytes;
-    if (bytes == 0) return false;
-    at += bytes;
-  }
-  return true;
-}
-
 std::string encode_utf8(uint32_t code_point) {
   const auto tail = [code_point](unsigned shift) {
     return static_cast<char>(0x80U | ((code_point >> shift) & 0x3FU));

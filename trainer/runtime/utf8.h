@@ -19,8 +19,6 @@ std::size_t utf8_length(unsigned char lead);
 /// The code point that starts at `at`, which is below text.size(). It depends on no byte before.
 CodePoint decode_utf8(std::string_view text, std::size_t at);
 
-bool is_utf8(std::string_view text);
-
 /// Of a code point that UTF-8 has.
 std::string encode_utf8(uint32_t code_point);
 

@@ -140,7 +140,7 @@ class TreeBuilder : public YAML::EventHandler {
       text_.fail(mark, "a lone = is special in YAML", "quote it");
     if (value.empty() && text_.ends_with_open_quote(mark))
       text_.fail(mark, "this quote is never closed", "close it");
-    if (!is_utf8(value))  // of yaml-cpp 0.7's making
+    if (first_bad_byte(value) != std::string_view::npos)  // of yaml-cpp 0.7's making
       text_.fail(mark, "\\N and \\_ are not supported", "write the character itself");
     if (!plain && tag == "!") return Node::of(value);
     const std::string_view name =
