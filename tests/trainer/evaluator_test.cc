@@ -36,7 +36,9 @@ TEST_CASE(
   config.data.path = dir.write("text", letters(300));
   config.data.block_size = 16;
   config.data.train_split = 0.5;
+  config.trainer.batch_size = 4;
   config.gpt = test::tiny_config();
+  config.trainer.batch_size = 4;
   CausalLm task(config, nullptr);
   task.build_model(torch::kCPU, 5);
   ProcessGroup alone;

@@ -19,6 +19,7 @@ Config halves_of(const std::string& path) {
   config.data.block_size = 16;
   config.data.train_split = 0.5;
   config.gpt = test::tiny_config();
+  config.trainer.batch_size = 4;
   return config;
 }
 

@@ -5,7 +5,7 @@
 namespace ddp::train {
 
 DataFacts read_data_facts(const Config& config) {
-  const TextDataset dataset(config.data, nullptr, config.trainer.batch_size);
+  const TextDataset dataset(config.data);
   return {dataset.tokenizer().size(), dataset.training().size()};
 }
 

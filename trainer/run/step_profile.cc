@@ -90,14 +90,14 @@ void StepProfile::finish() {
   recording_ = false;
   done_ = true;
   if (device_.is_cuda()) loaded_cuda_module()->synchronize();
-  const auto trace = profiler::disableProfiler();
   const std::string path = file(run_dir_, rank_);
   try {
     std::filesystem::create_directories(run_dir_);  // of rank 0, perhaps on another node
-    trace->save(path);
+    std::filesystem::remove(path);  // an earlier run's; Kineto does not say when it cannot write
+    profiler::disableProfiler()->save(path);
     if (std::filesystem::file_size(path) == 0) throw RunError("the file is empty");
     summary_ = fmt::format(
-        "Profile: {}, of {}, and one beside it for each further rank; open it in "
+        "Profile: {}, of {}, and one like it for each further rank; open it in "
         "https://ui.perfetto.dev or chrome://tracing",
         path, steps_text(first_recorded_, last_recorded_));
   } catch (const std::exception& error) {

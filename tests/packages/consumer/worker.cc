@@ -1,8 +1,8 @@
 // Says its rank; in the first round it asks to be restarted, in the second it is done.
+#include <ddp_run/worker_contract.h>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ddp_run/worker_contract.h>
 
 int main() {
   using namespace ddp::launch;

@@ -246,7 +246,8 @@ void check_logging(const Config& config, const Given& given) {
 
 void check_profile(const Config& config, const Given& given) {
   const auto& start = config.profile.start;
-  if (!start && given.has("profile.steps"))
+  // A configuration that a run has written names every key, with its default.
+  if (!start && given.has("profile.steps") && config.profile.steps != ProfileConfig{}.steps)
     refuse(given, "profile.steps", "says how many steps, not from which on; set profile.start");
   const auto& last = config.trainer.max_steps;
   if (!start || !last || *start <= *last) return;
