@@ -38,7 +38,6 @@ TEST_CASE(
   config.data.train_split = 0.5;
   config.trainer.batch_size = 4;
   config.gpt = test::tiny_config();
-  config.trainer.batch_size = 4;
   CausalLm task(config, nullptr);
   task.build_model(torch::kCPU, 5);
   ProcessGroup alone;

@@ -18,7 +18,6 @@ struct SavedRun {
     config.data.block_size = 8;
     config.trainer.batch_size = 4;
     config.gpt = test::tiny_config();
-    config.trainer.batch_size = 4;
   }
   SnapshotMeta meta() const {
     const CausalLm task(config, nullptr);
