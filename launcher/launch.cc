@@ -22,11 +22,14 @@
 #include "launcher/cli/launch_config.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/hang/file_timers.h"
+#include "launcher/plan/hosts_plan.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/plan/memory_folder.h"
 #include "launcher/plan/program.h"
 #include "launcher/plan/worker_env.h"
 #include "launcher/process/guardian.h"
+#include "launcher/process/host_runner.h"
+#include "launcher/process/lifeline.h"
 #include "launcher/process/worker_processes.h"
 #include "launcher/rendezvous/group_rendezvous.h"
 #include "launcher/rendezvous/local_rendezvous.h"
@@ -189,6 +192,11 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string
   const RendezvousOfJob rendezvous = make_rendezvous(config, plan, store_program);
   WorkerProcesses processes(signals, launcher_pipe, store_program);
   if (rendezvous.group) processes.also_poll(*rendezvous.group);
+  std::optional<Lifeline> lifeline;
+  if (!config.lifeline.empty()) {
+    lifeline.emplace(take_standard_input());
+    processes.also_poll(*lifeline);
+  }
   LocalElasticAgent agent(with_events(plan, config, processes), rendezvous.get(), processes);
   std::optional<HttpServer> health;
   if (config.health) {
@@ -343,6 +351,19 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
   return code;
 }
 
+int launch_on_hosts(const LaunchConfig& config, const SignalMailbox& signals) {
+  const HostsPlan plan = plan_hosts(*config.hosts, HostsPlace::of_this_process());
+  return config.action == LaunchAction::DryRun ? print(shell_lines(plan))
+                                               : run_on_hosts(plan, signals);
+}
+
+void check_version(const std::string& starter) {
+  if (starter.empty() || starter == DDP_VERSION) return;
+  usage_error(fmt::format("this host has ddp-run " DDP_VERSION
+                          ", but the job was started by ddp-run {}; install the same version",
+                          printable(starter)));
+}
+
 }  // namespace
 
 int guarded_main(int argc, const char* const* argv, SignalMailbox& signals) noexcept {
@@ -351,6 +372,8 @@ int guarded_main(int argc, const char* const* argv, SignalMailbox& signals) noex
     const LaunchConfig config = parse_launch_args(argc, argv, inherited_environment());
     for (const auto& hint : config.hints) say(hint);
     signals.handle(config.stop_signals);
+    check_version(config.lifeline);
+    if (config.hosts) return launch_on_hosts(config, signals);
     switch (config.action) {
       case LaunchAction::Print:
         return print(config.printed);

@@ -10,6 +10,7 @@ add_library(ddp_trainer STATIC
   parallel/cuda_loader.cc
   parallel/ddp.cc
   parallel/dist_env.cc
+  parallel/scheduler_env.cc
   parallel/gloo_backend.cc
   parallel/local_address.cc
   parallel/process_group.cc

@@ -8,12 +8,14 @@
 #include "launcher/base/build_commit.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/cli/hosts_options.h"
 #include "launcher/cli/option_completion.h"
 #include "launcher/cli/option_help.h"
 #include "launcher/cli/option_parsers.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/raw_options.h"
 #include "launcher/cli/rdzv_conf.h"
+#include "launcher/cli/scheduler_options.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -155,8 +157,10 @@ void take_logs(LaunchConfig& config, const OptionValues& values) {
   logs.report_lines = values.integer("report-lines", 0, 18);
 }
 
-LaunchConfig to_config(const OptionValues& values) {
+LaunchConfig to_config(const OptionValues& values, const RawOptions& raw) {
   LaunchConfig config;
+  config.hosts = take_hosts(raw, values);
+  config.lifeline = values.text("lifeline");
   config.nproc_per_node = trimmed(values.text("nproc-per-node"));
   parse_local_world_size(config.nproc_per_node);
   config.standalone = values.flag("standalone");
@@ -179,7 +183,7 @@ LaunchConfig to_config(const OptionValues& values) {
   values.one_of("start-method", {"spawn", "fork", "forkserver"});
   take_logs(config, values);
   take_addresses(config, values);
-  take_group(config, values);
+  if (!config.hosts) take_group(config, values);
   return config;
 }
 
@@ -211,16 +215,17 @@ std::string asked_text(const OptionValues& values) {
 }  // namespace
 
 LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environment& environment) {
-  const RawOptions raw = gather_options(argc, argv, environment);
-  const OptionValues values(raw.options);
+  RawOptions raw = gather_options(argc, argv, environment);
   LaunchConfig config;
-  config.printed = asked_text(values);
+  config.printed = asked_text(OptionValues(raw.options));
   if (!config.printed.empty()) {
     config.action = LaunchAction::Print;
     return config;
   }
+  add_scheduler_options(raw, environment);
+  const OptionValues values(raw.options);
   try {
-    config = to_config(values);
+    config = to_config(values, raw);
     config.store = take_store(values, environment);
   } catch (const LaunchError& error) {
     name_source(error, raw);

@@ -9,6 +9,7 @@
 #include "launcher/base/command.h"
 #include "launcher/base/restart_rules.h"
 #include "launcher/base/sockets.h"
+#include "launcher/cluster/hosts_request.h"
 #include "launcher/hang/hang_rules.h"
 #include "launcher/logs/stream_plan.h"
 #include "launcher/rendezvous/group_rendezvous.h"
@@ -62,6 +63,9 @@ struct LaunchConfig {
   /// Several nodes: what the options say of them. nullopt: a single node.
   std::optional<GroupSettings> group;
   std::string rdzv_token_file;  // empty: none
+  /// The job is started on other hosts. nullopt: here.
+  std::optional<HostsRequest> hosts;
+  std::string lifeline;  // the version of the ddp-run at the other end of stdin; empty: none
 
   std::string
       log_dir;  // empty: a private folder, removed at the end unless it holds logs worth keeping

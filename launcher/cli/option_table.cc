@@ -86,6 +86,24 @@ constexpr std::array kOptions{
                "A secret of at least 16 bytes, the same on all nodes: agents without it are turned "
                "away. Default: none."},
 
+    OptionSpec{"scheduler", 0, "none|auto|slurm|mpi", "none", Rendezvous,
+               "Take options of several nodes that are not given from the scheduler that started "
+               "one ddp-run on each: srun's SLURM_* or mpirun's OMPI_* and PMI_* variables."},
+    OptionSpec{"hosts", 0, "HOST[:N],...", "", Rendezvous,
+               "Start the job on these hosts through ssh, with N workers each; a[1-4]:8 works, "
+               "too. The first one is node 0. The working directory and the program must exist on "
+               "all."},
+    OptionSpec{"hostfile", 0, "FILE", "", Rendezvous,
+               "Likewise, with one host a line: HOST:N or HOST slots=N."},
+    OptionSpec{"ssh", 0, "COMMAND", "", Rendezvous,
+               "Program and options that run a command on a host; default: DDP_SSH, or ssh with "
+               "BatchMode and short timeouts."},
+    OptionSpec{"export", 0, "NAME[=VALUE],...", "", Rendezvous,
+               "Variables that --hosts passes on, e.g. NCCL_*,PYTHONPATH; none by default."},
+    OptionSpec{"lifeline", 0, "VERSION", "", Rendezvous,
+               "Given by --hosts to the hosts' ddp-run, which must be of this version: standard "
+               "input brings signals, and its end stops the job."},
+
     OptionSpec{"shutdown-timeout", 0, "SECONDS", "30", Stopping,
                "Grace period for workers to stop before SIGKILL."},
     OptionSpec{"signals-to-handle", 0, "LIST", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", Stopping,

@@ -36,17 +36,6 @@ bool ends_with(const std::string& text, std::string_view end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-std::string on_path(const std::string& name, const std::string& path) {
-  for (std::size_t begin = 0; begin <= path.size();) {
-    const auto end = std::min(path.find(':', begin), path.size());
-    const std::string folder = path.substr(begin, end - begin);
-    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
-    if (is_executable_file(candidate)) return candidate;
-    begin = end + 1;
-  }
-  return "";
-}
-
 [[noreturn]] void not_found(const std::string& what, const std::string& tip) {
   throw LaunchError(kExitNotFound, fmt::format("program '{}' was not found; {}", what, tip));
 }
@@ -68,13 +57,13 @@ std::string find_python(const ProgramPlaces& places) {
   if (!places.python.empty()) {
     const std::string found = places.python.find('/') != std::string::npos
                                   ? places.python
-                                  : on_path(places.python, places.path);
+                                  : find_on_path(places.python, places.path);
     if (is_executable_file(found)) return found;
     not_found(places.python, "set PYTHON_EXEC to a Python interpreter");
   }
   if (std::string own = python_of_own_environment(places); !own.empty()) return own;
   for (const char* name : {"python3", "python"}) {
-    const std::string found = on_path(name, places.path);
+    const std::string found = find_on_path(name, places.path);
     if (!found.empty()) return found;
   }
   not_found("python3", "Python scripts need it; install it or set PYTHON_EXEC");
@@ -98,7 +87,7 @@ std::string check_path(const std::string& path) {
 
 std::string find_executable(const std::string& name, const ProgramPlaces& places) {
   if (name.find('/') != std::string::npos) return check_path(name);
-  if (const std::string found = on_path(name, places.path); !found.empty()) return found;
+  if (const std::string found = find_on_path(name, places.path); !found.empty()) return found;
   if (const std::string beside = places.own_folder + "/" + name; is_executable_file(beside))
     return beside;
   const bool here = exists(name);
@@ -116,6 +105,17 @@ bool is_python_script(const LaunchConfig& config) {
 }
 
 }  // namespace
+
+std::string find_on_path(const std::string& name, const std::string& path) {
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const auto end = std::min(path.find(':', begin), path.size());
+    const std::string folder = path.substr(begin, end - begin);
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+    if (is_executable_file(candidate)) return candidate;
+    begin = end + 1;
+  }
+  return "";
+}
 
 ProgramPlaces ProgramPlaces::of_this_process() {
   ProgramPlaces places;

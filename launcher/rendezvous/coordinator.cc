@@ -67,7 +67,17 @@ std::optional<Clock::time_point> Coordinator::deadline() const {
   return next;
 }
 
+// What the others have sent meanwhile is still to be read. Those that have hung up are at work
+// elsewhere, perhaps.
+void Coordinator::forgive_own_silence() {
+  const auto now = Clock::now();
+  if (now - (next_beat_ - heartbeat_) < patience_) return;
+  stalled_until_ = now;
+  for (auto& [node, connection] : connections_) connection.heard = now;
+}
+
 void Coordinator::handle(const std::vector<pollfd>&) {
+  forgive_own_silence();
   std::array<epoll_event, 256> events;
   for (;;) {
     const int count = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
@@ -201,8 +211,9 @@ void Coordinator::keep_time() {
                  : fmt::format("nothing was heard of it for {}", seconds_text(patience_));
     const int lost = node;
     if (silent && connection.welcome) connection.channel->send(Refused{why});
+    const bool certain = closed && now - stalled_until_ > heartbeat_;
     it = connections_.erase(it);
-    membership_.lost(lost, why, now);
+    membership_.lost(lost, why, now, certain);
   }
   membership_.tick(now);
 }

@@ -39,6 +39,9 @@ class Coordinator : public PollHandler {
   /// This node leaves: no further rounds are begun here.
   void retire() { membership_.retire(); }
   bool over() const { return membership_.over(); }
+  /// Most nodes are silent, or this one was for so long that they have left it behind: it should
+  /// look for their new host.
+  bool cut_off() const { return membership_.cut_off(); }
   /// A line for the user; empty: none.
   std::string take_note() { return std::exchange(note_, {}); }
 
@@ -55,6 +58,7 @@ class Coordinator : public PollHandler {
   void judge_newcomers();
   void admit(int fd);
   void serve(int node, Connection& connection);
+  void forgive_own_silence();
   void keep_time();
   void deliver();
   void watch(int node, Connection& connection);
@@ -71,6 +75,7 @@ class Coordinator : public PollHandler {
   std::map<int, Connection> connections_;       // by node
   int last_node_ = 0;
   Clock::time_point next_beat_;
+  Clock::time_point stalled_until_{};              // this process was suspended, or starved
   std::optional<Clock::time_point> next_silence_;  // when the first connection could be too silent
   std::string note_;
 };

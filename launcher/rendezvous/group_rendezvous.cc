@@ -77,9 +77,9 @@ GroupRendezvous::~GroupRendezvous() {
 
 void GroupRendezvous::join() {
   wants_round_ = true;
+  join_is_due_ = false;
   if (stage_ == Stage::Member) return send_join();
-  if (stage_ == Stage::Idle) return search();
-  if (stage_ == Stage::Orphaned) follow();
+  if (stage_ == Stage::Idle) search();
 }
 
 void GroupRendezvous::search() {
@@ -130,7 +130,8 @@ void GroupRendezvous::take_over() {
   JobHistory history{.rounds = last_round_->info.restart_count + 1, .ends = last_round_->history};
   for (const Successor& one : last_round_->successors)
     history.order.emplace_back(one.address, one.port);
-  history.expected = static_cast<int>(last_round_->successors.size());
+  history.expected = std::max(static_cast<int>(last_round_->successors.size()),
+                              last_round_->info.group_world_size - 1);
   // An old host that is only silent may be at work with the other half of the nodes.
   if (!host_is_gone_) history.quorum = last_round_->info.group_world_size / 2 + 1;
   tell_note("this node hosts the rendezvous from now on");
@@ -186,16 +187,23 @@ void GroupRendezvous::send_join() {
 }
 
 void GroupRendezvous::report_failure(const ProcessFailure& failure) {
-  if (stage_ == Stage::Member && in_round_) channel_->send(Failed{failure});
+  if (stage_ == Stage::Member && in_round_ && !round_is_lost_) channel_->send(Failed{failure});
 }
 
 void GroupRendezvous::report_end(NodeEnd end) {
   in_round_ = false;
   last_end_ = std::move(end);
+  if (stage_ == Stage::Orphaned) return tell_end(lost_text_);
+  if (stage_ == Stage::Over) return;
+  if (round_is_lost_) return lose_round();
   if (stage_ == Stage::Member)
     channel_->send(Ended{last_end_.failures, last_end_.stopped, last_end_.preempted});
-  if (stage_ != Stage::Orphaned) return;
-  if (settings_.rules.fixed_ranks) return tell_end(lost_text_);
+}
+
+// None of its workers runs any more.
+void GroupRendezvous::lose_round() {
+  round_is_lost_ = false;
+  join_is_due_ = true;
   JobNews news = news_of(JobNews::Kind::Restart, "looking for the next host of the rendezvous");
   news.verdict.restart = true;
   store_.clear();
@@ -259,6 +267,7 @@ void GroupRendezvous::receive(const Verdict& verdict) {
   }
   // All workers of the round have ended, and none of the next can have begun.
   if (!verdict.over) store_.clear();
+  join_is_due_ = !verdict.over;
   if (verdict.over) stage_ = Stage::Over;
   tell(std::move(news));
 }
@@ -281,12 +290,16 @@ void GroupRendezvous::lose_host(const std::string& why, bool gone) {
       fmt::format("the host of the rendezvous, {}, was lost: {}", search_.present_text(), why);
   host_is_gone_ = gone;
   if (!last_round_) return search();
-  stage_ = Stage::Orphaned;
-  if (in_round_)
-    return tell(news_of(JobNews::Kind::Stop, lost_text_ + "; the workers here are stopped"));
-  if (settings_.rules.fixed_ranks) return tell_end(lost_text_);
-  if (wants_round_) return follow();
-  report_end(last_end_);
+  if (in_round_ && !round_is_lost_)
+    tell(news_of(JobNews::Kind::Stop, lost_text_ + "; the workers here are stopped"));
+  if (settings_.rules.fixed_ranks) {
+    stage_ = Stage::Orphaned;
+    return in_round_ ? void() : tell_end(lost_text_);
+  }
+  // At once, though workers may take their time to stop: the other nodes look for their host.
+  round_is_lost_ = in_round_;
+  if (!in_round_ && !wants_round_ && !join_is_due_) lose_round();
+  follow();
 }
 
 // ---- the loop ---------------------------------------------------------------------------------
@@ -304,6 +317,10 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   if (coordinator_) {
     coordinator_->handle(fds);
     if (const std::string note = coordinator_->take_note(); !note.empty()) tell_note(note);
+    if (coordinator_->cut_off()) {
+      coordinator_.reset();
+      lose_host("most nodes are silent, and may have another host by now", /*gone=*/false);
+    }
   }
   store_.handle(fds);
   if (channel_) handle_channel();

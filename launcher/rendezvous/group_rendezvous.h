@@ -60,7 +60,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
     Searching,
     Greeting,  // the channel is open; not welcome yet
     Member,
-    Orphaned,  // the host is lost; the round here has to end first
+    Orphaned,  // static: the host is lost; the round here has to end, and then the job
     Over,
   };
 
@@ -79,6 +79,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void receive(const Round& round);
   void receive(const Verdict& verdict);
   void lose_host(const std::string& why, bool gone);
+  void lose_round();
   void keep_time();
   void tell(JobNews news) { news_.push_back(std::move(news)); }
   void tell_note(const std::string& text);
@@ -96,7 +97,9 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
 
   std::deque<JobNews> news_;
   bool wants_round_ = false;
-  bool in_round_ = false;  // Start was told, report_end() was not called yet
+  bool in_round_ = false;       // Start was told, report_end() was not called yet
+  bool join_is_due_ = false;    // Restart was told
+  bool round_is_lost_ = false;  // with its host; the present host knows nothing of it
   std::optional<Round> last_round_;
   int own_node_ = 0;
   NodeEnd last_end_;

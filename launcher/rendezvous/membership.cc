@@ -21,6 +21,8 @@ std::string plural_nodes(int count) {
   return fmt::format("{} node{}", count, count == 1 ? "" : "s");
 }
 
+int majority_of(int nodes) { return nodes / 2 + 1; }
+
 // A departure, or a job that cannot go on, as the report shows it.
 ProcessFailure failure_of_job(const std::string& cause) {
   return {.local_rank = ProcessFailure::kNoRank,
@@ -43,7 +45,7 @@ Membership::Membership(MembershipRules rules, JobHistory history, Clock::time_po
 std::string Membership::name_of(const Peer& peer) const {
   const std::string who = fmt::format("{} ({})", peer.hello.host, peer.address);
   const int rank = rules_.fixed_ranks ? peer.hello.node_rank : peer.order;
-  return rank < kNewcomer ? fmt::format("{}, {}", rank, who) : who;
+  return rank < kNewcomer ? fmt::format("node {}, {}", rank, who) : "node " + who;
 }
 
 void Membership::send(Node node, ControlMessage message, bool then_close) {
@@ -176,7 +178,7 @@ std::optional<Clock::time_point> Membership::last_call_ends() const {
 }
 
 void Membership::try_start(Clock::time_point now) {
-  if (phase_ != JobPhase::Gathering || retired_) return;
+  if (phase_ != JobPhase::Gathering || retired_ || cut_off_) return;
   auto nodes = ready();
   const int count = static_cast<int>(nodes.size());
   if (count < std::max(rules_.min_nodes, history_.quorum)) {
@@ -217,7 +219,8 @@ void Membership::start(std::vector<Node> nodes) {
   members_.clear();
   departures_.clear();
   arrivals_.clear();
-  leaving_only_ = false;
+  leaving_only_ = cut_off_ = false;
+  silent_ = 0;
   lost_after_end_.clear();
   reports_ = 0;
   phase_ = JobPhase::Running;
@@ -288,7 +291,7 @@ void Membership::leave(Node node, const Leave& leave, Clock::time_point now) {
   }
 }
 
-void Membership::lost(Node node, const std::string& why, Clock::time_point now) {
+void Membership::lost(Node node, const std::string& why, Clock::time_point now, bool certain) {
   const auto found = peers_.find(node);
   if (found == peers_.end()) return;
   const Peer peer = found->second;
@@ -296,6 +299,8 @@ void Membership::lost(Node node, const std::string& why, Clock::time_point now) 
   if (over()) return;
   if (is_running(node)) {
     members_.at(node).gone = true;
+    silent_ += certain ? 0 : 1;
+    cut_off_ = !rules_.fixed_ranks && silent_ >= majority_of(static_cast<int>(members_.size()));
     if (!peer.leaving) {
       departures_.push_back(fmt::format("{} was lost: {}", name_of(peer), why));
       stop_round(departures_.back() + "; the workers here are stopped", /*leaving=*/false, node);
@@ -446,7 +451,7 @@ void Membership::note_waiting(Clock::time_point now) {
 }
 
 // Two halves of a job that cannot see each other must not both go on.
-bool Membership::lacks_quorum() const { return static_cast<int>(ready().size()) < history_.quorum; }
+bool Membership::lacks_quorum() const { return static_cast<int>(peers_.size()) < history_.quorum; }
 
 void Membership::tick(Clock::time_point now) {
   try_start(now);
@@ -455,7 +460,7 @@ void Membership::tick(Clock::time_point now) {
     return end_without_round(fmt::format(
         "the host of the rendezvous is silent, and {} of the last round's {} are no majority: the "
         "others may still be at work, so this part of the job ends",
-        ready().size(), plural_nodes(static_cast<int>(history_.order.size()) + 1)));
+        peers_.size(), plural_nodes(static_cast<int>(history_.order.size()) + 1)));
   }
   note_waiting(now);
   if (now >= gathering_since_ + rules_.join_timeout) give_up_joining();

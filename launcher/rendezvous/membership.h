@@ -61,8 +61,8 @@ class Membership {
   /// `address`: where the connection comes from.
   void hello(Node node, const Hello& hello, const std::string& address, Clock::time_point now);
   void receive(Node node, const ControlMessage& message, Clock::time_point now);
-  /// The connection to a node is gone, or nothing was heard of it for too long.
-  void lost(Node node, const std::string& why, Clock::time_point now);
+  /// The connection to a node is gone; `certain`: and so is the node, which is not only silent.
+  void lost(Node node, const std::string& why, Clock::time_point now, bool certain = true);
   void tick(Clock::time_point now);
   /// The host itself leaves: it begins no more rounds; another node takes over.
   void retire() { retired_ = true; }
@@ -70,6 +70,9 @@ class Membership {
   std::optional<Clock::time_point> deadline() const;
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
   bool over() const { return phase_ == JobPhase::Over; }
+  /// So many nodes are silent that they may have a host of their own by now: no round is begun
+  /// here.
+  bool cut_off() const { return cut_off_; }
 
  private:
   enum class JobPhase { Gathering, Running, Stopping, Over };
@@ -125,6 +128,8 @@ class Membership {
   std::map<Node, Member> members_;  // of the present round
   JobHistory history_;
   bool retired_ = false;
+  int silent_ = 0;  // nodes of the round that were lost, but may be alive
+  bool cut_off_ = false;
   Clock::time_point gathering_since_;
   Clock::time_point reunion_until_;  // nodes that lost the previous host may take as long
   std::optional<Clock::time_point> enough_since_;

@@ -1,32 +1,16 @@
 #include "launcher/report/error_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include "launcher/base/regular_file.h"
 
 namespace ddp::launch {
 namespace {
 
 using nlohmann::json;
 
-constexpr off_t kLargest = 4 << 20;  // bytes
-
-std::string contents(int fd, off_t size) {
-  std::string text(static_cast<std::size_t>(size), '\0');
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t got = ::read(fd, text.data() + done, text.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  text.resize(done);
-  return text;
-}
+constexpr std::size_t kLargest = 4 << 20;  // bytes
 
 std::string text_of(const json& value) {
   return value.is_string() ? value.get<std::string>()
@@ -63,56 +47,44 @@ ErrorMessage parse(const std::string& text) {
   return result;
 }
 
-int open_for_reading(const std::string& path) {
-  return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-}
-
-ErrorMessage read_open_file(int fd) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
-    return {"(its error file is not a regular file)", ""};
-  if (status.st_size > kLargest) return {"(its error file is too large)", ""};
-  if (status.st_size == 0) return {"(its error file is empty)", ""};
-  return parse(contents(fd, status.st_size));
+ErrorMessage message_of(const FileText& file) {
+  switch (file.problem) {
+    case FileProblem::kAbsent:
+    case FileProblem::kUnreadable:
+      return {"(its error file cannot be read)", ""};
+    case FileProblem::kNotRegular:
+      return {"(its error file is not a regular file)", ""};
+    case FileProblem::kTooLarge:
+      return {"(its error file is too large)", ""};
+    case FileProblem::kNone:
+      break;
+  }
+  return file.text.empty() ? ErrorMessage{"(its error file is empty)", ""} : parse(file.text);
 }
 
 }  // namespace
 
 std::optional<ErrorMessage> read_error_file(const std::string& path) noexcept {
   if (path.empty()) return std::nullopt;
-  const int fd = open_for_reading(path);
-  if (fd < 0) {
-    if (errno == ENOENT) return std::nullopt;
-    return ErrorMessage{"(its error file cannot be read)", ""};
-  }
-  ErrorMessage message;
   try {
-    message = read_open_file(fd);
+    const FileText file = read_regular_file(path, kLargest, Links::kFollow);
+    if (file.problem == FileProblem::kAbsent) return std::nullopt;
+    return message_of(file);
   } catch (const std::exception&) {
-    message.text = "(its error file is malformed)";
+    return ErrorMessage{"(its error file is malformed)", ""};
   }
-  ::close(fd);
-  return message;
 }
 
 std::string error_file_to_pass_on(const std::string& path, int exit_code) noexcept {
-  const int fd = path.empty() ? -1 : open_for_reading(path);
-  if (fd < 0) return "";
-  std::string text;
+  if (path.empty()) return "";
   try {
-    struct stat status {};
-    const bool readable =
-        ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= kLargest;
-    json root = parse_foreign(readable ? contents(fd, status.st_size) : "");
-    if (root.is_object() && root.contains("message")) {
-      if (root["message"].is_object()) root["message"]["errorCode"] = exit_code;
-      text = root.dump(-1, ' ', false, json::error_handler_t::replace);
-    }
+    json root = parse_foreign(read_regular_file(path, kLargest, Links::kFollow).text);
+    if (!root.is_object() || !root.contains("message")) return "";
+    if (root["message"].is_object()) root["message"]["errorCode"] = exit_code;
+    return root.dump(-1, ' ', false, json::error_handler_t::replace);
   } catch (const std::exception&) {
-    text.clear();
+    return "";
   }
-  ::close(fd);
-  return text;
 }
 
 }  // namespace ddp::launch

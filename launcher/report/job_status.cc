@@ -1,13 +1,11 @@
 #include "launcher/report/job_status.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "launcher/base/regular_file.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -121,19 +119,8 @@ std::string metrics(const JobStatus& job) {
 std::string read_worker_metrics(const std::string& shm_dir) {
   constexpr std::size_t kMost = std::size_t{256} * 1024;
   if (shm_dir.empty()) return "";
-  const std::string path = shm_dir + "/" + kMetricsFile;
   // The folder is the workers' as well: a link or a pipe in this place must not lead astray.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return "";
-  struct stat status {};
-  std::string text;
-  const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-  if (regular && static_cast<std::size_t>(status.st_size) <= kMost) {
-    text.resize(static_cast<std::size_t>(status.st_size));
-    const ssize_t got = ::read(fd, text.data(), text.size());
-    text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  }
-  ::close(fd);
+  std::string text = read_regular_file(shm_dir + "/" + kMetricsFile, kMost, Links::kRefuse).text;
   if (!text.empty() && text.back() != '\n') text += '\n';
   return text;
 }

@@ -24,9 +24,7 @@ class Composing : public test::TestFolder {
     write_file("cfg.yaml", text);
     ConfigSource source = ConfigSource::of_file("cfg.yaml");
     source.any_keys = true;
-    Node root = compose_config(source, overrides).root;
-    std::erase_if(root.entries, [](const Entry& e) { return e.key.text == "hydra"; });
-    return node_to_json(root);
+    return node_to_json(without_key(compose_config(source, overrides).root, "hydra"));
   }
   std::string error(const std::string& text, const std::vector<std::string>& overrides = {}) const {
     return test::error_of<UserError>([&] { json(text, overrides); });
@@ -55,13 +53,13 @@ TEST_CASE("a choice that cannot be made says what there is to choose from") {
         "cfg.yaml:1:12: in 'cfg': no option 'db/mysq'; did you mean 'mysql'? (options of 'db': "
         "mysql, pg)");
   CHECK(composing.error("k: 1", {"db=pg"}) ==
-        "command line: db=pg: Could not override 'db'. No match in the defaults list. To append to "
-        "your default list use +db=pg");
+        "command line: db=pg: 'db' is not in the defaults list, so it cannot be overridden; to add "
+        "it, write +db=pg");
   CHECK(composing.error("defaults:\n- db: ???") ==
         "cfg.yaml:2:3: no option chosen for 'db'; write db=OPTION, one of: mysql, pg");
 }
 
-TEST_CASE("a glob that matches nothing is an error, not a sweep of no jobs") {
+TEST_CASE("a glob or a range of nothing is an error, not a sweep of no jobs") {
   const Composing composing;
   write_file("cfg.yaml", "defaults: [db: mysql]\nk: 1");
   const auto error = [](const std::string& text) {
@@ -70,9 +68,10 @@ TEST_CASE("a glob that matches nothing is an error, not a sweep of no jobs") {
     return test::error_of<UserError>([&] { plan_sweep(source, {text}); });
   };
   CHECK(error("db=glob(x*)") ==
-        "--multirun: glob() of 'db' matches no option; change the pattern, or write the values "
-        "out");
-  CHECK(error("k=glob(*)").find("'k' matches no option") != std::string::npos);
+        "--multirun: 'db' has no value: its glob() matches no option, or its range() is empty; "
+        "write the values out");
+  CHECK(error("k=glob(*)").find("'k' has no value") != std::string::npos);
+  CHECK(error("k=range(5,1)").find("its range() is empty") != std::string::npos);
 }
 
 TEST_CASE("a key that Hydra does not have is refused with the nearest one") {
@@ -80,6 +79,28 @@ TEST_CASE("a key that Hydra does not have is refused with the nearest one") {
   CHECK(composing.error("hydra:\n  runn: {dir: x}") ==
         "cfg.yaml:2:3: hydra.runn: unknown key; did you mean "
         "'hydra.run'?");
+}
+
+TEST_CASE("an option of a group cannot follow from the block hydra, which is composed later") {
+  const Composing composing;
+  CHECK(composing.error("defaults: [db: '${hydra:job.name}']")
+            .find("cannot resolve '${hydra:job.name}' in the defaults list") != std::string::npos);
+}
+
+TEST_CASE("files that multiply through defaults lists are refused") {
+  const Composing composing;
+  for (int i = 0; i < 30; ++i) {
+    const std::string next = "f" + std::to_string(i + 1);
+    write_file("f" + std::to_string(i) + ".yaml", "defaults: [" + next + "@x, " + next + "@y]");
+  }
+  write_file("f30.yaml", "k: 1");
+  CHECK(composing.error("defaults: [f0]").find("bring too many files") != std::string::npos);
+}
+
+TEST_CASE("a file without an end is refused") {
+  CHECK(test::error_of<UserError>([] {
+          compose_config(ConfigSource::of_file("/dev/zero"), {});
+        }).find("/dev/zero: is larger than 4194304 bytes") == 0);
 }
 
 TEST_CASE("a file that includes itself is an error") {

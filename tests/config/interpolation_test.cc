@@ -76,6 +76,11 @@ TEST_CASE("interpolations that multiply or nest without end are refused") {
     text << "]\n";
   }
   CHECK(complaint_about(text.str()).find("too large") != std::string::npos);
+  std::ostringstream doubled;
+  doubled << "a0: 0123456789\n";
+  for (int i = 1; i < 60; ++i)
+    doubled << "a" << i << ": '${a" << i - 1 << "}${a" << i - 1 << "}'\n";
+  CHECK(complaint_about(doubled.str()).find("too large") != std::string::npos);
   std::ostringstream deep;
   deep << "a: '";
   for (int i = 0; i < 5000; ++i) deep << "${";

@@ -244,7 +244,7 @@ TEST_CASE("a key with dots in a file is refused: it would have no effect") {
   CHECK(loading.error("data_config: {path: data/input.txt}\ntrainer_config.batch_size: 4") ==
         "cfg.yaml:2:1: trainer_config.batch_size" + told);
   CHECK(loading.error("hydra.run.dir: x") == "cfg.yaml:1:1: hydra.run.dir" + told);
-  CHECK(loading.error("hydra: {run.dir: x}").find("cfg.yaml:1:9: hydra.run.dir: unknown key") == 0);
+  CHECK(loading.error("hydra: {run.dir: x}") == "cfg.yaml:1:9: hydra.run.dir" + told);
 }
 
 TEST_CASE("a value that is left out is reported at its key") {

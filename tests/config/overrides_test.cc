@@ -80,6 +80,24 @@ TEST_CASE("a value outside the grammar says to quote it") {
   }
 }
 
+std::vector<std::string> swept(const std::string& text) {
+  return sweep_values(*parse_override("a=" + text).sweep, {});
+}
+
+TEST_CASE("ranges are counted and turned within 64 bits") {
+  CHECK(swept("range(-9000000000000000000,9000000000000000000,6000000000000000000)") ==
+        std::vector<std::string>{"-9000000000000000000", "-3000000000000000000",
+                                 "3000000000000000000"});
+  CHECK(swept("sort(range(5,1))").empty());
+  CHECK(swept("sort(range(1,5,2),reverse=true)") == std::vector<std::string>{"3", "1"});
+  for (const char* text : {"a=sort(range(9223372036854775807,0))",
+                           "a=sort(range(-9223372036854775807,0,5),reverse=true)",
+                           "a=sort(range(5,1,-9223372036854775808))"}) {
+    CAPTURE(text);
+    CHECK(override_error(text).find("cannot go beyond 64 bits") != std::string::npos);
+  }
+}
+
 TEST_CASE("a list without brackets names the ways to write it") {
   const std::string error =
       test::error_of<UserError>([] { refuse_sweeps({parse_override("a=1,2")}); });

@@ -65,6 +65,8 @@ TEST_CASE("each difference between the folder and the configuration is listed") 
 TEST_CASE("a folder that is no GPT-2 is refused in one line") {
   CHECK_THAT(error(R"({"model_type": "bert"})"), Contains("model_type is 'bert'"));
   CHECK_THAT(error("[1]"), Contains("not a JSON object"));
+  CHECK_THAT(error("{\"n_layer\": " + std::string(200'000, '[') + std::string(200'000, ']') + "}"),
+             Contains("nested too deeply"));
   CHECK_THAT(error(R"({"model_type": "gpt2", "n_layer": "two"})"), Contains("n_layer is \"two\""));
   CHECK_THAT(error(std::string(kGpt2) + R"(, "activation_function": "relu"})"),
              Contains("activation_function is relu"));

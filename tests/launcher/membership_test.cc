@@ -245,7 +245,7 @@ TEST_CASE("nodes that wait are told for how many, once, and which ranks are miss
   CHECK(job.all<Note>(1).empty());
   job.pass(milliseconds(1)).pass(seconds(100));
   REQUIRE(job.all<Note>(1).size() == 1);
-  CHECK_THAT(job.last<Note>(1).text, Contains("1 node of at least 3 here, for 600 s at most") &&
+  CHECK_THAT(job.last<Note>(1).text, Contains("1 of at least 3 here, for 600 s at most") &&
                                          Contains("missing: --node-rank=1, 2"));
 }
 
@@ -316,7 +316,7 @@ TEST_CASE("a failure stops the other nodes at once, and all get the same verdict
   job.come({1, 2, 3}).fail(2, exited(1, 7));
   for (const int node : {1, 3}) {
     CHECK(job.last<Stop>(node).text ==
-          "node h2 (10.0.0.2): rank 1: exit code 7; the workers here are stopped");
+          "node 1, h2 (10.0.0.2): rank 1: exit code 7; the workers here are stopped");
     CHECK_FALSE(job.last<Stop>(node).leaving);
   }
   CHECK(job.all<Stop>(2).empty());
@@ -429,7 +429,7 @@ TEST_CASE("with --node-rank a job cannot start again without a node that has fin
 TEST_CASE("a lost node stops the others; they start again without it, outside the budget") {
   Job job(elastic(1, 3, 0));
   job.come({1, 2, 3}).lose(2);
-  CHECK_THAT(job.last<Stop>(3).text, Contains("node h2 (10.0.0.2) was lost: its ddp-run is gone"));
+  CHECK_THAT(job.last<Stop>(3).text, Contains("node 1, h2 (10.0.0.2) was lost: its ddp-run is gone"));
   job.end_stopped({1}).end(3, {exited(2, 1)});  // its peer is gone: no failure of its own
   CHECK_FALSE(job.last<Verdict>(3).over);
   CHECK(job.last<Verdict>(3).failures.empty());
@@ -441,7 +441,7 @@ TEST_CASE("a lost node stops the others; they start again without it, outside th
 TEST_CASE("a node that announces its departure is waited for, then left out") {
   Job job(elastic(1, 2));
   job.come({1, 2}).say(2, Leave{SIGTERM});
-  CHECK_THAT(job.last<Stop>(1).text, Contains("node h2 (10.0.0.2) leaves the job (SIGTERM)"));
+  CHECK_THAT(job.last<Stop>(1).text, Contains("node 1, h2 (10.0.0.2) leaves the job (SIGTERM)"));
   job.end_stopped({1});
   CHECK(job.all<Verdict>(1).empty());
   job.end_stopped({2}).lose(2).join(1).pass(seconds(1));
@@ -452,7 +452,7 @@ TEST_CASE("without enough nodes the job waits for a replacement") {
   Job job(elastic(2, 2));
   job.come({1, 2}).lose(2).end_stopped({1}).join(1).pass(seconds(100));
   CHECK(job.rounds(1) == 1);
-  CHECK_THAT(job.last<Note>(1).text, Contains("waiting for nodes: 1 node of at least 2"));
+  CHECK_THAT(job.last<Note>(1).text, Contains("waiting for nodes: 1 of at least 2"));
   job.come({3});
   CHECK(job.order() == Nodes{1, 3});
 }

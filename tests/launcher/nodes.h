@@ -15,6 +15,12 @@ inline std::string free_port_of(const std::string& address) {
   return std::to_string(launch::ListeningSocket(address, 0).port());
 }
 
+/// Its exit code, once all of its output is there and nothing of it is left.
+inline int finish(ChildProgram& node) {
+  node.wait_all_gone();
+  return node.wait_exit();
+}
+
 struct Cluster {
   using Lines = std::vector<std::string>;
 
@@ -48,8 +54,7 @@ struct Cluster {
   /// Of the nodes in the order in which they were started.
   std::vector<int> exit_codes() {
     std::vector<int> codes;
-    for (const auto& node : nodes) codes.push_back(node->wait_exit());
-    for (const auto& node : nodes) node->wait_all_gone(kSoon);
+    for (const auto& node : nodes) codes.push_back(finish(*node));
     return codes;
   }
 };

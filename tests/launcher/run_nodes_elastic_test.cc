@@ -84,10 +84,10 @@ TEST_CASE("a node whose agent or ddp-run is killed is noticed at once", "[nodes]
     job.begin(2, actions);
     if (agent) ::kill(agent_of(job[1]), SIGKILL);
     if (!agent) job[1].signal(SIGKILL);
-    CHECK(job[0].wait_exit() == 0);
+    CHECK(finish(job[0]) == 0);
     CHECK_THAT(job[0].out(), Contains("COUNT=1\nRANK=0\nWORLD_SIZE=1\n"));
     CHECK_THAT(job[0].err(), Contains("was lost") || Contains("its launcher was killed"));
-    CHECK(job[1].wait_exit() == (agent ? 128 + SIGKILL : -SIGKILL));
+    CHECK(finish(job[1]) == (agent ? 128 + SIGKILL : -SIGKILL));
     job[1].wait_all_gone(kSoon);
   }
 }
@@ -101,7 +101,7 @@ TEST_CASE("with --node-rank a killed node ends the job on all, and is named", "[
       if (agent) ::kill(agent_of(*job.nodes[victim]), SIGKILL);
       if (!agent) job.nodes[victim]->signal(SIGKILL);
       ChildProgram& other = *job.nodes[1 - victim];
-      CHECK(other.wait_exit() == 1);
+      CHECK(finish(other) == 1);
       CHECK_THAT(other.err(),
                  Contains("its ddp-run is gone") || Contains("its launcher was killed"));
     }
@@ -114,8 +114,8 @@ TEST_CASE("SIGTERM at one node with --node-rank ends the job on all", "[nodes]")
     for (int i = 0; i < 2; ++i) job.fixed(i, 2, {}, kStay);
     for (const auto& node : job.nodes) node->wait_for("waiting");
     job.nodes[victim]->signal(SIGTERM);
-    CHECK(job.nodes[victim]->wait_exit() == 128 + SIGTERM);
-    CHECK(job.nodes[1 - victim]->wait_exit() == 1);
+    CHECK(finish(*job.nodes[victim]) == 128 + SIGTERM);
+    CHECK(finish(*job.nodes[1 - victim]) == 1);
     CHECK_THAT(job.nodes[1 - victim]->err(), Contains("leaves the job (SIGTERM)"));
   }
 }
@@ -138,7 +138,7 @@ TEST_CASE("a lost node that is needed is waited for, and replaced", "[nodes]") {
   Elastic job("2");
   job.begin(2);
   ::kill(agent_of(job[1]), SIGKILL);
-  job[0].wait_for("waiting for nodes: 1 node of at least 2");
+  job[0].wait_for("waiting for nodes: 1 of at least 2");
   job.add();
   job[2].wait_for("WORLD_SIZE=2");
   CHECK_THAT(job[2].out(), Contains("COUNT=1\nRANK=1\n"));
@@ -152,8 +152,8 @@ TEST_CASE("a spare steps in for a lost node", "[nodes]") {
   job.begin(2, actions);
   job.add(actions).wait_for("this one waits as a spare");
   ::kill(agent_of(job[1]), SIGKILL);
-  CHECK(job[2].wait_exit() == 0);
-  CHECK(job[0].wait_exit() == 0);
+  CHECK(finish(job[2]) == 0);
+  CHECK(finish(job[0]) == 0);
   CHECK_THAT(job[2].out(), Contains("COUNT=1\nRANK=1\nWORLD_SIZE=2\n"));
 }
 
@@ -176,7 +176,7 @@ TEST_CASE("a spare can be stopped", "[nodes]") {
   job.begin(2);
   job.add().wait_for("this one waits as a spare");
   job[2].signal(SIGTERM);
-  CHECK(job[2].wait_exit() == 128 + SIGTERM);
+  CHECK(finish(job[2]) == 128 + SIGTERM);
   CHECK_FALSE(ever(job[0], "leaves"));
 }
 
@@ -230,7 +230,7 @@ TEST_CASE("the host leaves with SIGTERM: the others go on", "[nodes]") {
   Elastic job("1:3");
   job.begin(3);
   job[0].signal(SIGTERM);
-  CHECK(job[0].wait_exit() == 128 + SIGTERM);
+  CHECK(finish(job[0]) == 128 + SIGTERM);
   for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
     job[i].wait_for("WORLD_SIZE=2");
     CHECK_THAT(job[i].out(), Contains("COUNT=1"));
@@ -274,7 +274,7 @@ TEST_CASE("half of a job of two does not go on without its silent host", "[nodes
   job.begin(2);
   const pid_t agent = agent_of(job[0]);
   ::kill(agent, SIGSTOP);
-  CHECK(job[1].wait_exit() == 1);
+  CHECK(finish(job[1]) == 1);
   CHECK_THAT(job[1].err(), Contains("no majority"));
   ::kill(agent, SIGCONT);
   job[0].wait_for("WORLD_SIZE=1");
@@ -284,7 +284,7 @@ TEST_CASE("without enough nodes after the loss of the host the job waits for mor
   Elastic job("2");
   job.begin(2);
   ::kill(agent_of(job[0]), SIGKILL);
-  job[1].wait_for("waiting for nodes: 1 node of at least 2");
+  job[1].wait_for("waiting for nodes: 1 of at least 2");
   job.add();
   job[2].wait_for("WORLD_SIZE=2");
 }

@@ -218,7 +218,7 @@ TEST_CASE("SIGTERM at all nodes is forwarded, and code 75 of the workers is the 
 TEST_CASE("a worker that hangs on one node fails the job on all", "[nodes]") {
   Cluster job;
   for (int i = 0; i < 2; ++i) {
-    job.fixed(i, 2, {"--hang-timeout=1s"},
+    job.fixed(i, 2, {"--hang-timeout=1"},
               {"@1beat=step=1", "@1wait", "beat=step=1 next=600", "wait"});
   }
   CHECK(job.exit_codes() == Codes{124, 124});
@@ -264,12 +264,12 @@ TEST_CASE("a program that one node lacks ends the job on all, with its name", "[
       {});
   child.argv.back() = "/no/such/program";
   ChildProgram& lacking = job.start(child);
-  CHECK(lacking.wait_exit() != 0);
+  CHECK(finish(lacking) != 0);
   CHECK_THAT(lacking.err(), Contains("/no/such/program"));
   // It ends before it can join: nothing is known of it, so the other one waits for it.
   job.nodes[0]->wait_for("missing: --node-rank=1");
   job.nodes[0]->signal(SIGTERM);
-  CHECK(job.nodes[0]->wait_exit() == 128 + SIGTERM);
+  CHECK(finish(*job.nodes[0]) == 128 + SIGTERM);
 }
 
 // ---- the network ------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ TEST_CASE("options that differ between nodes are refused by name", "[nodes]") {
                   "--rdzv-id=job", "--max-restarts=1"};
     options.insert(options.end(), own.begin(), own.end());
     ChildProgram& b = job.start(options, {"wait"});
-    CHECK(b.wait_exit() == 1);
+    CHECK(finish(b) == 1);
     CHECK(b.err_lines().size() == 1);
     CHECK(lines_of(a.out()).size() == 1);  // undisturbed
     return b.err();
@@ -299,20 +299,20 @@ TEST_CASE("two nodes with the same --node-rank: the second is told who has it", 
   job.fixed(1, 3, {}, {});
   master.wait_for("missing: --node-rank=2");
   ChildProgram& twin = job.fixed(1, 3, {}, {});
-  CHECK(twin.wait_exit() == 1);
+  CHECK(finish(twin) == 1);
   CHECK_THAT(twin.err(), Contains("--node-rank=1 is taken by "));
   job.fixed(2, 3, {}, {});
-  CHECK(master.wait_exit() == 0);
+  CHECK(finish(master) == 0);
 }
 
 TEST_CASE("an endpoint that nobody answers is named with the cause", "[nodes]") {
   Cluster job;
   ChildProgram& a = job.fixed(1, 2, {"--rdzv-conf=timeout=1"}, {});
-  CHECK(a.wait_exit() == 1);
+  CHECK(finish(a) == 1);
   CHECK_THAT(a.err(), Contains("cannot reach the rendezvous at " + job.endpoint()) &&
                           Contains("Connection refused"));
   ChildProgram& b = job.elastic("2", {"--rdzv-conf=read_timeout=1,is_host=0"}, {});
-  CHECK(b.wait_exit() == 1);
+  CHECK(finish(b) == 1);
   CHECK_THAT(b.err(), Contains("Connection refused"));
   CHECK(b.err_lines().size() == 1);
 }
@@ -321,17 +321,17 @@ TEST_CASE("a name that nobody knows is named", "[nodes]") {
   Cluster job;
   job.host = "no-such-host.invalid";
   ChildProgram& a = job.elastic("2", {"--rdzv-conf=read_timeout=1"}, {});
-  CHECK(a.wait_exit() == 1);
+  CHECK(finish(a) == 1);
   CHECK_THAT(a.err(), Contains("the name 'no-such-host.invalid' is not known"));
 }
 
 TEST_CASE("too few nodes end with a line that counts them", "[nodes]") {
   Cluster job;
   ChildProgram& a = job.elastic("2", {"--rdzv-conf=join_timeout=1"}, {});
-  CHECK(a.wait_exit() == 1);
+  CHECK(finish(a) == 1);
   CHECK(a.err() == "error: 1 node of at least 2 joined within 1 s (--rdzv-conf=join_timeout)\n");
   ChildProgram& b = job.fixed(0, 2, {"--rdzv-conf=timeout=1"}, {});
-  CHECK(b.wait_exit() == 1);
+  CHECK(finish(b) == 1);
   CHECK_THAT(b.err(), Contains("missing: --node-rank=1"));
 }
 
@@ -340,7 +340,7 @@ TEST_CASE("a port that another program has is named", "[nodes]") {
   Cluster job;
   job.port = std::to_string(other.port());
   ChildProgram& a = job.fixed(0, 2, {}, {});
-  CHECK(a.wait_exit() == 1);
+  CHECK(finish(a) == 1);
   CHECK_THAT(a.err(), Contains(job.endpoint()) && Contains("Address already in use"));
 }
 
@@ -354,12 +354,12 @@ TEST_CASE("nodes without the token are turned away, and the job goes on", "[node
     auto own = options;
     own.push_back("--rdzv-conf=is_host=0");
     ChildProgram& stranger = job.elastic("2", own, {"env=RANK"});
-    CHECK(stranger.wait_exit() == 1);
+    CHECK(finish(stranger) == 1);
     CHECK_THAT(stranger.err(), Contains("authentication failed") && Contains("--rdzv-token-file"));
   }
   ChildProgram& b = job.elastic("2", {with}, {"env=RANK"});
-  CHECK(b.wait_exit() == 0);
-  CHECK(a.wait_exit() == 0);
+  CHECK(finish(b) == 0);
+  CHECK(finish(a) == 0);
 }
 
 TEST_CASE("a token file that is missing or too short is a usage error", "[nodes]") {
@@ -367,7 +367,7 @@ TEST_CASE("a token file that is missing or too short is a usage error", "[nodes]
   const std::string weak = job.tmp.write("token", "short\n");
   for (const std::string& file : {weak, job.tmp / "missing"}) {
     ChildProgram& a = job.elastic("2", {"--rdzv-token-file=" + file}, {});
-    CHECK(a.wait_exit() == 2);
+    CHECK(finish(a) == 2);
     CHECK_THAT(a.err(), Contains("must be a readable file of 16 to 4096 bytes"));
   }
 }

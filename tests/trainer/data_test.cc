@@ -4,7 +4,7 @@
 #include "trainer/data/text_dataset.h"
 #include "trainer/runtime/error.h"
 #include "trainer/tokenizer/char_tokenizer.h"
-#include "trainer/tokenizer/utf8.h"
+#include "trainer/runtime/utf8.h"
 
 namespace ddp::train {
 

@@ -3,9 +3,11 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+
 #include "tests/support/catch.h"
 
 #include "trainer/parallel/local_address.h"
+#include "trainer/parallel/scheduler_env.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -18,7 +20,14 @@ const char* const kNames[] = {"RANK",
                               "MASTER_ADDR",
                               "MASTER_PORT",
                               "TORCHELASTIC_USE_AGENT_STORE",
-                              "TORCHELASTIC_RESTART_COUNT"};
+                              "TORCHELASTIC_RESTART_COUNT",
+                              "SLURM_JOB_ID",
+                              "SLURM_STEP_ID",
+                              "SLURM_PROCID",
+                              "SLURM_LOCALID",
+                              "SLURM_NODEID",
+                              "SLURM_STEP_NUM_TASKS",
+                              "SLURM_STEP_TASKS_PER_NODE"};
 
 DistEnv with(const std::map<std::string, std::string>& variables) {
   for (const char* name : kNames) ::unsetenv(name);
@@ -95,6 +104,90 @@ TEST_CASE("senseless or missing variables are named") {
     variables.erase(name);
     CHECK_THROWS_WITH(with(variables), Catch::Contains(std::string(name) + " is not set"));
   }
+}
+
+namespace {
+
+// The sixth of seven tasks on three nodes.
+Variables slurm_task() {
+  return {{"SLURM_JOB_ID", "4711"}, {"SLURM_STEP_ID", "1"},
+          {"SLURM_PROCID", "5"},    {"SLURM_LOCALID", "1"},
+          {"SLURM_NODEID", "1"},    {"SLURM_STEP_NUM_TASKS", "7"},
+          {"SLURM_NTASKS", "99"},   {"SLURM_STEP_TASKS_PER_NODE", "3(x2),1"},
+          {"MASTER_ADDR", "n1"}};
+}
+
+}  // namespace
+
+TEST_CASE("a task of srun with MASTER_ADDR is a rank") {
+  CHECK(launcher_variables(slurm_task()) == Variables{{"RANK", "5"},
+                                                      {"WORLD_SIZE", "7"},
+                                                      {"LOCAL_RANK", "1"},
+                                                      {"LOCAL_WORLD_SIZE", "3"},
+                                                      {"MASTER_PORT", "25689"}});
+  auto variables = slurm_task();
+  variables.erase("SLURM_NTASKS");
+  const DistEnv env = with(variables);
+  CHECK(env.launched);
+  CHECK(env.rank == 5);
+  CHECK(env.local_rank == 1);
+  CHECK(env.world_size == 7);
+  CHECK(env.local_world_size == 3);
+  CHECK(env.master_addr == "n1");
+  CHECK(env.master_port == 25689);
+  variables["MASTER_PORT"] = "1234";
+  CHECK(with(variables).master_port == 1234);
+}
+
+TEST_CASE("the tasks of each node are counted as srun writes them") {
+  const auto local_size = [](const char* list, const char* node) {
+    auto variables = slurm_task();
+    variables["SLURM_STEP_TASKS_PER_NODE"] = list;
+    variables["SLURM_NODEID"] = node;
+    return launcher_variables(variables)["LOCAL_WORLD_SIZE"];
+  };
+  CHECK(local_size("3(x2),1", "0") == "3");
+  CHECK(local_size("3(x2),1", "2") == "1");
+  CHECK(local_size("2,5,4(x3)", "1") == "5");
+  CHECK(local_size("2,5,4(x3)", "4") == "4");
+  CHECK(local_size("2,5,4(x3)", "5").empty());
+  CHECK(local_size("", "0").empty());
+}
+
+TEST_CASE("a process of mpirun with MASTER_ADDR is a rank") {
+  CHECK(launcher_variables({{"OMPI_COMM_WORLD_RANK", "2"},
+                            {"OMPI_COMM_WORLD_SIZE", "4"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                            {"MASTER_ADDR", "a"}}) == Variables{{"RANK", "2"},
+                                                                {"WORLD_SIZE", "4"},
+                                                                {"LOCAL_RANK", "0"},
+                                                                {"LOCAL_WORLD_SIZE", "2"},
+                                                                {"MASTER_PORT", "29500"}});
+  CHECK(launcher_variables({{"PMI_RANK", "1"},
+                            {"PMI_SIZE", "2"},
+                            {"MPI_LOCALRANKID", "1"},
+                            {"MPI_LOCALNRANKS", "2"},
+                            {"MASTER_ADDR", "a"}}) == Variables{{"RANK", "1"},
+                                                                {"WORLD_SIZE", "2"},
+                                                                {"LOCAL_RANK", "1"},
+                                                                {"LOCAL_WORLD_SIZE", "2"},
+                                                                {"MASTER_PORT", "29500"}});
+}
+
+TEST_CASE("tasks without MASTER_ADDR, alone, or under a launcher are not taken for ranks") {
+  auto sweep = slurm_task();
+  sweep.erase("MASTER_ADDR");
+  CHECK(launcher_variables(sweep).empty());
+  auto alone = slurm_task();
+  alone["SLURM_STEP_NUM_TASKS"] = "1";
+  CHECK(launcher_variables(alone).empty());
+  auto script = slurm_task();  // the job's script is no step
+  script.erase("SLURM_STEP_ID");
+  CHECK(launcher_variables(script).empty());
+  auto launched = slurm_task();
+  launched["RANK"] = "0";
+  CHECK(launcher_variables(launched).empty());
 }
 
 }  // namespace ddp::train

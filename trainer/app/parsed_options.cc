@@ -106,9 +106,8 @@ void Parsed::fail_unknown(const std::string& word, bool after_dashes) const {
                                 valued ? word.substr(option.size()) : "=VALUE"));
   }
   std::replace(name.begin(), name.end(), '-', '_');
-  const std::string near = nearest(name, names_);
   throw UserError(fmt::format("{}: no such option; {}", option,
-                              near.empty() ? "see " + help_ : "did you mean '--" + near + "'?"));
+                              did_you_mean(name, names_, "see " + help_, "--")));
 }
 
 int64_t Parsed::whole_number(const std::string& name, int64_t low) const {
@@ -139,10 +138,9 @@ double Parsed::share(const std::string& name, bool zero) const {
 std::size_t Parsed::choice(const std::string& name, const Words& words) const {
   const auto found = std::find(words.begin(), words.end(), text(name));
   if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
-  const std::string near = nearest(text(name), words);
-  throw UserError(fmt::format("--{}: '{}' is not one of {}{}", name, text(name),
+  throw UserError(fmt::format("--{}: '{}' is not one of {}; {}", name, text(name),
                               fmt::join(words, ", "),
-                              near.empty() ? "" : "; did you mean '" + near + "'?"));
+                              did_you_mean(text(name), words, "choose one")));
 }
 
 void Parsed::require(const Words& names) const {

@@ -21,7 +21,7 @@
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
-#include "trainer/tokenizer/utf8.h"
+#include "trainer/runtime/utf8.h"
 #include "trainer/tokenizer/word_splitter.h"
 
 namespace ddp::train {

@@ -254,10 +254,8 @@ TrainerArgs parse_trainer_args(int argc, const char* const* argv) {
         return mode.parse(Words(words.begin() + 1, words.end()));
     }
     return parse_train(words);
-  } catch (const UserError& e) {
-    throw UserError(one_line(e.what()));
   } catch (const cxxopts::exceptions::exception& e) {
-    throw UserError(fmt::format("{}; see trainer --help", one_line(e.what())));
+    throw UserError(fmt::format("{}; see trainer --help", e.what()));
   }
 }
 

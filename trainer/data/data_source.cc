@@ -13,10 +13,10 @@
 #include "trainer/data/token_shards.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/sha256.h"
+#include "trainer/runtime/utf8.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
-#include "trainer/tokenizer/utf8.h"
 
 namespace ddp::train {
 namespace {

@@ -6,6 +6,7 @@
 
 namespace ddp::train {
 
+/// Ranks started by srun or mpirun directly are taken as scheduler_env.h says.
 /// Without a launcher (RANK and WORLD_SIZE unset): one process, rank 0 of 1, `launched` false.
 struct DistEnv {
   int rank = 0;

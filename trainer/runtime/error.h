@@ -10,7 +10,8 @@ namespace ddp::train {
 /// where (file:line:column, option or key), why, and the fix. Ends the program with exit code 2.
 class UserError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  /// Control characters become escapes, as one_line() writes them.
+  explicit UserError(const std::string& message);
 };
 
 /// The run itself failed (a peer died, a snapshot could not be written, ...). Ends the program with

@@ -6,6 +6,8 @@
 #include <array>
 #include <cctype>
 
+#include "trainer/runtime/error.h"
+
 namespace ddp::train {
 namespace {
 
@@ -45,6 +47,14 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
   }
   return best;
 }
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known,
+                         const std::string& otherwise, std::string_view prefix) {
+  const std::string near = nearest(word, known);
+  return near.empty() ? otherwise : fmt::format("did you mean '{}{}'?", prefix, near);
+}
+
+UserError::UserError(const std::string& message) : std::runtime_error(one_line(message)) {}
 
 std::string one_line(std::string_view text) {
   std::string out;

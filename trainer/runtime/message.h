@@ -22,4 +22,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 /// The nearest word within max(1, len/3) edits, or "".
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
+/// "did you mean '--batch_size'?" with the prefix "--"; `otherwise` when no word is near.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known,
+                         const std::string& otherwise, std::string_view prefix = "");
+
 }  // namespace ddp::train

@@ -27,7 +27,7 @@ Json parse_bounded_json(std::string_view text, const std::string& name) {
                     std::to_string(std::min(error.byte, text.size())) + " of " +
                     std::to_string(text.size()) + "); is it cut short?");
   } catch (const Json::exception& error) {
-    throw UserError(name + ": " + one_line(error.what()));
+    throw UserError(name + ": " + error.what());
   }
 }
 

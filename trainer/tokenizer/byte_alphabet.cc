@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "trainer/tokenizer/utf8.h"
+#include "trainer/runtime/utf8.h"
 
 namespace ddp::train {
 namespace {

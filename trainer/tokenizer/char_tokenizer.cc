@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "trainer/runtime/error.h"
-#include "trainer/tokenizer/utf8.h"
+#include "trainer/runtime/utf8.h"
 
 namespace ddp::train {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trainer/runtime/utf8.h"
+
 namespace ddp::train {
 namespace {
 
@@ -17,14 +19,6 @@ struct ByteRange {
 };
 
 // RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
-std::size_t character_length(unsigned char lead) {
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead < 0xE0) return 2;
-  if (lead >= 0xE0 && lead < 0xF0) return 3;
-  if (lead >= 0xF0 && lead < 0xF5) return 4;
-  return 0;
-}
-
 ByteRange second_byte(unsigned char lead) {
   switch (lead) {
     case 0xE0:
@@ -58,7 +52,7 @@ std::string take_characters(std::string& bytes) {
   std::size_t at = 0;
   while (at < bytes.size()) {
     const std::string_view rest = std::string_view(bytes).substr(at);
-    const std::size_t length = character_length(static_cast<unsigned char>(rest[0]));
+    const std::size_t length = utf8_length(static_cast<unsigned char>(rest[0]));
     const std::size_t valid = valid_bytes(rest, length);
     if (valid < length && valid == rest.size()) break;
     result += valid == length ? rest.substr(0, valid) : kReplacement;

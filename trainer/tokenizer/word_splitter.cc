@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <iterator>
 
-#include "trainer/tokenizer/utf8.h"
+#include "trainer/runtime/utf8.h"
 
 namespace ddp::train {
 namespace {

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "trainer/config/compose/defaults_list.h"
-#include "trainer/config/compose/hydra_block.h"
 #include "trainer/config/interpolation/interpolation.h"
+#include "trainer/config/keys/hydra_block.h"
 #include "trainer/config/keys/known_keys.h"
 #include "trainer/config/override/override_apply.h"
 #include "trainer/config/yaml/node_text.h"
@@ -157,9 +157,7 @@ Composed compose_config(const ConfigSource& source, const std::vector<std::strin
     if (hydra_config_text(config.config_path) == nullptr)
       composed.configs.push_back({repository.load(config.config_path)->file, config.package});
   }
-  if (Node* hydra = composed.root.find("hydra")) {
-    check_hydra_keys(*hydra, false);
-  }
+  check_hydra_known(composed.root, false);
   for (const Override& change : list.value_overrides) {
     if (change.package) {
       fail_at(change.value.place,
@@ -167,13 +165,14 @@ Composed compose_config(const ConfigSource& source, const std::vector<std::strin
               "without @",
               change.text, change.key);
     }
-    if (change.type == OverrideType::kDelete && is_hydra_field(change.key))
+    const bool hydra = change.key == "hydra" || is_hydra_override(change);
+    if (change.type == OverrideType::kDelete && hydra &&
+        path_kind(change.key) != PathKind::kUnknown)
       fail_at(change.value.place, "'{}' cannot be removed; set it instead", change.key);
-    const bool own = !source.any_keys && !is_hydra_override(change) && change.key != "hydra";
+    const bool own = !source.any_keys && !hydra;
     if (own) check_override_known(change);
     apply_override(composed.root, change, own);
-    Node* hydra = composed.root.find("hydra");
-    if (hydra != nullptr && is_hydra_override(change)) check_hydra_keys(*hydra, true);
+    if (is_hydra_override(change)) check_hydra_known(composed.root, true);
   }
   check_texts(changes);
   fill_hydra(composed, repository, changes);

@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "trainer/config/compose/hydra_block.h"
+#include "trainer/config/keys/hydra_block.h"
 #include "trainer/config/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
@@ -32,21 +32,26 @@ std::string near_file(const std::string& file) {
     if (extension == ".yaml" || extension == ".yml")
       names.push_back(it->path().filename().string());
   }
-  const std::string near = nearest(path.filename().string(), names);
-  if (near.empty() || near == path.filename().string()) return "give a YAML file with --config";
-  return fmt::format("did you mean '{}'?", (folder / near).lexically_normal().string());
+  std::erase(names, path.filename().string());
+  const std::string before = (folder / "").lexically_normal().string();
+  return did_you_mean(path.filename().string(), names, "give a YAML file with --config",
+                      before == "./" ? "" : before);
 }
 
 std::string read_text(const std::string& file) {
+  constexpr std::size_t kLargest = 4 << 20;
   errno = 0;
   std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  if (stream.peek() != std::ifstream::traits_type::eof()) text << stream.rdbuf();
+  std::string text(kLargest + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
   if (stream.bad() || !stream.is_open() || errno == EISDIR) {
     throw UserError(fmt::format("{}: cannot read the config file: {}; {}", file,
                                 std::strerror(errno), near_file(file)));
   }
-  return text.str();
+  if (text.size() > kLargest)
+    throw UserError(fmt::format("{}: is larger than {} bytes; give a YAML file", file, kLargest));
+  return text;
 }
 
 /// `# @package a.b` in the comment lines at the start of the text.

@@ -15,6 +15,7 @@ namespace ddp::train {
 namespace {
 
 constexpr int kDeepestList = 100;  // a configuration that includes itself has no end
+constexpr int kMostElements = 10'000;
 
 /// An element with those that its own defaults list brought; a leaf stands for one configuration.
 struct TreeNode {
@@ -31,6 +32,8 @@ class DefaultsTreeBuilder {
       : repository_(repository), choices_(choices), skip_missing_(skip_missing) {}
 
   void expand(TreeNode& node, bool interpolated) {
+    if (++elements_ > kMostElements)
+      fail_with(node.element.place, "the defaults lists bring too many files; use fewer");
     if (++depth_ > kDeepestList)
       fail_with(node.element.place, "the defaults lists include each other in a cycle; break it");
     expand_inside(node, interpolated);
@@ -199,6 +202,7 @@ class DefaultsTreeBuilder {
   GroupChoices& choices_;
   const bool skip_missing_;
   int depth_ = 0;
+  int elements_ = 0;
 };
 
 void collect(const TreeNode& node, std::vector<ResultDefault>& out) {

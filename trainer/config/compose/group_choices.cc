@@ -41,7 +41,7 @@ void GroupChoices::take(const Override& change) {
     fail_with(value.place, "force-add of config groups is not supported; write one +");
   if (change.type == OverrideType::kDelete) {
     if (value.kind != Kind::kNull && value.kind != Kind::kString)
-      fail_with(value.place, "Config group override deletion value must be a string");
+      fail_with(value.place, "~ takes the name of an option here; quote it");
     std::erase_if(deletions_, [&](const Wish& d) { return d.key == key_with_package(change); });
     deletions_.push_back({key_with_package(change), GroupOption::of(value), "", value.place});
     return;
@@ -96,29 +96,30 @@ void GroupChoices::remember(const DefaultElement& element) {
   if (found == known_.end()) {
     known_.emplace_back(key, element.name());
   } else if (found->second != element.name()) {
-    const std::string before = found->second.value_or("null");
-    fail_at(element.place, "Multiple values for {}. To override a value use 'override {}: {}'", key,
-            key, before);
+    fail_at(element.place, "'{0}' is chosen twice, as {1} and as {2}; write override {0}: {2}", key,
+            found->second.value_or("null"), element.name().value_or("null"));
   }
-  keys_of_group_[element.group_path()].insert(key);
 }
 
 void GroupChoices::fail_unused(const Wish& choice) const {
-  const auto known = keys_of_group_.find(choice.key.substr(0, choice.key.find('@')));
-  std::string what = fmt::format("Could not override '{}'.", choice.key);
-  if (known == keys_of_group_.end()) {
-    what += " No match in the defaults list.";
-    std::vector<std::string> groups;
-    for (const auto& [group, keys] : keys_of_group_) groups.push_back(group);
-    const std::string near = nearest(choice.key, groups);
-    if (!near.empty()) what += fmt::format(" Did you mean '{}'?", near);
-  } else {
-    what += fmt::format(" Did you mean to override {}{}?",
-                        known->second.size() > 1 ? "one of " : "", fmt::join(known->second, ", "));
+  const auto group_of = [](const std::string& key) { return key.substr(0, key.find('@')); };
+  std::vector<std::string> groups;
+  std::vector<std::string> same_group;
+  for (const auto& [key, option] : known_) {
+    groups.push_back(group_of(key));
+    if (groups.back() == group_of(choice.key)) same_group.push_back(key);
   }
-  if (!choice.containing.empty()) fail_at(choice.place, "in '{}': {}", choice.containing, what);
-  fail_at(choice.place, "{} To append to your default list use +{}={}", what, choice.key,
-          choice.option.str());
+  const std::string what =
+      fmt::format("'{}' is not in the defaults list, so it cannot be overridden", choice.key);
+  const std::string add = choice.containing.empty() ? fmt::format("to add it, write +{}={}",
+                                                                  choice.key, choice.option.str())
+                                                    : "check the name";
+  const std::string fix = same_group.empty()
+                              ? did_you_mean(choice.key, groups, add)
+                              : fmt::format("did you mean {}?", fmt::join(same_group, " or "));
+  const std::string in =
+      choice.containing.empty() ? "" : fmt::format("in '{}': ", choice.containing);
+  fail_at(choice.place, "{}{}; {}", in, what, fix);
 }
 
 void GroupChoices::check_all_used() const {
@@ -128,8 +129,9 @@ void GroupChoices::check_all_used() const {
   for (const Wish& deletion : deletions_) {
     if (deletion.used) continue;
     const std::string value = deletion.option.name ? "=" + *deletion.option.name : "";
-    fail_at(deletion.place, "Could not delete '{}{}'. No match in the defaults list", deletion.key,
-            value);
+    fail_at(deletion.place,
+            "'{}{}' is not in the defaults list, so ~ cannot remove it; check the name",
+            deletion.key, value);
   }
 }
 

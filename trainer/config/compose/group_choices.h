@@ -1,9 +1,7 @@
 // Choices of config groups, from command line overrides and `override` items in defaults lists.
 #pragma once
 
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -54,7 +52,6 @@ class GroupChoices {
   std::vector<DefaultElement> appended_;
   std::vector<Override> value_overrides_;
   std::vector<std::pair<std::string, std::optional<std::string>>> known_;
-  std::map<std::string, std::set<std::string>> keys_of_group_;
 };
 
 }  // namespace ddp::train

@@ -5,9 +5,9 @@
 #include <map>
 
 #include "trainer/config/compose/compose.h"
-#include "trainer/config/compose/hydra_block.h"
 #include "trainer/config/interpolation/interpolation.h"
 #include "trainer/config/keys/config_checks.h"
+#include "trainer/config/keys/hydra_block.h"
 #include "trainer/config/keys/key_table.h"
 #include "trainer/config/keys/known_keys.h"
 #include "trainer/config/yaml/node_text.h"
@@ -78,11 +78,7 @@ void place_run(Node& root, const RunPlace& place) {
 }
 
 RunFiles run_files(const Node& composed) {
-  Node job = composed;
-  std::erase_if(job.entries, [](const Entry& entry) { return entry.key.text == "hydra"; });
-  Node hydra = Node::map();
-  set_entry(hydra, Node::of(std::string("hydra")), *composed.find("hydra"));
-  return {node_to_yaml(job), node_to_yaml(hydra),
+  return {node_to_yaml(without_key(composed, "hydra")), node_to_yaml(only_key(composed, "hydra")),
           node_to_yaml(*find_path(composed, "hydra.overrides.task"))};
 }
 
@@ -91,11 +87,13 @@ std::string warning_of(const std::vector<std::string>& idle) {
   return fmt::format("{}: ignored, not used by trainer", fmt::join(idle, ", "));
 }
 
-RunConfig load(const ConfigSource& source, const std::vector<std::string>& overrides,
-               const RunPlace& place) {
+}  // namespace
+
+RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
+                   const RunPlace& place) {
   const std::string& file = source.file;
   const Composed composed = compose_config(source, overrides);
-  const auto idle = hydra_without_effect(*composed.root.find("hydra"), composed.choices);
+  const auto idle = hydra_without_effect(composed.root, composed.choices);
   Node root = composed.root;
   check_known(root, "");
   place_run(root, place);
@@ -111,17 +109,6 @@ RunConfig load(const ConfigSource& source, const std::vector<std::string>& overr
   complete_config(config, given);
   resolve_paths(config, given, place.sweep_job.has_value());
   return {std::move(config), std::move(files), warning_of(idle)};
-}
-
-}  // namespace
-
-RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
-                   const RunPlace& place) {
-  try {
-    return load(source, overrides, place);
-  } catch (const UserError& e) {
-    throw UserError(one_line(e.what()));
-  }
 }
 
 Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides) {

@@ -66,10 +66,10 @@ std::vector<std::vector<std::string>> product(const std::vector<Axis>& axes) {
   std::vector<std::vector<std::string>> jobs = {{}};
   for (const Axis& axis : axes) {
     if (axis.overrides.empty())
-      throw UserError(
-          fmt::format("--multirun: glob() of '{}' matches no option; change the pattern, or write "
-                      "the values out",
-                      axis.key));
+      throw UserError(fmt::format(
+          "--multirun: '{}' has no value: its glob() matches no option, or its range() is "
+          "empty; write the values out",
+          axis.key));
     if (jobs.size() * axis.overrides.size() > kMostJobsInAll)
       throw UserError(
           fmt::format("--multirun: more than {} jobs; sweep over fewer values", kMostJobsInAll));
@@ -104,7 +104,9 @@ std::string sweep_folder(const Node& root) {
   return absolute_path(folder.text);
 }
 
-SweepPlan plan(const ConfigSource& source, const std::vector<std::string>& overrides) {
+}  // namespace
+
+SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides) {
   std::vector<Override> task;
   std::vector<std::string> hydra;
   std::vector<std::string> fixed;
@@ -139,16 +141,6 @@ SweepPlan plan(const ConfigSource& source, const std::vector<std::string>& overr
     result.jobs.back().insert(result.jobs.back().end(), job.begin(), job.end());
   }
   return result;
-}
-
-}  // namespace
-
-SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides) {
-  try {
-    return plan(source, overrides);
-  } catch (const UserError& e) {
-    throw UserError(one_line(e.what()));
-  }
 }
 
 void write_sweep_file(const SweepPlan& plan) {

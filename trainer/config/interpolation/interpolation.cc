@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "trainer/config/interpolation/interpolation_parser.h"
 #include "trainer/config/interpolation/resolver.h"
+#include "trainer/config/interpolation/value_parser.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
 
@@ -58,7 +58,7 @@ void check_interpolations(const Node& root) {
   try {
     parse_interpolated(root.text);
   } catch (const std::invalid_argument& e) {
-    fail_at(root.place, "{}; write \\${{ for a literal ${{", e.what());
+    fail_with(root.place, e.what());
   }
 }
 

@@ -11,8 +11,9 @@
 namespace ddp::train {
 namespace {
 
-constexpr std::size_t kDeepestReference = 200;         // references that follow each other
-constexpr std::size_t kMostResolvedNodes = 1'000'000;  // of the resolved tree
+constexpr std::size_t kDeepestReference = 200;       // references that follow each other
+constexpr std::size_t kMostResolvedNodes = 200'000;  // of the resolved tree
+constexpr std::size_t kMostTextBytes = 16 << 20;     // of all that interpolations make
 
 /// "a.b[0][c]" -> a, b, 0, c. As in OmegaConf what stands behind a bracket without a dot is lost.
 std::vector<std::string> split_key(const std::string& path) {
@@ -42,20 +43,24 @@ const NodeRef& top_of(const NodeRef& ref) {
   return *top;
 }
 
-/// What was probably meant by a key that is not there; relative keys are not searched for.
+[[noreturn]] void fail_large() {
+  throw UserError("interpolations make the configuration too large; use fewer");
+}
+
+/// Why there is no such key, and what was probably meant; relative keys are not searched for.
 std::string hint_for(const std::string& path, const Node& root) {
-  const Node* map = &root;
+  const Node* node = &root;
   std::string prefix;
   for (const std::string& part : split_key(path)) {
-    const Node* next = map->kind == Kind::kMap ? map->find(part) : nullptr;
+    if (!node->is_container())
+      return fmt::format("'{}' is a value; check the name", prefix.substr(0, prefix.size() - 1));
+    const Node* next = node->find(part);
     if (next == nullptr) {
-      std::vector<std::string> names;
-      for (const Entry& entry : map->entries) names.push_back(python_str(entry.key));
-      const std::string near = path.starts_with('.') ? "" : nearest(part, names);
+      const std::string near = path.starts_with('.') ? "" : nearest(part, node->key_texts());
       if (!near.empty()) return fmt::format("did you mean ${{{}{}}}?", prefix, near);
       break;
     }
-    map = next;
+    node = next;
     prefix += part + ".";
   }
   return "check the key, or write \\${ for a literal ${";
@@ -98,8 +103,7 @@ Node Resolver::behind(const std::vector<std::string>& path) {
 }
 
 Node Resolver::finished(const NodeRef& at) {
-  if (++nodes_ > kMostResolvedNodes)
-    throw UserError("interpolations make the configuration too large; use fewer");
+  if (++nodes_ > kMostResolvedNodes) fail_large();
   const NodeRef& ref = dereferenced(at);
   Node out = *ref.node;
   if (!at.node->place.str().empty()) out.place = at.node->place;
@@ -123,9 +127,18 @@ const NodeRef& Resolver::child_entry(const NodeRef& map, std::size_t i) {
   return add_ref({&entry.value, &map, python_str(entry.key), map.final});
 }
 
-const NodeRef& Resolver::temporary(Node node, const NodeRef* parent, bool final) {
+const NodeRef& Resolver::temporary(Node node, const NodeRef& at, bool final) {
+  text_bytes_ += sizeof(Node) + node.text.size();
+  if (text_bytes_ > kMostTextBytes) fail_large();
   temporaries_.push_back(std::move(node));
-  return add_ref({&temporaries_.back(), parent, "", final});
+  return add_ref({&temporaries_.back(), at.parent, "", final});
+}
+
+const NodeRef& Resolver::hydra_block() {
+  const NodeRef* block = composed_.node == nullptr ? nullptr : step(composed_, "hydra");
+  if (block == nullptr)
+    throw ResolveError("the block hydra is not known here; write the value out");
+  return *block;
 }
 
 void Resolver::fail(const NodeRef& ref, const std::string& what) const {
@@ -159,7 +172,7 @@ const NodeRef& Resolver::dereferenced(const NodeRef& ref) {
   } catch (const ResolveError& e) {
     fail(ref, e.what() + std::string(active_.size() > 1 ? chain_text() : ""));
   } catch (const std::invalid_argument& e) {
-    fail(ref, fmt::format("{}; write \\${{ for a literal ${{", e.what()));
+    fail(ref, e.what());
   }
   active_.pop_back();
   return *result;
@@ -168,54 +181,54 @@ const NodeRef& Resolver::dereferenced(const NodeRef& ref) {
 const NodeRef& Resolver::evaluate(const Expr& expr, const NodeRef& at) {
   switch (expr.kind) {
     case ExprKind::kLiteral:
-      return temporary(expr.literal, at.parent, true);
+      return temporary(expr.literal, at);
     case ExprKind::kConcat: {
       std::string text;
       for (const Expr& part : expr.children) text += python_str(*evaluate(part, at).node);
-      return temporary(Node::of(std::move(text)), at.parent, true);
+      return temporary(Node::of(std::move(text)), at);
     }
     case ExprKind::kList: {
       Node list = Node::list();
       for (const Expr& item : expr.children) list.items.push_back(value_of(item, at));
-      return temporary(std::move(list), at.parent, true);
+      return temporary(std::move(list), at);
     }
     case ExprKind::kMap: {
       Node map = Node::map();
       for (std::size_t i = 0; i < expr.keys.size(); ++i) {
         set_entry(map, expr.keys[i], value_of(expr.children[i], at));
       }
-      return temporary(std::move(map), at.parent, true);
+      return temporary(std::move(map), at);
     }
     case ExprKind::kReference:
-      return reference(joined(expr, at), at);
-    case ExprKind::kCall:
-      return call(expr, at);
+      return reference(joined(expr, at, "a config key"), at);
+    case ExprKind::kCall: {
+      std::vector<const NodeRef*> arguments;
+      for (std::size_t i = 1; i < expr.children.size(); ++i)
+        arguments.push_back(&dereferenced(evaluate(expr.children[i], at)));
+      const std::string name = joined(expr.children.front(), at, "the name of a resolver");
+      return call_resolver(*this, name, arguments, at);
+    }
+    case ExprKind::kFunction:
+      break;
   }
-  throw ResolveError("unknown expression");
+  throw ResolveError("functions are for overrides; use a resolver");
 }
 
-std::string Resolver::text_part(const Expr& part, const NodeRef& at, std::string_view what) {
-  const Node& node = *evaluate(part, at).node;
-  if (node.kind != Kind::kString) {
-    throw ResolveError(fmt::format("{} must be a string, not '{}' ({}); quote it", what,
-                                   shown(python_str(node)), python_type(node)));
+std::string Resolver::joined(const Expr& expr, const NodeRef& at, std::string_view what) {
+  std::string text;
+  for (const Expr& part : expr.children) {
+    const Node& node = *evaluate(part, at).node;
+    if (node.kind != Kind::kString) {
+      throw ResolveError(fmt::format("{} must be a string, not '{}' ({}); quote it", what,
+                                     shown(python_str(node)), python_type(node)));
+    }
+    text += node.text;
   }
-  return node.text;
-}
-
-std::string Resolver::joined(const Expr& expr, const NodeRef& at) {
-  std::string path;
-  for (const Expr& part : expr.children) path += text_part(part, at, "a config key");
-  return path;
+  return text;
 }
 
 const NodeRef& Resolver::reference(const std::string& path, const NodeRef& at) {
-  const NodeRef* found = nullptr;
-  try {
-    found = select(path, at, true);
-  } catch (const std::domain_error& e) {
-    throw ResolveError(e.what());
-  }
+  const NodeRef* found = select(path, at, true);
   if (found == nullptr)
     throw ResolveError(fmt::format("interpolation key '{}' not found; {}", path,
                                    hint_for(path, *top_of(at).node)));
@@ -239,31 +252,20 @@ const NodeRef* Resolver::select(const std::string& path, const NodeRef& at, bool
   const auto parts = split_key(path.substr(dots));
   const NodeRef* ref = from;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (!ref->node->is_container()) {
-      if (ref->node->kind == Kind::kNull || ref->node->is_missing()) return nullptr;
-      throw std::domain_error(
-          fmt::format("'{}' not found: '{}' is a value and has no key '{}'; check the name", path,
-                      full_key(*ref), parts[i]));
-    }
-    ref = step(*ref, parts[i]);
+    ref = ref->node->is_container() ? step(*ref, parts[i]) : nullptr;
     if (ref == nullptr) return nullptr;
     const bool last = i + 1 == parts.size();
-    if (ref->node->is_missing() && (missing_is_error || !last)) {
-      if (!missing_is_error) return nullptr;
+    if (ref->node->is_missing() && missing_is_error)
       throw ResolveError(fmt::format("{} is still ??? (no value); give it one", full_key(*ref)));
-    }
+    if (ref->node->is_missing() && !last) return nullptr;
     ref = &dereferenced(*ref);
   }
   return ref;
 }
 
 const NodeRef* Resolver::selected(const std::string& path, const NodeRef& at) {
-  try {
-    const NodeRef* found = select(path, at, false);
-    return found == nullptr || found->node->is_missing() ? nullptr : found;
-  } catch (const std::domain_error&) {
-    return nullptr;
-  }
+  const NodeRef* found = select(path, at, false);
+  return found == nullptr || found->node->is_missing() ? nullptr : found;
 }
 
 const NodeRef* Resolver::step(const NodeRef& container, const std::string& key) {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/config/interpolation/interpolation_parser.h"
+#include "trainer/config/interpolation/value_parser.h"
 #include "trainer/config/yaml/tree.h"
 
 namespace ddp::train {
@@ -42,48 +42,35 @@ class Resolver {
   /// The node behind the one at the path, whose steps need no dereference.
   Node behind(const std::vector<std::string>& path);
 
- private:
-  using Arguments = std::vector<const NodeRef*>;
+  // For the functions, which see `at`, the node that holds the interpolation: relative keys start
+  // at its parent. All throw ResolveError.
 
+  const NodeRef& temporary(Node node, const NodeRef& at, bool final = true);
+  /// The node at the path, dereferenced; nullptr when there is none. A ??? is an error, or a node
+  /// like any other.
+  const NodeRef* select(const std::string& path, const NodeRef& at, bool missing_is_error);
+  /// As OmegaConf.select: nullptr for ???, too.
+  const NodeRef* selected(const std::string& path, const NodeRef& at);
+  /// A value on its own, resolved to the last leaf.
+  Node value_of(const Expr& expr, const NodeRef& at) { return finished(evaluate(expr, at)); }
+  /// The block `hydra` of the composed tree. Where there is none, ${hydra:} is an error.
+  const NodeRef& hydra_block();
+
+ private:
   Node finished(const NodeRef& at);
   const NodeRef& add_ref(NodeRef ref) { return refs_.emplace_back(std::move(ref)); }
-
   const NodeRef& child(const NodeRef& list, std::size_t i);
   const NodeRef& child_entry(const NodeRef& map, std::size_t i);
-  const NodeRef& temporary(Node node, const NodeRef* parent, bool final);
   [[noreturn]] void fail(const NodeRef& ref, const std::string& what) const;
   std::string chain_text() const;
   /// The value that an interpolation stands for, or the ref itself.
   const NodeRef& dereferenced(const NodeRef& ref);
-  /// `at` is the node that holds the interpolation: its parent is where relative keys start.
   const NodeRef& evaluate(const Expr& expr, const NodeRef& at);
-  /// A value on its own, resolved to the last leaf.
-  Node value_of(const Expr& expr, const NodeRef& at) { return finished(evaluate(expr, at)); }
-
-  std::string text_part(const Expr& part, const NodeRef& at, std::string_view what);
-  std::string joined(const Expr& expr, const NodeRef& at);
+  /// The parts of a reference or name as one text; `what` it is, for messages.
+  std::string joined(const Expr& expr, const NodeRef& at, std::string_view what);
   /// ${path}, seen from the container that holds `at`.
   const NodeRef& reference(const std::string& path, const NodeRef& at);
-  /// The node at the path, dereferenced; nullptr when there is none. Throws std::domain_error on
-  /// the way through a value that is no container.
-  const NodeRef* select(const std::string& path, const NodeRef& at, bool missing_is_error);
-  /// As OmegaConf.select: nullptr for ???, too, and for a way through a value.
-  const NodeRef* selected(const std::string& path, const NodeRef& at);
   const NodeRef* step(const NodeRef& container, const std::string& key);
-  const NodeRef& call(const Expr& expr, const NodeRef& at);
-  static const std::string& text_argument(const char* resolver, const NodeRef& argument);
-  const NodeRef& oc_env(const Arguments& arguments, const NodeRef& at);
-  const NodeRef& oc_decode(const Arguments& arguments, const NodeRef& at);
-  const NodeRef& oc_create(const Arguments& arguments, const NodeRef& at);
-  const NodeRef& oc_select(const Arguments& arguments, const NodeRef& at);
-  const NodeRef& selected_map(const std::string& resolver, const NodeRef& argument,
-                              const NodeRef& at);
-  const NodeRef& oc_dict_keys(const Arguments& arguments, const NodeRef& at);
-  /// A list of references, so that each value is resolved where it stands.
-  const NodeRef& oc_dict_values(const Arguments& arguments, const NodeRef& at);
-  const NodeRef& oc_deprecated(const Arguments& arguments, const NodeRef& at);
-  const NodeRef& now(const Arguments& arguments, const NodeRef& at);
-  const NodeRef& hydra_value(const Arguments& arguments, const NodeRef& at);
 
   const NodeRef root_;
   const NodeRef composed_;
@@ -92,6 +79,11 @@ class Resolver {
   std::vector<const NodeRef*> active_;
   std::size_t depth_ = 0;
   std::size_t nodes_ = 0;
+  std::size_t text_bytes_ = 0;
 };
+
+/// ${name:arguments}. Throws ResolveError, also for an unknown name.
+const NodeRef& call_resolver(Resolver& resolver, const std::string& name,
+                             const std::vector<const NodeRef*>& arguments, const NodeRef& at);
 
 }  // namespace ddp::train

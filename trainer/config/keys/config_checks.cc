@@ -33,10 +33,9 @@ const ModelPreset& find_preset(const std::string& name, const Given& given) {
     if (preset.name == name) return preset;
     names.emplace_back(preset.name);
   }
-  const std::string near = nearest(name, names);
   refuse(given, "gpt_config.model_type",
          fmt::format("'{}' is not one of {}; {}", name, fmt::join(names, ", "),
-                     near.empty() ? "choose one" : "did you mean '" + near + "'?"));
+                     did_you_mean(name, names, "choose one")));
 }
 
 void check_sizes_complete(const Given& given) {

@@ -56,6 +56,9 @@ const Field* find_field(std::string_view path);
 /// of an enumeration.
 std::string field_type(const Field& field);
 
+/// The names of an enumeration's values; none of any other type.
+std::vector<std::string> field_choices(const Field& field);
+
 /// As documented: "216", "none", "required".
 std::string field_default(const Field& field);
 

@@ -3,8 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
+#include <stdexcept>
 #include <type_traits>
 
 #include "trainer/config/keys/key_table.h"
@@ -20,221 +20,180 @@ struct Choice {
   E value;
 };
 
-// The first name of a value is the one that is written; the others are accepted as well.
-constexpr Choice<Activation> kActivations[] = {{"gelu", Activation::kGelu},
-                                               {"gelu_tanh", Activation::kGeluTanh},
-                                               {"gelu_new", Activation::kGeluTanh}};
-constexpr Choice<DataFormat> kDataFormats[] = {
-    {"auto", DataFormat::kAuto}, {"text", DataFormat::kText}, {"tokens", DataFormat::kTokens}};
-constexpr Choice<AmpDtype> kAmpDtypes[] = {{"float16", AmpDtype::kFloat16},
-                                           {"bfloat16", AmpDtype::kBFloat16},
-                                           {"fp16", AmpDtype::kFloat16},
-                                           {"bf16", AmpDtype::kBFloat16}};
-constexpr Choice<DeviceChoice> kDevices[] = {
-    {"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}};
-constexpr Choice<Backend> kBackends[] = {
-    {"auto", Backend::kAuto}, {"gloo", Backend::kGloo}, {"nccl", Backend::kNccl}};
-constexpr Choice<IfBusy> kIfBusy[] = {{"skip", IfBusy::kSkip}, {"wait", IfBusy::kWait}};
-constexpr Choice<BadStepPolicy> kBadStepPolicies[] = {{"skip", BadStepPolicy::kSkip},
-                                                      {"rollback", BadStepPolicy::kRollback},
-                                                      {"stop", BadStepPolicy::kStop}};
-constexpr Choice<OptimizerName> kOptimizers[] = {{"adamw", OptimizerName::kAdamW},
-                                                 {"adam", OptimizerName::kAdam},
-                                                 {"sgd", OptimizerName::kSgd},
-                                                 {"muon", OptimizerName::kMuon}};
-constexpr Choice<LrSchedule> kLrSchedules[] = {{"constant", LrSchedule::kConstant},
-                                               {"linear", LrSchedule::kLinear},
-                                               {"polynomial", LrSchedule::kPolynomial},
-                                               {"cosine", LrSchedule::kCosine},
-                                               {"wsd", LrSchedule::kWsd},
-                                               {"one_cycle", LrSchedule::kOneCycle},
-                                               {"constant_with_warmup", LrSchedule::kConstant},
-                                               {"cosine_with_min_lr", LrSchedule::kCosine},
-                                               {"warmup_stable_decay", LrSchedule::kWsd}};
-
-constexpr Choice<ProgressStyle> kProgressStyles[] = {
-    {"auto", ProgressStyle::kAuto}, {"plain", ProgressStyle::kPlain}, {"off", ProgressStyle::kOff}};
-
-const auto& choices(const DataFormat*) { return kDataFormats; }
-const auto& choices(const Activation*) { return kActivations; }
-const auto& choices(const AmpDtype*) { return kAmpDtypes; }
-const auto& choices(const DeviceChoice*) { return kDevices; }
-const auto& choices(const Backend*) { return kBackends; }
-const auto& choices(const IfBusy*) { return kIfBusy; }
-const auto& choices(const OptimizerName*) { return kOptimizers; }
-const auto& choices(const LrSchedule*) { return kLrSchedules; }
-const auto& choices(const BadStepPolicy*) { return kBadStepPolicies; }
-const auto& choices(const ProgressStyle*) { return kProgressStyles; }
+/// The names of an enumeration. The first one of a value is written, the others are accepted too.
+template <class E>
+constexpr auto kChoices = nullptr;
+template <>
+constexpr auto kChoices<Activation> =
+    std::to_array<Choice<Activation>>({{"gelu", Activation::kGelu},
+                                       {"gelu_tanh", Activation::kGeluTanh},
+                                       {"gelu_new", Activation::kGeluTanh}});
+template <>
+constexpr auto kChoices<DataFormat> = std::to_array<Choice<DataFormat>>(
+    {{"auto", DataFormat::kAuto}, {"text", DataFormat::kText}, {"tokens", DataFormat::kTokens}});
+template <>
+constexpr auto kChoices<AmpDtype> =
+    std::to_array<Choice<AmpDtype>>({{"float16", AmpDtype::kFloat16},
+                                     {"bfloat16", AmpDtype::kBFloat16},
+                                     {"fp16", AmpDtype::kFloat16},
+                                     {"bf16", AmpDtype::kBFloat16}});
+template <>
+constexpr auto kChoices<DeviceChoice> = std::to_array<Choice<DeviceChoice>>(
+    {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}});
+template <>
+constexpr auto kChoices<Backend> = std::to_array<Choice<Backend>>({{"auto", Backend::kAuto},
+                                                                   {"gloo", Backend::kGloo},
+                                                                   {"nccl", Backend::kNccl}});
+template <>
+constexpr auto kChoices<IfBusy> = std::to_array<Choice<IfBusy>>({{"skip", IfBusy::kSkip},
+                                                                 {"wait", IfBusy::kWait}});
+template <>
+constexpr auto kChoices<BadStepPolicy> =
+    std::to_array<Choice<BadStepPolicy>>({{"skip", BadStepPolicy::kSkip},
+                                          {"rollback", BadStepPolicy::kRollback},
+                                          {"stop", BadStepPolicy::kStop}});
+template <>
+constexpr auto kChoices<OptimizerName> =
+    std::to_array<Choice<OptimizerName>>({{"adamw", OptimizerName::kAdamW},
+                                          {"adam", OptimizerName::kAdam},
+                                          {"sgd", OptimizerName::kSgd},
+                                          {"muon", OptimizerName::kMuon}});
+template <>
+constexpr auto kChoices<LrSchedule> =
+    std::to_array<Choice<LrSchedule>>({{"constant", LrSchedule::kConstant},
+                                       {"linear", LrSchedule::kLinear},
+                                       {"polynomial", LrSchedule::kPolynomial},
+                                       {"cosine", LrSchedule::kCosine},
+                                       {"wsd", LrSchedule::kWsd},
+                                       {"one_cycle", LrSchedule::kOneCycle},
+                                       {"constant_with_warmup", LrSchedule::kConstant},
+                                       {"cosine_with_min_lr", LrSchedule::kCosine},
+                                       {"warmup_stable_decay", LrSchedule::kWsd}});
+template <>
+constexpr auto kChoices<ProgressStyle> =
+    std::to_array<Choice<ProgressStyle>>({{"auto", ProgressStyle::kAuto},
+                                          {"plain", ProgressStyle::kPlain},
+                                          {"off", ProgressStyle::kOff}});
 
 template <class E>
 std::vector<std::string> choice_names() {
   std::vector<std::string> names;
-  for (const auto& choice : choices(static_cast<const E*>(nullptr)))
-    names.emplace_back(choice.name);
+  for (const auto& choice : kChoices<E>) names.emplace_back(choice.name);
   return names;
+}
+
+[[noreturn]] void refuse(const std::string& problem) { throw std::invalid_argument(problem); }
+
+[[noreturn]] void refuse_type(const Node& value, std::string_view wanted, const std::string& fix) {
+  refuse(fmt::format("'{}' ({}) is not {}; {}", shown(python_str(value)), python_type(value),
+                     wanted, fix));
 }
 
 std::optional<int64_t> as_int(const Node& node) {
   if (node.kind == Kind::kInt) return node.integer;
-  if (node.kind == Kind::kString) {
-    if (const auto parsed = python_int(node.text)) return parsed;
-  }
+  if (node.kind == Kind::kString) return python_int(node.text);
   constexpr double kExact = 9007199254740992.0;  // 2^53: whole numbers above are not exact
   const bool whole = node.kind == Kind::kFloat && std::nearbyint(node.real) == node.real &&
                      std::fabs(node.real) <= kExact;
-  if (whole) return static_cast<int64_t>(node.real);
-  return std::nullopt;
+  return whole ? int_of_float(node.real) : std::nullopt;
 }
 
 std::optional<double> as_float(const Node& node) {
-  if (node.kind == Kind::kFloat) return node.real;
-  if (node.kind == Kind::kInt) return static_cast<double>(node.integer);
-  if (node.kind != Kind::kString) return std::nullopt;
-  return python_float_from(node.text);
+  if (node.kind == Kind::kString) return python_float_from(node.text);
+  if (node.kind != Kind::kFloat && node.kind != Kind::kInt) return std::nullopt;
+  return number_of(node);
 }
 
-std::string not_convertible(const Node& value, std::string_view to, const std::string& fix) {
-  return fmt::format("'{}' ({}) is not {}; {}", shown(python_str(value)), python_type(value), to,
-                     fix);
-}
-
-std::string whole_number(const Range& range) {
-  const std::string bounds = range.str();
-  return bounds.empty() ? "give a whole number" : "give a whole number " + bounds;
-}
-
-std::string number_wanted(const Range& range) {
-  const std::string bounds = range.str();
-  return bounds.empty() ? "give a number" : "give a number " + bounds;
-}
-
-/// One overload per field type: assigns, or says what is wrong.
+/// Assigns a value to a member, or throws std::invalid_argument: "<what>; <fix>".
 struct Assign {
   const Field& field;
   const Node& value;
 
-  std::string operator()(int64_t* member) const {
+  void operator()(int64_t* member) const {
+    const std::string fix = give("a whole number");
     const auto parsed = as_int(value);
-    if (!parsed) return not_convertible(value, "an integer", whole_number(field.range));
-    if (!field.range.holds(static_cast<double>(*parsed)))
-      return fmt::format("{} is out of range; {}", *parsed, whole_number(field.range));
+    if (!parsed) refuse_type(value, "an integer", fix);
+    check_range(static_cast<double>(*parsed), std::to_string(*parsed), fix);
     *member = *parsed;
-    return "";
   }
-
-  std::string operator()(std::optional<int64_t>* member) const {
+  void operator()(std::optional<int64_t>* member) const {
     int64_t parsed = 0;
-    if (value.kind == Kind::kNull) {
-      member->reset();
-      return "";
-    }
-    std::string problem = (*this)(&parsed);
-    if (problem.empty()) *member = parsed;
-    return problem;
+    if (value.kind != Kind::kNull) (*this)(&parsed);
+    *member = value.kind == Kind::kNull ? std::nullopt : std::optional(parsed);
   }
-
-  std::string operator()(double* member) const {
-    const auto parsed = as_float(value);
-    if (!parsed) return not_convertible(value, "a number", number_wanted(field.range));
-    if (!field.range.holds(*parsed))
-      return fmt::format("{} is out of range; {}", python_float(*parsed),
-                         number_wanted(field.range));
-    *member = *parsed;
-    return "";
-  }
-
-  std::string operator()(bool* member) const {
-    const auto parsed = lenient_bool(value);
-    if (!parsed)
-      return fmt::format("'{}' ({}) is not a boolean; give true or false", shown(python_str(value)),
-                         python_type(value));
-    *member = *parsed;
-    return "";
-  }
-
-  std::string operator()(std::string* member) const {
-    if (value.is_container()) return not_convertible(value, "a string", "give a string");
-    std::string text = python_str(value);
-    if (text.empty()) return "is empty; give a string";
-    if (text.find('\0') != std::string::npos) return "contains a NUL byte; remove it";
-    *member = std::move(text);
-    return "";
-  }
-
-  std::string operator()(Verbosity* member) const {
-    Verbosity parsed;
-    if (const auto all = lenient_bool(value)) {
-      parsed.all = *all;
-    } else if (value.kind == Kind::kString) {
-      parsed.loggers.push_back(value.text);
-    } else if (value.kind != Kind::kList) {
-      return not_convertible(value, "a bool or a list of names", "give true or [trainer]");
-    }
-    for (const Node& item : value.items) {
-      if (item.kind != Kind::kString)
-        return not_convertible(item, "a string", "give logger names, e.g. [trainer]");
-      parsed.loggers.push_back(item.text);
-    }
-    *member = std::move(parsed);
-    return "";
-  }
-
-  std::string operator()(std::array<double, 2>* member) const {
-    const std::string fix = fmt::format("give two numbers {}, e.g. [0.9, 0.95]", field.range.str());
-    if (value.kind != Kind::kList || value.items.size() != 2)
-      return not_convertible(value, "a list of 2 floats", fix);
-    std::array<double, 2> parsed{};
-    for (std::size_t i = 0; i < 2; ++i) {
-      const auto item = as_float(value.items[i]);
-      if (!item) return not_convertible(value.items[i], "a number", fix);
-      if (!field.range.holds(*item))
-        return fmt::format("{} is out of range; {}", python_float(*item), fix);
-      parsed[i] = *item;
-    }
-    *member = parsed;
-    return "";
-  }
-
-  std::string operator()(AutoNumber* member) const {
+  void operator()(double* member) const { *member = number(value, give("a number")); }
+  void operator()(AutoNumber* member) const {
     AutoNumber parsed;
-    if (value.kind == Kind::kString && value.text == "auto") {
-      *member = parsed;
-      return "";
-    }
-    parsed.automatic = false;
-    if (!as_float(value))
-      return not_convertible(value, "a number",
-                             "give auto, or " + number_wanted(field.range).substr(5));
-    std::string problem = (*this)(&parsed.value);
-    if (problem.empty()) *member = parsed;
-    return problem;
+    parsed.automatic = value.kind == Kind::kString && value.text == "auto";
+    if (!parsed.automatic) parsed.value = number(value, give("auto, or a number"));
+    *member = parsed;
   }
-
-  std::string operator()(std::vector<std::string>* member) const {
+  void operator()(std::array<double, 2>* member) const {
+    const std::string fix = give("two numbers") + ", e.g. [0.9, 0.95]";
+    if (value.kind != Kind::kList || value.items.size() != 2)
+      refuse_type(value, "a list of 2 floats", fix);
+    *member = {number(value.items[0], fix), number(value.items[1], fix)};
+  }
+  void operator()(bool* member) const {
+    const auto parsed = lenient_bool(value);
+    if (!parsed) refuse_type(value, "a boolean", "give true or false");
+    *member = *parsed;
+  }
+  void operator()(std::string* member) const {
+    if (value.is_container()) refuse_type(value, "a string", "give a string");
+    std::string text = python_str(value);
+    if (text.empty()) refuse("is empty; give a string");
+    if (text.find('\0') != std::string::npos) refuse("contains a NUL byte; remove it");
+    *member = std::move(text);
+  }
+  void operator()(std::vector<std::string>* member) const {
     if (value.kind != Kind::kList)
-      return not_convertible(value, "a list of strings", "give a list, e.g. [\"...\"]");
-    std::vector<std::string> parsed;
-    for (const Node& item : value.items) {
-      if (item.kind != Kind::kString) return not_convertible(item, "a string", "give a string");
-      parsed.push_back(item.text);
+      refuse_type(value, "a list of strings", "give a list, e.g. [\"...\"]");
+    *member = texts("give a string");
+  }
+  void operator()(Verbosity* member) const {
+    const auto all = lenient_bool(value);
+    if (!all && value.kind != Kind::kString && value.kind != Kind::kList)
+      refuse_type(value, "a bool or a list of names", "give true or [trainer]");
+    *member = {all.value_or(false), texts("give logger names, e.g. [trainer]")};
+    if (!all && value.kind == Kind::kString) member->loggers.push_back(value.text);
+  }
+  template <class E>
+  requires std::is_enum_v<E>
+  void operator()(E* member) const {
+    const std::string text = python_str(value);
+    for (const auto& choice : kChoices<E>) {
+      if (value.kind != Kind::kString || choice.name != text) continue;
+      *member = choice.value;
+      return;
     }
-    *member = std::move(parsed);
-    return "";
+    const auto names = choice_names<E>();
+    refuse(fmt::format("'{}' is not one of {}; {}", shown(text), fmt::join(names, " | "),
+                       did_you_mean(text, names, "choose one")));
   }
 
-  template <class E>
-  requires std::is_enum_v<E> std::string operator()(E* member) const {
-    const std::string text = python_str(value);
-    for (const auto& choice : choices(member)) {
-      if (value.kind == Kind::kString && choice.name == text) {
-        *member = choice.value;
-        return "";
-      }
+ private:
+  std::string give(const char* what) const {
+    const std::string bounds = field.range.str();
+    return fmt::format("give {}{}{}", what, bounds.empty() ? "" : " ", bounds);
+  }
+  void check_range(double number, const std::string& text, const std::string& fix) const {
+    if (!field.range.holds(number)) refuse(fmt::format("{} is out of range; {}", text, fix));
+  }
+  double number(const Node& node, const std::string& fix) const {
+    const auto parsed = as_float(node);
+    if (!parsed) refuse_type(node, "a number", fix);
+    check_range(*parsed, python_float(*parsed), fix);
+    return *parsed;
+  }
+  /// The items of a list.
+  std::vector<std::string> texts(const std::string& fix) const {
+    std::vector<std::string> out;
+    for (const Node& item : value.items) {
+      if (item.kind != Kind::kString) refuse_type(item, "a string", fix);
+      out.push_back(item.text);
     }
-    const std::string near = nearest(text, choice_names<E>());
-    return fmt::format("'{}' is not one of {}; {}", shown(text),
-                       fmt::join(choice_names<E>(), " | "),
-                       near.empty() ? "choose one" : "did you mean '" + near + "'?");
+    return out;
   }
 };
 
@@ -263,7 +222,7 @@ struct Read {
   }
   template <class E>
   requires std::is_enum_v<E> Node operator()(const E* member) const {
-    for (const auto& choice : choices(member)) {
+    for (const auto& choice : kChoices<E>) {
       if (choice.value == *member) return Node::of(std::string(choice.name));
     }
     return Node::null();
@@ -286,13 +245,12 @@ struct TypeName {
   }
 };
 
-std::string assign_null(const Field& field, Config& config) {
-  if (field.null_means == NullMeans::kNotGiven) return "";
-  if (field.null_means == NullMeans::kError) return "cannot be null; give a value or omit the key";
+void assign_null(const Field& field, Config& config) {
+  if (field.null_means == NullMeans::kNotGiven) return;
+  if (field.null_means == NullMeans::kError) refuse("cannot be null; give a value or omit the key");
   std::visit([](auto* member) { *member = {}; }, field.member(config));
   const FieldPointer member = field.member(config);
   if (auto* const* number = std::get_if<AutoNumber*>(&member)) (*number)->automatic = false;
-  return "";
 }
 
 }  // namespace
@@ -317,6 +275,17 @@ std::string field_type(const Field& field) {
   return std::visit(TypeName{}, field.member(config));
 }
 
+std::vector<std::string> field_choices(const Field& field) {
+  Config config;
+  return std::visit(
+      [](auto* member) {
+        using Type = std::remove_pointer_t<decltype(member)>;
+        if constexpr (std::is_enum_v<Type>) return choice_names<Type>();
+        return std::vector<std::string>();
+      },
+      field.member(config));
+}
+
 std::string field_default(const Field& field) {
   if (!field.default_text.empty()) return field.default_text;
   const Node value = field_value(field, Config{});
@@ -335,8 +304,16 @@ Node field_value(const Field& field, const Config& config) {
 std::string assign_field(const Field& field, const Node& value, Config& config) {
   const FieldPointer member = field.member(config);
   const bool optional = std::holds_alternative<std::optional<int64_t>*>(member);
-  if (value.kind == Kind::kNull && !optional) return assign_null(field, config);
-  return std::visit(Assign{field, value}, member);
+  try {
+    if (value.kind == Kind::kNull && !optional) {
+      assign_null(field, config);
+    } else {
+      std::visit(Assign{field, value}, member);
+    }
+    return "";
+  } catch (const std::invalid_argument& problem) {
+    return problem.what();
+  }
 }
 
 }  // namespace ddp::train

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "trainer/config/keys/hydra_block.h"
 #include "trainer/config/keys/key_table.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
@@ -15,7 +16,10 @@ namespace {
 const std::vector<std::string>& all_paths() {
   static const std::vector<std::string> all = [] {
     std::vector<std::string> paths;
-    for (const Field& field : config_fields()) paths.push_back(field.path);
+    for (const Field& field : config_fields()) {
+      if (!field.path.starts_with("hydra.")) paths.push_back(field.path);
+    }
+    for (std::string& path : hydra_paths()) paths.push_back(std::move(path));
     return paths;
   }();
   return all;
@@ -40,13 +44,15 @@ std::vector<std::string> children_of(const std::string& parent) {
 }
 
 std::string suggestion(const std::string& parent, const std::string& name) {
-  const std::string prefix = parent.empty() ? "" : parent + ".";
-  const std::string near = nearest(name, children_of(parent));
-  if (!near.empty()) return fmt::format("did you mean '{}{}'?", prefix, near);
-  for (const std::string& path : all_paths()) {
-    if (path.ends_with("." + name)) return fmt::format("did you mean '{}'?", path);
-  }
-  return fmt::format("known: {}", fmt::join(children_of(parent), ", "));
+  const std::vector<std::string> names = children_of(parent);
+  const auto& fields = config_fields();
+  const auto elsewhere = std::find_if(fields.begin(), fields.end(), [&name](const Field& field) {
+    return field.path.ends_with("." + name);
+  });
+  return did_you_mean(name, names,
+                      elsewhere != fields.end() ? fmt::format("did you mean '{}'?", elsewhere->path)
+                                                : fmt::format("known: {}", fmt::join(names, ", ")),
+                      parent.empty() ? "" : parent + ".");
 }
 
 /// The keys without a value, and the place of the first.
@@ -85,6 +91,12 @@ void collect_missing(const Node& node, const std::string& path, Missing& names) 
           key);
 }
 
+void check_section(const Node& value, const std::string& path, bool any_keys) {
+  if (value.kind == Kind::kMap) return check_known(value, path, any_keys);
+  const bool later = value.kind == Kind::kNull || value.is_interpolation();
+  if (!later || path.starts_with("hydra")) fail_section(value, path);
+}
+
 }  // namespace
 
 PathKind path_kind(const std::string& path) {
@@ -100,27 +112,24 @@ void fail_unknown(const Place& place, const std::string& parent, const std::stri
   fail_at(place, "{}: unknown key; {}", path, suggestion(parent, name));
 }
 
-void check_known(const Node& map, const std::string& parent) {
+void check_known(const Node& map, const std::string& parent, bool any_keys) {
   for (const Entry& entry : map.entries) {
     const std::string name = python_str(entry.key);
-    if (parent.empty() && name == "hydra") continue;  // check_hydra_keys() has seen it
+    if (parent.empty() && name == "hydra") continue;
     const std::string path = joined_path(parent, name);
     const PathKind kind = entry.key.kind == Kind::kString ? path_kind(path) : PathKind::kUnknown;
-    if (kind == PathKind::kUnknown) fail_unknown(entry.key.place, parent, name);
-    if (name.find('.') != std::string::npos) {
+    if (kind == PathKind::kUnknown && !any_keys) fail_unknown(entry.key.place, parent, name);
+    if (name.find('.') != std::string::npos && !any_keys) {
       fail_at(
           entry.key.place,
           "{}: dotted keys are for the command line; in a file, indent the key below its section",
           path);
     }
-    if (kind == PathKind::kKey) continue;
-    const Node& value = entry.value;
-    if (value.kind == Kind::kMap) {
-      check_known(value, path);
-    } else if (value.kind != Kind::kNull && !value.is_interpolation()) {
-      fail_section(value, path);
-    }
+    if (kind == PathKind::kSection) check_section(entry.value, path, any_keys);
   }
+}
+void check_hydra_known(const Node& root, bool any_keys) {
+  if (const Node* hydra = root.find("hydra")) check_section(*hydra, "hydra", any_keys);
 }
 
 void refuse_missing(const Node& root, const std::string& file) {

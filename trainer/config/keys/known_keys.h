@@ -13,9 +13,12 @@ enum class PathKind { kKey, kSection, kUnknown };
 /// "trainer_config.seed" is a key, "trainer_config" and "hydra.run" are sections.
 PathKind path_kind(const std::string& path);
 
-/// Throws UserError for an unknown key and for a value in place of a section. `parent` is the map's
-/// own path.
-void check_known(const Node& map, const std::string& parent);
+/// Throws UserError for an unknown key, unless `any_keys`, and for a value in place of a section.
+/// `parent` is the map's own path. Leaves out the block `hydra`.
+void check_known(const Node& map, const std::string& parent, bool any_keys = false);
+
+/// The same for the block `hydra` alone.
+void check_hydra_known(const Node& root, bool any_keys);
 
 [[noreturn]] void fail_unknown(const Place& place, const std::string& parent,
                                const std::string& name);

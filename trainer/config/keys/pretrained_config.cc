@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/json_depth.h"
 
 namespace ddp::train {
 namespace {
@@ -28,7 +29,10 @@ std::string read_text(const std::string& path) {
 }
 
 Json parse_config(const std::string& path) {
-  const Json config = Json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+  const std::string text = read_text(path);
+  if (nests_too_deeply(text))
+    throw UserError(fmt::format("{}: nested too deeply; {}", path, kHowToMake));
+  const Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object())
     throw UserError(fmt::format("{}: not a JSON object; {}", path, kHowToMake));
   return config;
@@ -40,28 +44,28 @@ class Values {
   Values(const Json& config, const std::string& path) : config_(config), path_(path) {}
 
   int64_t number(const char* key, int64_t otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!config_[key].is_number_integer() || config_[key].get<int64_t>() < 1) fail(key);
-    return config_[key].get<int64_t>();
+    const auto value = get(key, otherwise, &Json::is_number_integer);
+    if (value < 1) fail(key);
+    return value;
   }
   bool flag(const char* key, bool otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!config_[key].is_boolean()) fail(key);
-    return config_[key].get<bool>();
+    return get(key, otherwise, &Json::is_boolean);
   }
   double real(const char* key, double otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!config_[key].is_number()) fail(key);
-    return config_[key].get<double>();
+    return get(key, otherwise, &Json::is_number);
   }
   std::string text(const char* key, const std::string& otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!config_[key].is_string()) fail(key);
-    return config_[key].get<std::string>();
+    return get(key, otherwise, &Json::is_string);
   }
 
  private:
-  bool has(const char* key) const { return config_.contains(key) && !config_[key].is_null(); }
+  template <class T>
+  T get(const char* key, const T& otherwise, bool (Json::*is_of_type)() const) const {
+    const auto value = config_.find(key);
+    if (value == config_.end() || value->is_null()) return otherwise;
+    if (!((*value).*is_of_type)()) fail(key);
+    return value->get<T>();
+  }
   [[noreturn]] void fail(const char* key) const {
     throw UserError(fmt::format("{}: {} is {}; {}", path_, key, config_[key].dump(), kHowToMake));
   }

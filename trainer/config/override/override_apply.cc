@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "trainer/config/interpolation/interpolation.h"
 #include "trainer/config/yaml/python_number.h"
@@ -62,17 +61,6 @@ class Merger {
   const bool may_create_;
 };
 
-/// The child of that name, or of that index in a list.
-Node* child(Node& parent, const std::string& name) {
-  if (parent.kind == Kind::kMap) return parent.find(name);
-  std::size_t index = 0;
-  const auto* const end = name.data() + name.size();
-  const auto result = std::from_chars(name.data(), end, index);
-  const bool is_index =
-      parent.kind == Kind::kList && result.ptr == end && index < parent.items.size();
-  return is_index ? &parent.items[index] : nullptr;
-}
-
 void remove(Node& root, const Override& change) {
   const Node value = select_value(root, change.key);
   if (value.kind == Kind::kNull)
@@ -113,7 +101,7 @@ Node& target_of(Node& root, const Override& change, bool may_create, bool& exist
   for (const std::string& part : split_path(change.key)) {
     // A scalar on the way gives way to a map, as in OmegaConf.update.
     if (!node->is_container()) *node = Node::map();
-    Node* next = child(*node, part);
+    Node* next = node->child(part);
     existed = next != nullptr;
     if (!existed && !may_create) {
       fail_at(change.value.place, "'{}' is not in the configuration; to add it, write +{}",

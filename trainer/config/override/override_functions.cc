@@ -1,13 +1,12 @@
-#include "trainer/config/override/override_value.h"
-
+// The functions of overrides: int(1.5), sort(3,1), choice(a,b) and so on.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <stdexcept>
 
+#include "trainer/config/override/override_value.h"
 #include "trainer/config/yaml/python_number.h"
 #include "trainer/runtime/message.h"
 
@@ -23,12 +22,9 @@ OverrideValue plain(Node node) {
 
 OverrideValue swept(Sweep sweep) { return {{}, std::move(sweep)}; }
 
-bool is_null(const OverrideValue& value) {
-  return !value.sweep && value.item.value.kind == Kind::kNull;
-}
-
-bool is_list(const OverrideValue& value) {
-  return !value.sweep && value.item.value.kind == Kind::kList;
+/// The kind of a value that is no sweep.
+bool is(const OverrideValue& value, Kind kind) {
+  return !value.sweep && value.item.value.kind == kind;
 }
 
 /// A function with its parameters; one that is variadic takes any number of values without a name.
@@ -42,29 +38,28 @@ struct Function {
 /// The arguments of a call, as Python binds them.
 class Arguments {
  public:
-  Arguments(const OverrideCall& call, const Function& function) : function_(call.name) {
-    bool after_name = false;
-    for (auto argument : call.arguments) {
-      unquote(argument.value.item);
-      after_name = after_name || !argument.name.empty();
-      if (after_name && argument.name.empty())
-        bad_call(function_ + "(): a positional argument follows a named one; name it as well");
-      if (after_name) {
-        bind(function, argument.name, std::move(argument.value));
-      } else if (values_.size() >= function.parameters.size() && !function.variadic) {
-        bad_call(function_ + "(): too many arguments; remove some");
+  Arguments(const Function& function, std::vector<FunctionArgument> given) : function_(function) {
+    const auto& parameters = function.parameters;
+    for (auto& [name, value] : given) {
+      unquote(value.item);
+      if (!name.empty()) {
+        if (std::find(parameters.begin(), parameters.end(), name) == parameters.end())
+          fail(fmt::format("no argument is named '{}'; check the name", name));
+        named_.insert_or_assign(name, std::move(value));
+      } else if (!named_.empty()) {
+        fail("a positional argument follows a named one; name it as well");
+      } else if (values_.size() >= parameters.size() && !function.variadic) {
+        fail("too many arguments; remove some");
       } else {
-        values_.push_back(std::move(argument.value));
+        values_.push_back(std::move(value));
       }
     }
     for (std::size_t i = 0; i < values_.size() && !function.variadic; ++i) {
-      if (!named_.emplace(function.parameters[i], values_[i]).second)
-        bad_call(fmt::format("{}(): argument {} is given twice; drop one", function_,
-                             function.parameters[i]));
+      if (!named_.emplace(parameters[i], values_[i]).second)
+        fail(fmt::format("argument {} is given twice; drop one", parameters[i]));
     }
   }
 
-  const std::string& function() const { return function_; }
   /// Those without a name.
   const std::vector<OverrideValue>& values() const { return values_; }
   /// nullptr where it is not given.
@@ -72,16 +67,17 @@ class Arguments {
     const auto found = named_.find(name);
     return found == named_.end() ? nullptr : &found->second;
   }
+  /// nullptr where it is not given, or null.
   const OverrideValue* find_value(const std::string& name) const {
     const OverrideValue* value = find(name);
-    return value == nullptr || is_null(*value) ? nullptr : value;
+    return value == nullptr || is(*value, Kind::kNull) ? nullptr : value;
   }
   /// A number; null where it is not given.
   Node number(const std::string& name) const {
     const OverrideValue* value = find(name);
     if (value == nullptr) return Node::null();
     const Node& node = value->item.value;
-    if (value->sweep || !is_number(node)) bad_call(function_ + "(): " + name + " must be a number");
+    if (value->sweep || !is_number(node)) fail(name + " must be a number");
     return node.kind == Kind::kBool ? Node::of(int64_t{node.boolean}) : node;
   }
   /// A text or a list of texts.
@@ -89,9 +85,8 @@ class Arguments {
     const OverrideValue* value = find(name);
     if (value == nullptr) return {};
     const Node& node = value->item.value;
-    if (value->sweep || (node.kind != Kind::kString && node.kind != Kind::kList))
-      bad_call(fmt::format("{}(): {} must be a pattern such as * or a list of patterns", function_,
-                           name));
+    if (!is(*value, Kind::kString) && !is(*value, Kind::kList))
+      fail(name + " must be a pattern such as * or a list of patterns");
     std::vector<std::string> out;
     if (node.kind == Kind::kString) out.push_back(node.text);
     for (const Node& item : node.items) out.push_back(python_str(item));
@@ -99,6 +94,10 @@ class Arguments {
   }
 
  private:
+  [[noreturn]] void fail(const std::string& what) const {
+    bad_call(fmt::format("{}(): {}", function_.name, what));
+  }
+
   /// A text as a whole argument is seen without its quotes.
   static void unquote(SweepItem& item) {
     if (!item.value.quoted) return;
@@ -106,19 +105,11 @@ class Arguments {
     item.text = override_text(item.value);
   }
 
-  void bind(const Function& function, const std::string& name, OverrideValue value) {
-    const auto& known = function.parameters;
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      bad_call(fmt::format("{}(): no argument is named '{}'; check the name", function_, name));
-    named_.insert_or_assign(name, std::move(value));
-  }
-
-  const std::string& function_;
+  const Function& function_;
   std::vector<OverrideValue> values_;
   std::map<std::string, OverrideValue> named_;
 };
 
-/// One scalar to another.
 using Cast = Node (*)(const Node&);
 
 [[noreturn]] void fail_cast(const Node& value, std::string_view to) {
@@ -137,10 +128,8 @@ Node cast_int(const Node& value) {
 }
 
 Node cast_float(const Node& value) {
+  if (is_number(value)) return Node::of(number_of(value));
   std::optional<double> real;
-  if (value.kind == Kind::kInt) real = static_cast<double>(value.integer);
-  if (value.kind == Kind::kBool) real = value.boolean ? 1.0 : 0.0;
-  if (value.kind == Kind::kFloat) real = value.real;
   if (value.kind == Kind::kString) real = python_float_from(value.text);
   if (!real) fail_cast(value, "float");
   return Node::of(*real);
@@ -153,10 +142,8 @@ Node cast_str(const Node& value) {
 }
 
 Node cast_bool(const Node& value) {
-  if (value.kind == Kind::kNull) return Node::of(false);
-  if (value.kind == Kind::kBool) return value;
-  if (value.kind == Kind::kInt) return Node::of(value.integer != 0);
-  if (value.kind == Kind::kFloat) return Node::of(value.real != 0.0);
+  if (is_number(value) || value.kind == Kind::kNull)
+    return Node::of(value.kind != Kind::kNull && number_of(value) != 0.0);
   const std::string word = ascii_lower(value.text);
   if (word != "true" && word != "false") fail_cast(value, "bool");
   return Node::of(word == "true");
@@ -184,22 +171,13 @@ Sweep cast_sweep(Sweep sweep, Cast cast) {
   return sweep;
 }
 
-Sweep choice_of(const Arguments& arguments) {
-  Sweep sweep;
-  for (const OverrideValue& value : arguments.values()) {
-    if (value.sweep) bad_call(arguments.function() + "(): a sweep cannot contain another sweep");
-    sweep.items.push_back(value.item);
-  }
-  return sweep;
-}
-
 template <Cast cast>
 OverrideValue cast_call(const Arguments& arguments) {
   const OverrideValue* named = arguments.find_value("value");
-  if (arguments.values().empty() == (named == nullptr))
-    bad_call("a conversion takes exactly one value");
-  if (arguments.values().size() > 1) return swept(cast_sweep(choice_of(arguments), cast));
-  const OverrideValue& value = named != nullptr ? *named : arguments.values().front();
+  const auto& values = arguments.values();
+  if (values.empty() == (named == nullptr)) bad_call("a conversion takes exactly one value");
+  if (values.size() > 1) return swept(cast_sweep(choice_of(values), cast));
+  const OverrideValue& value = named != nullptr ? *named : values.front();
   if (value.sweep) return swept(cast_sweep(*value.sweep, cast));
   return plain(cast_all(value.item.value, cast));
 }
@@ -209,7 +187,7 @@ OverrideValue choice_call(const Arguments& arguments) {
   if (values.empty()) bad_call("choice() needs at least one value");
   const bool simple =
       values.size() == 1 && values[0].sweep && values[0].sweep->kind == SweepKind::kSimpleChoice;
-  Sweep sweep = simple ? *values[0].sweep : choice_of(arguments);
+  Sweep sweep = simple ? *values[0].sweep : choice_of(values);
   for (const SweepItem& item : sweep.items) {
     if (item.value.kind == Kind::kNull) bad_call("null cannot be a choice; leave it out");
   }
@@ -225,10 +203,7 @@ OverrideValue range_call(const Arguments& arguments) {
   sweep.step = arguments.number("step");
   if (sweep.start.kind == Kind::kNull) bad_call("range() needs a start, e.g. range(1,4)");
   if (sweep.step.kind == Kind::kNull) sweep.step = Node::of(int64_t{1});
-  if (sweep.stop.kind == Kind::kNull) {
-    sweep.stop = sweep.start;
-    sweep.start = Node::of(int64_t{0});
-  }
+  if (sweep.stop.kind == Kind::kNull) sweep.stop = std::exchange(sweep.start, Node::of(int64_t{0}));
   return swept(std::move(sweep));
 }
 
@@ -257,22 +232,21 @@ OverrideValue tag_call(const Arguments& arguments) {
   if (const OverrideValue* sweep = arguments.find_value("sweep")) values.push_back(*sweep);
   if (!values.back().sweep)
     bad_call("the last argument of tag() must be a choice(), range() or interval()");
-  for (std::size_t i = 0; i + 1 < values.size(); ++i) {
-    if (values[i].sweep || values[i].item.value.kind != Kind::kString)
-      bad_call("a tag must be text; quote it");
-  }
+  const bool texts = std::all_of(values.begin(), values.end() - 1, [](const OverrideValue& value) {
+    return is(value, Kind::kString);
+  });
+  if (!texts) bad_call("a tag must be text; quote it");
   return values.back();
 }
 
 bool is_sortable(const OverrideValue& value) {
-  if (is_null(value)) return false;
-  return !value.sweep ||
-         (value.sweep->kind != SweepKind::kGlob && value.sweep->kind != SweepKind::kInterval);
+  if (!value.sweep) return !is(value, Kind::kNull);
+  return value.sweep->kind != SweepKind::kGlob && value.sweep->kind != SweepKind::kInterval;
 }
 
 OverrideValue sorted(const OverrideValue& value, bool reverse) {
   if (value.sweep) return swept(sorted_sweep(*value.sweep, reverse));
-  if (!is_list(value)) return value;
+  if (!is(value, Kind::kList)) return value;
   Node list = value.item.value;
   std::stable_sort(list.items.begin(), list.items.end(), [reverse](const Node& a, const Node& b) {
     return reverse ? python_less(b, a) : python_less(a, b);
@@ -285,11 +259,11 @@ OverrideValue sort_call(const Arguments& arguments) {
   const OverrideValue* list = arguments.find_value("list");
   const OverrideValue* sweep = arguments.find_value("sweep");
   const auto& values = arguments.values();
-  if (reverse != nullptr && (reverse->sweep || reverse->item.value.kind != Kind::kBool))
+  if (reverse != nullptr && !is(*reverse, Kind::kBool))
     bad_call("sort(): reverse must be true or false");
   if (!std::all_of(values.begin(), values.end(), is_sortable))
     bad_call("sort() takes numbers, text, lists, choice() or range()");
-  if (list != nullptr && !is_list(*list)) bad_call("sort(): list must be a list");
+  if (list != nullptr && !is(*list, Kind::kList)) bad_call("sort(): list must be a list");
   if (sweep != nullptr && (!sweep->sweep || !is_sortable(*sweep)))
     bad_call("sort(): sweep must be a choice() or range()");
   const bool falling = reverse != nullptr && reverse->item.value.boolean;
@@ -297,7 +271,7 @@ OverrideValue sort_call(const Arguments& arguments) {
   if (sweep != nullptr) return sorted(*sweep, falling);
   if (values.empty()) bad_call("sort() needs values");
   if (values.size() == 1) return sorted(values[0], falling);
-  const Sweep choice = choice_of(arguments);
+  const Sweep choice = choice_of(values);
   for (const SweepItem& item : choice.items) {
     if (item.value.is_container()) bad_call("sort(): only numbers and text can be sorted");
   }
@@ -310,7 +284,7 @@ OverrideValue shuffle_call(const Arguments& arguments) {
   if (value == nullptr && arguments.values().size() == 1) value = &arguments.values().front();
   if (value == nullptr || value->sweep || value->item.value.items.size() > 1)
     bad_call("shuffle() would give each rank a different order; write the order out");
-  if (is_list(*value)) return *value;
+  if (is(*value, Kind::kList)) return *value;
   Node list = Node::list();
   list.items.push_back(value->item.value);
   return plain(std::move(list));
@@ -333,17 +307,16 @@ const std::vector<Function>& functions() {
 
 }  // namespace
 
-OverrideValue evaluate_override_call(const OverrideCall& call) {
+OverrideValue call_function(const std::string& name, std::vector<FunctionArgument> arguments) {
   std::vector<std::string> known;
   for (const Function& function : functions()) {
-    if (function.name == call.name) return function.run(Arguments(call, function));
+    if (function.name == name) return function.run(Arguments(function, std::move(arguments)));
     known.emplace_back(function.name);
   }
-  const std::string near = nearest(call.name, known);
-  bad_call(fmt::format(
-      "unknown function '{}'; {}", call.name,
-      near.empty() ? fmt::format("known: {}; quote the value if it is text", fmt::join(known, ","))
-                   : "did you mean '" + near + "'?"));
+  bad_call(fmt::format("unknown function '{}'; {}", name,
+                       did_you_mean(name, known,
+                                    fmt::format("known: {}; quote the value if it is text",
+                                                fmt::join(known, ",")))));
 }
 
 }  // namespace ddp::train

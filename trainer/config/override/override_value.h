@@ -1,4 +1,4 @@
-// The value of an override, what stands behind the "=", in Hydra's grammar with its functions:
+// The value of an override, what follows the "=", in Hydra's grammar with its functions:
 // int(1.5), str([1,2]), sort(3,1), choice(a,b), ...
 #pragma once
 
@@ -16,22 +16,20 @@ struct OverrideValue {
   std::optional<Sweep> sweep;
 };
 
-/// A call as the parser has read it; a named argument comes with its name, others with "".
-struct OverrideCall {
-  struct Argument {
-    std::string name;
-    OverrideValue value;
-  };
-  std::string name;
-  std::vector<Argument> arguments;
-};
-
 /// An empty text is an empty string. Throws UserError that shows `override_text` and how to quote
 /// what breaks the grammar.
 OverrideValue parse_override_value(const std::string& text, const std::string& override_text);
 
+struct FunctionArgument {
+  std::string name;  ///< "" for one without.
+  OverrideValue value;
+};
+
 /// Throws std::invalid_argument for an unknown function, a wrong argument, and a value that cannot
 /// be cast.
-OverrideValue evaluate_override_call(const OverrideCall& call);
+OverrideValue call_function(const std::string& name, std::vector<FunctionArgument> arguments);
+
+/// The sweep over these values, none of which may be a sweep itself, or std::invalid_argument.
+Sweep choice_of(const std::vector<OverrideValue>& values);
 
 }  // namespace ddp::train

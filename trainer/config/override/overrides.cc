@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
+#include <regex>
 
 #include "trainer/config/override/override_value.h"
 #include "trainer/runtime/error.h"
@@ -12,41 +11,19 @@
 namespace ddp::train {
 namespace {
 
-bool is_word_char(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '$';
-}
-
-bool is_word_start(char c) {
-  return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$';
-}
-
-bool is_index(std::string_view part) {
-  if (part.empty() || (part.front() == '0' && part.size() > 1)) return false;
-  return part.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-bool is_key_part(std::string_view part) {
-  return !part.empty() && is_word_start(part.front()) &&
-         std::all_of(part.begin(), part.end(), is_word_char);
-}
+constexpr std::size_t kLongestKey = 1000;  // std::regex recurses
 
 /// Nothing, a word, or words and indices with dots between.
-bool valid_package(const std::string& text) {
-  if (text.empty()) return true;
-  const auto parts = split_path(text);
-  if (parts.size() == 1) return is_key_part(parts[0]);
-  return std::all_of(parts.begin(), parts.end(),
-                     [](const std::string& part) { return is_key_part(part) || is_index(part); });
+bool is_package(const std::string& text) {
+  static const std::regex pattern(
+      "|[A-Za-z_$][\\w$-]*|([A-Za-z_$][\\w$-]*|0|[1-9]\\d*)(\\.([A-Za-z_$][\\w$-]*|0|[1-9]\\d*))+");
+  return text.size() <= kLongestKey && std::regex_match(text, pattern);
 }
 
 /// A package, or (a config group) words with slashes between.
-bool valid_key(const std::string& key) {
-  if (key.find('/') == std::string::npos) return valid_package(key);
-  std::string dotted = key;
-  std::replace(dotted.begin(), dotted.end(), '/', '.');
-  const auto words = split_path(dotted);
-  return key.find_first_of(".$") == std::string::npos &&
-         std::all_of(words.begin(), words.end(), is_key_part);
+bool is_key(const std::string& text) {
+  static const std::regex group("[A-Za-z_][\\w-]*(/[A-Za-z_][\\w-]*)+");
+  return is_package(text) || (text.size() <= kLongestKey && std::regex_match(text, group));
 }
 
 /// From here on a text is a text, in quotes or not.
@@ -89,7 +66,7 @@ Override parse_override(const std::string& text) {
     throw UserError(fmt::format(
         "command line: {}: not an override; write KEY=VALUE, e.g. trainer_config.seed=1", text));
   }
-  if (result.key.empty() || !valid_key(result.key) || !valid_package(result.package.value_or(""))) {
+  if (result.key.empty() || !is_key(result.key) || !is_package(result.package.value_or(""))) {
     throw UserError(
         fmt::format("command line: {}: '{}' is not a key; write section.key=value, without spaces",
                     text, name));

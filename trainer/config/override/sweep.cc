@@ -14,36 +14,56 @@ namespace {
 
 constexpr std::size_t kMostValues = 100'000;
 
-double number_in(const Node& node) {
-  if (node.kind == Kind::kFloat) return node.real;
-  return python_float_from(python_str(node)).value_or(0);
+void add_value(std::vector<std::string>& values, std::string value) {
+  if (values.size() >= kMostValues)
+    throw std::invalid_argument("range() has too many values; give fewer");
+  values.push_back(std::move(value));
 }
 
-void check_step(double step) {
-  if (step == 0 || std::isnan(step)) throw std::invalid_argument("range(): the step must not be 0");
-}
-
-/// Steps are counted in integers, so that 0.1 ten times is 1 and not a little less.
-std::vector<std::string> range_values(const Sweep& sweep) {
-  const double stop = number_in(sweep.stop);
-  const double step = number_in(sweep.step);
-  const bool whole = sweep.start.kind == Kind::kInt && sweep.stop.kind == Kind::kInt &&
-                     sweep.step.kind == Kind::kInt;
-  check_step(step);
+std::vector<std::string> whole_values(int64_t at, int64_t stop, int64_t step) {
   std::vector<std::string> values;
-  // Hydra adds decimal fractions exactly; long double holds the sum of a few thousand as well.
-  for (int64_t i = 0;; ++i) {
-    const long double at = static_cast<long double>(number_in(sweep.start)) +
-                           static_cast<long double>(step) * static_cast<long double>(i);
-    const auto value = static_cast<double>(at);
-    const bool inside =
-        step > 0 ? at < static_cast<long double>(stop) : at > static_cast<long double>(stop);
-    if (!inside) return values;
-    if (values.size() >= kMostValues)
-      throw std::invalid_argument("range() has too many values; give fewer");
-    values.push_back(whole ? std::to_string(sweep.start.integer + sweep.step.integer * i)
-                           : python_float(value));
+  while (step > 0 ? at < stop : at > stop) {
+    add_value(values, std::to_string(at));
+    if (__builtin_add_overflow(at, step, &at)) break;
   }
+  return values;
+}
+
+/// Steps are counted in integers, so that 0.1 ten times is 1 and not a little less. Hydra adds
+/// decimal fractions exactly; long double holds the sum of a few thousand as well.
+std::vector<std::string> range_values(const Sweep& sweep) {
+  const long double start = number_of(sweep.start);
+  const long double stop = number_of(sweep.stop);
+  const long double step = number_of(sweep.step);
+  if (step == 0 || std::isnan(step)) throw std::invalid_argument("range(): the step must not be 0");
+  const auto is_int = [](const Node& node) { return node.kind == Kind::kInt; };
+  if (is_int(sweep.start) && is_int(sweep.stop) && is_int(sweep.step))
+    return whole_values(sweep.start.integer, sweep.stop.integer, sweep.step.integer);
+  std::vector<std::string> values;
+  for (int64_t i = 0;; ++i) {
+    const long double at = start + step * static_cast<long double>(i);
+    if (!(step > 0 ? at < stop : at > stop)) return values;
+    add_value(values, python_float(static_cast<double>(at)));
+  }
+}
+
+[[noreturn]] void fail_beyond_64_bits() {
+  throw std::invalid_argument("a range cannot go beyond 64 bits; give smaller numbers");
+}
+
+Node sum(const Node& a, const Node& b) {
+  if (a.kind != Kind::kInt || b.kind != Kind::kInt) return Node::of(number_of(a) + number_of(b));
+  int64_t total = 0;
+  if (__builtin_add_overflow(a.integer, b.integer, &total)) fail_beyond_64_bits();
+  return Node::of(total);
+}
+
+/// -number, or the number itself unless `really`.
+Node negated(const Node& number, bool really) {
+  if (!really) return number;
+  if (number.kind != Kind::kInt) return Node::of(-number_of(number));
+  if (number.integer == INT64_MIN) fail_beyond_64_bits();
+  return Node::of(-number.integer);
 }
 
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
@@ -89,20 +109,14 @@ Sweep sorted_sweep(Sweep sweep, bool reverse) {
         });
     return sweep;
   }
-  const bool turn = reverse ? number_in(sweep.start) < number_in(sweep.stop)
-                            : number_in(sweep.start) > number_in(sweep.stop);
+  const bool turn = reverse ? number_of(sweep.start) < number_of(sweep.stop)
+                            : number_of(sweep.start) > number_of(sweep.stop);
   if (!turn) return sweep;
-  const auto moved = [reverse](const Node& from, const Node& step) {
-    const double size = std::fabs(number_in(step)) * (reverse ? -1 : 1);
-    if (from.kind == Kind::kInt && step.kind == Kind::kInt)
-      return Node::of(from.integer + static_cast<int64_t>(size));
-    return Node::of(number_in(from) + size);
-  };
-  const Node start = moved(sweep.stop, sweep.step);
-  sweep.stop = moved(sweep.start, sweep.step);
+  const Node step = negated(sweep.step, (number_of(sweep.step) < 0) != reverse);
+  const Node start = sum(sweep.stop, step);
+  sweep.stop = sum(sweep.start, step);
   sweep.start = start;
-  sweep.step =
-      sweep.step.kind == Kind::kInt ? Node::of(-sweep.step.integer) : Node::of(-sweep.step.real);
+  sweep.step = negated(sweep.step, true);
   return sweep;
 }
 

@@ -10,7 +10,6 @@
 #include "trainer/config/keys/key_table.h"
 #include "trainer/config/keys/known_keys.h"
 #include "trainer/config/yaml/node_text.h"
-#include "trainer/config/yaml/python_number.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
 
@@ -46,54 +45,28 @@ Node typed_tree(const Node& given) {
   return out;
 }
 
-void erase_hydra(Node& root) {
-  std::erase_if(root.entries, [](const Entry& e) { return e.key.text == "hydra"; });
-}
-
-/// The block `hydra` alone. Much of it has its values only in a run: it is shown as it is written.
-Node hydra_tree(const Node& composed) {
-  Node out = Node::map();
-  set_entry(out, Node::of(std::string("hydra")), *composed.find("hydra"));
-  return out;
-}
-
 Node job_tree(const Node& composed, const ConfigSource& source, const ShowOptions& options) {
-  Node root = composed;
-  erase_hydra(root);
+  Node root = without_key(composed, "hydra");
   if (options.resolve) resolve_interpolations(root, &composed);
   if (source.any_keys) return root;
   check_known(root, "");
   return typed_tree(root);
 }
 
-/// The child of that key, or of that index in a list.
-const Node* child_of(const Node& node, const std::string& name) {
-  const auto index = node.kind == Kind::kList ? python_int(name) : std::nullopt;
-  if (index && *index >= 0 && static_cast<std::size_t>(*index) < node.items.size())
-    return &node.items[static_cast<std::size_t>(*index)];
-  for (const Entry& entry : node.entries) {
-    if (python_str(entry.key) == name) return &entry.value;
-  }
-  return nullptr;
-}
-
 /// `--package a.b[0]`; "" and _global_ are everything.
-Node package_of(const Node& root, const std::string& package) {
+Node package_of(Node root, const std::string& package) {
   if (package.empty() || package == "_global_") return root;
   std::string dotted = package;
   std::replace(dotted.begin(), dotted.end(), '[', '.');
   std::erase(dotted, ']');
-  const Node* part = &root;
+  Node* part = &root;
   for (const std::string& name : split_path(dotted)) {
-    const Node* next = child_of(*part, name);
+    Node* next = part->child(name);
     if (next == nullptr) {
-      std::vector<std::string> known;
-      for (const Entry& entry : part->entries) known.push_back(python_str(entry.key));
-      const std::string near = nearest(name, known);
-      std::string fix = near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
-      if (near.empty() && !known.empty())
-        fix = fmt::format("; there are {}", fmt::join(known, ", "));
-      throw UserError(fmt::format("--package: '{}' is not in the configuration{}", package, fix));
+      const auto known = part->key_texts();
+      const auto fix = fmt::format("known: {}", fmt::join(known, ", "));
+      throw UserError(fmt::format("--package: '{}' is not in the configuration; {}", package,
+                                  did_you_mean(name, known, fix)));
     }
     part = next;
   }
@@ -103,14 +76,14 @@ Node package_of(const Node& root, const std::string& package) {
 Node show_tree(const ConfigSource& source, const std::vector<std::string>& overrides,
                const ShowOptions& options) {
   const Node composed = compose_config(source, overrides).root;
-  const std::string& file = source.file;
+  // Much of the block hydra has its values only in a run: it is shown as it is written.
   Node root = options.what == ShowWhat::kHydra ? Node::map() : job_tree(composed, source, options);
   if (options.what != ShowWhat::kJob) {
-    Node hydra = hydra_tree(composed);
+    Node hydra = only_key(composed, "hydra");
     root.entries.insert(root.entries.begin(), std::make_move_iterator(hydra.entries.begin()),
                         std::make_move_iterator(hydra.entries.end()));
   }
-  if (options.throw_on_missing) refuse_missing(root, file);
+  if (options.throw_on_missing) refuse_missing(root, source.file);
   return package_of(root, options.package);
 }
 
@@ -127,8 +100,7 @@ void collect_origins(const Node& node, const std::string& path, std::vector<Orig
 
 /// What was given, then the keys that have their defaults.
 std::vector<Origin> origins(const Node& composed) {
-  Node job = composed;
-  erase_hydra(job);
+  const Node job = without_key(composed, "hydra");
   check_known(job, "");
   std::vector<Origin> out;
   collect_origins(job, "", out);
@@ -181,21 +153,13 @@ std::string show_sweep(const ConfigSource& source, const std::vector<std::string
 }
 
 std::string show_origins(const ConfigSource& source, const std::vector<std::string>& overrides) {
-  try {
-    return origins_text(compose_config(source, overrides));
-  } catch (const UserError& e) {
-    throw UserError(one_line(e.what()));
-  }
+  return origins_text(compose_config(source, overrides));
 }
 
 std::string show_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                         const ShowOptions& options) {
-  try {
-    const Node root = show_tree(source, overrides, options);
-    return options.format == ShowFormat::kJson ? node_to_json(root) + "\n" : node_to_yaml(root);
-  } catch (const UserError& e) {
-    throw UserError(one_line(e.what()));
-  }
+  const Node root = show_tree(source, overrides, options);
+  return options.format == ShowFormat::kJson ? node_to_json(root) + "\n" : node_to_yaml(root);
 }
 
 }  // namespace ddp::train

@@ -24,16 +24,6 @@ Json number_schema(const Field& field, const char* type) {
   return out;
 }
 
-std::vector<std::string> choices_of(const std::string& type) {
-  std::vector<std::string> names;
-  for (std::size_t begin = 0; begin <= type.size();) {
-    const std::size_t end = std::min(type.find(" | ", begin), type.size());
-    names.push_back(type.substr(begin, end - begin));
-    begin = end + 3;
-  }
-  return names;
-}
-
 Json base_type(const Field& field) {
   const std::string type = field_type(field);
   if (type == "int" || type == "int or null") return number_schema(field, "integer");
@@ -50,7 +40,7 @@ Json base_type(const Field& field) {
   if (type == "list of str") return {{"type", "array"}, {"items", {{"type", "string"}}}};
   if (type == "bool or list of str")
     return {{"type", Json::array({"boolean", "array", "string"})}, {"items", {{"type", "string"}}}};
-  return {{"enum", choices_of(type)}};
+  return {{"enum", field_choices(field)}};
 }
 
 Json field_schema(const Field& field) {

@@ -99,6 +99,8 @@ bool is_number(const Node& node) {
   return node.kind == Kind::kBool || node.kind == Kind::kInt || node.kind == Kind::kFloat;
 }
 
+double number_of(const Node& number) { return static_cast<double>(exact(number)); }
+
 std::partial_ordering compare_numbers(const Node& a, const Node& b) {
   return exact(a) <=> exact(b);
 }

@@ -27,6 +27,9 @@ std::optional<bool> lenient_bool(const Node& node);
 /// Whether the node is a bool, an int or a float.
 bool is_number(const Node& node);
 
+/// The value of a bool, an int or a float.
+double number_of(const Node& number);
+
 /// Two numbers, exactly, whatever their kinds.
 std::partial_ordering compare_numbers(const Node& a, const Node& b);
 

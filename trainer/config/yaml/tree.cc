@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -105,6 +106,32 @@ Node* Node::find(std::string_view key) {
   return const_cast<Node*>(static_cast<const Node*>(this)->find(key));
 }
 
+Node* Node::child(std::string_view name) {
+  if (kind != Kind::kList) return find(name);
+  std::size_t index = 0;
+  const auto* const end = name.data() + name.size();
+  const auto result = std::from_chars(name.data(), end, index);
+  const bool is_index = result.ec == std::errc() && result.ptr == end && index < items.size();
+  return is_index ? &items[index] : nullptr;
+}
+
+std::vector<std::string> Node::key_texts() const {
+  std::vector<std::string> texts;
+  for (const Entry& entry : entries) texts.push_back(python_str(entry.key));
+  return texts;
+}
+
+Node without_key(Node map, std::string_view key) {
+  std::erase_if(map.entries, [key](const Entry& entry) { return entry.key.text == key; });
+  return map;
+}
+
+Node only_key(const Node& map, std::string_view key) {
+  Node out = Node::map();
+  set_entry(out, Node::of(std::string(key)), *map.find(key));
+  return out;
+}
+
 bool same_value(const Node& a, const Node& b) {
   const bool same_real = a.real == b.real || (std::isnan(a.real) && std::isnan(b.real));
   return a.kind == b.kind && a.boolean == b.boolean && a.integer == b.integer && same_real &&
@@ -115,6 +142,7 @@ bool same_value(const Node& a, const Node& b) {
 }
 
 bool same_key(const Node& a, const Node& b) {
+  if (a.kind == Kind::kString && b.kind == Kind::kString) return a.text == b.text;
   if (a.kind == b.kind || !is_number(a) || !is_number(b)) return same_value(a, b);
   return compare_numbers(a, b) == 0;
 }

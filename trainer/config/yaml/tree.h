@@ -43,6 +43,10 @@ struct Node {
   /// The entry of a map by its string key, or nullptr.
   Node* find(std::string_view key);
   const Node* find(std::string_view key) const;
+  /// The same, or the item of a list by its index.
+  Node* child(std::string_view name);
+  /// The keys of a map, as texts.
+  std::vector<std::string> key_texts() const;
 };
 
 /// A map key keeps its type: 1 and "1" are two keys, as in OmegaConf.
@@ -56,6 +60,10 @@ bool same_value(const Node& a, const Node& b);
 
 /// Equal as keys of a Python dict: 1, 1.0 and True are one key.
 bool same_key(const Node& a, const Node& b);
+
+/// The map without the entry of that key, and with nothing but it.
+Node without_key(Node map, std::string_view key);
+Node only_key(const Node& map, std::string_view key);
 
 /// Sets the entry of that key, which keeps its place in the order when it is there.
 void set_entry(Node& map, Node key, Node value);

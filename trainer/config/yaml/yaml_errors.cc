@@ -7,6 +7,7 @@
 #include <array>
 
 #include "trainer/runtime/message.h"
+#include "trainer/runtime/utf8.h"
 
 namespace ddp::train {
 namespace {
@@ -39,30 +40,7 @@ const std::array<Words, 13>& known_errors() {
   return all;
 }
 
-struct Character {
-  unsigned code = 0;
-  std::size_t size = 0;  ///< 0 for broken UTF-8.
-};
-
-Character character_at(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) -> unsigned {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return {first, 1};
-  const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  unsigned code = first & (0x7fU >> size);
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0U) != 0x80U) return {};
-    code = code << 6U | (byte(i) & 0x3fU);
-  }
-  constexpr std::array<unsigned, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code < 0xe000;
-  const bool fine = first >= 0xc2 && code >= kSmallest.at(size) && !surrogate && code < 0x110000;
-  return fine ? Character{code, size} : Character{};
-}
-
-bool is_printed(unsigned code) {
+bool is_printed(uint32_t code) {
   if (code < 0x20) return code == '\t' || code == '\n';
   return code != 0xfffe && code != 0xffff && (code < 0x7f || code >= 0xa0 || code == 0x85);
 }
@@ -91,21 +69,12 @@ bool lacks_space_after_colon(std::string_view line) {
 
 }  // namespace
 
-bool is_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t size = character_at(text, at).size;
-    if (size == 0) return false;
-    at += size;
-  }
-  return true;
-}
-
 YamlText::YamlText(std::string_view text, const std::string& source)
     : text_(with_plain_breaks(std::string(text.substr(text.starts_with("\xef\xbb\xbf") ? 3 : 0)))),
       source_(std::make_shared<const std::string>(source)) {
   YAML::Mark mark;
   for (std::size_t at = 0; at < text_.size();) {
-    const auto [code, size] = character_at(text_, at);
+    const auto [code, size] = decode_utf8(text_, at);
     if (size == 0 || !is_printed(code)) {
       mark.pos = static_cast<int>(at);
       fail(mark,

@@ -14,8 +14,6 @@ struct Mark;
 
 namespace ddp::train {
 
-bool is_utf8(std::string_view text);
-
 class YamlText {
  public:
   /// Throws UserError for invalid UTF-8 and control characters.

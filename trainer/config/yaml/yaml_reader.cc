@@ -14,12 +14,14 @@
 #include "trainer/config/yaml/yaml_errors.h"
 #include "trainer/config/yaml/yaml_scalar.h"
 #include "trainer/runtime/message.h"
+#include "trainer/runtime/utf8.h"
 
 namespace ddp::train {
 namespace {
 
-constexpr std::size_t kDeepestYaml = 200;    // nested lists and maps
-constexpr std::size_t kMostNodes = 200'000;  // with every alias copied ("billion laughs")
+constexpr std::size_t kDeepestYaml = 200;  // nested lists and maps
+// With every alias copied ("billion laughs"); keys are searched for one by one.
+constexpr std::size_t kMostNodes = 20'000;
 
 constexpr std::string_view kYamlTag = "tag:yaml.org,2002:";
 
@@ -56,7 +58,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     if (!open_.empty()) check_empty(mark, open_.back());
-    add(Sized{Node::null(), 1}, is_left_out(mark) ? open_.back().key_mark : mark, anchor);
+    add(Node::null(), is_left_out(mark) ? open_.back().key_mark : mark, anchor);
     last_ = mark;
   }
 
@@ -65,7 +67,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (found == anchors_.end()) {
       text_.fail(mark, "this alias refers to the value that contains it", "write the value out");
     }
-    count(mark, found->second.size);  // before the copy
+    count(mark, size_of(found->second));  // before the copy
     add(found->second, mark, 0);
   }
 
@@ -76,7 +78,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (plain && value.starts_with('\t'))
       text_.fail(mark, "tab in the indentation", "indent with spaces");
     if (is_merge(tag, plain, value)) return add_merge_key(mark);
-    add(Sized{scalar(mark, tag, plain, value), 1}, mark, anchor);
+    add(scalar(mark, tag, plain, value), mark, anchor);
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -91,19 +93,12 @@ class TreeBuilder : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
  private:
-  /// A value and how many nodes it consists of.
-  struct Sized {
-    Node node;
-    std::size_t size = 1;
-  };
-
   /// A list or map that is being read.
   struct Frame {
     Node node;
     YAML::Mark begin;
     YAML::anchor_t anchor = 0;
     bool flow = false;
-    std::size_t size = 1;
     bool has_key = false;
     bool merges = false;  ///< The key is <<.
     Node key;
@@ -131,19 +126,21 @@ class TreeBuilder : public YAML::EventHandler {
     return !open_.empty() && open_.back().has_key && mark.line > open_.back().key_mark.line;
   }
 
+  bool expects_key() const {
+    return !open_.empty() && open_.back().node.kind == Kind::kMap && !open_.back().has_key;
+  }
+
   static bool is_merge(std::string_view tag, bool plain, std::string_view value) {
     return (plain && value == "<<") || tag == std::string(kYamlTag) + "merge";
   }
 
   Node scalar(const YAML::Mark& mark, const std::string& tag, bool plain,
               const std::string& value) const {
-    const bool is_key =
-        !open_.empty() && open_.back().node.kind == Kind::kMap && !open_.back().has_key;
-    if (plain && value == "=" && !is_key)
+    if (plain && value == "=" && !expects_key())
       text_.fail(mark, "a lone = is special in YAML", "quote it");
     if (value.empty() && text_.ends_with_open_quote(mark))
       text_.fail(mark, "this quote is never closed", "close it");
-    if (!is_utf8(value))  // of yaml-cpp 0.7's making
+    if (first_bad_byte(value) != std::string_view::npos)  // of yaml-cpp 0.7's making
       text_.fail(mark, "\\N and \\_ are not supported", "write the character itself");
     if (!plain && tag == "!") return Node::of(value);
     const std::string_view name =
@@ -167,10 +164,8 @@ class TreeBuilder : public YAML::EventHandler {
         tag.empty() || tag == "?" || tag == "!" || tag == std::string(kYamlTag).append(kind);
     if (!known) text_.fail(mark, fmt::format("unknown tag '{}'", tag), "remove it");
     const YAML::Mark& outermost = open_bracket() != nullptr ? *open_bracket() : mark;
-    const bool is_key =
-        !open_.empty() && open_.back().node.kind == Kind::kMap && !open_.back().has_key;
-    if (is_key && flow && text_.is_never_closed(outermost)) text_.fail_bracket(outermost);
-    if (is_key)
+    if (expects_key() && flow && text_.is_never_closed(outermost)) text_.fail_bracket(outermost);
+    if (expects_key())
       text_.fail(mark, "a list or map cannot be a key",
                  "use a plain word; quote text that contains {");
     Frame frame;
@@ -191,32 +186,32 @@ class TreeBuilder : public YAML::EventHandler {
       }
       done.node = std::move(all);
     }
-    add(Sized{std::move(done.node), done.size}, done.begin, done.anchor);
+    add(std::move(done.node), done.begin, done.anchor);
   }
 
-  void add(Sized value, const YAML::Mark& mark, YAML::anchor_t anchor) {
+  void add(Node value, const YAML::Mark& mark, YAML::anchor_t anchor) {
     last_ = mark;
-    value.node.place = text_.place(mark);
+    value.place = text_.place(mark);
     if (anchor != 0) anchors_[anchor] = value;
     if (open_.empty()) {
-      root_ = std::move(value.node);
+      root_ = std::move(value);
       return;
     }
     count(mark, 1);
     Frame& top = open_.back();
-    top.size += value.size;
     if (top.node.kind == Kind::kList) {
-      top.node.items.push_back(std::move(value.node));
+      top.node.items.push_back(std::move(value));
     } else if (top.has_key) {
       top.has_key = false;
-      add_entry(top, mark, std::move(value.node));
+      add_entry(top, mark, std::move(value));
     } else {
-      take_key(top, mark, std::move(value.node));
+      take_key(top, mark, std::move(value));
     }
   }
 
   void take_key(Frame& top, const YAML::Mark& mark, Node key) {
-    if (key.is_container()) text_.fail(mark, "a list or map cannot be a key", "use a plain word");
+    if (key.is_container())  // of an alias
+      text_.fail(mark, "a list or map cannot be a key", "use a plain word");
     if (key.kind == Kind::kNull) text_.fail(mark, "null cannot be a key", "quote it");
     top.has_key = true;
     top.merges = false;
@@ -231,8 +226,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   void add_merge_key(const YAML::Mark& mark) {
     last_ = mark;
-    if (open_.empty() || open_.back().node.kind != Kind::kMap || open_.back().has_key)
-      text_.fail(mark, "<< can only be a key", "quote it if it is text");
+    if (!expects_key()) text_.fail(mark, "<< can only be a key", "quote it if it is text");
     open_.back().has_key = open_.back().merges = true;
     open_.back().key_mark = mark;
     open_.back().key = Node::of(std::string("<<"));
@@ -264,6 +258,13 @@ class TreeBuilder : public YAML::EventHandler {
     map.merged = std::move(all.entries);
   }
 
+  static std::size_t size_of(const Node& node) {
+    std::size_t size = 1;
+    for (const Node& item : node.items) size += size_of(item);
+    for (const Entry& entry : node.entries) size += 1 + size_of(entry.value);
+    return size;
+  }
+
   void count(const YAML::Mark& mark, std::size_t size) {
     nodes_ += size;
     if (nodes_ > kMostNodes)
@@ -274,7 +275,7 @@ class TreeBuilder : public YAML::EventHandler {
   const YamlText& text_;
   Node root_;
   std::vector<Frame> open_;
-  std::map<YAML::anchor_t, Sized> anchors_;
+  std::map<YAML::anchor_t, Node> anchors_;
   std::map<std::string, int> anchor_lines_;
   YAML::Mark last_;
   int documents_ = 0;

@@ -13,6 +13,9 @@ struct CodePoint {
   std::size_t bytes = 0;  ///< 0: not valid UTF-8
 };
 
+/// How long a character is by its first byte; 0 for a byte that begins none.
+std::size_t utf8_length(unsigned char lead);
+
 /// The code point that starts at `at`, which is below text.size(). It depends on no byte before.
 CodePoint decode_utf8(std::string_view text, std::size_t at);
 

@@ -1,13 +1,12 @@
-#include "trainer/tokenizer/utf8.h"
+#include "trainer/runtime/utf8.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 namespace ddp::train {
-namespace {
 
-std::size_t sequence_bytes(unsigned char lead) {
+std::size_t utf8_length(unsigned char lead) {
   if (lead < 0x80) return 1;
   if (lead >= 0xC2 && lead < 0xE0) return 2;
   if (lead >= 0xE0 && lead < 0xF0) return 3;
@@ -15,11 +14,9 @@ std::size_t sequence_bytes(unsigned char lead) {
   return 0;
 }
 
-}  // namespace
-
 CodePoint decode_utf8(std::string_view text, std::size_t at) {
   const auto lead = static_cast<unsigned char>(text[at]);
-  const std::size_t length = sequence_bytes(lead);
+  const std::size_t length = utf8_length(lead);
   if (length == 0 || length > text.size() - at) return {};
   if (length == 1) return {lead, 1};
   uint32_t value = lead & (0xFFU >> (length + 1U));
@@ -52,7 +49,7 @@ std::size_t whole_characters(std::string_view text) {
   for (std::size_t back = 1; back <= std::min(kLongestCharacter - 1, text.size()); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
     if ((byte & 0xC0U) == 0x80U) continue;
-    return sequence_bytes(byte) > back ? text.size() - back : text.size();
+    return utf8_length(byte) > back ? text.size() - back : text.size();
   }
   return text.size();
 }

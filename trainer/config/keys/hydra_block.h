@@ -10,6 +10,9 @@
 
 namespace ddp::train {
 
+/// "hydra.mode", "hydra.run.dir", ...
+std::vector<std::string> hydra_paths();
+
 /// The YAML text of "hydra/config", "hydra/job_logging/none" and so on, or nullptr.
 const std::string* hydra_config_text(const std::string& path);
 
@@ -17,15 +20,8 @@ const std::string* hydra_config_text(const std::string& path);
 bool hydra_has_group(const std::string& group);
 std::vector<std::string> hydra_options(const std::string& group);
 
-/// Refuses a value in place of a section and, unless `any_keys`, keys that the block does not have,
-/// with the nearest one it has. Throws UserError.
-void check_hydra_keys(const Node& hydra, bool any_keys);
-
-/// Whether the path ("hydra.job.name") is a field, which cannot be deleted.
-bool is_hydra_field(const std::string& path);
-
 /// What was given but changes nothing here: "hydra.job.env_set", "hydra/launcher".
 std::vector<std::string> hydra_without_effect(
-    const Node& hydra, const std::vector<std::pair<std::string, std::string>>& choices);
+    const Node& root, const std::vector<std::pair<std::string, std::string>>& choices);
 
 }  // namespace ddp::train

@@ -1,0 +1,20 @@
+// Reads a small file that other processes write, whatever they have put in its place.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace ddp::launch {
+
+enum class FileProblem { kNone, kAbsent, kUnreadable, kNotRegular, kTooLarge };
+enum class Links { kFollow, kRefuse };
+
+struct FileText {
+  FileProblem problem = FileProblem::kNone;
+  std::string text;  // empty with a problem
+};
+
+/// At most `most` bytes; a larger file, a folder, a pipe or a device is a problem. Never blocks.
+FileText read_regular_file(const std::string& path, std::size_t most, Links links);
+
+}  // namespace ddp::launch

@@ -1,0 +1,77 @@
+#include "launcher/cli/hosts_options.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "launcher/base/errors.h"
+#include "launcher/cli/option_parsers.h"
+#include "launcher/cli/option_table.h"
+
+namespace ddp::launch {
+namespace {
+
+// Dealt with here.
+const std::set<std::string_view> kOfThisMachine{"hosts",  "hostfile", "ssh",
+                                                "export", "nnodes",   "dry-run"};
+const std::set<std::string_view> kOfFirstHost{"result-json", "events"};
+
+void refuse_conflicts(const OptionValues& values) {
+  const char* option = values.given("hosts") ? "hosts" : "hostfile";
+  if (values.given("hosts") && values.given("hostfile"))
+    usage_error("--hosts and --hostfile cannot be combined; drop one");
+  for (const char* other : {"standalone", "node-rank", "local-addr", "lifeline"}) {
+    if (!values.given(other)) continue;
+    usage_error(fmt::format("--{} is of one node, --{} of a whole job: drop one", other, option));
+  }
+  if (values.text("scheduler") != "none")
+    usage_error(fmt::format("--scheduler and --{} cannot be combined; drop one", option));
+  if (values.text(option).empty())
+    usage_error(fmt::format("--{}=: is empty; name at least one host", option));
+}
+
+// "--name=value" as a command line takes it; empty: a flag that is off.
+std::string on_command_line(const std::string& option, const OptionSpec& spec) {
+  if (spec.value) return option;
+  return option.ends_with("=true") ? fmt::format("--{}", spec.name) : "";
+}
+
+void share_out(HostsRequest& request, const RawOptions& raw) {
+  for (const auto& option : raw.options) {
+    const OptionSpec* spec = find_option(option.substr(2, option.find('=') - 2));
+    if (kOfThisMachine.count(spec->name) > 0) continue;
+    const std::string text = on_command_line(option, *spec);
+    if (text.empty()) continue;
+    auto& list = kOfFirstHost.count(spec->name) > 0 ? request.first_options : request.options;
+    list.push_back(text);
+  }
+}
+
+}  // namespace
+
+std::optional<HostsRequest> take_hosts(const RawOptions& raw, const OptionValues& values) {
+  if (!values.given("hosts") && !values.given("hostfile")) return std::nullopt;
+  refuse_conflicts(values);
+  HostsRequest request;
+  request.hosts = values.text("hosts");
+  request.hostfile = values.text("hostfile");
+  request.ssh = values.text("ssh");
+  request.exports = values.text("export");
+  if (values.given("nnodes")) {
+    const NodeRange nodes = parse_nnodes(values.text("nnodes"));
+    request.nnodes = values.text("nnodes");
+    request.min_nodes = nodes.min;
+    request.max_nodes = nodes.max;
+  }
+  request.dynamic = values.one_of("rdzv-backend", {"static", "c10d"}) == "c10d";
+  request.has_address = values.given("rdzv-endpoint") || values.given("master-addr");
+  request.has_port = values.given("rdzv-endpoint") || values.given("master-port");
+  request.has_run_id = values.given("rdzv-id");
+  share_out(request, raw);
+  request.program = raw.program;
+  return request;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,15 @@
+// --hosts, --hostfile: which options go to the hosts' ddp-run.
+#pragma once
+
+#include <optional>
+
+#include "launcher/cli/option_values.h"
+#include "launcher/cli/raw_options.h"
+#include "launcher/cluster/hosts_request.h"
+
+namespace ddp::launch {
+
+/// nullopt: the job is not started on other hosts. Errors are LaunchErrors (2).
+std::optional<HostsRequest> take_hosts(const RawOptions& raw, const OptionValues& values);
+
+}  // namespace ddp::launch

@@ -1,0 +1,22 @@
+// A job on other hosts as the commands that start it: plain structs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/base/command.h"
+
+namespace ddp::launch {
+
+struct HostCommand {
+  std::string label;  // unique
+  Command command;    // ssh, the host, one word for its shell
+};
+
+struct HostsPlan {
+  std::vector<HostCommand> hosts;  // in the order of node ranks
+  int min_nodes = 1;               // the job is over when fewer hosts are left
+  Environment environment;         // of ssh
+};
+
+}  // namespace ddp::launch

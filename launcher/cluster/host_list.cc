@@ -1,0 +1,133 @@
+#include "launcher/cluster/host_list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/cluster/node_list.h"
+
+namespace ddp::launch {
+namespace {
+
+// What the messages begin with, e.g. "--hosts=a,b" or "hosts.txt:3".
+[[noreturn]] void fail(const std::string& origin, const std::string& what) {
+  usage_error(fmt::format("{}: {}; expected HOST or HOST:SLOTS, e.g. gpu1:4", origin, what));
+}
+
+int slots_of(const std::string& origin, std::string_view text) {
+  const auto number = whole_number(text);
+  if (!number || *number < 1)
+    fail(origin, fmt::format("'{}' is no number of workers", printable(text)));
+  return *number;
+}
+
+// Anything else might be taken for an option by ssh, or be split by it.
+bool is_host_name(std::string_view name) {
+  constexpr std::string_view kSigns = ".-_:%";
+  const bool plain = std::all_of(name.begin(), name.end(), [&](char c) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    return letter || kSigns.find(c) != std::string_view::npos;
+  });
+  return plain && !name.empty() && name.front() != '-';
+}
+
+// Of "name:4", "[v6]:4" or a bare IPv6 address.
+Host without_user(const std::string& origin, std::string_view text) {
+  Host host;
+  std::string_view slots;
+  if (text.starts_with('[')) {
+    const auto end = std::min(text.find(']'), text.size());
+    host.name = text.substr(1, end - 1);
+    slots = text.substr(std::min(end + 1, text.size()));
+    if (!slots.empty() && slots.front() != ':') fail(origin, "wrong text behind ']'");
+  } else {
+    const auto colon = text.find(':');
+    const bool has_slots = colon != std::string_view::npos && text.rfind(':') == colon;
+    host.name = text.substr(0, has_slots ? colon : text.size());
+    slots = has_slots ? text.substr(colon) : "";
+  }
+  if (!is_host_name(host.name))
+    fail(origin, fmt::format("'{}' is no host name", printable(host.name)));
+  if (!slots.empty()) host.slots = slots_of(origin, slots.substr(1));
+  return host;
+}
+
+Host one_host(const std::string& origin, std::string_view text) {
+  const auto at = text.rfind('@');
+  const std::string_view user = at == std::string_view::npos ? "" : text.substr(0, at);
+  Host host = without_user(origin, at == std::string_view::npos ? text : text.substr(at + 1));
+  if (at != std::string_view::npos && !is_host_name(user))
+    fail(origin, fmt::format("'{}' is no user name", printable(user)));
+  host.destination = user.empty() ? host.name : fmt::format("{}@{}", user, host.name);
+  return host;
+}
+
+bool is_numeric_v6(std::string_view entry) {
+  return entry.find(':', entry.find('[')) < entry.find(']') && entry.find('[') < entry.find(']') &&
+         entry.find(']') != std::string_view::npos;
+}
+
+// Splits at commas outside brackets, and writes out ranges.
+std::vector<Host> hosts_in(const std::string& origin, std::string_view text) {
+  std::vector<Host> hosts;
+  int depth = 0;
+  for (std::size_t i = 0, begin = 0; i <= text.size(); ++i) {
+    if (i < text.size()) depth += text[i] == '[' ? 1 : text[i] == ']' ? -1 : 0;
+    if (i < text.size() && (text[i] != ',' || depth > 0)) continue;
+    const std::string entry = trimmed(std::string(text.substr(begin, i - begin)));
+    begin = i + 1;
+    if (entry.empty()) fail(origin, "has an empty host name");
+    if (is_numeric_v6(entry)) {
+      hosts.push_back(one_host(origin, entry));
+      continue;
+    }
+    for (const auto& name : expand_node_list(origin, entry))
+      hosts.push_back(one_host(origin, name));
+  }
+  return hosts;
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line.substr(0, line.find('#')));
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+std::vector<Host> hosts_of_line(const std::string& origin, const std::vector<std::string>& words) {
+  std::vector<Host> hosts = hosts_in(origin, words.front());
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i].starts_with("max_slots=") || words[i].starts_with("max-slots=")) continue;
+    if (!words[i].starts_with("slots="))
+      fail(origin, fmt::format("'{}' is not known here", printable(words[i])));
+    const int slots = slots_of(origin, std::string_view(words[i]).substr(6));
+    for (Host& host : hosts) host.slots = slots;
+  }
+  return hosts;
+}
+
+}  // namespace
+
+std::vector<Host> parse_hosts(std::string_view text) {
+  return hosts_in(fmt::format("--hosts={}", printable(text)), text);
+}
+
+std::vector<Host> parse_hostfile(const std::string& file, std::string_view text) {
+  std::vector<Host> hosts;
+  std::istringstream lines{std::string(text)};
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const auto words = words_of(line);
+    if (words.empty()) continue;
+    for (Host& host : hosts_of_line(fmt::format("{}:{}", file, number), words))
+      hosts.push_back(std::move(host));
+  }
+  if (hosts.empty()) usage_error(fmt::format("--hostfile={}: names no host", file));
+  return hosts;
+}
+
+}  // namespace ddp::launch

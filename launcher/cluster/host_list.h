@@ -1,0 +1,25 @@
+// --hosts and --hostfile. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::launch {
+
+struct Host {
+  std::string destination;  // for ssh: [user@]name
+  std::string name;         // for the other hosts
+  int slots = 0;            // workers; 0: not given
+  bool operator==(const Host&) const = default;
+};
+
+/// "a,user@b:4,n[1-3]:8,[fe80::1]:2": hosts with their slots, in the order of node ranks. Errors
+/// are LaunchErrors (2).
+std::vector<Host> parse_hosts(std::string_view text);
+
+/// One host a line, in the syntax of --hosts or, as for mpirun and DeepSpeed, "host slots=4";
+/// `#` begins a comment. Errors are LaunchErrors (2) with `file` and the line.
+std::vector<Host> parse_hostfile(const std::string& file, std::string_view text);
+
+}  // namespace ddp::launch

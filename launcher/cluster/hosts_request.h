@@ -1,0 +1,26 @@
+// --hosts and --hostfile with what else the command line says of such a job: a plain struct.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ddp::launch {
+
+struct HostsRequest {
+  std::string hosts;     // --hosts; empty: the file
+  std::string hostfile;  // --hostfile
+  std::string ssh;       // --ssh; empty: DDP_SSH or ssh
+  std::string exports;   // --export
+  std::string nnodes;    // as given; empty: one for each host
+  int min_nodes = 0;     // 0: as many as there are hosts
+  int max_nodes = 0;
+  bool dynamic = false;      // c10d
+  bool has_address = false;  // --rdzv-endpoint or --master-addr
+  bool has_port = false;
+  bool has_run_id = false;
+  std::vector<std::string> options;        // for ddp-run on all hosts
+  std::vector<std::string> first_options;  // on the first only: they name files
+  std::vector<std::string> program;        // with its arguments
+};
+
+}  // namespace ddp::launch

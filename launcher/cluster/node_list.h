@@ -1,0 +1,15 @@
+// Slurm's way to write many names in few characters, and host lists built on it. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::launch {
+
+/// "a[1-3,07],b-x" -> a1, a2, a3, a07, b-x. Ranges keep the width of their first number; a name may
+/// hold several brackets, the last counts fastest. Errors are LaunchErrors (2) that begin with
+/// `origin`, e.g. "SLURM_JOB_NODELIST".
+std::vector<std::string> expand_node_list(std::string_view origin, std::string_view text);
+
+}  // namespace ddp::launch

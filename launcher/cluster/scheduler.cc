@@ -1,0 +1,178 @@
+#include "launcher/cluster/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <initializer_list>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/cluster/node_list.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+// The first of these variables that is set and not empty.
+SchedulerFact first_set(const Environment& environment, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const auto found = environment.find(name);
+    if (found != environment.end() && !found->second.empty()) return {found->second, name};
+  }
+  return {};
+}
+
+int number_of(const SchedulerFact& fact) {
+  const auto number = whole_number(fact.value);
+  if (!number || *number < 0) {
+    usage_error(fmt::format("{}={}: must be a whole number", fact.variable, printable(fact.value)));
+  }
+  return *number;
+}
+
+bool is_more_than_one(const SchedulerFact& fact) {
+  return !fact.value.empty() && number_of(fact) > 1;
+}
+
+// ---- Slurm ------------------------------------------------------------------------------------
+
+SchedulerFact slurm_step(const Environment& environment) {
+  return first_set(environment, {"SLURM_STEP_ID", "SLURM_STEPID"});
+}
+
+SchedulerFact slurm_nodes(const Environment& environment) {
+  return first_set(environment, {"SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"});
+}
+
+SchedulerFact slurm_host(const Environment& environment) {
+  SchedulerFact list =
+      first_set(environment, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+  if (!list.value.empty()) list.value = expand_node_list(list.variable, list.value).front();
+  return list;
+}
+
+// Jobs that share a node have near numbers, so these must not meet, nor may a job's steps. The
+// range lies below the ports that systems give to clients.
+int port_of_job(int job, int step) {
+  constexpr int kFirst = 20000, kSteps = 8, kJobs = 1000;
+  return kFirst + (job % kJobs) * kSteps + step % kSteps;
+}
+
+SchedulerFact slurm_port(const Environment& environment, const SchedulerFact& job) {
+  SchedulerFact reserved = first_set(environment, {"SLURM_STEP_RESV_PORTS"});
+  if (!reserved.value.empty()) {
+    reserved.value = reserved.value.substr(0, reserved.value.find_first_of("-,"));
+    return reserved;
+  }
+  const SchedulerFact step = slurm_step(environment);
+  const int number = step.value.empty() ? 0 : number_of(step);
+  return {std::to_string(port_of_job(number_of(job), number)), job.variable};
+}
+
+// Tells apart steps, and a job from itself before it was requeued.
+SchedulerFact slurm_run_id(const Environment& environment, const SchedulerFact& job) {
+  SchedulerFact id = job;
+  const SchedulerFact step = slurm_step(environment);
+  const SchedulerFact restarts = first_set(environment, {"SLURM_RESTART_COUNT"});
+  if (!step.value.empty()) id.value += "." + step.value;
+  if (!restarts.value.empty() && restarts.value != "0") id.value += "-r" + restarts.value;
+  return id;
+}
+
+void refuse_several_tasks(const SchedulerFact& tasks, const SchedulerFact& nodes) {
+  if (tasks.value.empty() || nodes.value.empty() || number_of(tasks) == number_of(nodes)) return;
+  usage_error(
+      fmt::format("srun starts {} ddp-runs ({}) on {} nodes ({}), but one per node is needed; "
+                  "write srun --ntasks-per-node=1",
+                  tasks.value, tasks.variable, nodes.value, nodes.variable));
+}
+
+SchedulerFacts slurm_facts(const Environment& environment) {
+  const SchedulerFact job = first_set(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
+  if (job.value.empty()) {
+    usage_error(
+        "--scheduler=slurm: this is no Slurm job (SLURM_JOB_ID is not set); start ddp-run with "
+        "srun, or omit the option");
+  }
+  SchedulerFacts facts{.name = "Slurm",
+                       .nodes = slurm_nodes(environment),
+                       .node_rank = first_set(environment, {"SLURM_NODEID"}),
+                       .nproc = first_set(environment, {"SLURM_GPUS_ON_NODE"}),
+                       .host = slurm_host(environment),
+                       .port = slurm_port(environment, job),
+                       .run_id = slurm_run_id(environment, job)};
+  if (facts.nproc.value == "0") facts.nproc = {};
+  if (slurm_step(environment).value.empty()) {
+    if (is_more_than_one(facts.nodes))
+      facts.hint = "this is no step of srun; on several nodes, srun must start one ddp-run each";
+  } else {
+    refuse_several_tasks(first_set(environment, {"SLURM_STEP_NUM_TASKS"}), facts.nodes);
+  }
+  return facts;
+}
+
+// ---- MPI --------------------------------------------------------------------------------------
+
+constexpr std::initializer_list<const char*> kMpiSizes{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+
+// Process managers put host names and signs into their names of a job.
+std::string plain_name(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](unsigned char c) { return !std::isalnum(c) && c != '.' && c != '_' && c != '-'; }, '-');
+  return text;
+}
+
+SchedulerFacts mpi_facts(const Environment& environment) {
+  SchedulerFacts facts{.name = "MPI",
+                       .nodes = first_set(environment, kMpiSizes),
+                       .node_rank = first_set(environment, {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}),
+                       .nproc = {},
+                       .host = first_set(environment, {kMasterAddr}),
+                       .port = first_set(environment, {kMasterPort}),
+                       .run_id = first_set(environment, {"PMIX_NAMESPACE"})};
+  if (facts.nodes.value.empty() || facts.node_rank.value.empty()) {
+    usage_error(
+        "--scheduler=mpi: this is no process of mpirun (neither OMPI_COMM_WORLD_SIZE nor PMI_SIZE "
+        "is set); start ddp-run with mpirun, or omit the option");
+  }
+  const auto local = first_set(environment, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
+  if (is_more_than_one(local)) {
+    usage_error(
+        fmt::format("mpirun starts {} ddp-runs on this node ({}), but one per node is needed; "
+                    "write mpirun --map-by ppr:1:node (Open MPI) or -ppn 1 (MPICH)",
+                    local.value, local.variable));
+  }
+  if (facts.host.value.empty()) facts.host = slurm_host(environment);
+  facts.run_id.value = plain_name(facts.run_id.value);
+  return facts;
+}
+
+}  // namespace
+
+std::optional<SchedulerFacts> scheduler_facts(Scheduler scheduler, const Environment& environment) {
+  switch (scheduler) {
+    case Scheduler::None:
+      return std::nullopt;
+    case Scheduler::Slurm:
+      return slurm_facts(environment);
+    case Scheduler::Mpi:
+      return mpi_facts(environment);
+    case Scheduler::Auto:
+      break;
+  }
+  if (!slurm_step(environment).value.empty()) return slurm_facts(environment);
+  if (!first_set(environment, kMpiSizes).value.empty()) return mpi_facts(environment);
+  return std::nullopt;
+}
+
+const char* scheduler_of_several_nodes(const Environment& environment) {
+  const auto several = [&](std::initializer_list<const char*> names) {
+    return whole_number(first_set(environment, names).value).value_or(1) > 1;
+  };
+  if (!slurm_step(environment).value.empty() && several({"SLURM_STEP_NUM_NODES"})) return "slurm";
+  return several(kMpiSizes) ? "mpi" : nullptr;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,205 @@
+#include "launcher/plan/hosts_plan.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/cluster/host_list.h"
+#include "launcher/cluster/ssh_command.h"
+#include "launcher/plan/program.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+// Nobody may be asked for a password, as the hosts' output shares the terminal; a host that is gone
+// must not hang the job.
+constexpr const char* kDefaultSsh =
+    "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15";
+
+std::string text_of_file(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(stream), {});
+  if (!stream.is_open() || stream.bad())
+    usage_error(fmt::format("--hostfile={}: cannot be read", file));
+  return text;
+}
+
+std::vector<std::string> ssh_words(const HostsRequest& request, const Environment& environment) {
+  const auto variable = environment.find("DDP_SSH");
+  std::string command = request.ssh;
+  if (command.empty() && variable != environment.end()) command = variable->second;
+  if (trimmed(command).empty()) command = kDefaultSsh;
+  std::istringstream stream(command);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+Command ssh_command(const HostsRequest& request, const Environment& environment) {
+  Command command{"", ssh_words(request, environment)};
+  const auto path = environment.find("PATH");
+  const std::string& name = command.argv.front();
+  command.executable = name.find('/') != std::string::npos || path == environment.end()
+                           ? name
+                           : find_on_path(name, path->second);
+  if (command.executable.empty()) {
+    throw LaunchError(kExitNotFound,
+                      fmt::format("--ssh={}: '{}' was not found; install it (openssh-client), or "
+                                  "name another program with --ssh",
+                                  request.ssh, name));
+  }
+  return command;
+}
+
+// A shell could not export any other.
+bool is_variable(const std::string& name) {
+  const auto is_letter = [](char c) {
+    return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  return !name.empty() && is_letter(name.front()) &&
+         std::all_of(name.begin(), name.end(),
+                     [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
+
+bool matches(const std::string& pattern, const std::string& name) {
+  if (!pattern.ends_with('*')) return pattern == name;
+  return name.starts_with(pattern.substr(0, pattern.size() - 1));
+}
+
+// --export NAME, NAME=VALUE, PREFIX*. A comma cannot be part of a value.
+std::vector<std::string> settings_for(const std::string& list, const Environment& environment) {
+  std::vector<std::string> settings;
+  std::istringstream stream(list);
+  for (std::string entry; std::getline(stream, entry, ',');) {
+    entry = trimmed(entry);
+    const std::string name = entry.substr(0, entry.find('='));
+    if (!is_variable(name.ends_with('*') ? name.substr(0, name.size() - 1) : name))
+      usage_error(fmt::format("--export={}: expected NAME, NAME=VALUE or PREFIX*", list));
+    if (entry.find('=') != std::string::npos) {
+      settings.push_back(entry);
+      continue;
+    }
+    for (const auto& [variable, value] : environment) {
+      if (matches(entry, variable) && is_variable(variable))
+        settings.push_back(variable + "=" + value);
+    }
+  }
+  return settings;
+}
+
+bool is_this_machine(const std::string& name) {
+  return name == "localhost" || name == "::1" || name.starts_with("127.");
+}
+
+void check_numbers(const HostsRequest& request, const std::vector<Host>& hosts) {
+  const int count = static_cast<int>(hosts.size());
+  const bool fits = request.dynamic ? request.min_nodes <= count : request.max_nodes == count;
+  if (request.nnodes.empty() || fits) return;
+  usage_error(fmt::format("--nnodes={} with {} hosts: {}", request.nnodes, count,
+                          request.dynamic ? "there are too few hosts"
+                                          : "omit it, or use --rdzv-backend=c10d for MIN:MAX"));
+}
+
+void check_first_host(const HostsRequest& request, const std::vector<Host>& hosts) {
+  if (request.has_address || !is_this_machine(hosts.front().name)) return;
+  const auto other = std::find_if(hosts.begin(), hosts.end(),
+                                  [](const Host& host) { return !is_this_machine(host.name); });
+  if (other == hosts.end()) return;
+  usage_error(
+      fmt::format("the first host is '{}', where {} cannot reach it: name it as the others know "
+                  "it, or give --master-addr",
+                  hosts.front().name, other->name));
+}
+
+// What ddp-run on the host at `index` is told beside the user's options.
+std::vector<std::string> own_options(const HostsRequest& request, const HostsPlace& place,
+                                     const std::vector<Host>& hosts, std::size_t index) {
+  const bool several = hosts.size() > 1 || request.max_nodes > 1;
+  std::vector<std::string> options{"--lifeline=" + place.version};
+  const auto nodes = request.nnodes.empty() ? std::to_string(hosts.size()) : request.nnodes;
+  if (several) options.push_back("--nnodes=" + nodes);
+  if (several && !request.dynamic) options.push_back(fmt::format("--node-rank={}", index));
+  const std::string& first = hosts.front().name;
+  if (several && !request.has_address && request.dynamic) {
+    const bool v6 = first.find(':') != std::string::npos;
+    const std::string host = v6 ? fmt::format("[{}]", first) : first;
+    options.push_back(fmt::format("--rdzv-endpoint={}:{}", host, place.port));
+  } else if (several && !request.dynamic) {
+    if (!request.has_address) options.push_back("--master-addr=" + first);
+    if (!request.has_port) options.push_back(fmt::format("--master-port={}", place.port));
+  }
+  if (!request.has_run_id) options.push_back("--rdzv-id=" + place.run_id);
+  if (hosts[index].slots > 0)
+    options.push_back(fmt::format("--nproc-per-node={}", hosts[index].slots));
+  return options;
+}
+
+std::string label_of(const std::vector<Host>& hosts, std::size_t index) {
+  const std::string& name = hosts[index].name;
+  const auto same = std::count_if(hosts.begin(), hosts.end(),
+                                  [&](const Host& host) { return host.name == name; });
+  return same > 1 ? fmt::format("{}/{}", name, index) : name;
+}
+
+}  // namespace
+
+HostsPlace HostsPlace::of_this_process() {
+  std::uint64_t bits = 0;
+  [[maybe_unused]] const auto filled = ::getrandom(&bits, sizeof bits, 0);
+  std::error_code error;
+  HostsPlace place;
+  place.folder = std::filesystem::current_path(error).string();
+  place.ddp_run = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  place.version = DDP_VERSION;
+  place.run_id = fmt::format("{:08x}", bits >> 32);
+  place.port = 20000 + static_cast<int>(bits % 10000);  // below the ports given to clients
+  place.environment = inherited_environment();
+  return place;
+}
+
+HostsPlan plan_hosts(const HostsRequest& request, const HostsPlace& place) {
+  const auto hosts = request.hostfile.empty()
+                         ? parse_hosts(request.hosts)
+                         : parse_hostfile(request.hostfile, text_of_file(request.hostfile));
+  check_numbers(request, hosts);
+  check_first_host(request, hosts);
+  RemoteCommand remote{
+      place.folder, place.ddp_run, settings_for(request.exports, place.environment), {}};
+  HostsPlan plan;
+  plan.environment = place.environment;
+  plan.min_nodes =
+      request.min_nodes > 0 && request.dynamic ? request.min_nodes : static_cast<int>(hosts.size());
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    remote.arguments = request.options;
+    const auto add = [&](const std::vector<std::string>& words) {
+      remote.arguments.insert(remote.arguments.end(), words.begin(), words.end());
+    };
+    if (i == 0) add(request.first_options);
+    add(own_options(request, place, hosts, i));
+    add({"--"});
+    add(request.program);
+    HostCommand host{label_of(hosts, i), ssh_command(request, place.environment)};
+    host.command.argv.push_back(hosts[i].destination);
+    host.command.argv.push_back(remote_command_line(remote));
+    plan.hosts.push_back(std::move(host));
+  }
+  return plan;
+}
+
+std::string shell_lines(const HostsPlan& plan) {
+  std::string lines;
+  for (const HostCommand& host : plan.hosts) {
+    for (std::size_t i = 0; i < host.command.argv.size(); ++i)
+      lines.append(i == 0 ? "" : " ").append(quoted_for_any_shell(host.command.argv[i]));
+    lines.push_back('\n');
+  }
+  return lines;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,308 @@
+#include "launcher/process/host_runner.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "launcher/base/clock.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/signal_names.h"
+#include "launcher/logs/console_queue.h"
+#include "launcher/logs/line_splitter.h"
+#include "launcher/process/spawn.h"
+#include "launcher/process/stop_requests.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr int kSshFailed = 255;
+// After one host failed the others end by themselves, if they had met.
+constexpr auto kOthersEnd = std::chrono::seconds(3);
+// A connection that ssh shares with later ones may hold the pipes for ever.
+constexpr auto kLastOutput = std::chrono::seconds(1);
+constexpr int kMostStops = 3;  // the hosts kill at the second; a third does not wait for them
+constexpr auto kConsolePatience = std::chrono::seconds(5);
+
+struct HostStream {
+  int fd = -1;
+  LineSplitter lines{};
+  ConsoleQueue* console = nullptr;
+};
+
+struct RunningHost {
+  std::string label;
+  pid_t pid = 0;
+  int input = -1;
+  std::array<HostStream, 2> output{};
+  std::optional<Clock::time_point> ended{};
+
+  bool is_over() const { return ended && output[0].fd < 0 && output[1].fd < 0; }
+};
+
+bool is_same_file(int a, int b) {
+  struct stat first {
+  }, second{};
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+struct PipeEnds {
+  int read = -1;
+  int write = -1;
+};
+
+PipeEnds open_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    throw LaunchError(kExitFailed, "cannot start ssh: " + error_text(errno) + "; raise ulimit -n");
+  return {ends[0], ends[1]};
+}
+
+int exit_code_of_process(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kExitSignalBase + WTERMSIG(status);
+}
+
+class HostRunner {
+ public:
+  HostRunner(const HostsPlan& plan, const SignalMailbox& signals)
+      : signals_(signals),
+        signal_fd_(signals.open_fd()),
+        min_nodes_(plan.min_nodes),
+        out_(STDOUT_FILENO),
+        err_(STDERR_FILENO),
+        one_console_(is_same_file(STDOUT_FILENO, STDERR_FILENO)) {
+    for (const HostCommand& host : plan.hosts) start(host, plan.environment);
+  }
+
+  ~HostRunner() {
+    for (RunningHost& host : hosts_) close_all(host);
+    ::close(signal_fd_);
+  }
+
+  int run() {
+    while (!is_over()) take_turn();
+    flush();
+    return interrupted_ != 0 ? kExitSignalBase + interrupted_
+                             : exit_code_of_hosts(codes_, min_nodes_);
+  }
+
+ private:
+  bool is_over() const {
+    return std::all_of(hosts_.begin(), hosts_.end(), [](const auto& h) { return h.is_over(); });
+  }
+
+  void start(const HostCommand& host, const Environment& environment) {
+    const PipeEnds in = open_pipe(), out = open_pipe(), err = open_pipe();
+    WorkerStdio stdio{in.read, out.write, err.write};
+    WorkerSpec spec;
+    spec.command = host.command;
+    spec.environment = environment;
+    PendingSpawn pending = begin_spawn(spec, stdio, signals_.hangup_ignored());
+    RunningHost running{.label = host.label, .pid = pending.pid, .input = in.write};
+    running.output[0] = {.fd = out.read, .console = &out_};
+    running.output[1] = {.fd = err.read, .console = one_console_ ? &out_ : &err_};
+    for (const int fd : {in.write, out.read, err.read}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
+    hosts_.push_back(std::move(running));
+    const int error = finish_spawn(pending);
+    close_stdio(stdio);
+    if (error != 0) {
+      throw LaunchError(
+          kExitNotExecutable,
+          fmt::format("cannot execute {}: {}", host.command.executable, error_text(error)));
+    }
+  }
+
+  static void close_all(RunningHost& host) {
+    for (int* fd : {&host.input, &host.output[0].fd, &host.output[1].fd}) {
+      if (*fd >= 0) ::close(*fd);
+      *fd = -1;
+    }
+  }
+
+  void take_turn() {
+    std::vector<pollfd> fds{{signal_fd_, POLLIN, 0}};
+    for (const ConsoleQueue* console : {&out_, &err_}) {
+      if (console->waiting_fd() >= 0) fds.push_back({console->waiting_fd(), POLLOUT, 0});
+    }
+    for (const RunningHost& host : hosts_) {
+      for (const HostStream& stream : host.output) {
+        if (stream.fd >= 0 && !stream.console->is_long()) fds.push_back({stream.fd, POLLIN, 0});
+      }
+    }
+    const auto until = next_deadline();
+    const timespec limit = until ? time_until(*until) : timespec{};
+    ::ppoll(fds.data(), fds.size(), until ? &limit : nullptr, nullptr);
+    for (ConsoleQueue* console : {&out_, &err_}) console->write_some();
+    for (RunningHost& host : hosts_) {
+      for (HostStream& stream : host.output) read_some(host, stream);
+    }
+    take_signals();
+    keep_time();
+  }
+
+  std::optional<Clock::time_point> next_deadline() const {
+    std::optional<Clock::time_point> next;
+    const auto consider = [&](Clock::time_point time) {
+      if (!next || time < *next) next = time;
+    };
+    if (stop_others_at_) consider(*stop_others_at_);
+    for (const RunningHost& host : hosts_) {
+      if (host.ended && !host.is_over()) consider(*host.ended + kLastOutput);
+    }
+    return next;
+  }
+
+  void read_some(const RunningHost& host, HostStream& stream) {
+    if (stream.fd < 0 || stream.console->is_long()) return;
+    std::array<char, 64 << 10> buffer;
+    const ssize_t got = ::read(stream.fd, buffer.data(), buffer.size());
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    const std::string prefix = host.label + ": ";
+    if (got > 0) {
+      std::string_view text(buffer.data(), static_cast<std::size_t>(got));
+      for (std::string_view line; stream.lines.next(text, line);)
+        stream.console->append_line(prefix, line);
+    } else {
+      const auto rest = stream.lines.rest();
+      if (!rest.empty()) stream.console->append_line(prefix, rest);
+      ::close(stream.fd);
+      stream.fd = -1;
+    }
+    stream.console->write_some();
+  }
+
+  void take_signals() {
+    signalfd_siginfo info{};
+    bool nothing_yet = true;
+    while (::read(signal_fd_, &info, sizeof info) == sizeof info) {
+      const int signal = static_cast<int>(info.ssi_signo);
+      if (signal == SIGCHLD) {
+        reap();
+        continue;
+      }
+      if (nothing_yet) requests_.nothing_pending();
+      nothing_yet = false;
+      const auto origin =
+          origin_of(signal, info.ssi_code, static_cast<pid_t>(info.ssi_pid), info.ssi_int);
+      const bool ends_job = signals_.ends_job(signal);
+      if (ends_job && !requests_.add(origin, Clock::now())) continue;
+      tell_all(signal);
+      if (requests_.count() >= kMostStops) give_up(signal);
+      if (signal == SIGTSTP && !ends_job) ::raise(SIGSTOP);
+    }
+  }
+
+  // Their ddp-runs read it from standard input: ssh passes no signals on.
+  void tell_all(int signal) {
+    const std::string line = signal_name(signal) + "\n";
+    for (const RunningHost& host : hosts_) {
+      // A host that reads nothing any more will end with its connection.
+      if (host.input >= 0) [[maybe_unused]]
+        const auto told = ::write(host.input, line.data(), line.size());
+    }
+  }
+
+  void give_up(int signal) {
+    interrupted_ = signal;
+    for (const RunningHost& host : hosts_) {
+      if (!host.ended) ::kill(host.pid, SIGKILL);
+    }
+  }
+
+  void reap() {
+    for (RunningHost& host : hosts_) {
+      int status = 0;
+      if (host.ended || ::waitpid(host.pid, &status, WNOHANG) != host.pid) continue;
+      host.ended = Clock::now();
+      ::close(std::exchange(host.input, -1));
+      ended(host, exit_code_of_process(status));
+    }
+  }
+
+  void ended(const RunningHost& host, int code) {
+    codes_.push_back(code);
+    if (code == kSshFailed) {
+      note(
+          fmt::format("error: {0}: ssh ended with 255: it could not connect or lost the "
+                      "connection; try: ssh {0} true",
+                      host.label));
+    }
+    const auto failed = std::count_if(codes_.begin(), codes_.end(), [](int c) { return c != 0; });
+    const auto left = static_cast<int>(hosts_.size()) - static_cast<int>(failed);
+    if (code == 0 || left >= min_nodes_ || stopping_) return;
+    const bool never_began = code == kSshFailed || code == kExitUsage || code == kExitNotFound ||
+                             code == kExitNotExecutable;
+    const auto at = Clock::now() + (never_began ? Clock::duration::zero() : kOthersEnd);
+    stop_others_at_ = stop_others_at_ ? std::min(*stop_others_at_, at) : at;
+  }
+
+  void note(const std::string& line) {
+    ConsoleQueue& console = one_console_ ? out_ : err_;
+    console.add(line + "\n");
+  }
+
+  void keep_time() {
+    const auto now = Clock::now();
+    if (stop_others_at_ && now >= *stop_others_at_) {
+      stop_others_at_.reset();
+      stopping_ = true;
+      tell_all(SIGTERM);
+    }
+    for (RunningHost& host : hosts_) {
+      if (host.ended && !host.is_over() && now >= *host.ended + kLastOutput) close_all(host);
+    }
+  }
+
+  void flush() {
+    for (ConsoleQueue* console : {&out_, &err_}) {
+      while (console->waiting_fd() >= 0) {
+        pollfd writable{console->waiting_fd(), POLLOUT, 0};
+        const timespec limit = time_until(Clock::now() + kConsolePatience);
+        if (::ppoll(&writable, 1, &limit, nullptr) <= 0) break;
+        console->write_some();
+      }
+    }
+  }
+
+  const SignalMailbox& signals_;
+  int signal_fd_;
+  int min_nodes_;
+  ConsoleQueue out_;
+  ConsoleQueue err_;
+  bool one_console_;
+  std::deque<RunningHost> hosts_;
+  std::vector<int> codes_;  // in the order of ends
+  StopRequests requests_;
+  std::optional<Clock::time_point> stop_others_at_;
+  bool stopping_ = false;
+  int interrupted_ = 0;
+};
+
+}  // namespace
+
+int exit_code_of_hosts(const std::vector<int>& codes, int min_nodes) {
+  const auto done = std::count(codes.begin(), codes.end(), 0);
+  if (done >= min_nodes) return kExitDone;
+  const auto failed = std::find_if(codes.begin(), codes.end(), [](int c) { return c != 0; });
+  return failed == codes.end() ? kExitFailed : *failed;
+}
+
+int run_on_hosts(const HostsPlan& plan, const SignalMailbox& signals) {
+  return HostRunner(plan, signals).run();
+}
+
+}  // namespace ddp::launch

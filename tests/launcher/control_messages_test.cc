@@ -1,0 +1,154 @@
+// What agents tell each other survives the way over the network; what is malformed is nothing.
+#include "launcher/rendezvous/control_messages.h"
+
+#include <random>
+
+#include "tests/support/catch.h"
+
+namespace ddp::launch {
+namespace {
+
+using std::chrono::milliseconds;
+
+ProcessFailure full_failure() {
+  ProcessFailure failure;
+  failure.local_rank = 3;
+  failure.rank = 11;
+  failure.pid = 4711;
+  failure.exit = {0, 9};
+  failure.last_stderr = "a line\nand \x01\xff one\n";
+  failure.cause = "out of memory";
+  failure.hang = "silent for 5 s";
+  failure.heartbeat = "step=7";
+  failure.host = "h3";
+  failure.message = "ValueError: \"quoted\"";
+  failure.time = 1.5e9;
+  failure.lived = milliseconds(1'234);
+  return failure;
+}
+
+std::vector<ControlMessage> one_of_each() {
+  RendezvousInfo info;
+  info.restart_count = 2;
+  info.group_rank = 1;
+  info.group_world_size = 3;
+  info.first_rank = 4;
+  info.world_size = 9;
+  info.first_role_rank = 1;
+  info.role_world_size = 5;
+  info.master_addr = "fe80::1%eth0";
+  info.master_port = 29500;
+  return {Hello{.id = "0123",
+                .run_id = "job",
+                .min_nodes = 1,
+                .max_nodes = 4,
+                .node_rank = 2,
+                .host = "h",
+                .address = "10.0.0.1",
+                .pid = 7,
+                .local_world_size = 8,
+                .role = "r",
+                .max_restarts = 3,
+                .port = 65535},
+          Join{29501},
+          Failed{full_failure()},
+          Ended{.failures = {full_failure(), full_failure()}, .stopped = true, .preempted = true},
+          Leave{15},
+          Alive{},
+          Welcome{5, milliseconds(2'000), milliseconds(4'000)},
+          Refused{"because"},
+          Note{"text"},
+          Round{.info = info,
+                .successors = {{2, "10.0.0.2", 5002}, {3, "::1", 0}},
+                .history = {{-1, {1, 0}, milliseconds(5), "step=1"},
+                            {2, {0, 11}, milliseconds(9), ""}}},
+          Stop{true, "others leave"},
+          Verdict{.over = true,
+                  .outcome = Outcome::Preempted,
+                  .verdict = {true, 2, milliseconds(500), "gave up"},
+                  .text = "text",
+                  .failures = {full_failure()}}};
+}
+
+TEST_CASE("every message comes out as it went in") {
+  for (const ControlMessage& message : one_of_each()) {
+    const std::string text = to_json_text(message);
+    const auto parsed = parse_control_message(text);
+    INFO(text);
+    REQUIRE(parsed);
+    CHECK(parsed->index() == message.index());
+    CHECK(to_json_text(*parsed) == text);  // invalid UTF-8 was replaced the first time
+  }
+}
+
+TEST_CASE("a failure keeps what a report shows of it") {
+  const auto parsed = parse_control_message(to_json_text(Failed{full_failure()}));
+  REQUIRE(parsed);
+  const ProcessFailure got = std::get<Failed>(*parsed).failure;
+  CHECK((got.local_rank == 3 && got.rank == 11 && got.pid == 4711 && got.exit.signal == 9));
+  CHECK(got.cause == "out of memory");
+  CHECK(got.hang == "silent for 5 s");
+  CHECK(got.message == "ValueError: \"quoted\"");
+  CHECK(got.lived == milliseconds(1'234));
+  CHECK(got.last_stderr == "a line\nand \x01\xef\xbf\xbd one\n");
+}
+
+TEST_CASE("long texts and lists are cut to what a frame and a report hold") {
+  ProcessFailure failure = full_failure();
+  const std::string nasty(100'000, '\x01');  // six bytes each in JSON
+  failure.last_stderr = failure.cause = failure.hang = failure.heartbeat = failure.host =
+      failure.message = nasty;
+  const Ended ended{.failures = std::vector<ProcessFailure>(1'000, failure)};
+  const std::string text = to_json_text(ended);
+  CHECK(text.size() <= (1 << 20));
+  const auto parsed = parse_control_message(text);
+  REQUIRE(parsed);
+  CHECK(std::get<Ended>(*parsed).failures.size() < 10);
+  const auto history = to_json_text(
+      Round{.history = std::vector<RoundEnd>(10'000, {0, {1, 0}, milliseconds(1), nasty})});
+  CHECK(history.size() <= (1 << 20));
+}
+
+TEST_CASE("the end of a long text is what is kept") {
+  Note note{std::string(10'000, 'x') + "the end"};
+  const auto parsed = parse_control_message(to_json_text(note));
+  REQUIRE(parsed);
+  CHECK(std::get<Note>(*parsed).text.ends_with("the end"));
+}
+
+TEST_CASE("what is malformed is no message") {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const std::string& text :
+       {std::string(), std::string("{}"), std::string("[]"), std::string("null"), std::string("7"),
+        std::string("{\"type\":7}"), std::string("{\"type\":\"unknown\"}"),
+        std::string("{\"type\":\"join\"}"), std::string("{\"type\":\"join\",\"port\":65536}"),
+        std::string("{\"type\":\"join\",\"port\":-1}"),
+        std::string("{\"type\":\"join\",\"port\":1.0}"),
+        std::string("{\"type\":\"join\",\"port\":18446744073709551615}"),
+        std::string("{\"type\":\"leave\",\"signal\":65}"), std::string("{\"type\":\"alive\""),
+        std::string("{\"type\":\"note\",\"text\":[]}"), std::string("\xff\xfe"), deep,
+        "{\"type\":" + deep + "}",
+        "{\"type\":\"note\",\"text\":\"" + std::string(1 << 19, 'x') + "\"}"}) {
+    INFO(text.substr(0, 80));
+    CHECK_FALSE(parse_control_message(text));
+  }
+}
+
+TEST_CASE("a message with any byte changed or missing is parsed or refused, and never throws") {
+  std::mt19937 random(7);
+  for (const ControlMessage& message : one_of_each()) {
+    const std::string text = to_json_text(message);
+    for (std::size_t size = 0; size < text.size(); ++size)
+      CHECK_FALSE(parse_control_message(text.substr(0, size)));
+    for (int i = 0; i < 500; ++i) {
+      std::string other = text;
+      other[random() % other.size()] = static_cast<char>(random());
+      if (const auto parsed = parse_control_message(other)) {
+        CHECK(parse_control_message(to_json_text(*parsed)));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ddp::launch

@@ -1,0 +1,373 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include "tests/support/catch.h"
+
+#include "launcher/base/errors.h"
+#include "launcher/cli/launch_config.h"
+#include "launcher/cluster/host_list.h"
+#include "launcher/cluster/ssh_command.h"
+#include "launcher/plan/hosts_plan.h"
+#include "launcher/process/host_runner.h"
+#include "launcher/process/lifeline.h"
+#include "tests/launcher/ddp_run.h"
+#include "tests/support/skip.h"
+
+namespace ddp::launch {
+namespace {
+
+using Catch::Contains;
+using Words = std::vector<std::string>;
+using test::ChildOptions;
+using test::ChildProgram;
+using test::kDdpRun;
+using test::kStub;
+using test::run_to_end;
+using test::TempFolder;
+
+std::string problem_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const LaunchError& error) {
+    CHECK(error.exit_code() == 2);
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+HostsPlace some_place() {
+  return {.folder = "/work dir",
+          .ddp_run = "/opt/ddp-run",
+          .version = "1.2",
+          .run_id = "abcd",
+          .port = 20001,
+          .environment = {{"PATH", "/bin"}, {"NCCL_DEBUG", "INFO"}, {"NCCL_X", "it's"}}};
+}
+
+HostsPlan plan_of(std::vector<const char*> args, HostsPlace place = some_place()) {
+  args.insert(args.begin(), {"ddp-run", "--ssh=/bin/rsh"});
+  args.insert(args.end(), {"prog", "--hosts", "x"});
+  const auto config = parse_launch_args(static_cast<int>(args.size()), args.data(), {});
+  return plan_hosts(config.hosts.value(), place);
+}
+
+std::string plan_problem(const std::vector<const char*>& args) {
+  return problem_of([&] { plan_of(args); });
+}
+
+// What ddp-run on each host is given, without the words before.
+Words arguments_of(const HostsPlan& plan) {
+  Words all;
+  for (const auto& host : plan.hosts) {
+    const std::string& line = host.command.argv.back();
+    all.push_back(line.substr(line.find(" -- ") + 4));
+  }
+  return all;
+}
+
+TEST_CASE("hosts have names, users and slots") {
+  using Hosts = std::vector<Host>;
+  CHECK(parse_hosts("a") == Hosts{{"a", "a", 0}});
+  CHECK(parse_hosts("a,b:4") == Hosts{{"a", "a", 0}, {"b", "b", 4}});
+  CHECK(parse_hosts(" a , me@b:2") == Hosts{{"a", "a", 0}, {"me@b", "b", 2}});
+  CHECK(parse_hosts("n[1-2,05]:8,x") ==
+        Hosts{{"n1", "n1", 8}, {"n2", "n2", 8}, {"n05", "n05", 8}, {"x", "x", 0}});
+  CHECK(
+      parse_hosts("[fe80::1%eth0]:4,::1,me@[fd00::2]") ==
+      Hosts{{"fe80::1%eth0", "fe80::1%eth0", 4}, {"::1", "::1", 0}, {"me@fd00::2", "fd00::2", 0}});
+  CHECK(parse_hosts("10.0.0.1:1") == Hosts{{"10.0.0.1", "10.0.0.1", 1}});
+}
+
+TEST_CASE("a host that ssh could take for something else is refused") {
+  const auto problem = [](const char* text) { return problem_of([&] { parse_hosts(text); }); };
+  CHECK(problem("-oProxyCommand=x") ==
+        "--hosts=-oProxyCommand=x: '-oProxyCommand=x' is no host name; expected HOST or "
+        "HOST:SLOTS, e.g. gpu1:4");
+  for (const char* text : {"a b", "a;b", "$(x)", "a\n", "-a", "me@-a", "me@", ":4"}) {
+    CHECK_THAT(problem(text), Contains("no host name"));
+  }
+  CHECK_THAT(problem("-l@a"), Contains("no user name"));
+  for (const char* text : {"a,,b", ",", "a,"})
+    CHECK_THAT(problem(text), Contains("empty host name"));
+  for (const char* text : {"a:0", "a:x", "a:", "a:-1", "[::1]:0"}) {
+    CHECK_THAT(problem(text), Contains("no number of workers"));
+  }
+  CHECK_THAT(problem("[::1]4"), Contains("wrong text"));
+  CHECK_THAT(problem("a[1"), Contains("'[' without ']'"));
+}
+
+TEST_CASE("a hostfile is read as mpirun and DeepSpeed read theirs") {
+  CHECK(parse_hostfile("f", "# cluster\na slots=4\n\nb:2 # fast\nc slots=1 max_slots=9\nd\n") ==
+        std::vector<Host>{{"a", "a", 4}, {"b", "b", 2}, {"c", "c", 1}, {"d", "d", 0}});
+  const auto problem = [](const char* text) {
+    return problem_of([&] { parse_hostfile("f", text); });
+  };
+  CHECK(problem("# none\n") == "--hostfile=f: names no host");
+  CHECK(problem("a\nb slots=x\n") ==
+        "f:2: 'x' is no number of workers; expected HOST or HOST:SLOTS, e.g. gpu1:4");
+  CHECK_THAT(problem("a gpus=4\n"), Contains("f:1: 'gpus=4' is not known here"));
+}
+
+TEST_CASE("a word arrives as it was, whatever login shell reads it") {
+  CHECK(quoted_for_any_shell("--lr=0.1") == "--lr=0.1");
+  CHECK(quoted_for_any_shell("") == "''");
+  CHECK(quoted_for_any_shell("it's") == "'it'\\''s'");
+  CHECK(quoted_for_any_shell("a\\b") == "'a'\\\\'b'");
+  const Words hard{"",         " ",   "a b", "it's",      "\"q\"",   "$HOME",  "`id`",
+                   "a\\b\\\\", "'",   "*",   "a;b",       "~",       "--x=\t", "{a,b}",
+                   "#c",       "(x)", "!!",  "new\nline", "\xc3\xa4"};
+  std::string line = "printf '%s|'";
+  std::string expected;
+  for (const auto& word : hard) {
+    line += " " + quoted_for_any_shell(word);
+    expected += word + "|";
+  }
+  int shells = 0;
+  for (const char* shell : {"sh", "bash", "dash", "zsh", "fish", "ksh"}) {
+    ChildOptions which;
+    which.argv = {"/bin/sh", "-c", std::string("command -v ") + shell};
+    if (run_to_end(which).exit != 0) continue;
+    INFO(shell);
+    ChildOptions child;
+    child.argv = {"/usr/bin/env", shell, "-c", line};
+    CHECK(run_to_end(child).out == expected);
+    ++shells;
+  }
+  CHECK(shells >= 2);
+}
+
+TEST_CASE("each host gets its part of the job") {
+  const auto plan = plan_of({"--hosts=a,me@b:4", "--max-restarts=2", "--summary"});
+  CHECK(plan.min_nodes == 2);
+  REQUIRE(plan.hosts.size() == 2);
+  CHECK(plan.hosts[1].label == "b");
+  CHECK(plan.hosts[1].command.argv[0] == "/bin/rsh");
+  CHECK(plan.hosts[1].command.argv[1] == "me@b");
+  CHECK_THAT(plan.hosts[0].command.argv[2],
+             Contains(" ddp-run '/work dir' /opt/ddp-run -- --max-restarts=2"));
+  CHECK(arguments_of(plan) ==
+        Words{"--max-restarts=2 --summary --lifeline=1.2 --nnodes=2 --node-rank=0 "
+              "--master-addr=a --master-port=20001 --rdzv-id=abcd -- prog --hosts x",
+              "--max-restarts=2 --summary --lifeline=1.2 --nnodes=2 --node-rank=1 "
+              "--master-addr=a --master-port=20001 --rdzv-id=abcd --nproc-per-node=4 -- prog "
+              "--hosts x"});
+}
+
+TEST_CASE("an elastic job on hosts meets at the first one") {
+  const auto plan = plan_of({"--hosts=a,b,c", "--nnodes=2:3", "--rdzv-backend=c10d"});
+  CHECK(plan.min_nodes == 2);
+  CHECK(arguments_of(plan)[2] ==
+        "--rdzv-backend=c10d --lifeline=1.2 --nnodes=2:3 --rdzv-endpoint=a:20001 --rdzv-id=abcd "
+        "-- prog --hosts x");
+  CHECK_THAT(arguments_of(plan_of({"--hosts=::1,::1", "--rdzv-backend=c10d"}))[0],
+             Contains("--rdzv-endpoint='[::1]:20001'"));
+}
+
+TEST_CASE("addresses, ports and ids that are given are kept") {
+  CHECK(arguments_of(plan_of({"--hosts=a,b", "--rdzv-endpoint=ib1:99", "--rdzv-id=mine"}))[0] ==
+        "--rdzv-endpoint=ib1:99 --rdzv-id=mine --lifeline=1.2 --nnodes=2 --node-rank=0 -- prog "
+        "--hosts x");
+  CHECK_THAT(arguments_of(plan_of({"--hosts=a,b", "--master-port=99"}))[1],
+             Contains("--master-port=99") && Contains("--master-addr=a ") && !Contains("20001"));
+  CHECK(arguments_of(plan_of({"--hosts=a:2"})) ==
+        Words{"--lifeline=1.2 --rdzv-id=abcd --nproc-per-node=2 -- prog --hosts x"});
+}
+
+TEST_CASE("files with results are the first host's, a host named twice has two labels") {
+  const auto plan = plan_of({"--hosts=a,a", "--result-json=r", "--events=e", "--log-dir=l"});
+  CHECK_THAT(arguments_of(plan)[0], Contains("--result-json=r --events=e"));
+  CHECK_THAT(arguments_of(plan)[1],
+             !Contains("result-json") && !Contains("events") && Contains("--log-dir=l"));
+  CHECK(plan.hosts[1].label == "a/1");
+}
+
+TEST_CASE("variables are passed on when they are named") {
+  const auto plan = plan_of({"--hosts=a", "--export=NCCL_*,X=1 2,NOT_SET"});
+  CHECK_THAT(plan.hosts[0].command.argv[2],
+             Contains("/opt/ddp-run NCCL_DEBUG=INFO 'NCCL_X=it'\\''s' 'X=1 2' -- --lifeline"));
+  for (const char* bad : {"--export=-x", "--export==1", "--export=A,,B", "--export=a b"}) {
+    CHECK_THAT(plan_problem({"--hosts=a", bad}), Contains("expected NAME"));
+  }
+}
+
+TEST_CASE("what cannot go with hosts is refused in one line") {
+  CHECK_THAT(plan_problem({"--hosts=a", "--hostfile=b"}), Contains("cannot be combined"));
+  CHECK_THAT(plan_problem({"--hosts=a", "--node-rank=1"}), Contains("--node-rank is of one node"));
+  CHECK_THAT(plan_problem({"--hosts=a", "--standalone"}), Contains("--standalone is of one node"));
+  CHECK_THAT(plan_problem({"--hosts=a", "--scheduler=slurm"}), Contains("Slurm"));
+  CHECK_THAT(plan_problem({"--hosts="}), Contains("name at least one host"));
+  CHECK(plan_problem({"--hosts=a,b", "--nnodes=3"}) ==
+        "--nnodes=3 with 2 hosts: omit it, or use --rdzv-backend=c10d for MIN:MAX");
+  CHECK_THAT(plan_problem({"--hosts=a", "--nnodes=2:3", "--rdzv-backend=c10d"}),
+             Contains("too few hosts"));
+  CHECK(plan_problem({"--hosts=localhost,b"}) ==
+        "the first host is 'localhost', where b cannot reach it: name it as the others know it, or "
+        "give --master-addr");
+  CHECK_THAT(plan_problem({"--hostfile=/does/not/exist"}), Contains("cannot be read"));
+}
+
+TEST_CASE("the exit code of a job on hosts is its own") {
+  CHECK(exit_code_of_hosts({0, 0}, 2) == 0);
+  CHECK(exit_code_of_hosts({7, 1}, 2) == 7);
+  CHECK(exit_code_of_hosts({0, 75}, 2) == 75);
+  CHECK(exit_code_of_hosts({255, 0, 0}, 2) == 0);  // one host was lost, and not needed
+  CHECK(exit_code_of_hosts({255, 0, 3}, 2) == 255);
+}
+
+TEST_CASE("the lifeline takes whole lines that name signals") {
+  std::string text = "SIGTERM\nnonsense\nSIGKILL\nUSR1\nSIGI";
+  CHECK(signals_in(text) == std::vector<int>{SIGTERM, SIGUSR1});
+  CHECK(text == "SIGI");
+  text.assign(1000, 'x');
+  CHECK(signals_in(text).empty());
+  CHECK(text.empty());
+}
+
+// ---- with an ssh that runs the command here ---------------------------------------------------
+
+/// Fails for the host "gone" as ssh does; elsewhere the login shell runs the command. Each host has
+/// a home of its own, where NAME lies.
+constexpr const char* kFakeSsh = R"(#!/bin/sh
+host=$1
+[ "$host" = gone ] && { echo "ssh: connect to host gone port 22: No route to host" >&2; exit 255; }
+HOST_NAME=$host
+export HOST_NAME
+exec /bin/sh -c "$2"
+)";
+
+struct FakeHosts {
+  TempFolder tmp;
+  std::string ssh = tmp.write("ssh", kFakeSsh);
+  FakeHosts() { ::chmod(ssh.c_str(), 0755); }
+
+  ChildOptions job(Words options, const Words& actions) const {
+    options.insert(options.begin(), "--ssh=" + ssh);
+    options.push_back("--master-addr=127.0.0.1");
+    return test::stub_job(tmp, options, actions);
+  }
+};
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+TEST_CASE("a job on hosts runs with ranks over all of them, its lines say where") {
+  const FakeHosts hosts;
+  const auto run =
+      run_to_end(hosts.job({"--hosts=a:2,b:1"}, {"env=HOST_NAME", "env=RANK", "env=WORLD_SIZE"}));
+  INFO(run.err);
+  CHECK(run.exit == 0);
+  CHECK(count_of(run.out, "a: HOST_NAME=a\n") == 2);
+  CHECK(count_of(run.out, "b: HOST_NAME=b\n") == 1);
+  CHECK(count_of(run.out, "b: RANK=2\n") == 1);
+  CHECK(count_of(run.out, "WORLD_SIZE=3\n") == 3);
+  CHECK(test::nothing_left(hosts.tmp));
+}
+
+TEST_CASE("the hosts' job gives its exit code and the cause, and stops everywhere") {
+  const FakeHosts hosts;
+  const auto run = run_to_end(hosts.job({"--hosts=a,b"}, {"@1exit=7", "@0wait"}));
+  INFO(run.err);
+  CHECK(run.exit == 7);
+  CHECK_THAT(run.err, Contains("b: ") && Contains("exitcode  : 7"));
+}
+
+TEST_CASE("a signal to the starting ddp-run reaches the workers of all hosts") {
+  const FakeHosts hosts;
+  ChildProgram job(hosts.job({"--hosts=a,b"}, {"note=USR1", "trap-exit=5", "wait"}));
+  job.wait_for("waiting", 2);
+  job.signal(SIGUSR1);
+  job.wait_for("got SIGUSR1", 2);
+  job.signal(SIGTERM);
+  job.wait_for("got SIGTERM", 2);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+  job.wait_all_gone();
+}
+
+TEST_CASE("when the starting ddp-run is killed nothing is left on the hosts") {
+  const FakeHosts hosts;
+  ChildProgram job(hosts.job({"--hosts=a,b"}, {"daemon", "wait"}));
+  job.wait_for("waiting", 2);
+  job.signal(SIGKILL);
+  CHECK(job.wait_exit() == -SIGKILL);
+  job.wait_all_gone();
+  CHECK(test::nothing_left(hosts.tmp));
+}
+
+TEST_CASE("a second request kills workers that ignore the first, on all hosts") {
+  const FakeHosts hosts;
+  ChildProgram job(hosts.job({"--hosts=a,b"}, {"ignore=INT", "ignore=TERM", "note=USR1", "wait"}));
+  job.wait_for("waiting", 2);
+  job.signal(SIGINT);
+  // Once this is answered, the first request has been counted everywhere.
+  job.signal(SIGUSR1);
+  job.wait_for("got SIGUSR1", 2);
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));  // nearer ones count as doubles
+  job.signal(SIGINT);
+  CHECK(job.wait_exit() == 128 + SIGINT);
+  job.wait_all_gone();
+}
+
+TEST_CASE("a host that cannot be reached ends the job, named") {
+  const FakeHosts hosts;
+  const auto run = run_to_end(hosts.job({"--hosts=a,gone"}, {"wait"}));
+  INFO(run.err);
+  CHECK(run.exit == 255);
+  CHECK_THAT(run.err, Contains("gone: ssh: connect to host gone") &&
+                          Contains("error: gone: ssh ended with 255") &&
+                          Contains("try: ssh gone true"));
+}
+
+TEST_CASE("an elastic job goes on without a host that it does not need") {
+  const FakeHosts hosts;
+  ChildOptions child = hosts.job(
+      {"--hosts=a,gone", "--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-conf=last_call_timeout=1"},
+      {"print=done"});
+  std::erase(child.argv, "--master-addr=127.0.0.1");
+  child.argv.insert(child.argv.begin() + 1,
+                    "--rdzv-endpoint=127.0.0.1:" + std::to_string(20000 + ::getpid() % 10000));
+  const auto run = run_to_end(child);
+  INFO(run.err);
+  CHECK(run.exit == 0);
+  CHECK_THAT(run.out, Contains("a: done"));
+}
+
+TEST_CASE("a host without ddp-run, without the folder or with another version says so") {
+  const FakeHosts hosts;
+  const auto line = [](RemoteCommand command) {
+    ChildOptions child;
+    child.argv = {"/bin/sh", "-c", remote_command_line(command)};
+    child.set = {{"PATH", "/nowhere"}};
+    return run_to_end(child);
+  };
+  const auto missing = line({"/", "/no/ddp-run", {}, {}});
+  CHECK(missing.exit == 127);
+  CHECK(missing.err ==
+        "error: ddp-run is not installed on this host: neither at /no/ddp-run nor on PATH\n");
+  const auto folder = line({"/no such", "/no/ddp-run", {}, {}});
+  CHECK(folder.exit == 1);
+  CHECK_THAT(folder.err, Contains("there is no folder /no such on this host"));
+  const auto version = line({"/", kDdpRun, {}, {"--lifeline=0.0.1", "--", kStub}});
+  CHECK(version.exit == 2);
+  CHECK_THAT(version.err, Contains("was started by ddp-run 0.0.1; install the same version"));
+  const auto export_it = line({"/", kDdpRun, {"X=a  'b'"}, {"--", kStub, "env=X"}});
+  CHECK(export_it.out == "X=a  'b'\n");
+}
+
+TEST_CASE("--dry-run prints the command of each host") {
+  const FakeHosts hosts;
+  const auto run = run_to_end(hosts.job({"--hosts=a,b:2", "--dry-run"}, {}));
+  CHECK(run.exit == 0);
+  const auto lines = test::lines_of(run.out);
+  REQUIRE(lines.size() == 2);
+  CHECK_THAT(lines[1], Contains(hosts.ssh + " b 'exec /bin/sh -c "));
+}
+
+}  // namespace
+}  // namespace ddp::launch
