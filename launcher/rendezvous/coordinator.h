@@ -39,6 +39,9 @@ class Coordinator : public PollHandler {
   /// This node leaves: no further rounds are begun here.
   void retire() { membership_.retire(); }
   bool over() const { return membership_.over(); }
+  /// From now on agents of ddp-run are turned away, those that are here included; clients of the
+  /// store are not.
+  void only_serve_store();
   /// A line for the user; empty: none.
   std::string take_note() { return std::exchange(note_, {}); }
 
@@ -64,6 +67,7 @@ class Coordinator : public PollHandler {
   std::string token_;
   std::vector<int> listeners_;
   StoreClients store_clients_;
+  bool only_store_ = false;
   std::chrono::milliseconds heartbeat_;
   std::chrono::milliseconds patience_;
   int epoll_ = -1;

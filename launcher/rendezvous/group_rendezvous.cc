@@ -26,6 +26,7 @@ constexpr auto kNoteAfter = std::chrono::seconds(5);
 // The host closes its connections when it ends; more of them in a row are a foreign program's.
 constexpr int kForeign = 4;
 constexpr auto kSeeOff = std::chrono::seconds(5);
+constexpr std::chrono::milliseconds kProbeAfter{200};
 
 std::string bracketed(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
@@ -185,12 +186,15 @@ void GroupRendezvous::connect(const Candidate& candidate) {
   attempt_ends_ =
       Clock::now() + (following_ ? std::min(kConnectPatience, patience_) : kConnectPatience);
   channel_ = std::make_unique<ControlChannel>(fd, ControlChannel::Side::Agent, settings_.token);
+  if (!last_round_ && !coordinator_) probe_at_ = Clock::now() + kProbeAfter;
 }
 
 void GroupRendezvous::attempt_failed(const std::string& why) {
   last_problem_ = fmt::format("{}:{}: {}", bracketed(present_.address), present_.port, why);
   channel_.reset();
   attempt_ends_.reset();
+  probe_at_.reset();
+  if (foreign_closes_ < 2) probe_.reset();
   stage_ = Stage::Seeking;
   seek_next();
 }
@@ -225,6 +229,8 @@ void GroupRendezvous::enter(const ControlMessage& message) {
   patience_ = welcome->patience;
   stage_ = Stage::Open;
   attempt_ends_.reset();
+  probe_at_.reset();
+  probe_.reset();
   retry_delay_ = kFirstRetry;
   foreign_closes_ = 0;
   following_ = false;
@@ -357,6 +363,61 @@ void GroupRendezvous::tell_end(const std::string& why) {
   tell(std::move(news));
 }
 
+// ---- nodes that run torchrun ------------------------------------------------------------------
+
+// A host of ddp-run that answers as a store has answered as a rendezvous before: both are served by
+// one loop, and the rendezvous was asked first.
+void GroupRendezvous::look_for_torchrun(const std::vector<pollfd>& fds) {
+  const bool unanswered =
+      stage_ == Stage::Greeting && channel_ && channel_->state() == ControlChannel::State::Greeting;
+  const bool turned_away = foreign_closes_ >= 2;  // by node 0, which has found torchrun's agents
+  if (turned_away && !probe_ && settings_.rules.fixed_ranks) probe_at_ = Clock::now();
+  if (probe_at_ && Clock::now() >= *probe_at_) {
+    probe_at_.reset();
+    if (unanswered || turned_away)
+      probe_ = std::make_unique<TcpStoreClient>(present_.address, present_.port);
+  }
+  if (probe_) probe_->handle(fds);
+  if (probe_ && (unanswered || turned_away) && probe_->state() == TcpStoreClient::State::Open)
+    host_is_torchruns();
+  // torchrun's agents that have come here say what workers they have.
+  const auto role = fmt::format("/{}/torchelastic/role_info/", settings_.rules.run_id);
+  if (coordinator_ && settings_.rules.master_port > 0 && store_.has_key_with(role))
+    found_torchrun_ = true;
+}
+
+void GroupRendezvous::host_is_torchruns() {
+  const bool shares_port = settings_.rules.fixed_ranks && !settings_.rank0_store;
+  if (shares_port && settings_.token.empty()) {
+    found_torchrun_ = true;
+    return;
+  }
+  throw LaunchError(
+      kExitFailed,
+      fmt::format("the server at {} is a TCPStore and no rendezvous of ddp-run (torchrun's agent, "
+                  "perhaps): only a static job without --rdzv-token-file and --store=rank0 can "
+                  "have nodes of both",
+                  endpoint_text()));
+}
+
+void GroupRendezvous::only_serve_store() {
+  stage_ = Stage::Over;
+  channel_.reset();
+  attempt_ends_.reset();
+  retry_at_.reset();
+  coordinator_->only_serve_store();
+}
+
+// One connection is this node's own.
+void GroupRendezvous::see_off_torchrun(Clock::time_point limit) {
+  while (store_.connections() > 1 && Clock::now() < limit) {
+    std::vector<pollfd> fds;
+    add_poll_fds(fds);
+    ::poll(fds.data(), fds.size(), 50);
+    handle(fds);
+  }
+}
+
 // ---- the loss of the host ---------------------------------------------------------------------
 
 void GroupRendezvous::lose_host(const std::string& why, bool gone) {
@@ -412,6 +473,7 @@ void GroupRendezvous::add_poll_fds(std::vector<pollfd>& fds) const {
   store_.add_poll_fds(fds);
   if (store_socket_ >= 0) fds.push_back({store_socket_, POLLIN, 0});
   if (channel_ && channel_->fd() >= 0) fds.push_back({channel_->fd(), channel_->wanted(), 0});
+  if (probe_) probe_->add_poll_fds(fds);
 }
 
 void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
@@ -427,6 +489,7 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   if (store_socket_ >= 0) accept_store_clients();
   store_.handle(fds);
   if (channel_) handle_channel();
+  if (!last_round_) look_for_torchrun(fds);
   keep_time();
 }
 
@@ -447,7 +510,8 @@ void GroupRendezvous::handle_channel() {
   const std::string why = channel_->peer_is_gone() ? "its ddp-run is gone" : channel_->problem();
   if (stage_ == Stage::Open) return lose_host(why, channel_->peer_is_gone());
   const bool refused = channel_->problem() == error_text(ECONNREFUSED);
-  if (!refused && channel_->peer_is_gone() && ++foreign_closes_ >= kForeign && !last_round_) {
+  if (!refused && channel_->peer_is_gone()) ++foreign_closes_;
+  if (foreign_closes_ >= (settings_.rules.fixed_ranks ? 3 : 1) * kForeign && !last_round_) {
     throw LaunchError(
         kExitFailed, fmt::format("the server at {} closes the connection: it is no rendezvous of "
                                  "ddp-run (torchrun's agent, perhaps: all nodes of a c10d job must "
@@ -509,6 +573,8 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
   if (stage_ == Stage::Open) consider(heard_ + patience_);
   consider(attempt_ends_);
   consider(retry_at_);
+  consider(probe_at_);
+  if (probe_) consider(probe_->deadline());
   const bool seeking = stage_ == Stage::LookingUp || stage_ == Stage::Seeking ||
                        (stage_ == Stage::Greeting && !following_);
   if (seeking && !following_) {

@@ -16,6 +16,7 @@
 #include "launcher/rendezvous/name_lookup.h"
 #include "launcher/rendezvous/port_reservation.h"
 #include "launcher/rendezvous/rendezvous.h"
+#include "launcher/store/tcp_store_client.h"
 #include "launcher/store/tcp_store_server.h"
 
 namespace ddp::launch {
@@ -55,6 +56,15 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void handle(const std::vector<pollfd>& fds) override;
   std::optional<Clock::time_point> deadline() const override;
 
+  /// Static, before the first round: the host is torchrun's agent, or one has come to this host.
+  bool found_torchrun() const { return found_torchrun_; }
+  /// Numeric, of the host.
+  const std::string& host_address() const { return present_.address; }
+  /// The host no longer takes part, nor does anyone by its rendezvous; its store goes on.
+  void only_serve_store();
+  /// Serves the store until its clients have gone, or the time is over.
+  void see_off_torchrun(Clock::time_point limit);
+
  private:
   /// Where the host may be.
   struct Candidate {
@@ -91,6 +101,8 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void send_join();
   int prepare_store();
   void accept_store_clients();
+  void look_for_torchrun(const std::vector<pollfd>& fds);
+  void host_is_torchruns();
   void close_store_socket();
   void lose_host(const std::string& why, bool gone);
   void keep_time();
@@ -110,6 +122,9 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::unique_ptr<ControlChannel> channel_;
   int succession_socket_ = -1;  // where this node would host
   int succession_port_ = 0;
+  std::optional<Clock::time_point> probe_at_;  // does a TCPStore answer where no ddp-run does?
+  std::unique_ptr<TcpStoreClient> probe_;
+  bool found_torchrun_ = false;
   TcpStoreServer store_;                       // in use on the first node
   int store_socket_ = -1;                      // c10d: for the coming round's store
   std::optional<PortReservation> store_port_;  // rank0_store
