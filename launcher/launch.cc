@@ -50,7 +50,8 @@ void open_standard_streams() {
 }
 
 std::string find_store(const LaunchConfig& config) {
-  return find_store_program(config.store, ProgramPlaces::of_this_process());
+  return find_store_program(config.store, ProgramPlaces::of_this_process(),
+                            TorchPlaces::of_this_process());
 }
 
 LocalRendezvous rendezvous_for(const LaunchConfig& config, const std::string& store_program) {

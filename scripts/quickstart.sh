@@ -55,7 +55,10 @@ echo "quickstart: ${command[*]}"
 
 snapshot=$run_dir/snapshot.pt
 for argument in "$@"; do
-  case $argument in trainer_config.snapshot_path=*) snapshot=${argument#*=} ;; esac
+  case $argument in
+    hydra.run.dir=*) snapshot=${argument#*=}/snapshot.pt ;;
+    trainer_config.snapshot_path=*) snapshot=${argument#*=} ;;
+  esac
 done
 prompt='In the morning'
 generate=("$bin/trainer" generate --snapshot "$snapshot" --prompt "$prompt" --max_new_tokens 500 --temperature 0.5)

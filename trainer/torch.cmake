@@ -18,6 +18,7 @@ add_library(ddp_trainer STATIC
   task/causal_lm.cc
   task/evaluator.cc
   task/make_task.cc
+  task/text_sample.cc
   snapshot/ram_snapshots.cc
   snapshot/remote_snapshots.cc
   snapshot/resume_check.cc
@@ -31,6 +32,7 @@ add_library(ddp_trainer STATIC
   snapshot/snapshot_meta.cc
   snapshot/state_buffer.cc
   run/step_guard.cc
+  run/step_profile.cc
   run/trainer.cc
   run/training_run.cc
   run/training_run_log.cc
@@ -47,11 +49,11 @@ add_library(ddp_trainer STATIC
   optim/frozen.cc
   optim/fused_optimizers.cc
   optim/muon.cc
+  optim/numerics.cc
   optim/amp.cc
   optim/optimizer.cc
   optim/schedule.cc
-  optim/weight_average.cc
-  runtime/stop_signal.cc)
+  optim/weight_average.cc)
 target_link_libraries(ddp_trainer
   PUBLIC ddp::torch ddp_trainer_config ddp_trainer_metrics ddp_snapshot_file ddp_tokenizer
   PRIVATE nlohmann_json::nlohmann_json OpenSSL::Crypto ${CMAKE_DL_LIBS} Threads::Threads)
@@ -67,6 +69,7 @@ add_executable(trainer
   app/doctor.cc
   app/exit_report.cc
   app/machine_memory.cc
+  app/memory_estimate.cc
   app/modes/estimate.cc
   app/modes/eval.cc
   app/modes/export.cc
@@ -76,6 +79,7 @@ add_executable(trainer
   app/modes/show.cc
   app/modes/train.cc
   app/multirun.cc
+  app/out_of_memory.cc
   app/snapshot_model.cc
   app/standard_output.cc
   app/train_job.cc)
@@ -84,15 +88,22 @@ target_compile_definitions(trainer PRIVATE DDP_VERSION="${PROJECT_VERSION}")
 if(DDP_PCH)
   target_precompile_headers(trainer REUSE_FROM ddp_trainer)
 endif()
-# Symbols for the CUDA module, and the place of torch's libraries for the build tree and the installed program.
-set_target_properties(trainer PROPERTIES ENABLE_EXPORTS ON BUILD_RPATH "${DDP_TORCH_RPATH}"
-                      INSTALL_RPATH "${DDP_TORCH_RPATH}")
-install(TARGETS trainer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# Symbols for the CUDA module, but none of libraries that another library may have its own copy of.
+set_target_properties(trainer PROPERTIES ENABLE_EXPORTS ON)
+if(DDP_STATIC_LIBS)
+  target_link_options(trainer PRIVATE LINKER:--exclude-libs,libcrypto.a:libyaml-cpp.a:libutf8proc.a)
+endif()
+ddp_install_with_torch(trainer)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${DDP_SHARE_DIR}/ddp_run COMPONENT trainer)
+install(FILES ${CMAKE_SOURCE_DIR}/data/sample_corpus.txt DESTINATION ${DDP_SHARE_DIR}/ddp_run/data COMPONENT trainer)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/ DESTINATION ${DDP_SHARE_DIR}/doc/ddp-run/docs COMPONENT trainer
+        FILES_MATCHING PATTERN *.md)
+install(FILES ${CMAKE_SOURCE_DIR}/trainer/README.md DESTINATION ${DDP_SHARE_DIR}/doc/ddp-run/docs RENAME trainer.md
+        COMPONENT trainer)
 
 if(TARGET ddp::torch_cuda)
   # Loaded at run time, and only when a GPU is used.
   add_library(trainer_cuda MODULE parallel/cuda_module.cc)
   target_link_libraries(trainer_cuda PRIVATE ddp_project_options ddp::torch_cuda ${CMAKE_DL_LIBS})
-  set_target_properties(trainer_cuda PROPERTIES BUILD_RPATH "${DDP_TORCH_RPATH}" INSTALL_RPATH "${DDP_TORCH_RPATH}")
-  install(TARGETS trainer_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  ddp_install_with_torch(trainer_cuda)
 endif()

@@ -16,16 +16,6 @@
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
-namespace {
-
-// A worker in uninterruptible sleep may survive SIGKILL: wait no longer than this.
-constexpr auto kKillPatience = std::chrono::seconds(5);
-// Hung workers will not save anything, so they get less time to stop.
-constexpr std::chrono::milliseconds kHangGrace{5'000};
-constexpr auto kStackPatience = std::chrono::seconds(10);
-
-}  // namespace
-
 LocalElasticAgent::LocalElasticAgent(JobPlan plan, Rendezvous& rendezvous, ProcessRunner& processes)
     : plan_(std::move(plan)), rendezvous_(rendezvous), processes_(processes), hangs_(plan_.hangs) {}
 
@@ -247,18 +237,6 @@ void LocalElasticAgent::record_event(const Worker& worker) const {
   plan_.events.worker(event_name(worker.state), group_, worker, since_start(), text);
 }
 
-// A hung worker has failed: the others may wait for it in a collective forever.
-void LocalElasticAgent::look_for_hangs() {
-  if (phase_ != Phase::Running || suspended_ || !failures_.empty()) return;
-  failures_ = hangs_.look(group_.workers, processes_);
-  for (ProcessFailure& failure : failures_) {
-    failure.lived = processes_.now() - group_.began;
-    failure.stacks = plan_.folder.stacks_file(group_.restart_count, failure.local_rank);
-    dumping_ = dumping_ || !failure.stacks.empty();
-    plan_.events.worker("HUNG", group_, worker_of(failure), since_start(), hang_text(failure));
-  }
-}
-
 const Worker& LocalElasticAgent::worker_of(const ProcessFailure& failure) const {
   return group_.workers.at(static_cast<std::size_t>(failure.local_rank));
 }
@@ -294,92 +272,11 @@ bool LocalElasticAgent::all_preempted() const {
                            : outcome_of(plan_.restarts, failures_) == Outcome::Preempted;
 }
 
-bool LocalElasticAgent::is_hung(const Worker& worker) const {
-  return std::any_of(failures_.begin(), failures_.end(), [&](const ProcessFailure& failure) {
-    return failure.pid == worker.pid && !failure.hang.empty();
-  });
-}
-
-std::chrono::milliseconds LocalElasticAgent::grace() const {
-  const bool hang = !failures_.empty() && !failures_.front().hang.empty();
-  return hang ? std::min(plan_.grace, kHangGrace) : plan_.grace;
-}
-
 std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
   if (suspended_) return std::nullopt;
   const auto look = phase_ == Phase::Running ? hangs_.next_look() : std::nullopt;
   if (!look || !deadline_) return look ? look : deadline_;
   return std::min(*deadline_, *look);
-}
-
-void LocalElasticAgent::leave() {
-  phase_ = Phase::Leaving;
-  deadline_ = processes_.now() + plan_.grace;
-}
-
-// Dump all workers: a hung one may be waiting for another.
-void LocalElasticAgent::dump_stacks() {
-  for (const ProcessFailure& failure : failures_) {
-    processes_.note(fmt::format("rank {} (local rank {}, pid {}) hung: {}; stacks: {}",
-                                failure.rank, failure.local_rank, failure.pid, hang_text(failure),
-                                failure.stacks));
-  }
-  std::vector<int> ranks;  // the cause first: there may not be time for all
-  for (const ProcessFailure& failure : failures_) ranks.push_back(failure.local_rank);
-  for (const Worker& worker : group_.workers) {
-    if (worker.state == WorkerState::Running && !is_hung(worker))
-      ranks.push_back(worker.local_rank);
-  }
-  std::vector<StackDump> wanted;
-  for (const int rank : ranks)
-    wanted.push_back({rank, plan_.folder.stacks_file(group_.restart_count, rank)});
-  if (!processes_.dump_stacks(wanted)) ask_for_stacks(ranks);
-  phase_ = Phase::Dumping;
-  deadline_ = processes_.now() + kStackPatience;
-}
-
-// Without a debugger, or if it may not attach, ask the hung program itself: Python's faulthandler
-// answers SIGABRT.
-void LocalElasticAgent::ask_for_stacks(const std::vector<int>& local_ranks) {
-  for (const ProcessFailure& failure : failures_) {
-    const int rank = failure.local_rank;
-    const bool wanted =
-        std::find(local_ranks.begin(), local_ranks.end(), rank) != local_ranks.end();
-    if (!wanted || worker_of(failure).state != WorkerState::Running) continue;
-    processes_.signal_worker(rank, SIGABRT);
-    processes_.signal_worker(rank, SIGCONT);
-    asked_for_stacks_.insert(rank);
-  }
-  dumping_ = !asked_for_stacks_.empty();
-}
-
-void LocalElasticAgent::stop_workers() {
-  const int signal = end_signal_ != 0 ? end_signal_ : SIGTERM;
-  // The order of exits does not matter when a signal ends the job.
-  for (Worker& worker : group_.workers)
-    worker.was_dying = end_signal_ == 0 && processes_.state_of(worker.local_rank).dying;
-  // The hung worker cannot save anything; killing it frees its peers, so that they can.
-  if (!failures_.empty() && !failures_.front().hang.empty())
-    processes_.signal_worker(failures_.front().local_rank, SIGKILL);
-  processes_.signal_workers(signal);
-  processes_.signal_workers(SIGCONT);  // a worker that is suspended could not react
-  phase_ = Phase::Stopping;
-  deadline_ = processes_.now() + grace();
-  if (end_signal_ != 0) {
-    processes_.note(fmt::format(
-        "{}: forwarded to {} worker{}; grace period {}, repeat to kill at once",
-        signal_name(signal), running(), running() == 1 ? "" : "s", seconds_text(grace())));
-  }
-}
-
-void LocalElasticAgent::kill_workers() {
-  processes_.signal_workers(SIGKILL);
-  if (phase_ == Phase::Stopping && stop_requests_.count() < 2 && !launcher_gone_) {
-    processes_.note(fmt::format("{} worker{} did not stop within {}; killed", running(),
-                                running() == 1 ? "" : "s", seconds_text(grace())));
-  }
-  phase_ = Phase::Killing;
-  deadline_ = processes_.now() + kKillPatience;
 }
 
 void LocalElasticAgent::report_failure() {

@@ -41,7 +41,7 @@ struct RunResult {
   int signal = 0;                        // Interrupted: the signal that ended the job
   std::vector<ProcessFailure> failures;  // of the last round, root cause first
   int stopped = 0;                       // peers stopped because of it
-  int world_size = 0;  // of the last round, over all nodes; 0: there was none
+  int world_size = 0;                    // of the last round, over all nodes; 0: there was none
   int restarts = 0;
   int max_restarts = 0;
   std::vector<Worker> workers;         // of the last round

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "launcher/base/build_commit.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/option_completion.h"
@@ -182,11 +183,16 @@ LaunchConfig to_config(const OptionValues& values) {
   return config;
 }
 
+std::string version_line() {
+  const std::string commit = kBuildCommit;
+  return "ddp-run " DDP_VERSION + (commit.empty() ? "" : " (commit " + commit + ")") + "\n";
+}
+
 // Help, version and the like; empty if a job is to be run.
 std::string asked_text(const OptionValues& values) {
   if (values.flag("help")) return help_text();
   if (values.flag("short-help")) return short_help_text();
-  if (values.flag("version")) return "ddp-run " DDP_VERSION "\n";
+  if (values.flag("version")) return version_line();
   if (values.flag("print-man")) return man_page();
   if (!values.given("print-completion")) return "";
   return completion_script(values.one_of("print-completion", {"bash", "zsh", "fish"}));

@@ -55,6 +55,15 @@ std::string on_path(const std::string& name, const std::string& path) {
   throw LaunchError(kExitNotExecutable, fmt::format("program '{}' {}", what, why));
 }
 
+// A ddp-run that was installed into a virtual or conda environment serves that one's Python, as
+// torchrun does, whether or not the environment is active.
+std::string python_of_own_environment(const ProgramPlaces& places) {
+  const std::string prefix = places.own_folder + "/..";
+  const std::string python = places.own_folder + "/python3";
+  const bool environment = exists(prefix + "/pyvenv.cfg") || exists(prefix + "/conda-meta");
+  return environment && is_executable_file(python) ? python : "";
+}
+
 std::string find_python(const ProgramPlaces& places) {
   if (!places.python.empty()) {
     const std::string found = places.python.find('/') != std::string::npos
@@ -63,6 +72,7 @@ std::string find_python(const ProgramPlaces& places) {
     if (is_executable_file(found)) return found;
     not_found(places.python, "set PYTHON_EXEC to a Python interpreter");
   }
+  if (std::string own = python_of_own_environment(places); !own.empty()) return own;
   for (const char* name : {"python3", "python"}) {
     const std::string found = on_path(name, places.path);
     if (!found.empty()) return found;
@@ -137,14 +147,19 @@ Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places)
   return command;
 }
 
-std::string find_store_program(StoreChoice choice, const ProgramPlaces& places) {
+std::string find_store_program(StoreChoice choice, const ProgramPlaces& places,
+                               const TorchPlaces& torch) {
   if (choice == StoreChoice::Rank0) return "";
   std::string path = places.own_folder + "/ddp-store";
-  if (is_executable_file(path)) return path;
-  if (choice == StoreChoice::Agent) {
-    usage_error(fmt::format(
-        "--store=agent: {} is missing; build it (needs LibTorch) or use --store=rank0", path));
+  std::string why_not;
+  if (!is_executable_file(path)) {
+    why_not = path + " is missing; build it (needs LibTorch)";
+  } else if (const auto program = find_torch_program("ddp-store", torch)) {
+    why_not = program->why_not;
   }
+  if (why_not.empty()) return path;
+  if (choice == StoreChoice::Agent)
+    usage_error(fmt::format("--store=agent: {}, or use --store=rank0", why_not));
   return "";
 }
 

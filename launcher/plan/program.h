@@ -5,13 +5,16 @@
 
 #include "launcher/base/command.h"
 #include "launcher/cli/launch_config.h"
+#include "launcher/plan/torch_programs.h"
 
 namespace ddp::launch {
 
 struct ProgramPlaces {
   std::string path;        // PATH
   std::string own_folder;  // the folder of ddp-run itself
-  std::string python;      // PYTHON_EXEC; empty: python3, else python, on PATH
+  /// PYTHON_EXEC. Empty: python3 beside ddp-run if that is a virtual or conda environment, else
+  /// python3 or python on PATH.
+  std::string python;
 
   static ProgramPlaces of_this_process();
 };
@@ -21,8 +24,10 @@ struct ProgramPlaces {
 /// found, 126 not executable.
 Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places);
 
-/// Path of ddp-store, next to ddp-run; empty if rank 0 hosts the workers' store. Throws LaunchError
-/// (2) if it is required but missing.
-std::string find_store_program(StoreChoice choice, const ProgramPlaces& places);
+/// Path of ddp-store, next to ddp-run; empty if rank 0 hosts the workers' store, as it does where
+/// no torch fits an installed ddp-store. Throws LaunchError (2) if it is required and cannot be
+/// had.
+std::string find_store_program(StoreChoice choice, const ProgramPlaces& places,
+                               const TorchPlaces& torch);
 
 }  // namespace ddp::launch

@@ -12,12 +12,10 @@
 #include "launcher/base/poll_handler.h"
 #include "launcher/rendezvous/control_channel.h"
 #include "launcher/rendezvous/coordinator.h"
+#include "launcher/rendezvous/host_search.h"
 #include "launcher/rendezvous/membership.h"
-#include "launcher/rendezvous/name_lookup.h"
-#include "launcher/rendezvous/port_reservation.h"
 #include "launcher/rendezvous/rendezvous.h"
-#include "launcher/store/tcp_store_client.h"
-#include "launcher/store/tcp_store_server.h"
+#include "launcher/rendezvous/round_store.h"
 
 namespace ddp::launch {
 
@@ -56,79 +54,54 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void handle(const std::vector<pollfd>& fds) override;
   std::optional<Clock::time_point> deadline() const override;
 
-  /// Static, before the first round: the host is torchrun's agent, or one has come to this host.
-  bool found_torchrun() const { return found_torchrun_; }
+  /// Before the first round: the host is torchrun's agent, or one has come to this host.
+  bool found_torchrun() const;
   /// Numeric, of the host.
-  const std::string& host_address() const { return present_.address; }
-  /// The host no longer takes part, nor does anyone by its rendezvous; its store goes on.
+  const std::string& host_address() const { return search_.present().address; }
+  /// The host takes no part any more, nor does anyone by its rendezvous; its store goes on.
   void only_serve_store();
   /// Serves the store until its clients have gone, or the time is over.
   void see_off_torchrun(Clock::time_point limit);
 
  private:
-  /// Where the host may be.
-  struct Candidate {
-    std::string address;
-    int port = 0;
-    bool is_me = false;
-  };
   enum class Stage {
     Idle,
-    LookingUp,  // the endpoint's name
-    Seeking,    // connecting to one candidate after the other
-    Greeting,   // connected; not welcome yet
-    Open,
+    Searching,
+    Greeting,  // the channel is open; not welcome yet
+    Member,
     Orphaned,  // the host is lost; the round here has to end first
     Over,
   };
 
-  void look_up();
-  void take_addresses();
-  void seek();
-  void seek_next();
-  bool try_to_host();
-  void host(JobHistory history, std::vector<int> listeners);
+  void search();
   void follow();
   void take_over();
-  void connect(const Candidate& candidate);
+  void host(JobHistory history, std::vector<int> listeners);
+  void take_search_results();
+  void say_hello();
+  void enter(const Welcome& welcome);
+  void refused(const std::string& why);
+  void send_join();
   void handle_channel();
-  void enter(const ControlMessage& message);
   void receive(const ControlMessage& message);
+  void receive_as_member(const ControlMessage& message);
   void receive(const Round& round);
   void receive(const Verdict& verdict);
-  void attempt_failed(const std::string& why);
-  void say_hello();
-  void send_join();
-  int prepare_store();
-  void accept_store_clients();
-  void look_for_torchrun(const std::vector<pollfd>& fds);
-  void host_is_torchruns();
-  void close_store_socket();
   void lose_host(const std::string& why, bool gone);
   void keep_time();
   void tell(JobNews news) { news_.push_back(std::move(news)); }
+  void tell_note(const std::string& text);
   void tell_end(const std::string& why);
-  std::string endpoint_text() const;
-  void refuse(const std::string& why);
 
   GroupSettings settings_;
+  std::string id_;
   Stage stage_ = Stage::Idle;
-  std::optional<NameLookup> lookup_;
-  std::vector<Candidate> candidates_;
-  std::size_t next_candidate_ = 0;
-  bool following_ = false;  // the candidates are those of the last round
-  Candidate present_;       // the candidate that is tried, or the host
+  HostSearch search_;
+  RoundStore store_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<ControlChannel> channel_;
   int succession_socket_ = -1;  // where this node would host
   int succession_port_ = 0;
-  std::optional<Clock::time_point> probe_at_;  // does a TCPStore answer where no ddp-run does?
-  std::unique_ptr<TcpStoreClient> probe_;
-  bool found_torchrun_ = false;
-  TcpStoreServer store_;                       // in use on the first node
-  int store_socket_ = -1;                      // c10d: for the coming round's store
-  std::optional<PortReservation> store_port_;  // rank0_store
-  std::string id_;
 
   std::deque<JobNews> news_;
   bool wants_round_ = false;
@@ -138,14 +111,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   NodeEnd last_end_;
   std::string lost_text_;
   bool host_is_gone_ = false;  // for certain; else it is only silent
-  int foreign_closes_ = 0;     // connections closed during the handshake, in a row
-  std::string last_problem_;
-  bool waiting_noted_ = false;
 
-  Clock::time_point give_up_at_{};
-  std::optional<Clock::time_point> attempt_ends_;
-  std::optional<Clock::time_point> retry_at_;
-  std::chrono::milliseconds retry_delay_{0};
   std::chrono::milliseconds heartbeat_{2'000};  // the host's
   std::chrono::milliseconds patience_{4'000};
   Clock::time_point next_beat_{};

@@ -127,9 +127,9 @@ void Membership::call_in(Node newcomer, Clock::time_point now) {
                               plural_nodes(static_cast<int>(members_.size())), rules_.max_nodes)});
   }
   arrivals_.push_back(name_of(peers_.at(newcomer)));
-  stop_round(fmt::format("node {} joins; the workers are stopped and started again with it",
-                         arrivals_.back()),
-             /*leaving=*/false, newcomer);
+  stop_round(
+      fmt::format("{} joins; the workers are stopped and started again with it", arrivals_.back()),
+      /*leaving=*/false, newcomer);
   try_judge(now);
 }
 
@@ -143,17 +143,30 @@ std::vector<Membership::Node> Membership::ready() const {
   for (const auto& [node, peer] : peers_) {
     if (peer.joined && !peer.leaving) nodes.push_back(node);
   }
-  const auto key = [&](Node node) {
-    const Peer& peer = peers_.at(node);
-    return rules_.fixed_ranks ? peer.hello.node_rank : peer.order;
-  };
-  std::stable_sort(nodes.begin(), nodes.end(), [&](Node a, Node b) { return key(a) < key(b); });
+  std::stable_sort(nodes.begin(), nodes.end(),
+                   [&](Node a, Node b) { return place_of(peers_.at(a)) < place_of(peers_.at(b)); });
   return nodes;
+}
+
+int Membership::place_of(const Peer& peer) const {
+  return rules_.fixed_ranks ? peer.hello.node_rank : peer.order;
 }
 
 bool Membership::all_have_joined() const {
   return std::all_of(peers_.begin(), peers_.end(),
                      [](const auto& entry) { return entry.second.joined || entry.second.leaving; });
+}
+
+// A spare that is ready must not take the place of a node that joins again in a moment.
+bool Membership::the_first_have_joined() const {
+  std::vector<const Peer*> staying;
+  for (const auto& [node, peer] : peers_) {
+    if (!peer.leaving) staying.push_back(&peer);
+  }
+  std::sort(staying.begin(), staying.end(),
+            [&](const Peer* a, const Peer* b) { return place_of(*a) < place_of(*b); });
+  staying.resize(std::min(staying.size(), static_cast<std::size_t>(rules_.max_nodes)));
+  return std::all_of(staying.begin(), staying.end(), [](const Peer* peer) { return peer->joined; });
 }
 
 // Only the first round waits for more nodes than it needs.
@@ -172,7 +185,7 @@ void Membership::try_start(Clock::time_point now) {
   }
   if (count < history_.expected && now < reunion_until_) return;
   if (!enough_since_) enough_since_ = now;
-  const bool full = count >= rules_.max_nodes;
+  const bool full = count >= rules_.max_nodes && the_first_have_joined();
   if (!full && (!all_have_joined() || now < *last_call_ends())) return;
   for (std::size_t i = static_cast<std::size_t>(rules_.max_nodes); i < nodes.size(); ++i) {
     send(nodes[i], Note{fmt::format("{} run this job; this one waits as a spare",
@@ -205,6 +218,7 @@ void Membership::start(std::vector<Node> nodes) {
   departures_.clear();
   arrivals_.clear();
   leaving_only_ = false;
+  lost_after_end_.clear();
   reports_ = 0;
   phase_ = JobPhase::Running;
   std::map<std::string, int> role_ranks;
@@ -243,7 +257,7 @@ void Membership::failed(Node node, const Failed& failed, Clock::time_point now) 
       failed.failure.is_worker()
           ? fmt::format("rank {}: {}", failed.failure.rank, describe_exit(failed.failure.exit))
           : failed.failure.cause;
-  stop_round(fmt::format("node {}: {}; the workers here are {}", member.name, what,
+  stop_round(fmt::format("{}: {}; the workers here are {}", member.name, what,
                          preempted ? "about to leave as well" : "stopped"),
              preempted, node);
 }
@@ -262,7 +276,7 @@ void Membership::leave(Node node, const Leave& leave, Clock::time_point now) {
   Peer& peer = peers_.at(node);
   peer.leaving = true;
   const std::string text =
-      fmt::format("node {} leaves the job ({})", name_of(peer),
+      fmt::format("{} leaves the job ({})", name_of(peer),
                   leave.signal != 0 ? signal_name(leave.signal) : "its launcher was killed");
   if (is_running(node)) {
     departures_.push_back(text);
@@ -283,14 +297,16 @@ void Membership::lost(Node node, const std::string& why, Clock::time_point now) 
   if (is_running(node)) {
     members_.at(node).gone = true;
     if (!peer.leaving) {
-      departures_.push_back(fmt::format("node {} was lost: {}", name_of(peer), why));
+      departures_.push_back(fmt::format("{} was lost: {}", name_of(peer), why));
       stop_round(departures_.back() + "; the workers here are stopped", /*leaving=*/false, node);
     }
     return try_judge(now);
   }
+  if (rules_.fixed_ranks && phase_ != JobPhase::Gathering)
+    lost_after_end_ = name_of(peer) + " has finished and gone";
   if (phase_ != JobPhase::Gathering) return;
   if (rules_.fixed_ranks && history_.rounds > 0)
-    return end_without_round(fmt::format("node {} was lost: {}", name_of(peer), why));
+    return end_without_round(fmt::format("{} was lost: {}", name_of(peer), why));
   try_start(now);
 }
 
@@ -342,12 +358,18 @@ void Membership::try_judge(Clock::time_point now) {
   if (!verdict.failures.empty()) {
     history_.ends.push_back(round_end(verdict.failures.front()));
     verdict.verdict = judge_restart(rules_.restarts, history_.ends);
+    if (verdict.verdict.restart && !lost_after_end_.empty()) {
+      verdict.verdict = {.number = verdict.verdict.number,
+                         .gave_up = lost_after_end_ + ", and each --node-rank is needed"};
+    }
     if (!verdict.verdict.restart) return end(std::move(verdict));
     verdict.text =
         restart_text(verdict.failures.front(), verdict.verdict, rules_.restarts.max_restarts);
     return restart(std::move(verdict), now);
   }
-  if (arrivals_.empty()) return end(std::move(verdict));
+  const bool finished = std::none_of(members_.begin(), members_.end(),
+                                     [](const auto& entry) { return entry.second.end.stopped; });
+  if (arrivals_.empty() || finished) return end(std::move(verdict));
   verdict.text = fmt::format("restarting with {}", fmt::join(arrivals_, ", "));
   restart(std::move(verdict), now);
 }

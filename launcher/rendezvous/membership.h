@@ -98,7 +98,9 @@ class Membership {
   void leave(Node node, const Leave& leave, Clock::time_point now);
 
   std::vector<Node> ready() const;
+  int place_of(const Peer& peer) const;
   bool all_have_joined() const;
+  bool the_first_have_joined() const;
   std::optional<Clock::time_point> last_call_ends() const;
   void try_start(Clock::time_point now);
   void start(std::vector<Node> nodes);
@@ -130,7 +132,8 @@ class Membership {
   bool waiting_noted_ = false;
   std::vector<std::string> departures_;  // in this round
   std::vector<std::string> arrivals_;
-  bool leaving_only_ = false;  // the round was only told that workers leave
+  std::string lost_after_end_;  // with fixed_ranks: no further round is possible
+  bool leaving_only_ = false;   // the round was only told that workers leave
   int reports_ = 0;
   int arrivals_so_far_ = 0;
   std::vector<Outgoing> outgoing_;

@@ -1,8 +1,13 @@
 # ddp_python_package(NAME OUT): appends to OUT the folders of a Python package that a wheel may have put libraries into:
-# in an active virtual or conda environment, in the project's own .venv, and where the Python on PATH imports it from.
+# in the environment that builds a wheel, in an active virtual or conda environment, in the project's own .venv, and where
+# the Python on PATH imports it from.
 function(ddp_python_package name out)
   set(_folders ${${out}})
-  foreach(_env IN ITEMS "$ENV{VIRTUAL_ENV}" "$ENV{CONDA_PREFIX}" "${CMAKE_SOURCE_DIR}/.venv")
+  set(_wheel_env "")
+  if(SKBUILD AND Python_EXECUTABLE)
+    get_filename_component(_wheel_env "${Python_EXECUTABLE}/../.." ABSOLUTE)
+  endif()
+  foreach(_env IN ITEMS "${_wheel_env}" "$ENV{VIRTUAL_ENV}" "$ENV{CONDA_PREFIX}" "${CMAKE_SOURCE_DIR}/.venv")
     if(_env)
       file(GLOB _in_env "${_env}/lib/python3*/site-packages/${name}")
       list(APPEND _folders ${_in_env})

@@ -1,4 +1,4 @@
-#include "trainer/app/text_stream.h"
+#include "trainer/tokenizer/text_stream.h"
 
 #include "tests/support/catch.h"
 

@@ -131,6 +131,34 @@ TEST_CASE("an evaluation of few batches sees fewer tokens, the same ones on any 
   CHECK(evaluations_of(whole.out) != evaluations_of(two_ranks.out));
 }
 
+TEST_CASE("checkpointed blocks and deterministic algorithms end in the same bits on two ranks") {
+  const Words options = {"trainer_config.max_steps=8", "trainer_config.grad_accumulation_steps=2"};
+  const Workspace plain;
+  succeed(launched(plain, 2, options));
+  for (const char* further :
+       {"gpt_config.activation_checkpointing=true", "trainer_config.deterministic=true"}) {
+    INFO(further);
+    const Workspace place;
+    const auto run = succeed(launched(place, 2, with_more(options, {further})));
+    CHECK(differences(plain.snapshot(), place.snapshot()) == Words{});
+  }
+}
+
+TEST_CASE("checkpointed blocks come back from a kill on two ranks") {
+  killed_ends_as_unbroken(
+      {"gpt_config.activation_checkpointing=true", "distributed_config.static_graph=true"});
+}
+
+TEST_CASE("tf32 is taken on a CPU, where it has no effect, and the log says so") {
+  const Workspace plain, place;
+  succeed(alone(plain, {"trainer_config.max_steps=2"}));
+  const auto run =
+      succeed(alone(place, {"trainer_config.max_steps=2", "trainer_config.tf32=true"}));
+  CHECK_THAT(run.out,
+             Contains("trainer_config.tf32: without effect") && Contains("precision float32,"));
+  CHECK(differences(plain.snapshot(), place.snapshot()) == Words{});
+}
+
 TEST_CASE("training options that cannot be are refused with their names") {
   const Workspace place;
   const std::pair<Words, std::string> cases[] = {

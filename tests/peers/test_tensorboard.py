@@ -104,6 +104,7 @@ class EventFiles(ProbeTest):
     def train(self, max_steps):
         overrides = ["trainer_config.batch_size=2", "trainer_config.log_every_steps=5", "trainer_config.eval_every_steps=10",
                      "trainer_config.device=cpu", "logging_config.tensorboard=true", "logging_config.histogram_every_steps=10",
+                     "trainer_config.sample_every_steps=10", "trainer_config.sample_tokens=12",
                      f"trainer_config.max_steps={max_steps}", f"data_config.path={ROOT}/data/sample_corpus.txt",
                      "data_config.truncate=0.05", "data_config.block_size=16", "gpt_config.model_type=gpt-nano",
                      f"trainer_config.snapshot_path={self.folder}/snapshot.pt", f"hydra.run.dir={self.run_folder}"]
@@ -127,6 +128,17 @@ class EventFiles(ProbeTest):
         histograms = read.Histograms("parameters/transformer.wte.weight")
         self.assertEqual([event.step for event in histograms], [10, 20, 30])
         self.assertEqual(histograms[0].histogram_value.num % 48, 0)  # gpt-nano's channels
+        gradients = read.Histograms("gradients/transformer.wte.weight")
+        self.assertEqual([event.step for event in gradients], [10, 20, 30])
+        for weights, gradient in zip(histograms, gradients):
+            self.assertEqual(gradient.histogram_value.num, weights.histogram_value.num)
+            # Clipped to a norm of 1 with all the others.
+            self.assertTrue(0 < gradient.histogram_value.sum_squares <= 1)
+        self.assertEqual([event.step for event in read.Tensors("sample")], [10, 20, 30])
+        with open(self.run_folder / "samples.jsonl", encoding="utf-8") as file:
+            samples = [json.loads(line) for line in file]
+        self.assertEqual(["    " + sample["text"].replace("\n", "\n    ") for sample in samples],
+                         [event.tensor_proto.string_val[0].decode() for event in read.Tensors("sample")])
 
 
 if __name__ == "__main__":

@@ -23,14 +23,15 @@ def value(text, key, otherwise):
 class Readme(unittest.TestCase):
     def test_no_command_after_the_quickstart_has_nothing_to_train(self):
         config = (ROOT / CONFIG).read_text()
-        usual_path, usual_epochs = value(config, "snapshot_path", ""), int(value(config, "max_epochs", "0"))
-        epochs_made = {usual_path: usual_epochs}  # by the quickstart
+        self.assertIn("snapshot_path: ${hydra:runtime.output_dir}/", config)  # one key moves both
+        usual_folder, usual_epochs = value(config, " dir", ""), int(value(config, "max_epochs", "0"))
+        epochs_made = {usual_folder: usual_epochs}  # by the quickstart
         trainings = [line for line in commands() if f"trainer --config {CONFIG}" in line]
         self.assertGreaterEqual(len(trainings), 3)
         for line in trainings:
-            path, epochs = value(line, "snapshot_path", usual_path), int(value(line, "max_epochs", usual_epochs))
-            self.assertGreater(epochs, epochs_made.get(path, 0), line)
-            epochs_made[path] = epochs
+            folder, epochs = value(line, "hydra.run.dir", usual_folder), int(value(line, "max_epochs", usual_epochs))
+            self.assertGreater(epochs, epochs_made.get(folder, 0), line)
+            epochs_made[folder] = epochs
 
 
 if __name__ == "__main__":

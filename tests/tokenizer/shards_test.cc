@@ -159,6 +159,20 @@ TEST_CASE("a damaged file of tokens is refused in one line that says why") {
   CHECK_THAT(refusal_of(folder / "none.bin"), Contains("cannot read"));
 }
 
+TEST_CASE("a file that is cut while it is read is an error, one that is replaced is read on") {
+  const TempFolder folder;
+  write_shards(folder.path(), counting(20'000, 250), 257, 20'000);
+  const std::string path = folder / "tokens_000000.bin";
+  const TokenShards shards({path}, {257, kTokenizer});
+  std::filesystem::rename(path, path + ".old");
+  std::ofstream(path) << "another";
+  CHECK(read(shards, 19'998, 2) == std::vector<int64_t>{248, 249});
+  std::filesystem::rename(path + ".old", path);
+  std::filesystem::resize_file(path, 4096);
+  CHECK_THROWS_WITH(read(shards, 19'998, 2),
+                    Catch::Contains("was cut from 40128 to 4096 bytes while it was read"));
+}
+
 TEST_CASE("a vocabulary that does not fit the shards is refused") {
   using Catch::Contains;
   const TempFolder folder;

@@ -1,4 +1,9 @@
 // `trainer tokenize`, as it is used.
+#include <poll.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -27,6 +32,29 @@ Finished tokenize(std::vector<std::string> options) {
   return run_to_end(child);
 }
 
+/// Files that come into being in a folder.
+class NewFiles {
+ public:
+  explicit NewFiles(const std::string& folder) : fd_(::inotify_init1(IN_CLOEXEC)) {
+    REQUIRE(::inotify_add_watch(fd_, folder.c_str(), IN_CREATE) >= 0);
+  }
+  ~NewFiles() { ::close(fd_); }
+  NewFiles(const NewFiles&) = delete;
+  NewFiles& operator=(const NewFiles&) = delete;
+
+  /// The name of the next one.
+  std::string next() const {
+    pollfd waiting = {fd_, POLLIN, 0};
+    REQUIRE(::poll(&waiting, 1, static_cast<int>(ChildProgram::kBound.count())) == 1);
+    alignas(inotify_event) char bytes[4096];
+    REQUIRE(::read(fd_, bytes, sizeof bytes) > 0);
+    return reinterpret_cast<const inotify_event*>(bytes)->name;
+  }
+
+ private:
+  int fd_;
+};
+
 std::vector<int32_t> tokens_of(const std::string& folder) {
   const auto tokenizer = load_tokenizer(folder);
   const TokenShards shards(find_shards(folder),
@@ -50,6 +78,18 @@ TEST_CASE("the tokens of a large file are those of its text as a whole") {
   REQUIRE(done.exit == 0);
   CHECK_THAT(done.out, Catch::Contains("bpe vocabulary of 800"));
   CHECK(tokens_of(folder / "out") == load_tokenizer(folder / "out")->encode(text));
+}
+
+TEST_CASE("a byte order mark in front of a file is no token") {
+  const TempFolder folder;
+  const std::string a = folder.write("a.txt",
+                                     "\xEF\xBB\xBF"
+                                     "ab");
+  const std::string b = folder.write("b.txt", "\xEF\xBB\xBF");
+  const std::string c = folder.write("c.txt", "c\xEF\xBB\xBF");
+  REQUIRE(tokenize({"--tokenizer", "byte", "--output", folder / "out", "--input", a, b, c}).exit ==
+          0);
+  CHECK(tokens_of(folder / "out") == std::vector<int32_t>{'a', 'b', 'c', 0xEF, 0xBB, 0xBF});
 }
 
 TEST_CASE("files follow each other, with the end-of-text token where it is asked for") {
@@ -126,4 +166,31 @@ TEST_CASE("overwriting leaves no file of the earlier run") {
   REQUIRE(run("4").exit == 0);
   CHECK(find_shards(folder / "out").size() == 2);
   CHECK(tokens_of(folder / "out").size() == 6);
+}
+
+TEST_CASE(
+    "a signal ends tokenize without a temporary file, and what a kill leaves goes next time") {
+  const TempFolder folder;
+  const std::string out = folder / "out";
+  std::filesystem::create_directory(out);
+  const std::string endless = folder.write("endless.txt", "");
+  std::filesystem::resize_file(endless, std::uintmax_t{1} << 34U);  // a hole: no place on the disk
+  const NewFiles created(out);
+  ChildOptions options;
+  options.argv = {DDP_TOKENIZE, "tokenize", "--tokenizer", "byte", "--threads",      "1",
+                  "--input",    endless,    "--output",    out,    "--shard_tokens", "1000000000"};
+  ChildProgram child(options);
+  CHECK_THAT(created.next(), Catch::StartsWith("tokens_000000.bin.tmp."));
+  child.signal(SIGTERM);
+  child.wait_all_gone();
+  CHECK(child.wait_exit() == 128 + SIGTERM);
+  CHECK_THAT(child.err(), Catch::Contains("is not complete"));
+  CHECK(std::filesystem::is_empty(out));
+
+  std::ofstream(out + "/tokens_000003.bin.tmp.99") << "half";
+  std::ofstream(out + "/notes.tmp.txt") << "the user's";
+  REQUIRE(tokenize({"--tokenizer", "byte", "--input", folder.write("a.txt", "ab"), "--output", out})
+              .exit == 0);
+  CHECK_FALSE(std::filesystem::exists(out + "/tokens_000003.bin.tmp.99"));
+  CHECK(std::filesystem::exists(out + "/notes.tmp.txt"));
 }

@@ -4,6 +4,7 @@
 #include "trainer/data/text_dataset.h"
 #include "trainer/runtime/error.h"
 #include "trainer/tokenizer/char_tokenizer.h"
+#include "trainer/tokenizer/utf8.h"
 
 namespace ddp::train {
 
@@ -86,6 +87,85 @@ TEST_CASE("a text shorter than a block is refused with the numbers and the key")
   CHECK_THROWS_WITH(TextDataset(config), Catch::Contains("data_config.block_size") &&
                                              Catch::Contains("129") &&
                                              Catch::Contains("90 characters"));
+}
+
+TEST_CASE("an automatic stride is half a block, and less where an epoch would be short") {
+  const TempDir dir;
+  DataConfig config;
+  config.block_size = 64;
+  config.train_split = 1.0;
+  config.stride = {};
+  const auto stride_for = [&](std::size_t length) {
+    config.path = dir.write("text", std::string(length, 'a'));
+    return TextDataset(config).training().stride();
+  };
+  CHECK(stride_for(65) == 1);
+  CHECK(stride_for(64 + 512 * 2 - 1) == 1);
+  CHECK(stride_for(64 + 512 * 2) == 2);
+  CHECK(stride_for(64 + 512 * 32) == 32);
+  CHECK(stride_for(100'000) == 32);
+  config.block_size = 1;
+  CHECK(stride_for(100'000) == 1);
+}
+
+/// What the refusal advises, or the whole of it when it advises nothing.
+std::string advice_for(int64_t characters, int64_t stride) {
+  const TempDir dir;
+  DataConfig config;
+  config.path = dir.write("text", std::string(static_cast<std::size_t>(characters), 'a'));
+  config.block_size = 64;
+  config.train_split = 1.0;
+  config.stride = {false, static_cast<double>(stride)};
+  try {
+    const TextDataset dataset(config, nullptr, 16);
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    return text.substr(text.find("text, or ") == std::string::npos ? 0 : text.find(", or ") + 5);
+  }
+  return "nothing: it fits";
+}
+
+TEST_CASE("a text with too few samples for a batch is refused with sizes that fit") {
+  CHECK(advice_for(64 + 16, 1) == "nothing: it fits");
+  CHECK(advice_for(64 + 16, 32) == "data_config.stride=1");
+  CHECK(advice_for(64 + 15, 1) == "data_config.block_size=32 data_config.stride=1");
+  CHECK(advice_for(24, 1) == "data_config.block_size=8 data_config.stride=1");
+  CHECK(advice_for(23, 1) ==
+        "data_config.block_size=8 data_config.stride=1 trainer_config.batch_size=11");
+  CHECK_THAT(advice_for(1, 1), Catch::Contains("1 characters") && Catch::EndsWith("longer text"));
+}
+
+TEST_CASE("a byte order mark is left out of each file, and other bytes are found in theirs") {
+  const TempDir dir;
+  DataConfig config;
+  config.path = dir.file("*.txt");
+  config.block_size = 2;
+  config.train_split = 1.0;
+  dir.write("a.txt",
+            "\xEF\xBB\xBF"
+            "abc");
+  const std::string second = dir.write("b.txt",
+                                       "\xEF\xBB\xBF"
+                                       "dea");
+  const TextDataset dataset(config);
+  CHECK(dataset.characters_in_file() == 6);
+  CHECK(dataset.tokenizer().size() == 5);
+  dir.write("b.txt",
+            "\xEF\xBB\xBF"
+            "d\xFF");
+  CHECK_THROWS_WITH(TextDataset(config),
+                    Catch::Contains(second + ": is not valid UTF-8 at byte 4; convert it") &&
+                        Catch::Contains("data_config.tokenizer=byte"));
+  config.tokenizer = "byte";
+  CHECK(TextDataset(config).tokens().size() == 5);
+}
+
+TEST_CASE("a text in another encoding, or none, is told from what it looks like") {
+  CHECK_THAT(not_utf8("Gr\xFC\xDF", 2), Catch::Contains("at byte 2; convert it"));
+  CHECK_THAT(not_utf8("\xFF\xFEh", 0, 7), Catch::Contains("at byte 7; it looks like UTF-16"));
+  CHECK_THAT(not_utf8(std::string("a\0\xFF", 3), 2), Catch::Contains("binary file"));
+  CHECK(first_bad_byte("h\xC3\xA4\xC3") == 3);
+  CHECK(first_bad_byte("h\xC3\xA4") == std::string_view::npos);
 }
 
 TEST_CASE("a missing, empty or unreadable text is a user's error that names the path") {

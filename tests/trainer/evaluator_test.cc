@@ -1,28 +1,16 @@
 #include "trainer/task/evaluator.h"
 
 #include <cmath>
-#include <cstdio>
 #include "tests/support/catch.h"
 
+#include "tests/trainer/probe_output.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/task/causal_lm.h"
 
 namespace ddp::train {
 namespace {
 
-// Standard output of `ranks` real processes of the probe.
-std::string probe(int ranks, const std::string& what) {
-  const std::string command = std::string(DDP_RUN) +
-                              " --standalone --nproc_per_node=" + std::to_string(ranks) + " " +
-                              DDP_RANK_PROBE + " " + what + " 2>/dev/null";
-  // NOLINTNEXTLINE(bugprone-command-processor): the words are the test's own
-  FILE* pipe = ::popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::string text;
-  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) text += static_cast<char>(c);
-  REQUIRE(::pclose(pipe) == 0);
-  return text;
-}
+using test::probe;
 
 std::string letters(int count) {
   std::string text;
@@ -48,7 +36,9 @@ TEST_CASE(
   config.data.path = dir.write("text", letters(300));
   config.data.block_size = 16;
   config.data.train_split = 0.5;
+  config.trainer.batch_size = 4;
   config.gpt = test::tiny_config();
+  config.trainer.batch_size = 4;
   CausalLm task(config, nullptr);
   task.build_model(torch::kCPU, 5);
   ProcessGroup alone;
@@ -78,6 +68,18 @@ TEST_CASE(
   CHECK(metrics[1].second == Approx(std::exp(sum / 149)).epsilon(1e-6));
   CHECK(metrics[2].second == Approx(sum / 149 / std::log(2.0)).epsilon(1e-6));
   CHECK(metrics[3].second == right / 149);
+}
+
+TEST_CASE("the names of a task's metrics are those that it computes") {
+  const test::TempDir dir;
+  Config config;
+  config.data.path = dir.write("text", letters(300));
+  config.data.block_size = 16;
+  config.gpt = test::tiny_config();
+  const CausalLm task(config, nullptr);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : task.metrics({1.0, 1.0, 1.0, 1.0})) names.push_back(name);
+  CHECK(names == task.metric_names());
 }
 
 TEST_CASE("a rank that wants to stop ends the evaluation of all after one batch") {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tests/trainer/test_model.h"
+#include "tests/trainer/unequal_task.h"
 #include "trainer/parallel/ddp.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
@@ -18,6 +19,7 @@ Config halves_of(const std::string& path) {
   config.data.block_size = 16;
   config.data.train_split = 0.5;
   config.gpt = test::tiny_config();
+  config.trainer.batch_size = 4;
   return config;
 }
 
@@ -77,6 +79,16 @@ int broadcast_at_construction(ProcessGroup& group) {
   return 0;
 }
 
+// Rank 0 prints losses and weights to the last bit.
+int train_on_unequal_weights(ProcessGroup& group) {
+  const test::UnequalRun run = test::train_unequal(group, 6);
+  if (!group.is_main()) return 0;
+  for (const double loss : run.losses) std::printf("%a\n", loss);
+  for (int64_t i = 0; i < run.weights.numel(); ++i)
+    std::printf("%a ", static_cast<double>(run.weights.flatten()[i].item<float>()));
+  return 0;
+}
+
 int run(const std::string& what, const std::string& argument) {
   const DistEnv env = DistEnv::from_environment();
   ProcessGroup group(env, {}, {});
@@ -84,6 +96,7 @@ int run(const std::string& what, const std::string& argument) {
   if (what == "stop_evaluation") return stop_evaluation(group, argument);
   if (what == "mismatch") return mismatched_models(group);
   if (what == "broadcast") return broadcast_at_construction(group);
+  if (what == "unequal") return train_on_unequal_weights(group);
   return 2;
 }
 

@@ -16,7 +16,9 @@ struct SavedRun {
   SavedRun() {
     config.data.path = dir.write("text", "hello world, hello text, hello again and again");
     config.data.block_size = 8;
+    config.trainer.batch_size = 4;
     config.gpt = test::tiny_config();
+    config.trainer.batch_size = 4;
   }
   SnapshotMeta meta() const {
     const CausalLm task(config, nullptr);

@@ -1,5 +1,6 @@
 #include "trainer/app/machine_memory.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,12 +29,24 @@ int64_t mem_available() {
   return 0;
 }
 
-int64_t resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t pages = 0;
+struct OwnMemory {
+  int64_t mapped = 0;
   int64_t resident = 0;
-  file >> pages >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
+};
+
+OwnMemory own_memory() {
+  std::ifstream file("/proc/self/statm");
+  OwnMemory pages;
+  file >> pages.mapped >> pages.resident;
+  const int64_t bytes = ::sysconf(_SC_PAGESIZE);
+  return {pages.mapped * bytes, pages.resident * bytes};
+}
+
+/// What `ulimit -v` leaves.
+std::optional<int64_t> left_by_limit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - own_memory().mapped);
 }
 
 }  // namespace
@@ -42,7 +55,7 @@ int64_t available_memory_bytes() {
   const std::string cgroup = "/sys/fs/cgroup/";
   const auto limit = first_number(cgroup + "memory.max");
   const auto used = first_number(cgroup + "memory.current");
-  const int64_t available = mem_available();
+  const int64_t available = std::min(mem_available(), left_by_limit().value_or(INT64_MAX));
   return limit && used ? std::min(available, std::max<int64_t>(0, *limit - *used)) : available;
 }
 
@@ -50,7 +63,7 @@ int64_t program_bytes(bool cuda) {
   // Measured: what the first steps add for kernels, threads and buffers.
   constexpr int64_t kStepsOnCpu = 40'000'000;
   constexpr int64_t kStepsOnCuda = 400'000'000;
-  return resident_bytes() + (cuda ? kStepsOnCuda : kStepsOnCpu);
+  return own_memory().resident + (cuda ? kStepsOnCuda : kStepsOnCpu);
 }
 
 }  // namespace ddp::train

@@ -5,7 +5,8 @@
 
 namespace ddp::train {
 
-/// Bytes that programs can still take: MemAvailable, or less where a cgroup allows less.
+/// Bytes that programs can still take: MemAvailable, or less where a cgroup or ulimit -v allows
+/// less.
 int64_t available_memory_bytes();
 
 /// Bytes that a trainer takes besides what it computes with: libraries, kernels, threads.

@@ -8,12 +8,14 @@
 #include <set>
 #include <thread>
 
+#include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/progress_line.h"
 #include "trainer/app/text_files.h"
 #include "trainer/data/shard_writer.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/prefetcher.h"
+#include "trainer/runtime/stop_signal.h"
 #include "trainer/tokenizer/bpe_tokenizer.h"
 #include "trainer/tokenizer/bpe_trainer.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
@@ -75,10 +77,9 @@ std::set<uint32_t> characters_of(const TokenizeArgs& options, const TextPiece& p
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint point = decode_utf8(text, at);
     if (point.bytes == 0) {
-      throw UserError(
-          fmt::format("{}: is not valid UTF-8 at byte {}; convert it, for example with "
-                      "iconv -t UTF-8, or write --tokenizer byte",
-                      options.inputs[piece.file], piece.chunk.offset + at));
+      throw UserError(fmt::format("{}: {}, or write --tokenizer byte, which takes any bytes",
+                                  options.inputs[piece.file],
+                                  not_utf8(text, at, piece.chunk.offset)));
     }
     found.insert(point.value);
     at += point.bytes;
@@ -164,10 +165,21 @@ void check_folder(const TokenizeArgs& options) {
     throw UserError("--output: is the tokenizer's own folder; give another one");
 }
 
+/// What a process that was killed has left of a file.
+bool is_temporary(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const auto at = name.find(".tmp.");
+  return at != std::string::npos && is_own_file(path.parent_path() / name.substr(0, at));
+}
+
 /// The sign that the folder is whole, tokenizer.json, goes first.
 void clear_folder(const TokenizeArgs& options) {
   fs::remove(fs::path(options.output) / "tokenizer.json");
-  for (const fs::path& path : earlier_files(options.output)) fs::remove(path);
+  std::vector<fs::path> useless = earlier_files(options.output);
+  for (const auto& entry : fs::directory_iterator(options.output)) {
+    if (is_temporary(entry.path())) useless.push_back(entry.path());
+  }
+  for (const fs::path& path : useless) fs::remove(path);
 }
 
 void check_end_of_text(const TokenizeArgs& options, const Tokenizer& tokenizer) {
@@ -177,6 +189,9 @@ void check_end_of_text(const TokenizeArgs& options, const Tokenizer& tokenizer) 
                   "leave it out, or use byte or bpe",
                   options.tokenizer));
 }
+
+/// By a signal: what is written of a file goes.
+struct Interrupted {};
 
 void encode_files(const TokenizeArgs& options, const Tokenizer& tokenizer, ShardWriter& writer) {
   for_each_piece<std::vector<int32_t>>(
@@ -190,6 +205,7 @@ void encode_files(const TokenizeArgs& options, const Tokenizer& tokenizer, Shard
         }
       },
       [&](Made<std::vector<int32_t>>& made) {
+        if (StopSignal::pending() != 0) throw Interrupted();
         writer.write(made.result);
         if (made.piece.ends_file && options.append_end_of_text)
           writer.write(std::vector<int32_t>{*tokenizer.end_of_text()});
@@ -217,6 +233,24 @@ void print_summary(const TokenizeArgs& options, const Tokenizer& tokenizer,
       thread_count(options) == 1 ? "" : "s");
 }
 
+/// Returns the signal that ended it early, or 0.
+int write_shards(const TokenizeArgs& options, const Tokenizer& tokenizer) {
+  const StopSignal stop_signal;
+  ShardWriter writer(
+      {options.output, options.shard_tokens, tokenizer.size(), tokenizer_fingerprint(tokenizer)});
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    encode_files(options, tokenizer, writer);
+  } catch (const Interrupted&) {
+    return StopSignal::pending();
+  }
+  writer.finish();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  write_tokenizer(options, tokenizer);
+  print_summary(options, tokenizer, writer, seconds.count());
+  return 0;
+}
+
 }  // namespace
 
 int run_tokenize(const TrainerArgs& args) {
@@ -227,15 +261,12 @@ int run_tokenize(const TrainerArgs& args) {
   const auto tokenizer = make_tokenizer(options);
   check_end_of_text(options, *tokenizer);
   clear_folder(options);
-  ShardWriter writer(
-      {options.output, options.shard_tokens, tokenizer->size(), tokenizer_fingerprint(*tokenizer)});
-  const auto start = std::chrono::steady_clock::now();
-  encode_files(options, *tokenizer, writer);
-  writer.finish();
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  write_tokenizer(options, *tokenizer);
-  print_summary(options, *tokenizer, writer, seconds.count());
-  return 0;
+  const int signal = write_shards(options, *tokenizer);
+  if (signal == 0) return launch::kExitDone;
+  fmt::print(stderr,
+             "interrupted: {} is not complete; the same command with --overwrite begins anew\n",
+             options.output);
+  return launch::kExitSignalBase + signal;
 }
 
 }  // namespace ddp::train

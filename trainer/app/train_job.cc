@@ -11,8 +11,11 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/exit_report.h"
+#include "trainer/app/out_of_memory.h"
 #include "trainer/config/compose/run_folder.h"
 #include "trainer/config/keys/config_text.h"
+#include "trainer/data/data_source.h"
+#include "trainer/optim/numerics.h"
 #include "trainer/run/trainer.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/atomic_file.h"
@@ -87,6 +90,43 @@ void work_in(const std::string& folder) {
   }
 }
 
+std::unique_ptr<Task> open_task(const Config& config, const std::optional<SnapshotMeta>& meta) {
+  try {
+    return make_task(config, meta ? &meta->task : nullptr);
+  } catch (const std::bad_alloc&) {
+    throw FinalError(fmt::format(
+        "out of memory while reading data_config.path={}: a text is held in memory whole; write "
+        "its tokens once with trainer tokenize and train on their folder, which is mapped",
+        config.data.path));
+  }
+}
+
+/// All of it that a model is needed for.
+JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup& group,
+                     SnapshotFolder& folder, RemoteSnapshots* remote, RunMonitor& monitor, Log& log,
+                     ResumePoint resume, Task& task) {
+  Trainer trainer(config, plan, group, task, resume.meta,
+                  resume.snapshot ? &*resume.snapshot : nullptr);
+  const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";
+  resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
+  monitor.started("model");
+  TrainingRun training(config, group, trainer, folder, remote, monitor, log, resumed_from);
+  const FitResult result = training.fit();
+  return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
+}
+
+/// In a catch block: throws what is in flight on, memory that is lacking as an error of ours.
+[[noreturn]] void rethrow(const Config& config, const DevicePlan& plan, const ProcessGroup& group,
+                          const Task& task, const std::exception& error) {
+  if (!is_out_of_memory(error)) throw;
+  const ComputePlace place{plan.device.is_cuda(), group.size()};
+  const auto model = [&task](const Config& changed, const ComputePlace& where) {
+    return task.memory_items(changed, where);
+  };
+  throw FinalError(
+      out_of_memory_text(config, model, place, place.cuda ? plan.device.index() : 0, error));
+}
+
 JobResult train_in_group(const Config& config, const DevicePlan& plan, bool several_nodes,
                          ProcessGroup& group, Log& log, const StartTimes& start) {
   RunMonitor monitor(config, group.rank(), group.size(), plan.device.is_cuda(), start);
@@ -102,7 +142,8 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, bool seve
   }
   ResumePoint resume = find_resume_point(folder, several_nodes && !remote_path, group, log);
   if (remote_path) monitor.starting(false);
-  const auto task = make_task(config, resume.meta ? &resume.meta->task : nullptr);
+  if (const auto note = large_text_note(config.data); !note.empty()) log.info(note);
+  const auto task = open_task(config, resume.meta);
   const std::string& samples = task->training().fingerprint();
   if (group.broadcast_text(samples) != samples) {
     throw RunError(
@@ -114,14 +155,12 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, bool seve
   }
   if (group.is_main()) folder.begin_run(config_to_json(config), samples);
   monitor.started("snapshot and data");
-  Trainer trainer(config, plan, group, *task, resume.meta,
-                  resume.snapshot ? &*resume.snapshot : nullptr);
-  const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";
-  resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
-  monitor.started("model");
-  TrainingRun training(config, group, trainer, folder, remote.get(), monitor, log, resumed_from);
-  const FitResult result = training.fit();
-  return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
+  try {
+    return train_task(config, plan, group, folder, remote.get(), monitor, log, std::move(resume),
+                      *task);
+  } catch (const std::exception& error) {
+    rethrow(config, plan, group, *task, error);
+  }
 }
 
 Console console_of(ProgressStyle style) {
@@ -170,6 +209,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   log.debug("Configuration:\n" + config_to_yaml(config));
   if (!run.warning.empty() && env.is_main()) log.warning(run.warning);
   const DevicePlan plan = plan_device(config, env);
+  apply_numerics(config.trainer, plan.device);
   ProcessGroup group(env, config.distributed, plan, store);
   // Only now: a rank that still waits for the others ends at the first signal.
   const StopSignal stop_signal;

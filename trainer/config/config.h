@@ -29,7 +29,8 @@ struct DataConfig {
   double train_split =
       0.9;  ///< Share of the text, from its start, used for training; the rest is for evaluation.
   double truncate = 1.0;  ///< Share of the text, from its start, that is used at all.
-  int64_t stride = 1;     ///< Distance between the starts of two training windows, tokens.
+  /// Distance between the starts of two training windows, tokens.
+  AutoNumber stride = {false, 1.0};
 };
 
 enum class Activation { kGelu, kGeluTanh };
@@ -83,11 +84,16 @@ struct TrainerConfig {
   double early_stopping_min_delta = 0.0;
   std::string metric_for_best_model = "loss";
   bool load_best_model_at_end = false;
+  int64_t sample_every_steps = 0;  ///< 0: no samples.
+  std::string sample_prompt;       ///< Empty: the beginning of the evaluation text.
+  int64_t sample_tokens = 100;
   std::vector<std::string> freeze;  ///< Shell patterns of parameter names.
   double ema_decay = 0.0;           ///< Of the averaged weights; 0: none.
   int64_t seed = 1337;
   bool use_amp = false;
   AmpDtype amp_dtype = AmpDtype::kFloat16;
+  bool tf32 = false;           ///< In float32 matrix products of a GPU.
+  bool deterministic = false;  ///< The same bits from the same run on a GPU, too.
   DeviceChoice device = DeviceChoice::kAuto;
   BadStepPolicy bad_step_policy = BadStepPolicy::kSkip;
   double spike_factor = 0.0;  ///< Times the median that makes a spike of loss or norm; 0: off.
@@ -129,8 +135,13 @@ struct LoggingConfig {
   bool jsonl = true;         ///< metrics.jsonl in run_dir.
   bool tensorboard = false;  ///< Event files in run_dir/tensorboard.
   ProgressStyle progress = ProgressStyle::kAuto;
-  std::optional<int64_t> histogram_every_steps;  ///< Of the parameters, for TensorBoard.
+  std::optional<int64_t> histogram_every_steps;  ///< Of parameters and gradients, for TensorBoard.
   double peak_tflops = 0.0;                      ///< Of one rank's device, 1e12 FLOP/s; 0: no MFU.
+};
+
+struct ProfileConfig {
+  std::optional<int64_t> start;  ///< First step in the trace, from 1; not given: no trace.
+  int64_t steps = 3;
 };
 
 /// Log level DEBUG for everything, or for the loggers of these names.
@@ -166,6 +177,7 @@ struct Config {
   OptimizerConfig optimizer;
   DistributedConfig distributed;
   LoggingConfig logging;
+  ProfileConfig profile;
   HydraConfig hydra;
 };
 

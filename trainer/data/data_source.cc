@@ -7,7 +7,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "trainer/data/memory_tokens.h"
@@ -17,6 +16,7 @@
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
+#include "trainer/tokenizer/utf8.h"
 
 namespace ddp::train {
 namespace {
@@ -43,24 +43,69 @@ bool holds_tokens(const DataConfig& config) {
   return false;
 }
 
-std::string read_text(const std::string& path) {
+/// Several texts as one. Each is without its byte order mark.
+struct Texts {
+  struct File {
+    std::string path;
+    std::size_t start = 0;    ///< In `whole`.
+    std::size_t skipped = 0;  ///< Bytes of the file in front of that.
+  };
+  std::string whole;
+  std::vector<File> files;
+};
+
+std::ifstream open_text_file(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored))
     throw UserError(path + ": is not a regular file; name a text file");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw UserError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
-  return {std::istreambuf_iterator<char>(file), {}};
+  return file;
 }
 
-std::string read_texts(const std::string& path) {
-  const auto files = find_data_files(path, ".txt");
+void append_text(const std::string& path, Texts& texts) {
+  std::ifstream file = open_text_file(path);
+  const std::size_t start = texts.whole.size();
+  texts.whole.resize(start + fs::file_size(path));
+  file.read(texts.whole.data() + start, static_cast<std::streamsize>(texts.whole.size() - start));
+  texts.whole.resize(start + static_cast<std::size_t>(file.gcount()));
+  const bool marked = std::string_view(texts.whole).substr(start).starts_with(kByteOrderMark);
+  const std::size_t skipped = marked ? kByteOrderMark.size() : 0;
+  texts.whole.erase(start, skipped);
+  texts.files.push_back({path, start, skipped});
+}
+
+std::vector<std::string> find_texts(const std::string& path) {
+  auto files = find_data_files(path, ".txt");
   std::error_code ignored;
-  if (files.empty() && fs::is_directory(path, ignored))
-    throw UserError(path + ": holds no .txt file, nor .bin files of tokens; name a file");
+  if (files.empty() && fs::is_directory(path, ignored)) {
+    throw UserError(fmt::format(
+        "{0}: holds no .txt file, nor .bin files of tokens; name a file, or a glob such as "
+        "'{0}/*.md'",
+        path));
+  }
   if (files.empty()) throw UserError(path + ": cannot read: no such file, folder or glob");
-  std::string text;
-  for (const std::string& file : files) text += read_text(file);
-  return text;
+  return files;
+}
+
+Texts read_texts(const std::string& path) {
+  Texts texts;
+  for (const std::string& file : find_texts(path)) append_text(file, texts);
+  return texts;
+}
+
+/// Only when a tokenizer that needs UTF-8 has failed: names the file that is not.
+void refuse_other_bytes(const Texts& texts) {
+  for (std::size_t i = 0; i < texts.files.size(); ++i) {
+    const auto& [path, start, skipped] = texts.files[i];
+    const std::size_t end =
+        i + 1 < texts.files.size() ? texts.files[i + 1].start : texts.whole.size();
+    const auto text = std::string_view(texts.whole).substr(start, end - start);
+    const std::size_t bad = first_bad_byte(text);
+    if (bad == std::string_view::npos) continue;
+    throw UserError(fmt::format("{}: {}, or set data_config.tokenizer=byte, which takes any bytes",
+                                path, not_utf8(text, bad, skipped)));
+  }
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of_text(const DataConfig& config, std::string_view text,
@@ -72,29 +117,37 @@ std::unique_ptr<Tokenizer> tokenizer_of_text(const DataConfig& config, std::stri
   return std::make_unique<CharTokenizer>(CharTokenizer::from_text(text));
 }
 
-std::unique_ptr<TokenSequence> encode_text(const Tokenizer& tokenizer, const std::string& path,
-                                           std::string_view text) {
-  try {
-    return std::make_unique<MemoryTokens>(tokenizer.encode(text), sha256_hex(text));
-  } catch (const UserError& error) {
-    throw UserError(path + ": " + error.what());
-  }
+std::unique_ptr<TokenSequence> encode_text(const Tokenizer& tokenizer, std::string_view text) {
+  return std::make_unique<MemoryTokens>(tokenizer.encode(text), sha256_hex(text));
+}
+
+/// `work` on the texts of `key`; what it throws names the file.
+template <typename Work>
+void with_texts(const char* key, const std::string& path, const Work& work) {
+  with_key(key, [&] {
+    const Texts texts = read_texts(path);
+    try {
+      work(std::string_view(texts.whole));
+    } catch (const UserError& error) {
+      refuse_other_bytes(texts);
+      throw UserError(path + ": " + error.what());
+    }
+  });
 }
 
 DataSource open_text(const DataConfig& config, std::unique_ptr<Tokenizer> of_snapshot) {
   DataSource source;
   source.from_text = true;
-  with_key(kPath, [&] {
-    const std::string whole = read_texts(config.path);
+  with_texts(kPath, config.path, [&](std::string_view whole) {
     const std::string_view text = truncate_text(whole, config.truncate);
     source.characters_in_files = count_characters(whole);
     source.tokenizer = tokenizer_of_text(config, text, std::move(of_snapshot));
-    source.training = encode_text(*source.tokenizer, config.path, text);
+    source.training = encode_text(*source.tokenizer, text);
   });
   source.training_tokens = source.training->size();
   if (!config.eval_path.empty()) {
-    source.evaluation = with_key(kEvalPath, [&] {
-      return encode_text(*source.tokenizer, config.eval_path, read_texts(config.eval_path));
+    with_texts(kEvalPath, config.eval_path, [&](std::string_view whole) {
+      source.evaluation = encode_text(*source.tokenizer, whole);
     });
   }
   return source;
@@ -144,6 +197,25 @@ DataSource open_shards(const DataConfig& config, std::unique_ptr<Tokenizer> of_s
 }
 
 }  // namespace
+
+std::string large_text_note(const DataConfig& config) {
+  constexpr uint64_t kLarge = 100'000'000;
+  if (holds_tokens(config)) return "";
+  uint64_t bytes = 0;
+  for (const std::string& file : find_data_files(config.path, ".txt")) {
+    std::error_code error;
+    const auto size = fs::file_size(file, error);
+    if (!error) bytes += size;  // open_data() says what is wrong with it
+  }
+  if (bytes < kLarge) return "";
+  std::error_code ignored;
+  return fmt::format(
+      "Text: {:.0f} MB are encoded now and at each start, and each rank holds them, 4 bytes a "
+      "token; to do it once: trainer tokenize --tokenizer {} --input {}{} --output tokens, then "
+      "data_config.path=tokens",
+      static_cast<double>(bytes) / 1e6, config.tokenizer.empty() ? "char" : config.tokenizer,
+      config.path, fs::is_directory(config.path, ignored) ? "/*.txt" : "");
+}
 
 DataSource open_data(const DataConfig& config, std::unique_ptr<Tokenizer> of_snapshot) {
   return holds_tokens(config) ? open_shards(config, std::move(of_snapshot))

@@ -25,4 +25,8 @@ struct DataSource {
 /// wrong with it.
 DataSource open_data(const DataConfig& config, std::unique_ptr<Tokenizer> of_snapshot);
 
+/// One line for who starts a training on a text that is large enough to be turned into tokens
+/// beforehand; else "".
+std::string large_text_note(const DataConfig& config);
+
 }  // namespace ddp::train

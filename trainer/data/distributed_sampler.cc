@@ -40,13 +40,14 @@ int64_t Permutation::operator()(int64_t i) const {
 DistributedSampler::DistributedSampler(int64_t dataset_size, int64_t batch_size,
                                        int64_t micro_batches_per_step, uint64_t seed)
     : dataset_size_(dataset_size), global_batch_(batch_size * micro_batches_per_step), seed_(seed) {
-  if (dataset_size_ < global_batch_) {
-    throw UserError(
-        fmt::format("one step takes {} samples (trainer_config.batch_size {} x {} micro-batches on "
-                    "all ranks), but the training set "
-                    "has {}; use a smaller trainer_config.batch_size or more text",
-                    global_batch_, batch_size, micro_batches_per_step, dataset_size_));
-  }
+  if (dataset_size_ >= global_batch_) return;
+  const int64_t fits = dataset_size_ / micro_batches_per_step;
+  throw UserError(fmt::format(
+      "one step takes {} samples (trainer_config.batch_size {} x {} micro-batches on all ranks), "
+      "but the training set has {}; use {} or more text",
+      global_batch_, batch_size, micro_batches_per_step, dataset_size_,
+      fits > 0 ? fmt::format("trainer_config.batch_size={}", fits)
+               : "trainer_config.batch_size=1 with fewer micro-batches or ranks"));
 }
 
 DataCursor DistributedSampler::normalized(DataCursor cursor) const {

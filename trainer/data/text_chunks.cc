@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trainer/runtime/error.h"
+#include "trainer/tokenizer/utf8.h"
 
 namespace ddp::train {
 
@@ -32,8 +33,16 @@ bool TextChunks::read_more(std::size_t bytes) {
   return n == bytes;
 }
 
+void TextChunks::leave_out_byte_order_mark() {
+  read_more(kByteOrderMark.size());
+  if (rest_ != kByteOrderMark) return;
+  offset_ = rest_.size();
+  rest_.clear();
+}
+
 bool TextChunks::next(Chunk& chunk) {
   constexpr std::size_t kBytes = std::size_t{1} << 20U;
+  if (offset_ == 0 && rest_.empty()) leave_out_byte_order_mark();
   std::size_t cut = 0;
   bool more = true;
   // Where there is no place to cut, twice as much is looked at: the time stays linear.

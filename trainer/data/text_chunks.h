@@ -12,7 +12,7 @@
 namespace ddp::train {
 
 /// Holds one piece at a time, of about a megabyte: more only where the text has no place to cut it
-/// at. For one thread.
+/// at. A byte order mark in front is left out. For one thread.
 class TextChunks {
  public:
   /// The largest length at which a text may be cut, 0 for none: Tokenizer::safe_prefix().
@@ -32,6 +32,7 @@ class TextChunks {
 
  private:
   bool read_more(std::size_t bytes);
+  void leave_out_byte_order_mark();
 
   std::string path_;
   SafePrefix safe_prefix_;

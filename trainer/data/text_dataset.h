@@ -16,9 +16,10 @@ namespace ddp::train {
 class TextDataset {
  public:
   /// What open_data() says of `config` and `tokenizer` (of a snapshot). Throws UserError: not
-  /// readable, not UTF-8, training part shorter than block_size + 1. A
+  /// readable, not UTF-8, fewer training samples than `batch_size`, with sizes that would do. A
   /// train_split of 0, which no configuration can have, leaves all for evaluation.
-  explicit TextDataset(const DataConfig& config, std::unique_ptr<Tokenizer> tokenizer = nullptr);
+  explicit TextDataset(const DataConfig& config, std::unique_ptr<Tokenizer> tokenizer = nullptr,
+                       int64_t batch_size = 1);
 
   const Tokenizer& tokenizer() const { return *source_.tokenizer; }
   /// Those that training, and evaluation without data_config.eval_path, are taken from.
@@ -39,6 +40,7 @@ class TextDataset {
 
  private:
   TextDataset(const DataConfig& config, DataSource source);
+  [[noreturn]] void refuse(const DataConfig& config, int64_t batch_size) const;
 
   DataSource source_;
   int64_t split_;

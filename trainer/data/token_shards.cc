@@ -31,11 +31,11 @@ class OpenFile {
     throw UserError(fmt::format("cannot read {}: {}", path_, std::strerror(error)));
   }
 
-  std::size_t size() const {
+  struct stat status() const {
     struct stat status = {};
     if (::fstat(fd_, &status) != 0) fail(errno);
     if (!S_ISREG(status.st_mode)) throw UserError(path_ + ": is not a file of tokens");
-    return static_cast<std::size_t>(status.st_size);
+    return status;
   }
 
   const std::byte* map(std::size_t bytes) const {
@@ -74,15 +74,29 @@ int64_t copy_tokens(const std::byte* from, std::span<int64_t> out) {
 
 MappedShard::MappedShard(const std::string& path) : path_(path) {
   const OpenFile file(path);
-  const std::size_t size = file.size();
+  const struct stat status = file.status();
+  const auto size = static_cast<std::size_t>(status.st_size);
   layout_ = read_shard_layout(file.front(kLongestHeaderBytes), size, path);
   data_ = file.map(size);
   mapped_bytes_ = size;
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
 }
 
 MappedShard::~MappedShard() { ::munmap(const_cast<std::byte*>(data_), mapped_bytes_); }
 
+// A file that was replaced or removed stays mapped; one that was cut has no pages behind its end.
+void MappedShard::check_still_whole() const {
+  struct stat now = {};
+  if (::stat(path_.c_str(), &now) != 0 || now.st_dev != device_ || now.st_ino != inode_) return;
+  if (static_cast<std::size_t>(now.st_size) >= mapped_bytes_) return;
+  throw RunError(fmt::format(
+      "{}: was cut from {} to {} bytes while it was read; write it anew and start again", path_,
+      mapped_bytes_, now.st_size));
+}
+
 int64_t MappedShard::copy(int64_t first, std::span<int64_t> out) const {
+  check_still_whole();
   const std::byte* from =
       data_ + layout_.header_bytes + static_cast<std::size_t>(first) * layout_.token_bytes;
   return layout_.token_bytes == 2 ? copy_tokens<uint16_t>(from, out)

@@ -25,16 +25,21 @@ class MappedShard {
 
   const std::string& path() const { return path_; }
   const ShardLayout& layout() const { return layout_; }
-  /// Returns the largest of them.
+  /// Returns the largest of them. Throws RunError when the file has been made shorter: reading
+  /// behind its end would end the process.
   int64_t copy(int64_t first, std::span<int64_t> out) const;
   /// Its pages no longer count as this process's memory; the system keeps them while it can.
   void release_pages() const;
 
  private:
+  void check_still_whole() const;
+
   std::string path_;
   ShardLayout layout_;
   const std::byte* data_ = nullptr;
   std::size_t mapped_bytes_ = 0;
+  uint64_t device_ = 0;  // where the mapped file is, whatever has its name now
+  uint64_t inode_ = 0;
 };
 
 /// What the files are read for.
@@ -43,7 +48,7 @@ struct ShardUse {
   std::string tokenizer_fingerprint;  ///< Shards that name another tokenizer are refused.
 };
 
-/// The files one after the other. A file that is made shorter while it is in use ends the process.
+/// The files one after the other.
 class TokenShards : public TokenSequence {
  public:
   /// Throws UserError when a file is damaged, empty, or of another tokenizer or vocabulary.

@@ -30,6 +30,8 @@ class TrainingWindows : public SampleSource {
   void fill(int64_t index, int64_t epoch, const SampleRow& row) const override;
   const std::string& fingerprint() const override { return tokens_.fingerprint(); }
 
+  int64_t stride() const { return stride_; }
+
  private:
   const TokenSequence& tokens_;
   TokenRange range_;

@@ -14,6 +14,8 @@ enum class Phase {
   kAllReduce,  ///< A collective has been handed in, its result is awaited.
   kOptimizer,
   kEvaluation,
+  kSampling,   ///< Rank 0 alone.
+  kProfiling,  ///< The profiler starts, or writes its trace.
   kStaging,    ///< The state is being copied for a snapshot.
   kWriting,    ///< A snapshot is being written to its temporary file.
   kRename,     ///< It is on the disk, its name is still the temporary one.
@@ -26,13 +28,15 @@ struct PhaseName {
   Phase phase;
 };
 
-inline constexpr std::array<PhaseName, 12> kPhaseNames = {{{"start", Phase::kStart},
+inline constexpr std::array<PhaseName, 14> kPhaseNames = {{{"start", Phase::kStart},
                                                            {"data", Phase::kData},
                                                            {"forward", Phase::kForward},
                                                            {"backward", Phase::kBackward},
                                                            {"all_reduce", Phase::kAllReduce},
                                                            {"optimizer", Phase::kOptimizer},
                                                            {"evaluation", Phase::kEvaluation},
+                                                           {"sampling", Phase::kSampling},
+                                                           {"profiling", Phase::kProfiling},
                                                            {"staging", Phase::kStaging},
                                                            {"writing", Phase::kWriting},
                                                            {"rename", Phase::kRename},

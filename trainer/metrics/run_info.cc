@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "trainer/config/keys/config_text.h"
+#include "trainer/runtime/build_commit.h"
 #include "trainer/runtime/start_time.h"
 
 namespace ddp::train {
@@ -47,6 +48,7 @@ RunFacts machine_facts() {
   ::uname(&system);
   const int64_t memory = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE);
   return {{"program", std::string("trainer " DDP_VERSION)},
+          {"commit", std::string(kBuildCommit)},
           {"command", command_line()},
           {"started", utc_text(process_start_unix_seconds())},
           {"host", std::string(system.nodename)},

@@ -3,21 +3,53 @@
 #include <utility>
 
 namespace ddp::train {
+namespace {
+
+std::vector<torch::Tensor> zeros_like_each(const std::vector<Parameter>& parameters) {
+  std::vector<torch::Tensor> zeros;
+  for (const auto& p : parameters)
+    zeros.push_back(torch::zeros_like(p.tensor, torch::MemoryFormat::Preserve).detach());
+  return zeros;
+}
+
+/// The parameters with weight decay, or those without: what one fused call updates.
+struct ParameterGroup {
+  ParameterGroup(const std::vector<Parameter>& parameters, bool decay) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (parameters[i].decay != decay) continue;
+      members.push_back(i);
+      values.push_back(parameters[i].tensor);
+      gradients.push_back(parameters[i].tensor.grad());
+    }
+  }
+
+  /// Of one tensor for each parameter, those of the members.
+  std::vector<torch::Tensor> of(const std::vector<torch::Tensor>& all) const {
+    std::vector<torch::Tensor> own;
+    for (const std::size_t i : members) own.push_back(all[i]);
+    return own;
+  }
+
+  std::vector<std::size_t> members;
+  std::vector<torch::Tensor> values;
+  std::vector<torch::Tensor> gradients;
+};
+
+}  // namespace
 
 Adam::Adam(std::vector<Parameter> parameters, const OptimizerConfig& config, Decay decay)
-    : Optimizer(std::move(parameters)), config_(config), decay_(decay) {
-  for (const auto& p : this->parameters()) {
-    moments_.push_back({torch::zeros_like(p.tensor, torch::MemoryFormat::Preserve).detach(),
-                        torch::zeros_like(p.tensor, torch::MemoryFormat::Preserve).detach()});
-  }
-}
+    : Optimizer(std::move(parameters)),
+      config_(config),
+      decay_(decay),
+      exp_avgs_(zeros_like_each(this->parameters())),
+      exp_avg_sqs_(zeros_like_each(this->parameters())) {}
 
 std::vector<NamedTensor> Adam::state() const {
   std::vector<NamedTensor> result;
-  for (std::size_t i = 0; i < moments_.size(); ++i) {
+  for (std::size_t i = 0; i < exp_avgs_.size(); ++i) {
     const std::string& name = parameters()[i].name;
-    result.push_back({name + ".exp_avg", moments_[i].exp_avg});
-    result.push_back({name + ".exp_avg_sq", moments_[i].exp_avg_sq});
+    result.push_back({name + ".exp_avg", exp_avgs_[i]});
+    result.push_back({name + ".exp_avg_sq", exp_avg_sqs_[i]});
   }
   return result;
 }
@@ -28,25 +60,14 @@ void Adam::update(double learning_rate, const torch::Tensor& found_inf) {
 }
 
 void Adam::update_group(bool decay, double learning_rate, const torch::Tensor& found_inf) {
-  std::vector<torch::Tensor> values;
-  std::vector<torch::Tensor> gradients;
-  std::vector<torch::Tensor> exp_avgs;
-  std::vector<torch::Tensor> exp_avg_sqs;
-  for (std::size_t i = 0; i < moments_.size(); ++i) {
-    const Parameter& p = parameters()[i];
-    if (p.decay != decay) continue;
-    values.push_back(p.tensor);
-    gradients.push_back(p.tensor.grad());
-    exp_avgs.push_back(moments_[i].exp_avg);
-    exp_avg_sqs.push_back(moments_[i].exp_avg_sq);
-  }
-  if (values.empty()) return;
-  const std::vector<torch::Tensor> steps(values.size(), step_count());
+  const ParameterGroup group(parameters(), decay);
+  if (group.values.empty()) return;
+  const std::vector<torch::Tensor> steps(group.values.size(), step_count());
   const auto fused_update = [&](auto&& kernel) {
-    kernel(values, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/at::TensorList{}, steps,
-           learning_rate, config_.betas[0], config_.betas[1], decay ? config_.weight_decay : 0.0,
-           config_.eps, /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt,
-           found_inf);
+    kernel(group.values, group.gradients, group.of(exp_avgs_), group.of(exp_avg_sqs_),
+           /*max_exp_avg_sqs=*/at::TensorList{}, steps, learning_rate, config_.betas[0],
+           config_.betas[1], decay ? config_.weight_decay : 0.0, config_.eps, /*amsgrad=*/false,
+           /*maximize=*/false, /*grad_scale=*/std::nullopt, found_inf);
   };
   if (decay_ == Decay::kDecoupled) {
     fused_update([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
@@ -57,9 +78,7 @@ void Adam::update_group(bool decay, double learning_rate, const torch::Tensor& f
 
 Sgd::Sgd(std::vector<Parameter> parameters, const OptimizerConfig& config)
     : Optimizer(std::move(parameters)), config_(config), momentum_(momentum_of(config)) {
-  if (momentum_ == 0.0) return;
-  for (const auto& p : this->parameters())
-    buffers_.push_back(torch::zeros_like(p.tensor, torch::MemoryFormat::Preserve).detach());
+  if (momentum_ != 0.0) buffers_ = zeros_like_each(this->parameters());
 }
 
 std::vector<NamedTensor> Sgd::state() const {
@@ -75,19 +94,11 @@ void Sgd::update(double learning_rate, const torch::Tensor& found_inf) {
 }
 
 void Sgd::update_group(bool decay, double learning_rate, const torch::Tensor& found_inf) {
-  std::vector<torch::Tensor> values;
-  std::vector<torch::Tensor> gradients;
-  std::vector<torch::Tensor> buffers;
-  for (std::size_t i = 0; i < parameters().size(); ++i) {
-    const Parameter& p = parameters()[i];
-    if (p.decay != decay) continue;
-    values.push_back(p.tensor);
-    gradients.push_back(p.tensor.grad());
-    if (!buffers_.empty()) buffers.push_back(buffers_[i]);
-  }
-  if (values.empty()) return;
-  at::_fused_sgd_(values, gradients, buffers, decay ? config_.weight_decay : 0.0, momentum_,
-                  learning_rate, /*dampening=*/0.0, config_.nesterov, /*maximize=*/false,
+  const ParameterGroup group(parameters(), decay);
+  if (group.values.empty()) return;
+  const auto buffers = buffers_.empty() ? buffers_ : group.of(buffers_);
+  at::_fused_sgd_(group.values, group.gradients, buffers, decay ? config_.weight_decay : 0.0,
+                  momentum_, learning_rate, /*dampening=*/0.0, config_.nesterov, /*maximize=*/false,
                   /*is_first_step=*/false, /*grad_scale=*/std::nullopt, found_inf);
 }
 

@@ -24,15 +24,12 @@ class Adam : public Optimizer {
   void update(double learning_rate, const torch::Tensor& found_inf) override;
 
  private:
-  struct Moments {
-    torch::Tensor exp_avg;
-    torch::Tensor exp_avg_sq;
-  };
   void update_group(bool decay, double learning_rate, const torch::Tensor& found_inf);
 
   OptimizerConfig config_;
   Decay decay_;
-  std::vector<Moments> moments_;  // in the order of the parameters
+  std::vector<torch::Tensor> exp_avgs_;  // in the order of the parameters, as all below
+  std::vector<torch::Tensor> exp_avg_sqs_;
 };
 
 /// Stochastic gradient descent with momentum as torch.optim.SGD has it (no dampening; the weight

@@ -1,5 +1,7 @@
 #include "trainer/optim/weight_average.h"
 
+#include <utility>
+
 namespace ddp::train {
 
 WeightAverage::WeightAverage(const std::vector<Parameter>& parameters, double decay)
@@ -18,11 +20,10 @@ void WeightAverage::update(const torch::Tensor& found_inf) {
 }
 
 void WeightAverage::swap() {
-  const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < averages_.size(); ++i) {
-    const auto weights = parameters_[i].tensor.detach().clone();
-    parameters_[i].tensor.copy_(averages_[i]);
-    averages_[i].copy_(weights);
+    auto weights = parameters_[i].tensor.detach();
+    parameters_[i].tensor.set_data(averages_[i]);
+    averages_[i] = std::move(weights);
   }
 }
 

@@ -64,6 +64,12 @@ void RunRecords::write(MetricRecord record) {
   say_troubles();
 }
 
+void RunRecords::write_text(TextRecord record) {
+  record.time = unix_seconds();
+  recorder_.write_text(std::move(record));
+  say_troubles();
+}
+
 void RunRecords::say_troubles() {
   for (const auto& trouble : recorder_.take_troubles()) log_.warning(trouble);
 }

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include <ATen/record_function.h>
 
 #include "trainer/config/keys/config_text.h"
 #include "trainer/optim/frozen.h"
@@ -38,16 +39,6 @@ std::vector<Parameter> build_model(Task& task, const Config& config, torch::Devi
   return freeze(task.parameters(), config.trainer.freeze);
 }
 
-/// Whether a key of trainer_config is as it was for the snapshot; also when its trainer had no such
-/// key.
-bool same_setting(const SnapshotMeta& meta, const Config& config, const char* key) {
-  const auto value = [&](const std::string& json) {
-    return nlohmann::json::parse(json)["trainer_config"].value(key, nlohmann::json());
-  };
-  const auto before = value(meta.config_json);
-  return before.is_null() || before == value(config_to_json(config));
-}
-
 }  // namespace
 
 Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group, Task& task,
@@ -69,9 +60,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
       average_(optimizer_->parameters(), config.trainer.ema_decay),
       early_stopping_(config.trainer.early_stopping_patience,
                       config.trainer.early_stopping_min_delta) {
-  // The names of the metrics do not depend on the sums.
-  score_of(task.metrics(std::vector<double>(static_cast<std::size_t>(task.sums()), 1.0)),
-           config.trainer.metric_for_best_model);
+  check_metric_name(task.metric_names(), config.trainer.metric_for_best_model);
   if (meta) load(*meta, snapshot);
   sync_ = make_gradient_sync(named(optimizer_->parameters()), group_, config.distributed, [this] {
     const Autocast autocast(plan_.device.type(), amp_dtype_);
@@ -95,7 +84,8 @@ std::vector<NamedTensor> Trainer::state() const {
 }
 
 void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
-  if (snapshot != nullptr) load_tensors(meta, *snapshot);
+  const TrainerConfig before = config_from_json(meta.config_json).trainer;
+  if (snapshot != nullptr) load_tensors(before, *snapshot);
   const torch::NoGradGuard no_grad;
   optimizer_->step_count().fill_(meta.optimizer_step);
   scaler_.load_state(meta.grad_scaler);
@@ -107,16 +97,15 @@ void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   best_eval_ = meta.best_eval;
   evaluation_due_ = meta.evaluation_due;
   early_stopping_.load_state(meta.early_stopping);
-  if (same_setting(meta, config_, "metric_for_best_model")) return;
+  if (before.metric_for_best_model == config_.trainer.metric_for_best_model) return;
   best_eval_.reset();
   early_stopping_.forget();
 }
 
 // Parameters that were frozen have no state of the optimizer yet, averages may be new.
-void Trainer::load_tensors(const SnapshotMeta& meta, const OpenedSnapshot& snapshot) {
-  const bool same_frozen = same_setting(meta, config_, "freeze");
-  const bool has_average =
-      nlohmann::json::parse(meta.config_json)["trainer_config"].value("ema_decay", 0.0) > 0.0;
+void Trainer::load_tensors(const TrainerConfig& before, const OpenedSnapshot& snapshot) {
+  const bool same_frozen = before.freeze == config_.trainer.freeze;
+  const bool has_average = before.ema_decay > 0.0;
   for (const auto& [name, tensor] : state()) {
     const bool average = name.starts_with("ema.");
     const bool may_lack =
@@ -143,6 +132,7 @@ TaskLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64
   sync_->begin_micro_batch(last);
   TaskLoss loss;
   {
+    RECORD_USER_SCOPE("forward");
     const Autocast autocast(plan_.device.type(), amp_dtype_);
     loss = task_.loss(batch);
   }
@@ -151,6 +141,7 @@ TaskLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64
   const double share = static_cast<double>(batch_plan_.micro_batches) / group_.size();
   const auto scaled = scaler_.scale(weighted(loss) / share);
   monitor.enter(Phase::kBackward, last ? "gradients_all_reduce" : "");
+  RECORD_USER_SCOPE("backward");
   sync_->backward(scaled);
   return {loss.mean.detach(), loss.weight};
 }
@@ -192,6 +183,7 @@ void Trainer::divide_by_targets(const StepOutput& output,
 }
 
 void Trainer::update(StepOutput& output) {
+  RECORD_USER_SCOPE("optimizer");
   const auto gradients = optimizer_->gradients();
   divide_by_targets(output, gradients);
   const auto found_inf = scaler_.unscale(gradients);
@@ -218,6 +210,13 @@ void Trainer::leave_out_step(DataLoader& loader) {
   for (int64_t micro = 0; micro < own_micro_batches_; ++micro) loader.next();
   ++step_;
   cursor_ = sampler_.next(cursor_);
+}
+
+std::optional<std::string> Trainer::sample(const std::function<bool()>& go_on) {
+  average_.swap();
+  auto text = task_.sample(sample_seed(as_seed(config_), step_), go_on);
+  average_.swap();
+  return text;
 }
 
 std::optional<Metrics> Trainer::evaluate_now(const std::function<bool()>& go_on,

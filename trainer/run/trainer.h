@@ -63,6 +63,10 @@ class Trainer {
   std::optional<Metrics> evaluate_now(const std::function<bool()>& go_on,
                                       const std::function<void()>& before_wait);
 
+  /// What the task makes up at this step, with the averaged weights where there are any: the same
+  /// whatever came before, and training goes on as without. For one rank.
+  std::optional<std::string> sample(const std::function<bool()>& go_on);
+
   /// The mean over all targets of the step, on all ranks. A collective, and a host sync.
   double global_mean_loss(const StepOutput& output);
 
@@ -90,7 +94,8 @@ class Trainer {
   /// Model and optimizer: the tensors that a snapshot holds and that all ranks share.
   std::vector<NamedTensor> state() const;
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
-  void load_tensors(const SnapshotMeta& meta, const OpenedSnapshot& snapshot);
+  /// `before`: the configuration of the snapshot's run.
+  void load_tensors(const TrainerConfig& before, const OpenedSnapshot& snapshot);
   void broadcast_state();
   TaskLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
   torch::Tensor weighted(const TaskLoss& loss) const;

@@ -36,6 +36,8 @@ TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& tra
       folder_(folder),
       monitor_(monitor),
       log_(log),
+      profile_(config, group.rank(), trainer.device_plan().device,
+               steps_of_run(config.trainer, trainer.sampler().steps_per_epoch())),
       first_step_(trainer.step()) {
   if (!group.is_main()) return;
   records_ = std::make_unique<RunRecords>(config, log);
@@ -61,6 +63,7 @@ FitResult TrainingRun::fit() {
   });
   if (trainer_.evaluation_due()) run_evaluation();
   train_until_end();
+  if (profile_.recording()) profiling([this] { profile_.finish(); });
   loader_.reset();
   const bool evaluated = trainer_.last_eval() && trainer_.last_eval()->step == trainer_.step();
   if (stop_signal_ == 0 && !evaluated) run_evaluation();
@@ -108,15 +111,30 @@ void TrainingRun::train_until_limit() {
     // same step.
     auto wish = group_.all_reduce_max_async(StopSignal::pending());
     const int64_t epoch = trainer_.cursor().epoch;
-    monitor_.begin_step(trainer_.step() + 1);
+    const int64_t step = trainer_.step() + 1;
+    if (profile_.begins_with(step)) profiling([&] { profile_.start(step); });
+    monitor_.begin_step(step);
+    profile_.begin_step(step);
     one_step();
     monitor_.enter(Phase::kAllReduce, "all_reduce");
     stop_signal_ = static_cast<int>(wish.wait());
     monitor_.end_step();
+    profile_.end_step();
+    if (profile_.ends_with(step)) profiling([this] { profile_.finish(); });
     if (group_.is_main()) step_done();
     if (StopSignal::take_report_wish()) say_where_time_goes();
     after_step(trainer_.cursor().epoch > epoch);  // a rollback may lead to an earlier one
   }
+}
+
+// Starting the profiler and writing its trace take a while, on every rank.
+template <typename Work>
+void TrainingRun::profiling(const Work& work) {
+  constexpr double kLongest = 300.0;  // s
+  monitor_.enter_for(Phase::kProfiling, kLongest);
+  throughput_.pause();
+  work();
+  throughput_.resume();
 }
 
 void TrainingRun::step_done() {
@@ -259,6 +277,7 @@ void TrainingRun::after_step(bool epoch_ended) {
     trainer_.set_evaluation_due(true);
   if (records_ && divides(config_.logging.histogram_every_steps, step)) record_histograms();
   if (stop_signal_ != 0) return;  // the due evaluation is made when training goes on
+  if (every.sample_every_steps > 0 && step % every.sample_every_steps == 0) record_sample();
   if (trainer_.evaluation_due()) run_evaluation();
   if (!keeper_ || finished()) return;
   const auto& best = trainer_.best_eval();

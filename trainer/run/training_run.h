@@ -16,6 +16,7 @@
 #include "trainer/run/rollback_limit.h"
 #include "trainer/run/run_account.h"
 #include "trainer/run/run_records.h"
+#include "trainer/run/step_profile.h"
 #include "trainer/run/trainer.h"
 #include "trainer/runtime/log.h"
 #include "trainer/snapshot/snapshot_folder.h"
@@ -79,6 +80,9 @@ class TrainingRun {
   void log_end(const std::vector<double>& peak_memory);
   void record_step(const StepOutput& output, double rate);
   void record_histograms();
+  void record_sample();
+  template <typename Work>
+  void profiling(const Work& work);
   RunFacts facts() const;
   double epochs_done() const;
   std::string samples_of(const DataCursor& at) const;
@@ -94,6 +98,7 @@ class TrainingRun {
   std::unique_ptr<SnapshotKeeper> keeper_;  // flushes the records from its thread
   std::unique_ptr<RunAccount> account_;
   std::unique_ptr<DataLoader> loader_;
+  StepProfile profile_;
   int64_t first_step_;
   int64_t saved_step_ = -1;
   int stop_signal_ = 0;

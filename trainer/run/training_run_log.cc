@@ -9,9 +9,12 @@
 #include "trainer/metrics/memory.h"
 #include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
+#include "trainer/optim/numerics.h"
+#include "trainer/run/run_end.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/start_time.h"
+#include "trainer/runtime/stop_signal.h"
 
 namespace ddp::train {
 namespace {
@@ -25,6 +28,11 @@ std::string eval_text(const Metrics& metrics) {
                                                       : fmt::format(" | {} {:.4f}", name, value);
   }
   return text;
+}
+
+Histogram histogram_of(const torch::Tensor& tensor) {
+  const auto values = tensor.detach().to(torch::kCPU, torch::kFloat32).contiguous();
+  return Histogram::of({values.const_data_ptr<float>(), static_cast<std::size_t>(values.numel())});
 }
 
 /// "peak 812.10MB" or "peak 640.00MB to 812.10MB on 4 ranks, most on rank 2"
@@ -95,16 +103,32 @@ void TrainingRun::log_evaluation(const Metrics& metrics, bool made_before) {
   if (!made_before) records_->write({trainer_.step(), epochs_done(), "eval", metrics, 0.0});
 }
 
+// The gradients are still there: averaged over the ranks and clipped, as the optimizer got them.
 void TrainingRun::record_histograms() {
   throughput_.pause();
   for (const Parameter& parameter : trainer_.task().parameters()) {
-    const auto values = parameter.tensor.detach().to(torch::kCPU, torch::kFloat32).contiguous();
-    records_->write_histogram(
-        {trainer_.step(), "parameters/" + parameter.name,
-         Histogram::of({values.const_data_ptr<float>(), static_cast<std::size_t>(values.numel())}),
-         unix_seconds()});
+    const auto write = [&](const char* kind, const torch::Tensor& tensor) {
+      records_->write_histogram(
+          {trainer_.step(), kind + parameter.name, histogram_of(tensor), unix_seconds()});
+    };
+    write("parameters/", parameter.tensor);
+    if (parameter.tensor.grad().defined()) write("gradients/", parameter.tensor.grad());
   }
   throughput_.resume();
+}
+
+// Rank 0 alone; the others begin the next step meanwhile and wait for it in a collective.
+void TrainingRun::record_sample() {
+  if (!records_) return;
+  throughput_.pause();
+  const auto text = trainer_.sample([this] {
+    monitor_.enter(Phase::kSampling);
+    return StopSignal::pending() == 0;
+  });
+  throughput_.resume();
+  if (!text) return;
+  log_.info(fmt::format("Step {} | Sample:\n{}", trainer_.step(), *text));
+  records_->write_text({trainer_.step(), "sample", *text, 0.0});
 }
 
 // Up to the backward pass nobody waits for anybody: who takes longer there holds up the others.
@@ -126,20 +150,22 @@ void TrainingRun::log_start() const {
   const auto& c = config_.trainer;
   const auto& sampler = trainer_.sampler();
   const Task& task = trainer_.task();
-  const auto amp = trainer_.amp_dtype();
   for (const auto& line : task.describe()) log_.info(line);
   log_.info(fmt::format(
       "Batch: {} samples per micro-batch x {} on {} = {} samples, {} {} per step; {} steps per "
-      "epoch",
+      "epoch, {} in all",
       c.batch_size, counted(trainer_.batch_plan().micro_batches, "micro-batch"),
       counted(group_.size(), "rank"), sampler.global_batch(),
-      sampler.global_batch() * task.units_per_sample(), task.unit(), sampler.steps_per_epoch()));
+      sampler.global_batch() * task.units_per_sample(), task.unit(), sampler.steps_per_epoch(),
+      steps_of_run(c, sampler.steps_per_epoch())));
   if (!trainer_.batch_plan().note.empty()) log_.info(trainer_.batch_plan().note);
   const auto& plan = trainer_.device_plan();
-  log_.info(fmt::format(
-      "Device: {}, backend {}, precision {}, {} threads per rank", plan.device.str(),
-      group_.c10d() ? plan.backend_name() : "none (one process)",
-      amp ? std::string(c10::toString(*amp)) + " autocast" : "float32", torch::get_num_threads()));
+  log_.info(fmt::format("Device: {}, backend {}, precision {}, {} threads per rank",
+                        plan.device.str(),
+                        group_.c10d() ? plan.backend_name() : "none (one process)",
+                        precision_name(c, plan.device), torch::get_num_threads()));
+  if (c.tf32 && plan.device.is_cpu())
+    log_.info("trainer_config.tf32: without effect, as this run computes on the CPU");
   records_->write_info(facts());
   log_.info(fmt::format("Snapshots: {}", c.snapshot_path));
 }
@@ -148,12 +174,12 @@ RunFacts TrainingRun::facts() const {
   const auto& sampler = trainer_.sampler();
   const Task& task = trainer_.task();
   const auto& plan = trainer_.device_plan();
-  const auto amp = trainer_.amp_dtype();
   RunFacts facts = machine_facts();
   facts.emplace_back("libtorch", std::string(TORCH_VERSION));
   facts.emplace_back("device", plan.device.str());
   facts.emplace_back("backend", group_.c10d() ? plan.backend_name() : "none (one process)");
-  facts.emplace_back("precision", amp ? std::string(c10::toString(*amp)) : std::string("float32"));
+  facts.emplace_back("precision", precision_name(config_.trainer, plan.device));
+  if (config_.trainer.deterministic) facts.emplace_back("algorithms", "deterministic");
   facts.emplace_back("ranks", int64_t{group_.size()});
   facts.emplace_back("threads_per_rank", int64_t{torch::get_num_threads()});
   facts.emplace_back("samples_per_step", sampler.global_batch());
@@ -195,6 +221,7 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
   }
   log_.info(fmt::format("Snapshot: {}; log: {}; account: {}", c.snapshot_path,
                         config_.hydra.log_file(), summary));
+  if (!profile_.summary().empty()) log_.info(profile_.summary());
   const auto* best = best_entry(folder_.entries());
   if (best != nullptr)
     log_.info(fmt::format("Best snapshot: {} (step {}, eval loss {:.6f})", folder_.path_of(*best),

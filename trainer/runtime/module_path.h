@@ -5,8 +5,7 @@
 
 namespace ddp::train {
 
-/// Beside the executable in a build tree (../lib) and after `cmake --install` (../lib, ../lib64 or
-/// Debian's folder); empty when it is in none of them.
+/// Beside the executable of an installation, or in ../lib of a build tree; empty if in neither.
 std::filesystem::path find_module(const char* file);
 
 }  // namespace ddp::train

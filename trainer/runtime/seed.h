@@ -18,7 +18,7 @@ constexpr uint64_t mix64(uint64_t x) {
 constexpr uint64_t mix64(uint64_t a, uint64_t b) { return mix64(mix64(a) ^ b); }
 
 /// The purpose of a derived generator; no two share a stream.
-enum class Stream : uint64_t { kInit = 1, kDropout = 2, kDataOrder = 3 };
+enum class Stream : uint64_t { kInit = 1, kDropout = 2, kDataOrder = 3, kSample = 4 };
 
 /// Seed for weight initialization.
 constexpr uint64_t init_seed(uint64_t seed) {
@@ -31,6 +31,11 @@ constexpr uint64_t dropout_seed(uint64_t seed, int64_t step, int64_t micro_batch
   return mix64(
       mix64(mix64(seed, static_cast<uint64_t>(Stream::kDropout)), static_cast<uint64_t>(step)),
       static_cast<uint64_t>(micro_batch));
+}
+
+/// Seed of the text that is sampled after optimizer step `step`.
+constexpr uint64_t sample_seed(uint64_t seed, int64_t step) {
+  return mix64(mix64(seed, static_cast<uint64_t>(Stream::kSample)), static_cast<uint64_t>(step));
 }
 
 /// Seed of the order of the training samples in epoch `epoch`.

@@ -17,7 +17,9 @@ using Json = nlohmann::json;
 const std::set<std::string> kModelKeys = {"gpt_config.n_layer",     "gpt_config.n_head",
                                           "gpt_config.n_embd",      "gpt_config.tie_weights",
                                           "data_config.block_size", "optimizer_config.name"};
-// Keys that change nothing in what is learned.
+// Sections and keys that change nothing in what is learned.
+const std::set<std::string> kSilentSections = {"hydra", "distributed_config", "logging_config",
+                                               "profile"};
 const std::set<std::string> kSilentKeys = {"data_config.path",
                                            "gpt_config.model_type",
                                            "trainer_config.snapshot_path",
@@ -33,6 +35,9 @@ const std::set<std::string> kSilentKeys = {"data_config.path",
                                            "trainer_config.early_stopping_min_delta",
                                            "trainer_config.metric_for_best_model",
                                            "trainer_config.load_best_model_at_end",
+                                           "trainer_config.sample_every_steps",
+                                           "trainer_config.sample_prompt",
+                                           "trainer_config.sample_tokens",
                                            "trainer_config.data_loader_workers",
                                            "trainer_config.snapshot_every",
                                            "trainer_config.snapshot_overhead",
@@ -56,7 +61,7 @@ std::vector<Change> changes(const std::string& before_json, const std::string& n
   const Json now = Json::parse(now_json);
   std::vector<Change> result;
   for (const auto& [section, keys] : now.items()) {
-    if (!keys.is_object() || section == "hydra" || section == "distributed_config") continue;
+    if (!keys.is_object() || kSilentSections.count(section) != 0) continue;
     for (const auto& [key, value] : keys.items()) {
       const bool known = before.contains(section) && before[section].contains(key);
       if (!known) continue;  // the trainer of the snapshot had no such key

@@ -10,6 +10,7 @@
 #include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"
+#include "trainer/task/text_sample.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 
 namespace ddp::train {
@@ -52,8 +53,9 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::map<std::string, std::string>
 
 CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string>* metadata)
     : config_(config),
-      data_(config.data, tokenizer_to_resume(metadata)),
-      fresh_(metadata == nullptr) {}
+      data_(config.data, tokenizer_to_resume(metadata), config.trainer.batch_size),
+      fresh_(metadata == nullptr),
+      sample_prompt_(make_sample_prompt()) {}
 
 const SampleSource* CausalLm::evaluation() const {
   return data_.evaluation().size() == 0 ? nullptr : &data_.evaluation();
@@ -65,6 +67,27 @@ void CausalLm::build_model(torch::Device device, uint64_t seed) {
   model_->to(device);
   model_->train();
   token_characters_ = characters_of_tokens(data_.tokenizer()).to(device);
+}
+
+// Made before training: a prompt that cannot be encoded is no surprise in the middle of a run.
+std::vector<int32_t> CausalLm::make_sample_prompt() const {
+  if (config_.trainer.sample_every_steps == 0) return {};
+  const SampleSource& training = data_.training();
+  const SampleSource& evaluation = data_.evaluation();
+  if (config_.trainer.sample_prompt.empty())
+    return beginning_of(evaluation.size() > 0 ? evaluation : training);
+  try {
+    return data_.tokenizer().encode(config_.trainer.sample_prompt);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("trainer_config.sample_prompt: {}", error.what()));
+  }
+}
+
+std::optional<std::string> CausalLm::sample(uint64_t seed, const std::function<bool()>& go_on) {
+  SamplingOptions options;
+  options.max_new_tokens = config_.trainer.sample_tokens;
+  options.seed = seed;
+  return sample_text(model_, data_.tokenizer(), sample_prompt_, options, go_on);
 }
 
 std::vector<NamedTensor> CausalLm::weights() const {
@@ -108,12 +131,21 @@ Metrics CausalLm::metrics(const std::vector<double>& sums) const {
           {"tokens", tokens}};
 }
 
+std::vector<std::string> CausalLm::metric_names() const {
+  return {"loss", "perplexity", "bits_per_character", "accuracy", "tokens"};
+}
+
 int64_t CausalLm::full_weight(int64_t samples) const { return samples * config_.data.block_size; }
 
 double CausalLm::flops_per_unit() const {
   const int64_t positions = config_.data.block_size * config_.gpt.n_embd;
   return flops_per_token({model_->parameter_count() - positions, config_.gpt.n_layer,
                           config_.gpt.n_embd, config_.data.block_size});
+}
+
+std::vector<MemoryItem> CausalLm::memory_items(const Config& config,
+                                               const ComputePlace& place) const {
+  return ddp::train::memory_items(config, data_.tokenizer().size(), place);
 }
 
 std::map<std::string, std::string> CausalLm::metadata() const {
@@ -159,11 +191,13 @@ std::vector<std::string> CausalLm::describe_windows() const {
         end ? fmt::format("Documents: packed; token {} ends one where the data has it", *end)
             : "Documents: packed, without a token between them");
   }
-  if (data.stride < data.block_size) {
+  const int64_t stride = data_.training().stride();
+  if (stride < data.block_size) {
     lines.push_back(fmt::format(
         "Windows: data_config.stride={} is less than block_size={}: an epoch visits each token "
         "about {} times; stride={} visits it once",
-        data.stride, data.block_size, data.block_size / data.stride, data.block_size));
+        data.stride.automatic ? fmt::format("auto, here {},", stride) : fmt::to_string(stride),
+        data.block_size, data.block_size / stride, data.block_size));
   }
   return lines;
 }

@@ -33,12 +33,17 @@ class CausalLm : public Task {
   int64_t sums() const override { return 4; }
   /// loss (nats per token), perplexity, bits_per_character, accuracy, tokens.
   Metrics metrics(const std::vector<double>& sums) const override;
+  std::vector<std::string> metric_names() const override;
+  /// trainer_config.sample_prompt and its continuation.
+  std::optional<std::string> sample(uint64_t seed, const std::function<bool()>& go_on) override;
 
   int64_t full_weight(int64_t samples) const override;
   bool equal_weights() const override { return true; }
   int64_t units_per_sample() const override { return config_.data.block_size; }
   std::string_view unit() const override { return "tokens"; }
   double flops_per_unit() const override;
+  std::vector<MemoryItem> memory_items(const Config& config,
+                                       const ComputePlace& place) const override;
 
   std::map<std::string, std::string> metadata() const override;
   void check_resume(const std::map<std::string, std::string>& metadata,
@@ -47,12 +52,14 @@ class CausalLm : public Task {
 
  private:
   std::vector<NamedTensor> weights() const;
+  std::vector<int32_t> make_sample_prompt() const;
   std::string describe_used() const;
   std::vector<std::string> describe_windows() const;
 
   const Config& config_;
   TextDataset data_;
   bool fresh_;  // not resumed: gpt_config.init_from counts
+  std::vector<int32_t> sample_prompt_;
   GPT model_{nullptr};
   torch::Tensor token_characters_;  ///< [V], float32: characters that begin in each token.
 };

@@ -58,18 +58,21 @@ std::optional<Metrics> evaluate(Task& task, const SampleSource& samples, int64_t
   return task.metrics(added_up(sums));
 }
 
-double score_of(const Metrics& metrics, const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& [metric, value] : metrics) {
-    const bool less_is_better =
-        metric == "loss" || metric == "perplexity" || metric.starts_with("bits_per");
-    if (metric == name) return less_is_better ? value : -value;
-    names.push_back(metric);
-  }
+void check_metric_name(const std::vector<std::string>& names, const std::string& name) {
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
   throw UserError(
       fmt::format("trainer_config.metric_for_best_model: '{}' is no metric of this task; choose "
                   "one of {}",
                   name, fmt::join(names, ", ")));
+}
+
+double score_of(const Metrics& metrics, const std::string& name) {
+  const auto found = std::find_if(metrics.begin(), metrics.end(),
+                                  [&](const auto& metric) { return metric.first == name; });
+  TORCH_CHECK(found != metrics.end(), "no metric ", name);
+  const bool less_is_better =
+      name == "loss" || name == "perplexity" || name.starts_with("bits_per");
+  return less_is_better ? found->second : -found->second;
 }
 
 }  // namespace ddp::train

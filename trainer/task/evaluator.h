@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "trainer/data/sample_source.h"
 #include "trainer/parallel/process_group.h"
@@ -32,8 +34,11 @@ std::optional<Metrics> evaluate(
     const std::function<bool()>& go_on = [] { return true; },
     const std::function<void()>& before_wait = [] {}, std::optional<int64_t> most_batches = {});
 
-/// The metric of that name, negated when more of it is better: less is better. Throws UserError
-/// that lists the names there are; `metrics` are a task's.
+/// Throws UserError that lists `names`, a task's, when trainer_config.metric_for_best_model is
+/// none of them.
+void check_metric_name(const std::vector<std::string>& names, const std::string& name);
+
+/// The metric of that name, one of `metrics`; negated when more of it is better: less is better.
 double score_of(const Metrics& metrics, const std::string& name);
 
 }  // namespace ddp::train

@@ -5,8 +5,10 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +17,7 @@
 #include "trainer/config/config.h"
 #include "trainer/data/batch.h"
 #include "trainer/data/sample_source.h"
+#include "trainer/model/training_cost.h"
 #include "trainer/optim/optimizer.h"
 
 namespace ddp::train {
@@ -52,6 +55,16 @@ class Task {
   virtual int64_t sums() const = 0;
   /// Of the sums over all evaluation samples.
   virtual Metrics metrics(const std::vector<double>& sums) const = 0;
+  /// The names in metrics(), in their order.
+  virtual std::vector<std::string> metric_names() const = 0;
+
+  /// What the model makes up now, for people to read, by random numbers from `seed` alone. For one
+  /// rank: the model's mode and torch's generators are as before. None where the task has no such
+  /// thing, or when `go_on`, asked time and again, said no.
+  virtual std::optional<std::string> sample(uint64_t /*seed*/,
+                                            const std::function<bool()>& /*go_on*/) {
+    return std::nullopt;
+  }
 
   /// Targets in a full batch of `samples` training samples.
   virtual int64_t full_weight(int64_t samples) const = 0;
@@ -63,6 +76,12 @@ class Task {
   virtual std::string_view unit() const = 0;  ///< "tokens", "images"
   /// Floating-point operations of the model, forward and backward, for one unit; 0: not known.
   virtual double flops_per_unit() const { return 0.0; }
+
+  /// What a rank would need to train this task by `config`, by arithmetic; empty: not known.
+  virtual std::vector<MemoryItem> memory_items(const Config& /*config*/,
+                                               const ComputePlace& /*place*/) const {
+    return {};
+  }
 
   /// Its part of a snapshot's metadata: tokenizer, names of labels.
   virtual std::map<std::string, std::string> metadata() const = 0;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <utility>
 
 #include "trainer/runtime/error.h"
 #include "trainer/tokenizer/utf8.h"
@@ -16,11 +16,9 @@ bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) !
 template <typename Visit>
 void for_each_code_point(std::string_view text, Visit visit) {
   for (std::size_t at = 0; at < text.size();) {
-    const CodePoint point = decode_utf8(text, at);
-    if (point.bytes == 0) {
-      throw UserError("the text is not valid UTF-8 at byte " + std::to_string(at) +
-                      "; convert it, for example with iconv -t UTF-8");
-    }
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const CodePoint point = byte < 0x80 ? CodePoint{byte, 1} : decode_utf8(text, at);
+    if (point.bytes == 0) throw UserError("the text " + not_utf8(text, at));
     visit(point.value, text.substr(at, point.bytes));
     at += point.bytes;
   }
@@ -33,7 +31,8 @@ CharTokenizer::CharTokenizer(std::vector<std::string> characters)
   for (std::size_t i = 0; i < characters_.size(); ++i) {
     const auto point = characters_[i].empty() ? CodePoint{} : decode_utf8(characters_[i], 0);
     const bool whole = point.bytes != 0 && point.bytes == characters_[i].size();
-    if (!whole || !index_.emplace(point.value, static_cast<int32_t>(i)).second) {
+    if (point.value >= index_.size()) index_.resize(point.value + std::size_t{1}, -1);
+    if (!whole || std::exchange(index_[point.value], static_cast<int32_t>(i)) != -1) {
       throw RunError("vocabulary entry " + std::to_string(i) +
                      " is not one character of its own: damaged snapshot?");
     }
@@ -41,15 +40,13 @@ CharTokenizer::CharTokenizer(std::vector<std::string> characters)
 }
 
 CharTokenizer CharTokenizer::from_text(std::string_view text) {
-  std::set<uint32_t> seen;
+  constexpr uint32_t kCodePoints = 0x110000;
+  std::vector<char> seen(kCodePoints, 0);
+  for_each_code_point(text, [&](uint32_t value, std::string_view) { seen[value] = 1; });
   std::vector<std::string> characters;
-  std::vector<std::pair<uint32_t, std::string>> found;
-  for_each_code_point(text, [&](uint32_t value, std::string_view bytes) {
-    if (seen.insert(value).second) found.emplace_back(value, bytes);
-  });
-  std::sort(found.begin(), found.end());
-  characters.reserve(found.size());
-  for (auto& [value, bytes] : found) characters.push_back(std::move(bytes));
+  for (uint32_t value = 0; value < kCodePoints; ++value) {
+    if (seen[value] != 0) characters.push_back(encode_utf8(value));
+  }
   return CharTokenizer(std::move(characters));
 }
 
@@ -57,14 +54,14 @@ std::vector<int32_t> CharTokenizer::encode(std::string_view text) const {
   std::vector<int32_t> tokens;
   tokens.reserve(text.size());
   for_each_code_point(text, [&](uint32_t value, std::string_view bytes) {
-    const auto found = index_.find(value);
-    if (found == index_.end()) {
+    const int32_t id = value < index_.size() ? index_[value] : -1;
+    if (id < 0) {
       throw UserError("character '" + std::string(bytes) + "' (code point " +
                       std::to_string(value) + ") is not in the vocabulary of " +
                       std::to_string(characters_.size()) +
                       " characters; use only characters of the training text");
     }
-    tokens.push_back(found->second);
+    tokens.push_back(id);
   });
   return tokens;
 }

@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "trainer/tokenizer/tokenizer.h"
@@ -33,7 +32,7 @@ class CharTokenizer : public Tokenizer {
 
  private:
   std::vector<std::string> characters_;
-  std::unordered_map<uint32_t, int32_t> index_;
+  std::vector<int32_t> index_;  ///< Id of each code point, up to the largest one; -1: none.
 };
 
 int64_t count_characters(std::string_view text);

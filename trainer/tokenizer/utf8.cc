@@ -1,5 +1,7 @@
 #include "trainer/tokenizer/utf8.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace ddp::train {
@@ -53,6 +55,26 @@ std::size_t whole_characters(std::string_view text) {
     return sequence_bytes(byte) > back ? text.size() - back : text.size();
   }
   return text.size();
+}
+
+std::size_t first_bad_byte(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint point = decode_utf8(text, at);
+    if (point.bytes == 0) return at;
+    at += point.bytes;
+  }
+  return std::string_view::npos;
+}
+
+std::string not_utf8(std::string_view text, std::size_t at, uint64_t offset) {
+  constexpr std::size_t kLooksAt = 4096;
+  const std::string_view start = text.substr(0, kLooksAt);
+  const char* advice = "convert it, for example with iconv -f WINDOWS-1252 -t UTF-8";
+  if (start.starts_with("\xFF\xFE") || start.starts_with("\xFE\xFF"))
+    advice = "it looks like UTF-16: convert it with iconv -f UTF-16 -t UTF-8";
+  else if (start.find('\0') != std::string_view::npos)
+    advice = "it looks like a binary file: name a text";
+  return fmt::format("is not valid UTF-8 at byte {}; {}", offset + at, advice);
 }
 
 }  // namespace ddp::train

@@ -22,4 +22,14 @@ std::string encode_utf8(uint32_t code_point);
 /// The largest length that ends no character in two, as far as `text` shows it.
 std::size_t whole_characters(std::string_view text);
 
+/// The byte order mark that some editors put in front of a text; it is no part of it.
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+/// Position of the first byte that is not UTF-8, npos when there is none.
+std::size_t first_bad_byte(std::string_view text);
+
+/// "is not valid UTF-8 at byte 7; ...": what is wrong at `at` of `text`, which begins at byte
+/// `offset` of a file, and what to do about it.
+std::string not_utf8(std::string_view text, std::size_t at, uint64_t offset = 0);
+
 }  // namespace ddp::train

@@ -25,7 +25,6 @@ Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   Config config = config_from_json(meta.config_json);
   config.gpt.init_from.clear();
   config.trainer.device = options.device;
-  if (options.batch_size != 0) config.trainer.batch_size = options.batch_size;
   if (options.data.empty()) return config;
   config.data.path = absolute_path(options.data);
   config.data.eval_path.clear();
@@ -73,8 +72,10 @@ int run_eval(const TrainerArgs& args) {
   ProcessGroup group(env, config.distributed, plan);
   task->build_model(plan.device, 0);
   load_weights(snapshot, *task);
-  const auto metrics = evaluate(*task, *task->evaluation(), config.trainer.batch_size, group,
-                                plan.device, autocast_dtype(config.trainer));
+  const int64_t batch_size =
+      options.batch_size != 0 ? options.batch_size : config.trainer.batch_size;
+  const auto metrics = evaluate(*task, *task->evaluation(), batch_size, group, plan.device,
+                                autocast_dtype(config.trainer));
   if (group.is_main())
     print(options.json ? eval_json(*metrics, snapshot, config) : as_table(*metrics));
   return launch::kExitDone;

@@ -16,12 +16,12 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/snapshot_model.h"
 #include "trainer/app/standard_output.h"
-#include "trainer/app/text_stream.h"
 #include "trainer/model/generate.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/seed.h"
+#include "trainer/tokenizer/text_stream.h"
 
 namespace ddp::train {
 namespace {

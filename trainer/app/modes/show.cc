@@ -4,6 +4,7 @@
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
+#include "trainer/runtime/build_commit.h"
 
 namespace ddp::train {
 
@@ -13,7 +14,9 @@ int run_show(const TrainerArgs& args) {
 }
 
 int run_version() {
-  print(fmt::format("trainer {} (LibTorch {})\n", DDP_VERSION, TORCH_VERSION));
+  const std::string commit = kBuildCommit;
+  print(fmt::format("trainer {} (LibTorch {}{})\n", DDP_VERSION, TORCH_VERSION,
+                    commit.empty() ? "" : ", commit " + commit));
   return launch::kExitDone;
 }
 

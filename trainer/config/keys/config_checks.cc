@@ -97,11 +97,16 @@ void follow_pretrained(Config& config, const Given& given) {
   }
 }
 
-void check_loss_chunk(const Config& config, const Given& given) {
-  const AutoNumber& size = config.gpt.loss_chunk_size;
-  if (size.value == std::floor(size.value)) return;
-  refuse(given, "gpt_config.loss_chunk_size",
-         fmt::format("{} is not a whole number; give auto or a number of tokens", size.value));
+void check_whole(const AutoNumber& number, const char* key, const char* unit, const Given& given) {
+  if (number.value == std::floor(number.value)) return;
+  refuse(given, key,
+         fmt::format("{} is not a whole number; give auto or a number of {}", number.value, unit));
+}
+
+void check_whole_numbers(const Config& config, const Given& given) {
+  check_whole(config.data.stride, "data_config.stride", "tokens", given);
+  check_whole(config.gpt.loss_chunk_size, "gpt_config.loss_chunk_size", "tokens", given);
+  check_whole(config.trainer.snapshot_every, "trainer_config.snapshot_every", "steps", given);
 }
 
 void check_heads(const Config& config, const Given& given) {
@@ -233,17 +238,23 @@ void check_optimizer(const Config& config, const Given& given) {
   }
 }
 
-void check_snapshot_every(const Config& config, const Given& given) {
-  const AutoNumber& every = config.trainer.snapshot_every;
-  if (every.value == std::floor(every.value)) return;
-  refuse(given, "trainer_config.snapshot_every",
-         fmt::format("{} is not a whole number; give auto or a number of steps", every.value));
-}
-
 void check_logging(const Config& config, const Given& given) {
   if (!config.logging.histogram_every_steps || config.logging.tensorboard) return;
   refuse(given, "logging_config.histogram_every_steps",
          "histograms go to TensorBoard's files alone; add logging_config.tensorboard=true");
+}
+
+void check_profile(const Config& config, const Given& given) {
+  const auto& start = config.profile.start;
+  // A configuration that a run has written names every key, with its default.
+  if (!start && given.has("profile.steps") && config.profile.steps != ProfileConfig{}.steps)
+    refuse(given, "profile.steps", "says how many steps, not from which on; set profile.start");
+  const auto& last = config.trainer.max_steps;
+  if (!start || !last || *start <= *last) return;
+  refuse(given, "profile.start",
+         fmt::format("{} is beyond the end of the run, trainer_config.max_steps={}; give a step "
+                     "from 1 to {}",
+                     *start, *last, *last));
 }
 
 }  // namespace
@@ -251,13 +262,13 @@ void check_logging(const Config& config, const Given& given) {
 void complete_config(Config& config, const Given& given) {
   resolve_model(config, given);
   follow_pretrained(config, given);
-  check_loss_chunk(config, given);
+  check_whole_numbers(config, given);
   check_heads(config, given);
   check_step_size(config, given);
   check_global_batch(config, given);
-  check_snapshot_every(config, given);
   check_optimizer(config, given);
   check_logging(config, given);
+  check_profile(config, given);
   const bool steps_alone = config.trainer.max_steps && !given.has("trainer_config.max_epochs");
   if (steps_alone) config.trainer.max_epochs = kUnlimitedEpochs;
 }

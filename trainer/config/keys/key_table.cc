@@ -40,7 +40,9 @@ std::vector<Field> data_fields() {
       {"data_config.truncate", DDP_MEMBER(data.truncate), kShare, NullMeans::kError, "", "share",
        "Leading share of the text to use; 1: all of it."},
       {"data_config.stride", DDP_MEMBER(data.stride), kUpTo1e9, NullMeans::kError, "", "tokens",
-       "Distance between the starts of consecutive training sequences; 1: every position."},
+       "Distance between the starts of consecutive training sequences; 1: every position; auto: "
+       "half "
+       "of block_size, less where an epoch would have fewer than 512 sequences."},
   };
 }
 
@@ -164,6 +166,15 @@ std::vector<Field> trainer_fields() {
        kAnyValue, NullMeans::kError, "", "",
        "Save a snapshot at each new best evaluation, and end the run with the best one instead of "
        "the last."},
+      {"trainer_config.sample_every_steps", DDP_MEMBER(trainer.sample_every_steps), kStepCountOr0,
+       NullMeans::kOff, "", "steps",
+       "Steps between samples of generated text, for the log, TensorBoard and trainer report; 0 or "
+       "null: none."},
+      {"trainer_config.sample_prompt", DDP_MEMBER(trainer.sample_prompt), kAnyValue,
+       NullMeans::kNotGiven, "the first 16 tokens of the evaluation text", "",
+       "Text that each sample continues."},
+      {"trainer_config.sample_tokens", DDP_MEMBER(trainer.sample_tokens), kUpTo1e6,
+       NullMeans::kError, "", "tokens", "Tokens to generate for a sample."},
       {"trainer_config.freeze", DDP_MEMBER(trainer.freeze), kAnyValue, NullMeans::kOff, "", "",
        "Parameters to freeze, as shell patterns of their names: "
        "[\"transformer.wte.*\"]."},
@@ -178,6 +189,13 @@ std::vector<Field> trainer_fields() {
       {"trainer_config.amp_dtype", DDP_MEMBER(trainer.amp_dtype), kAnyValue, NullMeans::kError, "",
        "",
        "Mixed-precision type; float16 (fp16) uses loss scaling, bfloat16 (bf16) does not need it."},
+      {"trainer_config.tf32", DDP_MEMBER(trainer.tf32), kAnyValue, NullMeans::kOff, "", "",
+       "Let GPUs compute float32 matrix products in TensorFloat-32: several times faster, 10 bits "
+       "of mantissa instead of 23. Without effect on CPUs."},
+      {"trainer_config.deterministic", DDP_MEMBER(trainer.deterministic), kAnyValue,
+       NullMeans::kOff, "", "",
+       "Use deterministic algorithms only, so that a repeated run on the same kind of GPU ends in "
+       "the same bits; slower. On CPUs runs repeat exactly without it."},
       {"trainer_config.device", DDP_MEMBER(trainer.device), kAnyValue, NullMeans::kError, "", "",
        "auto: a GPU if there is one, else the CPU."},
       {"trainer_config.bad_step_policy", DDP_MEMBER(trainer.bad_step_policy), kAnyValue,
@@ -256,11 +274,23 @@ std::vector<Field> logging_fields() {
        "file has all lines."},
       {"logging_config.histogram_every_steps", DDP_MEMBER(logging.histogram_every_steps),
        kStepCount, NullMeans::kNotGiven, "", "steps",
-       "Also writes histograms of the parameters to the event files, every so many steps."},
+       "Also writes histograms of parameters and gradients to the event files, every so many "
+       "steps."},
       {"logging_config.peak_tflops", DDP_MEMBER(logging.peak_tflops), kAtLeast0, NullMeans::kOff,
        "", "1e12 FLOP/s",
        "What one rank's device can do at most in the precision used: with it the model FLOPs "
        "utilization (mfu) is recorded. 0 or null: it is not."},
+  };
+}
+
+std::vector<Field> profile_fields() {
+  return {
+      {"profile.start", DDP_MEMBER(profile.start), kStepCount, NullMeans::kNotGiven, "no profile",
+       "steps",
+       "First step to profile, from 1: each rank writes a Chrome trace, profile_rank_N.json, to "
+       "hydra.run.dir."},
+      {"profile.steps", DDP_MEMBER(profile.steps), kUpTo1e4, NullMeans::kError, "", "steps",
+       "Number of steps to profile."},
   };
 }
 
@@ -289,7 +319,7 @@ const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all;
     for (auto part : {data_fields(), gpt_fields(), trainer_fields(), other_fields(),
-                      logging_fields(), hydra_fields()}) {
+                      logging_fields(), profile_fields(), hydra_fields()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;

@@ -1,0 +1,9 @@
+// The commit that ddp-run was built from; the build writes it into a file of its own.
+#pragma once
+
+namespace ddp::launch {
+
+/// "" if the sources lay in no git repository; "0f4dbc18cd-dirty" if they had changes.
+extern const char* const kBuildCommit;
+
+}  // namespace ddp::launch

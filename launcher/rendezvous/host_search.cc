@@ -1,0 +1,273 @@
+#include "launcher/rendezvous/host_search.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/sockets.h"
+#include "launcher/base/text.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr std::chrono::milliseconds kAttemptPatience{3'000};
+constexpr std::chrono::milliseconds kFirstPause{20};
+constexpr std::chrono::milliseconds kLongestPause{250};
+constexpr auto kSilentSearch = std::chrono::seconds(5);
+// A host closes its connections when it ends; more of them in a row are a foreign program's.
+constexpr int kForeign = 4;
+// A node 0 that has found torchrun's agents turns ddp-run's away.
+constexpr int kTurnedAway = 2;
+constexpr std::chrono::milliseconds kProbeAfter{200};
+
+std::string place_text(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
+}
+
+// A wildcard address is for listening only.
+std::string reachable(const std::string& address) {
+  return address == "::" ? "::1" : address == "0.0.0.0" ? "127.0.0.1" : address;
+}
+
+}  // namespace
+
+HostSearch::~HostSearch() {
+  for (const int fd : listeners_) ::close(fd);
+}
+
+std::string HostSearch::endpoint_text() const { return place_text(settings_.host, settings_.port); }
+std::string HostSearch::present_text() const { return place_text(present_.address, present_.port); }
+
+void HostSearch::begin() {
+  following_ = hosting_ = exhausted_ = false;
+  began_ = Clock::now();
+  attempt_patience_ = kAttemptPatience;
+  pause_ = kFirstPause;
+  look_up();
+}
+
+void HostSearch::follow(std::vector<HostCandidate> candidates, std::chrono::milliseconds patience) {
+  following_ = true;
+  hosting_ = exhausted_ = false;
+  attempt_patience_ = std::min(patience, kAttemptPatience);
+  candidates_ = std::move(candidates);
+  next_ = 0;
+  try_next();
+}
+
+void HostSearch::connect_to_self() {
+  hosting_ = true;
+  if (following_) candidates_ = {present_};
+  next_ = 0;
+  try_next();
+}
+
+void HostSearch::go_on(const std::string& why) {
+  problem_ = fmt::format("{}: {}", present_text(), why);
+  channel_.reset();
+  probe_at_.reset();
+  if (foreign_closes_ < kTurnedAway) probe_.reset();
+  try_next();
+}
+
+void HostSearch::look_up() {
+  state_ = State::LookingUp;
+  lookup_.emplace(settings_.host);
+  if (lookup_->done()) take_addresses();
+}
+
+void HostSearch::take_addresses() {
+  candidates_.clear();
+  for (const std::string& address : lookup_->addresses())
+    candidates_.push_back({address, settings_.port});
+  lookup_.reset();
+  next_ = 0;
+  if (candidates_.empty()) problem_ = fmt::format("the name '{}' is not known", settings_.host);
+  if (!candidates_.empty() && try_to_host()) return;
+  try_next();
+}
+
+// True: listeners_ are there, and the owner decides how to go on.
+bool HostSearch::try_to_host() {
+  if (!settings_.must_host && !settings_.may_host) return false;
+  bool taken = false;
+  for (const HostCandidate& candidate : candidates_) {
+    const auto address = parse_address(candidate.address, candidate.port);
+    const int fd = address ? listen_on(*address) : -1;
+    if (fd >= 0) listeners_.push_back(fd);
+    taken = taken || (fd < 0 && errno == EADDRINUSE);
+  }
+  if (listeners_.empty() && settings_.must_host && !taken) listen_anywhere(taken);
+  if (taken && settings_.must_host) {
+    throw LaunchError(kExitFailed,
+                      fmt::format("cannot host the rendezvous at {}: {}; choose another port",
+                                  endpoint_text(), error_text(EADDRINUSE)));
+  }
+  // Another agent of this machine hosts it at one of the addresses.
+  if (taken) {
+    for (const int fd : take_listeners()) ::close(fd);
+  }
+  state_ = listeners_.empty() ? state_ : State::Idle;
+  return !listeners_.empty();
+}
+
+// The endpoint's address may be that of a service, or a translated one.
+void HostSearch::listen_anywhere(bool& taken) {
+  for (const char* any : {"::", "0.0.0.0"}) {
+    const int fd = listen_on(*parse_address(any, settings_.port));
+    taken = taken || (fd < 0 && errno == EADDRINUSE);
+    if (fd < 0) continue;
+    listeners_.push_back(fd);
+    candidates_ = {{any, settings_.port}};
+    hosts_elsewhere_ = true;
+    return;
+  }
+}
+
+void HostSearch::try_next() {
+  if (next_ < candidates_.size()) {
+    present_ = candidates_[next_++];
+    own_turn_ = present_.is_me && !hosting_;
+    if (own_turn_) {
+      state_ = State::Idle;
+      return;
+    }
+    return connect();
+  }
+  if (following_) {
+    state_ = State::Idle;
+    exhausted_ = true;
+    return;
+  }
+  state_ = State::Pausing;
+  wake_ = Clock::now() + pause_;
+  pause_ = std::min(2 * pause_, kLongestPause);
+}
+
+void HostSearch::connect() {
+  present_.address = reachable(present_.address);
+  const auto address = parse_address(present_.address, present_.port);
+  const int fd = address ? begin_connect(*address) : -1;
+  if (fd < 0) return go_on(error_text(errno));
+  state_ = State::Connecting;
+  wake_ = Clock::now() + attempt_patience_;
+  channel_ = std::make_unique<ControlChannel>(fd, ControlChannel::Side::Agent, settings_.token);
+  if (!following_ && !hosting_) probe_at_ = Clock::now() + kProbeAfter;
+}
+
+std::unique_ptr<ControlChannel> HostSearch::take_channel() {
+  if (state_ != State::Connecting || channel_->state() != ControlChannel::State::Open)
+    return nullptr;
+  state_ = State::Found;
+  foreign_closes_ = 0;
+  probe_at_.reset();
+  probe_.reset();
+  return std::move(channel_);
+}
+
+void HostSearch::rest() {
+  state_ = State::Idle;
+  channel_.reset();
+  probe_at_.reset();
+  probe_.reset();
+}
+
+// A host of ddp-run that answers as a store has answered as a rendezvous before: one loop serves
+// both, and the rendezvous was asked first.
+void HostSearch::probe_store(const std::vector<pollfd>& fds) {
+  const bool unanswered =
+      state_ == State::Connecting && channel_->state() == ControlChannel::State::Greeting;
+  const bool turned_away = settings_.takes_torchrun && foreign_closes_ >= kTurnedAway;
+  if (turned_away && !probe_ && !following_) probe_at_ = Clock::now();
+  if (probe_at_ && Clock::now() >= *probe_at_) {
+    probe_at_.reset();
+    if (unanswered || turned_away)
+      probe_ = std::make_unique<TcpStoreClient>(present_.address, present_.port);
+  }
+  if (probe_) probe_->handle(fds);
+  const bool answers = probe_ && probe_->state() == TcpStoreClient::State::Open;
+  if (!answers || !(unanswered || turned_away)) return;
+  if (!settings_.takes_torchrun) {
+    throw LaunchError(kExitFailed,
+                      fmt::format("the server at {} is a TCPStore and no rendezvous of ddp-run "
+                                  "(torchrun's agent, perhaps): only a static job, without "
+                                  "--rdzv-token-file and --store=rank0, can have nodes of both",
+                                  endpoint_text()));
+  }
+  found_torchrun_ = true;
+  rest();
+}
+
+void HostSearch::judge_closed() {
+  const std::string why = channel_->problem();
+  if (!following_ && why.starts_with("authentication"))
+    throw LaunchError(kExitFailed, endpoint_text() + ": " + why);
+  const bool refused = why == error_text(ECONNREFUSED);
+  if (!refused && channel_->peer_is_gone()) ++foreign_closes_;
+  const int most = settings_.takes_torchrun ? 3 * kForeign : kForeign;
+  if (foreign_closes_ >= most && !following_) {
+    throw LaunchError(
+        kExitFailed,
+        fmt::format("the server at {} closes the connection: it is no rendezvous of ddp-run "
+                    "(torchrun's agent, perhaps: all nodes of a c10d job must run ddp-run)",
+                    endpoint_text()));
+  }
+  go_on(why);
+}
+
+void HostSearch::add_poll_fds(std::vector<pollfd>& fds) const {
+  if (state_ == State::LookingUp) fds.push_back({lookup_->fd(), POLLIN, 0});
+  if (state_ == State::Connecting) fds.push_back({channel_->fd(), channel_->wanted(), 0});
+  if (probe_) probe_->add_poll_fds(fds);
+}
+
+void HostSearch::handle(const std::vector<pollfd>& fds) {
+  if (state_ == State::LookingUp) {
+    lookup_->handle();
+    if (lookup_->done()) take_addresses();
+  }
+  if (state_ == State::Connecting) {
+    channel_->handle();
+    if (channel_->state() == ControlChannel::State::Closed) judge_closed();
+  }
+  if (state_ != State::Idle && state_ != State::Found) probe_store(fds);
+  keep_time();
+}
+
+void HostSearch::keep_time() {
+  if (state_ == State::Idle || state_ == State::Found) return;
+  const auto now = Clock::now();
+  if (!following_ && now >= began_ + settings_.timeout) {
+    throw LaunchError(
+        kExitFailed,
+        fmt::format("cannot reach the rendezvous at {} within {}: {}; check the address, that "
+                    "ddp-run is running there, and that the port is not blocked",
+                    endpoint_text(), seconds_text(settings_.timeout), problem_));
+  }
+  if (!following_ && !noted_ && now >= began_ + kSilentSearch) {
+    noted_ = true;
+    note_ = fmt::format("waiting for the rendezvous at {} ({})", endpoint_text(), problem_);
+  }
+  if (state_ == State::Connecting && now >= wake_) go_on("no answer");
+  // The host may have gone, and its name may have got another address.
+  if (state_ == State::Pausing && now >= wake_) look_up();
+}
+
+std::optional<Clock::time_point> HostSearch::deadline() const {
+  if (state_ == State::Idle || state_ == State::Found) return std::nullopt;
+  auto next = following_ ? Clock::time_point::max() : began_ + settings_.timeout;
+  if (!following_ && !noted_) next = std::min(next, Clock::time_point(began_ + kSilentSearch));
+  if (state_ != State::LookingUp) next = std::min(next, wake_);
+  if (probe_at_) next = std::min(next, *probe_at_);
+  if (probe_ && probe_->deadline()) next = std::min(next, *probe_->deadline());
+  return next;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,118 @@
+// Finds the agent that hosts the rendezvous, or that this one is to host it: resolves the endpoint,
+// tries to listen there, connects and carries the handshake through, again and again.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/base/clock.h"
+#include "launcher/base/poll_handler.h"
+#include "launcher/rendezvous/control_channel.h"
+#include "launcher/rendezvous/name_lookup.h"
+#include "launcher/store/tcp_store_client.h"
+
+namespace ddp::launch {
+
+struct SearchSettings {
+  std::string host;  // a name or a numeric address
+  int port = 0;
+  bool may_host = true;
+  bool must_host = false;       // also if the endpoint is no address of this machine
+  bool takes_torchrun = false;  // a host that is torchrun's agent is no error
+  std::string token{};
+  std::chrono::milliseconds timeout{60'000};  // for the search at the endpoint
+};
+
+/// Where the host may be.
+struct HostCandidate {
+  std::string address;  // numeric
+  int port = 0;
+  bool is_me = false;
+};
+
+class HostSearch : public PollHandler {
+ public:
+  explicit HostSearch(SearchSettings settings) : settings_(std::move(settings)) {}
+  ~HostSearch() override;
+  HostSearch(const HostSearch&) = delete;
+  HostSearch& operator=(const HostSearch&) = delete;
+
+  /// At the endpoint, until it is found or the time is over.
+  void begin();
+  /// Among these, each once and for `patience` at most; then exhausted().
+  void follow(std::vector<HostCandidate> candidates, std::chrono::milliseconds patience);
+  /// This agent hosts it now: connects to itself.
+  void connect_to_self();
+  /// The present candidate is not the one: tries the next.
+  void go_on(const std::string& why);
+
+  /// Not empty, once: this agent is to host the rendezvous on these listening sockets.
+  std::vector<int> take_listeners() { return std::exchange(listeners_, {}); }
+  /// Once: the candidate that follow() has come to is this agent.
+  bool take_own_turn() { return std::exchange(own_turn_, false); }
+  /// Once: an open channel to a host. The search rests until it is told to go on.
+  std::unique_ptr<ControlChannel> take_channel();
+  bool exhausted() const { return exhausted_; }
+  /// A TCPStore answers at the endpoint, and no rendezvous of ddp-run: present().
+  bool found_torchrun() const { return found_torchrun_; }
+  void rest();
+
+  /// The candidate that is tried, or was found: "10.0.0.1:29400".
+  const HostCandidate& present() const { return present_; }
+  std::string present_text() const;
+  std::string endpoint_text() const;
+  /// Other nodes reach this agent there, not at the address of its socket.
+  bool hosts_elsewhere() const { return hosts_elsewhere_; }
+  /// Once: a line for the user about a long search.
+  std::string take_note() { return std::exchange(note_, {}); }
+
+  void add_poll_fds(std::vector<pollfd>& fds) const override;
+  /// Throws LaunchError when the time is over, or nothing will come of it.
+  void handle(const std::vector<pollfd>& fds) override;
+  std::optional<Clock::time_point> deadline() const override;
+
+ private:
+  enum class State { Idle, LookingUp, Connecting, Pausing, Found };
+
+  void look_up();
+  void take_addresses();
+  bool try_to_host();
+  void listen_anywhere(bool& taken);
+  void try_next();
+  void connect();
+  void judge_closed();
+  void probe_store(const std::vector<pollfd>& fds);
+  void keep_time();
+
+  SearchSettings settings_;
+  State state_ = State::Idle;
+  bool following_ = false;
+  bool hosting_ = false;
+  bool hosts_elsewhere_ = false;
+  std::optional<NameLookup> lookup_;
+  std::vector<HostCandidate> candidates_;
+  std::size_t next_ = 0;
+  HostCandidate present_;
+  std::unique_ptr<ControlChannel> channel_;
+  std::vector<int> listeners_;
+  bool own_turn_ = false;
+  bool exhausted_ = false;
+  int foreign_closes_ = 0;  // during the handshake, in a row
+  std::optional<Clock::time_point> probe_at_;
+  std::unique_ptr<TcpStoreClient> probe_;
+  bool found_torchrun_ = false;
+  std::string problem_;
+  std::string note_;
+  bool noted_ = false;
+
+  Clock::time_point began_{};
+  std::chrono::milliseconds attempt_patience_{0};
+  std::chrono::milliseconds pause_{0};
+  Clock::time_point wake_{};  // Connecting: the attempt ends; Pausing: the next one begins
+};
+
+}  // namespace ddp::launch

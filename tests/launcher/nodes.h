@@ -1,0 +1,60 @@
+// Several ddp-run on this machine, as the nodes of one job.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/rendezvous/listening_socket.h"
+#include "tests/launcher/ddp_run.h"
+
+namespace ddp::test {
+
+inline std::string free_port_of(const std::string& address) {
+  return std::to_string(launch::ListeningSocket(address, 0).port());
+}
+
+struct Cluster {
+  using Lines = std::vector<std::string>;
+
+  TempFolder tmp;
+  std::string host = "127.0.0.1";
+  std::string port = free_port_of("127.0.0.1");
+  std::vector<std::unique_ptr<ChildProgram>> nodes{};
+
+  std::string endpoint() const { return host + ":" + port; }
+
+  ChildProgram& start(const Lines& options, const Lines& actions) {
+    return start(stub_job(tmp, options, actions));
+  }
+  ChildProgram& start(ChildOptions child) {
+    child.unset.insert(child.unset.end(), {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE"});
+    nodes.push_back(std::make_unique<ChildProgram>(child));
+    return *nodes.back();
+  }
+  /// With ranks of the user's choice.
+  ChildProgram& fixed(int rank, int count, Lines options, const Lines& actions) {
+    options.insert(options.begin(),
+                   {"--nnodes=" + std::to_string(count), "--node-rank=" + std::to_string(rank),
+                    "--master-addr=" + host, "--master-port=" + port});
+    return start(options, actions);
+  }
+  ChildProgram& elastic(const std::string& nnodes, Lines options, const Lines& actions) {
+    options.insert(options.begin(),
+                   {"--nnodes=" + nnodes, "--rdzv-backend=c10d", "--rdzv-endpoint=" + endpoint()});
+    return start(options, actions);
+  }
+  /// Of the nodes in the order in which they were started.
+  std::vector<int> exit_codes() {
+    std::vector<int> codes;
+    for (const auto& node : nodes) codes.push_back(node->wait_exit());
+    for (const auto& node : nodes) node->wait_all_gone(kSoon);
+    return codes;
+  }
+};
+
+/// The process that runs the agent of a node whose worker has said its "parent".
+inline pid_t agent_of(ChildProgram& node) { return std::stoi(node.wait_for("parent ").substr(7)); }
+
+}  // namespace ddp::test

@@ -1,0 +1,344 @@
+// Several ddp-run as the nodes of one elastic job: nodes that come, leave, die and stall, a
+// rendezvous that moves, and strangers at its port.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/launcher/nodes.h"
+#include "tests/support/catch.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Lines = std::vector<std::string>;
+using Codes = std::vector<int>;
+
+const Lines kStay{"parent", "env=TORCHELASTIC_RESTART_COUNT", "env=RANK", "env=WORLD_SIZE", "wait"};
+
+// The first node hosts the rendezvous. A silent node is lost after two heartbeats of a second each.
+struct Elastic : Cluster {
+  explicit Elastic(std::string its_range) : range(std::move(its_range)) {}
+  std::string range;
+
+  ChildProgram& add(const Lines& actions = kStay, const Lines& more = {}) {
+    Lines options{
+        "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=2,"
+        "is_host=" +
+        std::string(nodes.empty() ? "1" : "0")};
+    options.insert(options.end(), more.begin(), more.end());
+    return elastic(range, options, actions);
+  }
+  void begin(int count, const Lines& actions = kStay) {
+    for (int i = 0; i < count; ++i) add(actions);
+    for (const auto& node : nodes) {
+      node->wait_for("WORLD_SIZE=" + std::to_string(count));
+      node->wait_for("waiting");
+    }
+  }
+  ChildProgram& operator[](std::size_t i) const { return *nodes.at(i); }
+};
+
+bool ever(const ChildProgram& node, const std::string& text) {
+  return node.out().find(text) != std::string::npos || node.err().find(text) != std::string::npos;
+}
+
+// ---- nodes come and go ------------------------------------------------------------------------
+
+TEST_CASE("a node joins in mid-run, and all count the same restart", "[nodes]") {
+  Elastic job("1:2");
+  Lines actions = kStay;
+  actions.insert(actions.end() - 1, "#1exit=0");
+  job.add(actions).wait_for("WORLD_SIZE=1");
+  job.add(actions);
+  CHECK(job.exit_codes() == Codes{0, 0});
+  CHECK_THAT(job[0].out(), Contains("COUNT=0\nRANK=0\nWORLD_SIZE=1\n") &&
+                               Contains("COUNT=1\nRANK=0\nWORLD_SIZE=2\n"));
+  CHECK_THAT(job[1].out(), Contains("COUNT=1\nRANK=1\nWORLD_SIZE=2\n"));
+  CHECK_THAT(job[0].err(), Contains(" joins; the workers are stopped and started again with it"));
+  CHECK(nothing_left(job.tmp));
+}
+
+TEST_CASE("a node leaves with SIGTERM; the others go on without it", "[nodes]") {
+  Elastic job("1:3");
+  Lines actions = kStay;
+  actions.insert(actions.end() - 1, "#1exit=0");
+  job.begin(3, actions);
+  job[1].signal(SIGTERM);
+  CHECK(job.exit_codes() == Codes{0, 128 + SIGTERM, 0});
+  for (const int i : {0, 2}) {
+    CHECK_THAT(job[static_cast<std::size_t>(i)].out(),
+               Contains("COUNT=1") && Contains("WORLD_SIZE=2"));
+    CHECK_THAT(job[static_cast<std::size_t>(i)].err(), Contains("leaves the job (SIGTERM)"));
+  }
+  CHECK(nothing_left(job.tmp));
+}
+
+TEST_CASE("a node whose agent or ddp-run is killed is noticed at once", "[nodes]") {
+  for (const bool agent : {true, false}) {
+    Elastic job("1:2");
+    Lines actions = kStay;
+    actions.insert(actions.end() - 1, "#1exit=0");
+    job.begin(2, actions);
+    if (agent) ::kill(agent_of(job[1]), SIGKILL);
+    if (!agent) job[1].signal(SIGKILL);
+    CHECK(job[0].wait_exit() == 0);
+    CHECK_THAT(job[0].out(), Contains("COUNT=1\nRANK=0\nWORLD_SIZE=1\n"));
+    CHECK_THAT(job[0].err(), Contains("was lost") || Contains("its launcher was killed"));
+    CHECK(job[1].wait_exit() == (agent ? 128 + SIGKILL : -SIGKILL));
+    job[1].wait_all_gone(kSoon);
+  }
+}
+
+TEST_CASE("with --node-rank a killed node ends the job on all, and is named", "[nodes]") {
+  for (const std::size_t victim : {std::size_t{0}, std::size_t{1}}) {
+    for (const bool agent : {true, false}) {
+      Cluster job;
+      for (int i = 0; i < 2; ++i) job.fixed(i, 2, {"--max-restarts=3"}, kStay);
+      for (const auto& node : job.nodes) node->wait_for("waiting");
+      if (agent) ::kill(agent_of(*job.nodes[victim]), SIGKILL);
+      if (!agent) job.nodes[victim]->signal(SIGKILL);
+      ChildProgram& other = *job.nodes[1 - victim];
+      CHECK(other.wait_exit() == 1);
+      CHECK_THAT(other.err(),
+                 Contains("its ddp-run is gone") || Contains("its launcher was killed"));
+    }
+  }
+}
+
+TEST_CASE("SIGTERM at one node with --node-rank ends the job on all", "[nodes]") {
+  for (const std::size_t victim : {std::size_t{0}, std::size_t{1}}) {
+    Cluster job;
+    for (int i = 0; i < 2; ++i) job.fixed(i, 2, {}, kStay);
+    for (const auto& node : job.nodes) node->wait_for("waiting");
+    job.nodes[victim]->signal(SIGTERM);
+    CHECK(job.nodes[victim]->wait_exit() == 128 + SIGTERM);
+    CHECK(job.nodes[1 - victim]->wait_exit() == 1);
+    CHECK_THAT(job.nodes[1 - victim]->err(), Contains("leaves the job (SIGTERM)"));
+  }
+}
+
+TEST_CASE("a stopped agent is lost after its heartbeats, and joins again when it goes on",
+          "[nodes]") {
+  Elastic job("1:2");
+  job.begin(2);
+  const pid_t agent = agent_of(job[1]);
+  ::kill(agent, SIGSTOP);
+  job[0].wait_for("nothing was heard of it for 2 s");
+  job[0].wait_for("WORLD_SIZE=1");
+  ::kill(agent, SIGCONT);
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) job[i].wait_for("WORLD_SIZE=2", 2);
+  for (const auto& node : job.nodes) node->signal(SIGTERM);
+  CHECK(job.exit_codes() == Codes{128 + SIGTERM, 128 + SIGTERM});
+}
+
+TEST_CASE("a lost node that is needed is waited for, and replaced", "[nodes]") {
+  Elastic job("2");
+  job.begin(2);
+  ::kill(agent_of(job[1]), SIGKILL);
+  job[0].wait_for("waiting for nodes: 1 node of at least 2");
+  job.add();
+  job[2].wait_for("WORLD_SIZE=2");
+  CHECK_THAT(job[2].out(), Contains("COUNT=1\nRANK=1\n"));
+  job[0].wait_for("COUNT=1");
+}
+
+TEST_CASE("a spare steps in for a lost node", "[nodes]") {
+  Elastic job("2");
+  Lines actions = kStay;
+  actions.insert(actions.end() - 1, "#1exit=0");
+  job.begin(2, actions);
+  job.add(actions).wait_for("this one waits as a spare");
+  ::kill(agent_of(job[1]), SIGKILL);
+  CHECK(job[2].wait_exit() == 0);
+  CHECK(job[0].wait_exit() == 0);
+  CHECK_THAT(job[2].out(), Contains("COUNT=1\nRANK=1\nWORLD_SIZE=2\n"));
+}
+
+TEST_CASE("a spare ends with the job, and as the job did", "[nodes]") {
+  for (const int code : {0, 9}) {
+    Elastic job("1:2");
+    Lines actions{"hold=USR1", "exit=" + std::to_string(code)};
+    job.add(actions);
+    job.add(actions);
+    const std::string a = job[0].wait_for("holding "), b = job[1].wait_for("holding ");
+    job.add(actions).wait_for("this one waits as a spare");
+    for (const auto& line : {a, b}) ::kill(std::stoi(line.substr(8)), SIGUSR1);
+    CHECK(job.exit_codes() == Codes{code, code, code});
+    CHECK(nothing_left(job.tmp));
+  }
+}
+
+TEST_CASE("a spare can be stopped", "[nodes]") {
+  Elastic job("1:2");
+  job.begin(2);
+  job.add().wait_for("this one waits as a spare");
+  job[2].signal(SIGTERM);
+  CHECK(job[2].wait_exit() == 128 + SIGTERM);
+  CHECK_FALSE(ever(job[0], "leaves"));
+}
+
+TEST_CASE("the nodes that stay keep their order", "[nodes]") {
+  Elastic job("2:3");
+  job.begin(3);
+  std::vector<std::size_t> by_rank(3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::string line = job[i].wait_for("RANK=");
+    by_rank[static_cast<std::size_t>(line.back() - '0')] = i;
+  }
+  ::kill(agent_of(job[by_rank[1]]), SIGKILL);
+  job[by_rank[0]].wait_for("WORLD_SIZE=2");
+  job[by_rank[2]].wait_for("WORLD_SIZE=2");
+  CHECK_THAT(job[by_rank[0]].out(), Contains("COUNT=1\nRANK=0\n"));
+  CHECK_THAT(job[by_rank[2]].out(), Contains("COUNT=1\nRANK=1\n"));
+}
+
+// ---- the host of the rendezvous ---------------------------------------------------------------
+
+TEST_CASE("the host is killed: the other node of two goes on", "[nodes]") {
+  for (const bool agent : {true, false}) {
+    Elastic job("1:2");
+    job.begin(2);
+    if (agent) ::kill(agent_of(job[0]), SIGKILL);
+    if (!agent) job[0].signal(SIGKILL);
+    job[1].wait_for("this node hosts the rendezvous from now on");
+    job[1].wait_for("WORLD_SIZE=1");
+    CHECK_THAT(job[1].out(), Contains("COUNT=1\nRANK=0\n"));
+  }
+}
+
+TEST_CASE("the host is killed: the others of three go on, and a new node finds them", "[nodes]") {
+  Elastic job("2:3");
+  job.begin(3);
+  ::kill(agent_of(job[0]), SIGKILL);
+  job[1].wait_for("WORLD_SIZE=2");
+  job[2].wait_for("WORLD_SIZE=2");
+  job.add();
+  for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) job[i].wait_for("WORLD_SIZE=3", 2);
+  job[3].wait_for("WORLD_SIZE=3");
+  CHECK_THAT(job[3].out(), Contains("COUNT=2\nRANK=2\n"));
+  // Then the next host is killed.
+  const std::size_t host = ever(job[1], "this node hosts") ? 1 : 2;
+  ::kill(agent_of(job[host]), SIGKILL);
+  job[3 - host].wait_for("COUNT=3");
+  job[3].wait_for("COUNT=3");
+}
+
+TEST_CASE("the host leaves with SIGTERM: the others go on", "[nodes]") {
+  Elastic job("1:3");
+  job.begin(3);
+  job[0].signal(SIGTERM);
+  CHECK(job[0].wait_exit() == 128 + SIGTERM);
+  for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+    job[i].wait_for("WORLD_SIZE=2");
+    CHECK_THAT(job[i].out(), Contains("COUNT=1"));
+  }
+}
+
+TEST_CASE("a host is lost while the workers of one node stop slowly: nobody goes on alone",
+          "[nodes]") {
+  // Whichever of the two is next in line.
+  for (const std::size_t slow : {std::size_t{1}, std::size_t{2}}) {
+    Elastic job("1:3");
+    Lines stubborn = kStay;
+    stubborn.insert(stubborn.begin(), "#0ignore=TERM");
+    for (std::size_t i = 0; i < 3; ++i)
+      job.add(i == slow ? stubborn : kStay, {"--shutdown-timeout=6"});
+    for (const auto& node : job.nodes) node->wait_for("waiting");
+    ::kill(agent_of(job[0]), SIGKILL);
+    for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+      job[i].wait_for("COUNT=1");
+      job[i].wait_for("WORLD_SIZE=2");
+      CHECK_FALSE(ever(job[i], "WORLD_SIZE=1"));
+    }
+  }
+}
+
+TEST_CASE("a host that stalls is left behind, and joins again when it goes on", "[nodes]") {
+  Elastic job("1:3");
+  job.begin(3);
+  const pid_t agent = agent_of(job[0]);
+  ::kill(agent, SIGSTOP);
+  job[1].wait_for("WORLD_SIZE=2");
+  job[2].wait_for("WORLD_SIZE=2");
+  ::kill(agent, SIGCONT);
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}, std::size_t{2}})
+    job[i].wait_for("WORLD_SIZE=3", 2);
+  CHECK_FALSE(ever(job[0], "WORLD_SIZE=1"));  // two halves of a job must not both go on
+}
+
+TEST_CASE("half of a job of two does not go on without its silent host", "[nodes]") {
+  Elastic job("1:2");
+  job.begin(2);
+  const pid_t agent = agent_of(job[0]);
+  ::kill(agent, SIGSTOP);
+  CHECK(job[1].wait_exit() == 1);
+  CHECK_THAT(job[1].err(), Contains("no majority"));
+  ::kill(agent, SIGCONT);
+  job[0].wait_for("WORLD_SIZE=1");
+}
+
+TEST_CASE("without enough nodes after the loss of the host the job waits for more", "[nodes]") {
+  Elastic job("2");
+  job.begin(2);
+  ::kill(agent_of(job[0]), SIGKILL);
+  job[1].wait_for("waiting for nodes: 1 node of at least 2");
+  job.add();
+  job[2].wait_for("WORLD_SIZE=2");
+}
+
+// ---- strangers at the port --------------------------------------------------------------------
+
+// A connection to the rendezvous that has sent `bytes`.
+class Stranger {
+ public:
+  Stranger(const std::string& port, const std::string& bytes) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<in_port_t>(std::stoi(port)));
+    ::inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    for (std::size_t at = 0; at < bytes.size();) {
+      const ssize_t sent = ::send(fd_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
+      if (sent <= 0) break;  // it was turned away
+      at += static_cast<std::size_t>(sent);
+    }
+  }
+  ~Stranger() { ::close(fd_); }
+  Stranger(const Stranger&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+TEST_CASE("garbage at the port of the rendezvous disturbs nobody", "[nodes]") {
+  Elastic job("1:2");
+  job.add().wait_for("WORLD_SIZE=1");
+  const std::string big(3 << 20, '\xff');
+  const std::string nonce(16, 'n'), proof(32, 'p');
+  for (const std::string& bytes :
+       {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), std::string("\x16\x03\x01\x02"), big,
+        std::string("DDP-"), "DDP-RUN1" + nonce, "DDP-RUN1" + nonce + proof + "{}",
+        "DDP-RUN1" + nonce + big, std::string("\x00\xCE\xF7\x85\x3C", 5) + big}) {
+    const Stranger stranger(job.port, bytes);
+  }
+  job.add().wait_for("WORLD_SIZE=2");
+  CHECK(job[0].err_lines().size() <= 4);  // one of them looked like torchrun
+  CHECK_FALSE(ever(job[0], "lost"));
+}
+
+TEST_CASE("connections that are held open keep no node out", "[nodes]") {
+  for (const char* start : {"", "DDP-RUN1"}) {
+    Elastic job("1:2");
+    job.add().wait_for("WORLD_SIZE=1");
+    std::vector<std::unique_ptr<Stranger>> scanners;
+    for (int i = 0; i < 900; ++i) scanners.push_back(std::make_unique<Stranger>(job.port, start));
+    job.add().wait_for("WORLD_SIZE=2");
+  }
+}
+
+}  // namespace
+}  // namespace ddp::test

@@ -1,0 +1,376 @@
+// Several ddp-run as the nodes of one job: how it begins, fails, starts again and ends.
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/launcher/nodes.h"
+#include "tests/support/catch.h"
+#include "tests/support/skip.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Catch::StartsWith;
+using Lines = std::vector<std::string>;
+using Codes = std::vector<int>;
+
+const Lines kPlace{"env=GROUP_RANK", "env=GROUP_WORLD_SIZE", "env=WORLD_SIZE", "env=MASTER_ADDR"};
+
+// ---- the beginning ----------------------------------------------------------------------------
+
+TEST_CASE("nodes with --node-rank start in any order", "[nodes]") {
+  for (const bool master_first : {true, false}) {
+    Cluster job;
+    ChildProgram& a = job.fixed(master_first ? 0 : 1, 2, {"--nproc-per-node=2"}, {"env=RANK"});
+    ChildProgram& b = job.fixed(master_first ? 1 : 0, 2, {"--nproc-per-node=2"}, {"env=RANK"});
+    CHECK(job.exit_codes() == Codes{0, 0});
+    CHECK_THAT((master_first ? a : b).out(), Contains("RANK=0\n") && Contains("RANK=1\n"));
+    CHECK_THAT((master_first ? b : a).out(), Contains("RANK=2\n") && Contains("RANK=3\n"));
+    CHECK((a.err() + b.err()).empty());
+    CHECK(nothing_left(job.tmp));
+  }
+}
+
+TEST_CASE("nodes wait for a late master and say for what", "[nodes]") {
+  Cluster job;
+  ChildProgram& late = job.fixed(1, 2, {}, kPlace);
+  late.wait_for("waiting for the rendezvous at " + job.endpoint() + " (");
+  CHECK_THAT(late.err(), Contains("Connection refused"));
+  job.fixed(0, 2, {}, kPlace);
+  CHECK(job.exit_codes() == Codes{0, 0});
+  CHECK_THAT(late.out(), Contains("GROUP_RANK=1\nGROUP_WORLD_SIZE=2\nWORLD_SIZE=2\n"));
+}
+
+TEST_CASE("workers meet at the address and port that the user gave", "[nodes]") {
+  Cluster job;
+  ChildProgram& a = job.fixed(0, 2, {}, {"env=MASTER_ADDR", "env=MASTER_PORT"});
+  ChildProgram& b = job.fixed(1, 2, {}, {"env=MASTER_ADDR", "env=MASTER_PORT"});
+  CHECK(job.exit_codes() == Codes{0, 0});
+  for (ChildProgram* node : {&a, &b})
+    CHECK(node->out() == "MASTER_ADDR=127.0.0.1\nMASTER_PORT=" + job.port + "\n");
+}
+
+TEST_CASE("three elastic nodes agree on ranks of their own", "[nodes]") {
+  Cluster job;
+  for (int i = 0; i < 3; ++i) job.elastic("3", {}, {"env=RANK", "env=WORLD_SIZE"});
+  CHECK(job.exit_codes() == Codes{0, 0, 0});
+  std::string all;
+  for (const auto& node : job.nodes) all += node->out();
+  for (const char* rank : {"\nRANK=0\n", "\nRANK=1\n", "\nRANK=2\n"})
+    CHECK_THAT("\n" + all, Contains(rank));
+  CHECK(nothing_left(job.tmp));
+}
+
+TEST_CASE("nodes meet at an IPv6 address", "[nodes]") {
+  Cluster job;
+  job.host = "[::1]";
+  for (int i = 0; i < 2; ++i) job.elastic("2", {}, kPlace);
+  CHECK(job.exit_codes() == Codes{0, 0});
+  CHECK_THAT(job.nodes[0]->out(), Contains("MASTER_ADDR=::1\n"));
+  Cluster fixed;
+  fixed.host = "::1";
+  for (int i = 0; i < 2; ++i) fixed.fixed(i, 2, {}, kPlace);
+  CHECK(fixed.exit_codes() == Codes{0, 0});
+  CHECK_THAT(fixed.nodes[1]->out(), Contains("MASTER_ADDR=::1\n"));
+}
+
+TEST_CASE("nodes meet at a name", "[nodes]") {
+  Cluster job;
+  job.host = "localhost";
+  for (int i = 0; i < 2; ++i) job.elastic("2", {}, {"env=WORLD_SIZE"});
+  CHECK(job.exit_codes() == Codes{0, 0});
+  Cluster fixed;
+  fixed.host = "localhost";
+  for (int i = 0; i < 2; ++i) fixed.fixed(i, 2, {}, {"env=MASTER_ADDR"});
+  CHECK(fixed.exit_codes() == Codes{0, 0});
+  CHECK(fixed.nodes[1]->out() == "MASTER_ADDR=localhost\n");
+}
+
+TEST_CASE("nodes of different sizes and roles", "[nodes]") {
+  Cluster job;
+  const Lines seen{"@2env=ROLE_RANK", "@2env=ROLE_WORLD_SIZE", "@2env=LOCAL_RANK",
+                   "@2env=WORLD_SIZE"};
+  job.fixed(0, 3, {"--nproc-per-node=2", "--role=a"}, seen);
+  ChildProgram& b = job.fixed(1, 3, {"--nproc-per-node=1", "--role=b"}, seen);
+  ChildProgram& c =
+      job.fixed(2, 3, {"--nproc-per-node=3", "--role=a"}, {"@4env=ROLE_RANK", "env=RANK"});
+  CHECK(job.exit_codes() == Codes{0, 0, 0});
+  CHECK(b.out() == "ROLE_RANK=0\nROLE_WORLD_SIZE=1\nLOCAL_RANK=0\nWORLD_SIZE=6\n");
+  CHECK_THAT(c.out(), Contains("ROLE_RANK=3\n") && Contains("RANK=5\n"));
+}
+
+TEST_CASE("a rendezvous in which --local-addr names the address of the first node", "[nodes]") {
+  Cluster job;
+  job.elastic("2", {"--local-addr=127.0.0.3"}, {"env=MASTER_ADDR"});
+  job.elastic("2", {"--local-addr=127.0.0.3"}, {"env=MASTER_ADDR"});
+  CHECK(job.exit_codes() == Codes{0, 0});
+  CHECK(job.nodes[0]->out() == "MASTER_ADDR=127.0.0.3\n");
+  CHECK(job.nodes[1]->out() == "MASTER_ADDR=127.0.0.3\n");
+}
+
+TEST_CASE("elastic nodes find the agents' store where the first of them says", "[nodes]") {
+  Cluster job;
+  const Lines seen{"env=MASTER_PORT", "env=TORCHELASTIC_USE_AGENT_STORE"};
+  for (int i = 0; i < 2; ++i) job.elastic("2", {}, seen);
+  CHECK(job.exit_codes() == Codes{0, 0});
+  CHECK(job.nodes[0]->out() == job.nodes[1]->out());
+  CHECK_THAT(job.nodes[0]->out(), Contains("TORCHELASTIC_USE_AGENT_STORE=True"));
+}
+
+TEST_CASE("PET_ variables name the rendezvous", "[nodes]") {
+  Cluster job;
+  for (int i = 0; i < 2; ++i) {
+    auto child = stub_job(job.tmp, {}, {"env=RANK", "env=TORCHELASTIC_RUN_ID"});
+    child.set.insert({{"PET_NNODES", "2"},
+                      {"PET_NODE_RANK", std::to_string(i)},
+                      {"PET_MASTER_ADDR", job.host},
+                      {"PET_MASTER_PORT", job.port},
+                      {"PET_RDZV_ID", "pet"}});
+    job.start(child);
+  }
+  CHECK(job.exit_codes() == Codes{0, 0});
+  CHECK(job.nodes[1]->out() == "RANK=1\nTORCHELASTIC_RUN_ID=pet\n");
+}
+
+// ---- failures ---------------------------------------------------------------------------------
+
+TEST_CASE("a worker that fails on any node ends the job on all with one report", "[nodes]") {
+  for (const char* failing : {"@0", "@1", "@2"}) {
+    Cluster job;
+    const std::string at = failing;
+    for (int i = 0; i < 3; ++i) {
+      job.fixed(
+          i, 3, {"--result-json=" + job.tmp / std::to_string(i)},
+          {"print=up", at + "hold=USR1", at + "err=the last words\\n", at + "exit=7", "wait"});
+    }
+    for (const auto& node : job.nodes) node->wait_for("up");
+    ChildProgram& cause = *job.nodes[static_cast<std::size_t>(at[1] - '0')];
+    ::kill(std::stoi(cause.wait_for("holding ").substr(8)), SIGUSR1);
+    CHECK(job.exit_codes() == Codes{7, 7, 7});
+    for (std::size_t i = 0; i < 3; ++i) {
+      CHECK_THAT(job.nodes[i]->err(),
+                 Contains("rank      : " + at.substr(1) + " (local_rank: 0)") &&
+                     Contains("exitcode  : 7") && Contains("the last words"));
+      const auto result = nlohmann::json::parse(text_of(job.tmp / std::to_string(i)));
+      CHECK(result["exit_code"] == 7);
+      CHECK(result["failures"][0]["rank"] == at[1] - '0');
+    }
+  }
+}
+
+TEST_CASE("a worker killed by a signal gives all nodes its exit code", "[nodes]") {
+  Cluster job;
+  for (int i = 0; i < 2; ++i) job.elastic("2", {}, {"@1kill-self=SEGV", "wait"});
+  CHECK(job.exit_codes() == Codes{128 + SIGSEGV, 128 + SIGSEGV});
+  for (const auto& node : job.nodes) CHECK_THAT(node->err(), Contains("SIGSEGV"));
+}
+
+TEST_CASE("a job of several nodes starts again with one count and one budget", "[nodes]") {
+  for (const bool elastic : {true, false}) {
+    Cluster job;
+    const Lines actions{"env=TORCHELASTIC_RESTART_COUNT", "@0#0exit=3", "@1#1exit=4", "#2exit=0",
+                        "wait"};
+    for (int i = 0; i < 2; ++i) {
+      if (elastic) job.elastic("2", {"--max-restarts=2"}, actions);
+      if (!elastic) job.fixed(i, 2, {"--max-restarts=2"}, actions);
+    }
+    CHECK(job.exit_codes() == Codes{0, 0});
+    for (const auto& node : job.nodes) {
+      CHECK_THAT(node->out(),
+                 Contains("COUNT=0\n") && Contains("COUNT=1\n") && Contains("COUNT=2\n"));
+      CHECK_THAT(node->err(), Contains("restart 1 of 2") && Contains("restart 2 of 2"));
+    }
+    CHECK(nothing_left(job.tmp));
+  }
+}
+
+TEST_CASE("restarts that failures on different nodes have used up end the job everywhere",
+          "[nodes]") {
+  Cluster job;
+  for (int i = 0; i < 2; ++i)
+    job.fixed(i, 2, {"--max-restarts=1"}, {"@0#0exit=3", "@1#1exit=4", "wait"});
+  CHECK(job.exit_codes() == Codes{4, 4});
+}
+
+TEST_CASE("workers that save and leave with exit code 75 end the job so on all nodes", "[nodes]") {
+  Cluster job;
+  for (int i = 0; i < 2; ++i) {
+    job.fixed(i, 2, {"--max-restarts=3"},
+              {"print=up", "@0hold=USR1", "@0exit=75", "trap-exit=75", "wait"});
+  }
+  job.nodes[1]->wait_for("waiting");
+  ::kill(std::stoi(job.nodes[0]->wait_for("holding ").substr(8)), SIGUSR1);
+  job.nodes[1]->wait_for("about to leave as well");
+  // They are given the grace period to leave by themselves, then asked to.
+  ::kill(std::stoi(job.nodes[1]->wait_for("waiting ").substr(8)), SIGTERM);
+  CHECK(job.exit_codes() == Codes{75, 75});
+}
+
+TEST_CASE("SIGTERM at all nodes is forwarded, and code 75 of the workers is the job's", "[nodes]") {
+  Cluster job;
+  for (int i = 0; i < 2; ++i) job.elastic("1:2", {}, {"trap-exit=75", "wait"});
+  for (const auto& node : job.nodes) node->wait_for("waiting");
+  for (const auto& node : job.nodes) node->signal(SIGTERM);
+  for (const int code : job.exit_codes()) CHECK((code == 75 || code == 128 + SIGTERM));
+}
+
+TEST_CASE("a worker that hangs on one node fails the job on all", "[nodes]") {
+  Cluster job;
+  for (int i = 0; i < 2; ++i) {
+    job.fixed(i, 2, {"--hang-timeout=1s"},
+              {"@1beat=step=1", "@1wait", "beat=step=1 next=600", "wait"});
+  }
+  CHECK(job.exit_codes() == Codes{124, 124});
+  CHECK_THAT(job.nodes[0]->err(), Contains("rank      : 1 (local_rank: 0)"));
+}
+
+TEST_CASE("every node keeps its own grace period", "[nodes]") {
+  Cluster job;
+  job.fixed(0, 2, {"--shutdown-timeout=300"}, {"trap-exit=0", "@0hold=USR1", "@0exit=5", "wait"});
+  job.fixed(1, 2, {"--shutdown-timeout=1"}, {"ignore=TERM", "wait"});
+  job.nodes[1]->wait_for("waiting");
+  ::kill(std::stoi(job.nodes[0]->wait_for("holding ").substr(8)), SIGUSR1);
+  CHECK(job.exit_codes() == Codes{5, 5});
+  CHECK_THAT(job.nodes[1]->err(), Contains("1 worker did not stop within 1 s; killed"));
+}
+
+TEST_CASE("a node that has finished waits for the others, which may take long", "[nodes]") {
+  Cluster job;
+  job.fixed(0, 2, {}, {"print=done"});
+  job.fixed(1, 2, {}, {"hold=USR1"});
+  job.nodes[0]->wait_for("done");
+  ::kill(std::stoi(job.nodes[1]->wait_for("holding ").substr(8)), SIGUSR1);
+  CHECK(job.exit_codes() == Codes{0, 0});
+  CHECK(nothing_left(job.tmp));
+}
+
+TEST_CASE("a node that has finished fails with the job if another one fails later", "[nodes]") {
+  Cluster job;
+  job.fixed(0, 2, {}, {"@0print=done", "@1hold=USR1", "@1exit=6"});
+  job.fixed(1, 2, {}, {"@1hold=USR1", "@1exit=6"});
+  job.nodes[0]->wait_for("done");
+  ::kill(std::stoi(job.nodes[1]->wait_for("holding ").substr(8)), SIGUSR1);
+  CHECK(job.exit_codes() == Codes{6, 6});
+  CHECK_THAT(job.nodes[0]->err(), Contains("exitcode  : 6"));
+}
+
+TEST_CASE("a program that one node lacks ends the job on all, with its name", "[nodes]") {
+  Cluster job;
+  job.fixed(0, 2, {}, {"wait"});
+  auto child = stub_job(
+      job.tmp,
+      {"--nnodes=2", "--node-rank=1", "--master-addr=" + job.host, "--master-port=" + job.port},
+      {});
+  child.argv.back() = "/no/such/program";
+  ChildProgram& lacking = job.start(child);
+  CHECK(lacking.wait_exit() != 0);
+  CHECK_THAT(lacking.err(), Contains("/no/such/program"));
+  // It ends before it can join: nothing is known of it, so the other one waits for it.
+  job.nodes[0]->wait_for("missing: --node-rank=1");
+  job.nodes[0]->signal(SIGTERM);
+  CHECK(job.nodes[0]->wait_exit() == 128 + SIGTERM);
+}
+
+// ---- the network ------------------------------------------------------------------------------
+
+TEST_CASE("options that differ between nodes are refused by name", "[nodes]") {
+  const auto refusal = [](const Lines& own) {
+    Cluster job;
+    ChildProgram& a = job.elastic("1:3", {"--rdzv-id=job", "--max-restarts=1"}, {"wait"});
+    a.wait_for("waiting");
+    Lines options{"--rdzv-backend=c10d", "--rdzv-endpoint=" + job.endpoint(), "--nnodes=1:3",
+                  "--rdzv-id=job", "--max-restarts=1"};
+    options.insert(options.end(), own.begin(), own.end());
+    ChildProgram& b = job.start(options, {"wait"});
+    CHECK(b.wait_exit() == 1);
+    CHECK(b.err_lines().size() == 1);
+    CHECK(lines_of(a.out()).size() == 1);  // undisturbed
+    return b.err();
+  };
+  CHECK_THAT(refusal({"--nnodes=1:4"}), Contains("--nnodes is 1:4 here and 1:3"));
+  CHECK_THAT(refusal({"--max-restarts=2"}), Contains("--max-restarts is 2 here and 1"));
+  CHECK_THAT(refusal({"--rdzv-id=other"}), Contains("--rdzv-id=job, not other"));
+}
+
+TEST_CASE("two nodes with the same --node-rank: the second is told who has it", "[nodes]") {
+  Cluster job;
+  ChildProgram& master = job.fixed(0, 3, {}, {});
+  job.fixed(1, 3, {}, {});
+  master.wait_for("missing: --node-rank=2");
+  ChildProgram& twin = job.fixed(1, 3, {}, {});
+  CHECK(twin.wait_exit() == 1);
+  CHECK_THAT(twin.err(), Contains("--node-rank=1 is taken by "));
+  job.fixed(2, 3, {}, {});
+  CHECK(master.wait_exit() == 0);
+}
+
+TEST_CASE("an endpoint that nobody answers is named with the cause", "[nodes]") {
+  Cluster job;
+  ChildProgram& a = job.fixed(1, 2, {"--rdzv-conf=timeout=1"}, {});
+  CHECK(a.wait_exit() == 1);
+  CHECK_THAT(a.err(), Contains("cannot reach the rendezvous at " + job.endpoint()) &&
+                          Contains("Connection refused"));
+  ChildProgram& b = job.elastic("2", {"--rdzv-conf=read_timeout=1,is_host=0"}, {});
+  CHECK(b.wait_exit() == 1);
+  CHECK_THAT(b.err(), Contains("Connection refused"));
+  CHECK(b.err_lines().size() == 1);
+}
+
+TEST_CASE("a name that nobody knows is named", "[nodes]") {
+  Cluster job;
+  job.host = "no-such-host.invalid";
+  ChildProgram& a = job.elastic("2", {"--rdzv-conf=read_timeout=1"}, {});
+  CHECK(a.wait_exit() == 1);
+  CHECK_THAT(a.err(), Contains("the name 'no-such-host.invalid' is not known"));
+}
+
+TEST_CASE("too few nodes end with a line that counts them", "[nodes]") {
+  Cluster job;
+  ChildProgram& a = job.elastic("2", {"--rdzv-conf=join_timeout=1"}, {});
+  CHECK(a.wait_exit() == 1);
+  CHECK(a.err() == "error: 1 node of at least 2 joined within 1 s (--rdzv-conf=join_timeout)\n");
+  ChildProgram& b = job.fixed(0, 2, {"--rdzv-conf=timeout=1"}, {});
+  CHECK(b.wait_exit() == 1);
+  CHECK_THAT(b.err(), Contains("missing: --node-rank=1"));
+}
+
+TEST_CASE("a port that another program has is named", "[nodes]") {
+  launch::ListeningSocket other("127.0.0.1", 0);
+  Cluster job;
+  job.port = std::to_string(other.port());
+  ChildProgram& a = job.fixed(0, 2, {}, {});
+  CHECK(a.wait_exit() == 1);
+  CHECK_THAT(a.err(), Contains(job.endpoint()) && Contains("Address already in use"));
+}
+
+TEST_CASE("nodes without the token are turned away, and the job goes on", "[nodes]") {
+  Cluster job;
+  const std::string token = job.tmp.write("token", std::string(32, 'a') + "\n");
+  const std::string wrong = job.tmp.write("wrong", std::string(32, 'b') + "\n");
+  const std::string with = "--rdzv-token-file=" + token;
+  ChildProgram& a = job.elastic("2", {with}, {"env=RANK"});
+  for (const Lines& options : {Lines{"--rdzv-token-file=" + wrong}, Lines{}}) {
+    auto own = options;
+    own.push_back("--rdzv-conf=is_host=0");
+    ChildProgram& stranger = job.elastic("2", own, {"env=RANK"});
+    CHECK(stranger.wait_exit() == 1);
+    CHECK_THAT(stranger.err(), Contains("authentication failed") && Contains("--rdzv-token-file"));
+  }
+  ChildProgram& b = job.elastic("2", {with}, {"env=RANK"});
+  CHECK(b.wait_exit() == 0);
+  CHECK(a.wait_exit() == 0);
+}
+
+TEST_CASE("a token file that is missing or too short is a usage error", "[nodes]") {
+  Cluster job;
+  const std::string weak = job.tmp.write("token", "short\n");
+  for (const std::string& file : {weak, job.tmp / "missing"}) {
+    ChildProgram& a = job.elastic("2", {"--rdzv-token-file=" + file}, {});
+    CHECK(a.wait_exit() == 2);
+    CHECK_THAT(a.err(), Contains("must be a readable file of 16 to 4096 bytes"));
+  }
+}
+
+}  // namespace
+}  // namespace ddp::test

@@ -1,0 +1,164 @@
+#include "launcher/plan/torch_programs.h"
+
+#include <unistd.h>
+
+#include "tests/support/catch.h"
+
+#include "launcher/base/errors.h"
+#include "launcher/plan/program.h"
+#include "tests/support/temp_folder.h"
+
+namespace ddp::launch {
+namespace {
+
+using test::TempFolder;
+
+constexpr const char* kSite = "venv/lib/python3.11/site-packages";
+
+// An environment with torch and a wheel whose trainer was linked with 2.15.
+struct Installation {
+  TempFolder folder;
+  TorchPlaces places;
+  std::string program;
+
+  Installation() {
+    program = folder.write(site("ddp_run/torch-2.15/trainer"), "", true);
+    places.own_folder = folder / "venv/bin";
+  }
+  static std::string site(const std::string& name) { return std::string(kSite) + "/" + name; }
+  std::string torch(const std::string& parent, const std::string& version) const {
+    folder.write(parent + "/torch/lib/libtorch_cpu.so", "");
+    folder.write(parent + "/torch/version.py",
+                 "from typing import Optional\n__version__ = '" + version + "'\n");
+    return folder / (parent + "/torch");
+  }
+  TorchProgram found() const { return find_torch_program("trainer", places).value(); }
+};
+
+TEST_CASE("a wheel's trainer finds the torch that is installed beside it by its own RUNPATH") {
+  const Installation env;
+  env.torch(kSite, "2.15.0+cu132");
+  CHECK(env.found().path == env.program);
+  CHECK(env.found().library_folders.empty());
+}
+
+TEST_CASE("a build tree holds no installed programs") {
+  const TempFolder folder;
+  folder.write("build/bin/trainer", "", true);
+  TorchPlaces places;
+  places.own_folder = folder / "build/bin";
+  CHECK_FALSE(find_torch_program("trainer", places));
+}
+
+TEST_CASE("a torch of another version is named with the one to install") {
+  const Installation env;
+  const std::string torch = env.torch(kSite, "2.13.1");
+  std::filesystem::create_directory_symlink("lib", env.folder / "venv/lib64");  // as venv makes it
+  CHECK(env.found().path.empty());
+  CHECK(
+      env.found().why_not ==
+      "this trainer needs torch 2.15, and " + torch +
+          " is 2.13; pip install 'torch==2.15.*', or set TORCH_ROOT to the folder of such a torch");
+}
+
+TEST_CASE("no torch at all is one line, too") {
+  const Installation env;
+  CHECK(
+      env.found().why_not ==
+      "this trainer needs torch 2.15, and no torch was found; pip install 'torch==2.15.*', or set "
+      "TORCH_ROOT to the folder of such a torch");
+}
+
+TEST_CASE("among programs for several versions of torch the fitting one is taken") {
+  Installation env;
+  const auto older = env.folder.write(Installation::site("ddp_run/torch-2.11/trainer"), "", true);
+  env.torch(kSite, "2.11.0");
+  CHECK(env.found().path == older);
+  env.places.torch_root = env.torch("zip", "2.12.0");
+  CHECK(env.found().why_not.find("this trainer needs torch 2.15 or 2.11, and ") == 0);
+}
+
+TEST_CASE("TORCH_ROOT is taken and no other torch") {
+  Installation env;
+  env.torch(kSite, "2.15.0");
+  env.places.torch_root = env.folder / "nothing";
+  CHECK(env.found().why_not == "TORCH_ROOT=" + (env.folder / "nothing") +
+                                   " holds no lib/libtorch_cpu.so; this trainer needs torch 2.15");
+  env.folder.write("zip/lib/libtorch_cpu.so", "");
+  env.folder.write("zip/build-version", "2.15.0+cpu\n");
+  env.places.torch_root = env.folder / "zip";
+  CHECK(env.found().path == env.program);
+  CHECK(env.found().library_folders == env.folder / "zip/lib");
+}
+
+TEST_CASE("a torch outside the environment is found, and the loader is told where it lies") {
+  Installation env;
+  SECTION("in the system's Python, which the virtual environment includes") {
+    const std::string torch = env.torch("base/lib/python3.11/dist-packages", "2.15.0");
+    env.folder.write("venv/pyvenv.cfg", "home = " + (env.folder / "base/bin") +
+                                            "\ninclude-system-site-packages = true\n");
+    CHECK(env.found().library_folders == torch + "/lib");
+    env.folder.write("venv/pyvenv.cfg", "home = " + (env.folder / "base/bin") +
+                                            "\ninclude-system-site-packages = false\n");
+    CHECK(env.found().path.empty());
+  }
+  SECTION("in PYTHONPATH") {
+    const std::string torch = env.torch("more", "2.15.0");
+    env.folder.write("more/pyarrow/libarrow.so.2600", "");
+    env.places.python_path = {env.folder / "nothing", env.folder / "more"};
+    CHECK(env.found().library_folders == torch + "/lib:" + (env.folder / "more/pyarrow"));
+  }
+  SECTION("in the active environment, unless that one's does not fit") {
+    env.torch("first/lib/python3.12/site-packages", "2.13.0");
+    const std::string torch = env.torch("second/lib/python3.12/site-packages", "2.15.0");
+    env.places.prefixes = {env.folder / "first", env.folder / "second"};
+    CHECK(env.found().library_folders == torch + "/lib");
+  }
+  SECTION("a torch that says its version in a header only") {
+    env.folder.write("conda/lib/libtorch_cpu.so", "");
+    env.folder.write("conda/include/torch/headeronly/version.h",
+                     "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 15\n");
+    env.places.torch_root = env.folder / "conda";
+    CHECK(env.found().path == env.program);
+  }
+}
+
+TEST_CASE("programs installed by cmake --install or from a package lie in PREFIX/lib/ddp_run") {
+  const TempFolder folder;
+  const auto program = folder.write("usr/lib/ddp_run/torch-2.15/ddp-store", "", true);
+  folder.write("usr/lib/torch/lib/libtorch_cpu.so", "");
+  folder.write("usr/lib/torch/version.py", "__version__ = '2.15.1'\n");
+  TorchPlaces places;
+  places.own_folder = folder / "usr/bin";
+  CHECK(find_torch_program("ddp-store", places)->path == program);
+}
+
+TEST_CASE("rank 0 hosts the store where no torch fits the installed ddp-store") {
+  Installation env;
+  ProgramPlaces places;
+  places.own_folder = env.places.own_folder;
+  const std::string store = env.folder.write("venv/bin/ddp-store", "", true);
+  env.folder.write(Installation::site("ddp_run/torch-2.15/ddp-store"), "", true);
+  CHECK(find_store_program(StoreChoice::Auto, places, env.places).empty());
+  CHECK_THROWS_WITH(
+      find_store_program(StoreChoice::Agent, places, env.places),
+      Catch::Contains("--store=agent: this ddp-store needs torch 2.15, and no torch") &&
+          Catch::Contains("or use --store=rank0"));
+  env.torch(kSite, "2.15.0");
+  CHECK(find_store_program(StoreChoice::Auto, places, env.places) == store);
+}
+
+TEST_CASE("a ddp-run in a virtual environment runs scripts with that environment's Python") {
+  const TempFolder folder;
+  const auto own = folder.write("venv/bin/python3", "", true);
+  const auto on_path = folder.write("bin/python3", "", true);
+  LaunchConfig config;
+  config.program = folder.write("train.py", "");
+  const ProgramPlaces places{folder / "bin", folder / "venv/bin", ""};
+  CHECK(resolve_program(config, places).executable == on_path);  // /usr/bin is no environment
+  folder.write("venv/pyvenv.cfg", "");
+  CHECK(resolve_program(config, places).executable == own);
+}
+
+}  // namespace
+}  // namespace ddp::launch

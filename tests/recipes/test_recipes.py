@@ -1,0 +1,65 @@
+"""Every file in configs/ says what it is for and what it reached, and takes two steps on data that stand in for its own."""
+
+import json
+import unittest
+
+from support import CORPUS, ROOT, RecipeTest
+
+RECIPES = sorted(path.name for path in (ROOT / "configs").glob("*.yaml"))
+SHORT = ["trainer_config.max_steps=2", "optimizer_config.warmup_steps=1", "trainer_config.eval_iters=1",
+         "trainer_config.device=cpu"]
+# Smaller where the recipe is meant for more than a test's machine; everything else is as in the file.
+STAND_INS = {
+    "gpt2_train_cfg.yaml": ["data_config.path=text.txt", "data_config.truncate=0.1", "trainer_config.batch_size=2"],
+    "quickstart.yaml": ["data_config.path=text.txt"],
+    "shakespeare_char.yaml": ["data_config.path=text.txt"],
+    "wikitext2_bpe.yaml": ["data_config.path=tokens", "data_config.eval_path=tokens"],
+    "gpt2_124m.yaml": ["data_config.path=tokens", "data_config.eval_path=tokens", "gpt_config.model_type=gpt-nano",
+                       "data_config.block_size=64", "trainer_config.batch_size=2", "trainer_config.global_batch_size=4"],
+    "finetune.yaml": ["data_config.path=text.txt", "gpt_config.init_from=pretrained"],
+}
+GPT2_WITHOUT_TOKENS = 124_439_808 - 50_257 * 768
+
+
+class Recipes(RecipeTest):
+    def setUp(self):
+        super().setUp()
+        self.write("text.txt", CORPUS[:20_000])
+        self.trainer("tokenize", "--tokenizer", "bpe", "--train", "--vocab_size", "300", "--input", "text.txt",
+                     "--output", "tokens")
+
+    def train(self, recipe):
+        return self.trainer("--config", f"configs/{recipe}", *STAND_INS[recipe], *SHORT, f"hydra.run.dir=runs/{recipe}",
+                            f"trainer_config.snapshot_path=runs/{recipe}/snapshot.pt")
+
+    def pretrain(self):
+        self.train("wikitext2_bpe.yaml")
+        self.trainer("export", "--snapshot", "runs/wikitext2_bpe.yaml/snapshot.pt", "--output", "pretrained")
+
+    def test_each_recipe_is_estimated_and_takes_two_steps(self):
+        self.assertEqual(sorted(STAND_INS), RECIPES, "each recipe needs a stand-in for its data here")
+        self.pretrain()
+        for recipe in RECIPES:
+            with self.subTest(recipe=recipe):
+                estimate = self.trainer("estimate", "--config", f"configs/{recipe}", *STAND_INS[recipe], "--json")
+                self.assertGreater(json.loads(estimate)["steps_per_epoch"], 0)
+                if recipe != "wikitext2_bpe.yaml":  # that one has run
+                    self.train(recipe)
+                self.assertEqual([record["step"] for record in self.evaluations(f"runs/{recipe}")], [2])
+
+    def test_each_recipe_says_what_it_reached(self):
+        for recipe in RECIPES:
+            with self.subTest(recipe=recipe):
+                header = (ROOT / "configs" / recipe).read_text().split("\n\n")[0]
+                for word in ("trainer --config configs/" + recipe, "# Result: ", "commit "):
+                    self.assertIn(word, header)
+
+    def test_gpt2_124m_has_the_public_shape(self):
+        estimate = self.trainer("estimate", "--config", "configs/gpt2_124m.yaml", "data_config.path=tokens",
+                                "data_config.eval_path=null", "--json")
+        parameters = json.loads(estimate)["parameters"]
+        self.assertEqual(parameters["total"] - parameters["token_embedding"], GPT2_WITHOUT_TOKENS)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,56 @@
+#include "trainer/app/memory_estimate.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "trainer/app/machine_memory.h"
+#include "trainer/metrics/text.h"
+#include "trainer/parallel/cuda_module.h"
+
+namespace ddp::train {
+
+bool counts(const MemoryItem& item, bool cuda) { return !cuda || item.kind == MemoryKind::kDevice; }
+
+std::string in_bytes(int64_t bytes) { return short_number(static_cast<double>(bytes)) + "B"; }
+
+MemoryEstimate estimate_memory(const Config& config, const MemoryModel& model,
+                               const ComputePlace& place, int device_index) {
+  MemoryEstimate result;
+  result.cuda = place.cuda;
+  result.items = model(config, place);
+  result.items.push_back({"program", program_bytes(place.cuda), MemoryKind::kHost});
+  for (const MemoryItem& item : result.items)
+    result.device_bytes += counts(item, place.cuda) ? item.bytes : 0;
+  result.available_bytes =
+      place.cuda ? loaded_cuda_module()->free_memory_bytes(device_index) : available_memory_bytes();
+  result.ranks_sharing = place.cuda ? 1 : place.world_size;
+  return result;
+}
+
+std::vector<MemorySaving> memory_savings(const Config& config, const MemoryModel& model,
+                                         const ComputePlace& place, int device_index) {
+  const auto estimate = [&](const Config& changed) {
+    return estimate_memory(changed, model, place, device_index);
+  };
+  const MemoryEstimate now = estimate(config);
+  std::vector<MemorySaving> savings;
+  const auto suggest = [&](const Config& changed, std::string change) {
+    MemoryEstimate then = estimate(changed);
+    if (then.device_bytes < now.device_bytes)
+      savings.push_back({std::move(change), std::move(then)});
+  };
+  Config changed = config;
+  changed.gpt.activation_checkpointing = true;
+  suggest(changed, "gpt_config.activation_checkpointing=true");
+  changed = config;
+  while (changed.trainer.batch_size > 1) {
+    changed.trainer.batch_size = (changed.trainer.batch_size + 1) / 2;
+    if (estimate(changed).fits()) break;
+  }
+  suggest(changed, fmt::format("trainer_config.batch_size={} with more grad_accumulation_steps",
+                               changed.trainer.batch_size));
+  return savings;
+}
+
+}  // namespace ddp::train

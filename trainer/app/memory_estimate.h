@@ -1,0 +1,49 @@
+// What a rank's memory is needed for, what there is, and what would need less.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/model/training_cost.h"
+
+namespace ddp::train {
+
+struct MemoryEstimate {
+  std::vector<MemoryItem> items;  ///< With the program itself.
+  int64_t device_bytes = 0;  ///< Of the rank that needs most, in the memory that `available` is of.
+  int64_t available_bytes = 0;
+  int64_t ranks_sharing = 1;  ///< That memory.
+  bool cuda = false;
+
+  int64_t needed_bytes() const { return device_bytes * ranks_sharing; }
+  bool fits() const { return needed_bytes() <= available_bytes; }
+};
+
+/// Whether it is in the memory that limits: the CPU's holds everything, a GPU's only what is
+/// computed with.
+bool counts(const MemoryItem& item, bool cuda);
+
+/// What training by a configuration keeps in memory, as Task::memory_items() says.
+using MemoryModel = std::function<std::vector<MemoryItem>(const Config&, const ComputePlace&)>;
+
+/// `device_index`: of the GPU, where `place` has one.
+MemoryEstimate estimate_memory(const Config& config, const MemoryModel& model,
+                               const ComputePlace& place, int device_index);
+
+/// A change of the configuration that needs less.
+struct MemorySaving {
+  std::string change;  ///< "gpt_config.activation_checkpointing=true"
+  MemoryEstimate then;
+};
+
+/// Those that there are: checkpointed blocks; a micro-batch halved until it fits, or is 1.
+std::vector<MemorySaving> memory_savings(const Config& config, const MemoryModel& model,
+                                         const ComputePlace& place, int device_index);
+
+/// "1.25GB"
+std::string in_bytes(int64_t bytes);
+
+}  // namespace ddp::train

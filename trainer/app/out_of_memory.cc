@@ -1,0 +1,79 @@
+#include "trainer/app/out_of_memory.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <new>
+
+namespace ddp::train {
+namespace {
+
+constexpr std::string_view kCpuAllocator = "you tried to allocate ";
+constexpr std::string_view kCudaAllocator = "Tried to allocate ";
+
+/// The text after `mark`, up to `end`; "" without the mark.
+std::string_view behind(std::string_view text, std::string_view mark, std::string_view end) {
+  const auto at = text.find(mark);
+  if (at == std::string_view::npos) return {};
+  const auto rest = text.substr(at + mark.size());
+  return rest.substr(0, rest.find(end));
+}
+
+/// "weights 1.2MB, gradients 1.2MB"
+std::string items_text(const MemoryEstimate& estimate) {
+  std::string text;
+  for (const MemoryItem& item : estimate.items) {
+    if (!counts(item, estimate.cuda)) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", item.name, in_bytes(item.bytes));
+  }
+  return text;
+}
+
+std::string savings_text(const std::vector<MemorySaving>& savings) {
+  if (savings.empty()) return "take a smaller model";
+  std::string text = "set ";
+  bool enough = false;
+  for (const MemorySaving& saving : savings) {
+    text += fmt::format("{} ({}), or ", saving.change, in_bytes(saving.then.device_bytes));
+    enough = enough || saving.then.fits();
+  }
+  return enough ? text.substr(0, text.rfind(", or ")) : text + "take a smaller model";
+}
+
+}  // namespace
+
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  const std::string_view text = error.what();
+  return dynamic_cast<const c10::Error*>(&error) != nullptr &&
+         text.find("DefaultCPUAllocator: ") != std::string_view::npos &&
+         text.find(kCpuAllocator) != std::string_view::npos;
+}
+
+std::string memory_asked_for(const std::string& error_text) {
+  const std::string_view digits = behind(error_text, kCpuAllocator, " ");
+  int64_t bytes = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), bytes);
+  if (!digits.empty() && parsed.ec == std::errc()) return in_bytes(bytes);
+  return std::string(behind(error_text, kCudaAllocator, ". "));
+}
+
+std::string out_of_memory_text(const Config& config, const MemoryModel& model,
+                               const ComputePlace& place, int device_index,
+                               const std::exception& error) {
+  const std::string asked = memory_asked_for(error.what());
+  const MemoryEstimate estimate = estimate_memory(config, model, place, device_index);
+  return fmt::format(
+      "out of memory on the {}{}; a rank takes about {}, {} are free: {}; to take less, {}; "
+      "trainer "
+      "estimate "
+      "tells it before a start",
+      place.cuda ? "GPU" : "CPU",
+      asked.empty() ? "" : fmt::format(": {} more were asked for", asked),
+      in_bytes(estimate.device_bytes), in_bytes(estimate.available_bytes), items_text(estimate),
+      savings_text(memory_savings(config, model, place, device_index)));
+}
+
+}  // namespace ddp::train

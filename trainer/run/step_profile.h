@@ -1,0 +1,59 @@
+// A Chrome trace of a few steps, by torch's own profiler (Kineto): operators, and kernels on a GPU,
+// under the ranges ProfilerStep#N, forward, backward and optimizer.
+#pragma once
+
+#include <ATen/record_function.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "trainer/config/config.h"
+
+namespace ddp::train {
+
+/// Each rank has one and writes its own file. Belongs to the training thread, whose operators alone
+/// are recorded, with those of the backward pass. Does nothing without profile.start.
+class StepProfile {
+ public:
+  /// `last_step`: where the run ends. Throws UserError when profile.start lies behind it.
+  StepProfile(const Config& config, int rank, c10::Device device, int64_t last_step);
+  /// What was recorded and not written is dropped.
+  ~StepProfile();
+  StepProfile(const StepProfile&) = delete;
+  StepProfile& operator=(const StepProfile&) = delete;
+
+  /// Whether start() is due before this step, or finish() after it.
+  bool begins_with(int64_t step) const;
+  bool recording() const { return recording_; }
+  bool ends_with(int64_t step) const { return recording_ && step >= last_; }
+
+  void start(int64_t step);
+  /// Around each step.
+  void begin_step(int64_t step);
+  void end_step() { step_.reset(); }
+  /// Writes what has been recorded, if anything.
+  void finish();
+
+  /// profile_rank_N.json in `run_dir`.
+  static std::string file(const std::string& run_dir, int rank);
+  /// A line about the files, or why there are none; "" when none were asked for. For after the last
+  /// step.
+  const std::string& summary() const { return summary_; }
+
+ private:
+  std::string run_dir_;
+  int rank_;
+  c10::Device device_;
+  int64_t first_;
+  int64_t last_;
+  int64_t first_recorded_ = 0;
+  int64_t last_recorded_ = 0;
+  bool recording_ = false;
+  bool done_;
+  std::optional<at::RecordFunction> step_;
+  std::string summary_;
+};
+
+}  // namespace ddp::train

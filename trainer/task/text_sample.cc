@@ -1,0 +1,51 @@
+#include "trainer/task/text_sample.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "trainer/data/data_loader.h"
+#include "trainer/model/generate.h"
+#include "trainer/tokenizer/text_stream.h"
+
+namespace ddp::train {
+namespace {
+
+/// Returns false when it was asked to stop.
+bool write_on(BatchGenerator& generator, const Tokenizer& tokenizer, int64_t most,
+              const std::function<bool()>& go_on, TextStream& stream, std::string& text) {
+  for (int64_t i = 0; i < most; ++i) {
+    if (!go_on()) return false;
+    const int32_t token = generator.next().front();
+    if (token == tokenizer.end_of_text()) break;
+    text += stream.add(tokenizer.decode(token));
+  }
+  text += stream.finish();
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::string> sample_text(GPT& model, const Tokenizer& tokenizer,
+                                       std::vector<int32_t> prompt, const SamplingOptions& options,
+                                       const std::function<bool()>& go_on) {
+  const bool was_training = model->is_training();
+  TextStream stream({});
+  std::string text = stream.add(tokenizer.decode(prompt));
+  BatchGenerator generator(model, {{std::move(prompt), options.seed}}, options);
+  const bool whole = write_on(generator, tokenizer, options.max_new_tokens, go_on, stream, text);
+  model->train(was_training);
+  if (!whole) return std::nullopt;
+  return text;
+}
+
+std::vector<int32_t> beginning_of(const SampleSource& samples) {
+  constexpr int64_t kMost = 16;
+  const Batch batch = batch_of(samples, 0, 1);
+  // Behind the end of a short sample there is padding, which has no targets.
+  const int64_t tokens = std::max<int64_t>(1, (batch.targets != -1).sum().item<int64_t>());
+  const auto first = batch.inputs[0].slice(0, 0, std::min(kMost, tokens)).to(torch::kInt32);
+  const auto* ids = first.const_data_ptr<int32_t>();
+  return {ids, ids + first.numel()};
+}
+
+}  // namespace ddp::train

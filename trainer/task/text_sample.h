@@ -1,0 +1,27 @@
+// A short text that a language model writes in the middle of its training.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/data/sample_source.h"
+#include "trainer/model/gpt.h"
+#include "trainer/model/sampling.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+/// `prompt` (at least one token) and its continuation by options.max_new_tokens tokens, or up to
+/// the end of the text; always valid UTF-8. None when `go_on`, asked before each token, says no.
+/// The model is in its former mode afterwards.
+std::optional<std::string> sample_text(GPT& model, const Tokenizer& tokenizer,
+                                       std::vector<int32_t> prompt, const SamplingOptions& options,
+                                       const std::function<bool()>& go_on);
+
+/// The first tokens of the first of these samples, 16 at most.
+std::vector<int32_t> beginning_of(const SampleSource& samples);
+
+}  // namespace ddp::train
