@@ -85,9 +85,9 @@ class LocalSlurm:
         key.chmod(0o400)
 
     def _daemon(self, *command):
-        log = open(self.folder / f"{Path(command[0]).name}-{len(self.daemons)}.out", "wb")
-        self.daemons.append(subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
-                                             stderr=log, start_new_session=True))
+        with open(self.folder / f"{Path(command[0]).name}-{len(self.daemons)}.out", "wb") as log:
+            self.daemons.append(subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
+                                                 stderr=log, start_new_session=True))
 
     def _start(self):
         at = self.folder

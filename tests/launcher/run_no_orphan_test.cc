@@ -23,7 +23,7 @@ using Lines = std::vector<std::string>;
 // Two workers, each with a child and a setsid daemon that ignore every signal.
 const Lines kStubborn{"ignore=TERM", "ignore=INT", "child", "daemon", "parent", "wait"};
 
-pid_t agent_of(ChildProgram& job) { return std::stoi(job.wait_for("parent ").substr(7)); }
+pid_t agent_above(ChildProgram& job) { return std::stoi(job.wait_for("parent ").substr(7)); }
 
 TEST_CASE("SIGKILL of ddp-run leaves nothing behind") {
   const TempFolder tmp;
@@ -49,8 +49,8 @@ TEST_CASE("SIGKILL of the agent process is reported and leaves nothing behind") 
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--nproc_per_node=2", "--max_restarts=3"}, kStubborn));
   job.wait_for("waiting", 2);
-  REQUIRE(agent_of(job) != job.pid());
-  ::kill(agent_of(job), SIGKILL);
+  REQUIRE(agent_above(job) != job.pid());
+  ::kill(agent_above(job), SIGKILL);
   job.wait_all_gone(kSoon);
   CHECK(job.wait_exit() == 128 + SIGKILL);
   CHECK_THAT(job.err(), Contains("agent process") && Contains("was killed by SIGKILL"));
