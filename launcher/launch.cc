@@ -33,6 +33,7 @@
 #include "launcher/process/worker_processes.h"
 #include "launcher/rendezvous/group_rendezvous.h"
 #include "launcher/rendezvous/local_rendezvous.h"
+#include "launcher/rendezvous/static_rendezvous.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/report/http_server.h"
@@ -167,8 +168,12 @@ std::string read_token(const std::string& file) {
 
 struct RendezvousOfJob {
   std::unique_ptr<LocalRendezvous> local;
+  std::unique_ptr<StaticRendezvous> fixed;
   std::unique_ptr<GroupRendezvous> group;
-  Rendezvous& get() const { return local ? static_cast<Rendezvous&>(*local) : *group; }
+  Rendezvous& get() const {
+    if (local) return *local;
+    return fixed ? static_cast<Rendezvous&>(*fixed) : *group;
+  }
 };
 
 RendezvousOfJob make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
@@ -183,7 +188,11 @@ RendezvousOfJob make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
   settings.local_world_size = plan.job.local_world_size;
   settings.rank0_store = config.store == StoreChoice::Rank0;
   if (!config.rdzv_token_file.empty()) settings.token = read_token(config.rdzv_token_file);
-  rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
+  if (settings.rules.fixed_ranks) {
+    rendezvous.fixed = std::make_unique<StaticRendezvous>(std::move(settings));
+  } else {
+    rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
+  }
   return rendezvous;
 }
 
@@ -191,6 +200,7 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string
               const SignalMailbox& signals, int launcher_pipe) {
   const RendezvousOfJob rendezvous = make_rendezvous(config, plan, store_program);
   WorkerProcesses processes(signals, launcher_pipe, store_program);
+  if (rendezvous.fixed) processes.also_poll(*rendezvous.fixed);
   if (rendezvous.group) processes.also_poll(*rendezvous.group);
   std::optional<Lifeline> lifeline;
   if (!config.lifeline.empty()) {

@@ -14,7 +14,7 @@ SOURCES = {".h", ".hh", ".hpp", ".cc", ".cpp", ".inl"}
 # The rooms (directories) of each program: a room may include itself and rooms of lower rank, never a sibling.
 ROOMS = {
     "launcher": {"base": 0, "logs": 1, "report": 1, "store": 1, "cluster": 2, "hang": 2, "rendezvous": 2, "cli": 3, "process": 3, "plan": 4,
-                 "agent": 5},
+                 "agent": 5, "start_with_torch": 5},
     "trainer": {"runtime": 0, "config": 1, "storage": 1, "tokenizer": 1, "data": 2, "model": 2, "optim": 2, "parallel": 2, "metrics": 2,
                 "health": 2, "interop": 3, "report": 3, "task": 4, "snapshot": 5, "run": 6, "app": 7},
 }

@@ -100,9 +100,12 @@ std::string option_help(const OptionSpec& option) {
   left += fmt::format("--{}", option.name);
   if (option.value) left += fmt::format(" {}", option.value);
   constexpr std::size_t kIndent = 40;
-  const std::string gap = left.size() + 2 > kIndent ? std::string(1, '\n').append(kIndent, ' ')
-                                                    : std::string(kIndent - left.size(), ' ');
-  return left + gap + wrapped(right_of_names(option), kIndent, 98) + "\n";
+  if (left.size() + 2 > kIndent) {
+    left.append("\n").append(kIndent, ' ');
+  } else {
+    left.resize(kIndent, ' ');
+  }
+  return left + wrapped(right_of_names(option), kIndent, 98) + "\n";
 }
 
 // Escapes text for groff: dashes stay dashes, a leading dot or quote is no request.

@@ -12,14 +12,21 @@ using ControlJson = nlohmann::json;
 
 constexpr std::size_t kLongestText = 4096;
 constexpr std::size_t kLongestRead = 4 * kLongestText;  // invalid bytes have become U+FFFD
+constexpr std::size_t kLongestProgress = 300;
 constexpr std::size_t kMostFailures = 8;
 constexpr std::size_t kMostSuccessors = 64;
 constexpr std::size_t kMostRoundEnds = 256;
 constexpr int kDeepest = 8;
 
-// The end says more than the beginning.
-std::string cut(const std::string& text) {
-  return text.size() <= kLongestText ? text : text.substr(text.size() - kLongestText);
+// The end says more than the beginning. Control characters, which a report does not show either,
+// would take six bytes each in JSON.
+std::string cut(const std::string& text, std::size_t longest = kLongestText) {
+  std::string end = text.size() <= longest ? text : text.substr(text.size() - longest);
+  const auto is_control = [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r';
+  };
+  std::replace_if(end.begin(), end.end(), is_control, '?');
+  return end;
 }
 
 template <typename List>
@@ -156,7 +163,7 @@ ControlJson history_json(const std::vector<RoundEnd>& history) {
     list.push_back({{"rank", end.rank},
                     {"exit", exit_json(end.exit)},
                     {"lived_ms", in_ms(end.lived)},
-                    {"progress", cut(end.progress)}});
+                    {"progress", cut(end.progress, kLongestProgress)}});
   }
   return list;
 }

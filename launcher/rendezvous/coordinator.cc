@@ -129,7 +129,7 @@ void Coordinator::judge_newcomers() {
     }
     it = newcomers_.erase(it);
     ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
-    if (kind == FirstBytes::Agent) {
+    if (kind == FirstBytes::Agent && !only_store_) {
       admit(fd);
     } else if (kind == FirstBytes::TcpStore && store_clients_) {
       store_clients_(fd);
@@ -143,6 +143,12 @@ void Coordinator::judge_newcomers() {
       ::close(fd);
     }
   }
+}
+
+void Coordinator::only_serve_store() {
+  only_store_ = true;
+  // The last ones leave without a word: the members that are left form no job any more.
+  connections_.clear();
 }
 
 void Coordinator::admit(int fd) {

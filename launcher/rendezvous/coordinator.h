@@ -42,6 +42,9 @@ class Coordinator : public PollHandler {
   /// Most nodes are silent, or this one was for so long that they have left it behind: it should
   /// look for their new host.
   bool cut_off() const { return membership_.cut_off(); }
+  /// From now on agents of ddp-run are turned away, those that are here included; clients of the
+  /// store are not.
+  void only_serve_store();
   /// A line for the user; empty: none.
   std::string take_note() { return std::exchange(note_, {}); }
 
@@ -68,6 +71,7 @@ class Coordinator : public PollHandler {
   std::string token_;
   std::vector<int> listeners_;
   StoreClients store_clients_;
+  bool only_store_ = false;
   std::chrono::milliseconds heartbeat_;
   std::chrono::milliseconds patience_;
   int epoll_ = -1;

@@ -29,6 +29,8 @@ class RoundStore : public PollHandler {
   void adopt(int fd) { server_.adopt(fd); }
   /// The round is over on all nodes.
   void clear() { server_.clear(); }
+  bool has_key_with(const std::string& prefix) const { return server_.has_key_with(prefix); }
+  std::size_t connections() const { return server_.connections(); }
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;

@@ -1,11 +1,7 @@
 #include "launcher/store/tcp_store_client.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,35 +9,13 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/sockets.h"
 
 namespace ddp::launch {
 namespace {
 
-constexpr int kFirstPauseMs = 20, kLongestPauseMs = 500;
+constexpr std::chrono::milliseconds kFirstPause{20}, kLongestPause{500};
 constexpr std::uint32_t kNonce = 0x64647072;
-
-union StoreAddress {
-  sockaddr any;
-  sockaddr_in v4;
-  sockaddr_in6 v6;
-};
-
-// 0: not a numeric address.
-socklen_t fill_store_address(StoreAddress& address, const std::string& text, int port) {
-  const auto network_port = htons(static_cast<in_port_t>(port));
-  address = {};
-  if (::inet_pton(AF_INET, text.c_str(), &address.v4.sin_addr) == 1) {
-    address.v4.sin_family = AF_INET;
-    address.v4.sin_port = network_port;
-    return sizeof address.v4;
-  }
-  if (::inet_pton(AF_INET6, text.c_str(), &address.v6.sin6_addr) == 1) {
-    address.v6.sin6_family = AF_INET6;
-    address.v6.sin6_port = network_port;
-    return sizeof address.v6;
-  }
-  return 0;
-}
 
 std::size_t size_of(const Request& request) {
   std::size_t size = 64;
@@ -56,19 +30,13 @@ bool store_try_again() { return errno == EAGAIN || errno == EWOULDBLOCK || errno
 
 TcpStoreClient::TcpStoreClient(std::string address, int port)
     : address_(std::move(address)), port_(port) {
-  StoreAddress unused{};
-  if (fill_store_address(unused, address_, port_) == 0) {
+  if (!parse_address(address_, port_)) {
     throw LaunchError(2, fmt::format("the store's address {} is not numeric", address_));
   }
-  timer_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  if (timer_ < 0) throw LaunchError(1, "the store's client: " + error_text(errno));
   connect();
 }
 
-TcpStoreClient::~TcpStoreClient() {
-  close_socket();
-  ::close(timer_);
-}
+TcpStoreClient::~TcpStoreClient() { close_socket(); }
 
 void TcpStoreClient::ask(Request request) {
   queued_ += size_of(request);
@@ -85,37 +53,29 @@ std::optional<StoreAnswer> TcpStoreClient::take() {
 }
 
 void TcpStoreClient::add_poll_fds(std::vector<pollfd>& fds) const {
-  if (state_ == State::Lost) return;
-  if (socket_ < 0) {
-    fds.push_back({timer_, POLLIN, 0});
-  } else {
-    const bool writes = in_progress_ || !output_.empty();
-    fds.push_back({socket_, static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
-  }
+  if (socket_ < 0) return;
+  const bool writes = in_progress_ || !output_.empty();
+  fds.push_back({socket_, static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
 }
 
 void TcpStoreClient::handle(const std::vector<pollfd>& fds) {
-  const int mine = socket_ >= 0 ? socket_ : timer_;
-  const auto found = std::find_if(
-      fds.begin(), fds.end(), [mine](const pollfd& p) { return p.fd == mine && p.revents != 0; });
-  if (found == fds.end() || state_ == State::Lost) return;
-  if (socket_ < 0) return end_rest();
+  if (retry_at_ && Clock::now() >= *retry_at_) return connect();
+  const auto found = std::find_if(fds.begin(), fds.end(), [this](const pollfd& p) {
+    return p.fd == socket_ && p.revents != 0;
+  });
+  if (found == fds.end() || socket_ < 0) return;
   if (in_progress_) return connected();
   if ((found->revents & ~POLLOUT) != 0) receive();
   if (socket_ >= 0) send_requests();
 }
 
 void TcpStoreClient::connect() {
-  StoreAddress address{};
-  const socklen_t size = fill_store_address(address, address_, port_);
-  socket_ = ::socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  retry_at_.reset();
+  socket_ = begin_connect(*parse_address(address_, port_));
   if (socket_ < 0) return try_later(error_text(errno));
   const int on = 1;
-  ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   ::setsockopt(socket_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   in_progress_ = true;
-  if (::connect(socket_, &address.any, size) == 0) return connected();
-  if (errno != EINPROGRESS) try_later(error_text(errno));
 }
 
 // Or not, as the socket says.
@@ -135,15 +95,8 @@ void TcpStoreClient::connected() {
 void TcpStoreClient::try_later(const std::string& why) {
   close_socket();
   problem_ = why;
-  pause_ms_ = std::clamp(2 * pause_ms_, kFirstPauseMs, kLongestPauseMs);
-  const itimerspec once{{0, 0}, {0, pause_ms_ * 1'000'000L}};
-  ::timerfd_settime(timer_, 0, &once, nullptr);
-}
-
-void TcpStoreClient::end_rest() {
-  std::uint64_t times = 0;
-  [[maybe_unused]] const auto got = ::read(timer_, &times, sizeof times);
-  connect();
+  pause_ = std::clamp(2 * pause_, kFirstPause, kLongestPause);
+  retry_at_ = Clock::now() + pause_;
 }
 
 // Until a server has answered, it may just be coming up.

@@ -2,11 +2,13 @@
 // as well as of ours. Never blocks, resolves no names.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "launcher/base/clock.h"
 #include "launcher/base/poll_handler.h"
 #include "launcher/store/answer_parser.h"
 #include "launcher/store/tcp_store_protocol.h"
@@ -38,12 +40,12 @@ class TcpStoreClient : public PollHandler {
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;
+  std::optional<Clock::time_point> deadline() const override { return retry_at_; }
 
  private:
   void connect();
   void connected();
   void try_later(const std::string& why);
-  void end_rest();
   void fail(const std::string& why);
   void close_socket();
   void send_requests();
@@ -57,8 +59,8 @@ class TcpStoreClient : public PollHandler {
   std::string problem_;
   int socket_ = -1;
   bool in_progress_ = false;  // connect()
-  int timer_ = -1;            // until the next attempt
-  int pause_ms_ = 0;
+  std::optional<Clock::time_point> retry_at_;
+  std::chrono::milliseconds pause_{0};
   AnswerParser parser_;
   std::string output_;
   std::deque<Request> requests_;  // not yet in output_

@@ -90,12 +90,12 @@ TEST_CASE("a failure keeps what a report shows of it") {
   CHECK(got.hang == "silent for 5 s");
   CHECK(got.message == "ValueError: \"quoted\"");
   CHECK(got.lived == milliseconds(1'234));
-  CHECK(got.last_stderr == "a line\nand \x01\xef\xbf\xbd one\n");
+  CHECK(got.last_stderr == "a line\nand ?\xef\xbf\xbd one\n");
 }
 
 TEST_CASE("long texts and lists are cut to what a frame and a report hold") {
   ProcessFailure failure = full_failure();
-  const std::string nasty(100'000, '\x01');  // six bytes each in JSON
+  const std::string nasty(100'000, '\xff');  // three bytes each once replaced
   failure.last_stderr = failure.cause = failure.hang = failure.heartbeat = failure.host =
       failure.message = nasty;
   const Ended ended{.failures = std::vector<ProcessFailure>(1'000, failure)};
@@ -107,6 +107,8 @@ TEST_CASE("long texts and lists are cut to what a frame and a report hold") {
   const auto history = to_json_text(
       Round{.history = std::vector<RoundEnd>(10'000, {0, {1, 0}, milliseconds(1), nasty})});
   CHECK(history.size() <= (1 << 20));
+  failure.last_stderr = failure.cause = failure.hang = failure.message = std::string(9'000, '\x01');
+  CHECK(to_json_text(Ended{.failures = {8, failure}}).size() <= (1 << 20));
 }
 
 TEST_CASE("the end of a long text is what is kept") {

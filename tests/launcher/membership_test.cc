@@ -429,7 +429,8 @@ TEST_CASE("with --node-rank a job cannot start again without a node that has fin
 TEST_CASE("a lost node stops the others; they start again without it, outside the budget") {
   Job job(elastic(1, 3, 0));
   job.come({1, 2, 3}).lose(2);
-  CHECK_THAT(job.last<Stop>(3).text, Contains("node 1, h2 (10.0.0.2) was lost: its ddp-run is gone"));
+  CHECK_THAT(job.last<Stop>(3).text,
+             Contains("node 1, h2 (10.0.0.2) was lost: its ddp-run is gone"));
   job.end_stopped({1}).end(3, {exited(2, 1)});  // its peer is gone: no failure of its own
   CHECK_FALSE(job.last<Verdict>(3).over);
   CHECK(job.last<Verdict>(3).failures.empty());

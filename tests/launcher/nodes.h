@@ -60,6 +60,8 @@ struct Cluster {
 };
 
 /// The process that runs the agent of a node whose worker has said its "parent".
-inline pid_t agent_of(ChildProgram& node) { return std::stoi(node.wait_for("parent ").substr(7)); }
+inline pid_t agent_of_node(ChildProgram& node) {
+  return std::stoi(node.wait_for("parent ").substr(7));
+}
 
 }  // namespace ddp::test

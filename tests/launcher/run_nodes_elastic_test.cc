@@ -82,7 +82,7 @@ TEST_CASE("a node whose agent or ddp-run is killed is noticed at once", "[nodes]
     Lines actions = kStay;
     actions.insert(actions.end() - 1, "#1exit=0");
     job.begin(2, actions);
-    if (agent) ::kill(agent_of(job[1]), SIGKILL);
+    if (agent) ::kill(agent_of_node(job[1]), SIGKILL);
     if (!agent) job[1].signal(SIGKILL);
     CHECK(finish(job[0]) == 0);
     CHECK_THAT(job[0].out(), Contains("COUNT=1\nRANK=0\nWORLD_SIZE=1\n"));
@@ -98,7 +98,7 @@ TEST_CASE("with --node-rank a killed node ends the job on all, and is named", "[
       Cluster job;
       for (int i = 0; i < 2; ++i) job.fixed(i, 2, {"--max-restarts=3"}, kStay);
       for (const auto& node : job.nodes) node->wait_for("waiting");
-      if (agent) ::kill(agent_of(*job.nodes[victim]), SIGKILL);
+      if (agent) ::kill(agent_of_node(*job.nodes[victim]), SIGKILL);
       if (!agent) job.nodes[victim]->signal(SIGKILL);
       ChildProgram& other = *job.nodes[1 - victim];
       CHECK(finish(other) == 1);
@@ -124,7 +124,7 @@ TEST_CASE("a stopped agent is lost after its heartbeats, and joins again when it
           "[nodes]") {
   Elastic job("1:2");
   job.begin(2);
-  const pid_t agent = agent_of(job[1]);
+  const pid_t agent = agent_of_node(job[1]);
   ::kill(agent, SIGSTOP);
   job[0].wait_for("nothing was heard of it for 2 s");
   job[0].wait_for("WORLD_SIZE=1");
@@ -137,7 +137,7 @@ TEST_CASE("a stopped agent is lost after its heartbeats, and joins again when it
 TEST_CASE("a lost node that is needed is waited for, and replaced", "[nodes]") {
   Elastic job("2");
   job.begin(2);
-  ::kill(agent_of(job[1]), SIGKILL);
+  ::kill(agent_of_node(job[1]), SIGKILL);
   job[0].wait_for("waiting for nodes: 1 of at least 2");
   job.add();
   job[2].wait_for("WORLD_SIZE=2");
@@ -151,7 +151,7 @@ TEST_CASE("a spare steps in for a lost node", "[nodes]") {
   actions.insert(actions.end() - 1, "#1exit=0");
   job.begin(2, actions);
   job.add(actions).wait_for("this one waits as a spare");
-  ::kill(agent_of(job[1]), SIGKILL);
+  ::kill(agent_of_node(job[1]), SIGKILL);
   CHECK(finish(job[2]) == 0);
   CHECK(finish(job[0]) == 0);
   CHECK_THAT(job[2].out(), Contains("COUNT=1\nRANK=1\nWORLD_SIZE=2\n"));
@@ -188,7 +188,7 @@ TEST_CASE("the nodes that stay keep their order", "[nodes]") {
     const std::string line = job[i].wait_for("RANK=");
     by_rank[static_cast<std::size_t>(line.back() - '0')] = i;
   }
-  ::kill(agent_of(job[by_rank[1]]), SIGKILL);
+  ::kill(agent_of_node(job[by_rank[1]]), SIGKILL);
   job[by_rank[0]].wait_for("WORLD_SIZE=2");
   job[by_rank[2]].wait_for("WORLD_SIZE=2");
   CHECK_THAT(job[by_rank[0]].out(), Contains("COUNT=1\nRANK=0\n"));
@@ -201,7 +201,7 @@ TEST_CASE("the host is killed: the other node of two goes on", "[nodes]") {
   for (const bool agent : {true, false}) {
     Elastic job("1:2");
     job.begin(2);
-    if (agent) ::kill(agent_of(job[0]), SIGKILL);
+    if (agent) ::kill(agent_of_node(job[0]), SIGKILL);
     if (!agent) job[0].signal(SIGKILL);
     job[1].wait_for("this node hosts the rendezvous from now on");
     job[1].wait_for("WORLD_SIZE=1");
@@ -212,7 +212,7 @@ TEST_CASE("the host is killed: the other node of two goes on", "[nodes]") {
 TEST_CASE("the host is killed: the others of three go on, and a new node finds them", "[nodes]") {
   Elastic job("2:3");
   job.begin(3);
-  ::kill(agent_of(job[0]), SIGKILL);
+  ::kill(agent_of_node(job[0]), SIGKILL);
   job[1].wait_for("WORLD_SIZE=2");
   job[2].wait_for("WORLD_SIZE=2");
   job.add();
@@ -221,7 +221,7 @@ TEST_CASE("the host is killed: the others of three go on, and a new node finds t
   CHECK_THAT(job[3].out(), Contains("COUNT=2\nRANK=2\n"));
   // Then the next host is killed.
   const std::size_t host = ever(job[1], "this node hosts") ? 1 : 2;
-  ::kill(agent_of(job[host]), SIGKILL);
+  ::kill(agent_of_node(job[host]), SIGKILL);
   job[3 - host].wait_for("COUNT=3");
   job[3].wait_for("COUNT=3");
 }
@@ -247,7 +247,7 @@ TEST_CASE("a host is lost while the workers of one node stop slowly: nobody goes
     for (std::size_t i = 0; i < 3; ++i)
       job.add(i == slow ? stubborn : kStay, {"--shutdown-timeout=6"});
     for (const auto& node : job.nodes) node->wait_for("waiting");
-    ::kill(agent_of(job[0]), SIGKILL);
+    ::kill(agent_of_node(job[0]), SIGKILL);
     for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
       job[i].wait_for("COUNT=1");
       job[i].wait_for("WORLD_SIZE=2");
@@ -259,7 +259,7 @@ TEST_CASE("a host is lost while the workers of one node stop slowly: nobody goes
 TEST_CASE("a host that stalls is left behind, and joins again when it goes on", "[nodes]") {
   Elastic job("1:3");
   job.begin(3);
-  const pid_t agent = agent_of(job[0]);
+  const pid_t agent = agent_of_node(job[0]);
   ::kill(agent, SIGSTOP);
   job[1].wait_for("WORLD_SIZE=2");
   job[2].wait_for("WORLD_SIZE=2");
@@ -272,7 +272,7 @@ TEST_CASE("a host that stalls is left behind, and joins again when it goes on", 
 TEST_CASE("half of a job of two does not go on without its silent host", "[nodes]") {
   Elastic job("1:2");
   job.begin(2);
-  const pid_t agent = agent_of(job[0]);
+  const pid_t agent = agent_of_node(job[0]);
   ::kill(agent, SIGSTOP);
   CHECK(finish(job[1]) == 1);
   CHECK_THAT(job[1].err(), Contains("no majority"));
@@ -283,7 +283,7 @@ TEST_CASE("half of a job of two does not go on without its silent host", "[nodes
 TEST_CASE("without enough nodes after the loss of the host the job waits for more", "[nodes]") {
   Elastic job("2");
   job.begin(2);
-  ::kill(agent_of(job[0]), SIGKILL);
+  ::kill(agent_of_node(job[0]), SIGKILL);
   job[1].wait_for("waiting for nodes: 1 of at least 2");
   job.add();
   job[2].wait_for("WORLD_SIZE=2");

@@ -183,60 +183,6 @@ TEST_CASE("the message of the error file is in the report, and a broken one does
   }
 }
 
-TEST_CASE("SIGTERM and SIGINT reach every worker and the exit code is 128 + signal") {
-  for (const int signal : {SIGTERM, SIGINT}) {
-    const TempFolder tmp;
-    ChildProgram job(
-        stub_job(tmp, {"--nproc_per_node=2", "--max_restarts=3"}, {"trap-exit=9", "wait"}));
-    job.wait_for("waiting", 2);
-    job.signal(signal);
-    CHECK(job.wait_exit() == 128 + signal);
-    job.wait_all_gone();
-    const std::string got = signal == SIGTERM ? "got SIGTERM" : "got SIGINT";
-    const auto lines = job.out_lines();
-    CHECK(std::count(lines.begin(), lines.end(), got) == 2);
-    CHECK(job.err_lines().size() == 1);
-  }
-}
-
-TEST_CASE("SIGHUP and SIGQUIT end the job, too") {
-  for (const int signal : {SIGHUP, SIGQUIT}) {
-    const TempFolder tmp;
-    ChildProgram job(stub_job(tmp, {}, {"wait"}));
-    job.wait_for("waiting");
-    job.signal(signal);
-    CHECK(job.wait_exit() == 128 + signal);
-  }
-}
-
-TEST_CASE("a SIGHUP that was ignored at start stays ignored, in the workers as well") {
-  const TempFolder tmp;
-  auto options = stub_job(tmp, {}, {"signals", "trap-exit=0", "wait"});
-  options.ignore = {SIGHUP};
-  ChildProgram job(options);
-  job.wait_for("waiting");
-  CHECK_THAT(job.out(), Contains("SigIgn:\t0000000000000001"));
-  job.signal(SIGHUP);
-  job.signal(SIGTERM);
-  CHECK(job.wait_exit() == 128 + SIGTERM);
-}
-
-TEST_CASE("an inherited SIG_IGN for SIGCHLD loses no exit code") {
-  const TempFolder tmp;
-  auto options = stub_job(tmp, {}, {"exit=4"});
-  options.ignore = {SIGCHLD};
-  CHECK(run_to_end(options).exit == 4);
-}
-
-TEST_CASE("workers that ignore the signal are killed when the shutdown timeout is over") {
-  const TempFolder tmp;
-  ChildProgram job(stub_job(tmp, {"--shutdown-timeout=0.1"}, {"ignore=TERM", "wait"}));
-  job.wait_for("waiting");
-  job.signal(SIGTERM);
-  CHECK(job.wait_exit() == 128 + SIGTERM);
-  CHECK_THAT(job.err(), Contains("did not stop within 0.1 s"));
-}
-
 TEST_CASE("with virtual local ranks each worker has one entry of CUDA_VISIBLE_DEVICES, as it is") {
   const TempFolder tmp;
   auto options = stub_job(tmp, {"--nproc_per_node=2", "--virtual-local-rank"},
@@ -247,60 +193,6 @@ TEST_CASE("with virtual local ranks each worker has one entry of CUDA_VISIBLE_DE
   const auto job = run_to_end(options);
   CHECK(job.exit == 2);
   CHECK_THAT(job.err, Contains("--virtual-local-rank needs a GPU for each of 2 workers"));
-}
-
-TEST_CASE("the shutdown timeout holds after a worker's failure, too") {
-  const auto job = run({"--nproc_per_node=2", "--shutdown-timeout=0.1"},
-                       {"@1ignore=TERM", "@1child", "@0exit=3", "wait"});
-  CHECK(job.exit == 3);
-}
-
-TEST_CASE("the shutdown timeout holds while workers write without end") {
-  const TempFolder tmp;
-  ChildOptions options =
-      stub_job(tmp, {"--timestamps", "--nproc_per_node=3", "--shutdown-timeout=1"},
-               {"ignore=TERM", "@1hold=USR1", "@1exit=3", "print=is loud", "err-for-ever"});
-  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "exec \"$@\" 2>/dev/null", "sh"});
-  ChildProgram job(options);
-  job.wait_for("is loud", 2);
-  const std::string held = job.wait_for("holding ");
-  ::kill(std::stoi(held.substr(held.find("holding ") + 8)), SIGUSR1);
-  CHECK(job.wait_exit() == 3);
-}
-
-TEST_CASE("a poll that fails ends the job with one line instead of a spin") {
-  const TempFolder tmp;
-  ChildProgram job(stub_job(tmp, {}, {"parent", "note=USR1", "wait"}));
-  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
-  job.wait_for("waiting ");
-  const rlimit too_few{2, 2};
-  REQUIRE(::prlimit(agent, RLIMIT_NOFILE, &too_few, nullptr) == 0);
-  job.signal(SIGUSR1);  // the poll that goes on when the limit falls still succeeds
-  CHECK(job.wait_exit() == 1);
-#ifndef DDP_SANITIZED  // a sanitizer needs descriptors, too, and ends the agent in words of its own
-  CHECK_THAT(job.err(), Catch::StartsWith("error: cannot wait for the workers: Invalid argument"));
-#endif
-  job.wait_all_gone();
-}
-
-TEST_CASE("SIGUSR1 is passed on and the job goes on") {
-  const TempFolder tmp;
-  ChildProgram job(stub_job(tmp, {"--nproc_per_node=2"}, {"note=USR1", "wait"}));
-  job.wait_for("waiting", 2);
-  job.signal(SIGUSR1);
-  job.wait_for("got SIGUSR1", 2);
-  job.signal(SIGTERM);
-  CHECK(job.wait_exit() == 128 + SIGTERM);
-}
-
-TEST_CASE("a signal that was asked for ends the job like SIGTERM") {
-  const TempFolder tmp;
-  ChildProgram job(stub_job(tmp, {"--signals-to-handle=SIGUSR1", "--shutdown-timeout=0.1"},
-                            {"note=USR1", "wait"}));
-  job.wait_for("waiting");
-  job.signal(SIGUSR1);
-  CHECK(job.wait_exit() == 128 + SIGUSR1);
-  CHECK_THAT(job.out(), Contains("got SIGUSR1"));
 }
 
 TEST_CASE("a program that is not found or not executable is one line before any worker starts") {

@@ -33,7 +33,7 @@ struct ServedStore {
       if (socket) fds.push_back({socket->fd(), POLLIN, 0});
       server.add_poll_fds(fds);
       for (auto* client : clients) client->add_poll_fds(fds);
-      ::poll(fds.data(), fds.size(), 1000);
+      ::poll(fds.data(), fds.size(), 10);  // a deadline of a client is never far
       accept_all();
       server.handle(fds);
       for (auto* client : clients) client->handle(fds);

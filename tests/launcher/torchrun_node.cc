@@ -59,7 +59,7 @@ int run(TcpStoreClient& store, TorchrunExchange& exchange, Host* host) {
     fds.push_back({host ? host->listening.fd() : -1, POLLIN, 0});
     store.add_poll_fds(fds);
     if (host) host->server.add_poll_fds(fds);
-    if (::poll(fds.data(), fds.size(), -1) < 0) continue;
+    if (::poll(fds.data(), fds.size(), store.deadline() ? 20 : -1) < 0) continue;
     if (host) host->accept_all();
     if (host) host->server.handle(fds);
     store.handle(fds);

@@ -11,10 +11,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
-from support import PATIENCE, PYTHON, ROOT, need_torch
+from support import DDP_RUN, PATIENCE, PYTHON, ROOT, need_torch
 
 need_torch()
 NODE = os.environ.get("DDP_TORCHRUN_NODE", str(ROOT / "build/dev/bin/torchrun_node"))
@@ -129,6 +130,58 @@ class MixedJob(unittest.TestCase):
         self.run_our_workers(ours, 1, 3, 1, "reader")
         self.expect_success(first, ours, last)
         self.expect_records((0, 0, "trainer", 0, 2), (1, 0, "reader", 0, 1), (2, 0, "trainer", 1, 2))
+
+
+class DdpRunAmongTorchruns(MixedJob):
+    """ddp-run itself: nobody tells it what the other nodes run."""
+
+    def ddp_run(self, rank, nodes, workers, role="default", *options):
+        return self.start([DDP_RUN, f"--nnodes={nodes}", f"--node-rank={rank}", f"--nproc-per-node={workers}",
+                           "--master-addr=127.0.0.1", f"--master-port={self.port}", "--rdzv-id=job7", f"--role={role}",
+                           *options, self.worker, self.records], PYTHON_EXEC=str(PYTHON))
+
+    def expect_noted(self, *processes):
+        for process in processes:
+            out, err = process.communicate(timeout=PATIENCE)
+            self.assertEqual(process.returncode, 0, out + err)
+            self.assertIn("the other nodes run torchrun", err)
+
+    def test_torchrun_hosts_and_we_join(self):
+        ours, torchrun = self.ddp_run(1, 2, 1), self.torchrun(0, 2, 2)
+        self.expect_noted(ours)
+        self.expect_success(torchrun)
+        self.expect_records((0, 0, "default", 0, 3), (0, 1, "default", 1, 3), (1, 0, "default", 2, 3))
+
+    def test_we_host_and_torchrun_joins(self):
+        ours, torchrun = self.ddp_run(0, 2, 1), self.torchrun(1, 2, 2)
+        self.expect_noted(ours)
+        self.expect_success(torchrun)
+        self.expect_records((0, 0, "default", 0, 3), (1, 0, "default", 1, 3), (1, 1, "default", 2, 3))
+
+    def test_three_nodes_and_two_roles(self):
+        first, last = self.ddp_run(0, 3, 1, "trainer"), self.torchrun(2, 3, 1, "trainer")
+        between = self.ddp_run(1, 3, 1, "reader")
+        self.expect_noted(first, between)
+        self.expect_success(last)
+        self.expect_records((0, 0, "trainer", 0, 2), (1, 0, "reader", 0, 1), (2, 0, "trainer", 1, 2))
+
+    def test_a_c10d_job_of_both_is_refused_at_once(self):
+        host = self.start([PYTHON, "-m", "torch.distributed.run", "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-id=job7",
+                           f"--rdzv-endpoint=127.0.0.1:{self.port}", self.worker, self.records])
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    break
+            self.assertIsNone(host.poll())
+            time.sleep(0.05)
+        began = time.monotonic()
+        ours = self.start([DDP_RUN, "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-id=job7",
+                           f"--rdzv-endpoint=127.0.0.1:{self.port}", self.worker, self.records])
+        out, err = ours.communicate(timeout=PATIENCE)
+        self.assertLess(time.monotonic() - began, 2)
+        self.assertEqual((ours.returncode, out), (1, ""))
+        self.assertEqual(len(err.splitlines()), 1, err)
+        self.assertIn("torchrun", err)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 #include "tests/trainer/test_model.h"
 #include "trainer/data/text_dataset.h"
 #include "trainer/runtime/error.h"
-#include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/runtime/utf8.h"
+#include "trainer/tokenizer/char_tokenizer.h"
 
 namespace ddp::train {
 

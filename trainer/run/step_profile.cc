@@ -90,11 +90,13 @@ void StepProfile::finish() {
   recording_ = false;
   done_ = true;
   if (device_.is_cuda()) loaded_cuda_module()->synchronize();
+  const auto trace =
+      profiler::disableProfiler();  // whatever follows: the process must not end with it
   const std::string path = file(run_dir_, rank_);
   try {
     std::filesystem::create_directories(run_dir_);  // of rank 0, perhaps on another node
     std::filesystem::remove(path);  // an earlier run's; Kineto does not say when it cannot write
-    profiler::disableProfiler()->save(path);
+    trace->save(path);
     if (std::filesystem::file_size(path) == 0) throw RunError("the file is empty");
     summary_ = fmt::format(
         "Profile: {}, of {}, and one like it for each further rank; open it in "
