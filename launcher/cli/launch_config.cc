@@ -188,8 +188,9 @@ LaunchConfig to_config(const OptionValues& values, const RawOptions& raw) {
 }
 
 std::string version_line() {
-  const std::string commit = kBuildCommit;
-  return "ddp-run " DDP_VERSION + (commit.empty() ? "" : " (commit " + commit + ")") + "\n";
+  const std::string_view commit = kBuildCommit;
+  return commit.empty() ? "ddp-run " DDP_VERSION "\n"
+                        : fmt::format("ddp-run {} (commit {})\n", DDP_VERSION, commit);
 }
 
 // Help, version and the like; empty if a job is to be run.
