@@ -627,6 +627,29 @@ TEST_CASE("the restarts that the last host has granted count for the next one") 
   CHECK(job.last<Verdict>(2).over);
 }
 
+TEST_CASE("a host that most nodes have left, perhaps for another one, begins no more rounds") {
+  Job job(elastic(1, 3));
+  job.come({1, 2, 3});
+  job.membership.lost(2, "silent", job.now, /*certain=*/false);
+  CHECK_FALSE(job.membership.cut_off());
+  job.membership.lost(3, "silent", job.now, /*certain=*/false);
+  CHECK(job.membership.cut_off());
+  job.deliver().end_stopped({1}).join(1).pass(seconds(10));
+  CHECK(job.rounds(1) == 1);
+}
+
+TEST_CASE("a host goes on alone if the others are gone, or too few to go on without it") {
+  for (const bool certain : {true, false}) {
+    Job job(elastic(1, 3));
+    const Nodes others = certain ? Nodes{2, 3} : Nodes{2};
+    job.come({1}).come(others).pass(seconds(1));
+    for (const int node : others) job.membership.lost(node, "why", job.now, certain);
+    job.deliver().end_stopped({1}).join(1).pass(seconds(1));
+    CHECK(job.rounds(1) == 2);
+    CHECK(job.order() == Nodes{1});
+  }
+}
+
 TEST_CASE("successors are the nodes of the round in order, without the host") {
   Job job(elastic(3, 3));
   job.come({2, 1, 3});
