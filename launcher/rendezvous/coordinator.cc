@@ -51,6 +51,12 @@ Coordinator::Coordinator(MembershipRules rules, JobHistory history, std::string 
   }
 }
 
+void Coordinator::also_listen(int fd) {
+  listeners_.push_back(fd);
+  epoll_event event = event_of(fd, EPOLLIN);
+  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+}
+
 Coordinator::~Coordinator() {
   for (const auto& [fd, since] : newcomers_) ::close(fd);
   for (const int fd : listeners_) ::close(fd);

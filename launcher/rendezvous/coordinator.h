@@ -32,6 +32,8 @@ class Coordinator : public PollHandler {
   void handle(const std::vector<pollfd>& fds) override;
   std::optional<Clock::time_point> deadline() const override;
 
+  /// Takes ownership of a further listening, non-blocking socket.
+  void also_listen(int fd);
   /// Serves until `ready`, or until the time is over.
   void serve_until(Clock::time_point limit, const std::function<bool()>& ready);
   /// Once the job is over: until all nodes have read that, or the time is over.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -16,6 +17,8 @@ namespace ddp::launch {
 namespace {
 
 constexpr auto kSeeOff = std::chrono::seconds(5);
+constexpr int kClaims = 50;
+constexpr std::chrono::milliseconds kClaimPause{20};
 
 std::string random_name() {
   std::uint64_t bits = 0;
@@ -142,11 +145,20 @@ void GroupRendezvous::take_over() {
   if (!host_is_gone_) history.quorum = last_round_->info.group_world_size / 2 + 1;
   tell_note("this node hosts the rendezvous from now on");
   std::vector<int> listeners{std::exchange(succession_socket_, -1)};
-  // Newcomers know the endpoint only, which may be on this machine as well.
-  if (const auto address = parse_address(settings_.host, settings_.port)) {
-    if (const int fd = listen_on(*address); fd >= 0) listeners.push_back(fd);
-  }
+  claims_left_ = kClaims;
+  claim_at_ = Clock::now();
   host(std::move(history), std::move(listeners));
+}
+
+// Newcomers know the endpoint only, which may be on this machine. The kernel may have closed the
+// old host's connections before its listening socket, so one attempt would not do.
+void GroupRendezvous::claim_endpoint() {
+  if (claims_left_ == 0 || Clock::now() < claim_at_) return;
+  const auto address = parse_address(settings_.host, settings_.port);
+  const int fd = address ? listen_on(*address) : -1;
+  if (fd >= 0) coordinator_->also_listen(fd);
+  claims_left_ = fd < 0 && address && errno == EADDRINUSE ? claims_left_ - 1 : 0;
+  claim_at_ = Clock::now() + kClaimPause;
 }
 
 void GroupRendezvous::say_hello() {
@@ -347,6 +359,7 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   search_.handle(fds);
   take_search_results();
   if (coordinator_) {
+    claim_endpoint();
     coordinator_->handle(fds);
     if (const std::string note = coordinator_->take_note(); !note.empty()) tell_note(note);
     if (coordinator_->cut_off()) {
@@ -398,6 +411,7 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
     if (time && (!next || *time < *next)) next = time;
   };
   if (coordinator_) consider(coordinator_->deadline());
+  if (coordinator_ && claims_left_ > 0) consider(claim_at_);
   if (channel_ && stage_ == Stage::Member) consider(next_beat_);
   if (channel_ && stage_ != Stage::Over) consider(heard_ + patience_);
   return next;

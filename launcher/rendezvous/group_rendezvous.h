@@ -78,6 +78,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void take_over();
   void host(JobHistory history, std::vector<int> listeners);
   void take_search_results();
+  void claim_endpoint();
   void say_hello();
   void enter(const Welcome& welcome);
   void refused(const std::string& why);
@@ -118,6 +119,8 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::chrono::milliseconds heartbeat_{2'000};  // the host's
   std::chrono::milliseconds patience_{4'000};
   Clock::time_point next_beat_{};
+  int claims_left_ = 0;  // attempts to listen at the endpoint, too
+  Clock::time_point claim_at_{};
   Clock::time_point heard_{};
 };
 

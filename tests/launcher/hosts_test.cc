@@ -373,7 +373,7 @@ TEST_CASE("a host without ddp-run, without the folder or with another version sa
   CHECK(export_it.out == "X=a  'b'\n");
 }
 
-TEST_CASE("--dry-run prints the command of each host") {
+TEST_CASE("a dry run prints the command of each host") {
   const FakeHosts hosts;
   const auto run = run_to_end(hosts.job({"--hosts=a,b:2", "--dry-run"}, {}));
   CHECK(run.exit == 0);

@@ -426,7 +426,7 @@ TEST_CASE("with --node-rank a job cannot start again without a node that has fin
 
 // ---- departures -------------------------------------------------------------------------------
 
-TEST_CASE("a lost node stops the others; they start again without it, outside the budget") {
+TEST_CASE("a lost node stops the others, they start again without it, outside the budget") {
   Job job(elastic(1, 3, 0));
   job.come({1, 2, 3}).lose(2);
   CHECK_THAT(job.last<Stop>(3).text,
@@ -530,7 +530,7 @@ TEST_CASE("a spare does not take the place of a node that only needs a moment to
   }
 }
 
-TEST_CASE("a newcomer that there is room for ends the round; all start again with it") {
+TEST_CASE("a newcomer that there is room for ends the round, all start again with it") {
   Job job(elastic(1, 3));
   job.come({1, 2}).pass(seconds(1));
   job.come({3});

@@ -61,7 +61,7 @@ TEST_CASE("a node joins in mid-run, and all count the same restart", "[nodes]") 
   CHECK(nothing_left(job.tmp));
 }
 
-TEST_CASE("a node leaves with SIGTERM; the others go on without it", "[nodes]") {
+TEST_CASE("a node leaves with SIGTERM, the others go on without it", "[nodes]") {
   Elastic job("1:3");
   Lines actions = kStay;
   actions.insert(actions.end() - 1, "#1exit=0");

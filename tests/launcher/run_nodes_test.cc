@@ -177,10 +177,12 @@ TEST_CASE("a job of several nodes starts again with one count and one budget", "
     }
     CHECK(job.exit_codes() == Codes{0, 0});
     for (const auto& node : job.nodes) {
-      CHECK_THAT(node->out(),
-                 Contains("COUNT=0\n") && Contains("COUNT=1\n") && Contains("COUNT=2\n"));
+      CHECK_THAT(node->out(), Contains("COUNT=2\n"));
       CHECK_THAT(node->err(), Contains("restart 1 of 2") && Contains("restart 2 of 2"));
     }
+    // The other node's worker may be stopped before it has said anything.
+    CHECK_THAT(job.nodes[0]->out() + job.nodes[1]->out(),
+               Contains("COUNT=0\n") && Contains("COUNT=1\n"));
     CHECK(nothing_left(job.tmp));
   }
 }
