@@ -33,7 +33,7 @@ epoll_event event_of(int fd, std::uint32_t events) {
 
 }  // namespace
 
-Coordinator::Coordinator(MembershipRules rules, JobHistory history, std::string token,
+Coordinator::Coordinator(const MembershipRules& rules, JobHistory history, std::string token,
                          std::vector<int> listeners, StoreClients store_clients)
     : membership_(rules, std::move(history), Clock::now()),
       token_(std::move(token)),

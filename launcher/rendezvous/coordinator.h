@@ -22,7 +22,7 @@ class Coordinator : public PollHandler {
 
   /// Takes ownership of the listening, non-blocking sockets. Without `store_clients` such
   /// connections are closed, and the first one is noted.
-  Coordinator(MembershipRules rules, JobHistory history, std::string token,
+  Coordinator(const MembershipRules& rules, JobHistory history, std::string token,
               std::vector<int> listeners, StoreClients store_clients);
   ~Coordinator() override;
   Coordinator(const Coordinator&) = delete;

@@ -106,7 +106,7 @@ void TorchrunRendezvous::start_round() {
   round.master_port = settings_.master_port;
   round.agent_store = true;
   JobNews news = plain_news(JobNews::Kind::Start, "");
-  news.round = round;
+  news.round = std::move(round);
   news_.push_back(std::move(news));
 }
 

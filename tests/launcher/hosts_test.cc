@@ -49,7 +49,7 @@ HostsPlace some_place() {
           .environment = {{"PATH", "/bin"}, {"NCCL_DEBUG", "INFO"}, {"NCCL_X", "it's"}}};
 }
 
-HostsPlan plan_of(std::vector<const char*> args, HostsPlace place = some_place()) {
+HostsPlan plan_of(std::vector<const char*> args, const HostsPlace& place = some_place()) {
   args.insert(args.begin(), {"ddp-run", "--ssh=/bin/rsh"});
   args.insert(args.end(), {"prog", "--hosts", "x"});
   const auto config = parse_launch_args(static_cast<int>(args.size()), args.data(), {});
@@ -248,7 +248,7 @@ struct FakeHosts {
 
   ChildOptions job(Words options, const Words& actions) const {
     options.insert(options.begin(), "--ssh=" + ssh);
-    options.push_back("--master-addr=127.0.0.1");
+    options.emplace_back("--master-addr=127.0.0.1");
     return test::stub_job(tmp, options, actions);
   }
 };
@@ -353,7 +353,7 @@ TEST_CASE("an elastic job goes on without a host that it does not need") {
 
 TEST_CASE("a host without ddp-run, without the folder or with another version says so") {
   const FakeHosts hosts;
-  const auto line = [](RemoteCommand command) {
+  const auto line = [](const RemoteCommand& command) {
     ChildOptions child;
     child.argv = {"/bin/sh", "-c", remote_command_line(command)};
     child.set = {{"PATH", "/nowhere"}};

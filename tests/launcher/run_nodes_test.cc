@@ -354,7 +354,7 @@ TEST_CASE("nodes without the token are turned away, and the job goes on", "[node
   ChildProgram& a = job.elastic("2", {with}, {"env=RANK"});
   for (const Lines& options : {Lines{"--rdzv-token-file=" + wrong}, Lines{}}) {
     auto own = options;
-    own.push_back("--rdzv-conf=is_host=0");
+    own.emplace_back("--rdzv-conf=is_host=0");
     ChildProgram& stranger = job.elastic("2", own, {"env=RANK"});
     CHECK(finish(stranger) == 1);
     CHECK_THAT(stranger.err(), Contains("authentication failed") && Contains("--rdzv-token-file"));

@@ -86,7 +86,7 @@ TEST_CASE("the store's client: every request and its answer") {
   client.ask({Type::QueuePop, {"q"}, {}, 0});
   client.ask({Type::Barrier, {"b"}, {}, 1});
   client.ask({Type::CancelWait, {}, {}, 0});
-  const auto expect = [&](Type to, std::int64_t number, std::vector<std::string> values) {
+  const auto expect = [&](Type to, std::int64_t number, const std::vector<std::string>& values) {
     const StoreAnswer answer = store.answer_of(client);
     CHECK(answer.to == to);
     CHECK(answer.number == number);

@@ -358,7 +358,8 @@ TEST_CASE("what is in use falls back to nothing when everything is taken away ag
   KeyValues contents;
   std::vector<KeyValues::Answer> answers;
   const auto apply = [&](Request request, KeyValues::Peer peer = 1) {
-    CHECK(contents.apply(peer, std::move(request), answers));
+    const bool applied = contents.apply(peer, std::move(request), answers);
+    CHECK(applied);
   };
   apply({Type::Set, {"a"}, {"long value"}, 0});
   apply({Type::Set, {"a"}, {"v"}, 0});
