@@ -15,8 +15,9 @@
 #include "trainer/data/token_shards.h"
 #include "trainer/runtime/error.h"
 
+namespace ddp::test {
+
 using namespace ddp::train;
-using ddp::test::TempFolder;
 
 namespace {
 
@@ -94,7 +95,7 @@ TEST_CASE("tokens come back from shards, over their borders") {
   CHECK(read(shards, 990, 2'100) ==
         std::vector<int64_t>(wide.begin() + 990, wide.begin() + 990 + 2'100));
   CHECK(std::filesystem::file_size(folder / "tokens_000000.bin") ==
-        kShardHeaderBytes + 999 * (vocabulary > 65536 ? 4U : 2U));
+        kShardHeaderBytes + std::size_t{999} * (vocabulary > 65536 ? 4U : 2U));
 }
 
 TEST_CASE("the fingerprint is of the tokens and the tokenizer, not of the files") {
@@ -235,7 +236,8 @@ TEST_CASE("an unfinished shard leaves nothing behind") {
 
 TEST_CASE("a text comes in pieces that together are the text") {
   const TempFolder folder;
-  std::string text(9'500'000, 'a');
+  std::string text;
+  text.resize(9'500'000, 'a');
   for (std::size_t at = 2'500'000; at < text.size(); at += 7) text[at] = ' ';  // none before
   const auto last_space = [](std::string_view part) {
     const auto at = part.rfind(' ');
@@ -251,3 +253,5 @@ TEST_CASE("a text comes in pieces that together are the text") {
   CHECK(joined == text);
   CHECK(pieces >= 2);
 }
+
+}  // namespace ddp::test

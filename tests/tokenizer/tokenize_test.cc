@@ -14,8 +14,9 @@
 #include "trainer/tokenizer/bpe_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 
+namespace ddp::test {
+
 using namespace ddp::train;
-using namespace ddp::test;
 
 namespace {
 
@@ -28,7 +29,7 @@ Finished tokenize(std::vector<std::string> options) {
   std::vector<std::string> argv = {DDP_TOKENIZE, "tokenize"};
   argv.insert(argv.end(), options.begin(), options.end());
   ChildOptions child;
-  child.argv = argv;
+  child.argv = std::move(argv);
   return run_to_end(child);
 }
 
@@ -194,3 +195,5 @@ TEST_CASE(
   CHECK_FALSE(std::filesystem::exists(out + "/tokens_000003.bin.tmp.99"));
   CHECK(std::filesystem::exists(out + "/notes.tmp.txt"));
 }
+
+}  // namespace ddp::test

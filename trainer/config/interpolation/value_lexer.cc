@@ -26,10 +26,10 @@ std::size_t spaces(std::string_view text) {
 
 /// Each match_* returns how many characters from the start belong to the token, 0 for none.
 std::size_t match_number(std::string_view text, const std::regex& pattern) {
-  std::cmatch match;
-  const char* const end = text.data() + std::min(text.size(), kLongestNumber);
+  std::match_results<std::string_view::const_iterator> match;
+  text = text.substr(0, kLongestNumber);
   const auto flags = std::regex_constants::match_continuous;
-  return std::regex_search(text.data(), end, match, pattern, flags)
+  return std::regex_search(text.begin(), text.end(), match, pattern, flags)
              ? static_cast<std::size_t>(match.length())
              : 0;
 }

@@ -109,9 +109,9 @@ Node* Node::find(std::string_view key) {
 Node* Node::child(std::string_view name) {
   if (kind != Kind::kList) return find(name);
   std::size_t index = 0;
-  const auto* const end = name.data() + name.size();
-  const auto result = std::from_chars(name.data(), end, index);
-  const bool is_index = result.ec == std::errc() && result.ptr == end && index < items.size();
+  const auto result = std::from_chars(name.data(), name.data() + name.size(), index);
+  const bool is_index =
+      result.ec == std::errc() && index < items.size() && result.ptr == name.data() + name.size();
   return is_index ? &items[index] : nullptr;
 }
 
