@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -16,12 +17,12 @@
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/prefetcher.h"
 #include "trainer/runtime/stop_signal.h"
+#include "trainer/runtime/utf8.h"
 #include "trainer/tokenizer/bpe_tokenizer.h"
 #include "trainer/tokenizer/bpe_trainer.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
-#include "trainer/runtime/utf8.h"
 #include "trainer/tokenizer/word_splitter.h"
 
 namespace ddp::train {
@@ -191,7 +192,7 @@ void check_end_of_text(const TokenizeArgs& options, const Tokenizer& tokenizer) 
 }
 
 /// By a signal: what is written of a file goes.
-struct Interrupted {};
+struct Interrupted : std::exception {};
 
 void encode_files(const TokenizeArgs& options, const Tokenizer& tokenizer, ShardWriter& writer) {
   for_each_piece<std::vector<int32_t>>(
