@@ -107,7 +107,7 @@ TEST_CASE("a GPU that is not there is refused") {
   const Workspace place;
   check_override_refused("trainer_config.device=cuda", {"trainer_config.device=cuda"});
   auto options = launched(place, 1);
-  options.argv[2] = "--nproc_per_node=gpu";
+  options.argv[1] = "--nproc_per_node=gpu";
   check_one_line(finish(options), 2, {"--nproc_per_node=gpu"});
   check_nothing_saved(place, {});
 }
