@@ -26,21 +26,6 @@ std::string random_name() {
   return fmt::format("{:016x}", bits);
 }
 
-JobNews news_of(JobNews::Kind kind, std::string text) {
-  JobNews news;
-  news.kind = kind;
-  news.text = std::move(text);
-  return news;
-}
-
-ProcessFailure job_failure(const std::string& cause) {
-  return {.local_rank = ProcessFailure::kNoRank,
-          .rank = ProcessFailure::kNoRank,
-          .exit = {kExitFailed, 0},
-          .cause = cause,
-          .time = unix_seconds()};
-}
-
 // The static backend's store has the port of the rendezvous, as torchrun's has.
 bool shares_port(const GroupSettings& settings) {
   return settings.rules.fixed_ranks && !settings.rank0_store;
@@ -222,7 +207,7 @@ void GroupRendezvous::report_end(NodeEnd end) {
 void GroupRendezvous::lose_round() {
   round_is_lost_ = false;
   join_is_due_ = true;
-  JobNews news = news_of(JobNews::Kind::Restart, "looking for the next host of the rendezvous");
+  JobNews news = make_news(JobNews::Kind::Restart, "looking for the next host of the rendezvous");
   news.verdict.restart = true;
   store_.clear();
   tell(std::move(news));
@@ -233,12 +218,7 @@ void GroupRendezvous::leave(int signal) {
   if (stage_ == Stage::Member) channel_->send(Leave{signal});
 }
 
-std::optional<JobNews> GroupRendezvous::take_news() {
-  if (news_.empty()) return std::nullopt;
-  JobNews news = std::move(news_.front());
-  news_.pop_front();
-  return news;
-}
+std::optional<JobNews> GroupRendezvous::take_news() { return take_oldest(news_); }
 
 void GroupRendezvous::receive(const ControlMessage& message) {
   heard_ = Clock::now();
@@ -253,7 +233,7 @@ void GroupRendezvous::receive_as_member(const ControlMessage& message) {
   if (const auto* m = std::get_if<Verdict>(&message)) receive(*m);
   if (const auto* m = std::get_if<Note>(&message)) tell_note(m->text);
   if (const auto* m = std::get_if<Stop>(&message); m && in_round_) {
-    JobNews news = news_of(JobNews::Kind::Stop, m->text);
+    JobNews news = make_news(JobNews::Kind::Stop, m->text);
     news.leaving = m->leaving;
     tell(std::move(news));
   }
@@ -271,7 +251,8 @@ void GroupRendezvous::receive(const Round& round) {
 }
 
 void GroupRendezvous::receive(const Verdict& verdict) {
-  JobNews news = news_of(verdict.over ? JobNews::Kind::End : JobNews::Kind::Restart, verdict.text);
+  JobNews news =
+      make_news(verdict.over ? JobNews::Kind::End : JobNews::Kind::Restart, verdict.text);
   news.verdict = verdict.verdict;
   news.failures = verdict.failures;
   news.outcome = verdict.outcome;
@@ -291,12 +272,12 @@ void GroupRendezvous::receive(const Verdict& verdict) {
 }
 
 void GroupRendezvous::tell_note(const std::string& text) {
-  tell(news_of(JobNews::Kind::Note, text));
+  tell(make_news(JobNews::Kind::Note, text));
 }
 
 void GroupRendezvous::tell_end(const std::string& why) {
   stage_ = Stage::Over;
-  JobNews news = news_of(JobNews::Kind::End, "");
+  JobNews news = make_news(JobNews::Kind::End, "");
   news.failures = {job_failure(why)};
   news.outcome = Outcome::Failed;
   tell(std::move(news));
@@ -309,7 +290,7 @@ void GroupRendezvous::lose_host(const std::string& why, bool gone) {
   host_is_gone_ = gone;
   if (!last_round_) return search();
   if (in_round_ && !round_is_lost_)
-    tell(news_of(JobNews::Kind::Stop, lost_text_ + "; the workers here are stopped"));
+    tell(make_news(JobNews::Kind::Stop, lost_text_ + "; the workers here are stopped"));
   if (settings_.rules.fixed_ranks) {
     stage_ = Stage::Orphaned;
     return in_round_ ? void() : tell_end(lost_text_);

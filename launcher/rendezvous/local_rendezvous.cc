@@ -34,24 +34,9 @@ RendezvousInfo LocalRendezvous::next_round() {
 }
 
 void LocalRendezvous::report_end(NodeEnd end) {
-  JobNews news{.kind = JobNews::Kind::End, .failures = std::move(end.failures)};
-  if (!news.failures.empty()) {
-    history_.push_back(round_end(news.failures.front()));
-    news.verdict = judge_restart(rules_, history_);
-    news.outcome = outcome_of(rules_, news.failures);
-  }
-  if (news.verdict.restart) {
-    news.kind = JobNews::Kind::Restart;
-    news.text = restart_text(news.failures.front(), news.verdict, rules_.max_restarts);
-  }
-  news_.push_back(std::move(news));
+  news_.push_back(judge_own_end(rules_, history_, std::move(end.failures)));
 }
 
-std::optional<JobNews> LocalRendezvous::take_news() {
-  if (news_.empty()) return std::nullopt;
-  JobNews news = std::move(news_.front());
-  news_.pop_front();
-  return news;
-}
+std::optional<JobNews> LocalRendezvous::take_news() { return take_oldest(news_); }
 
 }  // namespace ddp::launch

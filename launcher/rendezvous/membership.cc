@@ -23,15 +23,6 @@ std::string plural_nodes(int count) {
 
 int majority_of(int nodes) { return nodes / 2 + 1; }
 
-// A departure, or a job that cannot go on, as the report shows it.
-ProcessFailure failure_of_job(const std::string& cause) {
-  return {.local_rank = ProcessFailure::kNoRank,
-          .rank = ProcessFailure::kNoRank,
-          .exit = {kExitFailed, 0},
-          .cause = cause,
-          .time = unix_seconds()};
-}
-
 }  // namespace
 
 Membership::Membership(MembershipRules rules, JobHistory history, Clock::time_point now)
@@ -357,7 +348,7 @@ void Membership::try_judge(Clock::time_point now) {
     const bool saved = std::all_of(members_.begin(), members_.end(),
                                    [](const auto& entry) { return entry.second.end.preempted; });
     verdict.outcome = saved ? Outcome::Preempted : Outcome::Failed;
-    verdict.failures.insert(verdict.failures.begin(), failure_of_job(text));
+    verdict.failures.insert(verdict.failures.begin(), job_failure(text));
     return end(std::move(verdict));
   }
   if (!verdict.failures.empty()) {
@@ -407,7 +398,7 @@ void Membership::end(Verdict verdict) {
 void Membership::end_without_round(const std::string& why) {
   Verdict verdict;
   verdict.outcome = Outcome::Failed;
-  verdict.failures = {failure_of_job(why)};
+  verdict.failures = {job_failure(why)};
   end(std::move(verdict));
 }
 

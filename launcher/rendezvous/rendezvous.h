@@ -2,6 +2,7 @@
 // becomes of the job after a failure. One implementation for a single node, one for several.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,14 @@ struct JobNews {
   std::vector<ProcessFailure> failures{};  // Restart, End: of all nodes, root cause first
   Outcome outcome = Outcome::Succeeded;    // End
 };
+
+JobNews make_news(JobNews::Kind kind, std::string text);
+/// The oldest of the queue, which loses it; nullopt: none.
+std::optional<JobNews> take_oldest(std::deque<JobNews>& queue);
+/// What a node that decides for itself makes of its workers' end, Restart or End: adds to
+/// `history`.
+JobNews judge_own_end(const RestartRules& rules, std::vector<RoundEnd>& history,
+                      std::vector<ProcessFailure> failures);
 
 class Rendezvous {
  public:

@@ -61,6 +61,14 @@ int restarts_used(const RestartRules& rules, const std::vector<RoundEnd>& histor
 
 }  // namespace
 
+ProcessFailure job_failure(const std::string& cause) {
+  return {.local_rank = ProcessFailure::kNoRank,
+          .rank = ProcessFailure::kNoRank,
+          .exit = {kExitFailed, 0},
+          .cause = cause,
+          .time = unix_seconds()};
+}
+
 RoundEnd round_end(const ProcessFailure& cause) {
   return {cause.rank, cause.exit, cause.lived, cause.heartbeat};
 }

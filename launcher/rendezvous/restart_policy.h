@@ -24,6 +24,9 @@ struct RoundEnd {
 
 RoundEnd round_end(const ProcessFailure& cause);
 
+/// The end of a job that no worker has caused; seen now.
+ProcessFailure job_failure(const std::string& cause);
+
 /// The worker saved its state and asks to be restarted later, not now.
 bool is_preemption(const RestartRules& rules, const ExitStatus& exit);
 

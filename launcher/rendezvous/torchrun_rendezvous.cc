@@ -9,24 +9,13 @@
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
-namespace {
-
-JobNews plain_news(JobNews::Kind kind, std::string text) {
-  JobNews news;
-  news.kind = kind;
-  news.text = std::move(text);
-  return news;
-}
-
-}  // namespace
-
 TorchrunRendezvous::TorchrunRendezvous(TorchrunSettings settings)
     : settings_(std::move(settings)),
       store_(settings_.master_numeric, settings_.master_port),
       exchange_(settings_.node) {
-  news_.push_back(plain_news(JobNews::Kind::Note,
-                             "the other nodes run torchrun: each node restarts its own workers, "
-                             "and none stops when another fails"));
+  news_.push_back(make_news(JobNews::Kind::Note,
+                            "the other nodes run torchrun: each node restarts its own workers, "
+                            "and none stops when another fails"));
 }
 
 void TorchrunRendezvous::join() {
@@ -36,31 +25,21 @@ void TorchrunRendezvous::join() {
 }
 
 void TorchrunRendezvous::report_end(NodeEnd end) {
-  JobNews news = plain_news(JobNews::Kind::End, "");
-  news.failures = std::move(end.failures);
-  if (!news.failures.empty()) {
-    history_.push_back(round_end(news.failures.front()));
-    news.verdict = judge_restart(settings_.restarts, history_);
-    news.outcome = outcome_of(settings_.restarts, news.failures);
-  } else if (!end.stopped && !leaving_) {
+  if (end.failures.empty() && !end.stopped && !leaving_) {
     exchange_.enter_exit_barrier();
     barrier_until_ = Clock::now() + settings_.exit_timeout;
     pass_on();
     return check_exit_barrier();
   }
-  if (news.verdict.restart && !leaving_) {
-    news.kind = JobNews::Kind::Restart;
-    news.text = restart_text(news.failures.front(), news.verdict, settings_.restarts.max_restarts);
+  JobNews news = judge_own_end(settings_.restarts, history_, std::move(end.failures));
+  if (leaving_) {
+    news.kind = JobNews::Kind::End;
+    news.text.clear();
   }
   news_.push_back(std::move(news));
 }
 
-std::optional<JobNews> TorchrunRendezvous::take_news() {
-  if (news_.empty()) return std::nullopt;
-  JobNews news = std::move(news_.front());
-  news_.pop_front();
-  return news;
-}
+std::optional<JobNews> TorchrunRendezvous::take_news() { return take_oldest(news_); }
 
 void TorchrunRendezvous::handle(const std::vector<pollfd>& fds) {
   store_.handle(fds);
@@ -105,7 +84,7 @@ void TorchrunRendezvous::start_round() {
   round.master_addr = settings_.master_addr;
   round.master_port = settings_.master_port;
   round.agent_store = true;
-  JobNews news = plain_news(JobNews::Kind::Start, "");
+  JobNews news = make_news(JobNews::Kind::Start, "");
   news.round = std::move(round);
   news_.push_back(std::move(news));
 }
@@ -121,8 +100,8 @@ void TorchrunRendezvous::check_exit_barrier() {
     return;
   }
   barrier_until_.reset();
-  if (!why.empty()) news_.push_back(plain_news(JobNews::Kind::Note, why));
-  news_.push_back(plain_news(JobNews::Kind::End, ""));
+  if (!why.empty()) news_.push_back(make_news(JobNews::Kind::Note, why));
+  news_.push_back(make_news(JobNews::Kind::End, ""));
 }
 
 std::optional<Clock::time_point> TorchrunRendezvous::deadline() const {
