@@ -5,7 +5,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
@@ -27,6 +29,21 @@ int free_port() {
   ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
   ::close(fd);
   return ntohs(address.sin_port);
+}
+
+// Ends when a program accepts connections there.
+void wait_until_open(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  address.sin_port = ::htons(static_cast<std::uint16_t>(port));
+  const auto bound = std::chrono::steady_clock::now() + kPatience;
+  for (bool open = false; !open; std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+    REQUIRE(std::chrono::steady_clock::now() < bound);
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    open = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    ::close(fd);
+  }
 }
 
 // One rank per node.
@@ -53,18 +70,21 @@ TEST_CASE("two nodes of one rank end as one node of two ranks") {
   CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
 }
 
-// Rank 0 announces a pause, in which the other node is killed.
+// Rank 0 is slow at step 13, and meanwhile the other node is killed.
 TEST_CASE("a node that is killed and replaced costs nothing but time") {
   const Workspace unbroken, place;
   succeed(launched(unbroken, 2));
   const int port = free_port();
-  const Words saves = {"trainer_config.save_every_steps=5"};
-  ChildProgram first(elastic_node(place, port, saves));
-  ChildProgram second(elastic_node(place, port, saves));
+  const Words options = {
+      "trainer_config.save_every_steps=5",
+      "trainer_config.fault_plan=['rank=0 step=13 phase=data kind=slow value=3000']"};
+  ChildProgram first(elastic_node(place, port, options));
+  wait_until_open(port);  // so the first one is the host, and its worker rank 0
+  ChildProgram second(elastic_node(place, port, options));
   first.wait_for("Step 12 ", 1, kPatience);
   const pid_t victim = second.pid();
   ::kill(victim, SIGKILL);
-  ChildProgram replacement(elastic_node(place, port, saves));
+  ChildProgram replacement(elastic_node(place, port, options));
   CHECK(first.wait_exit(kPatience) == 0);
   CHECK(replacement.wait_exit(kPatience) == 0);
   INFO(first.err());
