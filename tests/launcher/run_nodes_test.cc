@@ -11,7 +11,6 @@ namespace ddp::test {
 namespace {
 
 using Catch::Contains;
-using Catch::StartsWith;
 using Lines = std::vector<std::string>;
 using Codes = std::vector<int>;
 
