@@ -73,7 +73,7 @@ struct EstimateArgs {
 
 /// Options of `trainer tokenize`.
 struct TokenizeArgs {
-  std::string tokenizer;  ///< char, byte, bpe, or a folder.
+  std::string tokenizer;  ///< char, byte, bpe, wordpiece, or a folder.
   std::vector<std::string> inputs;
   std::string output;
   bool train = false;

@@ -203,13 +203,14 @@ Examples:
   trainer tokenize --tokenizer gpt2 --input books/*.txt --output tokens --append_end_of_text
 
 Required:
-      --tokenizer NAME      char: the input's characters; byte: its bytes; bpe: with --train; or a
-                            folder with tokenizer.json, or with vocab.json and merges.txt
+      --tokenizer NAME      char: the input's characters; byte: its bytes; bpe (GPT-2's) or
+                            wordpiece (BERT's): with --train; or a folder with tokenizer.json,
+                            with vocab.json and merges.txt, or with vocab.txt
       --input FILE ...      Texts, read in pieces
       --output FOLDER       Gets tokens_000000.bin and on, then tokenizer.json
 
 Training of a tokenizer:
-      --train               Train it on the input (bpe; char always is)
+      --train               Train it on the input (bpe, wordpiece; char always is)
       --vocab_size N        Tokens of the vocabulary, at least 257
 
 Other:

@@ -171,10 +171,12 @@ void resolve_data_paths(DataConfig& data, const Given& given) {
   }
   const bool named = data.tokenizer.empty() || data.tokenizer == "char" || data.tokenizer == "byte";
   if (named) return;
-  if (data.tokenizer == "bpe")
+  if (data.tokenizer == "bpe" || data.tokenizer == "wordpiece") {
     refuse(given, "data_config.tokenizer",
-           "bpe: is trained first; write trainer tokenize --tokenizer bpe --train ..., and give "
-           "its folder");
+           fmt::format("{0}: is trained first; write trainer tokenize --tokenizer {0} --train ..., "
+                       "and give its folder",
+                       data.tokenizer));
+  }
   data.tokenizer = absolute_path(data.tokenizer);
   check_data_files("data_config.tokenizer", data.tokenizer, as_given.tokenizer, given);
 }
