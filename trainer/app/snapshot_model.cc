@@ -1,5 +1,7 @@
 #include "trainer/app/snapshot_model.h"
 
+#include <fmt/format.h>
+
 #include "trainer/config/keys/config_text.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
@@ -14,9 +16,12 @@ std::vector<NamedTensor> SnapshotModel::weights() const {
   return result;
 }
 
-SnapshotModel load_snapshot_model(const std::string& path, torch::Device device) {
+SnapshotModel load_snapshot_model(const std::string& path, const std::string& mode,
+                                  torch::Device device) {
   const FetchedSnapshot fetched(path);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
+  check_snapshot_task(snapshot.meta, TaskKind::kCausalLm, path,
+                      fmt::format("trainer {} is for {}", mode, task_name(TaskKind::kCausalLm)));
   SnapshotModel result;
   result.config = config_from_json(snapshot.meta.config_json);
   result.tokenizer = tokenizer_of(snapshot.meta.task);

@@ -20,7 +20,9 @@ struct SnapshotModel {
   std::vector<NamedTensor> weights() const;
 };
 
-/// Reads `path`, a file or an object in a store. Throws UserError, RunError.
-SnapshotModel load_snapshot_model(const std::string& path, torch::Device device);
+/// Reads `path`, a file or an object in a store. `mode` is what needs a language model. Throws
+/// UserError, RunError.
+SnapshotModel load_snapshot_model(const std::string& path, const std::string& mode,
+                                  torch::Device device);
 
 }  // namespace ddp::train

@@ -8,9 +8,27 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddp::train {
+
+/// What is trained.
+enum class TaskKind { kCausalLm, kMaskedLm, kTextClassification, kImageClassification };
+
+constexpr std::string_view task_name(TaskKind task) {
+  switch (task) {
+    case TaskKind::kCausalLm:
+      return "causal_lm";
+    case TaskKind::kMaskedLm:
+      return "masked_lm";
+    case TaskKind::kTextClassification:
+      return "text_classification";
+    case TaskKind::kImageClassification:
+      return "image_classification";
+  }
+  return "";
+}
 
 /// `auto`, or a number of the user's; 0 is off.
 struct AutoNumber {
@@ -171,6 +189,7 @@ struct HydraConfig {
 inline constexpr int64_t kUnlimitedEpochs = 1'000'000'000;
 
 struct Config {
+  TaskKind task = TaskKind::kCausalLm;
   DataConfig data;
   GptConfig gpt;
   TrainerConfig trainer;

@@ -79,6 +79,7 @@ std::vector<NamedTensor> Trainer::state() const {
   for (const auto& p : task_.parameters()) result.push_back({"model." + p.name, p.tensor.detach()});
   for (const auto& [name, tensor] : optimizer_->state())
     result.push_back({"optimizer." + name, tensor});
+  for (const auto& [name, tensor] : task_.buffers()) result.push_back({"buffer." + name, tensor});
   for (const auto& [name, tensor] : average_.state()) result.push_back({"ema." + name, tensor});
   return result;
 }
@@ -199,6 +200,7 @@ void Trainer::update(StepOutput& output) {
         !overflow && guard_.judge(loss, output.grad_norm.item<float>()) == StepVerdict::kSpike;
   }
   output.learning_rate = schedule_.learning_rate(step_);
+  task_.end_step(group_, output.spike ? torch::ones_like(output.not_finite) : output.not_finite);
   if (!output.spike) {
     optimizer_->step(output.learning_rate, output.not_finite);
     average_.update(output.not_finite);
@@ -259,6 +261,7 @@ TrainingState Trainer::capture() {
   meta.optimizer_step = optimizer_->step_count().item<double>();
   meta.grad_scaler = scaler_.state();
   meta.task = task_.metadata();
+  meta.task[kTaskKey] = task_name(config_.task);
   meta.config_json = config_json_;
   meta.data_sha256 = task_.training().fingerprint();
   meta.micro_batches_per_step = batch_plan_.micro_batches;

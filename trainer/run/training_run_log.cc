@@ -35,6 +35,11 @@ Histogram histogram_of(const torch::Tensor& tensor) {
   return Histogram::of({values.const_data_ptr<float>(), static_cast<std::size_t>(values.numel())});
 }
 
+/// The unit of a speed: "tok/s", "images/s".
+std::string rate_unit(std::string_view unit) {
+  return unit == "tokens" ? "tok/s" : fmt::format("{}/s", unit);
+}
+
 /// "peak 812.10MB" or "peak 640.00MB to 812.10MB on 4 ranks, most on rank 2"
 std::string memory_text(const std::vector<double>& peaks) {
   const auto [least, most] = std::minmax_element(peaks.begin(), peaks.end());
@@ -60,9 +65,9 @@ void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
   if (!group_.is_main()) return;
   const double rate = throughput_.lap();
   std::string line = fmt::format(
-      "Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} tok/s", epoch + 1,
+      "Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} {}", epoch + 1,
       trainer_.step(), last_loss_, output.learning_rate, output.grad_norm.item<float>(),
-      short_number(rate));
+      short_number(rate), rate_unit(trainer_.task().unit()));
   if (trainer_.scaler().enabled())
     line += fmt::format(" | loss scale {}", trainer_.scaler().state().scale);
   if (trainer_.scaler().enabled() && output.not_finite.item<float>() != 0.0F)
@@ -201,9 +206,10 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
   const std::string state = stop_signal_ == 0
                                 ? stopped_early ? "Training stopped early" : "Training finished"
                                 : fmt::format("Stopped by signal {} and saved", stop_signal_);
-  log_.info(fmt::format("{}: {} steps ({} in all), {} epochs, {:.1f} s, {} tok/s", state,
+  log_.info(fmt::format("{}: {} steps ({} in all), {} epochs, {:.1f} s, {} {}", state,
                         trainer_.step() - first_step_, trainer_.step(), trainer_.cursor().epoch,
-                        throughput_.seconds_since_start(), short_number(throughput_.average())));
+                        throughput_.seconds_since_start(), short_number(throughput_.average()),
+                        rate_unit(trainer_.task().unit())));
   log_.info(trainer_.last_eval() ? fmt::format("Last train loss {:.6f}, eval loss {:.6f}",
                                                last_loss_, trainer_.last_eval()->loss)
                                  : fmt::format("Last train loss {:.6f}", last_loss_));
@@ -228,8 +234,8 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
                           best->step, *best->eval_loss));
   const bool end_with_best = c.load_best_model_at_end && best != nullptr;
   log_.info(stop_signal_ == 0
-                ? fmt::format("Next: trainer generate --snapshot {} --prompt TEXT",
-                              end_with_best ? folder_.path_of(*best) : c.snapshot_path)
+                ? "Next: " + trainer_.task().next_command(end_with_best ? folder_.path_of(*best)
+                                                                        : c.snapshot_path)
                 : std::string("Next: the same command goes on from the snapshot"));
 }
 

@@ -105,6 +105,12 @@ std::vector<Parameter> CausalLm::parameters() const {
   return result;
 }
 
+// model_type is only a name for three of them.
+std::vector<std::string> CausalLm::shape_keys() const {
+  return {"gpt_config.n_layer", "gpt_config.n_head", "gpt_config.n_embd", "gpt_config.tie_weights",
+          "data_config.block_size"};
+}
+
 TaskLoss CausalLm::loss(const Batch& batch) {
   return {model_->loss(batch.inputs, batch.targets), batch.targets.numel()};
 }
@@ -215,6 +221,11 @@ std::vector<std::string> CausalLm::describe() const {
                   config_.data.eval_path.empty() ? "" : " of " + config_.data.eval_path)};
   for (std::string& line : describe_windows()) lines.push_back(std::move(line));
   return lines;
+}
+
+std::unique_ptr<Task> make_causal_lm(const Config& config,
+                                     const std::map<std::string, std::string>* metadata) {
+  return std::make_unique<CausalLm>(config, metadata);
 }
 
 }  // namespace ddp::train

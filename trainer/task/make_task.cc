@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include "trainer/runtime/error.h"
 #include "trainer/task/causal_lm.h"
 #include "trainer/task/task.h"
 
@@ -5,7 +8,16 @@ namespace ddp::train {
 
 std::unique_ptr<Task> make_task(const Config& config,
                                 const std::map<std::string, std::string>* metadata) {
-  return std::make_unique<CausalLm>(config, metadata);
+  switch (config.task) {
+    case TaskKind::kCausalLm:
+      return make_causal_lm(config, metadata);
+    case TaskKind::kMaskedLm:
+    case TaskKind::kTextClassification:
+    case TaskKind::kImageClassification:
+      break;
+  }
+  throw UserError(
+      fmt::format("task: {} is not built yet; choose causal_lm", task_name(config.task)));
 }
 
 }  // namespace ddp::train

@@ -19,6 +19,7 @@
 #include "trainer/data/sample_source.h"
 #include "trainer/model/training_cost.h"
 #include "trainer/optim/optimizer.h"
+#include "trainer/parallel/process_group.h"
 
 namespace ddp::train {
 
@@ -46,10 +47,19 @@ class Task {
   /// Every distinct parameter once, in a fixed order.
   virtual std::vector<Parameter> parameters() const = 0;
 
+  /// State of the model that no gradient changes, such as running statistics; in a fixed order.
+  virtual std::vector<NamedTensor> buffers() const { return {}; }
+  /// The keys that fix the shapes of the tensors: a snapshot with other values does not fit.
+  virtual std::vector<std::string> shape_keys() const { return {}; }
+
   /// Forward pass of a batch on the model's device.
   virtual TaskLoss loss(const Batch& batch) = 0;
   /// The loss of the smallest batch with the graph of a training step.
   virtual torch::Tensor smallest_loss() = 0;
+  /// On all ranks, after the backward passes of a step: gives the buffers the values that the
+  /// micro-batches of all ranks lead to. `discard`, a float32 scalar on the model's device: 1
+  /// leaves them as they were, as there is no update.
+  virtual void end_step(ProcessGroup& /*group*/, const torch::Tensor& /*discard*/) {}
   /// Of a batch of evaluation samples, in eval mode: float32 [sums()], each a sum over the samples.
   virtual torch::Tensor evaluate(const Batch& batch) = 0;
   virtual int64_t sums() const = 0;
@@ -90,6 +100,10 @@ class Task {
                             const std::string& snapshot) const = 0;
   /// Lines about model and data for the start of the log.
   virtual std::vector<std::string> describe() const = 0;
+  /// What to do with a snapshot that is trained.
+  virtual std::string next_command(const std::string& snapshot) const {
+    return "trainer eval --snapshot " + snapshot;
+  }
 };
 
 /// The task that `config` names, with its data opened. `metadata` is that of the snapshot to resume

@@ -35,9 +35,9 @@ Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
 }
 
 void load_weights(const OpenedSnapshot& snapshot, Task& task) {
-  const torch::NoGradGuard no_grad;
   for (const auto& p : task.parameters())
     snapshot.load_into(evaluated_tensor(*snapshot.file, p.name), p.tensor);
+  for (const auto& [name, tensor] : task.buffers()) snapshot.load_into("buffer." + name, tensor);
 }
 
 std::string as_table(const Metrics& metrics) {

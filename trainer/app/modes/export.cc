@@ -10,7 +10,7 @@
 namespace ddp::train {
 int run_export(const TrainerArgs& args) {
   const ExportArgs& options = args.exporting;
-  const SnapshotModel loaded = load_snapshot_model(options.snapshot, torch::kCPU);
+  const SnapshotModel loaded = load_snapshot_model(options.snapshot, "export", torch::kCPU);
   const ExportedModel exported{loaded.config.gpt, loaded.model->block_size(),
                                loaded.model->vocab_size(), loaded.weights()};
   for (const auto& name : export_model(exported, *loaded.tokenizer, options.format, options.output))

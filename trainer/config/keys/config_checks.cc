@@ -27,6 +27,15 @@ constexpr const char* kSizes[] = {"gpt_config.n_layer", "gpt_config.n_head", "gp
   throw UserError(given.where(key) + ": " + what);
 }
 
+void check_belongs_to_task(TaskKind task, const Given& given) {
+  for (const Field& field : config_fields()) {
+    if (belongs_to(field.path, task) || !given.has(field.path)) continue;
+    refuse(given, field.path,
+           fmt::format("has no meaning with task={}; remove it, or set another task",
+                       task_name(task)));
+  }
+}
+
 const ModelPreset& find_preset(const std::string& name, const Given& given) {
   std::vector<std::string> names;
   for (const ModelPreset& preset : model_presets()) {
@@ -118,6 +127,21 @@ void check_heads(const Config& config, const Given& given) {
              (gpt.n_embd / gpt.n_head + 1) * gpt.n_head));
 }
 
+/// The keys of the model that the task trains.
+void complete_model(Config& config, const Given& given) {
+  switch (config.task) {
+    case TaskKind::kCausalLm:
+      resolve_model(config, given);
+      follow_pretrained(config, given);
+      check_heads(config, given);
+      return;
+    case TaskKind::kMaskedLm:
+    case TaskKind::kTextClassification:
+    case TaskKind::kImageClassification:
+      return;
+  }
+}
+
 }  // namespace
 
 std::string absolute_path(const std::string& path) {
@@ -150,9 +174,9 @@ void check_data_files(const char* key, const std::string& path, const std::strin
   if (stat(path.c_str(), &info) != 0) {
     const int error = errno;
     if (matches_a_file(path)) return;
-    const std::string fix = error == ENOENT
-                                ? "give a text file; relative paths start at the current directory"
-                                : "check the path and its permissions";
+    const std::string fix =
+        error == ENOENT ? "give a file or a folder; relative paths start at the current directory"
+                        : "check the path and its permissions";
     refuse(given, key, fmt::format("{}: {}{}; {}", as_given, std::strerror(error), from, fix));
   }
   if (access(path.c_str(), R_OK) != 0) {
@@ -261,10 +285,9 @@ void check_profile(const Config& config, const Given& given) {
 }  // namespace
 
 void complete_config(Config& config, const Given& given) {
-  resolve_model(config, given);
-  follow_pretrained(config, given);
+  check_belongs_to_task(config.task, given);
   check_whole_numbers(config, given);
-  check_heads(config, given);
+  complete_model(config, given);
   check_step_size(config, given);
   check_global_batch(config, given);
   check_optimizer(config, given);

@@ -1,5 +1,7 @@
 #include "trainer/config/keys/key_table.h"
 
+#include <algorithm>
+
 namespace ddp::train {
 namespace {
 
@@ -16,6 +18,10 @@ constexpr Range kShare{0, 1, true};               // above 0, up to 1
 constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
 
 #define DDP_MEMBER(member) [](Config& c) -> FieldPointer { return &c.member; }
+
+std::vector<Field> task_fields() {
+  return {{"task", DDP_MEMBER(task), kAnyValue, NullMeans::kError, "", "", "What to train."}};
+}
 
 std::vector<Field> data_fields() {
   return {
@@ -313,12 +319,23 @@ std::vector<Field> hydra_fields() {
 
 #undef DDP_MEMBER
 
+/// The section of a model and the tasks that train it.
+struct ModelSection {
+  std::string_view prefix;
+  std::vector<TaskKind> tasks;
+};
+
+const std::vector<ModelSection>& model_sections() {
+  static const std::vector<ModelSection> sections = {{"gpt_config.", {TaskKind::kCausalLm}}};
+  return sections;
+}
+
 }  // namespace
 
 const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all;
-    for (auto part : {data_fields(), gpt_fields(), trainer_fields(), other_fields(),
+    for (auto part : {task_fields(), data_fields(), gpt_fields(), trainer_fields(), other_fields(),
                       logging_fields(), profile_fields(), hydra_fields()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
@@ -332,6 +349,14 @@ const Field* find_field(std::string_view path) {
     if (field.path == path) return &field;
   }
   return nullptr;
+}
+
+bool belongs_to(std::string_view path, TaskKind task) {
+  for (const ModelSection& section : model_sections()) {
+    if (!path.starts_with(section.prefix)) continue;
+    return std::find(section.tasks.begin(), section.tasks.end(), task) != section.tasks.end();
+  }
+  return true;
 }
 
 const std::vector<ModelPreset>& model_presets() {

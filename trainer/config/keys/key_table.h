@@ -19,8 +19,8 @@ namespace ddp::train {
 using FieldPointer =
     std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
                  std::array<double, 2>*, Verbosity*, AutoNumber*, std::vector<std::string>*,
-                 DataFormat*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*,
-                 Backend*, OptimizerName*, LrSchedule*, ProgressStyle*>;
+                 TaskKind*, DataFormat*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*,
+                 BadStepPolicy*, Backend*, OptimizerName*, LrSchedule*, ProgressStyle*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {
@@ -51,6 +51,10 @@ const std::vector<Field>& config_fields();
 
 /// The field of that path, or nullptr.
 const Field* find_field(std::string_view path);
+
+/// Whether the key has a meaning in that task: a model's section belongs to the tasks that train
+/// such a model, everything else to all of them.
+bool belongs_to(std::string_view path, TaskKind task);
 
 /// "int", "float", "bool", "str", "auto or float", "list of 2 floats", "list of str" or the choices
 /// of an enumeration.

@@ -23,6 +23,11 @@ struct Choice {
 /// The names of an enumeration. The first one of a value is written, the others are accepted too.
 template <class E>
 constexpr auto kChoices = nullptr;
+constexpr Choice<TaskKind> choice_of(TaskKind task) { return {task_name(task), task}; }
+template <>
+constexpr auto kChoices<TaskKind> = std::to_array<Choice<TaskKind>>(
+    {choice_of(TaskKind::kCausalLm), choice_of(TaskKind::kMaskedLm),
+     choice_of(TaskKind::kTextClassification), choice_of(TaskKind::kImageClassification)});
 template <>
 constexpr auto kChoices<Activation> =
     std::to_array<Choice<Activation>>({{"gelu", Activation::kGelu},
