@@ -25,15 +25,15 @@ WordpieceTokenizer::WordpieceTokenizer(WordpieceSpec spec)
     if (token.starts_with(spec_.prefix))
       continuations_.emplace(token.substr(spec_.prefix.size()), id);
   }
-  const auto unknown = find(spec_.unknown);
+  const auto unknown = token_of(spec_.unknown);
   if (!unknown)
     throw UserError("the vocabulary has no " + quoted_part(spec_.unknown) +
                     ", the token of unknown words; add it as a line of its own");
   unknown_ = *unknown;
 }
 
-std::optional<int32_t> WordpieceTokenizer::find(std::string_view token) const {
-  const auto found = starts_.find(token);
+std::optional<int32_t> WordpieceTokenizer::token_of(std::string_view text) const {
+  const auto found = starts_.find(text);
   return found == starts_.end() ? std::nullopt : std::optional(found->second);
 }
 

@@ -47,11 +47,11 @@ class WordpieceTokenizer : public Tokenizer {
   std::string decode(std::span<const int32_t> tokens) const override;
   using Tokenizer::decode;
   /// A tokenizer.json.
+  std::optional<int32_t> token_of(std::string_view text) const override;
   std::string state() const override;
   std::size_t safe_prefix(std::string_view text) const override;
 
   const WordpieceSpec& spec() const { return spec_; }
-  std::optional<int32_t> find(std::string_view token) const;
 
  private:
   struct Piece {
