@@ -21,7 +21,9 @@ add_library(ddp_trainer STATIC
   task/evaluator.cc
   task/fill_masks.cc
   task/make_task.cc
+  task/make_predictor.cc
   task/masked_lm.cc
+  task/masked_predictor.cc
   task/text_sample.cc
   snapshot/ram_snapshots.cc
   snapshot/remote_snapshots.cc
@@ -80,6 +82,7 @@ add_executable(trainer
   app/modes/export.cc
   app/modes/generate.cc
   app/modes/inspect.cc
+  app/modes/predict.cc
   app/modes/report.cc
   app/modes/show.cc
   app/modes/train.cc

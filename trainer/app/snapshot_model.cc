@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "trainer/config/keys/config_text.h"
-#include "trainer/runtime/error.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/task/causal_lm.h"
@@ -49,10 +48,7 @@ std::vector<NamedTensor> MaskedSnapshotModel::weights() const {
 MaskedSnapshotModel load_masked_model(const OpenedSnapshot& snapshot, torch::Device device) {
   MaskedSnapshotModel result;
   result.config = config_from_json(snapshot.meta.config_json);
-  const auto state = snapshot.meta.task.find(kTokenizerState);
-  if (state == snapshot.meta.task.end())
-    throw RunError(snapshot.path + ": the snapshot holds no vocabulary");
-  result.tokenizer = tokenizer_from_state(state->second);
+  result.tokenizer = tokenizer_of_masked_lm(snapshot.meta.task);
   result.model = BertForMaskedLm(result.config.bert, result.tokenizer->size(),
                                  result.config.data.block_size, 0);
   for (auto& p : result.model->model_parameters())

@@ -245,10 +245,10 @@ struct Subcommand {
   const char* name;
   TrainerArgs (*parse)(const Words& words);
 };
-constexpr Subcommand kModes[] = {{"generate", parse_generate}, {"eval", parse_eval},
-                                 {"export", parse_export},     {"estimate", parse_estimate},
-                                 {"inspect", parse_inspect},   {"doctor", parse_doctor},
-                                 {"tokenize", parse_tokenize}, {"report", parse_report}};
+constexpr Subcommand kModes[] = {
+    {"generate", parse_generate}, {"eval", parse_eval},         {"predict", parse_predict},
+    {"export", parse_export},     {"estimate", parse_estimate}, {"inspect", parse_inspect},
+    {"doctor", parse_doctor},     {"tokenize", parse_tokenize}, {"report", parse_report}};
 
 Words mode_names() {
   Words names;

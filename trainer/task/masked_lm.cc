@@ -40,8 +40,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const Config& config,
   if (!config.data.tokenizer.empty() && config.data.tokenizer != "char" &&
       config.data.tokenizer != "byte")
     return load_named("data_config.tokenizer", config.data.tokenizer);
-  if (metadata != nullptr && metadata->count(kTokenizerState) != 0)
-    return tokenizer_from_state(metadata->at(kTokenizerState));
+  if (metadata != nullptr) return tokenizer_of_masked_lm(*metadata);
   if (!config.bert.init_from.empty() && holds_vocabulary(config.bert.init_from))
     return load_named("bert_config.init_from", config.bert.init_from);
   throw UserError(
@@ -55,6 +54,14 @@ torch::Tensor hidden_loss_sum(const torch::Tensor& logits_MV, const torch::Tenso
 }
 
 }  // namespace
+
+std::unique_ptr<Tokenizer> tokenizer_of_masked_lm(
+    const std::map<std::string, std::string>& metadata) {
+  const auto state = metadata.find(kTokenizerState);
+  if (state == metadata.end())
+    throw RunError("the snapshot holds no vocabulary: not one of a masked language model");
+  return tokenizer_from_state(state->second);
+}
 
 MaskingTokens masking_tokens(const Tokenizer& tokenizer) {
   const auto id_of = [&tokenizer](const char* token) {

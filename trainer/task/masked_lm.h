@@ -85,6 +85,10 @@ class MaskedLm : public Task {
 /// Metadata key of the tokenizer's state.
 inline constexpr const char* kTokenizerState = "tokenizer";
 
+/// Of a snapshot with this metadata. Throws RunError when there is none or it is damaged.
+std::unique_ptr<Tokenizer> tokenizer_of_masked_lm(
+    const std::map<std::string, std::string>& metadata);
+
 /// [PAD], [CLS], [SEP] and [MASK] of a vocabulary. Throws UserError that names what it lacks.
 MaskingTokens masking_tokens(const Tokenizer& tokenizer);
 
