@@ -32,7 +32,7 @@ FENCES = [
     (r".*c10d/", rf"trainer/parallel/|{MODULES}|tests/", "only trainer/parallel/ sees c10d headers"),
     (r"arrow/", r"trainer/storage/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
     (r"nccl\.h$", r"trainer/parallel/", "only trainer/parallel/ sees NCCL"),
-    (r"utf8proc", r"trainer/tokenizer/word_splitter\.cc$", "only word_splitter.cc sees utf8proc"),
+    (r"utf8proc", r"trainer/tokenizer/(word_splitter|bert_words)\.cc$", "only word_splitter.cc and bert_words.cc see utf8proc"),
     (r"yaml-cpp/", r"trainer/config/yaml/", "only config/yaml/ sees yaml-cpp"),
     (r"nettle/", r"launcher/rendezvous/control_channel\.cc$", "only control_channel.cc sees nettle"),
     (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/app/parsed_options\.h$",

@@ -4,6 +4,7 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 add_library(ddp_trainer STATIC
   data/data_loader.cc
   data/distributed_sampler.cc
+  data/masked_lines.cc
   data/text_dataset.cc
   data/token_windows.cc
   parallel/collectives.cc
@@ -18,7 +19,11 @@ add_library(ddp_trainer STATIC
   run/early_stopping.cc
   task/causal_lm.cc
   task/evaluator.cc
+  task/fill_masks.cc
   task/make_task.cc
+  task/make_predictor.cc
+  task/masked_lm.cc
+  task/masked_predictor.cc
   task/text_sample.cc
   snapshot/ram_snapshots.cc
   snapshot/remote_snapshots.cc
@@ -42,6 +47,7 @@ add_library(ddp_trainer STATIC
   interop/tokenizer_files.cc
   interop/torch_file.cc
   model/activation_checkpoint.cc
+  model/bert.cc
   model/chunked_loss.cc
   model/generate.cc
   model/gpt.cc
@@ -76,6 +82,7 @@ add_executable(trainer
   app/modes/export.cc
   app/modes/generate.cc
   app/modes/inspect.cc
+  app/modes/predict.cc
   app/modes/report.cc
   app/modes/show.cc
   app/modes/train.cc

@@ -16,6 +16,7 @@ enum class Mode {
   kTrain,
   kGenerate,
   kEval,
+  kPredict,
   kExport,
   kEstimate,
   kInspect,
@@ -58,6 +59,15 @@ struct EvalArgs {
   bool json = false;
 };
 
+/// Options of `trainer predict`.
+struct PredictArgs {
+  std::string snapshot;
+  std::string text;
+  int64_t top = 5;  ///< Answers shown, of a task without classes.
+  DeviceChoice device = DeviceChoice::kAuto;
+  bool json = false;
+};
+
 /// Options of `trainer export`.
 struct ExportArgs {
   std::string snapshot;
@@ -73,7 +83,7 @@ struct EstimateArgs {
 
 /// Options of `trainer tokenize`.
 struct TokenizeArgs {
-  std::string tokenizer;  ///< char, byte, bpe, or a folder.
+  std::string tokenizer;  ///< char, byte, bpe, wordpiece, or a folder.
   std::vector<std::string> inputs;
   std::string output;
   bool train = false;
@@ -90,6 +100,7 @@ struct TrainerArgs {
   std::vector<std::string> overrides;  ///< `key=value` arguments, in order.
   GenerateArgs generate;
   EvalArgs eval;
+  PredictArgs predict;
   ExportArgs exporting;
   EstimateArgs estimate;
   TokenizeArgs tokenize;

@@ -43,12 +43,15 @@ struct DataConfig {
   DataFormat format = DataFormat::kAuto;
   std::string tokenizer;  ///< char, byte or a folder, absolute after loading; empty: see its key.
   std::string eval_path;  ///< As path, for evaluation alone; empty: split by train_split.
+  std::string test_path;  ///< As eval_path, evaluated once, when training has ended.
   int64_t block_size = 128;  ///< Input sequence length, tokens.
   double train_split =
       0.9;  ///< Share of the text, from its start, used for training; the rest is for evaluation.
   double truncate = 1.0;  ///< Share of the text, from its start, that is used at all.
   /// Distance between the starts of two training windows, tokens.
   AutoNumber stride = {false, 1.0};
+  int64_t min_characters = 0;  ///< Of masked_lm: shorter lines are left out.
+  double mask_share = 0.15;    ///< Of masked_lm: share of a line's tokens that are hidden.
 };
 
 enum class Activation { kGelu, kGeluTanh };
@@ -67,6 +70,17 @@ struct GptConfig {
   std::string init_from;     ///< Folder of a GPT-2 to start from. Absolute after loading.
   bool activation_checkpointing = false;
   AutoNumber loss_chunk_size;  ///< Rows of logits at a time in the loss; 0: all.
+};
+
+struct BertConfig {
+  std::string model_type;  ///< Preset name, empty when the sizes are given instead.
+  int64_t n_layer = 0;     ///< Resolved from model_type or init_from where those are given.
+  int64_t n_head = 0;
+  int64_t n_embd = 0;
+  int64_t intermediate = 0;  ///< Width within the feed-forward layers.
+  double hidden_pdrop = 0.1;
+  double attn_pdrop = 0.1;
+  std::string init_from;  ///< Folder of a BERT to start from. Absolute after loading.
 };
 
 enum class AmpDtype { kFloat16, kBFloat16 };
@@ -192,6 +206,7 @@ struct Config {
   TaskKind task = TaskKind::kCausalLm;
   DataConfig data;
   GptConfig gpt;
+  BertConfig bert;
   TrainerConfig trainer;
   OptimizerConfig optimizer;
   DistributedConfig distributed;

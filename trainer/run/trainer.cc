@@ -222,15 +222,30 @@ std::optional<std::string> Trainer::sample(const std::function<bool()>& go_on) {
   return text;
 }
 
+std::optional<Metrics> Trainer::evaluate_on(const SampleSource& samples,
+                                            std::optional<int64_t> most_batches,
+                                            const std::function<bool()>& go_on,
+                                            const std::function<void()>& before_wait) {
+  average_.swap();
+  auto metrics = evaluate(task_, samples, config_.trainer.batch_size, group_, plan_.device,
+                          amp_dtype_, go_on, before_wait, most_batches);
+  average_.swap();
+  return metrics;
+}
+
+std::optional<Metrics> Trainer::test_now(const std::function<bool()>& go_on,
+                                         const std::function<void()>& before_wait) {
+  const SampleSource* samples = task_.test();
+  if (samples == nullptr) return std::nullopt;
+  return evaluate_on(*samples, std::nullopt, go_on, before_wait);
+}
+
 std::optional<Metrics> Trainer::evaluate_now(const std::function<bool()>& go_on,
                                              const std::function<void()>& before_wait) {
   const SampleSource* samples = task_.evaluation();
   evaluation_due_ = samples != nullptr;
   if (!evaluation_due_) return std::nullopt;
-  average_.swap();
-  auto metrics = evaluate(task_, *samples, config_.trainer.batch_size, group_, plan_.device,
-                          amp_dtype_, go_on, before_wait, config_.trainer.eval_iters);
-  average_.swap();
+  auto metrics = evaluate_on(*samples, config_.trainer.eval_iters, go_on, before_wait);
   if (!metrics) return std::nullopt;
   evaluation_due_ = false;
   // The same step is evaluated again when a run that has ended is started once more.

@@ -63,6 +63,11 @@ class Trainer {
   std::optional<Metrics> evaluate_now(const std::function<bool()>& go_on,
                                       const std::function<void()>& before_wait);
 
+  /// The metrics of the task's test set, in the same way; they decide nothing. Nothing when there
+  /// is none.
+  std::optional<Metrics> test_now(const std::function<bool()>& go_on,
+                                  const std::function<void()>& before_wait);
+
   /// What the task makes up at this step, with the averaged weights where there are any: the same
   /// whatever came before, and training goes on as without. For one rank.
   std::optional<std::string> sample(const std::function<bool()>& go_on);
@@ -91,6 +96,10 @@ class Trainer {
   void set_evaluation_due(bool due) { evaluation_due_ = due; }
 
  private:
+  std::optional<Metrics> evaluate_on(const SampleSource& samples,
+                                     std::optional<int64_t> most_batches,
+                                     const std::function<bool()>& go_on,
+                                     const std::function<void()>& before_wait);
   /// Model and optimizer: the tensors that a snapshot holds and that all ranks share.
   std::vector<NamedTensor> state() const;
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);

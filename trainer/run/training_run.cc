@@ -74,6 +74,7 @@ FitResult TrainingRun::fit() {
   if (group_.is_main()) log_end(memory);
   FitResult result = this->result();
   if (trainer_.step() > first_step_) result.train_loss = last_loss_;
+  run_test();
   return result;
 }
 
@@ -94,7 +95,9 @@ FitResult TrainingRun::nothing_to_train() {
   // A signal had broken this evaluation off: its result belongs to the snapshot.
   if (was_due && !trainer_.evaluation_due()) saved_step_ = -1;
   save_last();
-  return result();
+  const FitResult result = this->result();
+  run_test();
+  return result;
 }
 
 // Judging the last step may lead back to an earlier one.
@@ -312,6 +315,33 @@ void TrainingRun::run_evaluation() {
   if (result && group_.is_main()) log_evaluation(*result, made_before);
   say_warnings();
   throughput_.resume();
+}
+
+// With the weights that the run ends with.
+void TrainingRun::run_test() {
+  if (stop_signal_ != 0 || trainer_.task().test() == nullptr) return;
+  go_to_best();
+  const auto result = trainer_.test_now(
+      [this] {
+        monitor_.enter(Phase::kEvaluation);
+        return StopSignal::pending() == 0;
+      },
+      [this] { monitor_.enter(Phase::kEvaluation, "all_reduce"); });
+  monitor_.enter_for(Phase::kEnd, 0);
+  if (result && group_.is_main()) log_test(*result);
+}
+
+void TrainingRun::go_to_best() {
+  const auto& best = trainer_.best_eval();
+  if (!config_.trainer.load_best_model_at_end || !best || best->step == trainer_.step()) return;
+  std::optional<OpenedSnapshot> snapshot;
+  if (group_.is_main()) {
+    const auto* entry = best_entry(folder_.entries());
+    if (entry != nullptr) snapshot = open_snapshot(folder_.path_of(*entry));
+  }
+  const std::string json = group_.broadcast_text(snapshot ? snapshot->meta.to_json() : "");
+  if (!json.empty())
+    trainer_.restore(SnapshotMeta::from_json(json), snapshot ? &*snapshot : nullptr);
 }
 
 TrainingState TrainingRun::capture() {

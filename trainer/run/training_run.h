@@ -69,6 +69,8 @@ class TrainingRun {
   bool roll_back(int64_t bad_step);
   void after_step(bool epoch_ended);
   void run_evaluation();
+  void run_test();
+  void go_to_best();
   TrainingState capture();
   void save(const TrainingState& state, SaveReason reason);
   void save_last();
@@ -77,6 +79,7 @@ class TrainingRun {
   void log_start() const;
   void log_step(const StepOutput& output, int64_t epoch);
   void log_skew(const std::vector<double>& seconds);
+  void log_test(const Metrics& metrics);
   void log_evaluation(const Metrics& metrics, bool made_before);
   void log_end(const std::vector<double>& peak_memory);
   void record_step(const StepOutput& output, double rate);

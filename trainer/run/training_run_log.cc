@@ -20,8 +20,8 @@ namespace ddp::train {
 namespace {
 
 /// The loss, then the other metrics by name.
-std::string eval_text(const Metrics& metrics) {
-  std::string text = fmt::format("Eval Loss {:.6f}", metrics.front().second);
+std::string eval_text(const Metrics& metrics, std::string_view of = "Eval") {
+  std::string text = fmt::format("{} Loss {:.6f}", of, metrics.front().second);
   for (std::size_t i = 1; i < metrics.size(); ++i) {
     const auto& [name, value] = metrics[i];
     text += std::floor(value) == value && value > 1.0 ? fmt::format(" | {:.0f} {}", value, name)
@@ -106,6 +106,12 @@ void TrainingRun::log_evaluation(const Metrics& metrics, bool made_before) {
   log_.info(fmt::format("Epoch {} | Step {} | {}", epoch, trainer_.step(), eval_text(metrics)));
   // A run that was complete when it began evaluates once more.
   if (!made_before) records_->write({trainer_.step(), epochs_done(), "eval", metrics, 0.0});
+}
+
+void TrainingRun::log_test(const Metrics& metrics) {
+  log_.info(fmt::format("Step {} | {}", trainer_.step(), eval_text(metrics, "Test")));
+  records_->write({trainer_.step(), epochs_done(), "test", metrics, 0.0});
+  records_->flush();
 }
 
 // The gradients are still there: averaged over the ranks and clipped, as the optimizer got them.

@@ -46,7 +46,7 @@ Json arithmetic_settings(const std::string& config_json) {
         kept[section][key] = config[section][key];
     }
   };
-  keep("data_config", {"block_size", "train_split", "stride"});
+  keep("data_config", {"block_size", "train_split", "stride", "min_characters", "mask_share"});
   keep("trainer_config",
        {"batch_size", "grad_norm_clip", "seed", "use_amp", "amp_dtype", "freeze", "ema_decay"});
   keep("optimizer_config",

@@ -63,7 +63,8 @@ const SampleSource* CausalLm::evaluation() const {
 
 void CausalLm::build_model(torch::Device device, uint64_t seed) {
   model_ = GPT(config_.gpt, data_.tokenizer().size(), config_.data.block_size, seed);
-  if (fresh_ && !config_.gpt.init_from.empty()) load_pretrained(config_.gpt.init_from, weights());
+  if (fresh_ && !config_.gpt.init_from.empty())
+    load_pretrained(config_.gpt.init_from, kGpt2Layout, weights());
   model_->to(device);
   model_->train();
   token_characters_ = characters_of_tokens(data_.tokenizer()).to(device);

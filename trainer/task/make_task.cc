@@ -2,6 +2,7 @@
 
 #include "trainer/runtime/error.h"
 #include "trainer/task/causal_lm.h"
+#include "trainer/task/masked_lm.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {
@@ -12,6 +13,7 @@ std::unique_ptr<Task> make_task(const Config& config,
     case TaskKind::kCausalLm:
       return make_causal_lm(config, metadata);
     case TaskKind::kMaskedLm:
+      return make_masked_lm(config, metadata);
     case TaskKind::kTextClassification:
     case TaskKind::kImageClassification:
       break;

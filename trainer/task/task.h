@@ -39,6 +39,8 @@ class Task {
   virtual const SampleSource& training() const = 0;
   /// Null when there is nothing to evaluate on.
   virtual const SampleSource* evaluation() const = 0;
+  /// What is evaluated once, when training has ended; null when there is nothing.
+  virtual const SampleSource* test() const { return nullptr; }
 
   /// In training mode, on `device`, with initial weights that depend on `seed` alone. Called once,
   /// before anything below.

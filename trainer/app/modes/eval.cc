@@ -24,6 +24,8 @@ namespace {
 Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   Config config = config_from_json(meta.config_json);
   config.gpt.init_from.clear();
+  config.bert.init_from.clear();
+  config.data.test_path.clear();
   config.trainer.device = options.device;
   if (options.data.empty()) return config;
   config.data.path = absolute_path(options.data);

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "trainer/config/keys/bert_checks.h"
 #include "trainer/config/keys/key_table.h"
 #include "trainer/config/keys/pretrained_config.h"
 #include "trainer/runtime/error.h"
@@ -136,6 +137,7 @@ void complete_model(Config& config, const Given& given) {
       check_heads(config, given);
       return;
     case TaskKind::kMaskedLm:
+      return complete_bert(config, given);
     case TaskKind::kTextClassification:
     case TaskKind::kImageClassification:
       return;
@@ -193,12 +195,18 @@ void resolve_data_paths(DataConfig& data, const Given& given) {
     data.eval_path = absolute_path(data.eval_path);
     check_data_files("data_config.eval_path", data.eval_path, as_given.eval_path, given);
   }
+  if (!data.test_path.empty()) {
+    data.test_path = absolute_path(data.test_path);
+    check_data_files("data_config.test_path", data.test_path, as_given.test_path, given);
+  }
   const bool named = data.tokenizer.empty() || data.tokenizer == "char" || data.tokenizer == "byte";
   if (named) return;
-  if (data.tokenizer == "bpe")
+  if (data.tokenizer == "bpe" || data.tokenizer == "wordpiece") {
     refuse(given, "data_config.tokenizer",
-           "bpe: is trained first; write trainer tokenize --tokenizer bpe --train ..., and give "
-           "its folder");
+           fmt::format("{0}: is trained first; write trainer tokenize --tokenizer {0} --train ..., "
+                       "and give its folder",
+                       data.tokenizer));
+  }
   data.tokenizer = absolute_path(data.tokenizer);
   check_data_files("data_config.tokenizer", data.tokenizer, as_given.tokenizer, given);
 }
@@ -298,6 +306,7 @@ void complete_config(Config& config, const Given& given) {
 void resolve_paths(Config& config, const Given& given, bool own_folder) {
   std::string& snapshot = config.trainer.snapshot_path;
   if (!config.gpt.init_from.empty()) config.gpt.init_from = absolute_path(config.gpt.init_from);
+  if (!config.bert.init_from.empty()) config.bert.init_from = absolute_path(config.bert.init_from);
   config.hydra.run_dir = absolute_path(config.hydra.run_dir);
   const bool in_run_folder = own_folder || config.hydra.job_chdir;
   const bool relative = snapshot.find("://") == std::string::npos && !snapshot.starts_with('/') &&

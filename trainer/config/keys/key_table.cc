@@ -37,6 +37,8 @@ std::vector<Field> data_fields() {
       {"data_config.eval_path", DDP_MEMBER(data.eval_path), kAnyValue, NullMeans::kNotGiven,
        "a part of path: train_split", "",
        "Files to evaluate on, as path; all of path is for training then."},
+      {"data_config.test_path", DDP_MEMBER(data.test_path), kAnyValue, NullMeans::kNotGiven, "none",
+       "", "Files to evaluate on once, when training has ended, as eval_path."},
       {"data_config.block_size", DDP_MEMBER(data.block_size), kUpTo1e6, NullMeans::kError, "",
        "tokens", "Context length: tokens per input sequence."},
       {"data_config.train_split", DDP_MEMBER(data.train_split), kShare, NullMeans::kError, "",
@@ -49,6 +51,12 @@ std::vector<Field> data_fields() {
        "Distance between the starts of consecutive training sequences; 1: every position; auto: "
        "half "
        "of block_size, less where an epoch would have fewer than 512 sequences."},
+      {"data_config.min_characters", DDP_MEMBER(data.min_characters), Range{0, 1e9},
+       NullMeans::kError, "", "characters", "Shorter lines are left out; 0: none."},
+      {"data_config.mask_share", DDP_MEMBER(data.mask_share), kShare, NullMeans::kError, "",
+       "share",
+       "Share of a line's tokens to predict, one at least: 80 % of them become [MASK], 10 % a "
+       "random token, 10 % stay."},
   };
 }
 
@@ -87,6 +95,32 @@ std::vector<Field> gpt_fields() {
        NullMeans::kOff, "", "tokens",
        "Tokens whose logits are in memory at a time in the loss; auto: as many as take 256 MiB; 0 "
        "or null: all."},
+  };
+}
+
+std::vector<Field> bert_fields() {
+  return {
+      {"bert_config.model_type", DDP_MEMBER(bert.model_type), kAnyValue, NullMeans::kNotGiven,
+       "bert-tiny when no sizes are given", "",
+       "Size preset: bert-tiny, bert-mini, bert-small, bert-medium or bert-base. Set either this "
+       "or "
+       "the sizes."},
+      {"bert_config.n_layer", DDP_MEMBER(bert.n_layer), kUpTo1e4, NullMeans::kNotGiven,
+       "from model_type", "", "Number of encoder layers."},
+      {"bert_config.n_head", DDP_MEMBER(bert.n_head), kUpTo1e4, NullMeans::kNotGiven,
+       "from model_type", "", "Attention heads per layer; must divide n_embd."},
+      {"bert_config.n_embd", DDP_MEMBER(bert.n_embd), kUpTo1e6, NullMeans::kNotGiven,
+       "from model_type", "", "Model width (embedding size)."},
+      {"bert_config.intermediate", DDP_MEMBER(bert.intermediate), kUpTo1e6, NullMeans::kNotGiven,
+       "4 times n_embd", "", "Width within the feed-forward layers."},
+      {"bert_config.hidden_pdrop", DDP_MEMBER(bert.hidden_pdrop), kProbability, NullMeans::kError,
+       "", "probability", "Dropout after the embeddings and before each residual addition."},
+      {"bert_config.attn_pdrop", DDP_MEMBER(bert.attn_pdrop), kProbability, NullMeans::kError, "",
+       "probability", "Dropout on the attention weights."},
+      {"bert_config.init_from", DDP_MEMBER(bert.init_from), kAnyValue, NullMeans::kNotGiven, "", "",
+       "Folder of a BertForMaskedLM (config.json, model.safetensors) to start from; the sizes "
+       "follow "
+       "it, and so does the tokenizer unless data_config.tokenizer names one."},
   };
 }
 
@@ -319,14 +353,19 @@ std::vector<Field> hydra_fields() {
 
 #undef DDP_MEMBER
 
-/// The section of a model and the tasks that train it.
+/// The section of a model, or a key, and the tasks that know it.
 struct ModelSection {
   std::string_view prefix;
   std::vector<TaskKind> tasks;
 };
 
 const std::vector<ModelSection>& model_sections() {
-  static const std::vector<ModelSection> sections = {{"gpt_config.", {TaskKind::kCausalLm}}};
+  static const std::vector<ModelSection> sections = {
+      {"gpt_config.", {TaskKind::kCausalLm}},
+      {"bert_config.", {TaskKind::kMaskedLm}},
+      {"data_config.test_path", {TaskKind::kMaskedLm}},
+      {"data_config.min_characters", {TaskKind::kMaskedLm}},
+      {"data_config.mask_share", {TaskKind::kMaskedLm}}};
   return sections;
 }
 
@@ -335,8 +374,8 @@ const std::vector<ModelSection>& model_sections() {
 const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all;
-    for (auto part : {task_fields(), data_fields(), gpt_fields(), trainer_fields(), other_fields(),
-                      logging_fields(), profile_fields(), hydra_fields()}) {
+    for (auto part : {task_fields(), data_fields(), gpt_fields(), bert_fields(), trainer_fields(),
+                      other_fields(), logging_fields(), profile_fields(), hydra_fields()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;
@@ -357,6 +396,15 @@ bool belongs_to(std::string_view path, TaskKind task) {
     return std::find(section.tasks.begin(), section.tasks.end(), task) != section.tasks.end();
   }
   return true;
+}
+
+const std::vector<ModelPreset>& bert_presets() {
+  static const std::vector<ModelPreset> presets = {{"bert-tiny", 2, 2, 128},
+                                                   {"bert-mini", 4, 4, 256},
+                                                   {"bert-small", 4, 8, 512},
+                                                   {"bert-medium", 8, 8, 512},
+                                                   {"bert-base", 12, 12, 768}};
+  return presets;
 }
 
 const std::vector<ModelPreset>& model_presets() {

@@ -80,5 +80,7 @@ struct ModelPreset {
   int64_t n_embd;
 };
 const std::vector<ModelPreset>& model_presets();
+/// Those of bert_config, J. Devlin's and I. Turc's sizes.
+const std::vector<ModelPreset>& bert_presets();
 
 }  // namespace ddp::train
