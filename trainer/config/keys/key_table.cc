@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trainer/config/keys/image_keys.h"
+
 namespace ddp::train {
 namespace {
 
@@ -37,6 +39,7 @@ std::vector<Field> data_fields() {
       {"data_config.eval_path", DDP_MEMBER(data.eval_path), kAnyValue, NullMeans::kNotGiven,
        "a part of path: train_split", "",
        "Files to evaluate on, as path; all of path is for training then."},
+      {"data_config.on_bad_sample", {TaskKind::kImageClassification}},
       {"data_config.test_path", DDP_MEMBER(data.test_path), kAnyValue, NullMeans::kNotGiven, "none",
        "", "Files to evaluate on once, when training has ended, as eval_path."},
       {"data_config.block_size", DDP_MEMBER(data.block_size), kUpTo1e6, NullMeans::kError, "",
@@ -51,6 +54,10 @@ std::vector<Field> data_fields() {
        "Distance between the starts of consecutive training sequences; 1: every position; auto: "
        "half "
        "of block_size, less where an epoch would have fewer than 512 sequences."},
+      {"data_config.on_bad_sample", DDP_MEMBER(data.on_bad_sample), kAnyValue, NullMeans::kError,
+       "", "",
+       "A sample that cannot be read, such as a broken image: skip leaves it out, names and counts "
+       "it; stop ends the run."},
       {"data_config.min_characters", DDP_MEMBER(data.min_characters), Range{0, 1e9},
        NullMeans::kError, "", "characters", "Shorter lines are left out; 0: none."},
       {"data_config.mask_share", DDP_MEMBER(data.mask_share), kShare, NullMeans::kError, "",
@@ -363,6 +370,7 @@ const std::vector<ModelSection>& model_sections() {
   static const std::vector<ModelSection> sections = {
       {"gpt_config.", {TaskKind::kCausalLm}},
       {"bert_config.", {TaskKind::kMaskedLm}},
+      {"image_config.", {TaskKind::kImageClassification}},
       {"data_config.test_path", {TaskKind::kMaskedLm}},
       {"data_config.min_characters", {TaskKind::kMaskedLm}},
       {"data_config.mask_share", {TaskKind::kMaskedLm}}};
@@ -374,8 +382,9 @@ const std::vector<ModelSection>& model_sections() {
 const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all;
-    for (auto part : {task_fields(), data_fields(), gpt_fields(), bert_fields(), trainer_fields(),
-                      other_fields(), logging_fields(), profile_fields(), hydra_fields()}) {
+    for (auto part :
+         {task_fields(), data_fields(), gpt_fields(), bert_fields(), image_fields(),
+          trainer_fields(), other_fields(), logging_fields(), profile_fields(), hydra_fields()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;
