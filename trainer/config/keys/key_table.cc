@@ -39,7 +39,6 @@ std::vector<Field> data_fields() {
       {"data_config.eval_path", DDP_MEMBER(data.eval_path), kAnyValue, NullMeans::kNotGiven,
        "a part of path: train_split", "",
        "Files to evaluate on, as path; all of path is for training then."},
-      {"data_config.on_bad_sample", {TaskKind::kImageClassification}},
       {"data_config.test_path", DDP_MEMBER(data.test_path), kAnyValue, NullMeans::kNotGiven, "none",
        "", "Files to evaluate on once, when training has ended, as eval_path."},
       {"data_config.block_size", DDP_MEMBER(data.block_size), kUpTo1e6, NullMeans::kError, "",
@@ -371,6 +370,7 @@ const std::vector<ModelSection>& model_sections() {
       {"gpt_config.", {TaskKind::kCausalLm}},
       {"bert_config.", {TaskKind::kMaskedLm}},
       {"image_config.", {TaskKind::kImageClassification}},
+      {"data_config.on_bad_sample", {TaskKind::kImageClassification}},
       {"data_config.test_path", {TaskKind::kMaskedLm}},
       {"data_config.min_characters", {TaskKind::kMaskedLm}},
       {"data_config.mask_share", {TaskKind::kMaskedLm}}};
