@@ -62,6 +62,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
                       config.trainer.early_stopping_min_delta) {
   check_metric_name(task.metric_names(), config.trainer.metric_for_best_model);
   if (meta) load(*meta, snapshot);
+  task.join(group, batch_plan_.micro_batches);
   sync_ = make_gradient_sync(named(optimizer_->parameters()), group_, config.distributed, [this] {
     const Autocast autocast(plan_.device.type(), amp_dtype_);
     return task_.smallest_loss();

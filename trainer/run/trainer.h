@@ -83,7 +83,7 @@ class Trainer {
   int64_t step() const { return step_; }
   const DataCursor& cursor() const { return cursor_; }
   const DistributedSampler& sampler() const { return sampler_; }
-  const Task& task() const { return task_; }
+  Task& task() const { return task_; }
   const GradScaler& scaler() const { return scaler_; }
   const BatchPlan& batch_plan() const { return batch_plan_; }
   const DevicePlan& device_plan() const { return plan_; }

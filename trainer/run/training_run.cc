@@ -140,6 +140,10 @@ void TrainingRun::profiling(const Work& work) {
   throughput_.resume();
 }
 
+void TrainingRun::say_warnings() {
+  for (const auto& line : trainer_.task().take_warnings()) log_.warning(line);
+}
+
 void TrainingRun::step_done() {
   account_->step_done(trainer_.step(), keeper_->counts());
   records_->step_done(trainer_.step(), trainer_.cursor().epoch + 1,
@@ -161,6 +165,7 @@ void TrainingRun::one_step() {
   throughput_.add(trainer_.sampler().global_batch() * trainer_.task().units_per_sample());
   before_backward_ += monitor_.seconds_before_backward();
   ++steps_since_log_;
+  say_warnings();
   const bool first = step == first_step_ + 1;
   if (first || step % config_.trainer.log_every_steps == 0 || finished())
     log_step(output, at.epoch);
@@ -308,6 +313,7 @@ void TrainingRun::run_evaluation() {
   if (trainer_.evaluation_due())  // broken off
     stop_signal_ = static_cast<int>(group_.all_reduce_max_async(StopSignal::pending()).wait());
   if (result && group_.is_main()) log_evaluation(*result, made_before);
+  say_warnings();
   throughput_.resume();
 }
 

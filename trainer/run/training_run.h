@@ -53,6 +53,7 @@ class TrainingRun {
   void train_until_limit();
   void one_step();
   void step_done();
+  void say_warnings();
   /// A step whose numbers have not been looked at yet.
   struct Unjudged {
     int64_t step = 0;

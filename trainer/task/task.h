@@ -54,6 +54,10 @@ class Task {
   /// The keys that fix the shapes of the tensors: a snapshot with other values does not fit.
   virtual std::vector<std::string> shape_keys() const { return {}; }
 
+  /// Before training: the ranks that train together, and the micro-batches of a step on all of
+  /// them. Throws UserError when a step cannot be divided like that.
+  virtual void join(ProcessGroup& /*group*/, int64_t /*micro_batches*/) {}
+
   /// Forward pass of a batch on the model's device.
   virtual TaskLoss loss(const Batch& batch) = 0;
   /// The loss of the smallest batch with the graph of a training step.
@@ -100,6 +104,8 @@ class Task {
   /// Throws UserError when a snapshot with this metadata cannot go on with these data.
   virtual void check_resume(const std::map<std::string, std::string>& metadata,
                             const std::string& snapshot) const = 0;
+  /// What this rank has noticed since the last call and people should know: samples left out.
+  virtual std::vector<std::string> take_warnings() { return {}; }
   /// Lines about model and data for the start of the log.
   virtual std::vector<std::string> describe() const = 0;
   /// What to do with a snapshot that is trained.
