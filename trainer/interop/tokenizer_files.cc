@@ -3,6 +3,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "trainer/tokenizer/bpe_spec.h"
 #include "trainer/tokenizer/wordpiece_file.h"
 #include "trainer/tokenizer/wordpiece_tokenizer.h"
 
@@ -37,8 +38,6 @@ OrderedJson split_into_characters() {
           {"behavior", "Isolated"},
           {"invert", false}};
 }
-
-constexpr const char* kEndOfText = "<|endoftext|>";
 
 /// WordLevel refuses a character that it does not have when its unknown token is none of its own.
 OrderedJson one_token_per_character(const OrderedJson& vocabulary, OrderedJson pre_tokenizer,
