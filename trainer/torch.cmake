@@ -105,7 +105,7 @@ endif()
 # Symbols for the CUDA module, but none of libraries that another library may have its own copy of.
 set_target_properties(trainer PROPERTIES ENABLE_EXPORTS ON)
 if(DDP_STATIC_LIBS)
-  target_link_options(trainer PRIVATE LINKER:--exclude-libs,libcrypto.a:libyaml-cpp.a:libutf8proc.a:libpng16.a:libturbojpeg.a:libz.a)
+  target_link_options(trainer PRIVATE LINKER:--exclude-libs,libcrypto.a:libyaml-cpp.a:libutf8proc.a:libpng.a:libpng16.a:libturbojpeg.a:libz.a)
 endif()
 ddp_install_with_torch(trainer)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${DDP_SHARE_DIR}/ddp_run COMPONENT trainer)
