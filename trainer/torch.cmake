@@ -41,6 +41,7 @@ add_library(ddp_trainer STATIC
   snapshot/snapshot_keeper.cc
   snapshot/snapshot_meta.cc
   snapshot/state_buffer.cc
+  run/replica_check.cc
   run/step_guard.cc
   run/step_profile.cc
   run/trainer.cc

@@ -151,7 +151,8 @@ struct TrainerConfig {
   DeviceChoice device = DeviceChoice::kAuto;
   BadStepPolicy bad_step_policy = BadStepPolicy::kSkip;
   double spike_factor = 0.0;  ///< Times the median that makes a spike of loss or norm; 0: off.
-  std::vector<std::string> fault_plan;  ///< Faults to inject; see parse_fault().
+  int64_t check_replicas_every_steps = 0;  ///< 0: never.
+  std::vector<std::string> fault_plan;     ///< Faults to inject; see parse_fault().
 };
 
 enum class OptimizerName { kAdamW, kAdam, kSgd, kMuon };

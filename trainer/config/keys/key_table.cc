@@ -227,6 +227,10 @@ std::vector<Field> trainer_fields() {
        "", "",
        "A loss or gradient norm above this many times the median of the last 64 steps is a spike; "
        "0 or null: off. Costs a host sync per step."},
+      {"trainer_config.check_replicas_every_steps", DDP_MEMBER(trainer.check_replicas_every_steps),
+       kStepCountOr0, NullMeans::kOff, "", "steps",
+       "Steps between comparisons of the training state over all ranks, bit by bit; a difference "
+       "ends the run and names the first tensor. 0 or null: none."},
       {"trainer_config.fault_plan", DDP_MEMBER(trainer.fault_plan), kAnyValue, NullMeans::kOff, "",
        "", "Faults to inject, for testing: [\"rank=1 step=12 phase=backward kind=kill\"]."},
   };
