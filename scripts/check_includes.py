@@ -33,6 +33,8 @@ FENCES = [
     (r"arrow/", r"trainer/storage/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
     (r"nccl\.h$", r"trainer/parallel/", "only trainer/parallel/ sees NCCL"),
     (r"utf8proc", r"trainer/tokenizer/(word_splitter|bert_words)\.cc$", "only word_splitter.cc and bert_words.cc see utf8proc"),
+    (r"(png|turbojpeg)\.h$", r"trainer/data/image_decoder\.cc$|tests/", "only image_decoder.cc sees libpng and libjpeg-turbo"),
+    (r"zlib\.h$", r"trainer/data/idx_file\.cc$|tests/", "only idx_file.cc sees zlib"),
     (r"yaml-cpp/", r"trainer/config/yaml/", "only config/yaml/ sees yaml-cpp"),
     (r"nettle/", r"launcher/rendezvous/control_channel\.cc$", "only control_channel.cc sees nettle"),
     (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/app/parsed_options\.h$",

@@ -15,9 +15,9 @@ const Options kGenerateOptions = {
 const Options kEvalOptions = {
     "trainer eval --help",
     {"snapshot=FILE", "data=FILE", "batch_size=N", "device=cpu", "json", "h,help"}};
-const Options kPredictOptions = {
-    "trainer predict --help",
-    {"snapshot=FILE", "text=TEXT", "top=N", "device=cpu", "json", "h,help"}};
+const Options kPredictOptions = {"trainer predict --help",
+                                 {"snapshot=FILE", "text=TEXT", "input=FILE", "output=FILE.csv",
+                                  "top=N", "device=cpu", "json", "h,help"}};
 const Options kExportOptions = {"trainer export --help",
                                 {"snapshot=FILE", "format=huggingface", "output=FOLDER", "h,help"}};
 
@@ -95,12 +95,19 @@ TrainerArgs parse_predict(const Words& words) {
   const Parsed parsed(words, kPredictOptions);
   if (parsed.has("help")) return help_args(help_predict());
   parsed.refuse_rest("predict");
-  parsed.require({"snapshot", "text"});
+  parsed.require({"snapshot"});
+  if (!parsed.has("input")) parsed.require({"text"});
+  if (parsed.has("input") && parsed.has("text"))
+    throw UserError("--input: conflicts with --text; keep one");
+  if (parsed.has("output") && parsed.has("json"))
+    throw UserError("--output: conflicts with --json, which prints; keep one");
   TrainerArgs args;
   args.mode = Mode::kPredict;
   PredictArgs& options = args.predict;
   options.snapshot = parsed.text("snapshot");
-  options.text = parsed.text("text");
+  if (parsed.has("text")) options.text = parsed.text("text");
+  if (parsed.has("input")) options.input = parsed.text("input");
+  if (parsed.has("output")) options.output = parsed.text("output");
   if (parsed.has("top")) options.top = parsed.whole_number("top", 1);
   options.device = device_choice(parsed);
   options.json = parsed.has("json");

@@ -63,7 +63,9 @@ struct EvalArgs {
 struct PredictArgs {
   std::string snapshot;
   std::string text;
-  int64_t top = 5;  ///< Answers shown, of a task without classes.
+  std::string input;   ///< Instead of text: a file or a folder.
+  std::string output;  ///< A .csv file for the answers; empty: standard output.
+  int64_t top = 5;     ///< Answers shown of an input.
   DeviceChoice device = DeviceChoice::kAuto;
   bool json = false;
 };

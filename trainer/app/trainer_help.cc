@@ -25,7 +25,7 @@ std::string help_overall() {
 Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
        trainer eval --snapshot FILE [--data FILE] [--json]
-       trainer predict --snapshot FILE --text TEXT [--json]
+       trainer predict --snapshot FILE (--text TEXT | --input FILE) [--json]
        trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
        trainer estimate --config FILE [KEY=VALUE ...] [--json]
        trainer inspect SNAPSHOT [--json]
@@ -133,17 +133,21 @@ Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error
 }
 
 std::string help_predict() {
-  return R"(Say what a trained model makes of a text. A masked language model fills its masks.
+  return R"(Say what a trained model makes of an input: a masked language model fills the masks of a text, a
+classifier gives each image a label.
 
-Usage: trainer predict --snapshot FILE --text TEXT [OPTIONS]
+Usage: trainer predict --snapshot FILE (--text TEXT | --input FILE) [OPTIONS]
 
 Examples:
   trainer predict --snapshot snapshot.pt --text 'The [MASK] ran'
-  trainer predict --snapshot snapshot.pt --text '[MASK] is the capital of [MASK].' --json
+  trainer predict --snapshot snapshot.pt --input digit.png --json
+  trainer predict --snapshot snapshot.pt --input scans --output scans.csv
 
 Options:
       --snapshot FILE         Snapshot written by training (required)
-      --text TEXT             The text (required)
+      --text TEXT             The text; or
+      --input FILE            images: a PNG or JPEG, a folder of them, or an idx file
+      --output FILE.csv       Write input, label and all probabilities there, a row for each input
       --top N                 Answers shown for each mask, the most likely ones (default: 5)
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
       --json                  Print a JSON object

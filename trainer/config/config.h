@@ -36,6 +36,9 @@ struct AutoNumber {
   double value = 0.0;  ///< Only when not automatic.
 };
 
+/// What to do about a sample that cannot be read.
+enum class OnBadSample { kSkip, kStop };
+
 enum class DataFormat { kAuto, kText, kTokens };
 
 struct DataConfig {
@@ -50,6 +53,7 @@ struct DataConfig {
   double truncate = 1.0;  ///< Share of the text, from its start, that is used at all.
   /// Distance between the starts of two training windows, tokens.
   AutoNumber stride = {false, 1.0};
+  OnBadSample on_bad_sample = OnBadSample::kStop;
   int64_t min_characters = 0;  ///< Of masked_lm: shorter lines are left out.
   double mask_share = 0.15;    ///< Of masked_lm: share of a line's tokens that are hidden.
 };
@@ -81,6 +85,24 @@ struct BertConfig {
   double hidden_pdrop = 0.1;
   double attn_pdrop = 0.1;
   std::string init_from;  ///< Folder of a BERT to start from. Absolute after loading.
+};
+
+enum class ImageNetworkKind { kDense, kConv };
+enum class BatchNormKind { kOff, kLocal, kSynchronized };
+
+struct ImageConfig {
+  ImageNetworkKind network = ImageNetworkKind::kConv;
+  int64_t n_layer = 2;         ///< Hidden layers of a dense network, stages of a convolutional one.
+  int64_t width = 128;         ///< Units of a hidden layer.
+  int64_t conv_channels = 32;  ///< Of the first stage; each further one has twice as many.
+  BatchNormKind batch_norm = BatchNormKind::kOff;
+  double dropout = 0.0;
+  std::optional<int64_t> size;      ///< Pixels of a side that images are brought to.
+  std::optional<int64_t> channels;  ///< 1 or 3; none: as the first image.
+  double pixel_mean = 0.5;          ///< Of pixels from 0 to 1.
+  double pixel_std = 0.5;
+  int64_t augment_shift = 0;  ///< Pixels, at most.
+  bool augment_flip = false;
 };
 
 enum class AmpDtype { kFloat16, kBFloat16 };
@@ -129,7 +151,8 @@ struct TrainerConfig {
   DeviceChoice device = DeviceChoice::kAuto;
   BadStepPolicy bad_step_policy = BadStepPolicy::kSkip;
   double spike_factor = 0.0;  ///< Times the median that makes a spike of loss or norm; 0: off.
-  std::vector<std::string> fault_plan;  ///< Faults to inject; see parse_fault().
+  int64_t check_replicas_every_steps = 0;  ///< 0: never.
+  std::vector<std::string> fault_plan;     ///< Faults to inject; see parse_fault().
 };
 
 enum class OptimizerName { kAdamW, kAdam, kSgd, kMuon };
@@ -207,6 +230,7 @@ struct Config {
   DataConfig data;
   GptConfig gpt;
   BertConfig bert;
+  ImageConfig image;
   TrainerConfig trainer;
   OptimizerConfig optimizer;
   DistributedConfig distributed;

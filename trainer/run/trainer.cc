@@ -33,6 +33,13 @@ void seed_generator(torch::Device device, uint64_t seed) {
 
 uint64_t as_seed(const Config& config) { return static_cast<uint64_t>(config.trainer.seed); }
 
+/// The fault `drift`: what a bad memory chip does to one rank.
+void drift(const torch::Tensor& parameter) {
+  const torch::NoGradGuard no_grad;
+  auto first = parameter.view(-1).slice(0, 0, 1);
+  first.copy_(torch::nextafter(first, torch::full_like(first, 1e30F)));
+}
+
 /// The parameters that are trained.
 std::vector<Parameter> build_model(Task& task, const Config& config, torch::Device device) {
   task.build_model(device, init_seed(as_seed(config)));
@@ -160,6 +167,7 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
   before_update();
   update(output);
   ++step_;
+  if (monitor.faults().plans(FaultKind::kDrift, step_)) drift(task_.parameters().back().tensor);
   cursor_ = sampler_.next(cursor_);
   return output;
 }
@@ -295,6 +303,10 @@ TrainingState Trainer::capture() {
   state.tensors.emplace_back("generator." + device, default_generator(plan_.device).get_state());
   state.ready = record_ready(plan_.device);
   return state;
+}
+
+std::optional<ReplicaDifference> Trainer::compare_replicas() {
+  return find_difference(state(), group_);
 }
 
 std::unique_ptr<DataLoader> Trainer::make_loader() const {

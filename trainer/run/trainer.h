@@ -21,6 +21,7 @@
 #include "trainer/parallel/process_group.h"
 #include "trainer/run/batch_plan.h"
 #include "trainer/run/early_stopping.h"
+#include "trainer/run/replica_check.h"
 #include "trainer/run/step_guard.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/snapshot_keeper.h"
@@ -77,6 +78,9 @@ class Trainer {
 
   /// The state as the next step will find it, for rank 0 to save.
   TrainingState capture();
+
+  /// Where the ranks' training states differ; they must not. A collective.
+  std::optional<ReplicaDifference> compare_replicas();
 
   std::unique_ptr<DataLoader> make_loader() const;
 

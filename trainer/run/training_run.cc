@@ -276,7 +276,22 @@ bool TrainingRun::roll_back(int64_t bad_step) {
   return true;
 }
 
+// Before anything is saved: a restart goes on from the last state that was equal everywhere.
+void TrainingRun::check_replicas() {
+  const int64_t every = config_.trainer.check_replicas_every_steps;
+  if (every == 0 || trainer_.step() % every != 0) return;
+  monitor_.enter(Phase::kAllReduce, "compare_replicas");
+  const auto difference = trainer_.compare_replicas();
+  if (!difference) return;
+  throw RunError(fmt::format(
+      "step {}: the replicas differ: {} of rank {} is not that of rank 0 "
+      "(trainer_config.check_replicas_every_steps={}); the state of this step is not saved, the "
+      "last snapshot is {}",
+      trainer_.step(), difference->tensor, difference->rank, every, folder_.path()));
+}
+
 void TrainingRun::after_step(bool epoch_ended) {
+  check_replicas();
   const auto& every = config_.trainer;
   const int64_t step = trainer_.step();
   const bool save_fixed = (epoch_ended && trainer_.cursor().epoch % every.save_every == 0) ||

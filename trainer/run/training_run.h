@@ -68,6 +68,7 @@ class TrainingRun {
   void handle_bad_step(StepVerdict verdict, const Unjudged& bad);
   bool roll_back(int64_t bad_step);
   void after_step(bool epoch_ended);
+  void check_replicas();
   void run_evaluation();
   void run_test();
   void go_to_best();

@@ -45,6 +45,7 @@ const std::set<std::string> kSilentKeys = {"data_config.path",
                                            "trainer_config.snapshot_cache",
                                            "trainer_config.save_total_limit",
                                            "trainer_config.ram_snapshots",
+                                           "trainer_config.check_replicas_every_steps",
                                            "trainer_config.fault_plan"};
 
 struct Change {

@@ -2,6 +2,7 @@
 
 #include "trainer/runtime/error.h"
 #include "trainer/task/causal_lm.h"
+#include "trainer/task/image_classification.h"
 #include "trainer/task/masked_lm.h"
 #include "trainer/task/task.h"
 
@@ -14,8 +15,9 @@ std::unique_ptr<Task> make_task(const Config& config,
       return make_causal_lm(config, metadata);
     case TaskKind::kMaskedLm:
       return make_masked_lm(config, metadata);
-    case TaskKind::kTextClassification:
     case TaskKind::kImageClassification:
+      return make_image_classification(config, metadata);
+    case TaskKind::kTextClassification:
       break;
   }
   throw UserError(

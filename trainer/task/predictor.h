@@ -57,5 +57,6 @@ std::unique_ptr<Predictor> make_predictor(const PredictRequest& request);
 
 /// One for each task that has predictions.
 std::unique_ptr<Predictor> make_masked_predictor(const PredictRequest& request);
+std::unique_ptr<Predictor> make_image_predictor(const PredictRequest& request);
 
 }  // namespace ddp::train

@@ -128,6 +128,17 @@ void check_heads(const Config& config, const Given& given) {
              (gpt.n_embd / gpt.n_head + 1) * gpt.n_head));
 }
 
+void check_image(const Config& config, const Given& given) {
+  const ImageConfig& image = config.image;
+  if (image.channels && *image.channels == 2)
+    refuse(given, "image_config.channels", "2 is neither gray (1) nor RGB (3)");
+  if (image.network == ImageNetworkKind::kConv) return;
+  if (image.batch_norm != BatchNormKind::kOff) {
+    refuse(given, "image_config.batch_norm",
+           "a dense network has none; set it to off, or image_config.network to conv");
+  }
+}
+
 /// The keys of the model that the task trains.
 void complete_model(Config& config, const Given& given) {
   switch (config.task) {
@@ -138,8 +149,9 @@ void complete_model(Config& config, const Given& given) {
       return;
     case TaskKind::kMaskedLm:
       return complete_bert(config, given);
-    case TaskKind::kTextClassification:
     case TaskKind::kImageClassification:
+      return check_image(config, given);
+    case TaskKind::kTextClassification:
       return;
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trainer/config/keys/bert_keys.h"
+#include "trainer/config/keys/image_keys.h"
 
 namespace ddp::train {
 namespace {
@@ -53,6 +54,10 @@ std::vector<Field> data_fields() {
        "Distance between the starts of consecutive training sequences; 1: every position; auto: "
        "half "
        "of block_size, less where an epoch would have fewer than 512 sequences."},
+      {"data_config.on_bad_sample", DDP_MEMBER(data.on_bad_sample), kAnyValue, NullMeans::kError,
+       "", "",
+       "A sample that cannot be read, such as a broken image: skip leaves it out, names and counts "
+       "it; stop ends the run."},
       {"data_config.min_characters", DDP_MEMBER(data.min_characters), Range{0, 1e9},
        NullMeans::kError, "", "characters", "Shorter lines are left out; 0: none."},
       {"data_config.mask_share", DDP_MEMBER(data.mask_share), kShare, NullMeans::kError, "",
@@ -222,6 +227,10 @@ std::vector<Field> trainer_fields() {
        "", "",
        "A loss or gradient norm above this many times the median of the last 64 steps is a spike; "
        "0 or null: off. Costs a host sync per step."},
+      {"trainer_config.check_replicas_every_steps", DDP_MEMBER(trainer.check_replicas_every_steps),
+       kStepCountOr0, NullMeans::kOff, "", "steps",
+       "Steps between comparisons of the training state over all ranks, bit by bit; a difference "
+       "ends the run and names the first tensor. 0 or null: none."},
       {"trainer_config.fault_plan", DDP_MEMBER(trainer.fault_plan), kAnyValue, NullMeans::kOff, "",
        "", "Faults to inject, for testing: [\"rank=1 step=12 phase=backward kind=kill\"]."},
   };
@@ -339,6 +348,8 @@ const std::vector<ModelSection>& model_sections() {
   static const std::vector<ModelSection> sections = {
       {"gpt_config.", {TaskKind::kCausalLm}},
       {"bert_config.", {TaskKind::kMaskedLm}},
+      {"image_config.", {TaskKind::kImageClassification}},
+      {"data_config.on_bad_sample", {TaskKind::kImageClassification}},
       {"data_config.test_path", {TaskKind::kMaskedLm}},
       {"data_config.min_characters", {TaskKind::kMaskedLm}},
       {"data_config.mask_share", {TaskKind::kMaskedLm}}};
@@ -350,8 +361,9 @@ const std::vector<ModelSection>& model_sections() {
 const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all;
-    for (auto part : {task_fields(), data_fields(), gpt_fields(), bert_fields(), trainer_fields(),
-                      other_fields(), logging_fields(), profile_fields(), hydra_fields()}) {
+    for (auto part :
+         {task_fields(), data_fields(), gpt_fields(), bert_fields(), image_fields(),
+          trainer_fields(), other_fields(), logging_fields(), profile_fields(), hydra_fields()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;

@@ -19,8 +19,9 @@ namespace ddp::train {
 using FieldPointer =
     std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
                  std::array<double, 2>*, Verbosity*, AutoNumber*, std::vector<std::string>*,
-                 TaskKind*, DataFormat*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*,
-                 BadStepPolicy*, Backend*, OptimizerName*, LrSchedule*, ProgressStyle*>;
+                 TaskKind*, DataFormat*, OnBadSample*, ImageNetworkKind*, BatchNormKind*,
+                 Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*, Backend*,
+                 OptimizerName*, LrSchedule*, ProgressStyle*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {

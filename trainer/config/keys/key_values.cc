@@ -34,6 +34,17 @@ constexpr auto kChoices<Activation> =
                                        {"gelu_tanh", Activation::kGeluTanh},
                                        {"gelu_new", Activation::kGeluTanh}});
 template <>
+constexpr auto kChoices<OnBadSample> = std::to_array<Choice<OnBadSample>>(
+    {{"skip", OnBadSample::kSkip}, {"stop", OnBadSample::kStop}});
+template <>
+constexpr auto kChoices<ImageNetworkKind> = std::to_array<Choice<ImageNetworkKind>>(
+    {{"dense", ImageNetworkKind::kDense}, {"conv", ImageNetworkKind::kConv}});
+template <>
+constexpr auto kChoices<BatchNormKind> =
+    std::to_array<Choice<BatchNormKind>>({{"off", BatchNormKind::kOff},
+                                          {"local", BatchNormKind::kLocal},
+                                          {"synchronized", BatchNormKind::kSynchronized}});
+template <>
 constexpr auto kChoices<DataFormat> = std::to_array<Choice<DataFormat>>(
     {{"auto", DataFormat::kAuto}, {"text", DataFormat::kText}, {"tokens", DataFormat::kTokens}});
 template <>
