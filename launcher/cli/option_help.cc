@@ -29,8 +29,7 @@ constexpr std::array kCommon{
     "nproc-per-node", "nnodes",      "standalone",  "rdzv-backend", "rdzv-endpoint",
     "rdzv-id",        "master-addr", "master-port", "devices",      "max-restarts",
     "module",         "no-python",   "tee",         "redirects",    "log-dir",
-    "result-json",    "dry-run",     "explain",     "short-help",   "help",
-    "version"};
+    "result-json",    "dry-run",     "short-help",  "help",         "version"};
 
 constexpr const char* kUsage =
     R"(ddp-run: starts one process per rank and supervises the group, like torchrun.
