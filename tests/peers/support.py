@@ -151,4 +151,4 @@ def both_launchers(tests):
             type(tests.__name__ + "OfDdpRun", (tests, JobTest), {"launcher": DDP_RUN_LAUNCHER}))
 
 
-__all__ = ["DDP_RUN", "JobTest", "PATIENCE", "PYTHON", "ROOT", "WORKERS", "both_launchers", "need_torch", "signal"]
+__all__ = ["DDP_RUN", "JobTest", "PATIENCE", "PYTHON", "ROOT", "TORCHRUN", "WORKERS", "both_launchers", "need_torch", "signal"]
