@@ -1,8 +1,10 @@
-"""Training libraries under ddp-run and under torchrun: the same scripts, the same world, the same losses; a crash, then
-the launcher's restart and the library's own resume."""
+"""Training libraries under ddp-run and under torchrun: the same scripts, the same world, the same losses.
+
+What trains undisturbed under torchrun is killed under ddp-run, restarted, and resumed by the library itself. Not under
+torchrun as well: restarted workers may find addresses of the last round in its store and fail.
+"""
 
 import os
-import re
 import subprocess
 import unittest
 
@@ -36,12 +38,11 @@ class Clients(JobTest):
 
     def test_the_trainer_of_hugging_face_resumes_after_a_crash_with_the_losses_of_an_undisturbed_run(self):
         self.need("transformers", "accelerate")
-        undisturbed = self.results(JobTest.launcher, "hf_trainer.py")
+        undisturbed = self.results(TORCHRUN, "hf_trainer.py")
         self.assertEqual(len(undisturbed), 1)
         self.assertRegex(undisturbed[0], r"^world 2 from none losses 1:\S+ .* 6:\S+$")
-        for launcher in (TORCHRUN, JobTest.launcher):
-            crashed = self.results(launcher, "hf_trainer.py", "--max-restarts=1", CRASH=1)
-            self.assertEqual(crashed, [undisturbed[0].replace("from none", "from checkpoint-2")], launcher.name)
+        crashed = self.results(JobTest.launcher, "hf_trainer.py", "--max-restarts=1", CRASH=1)
+        self.assertEqual(crashed, [undisturbed[0].replace("from none", "from checkpoint-2")])
 
     def test_lightning_finds_its_ranks_and_trains_alike(self):
         self.need("lightning", "torchmetrics")
@@ -52,11 +53,10 @@ class Clients(JobTest):
 
     def test_accelerate_goes_on_from_a_distributed_checkpoint_after_a_crash(self):
         self.need("accelerate", "torchmetrics")
-        undisturbed = self.results(JobTest.launcher, "sharded_checkpoint.py")
+        undisturbed = self.results(TORCHRUN, "sharded_checkpoint.py")
         self.assertRegex(undisturbed[0], r"^rank 0 of 2 ended in attempt 0: mean loss [\d.]+$")
-        for launcher in (TORCHRUN, JobTest.launcher):
-            crashed = self.results(launcher, "sharded_checkpoint.py", "--max-restarts=1", CRASH=1)
-            self.assertEqual(crashed, [re.sub("attempt 0", "attempt 1", line) for line in undisturbed], launcher.name)
+        crashed = self.results(JobTest.launcher, "sharded_checkpoint.py", "--max-restarts=1", CRASH=1)
+        self.assertEqual(crashed, [line.replace("attempt 0", "attempt 1") for line in undisturbed])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -21,18 +22,25 @@
 namespace ddp::train {
 namespace {
 
+using nlohmann::json;
+
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * kKiB;
 
 // Collects what is printed and what is wrong; only rank 0 prints.
 class Report {
  public:
-  explicit Report(bool main_rank) : main_rank_(main_rank) {}
+  Report(bool main_rank, bool json) : main_rank_(main_rank), json_(json) {}
 
   void line(const std::string& text) const {
-    if (main_rank_) std::printf("%s\n", text.c_str());
+    if (main_rank_ && !json_) std::printf("%s\n", text.c_str());
   }
-  void item(const std::string& name, const std::string& value) const {
+  void section(const std::string& title) {
+    line(title);
+    section_ = title;
+  }
+  void item(const std::string& name, const std::string& value) {
+    facts_[section_][name] = value;
     line(fmt::format("  {:<18} {}", name, value));
   }
   /// `mend` says what to do about it.
@@ -40,14 +48,18 @@ class Report {
     problems_.push_back(fmt::format("{}; {}", what, mend));
   }
 
-  int finish() const {
+  /// What only --json has.
+  json& facts() { return facts_; }
+
+  int finish() {
     const int code = conclude();
     finish_stdout();
     return code;
   }
 
  private:
-  int conclude() const {
+  int conclude() {
+    if (json_) return print_json();
     if (problems_.empty()) {
       line("All checks passed.");
       return launch::kExitDone;
@@ -59,7 +71,17 @@ class Report {
     return launch::kExitFailed;
   }
 
+  int print_json() {
+    facts_["problems"] = problems_;
+    const std::string text = facts_.dump(2, ' ', false, json::error_handler_t::replace);
+    if (main_rank_) std::printf("%s\n", text.c_str());
+    return problems_.empty() ? launch::kExitDone : launch::kExitFailed;
+  }
+
   bool main_rank_;
+  bool json_;
+  std::string section_;
+  json facts_ = json::object();
   std::vector<std::string> problems_;
 };
 
@@ -85,8 +107,8 @@ std::string cpu_flags() {
   return found.empty() ? "no vector extensions listed" : found;
 }
 
-void report_versions(const Report& report) {
-  report.line("Versions");
+void report_versions(Report& report) {
+  report.section("Versions");
   report.item("trainer", DDP_VERSION);
   report.item("LibTorch", TORCH_VERSION);
   report.item("compiler", fmt::format("g++ {}", __VERSION__));
@@ -97,7 +119,7 @@ void report_versions(const Report& report) {
 
 void report_devices(Report& report, const DistEnv& env, const DevicePlan& plan) {
   const long cpus = ::sysconf(_SC_NPROCESSORS_ONLN);
-  report.line("Devices");
+  report.section("Devices");
   report.item("CPU", fmt::format("{}, {} CPUs, torch kernels for {}", cpu_model(), cpus,
                                  at::get_cpu_capability()));
   report.item("CPU features", cpu_flags());
@@ -132,12 +154,17 @@ void report_gpu_access(Report& report) {
 void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& plan) {
   report.line(fmt::format("Collectives ({}, {} rank{}, {})", plan.backend_name(), group.size(),
                           group.size() == 1 ? "" : "s", plan.device.str()));
+  json& facts = report.facts()["Collectives"];
+  facts = {
+      {"backend", plan.backend_name()}, {"ranks", group.size()}, {"device", plan.device.str()}};
   report.line(fmt::format("  {:<12} {:>10} {:>12} {:>10}  {}", "collective", "bytes", "median us",
                           "GB/s", "result"));
   for (const auto& r : check_collectives(group, plan.device, {4 * kKiB, 256 * kKiB, 16 * kMiB})) {
     const double rate = r.median_us > 0 ? static_cast<double>(r.bytes) / r.median_us / 1e3 : 0.0;
     report.line(fmt::format("  {:<12} {:>10} {:>12.0f} {:>10.2f}  {}", r.name, r.bytes, r.median_us,
                             rate, r.correct ? "correct" : "WRONG"));
+    facts["runs"].push_back(
+        {{"name", r.name}, {"bytes", r.bytes}, {"median_us", r.median_us}, {"correct", r.correct}});
     if (!r.correct) {
       report.problem(fmt::format("{} of {} bytes gives wrong results with {}", r.name, r.bytes,
                                  plan.backend_name()),
@@ -148,9 +175,9 @@ void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& p
 
 }  // namespace
 
-int run_doctor(const TrainerArgs&) {
+int run_doctor(const TrainerArgs& args) {
   DistEnv env = DistEnv::from_environment();
-  Report report(env.is_main());
+  Report report(env.is_main(), args.doctor_json);
   if (env.local_rank == 0) report_gpu_access(report);
   const Config defaults;
   const DevicePlan plan = plan_device(defaults, env);
