@@ -69,8 +69,8 @@ std::string earlier_rounds(const RunResult& result) {
   for (const auto& [attempt, cause] : result.earlier) {
     const std::string who =
         cause.rank >= 0 ? fmt::format("rank {} on {}, ", cause.rank, cause.host) : "";
-    text += fmt::format("  attempt {}, {}: {}{}\n", attempt, clock_text(cause.time), who,
-                        printable(cause.cause));
+    text +=
+        fmt::format("  attempt {}, {}: {}{}\n", attempt, clock_text(cause.time), who, cause.cause);
   }
   return text.empty() ? "" : "Before that:\n" + text;
 }
@@ -97,15 +97,13 @@ std::string failed_run(const PastRun& run) {
 std::string headline(const PastRun& run) {
   const RunResult& result = run.result;
   const auto lived = std::chrono::duration_cast<std::chrono::milliseconds>(result.lived);
-  return fmt::format("run {} on {}: {} after {}, exit code {}, attempt {}\n", printable(run.run_id),
-                     printable(run.host), name_of(result.outcome), seconds_text(lived),
-                     run.exit_code, result.attempt);
+  return fmt::format("run {} on {}: {} after {}, exit code {}, attempt {}\n", run.run_id, run.host,
+                     name_of(result.outcome), seconds_text(lived), run.exit_code, result.attempt);
 }
 
 std::string recorded_run(const PastRun& run) {
   if (!run.error.empty()) {
-    return fmt::format("ddp-run itself failed with exit code {}: {}\n", run.exit_code,
-                       printable(run.error));
+    return fmt::format("ddp-run itself failed with exit code {}: {}\n", run.exit_code, run.error);
   }
   std::string text = headline(run);
   switch (run.result.outcome) {

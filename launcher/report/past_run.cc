@@ -32,6 +32,9 @@ std::string text(const json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// What is shown as it is: no control character reaches the terminal.
+std::string line(const json& object, const char* name) { return printable(text(object, name)); }
+
 const json& list(const json& object, const char* name) {
   static const json kNone = json::array();
   const auto found = object.find(name);
@@ -53,13 +56,13 @@ ProcessFailure failure_from(const json& object) {
   failure.pid = number(object, "pid", 0);
   failure.exit = {number(object, "exit_code", 0), number(object, "signal", 0)};
   failure.last_stderr = text(object, "stderr");
-  failure.cause = text(object, "cause");
-  failure.hang = text(object, "hang");
-  failure.heartbeat = text(object, "heartbeat");
-  failure.progress.waiting = text(object, "waiting");
-  failure.host = text(object, "host");
+  failure.cause = line(object, "cause");
+  failure.hang = line(object, "hang");
+  failure.heartbeat = line(object, "heartbeat");
+  failure.progress.waiting = line(object, "waiting");
+  failure.host = line(object, "host");
   failure.message = text(object, "message");
-  failure.stacks = text(object, "stacks");
+  failure.stacks = line(object, "stacks");
   failure.time = number(object, "time", 0.0);
   return failure;
 }
@@ -68,9 +71,9 @@ EarlierRound earlier_from(const json& object) {
   EarlierRound round;
   round.attempt = number(object, "attempt", 0);
   round.cause.rank = number(object, "rank", ProcessFailure::kNoRank);
-  round.cause.host = text(object, "host");
+  round.cause.host = line(object, "host");
   round.cause.time = number(object, "time", 0.0);
-  round.cause.cause = text(object, "failure");
+  round.cause.cause = line(object, "failure");
   return round;
 }
 
@@ -79,9 +82,9 @@ bool is_result(const json& root) { return root.is_object() && !text(root, "outco
 PastRun run_from(const json& root) {
   PastRun run;
   run.recorded = true;
-  run.run_id = text(root, "run_id");
-  run.host = text(root, "host");
-  run.error = text(root, "error");
+  run.run_id = line(root, "run_id");
+  run.host = line(root, "host");
+  run.error = line(root, "error");
   run.exit_code = number(root, "exit_code", 0);
   RunResult& result = run.result;
   result.outcome = outcome_named(text(root, "outcome"));
@@ -90,7 +93,7 @@ PastRun run_from(const json& root) {
   result.stopped = number(root, "stopped", 0);
   result.restarts = number(root, "restarts", 0);
   result.max_restarts = number(root, "max_restarts", 0);
-  result.gave_up = text(root, "gave_up");
+  result.gave_up = line(root, "gave_up");
   result.lived = std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double>(number(root, "seconds", 0.0)));
   for (const json& failure : list(root, "failures")) {

@@ -150,10 +150,12 @@ TEST_CASE("numbers and texts of a wrong kind in a result are left out") {
   const TempFolder tmp;
   const std::string file = tmp.write(
       "odd", R"({"outcome":"failed","exit_code":"x","seconds":[],"run_id":7,"earlier":[1,{}],)"
-             R"("failures":[{"rank":"one","stderr":{},"signal":9,"local_rank":0}, 3]})");
+             R"("failures":[{"rank":"one","stderr":{},"signal":9,"local_rank":0,)"
+             R"("hang":"\u001b[31m"}, 3]})");
   const auto said = explain(file);
   CHECK(said.exit == 0);
-  CHECK_THAT(said.out, Contains("failed after") && Contains("killed by SIGKILL"));
+  CHECK_THAT(said.out, Contains("failed after") && Contains("exitcode  : -9") &&
+                           Contains("hang      : ?[31m"));
 }
 
 TEST_CASE("what is more specific is said of a failing rank's words") {

@@ -28,7 +28,7 @@
 namespace ddp::train {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * kKiB;
@@ -56,7 +56,7 @@ class Report {
   }
 
   /// What only --json has.
-  json& facts() { return facts_; }
+  Json& facts() { return facts_; }
 
   /// Those of every rank, so that the one that prints knows of them; one that several have is kept
   /// once.
@@ -95,7 +95,7 @@ class Report {
 
   int print_json() {
     facts_["problems"] = problems_;
-    const std::string text = facts_.dump(2, ' ', false, json::error_handler_t::replace);
+    const std::string text = facts_.dump(2, ' ', false, Json::error_handler_t::replace);
     if (main_rank_) std::printf("%s\n", text.c_str());
     return problems_.empty() ? launch::kExitDone : launch::kExitFailed;
   }
@@ -103,7 +103,7 @@ class Report {
   bool main_rank_;
   bool json_;
   std::string section_;
-  json facts_ = json::object();
+  Json facts_ = Json::object();
   std::vector<std::string> problems_;
 };
 
@@ -224,7 +224,7 @@ void report_kernels(Report& report, torch::Device device) {
 void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& plan) {
   report.line(fmt::format("Collectives ({}, {} rank{}, {})", plan.backend_name(), group.size(),
                           group.size() == 1 ? "" : "s", plan.device.str()));
-  json& facts = report.facts()["Collectives"];
+  Json& facts = report.facts()["Collectives"];
   facts = {
       {"backend", plan.backend_name()}, {"ranks", group.size()}, {"device", plan.device.str()}};
   report.line(fmt::format("  {:<12} {:>10} {:>12} {:>10}  {}", "collective", "bytes", "median us",
