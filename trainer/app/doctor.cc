@@ -28,8 +28,6 @@
 namespace ddp::train {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * kKiB;
 
@@ -56,7 +54,7 @@ class Report {
   }
 
   /// What only --json has.
-  Json& facts() { return facts_; }
+  nlohmann::ordered_json& facts() { return facts_; }
 
   /// Those of every rank, so that the one that prints knows of them; one that several have is kept
   /// once.
@@ -95,7 +93,8 @@ class Report {
 
   int print_json() {
     facts_["problems"] = problems_;
-    const std::string text = facts_.dump(2, ' ', false, Json::error_handler_t::replace);
+    const std::string text =
+        facts_.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
     if (main_rank_) std::printf("%s\n", text.c_str());
     return problems_.empty() ? launch::kExitDone : launch::kExitFailed;
   }
@@ -103,7 +102,7 @@ class Report {
   bool main_rank_;
   bool json_;
   std::string section_;
-  Json facts_ = Json::object();
+  nlohmann::ordered_json facts_ = nlohmann::ordered_json::object();
   std::vector<std::string> problems_;
 };
 
@@ -224,7 +223,7 @@ void report_kernels(Report& report, torch::Device device) {
 void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& plan) {
   report.line(fmt::format("Collectives ({}, {} rank{}, {})", plan.backend_name(), group.size(),
                           group.size() == 1 ? "" : "s", plan.device.str()));
-  Json& facts = report.facts()["Collectives"];
+  auto& facts = report.facts()["Collectives"];
   facts = {
       {"backend", plan.backend_name()}, {"ranks", group.size()}, {"device", plan.device.str()}};
   report.line(fmt::format("  {:<12} {:>10} {:>12} {:>10}  {}", "collective", "bytes", "median us",
