@@ -233,9 +233,9 @@ void Membership::start(std::vector<Node> nodes) {
 }
 
 std::string Membership::missing_nodes() const {
-  constexpr std::size_t kMostNamed = 10;
+  constexpr std::size_t kMostMissing = 10;
   std::vector<int> missing;
-  for (int rank = 0; rank < rules_.max_nodes && missing.size() < kMostNamed; ++rank) {
+  for (int rank = 0; rank < rules_.max_nodes && missing.size() < kMostMissing; ++rank) {
     if (fixed_.count(rank) == 0) missing.push_back(rank);
   }
   const auto more = static_cast<std::size_t>(rules_.max_nodes) - fixed_.size() - missing.size();

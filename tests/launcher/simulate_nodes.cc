@@ -9,9 +9,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 
 namespace {
@@ -29,7 +31,7 @@ Options parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view text = argv[i];
     const auto take = [&](std::string_view name, int& value) {
-      if (text.starts_with(name)) value = std::atoi(text.substr(name.size()).data());
+      if (text.starts_with(name)) value = std::stoi(std::string(text.substr(name.size())));
     };
     take("--nodes=", options.nodes);
     take("--workers=", options.workers);
