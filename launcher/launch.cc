@@ -13,6 +13,7 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/base/command.h"
+#include "launcher/base/descriptor_limit.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
 #include "launcher/base/run_result.h"
@@ -162,8 +163,7 @@ std::string url_host(const std::string& host) {
 
 // A secret that is known to all nodes; without its last line's end.
 std::string read_token(const std::string& file) {
-  constexpr std::size_t kShortest = 16;
-  constexpr std::streamsize kLongest = 4096;
+  constexpr std::size_t kShortest = 16, kLongest = 4096;
   std::ifstream in(file, std::ios::binary);
   std::string token(kLongest + 1, '\0');
   in.read(token.data(), kLongest + 1);
@@ -210,6 +210,7 @@ RendezvousOfJob make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
 
 int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string& store_program,
               const SignalMailbox& signals, int launcher_pipe) {
+  raise_descriptor_limit();
   const RendezvousOfJob rendezvous = make_rendezvous(config, plan, store_program);
   WorkerProcesses processes(signals, launcher_pipe, store_program);
   if (rendezvous.fixed) processes.also_poll(*rendezvous.fixed);
