@@ -74,7 +74,7 @@ FitResult TrainingRun::fit() {
   if (group_.is_main()) log_end(memory);
   FitResult result = this->result();
   if (trainer_.step() > first_step_) result.train_loss = last_loss_;
-  run_test();
+  run_test(/*trained=*/true);
   return result;
 }
 
@@ -96,7 +96,7 @@ FitResult TrainingRun::nothing_to_train() {
   if (was_due && !trainer_.evaluation_due()) saved_step_ = -1;
   save_last();
   const FitResult result = this->result();
-  run_test();
+  run_test(/*trained=*/false);
   return result;
 }
 
@@ -333,7 +333,7 @@ void TrainingRun::run_evaluation() {
 }
 
 // With the weights that the run ends with.
-void TrainingRun::run_test() {
+void TrainingRun::run_test(bool trained) {
   if (stop_signal_ != 0 || trainer_.task().test() == nullptr) return;
   go_to_best();
   const auto result = trainer_.test_now(
@@ -343,7 +343,7 @@ void TrainingRun::run_test() {
       },
       [this] { monitor_.enter(Phase::kEvaluation, "all_reduce"); });
   monitor_.enter_for(Phase::kEnd, 0);
-  if (result && group_.is_main()) log_test(*result);
+  if (result && group_.is_main()) log_test(*result, trained);
 }
 
 void TrainingRun::go_to_best() {

@@ -70,7 +70,8 @@ class TrainingRun {
   void after_step(bool epoch_ended);
   void check_replicas();
   void run_evaluation();
-  void run_test();
+  /// `trained`: in this process, so that what it says is new.
+  void run_test(bool trained);
   void go_to_best();
   TrainingState capture();
   void save(const TrainingState& state, SaveReason reason);
@@ -80,7 +81,7 @@ class TrainingRun {
   void log_start() const;
   void log_step(const StepOutput& output, int64_t epoch);
   void log_skew(const std::vector<double>& seconds);
-  void log_test(const Metrics& metrics);
+  void log_test(const Metrics& metrics, bool trained);
   void log_evaluation(const Metrics& metrics, bool made_before);
   void log_end(const std::vector<double>& peak_memory);
   void record_step(const StepOutput& output, double rate);

@@ -108,8 +108,9 @@ void TrainingRun::log_evaluation(const Metrics& metrics, bool made_before) {
   if (!made_before) records_->write({trainer_.step(), epochs_done(), "eval", metrics, 0.0});
 }
 
-void TrainingRun::log_test(const Metrics& metrics) {
+void TrainingRun::log_test(const Metrics& metrics, bool trained) {
   log_.info(fmt::format("Step {} | {}", trainer_.step(), eval_text(metrics, "Test")));
+  if (!trained) return;
   records_->write({trainer_.step(), epochs_done(), "test", metrics, 0.0});
   records_->flush();
 }

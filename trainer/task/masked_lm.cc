@@ -86,7 +86,8 @@ MaskingTokens masking_tokens(const Tokenizer& tokenizer) {
 
 SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad) {
   const auto seen_BT = tokens_BT.ne(pad);
-  const int64_t longest = std::max<int64_t>(1, seen_BT.sum(1).max().item<int64_t>());
+  const auto columns_T = torch::arange(1, tokens_BT.size(1) + 1, tokens_BT.options());
+  const int64_t longest = std::max<int64_t>(1, (seen_BT * columns_T).max().item<int64_t>());
   return {tokens_BT.narrow(1, 0, longest), seen_BT.narrow(1, 0, longest)};
 }
 
