@@ -93,9 +93,9 @@ struct FolderWorkspace : Workspace {
     write("config.yaml", kImageConfig);
     for (int i = 0; i < kImages; ++i) {
       const int label = i % kClasses;
-      write_png(*this / ("classes/row" + std::to_string(2 * label) + "/" + std::to_string(i) +
-                         ".png"),
-                pixels_of(label, static_cast<std::uint32_t>(i)));
+      write_png(
+          *this / ("classes/row" + std::to_string(2 * label) + "/" + std::to_string(i) + ".png"),
+          pixels_of(label, static_cast<std::uint32_t>(i)));
     }
   }
 };
@@ -171,8 +171,8 @@ TEST_CASE("images are augmented, in another way with another seed") {
   const ImageWorkspace place, plain, seeded;
   const Words first = {"trainer_config.max_steps=1"};
   const auto changed = succeed(alone(place, first));
-  const auto as_they_are = succeed(
-      alone(plain, plus(first, {"image_config.augment_shift=0", "image_config.augment_flip=false"})));
+  const auto as_they_are = succeed(alone(
+      plain, plus(first, {"image_config.augment_shift=0", "image_config.augment_flip=false"})));
   const auto other = succeed(alone(seeded, plus(first, {"trainer_config.seed=7"})));
   CHECK(steps_of(changed.out) != steps_of(as_they_are.out));
   CHECK(steps_of(changed.out) != steps_of(other.out));
@@ -207,8 +207,8 @@ TEST_CASE("predictions of PNG files and of an idx file with the same pixels are 
       CHECK(of_png[i]["answers"][k]["probability"].get<double>() ==
             Approx(of_idx[i]["answers"][k]["probability"].get<double>()).epsilon(1e-5));
   }
-  succeed(trainer(place, {"predict", "--snapshot", "snapshot.pt", "--input", "scans", "--output",
-                          "out.csv"}));
+  succeed(trainer(
+      place, {"predict", "--snapshot", "snapshot.pt", "--input", "scans", "--output", "out.csv"}));
   const std::string csv = read_bytes(place / "out.csv");
   CHECK_THAT(csv, Catch::StartsWith("input,label,probability,probability of 0,"));
   CHECK(std::count(csv.begin(), csv.end(), '\n') == 4);
@@ -233,17 +233,17 @@ TEST_CASE("a broken image is named and left out, or ends the run when that is as
   CHECK_THAT(stopped.err, Contains("classes/row0/0.png: cannot be used: ") &&
                               Contains("data_config.on_bad_sample=skip"));
   const auto skipped = succeed(alone(place, plus(two, {"data_config.on_bad_sample=skip"})));
-  CHECK_THAT(skipped.err, Contains("classes/row0/0.png: left out: ") &&
-                              Contains("1 so far on this rank"));
+  CHECK_THAT(skipped.err,
+             Contains("classes/row0/0.png: left out: ") && Contains("1 so far on this rank"));
 }
 
 TEST_CASE("with broken images two ranks still learn as one process with two micro-batches") {
   const FolderWorkspace two, one;
   for (const auto* place : {&two, &one}) {
     for (int i = 0; i < 9; ++i)
-      place->write("classes/row" + std::to_string(2 * (i % kClasses)) + "/" + std::to_string(i) +
-                       ".png",
-                   "no image");
+      place->write(
+          "classes/row" + std::to_string(2 * (i % kClasses)) + "/" + std::to_string(i) + ".png",
+          "no image");
   }
   const Words skip = plus(kFolders, {"data_config.on_bad_sample=skip"});
   succeed(launched(two, 2, skip));
