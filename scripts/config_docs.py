@@ -60,7 +60,8 @@ def key_lines(name, schema, path, given, depth):
 
 def yaml_file(text, schema):
     head = text[:text.index("\n\n") + 2]
-    sections = [key_lines(name, value, "", given_values(text), 0) for name, value in schema["properties"].items() if "properties" in value]
+    sections = [key_lines(name, value, "", given_values(text), 0)
+                for name, value in schema["properties"].items() if "properties" in value or "description" in value]
     return head + "\n".join(sections)
 
 

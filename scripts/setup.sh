@@ -23,11 +23,12 @@ USAGE
 }
 
 readonly packages=(g++ cmake ninja-build python3-venv ccache libgloo-dev libyaml-cpp-dev libfmt-dev
-                   libcxxopts-dev catch2 nlohmann-json3-dev nettle-dev libssl-dev libxxhash-dev libutf8proc-dev)
+                   libcxxopts-dev catch2 nlohmann-json3-dev nettle-dev libssl-dev libxxhash-dev libutf8proc-dev
+                   libpng-dev libturbojpeg0-dev zlib1g-dev)
 readonly arrow=pyarrow==26.0.1  # for snapshots in S3 and Google Cloud Storage
 readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0 tokenizers==0.23.3 tiktoken==0.14.0 omegaconf==2.3.1 hydra-core==1.3.8
                 moto==5.2.5 py-partiql-parser==0.6.3 flask==3.1.3 flask-cors==6.0.5 gcp-storage-emulator==2026.7.19
-                tensorboard==2.21.0)
+                tensorboard==2.21.0 scikit-learn==1.9.1)
 readonly without_wheel=antlr4-python3-runtime  # hydra-core needs it; pure Python
 # What `torch` pulls in besides Python packages; tells the full set from the small one.
 readonly cuda_parts=(nvidia-cublas nvidia-cuda-nvrtc nvidia-cudnn-cu13 nvidia-cufft nvidia-cusolver nvidia-cusparse
@@ -118,6 +119,9 @@ require_without_apt() {
   has_header openssl/evp.h || lack "OpenSSL: SHA-256"
   has_header xxhash.h || lack "xxHash: checksums of snapshots"
   has_header utf8proc.h || lack "utf8proc: Unicode for tokenizers"
+  has_header png.h || lack "libpng: PNG images"
+  has_header turbojpeg.h || lack "libjpeg-turbo: JPEG images"
+  has_header zlib.h || lack "zlib: compressed images"
   { has_header catch2/catch.hpp || has_header catch2/catch_all.hpp; } || lack "Catch2: tests"
   [ -z "$lacking" ] || die "this system has no apt-get, and these were not found:$lacking" \
     "install them with your package manager; if CMake finds them elsewhere, use --no-packages"

@@ -24,6 +24,8 @@ int run(int argc, const char* const* argv) {
       return run_generate(args);
     case Mode::kEval:
       return run_eval(args);
+    case Mode::kPredict:
+      return run_predict(args);
     case Mode::kExport:
       return run_export(args);
     case Mode::kEstimate:

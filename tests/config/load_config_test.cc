@@ -381,7 +381,7 @@ TEST_CASE("a data file that cannot be used is named with the directory it was lo
   CHECK(loading.error("data_config:\n  path: data/none.txt") ==
         "cfg.yaml:2:9: data_config.path: data/none.txt: No such file or directory (from " +
             loading.folder() +
-            "); give a text file; relative paths start at the current directory");
+            "); give a file or a folder; relative paths start at the current directory");
   CHECK(loading.error("data_config:\n  path: data/*.none").find("No such file") !=
         std::string::npos);
   CHECK(loading.error("data_config:\n  path: /none").find("(from") == std::string::npos);

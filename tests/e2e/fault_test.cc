@@ -419,5 +419,21 @@ TEST_CASE("on a disk that is full the run goes on, keeps the last good snapshot,
   CHECK(is_whole(place.snapshot()));
 }
 
+TEST_CASE("a rank whose state drifts away is found, named, and mended by a restart") {
+  const Words twelve = {"trainer_config.max_steps=12"};
+  const Workspace unbroken, failing, restarted;
+  succeed(launched(unbroken, 2, twelve));
+  Words drifting = twelve;
+  drifting.emplace_back("trainer_config.check_replicas_every_steps=2");
+  drifting.push_back(plan_of({"rank=1 step=7 kind=drift"}));
+  const auto failed = finish(launched(failing, 2, drifting));
+  CHECK(failed.exit == 1);
+  CHECK_THAT(failed.err,
+             Contains("step 8: the replicas differ: model.lm_head.weight of rank 1 is not"));
+  // The snapshot of step 5 was equal on both ranks; the second attempt has no fault.
+  succeed(launched(restarted, 2, drifting, {"--max_restarts=1"}));
+  CHECK(differences(unbroken.snapshot(), restarted.snapshot()) == Words{});
+}
+
 }  // namespace
 }  // namespace ddp::test

@@ -15,7 +15,7 @@ Progress in_the_middle() {
   progress.loss = 2.3124;
   progress.eval_loss = 2.4018;
   progress.learning_rate = 3e-4;
-  progress.tokens_per_second = 12300;
+  progress.per_second = 12300;
   progress.seconds_left = 192;
   progress.memory = 812'000'000;
   return progress;

@@ -1,6 +1,7 @@
 """Every file in configs/ says what it is for and what it reached, and takes two steps on data that stand in for its own."""
 
 import json
+import struct
 import unittest
 
 from support import CORPUS, ROOT, RecipeTest
@@ -16,8 +17,13 @@ STAND_INS = {
     "wikitext2_bpe.yaml": ["data_config.path=tokens", "data_config.eval_path=tokens"],
     "gpt2_124m.yaml": ["data_config.path=tokens", "data_config.eval_path=tokens", "gpt_config.model_type=gpt-nano",
                        "data_config.block_size=64", "trainer_config.batch_size=2", "trainer_config.global_batch_size=4"],
+    "masked_lm.yaml": ["data_config.path=text.txt", "data_config.eval_path=text.txt", "data_config.test_path=text.txt",
+                       "data_config.tokenizer=wordpieces", "data_config.min_characters=10", "data_config.block_size=64",
+                       "trainer_config.batch_size=2", "trainer_config.global_batch_size=4"],
+    "digits.yaml": ["data_config.path=digits-images", "data_config.eval_path=digits-images", "trainer_config.batch_size=4"],
     "finetune.yaml": ["data_config.path=text.txt", "gpt_config.init_from=pretrained"],
 }
+NOT_ESTIMATED = ["digits.yaml", "masked_lm.yaml"]  # trainer estimate knows language models of task causal_lm alone
 GPT2_WITHOUT_TOKENS = 124_439_808 - 50_257 * 768
 
 
@@ -25,8 +31,12 @@ class Recipes(RecipeTest):
     def setUp(self):
         super().setUp()
         self.write("text.txt", CORPUS[:20_000])
+        self.write("digits-images", b"\0\0\x08\x03" + struct.pack(">3I", 8, 8, 8) + bytes(range(256)) * 2)
+        self.write("digits-labels", b"\0\0\x08\x01" + struct.pack(">I", 8) + bytes(range(8)))
         self.trainer("tokenize", "--tokenizer", "bpe", "--train", "--vocab_size", "300", "--input", "text.txt",
                      "--output", "tokens")
+        self.trainer("tokenize", "--tokenizer", "wordpiece", "--train", "--vocab_size", "300", "--input", "text.txt",
+                     "--output", "wordpieces")
 
     def train(self, recipe):
         return self.trainer("--config", f"configs/{recipe}", *STAND_INS[recipe], *SHORT, f"hydra.run.dir=runs/{recipe}",
@@ -41,8 +51,9 @@ class Recipes(RecipeTest):
         self.pretrain()
         for recipe in RECIPES:
             with self.subTest(recipe=recipe):
-                estimate = self.trainer("estimate", "--config", f"configs/{recipe}", *STAND_INS[recipe], "--json")
-                self.assertGreater(json.loads(estimate)["steps_per_epoch"], 0)
+                if recipe not in NOT_ESTIMATED:
+                    estimate = self.trainer("estimate", "--config", f"configs/{recipe}", *STAND_INS[recipe], "--json")
+                    self.assertGreater(json.loads(estimate)["steps_per_epoch"], 0)
                 if recipe != "wikitext2_bpe.yaml":  # that one has run
                     self.train(recipe)
                 self.assertEqual([record["step"] for record in self.evaluations(f"runs/{recipe}")], [2])

@@ -3,6 +3,7 @@
 //   decode TOKENIZER            token ids -> bytes
 //   words                       text -> the number of bytes of each word, int32 each
 //   train VOCAB_SIZE            text -> tokenizer.json
+//   train_wordpiece VOCAB_SIZE  text -> tokenizer.json
 //   bench TOKENIZER REPEATS     text -> "TOKENS SECONDS", the fastest of the repeats
 #include <chrono>
 #include <cstring>
@@ -16,6 +17,8 @@
 #include "trainer/tokenizer/bpe_trainer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/word_splitter.h"
+#include "trainer/tokenizer/wordpiece_tokenizer.h"
+#include "trainer/tokenizer/wordpiece_trainer.h"
 
 namespace {
 
@@ -48,6 +51,12 @@ void train(const std::string& size, const std::string& text) {
   std::cout << BpeTokenizer(train_bpe(words, std::stoll(size))).state();
 }
 
+void train_wordpieces(const std::string& size, const std::string& text) {
+  WordCounts words;
+  for_each_bert_word(text, BertWordOptions{}, [&](std::string_view word) { words.add_word(word); });
+  std::cout << WordpieceTokenizer(train_wordpiece(words, std::stoll(size))).state();
+}
+
 void bench(const std::string& path, int repeats, const std::string& text) {
   const auto tokenizer = load_tokenizer(path);
   std::size_t tokens = 0;
@@ -71,6 +80,7 @@ int main(int argc, char** argv) {
     if (args.at(0) == "words") words(text);
     if (args.at(0) == "decode") decode(args.at(1), text);
     if (args.at(0) == "train") train(args.at(1), text);
+    if (args.at(0) == "train_wordpiece") train_wordpieces(args.at(1), text);
     if (args.at(0) == "bench") bench(args.at(1), std::stoi(args.at(2)), text);
     return 0;
   } catch (const std::exception& error) {

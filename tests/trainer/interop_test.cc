@@ -121,7 +121,7 @@ TEST_CASE("a GPT-2 that transformers made gives the same logits and loss here") 
     if (!test::ask_peer({"make", dir.path(), tied ? "gelu_new" : "gelu", tied ? "1" : "0"})) return;
     const GptConfig config = config_with(tied ? Activation::kGeluTanh : Activation::kGelu, tied);
     GPT model(config, kVocabulary, 32, 9);
-    load_pretrained(dir.path(), weights_of(model));
+    load_pretrained(dir.path(), kGpt2Layout, weights_of(model));
     model->eval();
     const torch::NoGradGuard no_grad;
     const SafetensorsFile expected(dir.file("expected.safetensors"));
@@ -142,7 +142,7 @@ TEST_CASE(
   export_model({config, kLength, kVocabulary, weights_of(model)}, text_tokenizer(),
                ExportFormat::kHuggingFace, dir.path());
   GPT shorter(config, kVocabulary, 16, 9);
-  load_pretrained(dir.path(), weights_of(shorter));
+  load_pretrained(dir.path(), kGpt2Layout, weights_of(shorter));
   for (const auto& weight : weights_of(model)) {
     INFO(weight.name);
     for (const auto& read : weights_of(shorter)) {
@@ -177,7 +177,7 @@ TEST_CASE("weights of another shape are refused with every difference, and nothi
   const auto before = target->parameters()[0].clone();
   std::string text;
   try {
-    load_pretrained(dir.path(), weights_of(target));
+    load_pretrained(dir.path(), kGpt2Layout, weights_of(target));
   } catch (const UserError& error) {
     text = error.what();
   }

@@ -15,6 +15,9 @@ const Options kGenerateOptions = {
 const Options kEvalOptions = {
     "trainer eval --help",
     {"snapshot=FILE", "data=FILE", "batch_size=N", "device=cpu", "json", "h,help"}};
+const Options kPredictOptions = {"trainer predict --help",
+                                 {"snapshot=FILE", "text=TEXT", "input=FILE", "output=FILE.csv",
+                                  "top=N", "device=cpu", "json", "h,help"}};
 const Options kExportOptions = {"trainer export --help",
                                 {"snapshot=FILE", "format=huggingface", "output=FOLDER", "h,help"}};
 
@@ -83,6 +86,29 @@ TrainerArgs parse_eval(const Words& words) {
   options.snapshot = parsed.text("snapshot");
   if (parsed.has("data")) options.data = parsed.text("data");
   if (parsed.has("batch_size")) options.batch_size = parsed.whole_number("batch_size", 1);
+  options.device = device_choice(parsed);
+  options.json = parsed.has("json");
+  return args;
+}
+
+TrainerArgs parse_predict(const Words& words) {
+  const Parsed parsed(words, kPredictOptions);
+  if (parsed.has("help")) return help_args(help_predict());
+  parsed.refuse_rest("predict");
+  parsed.require({"snapshot"});
+  if (!parsed.has("input")) parsed.require({"text"});
+  if (parsed.has("input") && parsed.has("text"))
+    throw UserError("--input: conflicts with --text; keep one");
+  if (parsed.has("output") && parsed.has("json"))
+    throw UserError("--output: conflicts with --json, which prints; keep one");
+  TrainerArgs args;
+  args.mode = Mode::kPredict;
+  PredictArgs& options = args.predict;
+  options.snapshot = parsed.text("snapshot");
+  if (parsed.has("text")) options.text = parsed.text("text");
+  if (parsed.has("input")) options.input = parsed.text("input");
+  if (parsed.has("output")) options.output = parsed.text("output");
+  if (parsed.has("top")) options.top = parsed.whole_number("top", 1);
   options.device = device_choice(parsed);
   options.json = parsed.has("json");
   return args;

@@ -11,6 +11,7 @@ TrainerArgs help_args(std::string text);
 
 TrainerArgs parse_generate(const Words& words);
 TrainerArgs parse_eval(const Words& words);
+TrainerArgs parse_predict(const Words& words);
 TrainerArgs parse_export(const Words& words);
 
 }  // namespace ddp::train

@@ -18,6 +18,8 @@ int run_export(const TrainerArgs& args);
 int run_estimate(const TrainerArgs& args);
 /// `trainer eval`, alone or under a launcher: a snapshot's metrics on a text.
 int run_eval(const TrainerArgs& args);
+/// `trainer predict`: what a trained model makes of a text.
+int run_predict(const TrainerArgs& args);
 /// `trainer inspect SNAPSHOT [--json]`
 int run_inspect(const TrainerArgs& args);
 /// `trainer doctor`, alone or under a launcher: 0 when everything works, 1 with what is wrong and

@@ -24,6 +24,8 @@
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/word_splitter.h"
+#include "trainer/tokenizer/wordpiece_tokenizer.h"
+#include "trainer/tokenizer/wordpiece_trainer.h"
 
 namespace ddp::train {
 namespace {
@@ -106,31 +108,56 @@ std::size_t cut_between_words(std::string_view text) {
   return 0;
 }
 
-std::unique_ptr<Tokenizer> train_bpe_tokenizer(const TokenizeArgs& options) {
+WordCounts count_words(const TokenizeArgs& options,
+                       const std::function<void(const TextPiece&, WordCounts&)>& add) {
   WordCounts words;
   for_each_piece<WordCounts>(
       options, "counting words", cut_between_words,
-      [](const TextPiece& piece) {
+      [&add](const TextPiece& piece) {
         WordCounts counts;
-        counts.add_text(piece.chunk.text);
+        add(piece, counts);
         return counts;
       },
       [&](Made<WordCounts>& made) { words.add(made.result); });
+  return words;
+}
+
+void warn_when_smaller(const TokenizeArgs& options, std::size_t size, const WordCounts& words) {
+  if (static_cast<int64_t>(size) >= options.vocab_size) return;
+  fmt::print(stderr,
+             "warning: the vocabulary has {} tokens, not {}: the {} different words of the input "
+             "hold no further pair\n",
+             size, options.vocab_size, words.distinct());
+}
+
+std::unique_ptr<Tokenizer> train_bpe_tokenizer(const TokenizeArgs& options) {
+  const WordCounts words = count_words(options, [](const TextPiece& piece, WordCounts& counts) {
+    counts.add_text(piece.chunk.text);
+  });
   BpeSpec spec = train_bpe(words, options.vocab_size);
-  const auto size = static_cast<int64_t>(spec.vocabulary.size());
-  if (size < options.vocab_size) {
-    fmt::print(stderr,
-               "warning: the vocabulary has {} tokens, not {}: the {} different words of the input "
-               "hold no further pair\n",
-               size, options.vocab_size, words.distinct());
-  }
+  warn_when_smaller(options, spec.vocabulary.size(), words);
   return std::make_unique<BpeTokenizer>(std::move(spec));
+}
+
+std::unique_ptr<Tokenizer> train_wordpiece_tokenizer(const TokenizeArgs& options) {
+  const WordCounts words = count_words(options, [&](const TextPiece& piece, WordCounts& counts) {
+    try {
+      for_each_bert_word(piece.chunk.text, BertWordOptions{},
+                         [&counts](std::string_view word) { counts.add_word(word); });
+    } catch (const UserError& error) {
+      fail_in_file(options, piece, error);
+    }
+  });
+  WordpieceSpec spec = train_wordpiece(words, options.vocab_size);
+  warn_when_smaller(options, spec.vocabulary.size(), words);
+  return std::make_unique<WordpieceTokenizer>(std::move(spec));
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizeArgs& options) {
   if (options.tokenizer == "char") return make_char_tokenizer(options);
   if (options.tokenizer == "byte") return std::make_unique<ByteTokenizer>();
   if (options.tokenizer == "bpe") return train_bpe_tokenizer(options);
+  if (options.tokenizer == "wordpiece") return train_wordpiece_tokenizer(options);
   return load_tokenizer(options.tokenizer);
 }
 

@@ -142,12 +142,18 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, bool seve
   }
   ResumePoint resume = find_resume_point(folder, several_nodes && !remote_path, group, log);
   if (remote_path) monitor.starting(false);
-  if (const auto note = large_text_note(config.data); !note.empty()) log.info(note);
+  if (config.task == TaskKind::kCausalLm) {
+    if (const auto note = large_text_note(config.data); !note.empty()) log.info(note);
+  }
+  if (resume.meta) {
+    check_snapshot_task(*resume.meta, config.task, config.trainer.snapshot_path,
+                        "set trainer_config.snapshot_path to a new file to start from scratch");
+  }
   const auto task = open_task(config, resume.meta);
   const std::string& samples = task->training().fingerprint();
   if (group.broadcast_text(samples) != samples) {
     throw RunError(
-        fmt::format("{}: rank {} reads a different text than rank 0; give all nodes the same file",
+        fmt::format("{}: rank {} reads other data than rank 0; give all nodes the same files",
                     config.data.path, group.rank()));
   }
   if (resume.meta) {

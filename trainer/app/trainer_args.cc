@@ -53,22 +53,37 @@ TrainerArgs parse_doctor(const Words& words) {
   return args;
 }
 
+bool is_trained(const std::string& tokenizer) {
+  return tokenizer == "bpe" || tokenizer == "wordpiece";
+}
+
 /// What belongs to --train, and what --tokenizer needs of it.
 void take_training(const Parsed& parsed, TokenizeArgs& options) {
   options.train = parsed.has("train");
   if (parsed.has("vocab_size")) options.vocab_size = parsed.whole_number("vocab_size", 257);
-  const bool bpe = options.tokenizer == "bpe";
-  if (bpe && (!options.train || options.vocab_size == 0)) {
+  const bool trainable = is_trained(options.tokenizer);
+  if (trainable && (!options.train || options.vocab_size == 0)) {
     throw UserError(
-        "--tokenizer: bpe is trained on the input; add --train --vocab_size N, or name the folder "
-        "of one that is trained");
+        fmt::format("--tokenizer: {} is trained on the input; add --train --vocab_size N, or name "
+                    "the folder of one that is trained",
+                    options.tokenizer));
   }
-  if (options.vocab_size != 0 && !bpe)
+  if (options.vocab_size != 0 && !trainable)
     throw UserError("--vocab_size: belongs to --tokenizer bpe --train; leave it out");
-  if (options.train && !bpe && options.tokenizer != "char")
+  if (options.train && !trainable && options.tokenizer != "char")
     throw UserError(
         fmt::format("--train: {} is not trained; leave it out, or write --tokenizer bpe",
                     shown(options.tokenizer)));
+}
+
+/// --tokenizer NAME, or NAME behind --train. `inputs`: the words beside options, without it then.
+std::string take_tokenizer(const Parsed& parsed, Words& inputs) {
+  if (parsed.has("tokenizer")) return parsed.text("tokenizer");
+  const auto named = std::find_if(inputs.begin(), inputs.end(), is_trained);
+  if (!parsed.has("train") || named == inputs.end()) return "";
+  const std::string name = *named;
+  inputs.erase(named);
+  return name;
 }
 
 TrainerArgs parse_tokenize(const Words& words) {
@@ -76,16 +91,20 @@ TrainerArgs parse_tokenize(const Words& words) {
   if (parsed.has("help")) return help_args(help_tokenize());
   TrainerArgs args;
   args.mode = Mode::kTokenize;
+  Words inputs = parsed.rest();
+  TokenizeArgs& options = args.tokenize;
+  options.tokenizer = take_tokenizer(parsed, inputs);
   for (const char* name : {"tokenizer", "input", "output"}) {
-    if (!parsed.has(name) || parsed.text(name).empty())
+    const bool given = name == std::string("tokenizer")
+                           ? !options.tokenizer.empty()
+                           : parsed.has(name) && !parsed.text(name).empty();
+    if (!given)
       throw UserError(fmt::format("--{}: is required; see trainer tokenize --help", name));
   }
   if (parsed.times("input") > 1)
     throw UserError("--input: given twice; write all files after one --input");
-  TokenizeArgs& options = args.tokenize;
-  options.tokenizer = parsed.text("tokenizer");
   options.inputs = {parsed.text("input")};
-  options.inputs.insert(options.inputs.end(), parsed.rest().begin(), parsed.rest().end());
+  options.inputs.insert(options.inputs.end(), inputs.begin(), inputs.end());
   options.output = parsed.text("output");
   options.append_end_of_text = parsed.has("append_end_of_text");
   options.overwrite = parsed.has("overwrite");
@@ -227,10 +246,10 @@ struct Subcommand {
   const char* name;
   TrainerArgs (*parse)(const Words& words);
 };
-constexpr Subcommand kModes[] = {{"generate", parse_generate}, {"eval", parse_eval},
-                                 {"export", parse_export},     {"estimate", parse_estimate},
-                                 {"inspect", parse_inspect},   {"doctor", parse_doctor},
-                                 {"tokenize", parse_tokenize}, {"report", parse_report}};
+constexpr Subcommand kModes[] = {
+    {"generate", parse_generate}, {"eval", parse_eval},         {"predict", parse_predict},
+    {"export", parse_export},     {"estimate", parse_estimate}, {"inspect", parse_inspect},
+    {"doctor", parse_doctor},     {"tokenize", parse_tokenize}, {"report", parse_report}};
 
 Words mode_names() {
   Words names;

@@ -16,6 +16,7 @@ enum class Mode {
   kTrain,
   kGenerate,
   kEval,
+  kPredict,
   kExport,
   kEstimate,
   kInspect,
@@ -58,6 +59,17 @@ struct EvalArgs {
   bool json = false;
 };
 
+/// Options of `trainer predict`.
+struct PredictArgs {
+  std::string snapshot;
+  std::string text;
+  std::string input;   ///< Instead of text: a file or a folder.
+  std::string output;  ///< A .csv file for the answers; empty: standard output.
+  int64_t top = 5;     ///< Answers shown of an input.
+  DeviceChoice device = DeviceChoice::kAuto;
+  bool json = false;
+};
+
 /// Options of `trainer export`.
 struct ExportArgs {
   std::string snapshot;
@@ -73,7 +85,7 @@ struct EstimateArgs {
 
 /// Options of `trainer tokenize`.
 struct TokenizeArgs {
-  std::string tokenizer;  ///< char, byte, bpe, or a folder.
+  std::string tokenizer;  ///< char, byte, bpe, wordpiece, or a folder.
   std::vector<std::string> inputs;
   std::string output;
   bool train = false;
@@ -90,6 +102,7 @@ struct TrainerArgs {
   std::vector<std::string> overrides;  ///< `key=value` arguments, in order.
   GenerateArgs generate;
   EvalArgs eval;
+  PredictArgs predict;
   ExportArgs exporting;
   EstimateArgs estimate;
   TokenizeArgs tokenize;

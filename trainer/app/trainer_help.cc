@@ -25,6 +25,7 @@ std::string help_overall() {
 Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
        trainer eval --snapshot FILE [--data FILE] [--json]
+       trainer predict --snapshot FILE (--text TEXT | --input FILE) [--json]
        trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
        trainer estimate --config FILE [KEY=VALUE ...] [--json]
        trainer inspect SNAPSHOT [--json]
@@ -131,6 +132,31 @@ Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error
 )";
 }
 
+std::string help_predict() {
+  return R"(Say what a trained model makes of an input: a masked language model fills the masks of a text, a
+classifier gives each image a label.
+
+Usage: trainer predict --snapshot FILE (--text TEXT | --input FILE) [OPTIONS]
+
+Examples:
+  trainer predict --snapshot snapshot.pt --text 'The [MASK] ran'
+  trainer predict --snapshot snapshot.pt --input digit.png --json
+  trainer predict --snapshot snapshot.pt --input scans --output scans.csv
+
+Options:
+      --snapshot FILE         Snapshot written by training (required)
+      --text TEXT             The text; or
+      --input FILE            images: a PNG or JPEG, a folder of them, or an idx file
+      --output FILE.csv       Write input, label and all probabilities there, a row for each input
+      --top N                 Answers shown for each mask, the most likely ones (default: 5)
+      --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
+      --json                  Print a JSON object
+  -h, --help                  Show this help
+
+Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error
+)";
+}
+
 std::string help_export() {
   return R"text(Write the model of a snapshot as files that other programs read. Their names go to stdout.
 
@@ -144,7 +170,8 @@ Examples:
 Options:
       --snapshot FILE  Snapshot written by training (required)
       --output FOLDER  Where to; created where it is missing (required)
-      --format FORMAT  huggingface: a folder for transformers' GPT2LMHeadModel, tokenizer included
+      --format FORMAT  huggingface: a folder for transformers' GPT2LMHeadModel or
+                       BertForMaskedLM, tokenizer included
                        torch: model.pt, a state dict for torch.load(weights_only=True)
                        safetensors: model.safetensors, the same (default: huggingface)
   -h, --help           Show this help
@@ -203,13 +230,14 @@ Examples:
   trainer tokenize --tokenizer gpt2 --input books/*.txt --output tokens --append_end_of_text
 
 Required:
-      --tokenizer NAME      char: the input's characters; byte: its bytes; bpe: with --train; or a
-                            folder with tokenizer.json, or with vocab.json and merges.txt
+      --tokenizer NAME      char: the input's characters; byte: its bytes; bpe (GPT-2's) or
+                            wordpiece (BERT's): with --train; or a folder with tokenizer.json,
+                            with vocab.json and merges.txt, or with vocab.txt
       --input FILE ...      Texts, read in pieces
       --output FOLDER       Gets tokens_000000.bin and on, then tokenizer.json
 
 Training of a tokenizer:
-      --train               Train it on the input (bpe; char always is)
+      --train               Train it on the input (bpe, wordpiece; char always is)
       --vocab_size N        Tokens of the vocabulary, at least 257
 
 Other:

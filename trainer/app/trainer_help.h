@@ -8,6 +8,7 @@ namespace ddp::train {
 std::string help_overall();
 std::string help_generate();
 std::string help_eval();
+std::string help_predict();
 std::string help_export();
 std::string help_estimate();
 std::string help_inspect();

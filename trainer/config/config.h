@@ -8,15 +8,36 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddp::train {
+
+/// What is trained.
+enum class TaskKind { kCausalLm, kMaskedLm, kTextClassification, kImageClassification };
+
+constexpr std::string_view task_name(TaskKind task) {
+  switch (task) {
+    case TaskKind::kCausalLm:
+      return "causal_lm";
+    case TaskKind::kMaskedLm:
+      return "masked_lm";
+    case TaskKind::kTextClassification:
+      return "text_classification";
+    case TaskKind::kImageClassification:
+      return "image_classification";
+  }
+  return "";
+}
 
 /// `auto`, or a number of the user's; 0 is off.
 struct AutoNumber {
   bool automatic = true;
   double value = 0.0;  ///< Only when not automatic.
 };
+
+/// What to do about a sample that cannot be read.
+enum class OnBadSample { kSkip, kStop };
 
 enum class DataFormat { kAuto, kText, kTokens };
 
@@ -25,12 +46,16 @@ struct DataConfig {
   DataFormat format = DataFormat::kAuto;
   std::string tokenizer;  ///< char, byte or a folder, absolute after loading; empty: see its key.
   std::string eval_path;  ///< As path, for evaluation alone; empty: split by train_split.
+  std::string test_path;  ///< As eval_path, evaluated once, when training has ended.
   int64_t block_size = 128;  ///< Input sequence length, tokens.
   double train_split =
       0.9;  ///< Share of the text, from its start, used for training; the rest is for evaluation.
   double truncate = 1.0;  ///< Share of the text, from its start, that is used at all.
   /// Distance between the starts of two training windows, tokens.
   AutoNumber stride = {false, 1.0};
+  OnBadSample on_bad_sample = OnBadSample::kStop;
+  int64_t min_characters = 0;  ///< Of masked_lm: shorter lines are left out.
+  double mask_share = 0.15;    ///< Of masked_lm: share of a line's tokens that are hidden.
 };
 
 enum class Activation { kGelu, kGeluTanh };
@@ -49,6 +74,35 @@ struct GptConfig {
   std::string init_from;     ///< Folder of a GPT-2 to start from. Absolute after loading.
   bool activation_checkpointing = false;
   AutoNumber loss_chunk_size;  ///< Rows of logits at a time in the loss; 0: all.
+};
+
+struct BertConfig {
+  std::string model_type;  ///< Preset name, empty when the sizes are given instead.
+  int64_t n_layer = 0;     ///< Resolved from model_type or init_from where those are given.
+  int64_t n_head = 0;
+  int64_t n_embd = 0;
+  int64_t intermediate = 0;  ///< Width within the feed-forward layers.
+  double hidden_pdrop = 0.1;
+  double attn_pdrop = 0.1;
+  std::string init_from;  ///< Folder of a BERT to start from. Absolute after loading.
+};
+
+enum class ImageNetworkKind { kDense, kConv };
+enum class BatchNormKind { kOff, kLocal, kSynchronized };
+
+struct ImageConfig {
+  ImageNetworkKind network = ImageNetworkKind::kConv;
+  int64_t n_layer = 2;         ///< Hidden layers of a dense network, stages of a convolutional one.
+  int64_t width = 128;         ///< Units of a hidden layer.
+  int64_t conv_channels = 32;  ///< Of the first stage; each further one has twice as many.
+  BatchNormKind batch_norm = BatchNormKind::kOff;
+  double dropout = 0.0;
+  std::optional<int64_t> size;      ///< Pixels of a side that images are brought to.
+  std::optional<int64_t> channels;  ///< 1 or 3; none: as the first image.
+  double pixel_mean = 0.5;          ///< Of pixels from 0 to 1.
+  double pixel_std = 0.5;
+  int64_t augment_shift = 0;  ///< Pixels, at most.
+  bool augment_flip = false;
 };
 
 enum class AmpDtype { kFloat16, kBFloat16 };
@@ -97,7 +151,8 @@ struct TrainerConfig {
   DeviceChoice device = DeviceChoice::kAuto;
   BadStepPolicy bad_step_policy = BadStepPolicy::kSkip;
   double spike_factor = 0.0;  ///< Times the median that makes a spike of loss or norm; 0: off.
-  std::vector<std::string> fault_plan;  ///< Faults to inject; see parse_fault().
+  int64_t check_replicas_every_steps = 0;  ///< 0: never.
+  std::vector<std::string> fault_plan;     ///< Faults to inject; see parse_fault().
 };
 
 enum class OptimizerName { kAdamW, kAdam, kSgd, kMuon };
@@ -171,8 +226,11 @@ struct HydraConfig {
 inline constexpr int64_t kUnlimitedEpochs = 1'000'000'000;
 
 struct Config {
+  TaskKind task = TaskKind::kCausalLm;
   DataConfig data;
   GptConfig gpt;
+  BertConfig bert;
+  ImageConfig image;
   TrainerConfig trainer;
   OptimizerConfig optimizer;
   DistributedConfig distributed;

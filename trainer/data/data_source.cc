@@ -94,13 +94,18 @@ Texts read_texts(const std::string& path) {
   return texts;
 }
 
+std::string_view text_of(const Texts& texts, std::size_t file) {
+  const std::size_t start = texts.files[file].start;
+  const bool last = file + 1 == texts.files.size();
+  const std::size_t end = last ? texts.whole.size() : texts.files[file + 1].start;
+  return std::string_view(texts.whole).substr(start, end - start);
+}
+
 /// Only when a tokenizer that needs UTF-8 has failed: names the file that is not.
 void refuse_other_bytes(const Texts& texts) {
   for (std::size_t i = 0; i < texts.files.size(); ++i) {
     const auto& [path, start, skipped] = texts.files[i];
-    const std::size_t end =
-        i + 1 < texts.files.size() ? texts.files[i + 1].start : texts.whole.size();
-    const auto text = std::string_view(texts.whole).substr(start, end - start);
+    const std::string_view text = text_of(texts, i);
     const std::size_t bad = first_bad_byte(text);
     if (bad == std::string_view::npos) continue;
     throw UserError(fmt::format("{}: {}, or set data_config.tokenizer=byte, which takes any bytes",
@@ -197,6 +202,20 @@ DataSource open_shards(const DataConfig& config, std::unique_ptr<Tokenizer> of_s
 }
 
 }  // namespace
+
+std::string read_utf8_text(const char* key, const std::string& path) {
+  return with_key(key, [&] {
+    Texts texts = read_texts(path);
+    for (std::size_t i = 0; i < texts.files.size(); ++i) {
+      const std::string_view text = text_of(texts, i);
+      const std::size_t bad = first_bad_byte(text);
+      if (bad == std::string_view::npos) continue;
+      throw UserError(
+          fmt::format("{}: {}", texts.files[i].path, not_utf8(text, bad, texts.files[i].skipped)));
+    }
+    return std::move(texts.whole);
+  });
+}
 
 std::string large_text_note(const DataConfig& config) {
   constexpr uint64_t kLarge = 100'000'000;

@@ -25,6 +25,11 @@ struct DataSource {
 /// wrong with it.
 DataSource open_data(const DataConfig& config, std::unique_ptr<Tokenizer> of_snapshot);
 
+/// The files that `path` means, one after the other: a text file, a glob, or a folder with its
+/// *.txt. Throws UserError that names `key`, the file and what is wrong with it: it cannot be read
+/// or is not UTF-8.
+std::string read_utf8_text(const char* key, const std::string& path);
+
 /// One line for who starts a training on a text that is large enough to be turned into tokens
 /// beforehand; else "".
 std::string large_text_note(const DataConfig& config);

@@ -30,7 +30,8 @@ constexpr KindName kKinds[] = {{"kill", FaultKind::kKill, Phase::kForward},
                                {"slow", FaultKind::kSlow, Phase::kForward},
                                {"nan", FaultKind::kNan, Phase::kBackward},
                                {"disk_full", FaultKind::kDiskFull, Phase::kWriting},
-                               {"corrupt", FaultKind::kCorrupt, Phase::kPublished}};
+                               {"corrupt", FaultKind::kCorrupt, Phase::kPublished},
+                               {"drift", FaultKind::kDrift, Phase::kOptimizer}};
 
 constexpr const char* kEnvironment = "DDP_FAULT_PLAN";
 
@@ -78,7 +79,8 @@ const KindName& kind_name_of(FaultKind kind) {
 }
 
 bool left_to_others(FaultKind kind) {
-  return kind == FaultKind::kNan || kind == FaultKind::kDiskFull || kind == FaultKind::kCorrupt;
+  return kind == FaultKind::kNan || kind == FaultKind::kDiskFull || kind == FaultKind::kCorrupt ||
+         kind == FaultKind::kDrift;
 }
 
 void commit(const Fault& fault) {
@@ -101,6 +103,7 @@ void commit(const Fault& fault) {
     case FaultKind::kNan:
     case FaultKind::kDiskFull:
     case FaultKind::kCorrupt:
+    case FaultKind::kDrift:
       break;
   }
 }

@@ -20,6 +20,7 @@ enum class FaultKind {
   kNan,       ///< The loss of this step becomes NaN on this rank, and so do its gradients.
   kDiskFull,  ///< Saves of this step fail as on a full disk.
   kCorrupt,   ///< A bit of the snapshot of this step is flipped after it was published.
+  kDrift,     ///< After this step a number of the last parameter differs in its last bit.
 };
 
 /// Happens once: in attempt `attempt` (TORCHELASTIC_RESTART_COUNT) only.
@@ -49,7 +50,7 @@ class FaultPlan {
 
   /// Commits what is planned for this moment: does not return from most kinds. Thread-safe.
   void at(Phase phase, int64_t step) const;
-  /// Whether a fault of a kind that others commit (kNan, kDiskFull, kCorrupt) is planned.
+  /// Whether a fault of a kind that others commit (kNan, kDiskFull, kCorrupt, kDrift) is planned.
   bool plans(FaultKind kind, int64_t step) const;
 
  private:

@@ -25,8 +25,8 @@ void write_text(const std::string& path, const std::string& text) {
   file.commit();
 }
 
-OrderedJson gpt2_config(const ExportedModel& model, const Tokenizer& tokenizer) {
-  const GptConfig& gpt = model.config;
+OrderedJson gpt2_config(const GptConfig& gpt, const ExportedModel& model,
+                        const Tokenizer& tokenizer) {
   const auto end = tokenizer.end_of_text();
   const OrderedJson end_token = end ? OrderedJson(*end) : OrderedJson(nullptr);
   return {{"architectures", {"GPT2LMHeadModel"}},
@@ -50,6 +50,29 @@ OrderedJson gpt2_config(const ExportedModel& model, const Tokenizer& tokenizer) 
           {"torch_dtype", "float32"}};
 }
 
+OrderedJson bert_config(const BertConfig& bert, const ExportedModel& model,
+                        const Tokenizer& tokenizer) {
+  const auto pad = tokenizer.token_of("[PAD]");
+  return {{"architectures", {"BertForMaskedLM"}},
+          {"model_type", "bert"},
+          {"vocab_size", model.vocab_size},
+          {"max_position_embeddings", model.block_size},
+          {"hidden_size", bert.n_embd},
+          {"num_hidden_layers", bert.n_layer},
+          {"num_attention_heads", bert.n_head},
+          {"intermediate_size", bert.intermediate},
+          {"hidden_act", "gelu"},
+          {"hidden_dropout_prob", bert.hidden_pdrop},
+          {"attention_probs_dropout_prob", bert.attn_pdrop},
+          {"type_vocab_size", 2},
+          {"layer_norm_eps", 1e-12},
+          {"initializer_range", 0.02},
+          {"position_embedding_type", "absolute"},
+          {"tie_word_embeddings", true},
+          {"pad_token_id", pad ? OrderedJson(*pad) : OrderedJson(nullptr)},
+          {"torch_dtype", "float32"}};
+}
+
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& weights) {
   std::vector<torch::Tensor> alive;
   std::vector<TensorBytes> bytes;
@@ -69,17 +92,27 @@ std::vector<NamedTensor> in_gpt2_layout(std::vector<NamedTensor> weights) {
   return weights;
 }
 
+/// config.json, and what generation needs.
+TextFiles gpt2_files(const GptConfig& gpt, const ExportedModel& model, const Tokenizer& tokenizer) {
+  const OrderedJson config = gpt2_config(gpt, model, tokenizer);
+  const OrderedJson generation = {{"bos_token_id", config["bos_token_id"]},
+                                  {"eos_token_id", config["eos_token_id"]}};
+  return {{"config.json", config.dump(2) + "\n"},
+          {"generation_config.json", generation.dump(2) + "\n"}};
+}
+
 std::vector<std::string> export_huggingface(const ExportedModel& model, const Tokenizer& tokenizer,
                                             const std::string& folder) {
-  write_safetensors(folder + "/model.safetensors", in_gpt2_layout(model.weights));
-  const OrderedJson config = gpt2_config(model, tokenizer);
   std::vector<std::string> names = {"model.safetensors"};
   TextFiles files = tokenizer_files(tokenizer, model.block_size);
-  files["config.json"] = config.dump(2) + "\n";
-  files["generation_config.json"] = OrderedJson{{"bos_token_id", config["bos_token_id"]},
-                                                {"eos_token_id", config["eos_token_id"]}}
-                                        .dump(2) +
-                                    "\n";
+  if (const auto* gpt = std::get_if<GptConfig>(&model.config)) {
+    write_safetensors(folder + "/model.safetensors", in_gpt2_layout(model.weights));
+    files.merge(gpt2_files(*gpt, model, tokenizer));
+  } else {
+    write_safetensors(folder + "/model.safetensors", model.weights);
+    const auto& bert = std::get<BertConfig>(model.config);
+    files["config.json"] = bert_config(bert, model, tokenizer).dump(2) + "\n";
+  }
   for (const auto& [name, text] : files) {
     write_text(folder + "/" + name, text);
     names.push_back(name);

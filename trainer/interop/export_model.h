@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "trainer/config/config.h"
@@ -13,7 +14,7 @@
 namespace ddp::train {
 
 struct ExportedModel {
-  GptConfig config;
+  std::variant<GptConfig, BertConfig> config;
   int64_t block_size = 0;
   int64_t vocab_size = 0;
   std::vector<NamedTensor> weights;  ///< float32; every distinct parameter once.

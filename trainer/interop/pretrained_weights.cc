@@ -47,10 +47,28 @@ std::vector<std::string> weight_files(const std::string& folder) {
   return {names.begin(), names.end()};
 }
 
-/// Buffers that older versions saved beside the weights: the causal mask.
-bool is_mask(const std::string& name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+std::string own_gpt2_name(const std::string& theirs) {
+  // Older versions saved the causal mask beside the weights; a tied head has no parameter here.
+  if (theirs.ends_with(".attn.bias") || theirs.ends_with(".attn.masked_bias")) return "";
+  return theirs == kHead || theirs.starts_with(kPrefix) ? theirs : std::string(kPrefix) + theirs;
 }
+
+/// "x.gamma" -> "x.weight": TensorFlow's names, in files of the first versions.
+std::string renamed_end(const std::string& name, std::string_view end, std::string_view now) {
+  return name.ends_with(end) ? name.substr(0, name.size() - end.size()).append(now) : name;
+}
+
+std::string own_bert_name(const std::string& theirs) {
+  constexpr const char* kLeftOut[] = {"bert.pooler.", "cls.seq_relationship.",
+                                      "cls.predictions.decoder.", "bert.embeddings.position_ids"};
+  for (const char* start : kLeftOut) {
+    if (theirs.starts_with(start)) return "";
+  }
+  return renamed_end(renamed_end(theirs, "LayerNorm.gamma", "LayerNorm.weight"), "LayerNorm.beta",
+                     "LayerNorm.bias");
+}
+
+bool is_never_transposed(std::string_view /*name*/) { return false; }
 
 std::optional<torch::ScalarType> dtype_of(const TensorBytes& bytes) {
   if (bytes.dtype == "F32") return torch::kFloat32;
@@ -62,11 +80,12 @@ std::optional<torch::ScalarType> dtype_of(const TensorBytes& bytes) {
 /// The tensors of all files by the name that they have in this model.
 class PretrainedTensors {
  public:
-  explicit PretrainedTensors(const std::string& folder) {
+  PretrainedTensors(const std::string& folder, const PretrainedLayout& layout) {
     for (const std::string& path : weight_files(folder)) {
       files_.push_back(std::make_unique<SafetensorsFile>(path));
       for (const TensorBytes& tensor : files_.back()->tensors()) {
-        if (!is_mask(tensor.name)) by_name_[own_name(tensor.name)] = &tensor;
+        const std::string name = layout.own_name(tensor.name);
+        if (!name.empty()) by_name_[name] = &tensor;
       }
     }
   }
@@ -78,10 +97,6 @@ class PretrainedTensors {
   const std::map<std::string, const TensorBytes*>& all() const { return by_name_; }
 
  private:
-  static std::string own_name(const std::string& name) {
-    return name == kHead || name.starts_with(kPrefix) ? name : std::string(kPrefix) + name;
-  }
-
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, const TensorBytes*> by_name_;
 };
@@ -93,36 +108,38 @@ torch::Tensor read(const TensorBytes& bytes) {
 }
 
 /// As the file should have it; the first dimension of the positions may be larger.
-std::vector<int64_t> shape_there(const NamedTensor& parameter) {
+std::vector<int64_t> shape_there(const PretrainedLayout& layout, const NamedTensor& parameter) {
   auto shape = parameter.tensor.sizes().vec();
-  if (is_transposed_in_gpt2(parameter.name)) std::reverse(shape.begin(), shape.end());
+  if (layout.is_transposed(parameter.name)) std::reverse(shape.begin(), shape.end());
   return shape;
 }
 
-std::string difference(const NamedTensor& parameter, const TensorBytes* there) {
+std::string difference(const PretrainedLayout& layout, const NamedTensor& parameter,
+                       const TensorBytes* there) {
   if (there == nullptr) return parameter.name + " is missing";
   if (!dtype_of(*there))
     return fmt::format("{} is of type {}, not float32, float16 or bfloat16", parameter.name,
                        there->dtype);
-  auto wanted = shape_there(parameter);
-  if (parameter.name.ends_with("wpe.weight") && there->shape.size() == 2)
+  auto wanted = shape_there(layout, parameter);
+  if (parameter.name.ends_with(layout.positions) && there->shape.size() == 2)
     wanted[0] = std::max(wanted[0], there->shape[0]);
   if (there->shape == wanted) return "";
-  const bool vocabulary = parameter.name.ends_with("wte.weight");
+  const bool vocabulary = parameter.name.ends_with(layout.words);
   return fmt::format("{} is [{}] there, [{}] here{}", parameter.name, fmt::join(there->shape, ", "),
-                     fmt::join(shape_there(parameter), ", "),
+                     fmt::join(shape_there(layout, parameter), ", "),
                      vocabulary ? " (the first number is that of the tokenizer's tokens: train "
                                   "with the folder's tokenizer)"
                                 : "");
 }
 
 std::vector<std::string> all_differences(const PretrainedTensors& there,
+                                         const PretrainedLayout& layout,
                                          const std::vector<NamedTensor>& parameters) {
   std::vector<std::string> result;
   std::set<std::string> known = {kHead};  // a tied head has no parameter of its own
   for (const NamedTensor& parameter : parameters) {
     known.insert(parameter.name);
-    const std::string text = difference(parameter, there.find(parameter.name));
+    const std::string text = difference(layout, parameter, there.find(parameter.name));
     if (!text.empty()) result.push_back(text);
   }
   for (const auto& [name, tensor] : there.all()) {
@@ -131,27 +148,34 @@ std::vector<std::string> all_differences(const PretrainedTensors& there,
   return result;
 }
 
-void refuse(const std::string& folder, std::vector<std::string> differences) {
+void refuse(const PretrainedLayout& layout, const std::string& folder,
+            std::vector<std::string> differences) {
   constexpr std::size_t kMostShown = 12;
   const std::size_t count = differences.size();
   if (count > kMostShown) {
     differences.resize(kMostShown);
     differences.push_back(fmt::format("and {} more", count - kMostShown));
   }
-  throw UserError(fmt::format("gpt_config.init_from: {}: the weights do not fit: {}", folder,
+  throw UserError(fmt::format("{}: {}: the weights do not fit: {}", layout.key, folder,
                               fmt::join(differences, "; ")));
 }
 
 }  // namespace
 
-void load_pretrained(const std::string& folder, const std::vector<NamedTensor>& parameters) {
-  const PretrainedTensors there(folder);
-  auto differences = all_differences(there, parameters);
-  if (!differences.empty()) refuse(folder, std::move(differences));
+const PretrainedLayout kGpt2Layout = {"gpt_config.init_from", own_gpt2_name, is_transposed_in_gpt2,
+                                      "wpe.weight", "wte.weight"};
+const PretrainedLayout kBertLayout = {"bert_config.init_from", own_bert_name, is_never_transposed,
+                                      "position_embeddings.weight", "word_embeddings.weight"};
+
+void load_pretrained(const std::string& folder, const PretrainedLayout& layout,
+                     const std::vector<NamedTensor>& parameters) {
+  const PretrainedTensors there(folder, layout);
+  auto differences = all_differences(there, layout, parameters);
+  if (!differences.empty()) refuse(layout, folder, std::move(differences));
   const torch::NoGradGuard no_grad;
   for (const NamedTensor& parameter : parameters) {
     auto tensor = read(*there.find(parameter.name));
-    if (is_transposed_in_gpt2(parameter.name)) tensor = tensor.t();
+    if (layout.is_transposed(parameter.name)) tensor = tensor.t();
     parameter.tensor.copy_(tensor.narrow(0, 0, parameter.tensor.size(0)));
   }
 }

@@ -3,6 +3,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "trainer/tokenizer/bpe_spec.h"
+#include "trainer/tokenizer/wordpiece_file.h"
+#include "trainer/tokenizer/wordpiece_tokenizer.h"
+
 namespace ddp::train {
 namespace {
 
@@ -34,8 +38,6 @@ OrderedJson split_into_characters() {
           {"behavior", "Isolated"},
           {"invert", false}};
 }
-
-constexpr const char* kEndOfText = "<|endoftext|>";
 
 /// WordLevel refuses a character that it does not have when its unknown token is none of its own.
 OrderedJson one_token_per_character(const OrderedJson& vocabulary, OrderedJson pre_tokenizer,
@@ -84,6 +86,23 @@ OrderedJson byte_tokenizer(const Tokenizer& tokenizer) {
   return file;
 }
 
+TextFiles wordpiece_files(const WordpieceTokenizer& tokenizer, int64_t model_max_length) {
+  const WordpieceSpec& spec = tokenizer.spec();
+  const OrderedJson config = {{"tokenizer_class", "BertTokenizer"},
+                              {"do_lower_case", spec.words.lower_case},
+                              {"strip_accents", spec.words.strip_accents},
+                              {"tokenize_chinese_chars", spec.words.split_cjk},
+                              {"pad_token", kPadToken},
+                              {"unk_token", spec.unknown},
+                              {"cls_token", kFirstToken},
+                              {"sep_token", kLastToken},
+                              {"mask_token", kMaskToken},
+                              {"model_max_length", model_max_length}};
+  return {{"tokenizer.json", tokenizer.state()},
+          {"vocab.txt", vocab_txt(spec)},
+          {"tokenizer_config.json", config.dump(2) + "\n"}};
+}
+
 }  // namespace
 
 TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length) {
@@ -95,6 +114,8 @@ TextFiles tokenizer_files(const Tokenizer& tokenizer, int64_t model_max_length) 
     for (const char* name : {"bos_token", "eos_token"})
       config[name] = text.empty() ? kEndOfText : text;
   }
+  if (const auto* wordpiece = dynamic_cast<const WordpieceTokenizer*>(&tokenizer))
+    return wordpiece_files(*wordpiece, model_max_length);
   std::string file;
   if (tokenizer.kind() == "char") {
     file = character_tokenizer(tokenizer).dump(2) + "\n";

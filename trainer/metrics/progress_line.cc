@@ -31,8 +31,9 @@ std::vector<std::string> parts_of(const Progress& progress) {
   if (progress.loss) parts.push_back(fmt::format("loss {:.4f}", *progress.loss));
   if (progress.eval_loss) parts.push_back(fmt::format("val {:.4f}", *progress.eval_loss));
   parts.push_back(fmt::format("lr {:.1e}", progress.learning_rate));
-  if (progress.tokens_per_second > 0)
-    parts.push_back(fmt::format("{} tok/s", short_number(progress.tokens_per_second)));
+  if (progress.per_second > 0)
+    parts.push_back(fmt::format("{} {}/s", short_number(progress.per_second),
+                                progress.unit == "tokens" ? "tok" : progress.unit));
   if (progress.seconds_left) parts.push_back(duration_text(*progress.seconds_left) + " left");
   if (progress.memory > 0)
     parts.push_back(short_number(static_cast<double>(progress.memory)) + "B");

@@ -14,7 +14,8 @@ struct Progress {
   std::optional<double> loss{};
   std::optional<double> eval_loss{};
   double learning_rate = 0.0;
-  double tokens_per_second = 0.0;
+  double per_second = 0.0;
+  std::string unit = "tokens";  ///< Of per_second.
   std::optional<double> seconds_left{};
   int64_t memory = 0;  ///< Bytes; 0: unknown.
 };

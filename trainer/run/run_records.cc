@@ -58,7 +58,10 @@ void RunRecords::write(MetricRecord record) {
   for (const auto& [name, value] : record.values) {
     if (name == "loss") (record.split == "train" ? progress_.loss : progress_.eval_loss) = value;
     if (name == "lr") progress_.learning_rate = value;
-    if (name == "tokens_per_second") progress_.tokens_per_second = value;
+    if (const auto end = name.find("_per_second"); end != std::string::npos) {
+      progress_.per_second = value;
+      progress_.unit = name.substr(0, end);
+    }
   }
   recorder_.write(std::move(record));
   say_troubles();

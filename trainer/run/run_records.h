@@ -30,7 +30,7 @@ class RunRecords {
   /// Publishes run_info.json.
   void write_info(const RunFacts& facts);
 
-  /// Also what the live line shows of loss, learning rate and tokens_per_second from now on.
+  /// Also what the live line shows of loss, learning rate and speed from now on.
   void write(MetricRecord record);
   void write_text(TextRecord record);
   void write_histogram(HistogramRecord record) { recorder_.write_histogram(std::move(record)); }

@@ -33,6 +33,13 @@ void seed_generator(torch::Device device, uint64_t seed) {
 
 uint64_t as_seed(const Config& config) { return static_cast<uint64_t>(config.trainer.seed); }
 
+/// The fault `drift`: what a bad memory chip does to one rank.
+void drift(const torch::Tensor& parameter) {
+  const torch::NoGradGuard no_grad;
+  auto first = parameter.view(-1).slice(0, 0, 1);
+  first.copy_(torch::nextafter(first, torch::full_like(first, 1e30F)));
+}
+
 /// The parameters that are trained.
 std::vector<Parameter> build_model(Task& task, const Config& config, torch::Device device) {
   task.build_model(device, init_seed(as_seed(config)));
@@ -62,6 +69,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
                       config.trainer.early_stopping_min_delta) {
   check_metric_name(task.metric_names(), config.trainer.metric_for_best_model);
   if (meta) load(*meta, snapshot);
+  task.join(group, batch_plan_.micro_batches);
   sync_ = make_gradient_sync(named(optimizer_->parameters()), group_, config.distributed, [this] {
     const Autocast autocast(plan_.device.type(), amp_dtype_);
     return task_.smallest_loss();
@@ -79,6 +87,7 @@ std::vector<NamedTensor> Trainer::state() const {
   for (const auto& p : task_.parameters()) result.push_back({"model." + p.name, p.tensor.detach()});
   for (const auto& [name, tensor] : optimizer_->state())
     result.push_back({"optimizer." + name, tensor});
+  for (const auto& [name, tensor] : task_.buffers()) result.push_back({"buffer." + name, tensor});
   for (const auto& [name, tensor] : average_.state()) result.push_back({"ema." + name, tensor});
   return result;
 }
@@ -158,6 +167,7 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
   before_update();
   update(output);
   ++step_;
+  if (monitor.faults().plans(FaultKind::kDrift, step_)) drift(task_.parameters().back().tensor);
   cursor_ = sampler_.next(cursor_);
   return output;
 }
@@ -199,6 +209,7 @@ void Trainer::update(StepOutput& output) {
         !overflow && guard_.judge(loss, output.grad_norm.item<float>()) == StepVerdict::kSpike;
   }
   output.learning_rate = schedule_.learning_rate(step_);
+  task_.end_step(group_, output.spike ? torch::ones_like(output.not_finite) : output.not_finite);
   if (!output.spike) {
     optimizer_->step(output.learning_rate, output.not_finite);
     average_.update(output.not_finite);
@@ -219,15 +230,30 @@ std::optional<std::string> Trainer::sample(const std::function<bool()>& go_on) {
   return text;
 }
 
+std::optional<Metrics> Trainer::evaluate_on(const SampleSource& samples,
+                                            std::optional<int64_t> most_batches,
+                                            const std::function<bool()>& go_on,
+                                            const std::function<void()>& before_wait) {
+  average_.swap();
+  auto metrics = evaluate(task_, samples, config_.trainer.batch_size, group_, plan_.device,
+                          amp_dtype_, go_on, before_wait, most_batches);
+  average_.swap();
+  return metrics;
+}
+
+std::optional<Metrics> Trainer::test_now(const std::function<bool()>& go_on,
+                                         const std::function<void()>& before_wait) {
+  const SampleSource* samples = task_.test();
+  if (samples == nullptr) return std::nullopt;
+  return evaluate_on(*samples, std::nullopt, go_on, before_wait);
+}
+
 std::optional<Metrics> Trainer::evaluate_now(const std::function<bool()>& go_on,
                                              const std::function<void()>& before_wait) {
   const SampleSource* samples = task_.evaluation();
   evaluation_due_ = samples != nullptr;
   if (!evaluation_due_) return std::nullopt;
-  average_.swap();
-  auto metrics = evaluate(task_, *samples, config_.trainer.batch_size, group_, plan_.device,
-                          amp_dtype_, go_on, before_wait, config_.trainer.eval_iters);
-  average_.swap();
+  auto metrics = evaluate_on(*samples, config_.trainer.eval_iters, go_on, before_wait);
   if (!metrics) return std::nullopt;
   evaluation_due_ = false;
   // The same step is evaluated again when a run that has ended is started once more.
@@ -259,6 +285,7 @@ TrainingState Trainer::capture() {
   meta.optimizer_step = optimizer_->step_count().item<double>();
   meta.grad_scaler = scaler_.state();
   meta.task = task_.metadata();
+  meta.task[kTaskKey] = task_name(config_.task);
   meta.config_json = config_json_;
   meta.data_sha256 = task_.training().fingerprint();
   meta.micro_batches_per_step = batch_plan_.micro_batches;
@@ -276,6 +303,10 @@ TrainingState Trainer::capture() {
   state.tensors.emplace_back("generator." + device, default_generator(plan_.device).get_state());
   state.ready = record_ready(plan_.device);
   return state;
+}
+
+std::optional<ReplicaDifference> Trainer::compare_replicas() {
+  return find_difference(state(), group_);
 }
 
 std::unique_ptr<DataLoader> Trainer::make_loader() const {

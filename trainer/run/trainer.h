@@ -21,6 +21,7 @@
 #include "trainer/parallel/process_group.h"
 #include "trainer/run/batch_plan.h"
 #include "trainer/run/early_stopping.h"
+#include "trainer/run/replica_check.h"
 #include "trainer/run/step_guard.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/snapshot_keeper.h"
@@ -63,6 +64,11 @@ class Trainer {
   std::optional<Metrics> evaluate_now(const std::function<bool()>& go_on,
                                       const std::function<void()>& before_wait);
 
+  /// The metrics of the task's test set, in the same way; they decide nothing. Nothing when there
+  /// is none.
+  std::optional<Metrics> test_now(const std::function<bool()>& go_on,
+                                  const std::function<void()>& before_wait);
+
   /// What the task makes up at this step, with the averaged weights where there are any: the same
   /// whatever came before, and training goes on as without. For one rank.
   std::optional<std::string> sample(const std::function<bool()>& go_on);
@@ -73,12 +79,15 @@ class Trainer {
   /// The state as the next step will find it, for rank 0 to save.
   TrainingState capture();
 
+  /// Where the ranks' training states differ; they must not. A collective.
+  std::optional<ReplicaDifference> compare_replicas();
+
   std::unique_ptr<DataLoader> make_loader() const;
 
   int64_t step() const { return step_; }
   const DataCursor& cursor() const { return cursor_; }
   const DistributedSampler& sampler() const { return sampler_; }
-  const Task& task() const { return task_; }
+  Task& task() const { return task_; }
   const GradScaler& scaler() const { return scaler_; }
   const BatchPlan& batch_plan() const { return batch_plan_; }
   const DevicePlan& device_plan() const { return plan_; }
@@ -91,6 +100,10 @@ class Trainer {
   void set_evaluation_due(bool due) { evaluation_due_ = due; }
 
  private:
+  std::optional<Metrics> evaluate_on(const SampleSource& samples,
+                                     std::optional<int64_t> most_batches,
+                                     const std::function<bool()>& go_on,
+                                     const std::function<void()>& before_wait);
   /// Model and optimizer: the tensors that a snapshot holds and that all ranks share.
   std::vector<NamedTensor> state() const;
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);

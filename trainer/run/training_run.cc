@@ -74,6 +74,7 @@ FitResult TrainingRun::fit() {
   if (group_.is_main()) log_end(memory);
   FitResult result = this->result();
   if (trainer_.step() > first_step_) result.train_loss = last_loss_;
+  run_test(/*trained=*/true);
   return result;
 }
 
@@ -94,7 +95,9 @@ FitResult TrainingRun::nothing_to_train() {
   // A signal had broken this evaluation off: its result belongs to the snapshot.
   if (was_due && !trainer_.evaluation_due()) saved_step_ = -1;
   save_last();
-  return result();
+  const FitResult result = this->result();
+  run_test(/*trained=*/false);
+  return result;
 }
 
 // Judging the last step may lead back to an earlier one.
@@ -137,6 +140,10 @@ void TrainingRun::profiling(const Work& work) {
   throughput_.resume();
 }
 
+void TrainingRun::say_warnings() {
+  for (const auto& line : trainer_.task().take_warnings()) log_.warning(line);
+}
+
 void TrainingRun::step_done() {
   account_->step_done(trainer_.step(), keeper_->counts());
   records_->step_done(trainer_.step(), trainer_.cursor().epoch + 1,
@@ -158,6 +165,7 @@ void TrainingRun::one_step() {
   throughput_.add(trainer_.sampler().global_batch() * trainer_.task().units_per_sample());
   before_backward_ += monitor_.seconds_before_backward();
   ++steps_since_log_;
+  say_warnings();
   const bool first = step == first_step_ + 1;
   if (first || step % config_.trainer.log_every_steps == 0 || finished())
     log_step(output, at.epoch);
@@ -268,7 +276,22 @@ bool TrainingRun::roll_back(int64_t bad_step) {
   return true;
 }
 
+// Before anything is saved: a restart goes on from the last state that was equal everywhere.
+void TrainingRun::check_replicas() {
+  const int64_t every = config_.trainer.check_replicas_every_steps;
+  if (every == 0 || trainer_.step() % every != 0) return;
+  monitor_.enter(Phase::kAllReduce, "compare_replicas");
+  const auto difference = trainer_.compare_replicas();
+  if (!difference) return;
+  throw RunError(fmt::format(
+      "step {}: the replicas differ: {} of rank {} is not that of rank 0 "
+      "(trainer_config.check_replicas_every_steps={}); the state of this step is not saved, the "
+      "last snapshot is {}",
+      trainer_.step(), difference->tensor, difference->rank, every, folder_.path()));
+}
+
 void TrainingRun::after_step(bool epoch_ended) {
+  check_replicas();
   const auto& every = config_.trainer;
   const int64_t step = trainer_.step();
   const bool save_fixed = (epoch_ended && trainer_.cursor().epoch % every.save_every == 0) ||
@@ -305,7 +328,35 @@ void TrainingRun::run_evaluation() {
   if (trainer_.evaluation_due())  // broken off
     stop_signal_ = static_cast<int>(group_.all_reduce_max_async(StopSignal::pending()).wait());
   if (result && group_.is_main()) log_evaluation(*result, made_before);
+  say_warnings();
   throughput_.resume();
+}
+
+// With the weights that the run ends with.
+void TrainingRun::run_test(bool trained) {
+  if (stop_signal_ != 0 || trainer_.task().test() == nullptr) return;
+  go_to_best();
+  const auto result = trainer_.test_now(
+      [this] {
+        monitor_.enter(Phase::kEvaluation);
+        return StopSignal::pending() == 0;
+      },
+      [this] { monitor_.enter(Phase::kEvaluation, "all_reduce"); });
+  monitor_.enter_for(Phase::kEnd, 0);
+  if (result && group_.is_main()) log_test(*result, trained);
+}
+
+void TrainingRun::go_to_best() {
+  const auto& best = trainer_.best_eval();
+  if (!config_.trainer.load_best_model_at_end || !best || best->step == trainer_.step()) return;
+  std::optional<OpenedSnapshot> snapshot;
+  if (group_.is_main()) {
+    const auto* entry = best_entry(folder_.entries());
+    if (entry != nullptr) snapshot = open_snapshot(folder_.path_of(*entry));
+  }
+  const std::string json = group_.broadcast_text(snapshot ? snapshot->meta.to_json() : "");
+  if (!json.empty())
+    trainer_.restore(SnapshotMeta::from_json(json), snapshot ? &*snapshot : nullptr);
 }
 
 TrainingState TrainingRun::capture() {

@@ -53,6 +53,7 @@ class TrainingRun {
   void train_until_limit();
   void one_step();
   void step_done();
+  void say_warnings();
   /// A step whose numbers have not been looked at yet.
   struct Unjudged {
     int64_t step = 0;
@@ -67,7 +68,11 @@ class TrainingRun {
   void handle_bad_step(StepVerdict verdict, const Unjudged& bad);
   bool roll_back(int64_t bad_step);
   void after_step(bool epoch_ended);
+  void check_replicas();
   void run_evaluation();
+  /// `trained`: in this process, so that what it says is new.
+  void run_test(bool trained);
+  void go_to_best();
   TrainingState capture();
   void save(const TrainingState& state, SaveReason reason);
   void save_last();
@@ -76,6 +81,7 @@ class TrainingRun {
   void log_start() const;
   void log_step(const StepOutput& output, int64_t epoch);
   void log_skew(const std::vector<double>& seconds);
+  void log_test(const Metrics& metrics, bool trained);
   void log_evaluation(const Metrics& metrics, bool made_before);
   void log_end(const std::vector<double>& peak_memory);
   void record_step(const StepOutput& output, double rate);

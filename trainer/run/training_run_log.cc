@@ -20,8 +20,8 @@ namespace ddp::train {
 namespace {
 
 /// The loss, then the other metrics by name.
-std::string eval_text(const Metrics& metrics) {
-  std::string text = fmt::format("Eval Loss {:.6f}", metrics.front().second);
+std::string eval_text(const Metrics& metrics, std::string_view of = "Eval") {
+  std::string text = fmt::format("{} Loss {:.6f}", of, metrics.front().second);
   for (std::size_t i = 1; i < metrics.size(); ++i) {
     const auto& [name, value] = metrics[i];
     text += std::floor(value) == value && value > 1.0 ? fmt::format(" | {:.0f} {}", value, name)
@@ -33,6 +33,11 @@ std::string eval_text(const Metrics& metrics) {
 Histogram histogram_of(const torch::Tensor& tensor) {
   const auto values = tensor.detach().to(torch::kCPU, torch::kFloat32).contiguous();
   return Histogram::of({values.const_data_ptr<float>(), static_cast<std::size_t>(values.numel())});
+}
+
+/// The unit of a speed: "tok/s", "images/s".
+std::string rate_unit(std::string_view unit) {
+  return unit == "tokens" ? "tok/s" : fmt::format("{}/s", unit);
 }
 
 /// "peak 812.10MB" or "peak 640.00MB to 812.10MB on 4 ranks, most on rank 2"
@@ -60,9 +65,9 @@ void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
   if (!group_.is_main()) return;
   const double rate = throughput_.lap();
   std::string line = fmt::format(
-      "Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} tok/s", epoch + 1,
+      "Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} {}", epoch + 1,
       trainer_.step(), last_loss_, output.learning_rate, output.grad_norm.item<float>(),
-      short_number(rate));
+      short_number(rate), rate_unit(trainer_.task().unit()));
   if (trainer_.scaler().enabled())
     line += fmt::format(" | loss scale {}", trainer_.scaler().state().scale);
   if (trainer_.scaler().enabled() && output.not_finite.item<float>() != 0.0F)
@@ -101,6 +106,13 @@ void TrainingRun::log_evaluation(const Metrics& metrics, bool made_before) {
   log_.info(fmt::format("Epoch {} | Step {} | {}", epoch, trainer_.step(), eval_text(metrics)));
   // A run that was complete when it began evaluates once more.
   if (!made_before) records_->write({trainer_.step(), epochs_done(), "eval", metrics, 0.0});
+}
+
+void TrainingRun::log_test(const Metrics& metrics, bool trained) {
+  log_.info(fmt::format("Step {} | {}", trainer_.step(), eval_text(metrics, "Test")));
+  if (!trained) return;
+  records_->write({trainer_.step(), epochs_done(), "test", metrics, 0.0});
+  records_->flush();
 }
 
 // The gradients are still there: averaged over the ranks and clipped, as the optimizer got them.
@@ -201,9 +213,10 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
   const std::string state = stop_signal_ == 0
                                 ? stopped_early ? "Training stopped early" : "Training finished"
                                 : fmt::format("Stopped by signal {} and saved", stop_signal_);
-  log_.info(fmt::format("{}: {} steps ({} in all), {} epochs, {:.1f} s, {} tok/s", state,
+  log_.info(fmt::format("{}: {} steps ({} in all), {} epochs, {:.1f} s, {} {}", state,
                         trainer_.step() - first_step_, trainer_.step(), trainer_.cursor().epoch,
-                        throughput_.seconds_since_start(), short_number(throughput_.average())));
+                        throughput_.seconds_since_start(), short_number(throughput_.average()),
+                        rate_unit(trainer_.task().unit())));
   log_.info(trainer_.last_eval() ? fmt::format("Last train loss {:.6f}, eval loss {:.6f}",
                                                last_loss_, trainer_.last_eval()->loss)
                                  : fmt::format("Last train loss {:.6f}", last_loss_));
@@ -228,8 +241,8 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
                           best->step, *best->eval_loss));
   const bool end_with_best = c.load_best_model_at_end && best != nullptr;
   log_.info(stop_signal_ == 0
-                ? fmt::format("Next: trainer generate --snapshot {} --prompt TEXT",
-                              end_with_best ? folder_.path_of(*best) : c.snapshot_path)
+                ? "Next: " + trainer_.task().next_command(end_with_best ? folder_.path_of(*best)
+                                                                        : c.snapshot_path)
                 : std::string("Next: the same command goes on from the snapshot"));
 }
 

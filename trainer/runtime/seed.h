@@ -18,7 +18,14 @@ constexpr uint64_t mix64(uint64_t x) {
 constexpr uint64_t mix64(uint64_t a, uint64_t b) { return mix64(mix64(a) ^ b); }
 
 /// The purpose of a derived generator; no two share a stream.
-enum class Stream : uint64_t { kInit = 1, kDropout = 2, kDataOrder = 3, kSample = 4 };
+enum class Stream : uint64_t {
+  kInit = 1,
+  kDropout = 2,
+  kDataOrder = 3,
+  kSample = 4,
+  kMasking = 5,
+  kAugment = 6
+};
 
 /// Seed for weight initialization.
 constexpr uint64_t init_seed(uint64_t seed) {
@@ -42,6 +49,20 @@ constexpr uint64_t sample_seed(uint64_t seed, int64_t step) {
 constexpr uint64_t data_order_seed(uint64_t seed, int64_t epoch) {
   return mix64(mix64(seed, static_cast<uint64_t>(Stream::kDataOrder)),
                static_cast<uint64_t>(epoch));
+}
+
+/// Seed of what is hidden of training sample `sample` in epoch `epoch`.
+constexpr uint64_t masking_seed(uint64_t seed, int64_t epoch, int64_t sample) {
+  return mix64(
+      mix64(mix64(seed, static_cast<uint64_t>(Stream::kMasking)), static_cast<uint64_t>(epoch)),
+      static_cast<uint64_t>(sample));
+}
+
+/// Seed of how training sample `sample` is changed in epoch `epoch`.
+constexpr uint64_t augment_seed(uint64_t seed, int64_t epoch, int64_t sample) {
+  return mix64(
+      mix64(mix64(seed, static_cast<uint64_t>(Stream::kAugment)), static_cast<uint64_t>(epoch)),
+      static_cast<uint64_t>(sample));
 }
 
 }  // namespace ddp::train

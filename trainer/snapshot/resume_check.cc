@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -13,10 +14,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Keys that fix the shapes of tensors. model_type is only a name for three of them.
-const std::set<std::string> kModelKeys = {"gpt_config.n_layer",     "gpt_config.n_head",
-                                          "gpt_config.n_embd",      "gpt_config.tie_weights",
-                                          "data_config.block_size", "optimizer_config.name"};
 // Sections and keys that change nothing in what is learned.
 const std::set<std::string> kSilentSections = {"hydra", "distributed_config", "logging_config",
                                                "profile"};
@@ -48,6 +45,7 @@ const std::set<std::string> kSilentKeys = {"data_config.path",
                                            "trainer_config.snapshot_cache",
                                            "trainer_config.save_total_limit",
                                            "trainer_config.ram_snapshots",
+                                           "trainer_config.check_replicas_every_steps",
                                            "trainer_config.fault_plan"};
 
 struct Change {
@@ -77,8 +75,10 @@ std::vector<Change> changes(const std::string& before_json, const std::string& n
 std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& config,
                                       const Task& task) {
   std::vector<std::string> lines;
+  std::vector<std::string> fixed = task.shape_keys();
+  fixed.emplace_back("optimizer_config.name");
   for (const auto& change : changes(meta.config_json, config_to_json(config))) {
-    if (kModelKeys.count(change.key) != 0) {
+    if (std::find(fixed.begin(), fixed.end(), change.key) != fixed.end()) {
       throw UserError(fmt::format(
           "{} belongs to another model or optimizer: {} is {} there, {} in this configuration; set "
           "trainer_config.snapshot_path to a new file to start from scratch",

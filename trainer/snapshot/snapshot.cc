@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/sha256.h"
@@ -17,6 +18,22 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
+
+/// The keys of the section that describes the task's model, whatever it is.
+void keep_model(const Json& config, Json& kept) {
+  const std::set<std::string> others = {
+      "data_config", "trainer_config", "optimizer_config", "distributed_config", "logging_config",
+      "profile",     "hydra"};
+  // Where the model came from, and how its numbers are computed in less memory.
+  const std::set<std::string> without_effect = {"model_type", "init_from",
+                                                "activation_checkpointing", "loss_chunk_size"};
+  for (const auto& [section, keys] : config.items()) {
+    if (!keys.is_object() || others.contains(section)) continue;
+    for (const auto& [key, value] : keys.items()) {
+      if (!without_effect.contains(key)) kept[section][key] = value;
+    }
+  }
+}
 
 // The settings that change what the next step computes. Sizes of the model are in its tensors'
 // shapes.
@@ -29,14 +46,13 @@ Json arithmetic_settings(const std::string& config_json) {
         kept[section][key] = config[section][key];
     }
   };
-  keep("data_config", {"block_size", "train_split", "stride"});
-  keep("gpt_config", {"n_layer", "n_head", "n_embd", "embd_pdrop", "resid_pdrop", "attn_pdrop",
-                      "activation", "tie_weights"});
+  keep("data_config", {"block_size", "train_split", "stride", "min_characters", "mask_share"});
   keep("trainer_config",
        {"batch_size", "grad_norm_clip", "seed", "use_amp", "amp_dtype", "freeze", "ema_decay"});
   keep("optimizer_config",
        {"name", "learning_rate", "lr_schedule", "warmup_steps", "decay_steps", "min_lr", "lr_power",
         "weight_decay", "betas", "eps", "momentum", "nesterov"});
+  keep_model(config, kept);
   return kept;
 }
 

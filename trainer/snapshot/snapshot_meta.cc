@@ -142,4 +142,17 @@ SnapshotMeta SnapshotMeta::from_json(const std::string& text) {
   return from_metadata(Json::parse(text).get<Metadata>(), "rank 0's snapshot");
 }
 
+std::string snapshot_task(const SnapshotMeta& meta) {
+  const auto name = meta.task.find(kTaskKey);
+  return name == meta.task.end() ? std::string(task_name(TaskKind::kCausalLm)) : name->second;
+}
+
+void check_snapshot_task(const SnapshotMeta& meta, TaskKind task, const std::string& path,
+                         const std::string& fix) {
+  const std::string trained = snapshot_task(meta);
+  if (trained == task_name(task)) return;
+  throw UserError(fmt::format("snapshot {} was trained with task {}, not {}; {}", path, trained,
+                              task_name(task), fix));
+}
+
 }  // namespace ddp::train

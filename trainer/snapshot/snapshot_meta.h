@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/config/config.h"
 #include "trainer/data/distributed_sampler.h"
 #include "trainer/optim/amp.h"
 #include "trainer/storage/safetensors.h"
@@ -15,6 +16,8 @@
 namespace ddp::train {
 
 inline constexpr int kSnapshotVersion = 2;
+/// Metadata key of the task's name.
+inline constexpr const char* kTaskKey = "task";
 
 struct EvalRecord {
   int64_t step = 0;
@@ -30,7 +33,7 @@ struct SnapshotMeta {
   DataCursor cursor;          ///< Finished epochs, samples consumed in the present one.
   double optimizer_step = 0;  ///< Updates that took effect.
   GradScaler::State grad_scaler;
-  std::map<std::string, std::string> task;  ///< Task::metadata().
+  std::map<std::string, std::string> task;  ///< Task::metadata() and the name of the task.
   std::string config_json;                  ///< config_to_json() of the run.
   std::string data_sha256;                  ///< Fingerprint of the training samples.
   int64_t micro_batches_per_step = 1;       ///< On all ranks together.
@@ -52,5 +55,12 @@ struct SnapshotMeta {
   std::string to_json() const;
   static SnapshotMeta from_json(const std::string& text);
 };
+
+/// The name of the task that was trained; snapshots without one are of language models.
+std::string snapshot_task(const SnapshotMeta& meta);
+
+/// Throws UserError when the snapshot `path` is not of `task`. `fix`: what to do about it.
+void check_snapshot_task(const SnapshotMeta& meta, TaskKind task, const std::string& path,
+                         const std::string& fix);
 
 }  // namespace ddp::train

@@ -63,7 +63,8 @@ const SampleSource* CausalLm::evaluation() const {
 
 void CausalLm::build_model(torch::Device device, uint64_t seed) {
   model_ = GPT(config_.gpt, data_.tokenizer().size(), config_.data.block_size, seed);
-  if (fresh_ && !config_.gpt.init_from.empty()) load_pretrained(config_.gpt.init_from, weights());
+  if (fresh_ && !config_.gpt.init_from.empty())
+    load_pretrained(config_.gpt.init_from, kGpt2Layout, weights());
   model_->to(device);
   model_->train();
   token_characters_ = characters_of_tokens(data_.tokenizer()).to(device);
@@ -103,6 +104,12 @@ std::vector<Parameter> CausalLm::parameters() const {
     result.push_back({p.name, p.tensor, p.decay, hidden});
   }
   return result;
+}
+
+// model_type is only a name for three of them.
+std::vector<std::string> CausalLm::shape_keys() const {
+  return {"gpt_config.n_layer", "gpt_config.n_head", "gpt_config.n_embd", "gpt_config.tie_weights",
+          "data_config.block_size"};
 }
 
 TaskLoss CausalLm::loss(const Batch& batch) {
@@ -215,6 +222,11 @@ std::vector<std::string> CausalLm::describe() const {
                   config_.data.eval_path.empty() ? "" : " of " + config_.data.eval_path)};
   for (std::string& line : describe_windows()) lines.push_back(std::move(line));
   return lines;
+}
+
+std::unique_ptr<Task> make_causal_lm(const Config& config,
+                                     const std::map<std::string, std::string>* metadata) {
+  return std::make_unique<CausalLm>(config, metadata);
 }
 
 }  // namespace ddp::train

@@ -14,6 +14,10 @@
 
 namespace ddp::train {
 
+/// See make_task().
+std::unique_ptr<Task> make_causal_lm(const Config& config,
+                                     const std::map<std::string, std::string>* metadata);
+
 class CausalLm : public Task {
  public:
   CausalLm(const Config& config, const std::map<std::string, std::string>* metadata);
@@ -24,6 +28,7 @@ class CausalLm : public Task {
   void build_model(torch::Device device, uint64_t seed) override;
   torch::nn::Module& model() override { return *model_; }
   std::vector<Parameter> parameters() const override;
+  std::vector<std::string> shape_keys() const override;
 
   TaskLoss loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
@@ -49,6 +54,9 @@ class CausalLm : public Task {
   void check_resume(const std::map<std::string, std::string>& metadata,
                     const std::string& snapshot) const override;
   std::vector<std::string> describe() const override;
+  std::string next_command(const std::string& snapshot) const override {
+    return "trainer generate --snapshot " + snapshot + " --prompt TEXT";
+  }
 
  private:
   std::vector<NamedTensor> weights() const;

@@ -19,6 +19,7 @@
 #include "trainer/data/sample_source.h"
 #include "trainer/model/training_cost.h"
 #include "trainer/optim/optimizer.h"
+#include "trainer/parallel/process_group.h"
 
 namespace ddp::train {
 
@@ -38,6 +39,8 @@ class Task {
   virtual const SampleSource& training() const = 0;
   /// Null when there is nothing to evaluate on.
   virtual const SampleSource* evaluation() const = 0;
+  /// What is evaluated once, when training has ended; null when there is nothing.
+  virtual const SampleSource* test() const { return nullptr; }
 
   /// In training mode, on `device`, with initial weights that depend on `seed` alone. Called once,
   /// before anything below.
@@ -46,10 +49,23 @@ class Task {
   /// Every distinct parameter once, in a fixed order.
   virtual std::vector<Parameter> parameters() const = 0;
 
+  /// State of the model that no gradient changes, such as running statistics; in a fixed order.
+  virtual std::vector<NamedTensor> buffers() const { return {}; }
+  /// The keys that fix the shapes of the tensors: a snapshot with other values does not fit.
+  virtual std::vector<std::string> shape_keys() const { return {}; }
+
+  /// Before training: the ranks that train together, and the micro-batches of a step on all of
+  /// them. Throws UserError when a step cannot be divided like that.
+  virtual void join(ProcessGroup& /*group*/, int64_t /*micro_batches*/) {}
+
   /// Forward pass of a batch on the model's device.
   virtual TaskLoss loss(const Batch& batch) = 0;
   /// The loss of the smallest batch with the graph of a training step.
   virtual torch::Tensor smallest_loss() = 0;
+  /// On all ranks, after the backward passes of a step: gives the buffers the values that the
+  /// micro-batches of all ranks lead to. `discard`, a float32 scalar on the model's device: 1
+  /// leaves them as they were, as there is no update.
+  virtual void end_step(ProcessGroup& /*group*/, const torch::Tensor& /*discard*/) {}
   /// Of a batch of evaluation samples, in eval mode: float32 [sums()], each a sum over the samples.
   virtual torch::Tensor evaluate(const Batch& batch) = 0;
   virtual int64_t sums() const = 0;
@@ -88,8 +104,14 @@ class Task {
   /// Throws UserError when a snapshot with this metadata cannot go on with these data.
   virtual void check_resume(const std::map<std::string, std::string>& metadata,
                             const std::string& snapshot) const = 0;
+  /// What this rank has noticed since the last call and people should know: samples left out.
+  virtual std::vector<std::string> take_warnings() { return {}; }
   /// Lines about model and data for the start of the log.
   virtual std::vector<std::string> describe() const = 0;
+  /// What to do with a snapshot that is trained.
+  virtual std::string next_command(const std::string& snapshot) const {
+    return "trainer eval --snapshot " + snapshot;
+  }
 };
 
 /// The task that `config` names, with its data opened. `metadata` is that of the snapshot to resume

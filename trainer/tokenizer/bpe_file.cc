@@ -169,6 +169,13 @@ void check_parts(const Json& root, const Json& model, const SpecReader& reader) 
   }
 }
 
+void read_tokens(const Json& root, SpecReader& reader) {
+  const Json& added = member(root, "added_tokens");
+  reader.read_vocabulary(member(member(root, "model"), "vocab"), added.size());
+  if (!added.is_null()) reader.read_added(added);
+  reader.check_no_gap();
+}
+
 void read_merge_list(const Json& merges, SpecReader& reader) {
   if (!merges.is_array()) reader.fail("'merges' is not a list");
   for (const Json& merge : merges) {
@@ -183,20 +190,6 @@ void read_merge_list(const Json& merges, SpecReader& reader) {
       reader.fail("an entry of 'merges' is not two tokens");
     }
   }
-}
-
-OrderedJson added_json(const BpeSpec& spec) {
-  OrderedJson list = OrderedJson::array();
-  for (const AddedToken& token : spec.added) {
-    list.push_back({{"id", token.id},
-                    {"content", token.content},
-                    {"single_word", false},
-                    {"lstrip", false},
-                    {"rstrip", false},
-                    {"normalized", token.normalized},
-                    {"special", token.special}});
-  }
-  return list;
 }
 
 OrderedJson model_json(const BpeSpec& spec) {
@@ -224,15 +217,18 @@ OrderedJson model_json(const BpeSpec& spec) {
 
 }  // namespace
 
+BpeSpec read_vocabulary_and_added(const nlohmann::json& root, const std::string& name) {
+  SpecReader reader(name);
+  read_tokens(root, reader);
+  return std::move(reader.spec());
+}
+
 BpeSpec read_tokenizer_json(const nlohmann::json& root, const std::string& name) {
   SpecReader reader(name);
   if (!root.is_object()) reader.fail("is not a tokenizer.json: an object is expected");
   const Json& model = member(root, "model");
   check_parts(root, model, reader);
-  const Json& added = member(root, "added_tokens");
-  reader.read_vocabulary(member(model, "vocab"), added.size());
-  if (!added.is_null()) reader.read_added(added);
-  reader.check_no_gap();
+  read_tokens(root, reader);
   read_merge_list(member(model, "merges"), reader);
   reader.spec().add_prefix_space = flag_of(member(root, "pre_tokenizer"), "add_prefix_space", true);
   reader.spec().ignore_merges = flag_of(model, "ignore_merges", false);
@@ -256,16 +252,31 @@ BpeSpec parse_vocab_and_merges(std::string_view vocab, const std::string& vocab_
   return std::move(reader.spec());
 }
 
+nlohmann::ordered_json added_tokens_json(const std::vector<AddedToken>& tokens) {
+  OrderedJson list = OrderedJson::array();
+  for (const AddedToken& token : tokens) {
+    list.push_back({{"id", token.id},
+                    {"content", token.content},
+                    {"single_word", false},
+                    {"lstrip", false},
+                    {"rstrip", false},
+                    {"normalized", token.normalized},
+                    {"special", token.special}});
+  }
+  return list;
+}
+
 std::string tokenizer_json(const BpeSpec& spec) {
   const OrderedJson byte_level = {{"type", "ByteLevel"},
                                   {"add_prefix_space", spec.add_prefix_space},
                                   {"trim_offsets", true},
                                   {"use_regex", true}};
-  const OrderedJson root = {{"version", "1.0"},          {"truncation", nullptr},
-                            {"padding", nullptr},        {"added_tokens", added_json(spec)},
-                            {"normalizer", nullptr},     {"pre_tokenizer", byte_level},
-                            {"post_processor", nullptr}, {"decoder", byte_level},
-                            {"model", model_json(spec)}};
+  const OrderedJson root = {
+      {"version", "1.0"},          {"truncation", nullptr},
+      {"padding", nullptr},        {"added_tokens", added_tokens_json(spec.added)},
+      {"normalizer", nullptr},     {"pre_tokenizer", byte_level},
+      {"post_processor", nullptr}, {"decoder", byte_level},
+      {"model", model_json(spec)}};
   return root.dump() + "\n";
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "trainer/tokenizer/bpe_spec.h"
 
@@ -17,6 +18,12 @@ BpeSpec read_tokenizer_json(const nlohmann::json& root, const std::string& name)
 /// <|endoftext|>, where it is in the vocabulary, is the special token, as `transformers` has it.
 BpeSpec parse_vocab_and_merges(std::string_view vocab, const std::string& vocab_name,
                                std::string_view merges, const std::string& merges_name);
+
+/// The vocabulary and the added tokens of a tokenizer.json alone, whatever its model: no merges.
+BpeSpec read_vocabulary_and_added(const nlohmann::json& root, const std::string& name);
+
+/// As tokenizer.json lists them.
+nlohmann::ordered_json added_tokens_json(const std::vector<AddedToken>& tokens);
 
 /// Loaded by Tokenizer.from_file() of Python's `tokenizers`.
 std::string tokenizer_json(const BpeSpec& spec);

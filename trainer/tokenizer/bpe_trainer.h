@@ -10,10 +10,11 @@
 
 namespace ddp::train {
 
-/// The words of a corpus, split as word_end() says, and how often each stands there.
+/// The words of a corpus, and how often each stands there. add_text() splits as word_end() says.
 class WordCounts {
  public:
   void add_text(std::string_view text);
+  void add_word(std::string_view word);
   void add(const WordCounts& other);
 
   std::size_t distinct() const { return counts_.size(); }

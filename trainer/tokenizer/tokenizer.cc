@@ -11,6 +11,8 @@
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
+#include "trainer/tokenizer/wordpiece_file.h"
+#include "trainer/tokenizer/wordpiece_tokenizer.h"
 
 namespace ddp::train {
 namespace {
@@ -50,6 +52,10 @@ std::unique_ptr<Tokenizer> character_level(const Json& json) {
   return std::make_unique<CharTokenizer>(std::move(characters));
 }
 
+std::unique_ptr<Tokenizer> wordpiece_of(const Json& json, const std::string& name) {
+  return std::make_unique<WordpieceTokenizer>(read_wordpiece_json(json, name));
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::string& name) {
@@ -58,10 +64,12 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::str
     if (json.is_object() && json.contains("kind"))
       return tokenizer_of_kind(json["kind"].get<std::string>(), json);
     if (auto characters = character_level(json)) return characters;
+    if (is_wordpiece_json(json)) return wordpiece_of(json, name);
   } catch (const Json::exception&) {
     throw UserError(name + ": is damaged: its members are not those of its kind");
   } catch (const std::runtime_error& error) {
-    throw UserError(name + ": " + error.what());
+    const std::string what = error.what();
+    throw UserError(what.starts_with(name) ? what : name + ": " + what);
   }
   return std::make_unique<BpeTokenizer>(read_tokenizer_json(json, name));
 }

@@ -27,6 +27,8 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
   /// The token that separates documents, such as GPT-2's <|endoftext|>.
   virtual std::optional<int32_t> end_of_text() const { return std::nullopt; }
+  /// The token that is written like that in the vocabulary, such as [MASK].
+  virtual std::optional<int32_t> token_of(std::string_view /*text*/) const { return std::nullopt; }
   /// All that tokenizer_from_state() needs to make it again: what a snapshot holds and a folder's
   /// tokenizer.json contains.
   virtual std::string state() const = 0;

@@ -4,10 +4,14 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
+#include "trainer/tokenizer/bounded_json.h"
 #include "trainer/tokenizer/bpe_file.h"
 #include "trainer/tokenizer/bpe_tokenizer.h"
+#include "trainer/tokenizer/wordpiece_file.h"
+#include "trainer/tokenizer/wordpiece_tokenizer.h"
 
 namespace ddp::train {
 namespace {
@@ -38,6 +42,20 @@ std::unique_ptr<Tokenizer> load_vocab_and_merges(const fs::path& folder) {
       parse_vocab_and_merges(read_whole(vocab), vocab, read_whole(merges), merges));
 }
 
+/// With what a tokenizer_config.json beside it says of capitals and accents.
+std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& file) {
+  const std::string config = file.parent_path() / "tokenizer_config.json";
+  WordpieceSpec spec = parse_vocab_txt(read_whole(file), file);
+  std::error_code unknown;
+  if (fs::exists(config, unknown))
+    spec.words = read_word_options(parse_bounded_json(read_whole(config), config));
+  try {
+    return std::make_unique<WordpieceTokenizer>(std::move(spec));
+  } catch (const UserError& error) {
+    throw UserError(file.string() + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
@@ -45,15 +63,19 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   const fs::path place(path);
   if (!fs::exists(place, unknown))
     throw UserError(path +
-                    ": no such folder; a tokenizer is char, byte, bpe or a folder with "
+                    ": no such folder; a tokenizer is char, byte, bpe, wordpiece or a folder with "
                     "tokenizer.json");
+  if (place.extension() == ".txt" && fs::is_regular_file(place, unknown))
+    return load_vocab_txt(place);
   if (!fs::is_directory(place, unknown)) return parse_tokenizer(read_whole(path), path);
   const std::string whole = place / "tokenizer.json";
   if (fs::exists(whole, unknown)) return parse_tokenizer(read_whole(whole), whole);
   if (fs::exists(place / "vocab.json", unknown)) return load_vocab_and_merges(place);
-  throw UserError(path +
-                  ": holds no tokenizer.json, nor vocab.json with merges.txt; write one "
-                  "with trainer tokenize");
+  if (fs::exists(place / "vocab.txt", unknown)) return load_vocab_txt(place / "vocab.txt");
+  throw UserError(
+      path +
+      ": holds no tokenizer.json, nor vocab.json with merges.txt, nor vocab.txt; write one "
+      "with trainer tokenize");
 }
 
 }  // namespace ddp::train

@@ -9,7 +9,8 @@
 
 namespace ddp::train {
 
-/// `path`: a folder with tokenizer.json, or with vocab.json and merges.txt; or such a .json file.
+/// `path`: a folder with tokenizer.json, with vocab.json and merges.txt, or with BERT's vocab.txt;
+/// or such a .json or .txt file.
 /// Throws UserError that names the file and what is wrong with it.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 

@@ -15,6 +15,7 @@
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/run/batch_plan.h"
+#include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
@@ -127,7 +128,12 @@ std::string as_table(const Estimate& e) {
 }  // namespace
 
 int run_estimate(const TrainerArgs& args) {
-  const Job job = job_of(load_config(args.config, args.overrides), args.estimate.world_size);
+  const Config config = load_config(args.config, args.overrides);
+  if (config.task != TaskKind::kCausalLm) {
+    throw UserError(fmt::format("task: {}: trainer estimate knows {} alone", task_name(config.task),
+                                task_name(TaskKind::kCausalLm)));
+  }
+  const Job job = job_of(config, args.estimate.world_size);
   const Estimate result = estimate(job);
   if (args.estimate.json) {
     print(as_json(result).dump(2) + "\n");

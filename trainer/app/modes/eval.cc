@@ -24,6 +24,8 @@ namespace {
 Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   Config config = config_from_json(meta.config_json);
   config.gpt.init_from.clear();
+  config.bert.init_from.clear();
+  config.data.test_path.clear();
   config.trainer.device = options.device;
   if (options.data.empty()) return config;
   config.data.path = absolute_path(options.data);
@@ -35,9 +37,9 @@ Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
 }
 
 void load_weights(const OpenedSnapshot& snapshot, Task& task) {
-  const torch::NoGradGuard no_grad;
   for (const auto& p : task.parameters())
     snapshot.load_into(evaluated_tensor(*snapshot.file, p.name), p.tensor);
+  for (const auto& [name, tensor] : task.buffers()) snapshot.load_into("buffer." + name, tensor);
 }
 
 std::string as_table(const Metrics& metrics) {

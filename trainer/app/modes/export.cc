@@ -6,15 +6,34 @@
 #include "trainer/app/snapshot_model.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/interop/export_model.h"
+#include "trainer/snapshot/remote_snapshots.h"
 
 namespace ddp::train {
-int run_export(const TrainerArgs& args) {
-  const ExportArgs& options = args.exporting;
-  const SnapshotModel loaded = load_snapshot_model(options.snapshot, torch::kCPU);
+namespace {
+
+std::vector<std::string> export_causal(const OpenedSnapshot& snapshot, const ExportArgs& options) {
+  const SnapshotModel loaded = load_snapshot_model(snapshot, "export", torch::kCPU);
   const ExportedModel exported{loaded.config.gpt, loaded.model->block_size(),
                                loaded.model->vocab_size(), loaded.weights()};
-  for (const auto& name : export_model(exported, *loaded.tokenizer, options.format, options.output))
-    print(fmt::format("{}/{}\n", options.output, name));
+  return export_model(exported, *loaded.tokenizer, options.format, options.output);
+}
+
+std::vector<std::string> export_masked(const OpenedSnapshot& snapshot, const ExportArgs& options) {
+  const MaskedSnapshotModel loaded = load_masked_model(snapshot, torch::kCPU);
+  const ExportedModel exported{loaded.config.bert, loaded.model->positions(),
+                               loaded.model->vocab_size(), loaded.weights()};
+  return export_model(exported, *loaded.tokenizer, options.format, options.output);
+}
+
+}  // namespace
+
+int run_export(const TrainerArgs& args) {
+  const ExportArgs& options = args.exporting;
+  const FetchedSnapshot fetched(options.snapshot);
+  const OpenedSnapshot snapshot = open_snapshot(fetched.file());
+  const bool masked = snapshot_task(snapshot.meta) == task_name(TaskKind::kMaskedLm);
+  const auto names = masked ? export_masked(snapshot, options) : export_causal(snapshot, options);
+  for (const auto& name : names) print(fmt::format("{}/{}\n", options.output, name));
   return launch::kExitDone;
 }
 

@@ -236,7 +236,7 @@ torch::Device device_for(DeviceChoice choice) {
 int run_generate(const TrainerArgs& args) {
   const GenerateArgs& options = args.generate;
   const torch::Device device = device_for(options.device);
-  SnapshotModel loaded = load_snapshot_model(options.snapshot, device);
+  SnapshotModel loaded = load_snapshot_model(options.snapshot, "generate", device);
   const auto prompts = encode_prompts(options, *loaded.tokenizer);
   check_stops(options, *loaded.tokenizer, loaded.model->block_size());
   const int64_t total = static_cast<int64_t>(prompts.size()) * options.num_samples;

@@ -38,24 +38,27 @@ int64_t model_parameters(const SafetensorsFile& file) {
 
 Json snapshot_report(const OpenedSnapshot& snapshot) {
   const auto& meta = snapshot.meta;
-  return {
+  Json report = {
       {"path", snapshot.path},
       {"format_version", kSnapshotVersion},
+      {"task", snapshot_task(meta)},
       {"run_id", meta.run_id},
       {"step", meta.step},
       {"epoch", meta.cursor.epoch},
       {"position", meta.cursor.position},
       {"optimizer_step", meta.optimizer_step},
       {"parameters", model_parameters(*snapshot.file)},
-      {"vocabulary_size", tokenizer_of(meta.task)->size()},
       {"world_size", meta.world_size},
       {"micro_batches_per_step", meta.micro_batches_per_step},
       {"grad_scaler",
        {{"scale", meta.grad_scaler.scale}, {"growth_tracker", meta.grad_scaler.growth_tracker}}},
       {"data_sha256", meta.data_sha256},
-      {"content_sha256", content_sha256(*snapshot.file)},
-      {"config", Json::parse(meta.config_json)},
-      {"tensors", tensor_report(*snapshot.file)}};
+      {"content_sha256", content_sha256(*snapshot.file)}};
+  if (snapshot_task(meta) == task_name(TaskKind::kCausalLm))
+    report["vocabulary_size"] = tokenizer_of(meta.task)->size();
+  report["config"] = Json::parse(meta.config_json);
+  report["tensors"] = tensor_report(*snapshot.file);
+  return report;
 }
 
 std::string as_table(const Json& report) {
@@ -67,6 +70,10 @@ std::string as_table(const Json& report) {
   }
   text += "config\n";
   for (const auto& [section, keys] : report["config"].items()) {
+    if (!keys.is_object()) {
+      text += fmt::format("  {} = {}\n", section, keys.dump());
+      continue;
+    }
     for (const auto& [key, value] : keys.items())
       text += fmt::format("  {}.{} = {}\n", section, key, value.dump());
   }

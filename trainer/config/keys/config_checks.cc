@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "trainer/config/keys/bert_checks.h"
 #include "trainer/config/keys/key_table.h"
 #include "trainer/config/keys/pretrained_config.h"
 #include "trainer/runtime/error.h"
@@ -25,6 +26,15 @@ constexpr const char* kSizes[] = {"gpt_config.n_layer", "gpt_config.n_head", "gp
 
 [[noreturn]] void refuse(const Given& given, const std::string& key, const std::string& what) {
   throw UserError(given.where(key) + ": " + what);
+}
+
+void check_belongs_to_task(TaskKind task, const Given& given) {
+  for (const Field& field : config_fields()) {
+    if (belongs_to(field.path, task) || !given.has(field.path)) continue;
+    refuse(given, field.path,
+           fmt::format("has no meaning with task={}; remove it, or set another task",
+                       task_name(task)));
+  }
 }
 
 const ModelPreset& find_preset(const std::string& name, const Given& given) {
@@ -118,6 +128,34 @@ void check_heads(const Config& config, const Given& given) {
              (gpt.n_embd / gpt.n_head + 1) * gpt.n_head));
 }
 
+void check_image(const Config& config, const Given& given) {
+  const ImageConfig& image = config.image;
+  if (image.channels && *image.channels == 2)
+    refuse(given, "image_config.channels", "2 is neither gray (1) nor RGB (3)");
+  if (image.network == ImageNetworkKind::kConv) return;
+  if (image.batch_norm != BatchNormKind::kOff) {
+    refuse(given, "image_config.batch_norm",
+           "a dense network has none; set it to off, or image_config.network to conv");
+  }
+}
+
+/// The keys of the model that the task trains.
+void complete_model(Config& config, const Given& given) {
+  switch (config.task) {
+    case TaskKind::kCausalLm:
+      resolve_model(config, given);
+      follow_pretrained(config, given);
+      check_heads(config, given);
+      return;
+    case TaskKind::kMaskedLm:
+      return complete_bert(config, given);
+    case TaskKind::kImageClassification:
+      return check_image(config, given);
+    case TaskKind::kTextClassification:
+      return;
+  }
+}
+
 }  // namespace
 
 std::string absolute_path(const std::string& path) {
@@ -150,9 +188,9 @@ void check_data_files(const char* key, const std::string& path, const std::strin
   if (stat(path.c_str(), &info) != 0) {
     const int error = errno;
     if (matches_a_file(path)) return;
-    const std::string fix = error == ENOENT
-                                ? "give a text file; relative paths start at the current directory"
-                                : "check the path and its permissions";
+    const std::string fix =
+        error == ENOENT ? "give a file or a folder; relative paths start at the current directory"
+                        : "check the path and its permissions";
     refuse(given, key, fmt::format("{}: {}{}; {}", as_given, std::strerror(error), from, fix));
   }
   if (access(path.c_str(), R_OK) != 0) {
@@ -169,12 +207,18 @@ void resolve_data_paths(DataConfig& data, const Given& given) {
     data.eval_path = absolute_path(data.eval_path);
     check_data_files("data_config.eval_path", data.eval_path, as_given.eval_path, given);
   }
+  if (!data.test_path.empty()) {
+    data.test_path = absolute_path(data.test_path);
+    check_data_files("data_config.test_path", data.test_path, as_given.test_path, given);
+  }
   const bool named = data.tokenizer.empty() || data.tokenizer == "char" || data.tokenizer == "byte";
   if (named) return;
-  if (data.tokenizer == "bpe")
+  if (data.tokenizer == "bpe" || data.tokenizer == "wordpiece") {
     refuse(given, "data_config.tokenizer",
-           "bpe: is trained first; write trainer tokenize --tokenizer bpe --train ..., and give "
-           "its folder");
+           fmt::format("{0}: is trained first; write trainer tokenize --tokenizer {0} --train ..., "
+                       "and give its folder",
+                       data.tokenizer));
+  }
   data.tokenizer = absolute_path(data.tokenizer);
   check_data_files("data_config.tokenizer", data.tokenizer, as_given.tokenizer, given);
 }
@@ -259,10 +303,9 @@ void check_profile(const Config& config, const Given& given) {
 }  // namespace
 
 void complete_config(Config& config, const Given& given) {
-  resolve_model(config, given);
-  follow_pretrained(config, given);
+  check_belongs_to_task(config.task, given);
   check_whole_numbers(config, given);
-  check_heads(config, given);
+  complete_model(config, given);
   check_step_size(config, given);
   check_global_batch(config, given);
   check_optimizer(config, given);
@@ -275,6 +318,7 @@ void complete_config(Config& config, const Given& given) {
 void resolve_paths(Config& config, const Given& given, bool own_folder) {
   std::string& snapshot = config.trainer.snapshot_path;
   if (!config.gpt.init_from.empty()) config.gpt.init_from = absolute_path(config.gpt.init_from);
+  if (!config.bert.init_from.empty()) config.bert.init_from = absolute_path(config.bert.init_from);
   config.hydra.run_dir = absolute_path(config.hydra.run_dir);
   const bool in_run_folder = own_folder || config.hydra.job_chdir;
   const bool relative = snapshot.find("://") == std::string::npos && !snapshot.starts_with('/') &&

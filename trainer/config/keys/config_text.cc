@@ -12,7 +12,9 @@ namespace {
 
 Node config_tree(const Config& config) {
   Node root = Node::map();
-  for (const Field& field : config_fields()) set_path(root, field.path, field_value(field, config));
+  for (const Field& field : config_fields()) {
+    if (belongs_to(field.path, config.task)) set_path(root, field.path, field_value(field, config));
+  }
   return root;
 }
 

@@ -7,7 +7,8 @@
 
 namespace ddp::train {
 
-/// The resolved configuration as one JSON object with the sections and keys of the YAML file.
+/// The resolved configuration as one JSON object with the sections and keys of the YAML file,
+/// without the models of other tasks.
 /// Equal configurations give equal text: keys in a fixed order, numbers in shortest round-trip
 /// form.
 std::string config_to_json(const Config& config);

@@ -1,5 +1,10 @@
 #include "trainer/config/keys/key_table.h"
 
+#include <algorithm>
+
+#include "trainer/config/keys/bert_keys.h"
+#include "trainer/config/keys/image_keys.h"
+
 namespace ddp::train {
 namespace {
 
@@ -17,6 +22,10 @@ constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
 
 #define DDP_MEMBER(member) [](Config& c) -> FieldPointer { return &c.member; }
 
+std::vector<Field> task_fields() {
+  return {{"task", DDP_MEMBER(task), kAnyValue, NullMeans::kError, "", "", "What to train."}};
+}
+
 std::vector<Field> data_fields() {
   return {
       {"data_config.path", DDP_MEMBER(data.path), kAnyValue, NullMeans::kError, "required", "",
@@ -31,6 +40,8 @@ std::vector<Field> data_fields() {
       {"data_config.eval_path", DDP_MEMBER(data.eval_path), kAnyValue, NullMeans::kNotGiven,
        "a part of path: train_split", "",
        "Files to evaluate on, as path; all of path is for training then."},
+      {"data_config.test_path", DDP_MEMBER(data.test_path), kAnyValue, NullMeans::kNotGiven, "none",
+       "", "Files to evaluate on once, when training has ended, as eval_path."},
       {"data_config.block_size", DDP_MEMBER(data.block_size), kUpTo1e6, NullMeans::kError, "",
        "tokens", "Context length: tokens per input sequence."},
       {"data_config.train_split", DDP_MEMBER(data.train_split), kShare, NullMeans::kError, "",
@@ -43,6 +54,16 @@ std::vector<Field> data_fields() {
        "Distance between the starts of consecutive training sequences; 1: every position; auto: "
        "half "
        "of block_size, less where an epoch would have fewer than 512 sequences."},
+      {"data_config.on_bad_sample", DDP_MEMBER(data.on_bad_sample), kAnyValue, NullMeans::kError,
+       "", "",
+       "A sample that cannot be read, such as a broken image: skip leaves it out, names and counts "
+       "it; stop ends the run."},
+      {"data_config.min_characters", DDP_MEMBER(data.min_characters), Range{0, 1e9},
+       NullMeans::kError, "", "characters", "Shorter lines are left out; 0: none."},
+      {"data_config.mask_share", DDP_MEMBER(data.mask_share), kShare, NullMeans::kError, "",
+       "share",
+       "Share of a line's tokens to predict, one at least: 80 % of them become [MASK], 10 % a "
+       "random token, 10 % stay."},
   };
 }
 
@@ -206,6 +227,10 @@ std::vector<Field> trainer_fields() {
        "", "",
        "A loss or gradient norm above this many times the median of the last 64 steps is a spike; "
        "0 or null: off. Costs a host sync per step."},
+      {"trainer_config.check_replicas_every_steps", DDP_MEMBER(trainer.check_replicas_every_steps),
+       kStepCountOr0, NullMeans::kOff, "", "steps",
+       "Steps between comparisons of the training state over all ranks, bit by bit; a difference "
+       "ends the run and names the first tensor. 0 or null: none."},
       {"trainer_config.fault_plan", DDP_MEMBER(trainer.fault_plan), kAnyValue, NullMeans::kOff, "",
        "", "Faults to inject, for testing: [\"rank=1 step=12 phase=backward kind=kill\"]."},
   };
@@ -313,13 +338,32 @@ std::vector<Field> hydra_fields() {
 
 #undef DDP_MEMBER
 
+/// The section of a model, or a key, and the tasks that know it.
+struct ModelSection {
+  std::string_view prefix;
+  std::vector<TaskKind> tasks;
+};
+
+const std::vector<ModelSection>& model_sections() {
+  static const std::vector<ModelSection> sections = {
+      {"gpt_config.", {TaskKind::kCausalLm}},
+      {"bert_config.", {TaskKind::kMaskedLm}},
+      {"image_config.", {TaskKind::kImageClassification}},
+      {"data_config.on_bad_sample", {TaskKind::kImageClassification}},
+      {"data_config.test_path", {TaskKind::kMaskedLm}},
+      {"data_config.min_characters", {TaskKind::kMaskedLm}},
+      {"data_config.mask_share", {TaskKind::kMaskedLm}}};
+  return sections;
+}
+
 }  // namespace
 
 const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all;
-    for (auto part : {data_fields(), gpt_fields(), trainer_fields(), other_fields(),
-                      logging_fields(), profile_fields(), hydra_fields()}) {
+    for (auto part :
+         {task_fields(), data_fields(), gpt_fields(), bert_fields(), image_fields(),
+          trainer_fields(), other_fields(), logging_fields(), profile_fields(), hydra_fields()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;
@@ -332,6 +376,14 @@ const Field* find_field(std::string_view path) {
     if (field.path == path) return &field;
   }
   return nullptr;
+}
+
+bool belongs_to(std::string_view path, TaskKind task) {
+  for (const ModelSection& section : model_sections()) {
+    if (!path.starts_with(section.prefix)) continue;
+    return std::find(section.tasks.begin(), section.tasks.end(), task) != section.tasks.end();
+  }
+  return true;
 }
 
 const std::vector<ModelPreset>& model_presets() {

@@ -19,8 +19,9 @@ namespace ddp::train {
 using FieldPointer =
     std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
                  std::array<double, 2>*, Verbosity*, AutoNumber*, std::vector<std::string>*,
-                 DataFormat*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*,
-                 Backend*, OptimizerName*, LrSchedule*, ProgressStyle*>;
+                 TaskKind*, DataFormat*, OnBadSample*, ImageNetworkKind*, BatchNormKind*,
+                 Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*, Backend*,
+                 OptimizerName*, LrSchedule*, ProgressStyle*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {
@@ -52,6 +53,10 @@ const std::vector<Field>& config_fields();
 /// The field of that path, or nullptr.
 const Field* find_field(std::string_view path);
 
+/// Whether the key has a meaning in that task: a model's section belongs to the tasks that train
+/// such a model, everything else to all of them.
+bool belongs_to(std::string_view path, TaskKind task);
+
 /// "int", "float", "bool", "str", "auto or float", "list of 2 floats", "list of str" or the choices
 /// of an enumeration.
 std::string field_type(const Field& field);
@@ -76,5 +81,7 @@ struct ModelPreset {
   int64_t n_embd;
 };
 const std::vector<ModelPreset>& model_presets();
+/// Those of bert_config, J. Devlin's and I. Turc's sizes.
+const std::vector<ModelPreset>& bert_presets();
 
 }  // namespace ddp::train

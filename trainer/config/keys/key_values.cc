@@ -23,11 +23,27 @@ struct Choice {
 /// The names of an enumeration. The first one of a value is written, the others are accepted too.
 template <class E>
 constexpr auto kChoices = nullptr;
+constexpr Choice<TaskKind> choice_of(TaskKind task) { return {task_name(task), task}; }
+template <>
+constexpr auto kChoices<TaskKind> = std::to_array<Choice<TaskKind>>(
+    {choice_of(TaskKind::kCausalLm), choice_of(TaskKind::kMaskedLm),
+     choice_of(TaskKind::kTextClassification), choice_of(TaskKind::kImageClassification)});
 template <>
 constexpr auto kChoices<Activation> =
     std::to_array<Choice<Activation>>({{"gelu", Activation::kGelu},
                                        {"gelu_tanh", Activation::kGeluTanh},
                                        {"gelu_new", Activation::kGeluTanh}});
+template <>
+constexpr auto kChoices<OnBadSample> = std::to_array<Choice<OnBadSample>>(
+    {{"skip", OnBadSample::kSkip}, {"stop", OnBadSample::kStop}});
+template <>
+constexpr auto kChoices<ImageNetworkKind> = std::to_array<Choice<ImageNetworkKind>>(
+    {{"dense", ImageNetworkKind::kDense}, {"conv", ImageNetworkKind::kConv}});
+template <>
+constexpr auto kChoices<BatchNormKind> =
+    std::to_array<Choice<BatchNormKind>>({{"off", BatchNormKind::kOff},
+                                          {"local", BatchNormKind::kLocal},
+                                          {"synchronized", BatchNormKind::kSynchronized}});
 template <>
 constexpr auto kChoices<DataFormat> = std::to_array<Choice<DataFormat>>(
     {{"auto", DataFormat::kAuto}, {"text", DataFormat::kText}, {"tokens", DataFormat::kTokens}});

@@ -104,7 +104,58 @@ void compare(std::vector<std::string>& differences, const char* name, int64_t th
     differences.push_back(fmt::format("{} is {} there, {} here", name, there, here));
 }
 
+std::vector<std::string> unsupported_in_bert(const Values& values) {
+  constexpr double kEpsilon = 1e-12;
+  std::vector<std::string> found;
+  const std::string activation = values.text("hidden_act", "gelu");
+  if (activation != "gelu") found.push_back(fmt::format("hidden_act is {}, not gelu", activation));
+  const double epsilon = values.real("layer_norm_eps", kEpsilon);
+  if (epsilon != kEpsilon)
+    found.push_back(fmt::format("layer_norm_eps is {}, not {}", epsilon, kEpsilon));
+  const std::string positions = values.text("position_embedding_type", "absolute");
+  if (positions != "absolute")
+    found.push_back(fmt::format("position_embedding_type is {}, not absolute", positions));
+  const int64_t types = values.number("type_vocab_size", 2);
+  if (types != 2) found.push_back(fmt::format("type_vocab_size is {}, not 2", types));
+  if (!values.flag("tie_word_embeddings", true)) found.emplace_back("tie_word_embeddings is false");
+  if (values.flag("is_decoder", false)) found.emplace_back("is_decoder is true");
+  return found;
+}
+
 }  // namespace
+
+PretrainedBert read_pretrained_bert(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  const Json config = parse_config(path);
+  const Values values(config, path);
+  const std::string type = values.text("model_type", "");
+  if (type != "bert") {
+    throw UserError(
+        fmt::format("{}: model_type is '{}', not bert; give the folder of a BERT", path, type));
+  }
+  PretrainedBert result;
+  result.n_layer = values.number("num_hidden_layers", 12);
+  result.n_head = values.number("num_attention_heads", 12);
+  result.n_embd = values.number("hidden_size", 768);
+  result.intermediate = values.number("intermediate_size", 3072);
+  result.positions = values.number("max_position_embeddings", 512);
+  result.unsupported = unsupported_in_bert(values);
+  return result;
+}
+
+std::vector<std::string> differences_from(const PretrainedBert& pretrained, const BertConfig& bert,
+                                          int64_t block_size) {
+  std::vector<std::string> differences = pretrained.unsupported;
+  compare(differences, "n_layer", pretrained.n_layer, bert.n_layer);
+  compare(differences, "n_head", pretrained.n_head, bert.n_head);
+  compare(differences, "n_embd", pretrained.n_embd, bert.n_embd);
+  compare(differences, "intermediate", pretrained.intermediate, bert.intermediate);
+  if (block_size > pretrained.positions) {
+    differences.push_back(fmt::format("it has {} positions, data_config.block_size asks for {}",
+                                      pretrained.positions, block_size));
+  }
+  return differences;
+}
 
 PretrainedConfig read_pretrained_config(const std::string& folder) {
   const std::string path = folder + "/config.json";

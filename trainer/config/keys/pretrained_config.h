@@ -1,4 +1,5 @@
-// config.json of a folder that transformers' GPT2LMHeadModel.save_pretrained has written.
+// config.json of a folder that save_pretrained of transformers' GPT2LMHeadModel or BertForMaskedLM
+// has written.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,21 @@ struct PretrainedConfig {
 
 /// Throws UserError: no such folder or file, not JSON, not a GPT-2.
 PretrainedConfig read_pretrained_config(const std::string& folder);
+
+/// The shape of a pretrained BERT.
+struct PretrainedBert {
+  int64_t n_layer = 0;
+  int64_t n_head = 0;
+  int64_t n_embd = 0;
+  int64_t intermediate = 0;
+  int64_t positions = 0;
+  std::vector<std::string> unsupported;  ///< As above.
+};
+
+/// Throws UserError: no such folder or file, not JSON, not a BERT.
+PretrainedBert read_pretrained_bert(const std::string& folder);
+std::vector<std::string> differences_from(const PretrainedBert& pretrained, const BertConfig& bert,
+                                          int64_t block_size);
 
 /// Each difference in a few words: "n_layer is 12 there, 8 here". Empty when it fits.
 std::vector<std::string> differences_from(const PretrainedConfig& pretrained, const GptConfig& gpt,

@@ -83,8 +83,9 @@ std::string config_schema_json() {
                {"additionalProperties", false},
                {"properties", {{"defaults", {{"type", "array"}}}}}};
   for (const Field& field : config_fields()) {
-    const std::size_t dot = field.path.rfind('.');
-    object_at(root, field.path.substr(0, dot))["properties"][field.path.substr(dot + 1)] =
+    const std::size_t name = field.path.rfind('.') + 1;  // 0 for a key at the top
+    object_at(root, field.path.substr(
+                        0, name == 0 ? 0 : name - 1))["properties"][field.path.substr(name)] =
         field_schema(field);
   }
   return root.dump(2) + "\n";

@@ -1,0 +1,186 @@
+// A masked language model from its vocabulary to its predictions: the same invariants as those of a
+// causal one, and the mistakes that only it knows.
+#include <signal.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+
+constexpr const char* kMaskedConfig = R"(task: masked_lm
+data_config:
+  path: text.txt
+  tokenizer: vocab.txt
+  block_size: 24
+  train_split: 0.8
+  min_characters: 20
+bert_config: {n_layer: 2, n_head: 2, n_embd: 32, intermediate: 48}
+trainer_config:
+  max_steps: 12
+  batch_size: 4
+  data_loader_workers: 1
+  snapshot_path: snapshot.pt
+  save_every_steps: 5
+  snapshot_every: null
+  log_every_steps: 1
+optimizer_config: {learning_rate: 0.003}
+distributed_config: {timeout_s: 30}
+hydra: {run: {dir: .}}
+)";
+
+constexpr const char* kVocabularyWords =
+    "the\nbrook\nran\nhigh\nand\nanna\nbaked\nbread\nkarl\nlooked\nbelow\nan\nold\noak\nbut\napfel"
+    "\n"
+    ".\n,\n##s\n";
+constexpr const char* kSpecialTokens = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+
+/// Lines of unequal lengths, so that micro-batches hide unequal numbers of tokens.
+std::string lines_of_text() {
+  constexpr const char* kLines[] = {
+      "The brook ran high and Anna baked bread.",
+      "Karl looked below an old oak, but the brook ran.",
+      "Anna ran and Karl ran and the brook ran high and high.", "Short line.",
+      "\u00c4pfel and bread, bread and \u00c4pfel: the old oak looked below."};
+  std::string text;
+  for (int i = 0; i < 90; ++i) text += kLines[(i * i + i / 3) % 5] + std::string("\n");
+  return text;
+}
+
+struct MaskedWorkspace : Workspace {
+  MaskedWorkspace() {
+    write("config.yaml", kMaskedConfig);
+    write("text.txt", lines_of_text());
+    write("vocab.txt", std::string(kSpecialTokens) + kVocabularyWords);
+  }
+};
+
+std::string accumulated(int micro_batches) {
+  return "trainer_config.grad_accumulation_steps=" + std::to_string(micro_batches);
+}
+
+void check_refused(const Finished& run, const Words& said) {
+  INFO(run.err);
+  CHECK(run.exit == 2);
+  REQUIRE(lines_of(run.err).size() == 1);
+  for (const auto& text : said) CHECK_THAT(run.err, Contains(text));
+}
+
+TEST_CASE("two ranks learn to fill masks bit for bit as one process with two micro-batches") {
+  const MaskedWorkspace two, one;
+  const auto by_two = succeed(launched(two, 2));
+  const auto by_one = succeed(alone(one, {accumulated(2)}));
+  CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
+  CHECK(content_sha256(two) == content_sha256(one));
+  CHECK(steps_of(by_two.out) == steps_of(by_one.out));
+  CHECK(evaluations_of(by_two.out) == evaluations_of(by_one.out));
+  CHECK_THAT(by_two.out, Contains("masked_accuracy"));
+}
+
+TEST_CASE("a masked language model that is killed and started again ends as the unbroken one") {
+  const MaskedWorkspace unbroken, broken;
+  const auto whole = succeed(alone(unbroken));
+  {
+    ChildProgram victim(alone(broken));
+    victim.wait_for("Step 8 | Train", 1, kPatience);
+    victim.signal(SIGKILL);
+    victim.wait_all_gone(kPatience);
+  }
+  succeed(alone(broken));
+  CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
+  CHECK(steps_of(log_of(broken)) == steps_of(whole.out));
+}
+
+TEST_CASE(
+    "a test set is evaluated when training has ended, and by trainer eval with equal digits") {
+  const MaskedWorkspace place;
+  place.write("test.txt", lines_of_text().substr(0, 700));
+  const auto run = succeed(alone(place, {"data_config.test_path=test.txt"}));
+  CHECK_THAT(run.out, Contains("Step 12 | Test Loss "));
+  const auto records = read_bytes(place / "metrics.jsonl");
+  const auto at = records.find(R"("split":"test")");
+  REQUIRE(at != std::string::npos);
+  const auto start = records.rfind('\n', at) + 1;
+  const auto test = nlohmann::json::parse(records.substr(start, records.find('\n', at) - start));
+  const auto again = succeed(
+      trainer(place, {"eval", "--snapshot", "snapshot.pt", "--data", "test.txt", "--json"}));
+  const auto evaluated = nlohmann::json::parse(again.out);
+  CHECK(evaluated["masked_accuracy"] == test["masked_accuracy"]);
+  CHECK(evaluated["masked_tokens"] == test["masked_tokens"]);
+}
+
+TEST_CASE("a layer of BERT that is frozen by its name stays as it was") {
+  const MaskedWorkspace free, frozen;
+  const auto run =
+      succeed(alone(frozen, {R"(trainer_config.freeze=["cls.predictions.transform.*"])"}));
+  succeed(alone(free));
+  const auto changed = differences(free.snapshot(), frozen.snapshot());
+  CHECK(std::find(changed.begin(), changed.end(), "model.cls.predictions.transform.dense.weight") !=
+        changed.end());
+  CHECK_THAT(run.out, Contains("Training finished"));
+}
+
+TEST_CASE("predict names the likeliest tokens of each mask with their probabilities") {
+  const MaskedWorkspace place;
+  succeed(alone(place, {"trainer_config.max_steps=2"}));
+  const auto answer = succeed(trainer(place, {"predict", "--snapshot", "snapshot.pt", "--text",
+                                              "The [MASK] ran [MASK].", "--json"}));
+  const auto report = nlohmann::json::parse(answer.out);
+  REQUIRE(report["predictions"].size() == 2);
+  for (const auto& mask : report["predictions"]) {
+    REQUIRE(mask["answers"].size() == 5);
+    double before = 1.0;
+    for (const auto& token : mask["answers"]) {
+      CHECK(token["probability"].get<double>() > 0.0);
+      CHECK(token["probability"].get<double>() <= before);
+      before = token["probability"].get<double>();
+    }
+  }
+  const auto table = succeed(
+      trainer(place, {"predict", "--snapshot", "snapshot.pt", "--text", "The [MASK] ran."}));
+  CHECK_THAT(table.out,
+             Contains(report["predictions"][0]["answers"][0]["answer"].get<std::string>()));
+}
+
+TEST_CASE("what cannot be predicted is refused in one line") {
+  const MaskedWorkspace place;
+  succeed(alone(place, {"trainer_config.max_steps=1"}));
+  const auto predict = [&](const std::string& text) {
+    return finish(trainer(place, {"predict", "--snapshot", "snapshot.pt", "--text", text}));
+  };
+  check_refused(predict(""), {"--text", "empty"});
+  check_refused(predict("The brook ran."), {"--text", "no [MASK]"});
+  check_refused(
+      predict("[MASK] the brook ran and ran and ran and ran and ran and ran and ran and ran "
+              "and ran and ran and ran and ran."),
+      {"--text", "the model takes 24"});
+}
+
+TEST_CASE("a vocabulary without a mask, lines that are too short and another shape are refused") {
+  const MaskedWorkspace place;
+  place.write("other.txt", std::string("[PAD]\n[UNK]\n[CLS]\n[SEP]\n") + kVocabularyWords);
+  check_refused(finish(alone(place, {"data_config.tokenizer=other.txt"})),
+                {"data_config.tokenizer", "has no [MASK]"});
+  check_refused(finish(alone(place, {"data_config.tokenizer=null"})),
+                {"data_config.tokenizer", "trainer tokenize --tokenizer wordpiece"});
+  check_refused(finish(alone(place, {"data_config.min_characters=1000"})),
+                {"data_config.path", "0 of its 90 lines have 1000 characters"});
+  check_refused(finish(alone(place, {"gpt_config.n_layer=2"})), {"gpt_config.n_layer"});
+  check_refused(finish(alone(place, {"bert_config.n_head=5"})), {"bert_config.n_embd"});
+  succeed(alone(place, {"trainer_config.max_steps=1"}));
+  succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "exported"}));
+  check_refused(finish(alone(place, {"trainer_config.snapshot_path=new.pt",
+                                     "bert_config.init_from=exported", "bert_config.n_embd=64"})),
+                {"bert_config.init_from", "n_embd is 32 there, 64 here"});
+  succeed(alone(place, {"trainer_config.snapshot_path=new.pt", "trainer_config.max_steps=1",
+                        "bert_config.init_from=exported", "data_config.tokenizer=null"}));
+}
+
+}  // namespace
+}  // namespace ddp::test

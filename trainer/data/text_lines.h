@@ -1,0 +1,36 @@
+// The lines of texts as tokens: what masked language models are trained on.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+/// Immutable; every member may be called by several threads at a time.
+class TextLines {
+ public:
+  /// The lines of `text` with at least `min_characters` characters, the newline not counted, that
+  /// have any token; each is cut behind `most_tokens` tokens.
+  TextLines(const Tokenizer& tokenizer, std::string_view text, int64_t min_characters,
+            int64_t most_tokens);
+
+  int64_t size() const { return static_cast<int64_t>(ends_.size()); }
+  std::span<const int32_t> operator[](int64_t line) const;
+  int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t lines_in_text() const { return lines_in_text_; }
+  /// Equal for equal lines of tokens.
+  const std::string& fingerprint() const { return fingerprint_; }
+
+ private:
+  std::vector<int32_t> tokens_;
+  std::vector<std::size_t> ends_;
+  int64_t lines_in_text_ = 0;
+  std::string fingerprint_;
+};
+
+}  // namespace ddp::train

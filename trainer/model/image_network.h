@@ -1,0 +1,63 @@
+// Classifiers of images: a dense network and a small convolutional one.
+//
+// dense: n_layer hidden layers of `width` units, each with ReLU and dropout. conv: n_layer stages
+// of a 3x3 convolution, batch normalisation where asked for, ReLU and 2x2 max-pooling where there
+// are two rows and columns left, of conv_channels channels that double from stage to stage; then a
+// hidden layer of `width` units. Both end in a linear layer. Weights are drawn as K. He et al.,
+// "Delving deep into rectifiers" (ICCV 2015) say: uniform, variance 2 / inputs.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/model/batch_norm.h"
+
+namespace ddp::train {
+
+class ImageNetworkImpl : public torch::nn::Module {
+ public:
+  struct Sizes {
+    int64_t channels = 1;
+    int64_t height = 0;
+    int64_t width = 0;
+    int64_t classes = 0;
+  };
+  ImageNetworkImpl(const ImageConfig& config, const Sizes& sizes, uint64_t seed);
+
+  /// float32 [B, channels, height, width] -> logits [B, classes].
+  torch::Tensor forward(const torch::Tensor& x_BCHW);
+
+  struct NetworkParameter {
+    std::string name;
+    torch::Tensor tensor;
+    bool decay = false;   ///< A weight of a layer; no bias, no normalisation.
+    bool hidden = false;  ///< A matrix between hidden layers.
+  };
+  /// In the order in which the input meets them.
+  std::vector<NetworkParameter> network_parameters() const;
+  const std::vector<BatchNorm>& norms() const { return norms_; }
+  int64_t parameter_count() const;
+  /// Floating-point operations of the forward and backward pass of one image, without those of
+  /// normalisation, ReLU and pooling.
+  double flops_per_image() const { return flops_; }
+
+ private:
+  int64_t add_stages(const ImageConfig& config, const Sizes& sizes);
+  void add_dense(int64_t inputs, int64_t outputs, const std::string& name);
+  void initialise(uint64_t seed);
+  torch::Tensor through_stages(torch::Tensor x_BCHW);
+
+  double dropout_;
+  std::vector<torch::nn::Conv2d> stages_;
+  std::vector<bool> pools_;  // behind the stage of that index
+  std::vector<BatchNorm> norms_;
+  std::vector<torch::nn::Linear> dense_;  // the last one gives the logits
+  double flops_ = 0.0;
+};
+TORCH_MODULE(ImageNetwork);
+
+}  // namespace ddp::train

@@ -1,0 +1,53 @@
+// The tokens that a masked language model puts in place of [MASK].
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trainer/runtime/error.h"
+#include "trainer/task/masked_lm.h"
+
+namespace ddp::train {
+namespace {
+
+/// [CLS] text [SEP], with a mask in it.
+std::vector<int64_t> tokens_with_masks(const Tokenizer& tokenizer, const MaskingTokens& special,
+                                       std::string_view text, int64_t positions) {
+  const auto encoded = tokenizer.encode(text);
+  if (encoded.empty()) throw UserError("--text: is empty; give a text with [MASK] in it");
+  if (std::find(encoded.begin(), encoded.end(), special.mask) == encoded.end())
+    throw UserError("--text: has no [MASK]; write it where a token is to be found");
+  std::vector<int64_t> tokens = {special.first};
+  tokens.insert(tokens.end(), encoded.begin(), encoded.end());
+  tokens.push_back(special.last);
+  if (static_cast<int64_t>(tokens.size()) > positions) {
+    throw UserError(
+        fmt::format("--text: has {} tokens with [CLS] and [SEP], the model takes {}; shorten it",
+                    tokens.size(), positions));
+  }
+  return tokens;
+}
+
+}  // namespace
+
+std::vector<TokenGuesses> fill_masks(BertForMaskedLm& model, const Tokenizer& tokenizer,
+                                     std::string_view text, int64_t most) {
+  const torch::NoGradGuard no_grad;
+  const MaskingTokens special = masking_tokens(tokenizer);
+  const auto tokens = tokens_with_masks(tokenizer, special, text, model->positions());
+  const auto device = model->parameters().front().device();
+  const auto tokens_BT = torch::tensor(tokens).unsqueeze(0).to(device);
+  const auto logits_MV = model->logits_at(tokens_BT, {}, tokens_BT.eq(special.mask));
+  const auto chances_MV = logits_MV.to(torch::kCPU, torch::kFloat64).softmax(-1);
+  const auto [chances, ids] = chances_MV.topk(std::min(most, tokenizer.size()), -1);
+  std::vector<TokenGuesses> guesses;
+  for (int64_t m = 0; m < ids.size(0); ++m) {
+    TokenGuesses& here = guesses.emplace_back();
+    for (int64_t k = 0; k < ids.size(1); ++k) {
+      const auto token = static_cast<int32_t>(ids[m][k].item<int64_t>());
+      here.emplace_back(tokenizer.decode(token), chances[m][k].item<double>());
+    }
+  }
+  return guesses;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,287 @@
+#include "trainer/task/masked_lm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "trainer/data/data_source.h"
+#include "trainer/interop/pretrained_weights.h"
+#include "trainer/metrics/text.h"
+#include "trainer/runtime/error.h"
+#include "trainer/task/task.h"
+#include "trainer/tokenizer/char_tokenizer.h"
+#include "trainer/tokenizer/tokenizer_folder.h"
+#include "trainer/tokenizer/wordpiece_tokenizer.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr int64_t kAround = 2;      // [CLS] and [SEP]
+constexpr int64_t kHiddenNot = -1;  // in the targets
+
+bool holds_vocabulary(const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder + "/tokenizer.json", ignored) ||
+         std::filesystem::exists(folder + "/vocab.txt", ignored);
+}
+
+std::unique_ptr<Tokenizer> load_named(const char* key, const std::string& path) {
+  try {
+    return load_tokenizer(path);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", key, error.what()));
+  }
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer(const Config& config,
+                                          const std::map<std::string, std::string>* metadata) {
+  if (!config.data.tokenizer.empty() && config.data.tokenizer != "char" &&
+      config.data.tokenizer != "byte")
+    return load_named("data_config.tokenizer", config.data.tokenizer);
+  if (metadata != nullptr) return tokenizer_of_masked_lm(*metadata);
+  if (!config.bert.init_from.empty() && holds_vocabulary(config.bert.init_from))
+    return load_named("bert_config.init_from", config.bert.init_from);
+  throw UserError(
+      "data_config.tokenizer: masked_lm needs a vocabulary with [MASK]; name a folder with "
+      "tokenizer.json or vocab.txt, or train one: trainer tokenize --tokenizer wordpiece --train "
+      "--vocab_size 8000 --input FILE --output FOLDER");
+}
+
+torch::Tensor hidden_loss_sum(const torch::Tensor& logits_MV, const torch::Tensor& targets_M) {
+  return at::cross_entropy_loss(logits_MV.to(torch::kFloat32), targets_M, {}, at::Reduction::Sum);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> tokenizer_of_masked_lm(
+    const std::map<std::string, std::string>& metadata) {
+  const auto state = metadata.find(kTokenizerState);
+  if (state == metadata.end())
+    throw RunError("the snapshot holds no vocabulary: not one of a masked language model");
+  return tokenizer_from_state(state->second);
+}
+
+MaskingTokens masking_tokens(const Tokenizer& tokenizer) {
+  const auto id_of = [&tokenizer](const char* token) {
+    if (const auto id = tokenizer.token_of(token)) return *id;
+    throw UserError(
+        fmt::format("the {} vocabulary of {} tokens has no {}, which a masked language model "
+                    "needs; take one of "
+                    "wordpieces, or add the token to vocab.txt",
+                    tokenizer.kind(), tokenizer.size(), token));
+  };
+  MaskingTokens tokens{
+      id_of(kPadToken), id_of(kFirstToken), id_of(kLastToken), id_of(kMaskToken), {}};
+  const auto unknown = tokenizer.token_of(kUnknownToken);
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    const bool special = id == tokens.pad || id == tokens.first || id == tokens.last ||
+                         id == tokens.mask || id == unknown;
+    if (!special) tokens.ordinary.push_back(id);
+  }
+  if (tokens.ordinary.empty()) throw UserError("the vocabulary has no token to predict");
+  return tokens;
+}
+
+SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad) {
+  const auto seen_BT = tokens_BT.ne(pad);
+  const auto columns_T = torch::arange(1, tokens_BT.size(1) + 1, tokens_BT.options());
+  const int64_t longest = std::max<int64_t>(1, (seen_BT * columns_T).max().item<int64_t>());
+  return {tokens_BT.narrow(1, 0, longest), seen_BT.narrow(1, 0, longest)};
+}
+
+MaskedLm::MaskedLm(const Config& config, const std::map<std::string, std::string>* metadata)
+    : config_(config), fresh_(metadata == nullptr), tokenizer_(open_tokenizer(config, metadata)) {
+  try {
+    tokens_ = masking_tokens(*tokenizer_);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("data_config.tokenizer: {}", error.what()));
+  }
+  open_training();
+  if (!config.data.eval_path.empty())
+    evaluation_ = open_part("data_config.eval_path", config.data.eval_path);
+  if (!config.data.test_path.empty())
+    test_ = open_part("data_config.test_path", config.data.test_path);
+}
+
+MaskingOptions MaskedLm::masking(bool every_epoch_anew) const {
+  // Evaluations hide the same tokens whatever the run's seed is.
+  const auto seed = every_epoch_anew ? static_cast<uint64_t>(config_.trainer.seed) : 0;
+  return {config_.data.block_size, config_.data.mask_share, seed, every_epoch_anew};
+}
+
+MaskedLm::Part MaskedLm::open_part(const char* key, const std::string& path) const {
+  Part part;
+  part.lines =
+      std::make_unique<TextLines>(*tokenizer_, read_utf8_text(key, path),
+                                  config_.data.min_characters, config_.data.block_size - kAround);
+  if (part.lines->size() == 0) {
+    throw UserError(fmt::format("{}: {}: none of its {} lines has {} characters and a token", key,
+                                path, part.lines->lines_in_text(),
+                                std::max<int64_t>(1, config_.data.min_characters)));
+  }
+  part.samples = std::make_unique<MaskedLines>(*part.lines, 0, part.lines->size(), tokens_,
+                                               masking(/*every_epoch_anew=*/false));
+  return part;
+}
+
+void MaskedLm::open_training() {
+  const DataConfig& data = config_.data;
+  const std::string text = read_utf8_text("data_config.path", data.path);
+  lines_ = std::make_unique<TextLines>(*tokenizer_, truncate_text(text, data.truncate),
+                                       data.min_characters, data.block_size - kAround);
+  const int64_t all = lines_->size();
+  const double split = static_cast<double>(all) * data.train_split;
+  const int64_t last = data.eval_path.empty() ? static_cast<int64_t>(split) : all;
+  // A train_split of 0, which no configuration can have, leaves all for evaluation.
+  if (last < config_.trainer.batch_size && data.train_split > 0.0) refuse_lines();
+  training_ =
+      std::make_unique<MaskedLines>(*lines_, 0, last, tokens_, masking(/*every_epoch_anew=*/true));
+  if (last == all) return;
+  evaluation_.samples = std::make_unique<MaskedLines>(*lines_, last, all, tokens_,
+                                                      masking(/*every_epoch_anew=*/false));
+}
+
+void MaskedLm::refuse_lines() const {
+  const DataConfig& data = config_.data;
+  throw UserError(fmt::format(
+      "data_config.path: {}: {} of its {} lines have {} characters (truncate {}), too few for "
+      "training with trainer_config.batch_size {} (train_split {}); use a longer text, or lower "
+      "batch_size or data_config.min_characters",
+      data.path, lines_->size(), lines_->lines_in_text(), data.min_characters, data.truncate,
+      config_.trainer.batch_size, data.train_split));
+}
+
+const SampleSource* MaskedLm::source_of(const Part& part) { return part.samples.get(); }
+
+void MaskedLm::build_model(torch::Device device, uint64_t seed) {
+  model_ = BertForMaskedLm(config_.bert, tokenizer_->size(), config_.data.block_size, seed);
+  if (fresh_ && !config_.bert.init_from.empty()) {
+    std::vector<NamedTensor> weights;
+    for (const auto& p : model_->model_parameters()) weights.push_back({p.name, p.tensor});
+    load_pretrained(config_.bert.init_from, kBertLayout, weights);
+  }
+  model_->to(device);
+  model_->train();
+}
+
+std::vector<Parameter> MaskedLm::parameters() const {
+  std::vector<Parameter> result;
+  for (const auto& p : model_->model_parameters()) {
+    const bool hidden = p.decay && p.name.starts_with("bert.encoder.");
+    result.push_back({p.name, p.tensor, p.decay, hidden});
+  }
+  return result;
+}
+
+std::vector<std::string> MaskedLm::shape_keys() const {
+  return {"bert_config.n_layer", "bert_config.n_head", "bert_config.n_embd",
+          "bert_config.intermediate", "data_config.block_size"};
+}
+
+TaskLoss MaskedLm::loss(const Batch& batch) {
+  const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
+  const auto targets_BT = batch.targets.narrow(1, 0, tokens_BT.size(1));
+  const auto hidden_BT = targets_BT.ne(kHiddenNot);
+  const auto targets_M = targets_BT.index({hidden_BT});
+  const int64_t count = targets_M.size(0);
+  const auto sum = hidden_loss_sum(model_->logits_at(tokens_BT, seen_BT, hidden_BT), targets_M);
+  return {sum / static_cast<double>(std::max<int64_t>(1, count)), count};
+}
+
+torch::Tensor MaskedLm::smallest_loss() {
+  const auto device = model_->parameters().front().device();
+  const auto options = torch::TensorOptions(torch::kInt64).device(device);
+  const auto tokens_BT = torch::full({1, 2}, tokens_.mask, options);
+  const auto all_BT = torch::ones({1, 2}, options.dtype(torch::kBool));
+  return hidden_loss_sum(model_->logits_at(tokens_BT, all_BT, all_BT), tokens_BT.reshape({-1}));
+}
+
+torch::Tensor MaskedLm::evaluate(const Batch& batch) {
+  const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
+  const auto targets_BT = batch.targets.narrow(1, 0, tokens_BT.size(1));
+  const auto hidden_BT = targets_BT.ne(kHiddenNot);
+  const auto targets_M = targets_BT.index({hidden_BT});
+  const auto logits_MV = model_->logits_at(tokens_BT, seen_BT, hidden_BT);
+  const auto right = logits_MV.argmax(-1).eq(targets_M).sum().to(torch::kFloat32);
+  return torch::stack(
+      {hidden_loss_sum(logits_MV, targets_M), right, hidden_BT.sum().to(torch::kFloat32)});
+}
+
+Metrics MaskedLm::metrics(const std::vector<double>& sums) const {
+  const double count = std::max(1.0, sums[2]);
+  return {
+      {"loss", sums[0] / count}, {"masked_accuracy", sums[1] / count}, {"masked_tokens", sums[2]}};
+}
+
+std::vector<std::string> MaskedLm::metric_names() const {
+  return {"loss", "masked_accuracy", "masked_tokens"};
+}
+
+int64_t MaskedLm::full_weight(int64_t samples) const {
+  return samples * masked_count(config_.data.block_size - kAround, config_.data.mask_share);
+}
+
+std::map<std::string, std::string> MaskedLm::metadata() const {
+  return {{kTokenizerState, tokenizer_->state()}};
+}
+
+void MaskedLm::check_resume(const std::map<std::string, std::string>& metadata,
+                            const std::string& snapshot) const {
+  const auto theirs = metadata.find(kTokenizerState);
+  if (theirs != metadata.end() && theirs->second == tokenizer_->state()) return;
+  throw UserError(fmt::format(
+      "{} was trained with another vocabulary than {}; leave data_config.tokenizer out to go on "
+      "with the snapshot's, or set trainer_config.snapshot_path to a new file to start from "
+      "scratch",
+      snapshot, config_.data.tokenizer));
+}
+
+/// What always guessing the most frequent token would be right about.
+double MaskedLm::share_of_most_frequent(const MaskedLines& samples) const {
+  std::map<int64_t, int64_t> counts;
+  int64_t all = 0;
+  const auto row = static_cast<std::size_t>(config_.data.block_size);
+  std::vector<int64_t> inputs(row), targets(row);
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    samples.fill(i, 0, {inputs.data(), targets.data()});
+    for (const int64_t target : targets) {
+      if (target == kHiddenNot) continue;
+      ++counts[target];
+      ++all;
+    }
+  }
+  int64_t most = 0;
+  for (const auto& [token, count] : counts) most = std::max(most, count);
+  return static_cast<double>(most) / static_cast<double>(std::max<int64_t>(1, all));
+}
+
+std::vector<std::string> MaskedLm::describe() const {
+  const BertConfig& bert = config_.bert;
+  const auto lines_in = [](const Part& part) { return part.samples ? part.samples->size() : 0; };
+  std::vector<std::string> lines = {
+      fmt::format("Model: BERT, {} layers, {} heads, {} channels; number of parameters: {} ({})",
+                  bert.n_layer, bert.n_head, bert.n_embd,
+                  short_number(static_cast<double>(model_->parameter_count())),
+                  model_->parameter_count()),
+      fmt::format(
+          "Data: {}: {} of {} lines, {} tokens, {} in the vocabulary; lines for training {}, "
+          "evaluation {}, test {}",
+          config_.data.path, lines_->size(), lines_->lines_in_text(), lines_->tokens(),
+          tokenizer_->size(), training_->size(), lines_in(evaluation_), lines_in(test_))};
+  if (evaluation_.samples) {
+    lines.push_back(fmt::format(
+        "Guessing: the most frequent token everywhere would be right about {:.4f} of the "
+        "hidden tokens of the evaluation",
+        share_of_most_frequent(*evaluation_.samples)));
+  }
+  return lines;
+}
+
+std::unique_ptr<Task> make_masked_lm(const Config& config,
+                                     const std::map<std::string, std::string>* metadata) {
+  return std::make_unique<MaskedLm>(config, metadata);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,111 @@
+// Masked language modelling: BERT on lines of a text, the hidden tokens as the targets.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/data/masked_lines.h"
+#include "trainer/data/text_lines.h"
+#include "trainer/model/bert.h"
+#include "trainer/task/task.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+/// See make_task().
+std::unique_ptr<Task> make_masked_lm(const Config& config,
+                                     const std::map<std::string, std::string>* metadata);
+
+class MaskedLm : public Task {
+ public:
+  MaskedLm(const Config& config, const std::map<std::string, std::string>* metadata);
+
+  const SampleSource& training() const override { return *training_; }
+  const SampleSource* evaluation() const override { return source_of(evaluation_); }
+  const SampleSource* test() const override { return source_of(test_); }
+
+  void build_model(torch::Device device, uint64_t seed) override;
+  torch::nn::Module& model() override { return *model_; }
+  std::vector<Parameter> parameters() const override;
+  std::vector<std::string> shape_keys() const override;
+
+  /// Of the hidden tokens alone; rows are cut behind the longest line of the batch.
+  TaskLoss loss(const Batch& batch) override;
+  torch::Tensor smallest_loss() override;
+  /// Negative log-likelihood in nats, hidden tokens that were the most likely ones, hidden tokens.
+  torch::Tensor evaluate(const Batch& batch) override;
+  int64_t sums() const override { return 3; }
+  /// loss (nats per hidden token), masked_accuracy, masked_tokens.
+  Metrics metrics(const std::vector<double>& sums) const override;
+  std::vector<std::string> metric_names() const override;
+
+  int64_t full_weight(int64_t samples) const override;
+  bool equal_weights() const override { return false; }
+  int64_t units_per_sample() const override { return 1; }
+  std::string_view unit() const override { return "lines"; }
+
+  std::map<std::string, std::string> metadata() const override;
+  void check_resume(const std::map<std::string, std::string>& metadata,
+                    const std::string& snapshot) const override;
+  std::vector<std::string> describe() const override;
+  std::string next_command(const std::string& snapshot) const override {
+    return "trainer predict --snapshot " + snapshot + " --text \"The [MASK] ran\"";
+  }
+
+ private:
+  /// Lines and the samples that are made of them.
+  struct Part {
+    std::unique_ptr<TextLines> lines;
+    std::unique_ptr<MaskedLines> samples;
+  };
+  static const SampleSource* source_of(const Part& part);
+  Part open_part(const char* key, const std::string& path) const;
+  void open_training();
+  [[noreturn]] void refuse_lines() const;
+  MaskingOptions masking(bool every_epoch_anew) const;
+  double share_of_most_frequent(const MaskedLines& samples) const;
+
+  const Config& config_;
+  bool fresh_;  // not resumed: bert_config.init_from counts
+  std::unique_ptr<Tokenizer> tokenizer_;
+  MaskingTokens tokens_;
+  std::unique_ptr<TextLines> lines_;  // of data_config.path
+  std::unique_ptr<MaskedLines> training_;
+  Part evaluation_;  // without lines where they are a part of lines_
+  Part test_;
+  BertForMaskedLm model_{nullptr};
+};
+
+/// Metadata key of the tokenizer's state.
+inline constexpr const char* kTokenizerState = "tokenizer";
+
+/// Of a snapshot with this metadata. Throws RunError when there is none or it is damaged.
+std::unique_ptr<Tokenizer> tokenizer_of_masked_lm(
+    const std::map<std::string, std::string>& metadata);
+
+/// [PAD], [CLS], [SEP] and [MASK] of a vocabulary. Throws UserError that names what it lacks.
+MaskingTokens masking_tokens(const Tokenizer& tokenizer);
+
+/// Which positions are no padding, bool [B, T]; and both cut behind the last of them.
+struct SeenTokens {
+  torch::Tensor tokens_BT;
+  torch::Tensor seen_BT;
+};
+SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad);
+
+/// A token and its probability.
+using TokenGuesses = std::vector<std::pair<std::string, double>>;
+
+/// For each [MASK] in `text` the `most` likeliest tokens of the vocabulary, the likeliest first.
+/// `model` is in eval mode. Throws UserError: an empty text, one without a mask, one that is longer
+/// than the model's positions.
+std::vector<TokenGuesses> fill_masks(BertForMaskedLm& model, const Tokenizer& tokenizer,
+                                     std::string_view text, int64_t most);
+
+}  // namespace ddp::train

@@ -1,0 +1,62 @@
+// What `trainer predict` asks of a task: inputs, and what the trained model makes of each.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/optim/optimizer.h"
+
+namespace ddp::train {
+
+/// The answer to one input.
+struct Prediction {
+  std::string input;         ///< Its name or text, for people and for the first column.
+  std::string label;         ///< The most likely answer; empty when there is none.
+  double probability = 0.0;  ///< Of label.
+  /// Answers and probabilities: of a classifier all of them in the order of labels(), else the most
+  /// likely ones first.
+  std::vector<std::pair<std::string, double>> answers;
+  std::string problem;  ///< Why there is no answer, or "".
+};
+
+class Predictor {
+ public:
+  virtual ~Predictor() = default;
+
+  /// The classes, each of which every prediction has a probability of; empty: the answers differ
+  /// from input to input.
+  virtual const std::vector<std::string>& labels() const = 0;
+  /// Of the next inputs, `most` at a time; empty at their end.
+  virtual std::vector<Prediction> next(int64_t most) = 0;
+};
+
+struct PredictRequest {
+  Config config;  ///< Of the run that saved the snapshot, with the device to use.
+  std::map<std::string, std::string> metadata;  ///< Task::metadata() of that run.
+  std::string input;                            ///< File or folder.
+  std::string text;                             ///< Instead of input: one text.
+  int64_t most_answers = 5;                     ///< Of a task without classes.
+  torch::Device device = torch::kCPU;
+  /// Gives the tensors of a model the values of the snapshot.
+  std::function<void(const std::vector<Parameter>& parameters,
+                     const std::vector<NamedTensor>& buffers)>
+      load;
+};
+
+/// Of the task that the request's configuration names. Throws UserError: a task without
+/// predictions, or an input that cannot be opened.
+std::unique_ptr<Predictor> make_predictor(const PredictRequest& request);
+
+/// One for each task that has predictions.
+std::unique_ptr<Predictor> make_masked_predictor(const PredictRequest& request);
+std::unique_ptr<Predictor> make_image_predictor(const PredictRequest& request);
+
+}  // namespace ddp::train
