@@ -62,7 +62,7 @@ void write_idx(const Workspace& place, const std::string& part, int images, std:
   std::string pixels = idx_head({static_cast<std::uint32_t>(images), kSide, kSide});
   std::string labels = idx_head({static_cast<std::uint32_t>(images)});
   for (int i = 0; i < images; ++i) {
-    const int label = i * i % 7 % kClasses;
+    const int label = (i * 5 + i / 7) % kClasses;
     pixels += pixels_of(label, seed + static_cast<std::uint32_t>(i));
     labels += static_cast<char>(label);
   }
@@ -101,7 +101,7 @@ struct FolderWorkspace : Workspace {
 };
 const Words kFolders = {"data_config.path=classes", "data_config.eval_path=null"};
 
-Words plus(Words words, const Words& more) {
+Words also(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -109,7 +109,7 @@ Words plus(Words words, const Words& more) {
 const std::string kTwoMicroBatches = "trainer_config.grad_accumulation_steps=2";
 const std::string kLocalNorm = "image_config.batch_norm=local";
 
-void check_refused(const Finished& run, const Words& said) {
+void check_image_refusal(const Finished& run, const Words& said) {
   INFO(run.err);
   CHECK(run.exit == 2);
   REQUIRE(errors_of(run.err).size() == 1);
@@ -117,11 +117,11 @@ void check_refused(const Finished& run, const Words& said) {
 }
 
 /// A run that has trained, to be used.
-void train(const Workspace& place, const Words& overrides = {}) {
+void train_images(const Workspace& place, const Words& overrides = {}) {
   succeed(alone(place, overrides));
 }
 
-nlohmann::json predicted(const Workspace& place, const std::string& input) {
+nlohmann::json image_predictions(const Workspace& place, const std::string& input) {
   const auto run =
       succeed(trainer(place, {"predict", "--snapshot", "snapshot.pt", "--input", input, "--json"}));
   return nlohmann::json::parse(run.out)["predictions"];
@@ -133,7 +133,7 @@ TEST_CASE("two ranks learn images bit for bit as one process with two micro-batc
   for (const Words& how : {Words{}, Words{kLocalNorm}, Words{"image_config.network=dense"}}) {
     const ImageWorkspace two, one;
     const auto by_two = succeed(launched(two, 2, how));
-    const auto by_one = succeed(alone(one, plus(how, {kTwoMicroBatches})));
+    const auto by_one = succeed(alone(one, also(how, {kTwoMicroBatches})));
     CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
     CHECK(content_sha256(two) == content_sha256(one));
     CHECK(steps_of(by_two.out).size() == 24);
@@ -146,10 +146,10 @@ TEST_CASE("synchronised normalization of two ranks is that of one process with t
   const Words how = {"image_config.batch_norm=synchronized", "image_config.dropout=0",
                      "optimizer_config.name=sgd", "trainer_config.max_steps=5"};
   succeed(launched(two, 2, how));
-  succeed(alone(one, plus(how, {"trainer_config.batch_size=12"})));
+  succeed(alone(one, also(how, {"trainer_config.batch_size=12"})));
   CHECK(largest_parameter_distance(two.snapshot(), one.snapshot()) < 1e-6);
   const ImageWorkspace local;
-  succeed(launched(local, 2, plus(how, {kLocalNorm})));
+  succeed(launched(local, 2, also(how, {kLocalNorm})));
   CHECK(largest_parameter_distance(two.snapshot(), local.snapshot()) > 1e-5);
 }
 
@@ -172,8 +172,8 @@ TEST_CASE("images are augmented, in another way with another seed") {
   const Words first = {"trainer_config.max_steps=1"};
   const auto changed = succeed(alone(place, first));
   const auto as_they_are = succeed(alone(
-      plain, plus(first, {"image_config.augment_shift=0", "image_config.augment_flip=false"})));
-  const auto other = succeed(alone(seeded, plus(first, {"trainer_config.seed=7"})));
+      plain, also(first, {"image_config.augment_shift=0", "image_config.augment_flip=false"})));
+  const auto other = succeed(alone(seeded, also(first, {"trainer_config.seed=7"})));
   CHECK(steps_of(changed.out) != steps_of(as_they_are.out));
   CHECK(steps_of(changed.out) != steps_of(other.out));
 }
@@ -186,19 +186,19 @@ TEST_CASE("trainer eval gives the metrics that training ended with, and those of
   CHECK(report["images"] == 40);
   CHECK_THAT(run.out, Contains("images/s") && Contains("accuracy"));
   const auto again = nlohmann::json::parse(
-      succeed(trainer(place, plus(eval, {"--data", "test-images-idx3-ubyte"}))).out);
+      succeed(trainer(place, also(eval, {"--data", "test-images-idx3-ubyte"}))).out);
   CHECK(again["accuracy"] == report["accuracy"]);
   CHECK(again["loss"] == report["loss"]);
 }
 
 TEST_CASE("predictions of PNG files and of an idx file with the same pixels are equal") {
   const ImageWorkspace place;
-  train(place);
+  train_images(place);
   for (int i = 0; i < 3; ++i)
     write_png(place / ("scans/" + std::to_string(i) + ".png"),
-              pixels_of(i * i % 7 % kClasses, 1000U + static_cast<std::uint32_t>(i)));
-  const auto of_idx = predicted(place, "test-images-idx3-ubyte");
-  const auto of_png = predicted(place, "scans");
+              pixels_of((i * 5 + i / 7) % kClasses, 1000U + static_cast<std::uint32_t>(i)));
+  const auto of_idx = image_predictions(place, "test-images-idx3-ubyte");
+  const auto of_png = image_predictions(place, "scans");
   REQUIRE(of_idx.size() == 40);
   REQUIRE(of_png.size() == 3);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -218,7 +218,7 @@ TEST_CASE("folders of classes give the labels their names") {
   const FolderWorkspace place;
   const auto run = succeed(alone(place, kFolders));
   CHECK_THAT(run.out, Contains("Labels: 4: row0, row2, row4, row6"));
-  const auto names = predicted(place, "classes/row4/2.png")[0]["answers"];
+  const auto names = image_predictions(place, "classes/row4/2.png")[0]["answers"];
   CHECK(names[2]["answer"] == "row4");
 }
 
@@ -226,13 +226,13 @@ TEST_CASE("a broken image is named and left out, or ends the run when that is as
   const FolderWorkspace place;
   const std::string png = read_bytes(place / "classes/row0/0.png");
   std::ofstream(place / "classes/row0/0.png", std::ios::binary) << png.substr(0, png.size() / 2);
-  const Words two = plus(kFolders, {"trainer_config.max_epochs=1", "trainer_config.max_steps=null",
+  const Words two = also(kFolders, {"trainer_config.max_epochs=1", "trainer_config.max_steps=null",
                                     "data_config.train_split=0.9"});
   const auto stopped = finish(alone(place, two));
   CHECK(stopped.exit == 76);
   CHECK_THAT(stopped.err, Contains("classes/row0/0.png: cannot be used: ") &&
                               Contains("data_config.on_bad_sample=skip"));
-  const auto skipped = succeed(alone(place, plus(two, {"data_config.on_bad_sample=skip"})));
+  const auto skipped = succeed(alone(place, also(two, {"data_config.on_bad_sample=skip"})));
   CHECK_THAT(skipped.err,
              Contains("classes/row0/0.png: left out: ") && Contains("1 so far on this rank"));
 }
@@ -245,52 +245,60 @@ TEST_CASE("with broken images two ranks still learn as one process with two micr
           "classes/row" + std::to_string(2 * (i % kClasses)) + "/" + std::to_string(i) + ".png",
           "no image");
   }
-  const Words skip = plus(kFolders, {"data_config.on_bad_sample=skip"});
+  const Words skip = also(kFolders, {"data_config.on_bad_sample=skip"});
   succeed(launched(two, 2, skip));
-  succeed(alone(one, plus(skip, {kTwoMicroBatches})));
+  succeed(alone(one, also(skip, {kTwoMicroBatches})));
   CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
 }
 
 TEST_CASE("images that do not fit are refused with one line") {
   const ImageWorkspace place;
   fs::create_directories(place / "empty/a");
-  const auto with = [&](const Words& overrides) { return finish(alone(place, overrides)); };
-  check_refused(with({"data_config.path=empty"}), {"empty/a", "no PNG or JPEG file"});
+  const auto run_with = [&](const Words& overrides) { return finish(alone(place, overrides)); };
+  check_image_refusal(run_with({"data_config.path=empty"}), {"empty/a", "no PNG or JPEG file"});
   fs::create_directories(place / "flat");
-  check_refused(with({"data_config.path=flat"}), {"flat", "has no folder in it"});
-  check_refused(with({"data_config.path=config.yaml"}), {"config.yaml", "no idx file"});
+  check_image_refusal(run_with({"data_config.path=flat"}), {"flat", "has no folder in it"});
+  check_image_refusal(run_with({"data_config.path=config.yaml"}), {"config.yaml", "no idx file"});
   place.write("cut-images", idx_head({3, kSide, kSide}) + "abc");
-  check_refused(with({"data_config.path=cut-images"}), {"cut-images", "3 of the 192 bytes"});
+  check_image_refusal(run_with({"data_config.path=cut-images"}),
+                      {"cut-images", "3 of the 192 bytes"});
   place.write("wide-images", idx_head({1, 2, 3}) + "abcdef");
   place.write("wide-labels", idx_head({1}) + std::string(1, '\1'));
-  check_refused(with({"data_config.eval_path=wide-images"}),
-                {"data_config.eval_path", "is 3x2", "takes 8x8", "image_config.size"});
+  check_image_refusal(run_with({"data_config.eval_path=wide-images"}),
+                      {"data_config.eval_path", "is 3x2", "takes 8x8", "image_config.size"});
   place.write("wide-labels", idx_head({1}) + std::string(1, '\11'));
-  check_refused(with({"data_config.eval_path=wide-images"}), {"has label 9", "knows 4"});
+  check_image_refusal(run_with({"data_config.eval_path=wide-images"}), {"has label 9", "knows 4"});
   place.write("wide-labels", idx_head({2}) + "ab");
-  check_refused(with({"data_config.eval_path=wide-images"}), {"wide-labels", "need 1"});
+  check_image_refusal(run_with({"data_config.eval_path=wide-images"}), {"wide-labels", "need 1"});
   place.write("flat-images", idx_head({6}) + "abcdef");
-  check_refused(with({"data_config.path=flat-images"}), {"its shape is 6"});
-  check_refused(with({"gpt_config.n_layer=2"}), {"gpt_config.n_layer", "image_classification"});
-  check_refused(with({"image_config.network=dense", kLocalNorm}), {"image_config.batch_norm"});
-  check_refused(with({"trainer_config.batch_size=500"}), {"fewer than trainer_config.batch_size"});
+  check_image_refusal(run_with({"data_config.path=flat-images"}), {"its shape is 6"});
+  check_image_refusal(run_with({"gpt_config.n_layer=2"}),
+                      {"gpt_config.n_layer", "image_classification"});
+  check_image_refusal(run_with({"image_config.network=dense", kLocalNorm}),
+                      {"image_config.batch_norm"});
+  check_image_refusal(run_with({"trainer_config.batch_size=500"}),
+                      {"fewer than trainer_config.batch_size"});
 }
 
 TEST_CASE("a snapshot of images is no language model, and of other images is not resumed") {
   const ImageWorkspace place;
-  train(place, {"trainer_config.max_steps=2"});
-  check_refused(finish(trainer(place, {"generate", "--snapshot", "snapshot.pt", "--prompt", "a"})),
-                {"was trained with task image_classification"});
-  check_refused(finish(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "x"})),
-                {"was trained with task image_classification"});
-  check_refused(finish(trainer(place, {"estimate", "--config", "config.yaml"})), {"estimate"});
-  check_refused(finish(trainer(place, {"predict", "--snapshot", "snapshot.pt", "--text", "a"})),
-                {"--input FILE"});
-  check_refused(finish(alone(place, {"image_config.width=32"})), {"image_config.width"});
+  train_images(place, {"trainer_config.max_steps=2"});
+  check_image_refusal(
+      finish(trainer(place, {"generate", "--snapshot", "snapshot.pt", "--prompt", "a"})),
+      {"was trained with task image_classification"});
+  check_image_refusal(
+      finish(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "x"})),
+      {"was trained with task image_classification"});
+  check_image_refusal(finish(trainer(place, {"estimate", "--config", "config.yaml"})),
+                      {"estimate"});
+  check_image_refusal(
+      finish(trainer(place, {"predict", "--snapshot", "snapshot.pt", "--text", "a"})),
+      {"--input FILE"});
+  check_image_refusal(finish(alone(place, {"image_config.width=32"})), {"image_config.width"});
   write_idx(place, "other", 30, 5);
   const auto elsewhere = finish(alone(place, {"data_config.path=text.txt", "task=causal_lm",
                                               "~image_config", "data_config.eval_path=null"}));
-  check_refused(elsewhere, {"was trained with task image_classification, not causal_lm"});
+  check_image_refusal(elsewhere, {"was trained with task image_classification, not causal_lm"});
 }
 
 }  // namespace ddp::test

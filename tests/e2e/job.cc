@@ -129,7 +129,7 @@ Finished succeed(const ChildOptions& options) {
 }
 
 Steps steps_of(const std::string& output) {
-  static const std::regex line(R"(\| Step (\d+) \| (Train Loss .*) \| \S+ tok/s(.*))");
+  static const std::regex line(R"(\| Step (\d+) \| (Train Loss .*) \| \S+ (?:tok|images)/s(.*))");
   Steps steps;
   for (const auto& text : lines_of(output)) {
     std::smatch match;

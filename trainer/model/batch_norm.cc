@@ -106,7 +106,7 @@ void BatchNormImpl::synchronise(SumOverRanks sum, int64_t ranks) {
 void BatchNormImpl::end_step(const SumOverRanks& sum, const torch::Tensor& discard) {
   if (!seen_.defined()) return;
   const torch::NoGradGuard no_grad;
-  auto seen = std::exchange(seen_, {});
+  auto seen = std::exchange(seen_, torch::Tensor());
   sum(seen);
   const int64_t channels = running_mean.size(0);
   const auto means = seen.slice(0, 0, 2 * channels) / seen.slice(0, 2 * channels);
@@ -118,6 +118,6 @@ void BatchNormImpl::end_step(const SumOverRanks& sum, const torch::Tensor& disca
   move(running_var, means.slice(0, channels));
 }
 
-void BatchNormImpl::forget() { seen_ = {}; }
+void BatchNormImpl::forget() { seen_ = torch::Tensor(); }
 
 }  // namespace ddp::train

@@ -39,6 +39,7 @@ class ImageNetworkImpl : public torch::nn::Module {
   };
   /// In the order in which the input meets them.
   std::vector<NetworkParameter> network_parameters() const;
+  std::vector<BatchNorm>& norms() { return norms_; }
   const std::vector<BatchNorm>& norms() const { return norms_; }
   int64_t parameter_count() const;
   /// Floating-point operations of the forward and backward pass of one image, without those of

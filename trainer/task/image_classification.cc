@@ -172,7 +172,7 @@ void ImageClassification::join(ProcessGroup& group, int64_t micro_batches) {
         "others in vain; set trainer_config.global_batch_size to a multiple of batch_size x ranks",
         micro_batches, group.size()));
   }
-  for (const auto& norm : model_->norms())
+  for (auto& norm : model_->norms())
     norm->synchronise([&group](torch::Tensor sum) { group.all_reduce_sum(std::move(sum)); },
                       group.size());
 }
@@ -201,13 +201,13 @@ torch::Tensor ImageClassification::smallest_loss() {
                                   torch::TensorOptions().device(device));
   const auto label = torch::zeros({1}, torch::TensorOptions(torch::kInt64).device(device));
   const auto loss = mean_loss(model_(image), label, 1);
-  for (const auto& norm : model_->norms()) norm->forget();
+  for (auto& norm : model_->norms()) norm->forget();
   return loss;
 }
 
 void ImageClassification::end_step(ProcessGroup& group, const torch::Tensor& discard) {
   const auto sum = [&group](torch::Tensor tensor) { group.all_reduce_sum(std::move(tensor)); };
-  for (const auto& norm : model_->norms()) norm->end_step(sum, discard);
+  for (auto& norm : model_->norms()) norm->end_step(sum, discard);
 }
 
 torch::Tensor ImageClassification::evaluate(const Batch& batch) {
