@@ -9,6 +9,7 @@ add_library(ddp_trainer STATIC
   parallel/collectives.cc
   parallel/cuda_loader.cc
   parallel/ddp.cc
+  parallel/device_plan.cc
   parallel/dist_env.cc
   parallel/scheduler_env.cc
   parallel/gloo_backend.cc

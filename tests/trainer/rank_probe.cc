@@ -89,12 +89,38 @@ int train_on_unequal_weights(ProcessGroup& group) {
   return 0;
 }
 
+// What each rank says arrives at all of them, whatever its length.
+int gather_texts(ProcessGroup& group) {
+  const auto texts =
+      group.gather_texts(std::string(static_cast<std::size_t>(group.rank()) * 3, 'x'));
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (texts[static_cast<std::size_t>(rank)].size() != static_cast<std::size_t>(rank) * 3)
+      return 3;
+  }
+  if (group.is_main()) std::printf("equal\n");
+  return 0;
+}
+
+// The last rank has found a GPU, the others none.
+int mix_devices(const DistEnv& env) {
+  DevicePlan plan;
+  if (env.rank + 1 == env.world_size) plan.gpu = "GPU-0001";
+  try {
+    const ProcessGroup group(env, {}, plan);
+  } catch (const UserError& error) {
+    std::printf("refused: %s\n", error.what());
+  }
+  return 0;
+}
+
 int run(const std::string& what, const std::string& argument) {
   const DistEnv env = DistEnv::from_environment();
+  if (what == "mix_devices") return mix_devices(env);
   ProcessGroup group(env, {}, {});
   if (what == "evaluate") return evaluate_text(group, argument);
   if (what == "stop_evaluation") return stop_evaluation(group, argument);
   if (what == "mismatch") return mismatched_models(group);
+  if (what == "gather_texts") return gather_texts(group);
   if (what == "broadcast") return broadcast_at_construction(group);
   if (what == "unequal") return train_on_unequal_weights(group);
   return 2;

@@ -3,10 +3,15 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/worker_contract.h"
@@ -17,6 +22,7 @@
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/finish_stdout.h"
+#include "trainer/runtime/host_name.h"
 
 namespace ddp::train {
 namespace {
@@ -38,6 +44,21 @@ class Report {
   /// `mend` says what to do about it.
   void problem(const std::string& what, const std::string& mend) {
     problems_.push_back(fmt::format("{}; {}", what, mend));
+  }
+
+  /// Those of every rank, so that the one that prints knows of them; one that several have is kept
+  /// once.
+  void gather_problems(ProcessGroup& group) {
+    std::string own;
+    for (const auto& problem : problems_) own += problem + '\n';
+    problems_.clear();
+    for (const auto& text : group.gather_texts(own)) {
+      std::istringstream lines(text);
+      for (std::string line; std::getline(lines, line);) {
+        if (std::find(problems_.begin(), problems_.end(), line) == problems_.end())
+          problems_.push_back(line);
+      }
+    }
   }
 
   int finish() const {
@@ -122,10 +143,58 @@ void report_gpu_access(Report& report) {
   if (!nvidia_device_visible()) return;
   CudaModule* module = load_cuda_module(&why_not);
   if (module == nullptr) {
-    report.problem("there is a GPU, but " + why_not, "run ./scripts/setup.sh --gpu and rebuild");
+    report.problem(fmt::format("{}: there is a GPU, but {}", host_name(), why_not),
+                   "run ./scripts/setup.sh --gpu and rebuild");
   } else if (module->device_count() == 0) {
-    report.problem("there is a GPU, but CUDA finds none",
+    report.problem(fmt::format("{}: there is a GPU, but {}", host_name(), module->why_no_device()),
                    "check the driver with nvidia-smi; it must support CUDA 13");
+  }
+}
+
+// [heads, T, T] x [heads, T, D] written out, in double precision.
+torch::Tensor plain_attention(const torch::Tensor& q, const torch::Tensor& k,
+                              const torch::Tensor& v) {
+  const auto scores = q.matmul(k.transpose(-2, -1)) / std::sqrt(static_cast<double>(q.size(-1)));
+  const auto future = torch::ones({q.size(-2), q.size(-2)}, torch::kBool).triu(1);
+  return scores.masked_fill(future, -INFINITY).softmax(-1).matmul(v);
+}
+
+// Worst error of the device's kernels against the CPU's in double precision, relative to the
+// largest value.
+double kernel_error(const torch::Tensor& found, const torch::Tensor& expected) {
+  const auto difference = found.to(torch::kCPU, torch::kFloat64) - expected;
+  return (difference.abs().max() / expected.abs().max()).item<double>();
+}
+
+void report_kernels(Report& report, torch::Device device) {
+  report.line(fmt::format("Kernels ({})", device.str()));
+  const torch::NoGradGuard no_grad;
+  std::vector<std::pair<torch::ScalarType, double>> checks = {{torch::kFloat32, 1e-3}};
+  if (device.is_cuda()) checks.emplace_back(torch::kBFloat16, 3e-2);
+  for (const auto& [type, bound] : checks) {
+    std::vector<torch::Tensor> on_cpu;
+    std::vector<torch::Tensor> on_device;
+    for (int i = 0; i < 3; ++i) {
+      const auto values = torch::randn({1, 4, 64, 32}, torch::kFloat64).to(type);
+      on_cpu.push_back(values.to(torch::kFloat64));
+      on_device.push_back(values.to(device));
+    }
+    const std::vector<std::pair<std::string, double>> errors = {
+        {"matmul", kernel_error(on_device[0].matmul(on_device[1].transpose(-2, -1)),
+                                on_cpu[0].matmul(on_cpu[1].transpose(-2, -1)))},
+        {"attention", kernel_error(at::scaled_dot_product_attention(on_device[0], on_device[1],
+                                                                    on_device[2], {}, 0.0, true),
+                                   plain_attention(on_cpu[0], on_cpu[1], on_cpu[2]))}};
+    for (const auto& [name, error] : errors) {
+      const bool correct = error <= bound;
+      report.item(fmt::format("{} {}", name, c10::toString(type)),
+                  fmt::format("{} (error {:.1e})", correct ? "correct" : "WRONG", error));
+      if (!correct) {
+        report.problem(fmt::format("{} in {} on {} of {} is off by {:.1e}", name,
+                                   c10::toString(type), device.str(), host_name(), error),
+                       "check the driver and that this LibTorch supports the device");
+      }
+    }
   }
 }
 
@@ -158,8 +227,9 @@ int run_doctor(const TrainerArgs&) {
   ProcessGroup group(env, defaults.distributed, plan);
   report_versions(report);
   report_devices(report, env, plan);
+  report_kernels(report, plan.device);
   report_collectives(report, group, plan);
-  group.barrier();
+  report.gather_problems(group);
   return report.finish();
 }
 

@@ -209,6 +209,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   log.debug("Configuration:\n" + config_to_yaml(config));
   if (!run.warning.empty() && env.is_main()) log.warning(run.warning);
   const DevicePlan plan = plan_device(config, env);
+  if (!plan.why_cpu.empty()) log.warning("Training on the CPU, because " + plan.why_cpu);
   apply_numerics(config.trainer, plan.device);
   ProcessGroup group(env, config.distributed, plan, store);
   // Only now: a rank that still waits for the others ends at the first signal.

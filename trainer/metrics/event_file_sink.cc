@@ -4,26 +4,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <climits>
 #include <cstdint>
 #include <filesystem>
 #include <utility>
 
 #include "trainer/metrics/event_messages.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/host_name.h"
 #include "trainer/runtime/start_time.h"
 
 namespace ddp::train {
 namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
-}
 
 /// Seconds in the name of the newest file there, 0 without one.
 int64_t newest_in(const std::string& folder) {

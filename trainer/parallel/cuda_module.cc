@@ -8,6 +8,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <torch/csrc/distributed/c10d/NCCLUtils.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
@@ -17,6 +19,17 @@ namespace {
 class NcclCudaModule final : public CudaModule {
  public:
   int device_count() override { return static_cast<int>(c10::cuda::device_count()); }
+
+  std::string why_no_device() override {
+    try {
+      c10::cuda::device_count_ensure_non_zero();
+    } catch (const c10::Error& error) {
+      std::string why = error.what_without_backtrace();
+      std::replace(why.begin(), why.end(), '\n', ' ');
+      return why;
+    }
+    return "CUDA shows no device";
+  }
 
   void set_device(int index) override {
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
@@ -33,9 +46,18 @@ class NcclCudaModule final : public CudaModule {
                        properties->minor);
   }
 
+  std::string uuid(int index) override {
+    const auto& bytes =
+        at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->uuid.bytes;
+    std::string text = "GPU-";
+    for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    return text;
+  }
+
   std::string versions() override {
-    return fmt::format("built for CUDA {}.{}, NCCL {}", CUDART_VERSION / 1000,
-                       CUDART_VERSION % 1000 / 10, c10d::getNcclVersion());
+    return fmt::format("built for CUDA {}.{}, NCCL {} (compiled with {}.{}.{}), driver for CUDA {}",
+                       CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, c10d::getNcclVersion(),
+                       NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, driver_version());
   }
 
   int64_t peak_memory_bytes(int index) override {
@@ -55,12 +77,23 @@ class NcclCudaModule final : public CudaModule {
     return get_info(&free, &total) == cudaSuccess ? static_cast<int64_t>(free) : 0;
   }
 
-  c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                                                      int rank, int size,
-                                                      std::chrono::milliseconds timeout) override {
+  c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 int rank, int size, c10::Device device,
+                                                 std::chrono::milliseconds timeout) override {
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = timeout;
-    return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+    auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+    backend->setBoundDeviceId(device);
+    backend->eagerConnectSingleDevice(device);
+    return backend;
+  }
+
+ private:
+  static std::string driver_version() {
+    void* const symbol = ::dlsym(RTLD_DEFAULT, "cudaDriverGetVersion");
+    int version = 0;
+    if (symbol != nullptr) reinterpret_cast<decltype(&cudaDriverGetVersion)>(symbol)(&version);
+    return version == 0 ? "none" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
   }
 };
 

@@ -16,9 +16,13 @@ class CudaModule {
  public:
   virtual ~CudaModule() = default;
   virtual int device_count() = 0;
+  /// Why device_count() is 0, in CUDA's own words, one line.
+  virtual std::string why_no_device() = 0;
   virtual void set_device(int index) = 0;
   /// Waits for all work queued on the current device.
   virtual void synchronize() = 0;
+  /// "GPU-" and 32 hexadecimal digits; that of the MIG instance where the GPU is divided.
+  virtual std::string uuid(int index) = 0;
   /// For example "NVIDIA H100 80GB HBM3, 79.1 GiB, compute capability 9.0".
   virtual std::string describe(int index) = 0;
   /// CUDA runtime, driver, cuDNN and NCCL versions, one line.
@@ -27,8 +31,9 @@ class CudaModule {
   virtual int64_t peak_memory_bytes(int index) = 0;
   /// Memory of device `index` that nobody uses now, bytes.
   virtual int64_t free_memory_bytes(int index) = 0;
-  virtual c10::intrusive_ptr<c10d::Backend> make_nccl_backend(
-      const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+  /// Connected to the other ranks on return. Throws c10::Error with NCCL's message.
+  virtual c10::intrusive_ptr<c10d::Backend> connect_nccl(
+      const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c10::Device device,
       std::chrono::milliseconds timeout) = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -18,30 +19,6 @@ namespace {
 
 constexpr std::size_t kBroadcastBufferBytes =
     250UL * 1024 * 1024;  // as in torch's DistributedDataParallel
-
-bool wants_cuda(const Config& config) {
-  if (config.trainer.device == DeviceChoice::kCpu) return false;
-  if (config.trainer.device == DeviceChoice::kCuda || config.distributed.backend == Backend::kNccl)
-    return true;
-  return nvidia_device_visible();
-}
-
-CudaModule* load_or_explain(const Config& config) {
-  std::string why_not;
-  CudaModule* module = load_cuda_module(&why_not);
-  if (module != nullptr && module->device_count() > 0) return module;
-  if (module != nullptr)
-    why_not = "no CUDA device is usable (driver missing or CUDA_VISIBLE_DEVICES empty)";
-  const bool demanded =
-      config.trainer.device == DeviceChoice::kCuda || config.distributed.backend == Backend::kNccl;
-  if (demanded) {
-    throw UserError(fmt::format(
-        "trainer_config.device=cuda or distributed_config.backend=nccl was asked for, but {}; "
-        "use device=cpu backend=gloo, or run `trainer doctor`",
-        why_not));
-  }
-  return nullptr;
-}
 
 [[noreturn]] void fail_join(const DistEnv& env, const c10::Error& error) {
   throw RunError(fmt::format("rank {} of {} cannot join the group at {}:{}: {}", env.rank,
@@ -84,24 +61,6 @@ StorePart WorkerStore::part(const std::string& name) const {
   return {c10::make_intrusive<c10d::PrefixStore>(name + "/", store_)};
 }
 
-DevicePlan plan_device(const Config& config, const DistEnv& env) {
-  DevicePlan plan;
-  CudaModule* cuda = wants_cuda(config) ? load_or_explain(config) : nullptr;
-  if (cuda == nullptr) return plan;
-  plan.nccl = config.distributed.backend != Backend::kGloo;
-  const int devices = cuda->device_count();
-  if (plan.nccl && env.local_world_size > devices && devices > 1) {
-    throw UserError(
-        fmt::format("{} local ranks, but this node shows {} GPUs; start with --nproc_per_node=gpu",
-                    env.local_world_size, devices));
-  }
-  // One visible device per rank (CUDA_VISIBLE_DEVICES set by the launcher) leaves index 0 to each.
-  const int index = devices == 1 ? 0 : env.local_rank % devices;
-  cuda->set_device(index);
-  plan.device = torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
-  return plan;
-}
-
 ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
                            const DevicePlan& plan, const StorePart& part)
     : rank_(env.rank), size_(env.world_size) {
@@ -116,15 +75,12 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
     const auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("gloo/", store),
                                         rank_, size_, timeout, address);
     group_->setBackend(torch::kCPU, Type::GLOO, gloo);
-    if (plan.device.is_cuda()) {
-      if (plan.nccl) {
-        const auto nccl = loaded_cuda_module()->make_nccl_backend(
-            c10::make_intrusive<c10d::PrefixStore>("nccl/", store), rank_, size_, timeout);
-        group_->setBackend(torch::kCUDA, Type::NCCL, nccl);
-      } else {
-        group_->setBackend(torch::kCUDA, Type::GLOO, gloo);
-      }
-    }
+    if (plan.device.is_cuda() && !plan.nccl) group_->setBackend(torch::kCUDA, Type::GLOO, gloo);
+    std::vector<RankDevice> devices;
+    for (const auto& text : gather_texts(RankDevice::of(plan).to_json()))
+      devices.push_back(RankDevice::from_json(text));
+    check_rank_devices(devices);
+    if (plan.nccl) connect_gpus(store, plan, timeout);
     group_->setDefaultBackend(plan.nccl ? Type::NCCL : Type::GLOO);
   } catch (const c10::Error& error) {
     fail_join(env, error);
@@ -132,6 +88,23 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
 }
 
 ProcessGroup::~ProcessGroup() = default;
+
+// At once, not at the first collective: what NCCL says then is said of the connection.
+void ProcessGroup::connect_gpus(const c10::intrusive_ptr<c10d::Store>& store,
+                                const DevicePlan& plan, std::chrono::milliseconds timeout) {
+  try {
+    const auto nccl = loaded_cuda_module()->connect_nccl(
+        c10::make_intrusive<c10d::PrefixStore>("nccl/", store), rank_, size_, plan.device, timeout);
+    group_->setBackend(torch::kCUDA, c10d::ProcessGroup::BackendType::NCCL, nccl);
+  } catch (const c10::Error& error) {
+    std::string why = error.what_without_backtrace();
+    std::replace(why.begin(), why.end(), '\n', ' ');
+    throw RunError(
+        fmt::format("rank {} of {} cannot join by NCCL with {} ({}): {}; NCCL_DEBUG=INFO "
+                    "in the environment says more",
+                    rank_, size_, plan.device.str(), plan.gpu, why));
+  }
+}
 
 void ProcessGroup::all_reduce_sum(torch::Tensor tensor) {
   if (!group_) return;
@@ -164,6 +137,21 @@ std::vector<double> ProcessGroup::gather_doubles(double value) {
   all_reduce_sum(values);
   const auto* data = values.const_data_ptr<double>();
   return {data, data + size_};
+}
+
+std::vector<std::string> ProcessGroup::gather_texts(const std::string& text) {
+  const auto lengths = gather_doubles(static_cast<double>(text.size()));
+  const double longest = *std::max_element(lengths.begin(), lengths.end());
+  auto rows = torch::zeros({size_, static_cast<int64_t>(longest)}, torch::kUInt8);
+  auto* const own = rows.data_ptr<uint8_t>() + rank_ * rows.size(1);
+  std::copy(text.begin(), text.end(), own);
+  all_reduce_sum(rows);
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < size_; ++rank) {
+    const auto* const row = rows.const_data_ptr<uint8_t>() + rank * rows.size(1);
+    texts.emplace_back(row, row + static_cast<int64_t>(lengths[static_cast<std::size_t>(rank)]));
+  }
+  return texts;
 }
 
 void ProcessGroup::barrier() { all_reduce_sum(torch::zeros({1}, torch::kInt64)); }

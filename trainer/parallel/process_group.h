@@ -4,25 +4,16 @@
 #include <torch/torch.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/parallel/device_plan.h"
 #include "trainer/parallel/dist_env.h"
 
 namespace ddp::train {
-
-/// The device that `config` and the environment ask for, and which backend reduces gradients on it.
-/// Loads the CUDA module when a GPU is to be used, and selects the GPU of this local rank.
-/// Throws UserError when CUDA is asked for and not there, or when there are more local ranks than
-/// GPUs.
-struct DevicePlan {
-  torch::Device device = torch::kCPU;
-  bool nccl = false;
-  std::string backend_name() const { return nccl ? "nccl" : "gloo"; }
-};
-DevicePlan plan_device(const Config& config, const DistEnv& env);
 
 /// The part of a store that one group of several uses; empty: the group has a store of its own.
 struct StorePart {
@@ -47,7 +38,7 @@ class ProcessGroup {
   /// One process, no group.
   ProcessGroup() = default;
   /// Joins the group at MASTER_ADDR:MASTER_PORT; blocks until all ranks are there or `timeout_s` is
-  /// over. Throws RunError that names address and port.
+  /// over. Throws RunError that names address and port, UserError as check_rank_devices().
   ProcessGroup(const DistEnv& env, const DistributedConfig& config, const DevicePlan& plan,
                const StorePart& part = {});
   ProcessGroup(ProcessGroup&&) = default;
@@ -69,6 +60,9 @@ class ProcessGroup {
   std::string broadcast_text(const std::string& text);
   /// One value from each rank, in the order of the ranks, on every rank.
   std::vector<double> gather_doubles(double value);
+  /// One text from each rank, in the order of the ranks, on every rank. For short texts: each rank
+  /// receives size() times the longest.
+  std::vector<std::string> gather_texts(const std::string& text);
   void barrier();
 
   /// Largest of the ranks' values, asked for now and received later, so that the wait hides behind
@@ -85,6 +79,9 @@ class ProcessGroup {
   PendingMax all_reduce_max_async(int64_t value);
 
  private:
+  void connect_gpus(const c10::intrusive_ptr<c10d::Store>& store, const DevicePlan& plan,
+                    std::chrono::milliseconds timeout);
+
   int rank_ = 0;
   int size_ = 1;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace ddp::train {
+
+/// This machine's name for messages and file names; "localhost" when it tells none.
+std::string host_name();
+
+}  // namespace ddp::train
