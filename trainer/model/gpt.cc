@@ -101,7 +101,7 @@ MlpImpl::MlpImpl(const GptConfig& config)
 
 torch::Tensor MlpImpl::forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC) {
   const auto inner =
-      fused_ && fused::takes(x_BTC)
+      fused_ && fused::takes_products(x_BTC)
           ? fused::linear_gelu(x_BTC, c_fc->weight, c_fc->bias, gelu_approximation_ == "tanh")
           : at::gelu(c_fc(x_BTC), gelu_approximation_);
   return add_projection(inner, c_proj, dropout, residual_BTC, fused_);
