@@ -13,6 +13,7 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/base/command.h"
+#include "launcher/base/descriptor_limit.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
 #include "launcher/base/run_result.h"
@@ -35,6 +36,7 @@
 #include "launcher/rendezvous/local_rendezvous.h"
 #include "launcher/rendezvous/static_rendezvous.h"
 #include "launcher/report/error_file.h"
+#include "launcher/report/explain.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/report/http_server.h"
 #include "launcher/report/run_record.h"
@@ -42,6 +44,8 @@
 
 namespace ddp::launch {
 namespace {
+
+constexpr const char* kNoResult = "ddp-run's agent process ended without a result";
 
 // A descriptor opened by ddp-run must never become a worker's stdin, stdout or stderr.
 void open_standard_streams() {
@@ -104,6 +108,15 @@ void record_result(const LaunchConfig& config, const std::string& text) {
   }
 }
 
+// For --explain, which makes do without it: a full disk has been reported already.
+void record_in_folder(const RunFolder& folder, const std::string& text) {
+  const std::string file = folder.result_file();
+  try {
+    if (!file.empty()) write_result_file(file, text);
+  } catch (const LaunchError&) {
+  }
+}
+
 // An error of ddp-run itself is a result as well.
 int with_errors_recorded(const LaunchConfig& config, const std::function<int()>& body) {
   try {
@@ -150,8 +163,7 @@ std::string url_host(const std::string& host) {
 
 // A secret that is known to all nodes; without its last line's end.
 std::string read_token(const std::string& file) {
-  constexpr std::size_t kShortest = 16;
-  constexpr std::streamsize kLongest = 4096;
+  constexpr std::size_t kShortest = 16, kLongest = 4096;
   std::ifstream in(file, std::ios::binary);
   std::string token(kLongest + 1, '\0');
   in.read(token.data(), kLongest + 1);
@@ -198,6 +210,7 @@ RendezvousOfJob make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
 
 int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string& store_program,
               const SignalMailbox& signals, int launcher_pipe) {
+  raise_descriptor_limit();
   const RendezvousOfJob rendezvous = make_rendezvous(config, plan, store_program);
   WorkerProcesses processes(signals, launcher_pipe, store_program);
   if (rendezvous.fixed) processes.also_poll(*rendezvous.fixed);
@@ -226,10 +239,12 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string
     processes.also_poll(*timers);
   }
   const RunResult result = agent.run();
-  record_result(config, result_json(result, plan.job.run_id, plan.host));
+  const std::string record = result_json(result, plan.job.run_id, plan.host);
+  record_result(config, record);
   pass_on_cause(result, plan.inherited);
   if (result.outcome == Outcome::LauncherGone) {
     plan.folder.keep_logs();
+    record_in_folder(plan.folder, record);
     processes.drop_console();  // nothing of the job may be left within a second
     return exit_code(result);
   }
@@ -237,6 +252,7 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string
   // After a success, copies of console output are of no use.
   const bool failed = result.outcome == Outcome::Failed;
   if (failed || !shown) plan.folder.keep_logs();
+  record_in_folder(plan.folder, record);
   if (!failed && plan.folder.keeps_logs())
     processes.note("the console missed some output; full logs: " + plan.folder.path());
   processes.print(report(result, plan, config.summary));
@@ -336,13 +352,22 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
   }
   const int code = run_guarded(signals, [&](int launcher_pipe) {
     const int agent_code = guarded([&] {
-      return with_errors_recorded(
-          config, [&] { return run_agent(config, plan, store_program, signals, launcher_pipe); });
+      return with_errors_recorded(config, [&] {
+        try {
+          return run_agent(config, plan, store_program, signals, launcher_pipe);
+        } catch (const LaunchError& error) {
+          record_in_folder(plan.folder, error_json(error.exit_code(), error.what()));
+          throw;
+        }
+      });
     });
     clean_up.now();
     return agent_code;
   });
   if (code != kExitDone) keep_logs_of_killed_agent(plan.folder);
+  const std::string file = plan.folder.result_file();
+  if (!file.empty() && ::access(file.c_str(), F_OK) != 0)
+    record_in_folder(plan.folder, error_json(code, kNoResult));
   return code;
 }
 
@@ -355,7 +380,7 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
   const int code = with_errors_recorded(config, [&] { return launch_job(config, signals); });
   if (::access(file.c_str(), F_OK) == 0) return code;
   try {
-    write_result_file(file, error_json(code, "ddp-run's agent process ended without a result"));
+    write_result_file(file, error_json(code, kNoResult));
   } catch (const LaunchError&) {  // the agent has reported it
   }
   return code;
@@ -383,12 +408,14 @@ int guarded_main(int argc, const char* const* argv, SignalMailbox& signals) noex
     for (const auto& hint : config.hints) say(hint);
     signals.handle(config.stop_signals);
     check_version(config.lifeline);
+    if (config.action == LaunchAction::Explain) return print(explain_run(config.explained));
     if (config.hosts) return launch_on_hosts(config, signals);
     switch (config.action) {
       case LaunchAction::Print:
         return print(config.printed);
       case LaunchAction::DryRun:
         return dry_run(config);
+      case LaunchAction::Explain:
       case LaunchAction::Run:
         break;
     }

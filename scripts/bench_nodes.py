@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times jobs of two nodes on this machine, under ddp-run and, where it can do it, under torchrun.
+"""Times jobs of two nodes on this machine, under ddp-run and, with --torchrun, in turns under torchrun.
 
   ./scripts/bench_nodes.py [--runs=5] [--torchrun=.venv/bin/torchrun] [--ddp-run=build/release/bin/ddp-run]
 
@@ -18,7 +18,8 @@ import subprocess
 import sys
 import time
 
-WORKER = """echo "up $RANK $WORLD_SIZE $TORCHELASTIC_RESTART_COUNT $PPID $$"; exec sleep 1000"""
+# The last number is the shell's own, which $$ would be if torchrun did not change it.
+WORKER = """echo "up $RANK $WORLD_SIZE $TORCHELASTIC_RESTART_COUNT $PPID $(cut -d' ' -f4 /proc/self/stat)"; exec sleep 1000"""
 PATIENCE = 60
 
 
@@ -65,16 +66,18 @@ class Bench:
     def __init__(self, launcher, is_torchrun):
         self.launcher, self.is_torchrun = launcher, is_torchrun
 
-    def node(self, nnodes, port, *more):
-        conf = "last_call_timeout=1" + ("" if self.is_torchrun else ",keep_alive_interval=1")
+    def node(self, nnodes, port, is_host, *more):
+        # torchrun's agents take seconds to start; its default last call is 30 s.
+        conf = "last_call_timeout=5" + ("" if self.is_torchrun else ",keep_alive_interval=1")
+        conf += "" if is_host is None else f",is_host={int(is_host)}"
         return Node([*self.launcher, f"--nnodes={nnodes}", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
                      "--rdzv-id=bench", f"--rdzv-conf={conf}", *more, "--no-python", "sh", "-c", WORKER])
 
-    def pair(self, nnodes, *more):
+    def pair(self, nnodes, *more, hosts=(None, None)):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        return [self.node(nnodes, port, *more) for _ in range(2)], port
+        return [self.node(nnodes, port, is_host, *more) for is_host in hosts], port
 
     def start(self):
         began = time.monotonic()
@@ -96,45 +99,65 @@ class Bench:
 
     def gone(self, how):
         """Until the other node runs again alone. The one that goes does not host the rendezvous."""
-        nodes, port = [], 0
+        nodes, worker = [], None
         try:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = probe.getsockname()[1]
-            nodes.append(self.node("1:2", port))
-            _, _, end = nodes[0].worker()
-            nodes.append(self.node("1:2", port))
-            _, worker, _ = nodes[1].worker()
-            _, _, end = nodes[0].worker(end)
+            nodes, _ = self.pair("1:2", hosts=(True, False))
+            for node in nodes:
+                node.wait(r"up \d+ 2 ")  # both in one round
+            end = nodes[0].worker()[2]
+            worker = nodes[1].worker()[1]
             began = time.monotonic()
             os.kill(worker["agent"], how)
             return nodes[0].worker(end)[0] - began
         finally:
-            if how == signal.SIGSTOP and nodes[1:]:
+            if how == signal.SIGSTOP and worker:
                 os.kill(worker["agent"], signal.SIGCONT)
             [node.kill() for node in nodes]
 
     def join(self):
-        nodes, port = [], 0
+        nodes = []
         try:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 port = probe.getsockname()[1]
-            nodes.append(self.node("1:2", port))
+            nodes.append(self.node("1:2", port, True))
             _, _, end = nodes[0].worker()
             began = time.monotonic()
-            nodes.append(self.node("1:2", port))
+            nodes.append(self.node("1:2", port, False))
             return max(nodes[0].worker(end)[0], nodes[1].worker()[0]) - began
         finally:
             [node.kill() for node in nodes]
 
 
-def line(name, measure, runs):
-    try:
-        times = [measure() for _ in range(runs)]
-        print(f"{name:<58} {statistics.median(times):7.3f}  [{min(times):.3f} - {max(times):.3f}]", flush=True)
-    except (TimeoutError, EOFError) as error:
-        print(f"{name:<58} no answer within {PATIENCE} s ({str(error).splitlines()[0]})", flush=True)
+MEASURES = {
+    "start of two nodes until both workers' first lines": Bench.start,
+    "a worker is killed until both run again": Bench.restart,
+    "SIGTERM at a node's agent until the other node runs alone": lambda bench: bench.gone(signal.SIGTERM),
+    "SIGKILL of an agent until the other node runs alone": lambda bench: bench.gone(signal.SIGKILL),
+    "SIGSTOP of an agent (ddp-run: heartbeat 1 s, 2 missed)": lambda bench: bench.gone(signal.SIGSTOP),
+    "a second node joins until both run": Bench.join,
+}
+
+
+def measure_in_turns(measure, benches, runs):
+    """Seconds of each launcher; who has not answered once is not asked again."""
+    times = {name: [] for name in benches}
+    silent = {}
+    for _ in range(runs):
+        for name, bench in benches.items():
+            if name in silent:
+                continue
+            try:
+                times[name].append(measure(bench))
+            except (TimeoutError, EOFError) as error:
+                silent[name] = "ended" if isinstance(error, EOFError) else f"not within {PATIENCE} s"
+    return {name: silent.get(name) or f"{statistics.median(of):.3f} [{min(of):.3f}-{max(of):.3f}]"
+            for name, of in times.items()}
+
+
+def cpu_model():
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        return next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown")
 
 
 def main():
@@ -145,18 +168,15 @@ def main():
     args = parser.parse_args()
     if not os.access(args.ddp_run, os.X_OK):
         sys.exit(f"{args.ddp_run}: not there; build it with ./scripts/build.sh release ddp-run")
-    ddp = Bench([args.ddp_run], False)
-    print(f"two nodes on this machine, {args.runs} runs, seconds; load {os.getloadavg()[0]:.1f}")
-    line("ddp-run   start until both workers' first lines", ddp.start, args.runs)
-    line("ddp-run   a worker is killed until both run again", ddp.restart, args.runs)
-    line("ddp-run   SIGTERM at a node until the other runs alone", lambda: ddp.gone(signal.SIGTERM), args.runs)
-    line("ddp-run   SIGKILL of an agent until the other runs alone", lambda: ddp.gone(signal.SIGKILL), args.runs)
-    line("ddp-run   SIGSTOP of an agent (heartbeat 1 s, 2 missed)", lambda: ddp.gone(signal.SIGSTOP), args.runs)
-    line("ddp-run   a second node joins until both run", ddp.join, args.runs)
+    benches = {"ddp-run": Bench([args.ddp_run], False)}
     if args.torchrun:
-        torch = Bench([args.torchrun], True)
-        line("torchrun  start until both workers' first lines", torch.start, args.runs)
-        line("torchrun  a worker is killed until both run again", torch.restart, args.runs)
+        benches["torchrun"] = Bench([args.torchrun], True)
+    print(f"two nodes on this machine ({cpu_model()}, {os.cpu_count()} CPU cores, load {os.getloadavg()[0]:.1f}); "
+          f"seconds, median of {args.runs} [range], in turns\n")
+    print("| what | " + " | ".join(benches) + " |\n|---" + "|---" * len(benches) + "|")
+    for name, measure in MEASURES.items():
+        row = measure_in_turns(measure, benches, args.runs)
+        print(f"| {name} | " + " | ".join(row[launcher] for launcher in benches) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -317,6 +317,8 @@ void LocalElasticAgent::restart() {
   }
   if (!verdict_->failures.empty()) {
     group_.last_failure = failure_json(verdict_->failures.front(), group_.restart_count);
+    earlier_.push_back({group_.restart_count, verdict_->failures.front()});
+    if (earlier_.size() > RunResult::kMostEarlier) earlier_.erase(earlier_.begin());
     ++restarts_;
   }
   join();
@@ -367,6 +369,8 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
         return w.state == WorkerState::Stopped || (w.state == WorkerState::Running && !is_hung(w));
       }));
   result.workers = final_workers(group_, job_began_, processes_);
+  result.earlier = std::move(earlier_);
+  result.attempt = group_.restart_count;
   result.lived = since_start();
   const int world_size = group_.rendezvous.world_size;
   result.world_size = world_size > 0 ? world_size : plan_.job.local_world_size;

@@ -87,6 +87,7 @@ class LocalElasticAgent {
   std::optional<JobNews> verdict_;        // on the round that has just ended: Restart or End
   bool ever_started_ = false;
   int restarts_ = 0;  // after failures
+  std::vector<EarlierRound> earlier_;
   bool failure_reported_ = false;
   bool end_reported_ = false;
   int end_signal_ = 0;  // 0: no signal has asked for the end

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,20 @@ struct ProcessFailure {
   bool is_worker() const { return local_rank != kNoRank; }
 };
 
+/// A round that failed and was followed by another one.
+struct EarlierRound {
+  int attempt = 0;
+  ProcessFailure cause;
+};
+
 struct RunResult {
+  static constexpr std::size_t kMostEarlier = 20;
+
   Outcome outcome = Outcome::Succeeded;
   int signal = 0;                        // Interrupted: the signal that ended the job
   std::vector<ProcessFailure> failures;  // of the last round, root cause first
+  std::vector<EarlierRound> earlier;     // the newest kMostEarlier, oldest first
+  int attempt = 0;                       // the last round: TORCHELASTIC_RESTART_COUNT
   int stopped = 0;                       // peers stopped because of it
   int world_size = 0;                    // of the last round, over all nodes; 0: there was none
   int restarts = 0;

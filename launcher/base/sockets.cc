@@ -148,6 +148,17 @@ int listen_on(const SocketAddress& address) {
   return -1;
 }
 
+int listen_on_all(int port) {
+  const int fd = listen_on(*parse_address("::", port));
+  return fd >= 0 || errno == EADDRINUSE ? fd : listen_on(*parse_address("0.0.0.0", port));
+}
+
+int listen_for_peers(const std::string& address) {
+  const auto numeric = parse_address(address, 0);
+  const int fd = numeric ? listen_on(*numeric) : -1;
+  return fd >= 0 ? fd : listen_on_all(0);
+}
+
 int port_of(int socket) {
   Address address{};
   socklen_t size = sizeof address;

@@ -49,5 +49,9 @@ std::optional<SocketAddress> parse_address(const std::string& host, int port);
 int begin_connect(const SocketAddress& address);
 /// A non-blocking socket that listens on exactly this address; -1 with errno.
 int listen_on(const SocketAddress& address);
+/// The same on all addresses of both families.
+int listen_on_all(int port);
+/// The same on a free port of the address; on all if it is a name, or no address of this machine.
+int listen_for_peers(const std::string& address);
 
 }  // namespace ddp::launch

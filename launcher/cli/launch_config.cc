@@ -203,6 +203,13 @@ std::string asked_text(const OptionValues& values) {
   return completion_script(values.one_of("print-completion", {"bash", "zsh", "fish"}));
 }
 
+std::string past_run(const OptionValues& values, const RawOptions& raw) {
+  if (!raw.program.empty()) {
+    usage_error(fmt::format("--explain starts nothing: leave out '{}'", raw.program.front()));
+  }
+  return values.file("explain");
+}
+
 // Otherwise a user who set the variable long ago would look for the value on the command line.
 [[noreturn]] void name_source(const LaunchError& error, const RawOptions& raw) {
   const std::string what = error.what();
@@ -221,6 +228,11 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
   config.printed = asked_text(OptionValues(raw.options));
   if (!config.printed.empty()) {
     config.action = LaunchAction::Print;
+    return config;
+  }
+  if (const OptionValues asked(raw.options); asked.given("explain")) {
+    config.action = LaunchAction::Explain;
+    config.explained = past_run(asked, raw);
     return config;
   }
   add_scheduler_options(raw, environment);

@@ -31,11 +31,12 @@ enum class NumaBinding {
   CoreComplex,  // cores that share a last-level cache, one group per worker of the node
 };
 
-enum class LaunchAction { Run, DryRun, Print };
+enum class LaunchAction { Run, DryRun, Print, Explain };
 
 struct LaunchConfig {
   LaunchAction action = LaunchAction::Run;
-  std::string printed;  // Print: the requested text, e.g. help
+  std::string printed;    // Print: the requested text, e.g. help
+  std::string explained;  // Explain: the folder of a run, or its result file
 
   std::string nproc_per_node = "1";  // number, gpu, cpu or auto: resolved by local_world_size
   bool standalone = false;

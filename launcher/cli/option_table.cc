@@ -156,6 +156,10 @@ constexpr std::array kOptions{
                "Where to log events: null (nowhere) or console (stderr)."},
 
     OptionSpec{"dry-run", 0, nullptr, "", Other, "Print each worker's command; start nothing."},
+    OptionSpec{
+        "explain", 0, "FOLDER", "", Other,
+        "Say why a past run failed and what to do, from its --log-dir or --result-json; start "
+        "nothing."},
     OptionSpec{"print-completion", 0, "bash|zsh|fish", "", Other,
                "Print a completion script: source <(ddp-run --print-completion bash)."},
     OptionSpec{"print-man", 0, nullptr, "", Other,

@@ -32,6 +32,13 @@ bool flag_of(const std::string& key, const std::string& text) {
   return kYes.count(text) > 0;
 }
 
+[[noreturn]] void refuse_store(const std::string& key, const std::string& value) {
+  usage_error(fmt::format(
+      "--rdzv-conf={}={}: nodes meet over TCP only, not in a file; name the node that hosts the "
+      "rendezvous with --rdzv-endpoint=HOST[:PORT], or let --scheduler or --hosts name it",
+      key, value));
+}
+
 }  // namespace
 
 Endpoint take_endpoint(const OptionValues& values, bool is_static) {
@@ -80,18 +87,22 @@ std::vector<std::string> apply_rdzv_conf(const std::map<std::string, std::string
            rules.join_timeout = settings.connect_timeout =
                std::chrono::seconds(seconds_of(key, value));
        }},
+      {"store_type",
+       [&](const std::string& key, const std::string& value) {
+         if (value != "tcp" && !rules.fixed_ranks) refuse_store(key, value);
+       }},
       {"is_host", [&](const std::string& key, const std::string& value) {
          settings.is_host = flag_of(key, value);
        }}};
   // Of torchrun's ways to do what is done otherwise here.
-  static const std::set<std::string> kWithoutMeaning{
-      "close_timeout", "heartbeat_timeout", "cas_backoff_max_seconds", "rank", "store_type"};
+  static const std::set<std::string> kWithoutMeaning{"close_timeout", "heartbeat_timeout",
+                                                     "cas_backoff_max_seconds", "rank"};
   if (rules.fixed_ranks) settings.connect_timeout = rules.join_timeout;
   std::vector<std::string> hints;
   for (const auto& [key, value] : conf) {
     if (const auto setter = setters.find(key); setter != setters.end()) {
       setter->second(key, value);
-    } else if (kWithoutMeaning.count(key) == 0 || (key == "store_type" && value != "tcp")) {
+    } else if (kWithoutMeaning.count(key) == 0) {
       hints.push_back(fmt::format("--rdzv-conf: '{}={}' has no effect here", key, value));
     }
   }

@@ -140,6 +140,10 @@ std::string RunFolder::stacks_file(int attempt, int local_rank) const {
   return path_.empty() ? "" : worker_folder(attempt, local_rank) + "/" + kStacks;
 }
 
+std::string RunFolder::result_file() const {
+  return path_.empty() || (private_ && !keeps_logs()) ? "" : path_ + "/result.json";
+}
+
 void RunFolder::remove_if_private() const {
   if (!private_ || path_.empty()) return;
   std::error_code error;

@@ -39,6 +39,8 @@ class RunFolder {
   /// Keeps a folder with logs from now on, for every process of this run.
   void keep_logs() const;
   bool keeps_logs() const;
+  /// For the record of the run, beside the attempts; empty: the folder will not outlive the run.
+  std::string result_file() const;
   /// Removes it, except attempts that hold stacks.
   void remove_if_private() const;
 

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <memory>
 
+#include "launcher/base/descriptor_limit.h"
 #include "launcher/base/errors.h"
 #include "launcher/worker_contract.h"
 
@@ -83,6 +84,7 @@ struct ChildPlan {
   if (plan.stdio.err >= 0) ::dup2(plan.stdio.err, STDERR_FILENO);
   reset_signals(plan.keep_hangup_ignored);
   mark_all_close_on_exec();
+  restore_descriptor_limit();
   ::execve(plan.executable, plan.argv, plan.env);
   const int error = errno;
   [[maybe_unused]] const ssize_t told = ::write(plan.exec_pipe, &error, sizeof error);

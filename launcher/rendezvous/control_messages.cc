@@ -14,7 +14,6 @@ constexpr std::size_t kLongestText = 4096;
 constexpr std::size_t kLongestRead = 4 * kLongestText;  // invalid bytes have become U+FFFD
 constexpr std::size_t kLongestProgress = 300;
 constexpr std::size_t kMostFailures = 8;
-constexpr std::size_t kMostSuccessors = 64;
 constexpr std::size_t kMostRoundEnds = 256;
 constexpr int kDeepest = 8;
 

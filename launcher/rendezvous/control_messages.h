@@ -74,6 +74,8 @@ struct Successor {
   std::string address;
   int port = 0;
 };
+/// More are not told: the messages of a round would grow with the square of its nodes.
+inline constexpr std::size_t kMostSuccessors = 64;
 /// The round that the nodes have agreed on, as the receiver sees it.
 struct Round {
   RendezvousInfo info{};

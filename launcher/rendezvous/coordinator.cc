@@ -1,8 +1,6 @@
 #include "launcher/rendezvous/coordinator.h"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -12,6 +10,7 @@
 #include <array>
 #include <cerrno>
 
+#include "launcher/base/descriptor_limit.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/worker_contract.h"
@@ -20,8 +19,9 @@ namespace ddp::launch {
 namespace {
 
 constexpr auto kHandshakePatience = std::chrono::seconds(5);
-// More unproven connections are refused, so that a scanner uses up no descriptors.
-constexpr std::size_t kMostNewcomers = 1024;
+// Of more unproven connections the oldest is closed, so that a scanner uses up no descriptors.
+constexpr std::size_t kMostNewcomers = 4096;
+constexpr int kAcceptedAtOnce = 256;
 constexpr std::uint64_t kIsNode = std::uint64_t{1} << 32U;  // in epoll's data; else a descriptor
 
 epoll_event event_of(int fd, std::uint32_t events) {
@@ -42,19 +42,25 @@ Coordinator::Coordinator(const MembershipRules& rules, JobHistory history, std::
       heartbeat_(rules.heartbeat),
       patience_(rules.patience()),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      most_newcomers_(std::min(kMostNewcomers, descriptor_limit() / 2)),
       next_beat_(Clock::now() + rules.heartbeat) {
   if (epoll_ < 0)
     throw LaunchError(kExitFailed, "cannot host the rendezvous: " + error_text(errno));
-  for (const int fd : listeners_) {
-    epoll_event event = event_of(fd, EPOLLIN);
-    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
-  }
+  for (const int fd : listeners_) listen_to(fd);
+}
+
+void Coordinator::listen_to(int listener) {
+  epoll_event event = event_of(listener, EPOLLIN);
+  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener, &event);
 }
 
 void Coordinator::also_listen(int fd) {
   listeners_.push_back(fd);
-  epoll_event event = event_of(fd, EPOLLIN);
-  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+  if (!acceptor_.rests_until()) listen_to(fd);
+}
+
+std::string Coordinator::take_note() {
+  return note_.empty() ? acceptor_.take_warning() : std::exchange(note_, {});
 }
 
 Coordinator::~Coordinator() {
@@ -70,6 +76,8 @@ void Coordinator::add_poll_fds(std::vector<pollfd>& fds) const {
 std::optional<Clock::time_point> Coordinator::deadline() const {
   auto next = std::min(next_beat_, next_silence_.value_or(next_beat_));
   if (const auto of_membership = membership_.deadline()) next = std::min(next, *of_membership);
+  next = std::min(next, next_late_.value_or(next));
+  next = std::min(next, acceptor_.rests_until().value_or(next));
   return next;
 }
 
@@ -84,6 +92,9 @@ void Coordinator::forgive_own_silence() {
 
 void Coordinator::handle(const std::vector<pollfd>&) {
   forgive_own_silence();
+  if (acceptor_.wake()) {
+    for (const int fd : listeners_) listen_to(fd);
+  }
   std::array<epoll_event, 256> events;
   for (;;) {
     const int count = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
@@ -94,60 +105,73 @@ void Coordinator::handle(const std::vector<pollfd>&) {
           (key & kIsNode) != 0 && found != connections_.end()) {
         serve(id, found->second);
       } else if (std::find(listeners_.begin(), listeners_.end(), id) != listeners_.end()) {
-        accept_all(id);
+        accept_some(id);
+      } else if (newcomers_.count(id) > 0) {
+        judge_newcomer(id);
       }
     }
-    judge_newcomers();
     if (count < static_cast<int>(events.size())) break;
   }
   keep_time();
   deliver();
 }
 
-void Coordinator::accept_all(int listener) {
-  for (;;) {
-    const int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return;
-    if (newcomers_.size() >= kMostNewcomers) {
-      ::close(fd);
-      continue;
-    }
-    const int on = 1;
-    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+// Not all at once: those that have spoken are judged in between, and make room for the next.
+void Coordinator::accept_some(int listener) {
+  for (int i = 0; i < kAcceptedAtOnce; ++i) {
+    const int fd = acceptor_.accept(listener);
+    if (fd < 0) break;
+    if (newcomers_.size() >= most_newcomers_) drop_oldest_newcomer();
     newcomers_[fd] = Clock::now();
+    if (!next_late_) next_late_ = newcomers_[fd] + kHandshakePatience;
     epoll_event event = event_of(fd, EPOLLIN | EPOLLET);
     ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
   }
+  if (!acceptor_.rests_until()) return;
+  for (const int fd : listeners_) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
 }
 
-void Coordinator::judge_newcomers() {
+void Coordinator::drop_oldest_newcomer() {
+  const auto oldest =
+      std::min_element(newcomers_.begin(), newcomers_.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, oldest->first, nullptr);
+  ::close(oldest->first);
+  newcomers_.erase(oldest);
+}
+
+void Coordinator::judge_newcomer(int fd) {
+  std::array<char, 8> start;
+  const ssize_t got = ::recv(fd, start.data(), start.size(), MSG_PEEK | MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  const auto kind = got <= 0 ? FirstBytes::Unknown
+                             : judge_first_bytes({start.data(), static_cast<std::size_t>(got)});
+  if (kind == FirstBytes::Incomplete) return;
+  newcomers_.erase(fd);
+  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+  if (kind == FirstBytes::Agent && !only_store_) return admit(fd);
+  if (kind == FirstBytes::TcpStore && store_clients_) return store_clients_(fd);
+  if (kind == FirstBytes::TcpStore && note_.empty()) {
+    note_ =
+        "a client of torch's TCPStore, such as torchrun's agent, has come to the rendezvous and "
+        "was turned away: with --rdzv-backend=c10d all nodes must run ddp-run";
+  }
+  ::close(fd);
+}
+
+void Coordinator::drop_late_newcomers(Clock::time_point now) {
+  if (!next_late_ || now < *next_late_) return;
+  next_late_.reset();
   for (auto it = newcomers_.begin(); it != newcomers_.end();) {
-    const int fd = it->first;
-    std::array<char, 8> start;
-    const ssize_t got = ::recv(fd, start.data(), start.size(), MSG_PEEK | MSG_DONTWAIT);
-    const bool pending = got < 0 && (errno == EAGAIN || errno == EINTR);
-    const auto kind = got <= 0 ? FirstBytes::Incomplete
-                               : judge_first_bytes({start.data(), static_cast<std::size_t>(got)});
-    const bool late = Clock::now() - it->second > kHandshakePatience;
-    if ((pending || (got > 0 && kind == FirstBytes::Incomplete)) && !late) {
+    const auto late = it->second + kHandshakePatience;
+    if (now < late) {
+      next_late_ = std::min(next_late_.value_or(late), late);
       ++it;
       continue;
     }
+    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, it->first, nullptr);
+    ::close(it->first);
     it = newcomers_.erase(it);
-    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
-    if (kind == FirstBytes::Agent && !only_store_) {
-      admit(fd);
-    } else if (kind == FirstBytes::TcpStore && store_clients_) {
-      store_clients_(fd);
-    } else {
-      if (kind == FirstBytes::TcpStore && note_.empty()) {
-        note_ =
-            "a client of torch's TCPStore, such as torchrun's agent, has come to the rendezvous "
-            "and "
-            "was turned away: with --rdzv-backend=c10d all nodes must run ddp-run";
-      }
-      ::close(fd);
-    }
   }
 }
 
@@ -162,11 +186,17 @@ void Coordinator::admit(int fd) {
   Connection& connection = connections_[node];
   connection.channel = std::make_unique<ControlChannel>(fd, ControlChannel::Side::Host, token_);
   connection.heard = Clock::now();
+  expect_word(connection);
   serve(node, connection);
 }
 
+// As its channel wants. One that is closed is lost in keep_time().
 void Coordinator::watch(int node, Connection& connection) {
   const ControlChannel& channel = *connection.channel;
+  if (channel.state() == ControlChannel::State::Closed) {
+    closed_.push_back(node);
+    return;
+  }
   const short wanted = channel.wanted();
   if (wanted == connection.watched) return;
   epoll_event event{};
@@ -176,6 +206,15 @@ void Coordinator::watch(int node, Connection& connection) {
   ::epoll_ctl(epoll_, connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, channel.fd(),
               &event);
   connection.watched = wanted;
+}
+
+void Coordinator::expect_word(const Connection& connection) {
+  const auto silent = connection.heard + patience_with(connection);
+  next_silence_ = std::min(next_silence_.value_or(silent), silent);
+}
+
+Clock::duration Coordinator::patience_with(const Connection& connection) const {
+  return connection.welcome ? Clock::duration(patience_) : kHandshakePatience;
 }
 
 void Coordinator::serve(int node, Connection& connection) {
@@ -190,44 +229,56 @@ void Coordinator::serve(int node, Connection& connection) {
     } else if (hello) {
       connection.welcome = true;
       connection.heard = now;
+      expect_word(connection);
       membership_.hello(node, *hello, channel.peer_address(), now);
     }
   }
-  if (channel.state() != ControlChannel::State::Closed) watch(node, connection);
+  watch(node, connection);
 }
 
+// What takes a look at all nodes is done at its time only, not at every wake.
 void Coordinator::keep_time() {
   const auto now = Clock::now();
+  drop_late_newcomers(now);
   if (now >= next_beat_) {
     next_beat_ = now + heartbeat_;
     for (auto& [node, connection] : connections_) {
-      if (connection.welcome) connection.channel->send(Alive{});
+      if (!connection.welcome) continue;
+      connection.channel->send(Alive{});
+      watch(node, connection);
     }
   }
-  next_silence_.reset();
-  for (auto it = connections_.begin(); it != connections_.end();) {
-    auto& [node, connection] = *it;
-    const bool closed = connection.channel->state() == ControlChannel::State::Closed;
-    const auto patience = connection.welcome ? Clock::duration(patience_) : kHandshakePatience;
-    const bool silent = now - connection.heard >= patience;
-    const bool done = connection.closing && connection.channel->all_sent() && closed;
-    if (!closed && !silent && !done) {
-      next_silence_ =
-          std::min(next_silence_.value_or(Clock::time_point::max()), connection.heard + patience);
-      ++it;
-      continue;
-    }
-    const std::string why =
-        closed && connection.channel->peer_is_gone() ? "its ddp-run is gone"
-        : closed                                     ? connection.channel->problem()
-                 : fmt::format("nothing was heard of it for {}", seconds_text(patience_));
-    const int lost = node;
-    if (silent && connection.welcome) connection.channel->send(Refused{why});
-    const bool certain = closed && now - stalled_until_ > heartbeat_;
-    it = connections_.erase(it);
-    membership_.lost(lost, why, now, certain);
-  }
+  for (const int node : std::exchange(closed_, {})) lose_closed(node, now);
+  if (next_silence_ && now >= *next_silence_) lose_silent(now);
   membership_.tick(now);
+}
+
+void Coordinator::lose_closed(int node, Clock::time_point now) {
+  const auto found = connections_.find(node);
+  if (found == connections_.end()) return;
+  const ControlChannel& channel = *found->second.channel;
+  const std::string why = channel.peer_is_gone() ? "its ddp-run is gone" : channel.problem();
+  connections_.erase(found);
+  membership_.lost(node, why, now, now - stalled_until_ > heartbeat_);
+}
+
+void Coordinator::lose_silent(Clock::time_point now) {
+  next_silence_.reset();
+  std::vector<int> silent;
+  for (const auto& [node, connection] : connections_) {
+    if (now - connection.heard >= patience_with(connection)) {
+      silent.push_back(node);
+    } else {
+      expect_word(connection);
+    }
+  }
+  const std::string why = fmt::format("nothing was heard of it for {}", seconds_text(patience_));
+  for (const int node : silent) {
+    const auto found = connections_.find(node);
+    if (found->second.welcome) found->second.channel->send(Refused{why});
+    connections_.erase(found);
+    membership_.lost(node, why, now, /*certain=*/false);
+  }
 }
 
 void Coordinator::deliver() {
@@ -239,8 +290,7 @@ void Coordinator::deliver() {
       found->second.closing = true;
       found->second.channel->finish_sending();
     }
-    if (found->second.channel->state() != ControlChannel::State::Closed)
-      watch(found->first, found->second);
+    watch(found->first, found->second);
   }
 }
 

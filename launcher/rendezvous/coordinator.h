@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/acceptor.h"
 #include "launcher/base/clock.h"
 #include "launcher/base/poll_handler.h"
 #include "launcher/rendezvous/control_channel.h"
@@ -48,7 +49,7 @@ class Coordinator : public PollHandler {
   /// store are not.
   void only_serve_store();
   /// A line for the user; empty: none.
-  std::string take_note() { return std::exchange(note_, {}); }
+  std::string take_note();
 
  private:
   struct Connection {
@@ -59,30 +60,40 @@ class Coordinator : public PollHandler {
     short watched = 0;
   };
 
-  void accept_all(int listener);
-  void judge_newcomers();
+  void listen_to(int listener);
+  void accept_some(int listener);
+  void drop_oldest_newcomer();
+  void judge_newcomer(int fd);
+  void drop_late_newcomers(Clock::time_point now);
   void admit(int fd);
   void serve(int node, Connection& connection);
   void forgive_own_silence();
   void keep_time();
+  void lose_closed(int node, Clock::time_point now);
+  void lose_silent(Clock::time_point now);
+  void expect_word(const Connection& connection);
+  Clock::duration patience_with(const Connection& connection) const;
   void deliver();
   void watch(int node, Connection& connection);
-  void drop(int node);
 
   Membership membership_;
   std::string token_;
   std::vector<int> listeners_;
+  Acceptor acceptor_{"the rendezvous"};
   StoreClients store_clients_;
   bool only_store_ = false;
   std::chrono::milliseconds heartbeat_;
   std::chrono::milliseconds patience_;
   int epoll_ = -1;
+  std::size_t most_newcomers_;
   std::map<int, Clock::time_point> newcomers_;  // descriptors of which too little was read yet
   std::map<int, Connection> connections_;       // by node
   int last_node_ = 0;
   Clock::time_point next_beat_;
   Clock::time_point stalled_until_{};              // this process was suspended, or starved
-  std::optional<Clock::time_point> next_silence_;  // when the first connection could be too silent
+  std::optional<Clock::time_point> next_silence_;  // no connection is too silent before
+  std::optional<Clock::time_point> next_late_;     // no newcomer is
+  std::vector<int> closed_;                        // nodes whose connections are
   std::string note_;
 };
 

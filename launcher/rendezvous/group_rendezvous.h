@@ -34,6 +34,9 @@ struct GroupSettings {
   std::string role;
   int node_rank = -1;
   std::string local_addr{};  // empty: the one that the host sees
+
+  /// The static backend's store has the port of the rendezvous, as torchrun's has.
+  bool shares_port() const { return rules.fixed_ranks && !rank0_store; }
 };
 
 class GroupRendezvous : public Rendezvous, public PollHandler {
@@ -79,6 +82,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void host(JobHistory history, std::vector<int> listeners);
   void take_search_results();
   void claim_endpoint();
+  std::string own_address() const;
   void say_hello();
   void enter(const Welcome& welcome);
   void refused(const std::string& why);

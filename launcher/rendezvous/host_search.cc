@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -34,6 +35,16 @@ std::string place_text(const std::string& host, int port) {
 // A wildcard address is for listening only.
 std::string reachable(const std::string& address) {
   return address == "::" ? "::1" : address == "0.0.0.0" ? "127.0.0.1" : address;
+}
+
+bool is_loopback(const std::string& address) {
+  return address == "::1" || address.starts_with("127.");
+}
+
+// Of names that mean this machine only, wherever they are used.
+bool is_localhost(const std::string& name) {
+  return name == "localhost" || name.starts_with("localhost.") || name.ends_with(".localhost") ||
+         name.starts_with("ip6-");
 }
 
 }  // namespace
@@ -88,6 +99,10 @@ void HostSearch::take_addresses() {
   for (const std::string& address : lookup_->addresses())
     candidates_.push_back({address, settings_.port});
   lookup_.reset();
+  // Debian's /etc/hosts gives a machine's own name an address of the loopback.
+  const auto names_loopback = [](const HostCandidate& one) { return is_loopback(one.address); };
+  if (!is_localhost(settings_.host))
+    std::stable_partition(candidates_.begin(), candidates_.end(), std::not_fn(names_loopback));
   next_ = 0;
   if (candidates_.empty()) problem_ = fmt::format("the name '{}' is not known", settings_.host);
   if (!candidates_.empty() && try_to_host()) return;
@@ -98,13 +113,9 @@ void HostSearch::take_addresses() {
 bool HostSearch::try_to_host() {
   if (!settings_.must_host && !settings_.may_host) return false;
   bool taken = false;
-  for (const HostCandidate& candidate : candidates_) {
-    const auto address = parse_address(candidate.address, candidate.port);
-    const int fd = address ? listen_on(*address) : -1;
-    if (fd >= 0) listeners_.push_back(fd);
-    taken = taken || (fd < 0 && errno == EADDRINUSE);
-  }
-  if (listeners_.empty() && settings_.must_host && !taken) listen_anywhere(taken);
+  if (!reaches_only_this_machine()) listen_at_candidates(taken);
+  if (reaches_only_this_machine() || (listeners_.empty() && settings_.must_host && !taken))
+    listen_anywhere(taken);
   if (taken && settings_.must_host) {
     throw LaunchError(kExitFailed,
                       fmt::format("cannot host the rendezvous at {}: {}; choose another port",
@@ -118,17 +129,34 @@ bool HostSearch::try_to_host() {
   return !listeners_.empty();
 }
 
+bool HostSearch::reaches_only_this_machine() const {
+  const std::string& first = candidates_.front().address;
+  return first != settings_.host && is_loopback(first) && !is_localhost(settings_.host);
+}
+
+void HostSearch::listen_at_candidates(bool& taken) {
+  for (const HostCandidate& candidate : candidates_) {
+    const auto address = parse_address(candidate.address, candidate.port);
+    const int fd = address ? listen_on(*address) : -1;
+    if (fd >= 0) listeners_.push_back(fd);
+    taken = taken || (fd < 0 && errno == EADDRINUSE);
+  }
+}
+
 // The endpoint's address may be that of a service, or a translated one.
 void HostSearch::listen_anywhere(bool& taken) {
-  for (const char* any : {"::", "0.0.0.0"}) {
-    const int fd = listen_on(*parse_address(any, settings_.port));
-    taken = taken || (fd < 0 && errno == EADDRINUSE);
-    if (fd < 0) continue;
-    listeners_.push_back(fd);
-    candidates_ = {{any, settings_.port}};
-    hosts_elsewhere_ = true;
-    return;
+  const int fd = listen_on_all(settings_.port);
+  taken = taken || (fd < 0 && errno == EADDRINUSE);
+  if (fd < 0) return;
+  if (reaches_only_this_machine()) {
+    note_ = fmt::format(
+        "'{}' is {} on this machine (see /etc/hosts), where other nodes cannot reach it: the "
+        "rendezvous listens on all addresses",
+        settings_.host, candidates_.front().address);
   }
+  listeners_.push_back(fd);
+  candidates_ = {{numeric_address(fd, /*peer=*/false), settings_.port}};
+  hosts_elsewhere_ = true;
 }
 
 void HostSearch::try_next() {

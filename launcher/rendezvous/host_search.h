@@ -81,6 +81,8 @@ class HostSearch : public PollHandler {
   void look_up();
   void take_addresses();
   bool try_to_host();
+  bool reaches_only_this_machine() const;
+  void listen_at_candidates(bool& taken);
   void listen_anywhere(bool& taken);
   void try_next();
   void connect();

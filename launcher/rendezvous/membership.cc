@@ -12,16 +12,12 @@
 namespace ddp::launch {
 namespace {
 
-// Reports that come within this time of the first may be told in any order: the network decides.
-constexpr auto kSimultaneous = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kSilentWait{3'000};
 constexpr int kNewcomer = 1 << 20;  // sorts after all members of the last round
 
 std::string plural_nodes(int count) {
   return fmt::format("{} node{}", count, count == 1 ? "" : "s");
 }
-
-int majority_of(int nodes) { return nodes / 2 + 1; }
 
 }  // namespace
 
@@ -69,12 +65,11 @@ std::string Membership::objection_to(const Hello& hello) const {
     return fmt::format("--node-rank={}: must be from 0 to {}, as --nnodes={}", hello.node_rank,
                        rules_.max_nodes - 1, rules_.max_nodes);
   }
-  for (const auto& [node, peer] : peers_) {
-    if (peer.hello.node_rank != hello.node_rank) continue;
-    return fmt::format("--node-rank={} is taken by {}, pid {}; give each node its own",
-                       hello.node_rank, peer.hello.host, peer.hello.pid);
-  }
-  return "";
+  const auto owner = fixed_.find(hello.node_rank);
+  if (owner == fixed_.end()) return "";
+  const Hello& other = peers_.at(owner->second).hello;
+  return fmt::format("--node-rank={} is taken by {}, pid {}; give each node its own",
+                     hello.node_rank, other.host, other.pid);
 }
 
 void Membership::hello(Node node, const Hello& hello, const std::string& address,
@@ -82,11 +77,11 @@ void Membership::hello(Node node, const Hello& hello, const std::string& address
   if (const std::string why = objection_to(hello); !why.empty())
     return send(node, Refused{why}, /*then_close=*/true);
   Peer peer{.hello = hello, .address = hello.address.empty() ? address : hello.address};
-  const auto known =
-      std::find(history_.order.begin(), history_.order.end(), std::pair(peer.address, hello.port));
-  peer.order = known != history_.order.end() ? static_cast<int>(known - history_.order.begin())
-                                             : kNewcomer + arrivals_so_far_++;
+  const auto known = history_.order.find({peer.address, hello.port});
+  peer.order = known != history_.order.end() ? known->second : kNewcomer + arrivals_so_far_++;
   peers_[node] = peer;
+  if (rules_.fixed_ranks) fixed_[hello.node_rank] = node;
+  count(peer, +1);
   last_join_ = now;
   send(node, Welcome{node, rules_.heartbeat, rules_.patience()});
 }
@@ -102,7 +97,9 @@ void Membership::receive(Node node, const ControlMessage& message, Clock::time_p
 void Membership::join(Node node, const Join& join, Clock::time_point now) {
   Peer& peer = peers_.at(node);
   if (is_running(node)) return;
+  count(peer, -1);
   peer.joined = true;
+  count(peer, +1);
   peer.store_port = join.port;
   last_join_ = now;
   if (phase_ == JobPhase::Gathering) return try_start(now);
@@ -112,9 +109,8 @@ void Membership::join(Node node, const Join& join, Clock::time_point now) {
 // A running round ends for a newcomer that there is room for, unless the job is about to end
 // anyway.
 void Membership::call_in(Node newcomer, Clock::time_point now) {
-  const bool finishing = std::any_of(members_.begin(), members_.end(),
-                                     [](const auto& entry) { return entry.second.ended; });
-  if (rules_.fixed_ranks || finishing || static_cast<int>(members_.size()) >= rules_.max_nodes) {
+  if (rules_.fixed_ranks || finished_ > 0 ||
+      static_cast<int>(members_.size()) >= rules_.max_nodes) {
     return send(newcomer, Note{fmt::format(
                               "{} of at most {} run this job; this one waits as a spare",
                               plural_nodes(static_cast<int>(members_.size())), rules_.max_nodes)});
@@ -131,13 +127,18 @@ bool Membership::is_running(Node node) const {
   return member != members_.end() && !member->second.ended && !member->second.gone;
 }
 
+void Membership::count(const Peer& peer, int change) {
+  if (!peer.leaving) (peer.joined ? present_ : absent_) += change;
+}
+
 std::vector<Membership::Node> Membership::ready() const {
-  std::vector<Node> nodes;
+  std::vector<std::pair<int, Node>> places;
   for (const auto& [node, peer] : peers_) {
-    if (peer.joined && !peer.leaving) nodes.push_back(node);
+    if (peer.joined && !peer.leaving) places.emplace_back(place_of(peer), node);
   }
-  std::stable_sort(nodes.begin(), nodes.end(),
-                   [&](Node a, Node b) { return place_of(peers_.at(a)) < place_of(peers_.at(b)); });
+  std::sort(places.begin(), places.end());
+  std::vector<Node> nodes;
+  for (const auto& [place, node] : places) nodes.push_back(node);
   return nodes;
 }
 
@@ -145,13 +146,9 @@ int Membership::place_of(const Peer& peer) const {
   return rules_.fixed_ranks ? peer.hello.node_rank : peer.order;
 }
 
-bool Membership::all_have_joined() const {
-  return std::all_of(peers_.begin(), peers_.end(),
-                     [](const auto& entry) { return entry.second.joined || entry.second.leaving; });
-}
-
 // A spare that is ready must not take the place of a node that joins again in a moment.
 bool Membership::the_first_have_joined() const {
+  if (all_have_joined()) return true;
   std::vector<const Peer*> staying;
   for (const auto& [node, peer] : peers_) {
     if (!peer.leaving) staying.push_back(&peer);
@@ -170,8 +167,7 @@ std::optional<Clock::time_point> Membership::last_call_ends() const {
 
 void Membership::try_start(Clock::time_point now) {
   if (phase_ != JobPhase::Gathering || retired_ || cut_off_) return;
-  auto nodes = ready();
-  const int count = static_cast<int>(nodes.size());
+  const int count = present_;
   if (count < std::max(rules_.min_nodes, history_.quorum)) {
     enough_since_.reset();
     return;
@@ -180,6 +176,7 @@ void Membership::try_start(Clock::time_point now) {
   if (!enough_since_) enough_since_ = now;
   const bool full = count >= rules_.max_nodes && the_first_have_joined();
   if (!full && (!all_have_joined() || now < *last_call_ends())) return;
+  auto nodes = ready();
   for (std::size_t i = static_cast<std::size_t>(rules_.max_nodes); i < nodes.size(); ++i) {
     send(nodes[i], Note{fmt::format("{} run this job; this one waits as a spare",
                                     plural_nodes(rules_.max_nodes))});
@@ -202,12 +199,15 @@ void Membership::start(std::vector<Node> nodes) {
     const Peer& peer = peers_.at(node);
     round.info.world_size += peer.hello.local_world_size;
     role_sizes[peer.hello.role] += peer.hello.local_world_size;
-    if (peer.hello.id != rules_.host_id)
+    if (peer.hello.id != rules_.host_id && round.successors.size() < kMostSuccessors)
       round.successors.push_back({node, peer.address, peer.hello.port});
-    history_.order.emplace_back(peer.address, peer.hello.port);
+    history_.order.emplace(std::pair(peer.address, peer.hello.port), round.info.group_rank++);
   }
+  round.info.group_rank = 0;
   history_.expected = history_.quorum = 0;
   members_.clear();
+  running_ = round.info.group_world_size;
+  finished_ = 0;
   departures_.clear();
   arrivals_.clear();
   leaving_only_ = cut_off_ = false;
@@ -221,7 +221,9 @@ void Membership::start(std::vector<Node> nodes) {
     round.info.first_role_rank = role_ranks[peer.hello.role];
     round.info.role_world_size = role_sizes[peer.hello.role];
     peer.order = round.info.group_rank;
+    count(peer, -1);
     peer.joined = false;
+    count(peer, +1);
     members_[node] = {.name = name_of(peer)};
     send(node, round);
     ++round.info.group_rank;
@@ -230,191 +232,19 @@ void Membership::start(std::vector<Node> nodes) {
   }
 }
 
-void Membership::stop_round(const std::string& text, bool leaving, Node except) {
-  if (phase_ == JobPhase::Stopping && (leaving || !leaving_only_)) return;
-  phase_ = JobPhase::Stopping;
-  leaving_only_ = leaving;
-  for (const auto& [node, member] : members_) {
-    if (node != except && is_running(node)) send(node, Stop{leaving, text});
-  }
-}
-
-void Membership::failed(Node node, const Failed& failed, Clock::time_point now) {
-  if (!is_running(node)) return;
-  Member& member = members_.at(node);
-  if (member.first_failure < 0) {
-    member.first_failure = reports_++;
-    member.failed_at = now;
-  }
-  const bool preempted = is_preemption(rules_.restarts, failed.failure.exit);
-  const std::string what =
-      failed.failure.is_worker()
-          ? fmt::format("rank {}: {}", failed.failure.rank, describe_exit(failed.failure.exit))
-          : failed.failure.cause;
-  stop_round(fmt::format("{}: {}; the workers here are {}", member.name, what,
-                         preempted ? "about to leave as well" : "stopped"),
-             preempted, node);
-}
-
-void Membership::ended(Node node, const Ended& ended, Clock::time_point now) {
-  if (!is_running(node)) return;
-  if (!ended.failures.empty()) failed(node, Failed{ended.failures.front()}, now);
-  Member& member = members_.at(node);
-  member.ended = true;
-  member.end = ended;
-  for (ProcessFailure& failure : member.end.failures) failure.host = peers_.at(node).hello.host;
-  try_judge(now);
-}
-
-void Membership::leave(Node node, const Leave& leave, Clock::time_point now) {
-  Peer& peer = peers_.at(node);
-  peer.leaving = true;
-  const std::string text =
-      fmt::format("{} leaves the job ({})", name_of(peer),
-                  leave.signal != 0 ? signal_name(leave.signal) : "its launcher was killed");
-  if (is_running(node)) {
-    departures_.push_back(text);
-    stop_round(text + "; the workers here are stopped", /*leaving=*/false, node);
-  } else if (phase_ == JobPhase::Gathering && rules_.fixed_ranks) {
-    end_without_round(text);
-  } else if (phase_ == JobPhase::Gathering) {
-    try_start(now);
-  }
-}
-
-void Membership::lost(Node node, const std::string& why, Clock::time_point now, bool certain) {
-  const auto found = peers_.find(node);
-  if (found == peers_.end()) return;
-  const Peer peer = found->second;
-  peers_.erase(found);
-  if (over()) return;
-  if (is_running(node)) {
-    members_.at(node).gone = true;
-    silent_ += certain ? 0 : 1;
-    cut_off_ = !rules_.fixed_ranks && silent_ >= majority_of(static_cast<int>(members_.size()));
-    if (!peer.leaving) {
-      departures_.push_back(fmt::format("{} was lost: {}", name_of(peer), why));
-      stop_round(departures_.back() + "; the workers here are stopped", /*leaving=*/false, node);
-    }
-    return try_judge(now);
-  }
-  if (rules_.fixed_ranks && phase_ != JobPhase::Gathering)
-    lost_after_end_ = name_of(peer) + " has finished and gone";
-  if (phase_ != JobPhase::Gathering) return;
-  if (rules_.fixed_ranks && history_.rounds > 0)
-    return end_without_round(fmt::format("{} was lost: {}", name_of(peer), why));
-  try_start(now);
-}
-
-std::vector<ProcessFailure> Membership::ordered_failures() const {
-  std::vector<const Member*> failing;
-  for (const auto& [node, member] : members_) {
-    if (member.first_failure >= 0) failing.push_back(&member);
-  }
-  std::sort(failing.begin(), failing.end(),
-            [](const Member* a, const Member* b) { return a->first_failure < b->first_failure; });
-  std::vector<ProcessFailure> failures;
-  std::ptrdiff_t simultaneous = 0;
-  for (const Member* member : failing) {
-    failures.insert(failures.end(), member->end.failures.begin(), member->end.failures.end());
-    if (member->failed_at - failing.front()->failed_at < kSimultaneous)
-      simultaneous = std::ssize(failures);
-  }
-  // A worker that was killed takes its peers with it, and their reports may come before its own.
-  const auto rank = [&](const ProcessFailure& failure) {
-    return is_preemption(rules_.restarts, failure.exit) ? 2 : failure.exit.signal == 0 ? 1 : 0;
-  };
-  std::stable_sort(failures.begin(), failures.begin() + simultaneous,
-                   [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  return failures;
-}
-
-// A departure explains the failures of the workers that it has left behind.
-void Membership::try_judge(Clock::time_point now) {
-  if (phase_ != JobPhase::Running && phase_ != JobPhase::Stopping) return;
-  for (const auto& [node, member] : members_) {
-    if (is_running(node)) return;
-  }
-  Verdict verdict;
-  verdict.failures = ordered_failures();
-  verdict.outcome = outcome_of(rules_.restarts, verdict.failures);
-  if (!departures_.empty()) {
-    const std::string text = fmt::format("{}", fmt::join(departures_, "; "));
-    if (!rules_.fixed_ranks) {
-      verdict.failures.clear();
-      verdict.text = "starting again without it: " + text;
-      return restart(std::move(verdict), now);
-    }
-    const bool saved = std::all_of(members_.begin(), members_.end(),
-                                   [](const auto& entry) { return entry.second.end.preempted; });
-    verdict.outcome = saved ? Outcome::Preempted : Outcome::Failed;
-    verdict.failures.insert(verdict.failures.begin(), job_failure(text));
-    return end(std::move(verdict));
-  }
-  if (!verdict.failures.empty()) {
-    history_.ends.push_back(round_end(verdict.failures.front()));
-    verdict.verdict = judge_restart(rules_.restarts, history_.ends);
-    if (verdict.verdict.restart && !lost_after_end_.empty()) {
-      verdict.verdict = {.number = verdict.verdict.number,
-                         .gave_up = lost_after_end_ + ", and each --node-rank is needed"};
-    }
-    if (!verdict.verdict.restart) return end(std::move(verdict));
-    verdict.text =
-        restart_text(verdict.failures.front(), verdict.verdict, rules_.restarts.max_restarts);
-    return restart(std::move(verdict), now);
-  }
-  const bool finished = std::none_of(members_.begin(), members_.end(),
-                                     [](const auto& entry) { return entry.second.end.stopped; });
-  if (arrivals_.empty() || finished) return end(std::move(verdict));
-  verdict.text = fmt::format("restarting with {}", fmt::join(arrivals_, ", "));
-  restart(std::move(verdict), now);
-}
-
-void Membership::restart(Verdict verdict, Clock::time_point now) {
-  verdict.outcome = Outcome::Succeeded;
-  verdict.verdict.restart = true;
-  phase_ = JobPhase::Gathering;
-  gathering_since_ = now + verdict.verdict.delay;
-  enough_since_.reset();
-  waiting_noted_ = false;
-  for (const auto& [node, member] : members_) {
-    if (!member.gone) send(node, verdict);
-  }
-  members_.clear();
-  try_start(now);
-}
-
-void Membership::end(Verdict verdict) {
-  phase_ = JobPhase::Over;
-  verdict.over = true;
-  for (const auto& [node, peer] : peers_) {
-    Verdict own = verdict;
-    if (members_.count(node) == 0 && own.failures.empty())
-      own.text = "the job has ended; this node was a spare";
-    send(node, own, /*then_close=*/true);
-  }
-}
-
-void Membership::end_without_round(const std::string& why) {
-  Verdict verdict;
-  verdict.outcome = Outcome::Failed;
-  verdict.failures = {job_failure(why)};
-  end(std::move(verdict));
-}
-
 std::string Membership::missing_nodes() const {
+  constexpr std::size_t kMostMissing = 10;
   std::vector<int> missing;
-  for (int rank = 0; rank < rules_.max_nodes; ++rank) {
-    const bool here = std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
-      return entry.second.hello.node_rank == rank;
-    });
-    if (!here) missing.push_back(rank);
+  for (int rank = 0; rank < rules_.max_nodes && missing.size() < kMostMissing; ++rank) {
+    if (fixed_.count(rank) == 0) missing.push_back(rank);
   }
-  return fmt::format("; missing: --node-rank={}", fmt::join(missing, ", "));
+  const auto more = static_cast<std::size_t>(rules_.max_nodes) - fixed_.size() - missing.size();
+  return fmt::format("; missing: --node-rank={}{}", fmt::join(missing, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 void Membership::give_up_joining() {
-  const int count = static_cast<int>(ready().size());
+  const int count = present_;
   end_without_round(fmt::format("{} of at least {} joined within {} (--rdzv-conf=join_timeout){}",
                                 plural_nodes(count), rules_.min_nodes,
                                 seconds_text(rules_.join_timeout),
@@ -434,7 +264,7 @@ std::optional<Clock::time_point> Membership::deadline() const {
 void Membership::note_waiting(Clock::time_point now) {
   if (waiting_noted_ || now < gathering_since_ + kSilentWait) return;
   waiting_noted_ = true;
-  const int count = static_cast<int>(ready().size());
+  const int count = present_;
   const std::string text = fmt::format(
       "waiting for nodes: {} of at least {} here, for {} at most{}", count, rules_.min_nodes,
       seconds_text(rules_.join_timeout), rules_.fixed_ranks ? missing_nodes() : "");
@@ -451,7 +281,7 @@ void Membership::tick(Clock::time_point now) {
     return end_without_round(fmt::format(
         "the host of the rendezvous is silent, and {} of the last round's {} are no majority: the "
         "others may still be at work, so this part of the job ends",
-        peers_.size(), plural_nodes(static_cast<int>(history_.order.size()) + 1)));
+        peers_.size(), plural_nodes(history_.expected + 1)));
   }
   note_waiting(now);
   if (now >= gathering_since_ + rules_.join_timeout) give_up_joining();

@@ -41,8 +41,9 @@ struct MembershipRules {
 struct JobHistory {
   int rounds = 0;
   std::vector<RoundEnd> ends{};
-  std::vector<std::pair<std::string, int>> order{};  // of the last round: address and port
-  /// After the loss of the host: how many of `order` are waited for, and how many are needed.
+  /// Ranks in the last round, by address and port; those of the first nodes will do.
+  std::map<std::pair<std::string, int>, int> order{};
+  /// After the loss of the host: how many nodes are waited for, and how many are needed.
   int expected = 0;
   int quorum = 0;
 };
@@ -100,9 +101,10 @@ class Membership {
   void ended(Node node, const Ended& ended, Clock::time_point now);
   void leave(Node node, const Leave& leave, Clock::time_point now);
 
+  void count(const Peer& peer, int change);
   std::vector<Node> ready() const;
   int place_of(const Peer& peer) const;
-  bool all_have_joined() const;
+  bool all_have_joined() const { return absent_ == 0; }
   bool the_first_have_joined() const;
   std::optional<Clock::time_point> last_call_ends() const;
   void try_start(Clock::time_point now);
@@ -125,7 +127,14 @@ class Membership {
   MembershipRules rules_;
   JobPhase phase_ = JobPhase::Gathering;
   std::map<Node, Peer> peers_;
+  std::map<int, Node> fixed_;  // by --node-rank, with fixed_ranks
+  // Of those that do not leave: so that the course of a job takes no time that grows with the
+  // square of its nodes.
+  int present_ = 0;
+  int absent_ = 0;                  // have not joined
   std::map<Node, Member> members_;  // of the present round
+  int running_ = 0;                 // of members_
+  int finished_ = 0;
   JobHistory history_;
   bool retired_ = false;
   int silent_ = 0;  // nodes of the round that were lost, but may be alive

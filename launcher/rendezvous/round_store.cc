@@ -1,8 +1,5 @@
 #include "launcher/rendezvous/round_store.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,8 +25,7 @@ int RoundStore::prepare(const std::string& own_address) {
     return reserved_->port();
   }
   if (shared_port_ > 0) return shared_port_;
-  const auto address = parse_address(own_address, 0);
-  listener_ = address ? listen_on(*address) : -1;
+  listener_ = listen_for_peers(own_address);
   if (listener_ < 0)
     throw LaunchError(kExitFailed, "cannot listen for the workers' store: " + error_text(errno));
   return port_of(listener_);
@@ -42,16 +38,12 @@ void RoundStore::not_needed() {
 
 void RoundStore::add_poll_fds(std::vector<pollfd>& fds) const {
   server_.add_poll_fds(fds);
-  if (listener_ >= 0) fds.push_back({listener_, POLLIN, 0});
+  if (listener_ >= 0 && !acceptor_.rests_until()) fds.push_back({listener_, POLLIN, 0});
 }
 
 void RoundStore::handle(const std::vector<pollfd>& fds) {
-  for (int fd; listener_ >= 0 &&
-               (fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0;) {
-    const int on = 1;
-    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    server_.adopt(fd);
-  }
+  acceptor_.wake();
+  for (int fd; listener_ >= 0 && (fd = acceptor_.accept(listener_)) >= 0;) server_.adopt(fd);
   server_.handle(fds);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/acceptor.h"
 #include "launcher/base/poll_handler.h"
 #include "launcher/rendezvous/port_reservation.h"
 #include "launcher/store/tcp_store_server.h"
@@ -32,8 +33,12 @@ class RoundStore : public PollHandler {
   bool has_key_with(const std::string& prefix) const { return server_.has_key_with(prefix); }
   std::size_t connections() const { return server_.connections(); }
 
+  /// A line for the user; empty: none.
+  std::string take_note() { return acceptor_.take_warning(); }
+
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;
+  std::optional<Clock::time_point> deadline() const override { return acceptor_.rests_until(); }
 
  private:
   void close_listener();
@@ -41,6 +46,7 @@ class RoundStore : public PollHandler {
   int shared_port_;
   bool rank0_;
   TcpStoreServer server_;
+  Acceptor acceptor_{"the workers' store"};
   int listener_ = -1;
   std::optional<PortReservation> reserved_;
 };

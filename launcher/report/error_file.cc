@@ -1,5 +1,6 @@
 #include "launcher/report/error_file.h"
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -31,18 +32,30 @@ json parse_foreign(const std::string& text) {
   return root;
 }
 
+// torch writes it as a string.
+double time_of(const json& object) {
+  if (!object.contains("timestamp")) return 0;
+  const json& time = object["timestamp"];
+  return time.is_number()
+             ? time.get<double>()
+             : std::strtod(time.is_string() ? time.get_ref<const std::string&>().c_str() : "",
+                           nullptr);
+}
+
 ErrorMessage parse(const std::string& text) {
   const json root = parse_foreign(text);
-  if (root.is_discarded()) return {"(its error file is not valid JSON)", ""};
+  if (root.is_discarded()) return {"(its error file is not valid JSON)", "", 0};
   if (!root.is_object() || !root.contains("message"))
-    return {"(its error file has no \"message\")", ""};
+    return {"(its error file has no \"message\")", "", 0};
   const json& message = root["message"];
-  if (!message.is_object()) return {text_of(message), ""};
+  if (!message.is_object()) return {text_of(message), "", time_of(root)};
   ErrorMessage result;
+  result.time = time_of(message);
   if (message.contains("message")) result.text = text_of(message["message"]);
   if (message.contains("extraInfo") && message["extraInfo"].is_object() &&
       message["extraInfo"].contains("py_callstack")) {
     result.callstack = text_of(message["extraInfo"]["py_callstack"]);
+    if (result.time == 0) result.time = time_of(message["extraInfo"]);
   }
   return result;
 }
@@ -51,15 +64,15 @@ ErrorMessage message_of(const FileText& file) {
   switch (file.problem) {
     case FileProblem::kAbsent:
     case FileProblem::kUnreadable:
-      return {"(its error file cannot be read)", ""};
+      return {"(its error file cannot be read)", "", 0};
     case FileProblem::kNotRegular:
-      return {"(its error file is not a regular file)", ""};
+      return {"(its error file is not a regular file)", "", 0};
     case FileProblem::kTooLarge:
-      return {"(its error file is too large)", ""};
+      return {"(its error file is too large)", "", 0};
     case FileProblem::kNone:
       break;
   }
-  return file.text.empty() ? ErrorMessage{"(its error file is empty)", ""} : parse(file.text);
+  return file.text.empty() ? ErrorMessage{"(its error file is empty)", "", 0} : parse(file.text);
 }
 
 }  // namespace
@@ -71,7 +84,7 @@ std::optional<ErrorMessage> read_error_file(const std::string& path) noexcept {
     if (file.problem == FileProblem::kAbsent) return std::nullopt;
     return message_of(file);
   } catch (const std::exception&) {
-    return ErrorMessage{"(its error file is malformed)", ""};
+    return ErrorMessage{"(its error file is malformed)", "", 0};
   }
 }
 

@@ -10,6 +10,7 @@ namespace ddp::launch {
 struct ErrorMessage {
   std::string text;       // what went wrong
   std::string callstack;  // py_callstack of the full form; may be empty
+  double time = 0;        // Unix seconds; 0: it does not say
 };
 
 /// nullopt if there is no file or no name. If the file is empty, malformed, huge or not a regular

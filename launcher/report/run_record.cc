@@ -57,6 +57,8 @@ json to_json(const ProcessFailure& failure, const std::string& host) {
   object["message"] = message ? json(message->text) : text_or_null(failure.message);
   object["host"] = failure.host.empty() ? host : failure.host;
   object["hang"] = text_or_null(failure.hang);
+  object["time"] = failure.time;
+  object["stacks"] = text_or_null(failure.stacks);
   object["heartbeat"] = text_or_null(failure.heartbeat);
   object["step"] = failure.progress.step ? json(*failure.progress.step) : json(nullptr);
   object["phase"] = text_or_null(failure.progress.phase);
@@ -64,6 +66,15 @@ json to_json(const ProcessFailure& failure, const std::string& host) {
   object["collective"] = text_or_null(failure.progress.collective);
   object["cause"] = failure.cause.empty() ? likely_cause(failure.exit) : failure.cause;
   return object;
+}
+
+json to_json(const EarlierRound& round, const std::string& host) {
+  const ProcessFailure& cause = round.cause;
+  return {{"attempt", round.attempt},
+          {"rank", cause.is_worker() ? json(cause.rank) : json(nullptr)},
+          {"host", cause.host.empty() ? host : cause.host},
+          {"time", cause.time},
+          {"failure", cause.is_worker() ? describe(cause) : cause.cause}};
 }
 
 // Opened early, so that its number is low, and closed to write the result when none is left.
@@ -96,6 +107,9 @@ std::string result_json(const RunResult& result, const std::string& run_id,
               {"exit_code", exit_code(result)},
               {"run_id", run_id},
               {"host", host},
+              {"world_size", result.world_size},
+              {"attempt", result.attempt},
+              {"stopped", result.stopped},
               {"restarts", result.restarts},
               {"max_restarts", result.max_restarts},
               {"gave_up", result.gave_up},
@@ -103,6 +117,8 @@ std::string result_json(const RunResult& result, const std::string& run_id,
               {"seconds", seconds(result.lived)}};
   object["failures"] = json::array();
   for (const auto& failure : result.failures) object["failures"].push_back(to_json(failure, host));
+  object["earlier"] = json::array();
+  for (const auto& round : result.earlier) object["earlier"].push_back(to_json(round, host));
   object["workers"] = json::array();
   for (const auto& worker : result.workers) object["workers"].push_back(to_json(worker));
   return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";

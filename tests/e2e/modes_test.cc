@@ -1,5 +1,6 @@
 // generate, inspect, doctor, and what a run loads.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include "tests/support/catch.h"
 
@@ -100,6 +101,21 @@ void check_doctor(const std::string& report) {
 TEST_CASE("doctor finds the six collectives correct in a process alone") {
   const Workspace place;
   check_doctor(succeed(trainer(place, {"doctor"})).out);
+}
+
+TEST_CASE("doctor --json prints one object") {
+  const Workspace place;
+  const auto report = nlohmann::json::parse(succeed(trainer(place, {"doctor", "--json"})).out);
+  CHECK(report["problems"].empty());
+  CHECK_FALSE(report["Versions"]["LibTorch"].get<std::string>().empty());
+  CHECK(report["Devices"].contains("CPU"));
+  CHECK(report["Collectives"]["ranks"] == 1);
+  std::set<std::string> names;
+  for (const auto& run : report["Collectives"]["runs"]) {
+    CHECK(run["correct"] == true);
+    names.insert(run["name"]);
+  }
+  CHECK(names.size() == 6);
 }
 
 TEST_CASE("doctor finds the six collectives correct between two ranks") {

@@ -245,6 +245,12 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK_THAT(complaint({"--devices=", "x"}), Catch::Contains("'' is not a GPU; list"));
   CHECK_THAT(complaint({"--devices=0,b", "x"}), Catch::Contains("'b' is not a GPU; list"));
   CHECK_THAT(complaint({"--devices=0,1,0", "x"}), Catch::Contains("'0' is listed twice; list"));
+  const std::vector<const char*> file_store{"--nnodes=2", "--rdzv-backend=c10d",
+                                            "--rdzv-endpoint=/shared/file",
+                                            "--rdzv-conf=store_type=file", "x"};
+  CHECK_THAT(complaint(file_store),
+             Catch::StartsWith("--rdzv-conf=store_type=file: nodes meet over TCP only") &&
+                 Catch::Contains("--rdzv-endpoint=HOST[:PORT]"));
   CHECK(complaint({"--standalone"}).find("no program given") == 0);
   CHECK(complaint({""}).find("no program given") == 0);
 }

@@ -573,7 +573,10 @@ TEST_CASE("a newcomer that goes again before the round has ended is not waited f
 
 JobHistory after(int rounds, const Nodes& order, int expected, int quorum) {
   JobHistory history{.rounds = rounds, .expected = expected, .quorum = quorum};
-  for (const int node : order) history.order.emplace_back(Job::address_of(node), 5000 + node);
+  for (const int node : order) {
+    const auto place = static_cast<int>(history.order.size());
+    history.order.emplace(std::pair(Job::address_of(node), 5000 + node), place);
+  }
   return history;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -33,18 +34,27 @@ constexpr int64_t kMiB = 1024 * kKiB;
 // Collects what is printed and what is wrong; only rank 0 prints.
 class Report {
  public:
-  explicit Report(bool main_rank) : main_rank_(main_rank) {}
+  Report(bool main_rank, bool json) : main_rank_(main_rank), json_(json) {}
 
   void line(const std::string& text) const {
-    if (main_rank_) std::printf("%s\n", text.c_str());
+    if (main_rank_ && !json_) std::printf("%s\n", text.c_str());
   }
-  void item(const std::string& name, const std::string& value) const {
+  /// `shown`: its title, where it says more than the name.
+  void section(const std::string& name, const std::string& shown = "") {
+    line(shown.empty() ? name : shown);
+    section_ = name;
+  }
+  void item(const std::string& name, const std::string& value) {
+    facts_[section_][name] = value;
     line(fmt::format("  {:<18} {}", name, value));
   }
   /// `mend` says what to do about it.
   void problem(const std::string& what, const std::string& mend) {
     problems_.push_back(fmt::format("{}; {}", what, mend));
   }
+
+  /// What only --json has.
+  nlohmann::ordered_json& facts() { return facts_; }
 
   /// Those of every rank, so that the one that prints knows of them; one that several have is kept
   /// once.
@@ -61,14 +71,15 @@ class Report {
     }
   }
 
-  int finish() const {
+  int finish() {
     const int code = conclude();
     finish_stdout();
     return code;
   }
 
  private:
-  int conclude() const {
+  int conclude() {
+    if (json_) return print_json();
     if (problems_.empty()) {
       line("All checks passed.");
       return launch::kExitDone;
@@ -80,7 +91,18 @@ class Report {
     return launch::kExitFailed;
   }
 
+  int print_json() {
+    facts_["problems"] = problems_;
+    const std::string text =
+        facts_.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    if (main_rank_) std::printf("%s\n", text.c_str());
+    return problems_.empty() ? launch::kExitDone : launch::kExitFailed;
+  }
+
   bool main_rank_;
+  bool json_;
+  std::string section_;
+  nlohmann::ordered_json facts_ = nlohmann::ordered_json::object();
   std::vector<std::string> problems_;
 };
 
@@ -106,8 +128,8 @@ std::string cpu_flags() {
   return found.empty() ? "no vector extensions listed" : found;
 }
 
-void report_versions(const Report& report) {
-  report.line("Versions");
+void report_versions(Report& report) {
+  report.section("Versions");
   report.item("trainer", DDP_VERSION);
   report.item("LibTorch", TORCH_VERSION);
   report.item("compiler", fmt::format("g++ {}", __VERSION__));
@@ -118,7 +140,7 @@ void report_versions(const Report& report) {
 
 void report_devices(Report& report, const DistEnv& env, const DevicePlan& plan) {
   const long cpus = ::sysconf(_SC_NPROCESSORS_ONLN);
-  report.line("Devices");
+  report.section("Devices");
   report.item("CPU", fmt::format("{}, {} CPUs, torch kernels for {}", cpu_model(), cpus,
                                  at::get_cpu_capability()));
   report.item("CPU features", cpu_flags());
@@ -167,7 +189,7 @@ double kernel_error(const torch::Tensor& found, const torch::Tensor& expected) {
 }
 
 void report_kernels(Report& report, torch::Device device) {
-  report.line(fmt::format("Kernels ({})", device.str()));
+  report.section("Kernels", fmt::format("Kernels ({})", device.str()));
   const torch::NoGradGuard no_grad;
   std::vector<std::pair<torch::ScalarType, double>> checks = {{torch::kFloat32, 1e-3}};
   if (device.is_cuda()) checks.emplace_back(torch::kBFloat16, 3e-2);
@@ -201,12 +223,17 @@ void report_kernels(Report& report, torch::Device device) {
 void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& plan) {
   report.line(fmt::format("Collectives ({}, {} rank{}, {})", plan.backend_name(), group.size(),
                           group.size() == 1 ? "" : "s", plan.device.str()));
+  auto& facts = report.facts()["Collectives"];
+  facts = {
+      {"backend", plan.backend_name()}, {"ranks", group.size()}, {"device", plan.device.str()}};
   report.line(fmt::format("  {:<12} {:>10} {:>12} {:>10}  {}", "collective", "bytes", "median us",
                           "GB/s", "result"));
   for (const auto& r : check_collectives(group, plan.device, {4 * kKiB, 256 * kKiB, 16 * kMiB})) {
     const double rate = r.median_us > 0 ? static_cast<double>(r.bytes) / r.median_us / 1e3 : 0.0;
     report.line(fmt::format("  {:<12} {:>10} {:>12.0f} {:>10.2f}  {}", r.name, r.bytes, r.median_us,
                             rate, r.correct ? "correct" : "WRONG"));
+    facts["runs"].push_back(
+        {{"name", r.name}, {"bytes", r.bytes}, {"median_us", r.median_us}, {"correct", r.correct}});
     if (!r.correct) {
       report.problem(fmt::format("{} of {} bytes gives wrong results with {}", r.name, r.bytes,
                                  plan.backend_name()),
@@ -217,9 +244,9 @@ void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& p
 
 }  // namespace
 
-int run_doctor(const TrainerArgs&) {
+int run_doctor(const TrainerArgs& args) {
   DistEnv env = DistEnv::from_environment();
-  Report report(env.is_main());
+  Report report(env.is_main(), args.doctor_json);
   if (env.local_rank == 0) report_gpu_access(report);
   const Config defaults;
   const DevicePlan plan = plan_device(defaults, env);

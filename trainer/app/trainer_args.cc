@@ -23,7 +23,7 @@ const Options kEstimateOptions = {"trainer estimate --help",
                                   {"c,config=FILE", "config_name=NAME", "config_path=DIR",
                                    "config_dir=DIR", "world_size=N", "json", "h,help"}};
 const Options kInspectOptions = {"trainer inspect --help", {"json", "h,help"}};
-const Options kDoctorOptions = {"trainer doctor --help", {"h,help"}};
+const Options kDoctorOptions = {"trainer doctor --help", {"json", "h,help"}};
 const Options kTokenizeOptions = {
     "trainer tokenize --help",
     {"tokenizer=NAME", "input=FILE", "output=FOLDER", "train", "vocab_size=N", "append_end_of_text",
@@ -49,6 +49,7 @@ TrainerArgs parse_doctor(const Words& words) {
   parsed.refuse_rest("doctor");
   TrainerArgs args;
   args.mode = Mode::kDoctor;
+  args.doctor_json = parsed.has("json");
   return args;
 }
 

@@ -95,6 +95,7 @@ struct TrainerArgs {
   TokenizeArgs tokenize;
   std::string inspect_snapshot;             ///< `trainer inspect SNAPSHOT`
   bool inspect_json = false;                ///< `--json`
+  bool doctor_json = false;                 ///< `--json`
   std::vector<std::string> report_folders;  ///< `trainer report RUN_DIR ...`
   std::string report_output = "report.html";
   std::string help_text;      ///< Filled for kHelp: what to print on stdout.

@@ -227,13 +227,14 @@ Exit codes: 0 done, 1 a file could not be read or written, 2 usage error, 128+N 
 std::string help_doctor() {
   return R"(Check this machine: versions, devices, backends, and whether collectives work and how fast.
 
-Usage: trainer doctor
+Usage: trainer doctor [--json]
 
 Examples:
   trainer doctor
   ddp-run --standalone --nproc_per_node=2 trainer doctor
 
 Options:
+      --json  Print one JSON object, for a bug report
   -h, --help  Show this help
 
 Exit codes: 0 all checks passed, 1 a check failed (prints what and how to fix it), 2 usage error

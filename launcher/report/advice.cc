@@ -1,0 +1,150 @@
+#include "launcher/report/advice.h"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <string_view>
+
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+struct Symptom {
+  const char* words;  // as torch, Python or the C library write them
+  const char* advice;
+};
+
+// The first that is found counts: what is more specific stands first.
+constexpr std::array kSymptoms{
+    Symptom{"CUDA out of memory",
+            "the GPU's memory is full: take a smaller batch per process and more accumulation, or "
+            "bf16, or recompute activations; nvidia-smi shows who else uses the GPU"},
+    Symptom{"DefaultCPUAllocator: can't allocate memory",
+            "the machine's memory is full: fewer workers, a smaller batch, or fewer DataLoader "
+            "workers"},
+    Symptom{"OutOfMemoryError", "memory is full: take a smaller batch per process"},
+    Symptom{"DataLoader worker (pid",
+            "a DataLoader process was killed: often /dev/shm is full (docker run --shm-size=8g or "
+            "--ipc=host) or memory is; try num_workers=0"},
+    Symptom{"invalid device ordinal",
+            "there are more workers than GPUs: --nproc_per_node=gpu counts them; "
+            "CUDA_VISIBLE_DEVICES or --devices may hide some"},
+    Symptom{"Duplicate GPU detected",
+            "two ranks use the same GPU: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])), or "
+            "--one-device-per-rank"},
+    Symptom{
+        "no NVIDIA driver on your system",
+        "this process sees no GPU driver: run nvidia-smi here; in a container, give it the GPUs "
+        "(docker run --gpus all)"},
+    Symptom{"CUDA driver version is insufficient",
+            "the driver is older than this torch wants: update it, or install a torch for an older "
+            "CUDA"},
+    Symptom{"device-side assert triggered",
+            "a kernel met an index out of range, often a label or token beyond the vocabulary: run "
+            "again with CUDA_LAUNCH_BLOCKING=1, which shows the line"},
+    Symptom{"Watchdog caught collective operation timeout",
+            "a rank did not come to a collective: the cause is the rank that is missing there, not "
+            "this one. Do all ranks have the same number of batches, and take the same branches? "
+            "--hang-timeout=S dumps the stacks of all"},
+    Symptom{"unhandled system error",
+            "NCCL could not set up its transport: run with NCCL_DEBUG=INFO; often /dev/shm is too "
+            "small or NCCL_SOCKET_IFNAME names the wrong interface"},
+    Symptom{"ncclUnhandledCudaError", "NCCL met an error of CUDA: run with NCCL_DEBUG=INFO"},
+    Symptom{
+        "Expected to have finished reduction in the prior iteration",
+        "some parameters got no gradient: DistributedDataParallel(find_unused_parameters=True), "
+        "or let every parameter take part in the loss"},
+    Symptom{
+        "ddress already in use",
+        "another process holds the port: leave out --master-port, and ddp-run takes a free one; "
+        "ss -ltnp names the holder"},
+    Symptom{
+        "EADDRINUSE",
+        "another process holds the port: leave out --master-port, and ddp-run takes a free one; "
+        "ss -ltnp names the holder"},
+    Symptom{"No space left on device",
+            "a disk or /dev/shm is full: df -h; logs are bounded by --log-max-size"},
+    Symptom{"Too many open files", "raise the limit: ulimit -n 65536"},
+    Symptom{"ModuleNotFoundError",
+            "the module is not in the Python that ran the workers: ddp-run --dry-run shows which "
+            "one; activate the environment, or set PYTHON_EXEC"},
+    Symptom{"size mismatch for",
+            "the checkpoint belongs to a model of other sizes: same configuration, or another "
+            "folder"},
+    Symptom{"Connection closed by peer",
+            "this rank lost another one, which had failed first: look at the other ranks' logs"},
+    Symptom{"Connection reset by peer",
+            "this rank lost another one, which had failed first: look at the other ranks' logs"},
+    Symptom{"FileNotFoundError",
+            "paths are relative to the folder in which ddp-run was started; on several nodes the "
+            "file must exist on each"},
+};
+
+std::string about_words(const std::string& words) {
+  const auto found = std::find_if(kSymptoms.begin(), kSymptoms.end(), [&](const Symptom& symptom) {
+    return words.find(symptom.words) != std::string::npos;
+  });
+  return found == kSymptoms.end() ? "" : found->advice;
+}
+
+std::string about_hang(const ProcessFailure& failure) {
+  const std::string stacks =
+      failure.stacks.empty() ? "" : "; its stacks say where it stood: " + failure.stacks;
+  if (!failure.progress.waiting.empty()) {
+    return "it waited for its peers in " + failure.progress.waiting +
+           ": look for the rank that did not come" + stacks;
+  }
+  return "it made no progress: a lock, a slow disk, data that does not come" + stacks +
+         "; if it was only slow, raise --hang-timeout";
+}
+
+std::string about_signal(int signal) {
+  switch (signal) {
+    case SIGKILL:
+      return "if memory ran out (dmesg, the container's limit): fewer workers, a smaller batch, or "
+             "more memory";
+    case SIGTERM:
+      return "a scheduler or a person stopped the job; --max-restarts does not bring it back, the "
+             "same command does";
+    case SIGSEGV:
+    case SIGABRT:
+    case SIGBUS:
+      return "for a stack trace: PYTHONFAULTHANDLER=1 for Python, ulimit -c unlimited and gdb for "
+             "others";
+    default:
+      return "";
+  }
+}
+
+std::string about_code(int code) {
+  switch (code) {
+    case kExitPreempted:
+      return "the state is saved: run the same command again to continue";
+    case kExitFinal:
+      return "it would fail again, so it was not restarted: correct what its last lines name";
+    case kExitUsage:
+      return "its command line or configuration was refused: its last lines say what to correct";
+    case kExitNotFound:
+    case kExitNotExecutable:
+      return "ddp-run --dry-run shows what is executed, and with which PATH";
+    default:
+      return code > kExitSignalBase ? about_signal(code - kExitSignalBase) : "";
+  }
+}
+
+std::string about_end(const ProcessFailure& failure) {
+  if (!failure.hang.empty()) return about_hang(failure);
+  return failure.exit.signal != 0 ? about_signal(failure.exit.signal)
+                                  : about_code(failure.exit.code);
+}
+
+}  // namespace
+
+std::vector<std::string> advice_for(const ProcessFailure& failure, const std::string& words) {
+  std::vector<std::string> lines{about_words(words), about_end(failure)};
+  std::erase(lines, "");
+  return lines;
+}
+
+}  // namespace ddp::launch

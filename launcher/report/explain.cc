@@ -1,0 +1,181 @@
+#include "launcher/report/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <vector>
+
+#include "launcher/base/text.h"
+#include "launcher/report/advice.h"
+#include "launcher/report/error_file.h"
+#include "launcher/report/failure_report.h"
+#include "launcher/report/past_run.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr std::size_t kLinesOfLog = 8;
+
+std::string clock_text(double unix_seconds) {
+  const auto seconds = static_cast<std::time_t>(unix_seconds);
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  return fmt::format("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+std::string last_lines_of(const std::string& text, std::size_t most) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find('\n', begin), text.size());
+    if (end > begin)
+      lines.push_back(printable(text.substr(begin, std::min<std::size_t>(end - begin, 300))));
+    begin = end + 1;
+  }
+  std::string out;
+  const std::size_t first = lines.size() - std::min(lines.size(), most);
+  for (std::size_t i = first; i < lines.size(); ++i) out += "    " + lines[i] + "\n";
+  return out;
+}
+
+std::string next_steps(const std::vector<std::string>& advice) {
+  std::string text;
+  for (const auto& line : advice) text += "  " + line + "\n";
+  return text.empty() ? "" : "What to do:\n" + text;
+}
+
+std::string worker_folder(const PastRun& run, const ProcessFailure& failure) {
+  const bool here = !run.folder.empty() && failure.is_worker() && failure.host == run.host;
+  return here ? fmt::format("{}/attempt_{}/{}", run.folder, run.result.attempt, failure.local_rank)
+              : "";
+}
+
+// Of the rank that failed first: what the record does not hold.
+std::string logs_of(const std::string& folder, bool knows_stderr) {
+  std::string text;
+  if (folder.empty()) return text;
+  for (const char* name : {"/stderr.log", "/stdout.log"}) {
+    const std::string end = end_of_log(folder + name);
+    if (end.empty() || (knows_stderr && text.empty() && name == std::string("/stderr.log")))
+      continue;
+    text += fmt::format("  end of {}{}:\n{}", folder, name, last_lines_of(end, kLinesOfLog));
+  }
+  return text;
+}
+
+std::string earlier_rounds(const RunResult& result) {
+  std::string text;
+  for (const auto& [attempt, cause] : result.earlier) {
+    const std::string who =
+        cause.rank >= 0 ? fmt::format("rank {} on {}, ", cause.rank, cause.host) : "";
+    text +=
+        fmt::format("  attempt {}, {}: {}{}\n", attempt, clock_text(cause.time), who, cause.cause);
+  }
+  return text.empty() ? "" : "Before that:\n" + text;
+}
+
+std::string words_of(const ProcessFailure& failure, const std::string& logs) {
+  const auto message = read_error_file(failure.error_file);
+  return failure.last_stderr + "\n" + failure.message + "\n" +
+         (message ? message->text + "\n" + message->callstack : "") + "\n" + logs;
+}
+
+std::string failed_run(const PastRun& run) {
+  const RunResult& result = run.result;
+  const ProcessFailure& cause = result.failures.front();
+  ReportContext context;
+  context.host = run.host;
+  context.world_size = std::max(result.world_size, 1);
+  context.logs = run.folder;
+  std::string text = failure_report(result, context);
+  const std::string logs = logs_of(worker_folder(run, cause), !cause.last_stderr.empty());
+  text += logs + earlier_rounds(result);
+  return text + next_steps(advice_for(cause, words_of(cause, logs)));
+}
+
+std::string headline(const PastRun& run) {
+  const RunResult& result = run.result;
+  const auto lived = std::chrono::duration_cast<std::chrono::milliseconds>(result.lived);
+  return fmt::format("run {} on {}: {} after {}, exit code {}, attempt {}\n", run.run_id, run.host,
+                     name_of(result.outcome), seconds_text(lived), run.exit_code, result.attempt);
+}
+
+std::string recorded_run(const PastRun& run) {
+  if (!run.error.empty()) {
+    return fmt::format("ddp-run itself failed with exit code {}: {}\n", run.exit_code, run.error);
+  }
+  std::string text = headline(run);
+  switch (run.result.outcome) {
+    case Outcome::Succeeded:
+      return text + earlier_rounds(run.result) + "All workers succeeded.\n";
+    case Outcome::Preempted:
+      return text + "The workers saved their state: run the same command again to continue.\n";
+    case Outcome::Interrupted:
+      return text +
+             "A signal asked ddp-run to end the job: Ctrl-C, a scheduler, a closed terminal "
+             "(nohup keeps a job alive).\n";
+    case Outcome::LauncherGone:
+      return text +
+             "ddp-run was killed by SIGKILL and took its workers with it; was it the OOM "
+             "killer (dmesg)?\n";
+    case Outcome::Failed:
+      break;
+  }
+  return run.result.failures.empty() ? text : text + failed_run(run);
+}
+
+struct Told {
+  WorkerFiles files;
+  ErrorMessage error;
+};
+
+// The workers that wrote an error file, the earliest first.
+std::vector<Told> errors_of(const std::vector<WorkerFiles>& workers) {
+  std::vector<Told> told;
+  for (const auto& worker : workers) {
+    if (auto error = read_error_file(worker.folder + "/error.json"))
+      told.push_back({worker, *error});
+  }
+  std::stable_sort(told.begin(), told.end(),
+                   [](const Told& a, const Told& b) { return a.error.time < b.error.time; });
+  return told;
+}
+
+std::string first_error(const Told& told) {
+  const ErrorMessage& error = told.error;
+  const std::string when = error.time > 0 ? ", at " + clock_text(error.time) : "";
+  const std::string& words = error.callstack.empty() ? error.text : error.callstack;
+  return fmt::format("First to write an error file: local rank {}{}\n{}", told.files.local_rank,
+                     when, last_lines_of(words, kLinesOfLog));
+}
+
+// Without a result nobody knows how the workers ended: only their own words are left.
+std::string unrecorded_run(const PastRun& run) {
+  std::string text = fmt::format(
+      "{}: no result.json. The run is still going on, or its launcher was killed (SIGKILL, a "
+      "machine that went down), or it was torchrun's. What attempt {} has left:\n",
+      run.folder, run.result.attempt);
+  const auto workers = newest_attempt(run.folder);
+  const auto told = errors_of(workers);
+  std::string words;
+  if (!told.empty()) {
+    text += first_error(told.front());
+    words = told.front().error.text + "\n" + told.front().error.callstack;
+  }
+  for (const auto& worker : workers) {
+    const std::string logs = logs_of(worker.folder, false);
+    if (told.empty() || worker.local_rank == told.front().files.local_rank) words += logs;
+    text += logs;
+  }
+  return text + next_steps(advice_for({}, words));
+}
+
+}  // namespace
+
+std::string explain_run(const std::string& path) {
+  const PastRun run = read_past_run(path);
+  return run.recorded ? recorded_run(run) : unrecorded_run(run);
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,11 @@
+// --explain: why a past run failed, and what to do about it.
+#pragma once
+
+#include <string>
+
+namespace ddp::launch {
+
+/// The whole text. `path` as for read_past_run(), which throws LaunchError (2).
+std::string explain_run(const std::string& path);
+
+}  // namespace ddp::launch

@@ -1,0 +1,211 @@
+#include "launcher/report/past_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/regular_file.h"
+#include "launcher/base/text.h"
+
+namespace ddp::launch {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::size_t kLargestResult = 64 << 20;  // bytes: a job of thousands of workers
+constexpr std::string_view kAttempt = "attempt_";
+
+// A number in a file that anybody may have written.
+template <typename Number>
+Number number(const json& object, const char* name, Number otherwise) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number() ? found->get<Number>() : otherwise;
+}
+
+std::string text(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// What is shown as it is: no control character reaches the terminal.
+std::string line(const json& object, const char* name) { return printable(text(object, name)); }
+
+const json& list(const json& object, const char* name) {
+  static const json kNone = json::array();
+  const auto found = object.find(name);
+  return found != object.end() && found->is_array() ? *found : kNone;
+}
+
+Outcome outcome_named(const std::string& name) {
+  for (const Outcome outcome :
+       {Outcome::Succeeded, Outcome::Preempted, Outcome::Interrupted, Outcome::LauncherGone}) {
+    if (name == name_of(outcome)) return outcome;
+  }
+  return Outcome::Failed;
+}
+
+ProcessFailure failure_from(const json& object) {
+  ProcessFailure failure;
+  failure.rank = number(object, "rank", ProcessFailure::kNoRank);
+  failure.local_rank = number(object, "local_rank", ProcessFailure::kNoRank);
+  failure.pid = number(object, "pid", 0);
+  failure.exit = {number(object, "exit_code", 0), number(object, "signal", 0)};
+  failure.last_stderr = text(object, "stderr");
+  failure.cause = line(object, "cause");
+  failure.hang = line(object, "hang");
+  failure.heartbeat = line(object, "heartbeat");
+  failure.progress.waiting = line(object, "waiting");
+  failure.host = line(object, "host");
+  failure.message = text(object, "message");
+  failure.stacks = line(object, "stacks");
+  failure.time = number(object, "time", 0.0);
+  return failure;
+}
+
+EarlierRound earlier_from(const json& object) {
+  EarlierRound round;
+  round.attempt = number(object, "attempt", 0);
+  round.cause.rank = number(object, "rank", ProcessFailure::kNoRank);
+  round.cause.host = line(object, "host");
+  round.cause.time = number(object, "time", 0.0);
+  round.cause.cause = line(object, "failure");
+  return round;
+}
+
+bool is_result(const json& root) { return root.is_object() && !text(root, "outcome").empty(); }
+
+PastRun run_from(const json& root) {
+  PastRun run;
+  run.recorded = true;
+  run.run_id = line(root, "run_id");
+  run.host = line(root, "host");
+  run.error = line(root, "error");
+  run.exit_code = number(root, "exit_code", 0);
+  RunResult& result = run.result;
+  result.outcome = outcome_named(text(root, "outcome"));
+  result.world_size = number(root, "world_size", 0);
+  result.attempt = number(root, "attempt", 0);
+  result.stopped = number(root, "stopped", 0);
+  result.restarts = number(root, "restarts", 0);
+  result.max_restarts = number(root, "max_restarts", 0);
+  result.gave_up = line(root, "gave_up");
+  result.lived = std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double>(number(root, "seconds", 0.0)));
+  for (const json& failure : list(root, "failures")) {
+    if (failure.is_object()) result.failures.push_back(failure_from(failure));
+  }
+  for (const json& round : list(root, "earlier")) {
+    if (round.is_object()) result.earlier.push_back(earlier_from(round));
+  }
+  return run;
+}
+
+json read_json(const std::string& file) {
+  const FileText content = read_regular_file(file, kLargestResult, Links::kFollow);
+  return json::parse(content.text, nullptr, /*allow_exceptions=*/false);
+}
+
+// Newest first: attempt_10 before attempt_9.
+std::vector<int> attempts_in(const fs::path& folder) {
+  std::vector<int> attempts;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.rfind(kAttempt, 0) != 0) continue;
+    if (const auto n = whole_number(name.substr(kAttempt.size()))) attempts.push_back(*n);
+  }
+  std::sort(attempts.rbegin(), attempts.rend());
+  return attempts;
+}
+
+bool is_run(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_regular_file(folder / "result.json", error) || !attempts_in(folder).empty();
+}
+
+// torchrun makes no link to the newest one.
+fs::path newest_run_in(const fs::path& log_dir) {
+  if (is_run(log_dir / "latest")) return fs::canonical(log_dir / "latest");
+  fs::path newest;
+  fs::file_time_type when;
+  std::error_code error;
+  for (fs::directory_iterator it(log_dir, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    const auto changed = fs::last_write_time(it->path(), ignored);
+    if (!is_run(it->path()) || (!newest.empty() && changed <= when)) continue;
+    newest = it->path();
+    when = changed;
+  }
+  return newest;
+}
+
+PastRun read_folder(const fs::path& folder) {
+  const json root = read_json(folder / "result.json");
+  PastRun run = is_result(root) ? run_from(root) : PastRun{};
+  run.folder = folder.string();
+  const auto attempts = attempts_in(folder);
+  if (!run.recorded && !attempts.empty()) run.result.attempt = attempts.front();
+  for (ProcessFailure& failure : run.result.failures) {
+    if (!failure.is_worker() || failure.host != run.host) continue;
+    failure.error_file = fmt::format("{}/{}{}/{}/error.json", run.folder, kAttempt,
+                                     run.result.attempt, failure.local_rank);
+  }
+  return run;
+}
+
+}  // namespace
+
+PastRun read_past_run(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) usage_error(fmt::format("--explain={}: no such file or folder", path));
+  if (fs::is_directory(status)) {
+    const fs::path folder = is_run(path) ? fs::path(path) : newest_run_in(path);
+    if (!folder.empty()) return read_folder(folder);
+    usage_error(
+        fmt::format("--explain={}: holds no run; give the folder that the run named as its "
+                    "logs (--log-dir), or its --result-json file",
+                    path));
+  }
+  const json root = read_json(path);
+  if (is_result(root)) return run_from(root);
+  usage_error(
+      fmt::format("--explain={}: is not the result of a run; give a file written by "
+                  "--result-json, or a --log-dir",
+                  path));
+}
+
+std::vector<WorkerFiles> newest_attempt(const std::string& folder) {
+  std::vector<WorkerFiles> workers;
+  const auto attempts = attempts_in(folder);
+  if (attempts.empty()) return workers;
+  const fs::path attempt = fs::path(folder) / fmt::format("{}{}", kAttempt, attempts.front());
+  std::error_code error;
+  for (fs::directory_iterator it(attempt, error), end; !error && it != end; it.increment(error)) {
+    const auto rank = whole_number(it->path().filename().string());
+    if (rank) workers.push_back({attempts.front(), *rank, it->path().string()});
+  }
+  std::sort(workers.begin(), workers.end(),
+            [](const auto& a, const auto& b) { return a.local_rank < b.local_rank; });
+  return workers;
+}
+
+std::string end_of_log(const std::string& file) {
+  constexpr std::streamoff kMost = 16 << 10;
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return "";  // nobody may write into a pipe
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  const std::streamoff size = in.tellg();
+  if (!in || size <= 0) return "";
+  in.seekg(std::max<std::streamoff>(0, size - kMost));
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (size > kMost) text.erase(0, text.find('\n') + 1);
+  return text;
+}
+
+}  // namespace ddp::launch

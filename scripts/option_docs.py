@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Writes docs/ddp-run-options.md, the reference of ddp-run's options, from its --help as a test keeps it.
+
+  option_docs.py [--check]     --check writes nothing and exits with 1 if the page is out of date
+"""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HELP, PAGE = ROOT / "tests/launcher/help.golden", ROOT / "docs/ddp-run-options.md"
+COLUMN = 40  # where --help's second column begins
+
+
+def escaped(text):
+    return re.sub(r"([|<>*_`])", r"\\\1", text).replace("$", "&#36;")
+
+
+def option_row(lines):
+    """The lines of one option -> a row of the table."""
+    first = lines[0].strip() if len(lines[0].rstrip()) <= COLUMN or lines[0][COLUMN - 1] != " " else lines[0][:COLUMN].strip()
+    texts = ([lines[0][COLUMN:]] if len(lines[0]) > COLUMN and lines[0][COLUMN - 1] == " " else []) + lines[1:]
+    meaning = " ".join(text.strip() for text in texts)
+    default = re.search(r" \[([^\][]*)\]$", meaning)
+    if default:
+        meaning = meaning[:default.start()]
+    name = first.replace("|", "\\|")
+    return f"| `{name}` | {f'`{default[1]}`' if default else ''} | {escaped(meaning)} |"
+
+
+def group_tables(text):
+    out, option = [], []
+
+    def close():
+        if option:
+            out.append(option_row(option))
+            option.clear()
+
+    for line in text.splitlines():
+        title = re.fullmatch(r"([A-Z][a-z]+):", line)
+        if title:
+            close()
+            out += ["", f"## {title[1]}", "", "| option | default | meaning |", "|---|---|---|"]
+        elif re.match(r"  (-\w,|   ) --", line):
+            close()
+            option.append(line)
+        elif line.strip():
+            option.append(line)
+    close()
+    return "\n".join(out)
+
+
+def page():
+    text = HELP.read_text()
+    usage, rest = text.split("\nExamples:\n")
+    examples, rest = rest.split("\n\nWorkers:\n")
+    options, codes = ("Workers:\n" + rest).split("\nExit codes:\n")
+    usage = "\n\n".join(escaped(part) for part in usage.split("\n\n")[2:])
+    return ("# Options of ddp-run\n\n<!-- scripts/option_docs.py writes this page from ddp-run --help -->\n"
+            "`ddp-run [options] PROGRAM [arguments of PROGRAM...]`\n\n"
+            f"{usage}\n\n```\n{examples.rstrip()}\n```\n{group_tables(options)}\n\n## Exit codes\n\n```\n{codes.rstrip()}\n```\n")
+
+
+def main(arguments):
+    if arguments == ["--check"]:
+        if not PAGE.exists() or PAGE.read_text() != page():
+            sys.exit("docs/ddp-run-options.md is out of date: python3 scripts/option_docs.py")
+    elif arguments:
+        sys.exit(__doc__)
+    else:
+        PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

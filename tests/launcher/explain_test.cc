@@ -1,0 +1,171 @@
+// --explain: real runs, and what can be said of them afterwards.
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/catch.h"
+
+#include "launcher/report/advice.h"
+#include "tests/launcher/ddp_run.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Catch::StartsWith;
+using Words = std::vector<std::string>;
+
+Finished explain(const std::string& path) {
+  ChildOptions child;
+  child.argv = {kDdpRun, "--explain=" + path};
+  return run_to_end(child);
+}
+
+Finished explain_after(const Words& options, const Words& actions) {
+  const TempFolder tmp;
+  Words all{"--log-dir=" + tmp.path() + "/logs"};
+  all.insert(all.end(), options.begin(), options.end());
+  run_to_end(stub_job(tmp, all, actions));
+  return explain(tmp.path() + "/logs");
+}
+
+TEST_CASE("a past failure is explained: who, where, when, the last lines, what to do") {
+  const auto said = explain_after(
+      {"--nproc_per_node=2"},
+      {"@1err=RuntimeError: CUDA out of memory. Tried to allocate\\n", "@1exit=7", "wait"});
+  CHECK(said.exit == 0);
+  CHECK(said.err.empty());
+  CHECK_THAT(said.out, StartsWith("run ") && Contains(": failed after ") &&
+                           Contains("exit code 7, attempt 0\n") &&
+                           Contains("first failure: rank 1, exit code 7\n") &&
+                           Contains("  host      : ") && Contains("  time      : 20"));
+  CHECK_THAT(said.out,
+             Contains("  rank      : 1 (local_rank: 1) of 2\n") &&
+                 Contains("  stderr    : RuntimeError: CUDA out of memory.") &&
+                 Contains("  stopped   : 1 other worker\n") &&
+                 Contains("What to do:\n  the GPU's memory is full: take a smaller batch"));
+}
+
+TEST_CASE("earlier attempts are listed, and the last one's error file is read") {
+  const auto said = explain_after({"--nproc_per_node=2", "--max-restarts=1"},
+                                  {"#0@0exit=3", "#1@1error-file", "#1@1exit=1", "wait"});
+  CHECK_THAT(said.out,
+             Contains(", attempt 1\n") && Contains("first failure: rank 1, exit code 1") &&
+                 Contains("/attempt_1/1/error.json\n") && Contains("  restarts  : 1 of 1 used\n") &&
+                 Contains("Before that:\n  attempt 0, ") && Contains(", exit code 3\n"));
+}
+
+TEST_CASE("what went to files only is shown from there") {
+  const auto said = explain_after({"--tee=1", "--report-lines=0", "-r2"},
+                                  {"out=step 8\\n", "err=Address already in use\\n", "exit=1"});
+  CHECK_THAT(said.out, Contains("/attempt_0/0/stdout.log:\n    step 8\n") &&
+                           Contains("Address already in use\n") &&
+                           Contains("leave out --master-port"));
+}
+
+TEST_CASE("a hang is explained with its stacks, a killed worker with what kills workers") {
+  const auto hung = explain_after({"--hang-timeout=0.2"}, {"wait"});
+  CHECK_THAT(hung.out, Contains("exit code 124") && Contains("  hang      : ") &&
+                           Contains("it made no progress") && Contains("/attempt_0/0/stacks.txt"));
+  const auto killed = explain_after({}, {"kill-self=KILL"});
+  CHECK_THAT(killed.out, Contains("exit code 137") && Contains("if memory ran out (dmesg"));
+}
+
+TEST_CASE("runs that did not fail are told apart") {
+  CHECK_THAT(explain_after({}, {"exit=0"}).out,
+             Contains(": succeeded after ") && Contains("All workers succeeded.\n"));
+  CHECK_THAT(explain_after({}, {"exit=75"}).out,
+             Contains(": preempted after ") && Contains("run the same command again"));
+  CHECK_THAT(explain_after({}, {"exit=76"}).out, Contains("it would fail again"));
+  const TempFolder tmp;
+  ChildProgram job(stub_job(tmp, {"--log-dir=" + tmp.path() + "/logs"}, {"wait"}));
+  job.wait_for("waiting ");
+  job.signal(SIGINT);
+  CHECK(job.wait_exit() == 128 + SIGINT);
+  CHECK_THAT(explain(tmp.path() + "/logs").out,
+             Contains(": interrupted after ") && Contains("exit code 130"));
+}
+
+TEST_CASE("an agent that was killed has left a word, and so has a program that was not found") {
+  const TempFolder tmp;
+  const std::string logs = tmp.path() + "/logs";
+  ChildProgram job(stub_job(tmp, {"--log-dir=" + logs}, {"parent", "wait"}));
+  const pid_t agent = std::stoi(job.wait_for("parent ").substr(7));
+  job.wait_for("waiting ");
+  ::kill(agent, SIGKILL);
+  CHECK(job.wait_exit() == 137);
+  CHECK_THAT(explain(logs).out, Contains("agent process ended without a result"));
+  ChildOptions bad = stub_job(tmp, {"--log-dir=" + logs}, {});
+  bad.argv.back() = tmp.write("no_interpreter", "#!/no/such/interpreter\n", true);
+  CHECK(run_to_end(bad).exit == 127);
+  CHECK_THAT(explain(logs).out, Contains("exit code 127: ") && Contains("cannot execute"));
+}
+
+// As torchrun leaves it: error files and logs, nothing else.
+TEST_CASE("the folder of a run without a record is explained by the first error file") {
+  const TempFolder tmp;
+  const std::filesystem::path run = tmp.path() + "/logs/none_abc";
+  for (const char* rank : {"0", "1"})
+    std::filesystem::create_directories(run / "attempt_10" / rank);
+  std::filesystem::create_directories(run / "attempt_9/0");
+  std::ofstream(run / "attempt_10/0/error.json")
+      << R"({"message":{"message":"later","extraInfo":{"py_callstack":"later","timestamp":"20"}}})";
+  std::ofstream(run / "attempt_10/1/error.json")
+      << R"({"message":{"message":"m","extraInfo":{"py_callstack":"Traceback\nFileNotFoundError: x",)"
+      << R"("timestamp":"10"}}})";
+  std::ofstream(run / "attempt_10/0/stderr.log") << "lost my peer\n";
+  const auto said = explain(tmp.path() + "/logs");
+  CHECK(said.exit == 0);
+  CHECK_THAT(said.out, Contains("no result.json") && Contains("What attempt 10 has left") &&
+                           Contains("First to write an error file: local rank 1, at ") &&
+                           Contains("    FileNotFoundError: x\n") &&
+                           Contains("    lost my peer\n") &&
+                           Contains("paths are relative to the folder"));
+}
+
+TEST_CASE("a result file is enough, and what is not one is refused in one line") {
+  const TempFolder tmp;
+  const std::string file = tmp / "result";
+  run_to_end(stub_job(tmp, {"--result-json=" + file}, {"err=no paper\\n", "exit=4"}));
+  CHECK_THAT(explain(file).out, Contains("first failure: rank 0, exit code 4") &&
+                                    Contains("  stderr    : no paper\n"));
+  const auto refused = [&](const std::string& path, const std::string& why) {
+    const auto said = explain(path);
+    CHECK(said.exit == 2);
+    CHECK(said.out.empty());
+    CHECK_THAT(said.err, StartsWith("error: --explain=" + path + ": " + why));
+    CHECK(lines_of(said.err).size() == 1);
+  };
+  refused(tmp / "none", "no such file or folder");
+  refused(tmp.write("text", "[1, {"), "is not the result of a run");
+  refused(tmp.write("empty", "{}"), "is not the result of a run");
+  std::filesystem::create_directory(tmp / "folder");
+  refused(tmp / "folder", "holds no run");
+  ChildOptions both = stub_job(tmp, {"--explain=" + file}, {});
+  CHECK_THAT(run_to_end(both).err, StartsWith("error: --explain starts nothing: leave out '"));
+}
+
+TEST_CASE("numbers and texts of a wrong kind in a result are left out") {
+  const TempFolder tmp;
+  const std::string file = tmp.write(
+      "odd", R"({"outcome":"failed","exit_code":"x","seconds":[],"run_id":7,"earlier":[1,{}],)"
+             R"("failures":[{"rank":"one","stderr":{},"signal":9,"local_rank":0,)"
+             R"("hang":"\u001b[31m"}, 3]})");
+  const auto said = explain(file);
+  CHECK(said.exit == 0);
+  CHECK_THAT(said.out, Contains("failed after") && Contains("exitcode  : -9") &&
+                           Contains("hang      : ?[31m"));
+}
+
+TEST_CASE("what is more specific is said of a failing rank's words") {
+  using launch::advice_for;
+  CHECK_THAT(advice_for({}, "torch.OutOfMemoryError: CUDA out of memory.")[0],
+             Contains("GPU's memory"));
+  CHECK_THAT(advice_for({}, "[rank1]: Watchdog caught collective operation timeout")[0],
+             Contains("did not come to a collective"));
+  CHECK(advice_for({}, "all is well").empty());
+}
+
+}  // namespace
+}  // namespace ddp::test

@@ -1,0 +1,112 @@
+// Where nodes listen for each other: at the endpoint, at --local-addr, or on all addresses.
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "launcher/base/sockets.h"
+#include "tests/launcher/nodes.h"
+#include "tests/support/catch.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Lines = std::vector<std::string>;
+
+bool answers(const std::string& address, int port) {
+  const int fd = launch::begin_connect(*launch::parse_address(address, port));
+  pollfd ready{fd, POLLOUT, 0};
+  int error = ETIMEDOUT;
+  socklen_t size = sizeof error;
+  if (::poll(&ready, 1, 10'000) == 1) ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  ::close(fd);
+  return error == 0;
+}
+
+int number_behind(const std::string& line) { return std::stoi(line.substr(line.find('=') + 1)); }
+
+/// A machine whose own name is of the loopback, as Debian's installer writes it into /etc/hosts.
+struct DebianCluster : Cluster {
+  DebianCluster() {
+    host = "own-name";
+    fake_lookup("127.0.1.1");
+  }
+  void fake_lookup(const std::string& address) const {
+    const std::string file =
+        tmp.write("getent", "#!/bin/sh\necho '" + address + " STREAM own-name'\n");
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  }
+  ChildProgram& add(Lines options) {
+    ChildOptions child = stub_job(tmp, {}, {"env=MASTER_ADDR", "env=MASTER_PORT", "wait"});
+    child.argv.insert(child.argv.begin() + 1, options.begin(), options.end());
+    child.set["PATH"] = tmp.path() + ":/usr/bin:/bin";
+    return start(child);
+  }
+};
+
+TEST_CASE("a machine's own name that means its loopback is listened for on all addresses",
+          "[nodes]") {
+  DebianCluster job;
+  ChildProgram& host =
+      job.add({"--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-endpoint=" + job.endpoint()});
+  host.wait_for("'own-name' is 127.0.1.1 on this machine (see /etc/hosts)");
+  host.wait_for("MASTER_ADDR=own-name");
+  CHECK(answers("127.0.0.1", std::stoi(job.port)));
+  CHECK(answers("127.0.0.1", number_behind(host.wait_for("MASTER_PORT="))));
+  // Another machine knows it by another address.
+  job.add({"--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:" + job.port,
+           "--rdzv-conf=is_host=0"});
+  CHECK_THAT(job.nodes[1]->wait_for("MASTER_ADDR="), Contains("MASTER_ADDR=own-name"));
+}
+
+TEST_CASE("the same name with --master-addr", "[nodes]") {
+  DebianCluster job;
+  ChildProgram& host = job.add(
+      {"--nnodes=2", "--node-rank=0", "--master-addr=own-name", "--master-port=" + job.port});
+  host.wait_for("'own-name' is 127.0.1.1 on this machine");
+  CHECK(answers("127.0.0.1", std::stoi(job.port)));
+}
+
+TEST_CASE("an address of the loopback that is given as such is kept", "[nodes]") {
+  for (const char* name : {"127.0.1.1", "localhost"}) {
+    DebianCluster job;
+    job.fake_lookup("127.0.1.1");
+    job.host = name;
+    ChildProgram& host =
+        job.add({"--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-endpoint=" + job.endpoint()});
+    host.wait_for("MASTER_ADDR=127.0.0.1");  // from there it connects to itself
+    CHECK_FALSE(answers("127.0.0.1", std::stoi(job.port)));
+    CHECK(host.err().find("/etc/hosts") == std::string::npos);
+  }
+}
+
+TEST_CASE("with --local-addr the workers' store listens there", "[nodes]") {
+  Cluster job;
+  ChildProgram& host = job.elastic("1:2", {"--local-addr=127.0.0.2"},
+                                   {"env=MASTER_ADDR", "env=MASTER_PORT", "wait"});
+  host.wait_for("MASTER_ADDR=127.0.0.2");
+  const int port = number_behind(host.wait_for("MASTER_PORT="));
+  CHECK(answers("127.0.0.2", port));
+  CHECK_FALSE(answers("127.0.0.1", port));
+}
+
+TEST_CASE("the next host listens at its --local-addr", "[nodes]") {
+  Cluster job;
+  for (const char* own : {"127.0.0.2", "127.0.0.3"}) {
+    job.elastic(
+        "1:2",
+        {"--local-addr=" + std::string(own),
+         std::string("--rdzv-conf=last_call_timeout=2,is_host=") + (job.nodes.empty() ? "1" : "0")},
+        {"parent", "env=WORLD_SIZE", "wait"});
+  }
+  for (const auto& node : job.nodes) node->wait_for("WORLD_SIZE=2");
+  ::kill(agent_of_node(*job.nodes[0]), SIGKILL);
+  job.nodes[1]->wait_for("this node hosts the rendezvous from now on");
+  job.nodes[1]->wait_for("WORLD_SIZE=1");
+}
+
+}  // namespace
+}  // namespace ddp::test

@@ -1,0 +1,63 @@
+"""Training libraries under ddp-run and under torchrun: the same scripts, the same world, the same losses.
+
+What trains undisturbed under torchrun is killed under ddp-run, restarted, and resumed by the library itself. Not under
+torchrun as well: restarted workers may find addresses of the last round in its store and fail.
+"""
+
+import os
+import subprocess
+import unittest
+
+from support import PYTHON, ROOT, JobTest, TORCHRUN, need_torch
+
+need_torch()
+PEERS = os.environ.get("DDP_PEER_PACKAGES", str(ROOT / ".cache/peers"))
+PACKAGES = "accelerate psutil lightning lightning-utilities torchmetrics"
+
+
+def missing(*modules):
+    """Looks only: importing them takes seconds."""
+    look = "import importlib.util, sys; sys.exit(any(importlib.util.find_spec(m) is None for m in sys.argv[1:]))"
+    return subprocess.run([PYTHON, "-c", look, *modules], env={**os.environ, "PYTHONPATH": PEERS}).returncode != 0
+
+
+class Clients(JobTest):
+    def need(self, *modules):
+        if missing(*modules):
+            print(f"[skipped] training libraries are not in {PEERS.removeprefix(str(ROOT) + '/')}: pip install --target "
+                  f".cache/peers --no-deps {PACKAGES}")
+            self.skipTest("a package is missing")
+
+    def results(self, launcher, script, *options, **variables):
+        """The lines that the workers wrote in the end, sorted."""
+        self.launcher = launcher
+        folder = self.folder / f"checkpoints {len(list(self.folder.iterdir()))}"
+        job = self.succeed("--standalone", "--nproc-per-node=2", *options, script, PYTHONPATH=PEERS, FOLDER=folder,
+                           **variables)
+        return sorted(line for line in job.out.splitlines() if line.startswith(("rank", "world")))
+
+    def test_the_trainer_of_hugging_face_resumes_after_a_crash_with_the_losses_of_an_undisturbed_run(self):
+        self.need("transformers", "accelerate")
+        undisturbed = self.results(TORCHRUN, "hf_trainer.py")
+        self.assertEqual(len(undisturbed), 1)
+        self.assertRegex(undisturbed[0], r"^world 2 from none losses 1:\S+ .* 6:\S+$")
+        crashed = self.results(JobTest.launcher, "hf_trainer.py", "--max-restarts=1", CRASH=1)
+        self.assertEqual(crashed, [undisturbed[0].replace("from none", "from checkpoint-2")])
+
+    def test_lightning_finds_its_ranks_and_trains_alike(self):
+        self.need("lightning", "torchmetrics")
+        of_peer = self.results(TORCHRUN, "lightning_fit.py")
+        self.assertRegex(of_peer[0], r"^rank 0 of 2 by TorchElasticEnvironment: mean loss [\d.]+$")
+        self.assertRegex(of_peer[1], r"^rank 1 of 2 by ")
+        self.assertEqual(self.results(JobTest.launcher, "lightning_fit.py"), of_peer)
+
+    def test_accelerate_goes_on_from_a_distributed_checkpoint_after_a_crash(self):
+        self.need("accelerate", "torchmetrics")
+        undisturbed = self.results(TORCHRUN, "sharded_checkpoint.py")
+        self.assertRegex(undisturbed[0], r"^rank 0 of 2 ended in attempt 0: mean loss [\d.]+$")
+        crashed = self.results(JobTest.launcher, "sharded_checkpoint.py", "--max-restarts=1", CRASH=1)
+        self.assertEqual(crashed, [line.replace("attempt 0", "attempt 1") for line in undisturbed])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,14 @@
+"""Forms a group by the given URL and adds up the ranks."""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+dist.init_process_group("gloo", init_method=sys.argv[1], rank=rank, world_size=size)
+total = torch.tensor(float(rank))
+dist.all_reduce(total)
+print("sum", int(total.item()))
+dist.destroy_process_group()

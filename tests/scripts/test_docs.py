@@ -1,0 +1,76 @@
+"""docs/: messages that are explained exist in the sources, generated pages and pictures are up to date, links lead
+somewhere."""
+
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "launcher/README.md", ROOT / "trainer/README.md",
+         ROOT / "CONTRIBUTING.md", ROOT / "data/README.md"]
+
+
+def joined_literals(text):
+    """Each string of C++ on a line of its own, adjacent ones joined, escaped quotes as they are printed."""
+    text = re.sub(r'(?<!\\)"\s*\n\s*"', "", text)
+    return "\n".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', text)).replace('\\"', '"')
+
+
+def rows(title):
+    section = (ROOT / "docs/troubleshooting.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+    return [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
+
+
+def anchors(page):
+    """As GitHub makes them from headings."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S), re.M)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in titles)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in plain}
+
+
+class Docs(unittest.TestCase):
+    def check_messages(self, title, folder):
+        sources = "\n".join(joined_literals(path.read_text()) for path in sorted((ROOT / folder).rglob("*.cc")))
+        found = rows(title)
+        self.assertGreater(len(found), 10)
+        for row in found:
+            message = re.match(r"\| `([^`]*)`", row[0])[1]
+            self.assertIn(message, sources, "no such message in " + folder)
+
+    def test_each_explained_message_is_one_of_ddp_run(self):
+        self.check_messages("ddp-run", "launcher")
+
+    def test_each_explained_message_is_one_of_trainer(self):
+        self.check_messages("trainer", "trainer")
+
+    def test_foreign_words_are_those_that_explain_knows(self):
+        source = (ROOT / "launcher/report/advice.cc").read_text()
+        table = source[source.index("kSymptoms{"):]
+        known = [joined_literals(entry).splitlines() for entry in table[:table.index("\n};\n")].split("Symptom{")[1:]]
+        listed = [[row[0].removeprefix("| ").strip("`"), row[1].removesuffix(" |")]
+                  for row in rows("Words of PyTorch, Python and NCCL")]
+        self.assertGreater(len(known), 10)
+        self.assertEqual(listed, known)
+
+    def test_every_relative_link_has_a_target(self):
+        for page in PAGES:
+            for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+                if re.match(r"[a-z]+:", link):
+                    continue
+                path, _, anchor = link.partition("#")
+                target = page if not path else page.parent / path
+                with self.subTest(page=page.name, link=link):
+                    self.assertTrue(target.exists())
+                    if anchor:
+                        self.assertIn(anchor, anchors(target))
+
+    def test_what_is_generated_is_up_to_date(self):
+        for command in (["crash_timeline.py", "draw", "--check"], ["option_docs.py", "--check"]):
+            done = subprocess.run([sys.executable, ROOT / "scripts" / command[0], *command[1:]], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
