@@ -55,6 +55,7 @@ add_library(ddp_trainer STATIC
   model/batch_norm.cc
   model/bert.cc
   model/chunked_loss.cc
+  model/fused_ops.cc
   model/generate.cc
   model/gpt.cc
   model/image_network.cc
@@ -70,7 +71,7 @@ add_library(ddp_trainer STATIC
   optim/weight_average.cc)
 target_link_libraries(ddp_trainer
   PUBLIC ddp::torch ddp_trainer_config ddp_trainer_metrics ddp_snapshot_file ddp_tokenizer ddp_images
-  PRIVATE nlohmann_json::nlohmann_json OpenSSL::Crypto ${CMAKE_DL_LIBS} Threads::Threads)
+  PRIVATE ddp_cpu_kernels nlohmann_json::nlohmann_json OpenSSL::Crypto ${CMAKE_DL_LIBS} Threads::Threads)
 target_include_directories(ddp_trainer SYSTEM PRIVATE ${DDP_GLOO_INCLUDE})
 option(DDP_PCH "Precompile torch/torch.h (27 s once, then 4 s instead of 13 s per file)" ON)
 if(DDP_PCH)

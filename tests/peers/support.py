@@ -54,9 +54,9 @@ class Job:
     def signal(self, number):
         self.process.send_signal(number)
 
-    def finish(self):
+    def finish(self, patience=PATIENCE):
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(patience)
         except subprocess.TimeoutExpired:
             raise AssertionError("the launcher did not end\n" + self.err) from None
         return self
@@ -83,8 +83,12 @@ class Job:
 
     def end(self):
         if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+            self.process.terminate()  # killed at once, torchrun would leave its workers behind
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
         self.out_file.close()
         self.err_file.close()
 
@@ -93,6 +97,7 @@ class JobTest(unittest.TestCase):
     """`self.launcher` starts the jobs; workers leave records in `self.records`."""
 
     launcher = DDP_RUN_LAUNCHER
+    patience = PATIENCE
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="ddp_peers_"))
@@ -120,7 +125,7 @@ class JobTest(unittest.TestCase):
         return job
 
     def run_job(self, *arguments, **variables):
-        return self.start(*arguments, **variables).finish()
+        return self.start(*arguments, **variables).finish(self.patience)
 
     def succeed(self, *arguments, **variables):
         job = self.run_job(*arguments, **variables)

@@ -22,6 +22,8 @@ def missing(*modules):
 
 
 class Clients(JobTest):
+    patience = 240  # their imports alone take ten seconds of CPU time a rank
+
     def need(self, *modules):
         if missing(*modules):
             print(f"[skipped] training libraries are not in {PEERS.removeprefix(str(ROOT) + '/')}: pip install --target "

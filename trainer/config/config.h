@@ -73,7 +73,8 @@ struct GptConfig {
   bool tie_weights = false;  ///< lm_head shares its matrix with the token embedding.
   std::string init_from;     ///< Folder of a GPT-2 to start from. Absolute after loading.
   bool activation_checkpointing = false;
-  AutoNumber loss_chunk_size;  ///< Rows of logits at a time in the loss; 0: all.
+  AutoNumber loss_chunk_size;     ///< Rows of logits at a time in the loss; 0: all.
+  bool fused_cpu_kernels = true;  ///< false: torch's operations.
 };
 
 struct BertConfig {

@@ -42,8 +42,7 @@ torch::Tensor BertEmbeddingsImpl::forward(const torch::Tensor& idx_BT) {
   const auto positions =
       torch::arange(idx_BT.size(1), torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
   const auto first_sentence_C = token_type_embeddings->weight.select(0, 0);
-  return dropout(
-      norm(word_embeddings(idx_BT) + first_sentence_C + position_embeddings(positions)));
+  return dropout(norm(word_embeddings(idx_BT) + first_sentence_C + position_embeddings(positions)));
 }
 
 BertSelfAttentionImpl::BertSelfAttentionImpl(const BertConfig& config)
@@ -62,9 +61,8 @@ torch::Tensor BertSelfAttentionImpl::forward(const torch::Tensor& x_BTC,
     return linear(x_BTC).view({B, T, n_head_, C / n_head_}).transpose(1, 2);
   };
   const auto mask = seen_B11T.defined() ? std::optional(seen_B11T) : std::nullopt;
-  const auto y_BHTD = at::scaled_dot_product_attention(in_heads(query), in_heads(key),
-                                                       in_heads(value), mask,
-                                                       is_training() ? attn_pdrop_ : 0.0);
+  const auto y_BHTD = at::scaled_dot_product_attention(
+      in_heads(query), in_heads(key), in_heads(value), mask, is_training() ? attn_pdrop_ : 0.0);
   return y_BHTD.transpose(1, 2).reshape({B, T, C});
 }
 
@@ -130,9 +128,9 @@ BertForMaskedLmImpl::BertForMaskedLmImpl(const BertConfig& config, int64_t vocab
       positions_(positions),
       vocab_size_(vocab_size) {
   bert = register_module("bert", Bert(config, vocab_size, positions));
-  const auto predictions = named_group(std::pair{
-      "transform",
-      named_group(std::pair{"dense", transform}, std::pair{"LayerNorm", transform_norm})});
+  const auto predictions =
+      named_group(std::pair{"transform", named_group(std::pair{"dense", transform},
+                                                     std::pair{"LayerNorm", transform_norm})});
   decoder_bias_V = predictions->register_parameter("bias", torch::zeros({vocab_size}));
   register_module("cls", named_group(std::pair{"predictions", predictions}));
   initialise_bert(*this, seed);

@@ -6,6 +6,7 @@
 
 #include "trainer/model/activation_checkpoint.h"
 #include "trainer/model/chunked_loss.h"
+#include "trainer/model/fused_ops.h"
 
 namespace ddp::train {
 namespace nn = torch::nn;
@@ -18,24 +19,50 @@ bool ends_with(std::string_view text, std::string_view end) {
 
 constexpr double kInitStd = 0.02;
 
+double active_p(nn::Dropout& dropout) {
+  return dropout->is_training() ? dropout->options.p() : 0.0;
+}
+
+/// residual + dropout(linear(x)).
+torch::Tensor add_projection(const torch::Tensor& x, nn::Linear& linear, nn::Dropout& dropout,
+                             const torch::Tensor& residual, bool fused) {
+  if (!fused || !fused::takes(residual)) return residual + dropout(linear(x));
+  if (!fused::takes_products(x))
+    return fused::dropout_add(linear(x).to(torch::kFloat32), residual, active_p(dropout));
+  return fused::linear_dropout_add(x, linear->weight, linear->bias, residual, active_p(dropout));
+}
+
 }  // namespace
 
 CausalSelfAttentionImpl::CausalSelfAttentionImpl(const GptConfig& config)
-    : n_head_(config.n_head), attn_pdrop_(config.attn_pdrop) {
+    : n_head_(config.n_head), attn_pdrop_(config.attn_pdrop), fused_(config.fused_cpu_kernels) {
   c_attn = register_module("c_attn", nn::Linear(config.n_embd, 3 * config.n_embd));
   c_proj = register_module("c_proj", nn::Linear(config.n_embd, config.n_embd));
   resid_dropout = register_module("resid_dropout", nn::Dropout(config.resid_pdrop));
 }
 
 torch::Tensor CausalSelfAttentionImpl::forward(const torch::Tensor& x_BTC,
+                                               const torch::Tensor& residual_BTC,
                                                const CachedPositions* cached) {
+  return add_projection(heads(x_BTC, cached), c_proj, resid_dropout, residual_BTC, fused_);
+}
+
+torch::Tensor CausalSelfAttentionImpl::heads(const torch::Tensor& x_BTC,
+                                             const CachedPositions* cached) {
   const auto B = x_BTC.size(0);
   const auto T = x_BTC.size(1);
   const auto C = x_BTC.size(2);
+  if (fused_ && cached == nullptr && fused::takes(x_BTC) &&
+      fused::takes_attention(T, C / n_head_)) {
+    const auto qkv_BTE =
+        fused::takes_products(x_BTC)
+            ? fused::linear_dropout_add(x_BTC, c_attn->weight, c_attn->bias, {}, 0.0)
+            : c_attn(x_BTC).to(torch::kFloat32);
+    return fused::causal_attention(qkv_BTE, n_head_, is_training() ? attn_pdrop_ : 0.0);
+  }
   const auto qkv =
       c_attn(x_BTC).view({B, T, 3, n_head_, C / n_head_}).permute({2, 0, 3, 1, 4}).unbind(0);
-  const auto y_BHTD = attend(qkv, cached);
-  return resid_dropout(c_proj(y_BHTD.transpose(1, 2).reshape({B, T, C})));
+  return attend(qkv, cached).transpose(1, 2).reshape({B, T, C});
 }
 
 torch::Tensor CausalSelfAttentionImpl::attend(const std::vector<torch::Tensor>& qkv,
@@ -65,14 +92,19 @@ torch::Tensor CausalSelfAttentionImpl::attend(const std::vector<torch::Tensor>& 
 }
 
 MlpImpl::MlpImpl(const GptConfig& config)
-    : gelu_approximation_(config.activation == Activation::kGeluTanh ? "tanh" : "none") {
+    : gelu_approximation_(config.activation == Activation::kGeluTanh ? "tanh" : "none"),
+      fused_(config.fused_cpu_kernels) {
   c_fc = register_module("c_fc", nn::Linear(config.n_embd, 4 * config.n_embd));
   c_proj = register_module("c_proj", nn::Linear(4 * config.n_embd, config.n_embd));
   dropout = register_module("dropout", nn::Dropout(config.resid_pdrop));
 }
 
-torch::Tensor MlpImpl::forward(const torch::Tensor& x_BTC) {
-  return dropout(c_proj(at::gelu(c_fc(x_BTC), gelu_approximation_)));
+torch::Tensor MlpImpl::forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC) {
+  const auto inner =
+      fused_ && fused::takes_products(x_BTC)
+          ? fused::linear_gelu(x_BTC, c_fc->weight, c_fc->bias, gelu_approximation_ == "tanh")
+          : at::gelu(c_fc(x_BTC), gelu_approximation_);
+  return add_projection(inner, c_proj, dropout, residual_BTC, fused_);
 }
 
 BlockImpl::BlockImpl(const GptConfig& config) {
@@ -84,12 +116,12 @@ BlockImpl::BlockImpl(const GptConfig& config) {
 }
 
 torch::Tensor BlockImpl::forward(torch::Tensor x_BTC, const CachedPositions* cached) {
-  x_BTC = x_BTC + attn(ln_1(x_BTC), cached);
-  return x_BTC + mlp(ln_2(x_BTC));
+  x_BTC = attn(ln_1(x_BTC), x_BTC, cached);
+  return mlp(ln_2(x_BTC), x_BTC);
 }
 
 TransformerImpl::TransformerImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size)
-    : checkpointed_(config.activation_checkpointing) {
+    : checkpointed_(config.activation_checkpointing), fused_(config.fused_cpu_kernels) {
   wte = register_module("wte", nn::Embedding(vocab_size, config.n_embd));
   wpe = register_module("wpe", nn::Embedding(block_size, config.n_embd));
   drop = register_module("drop", nn::Dropout(config.embd_pdrop));
@@ -104,7 +136,8 @@ torch::Tensor TransformerImpl::forward(const torch::Tensor& idx_BT, KeyValueCach
       cache != nullptr
           ? cache->positions(T, idx_BT.device())
           : torch::arange(T, torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
-  auto x_BTC = drop(wte(idx_BT) + wpe(positions));
+  auto x_BTC = wte(idx_BT) + wpe(positions);
+  x_BTC = fused_ && fused::takes(x_BTC) ? fused::dropout(x_BTC, active_p(drop)) : drop(x_BTC);
   if (cache != nullptr) return ln_f(through_cache(x_BTC, *cache));
   for (std::size_t i = 0; i < h->size(); ++i) x_BTC = through_block(i, x_BTC);
   return ln_f(x_BTC);

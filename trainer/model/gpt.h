@@ -29,11 +29,13 @@ struct CachedPositions {
 class CausalSelfAttentionImpl : public torch::nn::Module {
  public:
   explicit CausalSelfAttentionImpl(const GptConfig& config);
-  /// [B, T, C] -> [B, T, C]; position t sees positions <= t only, and those of `cached`, to which
-  /// this pass adds its own.
-  torch::Tensor forward(const torch::Tensor& x_BTC, const CachedPositions* cached);
+  /// [B, T, C] -> residual + [B, T, C]; position t sees positions <= t only, and those of `cached`,
+  /// to which this pass adds its own.
+  torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC,
+                        const CachedPositions* cached);
 
  private:
+  torch::Tensor heads(const torch::Tensor& x_BTC, const CachedPositions* cached);
   torch::Tensor attend(const std::vector<torch::Tensor>& qkv, const CachedPositions* cached) const;
 
   torch::nn::Linear c_attn{nullptr};  // query, key and value in one projection
@@ -41,19 +43,22 @@ class CausalSelfAttentionImpl : public torch::nn::Module {
   torch::nn::Dropout resid_dropout{nullptr};
   int64_t n_head_;
   double attn_pdrop_;
+  bool fused_;
 };
 TORCH_MODULE(CausalSelfAttention);
 
 class MlpImpl : public torch::nn::Module {
  public:
   explicit MlpImpl(const GptConfig& config);
-  torch::Tensor forward(const torch::Tensor& x_BTC);
+  /// [B, T, C] -> residual + [B, T, C].
+  torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC);
 
  private:
   torch::nn::Linear c_fc{nullptr};
   torch::nn::Linear c_proj{nullptr};
   torch::nn::Dropout dropout{nullptr};
   std::string gelu_approximation_;
+  bool fused_;
 };
 TORCH_MODULE(Mlp);
 
@@ -84,6 +89,7 @@ class TransformerImpl : public torch::nn::Module {
   torch::Tensor through_cache(torch::Tensor x_BTC, KeyValueCache& cache);
 
   bool checkpointed_;
+  bool fused_;
   torch::nn::Embedding wpe{nullptr};
   torch::nn::Dropout drop{nullptr};
   torch::nn::ModuleList h{nullptr};

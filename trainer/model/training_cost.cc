@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trainer/model/cpu/kernels.h"
+
 namespace ddp::train {
 namespace {
 
@@ -20,7 +22,11 @@ struct Sizes {
         layers(static_cast<double>(config.gpt.n_layer)),
         vocab_size(static_cast<double>(vocab)),
         compute(config.trainer.use_amp ? 2.0 : kFloat),
-        noise(place.cuda ? kMask : kFloat) {}
+        fused(config.gpt.fused_cpu_kernels && !place.cuda),
+        fused_attention(fused && cpu::takes_attention(
+                                     config.data.block_size,
+                                     config.gpt.n_embd / std::max<int64_t>(1, config.gpt.n_head))),
+        noise(fused ? 0.0 : (place.cuda ? kMask : kFloat)) {}
 
   /// Attention scores of a block: [B, H, T, T].
   double scores() const { return tokens * heads * length; }
@@ -32,7 +38,9 @@ struct Sizes {
   double layers;
   double vocab_size;
   double compute;  ///< Bytes of an element in matrix products.
-  double noise;    ///< Bytes of an element of a dropout mask: a product with floats on the CPU.
+  bool fused;      ///< gpt_config.fused_cpu_kernels is at work: masks are made again.
+  bool fused_attention;
+  double noise;  ///< Bytes of an element of a dropout mask: a product with floats on the CPU.
 };
 
 /// What the backward pass of one block needs, bytes.
@@ -42,6 +50,9 @@ double block_activations(const Sizes& s, const GptConfig& gpt, bool cuda) {
   bytes += (2 + 3 + 1 + 4 + 4) * row * s.compute;  // norms' outputs, q k v, y, around the GELU
   bytes += s.tokens * (4 + s.heads) * kFloat;      // statistics of norms and of the softmax
   if (gpt.resid_pdrop > 0) bytes += 2 * row * s.noise;
+  if (s.fused_attention) {  // probabilities; q, k and v in float32
+    return bytes + s.scores() * kFloat + (s.compute < kFloat ? 3 * row * kFloat : 0.0);
+  }
   // No fused attention with dropout there: q, k and v once more, then softmax, noise and product.
   if (gpt.attn_pdrop > 0 && !cuda) bytes += 3 * row * s.compute + 3 * s.scores() * kFloat;
   return bytes;
@@ -51,7 +62,8 @@ double block_activations(const Sizes& s, const GptConfig& gpt, bool cuda) {
 /// the MLP's part is gone, the gradients of the attention scores.
 double block_workspace(const Sizes& s, const GptConfig& gpt, bool cuda) {
   const double row = s.tokens * s.width * s.compute;
-  const double scores = gpt.attn_pdrop > 0 && !cuda ? 2 * s.scores() * kFloat : 0.0;
+  const double scores =
+      gpt.attn_pdrop > 0 && !cuda && !s.fused_attention ? 2 * s.scores() * kFloat : 0.0;
   constexpr double kRows = 14;  // measured on CPUs; 9 of them are the gradients around the GELU
   return std::max(kRows * row, scores - 6 * row);
 }

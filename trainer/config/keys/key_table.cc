@@ -102,6 +102,10 @@ std::vector<Field> gpt_fields() {
        NullMeans::kOff, "", "tokens",
        "Tokens whose logits are in memory at a time in the loss; auto: as many as take 256 MiB; 0 "
        "or null: all."},
+      {"gpt_config.fused_cpu_kernels", DDP_MEMBER(gpt.fused_cpu_kernels), kAnyValue,
+       NullMeans::kError, "", "",
+       "On a CPU, use trainer's own attention, dropout and GELU, each in one pass; false: torch's, "
+       "which are slower, sum in another order and draw other dropout masks."},
   };
 }
 

@@ -1,0 +1,80 @@
+"""What scripts/bench.sh measures: one entry a row. Gates and aims are ours / peer; less is better unless said otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Model and batch; `vocabulary` 0 is the text's own."""
+
+    layers: int = 4
+    heads: int = 4
+    width: int = 128
+    block: int = 64
+    batch: int = 16
+    dropout: float = 0.1
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    what: str
+    gate: float | None = None
+    aim: float | None = None
+    needs: str = ""  # "bf16": a CPU with such instructions; "gpu"
+    kind: str = "step"  # step, first_step, or the name of a function in bench.py
+    unit: str = "ms/step"
+    more_is_better: bool = False
+    # Rows of one thread are judged by processor time, which others on the machine disturb less; "wall" is the clock on the
+    # wall, or the figure itself where it is no time.
+    judged_by: str = "processor"
+    shape: Shape = field(default_factory=Shape)
+    ranks: int = 1
+    threads: int = 1
+    amp: str = ""
+    device: str = "cpu"
+    compiled: bool = False  # the peer, with torch.compile
+    steps: int = 70
+    log_every: int = 10
+
+
+SMALL = Shape()
+PLAIN = Shape(batch=12, dropout=0.0)
+DEFAULT = Shape(layers=8, heads=8, width=512, block=128, batch=8)
+GPT2 = {"layers": 12, "heads": 12, "width": 768, "block": 1024, "dropout": 0.0}
+
+
+def gpu(name, what, shape, gate, **more):
+    return Row(name, what, gate, needs="gpu", judged_by="wall", device="cuda", amp="bfloat16", shape=shape, steps=120, **more)
+
+
+ROWS = [
+    Row("cpu_step_1", "a step: 4 layers, 4 heads, 128 wide, block 64, batch 16, dropout 0.1, float32, 1 thread", 0.90, 0.70),
+    Row("cpu_step_plain_1", "the same, batch 12, without dropout", 0.90, 0.80, shape=PLAIN),
+    Row("cpu_step_plain_2", "the same on 2 threads", 0.90, 0.80, shape=PLAIN, threads=2, judged_by="wall"),
+    Row("cpu_ddp_2", "cpu_step_1 on each of 2 Gloo ranks", 0.92, 0.72, ranks=2),
+    Row("cpu_step_bf16", "cpu_step_1 under bfloat16 autocast", 0.85, needs="bf16", amp="bfloat16"),
+    Row("cpu_default", "a step of the default model (8 layers, 512 wide, block 128), batch 8, 2 threads", 0.95, 0.85,
+        shape=DEFAULT, threads=2, judged_by="wall", steps=8, log_every=2),
+    Row("memory_rank", "largest resident memory of a rank in cpu_step_1", 0.35, kind="memory", unit="MB",
+        judged_by="wall"),
+    Row("first_step_2", "command to the first step of 2 ranks", 0.25, kind="first_step", unit="s", judged_by="wall", ranks=2,
+        steps=1, log_every=1),
+    Row("restart_2", "SIGKILL of a rank to the end of the first new step, 2 ranks (scripts/chaos.sh recovery)", kind="restart",
+        unit="s", judged_by="wall"),
+    Row("snapshot_stall", "how long a save of 330 MB stalls training (scripts/chaos.sh stall)", kind="stall", unit="ms",
+        judged_by="wall"),
+    Row("generation", "greedy text from gpt-mini, 1 prompt of 200 tokens (scripts/bench_generate.py)", 2.0, kind="generation",
+        unit="tokens/s", more_is_better=True, judged_by="wall", threads=2),
+    gpu("gpu_gpt2_b16", "GPT-2's 12 layers of 768 over this text's characters (85 M), bfloat16, block 1024, batch 16, one GPU", Shape(**GPT2, batch=16), 1 / 1.2),
+    gpu("gpu_gpt2_b32", "the same, batch 32", Shape(**GPT2, batch=32), 1 / 1.2),
+    gpu("gpu_gpt2_b64", "the same, batch 64", Shape(**GPT2, batch=64), 1 / 1.2),
+    gpu("gpu_gpt2_b32_compiled", "batch 32, the peer under torch.compile", Shape(**GPT2, batch=32), 1.0, compiled=True),
+    gpu("gpu_gpt2_medium_b16", "24 layers of 1024 (302 M), bfloat16, block 1024, batch 16",
+        Shape(layers=24, heads=16, width=1024, block=1024, batch=16, dropout=0.0), 1 / 1.2),
+    gpu("gpu_default", "the default model, bfloat16, batch 216",
+        Shape(layers=8, heads=8, width=512, block=128, batch=216), 1 / 1.2),
+    gpu("gpu_small", "cpu_step_1's model on a GPU", SMALL, 1 / 1.2),
+]

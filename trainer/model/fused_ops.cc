@@ -1,0 +1,262 @@
+#include "trainer/model/fused_ops.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "trainer/model/cpu/kernels.h"
+
+namespace ddp::train::fused {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+/// Rows that one thread works on at a time. Sums over all rows are sums of the blocks' in their
+/// order, whatever the number of threads.
+constexpr int64_t kBlockRows = 128;
+
+int64_t rows_of(const torch::Tensor& x) { return x.numel() / x.size(-1); }
+int64_t blocks_of(const torch::Tensor& x) { return (rows_of(x) + kBlockRows - 1) / kBlockRows; }
+
+/// work(rows, block) for blocks of x's rows.
+template <typename Work>
+void by_blocks(const torch::Tensor& x, const Work& work) {
+  const int64_t rows = rows_of(x);
+  at::parallel_for(0, blocks_of(x), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * kBlockRows;
+      work(cpu::Rows{first, std::min(rows, first + kBlockRows), x.size(-1)}, block);
+    }
+  });
+}
+
+torch::Tensor sums_for(const torch::Tensor& x) {
+  return torch::empty({blocks_of(x), x.size(-1)}, x.options());
+}
+
+float* row_of(const torch::Tensor& sums, int64_t block) {
+  return sums.mutable_data_ptr<float>() + block * sums.size(1);
+}
+
+cpu::Dropout drawn(double p) {
+  if (p <= 0.0) return {};
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return {p, at::check_generator<at::CPUGeneratorImpl>(generator)->random64()};
+}
+
+void save(AutogradContext* context, const cpu::Dropout& dropout) {
+  context->saved_data["p"] = dropout.p;
+  context->saved_data["seed"] = static_cast<int64_t>(dropout.seed);
+}
+
+cpu::Dropout saved_dropout(AutogradContext* context) {
+  return {context->saved_data["p"].toDouble(),
+          static_cast<uint64_t>(context->saved_data["seed"].toInt())};
+}
+
+torch::Tensor flat(const torch::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+std::vector<int64_t> with_last(const torch::Tensor& x, int64_t last) {
+  auto shape = x.sizes().vec();
+  shape.back() = last;
+  return shape;
+}
+
+/// The gradients of x [.., K] and weight [N, K] from that of their product, dy [M, N]; undefined
+/// where nobody wants them. Inputs 0 and 1 of the function are x and weight.
+std::pair<torch::Tensor, torch::Tensor> product_gradients(AutogradContext* context,
+                                                          const torch::Tensor& x,
+                                                          const torch::Tensor& weight,
+                                                          const torch::Tensor& dy) {
+  torch::Tensor dx, dweight;
+  if (context->needs_input_grad(0)) dx = at::mm(dy, weight).view(x.sizes());
+  if (context->needs_input_grad(1)) dweight = at::mm(dy.t(), flat(x));
+  return {dx, dweight};
+}
+
+struct LinearGelu : Function<LinearGelu> {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
+                               const torch::Tensor& weight, const torch::Tensor& bias, bool tanh) {
+    const auto product = at::mm(flat(x), weight.t());  // becomes the derivative
+    auto y = torch::empty_like(product);
+    by_blocks(product, [&](cpu::Rows rows, int64_t) {
+      cpu::kernels().bias_gelu(product.mutable_data_ptr<float>(), bias.const_data_ptr<float>(),
+                               y.mutable_data_ptr<float>(), tanh, rows);
+    });
+    context->save_for_backward({x, weight, product});
+    return y.view(with_last(x, y.size(1)));
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto& dy = saved[2];  // when it has been multiplied
+    const auto gradient = gradients[0].contiguous();
+    const auto sums = sums_for(dy);
+    by_blocks(dy, [&](cpu::Rows rows, int64_t block) {
+      cpu::kernels().multiply_and_sum(dy.mutable_data_ptr<float>(),
+                                      gradient.const_data_ptr<float>(), row_of(sums, block), rows);
+    });
+    const auto [dx, dweight] = product_gradients(context, saved[0], saved[1], dy);
+    return {dx, dweight, sums.sum(0), torch::Tensor()};
+  }
+};
+
+struct LinearDropoutAdd : Function<LinearDropoutAdd> {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
+                               const torch::Tensor& weight, const torch::Tensor& bias,
+                               const std::optional<torch::Tensor>& residual, double p) {
+    const cpu::Dropout dropout = drawn(p);
+    const auto y = at::mm(flat(x), weight.t());
+    const auto added = residual ? residual->contiguous() : torch::Tensor();
+    by_blocks(y, [&](cpu::Rows rows, int64_t) {
+      auto* values = y.mutable_data_ptr<float>();
+      cpu::kernels().bias_dropout_add(values, bias.const_data_ptr<float>(),
+                                      added.defined() ? added.const_data_ptr<float>() : nullptr,
+                                      values, dropout, rows);
+    });
+    context->save_for_backward({x, weight});
+    context->saved_data["added"] = added.defined();
+    save(context, dropout);
+    return y.view(with_last(x, y.size(1)));
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const cpu::Dropout dropout = saved_dropout(context);
+    const auto gradient = flat(gradients[0].contiguous());
+    const auto dy = dropout.p > 0.0 ? torch::empty_like(gradient) : gradient;
+    const auto sums = sums_for(gradient);
+    by_blocks(gradient, [&](cpu::Rows rows, int64_t block) {
+      cpu::kernels().dropout_backward(gradient.const_data_ptr<float>(),
+                                      dropout.p > 0.0 ? dy.mutable_data_ptr<float>() : nullptr,
+                                      row_of(sums, block), dropout, rows);
+    });
+    const auto [dx, dweight] = product_gradients(context, saved[0], saved[1], dy);
+    const bool added = context->saved_data["added"].toBool();
+    return {dx, dweight, sums.sum(0), added ? gradients[0] : torch::Tensor(), torch::Tensor()};
+  }
+};
+
+struct Attention : Function<Attention> {
+  static cpu::AttentionShape shape_of(const torch::Tensor& qkv, int64_t heads) {
+    return {qkv.size(1), heads, qkv.size(2) / 3 / heads};
+  }
+
+  template <typename Work>
+  static void by_heads(int64_t count, const cpu::AttentionShape& shape, const Work& work) {
+    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+      const auto scratch = torch::empty({cpu::attention_scratch(shape)}, torch::kFloat32);
+      work(begin, end, scratch.mutable_data_ptr<float>());
+    });
+  }
+
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given, int64_t heads,
+                               double p) {
+    const auto qkv = given.contiguous();
+    const cpu::Dropout dropout = drawn(p);
+    const auto shape = shape_of(qkv, heads);
+    const int64_t count = qkv.size(0) * heads;
+    const auto y = torch::empty({qkv.size(0), qkv.size(1), qkv.size(2) / 3}, qkv.options());
+    const auto probabilities =
+        torch::empty({count, shape.length, cpu::padded(shape.length)}, qkv.options());
+    by_heads(count, shape, [&](int64_t first, int64_t last, float* scratch) {
+      cpu::kernels().attention(qkv.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
+                               probabilities.mutable_data_ptr<float>(), scratch, dropout, shape,
+                               first, last);
+    });
+    context->save_for_backward({qkv, probabilities});
+    context->saved_data["heads"] = heads;
+    save(context, dropout);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto& qkv = saved[0];
+    const auto dy = gradients[0].contiguous();
+    const int64_t heads = context->saved_data["heads"].toInt();
+    const cpu::Dropout dropout = saved_dropout(context);
+    const auto shape = shape_of(qkv, heads);
+    const auto dqkv = torch::empty_like(qkv);
+    by_heads(qkv.size(0) * heads, shape, [&](int64_t first, int64_t last, float* scratch) {
+      cpu::kernels().attention_backward(
+          dy.const_data_ptr<float>(), qkv.const_data_ptr<float>(), saved[1].const_data_ptr<float>(),
+          dqkv.mutable_data_ptr<float>(), scratch, dropout, shape, first, last);
+    });
+    return {dqkv, torch::Tensor(), torch::Tensor()};
+  }
+};
+
+struct DropoutAdd : Function<DropoutAdd> {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
+                               const std::optional<torch::Tensor>& residual, double p) {
+    const auto x = given.contiguous();
+    const auto added = residual ? residual->contiguous() : torch::Tensor();
+    const cpu::Dropout dropout = drawn(p);
+    const auto y = torch::empty_like(x);
+    by_blocks(x, [&](cpu::Rows rows, int64_t) {
+      cpu::kernels().bias_dropout_add(x.const_data_ptr<float>(), nullptr,
+                                      added.defined() ? added.const_data_ptr<float>() : nullptr,
+                                      y.mutable_data_ptr<float>(), dropout, rows);
+    });
+    context->saved_data["added"] = added.defined();
+    save(context, dropout);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const cpu::Dropout dropout = saved_dropout(context);
+    const auto dy = gradients[0].contiguous();
+    const auto dx = torch::empty_like(dy);
+    by_blocks(dy, [&](cpu::Rows rows, int64_t) {
+      cpu::kernels().dropout_backward(dy.const_data_ptr<float>(), dx.mutable_data_ptr<float>(),
+                                      nullptr, dropout, rows);
+    });
+    const bool added = context->saved_data["added"].toBool();
+    return {dx, added ? gradients[0] : torch::Tensor(), torch::Tensor()};
+  }
+};
+
+}  // namespace
+
+bool takes(const torch::Tensor& x) { return x.is_cpu() && x.scalar_type() == torch::kFloat32; }
+
+bool takes_products(const torch::Tensor& x) {
+  return takes(x) && !at::autocast::is_autocast_enabled(torch::kCPU);
+}
+
+bool takes_attention(int64_t length, int64_t head_dim) {
+  return cpu::takes_attention(length, head_dim);
+}
+
+torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
+                          const torch::Tensor& bias, bool tanh) {
+  return LinearGelu::apply(x, weight, bias, tanh);
+}
+
+torch::Tensor linear_dropout_add(const torch::Tensor& x, const torch::Tensor& weight,
+                                 const torch::Tensor& bias,
+                                 const std::optional<torch::Tensor>& residual, double p) {
+  return LinearDropoutAdd::apply(x, weight, bias, residual, p);
+}
+
+torch::Tensor causal_attention(const torch::Tensor& qkv, int64_t heads, double p) {
+  return Attention::apply(qkv, heads, p);
+}
+
+torch::Tensor dropout(const torch::Tensor& x, double p) {
+  return p > 0.0 ? DropoutAdd::apply(x, std::optional<torch::Tensor>(), p) : x;
+}
+
+torch::Tensor dropout_add(const torch::Tensor& x, const torch::Tensor& residual, double p) {
+  return p > 0.0 ? DropoutAdd::apply(x, std::optional<torch::Tensor>(residual), p) : residual + x;
+}
+
+}  // namespace ddp::train::fused
