@@ -70,7 +70,8 @@ std::string csv_field(const std::string& text) {
 
 std::string csv_header(const std::vector<std::string>& labels) {
   std::string line = "input,label,probability";
-  for (const std::string& label : labels) line += "," + csv_field("probability of " + label);
+  for (const std::string& label : labels)
+    line += fmt::format(",{}", csv_field(fmt::format("probability of {}", label)));
   return line + "\n";
 }
 
