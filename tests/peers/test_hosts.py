@@ -1,8 +1,9 @@
 """Jobs of several nodes that are hosts of their own: network namespaces with addresses and links of their own.
 
-Needs root and ip(8); skipped by name otherwise. DDP_RUN names ddp-run (default: build/release/bin).
+Needs root and ip(8); skipped by name otherwise. DDP_RUN and TRAINER name the programs (default: build/release/bin).
 """
 
+import json
 import os
 import re
 import select
@@ -10,15 +11,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DDP_RUN = os.environ.get("DDP_RUN", ROOT / "build/release/bin/ddp-run")
+TRAINER = os.environ.get("TRAINER", ROOT / "build/release/bin/trainer")
 PATIENCE = 60
 NAME = f"d{os.getpid() % 100000}"
 WORKER = 'echo "up $RANK of $WORLD_SIZE round $TORCHELASTIC_RESTART_COUNT at $MASTER_ADDR $PPID $$"; exec sleep 1000'
+SHELL = ["--no-python", "sh", "-c", WORKER]
 CONF = "keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=2"
 
 
@@ -61,10 +65,10 @@ def set_up_hosts():
 
 
 class Node:
-    def __init__(self, i, nnodes, endpoint, *more):
+    def __init__(self, i, nnodes, endpoint, *more, program=SHELL, folder=None):
         self.process = subprocess.Popen(
             ["ip", "netns", "exec", host(i), str(DDP_RUN), f"--nnodes={nnodes}", "--rdzv-backend=c10d",
-             f"--rdzv-endpoint={endpoint}:29400", f"--rdzv-conf={CONF}", *more, "--no-python", "sh", "-c", WORKER],
+             f"--rdzv-endpoint={endpoint}:29400", f"--rdzv-conf={CONF}", *more, *program], cwd=folder,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         os.set_blocking(self.process.stdout.fileno(), False)
         self.text, self.read_to = "", 0
@@ -105,8 +109,8 @@ class Hosts(unittest.TestCase):
             self.skipTest(wrong)
         self.addCleanup(lambda: [node.end() for node in self.nodes])
 
-    def add(self, i, nnodes, *more):
-        self.nodes.append(Node(i, nnodes, address(0), *more))
+    def add(self, i, nnodes, *more, **how):
+        self.nodes.append(Node(i, nnodes, address(0), *more, **how))
         return self.nodes[-1]
 
     def begin(self, count, nnodes, *more):
@@ -156,6 +160,47 @@ class Hosts(unittest.TestCase):
             node.up(2, 1)
         self.nodes[0].wait("most nodes are silent")
         self.assertNotIn("of 1 round", self.nodes[0].text)
+
+    def test_a_training_whose_node_is_cut_off_ends_as_on_one_machine(self):
+        if not Path(TRAINER).exists():
+            self.skipTest("trainer is not built")
+        folders = [Path(self.enterContext(tempfile.TemporaryDirectory(prefix="ddp_hosts_"))) for _ in range(2)]
+        training = [TRAINER, "--config", ROOT / "configs/quickstart.yaml",
+                    f"data_config.path={ROOT / 'data/sample_corpus.txt'}", "gpt_config.n_layer=1", "gpt_config.n_embd=32",
+                    "trainer_config.max_steps=40", "trainer_config.save_every_steps=5", "trainer_config.snapshot_every=null",
+                    "trainer_config.log_every_steps=1", "trainer_config.snapshot_path=snapshot.pt", "hydra.run.dir=."]
+        training = [str(word) for word in training]
+        subprocess.run([DDP_RUN, "--standalone", "--nproc_per_node=2", *training], cwd=folders[0], check=True,
+                       capture_output=True, timeout=PATIENCE)
+
+        # Rank 0 is slow at one step, in which the other node's link goes down for good.
+        training.append("trainer_config.fault_plan=['rank=0 step=13 phase=data kind=slow value=3000']")
+        for i in range(2):
+            self.add(i, "2:2", "--shutdown-timeout=2", program=training, folder=folders[1])
+        first = self.leader(r"Step 12 ")
+        cut = 1 - self.nodes.index(first)
+        self.link(cut, "down")
+        self.nodes[cut].wait("was lost: nothing was heard of it|no majority|no other node|most nodes are silent")
+        self.add(2, "2:2", "--shutdown-timeout=2", program=training, folder=folders[1])
+        for node in (first, self.nodes[2]):
+            self.assertEqual(node.process.wait(PATIENCE), 0, node.text)
+        self.assertEqual(*[self.sum_of(folder / "snapshot.pt") for folder in folders])
+
+    def leader(self, pattern):
+        """The node that prints this first: rank 0's."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            for node in self.nodes:
+                node.text += (node.process.stdout.read() or b"").decode(errors="replace")
+                if re.search(pattern, node.text):
+                    return node
+            select.select([node.process.stdout for node in self.nodes], [], [], 1)
+        raise AssertionError("\n".join(node.text for node in self.nodes))
+
+    @staticmethod
+    def sum_of(snapshot):
+        told = subprocess.run([TRAINER, "inspect", snapshot, "--json"], capture_output=True, text=True, check=True).stdout
+        return json.loads(told)["content_sha256"]
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ std::string take_tokenizer(const Parsed& parsed, Words& inputs) {
   if (parsed.has("tokenizer")) return parsed.text("tokenizer");
   const auto named = std::find_if(inputs.begin(), inputs.end(), is_trained);
   if (!parsed.has("train") || named == inputs.end()) return "";
-  const std::string name = *named;
+  std::string name = *named;
   inputs.erase(named);
   return name;
 }

@@ -69,9 +69,9 @@ ImageSplit split_images(int64_t images, double used, double training_share) {
   return split;
 }
 
-ImageSamples::ImageSamples(const ImageSet& images, std::vector<int64_t> indices, Options options,
-                           BadSamples& bad)
-    : images_(images), indices_(std::move(indices)), options_(std::move(options)), bad_(bad) {
+ImageSamples::ImageSamples(const ImageSet& images, std::vector<int64_t> indices,
+                           const Options& options, BadSamples& bad)
+    : images_(images), indices_(std::move(indices)), options_(options), bad_(bad) {
   Sha256 sum;
   sum.update(images.fingerprint()).update(options_.shape.str());
   sum.update(indices_.data(), indices_.size() * sizeof(int64_t));

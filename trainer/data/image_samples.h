@@ -57,7 +57,7 @@ class ImageSamples : public SampleSource {
     bool augmented = false;  ///< As image_config says; differently in each epoch.
   };
   /// Images `indices` of the set, in that order. `images` and `bad` outlive it.
-  ImageSamples(const ImageSet& images, std::vector<int64_t> indices, Options options,
+  ImageSamples(const ImageSet& images, std::vector<int64_t> indices, const Options& options,
                BadSamples& bad);
 
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }

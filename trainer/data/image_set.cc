@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <utility>
 
 #include "trainer/data/idx_file.h"
 #include "trainer/runtime/error.h"
@@ -27,7 +28,7 @@ std::string label_file_of(const std::string& images) {
   const fs::path path(images);
   std::string name = replaced(path.filename().string(), "images", "labels");
   for (const char* kind : {"idx3", "idx4"}) name = replaced(name, kind, "idx1");
-  const std::string found = (path.parent_path() / name).string();
+  std::string found = (path.parent_path() / name).string();
   if (name == path.filename().string()) {
     throw UserError(fmt::format(
         "{}: 'images' does not occur in its name, so the name of its file of labels is not known; "
@@ -70,7 +71,7 @@ class IdxImages : public ImageSet {
     const int64_t most = *std::max_element(labels_.begin(), labels_.end());
     for (int64_t i = 0; i <= most; ++i) names.push_back(fmt::to_string(i));
     if (known.empty()) {
-      label_names_ = names;
+      label_names_ = std::move(names);
     } else if (most >= static_cast<int64_t>(known.size())) {
       throw UserError(fmt::format("{}: has label {}, and the model knows {}, from 0", file, most,
                                   known.size()));

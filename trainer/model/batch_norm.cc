@@ -13,16 +13,22 @@ const std::vector<int64_t> kAllButChannels = {0, 2, 3};
 
 torch::Tensor of_channels(const torch::Tensor& value_C) { return value_C.view({1, -1, 1, 1}); }
 
+/// Of the forward pass, for the backward pass.
+struct HeldSum : torch::CustomClassHolder {
+  explicit HeldSum(SumOverRanks given) : sum(std::move(given)) {}
+  SumOverRanks sum;
+};
+
 /// (x - mean) / sqrt(var + eps) with mean and variance over the micro-batches of all ranks.
 class NormaliseTogether : public torch::autograd::Function<NormaliseTogether> {
  public:
   static torch::Tensor forward(torch::autograd::AutogradContext* context,
                                const torch::Tensor& x_BCHW, const torch::Tensor& mean_C,
-                               const torch::Tensor& var_C, const SumOverRanks* sum, int64_t ranks) {
+                               const torch::Tensor& var_C, const SumOverRanks& sum, int64_t ranks) {
     const auto factor_C = torch::rsqrt(var_C + kEpsilon);
     const auto y_BCHW = (x_BCHW - of_channels(mean_C)) * of_channels(factor_C);
     context->save_for_backward({y_BCHW, factor_C});
-    context->saved_data["sum"] = reinterpret_cast<int64_t>(sum);
+    context->saved_data["sum"] = c10::IValue::make_capsule(c10::make_intrusive<HeldSum>(sum));
     context->saved_data["ranks"] = ranks;
     return y_BCHW;
   }
@@ -33,10 +39,10 @@ class NormaliseTogether : public torch::autograd::Function<NormaliseTogether> {
     const auto saved = context->get_saved_variables();
     const auto& y_BCHW = saved[0];
     const auto& dy_BCHW = gradients[0];
-    const auto* sum = reinterpret_cast<const SumOverRanks*>(context->saved_data["sum"].toInt());
+    const auto held = context->saved_data["sum"].toCapsule();
     auto means_2C =
         torch::stack({dy_BCHW.sum(kAllButChannels), (dy_BCHW * y_BCHW).sum(kAllButChannels)});
-    (*sum)(means_2C);
+    static_cast<const HeldSum&>(*held).sum(means_2C);
     const int64_t count = y_BCHW.numel() / y_BCHW.size(1) * context->saved_data["ranks"].toInt();
     means_2C /= static_cast<double>(count);
     const auto dx_BCHW = (dy_BCHW - of_channels(means_2C[0]) - y_BCHW * of_channels(means_2C[1])) *
@@ -65,7 +71,8 @@ torch::Tensor BatchNormImpl::normalise_locally(const torch::Tensor& x_BCHW) {
     const torch::NoGradGuard no_grad;
     const auto x = x_BCHW.to(torch::kFloat32);
     const auto [var_C, mean_C] = torch::var_mean(x, kAllButChannels, /*unbiased=*/false);
-    remember(mean_C, var_C, static_cast<double>(x.numel() / x.size(1)));
+    const int64_t count = x.numel() / x.size(1);
+    remember(mean_C, var_C, static_cast<double>(count));
   }
   return torch::batch_norm(x_BCHW, weight, bias, /*running_mean=*/{}, /*running_var=*/{},
                            /*training=*/true, kMomentum, kEpsilon, /*cudnn_enabled=*/true);
@@ -73,7 +80,8 @@ torch::Tensor BatchNormImpl::normalise_locally(const torch::Tensor& x_BCHW) {
 
 torch::Tensor BatchNormImpl::normalise_together(const torch::Tensor& x_BCHW) {
   const auto x = x_BCHW.to(torch::kFloat32);
-  const double count = static_cast<double>(x.numel() / x.size(1) * ranks_);
+  const int64_t elements = x.numel() / x.size(1) * ranks_;
+  const auto count = static_cast<double>(elements);
   torch::Tensor mean_C;
   torch::Tensor var_C;
   {
@@ -87,7 +95,7 @@ torch::Tensor BatchNormImpl::normalise_together(const torch::Tensor& x_BCHW) {
     var_C /= count;
     remember(mean_C, var_C, count);
   }
-  const auto y = NormaliseTogether::apply(x, mean_C, var_C, &sum_, ranks_);
+  const auto y = NormaliseTogether::apply(x, mean_C, var_C, sum_, ranks_);
   return (y * of_channels(weight) + of_channels(bias)).to(x_BCHW.scalar_type());
 }
 

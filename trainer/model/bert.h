@@ -16,6 +16,7 @@
 
 namespace ddp::train {
 
+// NOLINTBEGIN(readability-identifier-naming): modules are named as in a checkpoint
 class BertEmbeddingsImpl : public torch::nn::Module {
  public:
   BertEmbeddingsImpl(const BertConfig& config, int64_t vocab_size, int64_t positions);
@@ -118,5 +119,6 @@ class BertForMaskedLmImpl : public torch::nn::Module {
   int64_t vocab_size_;
 };
 TORCH_MODULE(BertForMaskedLm);
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace ddp::train

@@ -13,9 +13,9 @@ namespace {
 constexpr double kFlopsPerWeight = 6.0;
 
 /// Uniform with variance 2 / inputs.
-void he_uniform(torch::Tensor weight, at::Generator& generator) {
-  const double inputs = static_cast<double>(weight.numel() / weight.size(0));
-  const double bound = std::sqrt(6.0 / inputs);
+void he_uniform(const torch::Tensor& weight, at::Generator& generator) {
+  const int64_t inputs = weight.numel() / weight.size(0);
+  const double bound = std::sqrt(6.0 / static_cast<double>(inputs));
   weight.uniform_(-bound, bound, generator);
 }
 
@@ -46,8 +46,8 @@ int64_t ImageNetworkImpl::add_stages(const ImageConfig& config, const Sizes& siz
     const int64_t to = config.conv_channels << i;
     const bool normalised = config.batch_norm != BatchNormKind::kOff;
     const auto options = nn::Conv2dOptions(from, to, 3).padding(1).bias(!normalised);
-    stages_.push_back(register_module(fmt::format("conv_{}", i), nn::Conv2d(options)));
-    if (normalised) norms_.push_back(register_module(fmt::format("norm_{}", i), BatchNorm(to)));
+    stages_.emplace_back(register_module(fmt::format("conv_{}", i), nn::Conv2d(options)));
+    if (normalised) norms_.emplace_back(register_module(fmt::format("norm_{}", i), BatchNorm(to)));
     flops_ += kFlopsPerWeight * static_cast<double>(stages_.back()->weight.numel()) *
               static_cast<double>(height * width);
     pools_.push_back(height >= 2 && width >= 2);
@@ -61,7 +61,7 @@ int64_t ImageNetworkImpl::add_stages(const ImageConfig& config, const Sizes& siz
 }
 
 void ImageNetworkImpl::add_dense(int64_t inputs, int64_t outputs, const std::string& name) {
-  dense_.push_back(register_module(name, nn::Linear(inputs, outputs)));
+  dense_.emplace_back(register_module(name, nn::Linear(inputs, outputs)));
   flops_ += kFlopsPerWeight * static_cast<double>(inputs * outputs);
 }
 
