@@ -99,6 +99,8 @@ TrainerArgs parse_predict(const Words& words) {
   if (!parsed.has("input")) parsed.require({"text"});
   if (parsed.has("input") && parsed.has("text"))
     throw UserError("--input: conflicts with --text; keep one");
+  if (parsed.has("text") && parsed.text("text").empty())
+    throw UserError("--text: is empty; give a text with [MASK] in it");
   if (parsed.has("output") && parsed.has("json"))
     throw UserError("--output: conflicts with --json, which prints; keep one");
   TrainerArgs args;
