@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 GIVEN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "ROLE_WORLD_SIZE",
@@ -21,4 +22,4 @@ if options.fail:
 if int(os.environ["RANK"]) >= int(os.environ["WORLD_SIZE"]):
     raise ValueError("rank and world size")
 (options.into / os.environ["RANK"]).touch()
-print("left", os.environ["RANK"])
+sys.stdout.write(f"left {os.environ['RANK']}\n")  # one write: ranks share the pipe
