@@ -23,6 +23,7 @@ PATIENCE = 60
 NAME = f"d{os.getpid() % 100000}"
 WORKER = 'echo "up $RANK of $WORLD_SIZE round $TORCHELASTIC_RESTART_COUNT at $MASTER_ADDR $PPID $$"; exec sleep 1000'
 SHELL = ["--no-python", "sh", "-c", WORKER]
+os.environ["OMP_NUM_THREADS"] = "1"  # ddp-run sets it for several ranks of a node alone, and sums depend on it
 CONF = "keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=2"
 
 
