@@ -2,25 +2,10 @@
 
 #include <algorithm>
 
-#include "trainer/config/keys/bert_keys.h"
-#include "trainer/config/keys/image_keys.h"
+#include "trainer/config/keys/key_rows.h"
 
 namespace ddp::train {
 namespace {
-
-constexpr double kAny = std::numeric_limits<double>::infinity();
-constexpr Range kAnyValue{};
-constexpr Range kAtLeast0{0, kAny};
-constexpr Range kUpTo1e4{1, 1e4};
-constexpr Range kUpTo1e6{1, 1e6};
-constexpr Range kUpTo1e9{1, 1e9};
-constexpr Range kStepCount{1, 1e15};
-constexpr Range kStepCountOr0{0, 1e15};
-constexpr Range kAbove0{0, kAny, true};
-constexpr Range kShare{0, 1, true};               // above 0, up to 1
-constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
-
-#define DDP_MEMBER(member) [](Config& c) -> FieldPointer { return &c.member; }
 
 std::vector<Field> task_fields() {
   return {{"task", DDP_MEMBER(task), kAnyValue, NullMeans::kError, "", "", "What to train."}};
@@ -339,8 +324,6 @@ std::vector<Field> hydra_fields() {
        "does)."},
   };
 }
-
-#undef DDP_MEMBER
 
 /// The section of a model, or a key, and the tasks that know it.
 struct ModelSection {

@@ -104,6 +104,12 @@ void compare(std::vector<std::string>& differences, const char* name, int64_t th
     differences.push_back(fmt::format("{} is {} there, {} here", name, there, here));
 }
 
+void compare_positions(std::vector<std::string>& differences, int64_t there, int64_t block_size) {
+  if (block_size <= there) return;
+  differences.push_back(
+      fmt::format("it has {} positions, data_config.block_size asks for {}", there, block_size));
+}
+
 std::vector<std::string> unsupported_in_bert(const Values& values) {
   constexpr double kEpsilon = 1e-12;
   std::vector<std::string> found;
@@ -150,10 +156,7 @@ std::vector<std::string> differences_from(const PretrainedBert& pretrained, cons
   compare(differences, "n_head", pretrained.n_head, bert.n_head);
   compare(differences, "n_embd", pretrained.n_embd, bert.n_embd);
   compare(differences, "intermediate", pretrained.intermediate, bert.intermediate);
-  if (block_size > pretrained.positions) {
-    differences.push_back(fmt::format("it has {} positions, data_config.block_size asks for {}",
-                                      pretrained.positions, block_size));
-  }
+  compare_positions(differences, pretrained.positions, block_size);
   return differences;
 }
 
@@ -195,10 +198,7 @@ std::vector<std::string> differences_from(const PretrainedConfig& pretrained, co
     differences.push_back(
         fmt::format("tie_weights is {} there, {} here", pretrained.tie_weights, gpt.tie_weights));
   }
-  if (block_size > pretrained.n_positions) {
-    differences.push_back(fmt::format("it has {} positions, data_config.block_size asks for {}",
-                                      pretrained.n_positions, block_size));
-  }
+  compare_positions(differences, pretrained.n_positions, block_size);
   return differences;
 }
 
