@@ -9,8 +9,9 @@
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/word_splitter.h"
 
+namespace ddp::test {
+
 using namespace ddp::train;
-using ddp::test::TempFolder;
 
 namespace {
 
@@ -81,7 +82,7 @@ TEST_CASE("bytes that are not UTF-8 are signs, one by one") {
 TEST_CASE("any bytes come back from their tokens") {
   const BpeTokenizer tokenizer = trained();
   for (uint32_t seed = 0; seed < 50; ++seed) {
-    const std::string bytes = random_bytes(seed * 40, seed);
+    const std::string bytes = random_bytes(std::size_t{40} * seed, seed);
     CHECK(tokenizer.decode(tokenizer.encode(bytes)) == bytes);
   }
 }
@@ -221,3 +222,5 @@ TEST_CASE("a folder without a tokenizer says what it lacks") {
   CHECK_THROWS_WITH(load_tokenizer(folder.path()),
                     Catch::Contains("merges.txt: merge 1 ('a b c') is not two tokens"));
 }
+
+}  // namespace ddp::test

@@ -65,7 +65,7 @@ Json all_rates() {
 
 std::vector<Parameter> some_parameters() {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(4);
-  const auto random = [&](std::vector<int64_t> shape) {
+  const auto random = [&](const std::vector<int64_t>& shape) {
     return torch::randn(shape, generator, torch::kFloat32).requires_grad_(true);
   };
   return {{"hidden", random({24, 16}), true, true},
