@@ -106,7 +106,7 @@ class Hosts(unittest.TestCase):
         self.addCleanup(tear_down_hosts)
         wrong = set_up_hosts()
         if wrong:
-            print(f"[skipped] all of it: no network namespaces here: {wrong}", flush=True)
+            print(f"[skipped] all of it: no network namespaces here\n  {wrong}", flush=True)
             self.skipTest(wrong)
         self.addCleanup(lambda: [node.end() for node in self.nodes])
 
