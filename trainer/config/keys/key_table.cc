@@ -337,7 +337,7 @@ const std::vector<ModelSection>& model_sections() {
       {"bert_config.", {TaskKind::kMaskedLm}},
       {"image_config.", {TaskKind::kImageClassification}},
       {"data_config.on_bad_sample", {TaskKind::kImageClassification}},
-      {"data_config.test_path", {TaskKind::kMaskedLm}},
+      {"data_config.test_path", {TaskKind::kCausalLm, TaskKind::kMaskedLm}},
       {"data_config.min_characters", {TaskKind::kMaskedLm}},
       {"data_config.mask_share", {TaskKind::kMaskedLm}}};
   return sections;
