@@ -13,6 +13,7 @@ add_library(ddp_trainer STATIC
   parallel/cuda_loader.cc
   parallel/ddp.cc
   parallel/device_plan.cc
+  parallel/device_share.cc
   parallel/dist_env.cc
   parallel/scheduler_env.cc
   parallel/sign_of_life.cc

@@ -16,6 +16,7 @@
 #include "trainer/config/keys/config_text.h"
 #include "trainer/data/data_source.h"
 #include "trainer/optim/numerics.h"
+#include "trainer/parallel/device_share.h"
 #include "trainer/parallel/peer_watch.h"
 #include "trainer/run/trainer.h"
 #include "trainer/run/training_run.h"
@@ -91,14 +92,16 @@ void work_in(const std::string& folder) {
   }
 }
 
-std::unique_ptr<Task> open_task(const Config& config, const std::optional<SnapshotMeta>& meta) {
+std::unique_ptr<Task> open_task(const Config& config, const DevicePlan& plan,
+                                const std::optional<SnapshotMeta>& meta) {
   try {
     return make_task(config, meta ? &meta->task : nullptr);
   } catch (const std::bad_alloc&) {
+    hold_to_share({}, plan);  // the words need memory, too
     throw FinalError(fmt::format(
-        "out of memory while reading data_config.path={}: a text is held in memory whole; write "
+        "out of memory while reading data_config.path={}{}: a text is held in memory whole; write "
         "its tokens once with trainer tokenize and train on their folder, which is mapped",
-        config.data.path));
+        config.data.path, memory_limit_note(config.distributed, plan.device)));
   }
 }
 
@@ -121,6 +124,7 @@ JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup&
 [[noreturn]] void rethrow(const Config& config, const DevicePlan& plan, const ProcessGroup& group,
                           const Task& task, const std::exception& error) {
   if (!is_out_of_memory(error)) throw;
+  hold_to_share({}, plan);  // the words need memory, too
   const ComputePlace place{plan.device.is_cuda(), group.size()};
   const auto model = [&task](const Config& changed, const ComputePlace& where) {
     return task.memory_items(changed, where);
@@ -151,19 +155,20 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, bool seve
     check_snapshot_task(*resume.meta, config.task, config.trainer.snapshot_path,
                         "set trainer_config.snapshot_path to a new file to start from scratch");
   }
-  const auto task = open_task(config, resume.meta);
-  const std::string& samples = task->training().fingerprint();
-  if (group.broadcast_text(samples) != samples) {
-    throw RunError(
-        fmt::format("{}: rank {} reads other data than rank 0; give all nodes the same files",
-                    config.data.path, group.rank()));
-  }
-  if (resume.meta) {
-    for (const auto& line : check_resume(*resume.meta, config, *task)) log.info(line);
-  }
-  if (group.is_main()) folder.begin_run(config_to_json(config), samples);
-  monitor.started("snapshot and data");
+  hold_to_share(config.distributed, plan);
+  const auto task = open_task(config, plan, resume.meta);
   try {
+    const std::string& samples = task->training().fingerprint();
+    if (group.broadcast_text(samples) != samples) {
+      throw RunError(
+          fmt::format("{}: rank {} reads other data than rank 0; give all nodes the same files",
+                      config.data.path, group.rank()));
+    }
+    if (resume.meta) {
+      for (const auto& line : check_resume(*resume.meta, config, *task)) log.info(line);
+    }
+    if (group.is_main()) folder.begin_run(config_to_json(config), samples);
+    monitor.started("snapshot and data");
     return train_task(config, plan, group, folder, remote.get(), monitor, log, peers,
                       std::move(resume), *task);
   } catch (const std::exception& error) {

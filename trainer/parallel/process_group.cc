@@ -80,7 +80,7 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
     std::vector<RankDevice> devices;
     for (const auto& text : gather_texts(RankDevice::of(plan).to_json()))
       devices.push_back(RankDevice::from_json(text));
-    check_rank_devices(devices);
+    check_rank_devices(devices, config.ranks_per_device);
     if (plan.nccl) connect_gpus(store, plan, timeout);
     group_->setDefaultBackend(plan.nccl ? Type::NCCL : Type::GLOO);
   } catch (const c10::Error& error) {
