@@ -17,7 +17,7 @@
 namespace ddp::train {
 namespace {
 
-constexpr int64_t kMiB = 1024 * 1024;
+constexpr int64_t kMiB = 1024L * 1024;
 
 int own_cpus() {
   cpu_set_t set;
