@@ -78,7 +78,8 @@ void limit_process(std::optional<int64_t> bytes) {
     throw UserError(fmt::format("distributed_config.memory_limit_mb: cannot set RLIMIT_DATA: {}",
                                 std::strerror(errno)));
   }
-  if (bytes && may_still_map(static_cast<std::size_t>(*bytes + kMiB))) {
+  // All of it at once, as other threads may give some back meanwhile.
+  if (bytes && may_still_map(static_cast<std::size_t>(limit.rlim_cur))) {
     throw UserError(
         "distributed_config.memory_limit_mb: this kernel does not enforce RLIMIT_DATA; leave the "
         "key out, or limit the container's memory");
