@@ -8,14 +8,18 @@ add_library(ddp_trainer STATIC
   data/masked_lines.cc
   data/text_dataset.cc
   data/token_windows.cc
+  parallel/collective_wait.cc
   parallel/collectives.cc
   parallel/cuda_loader.cc
   parallel/ddp.cc
   parallel/device_plan.cc
+  parallel/device_share.cc
   parallel/dist_env.cc
   parallel/scheduler_env.cc
+  parallel/sign_of_life.cc
   parallel/gloo_backend.cc
   parallel/local_address.cc
+  parallel/peer_watch.cc
   parallel/process_group.cc
   run/batch_plan.cc
   run/early_stopping.cc

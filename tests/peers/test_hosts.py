@@ -93,6 +93,16 @@ class Node:
     def up(self, world, round_):
         return self.wait(rf"up (\d+) of {world} round {round_} at (\S+) (\d+) (\d+)\n")
 
+    def wait_for_end(self):
+        deadline = time.monotonic() + PATIENCE
+        os.set_blocking(self.process.stdout.fileno(), False)
+        while self.process.poll() is None and time.monotonic() < deadline:
+            if select.select([self.process.stdout], [], [], 0.1)[0]:
+                self.text += (self.process.stdout.read() or b"").decode(errors="replace")
+        self.text += (self.process.stdout.read() or b"").decode(errors="replace")
+        if self.process.poll() is None:
+            raise AssertionError(f"did not end:\n{self.text}")
+
     def end(self):
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -177,14 +187,19 @@ class Hosts(unittest.TestCase):
         # Rank 0 is slow at one step, in which the other node's link goes down for good.
         training.append("trainer_config.fault_plan=['rank=0 step=13 phase=data kind=slow value=3000']")
         for i in range(2):
-            self.add(i, "2:2", "--shutdown-timeout=2", program=training, folder=folders[1])
+            self.add(i, "2:2", program=training, folder=folders[1])
         first = self.leader(r"Step 12 ")
         cut = 1 - self.nodes.index(first)
         self.link(cut, "down")
         self.nodes[cut].wait("was lost: nothing was heard of it|have given this one up|no majority|no other node|most nodes are silent")
-        self.add(2, "2:2", "--shutdown-timeout=2", program=training, folder=folders[1])
+        self.add(2, "2:2", program=training, folder=folders[1])
         for node in (first, self.nodes[2]):
-            self.assertEqual(node.process.wait(PATIENCE), 0, node.text)
+            node.wait_for_end()
+            self.assertEqual(node.process.returncode, 0, node.text)
+        self.nodes[cut].wait_for_end()
+        for node in self.nodes[:2]:  # by the ranks themselves, long before the grace period is over
+            self.assertIn("has given no sign of life", node.text)
+            self.assertNotIn("did not stop within", node.text)
         self.assertEqual(*[self.sum_of(folder / "snapshot.pt") for folder in folders])
 
     def leader(self, pattern):

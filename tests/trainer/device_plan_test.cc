@@ -19,9 +19,10 @@ RankDevice gpu_rank(const std::string& host, const std::string& gpu,
   return {host, backend, gpu, ""};
 }
 
-std::string refusal(const std::vector<RankDevice>& ranks) {
+std::string refusal(const std::vector<RankDevice>& ranks,
+                    std::optional<int64_t> ranks_per_device = std::nullopt) {
   try {
-    check_rank_devices(ranks);
+    check_rank_devices(ranks, ranks_per_device);
   } catch (const UserError& error) {
     return error.what();
   }
@@ -55,6 +56,19 @@ TEST_CASE("two ranks on one GPU are refused with NCCL, and taken with Gloo") {
   CHECK_THAT(refusal({gpu_rank("a", "GPU-1"), gpu_rank("a", "GPU-2"), gpu_rank("a", "GPU-1")}),
              Contains("ranks 0 and 2 (host a) share the GPU GPU-1"));
   CHECK(refusal({gpu_rank("a", "GPU-1", "gloo"), gpu_rank("a", "GPU-1", "gloo")}) == "none");
+}
+
+TEST_CASE("no more ranks share a device than ranks_per_device says") {
+  const std::vector<RankDevice> on_gpus = {gpu_rank("a", "GPU-1", "gloo"),
+                                           gpu_rank("a", "GPU-1", "gloo"),
+                                           gpu_rank("a", "GPU-2", "gloo")};
+  CHECK(refusal(on_gpus, 2) == "none");
+  CHECK_THAT(refusal(on_gpus, 1), Contains("distributed_config.ranks_per_device=1: 2 ranks share "
+                                           "the GPU GPU-1 of host a; raise it"));
+  const std::vector<RankDevice> on_cpus = {gpu_rank("a", "", "gloo"), gpu_rank("a", "", "gloo"),
+                                           gpu_rank("b", "", "gloo")};
+  CHECK(refusal(on_cpus, 2) == "none");
+  CHECK_THAT(refusal(on_cpus, 1), Contains("2 ranks share the CPUs of host a"));
 }
 
 TEST_CASE("what a rank tells of its device arrives as it was") {

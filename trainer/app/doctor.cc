@@ -19,6 +19,7 @@
 #include "trainer/app/modes.h"
 #include "trainer/parallel/collectives.h"
 #include "trainer/parallel/cuda_module.h"
+#include "trainer/parallel/device_share.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
@@ -242,21 +243,36 @@ void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& p
   }
 }
 
+// Last: the checks above need what they need.
+void report_share(Report& report, const DistributedConfig& config, const DevicePlan& plan) {
+  const bool asked = config.ranks_per_device || config.memory_limit_mb;
+  if (!asked) return;
+  hold_to_share(config, plan);
+  report.section("Virtual devices");
+  report.item("share of a rank", share_text(config, plan));
+  if (memory_limit_bytes(config, plan.device)) {
+    report.item("enforced by", plan.device.is_cuda() ? "torch's allocator on the GPU"
+                                                     : "the kernel (RLIMIT_DATA), tried");
+  }
+}
+
 }  // namespace
 
 int run_doctor(const TrainerArgs& args) {
   DistEnv env = DistEnv::from_environment();
   Report report(env.is_main(), args.doctor_json);
   if (env.local_rank == 0) report_gpu_access(report);
-  const Config defaults;
-  const DevicePlan plan = plan_device(defaults, env);
+  Config config;
+  config.distributed = args.doctor_group;
+  const DevicePlan plan = plan_device(config, env);
   env.launched = true;  // alone: a group of one
-  ProcessGroup group(env, defaults.distributed, plan);
+  ProcessGroup group(env, config.distributed, plan);
   report_versions(report);
   report_devices(report, env, plan);
   report_kernels(report, plan.device);
   report_collectives(report, group, plan);
   report.gather_problems(group);
+  report_share(report, config.distributed, plan);
   return report.finish();
 }
 

@@ -5,6 +5,9 @@
 
 #include <charconv>
 #include <new>
+#include <system_error>
+
+#include "trainer/parallel/device_share.h"
 
 namespace ddp::train {
 namespace {
@@ -45,6 +48,10 @@ std::string savings_text(const std::vector<MemorySaving>& savings) {
 
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error)) {
+    return system->code() == std::errc::not_enough_memory ||
+           system->code() == std::errc::resource_unavailable_try_again;  // a thread's stack
+  }
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
   const std::string_view text = error.what();
   return dynamic_cast<const c10::Error*>(&error) != nullptr &&
@@ -65,14 +72,18 @@ std::string out_of_memory_text(const Config& config, const MemoryModel& model,
                                const std::exception& error) {
   const std::string asked = memory_asked_for(error.what());
   const MemoryEstimate estimate = estimate_memory(config, model, place, device_index);
+  const auto device = place.cuda
+                          ? torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(device_index))
+                          : torch::Device(torch::kCPU);
+  const std::string limit = memory_limit_note(config.distributed, device);
   return fmt::format(
-      "out of memory on the {}{}; a rank takes about {}, {} are free: {}; to take less, {}; "
-      "trainer "
-      "estimate "
-      "tells it before a start",
-      place.cuda ? "GPU" : "CPU",
+      "out of memory on the {}{}{}; a rank takes about {}{}: {}; {}to take less, {}; trainer "
+      "estimate tells it before a start",
+      place.cuda ? "GPU" : "CPU", limit,
       asked.empty() ? "" : fmt::format(": {} more were asked for", asked),
-      in_bytes(estimate.device_bytes), in_bytes(estimate.available_bytes), items_text(estimate),
+      in_bytes(estimate.device_bytes),
+      limit.empty() ? fmt::format(", {} are free", in_bytes(estimate.available_bytes)) : "",
+      items_text(estimate), limit.empty() ? "" : "raise the limit, or, ",
       savings_text(memory_savings(config, model, place, device_index)));
 }
 

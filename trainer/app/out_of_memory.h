@@ -9,8 +9,8 @@
 
 namespace ddp::train {
 
-/// Whether an allocation failed: std::bad_alloc, torch's OutOfMemoryError of a GPU, or what torch's
-/// allocator for the CPU throws.
+/// Whether an allocation failed: std::bad_alloc, a thread without a stack, torch's OutOfMemoryError
+/// of a GPU, or what torch's allocator for the CPU throws.
 bool is_out_of_memory(const std::exception& error);
 
 /// What was asked for ("1.25GB", "20.00 GiB"), or "" when the error does not say.

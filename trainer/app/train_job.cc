@@ -16,6 +16,8 @@
 #include "trainer/config/keys/config_text.h"
 #include "trainer/data/data_source.h"
 #include "trainer/optim/numerics.h"
+#include "trainer/parallel/device_share.h"
+#include "trainer/parallel/peer_watch.h"
 #include "trainer/run/trainer.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/atomic_file.h"
@@ -90,27 +92,30 @@ void work_in(const std::string& folder) {
   }
 }
 
-std::unique_ptr<Task> open_task(const Config& config, const std::optional<SnapshotMeta>& meta) {
+std::unique_ptr<Task> open_task(const Config& config, const DevicePlan& plan,
+                                const std::optional<SnapshotMeta>& meta) {
   try {
     return make_task(config, meta ? &meta->task : nullptr);
   } catch (const std::bad_alloc&) {
+    hold_to_share({}, plan);  // the words need memory, too
     throw FinalError(fmt::format(
-        "out of memory while reading data_config.path={}: a text is held in memory whole; write "
+        "out of memory while reading data_config.path={}{}: a text is held in memory whole; write "
         "its tokens once with trainer tokenize and train on their folder, which is mapped",
-        config.data.path));
+        config.data.path, memory_limit_note(config.distributed, plan.device)));
   }
 }
 
 /// All of it that a model is needed for.
 JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup& group,
                      SnapshotFolder& folder, RemoteSnapshots* remote, RunMonitor& monitor, Log& log,
-                     ResumePoint resume, Task& task) {
+                     PeerWatch& peers, ResumePoint resume, Task& task) {
   Trainer trainer(config, plan, group, task, resume.meta,
                   resume.snapshot ? &*resume.snapshot : nullptr);
   const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";
   resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
   monitor.started("model");
   TrainingRun training(config, group, trainer, folder, remote, monitor, log, resumed_from);
+  const PeerWatch::FinishFirst saves(peers, [&training] { training.finish_writing(); });
   const FitResult result = training.fit();
   return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
 }
@@ -119,6 +124,7 @@ JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup&
 [[noreturn]] void rethrow(const Config& config, const DevicePlan& plan, const ProcessGroup& group,
                           const Task& task, const std::exception& error) {
   if (!is_out_of_memory(error)) throw;
+  hold_to_share({}, plan);  // the words need memory, too
   const ComputePlace place{plan.device.is_cuda(), group.size()};
   const auto model = [&task](const Config& changed, const ComputePlace& where) {
     return task.memory_items(changed, where);
@@ -128,7 +134,7 @@ JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup&
 }
 
 JobResult train_in_group(const Config& config, const DevicePlan& plan, bool several_nodes,
-                         ProcessGroup& group, Log& log, const StartTimes& start) {
+                         ProcessGroup& group, Log& log, PeerWatch& peers, const StartTimes& start) {
   RunMonitor monitor(config, group.rank(), group.size(), plan.device.is_cuda(), start);
   for (const auto& line : monitor.faults().descriptions()) log.warning(line);
   if (!monitor.faults().empty()) log.flush();  // the first may kill at once
@@ -149,21 +155,22 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, bool seve
     check_snapshot_task(*resume.meta, config.task, config.trainer.snapshot_path,
                         "set trainer_config.snapshot_path to a new file to start from scratch");
   }
-  const auto task = open_task(config, resume.meta);
-  const std::string& samples = task->training().fingerprint();
-  if (group.broadcast_text(samples) != samples) {
-    throw RunError(
-        fmt::format("{}: rank {} reads other data than rank 0; give all nodes the same files",
-                    config.data.path, group.rank()));
-  }
-  if (resume.meta) {
-    for (const auto& line : check_resume(*resume.meta, config, *task)) log.info(line);
-  }
-  if (group.is_main()) folder.begin_run(config_to_json(config), samples);
-  monitor.started("snapshot and data");
+  hold_to_share(config.distributed, plan);
+  const auto task = open_task(config, plan, resume.meta);
   try {
-    return train_task(config, plan, group, folder, remote.get(), monitor, log, std::move(resume),
-                      *task);
+    const std::string& samples = task->training().fingerprint();
+    if (group.broadcast_text(samples) != samples) {
+      throw RunError(
+          fmt::format("{}: rank {} reads other data than rank 0; give all nodes the same files",
+                      config.data.path, group.rank()));
+    }
+    if (resume.meta) {
+      for (const auto& line : check_resume(*resume.meta, config, *task)) log.info(line);
+    }
+    if (group.is_main()) folder.begin_run(config_to_json(config), samples);
+    monitor.started("snapshot and data");
+    return train_task(config, plan, group, folder, remote.get(), monitor, log, peers,
+                      std::move(resume), *task);
   } catch (const std::exception& error) {
     rethrow(config, plan, group, *task, error);
   }
@@ -198,6 +205,17 @@ std::string prepare_folders(const RunConfig& run) {
   }
 }
 
+/// Ends the process as the signal would have done, had it not been caught.
+[[noreturn]] void leave_peers(int rank, int silent_rank, Log& log) {
+  const int signal = StopSignal::pending();
+  log.warning(fmt::format(
+      "rank {}: stopped by signal {} while it waited for rank {}, which has given no sign of life "
+      "for {} s: nothing is saved beyond the last snapshot",
+      rank, signal, silent_rank, PeerWatch::kSilence / std::chrono::seconds(1)));
+  log.flush();
+  std::_Exit(launch::kExitSignalBase + signal);
+}
+
 }  // namespace
 
 JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
@@ -221,13 +239,17 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   // Only now: a rank that still waits for the others ends at the first signal.
   const StopSignal stop_signal;
   try {
+    PeerWatch peers(group, env,
+                    [&log, rank = env.rank](int silent) { leave_peers(rank, silent, log); });
+    if (!peers.on() && env.world_size > 1)
+      log.debug("The ranks cannot ask each other for signs of life");
     trouble = group.broadcast_text(trouble);
     if (!trouble.empty()) throw UserError(trouble);
     // A time stamp in the folder's name: rank 0's counts.
     config.hydra.run_dir = group.broadcast_text(config.hydra.run_dir);
     if (config.hydra.job_chdir) work_in(config.hydra.run_dir);
     start.end_of("group");
-    return train_in_group(config, plan, !env.single_node(), group, log, start);
+    return train_in_group(config, plan, !env.single_node(), group, log, peers, start);
   } catch (...) {
     if (on_failure == OnFailure::kThrow) throw;
     log.flush();

@@ -23,7 +23,8 @@ const Options kEstimateOptions = {"trainer estimate --help",
                                   {"c,config=FILE", "config_name=NAME", "config_path=DIR",
                                    "config_dir=DIR", "world_size=N", "json", "h,help"}};
 const Options kInspectOptions = {"trainer inspect --help", {"json", "h,help"}};
-const Options kDoctorOptions = {"trainer doctor --help", {"json", "h,help"}};
+const Options kDoctorOptions = {"trainer doctor --help",
+                                {"ranks_per_device=N", "memory_limit_mb=N", "json", "h,help"}};
 const Options kTokenizeOptions = {
     "trainer tokenize --help",
     {"tokenizer=NAME", "input=FILE", "output=FOLDER", "train", "vocab_size=N", "append_end_of_text",
@@ -50,6 +51,10 @@ TrainerArgs parse_doctor(const Words& words) {
   TrainerArgs args;
   args.mode = Mode::kDoctor;
   args.doctor_json = parsed.has("json");
+  if (parsed.has("ranks_per_device"))
+    args.doctor_group.ranks_per_device = parsed.whole_number("ranks_per_device", 1);
+  if (parsed.has("memory_limit_mb"))
+    args.doctor_group.memory_limit_mb = parsed.whole_number("memory_limit_mb", 1);
   return args;
 }
 

@@ -109,6 +109,7 @@ struct TrainerArgs {
   std::string inspect_snapshot;             ///< `trainer inspect SNAPSHOT`
   bool inspect_json = false;                ///< `--json`
   bool doctor_json = false;                 ///< `--json`
+  DistributedConfig doctor_group;           ///< `--ranks_per_device`, `--memory_limit_mb`
   std::vector<std::string> report_folders;  ///< `trainer report RUN_DIR ...`
   std::string report_output = "report.html";
   std::string help_text;      ///< Filled for kHelp: what to print on stdout.

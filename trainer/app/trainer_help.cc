@@ -255,15 +255,18 @@ Exit codes: 0 done, 1 a file could not be read or written, 2 usage error, 128+N 
 std::string help_doctor() {
   return R"(Check this machine: versions, devices, backends, and whether collectives work and how fast.
 
-Usage: trainer doctor [--json]
+Usage: trainer doctor [--ranks_per_device N] [--memory_limit_mb M] [--json]
 
 Examples:
   trainer doctor
   ddp-run --standalone --nproc_per_node=2 trainer doctor
+  ddp-run --standalone --nproc_per_node=4 trainer doctor --ranks_per_device 4
 
 Options:
-      --json  Print one JSON object, for a bug report
-  -h, --help  Show this help
+      --ranks_per_device N  Most ranks that share a device, as distributed_config.ranks_per_device
+      --memory_limit_mb M   Memory of each, MiB, as distributed_config.memory_limit_mb
+      --json                Print one JSON object, for a bug report
+  -h, --help                Show this help
 
 Exit codes: 0 all checks passed, 1 a check failed (prints what and how to fix it), 2 usage error
 )";

@@ -181,6 +181,8 @@ struct DistributedConfig {
   double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
   bool gradient_as_bucket_view = true;
   bool static_graph = false;
+  std::optional<int64_t> ranks_per_device;  ///< Most ranks that share a device, by Gloo.
+  std::optional<int64_t> memory_limit_mb;   ///< MiB of its memory for each of them.
   double timeout_s = 1800.0;  ///< Timeout of collectives and of joining the group, seconds.
   AutoNumber hang_timeout_s;  ///< Silence after which ddp-run considers a rank hung, seconds.
 };

@@ -66,6 +66,18 @@ class NcclCudaModule final : public CudaModule {
     return stats.allocated_bytes[0].peak;
   }
 
+  int64_t total_memory_bytes(int index) override {
+    return static_cast<int64_t>(
+        at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->totalGlobalMem);
+  }
+
+  void limit_memory(int index, int64_t bytes) override {
+    const double share =
+        static_cast<double>(bytes) / static_cast<double>(total_memory_bytes(index));
+    c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(1.0, share),
+                                                       static_cast<c10::DeviceIndex>(index));
+  }
+
   // Of the CUDA runtime that libc10_cuda.so has loaded: the module itself links none.
   int64_t free_memory_bytes(int index) override {
     set_device(index);

@@ -29,6 +29,10 @@ class CudaModule {
   virtual std::string versions() = 0;
   /// Largest amount of memory that tensors have occupied on device `index` so far, bytes.
   virtual int64_t peak_memory_bytes(int index) = 0;
+  virtual int64_t total_memory_bytes(int index) = 0;
+  /// The most that tensors may take of device `index` from now on; beyond it torch throws its
+  /// OutOfMemoryError.
+  virtual void limit_memory(int index, int64_t bytes) = 0;
   /// Memory of device `index` that nobody uses now, bytes.
   virtual int64_t free_memory_bytes(int index) = 0;
   /// Connected to the other ranks on return. Throws c10::Error with NCCL's message.

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "trainer/parallel/collective_wait.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -30,6 +31,7 @@ std::vector<std::vector<size_t>> initial_buckets(const std::vector<torch::Tensor
 DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, ProcessGroup& group,
                                                  const DistributedConfig& config) {
   if (!group.c10d()) return;
+  const CollectiveWait waiting;
   std::vector<torch::Tensor> tensors;
   std::unordered_map<size_t, std::string> names;
   for (auto& [name, tensor] : parameters) {
@@ -78,7 +80,9 @@ void DistributedDataParallel::begin_micro_batch(bool last) {
 }
 
 void DistributedDataParallel::backward(const torch::Tensor& loss) {
-  if (reducer_ && sync_) prepare_for_backward(loss);
+  if (!reducer_ || !sync_) return loss.backward();
+  prepare_for_backward(loss);
+  const CollectiveWait waiting;  // its first buckets are on their way before it has ended
   loss.backward();
 }
 

@@ -49,9 +49,28 @@ void check_own_gpus(const std::vector<RankDevice>& ranks) {
     if (is_new) continue;
     throw UserError(fmt::format(
         "ranks {} and {} (host {}) share the GPU {}, and NCCL needs one for each rank; start with "
-        "--nproc_per_node=gpu, or set distributed_config.backend=gloo to share it",
+        "--nproc_per_node=gpu, or set distributed_config.ranks_per_device to share it by Gloo",
         first->second, i, ranks[i].host, ranks[i].gpu));
   }
+}
+
+void check_ranks_of_devices(const std::vector<RankDevice>& ranks, int64_t most) {
+  std::map<std::pair<std::string, std::string>, int64_t> users;
+  for (const auto& rank : ranks) ++users[{rank.host, rank.gpu}];
+  for (const auto& [device, count] : users) {
+    if (count <= most) continue;
+    const auto& [host, gpu] = device;
+    throw UserError(fmt::format(
+        "distributed_config.ranks_per_device={}: {} ranks share {} of host {}; raise it, or start "
+        "fewer ranks with --nproc_per_node",
+        most, count, gpu.empty() ? "the CPUs" : "the GPU " + gpu, host));
+  }
+}
+
+// One after the other is filled; without the key, the ranks go round.
+int gpu_of_rank(const DistributedConfig& config, int local_rank, int gpus) {
+  const auto ranks = static_cast<int>(config.ranks_per_device.value_or(1));
+  return local_rank / ranks % gpus;
 }
 
 }  // namespace
@@ -69,7 +88,8 @@ DevicePlan plan_device(const Config& config, const DistEnv& env) {
         "use device=cpu backend=gloo, or run `trainer doctor`",
         plan.why_cpu));
   }
-  plan.nccl = config.distributed.backend != Backend::kGloo;
+  const bool shared = config.distributed.ranks_per_device.value_or(1) > 1;
+  plan.nccl = config.distributed.backend != Backend::kGloo && !shared;
   const int devices = cuda->device_count();
   if (plan.nccl && env.local_world_size > devices && devices > 1) {
     throw UserError(
@@ -77,7 +97,7 @@ DevicePlan plan_device(const Config& config, const DistEnv& env) {
                     env.local_world_size, devices));
   }
   // One visible device per rank (CUDA_VISIBLE_DEVICES set by the launcher) leaves index 0 to each.
-  const int index = devices == 1 ? 0 : env.local_rank % devices;
+  const int index = gpu_of_rank(config.distributed, env.local_rank, devices);
   cuda->set_device(index);
   plan.device = torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
   plan.gpu = cuda->uuid(index);
@@ -98,10 +118,12 @@ RankDevice RankDevice::from_json(const std::string& json) {
   return {object.at("host"), object.at("backend"), object.at("gpu"), object.at("why_cpu")};
 }
 
-void check_rank_devices(const std::vector<RankDevice>& ranks) {
+void check_rank_devices(const std::vector<RankDevice>& ranks,
+                        std::optional<int64_t> ranks_per_device) {
   if (ranks.empty()) return;
   check_same_kind(ranks);
   check_own_gpus(ranks);
+  if (ranks_per_device) check_ranks_of_devices(ranks, *ranks_per_device);
 }
 
 }  // namespace ddp::train

@@ -3,6 +3,8 @@
 
 #include <torch/torch.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +40,9 @@ struct RankDevice {
 
 /// Each rank chooses by itself; NCCL then waits forever for one that chose otherwise. `ranks` in
 /// the order of the ranks. Throws UserError, the same one on every rank, unless all compute on the
-/// same kind of device with the same backend and, with NCCL, each on a GPU of its own.
-void check_rank_devices(const std::vector<RankDevice>& ranks);
+/// same kind of device with the same backend and, with NCCL, each on a GPU of its own; nor if
+/// more than `ranks_per_device` of them share one.
+void check_rank_devices(const std::vector<RankDevice>& ranks,
+                        std::optional<int64_t> ranks_per_device = std::nullopt);
 
 }  // namespace ddp::train

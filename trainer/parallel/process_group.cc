@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
+#include "trainer/parallel/collective_wait.h"
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/gloo_backend.h"
 #include "trainer/parallel/local_address.h"
@@ -70,16 +71,16 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
     const auto store = part.store ? part.store : join_store(env, timeout);
     group_ = c10::make_intrusive<c10d::ProcessGroup>(store, rank_, size_);
     using Type = c10d::ProcessGroup::BackendType;
-    const std::string address =
+    address_ =
         env.single_node() ? "127.0.0.1" : local_address_towards(env.master_addr, env.master_port);
     const auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("gloo/", store),
-                                        rank_, size_, timeout, address);
+                                        rank_, size_, timeout, address_);
     group_->setBackend(torch::kCPU, Type::GLOO, gloo);
     if (plan.device.is_cuda() && !plan.nccl) group_->setBackend(torch::kCUDA, Type::GLOO, gloo);
     std::vector<RankDevice> devices;
     for (const auto& text : gather_texts(RankDevice::of(plan).to_json()))
       devices.push_back(RankDevice::from_json(text));
-    check_rank_devices(devices);
+    check_rank_devices(devices, config.ranks_per_device);
     if (plan.nccl) connect_gpus(store, plan, timeout);
     group_->setDefaultBackend(plan.nccl ? Type::NCCL : Type::GLOO);
   } catch (const c10::Error& error) {
@@ -109,16 +110,19 @@ void ProcessGroup::connect_gpus(const c10::intrusive_ptr<c10d::Store>& store,
 void ProcessGroup::all_reduce_sum(torch::Tensor tensor) {
   if (!group_) return;
   std::vector<torch::Tensor> tensors = {std::move(tensor)};
+  const CollectiveWait waiting;
   group_->allreduce(tensors)->wait();
 }
 
 void ProcessGroup::broadcast(const std::vector<torch::Tensor>& tensors) {
   if (!group_ || tensors.empty()) return;
+  const CollectiveWait waiting;
   c10d::broadcast_coalesced(group_, tensors, kBroadcastBufferBytes, 0);
 }
 
 std::string ProcessGroup::broadcast_text(const std::string& text) {
   if (!group_) return text;
+  const CollectiveWait waiting;
   auto length = torch::tensor({static_cast<int64_t>(text.size())}, torch::kInt64);
   std::vector<torch::Tensor> lengths = {length};
   group_->broadcast(lengths)->wait();
@@ -168,6 +172,7 @@ ProcessGroup::PendingMax ProcessGroup::all_reduce_max_async(int64_t value) {
 }
 
 int64_t ProcessGroup::PendingMax::wait() {
+  const CollectiveWait waiting;
   if (work_) work_->wait();
   return value_.item<int64_t>();
 }

@@ -48,6 +48,8 @@ class ProcessGroup {
   int rank() const { return rank_; }
   int size() const { return size_; }
   bool is_main() const { return rank_ == 0; }
+  /// Where this rank listens for the others, numeric; empty where that is not known.
+  const std::string& address() const { return address_; }
   /// Null when alone.
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d() const { return group_; }
 
@@ -84,6 +86,7 @@ class ProcessGroup {
 
   int rank_ = 0;
   int size_ = 1;
+  std::string address_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trainer/metrics/memory.h"
+#include "trainer/parallel/collective_wait.h"
 #include "trainer/run/run_end.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/stop_signal.h"
@@ -159,6 +160,9 @@ void TrainingRun::one_step() {
     log_.info(fmt::format("Step {}: left out, as decided before", step));
     return judge_last();
   }
+  // NCCL's kernels wait on the device, and the host does wherever it reads a number.
+  std::optional<CollectiveWait> waiting;
+  if (trainer_.device_plan().device.is_cuda()) waiting.emplace();
   const StepOutput output = trainer_.train_step(*loader_, monitor_, [this] {
     if (keeper_) keeper_->before_update();
   });

@@ -45,6 +45,11 @@ class TrainingRun {
   /// run.
   FitResult fit();
 
+  /// Returns when no snapshot is being written. From any thread.
+  void finish_writing() {
+    if (keeper_) keeper_->finish_writing();
+  }
+
  private:
   bool finished() const;
   FitResult nothing_to_train();

@@ -10,6 +10,7 @@
 #include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
 #include "trainer/optim/numerics.h"
+#include "trainer/parallel/device_share.h"
 #include "trainer/run/run_end.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/error.h"
@@ -176,6 +177,8 @@ void TrainingRun::log_start() const {
                         plan.device.str(),
                         group_.c10d() ? plan.backend_name() : "none (one process)",
                         precision_name(c, plan.device), torch::get_num_threads()));
+  if (const auto share = share_text(config_.distributed, plan); !share.empty())
+    log_.info("Virtual devices: " + share);
   if (c.tf32 && plan.device.is_cpu())
     log_.info("trainer_config.tf32: without effect, as this run computes on the CPU");
   records_->write_info(facts());

@@ -220,6 +220,11 @@ void SnapshotKeeper::wait_with_heartbeats() {
   while (!disk_job_.wait_done_for(kBetweenBeats)) monitor_.enter_for(Phase::kWriting, kPromise);
 }
 
+void SnapshotKeeper::finish_writing() {
+  disk_job_.wait_done();
+  memory_job_.wait_done();
+}
+
 void SnapshotKeeper::finish(const TrainingState& state) {
   const auto on_disk = [&] {
     const std::lock_guard lock(mutex_);

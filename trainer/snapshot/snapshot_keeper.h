@@ -77,6 +77,9 @@ class SnapshotKeeper {
   /// Returns when nothing is being written.
   void wait() { wait_with_heartbeats(); }
 
+  /// The same from any thread, without a sign of life for the launcher.
+  void finish_writing();
+
   /// Waits until this step's state is on disk, retrying once. Throws RunError if it cannot be
   /// saved; the last good snapshot is kept.
   void finish(const TrainingState& state);

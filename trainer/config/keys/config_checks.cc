@@ -281,6 +281,14 @@ void check_optimizer(const Config& config, const Given& given) {
   }
 }
 
+void check_devices(const DistributedConfig& config, const Given& given) {
+  if (config.ranks_per_device.value_or(1) == 1 || config.backend != Backend::kNccl) return;
+  refuse(given, "distributed_config.ranks_per_device",
+         fmt::format("{} ranks cannot share a GPU with distributed_config.backend=nccl, which "
+                     "needs one for each; set backend to auto or gloo",
+                     *config.ranks_per_device));
+}
+
 void check_logging(const Config& config, const Given& given) {
   if (!config.logging.histogram_every_steps || config.logging.tensorboard) return;
   refuse(given, "logging_config.histogram_every_steps",
@@ -309,6 +317,7 @@ void complete_config(Config& config, const Given& given) {
   check_step_size(config, given);
   check_global_batch(config, given);
   check_optimizer(config, given);
+  check_devices(config.distributed, given);
   check_logging(config, given);
   check_profile(config, given);
   const bool steps_alone = config.trainer.max_steps && !given.has("trainer_config.max_epochs");

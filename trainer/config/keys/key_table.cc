@@ -265,6 +265,15 @@ std::vector<Field> other_fields() {
       {"distributed_config.static_graph", DDP_MEMBER(distributed.static_graph), kAnyValue,
        NullMeans::kError, "", "",
        "Promise that the set of used parameters never changes; lets DDP optimize."},
+      {"distributed_config.ranks_per_device", DDP_MEMBER(distributed.ranks_per_device), kUpTo1e4,
+       NullMeans::kNotGiven, "one on a GPU, any number on CPUs", "ranks",
+       "Most ranks that share a GPU, over Gloo, or the CPUs of a machine, each with its share of "
+       "the "
+       "cores: virtual devices."},
+      {"distributed_config.memory_limit_mb", DDP_MEMBER(distributed.memory_limit_mb), kUpTo1e9,
+       NullMeans::kNotGiven, "an equal share of a GPU with ranks_per_device, else none", "MiB",
+       "Memory that a rank may take, enforced: on a GPU for tensors, on CPUs on top of the "
+       "program."},
       {"distributed_config.timeout_s", DDP_MEMBER(distributed.timeout_s), Range{0, 1e9, true},
        NullMeans::kError, "", "seconds",
        "Timeout of collectives and of joining the process group."},

@@ -1,0 +1,117 @@
+// A stop while another rank is gone, and while it is only slow.
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+#include "tests/e2e/workers.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+
+std::string peer_fault(const std::string& faults) {
+  return "trainer_config.fault_plan=[" + faults + "]";
+}
+
+int port_for_a_store() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  REQUIRE(::bind(fd, any, size) == 0);
+  REQUIRE(::getsockname(fd, any, &size) == 0);
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+// Without a launcher: nobody else ends it, and nobody wakes its peer.
+ChildOptions rank_of_two(const Workspace& place, int rank, int port, const Words& overrides) {
+  auto options = alone(place, overrides);
+  options.unset.clear();
+  options.set.insert({{"RANK", std::to_string(rank)},
+                      {"LOCAL_RANK", std::to_string(rank)},
+                      {"WORLD_SIZE", "2"},
+                      {"LOCAL_WORLD_SIZE", "2"},
+                      {"MASTER_ADDR", "127.0.0.1"},
+                      {"MASTER_PORT", std::to_string(port)}});
+  return options;
+}
+
+bool stands_still(pid_t pid) {
+  std::string stat;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
+  return stat.find(") T ") != std::string::npos;
+}
+
+void wait_until_still(pid_t pid) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!stands_still(pid)) {
+    REQUIRE(std::chrono::steady_clock::now() < end);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+/// Rank 1 stops itself as `faults` say; rank 0 then gets a SIGTERM.
+Finished stop_beside_frozen_peer(const Workspace& place, const Words& overrides) {
+  const int port = port_for_a_store();
+  ChildProgram rank_0(rank_of_two(place, 0, port, overrides));
+  ChildProgram rank_1(rank_of_two(place, 1, port, overrides));
+  wait_until_still(rank_1.pid());
+  rank_0.signal(SIGTERM);
+  const int exit = rank_0.wait_exit(kPatience);
+  rank_0.wait_all_gone(kPatience);
+  CHECK(stands_still(rank_1.pid()));  // it was not its peer's end that ended rank 0
+  return {exit, rank_0.out(), rank_0.err()};
+}
+
+}  // namespace
+
+TEST_CASE("a rank that waits for a peer that stands still leaves by itself after SIGTERM") {
+  const Workspace place;
+  const auto run =
+      stop_beside_frozen_peer(place, {peer_fault("'rank=1 step=12 phase=forward kind=stop'"),
+                                      "trainer_config.save_every_steps=5"});
+  INFO(run.out << run.err);
+  CHECK(run.exit == 128 + SIGTERM);
+  CHECK_THAT(run.err, Contains("rank 0: stopped by signal 15 while it waited for rank 1, which has "
+                               "given no sign of life for 2 s"));
+  CHECK(errors_of(run.err) == Words{});
+  CHECK(inspect(place, place.snapshot()).at("step") == 10);
+}
+
+TEST_CASE("a snapshot that is being written is finished before a rank leaves") {
+  const Workspace place;
+  const auto run = stop_beside_frozen_peer(
+      place, {peer_fault("'rank=1 step=11 phase=forward kind=stop',"
+                         "'rank=0 step=10 phase=writing kind=slow value=5000'"),
+              "trainer_config.save_every_steps=10"});
+  INFO(run.out << run.err);
+  CHECK(run.exit == 128 + SIGTERM);
+  CHECK(inspect(place, place.snapshot()).at("step") == 10);
+}
+
+TEST_CASE("a rank that is slow, but lives, is waited for: the stop saves") {
+  const Workspace place;
+  ChildProgram job(
+      launched(place, 2,
+               {peer_fault("'rank=1 step=13 phase=forward kind=slow value=5000'"),
+                "trainer_config.max_steps=100000", "trainer_config.save_every_steps=100000"}));
+  job.wait_for("Step 12 | Train", 1, kPatience);
+  job.signal(SIGTERM);
+  job.wait_all_gone(kPatience);
+  INFO(job.out() << job.err());
+  CHECK(job.wait_exit(kPatience) == 75);
+  CHECK_THAT(job.out(), Contains("Stopped by signal 15 and saved"));
+  CHECK_THAT(job.err(), !Contains("no sign of life"));
+}
+
+}  // namespace ddp::test

@@ -1,0 +1,79 @@
+// A stop among ranks of which one is gone: who waits for it in a collective leaves.
+//
+// A stop is agreed on in a collective. A killed process closes its connections, and Gloo says so at
+// once. A node that vanished (its link cut, its power gone, the whole of it frozen) closes nothing:
+// its peers would wait until the launcher's grace is over. NCCL says nothing of either.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trainer/parallel/dist_env.h"
+#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/sign_of_life.h"
+
+namespace ddp::train {
+
+/// Asks nobody anything before a stop signal has come. From then on, while this rank is in one and
+/// the same CollectiveWait, it asks the others whether they still run. A rank that is only slow
+/// (computes, saves, sends gradients over a slow link) answers: it is waited for as ever. Does not
+/// end the process itself: `leave` does.
+class PeerWatch {
+ public:
+  /// Long enough for a lost packet to be sent again (1 s) and for a machine that is busy; short
+  /// beside the grace that launchers and schedulers give (30 s).
+  static constexpr std::chrono::milliseconds kSilence{2000};
+
+  /// Called on a thread of its own when `rank` has been silent for kSilence; ends the process.
+  using Leave = std::function<void(int rank)>;
+
+  /// All ranks together. Off in a group of one, and where ranks cannot reach each other's
+  /// addresses.
+  PeerWatch(ProcessGroup& group, const DistEnv& env, Leave leave);
+  ~PeerWatch();
+  PeerWatch(const PeerWatch&) = delete;
+  PeerWatch& operator=(const PeerWatch&) = delete;
+
+  bool on() const { return thread_.joinable(); }
+  /// Work of this process that a leave lets end first, from construction to destruction. `wait`
+  /// returns when it has; called on another thread.
+  class FinishFirst {
+   public:
+    FinishFirst(PeerWatch& watch, std::function<void()> wait);
+    ~FinishFirst();
+    FinishFirst(const FinishFirst&) = delete;
+    FinishFirst& operator=(const FinishFirst&) = delete;
+
+   private:
+    PeerWatch& watch_;
+  };
+
+ private:
+  struct Peer {
+    int rank = 0;
+    std::string address;
+    uint16_t port = 0;
+  };
+  bool reachable(ProcessGroup& group, const DistEnv& env) const;
+  bool still_waiting() const;
+  void look();
+  void look_at_peers(uint64_t wait);
+  void finish_work();
+
+  Leave leave_;
+  LifeSign own_;
+  EndEvent end_;
+  std::vector<Peer> peers_;
+  int rank_;
+  uint64_t judged_wait_ = 0;
+  std::mutex mutex_;
+  std::function<void()> finish_;
+  std::thread thread_;
+};
+
+}  // namespace ddp::train
