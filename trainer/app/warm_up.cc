@@ -55,7 +55,7 @@ void warm_up(const TrainerArgs& args) noexcept {
   try {
     const Config config = load_run(args.config, args.overrides).config;
     if (computes_on_cpu(config)) train_one_step(small_run(config));
-  } catch (...) {  // NOLINT(bugprone-empty-catch): the worker meets it again, with its log
+  } catch (...) {  // the worker meets it again, and says it
   }
 }
 
