@@ -294,7 +294,7 @@ TEST_CASE("a spare knows what the job knows and nothing of a round") {
       CHECK(spare.environment.count(name) == 0);
     CHECK(spare.environment.count(kLocalRank) == 1);
     CHECK(spare.environment.count(kRunId) == 1);
-    return std::vector{self.exited(self.pid(0), {})};
+    return std::vector{FakeRunner::exited(self.pid(0), {})};
   });
   CHECK(scene.run(1, 1).outcome == Outcome::Succeeded);
 }
