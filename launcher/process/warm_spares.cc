@@ -157,15 +157,15 @@ std::optional<pid_t> WarmSpares::hand_over(const WorkerSpec& worker, const Worke
   Spare spare = std::move(found->second);
   spares_.erase(found);
   if (spare.pid != 0) listen(spare);
+  // First of all, and for all its threads: it goes on at once.
+  if (spare.ready && spare.spec.steps_back)
+    ::setpriority(PRIO_PGRP, static_cast<id_t>(spare.pid), ::getpriority(PRIO_PROCESS, 0));
   const std::string text = spare.ready ? handover(spare.spec, worker) : "";
   if (text.empty() || !send_with_streams(spare.socket, text, stdio)) {
     kill(spare);
     return std::nullopt;
   }
   close_socket(spare.socket);
-  // All its threads.
-  if (spare.spec.steps_back)
-    ::setpriority(PRIO_PGRP, static_cast<id_t>(spare.pid), ::getpriority(PRIO_PROCESS, 0));
   return spare.pid;
 }
 
