@@ -41,13 +41,5 @@ TEST_CASE("a job that is killed twice and goes on with warm spares ends as the u
   CHECK(content_sha256(unbroken) == content_sha256(place));
 }
 
-TEST_CASE("a mistake in the configuration is told once, with and without spares") {
-  const Workspace place;
-  const auto run =
-      finish(launched(place, 2, {"gpt_config.n_layer=0"}, {"--max_restarts=2", "--warm-spares"}));
-  CHECK(run.exit == 2);
-  CHECK(errors_of(run.err).size() == 1);
-}
-
 }  // namespace
 }  // namespace ddp::test
