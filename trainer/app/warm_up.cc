@@ -21,14 +21,18 @@ bool computes_on_cpu(const Config& config) {
          config.distributed.backend != Backend::kNccl && !nvidia_device_visible();
 }
 
-/// As wide as the run's own model, so that kernels and memory are those of its steps, but not as
-/// deep.
-Config shallow_run(Config config) {
-  constexpr int64_t kLayers = 2;
+/// The run's own layers, but few and narrow ones.
+Config small_run(Config config) {
+  constexpr int64_t kLayers = 2, kHeads = 2, kWidth = 32, kSamples = 2;
   config.gpt.n_layer = std::min(config.gpt.n_layer, kLayers);
+  config.gpt.n_head = kHeads;
+  config.gpt.n_embd = kWidth;
   config.gpt.init_from.clear();
   config.bert.n_layer = std::min(config.bert.n_layer, kLayers);
+  config.bert.n_head = kHeads;
+  config.bert.n_embd = config.bert.intermediate = kWidth;
   config.bert.init_from.clear();
+  config.trainer.batch_size = std::min(config.trainer.batch_size, kSamples);
   config.trainer.grad_accumulation_steps = 1;
   config.trainer.global_batch_size.reset();
   return config;
@@ -50,7 +54,7 @@ void train_one_step(const Config& config) {
 void warm_up(const TrainerArgs& args) noexcept {
   try {
     const Config config = load_run(args.config, args.overrides).config;
-    if (computes_on_cpu(config)) train_one_step(shallow_run(config));
+    if (computes_on_cpu(config)) train_one_step(small_run(config));
   } catch (...) {  // the worker meets it again, and says it
   }
 }
