@@ -105,6 +105,7 @@ void LocalElasticAgent::start_workers() {
   phase_ = Phase::Running;
   hangs_.begin_round(group_.began);
   spares_due_.reset();
+  spares_kept_ = false;
   if (group_.rendezvous.store_socket >= 0) processes_.serve_store(group_.rendezvous.store_socket);
   plan_.events.group("RENDEZVOUS", group_, since_start());
   plan_.folder.prepare_attempt(group_.restart_count, plan_.job.local_world_size);
@@ -131,7 +132,8 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
     }
     if (event.kind == Event::Kind::HeartbeatBegan) {
       hangs_.heartbeat_began(processes_.now());
-      if (plan_.warm_spares) spares_due_ = processes_.now();
+      // Other files beside a heartbeat are reported as well, at any time.
+      if (plan_.warm_spares && !spares_kept_) spares_due_ = processes_.now();
     }
     if (event.kind == Event::Kind::StacksDumped && phase_ == Phase::Dumping)
       ask_for_stacks(event.without_stacks);

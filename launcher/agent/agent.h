@@ -80,6 +80,7 @@ class LocalElasticAgent {
   std::optional<Clock::time_point> deadline_;  // of the phase
   HangMonitor hangs_;
   std::optional<Clock::time_point> spares_due_;  // to be looked whether they are wanted
+  bool spares_kept_ = false;                     // in this round
   bool suspended_ = false;  // by SIGTSTP
   Clock::time_point suspended_at_;
   bool dumping_ = false;            // stacks are to be written, or being so

@@ -30,7 +30,9 @@ void LocalElasticAgent::keep_spares() {
     if (!offered) spares_due_ = processes_.now() + kNextLook;
     specs.push_back(spare_spec(plan_, group_, worker));
   }
-  if (!spares_due_) processes_.keep_spares(specs);
+  if (spares_due_) return;
+  spares_kept_ = true;
+  processes_.keep_spares(specs);
 }
 
 }  // namespace ddp::launch
