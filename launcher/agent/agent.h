@@ -81,7 +81,7 @@ class LocalElasticAgent {
   HangMonitor hangs_;
   std::optional<Clock::time_point> spares_due_;  // to be looked whether they are wanted
   bool spares_kept_ = false;                     // in this round
-  bool suspended_ = false;  // by SIGTSTP
+  bool suspended_ = false;                       // by SIGTSTP
   Clock::time_point suspended_at_;
   bool dumping_ = false;            // stacks are to be written, or being so
   std::set<int> asked_for_stacks_;  // local ranks, by SIGABRT: no debugger has told them

@@ -22,8 +22,8 @@ struct WorkerStdio {
 void close_stdio(WorkerStdio& stdio);
 
 /// The child gets its own session and process group, default signal dispositions, an empty mask, no
-/// descriptors except 0, 1, 2 and the spec's, and dies with the calling thread. Throws LaunchError if fork
-/// fails.
+/// descriptors except 0, 1, 2 and the spec's, and dies with the calling thread. Throws LaunchError
+/// if fork fails.
 PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
                          bool keep_hangup_ignored);
 
