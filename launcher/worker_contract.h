@@ -39,6 +39,18 @@ inline constexpr const char* kMetricsFile = "metrics.prom";
 /// Unset in the first round.
 inline constexpr const char* kLastFailure = "DDP_LAST_FAILURE";
 
+/// A warm spare (ddp-run --warm-spares): the descriptor of a socket (AF_UNIX, SOCK_SEQPACKET) over
+/// which a process that was started early becomes a worker. Its environment lacks what only a round
+/// knows (RANK, WORLD_SIZE, MASTER_PORT, ...) and its standard streams are /dev/null. When it has
+/// loaded what it can, it sends one message of any length and waits for one of at most
+/// kLongestHandover bytes: variables to set, each "NAME=VALUE" and a zero byte, with three
+/// descriptors (SCM_RIGHTS) to become 0, 1 and 2. End of file: it is not needed and exits with 0.
+/// Only programs of which every worker of this node has put the word kSparesWord into a heartbeat
+/// are started early. See launcher/README.md.
+inline constexpr const char* kSpareFd = "DDP_SPARE_FD";
+inline constexpr const char* kSparesWord = "spares=1";
+inline constexpr int kLongestHandover = 64 << 10;
+
 // Also set for each worker unless the user has.
 inline constexpr const char* kNcclAsyncErrorHandling = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
 inline constexpr const char* kOmpNumThreads = "OMP_NUM_THREADS";

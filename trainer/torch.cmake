@@ -102,7 +102,8 @@ add_executable(trainer
   app/out_of_memory.cc
   app/snapshot_model.cc
   app/standard_output.cc
-  app/train_job.cc)
+  app/train_job.cc
+  app/warm_up.cc)
 target_link_libraries(trainer PRIVATE ddp_trainer nlohmann_json::nlohmann_json OpenSSL::Crypto)
 target_compile_definitions(trainer PRIVATE DDP_VERSION="${PROJECT_VERSION}")
 if(DDP_PCH)

@@ -25,6 +25,7 @@ RunResult LocalElasticAgent::run() {
   for (;;) {
     if (!rendezvous_.has_news()) absorb(processes_.wait(next_wakeup()));
     look_for_hangs();
+    keep_spares();
     report_failure();
     report_end();
     absorb_news();
@@ -103,6 +104,8 @@ void LocalElasticAgent::start_workers() {
   group_.began = processes_.now();
   phase_ = Phase::Running;
   hangs_.begin_round(group_.began);
+  spares_due_.reset();
+  spares_kept_ = false;
   if (group_.rendezvous.store_socket >= 0) processes_.serve_store(group_.rendezvous.store_socket);
   plan_.events.group("RENDEZVOUS", group_, since_start());
   plan_.folder.prepare_attempt(group_.restart_count, plan_.job.local_world_size);
@@ -124,9 +127,14 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
     if (event.kind == Event::Kind::Signal) absorb_signal(event);
     if (event.kind == Event::Kind::LauncherGone) {
       launcher_gone_ = true;
+      processes_.end_spares();
       rendezvous_.leave(0);
     }
-    if (event.kind == Event::Kind::HeartbeatBegan) hangs_.heartbeat_began(processes_.now());
+    if (event.kind == Event::Kind::HeartbeatBegan) {
+      hangs_.heartbeat_began(processes_.now());
+      // Other files beside a heartbeat are reported as well, at any time.
+      if (plan_.warm_spares && !spares_kept_) spares_due_ = processes_.now();
+    }
     if (event.kind == Event::Kind::StacksDumped && phase_ == Phase::Dumping)
       ask_for_stacks(event.without_stacks);
   }
@@ -171,6 +179,7 @@ void LocalElasticAgent::absorb_signal(const Event& event) {
     processes_.signal_workers(event.signal);
   } else if (stop_requests_.add(event.origin, processes_.now()) && end_signal_ == 0) {
     end_signal_ = event.signal;
+    processes_.end_spares();
     rendezvous_.leave(event.signal);
   }
 }
@@ -274,9 +283,12 @@ bool LocalElasticAgent::all_preempted() const {
 
 std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
   if (suspended_) return std::nullopt;
-  const auto look = phase_ == Phase::Running ? hangs_.next_look() : std::nullopt;
-  if (!look || !deadline_) return look ? look : deadline_;
-  return std::min(*deadline_, *look);
+  auto next = deadline_;
+  if (phase_ != Phase::Running) return next;
+  for (const auto& look : {hangs_.next_look(), spares_due_}) {
+    if (look) next = next ? std::min(*next, *look) : *look;
+  }
+  return next;
 }
 
 void LocalElasticAgent::report_failure() {
@@ -358,6 +370,7 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
   RunResult result;
   result.outcome = outcome;
   processes_.stop_store();
+  processes_.end_spares();
   result.survivors = processes_.sweep();
   result.signal = end_signal_;
   for (auto& failure : failures_) {

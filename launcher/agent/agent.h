@@ -55,6 +55,9 @@ class LocalElasticAgent {
   std::chrono::milliseconds grace() const;
   std::optional<Clock::time_point> next_wakeup() const;
 
+  bool may_need_spares() const;
+  void keep_spares();
+
   void leave();
   void dump_stacks();
   void ask_for_stacks(const std::vector<int>& local_ranks);
@@ -76,7 +79,9 @@ class LocalElasticAgent {
   Phase phase_ = Phase::Joining;
   std::optional<Clock::time_point> deadline_;  // of the phase
   HangMonitor hangs_;
-  bool suspended_ = false;  // by SIGTSTP
+  std::optional<Clock::time_point> spares_due_;  // to be looked whether they are wanted
+  bool spares_kept_ = false;                     // in this round
+  bool suspended_ = false;                       // by SIGTSTP
   Clock::time_point suspended_at_;
   bool dumping_ = false;            // stacks are to be written, or being so
   std::set<int> asked_for_stacks_;  // local ranks, by SIGABRT: no debugger has told them

@@ -45,4 +45,13 @@ ProcessStat read_stat(const std::string& folder) {
   return stat;
 }
 
+long own_memory_kib(pid_t pid) {
+  std::ifstream rollup(process_folder(pid) + "/smaps_rollup");
+  for (std::string word; rollup >> word;) {
+    long kib = 0;
+    if (word == "Pss:" && rollup >> kib) return kib;
+  }
+  return 0;
+}
+
 }  // namespace ddp::launch

@@ -24,4 +24,7 @@ std::string process_folder(pid_t pid);
 /// Of a process or a thread: `folder` is /proc/PID or /proc/PID/task/TID.
 ProcessStat read_stat(const std::string& folder);
 
+/// Memory of this process, of which pages that it shares count in part (PSS), in KiB; 0: unknown.
+long own_memory_kib(pid_t pid);
+
 }  // namespace ddp::launch

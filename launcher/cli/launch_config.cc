@@ -144,6 +144,7 @@ void take_restarts(LaunchConfig& config, const OptionValues& values) {
   config.restarts.final_codes = parse_codes("final-exit-codes", values.text("final-exit-codes"));
   config.restarts.retry_codes = parse_codes("retry-exit-codes", values.text("retry-exit-codes"));
   config.restarts.healthy_after = values.milliseconds("healthy-after");
+  config.warm_spares = values.flag("warm-spares");
 }
 
 void take_logs(LaunchConfig& config, const OptionValues& values) {
@@ -160,6 +161,12 @@ void take_logs(LaunchConfig& config, const OptionValues& values) {
   logs.rotation = {parse_size("log-max-size", values.text("log-max-size")),
                    values.integer("log-keep", 0, 1000)};
   logs.report_lines = values.integer("report-lines", 0, 18);
+}
+
+void note_useless_spares(LaunchConfig& config) {
+  const bool elastic = config.hosts || (config.group && !config.group->rules.fixed_ranks);
+  if (config.warm_spares && config.restarts.max_restarts == 0 && !elastic)
+    config.hints.emplace_back("--warm-spares has no effect without --max-restarts");
 }
 
 LaunchConfig to_config(const OptionValues& values, const RawOptions& raw) {
@@ -189,6 +196,7 @@ LaunchConfig to_config(const OptionValues& values, const RawOptions& raw) {
   take_logs(config, values);
   take_addresses(config, values);
   if (!config.hosts) take_group(config, values);
+  note_useless_spares(config);
   return config;
 }
 

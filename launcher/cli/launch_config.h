@@ -47,6 +47,7 @@ struct LaunchConfig {
   std::string devices;  // CUDA_VISIBLE_DEVICES of the job; empty: inherited
 
   RestartRules restarts;
+  bool warm_spares = false;  // the next round's workers are started early
   HangRules hangs;
   std::chrono::milliseconds shutdown_timeout{30'000};
   std::vector<int> stop_signals;  // forwarded to the workers, then the job ends

@@ -48,6 +48,10 @@ constexpr std::array kOptions{
                "is restarted. auto: the timeout announced in its heartbeats; 0: never."},
     OptionSpec{"healthy-after", 0, "SECONDS", "0", Restarts,
                "Reset the restart count after a round has run this long; 0: never."},
+    OptionSpec{"warm-spares", 0, nullptr, "", Restarts,
+               "Keep the next round's workers started, libraries loaded, so that a restart takes "
+               "less time, if the program offers it in its heartbeats, as trainer does. Takes "
+               "memory for as many processes again."},
     OptionSpec{"monitor-interval", 0, "SECONDS", "0.1", Restarts,
                "Accepted for torchrun compatibility; ignored (exits are noticed immediately)."},
 

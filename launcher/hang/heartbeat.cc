@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "launcher/base/text.h"
+#include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
@@ -64,6 +65,10 @@ LifeSign parse_heartbeat(std::string_view line) {
         sign.promise = promise;
         continue;
       }
+    }
+    if (word == kSparesWord) {
+      sign.takes_spares = true;
+      continue;
     }
     note_progress(word, sign.progress);
     if (!sign.text.empty()) sign.text += ' ';

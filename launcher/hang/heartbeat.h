@@ -16,11 +16,12 @@ struct LifeSign {
   std::optional<Clock::duration> promise;  // the next one will come within this time
   std::string text;                        // the rest of its text, e.g. "step=12"
   Progress progress{};                     // what was parsed from it
+  bool takes_spares = false;               // its program can be started early
 };
 
 /// Parses one heartbeat line: timeout=SECONDS is the promise; step=N, phase=NAME,
 /// waiting=COLLECTIVE and collective=NAME#SEQUENCE are the progress. A timeout that is not a number
-/// above 0 counts as text.
+/// above 0 counts as text. spares=1 is the program's offer to be started early.
 LifeSign parse_heartbeat(std::string_view line);
 
 class Heartbeat {

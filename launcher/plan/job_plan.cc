@@ -91,6 +91,8 @@ JobPlan plan_job(const LaunchConfig& config) {
   plan.grace = config.shutdown_timeout;
   plan.cpus = cpus_of_workers(config, machine, plan.job.local_world_size);
   plan.restarts = config.restarts;
+  plan.warm_spares = config.warm_spares;
+  plan.elastic = config.group && !config.group->rules.fixed_ranks;
   plan.hangs = config.hangs;
   plan.logs = config.logs;
   plan.host = host_name();
@@ -121,6 +123,15 @@ WorkerSpec worker_spec(const JobPlan& plan, const WorkerGroup& group, const Work
   // Python would hold back output to a pipe until its buffer is full.
   if (spec.streams.out.mode == StreamMode::Pump)
     spec.environment.try_emplace(kPythonUnbuffered, "1");
+  return spec;
+}
+
+WorkerSpec spare_spec(const JobPlan& plan, const WorkerGroup& group, const Worker& worker) {
+  WorkerSpec spec = worker_spec(plan, group, worker);
+  spec.environment = spare_environment(std::move(spec.environment));
+  spec.inherits_stdin = false;
+  spec.heartbeat_file.clear();
+  spec.streams = {};
   return spec;
 }
 

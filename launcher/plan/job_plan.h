@@ -23,6 +23,8 @@ struct JobPlan {
   std::chrono::milliseconds grace{30'000};
   RunFolder folder;
   RestartRules restarts;
+  bool warm_spares = false;
+  bool elastic = false;  // the nodes may change, which restarts the group as well
   HangRules hangs;
   LogOptions logs;
   std::string host;
@@ -38,5 +40,7 @@ JobPlan plan_job(const LaunchConfig& config);
 Worker plan_worker(const JobPlan& plan, const WorkerGroup& group, int local_rank);
 /// How it is started.
 WorkerSpec worker_spec(const JobPlan& plan, const WorkerGroup& group, const Worker& worker);
+/// What is known of its successor in the next round.
+WorkerSpec spare_spec(const JobPlan& plan, const WorkerGroup& group, const Worker& worker);
 
 }  // namespace ddp::launch

@@ -92,6 +92,7 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
   set_or_unset(env, kHeartbeatFile, worker.heartbeat_file);
   set_or_unset(env, kShmDir, job.shm_dir);
   set_or_unset(env, kLastFailure, group.last_failure);
+  env.erase(kSpareFd);  // of an enclosing job
   if (!job.timer_file.empty()) env[kTimerFile] = job.timer_file;
   env.try_emplace(kNcclAsyncErrorHandling, "1");
   if (job.omp_num_threads > 0) env[kOmpNumThreads] = std::to_string(job.omp_num_threads);
@@ -101,6 +102,15 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
     if (job.amd) env[kHipVisibleDevices] = gpu;
   }
   return env;
+}
+
+Environment spare_environment(Environment of_worker) {
+  for (const char* name :
+       {kRank, kWorldSize, kGroupRank, kGroupWorldSize, kRoleRank, kRoleWorldSize, kMasterAddr,
+        kMasterPort, kRestartCount, kUseAgentStore, kErrorFile, kHeartbeatFile, kLastFailure}) {
+    of_worker.erase(name);
+  }
+  return of_worker;
 }
 
 Command worker_command(const Command& command, int local_rank) {

@@ -28,6 +28,9 @@ struct JobInfo {
 Environment worker_environment(const Environment& inherited, const JobInfo& job,
                                const WorkerGroup& group, const Worker& worker);
 
+/// Of a warm spare of this worker: without what only a round knows.
+Environment spare_environment(Environment of_worker);
+
 /// Expands ${local_rank} and $local_rank in the arguments; $${local_rank} yields the literal text.
 Command worker_command(const Command& command, int local_rank);
 

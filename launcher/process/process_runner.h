@@ -48,6 +48,12 @@ class ProcessRunner {
   /// started, throws LaunchError with nothing left running.
   virtual std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) = 0;
 
+  /// Keeps a process started for each of these workers, which becomes the next round's worker of
+  /// that local rank if it is ready by then. `specs` tell all that is known before that round.
+  virtual void keep_spares(const std::vector<WorkerSpec>& specs) = 0;
+  /// Kills them.
+  virtual void end_spares() = 0;
+
   /// Waits for at least one event and returns all; empty if the deadline passed first.
   virtual std::vector<Event> wait(std::optional<Clock::time_point> deadline) = 0;
 
@@ -74,8 +80,8 @@ class ProcessRunner {
   virtual void serve_store(int listening_socket) = 0;
   virtual void stop_store() = 0;
 
-  /// Kills all remaining descendants, including setsid grandchildren, except the server of the
-  /// workers' store. Returns those that would not die.
+  /// Kills all remaining descendants, including setsid grandchildren, except the spares and the
+  /// server of the workers' store. Returns those that would not die.
   virtual std::vector<std::string> sweep() = 0;
 
   /// The last lines of the worker's stderr, complete after sweep(); empty if unknown.

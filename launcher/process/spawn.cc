@@ -4,6 +4,7 @@
 #include <linux/close_range.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@
 
 namespace ddp::launch {
 namespace {
+
+constexpr int kStepBack = 10;
 
 std::vector<char*> c_strings(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
@@ -68,6 +71,8 @@ struct ChildPlan {
   bool keep_hangup_ignored;
   const cpu_set_t* cpus;  // nullptr: inherit ours
   std::size_t cpus_size;
+  int kept_descriptor;
+  bool steps_back;
 };
 
 // Between fork and exec: system calls only.
@@ -84,6 +89,8 @@ struct ChildPlan {
   if (plan.stdio.err >= 0) ::dup2(plan.stdio.err, STDERR_FILENO);
   reset_signals(plan.keep_hangup_ignored);
   mark_all_close_on_exec();
+  if (plan.kept_descriptor >= 0) ::fcntl(plan.kept_descriptor, F_SETFD, 0);
+  if (plan.steps_back) ::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + kStepBack);
   restore_descriptor_limit();
   ::execve(plan.executable, plan.argv, plan.env);
   const int error = errno;
@@ -120,7 +127,8 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
   const pid_t pid = ::fork();
   if (pid == 0) {
     run_child({spec.command.executable.c_str(), argv.data(), env.data(), stdio, parent, ends[1],
-               keep_hangup_ignored, cpus.get(), cpu_set_size(spec.cpus)});
+               keep_hangup_ignored, cpus.get(), cpu_set_size(spec.cpus), spec.kept_descriptor,
+               spec.steps_back});
   }
   const int error = errno;
   ::close(ends[1]);
@@ -134,6 +142,7 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
 }
 
 int finish_spawn(PendingSpawn& pending) {
+  if (pending.exec_pipe < 0) return 0;
   int error = 0;
   ssize_t got = 0;
   do {

@@ -22,12 +22,12 @@ struct WorkerStdio {
 void close_stdio(WorkerStdio& stdio);
 
 /// The child gets its own session and process group, default signal dispositions, an empty mask, no
-/// descriptors except 0, 1 and 2, and dies with the calling thread. Throws LaunchError if fork
-/// fails.
+/// descriptors except 0, 1, 2 and the spec's, and dies with the calling thread. Throws LaunchError
+/// if fork fails.
 PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
                          bool keep_hangup_ignored);
 
-/// Waits for exec; returns 0 or its errno. Closes the pipe.
+/// Waits for exec; returns 0 or its errno. Closes the pipe. Without a pipe: 0.
 int finish_spawn(PendingSpawn& pending);
 
 }  // namespace ddp::launch

@@ -69,7 +69,10 @@ WorkerProcesses::WorkerProcesses(const SignalMailbox& signals, int launcher_pipe
     : signals_(signals),
       signal_fd_(signals.open_fd()),
       launcher_pipe_(launcher_pipe),
-      store_(std::move(store_program)) {}
+      store_(std::move(store_program)),
+      spares_([this](const std::string& line) { pump_.note(line); }, signals.hangup_ignored()) {
+  handlers_.push_back(&spares_);
+}
 
 WorkerProcesses::~WorkerProcesses() {
   store_.stop();
@@ -121,13 +124,18 @@ PendingSpawn WorkerProcesses::start_one(const WorkerSpec& spec) {
   stdio.out = pump_.open_stream(spec.streams.out, spec.local_rank, /*is_stderr=*/false);
   try {
     stdio.err = pump_.open_stream(spec.streams.err, spec.local_rank, /*is_stderr=*/true);
-    const PendingSpawn pending = begin_spawn(spec, stdio, signals_.hangup_ignored());
+    const PendingSpawn pending = spawn_or_hand_over(spec, stdio);
     close_stdio(stdio);
     return pending;
   } catch (...) {
     close_stdio(stdio);
     throw;
   }
+}
+
+PendingSpawn WorkerProcesses::spawn_or_hand_over(const WorkerSpec& spec, const WorkerStdio& stdio) {
+  if (const auto pid = spares_.hand_over(spec, stdio)) return {*pid, -1};
+  return begin_spawn(spec, stdio, signals_.hangup_ignored());
 }
 
 // Checks the deadline after each turn: output may keep descriptors ready forever.
@@ -217,6 +225,7 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
       note_loss(store_.take_exit(), events);
       continue;
     }
+    if (spares_.take_exit(info.si_pid)) continue;
     const bool is_worker = running_.erase(info.si_pid) > 0;
     // Until it is reaped, its pid and group id cannot be reused.
     if (is_worker) ::kill(-info.si_pid, SIGKILL);
@@ -247,7 +256,8 @@ void WorkerProcesses::signal_workers(int signal) {
 void WorkerProcesses::serve_store(int listening_socket) {
   if (store_.serves(listening_socket)) {
     store_.stop();
-    kill_descendants(kSweepPatience);
+    kill_descendants(kSweepPatience, spares_.pids());
+    spares_.take_exits();
   }
   store_.serve(listening_socket);
 }
@@ -305,15 +315,21 @@ Clock::duration WorkerProcesses::patience() const {
   return killed_ && !running_.empty() ? Clock::duration(kShortPatience) : kSweepPatience;
 }
 
+// Children that outlive a round.
+std::vector<pid_t> WorkerProcesses::not_the_rounds() const {
+  auto pids = spares_.pids();
+  if (store_.pid() != 0) pids.push_back(store_.pid());
+  return pids;
+}
+
 std::vector<std::string> WorkerProcesses::sweep() {
   const auto limit = patience();
   running_.clear();
   stack_dumper_.forget_all();
-  std::vector<pid_t> spared;
-  if (store_.pid() != 0) spared.push_back(store_.pid());
-  auto survivors = kill_descendants(limit, spared);
+  auto survivors = kill_descendants(limit, not_the_rounds());
   left_behind_ = !survivors.empty();
   store_.take_exit();  // the sweep consumed SIGCHLD; the round is over, so nothing is lost
+  spares_.take_exits();
   pump_.finish_round();
   return survivors;
 }

@@ -16,6 +16,7 @@
 #include "launcher/process/spawn.h"
 #include "launcher/process/stack_dumper.h"
 #include "launcher/process/store_companion.h"
+#include "launcher/process/warm_spares.h"
 #include "launcher/process/worker_spec.h"
 
 namespace ddp::launch {
@@ -30,6 +31,8 @@ class WorkerProcesses : public ProcessRunner {
   WorkerProcesses& operator=(const WorkerProcesses&) = delete;
 
   std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override;
+  void keep_spares(const std::vector<WorkerSpec>& specs) override { spares_.keep(specs); }
+  void end_spares() override { spares_.end(); }
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override;
   void signal_workers(int signal) override;
   void serve_store(int listening_socket) override;
@@ -61,7 +64,9 @@ class WorkerProcesses : public ProcessRunner {
 
  private:
   PendingSpawn start_one(const WorkerSpec& spec);
+  PendingSpawn spawn_or_hand_over(const WorkerSpec& spec, const WorkerStdio& stdio);
   pid_t pid_of(int local_rank) const;
+  std::vector<pid_t> not_the_rounds() const;
   bool has_news() const;
   void take_turn(std::optional<Clock::time_point> deadline, std::vector<Event>& events);
   void take_signals(std::vector<Event>& events);
@@ -76,6 +81,7 @@ class WorkerProcesses : public ProcessRunner {
   int launcher_pipe_;
   LogPump pump_;
   StoreCompanion store_;
+  WarmSpares spares_;
   std::map<pid_t, int> running_;  // -> local rank
   bool killed_ = false;           // running_ got SIGKILL, and the agent waited for it
   bool left_behind_ = false;      // the last sweep left survivors

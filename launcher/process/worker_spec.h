@@ -18,6 +18,8 @@ struct WorkerSpec {
   bool inherits_stdin = true;  // else it reads end of file
   std::string heartbeat_file;  // empty: none
   std::vector<int> cpus;       // it may run on; empty: same as ddp-run
+  int kept_descriptor = -1;    // also open in it, under the same number; -1: none
+  bool steps_back = false;     // it runs at a lower CPU priority than ddp-run
 };
 
 }  // namespace ddp::launch

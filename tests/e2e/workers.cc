@@ -26,6 +26,20 @@ bool has_variable(const std::string& environment, const std::string& assignment)
   return ('\0' + environment).find('\0' + assignment + '\0') != std::string::npos;
 }
 
+// Those in the workspace whose first environment is `wanted`.
+std::vector<pid_t> processes(const Workspace& place,
+                             const std::function<bool(const std::string&)>& wanted) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string pid = entry.path().filename();
+    if (!is_number(pid)) continue;
+    const std::string environment = read_bytes("/proc/" + pid + "/environ");
+    if (has_variable(environment, "DDP_E2E_FOLDER=" + place.path()) && wanted(environment))
+      found.push_back(std::stoi(pid));
+  }
+  return found;
+}
+
 unsigned seed_of_this_run() {
   const char* given = std::getenv("DDP_E2E_SEED");
   return given != nullptr ? static_cast<unsigned>(std::stoul(given)) : std::random_device{}();
@@ -34,16 +48,16 @@ unsigned seed_of_this_run() {
 }  // namespace
 
 pid_t worker_pid(const Workspace& place, int rank) {
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string pid = entry.path().filename();
-    if (!is_number(pid)) continue;
-    const std::string environment = read_bytes("/proc/" + pid + "/environ");
-    if (has_variable(environment, "DDP_E2E_FOLDER=" + place.path()) &&
-        has_variable(environment, "RANK=" + std::to_string(rank))) {
-      return std::stoi(pid);
-    }
-  }
-  return 0;
+  const auto found = processes(place, [rank](const std::string& environment) {
+    return has_variable(environment, "RANK=" + std::to_string(rank));
+  });
+  return found.empty() ? 0 : found.front();
+}
+
+std::vector<pid_t> spare_pids(const Workspace& place) {
+  return processes(place, [](const std::string& environment) {
+    return environment.find(std::string(1, '\0') + "DDP_SPARE_FD=") != std::string::npos;
+  });
 }
 
 FolderWatch::FolderWatch(const std::string& folder)

@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "tests/e2e/job.h"
 
@@ -15,6 +16,10 @@ namespace ddp::test {
 
 /// The live process that runs as `rank` in the workspace, or 0.
 pid_t worker_pid(const Workspace& place, int rank);
+
+/// The live processes that ddp-run has started early in the workspace: those that wait, and those
+/// that have become workers.
+std::vector<pid_t> spare_pids(const Workspace& place);
 
 /// What happened to a file in a watched folder.
 struct FileEvent {

@@ -20,6 +20,7 @@ class FakeRunner : public ProcessRunner {
   std::deque<std::function<std::vector<Event>(FakeRunner&)>> script;
   std::vector<std::string> deeds;
   std::vector<std::vector<WorkerSpec>> rounds;
+  std::vector<WorkerSpec> spares;
   std::vector<std::string> survivors;
   std::vector<std::string> notes;
   std::map<int, LifeSign> signs;  // by local rank
@@ -38,6 +39,14 @@ class FakeRunner : public ProcessRunner {
     std::vector<pid_t> pids;
     for (const auto& spec : specs) pids.push_back(pid(spec.local_rank));
     return pids;
+  }
+  void keep_spares(const std::vector<WorkerSpec>& specs) override {
+    spares = specs;
+    deeds.push_back("spares " + std::to_string(specs.size()));
+  }
+  void end_spares() override {
+    if (!spares.empty()) deeds.emplace_back("end spares");
+    spares.clear();
   }
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override {
     if (script.empty()) throw std::logic_error("the agent waits, but the script is over");

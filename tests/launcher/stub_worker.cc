@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -190,6 +191,51 @@ void exit_on_signal(int signal) {
   ::_exit(g_trap_code);
 }
 
+bool is_spare() { return env(ddp::launch::kSpareFd) != "(unset)"; }
+
+// A spare's pid into a named pipe, which stays open.
+int tell(const std::string& pipe) {
+  const int fd = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);
+  write_all(fd, std::to_string(::getpid()) + "\n");
+  return fd;
+}
+
+std::string receive_worker(int socket, int (&streams)[3]) {
+  std::string text(ddp::launch::kLongestHandover, '\0');
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof streams)];
+  iovec part{text.data(), text.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t got = ::recvmsg(socket, &message, 0);
+  if (got <= 0) ::_exit(0);
+  std::memcpy(streams, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof streams);
+  return text.substr(0, static_cast<std::size_t>(got));
+}
+
+// As a warm spare: says through `pipe` that it is ready, if there is one, and waits for its
+// environment and its streams.
+void become_worker(const std::string& pipe) {
+  if (!is_spare()) return;
+  const int socket = std::stoi(env(ddp::launch::kSpareFd));
+  if (env(ddp::launch::kRank) != "(unset)" || ::send(socket, "x", 1, 0) != 1) std::abort();
+  const int told = pipe.empty() ? -1 : tell(pipe);
+  int streams[3];
+  std::string text = receive_worker(socket, streams);
+  for (int target = 0; target < 3; ++target) {
+    ::dup2(streams[target], target);
+    ::close(streams[target]);
+  }
+  ::close(socket);
+  ::close(told);
+  ::unsetenv(ddp::launch::kSpareFd);
+  for (std::size_t at = 0; at < text.size(); at += std::strlen(&text[at]) + 1)
+    ::putenv(::strdup(&text[at]));
+  print("was a spare");
+}
+
 void act(const std::string& verb, const std::string& value) {
   if (verb == "print")
     print(value);
@@ -232,6 +278,16 @@ void act(const std::string& verb, const std::string& value) {
     hold_until(signal_by_name(value));
   else if (verb == "beat")
     std::ofstream(env(ddp::launch::kHeartbeatFile)) << value;
+  else if (verb == "spare")
+    become_worker(value);
+  else if (verb == "spare-exit" && is_spare())
+    ::_exit(std::atoi(value.c_str()));
+  else if (verb == "spare-tell" && is_spare())
+    tell(value);
+  else if (verb == "spare-exit" || verb == "spare-tell")
+    ;
+  else if (verb == "nice")
+    print("nice " + std::to_string(::getpriority(PRIO_PROCESS, 0)));
   else if (verb == "shm")
     std::ofstream(env(ddp::launch::kShmDir) + "/state-of-" + env(ddp::launch::kRank)) << value;
   else if (verb == "fds")

@@ -86,7 +86,9 @@ void RunMonitor::beat(Phase phase, std::string_view waiting, double seconds) {
   if (!waiting.empty()) out = fmt::format_to(out, " waiting={}", waiting);
   out = fmt::format_to(out, " collective={}", last_collective_);
   const bool promises = seconds > 0.0 && (hang_timeout_.automatic || hang_timeout_.value > 0.0);
-  if (promises) fmt::format_to(out, " timeout={:.1f}", seconds);
+  if (promises) out = fmt::format_to(out, " timeout={:.1f}", seconds);
+  // Not before the first step: starting a spare would slow it down.
+  if (times_.count() > 0) fmt::format_to(out, " {}", launch::kSparesWord);
   file_.beat(std::string_view(line.data(), line.size()));
 }
 

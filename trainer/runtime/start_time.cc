@@ -48,6 +48,12 @@ std::time_t parent_start_time() {
   return boot + static_cast<std::time_t>(ticks / per_second);
 }
 
+/// When a process that was started early was needed; 0: it was not.
+double& needed_at() {
+  static double moment = 0.0;
+  return moment;
+}
+
 double clock_seconds(clockid_t clock) {
   timespec now{};
   ::clock_gettime(clock, &now);
@@ -67,7 +73,10 @@ std::time_t run_start_time() {
 
 double unix_seconds() { return clock_seconds(CLOCK_REALTIME); }
 
+void count_as_started_now() { needed_at() = unix_seconds(); }
+
 double process_start_unix_seconds() {
+  if (needed_at() > 0.0) return needed_at();
   const long long ticks = start_ticks("self");
   const long per_second = ::sysconf(_SC_CLK_TCK);
   const double now = unix_seconds();

@@ -11,6 +11,8 @@ std::time_t run_start_time();
 
 /// When this process started, in seconds since 1970, to 10 ms; now if /proc cannot be read.
 double process_start_unix_seconds();
+/// This process has waited until it was needed: it counts as started now.
+void count_as_started_now();
 
 /// Now, seconds since 1970.
 double unix_seconds();

@@ -4,8 +4,10 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/multirun.h"
 #include "trainer/app/train_job.h"
+#include "trainer/app/warm_up.h"
 #include "trainer/config/compose/load_config.h"
 #include "trainer/parallel/dist_env.h"
+#include "trainer/runtime/warm_spare.h"
 
 namespace ddp::train {
 
@@ -13,6 +15,10 @@ int run_train(const TrainerArgs& args) {
   ::signal(SIGPIPE, SIG_IGN);     // a console that went away must not end the training
   ::signal(SIGXFSZ, SIG_IGN);     // nor a snapshot that is larger than a limit on file sizes
   ::signal(SIGUSR2, [](int) {});  // asked how it goes before there is anything to say
+  if (is_warm_spare()) {
+    warm_up(args);
+    if (!become_worker()) return launch::kExitDone;
+  }
   if (args.multirun) return run_multirun(args);
   const DistEnv env = DistEnv::from_environment();
   const JobResult result =

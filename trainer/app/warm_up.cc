@@ -1,0 +1,62 @@
+#include "trainer/app/warm_up.h"
+
+#include <algorithm>
+
+#include "trainer/config/compose/load_config.h"
+#include "trainer/health/run_monitor.h"
+#include "trainer/optim/numerics.h"
+#include "trainer/parallel/cuda_module.h"
+#include "trainer/parallel/device_plan.h"
+#include "trainer/run/trainer.h"
+#include "trainer/task/task.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr int kNoRank = -1;  // no planned fault is for this process
+
+bool computes_on_cpu(const Config& config) {
+  if (config.trainer.device == DeviceChoice::kCpu) return true;
+  return config.trainer.device == DeviceChoice::kAuto &&
+         config.distributed.backend != Backend::kNccl && !nvidia_device_visible();
+}
+
+/// The run's own layers, but few and narrow ones.
+Config small_run(Config config) {
+  constexpr int64_t kLayers = 2, kHeads = 2, kWidth = 32, kSamples = 2;
+  config.gpt.n_layer = std::min(config.gpt.n_layer, kLayers);
+  config.gpt.n_head = kHeads;
+  config.gpt.n_embd = kWidth;
+  config.gpt.init_from.clear();
+  config.bert.n_layer = std::min(config.bert.n_layer, kLayers);
+  config.bert.n_head = kHeads;
+  config.bert.n_embd = config.bert.intermediate = kWidth;
+  config.bert.init_from.clear();
+  config.trainer.batch_size = std::min(config.trainer.batch_size, kSamples);
+  config.trainer.grad_accumulation_steps = 1;
+  config.trainer.global_batch_size.reset();
+  return config;
+}
+
+void train_one_step(const Config& config) {
+  const DevicePlan plan;
+  apply_numerics(config.trainer, plan.device);
+  ProcessGroup alone;
+  const auto task = make_task(config, nullptr);
+  Trainer trainer(config, plan, alone, *task, std::nullopt, nullptr);
+  RunMonitor monitor(config, kNoRank, alone.size(), /*on_gpu=*/false);
+  const auto loader = trainer.make_loader();
+  trainer.train_step(*loader, monitor, [] {});
+}
+
+}  // namespace
+
+void warm_up(const TrainerArgs& args) noexcept {
+  try {
+    const Config config = load_run(args.config, args.overrides).config;
+    if (computes_on_cpu(config)) train_one_step(small_run(config));
+  } catch (...) {  // the worker meets it again, and says it
+  }
+}
+
+}  // namespace ddp::train
