@@ -13,7 +13,7 @@ namespace ddp::train {
 namespace {
 
 /// In eval mode on `device`.
-void load_weights(const OpenedSnapshot& snapshot, torch::nn::Module& model,
+void take_weights(const OpenedSnapshot& snapshot, torch::nn::Module& model,
                   const std::vector<NamedTensor>& weights, torch::Device device) {
   for (const auto& [name, tensor] : weights)
     snapshot.load_into(evaluated_tensor(*snapshot.file, name), tensor);
@@ -41,7 +41,7 @@ SnapshotModel load_snapshot_model(const OpenedSnapshot& snapshot, const std::str
   result.config = config_from_json(snapshot.meta.config_json);
   result.tokenizer = tokenizer_of(snapshot.meta.task);
   result.model = GPT(result.config.gpt, result.tokenizer->size(), result.config.data.block_size, 0);
-  load_weights(snapshot, *result.model, result.weights(), device);
+  take_weights(snapshot, *result.model, result.weights(), device);
   return result;
 }
 
@@ -55,7 +55,7 @@ MaskedSnapshotModel load_masked_model(const OpenedSnapshot& snapshot, torch::Dev
   result.tokenizer = tokenizer_of_bert(snapshot.meta.task);
   result.model = BertForMaskedLm(result.config.bert, result.tokenizer->size(),
                                  result.config.data.block_size, 0);
-  load_weights(snapshot, *result.model, result.weights(), device);
+  take_weights(snapshot, *result.model, result.weights(), device);
   return result;
 }
 
@@ -72,7 +72,7 @@ ClassifierSnapshotModel load_classifier_model(const OpenedSnapshot& snapshot,
   result.model = BertForSequenceClassification(result.config.bert, result.tokenizer->size(),
                                                result.config.data.block_size,
                                                static_cast<int64_t>(result.labels.size()), 0);
-  load_weights(snapshot, *result.model, result.weights(), device);
+  take_weights(snapshot, *result.model, result.weights(), device);
   return result;
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using TableJson = nlohmann::ordered_json;
-using Names = std::vector<std::string>;
+using ColumnNames = std::vector<std::string>;
 
 constexpr const char* kTextColumn = "data_config.text_column";
 constexpr const char* kLabelColumn = "data_config.label_column";
@@ -36,7 +36,7 @@ class SeparatedValues {
       : text_(text), separator_(separator), ends_{separator, '\n'} {}
 
   /// Reads the next record that is no empty line; false at the end of the text.
-  bool next(Names& fields) {
+  bool next(ColumnNames& fields) {
     do {
       if (at_ >= text_.size()) return false;
       read_record(fields);
@@ -47,7 +47,7 @@ class SeparatedValues {
   int64_t line() const { return record_line_; }
 
  private:
-  void read_record(Names& fields) {
+  void read_record(ColumnNames& fields) {
     fields.clear();
     record_line_ = line_;
     quoted_ = false;
@@ -103,13 +103,13 @@ class SeparatedValues {
   bool quoted_ = false;
 };
 
-std::string shown_names(const Names& names) {
-  Names shown_ones;
+std::string shown_names(const ColumnNames& names) {
+  ColumnNames shown_ones;
   for (const std::string& name : names) shown_ones.push_back(shown(name));
   return fmt::format("{}", fmt::join(shown_ones, ", "));
 }
 
-std::size_t column_of(const Names& header, const char* key, const std::string& name) {
+std::size_t column_of(const ColumnNames& header, const char* key, const std::string& name) {
   const auto found = std::find(header.begin(), header.end(), name);
   if (found == header.end()) {
     throw UserError(fmt::format("has no column {}; its columns are {}; set {} to one of them",
@@ -123,13 +123,13 @@ std::size_t column_of(const Names& header, const char* key, const std::string& n
 std::vector<TableRow> separated_rows(std::string_view text, char separator,
                                      const TableColumns& columns) {
   SeparatedValues values(text, separator);
-  Names header;
+  ColumnNames header;
   if (!values.next(header)) throw UserError("is empty; the first line names the columns");
   const std::size_t text_at = column_of(header, kTextColumn, columns.text);
   const bool labelled = !columns.label.empty();
   const std::size_t label_at = labelled ? column_of(header, kLabelColumn, columns.label) : 0;
   std::vector<TableRow> rows;
-  for (Names fields; values.next(fields);) {
+  for (ColumnNames fields; values.next(fields);) {
     if (fields.size() != header.size()) {
       refuse_line(values.line(),
                   fmt::format("has {} fields, the header has {}; put a field with separators or "
@@ -148,7 +148,7 @@ std::string value_at(const TableJson& object, int64_t line, const char* key,
                      const std::string& name) {
   const auto found = object.find(name);
   if (found == object.end()) {
-    Names names;
+    ColumnNames names;
     for (const auto& item : object.items()) names.push_back(item.key());
     refuse_line(line, fmt::format("has no {}; its names are {}; set {} to one of them", shown(name),
                                   shown_names(names), key));
@@ -177,8 +177,8 @@ std::vector<TableRow> json_rows(std::string_view text, const TableColumns& colum
   return rows;
 }
 
-std::vector<TableRow> rows_of(const std::string& path, std::string_view text,
-                              const TableColumns& columns) {
+std::vector<TableRow> table_rows(const std::string& path, std::string_view text,
+                                 const TableColumns& columns) {
   const std::string end = fs::path(path).extension().string();
   if (end == ".csv") return separated_rows(text, ',', columns);
   if (end == ".tsv") return separated_rows(text, '\t', columns);
@@ -205,7 +205,7 @@ std::vector<TableRow> read_table(const char* key, const std::string& path,
   check_kind(key, path);
   const std::string text = read_utf8_text(key, path);
   try {
-    return rows_of(path, text, columns);
+    return table_rows(path, text, columns);
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}: {}", key, path, error.what()));
   }

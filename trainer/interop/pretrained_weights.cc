@@ -105,6 +105,7 @@ class PretrainedTensors {
     for (const std::string& path : weight_files(folder)) {
       files_.push_back(std::make_unique<SafetensorsFile>(path));
       const SafetensorsFile& file = *files_.back();
+      if (of_snapshot_) file.verify_checksum();
       for (const TensorBytes& tensor : file.tensors()) {
         const std::string theirs = of_snapshot_ ? name_in_model(file, tensor.name) : tensor.name;
         const std::string name = theirs.empty() ? "" : layout.own_name(theirs);

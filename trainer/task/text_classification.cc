@@ -17,7 +17,7 @@
 namespace ddp::train {
 namespace {
 
-constexpr const char* kTable = "data_config.path";
+constexpr const char* kTrainingTable = "data_config.path";
 constexpr int64_t kSumsOfClass = 3;  // right, actual, answered
 
 /// Why a row cannot be used, or "".
@@ -123,7 +123,7 @@ void TextClassification::take_labels(const std::vector<TableRow>& rows) {
   labels_ = sorted_labels(names);
   if (labels_.size() < 2) {
     throw UserError(fmt::format("{}: {}: all rows have the label {}; a classifier needs two",
-                                kTable, config_.data.path, shown(labels_.front())));
+                                kTrainingTable, config_.data.path, shown(labels_.front())));
   }
   // Of weights that know these classes already, their order counts.
   if (config_.bert.init_from.empty()) return;
@@ -133,11 +133,11 @@ void TextClassification::take_labels(const std::vector<TableRow>& rows) {
 
 void TextClassification::open_training() {
   const DataConfig& data = config_.data;
-  auto rows = usable_rows(kTable, data.path);
+  auto rows = usable_rows(kTrainingTable, data.path);
   const auto used = static_cast<std::size_t>(static_cast<double>(rows.size()) * data.truncate);
   rows.resize(std::max<std::size_t>(1, used));
   take_labels(rows);
-  texts_ = std::make_unique<LabelledTexts>(encode(kTable, data.path, std::move(rows)));
+  texts_ = std::make_unique<LabelledTexts>(encode(kTrainingTable, data.path, std::move(rows)));
   check_parts(texts_->texts.size());
   const auto classes = static_cast<int64_t>(labels_.size());
   SampleSplit split =
@@ -148,7 +148,7 @@ void TextClassification::open_training() {
     throw UserError(fmt::format(
         "{}: {}: {} rows (truncate {}, train_split {}) leave {} for training, fewer than "
         "trainer_config.batch_size={}; lower that, or give more rows",
-        kTable, data.path, texts_->texts.size(), data.truncate, data.train_split, training,
+        kTrainingTable, data.path, texts_->texts.size(), data.truncate, data.train_split, training,
         config_.trainer.batch_size));
   }
   training_ = std::make_unique<TextSamples>(
@@ -173,7 +173,8 @@ void TextClassification::check_parts(int64_t rows) const {
   throw UserError(fmt::format(
       "{}: {}: of {} rows only that at line {} has the label {}, which training and evaluation "
       "both need; add a row, remove this one, or set data_config.eval_path or train_split=1",
-      kTable, data.path, rows, texts_->lines[static_cast<std::size_t>(at - texts_->labels.begin())],
+      kTrainingTable, data.path, rows,
+      texts_->lines[static_cast<std::size_t>(at - texts_->labels.begin())],
       shown(labels_[static_cast<std::size_t>(alone - counts.begin())])));
 }
 
