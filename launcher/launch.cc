@@ -71,7 +71,7 @@ RunFiles files_of(const LogOptions& logs) {
   return logs.only_copies() ? RunFiles::LogCopies : RunFiles::Logs;
 }
 
-std::string report(const RunResult& result, const JobPlan& plan, bool summary) {
+std::string report(const RunResult& result, const JobPlan& plan, const LaunchConfig& config) {
   constexpr std::ptrdiff_t kLongestReport = 30;
   std::string text;
   for (const auto& survivor : result.survivors) {
@@ -90,13 +90,14 @@ std::string report(const RunResult& result, const JobPlan& plan, bool summary) {
   if (failed) {
     const ReportContext context{
         plan.host, result.world_size, plan.logs.report_lines,
-        plan.folder.has_logs() || !plan.folder.is_private() ? plan.folder.path() : ""};
+        plan.folder.has_logs() || !plan.folder.is_private() ? plan.folder.path() : "",
+        !config.lifeline.empty()};
     text += failure_report(result, context);
   }
   const auto lines = std::count(text.begin(), text.end(), '\n') + std::ssize(result.workers) + 1;
   // The table of many workers would bury the cause; --summary still prints it.
   const bool fits = failed && std::ssize(result.workers) > 1 && lines <= kLongestReport;
-  return summary || fits ? text + summary_table(result) : text;
+  return config.summary || fits ? text + summary_table(result) : text;
 }
 
 // A failure here must not hide how the job ended.
@@ -255,7 +256,7 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string
   record_in_folder(plan.folder, record);
   if (!failed && plan.folder.keeps_logs())
     processes.note("the console missed some output; full logs: " + plan.folder.path());
-  processes.print(report(result, plan, config.summary));
+  processes.print(report(result, plan, config));
   processes.flush_console();
   return exit_code(result);
 }

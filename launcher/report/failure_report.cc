@@ -207,6 +207,12 @@ std::string likely_cause(const ExitStatus& exit) {
 
 std::string failure_report(const RunResult& result, const ReportContext& context) {
   const ProcessFailure& cause = result.failures.front();
+  if (context.one_console && cause.is_worker() && !cause.host.empty()) {
+    return fmt::format(
+        "ddp-run: the job failed; first failure: rank {} on {}, {}; see its report{}\n", cause.rank,
+        cause.host, describe(cause),
+        context.logs.empty() ? "" : "; logs of this node: " + context.logs);
+  }
   const Report rest = rest_of(result, context);
   Report report;
   report.line(

@@ -19,8 +19,9 @@ std::string likely_cause(const ExitStatus& exit);
 struct ReportContext {
   std::string host;
   int world_size = 1;
-  int stderr_lines = 18;  // of the rank that failed first
-  std::string logs;       // directory of the run; empty: nothing is kept
+  int stderr_lines = 18;     // of the rank that failed first
+  std::string logs;          // directory of the run; empty: nothing is kept
+  bool one_console = false;  // all nodes print to it: the cause is reported by its own node
 };
 
 /// The whole report, with a newline at the end of each line; `result.failures` must not be empty.

@@ -20,7 +20,7 @@ std::string ddp_run_program();
 std::string trainer_program();
 
 /// The longest wait for any program here: far above what it needs, far below what hides a hang.
-inline constexpr ChildProgram::Time kPatience{60'000};
+inline constexpr ChildProgram::Time kPatience{150'000};
 
 /// A folder with text.txt and config.yaml; the programs run in it, so that relative paths stay
 /// there.

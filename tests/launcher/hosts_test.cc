@@ -285,6 +285,8 @@ TEST_CASE("the hosts' job gives its exit code and the cause, and stops everywher
   INFO(run.err);
   CHECK(run.exit == 7);
   CHECK_THAT(run.err, Contains("b: ") && Contains("exitcode  : 7"));
+  CHECK(count_of(run.err, "Root Cause") == 1);
+  CHECK_THAT(run.err, Contains("a: ddp-run: the job failed; first failure: rank 1 on "));
 }
 
 TEST_CASE("a signal to the starting ddp-run reaches the workers of all hosts") {

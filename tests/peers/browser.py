@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-PATIENCE = 60  # seconds
+PATIENCE = 180  # seconds
 
 
 def chromium():

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKERS = Path(__file__).resolve().parent / "workers"
 DDP_RUN = Path(os.environ.get("DDP_RUN", ROOT / "build/release/bin/ddp-run"))
 PYTHON = Path(os.environ.get("DDP_PEER_PYTHON", ROOT / ".venv/bin/python"))
-PATIENCE = 90  # seconds: far above what a run needs, far below what hides a hang
+PATIENCE = 180  # seconds: far above what a run needs, far below what hides a hang
 
 # What a launcher or a job around this one may have set.
 FOREIGN = ("PET_", "TORCH", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "OMP_NUM_THREADS",

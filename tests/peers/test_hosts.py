@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DDP_RUN = os.environ.get("DDP_RUN", ROOT / "build/release/bin/ddp-run")
 TRAINER = os.environ.get("TRAINER", ROOT / "build/release/bin/trainer")
-PATIENCE = 60
+PATIENCE = 180
 NAME = f"d{os.getpid() % 100000}"
 WORKER = 'echo "up $RANK of $WORLD_SIZE round $TORCHELASTIC_RESTART_COUNT at $MASTER_ADDR $PPID $$"; exec sleep 1000'
 SHELL = ["--no-python", "sh", "-c", WORKER]
@@ -106,7 +106,7 @@ class Hosts(unittest.TestCase):
         self.addCleanup(tear_down_hosts)
         wrong = set_up_hosts()
         if wrong:
-            print(f"[skipped] all of it: no network namespaces here: {wrong}", flush=True)
+            print(f"[skipped] all of it: no network namespaces here\n  {wrong}", flush=True)
             self.skipTest(wrong)
         self.addCleanup(lambda: [node.end() for node in self.nodes])
 

@@ -14,7 +14,7 @@ import json
 from torch.distributed.run import get_args_parser
 print(json.dumps([[action.option_strings, action.nargs != 0] for action in get_args_parser()._actions]))
 """
-ACTIONS = json.loads(subprocess.run([PYTHON, "-c", ASK], capture_output=True, text=True, timeout=90, check=True).stdout)
+ACTIONS = json.loads(subprocess.run([PYTHON, "-c", ASK], capture_output=True, text=True, timeout=240, check=True).stdout)
 SPELLINGS = [name for names, _ in ACTIONS for name in names]
 
 TAKEN = ["--nnodes=1:1", "--nnodes= 1", "--nproc-per-node=02", "--nproc-per-node= 2", "--nproc-per-node=auto", "--nproc-per-node=cpu",
@@ -45,7 +45,7 @@ print(json.dumps([option for option in json.loads(sys.argv[1]) if takes(option)]
 
 def understood(*arguments):
     """The option that an error names: here each gets no value, or one that it does not take."""
-    job = subprocess.run([DDP_RUN, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    job = subprocess.run([DDP_RUN, *arguments], capture_output=True, text=True, timeout=240, check=False)
     return job.stderr.removeprefix("error: ").split(" ")[0]
 
 
@@ -85,25 +85,25 @@ class Options(unittest.TestCase):
         ambiguous = [cut for cut in cuts if len([option for option in SPELLINGS if option.startswith(cut)]) > 1]
         self.assertIn("--nproc", ambiguous)
         for cut in ambiguous:
-            job = subprocess.run([DDP_RUN, "--dry-run", cut, "true"], capture_output=True, text=True, timeout=60, check=False)
+            job = subprocess.run([DDP_RUN, "--dry-run", cut, "true"], capture_output=True, text=True, timeout=240, check=False)
             self.assertEqual(job.returncode, 2, cut + ": " + job.stdout)
             self.assertRegex(job.stderr, r"is ambiguous: --|write --", cut)
 
     def test_values_are_taken_and_refused_by_both(self):
         env = {name: value for name, value in os.environ.items() if not name.startswith("PET_")} | {"CUDA_VISIBLE_DEVICES": ""}
         asked = subprocess.run([PYTHON, "-c", ASK_TAKEN, json.dumps(TAKEN + REFUSED)], capture_output=True, text=True, env=env,
-                               timeout=90, check=True)
+                               timeout=240, check=True)
         self.assertEqual(json.loads(asked.stdout), TAKEN)
         for option in TAKEN + REFUSED:
             job = subprocess.run([DDP_RUN, "--dry-run", option, "--no-python", "/bin/true"], capture_output=True, text=True,
-                                 env=env, timeout=60, check=False)
+                                 env=env, timeout=240, check=False)
             self.assertEqual(job.returncode, 0 if option in TAKEN else 2, option + ": " + job.stderr)
 
     def test_a_flag_from_the_environment_takes_numbers(self):
         for value, printed in (("1", "0"), ("0", "1"), ("2", "0")):
             job = subprocess.run([DDP_RUN, "--dry-run", "--nproc_per_node=2", "/bin/true"], capture_output=True, text=True,
                                  env={**os.environ, "PET_VIRTUAL_LOCAL_RANK": value, "CUDA_VISIBLE_DEVICES": ""},
-                                 timeout=60, check=False)
+                                 timeout=240, check=False)
             # Without GPUs --virtual-local-rank is refused: that it is on shows.
             self.assertEqual(job.returncode == 0, printed == "1", job.stderr)
 

@@ -23,7 +23,7 @@ except ImportError:
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = os.environ.get("DDP_STORE_HOST", str(ROOT / "build/dev/bin/store_host"))
-PATIENCE = timedelta(seconds=60)
+PATIENCE = timedelta(seconds=180)
 MOMENT = timedelta(milliseconds=50)
 HAS_BARRIER = hasattr(dist.TCPStore, "barrier")  # 2.15 has it, 2.11 does not
 SEED = int(os.environ.get("DDP_SEED", "1"))

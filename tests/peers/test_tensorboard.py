@@ -97,7 +97,7 @@ class EventFiles(ProbeTest):
     def test_tensorboard_inspect_names_what_is_there(self):
         self.attempt("begin 0\ntrain 1 1\ntrain 2 2\n")
         done = subprocess.run([sys.executable, "-m", "tensorboard.main", "--inspect", "--logdir", self.run_folder],
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=240)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("train/loss", done.stdout)
 
@@ -110,7 +110,7 @@ class EventFiles(ProbeTest):
                      f"trainer_config.snapshot_path={self.folder}/snapshot.pt", f"hydra.run.dir={self.run_folder}"]
         config = self.folder / "config.yaml"
         config.write_text("data_config: {}\n")
-        subprocess.run([TRAINER, "--config", config, *overrides], check=True, timeout=120, stdout=subprocess.DEVNULL)
+        subprocess.run([TRAINER, "--config", config, *overrides], check=True, timeout=240, stdout=subprocess.DEVNULL)
 
     def test_a_training_and_its_resume_look_like_one(self):
         self.train(20)

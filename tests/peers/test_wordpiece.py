@@ -1,51 +1,22 @@
-"""The wordpiece tokenizer beside Python's `tokenizers`: the same tokens for any text, with a vocabulary of either.
-
-DDP_TOKENIZER_PROBE names the probe (default: build/dev/bin/ddp_tokenizer_probe), DDP_PEER_PYTHON a Python with
-`tokenizers` (default: .venv). WikiText-2 is taken from DDP_TEST_TEXTS (default: ../shared/data) where it is there.
-"""
+"""The wordpiece tokenizer beside Python's `tokenizers`: the same tokens for any text, with a vocabulary of either."""
 
 import json
-import os
 import random
-import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = Path(os.environ.get("DDP_PEER_PYTHON", ROOT / ".venv/bin/python"))
-PROBE = os.environ.get("DDP_TOKENIZER_PROBE", str(ROOT / "build/dev/bin/ddp_tokenizer_probe"))
-TEXTS = Path(os.environ.get("DDP_TEST_TEXTS", ROOT.parent / "shared/data"))
+import tokenizer_peer
+from tokenizer_peer import CORPUS, TokenizerPeer, ours, probe, wikitext, tokenizers
 
-try:
-    import tokenizers
-except ImportError:
-    if PYTHON.exists() and Path(sys.executable).parent != PYTHON.parent:
-        os.execv(PYTHON, [str(PYTHON), "-m", "unittest", *sys.argv[1:]])
-    print(f"[skipped] all of it: no Python with tokenizers at {PYTHON}")
-    sys.exit(0)
-
-CORPUS = (ROOT / "data/sample_corpus.txt").read_text()
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-
-
-def wikitext():
-    files = [path for path in (TEXTS / "wikitext2-valid.txt", TEXTS / "wikitext2-test.txt") if path.exists()]
-    if not files:
-        raise unittest.SkipTest(f"no wikitext2-valid.txt in {TEXTS}")
-    return [path.read_text() for path in files]
-
-
-def probe(*arguments, text=""):
-    done = subprocess.run([PROBE, *map(str, arguments)], input=text.encode(), capture_output=True, timeout=300, check=False)
-    if done.returncode != 0:
-        raise AssertionError(f"{arguments}: exit code {done.returncode}: {done.stderr.decode(errors='replace')}")
-    return done.stdout
-
-
-def ours(path, text):
-    return list(memoryview(probe("encode", path, text=text)).cast("i"))
+POOLS = ["abc XYZ", " \t\n\r\x0b\x0c\x1c\x85\xa0\u2003\u2028\u3000\u200b\u180e\x00\x7f\u00ad\ufffd", "0123\u00b2\u00bd\u0663\u2167",
+         "\u00e9\u00df\u0130\u0131\u01c5\u03a3\u03c3\u0416\u05d0\u0639\u4e2d\u3042\uac00\U0001d54f\U0002b740\U0002b920",
+         "\u0301\u0323\u0308\u0338\u093c\u0345\u302e\U0001d165\U0001d16e", ".,!?-_#$+<=>^`|~\u20ac\u2019\u3002\u00ab\u00bf\u2e5d\u166d",
+         "\U0001f600\U0001f468\u200d\U0001f469\u2764\ufe0f\U0001f1e9"]
+AWKWARD = ["", " ", "\n", "a", " a ", "A\u0301b", "ÀÉÎ õ ü ñ ç ß ŉ ǆ", "İstanbul IĞDIR", "ΑΣ ΣΑΣ", "日本語のテキスト、です。", "don't stop-it... (now)!?", "a[MASK]b [MASK]",
+           "[CLS] [SEP] [PAD] [UNK] [mask] [MAS", "x" * 100, "x" * 101, "é" * 101, "##ing ## #", "the[MASK]", "\x00\x01a\x00b\ufffdc", "가각힣", "é̱́ ụ̈̄", "नमस्ते दुनिया",
+           "👨‍👩‍👧‍👦 👍🏽 🇩🇪❤️", "<unk> @-@ 1 @,@ 000", "\u2028\u2029\x85 ", "ﬁ ﬂ ½ ①", "\U0010ffff\ufffe\ufdd0"]
 
 
 def trained_peer(text, size, **options):
@@ -55,49 +26,16 @@ def trained_peer(text, size, **options):
 
 
 def random_text(rng, length):
-    """Of all scripts, with accents, signs, controls and what is not assigned yet."""
-    pools = ["abc XYZ", " \t\n\r\x0b\x0c\x1c\x85\xa0\u2003\u2028\u3000\u200b\u180e\x00\x7f\u00ad\ufffd", "0123\u00b2\u00bd\u0663\u2167",
-             "\u00e9\u00df\u0130\u0131\u01c5\u03a3\u03c3\u0416\u05d0\u0639\u4e2d\u3042\uac00\U0001d54f\U0002b740\U0002b920",
-             "\u0301\u0323\u0308\u0338\u093c\u0345\u302e\U0001d165\U0001d16e", ".,!?-_#$+<=>^`|~\u20ac\u2019\u3002\u00ab\u00bf\u2e5d\u166d",
-             "\U0001f600\U0001f468\u200d\U0001f469\u2764\ufe0f\U0001f1e9"]
-    out = []
-    for _ in range(length):
-        if rng.random() < 0.15:
-            point = rng.randrange(0x110000 if rng.random() < 0.3 else 0x20000)
-            out.append("x" if 0xD800 <= point < 0xE000 else chr(point))
-        else:
-            out.append(rng.choice(rng.choice(pools)) * rng.choice((1, 1, 1, 2)))
-    return "".join(out)
+    return tokenizer_peer.random_text(rng, length, POOLS, (1, 1, 1, 2, 5))
 
 
-AWKWARD = ["", " ", "\n", "a", " a ", "A\u0301b", "ÀÉÎ õ ü ñ ç ß ŉ ǆ", "İstanbul IĞDIR", "ΑΣ ΣΑΣ", "日本語のテキスト、です。", "don't stop-it... (now)!?", "a[MASK]b [MASK]",
-           "[CLS] [SEP] [PAD] [UNK] [mask] [MAS", "x" * 100, "x" * 101, "é" * 101, "##ing ## #", "the[MASK]", "\x00\x01a\x00b\ufffdc", "가각힣", "é̱́ ụ̈̄", "नमस्ते दुनिया",
-           "👨‍👩‍👧‍👦 👍🏽 🇩🇪❤️", "<unk> @-@ 1 @,@ 000", "\u2028\u2029\x85 ", "ﬁ ﬂ ½ ①", "\U0010ffff\ufffe\ufdd0"]
+class Peers(TokenizerPeer, unittest.TestCase):
+    AWKWARD = AWKWARD
+    random_text = staticmethod(random_text)
 
-
-class Peers(unittest.TestCase):
     @classmethod
-    def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.temporary.cleanup)
-        cls.folder = Path(cls.temporary.name)
-        cls.peer = trained_peer(CORPUS + random_text(random.Random(1), 20000) * 2, 4000)
-        cls.peer.save(str(cls.folder / "tokenizer.json"))
-
-    def same(self, text, peer=None, path=None):
-        wanted = (peer or self.peer).encode(text, add_special_tokens=False).ids
-        self.assertEqual(ours(path or self.folder, text), wanted, f"text: {text[:80]!r}")
-        return wanted
-
-    def test_the_same_tokens_for_awkward_texts(self):
-        for text in AWKWARD:
-            with self.subTest(text=text[:20]):
-                self.same(text)
-
-    def test_the_same_tokens_for_random_texts_of_all_scripts(self):
-        rng = random.Random(2)
-        for _ in range(10):
-            self.same(random_text(rng, 20000))
+    def new_peer(cls):
+        return trained_peer(CORPUS + random_text(random.Random(1), 20000) * 2, 4000)
 
     def test_the_same_tokens_for_every_character(self):
         """Each between letters, and alone, with a vocabulary that has all parts: no class may differ. Planes 4 to 13 are not assigned."""
@@ -107,10 +45,6 @@ class Peers(unittest.TestCase):
             path = self.folder / "characters.json"
             peer.save(str(path))
             self.same("".join(f"a{chr(p)}b {chr(p)}\n" for p in points), peer, path)
-
-    def test_the_same_tokens_for_wikitext(self):
-        for text in wikitext():
-            self.assertGreater(len(self.same(text)), 100_000)
 
     def test_capitals_and_accents_may_be_kept(self):
         for options in ({"lowercase": False}, {"strip_accents": False}, {"lowercase": False, "strip_accents": True},

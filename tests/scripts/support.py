@@ -32,4 +32,4 @@ class ScriptTest(unittest.TestCase):
         env["PATH"] = path or f"{self.bin}:{env['PATH']}"
         env.update(environment)
         return subprocess.run(["bash", f"scripts/{self.script}", *arguments], cwd=self.folder, env=env,
-                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30)
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)

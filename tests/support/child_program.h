@@ -23,7 +23,7 @@ struct ChildOptions {
 class ChildProgram {
  public:
   using Time = std::chrono::milliseconds;
-  static constexpr Time kBound{30'000};
+  static constexpr Time kBound{90'000};
 
   explicit ChildProgram(const ChildOptions& options);
   ~ChildProgram();

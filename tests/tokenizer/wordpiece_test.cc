@@ -34,7 +34,7 @@ std::string problem_of(const std::string& vocabulary) {
   return "";
 }
 
-WordCounts words_of(const std::string& text) {
+WordCounts counts_of(const std::string& text) {
   WordCounts words;
   for_each_bert_word(text, BertWordOptions{}, [&](std::string_view word) { words.add_word(word); });
   return words;
@@ -91,13 +91,13 @@ TEST_CASE("text that is not UTF-8 is refused where it is not") {
 }
 
 TEST_CASE("a trained vocabulary begins with the special tokens and the characters") {
-  const auto spec = train_wordpiece(words_of("abab abab ba ba ba"), 100);
+  const auto spec = train_wordpiece(counts_of("abab abab ba ba ba"), 100);
   const std::vector<std::string> begin = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
                                           "a",     "b",     "##a",   "##b",   "ba"};
   REQUIRE(spec.vocabulary.size() > begin.size());
   CHECK(std::vector<std::string>(spec.vocabulary.begin(), spec.vocabulary.begin() + 10) == begin);
   CHECK(spec.added.size() == 5);
-  CHECK_THROWS_WITH(train_wordpiece(words_of("abc"), 8), Catch::Contains("--vocab_size: 8"));
+  CHECK_THROWS_WITH(train_wordpiece(counts_of("abc"), 8), Catch::Contains("--vocab_size: 8"));
 }
 
 TEST_CASE("trainer tokenize trains wordpieces, whichever way it is written") {
