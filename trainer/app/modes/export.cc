@@ -13,15 +13,21 @@ namespace {
 
 std::vector<std::string> export_causal(const OpenedSnapshot& snapshot, const ExportArgs& options) {
   const SnapshotModel loaded = load_snapshot_model(snapshot, "export", torch::kCPU);
-  const ExportedModel exported{loaded.config.gpt, loaded.model->block_size(),
-                               loaded.model->vocab_size(), loaded.weights()};
+  const ExportedModel exported{loaded.config.gpt,
+                               loaded.model->block_size(),
+                               loaded.model->vocab_size(),
+                               loaded.weights(),
+                               {}};
   return export_model(exported, *loaded.tokenizer, options.format, options.output);
 }
 
 std::vector<std::string> export_masked(const OpenedSnapshot& snapshot, const ExportArgs& options) {
   const MaskedSnapshotModel loaded = load_masked_model(snapshot, torch::kCPU);
-  const ExportedModel exported{loaded.config.bert, loaded.model->positions(),
-                               loaded.model->vocab_size(), loaded.weights()};
+  const ExportedModel exported{loaded.config.bert,
+                               loaded.model->positions(),
+                               loaded.model->vocab_size(),
+                               loaded.weights(),
+                               {}};
   return export_model(exported, *loaded.tokenizer, options.format, options.output);
 }
 
