@@ -79,6 +79,11 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
     rules.master_port = group.port;
   }
   config.hints = apply_rdzv_conf(conf, group);
+  if (rules.fixed_ranks && nodes.min != nodes.max) {
+    config.hints.push_back(
+        fmt::format("--nnodes={}: without --rdzv-backend=c10d the job waits for all {} nodes",
+                    values.text("nnodes"), nodes.max));
+  }
   config.rdzv_token_file = values.file("rdzv-token-file");
   config.group = std::move(group);
 }

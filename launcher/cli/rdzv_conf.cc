@@ -44,8 +44,9 @@ bool flag_of(const std::string& key, const std::string& text) {
 Endpoint take_endpoint(const OptionValues& values, bool is_static) {
   const std::string& text = values.text("rdzv-endpoint");
   Endpoint endpoint;
-  if (text.empty() && is_static) {
-    endpoint = {values.text("master-addr"), values.integer("master-port", 0, 65535)};
+  if (text.empty() && (is_static || values.given("master-addr"))) {
+    const bool has_port = is_static || values.given("master-port");
+    endpoint = {values.text("master-addr"), has_port ? values.integer("master-port", 0, 65535) : 0};
   } else if (const auto given = parse_endpoint(text)) {
     endpoint = *given;
   } else {

@@ -52,11 +52,10 @@ void fill_endpoint(SchedulerFiller& filler, const SchedulerFacts& facts,
                     "(MPICH)",
                     facts.name));
   }
-  if (values.text("rdzv-backend") != "c10d") {
+  if (values.text("rdzv-backend") != "c10d" || values.given("master-addr")) {
     filler.take("master-addr", facts.host);
     return filler.take("master-port", facts.port);
   }
-  if (facts.host.value.empty()) return;
   SchedulerFact endpoint = facts.host;
   if (!facts.port.value.empty()) endpoint.value += ":" + facts.port.value;
   filler.take("rdzv-endpoint", endpoint);

@@ -9,8 +9,9 @@
 namespace ddp::launch {
 
 struct HostCommand {
-  std::string label;  // unique
-  Command command;    // ssh, the host, one word for its shell
+  std::string label;        // unique
+  std::string destination;  // for ssh
+  Command command;          // ssh, the host, one word for its shell
 };
 
 struct HostsPlan {

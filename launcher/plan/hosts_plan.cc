@@ -130,7 +130,7 @@ std::vector<std::string> own_options(const HostsRequest& request, const HostsPla
     const bool v6 = first.find(':') != std::string::npos;
     const std::string host = v6 ? fmt::format("[{}]", first) : first;
     options.push_back(fmt::format("--rdzv-endpoint={}:{}", host, place.port));
-  } else if (several && !request.dynamic) {
+  } else if (several) {
     if (!request.has_address) options.push_back("--master-addr=" + first);
     if (!request.has_port) options.push_back(fmt::format("--master-port={}", place.port));
   }
@@ -184,8 +184,9 @@ HostsPlan plan_hosts(const HostsRequest& request, const HostsPlace& place) {
     add(own_options(request, place, hosts, i));
     add({"--"});
     add(request.program);
-    HostCommand host{label_of(hosts, i), ssh_command(request, place.environment)};
-    host.command.argv.push_back(hosts[i].destination);
+    HostCommand host{label_of(hosts, i), hosts[i].destination,
+                     ssh_command(request, place.environment)};
+    host.command.argv.push_back(host.destination);
     host.command.argv.push_back(remote_command_line(remote));
     plan.hosts.push_back(std::move(host));
   }

@@ -45,10 +45,12 @@ struct HostStream {
 
 struct RunningHost {
   std::string label;
+  std::string destination;
   pid_t pid = 0;
   int input = -1;
   std::array<HostStream, 2> output{};
   std::optional<Clock::time_point> ended{};
+  bool said_anything = false;
 
   bool is_over() const { return ended && output[0].fd < 0 && output[1].fd < 0; }
 };
@@ -112,7 +114,10 @@ class HostRunner {
     spec.command = host.command;
     spec.environment = environment;
     PendingSpawn pending = begin_spawn(spec, stdio, signals_.hangup_ignored());
-    RunningHost running{.label = host.label, .pid = pending.pid, .input = in.write};
+    RunningHost running{.label = host.label,
+                        .destination = host.destination,
+                        .pid = pending.pid,
+                        .input = in.write};
     running.output[0] = {.fd = out.read, .console = &out_};
     running.output[1] = {.fd = err.read, .console = one_console_ ? &out_ : &err_};
     for (const int fd : {in.write, out.read, err.read}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
@@ -166,13 +171,14 @@ class HostRunner {
     return next;
   }
 
-  void read_some(const RunningHost& host, HostStream& stream) {
+  void read_some(RunningHost& host, HostStream& stream) {
     if (stream.fd < 0 || stream.console->is_long()) return;
     std::array<char, 64 << 10> buffer;
     const ssize_t got = ::read(stream.fd, buffer.data(), buffer.size());
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     const std::string prefix = host.label + ": ";
     if (got > 0) {
+      host.said_anything = true;
       std::string_view text(buffer.data(), static_cast<std::size_t>(got));
       for (std::string_view line; stream.lines.next(text, line);)
         stream.console->append_line(prefix, line);
@@ -229,18 +235,28 @@ class HostRunner {
       if (host.ended || ::waitpid(host.pid, &status, WNOHANG) != host.pid) continue;
       host.ended = Clock::now();
       ::close(std::exchange(host.input, -1));
-      ended(host, exit_code_of_process(status));
+      for (HostStream& stream : host.output) read_some(host, stream);
+      explain_end(host, status);
+      ended(exit_code_of_process(status));
     }
   }
 
-  void ended(const RunningHost& host, int code) {
+  // ddp-run on the host says why it ends; ssh may not.
+  void explain_end(const RunningHost& host, int status) {
+    const int code = exit_code_of_process(status);
+    std::string what;
+    if (WIFSIGNALED(status) && interrupted_ == 0)
+      what = "ssh was killed by " + signal_name(WTERMSIG(status));
+    else if (code == kSshFailed)
+      what = "ssh ended with 255: it could not connect or lost the connection";
+    else if (code != 0 && !host.said_anything && requests_.count() == 0 && !stopping_)
+      what = fmt::format("ssh ended with {} before ddp-run on the host said anything", code);
+    if (!what.empty())
+      note(fmt::format("error: {}: {}; try: ssh {} true", host.label, what, host.destination));
+  }
+
+  void ended(int code) {
     codes_.push_back(code);
-    if (code == kSshFailed) {
-      note(
-          fmt::format("error: {0}: ssh ended with 255: it could not connect or lost the "
-                      "connection; try: ssh {0} true",
-                      host.label));
-    }
     const auto failed = std::count_if(codes_.begin(), codes_.end(), [](int c) { return c != 0; });
     const auto left = static_cast<int>(hosts_.size()) - static_cast<int>(failed);
     if (code == 0 || left >= min_nodes_ || stopping_) return;

@@ -151,7 +151,7 @@ void Coordinator::judge_newcomer(int fd) {
   ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
   if (kind == FirstBytes::Agent && !only_store_) return admit(fd);
   if (kind == FirstBytes::TcpStore && store_clients_) return store_clients_(fd);
-  if (kind == FirstBytes::TcpStore && note_.empty()) {
+  if (kind == FirstBytes::TcpStore && !std::exchange(store_client_came_, true)) {
     note_ =
         "a client of torch's TCPStore, such as torchrun's agent, has come to the rendezvous and "
         "was turned away: with --rdzv-backend=c10d all nodes must run ddp-run";

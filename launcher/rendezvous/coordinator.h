@@ -95,6 +95,7 @@ class Coordinator : public PollHandler {
   std::optional<Clock::time_point> next_late_;     // no newcomer is
   std::vector<int> closed_;                        // nodes whose connections are
   std::string note_;
+  bool store_client_came_ = false;  // it tries again and again; one word is enough
 };
 
 }  // namespace ddp::launch

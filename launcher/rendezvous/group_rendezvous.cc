@@ -82,7 +82,9 @@ void GroupRendezvous::report_end(NodeEnd end) {
 void GroupRendezvous::lose_round() {
   round_is_lost_ = false;
   join_is_due_ = true;
-  JobNews news = make_news(JobNews::Kind::Restart, "looking for the next host of the rendezvous");
+  JobNews news = make_news(JobNews::Kind::Restart,
+                           coordinator_ ? "starting again with the nodes that are left"
+                                        : "looking for the next host of the rendezvous");
   news.verdict.restart = true;
   store_.clear();
   tell(std::move(news));
@@ -103,7 +105,9 @@ void GroupRendezvous::receive(const ControlMessage& message) {
 }
 
 void GroupRendezvous::receive_as_member(const ControlMessage& message) {
-  if (const auto* m = std::get_if<Refused>(&message)) return lose_host(m->why, /*gone=*/false);
+  if (const auto* m = std::get_if<Refused>(&message)) {
+    return lose_job("the other nodes have given this one up: " + m->why, /*host_is_gone=*/false);
+  }
   if (const auto* m = std::get_if<Round>(&message)) receive(*m);
   if (const auto* m = std::get_if<Verdict>(&message)) receive(*m);
   if (const auto* m = std::get_if<Note>(&message)) tell_note(m->text);
@@ -159,10 +163,14 @@ void GroupRendezvous::tell_end(const std::string& why) {
 }
 
 void GroupRendezvous::lose_host(const std::string& why, bool gone) {
+  lose_job(fmt::format("the host of the rendezvous, {}, was lost: {}", search_.present_text(), why),
+           gone);
+}
+
+void GroupRendezvous::lose_job(const std::string& text, bool host_is_gone) {
   channel_.reset();
-  lost_text_ =
-      fmt::format("the host of the rendezvous, {}, was lost: {}", search_.present_text(), why);
-  host_is_gone_ = gone;
+  lost_text_ = text;
+  host_is_gone_ = host_is_gone;
   if (!last_round_) return search();
   if (in_round_ && !round_is_lost_)
     tell(make_news(JobNews::Kind::Stop, lost_text_ + "; the workers here are stopped"));

@@ -93,6 +93,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void receive(const Round& round);
   void receive(const Verdict& verdict);
   void lose_host(const std::string& why, bool gone);
+  void lose_job(const std::string& text, bool host_is_gone);
   void lose_round();
   void keep_time();
   void tell(JobNews news) { news_.push_back(std::move(news)); }

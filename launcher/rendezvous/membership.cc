@@ -109,8 +109,10 @@ void Membership::join(Node node, const Join& join, Clock::time_point now) {
 // A running round ends for a newcomer that there is room for, unless the job is about to end
 // anyway.
 void Membership::call_in(Node newcomer, Clock::time_point now) {
-  if (rules_.fixed_ranks || finished_ > 0 ||
-      static_cast<int>(members_.size()) >= rules_.max_nodes) {
+  if (!rules_.fixed_ranks && finished_ > 0) {
+    return send(newcomer, Note{"a node has finished its part already; this one waits as a spare"});
+  }
+  if (rules_.fixed_ranks || static_cast<int>(members_.size()) >= rules_.max_nodes) {
     return send(newcomer, Note{fmt::format(
                               "{} of at most {} run this job; this one waits as a spare",
                               plural_nodes(static_cast<int>(members_.size())), rules_.max_nodes)});
@@ -245,10 +247,10 @@ std::string Membership::missing_nodes() const {
 
 void Membership::give_up_joining() {
   const int count = present_;
-  end_without_round(fmt::format("{} of at least {} joined within {} (--rdzv-conf=join_timeout){}",
-                                plural_nodes(count), rules_.min_nodes,
-                                seconds_text(rules_.join_timeout),
-                                rules_.fixed_ranks ? missing_nodes() : ""));
+  end_without_round(fmt::format(
+      "{} of at least {} joined within {} (--rdzv-conf={}){}", plural_nodes(count),
+      rules_.min_nodes, seconds_text(rules_.join_timeout),
+      rules_.fixed_ranks ? "timeout" : "join_timeout", rules_.fixed_ranks ? missing_nodes() : ""));
 }
 
 std::optional<Clock::time_point> Membership::deadline() const {

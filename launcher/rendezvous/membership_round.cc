@@ -143,7 +143,9 @@ void Membership::try_judge(Clock::time_point now) {
     const std::string text = joined_text(departures_);
     if (!rules_.fixed_ranks) {
       verdict.failures.clear();
-      verdict.text = "starting again without it: " + text;
+      const bool enough = present_ + absent_ >= std::max(rules_.min_nodes, history_.quorum);
+      verdict.text =
+          (enough ? "starting again without it: " : "waiting for another in its place: ") + text;
       return restart(std::move(verdict), now);
     }
     const bool saved = std::all_of(members_.begin(), members_.end(),

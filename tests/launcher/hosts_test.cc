@@ -169,6 +169,9 @@ TEST_CASE("an elastic job on hosts meets at the first one") {
 }
 
 TEST_CASE("addresses, ports and ids that are given are kept") {
+  CHECK(arguments_of(plan_of({"--hosts=a,b", "--rdzv-backend=c10d", "--master-addr=ib1"}))[1] ==
+        "--rdzv-backend=c10d --master-addr=ib1 --lifeline=1.2 --nnodes=2 --master-port=20001 "
+        "--rdzv-id=abcd -- prog --hosts x");
   CHECK(arguments_of(plan_of({"--hosts=a,b", "--rdzv-endpoint=ib1:99", "--rdzv-id=mine"}))[0] ==
         "--rdzv-endpoint=ib1:99 --rdzv-id=mine --lifeline=1.2 --nnodes=2 --node-rank=0 -- prog "
         "--hosts x");
@@ -339,14 +342,26 @@ TEST_CASE("a host that cannot be reached ends the job, named") {
                           Contains("try: ssh gone true"));
 }
 
+TEST_CASE("an ssh that ends without a word, or is killed, is named") {
+  const FakeHosts hosts;
+  const auto silent =
+      run_to_end(test::stub_job(hosts.tmp, {"--hosts=me@a", "--ssh=/bin/false"}, {}));
+  CHECK(silent.exit == 1);
+  CHECK(
+      silent.err ==
+      "error: a: ssh ended with 1 before ddp-run on the host said anything; try: ssh me@a true\n");
+  const std::string dies = hosts.tmp.write("dies", "#!/bin/sh\nkill -9 $$\n");
+  ::chmod(dies.c_str(), 0755);
+  const auto killed = run_to_end(test::stub_job(hosts.tmp, {"--hosts=a,a", "--ssh=" + dies}, {}));
+  CHECK(killed.exit == 128 + SIGKILL);
+  CHECK_THAT(killed.err, Contains("error: a/0: ssh was killed by SIGKILL; try: ssh a true"));
+}
+
 TEST_CASE("an elastic job goes on without a host that it does not need") {
   const FakeHosts hosts;
-  ChildOptions child = hosts.job(
+  const auto child = hosts.job(
       {"--hosts=a,gone", "--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-conf=last_call_timeout=1"},
       {"print=done"});
-  std::erase(child.argv, "--master-addr=127.0.0.1");
-  child.argv.insert(child.argv.begin() + 1,
-                    "--rdzv-endpoint=127.0.0.1:" + std::to_string(20000 + ::getpid() % 10000));
   const auto run = run_to_end(child);
   INFO(run.err);
   CHECK(run.exit == 0);

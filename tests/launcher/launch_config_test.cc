@@ -179,6 +179,24 @@ TEST_CASE("a PET_ variable that is no option is named, with the one that was mea
         std::vector<std::string>{"PET_DRY_RUN is ignored; give --dry-run on the command line"});
 }
 
+TEST_CASE("c10d takes the address of the master for the endpoint where that is left out") {
+  const auto config = parse({"--nnodes=1:2", "--rdzv-backend=c10d", "--master-addr=n1", "x"}, {});
+  CHECK(config.group->host == "n1");
+  CHECK(config.group->port == 29400);
+  const auto port =
+      parse({"--nnodes=2", "--rdzv-backend=c10d", "--master-addr=n1", "--master-port=77", "x"}, {});
+  CHECK(port.group->port == 77);
+  CHECK_THROWS_WITH(parse({"--nnodes=2", "--rdzv-backend=c10d", "x"}, {}),
+                    Catch::Contains("--rdzv-endpoint is needed"));
+}
+
+TEST_CASE("a range of nodes without c10d is pointed out") {
+  CHECK(parse({"--nnodes=1:2", "--master-addr=n1", "x"}, {}).hints ==
+        std::vector<std::string>{
+            "--nnodes=1:2: without --rdzv-backend=c10d the job waits for all 2 nodes"});
+  CHECK(parse({"--nnodes=2", "--master-addr=n1", "x"}, {}).hints.empty());
+}
+
 TEST_CASE("blanks around numbers and in lists do not matter, as in torchrun") {
   const auto config = parse({"--nproc-per-node= 2\n", "--max-restarts= 3 ", "--shutdown-timeout= 4",
                              "--nnodes= 1", "--signals-to-handle=SIGTERM, SIGINT",

@@ -433,6 +433,7 @@ TEST_CASE("a lost node stops the others, they start again without it, outside th
              Contains("node 1, h2 (10.0.0.2) was lost: its ddp-run is gone"));
   job.end_stopped({1}).end(3, {exited(2, 1)});  // its peer is gone: no failure of its own
   CHECK_FALSE(job.last<Verdict>(3).over);
+  CHECK_THAT(job.last<Verdict>(3).text, Catch::StartsWith("starting again without it: node 1"));
   CHECK(job.last<Verdict>(3).failures.empty());
   job.join(3).join(1);
   CHECK(job.order() == Nodes{1, 3});
@@ -554,7 +555,8 @@ TEST_CASE("a job of which a node has finished calls nobody in") {
   job.come({1, 2}).pass(seconds(1)).end(1);
   job.come({3});
   CHECK(job.all<Stop>(2).empty());
-  CHECK_THAT(job.last<Note>(3).text, Contains("waits as a spare"));
+  CHECK(job.last<Note>(3).text ==
+        "a node has finished its part already; this one waits as a spare");
 }
 
 TEST_CASE("a job whose workers all finish as a newcomer comes has succeeded") {

@@ -130,6 +130,8 @@ TEST_CASE("a stopped agent is lost after its heartbeats, and joins again when it
   job[0].wait_for("WORLD_SIZE=1");
   ::kill(agent, SIGCONT);
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) job[i].wait_for("WORLD_SIZE=2", 2);
+  CHECK(ever(job[1], "the other nodes have given this one up: nothing was heard of it for 2 s"));
+  CHECK_FALSE(ever(job[1], "the host of the rendezvous"));
   for (const auto& node : job.nodes) node->signal(SIGTERM);
   CHECK(job.exit_codes() == Codes{128 + SIGTERM, 128 + SIGTERM});
 }
@@ -138,6 +140,7 @@ TEST_CASE("a lost node that is needed is waited for, and replaced", "[nodes]") {
   Elastic job("2");
   job.begin(2);
   ::kill(agent_of_node(job[1]), SIGKILL);
+  job[0].wait_for("waiting for another in its place: node 1");
   job[0].wait_for("waiting for nodes: 1 of at least 2");
   job.add();
   job[2].wait_for("WORLD_SIZE=2");
@@ -205,6 +208,7 @@ TEST_CASE("the host is killed: the other node of two goes on", "[nodes]") {
     if (!agent) job[0].signal(SIGKILL);
     job[1].wait_for("this node hosts the rendezvous from now on");
     job[1].wait_for("WORLD_SIZE=1");
+    CHECK_FALSE(ever(job[1], "looking for the next host"));
     CHECK_THAT(job[1].out(), Contains("COUNT=1\nRANK=0\n"));
   }
 }

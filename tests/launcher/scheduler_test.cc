@@ -122,6 +122,11 @@ TEST_CASE("given options win over the scheduler's") {
   CHECK(given.group->host == "10.0.0.7");
   CHECK(given.group->port == 1234);
   CHECK(given.group->rules.run_id == "mine");
+  const auto elastic =
+      parse({"--scheduler=slurm", "--nnodes=1:2", "--rdzv-backend=c10d", "--master-addr=ib-1"},
+            slurm_step());
+  CHECK(elastic.group->host == "ib-1");
+  CHECK(elastic.group->port == 25690);
   const auto address = parse({"--scheduler=slurm", "--master-addr=ib-1"}, slurm_step());
   CHECK(address.group->host == "ib-1");
   CHECK(address.group->port == 25690);
