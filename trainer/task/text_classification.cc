@@ -211,7 +211,7 @@ void TextClassification::build_model(torch::Device device, uint64_t seed) {
   if (fresh_ && !config_.bert.init_from.empty()) take_pretrained();
   const auto weights = class_weights();
   if (!weights.empty())
-    class_weights_K_ = torch::tensor(weights, torch::TensorOptions(torch::kFloat32).device(device));
+    class_weights_ = torch::tensor(weights, torch::TensorOptions(torch::kFloat32).device(device));
   model_->to(device);
   model_->train();
 }
@@ -241,7 +241,7 @@ std::vector<Parameter> TextClassification::parameters() const {
 TaskLoss TextClassification::loss(const Batch& batch) {
   const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
   const int64_t texts = batch.targets.size(0);
-  const auto sum = summed_loss(model_(tokens_BT, seen_BT), batch.targets, class_weights_K_);
+  const auto sum = summed_loss(model_(tokens_BT, seen_BT), batch.targets, class_weights_);
   return {sum / static_cast<double>(texts), texts};
 }
 
@@ -250,7 +250,7 @@ torch::Tensor TextClassification::smallest_loss() {
   const auto options = torch::TensorOptions(torch::kInt64).device(device);
   const auto tokens_BT = torch::full({1, kAroundText}, tokens_.last, options);
   const auto seen_BT = torch::ones({1, kAroundText}, options.dtype(torch::kBool));
-  return summed_loss(model_(tokens_BT, seen_BT), torch::zeros({1}, options), class_weights_K_);
+  return summed_loss(model_(tokens_BT, seen_BT), torch::zeros({1}, options), class_weights_);
 }
 
 torch::Tensor TextClassification::evaluate(const Batch& batch) {

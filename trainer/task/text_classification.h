@@ -93,7 +93,7 @@ class TextClassification : public Task {
   std::unique_ptr<TextSamples> training_;
   std::unique_ptr<TextSamples> evaluation_;  // null: none
   std::unique_ptr<TextSamples> test_;
-  torch::Tensor class_weights_K_;  // not defined: all 1
+  torch::Tensor class_weights_;  // not defined: all 1
   BertForSequenceClassification model_{nullptr};
 };
 
