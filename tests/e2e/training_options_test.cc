@@ -96,7 +96,9 @@ TEST_CASE("early stopping ends the run, and says so when it is started again") {
                          "trainer_config.early_stopping_min_delta=100",
                          "trainer_config.eval_every_steps=2"};
   const auto run = succeed(launched(place, 2, options));
-  CHECK_THAT(run.out, Contains("Training stopped early: 6 steps"));
+  CHECK_THAT(run.out, Contains("Training stopped early: 6 steps") &&
+                          Contains("the loss of 2 evaluations in a row was not better by more "
+                                   "than 100 "));
   const auto again = succeed(launched(place, 2, options));
   CHECK_THAT(again.out, Contains("early stopping ended the run: 2 evaluations without progress"));
   const auto further =
@@ -166,6 +168,12 @@ TEST_CASE("training options that cannot be are refused with their names") {
       {{"optimizer_config.lr_schedule=cosin"}, "did you mean 'cosine'"},
       {{"optimizer_config.min_lr=1"}, "optimizer_config.min_lr"},
       {{"optimizer_config.name=sgd", "optimizer_config.nesterov=true"}, "needs momentum"},
+      {{"data_config.train_split=1", "trainer_config.early_stopping_patience=2"},
+       "trainer_config.early_stopping_patience needs evaluations"},
+      {{"data_config.train_split=1", "trainer_config.load_best_model_at_end=true"},
+       "trainer_config.load_best_model_at_end needs evaluations"},
+      {{"data_config.test_path=missing.txt"}, "data_config.test_path: "},
+      {{"trainer_config.metric_for_best_model=tokens"}, "'tokens' is no metric of this task"},
       {{"trainer_config.metric_for_best_model=f1"},
        "choose one of loss, perplexity, bits_per_character, accuracy"},
       {{"trainer_config.freeze=[\"h.9.*\"]"}, "no parameter matches 'h.9.*'"},
@@ -205,7 +213,21 @@ TEST_CASE("trainer eval repeats a run's own evaluation and takes other texts") {
       place,
       with_more(options, {"--data", place.write("strange.txt", "caf\xC3\xA9, na\xC3\xAFve")})));
   CHECK(strange.exit == 2);
-  CHECK_THAT(errors_of(strange.err).at(0), Contains("strange.txt"));
+  CHECK_THAT(errors_of(strange.err).at(0),
+             Contains("--data: ") && Contains("strange.txt") && !Contains("data_config.path"));
+}
+
+TEST_CASE("a test text is evaluated once, at the end, as trainer eval does") {
+  const Workspace place;
+  const std::string text = place.write("test.txt", test::read_bytes(place / "text.txt").substr(50));
+  const auto run =
+      succeed(launched(place, 2, {"trainer_config.max_steps=4", "data_config.test_path=" + text}));
+  const auto eval =
+      succeed(trainer(place, {"eval", "--snapshot", place.snapshot(), "--data", text, "--json"}));
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "Test Loss %.6f |",
+                nlohmann::json::parse(eval.out)["loss"].get<double>());
+  CHECK_THAT(run.out, Contains(digits));
 }
 
 }  // namespace ddp::test

@@ -104,7 +104,7 @@ Other:
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
   -h, --help                  Show this help
 
-Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error, 128+N killed by signal N
+Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error or missing file, 128+N killed by signal N
 )";
 }
 
@@ -128,7 +128,7 @@ Options:
       --json                  Print a JSON object
   -h, --help                  Show this help
 
-Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error
+Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error or missing file
 )";
 }
 
@@ -157,7 +157,7 @@ Options:
       --json                  Print a JSON object; of standard input, one for each line
   -h, --help                  Show this help
 
-Exit codes: 0 done, 1 the snapshot or an input cannot be used, 2 usage error
+Exit codes: 0 done, 1 the snapshot or an input cannot be used, 2 usage error or missing file
 )";
 }
 
@@ -180,7 +180,7 @@ Options:
                        safetensors: model.safetensors, the same (default: huggingface)
   -h, --help           Show this help
 
-Exit codes: 0 done, 1 the snapshot cannot be used or a file not be written, 2 usage error
+Exit codes: 0 done, 1 the snapshot cannot be used or a file not be written, 2 usage error or missing file
 )text";
 }
 

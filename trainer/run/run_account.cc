@@ -40,7 +40,7 @@ std::optional<double> seconds_at(const OrderedJson& json, const char* key) {
 }
 
 OrderedJson to_json(const RestartRecord& restart) {
-  return {{"rank", restart.rank},
+  return {{"rank", restart.rank >= 0 ? OrderedJson(restart.rank) : OrderedJson()},
           {"cause", restart.cause},
           {"lost_steps", restart.lost_steps},
           {"to_detect", to_json(restart.to_detect)},
@@ -49,12 +49,10 @@ OrderedJson to_json(const RestartRecord& restart) {
 }
 
 RestartRecord restart_from_json(const OrderedJson& json) {
-  return {json.value("rank", -1),
-          json.value("cause", std::string()),
-          json.value("lost_steps", int64_t{0}),
-          seconds_at(json, "to_detect"),
-          seconds_at(json, "to_restart"),
-          seconds_at(json, "to_first_step")};
+  const auto rank = seconds_at(json, "rank");
+  return {rank ? static_cast<int>(*rank) : -1,  json.value("cause", std::string()),
+          json.value("lost_steps", int64_t{0}), seconds_at(json, "to_detect"),
+          seconds_at(json, "to_restart"),       seconds_at(json, "to_first_step")};
 }
 
 OrderedJson to_json(const SaveCounts& saves) {
@@ -145,6 +143,8 @@ void RunAccount::add_restart(int64_t resumed_step) {
       if (totals_.last_step_at > 0) restart.to_detect = std::max(0.0, *seen - totals_.last_step_at);
       restart.to_restart = began_ - *seen;
     }
+  } else {
+    restart.cause = "nodes joined or left";
   }
   totals_.redone_steps += restart.lost_steps;
   totals_.last_step = resumed_step;
@@ -224,12 +224,13 @@ std::vector<std::string> RunAccount::text() const {
       saves.saved > 0 ? 1e3 * saves.stall_seconds / static_cast<double>(saves.saved) : 0.0,
       1e3 * saves.longest_stall));
   for (const auto& restart : totals_.restarts) {
-    lines.push_back(fmt::format(
-        "Restart: rank {}, {}: detected after {}, restarted after {}, first step after {}; {} "
-        "repeated",
-        restart.rank, restart.cause.empty() ? "cause unknown" : restart.cause,
-        seconds_or_none(restart.to_detect), seconds_or_none(restart.to_restart),
-        seconds_or_none(restart.to_first_step), counted(restart.lost_steps, "step")));
+    lines.push_back(
+        fmt::format("Restart: {}{}: detected after {}, restarted after {}, first step after {}; {} "
+                    "repeated",
+                    restart.rank >= 0 ? fmt::format("rank {}, ", restart.rank) : "",
+                    restart.cause.empty() ? "cause unknown" : restart.cause,
+                    seconds_or_none(restart.to_detect), seconds_or_none(restart.to_restart),
+                    seconds_or_none(restart.to_first_step), counted(restart.lost_steps, "step")));
   }
   return lines;
 }

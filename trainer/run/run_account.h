@@ -17,7 +17,7 @@ namespace ddp::train {
 /// One restart of the group. Times in seconds; none where nobody was there to measure.
 struct RestartRecord {
   int rank = -1;                        ///< That failed first, as ddp-run says; -1: unknown.
-  std::string cause;                    ///< "SIGKILL", "exit code 3", "hang"; "" when unknown.
+  std::string cause;                    ///< "SIGKILL", "hang", "nodes joined or left"; "": unknown.
   int64_t lost_steps = 0;               ///< Finished before the failure, and to be made again.
   std::optional<double> to_detect;      ///< From the last sign of progress to ddp-run's seeing it.
   std::optional<double> to_restart;     ///< From there to the start of this process.

@@ -46,6 +46,19 @@ std::vector<Parameter> build_model(Task& task, const Config& config, torch::Devi
   return freeze(task.parameters(), config.trainer.freeze);
 }
 
+void check_evaluation(const Task& task, const TrainerConfig& config) {
+  check_metric_name(task.metric_names(), config.metric_for_best_model);
+  if (task.evaluation() != nullptr) return;
+  const char* key = config.early_stopping_patience  ? "early_stopping_patience"
+                    : config.load_best_model_at_end ? "load_best_model_at_end"
+                                                    : nullptr;
+  if (key == nullptr) return;
+  throw UserError(
+      fmt::format("trainer_config.{} needs evaluations, and there is no data to evaluate on; set "
+                  "data_config.eval_path, or data_config.train_split below 1",
+                  key));
+}
+
 }  // namespace
 
 Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group, Task& task,
@@ -67,7 +80,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
       average_(optimizer_->parameters(), config.trainer.ema_decay),
       early_stopping_(config.trainer.early_stopping_patience,
                       config.trainer.early_stopping_min_delta) {
-  check_metric_name(task.metric_names(), config.trainer.metric_for_best_model);
+  check_evaluation(task, config.trainer);
   if (meta) load(*meta, snapshot);
   task.join(group, batch_plan_.micro_batches);
   sync_ = make_gradient_sync(named(optimizer_->parameters()), group_, config.distributed, [this] {

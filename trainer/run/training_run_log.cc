@@ -217,6 +217,12 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
                         trainer_.step() - first_step_, trainer_.step(), trainer_.cursor().epoch,
                         throughput_.seconds_since_start(), short_number(throughput_.average()),
                         rate_unit(trainer_.task().unit())));
+  if (stopped_early) {
+    log_.info(fmt::format(
+        "Early stopping: the {} of {} evaluations in a row was not better by more than {} "
+        "(trainer_config.early_stopping_patience, early_stopping_min_delta)",
+        c.metric_for_best_model, *c.early_stopping_patience, c.early_stopping_min_delta));
+  }
   log_.info(trainer_.last_eval() ? fmt::format("Last train loss {:.6f}, eval loss {:.6f}",
                                                last_loss_, trainer_.last_eval()->loss)
                                  : fmt::format("Last train loss {:.6f}", last_loss_));

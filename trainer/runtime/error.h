@@ -14,6 +14,10 @@ class UserError : public std::runtime_error {
   explicit UserError(const std::string& message);
 };
 
+/// The same error under the name that the user gave: `key` at the start of the message becomes
+/// `name`.
+UserError named_as(const UserError& error, const std::string& key, const std::string& name);
+
 /// The run itself failed (a peer died, a snapshot could not be written, ...). Ends the program with
 /// exit code 1.
 class RunError : public std::runtime_error {

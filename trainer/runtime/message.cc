@@ -56,6 +56,11 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 
 UserError::UserError(const std::string& message) : std::runtime_error(one_line(message)) {}
 
+UserError named_as(const UserError& error, const std::string& key, const std::string& name) {
+  const std::string text = error.what();
+  return UserError(text.starts_with(key) ? name + text.substr(key.size()) : text);
+}
+
 std::string one_line(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -55,10 +55,35 @@ CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string
     : config_(config),
       data_(config.data, tokenizer_to_resume(metadata), config.trainer.batch_size),
       fresh_(metadata == nullptr),
-      sample_prompt_(make_sample_prompt()) {}
+      sample_prompt_(make_sample_prompt()) {
+  if (!config.data.test_path.empty()) open_test();
+}
+
+void CausalLm::open_test() {
+  DataConfig data = config_.data;
+  data.path = data.test_path;
+  data.eval_path.clear();
+  data.tokenizer.clear();  // the training text's
+  data.truncate = 1.0;
+  data.train_split = 0.0;
+  try {
+    test_ =
+        std::make_unique<TextDataset>(data, tokenizer_of(metadata()), config_.trainer.batch_size);
+  } catch (const UserError& error) {
+    throw named_as(error, "data_config.path", "data_config.test_path");
+  }
+  if (test_->evaluation().size() == 0) {
+    throw UserError(fmt::format("data_config.test_path: {}: is shorter than block_size + 1 = {}",
+                                config_.data.test_path, config_.data.block_size + 1));
+  }
+}
 
 const SampleSource* CausalLm::evaluation() const {
   return data_.evaluation().size() == 0 ? nullptr : &data_.evaluation();
+}
+
+const SampleSource* CausalLm::test() const {
+  return test_ == nullptr ? nullptr : &test_->evaluation();
 }
 
 void CausalLm::build_model(torch::Device device, uint64_t seed) {
@@ -139,7 +164,7 @@ Metrics CausalLm::metrics(const std::vector<double>& sums) const {
 }
 
 std::vector<std::string> CausalLm::metric_names() const {
-  return {"loss", "perplexity", "bits_per_character", "accuracy", "tokens"};
+  return {"loss", "perplexity", "bits_per_character", "accuracy"};
 }
 
 int64_t CausalLm::full_weight(int64_t samples) const { return samples * config_.data.block_size; }

@@ -24,6 +24,7 @@ class CausalLm : public Task {
 
   const SampleSource& training() const override { return data_.training(); }
   const SampleSource* evaluation() const override;
+  const SampleSource* test() const override;
 
   void build_model(torch::Device device, uint64_t seed) override;
   torch::nn::Module& model() override { return *model_; }
@@ -60,12 +61,14 @@ class CausalLm : public Task {
 
  private:
   std::vector<NamedTensor> weights() const;
+  void open_test();
   std::vector<int32_t> make_sample_prompt() const;
   std::string describe_used() const;
   std::vector<std::string> describe_windows() const;
 
   const Config& config_;
   TextDataset data_;
+  std::unique_ptr<TextDataset> test_;
   bool fresh_;  // not resumed: gpt_config.init_from counts
   std::vector<int32_t> sample_prompt_;
   GPT model_{nullptr};

@@ -117,6 +117,8 @@ std::string as_table(const Estimate& e) {
   text += fmt::format("Steps              {} tokens each, {} in an epoch of {} tokens\n",
                       number(e.tokens_per_step), e.steps_per_epoch,
                       number(e.tokens_per_step * e.steps_per_epoch));
+  if (e.steps_per_epoch == 0)
+    text += "                   the text is too short for one step: training would refuse it\n";
   text += fmt::format("FLOPs per step     {:.3g} (6N + 12LHQT per token)\n", e.flops_per_step);
   text += fmt::format("Fits               {}: {} of the {} that {} free now\n",
                       e.memory.fits() ? "yes" : "no", in_bytes(e.memory.needed_bytes()),

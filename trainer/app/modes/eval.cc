@@ -36,6 +36,16 @@ Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   return config;
 }
 
+std::unique_ptr<Task> open_task(const Config& config, const EvalArgs& options,
+                                const SnapshotMeta& meta) {
+  try {
+    return make_task(config, &meta.task);
+  } catch (const UserError& error) {
+    if (options.data.empty()) throw;
+    throw named_as(error, "data_config.path", "--data");
+  }
+}
+
 void load_weights(const OpenedSnapshot& snapshot, Task& task) {
   for (const auto& p : task.parameters())
     snapshot.load_into(evaluated_tensor(*snapshot.file, p.name), p.tensor);
@@ -63,7 +73,7 @@ int run_eval(const TrainerArgs& args) {
   const FetchedSnapshot fetched(options.snapshot);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const Config config = eval_config(snapshot.meta, options);
-  const auto task = make_task(config, &snapshot.meta.task);
+  const auto task = open_task(config, options, snapshot.meta);
   if (task->evaluation() == nullptr) {
     throw UserError(
         fmt::format("{}: there is nothing to evaluate on (train_split {}); name a text with --data",

@@ -228,7 +228,11 @@ void report_speed(int64_t tokens, Clock::duration time, torch::Device device) {
 torch::Device device_for(DeviceChoice choice) {
   Config config;
   config.trainer.device = choice;
-  return plan_device(config, DistEnv{}).device;
+  try {
+    return plan_device(config, DistEnv{}).device;
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("--device cuda: {}", error.what()));
+  }
 }
 
 }  // namespace
