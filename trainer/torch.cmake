@@ -5,8 +5,11 @@ add_library(ddp_trainer STATIC
   data/data_loader.cc
   data/distributed_sampler.cc
   data/image_samples.cc
+  data/length_buckets.cc
   data/masked_lines.cc
+  data/stratified_split.cc
   data/text_dataset.cc
+  data/text_samples.cc
   data/token_windows.cc
   parallel/collective_wait.cc
   parallel/collectives.cc
@@ -23,7 +26,9 @@ add_library(ddp_trainer STATIC
   parallel/process_group.cc
   run/batch_plan.cc
   run/early_stopping.cc
+  task/bert_task.cc
   task/causal_lm.cc
+  task/class_labels.cc
   task/evaluator.cc
   task/fill_masks.cc
   task/image_classification.cc
@@ -32,6 +37,8 @@ add_library(ddp_trainer STATIC
   task/make_predictor.cc
   task/masked_lm.cc
   task/masked_predictor.cc
+  task/text_classification.cc
+  task/text_predictor.cc
   task/text_sample.cc
   snapshot/ram_snapshots.cc
   snapshot/remote_snapshots.cc
@@ -58,6 +65,7 @@ add_library(ddp_trainer STATIC
   model/activation_checkpoint.cc
   model/batch_norm.cc
   model/bert.cc
+  model/bert_classifier.cc
   model/chunked_loss.cc
   model/fused_ops.cc
   model/generate.cc

@@ -3,10 +3,14 @@
 //   histogram STEP TAG VALUE ...
 //   metrics_probe FOLDER < SCRIPT                 writes metrics.jsonl and FOLDER/tensorboard
 //   metrics_probe --report FILE.html FOLDER ...
+//   metrics_probe --scores < LINES        CLASSES TRUTH ANSWER [TRUTH ANSWER ...]: precision,
+//   recall
+//                                         and F1 of each class, then macro, then micro
 #include <cstdio>
 #include <iostream>
 #include <sstream>
 
+#include "trainer/metrics/class_scores.h"
 #include "trainer/metrics/event_file_sink.h"
 #include "trainer/metrics/jsonl_sink.h"
 #include "trainer/metrics/metric_recorder.h"
@@ -57,7 +61,34 @@ void play(std::istream& script, MetricRecorder& recorder) {
   }
 }
 
+void print_scores(const ClassScores& scores) {
+  std::cout << scores.precision << " " << scores.recall << " " << scores.f1 << " ";
+}
+
+void score_lines(std::istream& lines) {
+  std::cout.precision(17);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::size_t count = 0, truth = 0, answer = 0;
+    words >> count;
+    std::vector<ClassCounts> classes(count);
+    while (words >> truth >> answer) {
+      classes.at(truth).actual += 1;
+      classes.at(answer).answered += 1;
+      if (truth == answer) classes.at(truth).right += 1;
+    }
+    for (const ClassCounts& counts : classes) print_scores(scores_of(counts));
+    print_scores(macro_scores(classes));
+    print_scores(micro_scores(classes));
+    std::cout << "\n";
+  }
+}
+
 int run(const std::vector<std::string>& words) {
+  if (words.size() == 1 && words[0] == "--scores") {
+    score_lines(std::cin);
+    return 0;
+  }
   if (words.size() >= 3 && words[0] == "--report") {
     write_report({words.begin() + 2, words.end()}, words[1], "metrics_probe");
     return 0;

@@ -20,10 +20,12 @@ STAND_INS = {
     "masked_lm.yaml": ["data_config.path=text.txt", "data_config.eval_path=text.txt", "data_config.test_path=text.txt",
                        "data_config.tokenizer=wordpieces", "data_config.min_characters=10", "data_config.block_size=64",
                        "trainer_config.batch_size=2", "trainer_config.global_batch_size=4"],
+    "text_classification.yaml": ["data_config.path=texts.csv", "data_config.tokenizer=wordpieces", "data_config.block_size=32",
+                                 "trainer_config.batch_size=2", "trainer_config.global_batch_size=4"],
     "digits.yaml": ["data_config.path=digits-images", "data_config.eval_path=digits-images", "trainer_config.batch_size=4"],
     "finetune.yaml": ["data_config.path=text.txt", "gpt_config.init_from=pretrained"],
 }
-NOT_ESTIMATED = ["digits.yaml", "masked_lm.yaml"]  # trainer estimate knows language models of task causal_lm alone
+NOT_ESTIMATED = ["digits.yaml", "masked_lm.yaml", "text_classification.yaml"]  # trainer estimate knows language models of task causal_lm alone
 GPT2_WITHOUT_TOKENS = 124_439_808 - 50_257 * 768
 
 
@@ -31,6 +33,7 @@ class Recipes(RecipeTest):
     def setUp(self):
         super().setUp()
         self.write("text.txt", CORPUS[:20_000])
+        self.write("texts.csv", "text,label\n" + "".join(f"{'so' if i % 2 else 'not'} good,{i % 2}\n" for i in range(40)))
         self.write("digits-images", b"\0\0\x08\x03" + struct.pack(">3I", 8, 8, 8) + bytes(range(256)) * 2)
         self.write("digits-labels", b"\0\0\x08\x01" + struct.pack(">I", 8) + bytes(range(8)))
         self.trainer("tokenize", "--tokenizer", "bpe", "--train", "--vocab_size", "300", "--input", "text.txt",

@@ -96,11 +96,12 @@ TrainerArgs parse_predict(const Words& words) {
   if (parsed.has("help")) return help_args(help_predict());
   parsed.refuse_rest("predict");
   parsed.require({"snapshot"});
-  if (!parsed.has("input")) parsed.require({"text"});
   if (parsed.has("input") && parsed.has("text"))
     throw UserError("--input: conflicts with --text; keep one");
   if (parsed.has("text") && parsed.text("text").empty())
-    throw UserError("--text: is empty; give a text with [MASK] in it");
+    throw UserError("--text: is empty; give a text");
+  if (parsed.has("input") && parsed.text("input").empty())
+    throw UserError("--input: is empty; give a file or a folder");
   if (parsed.has("output") && parsed.has("json"))
     throw UserError("--output: conflicts with --json, which prints; keep one");
   TrainerArgs args;

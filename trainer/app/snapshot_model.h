@@ -7,6 +7,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/model/bert.h"
+#include "trainer/model/bert_classifier.h"
 #include "trainer/model/gpt.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/snapshot/snapshot.h"
@@ -38,5 +39,16 @@ struct MaskedSnapshotModel {
   std::vector<NamedTensor> weights() const;
 };
 MaskedSnapshotModel load_masked_model(const OpenedSnapshot& snapshot, torch::Device device);
+
+/// And of a classifier of texts.
+struct ClassifierSnapshotModel {
+  Config config;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::vector<std::string> labels;
+  BertForSequenceClassification model{nullptr};
+
+  std::vector<NamedTensor> weights() const;
+};
+ClassifierSnapshotModel load_classifier_model(const OpenedSnapshot& snapshot, torch::Device device);
 
 }  // namespace ddp::train

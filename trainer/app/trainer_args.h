@@ -59,7 +59,7 @@ struct EvalArgs {
   bool json = false;
 };
 
-/// Options of `trainer predict`.
+/// Options of `trainer predict`; without text and input, texts come from standard input.
 struct PredictArgs {
   std::string snapshot;
   std::string text;

@@ -25,7 +25,7 @@ std::string help_overall() {
 Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
        trainer eval --snapshot FILE [--data FILE] [--json]
-       trainer predict --snapshot FILE (--text TEXT | --input FILE) [--json]
+       trainer predict --snapshot FILE [--text TEXT | --input FILE] [--json]
        trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
        trainer estimate --config FILE [KEY=VALUE ...] [--json]
        trainer inspect SNAPSHOT [--json]
@@ -134,26 +134,30 @@ Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error or missing file
 
 std::string help_predict() {
   return R"(Say what a trained model makes of an input: a masked language model fills the masks of a text, a
-classifier gives each image a label.
+classifier gives each text or image a label.
 
-Usage: trainer predict --snapshot FILE (--text TEXT | --input FILE) [OPTIONS]
+Usage: trainer predict --snapshot FILE [--text TEXT | --input FILE] [OPTIONS]
 
 Examples:
   trainer predict --snapshot snapshot.pt --text 'The [MASK] ran'
   trainer predict --snapshot snapshot.pt --input digit.png --json
   trainer predict --snapshot snapshot.pt --input scans --output scans.csv
+  trainer predict --snapshot snapshot.pt --input reviews.csv --output answers.csv
+  trainer predict --snapshot snapshot.pt               a classifier labels each line that you type
 
 Options:
       --snapshot FILE         Snapshot written by training (required)
       --text TEXT             The text; or
-      --input FILE            images: a PNG or JPEG, a folder of them, or an idx file
+      --input FILE            images: a PNG or JPEG, a folder of them, or an idx file; texts: a .csv,
+                              .tsv or .jsonl file with the column data_config.text_column of the run;
+                              neither: a text on each line of standard input
       --output FILE.csv       Write input, label and all probabilities there, a row for each input
       --top N                 Answers shown for each mask, the most likely ones (default: 5)
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
-      --json                  Print a JSON object
+      --json                  Print a JSON object; of standard input, one for each line
   -h, --help                  Show this help
 
-Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error or missing file
+Exit codes: 0 done, 1 the snapshot or an input cannot be used, 2 usage error or missing file
 )";
 }
 

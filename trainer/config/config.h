@@ -54,6 +54,9 @@ struct DataConfig {
   /// Distance between the starts of two training windows, tokens.
   AutoNumber stride = {false, 1.0};
   OnBadSample on_bad_sample = OnBadSample::kStop;
+  std::string text_column = "text";    ///< Of text_classification: where a table has its texts,
+  std::string label_column = "label";  ///< and where their classes.
+  int64_t bucket_batches = 0;  ///< Micro-batches made of samples sorted by length; 0: unsorted.
   int64_t min_characters = 0;  ///< Of masked_lm: shorter lines are left out.
   double mask_share = 0.15;    ///< Of masked_lm: share of a line's tokens that are hidden.
 };
@@ -77,6 +80,12 @@ struct GptConfig {
   bool fused_cpu_kernels = true;  ///< false: torch's operations.
 };
 
+/// What the classes count for in a loss.
+struct ClassWeights {
+  bool balanced = false;       ///< Each class as much as any other, however many samples it has.
+  std::vector<double> values;  ///< In the order of the labels; empty: all 1.
+};
+
 struct BertConfig {
   std::string model_type;  ///< Preset name, empty when the sizes are given instead.
   int64_t n_layer = 0;     ///< Resolved from model_type or init_from where those are given.
@@ -85,7 +94,8 @@ struct BertConfig {
   int64_t intermediate = 0;  ///< Width within the feed-forward layers.
   double hidden_pdrop = 0.1;
   double attn_pdrop = 0.1;
-  std::string init_from;  ///< Folder of a BERT to start from. Absolute after loading.
+  std::string init_from;  ///< Folder or snapshot of a BERT to start from. Absolute after loading.
+  ClassWeights class_weights;  ///< Of text_classification.
 };
 
 enum class ImageNetworkKind { kDense, kConv };

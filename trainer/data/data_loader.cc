@@ -1,5 +1,7 @@
 #include "trainer/data/data_loader.h"
 
+#include "trainer/data/length_buckets.h"
+
 namespace ddp::train {
 namespace {
 
@@ -56,8 +58,9 @@ Batch DataLoader::make_batch(const Task& task) const {
   const Permutation order = sampler_.order(task.cursor.epoch);
   const int64_t global_micro = task.micro * options_.world_size + options_.rank;
   const int64_t first = task.cursor.position + global_micro * options_.batch_size;
-  for (int64_t i = 0; i < options_.batch_size; ++i)
-    source_.fill(order(first + i), task.cursor.epoch, rows.row(i));
+  int64_t row = 0;
+  for (const int64_t sample : samples_of_batch(source_, order, first, options_.batch_size))
+    source_.fill(sample, task.cursor.epoch, rows.row(row++));
   return std::move(rows).batch();
 }
 

@@ -15,6 +15,8 @@ class Permutation {
   Permutation(int64_t size, uint64_t key);
   /// 0 <= i < size.
   int64_t operator()(int64_t i) const;
+  int64_t size() const { return static_cast<int64_t>(size_); }
+  uint64_t key() const { return key_; }
 
  private:
   uint64_t encrypt(uint64_t x) const;

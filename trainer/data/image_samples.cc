@@ -55,11 +55,11 @@ Image image_of_shape(const ImageSet& images, int64_t index, const ImageShape& sh
       image.width, image.height, shape.width, shape.height));
 }
 
-ImageSplit split_images(int64_t images, double used, double training_share) {
+SampleSplit split_images(int64_t images, double used, double training_share) {
   constexpr uint64_t kKey = 0x1A6E5;  // any constant
   const auto count = static_cast<int64_t>(static_cast<double>(images) * used);
   const auto training = static_cast<int64_t>(static_cast<double>(count) * training_share);
-  ImageSplit split;
+  SampleSplit split;
   if (images == 0) return split;
   const Permutation order(images, kKey);
   for (int64_t i = 0; i < count; ++i)

@@ -40,11 +40,7 @@ Image image_of_shape(const ImageSet& images, int64_t index, const ImageShape& sh
 /// Which images are for training and which for evaluation: `used` of all, drawn by a permutation
 /// that depends on their number alone, so that another seed never trains on what another run
 /// evaluates on.
-struct ImageSplit {
-  std::vector<int64_t> training;
-  std::vector<int64_t> evaluation;
-};
-ImageSplit split_images(int64_t images, double used, double training_share);
+SampleSplit split_images(int64_t images, double used, double training_share);
 
 /// Row: float32 [channels, height, width] as write_pixels(), target int64 [], the label, or -1 for
 /// an image that is left out as it is broken.

@@ -27,10 +27,6 @@ class KeyedNumbers {
   uint64_t next_ = 0;
 };
 
-std::span<int64_t> row_at(void* row, int64_t count) {
-  return {static_cast<int64_t*>(row), static_cast<std::size_t>(count)};
-}
-
 /// The first `count` of the positions, shuffled: Fisher and Yates, broken off.
 void choose(std::vector<std::size_t>& positions, std::size_t count, KeyedNumbers& numbers) {
   for (std::size_t i = 0; i < count; ++i)
@@ -61,14 +57,11 @@ SampleSpec MaskedLines::spec() const {
 void MaskedLines::fill(int64_t index, int64_t epoch, const SampleRow& row) const {
   constexpr std::size_t kTenths = 10;
   constexpr std::size_t kHidden = 8;
-  const auto inputs = row_at(row.inputs, options_.block_size);
-  const auto targets = row_at(row.targets, options_.block_size);
-  std::fill(inputs.begin(), inputs.end(), tokens_.pad);
+  const auto inputs = numbers_at(row.inputs, options_.block_size);
+  const auto targets = numbers_at(row.targets, options_.block_size);
   std::fill(targets.begin(), targets.end(), kNoTarget);
   const auto line = lines_[first_ + index];
-  inputs[0] = tokens_.first;
-  std::copy(line.begin(), line.end(), inputs.begin() + 1);
-  inputs[line.size() + 1] = tokens_.last;
+  write_bert_row(line, tokens_, inputs);
 
   std::vector<std::size_t> positions;
   for (std::size_t i = 0; i < line.size(); ++i) {

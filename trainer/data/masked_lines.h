@@ -6,16 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "trainer/data/bert_row.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/data/text_lines.h"
 
 namespace ddp::train {
 
 /// The tokens with a meaning of their own.
-struct MaskingTokens {
-  int32_t pad = 0;
-  int32_t first = 0;  ///< [CLS]
-  int32_t last = 0;   ///< [SEP]
+struct MaskingTokens : BertTokens {
   int32_t mask = 0;
   std::vector<int32_t> ordinary;  ///< What a random token is drawn from, and what may be hidden.
 };

@@ -26,6 +26,12 @@ struct SampleRow {
   void* targets = nullptr;
 };
 
+/// Which samples are for training and which for evaluation, in rising order.
+struct SampleSplit {
+  std::vector<int64_t> training;
+  std::vector<int64_t> evaluation;
+};
+
 /// Immutable; every member may be called by several threads at a time.
 class SampleSource {
  public:
@@ -36,6 +42,10 @@ class SampleSource {
   /// Writes sample `index`, 0 <= index < size(), as it is seen in `epoch`: a pure function of both,
   /// so that a resumed run sees what the unbroken one would have seen.
   virtual void fill(int64_t index, int64_t epoch, const SampleRow& row) const = 0;
+  /// How much work a sample is beside others, such as its tokens; for sources with buckets.
+  virtual int64_t length(int64_t /*index*/) const { return 0; }
+  /// Micro-batches that are made of samples sorted by length together; 0: the order is random.
+  virtual int64_t bucket_batches() const { return 0; }
   /// Equal for equal samples, whatever the files are called.
   virtual const std::string& fingerprint() const = 0;
 };

@@ -24,13 +24,26 @@ TextLines::TextLines(const Tokenizer& tokenizer, std::string_view text, int64_t 
     if (line.ends_with('\r')) line.remove_suffix(1);
     ++lines_in_text_;
     if (count_characters(line) < min_characters) continue;
-    auto tokens = tokenizer.encode(line);
-    if (tokens.empty()) continue;
-    if (static_cast<int64_t>(tokens.size()) > most_tokens)
-      tokens.resize(static_cast<std::size_t>(most_tokens));
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-    ends_.push_back(tokens_.size());
+    const auto tokens = tokenizer.encode(line);
+    if (!tokens.empty()) add(tokens, most_tokens);
   }
+  finish();
+}
+
+TextLines::TextLines(const Tokenizer& tokenizer, std::span<const std::string> texts,
+                     int64_t most_tokens)
+    : lines_in_text_(static_cast<int64_t>(texts.size())) {
+  for (const std::string& text : texts) add(tokenizer.encode(text), most_tokens);
+  finish();
+}
+
+void TextLines::add(std::span<const int32_t> tokens, int64_t most_tokens) {
+  const auto used = tokens.first(std::min(tokens.size(), static_cast<std::size_t>(most_tokens)));
+  tokens_.insert(tokens_.end(), used.begin(), used.end());
+  ends_.push_back(tokens_.size());
+}
+
+void TextLines::finish() {
   fingerprint_ = sha256_hex(sha256_hex(bytes_of(tokens_)) + sha256_hex(bytes_of(ends_)));
 }
 

@@ -18,6 +18,8 @@ class TextLines {
   /// have any token; each is cut behind `most_tokens` tokens.
   TextLines(const Tokenizer& tokenizer, std::string_view text, int64_t min_characters,
             int64_t most_tokens);
+  /// Each of `texts`, whatever is in it, is a line; one without a token has none here either.
+  TextLines(const Tokenizer& tokenizer, std::span<const std::string> texts, int64_t most_tokens);
 
   int64_t size() const { return static_cast<int64_t>(ends_.size()); }
   std::span<const int32_t> operator[](int64_t line) const;
@@ -27,6 +29,9 @@ class TextLines {
   const std::string& fingerprint() const { return fingerprint_; }
 
  private:
+  void add(std::span<const int32_t> tokens, int64_t most_tokens);
+  void finish();
+
   std::vector<int32_t> tokens_;
   std::vector<std::size_t> ends_;
   int64_t lines_in_text_ = 0;

@@ -53,24 +53,33 @@ OrderedJson gpt2_config(const GptConfig& gpt, const ExportedModel& model,
 OrderedJson bert_config(const BertConfig& bert, const ExportedModel& model,
                         const Tokenizer& tokenizer) {
   const auto pad = tokenizer.token_of("[PAD]");
-  return {{"architectures", {"BertForMaskedLM"}},
-          {"model_type", "bert"},
-          {"vocab_size", model.vocab_size},
-          {"max_position_embeddings", model.block_size},
-          {"hidden_size", bert.n_embd},
-          {"num_hidden_layers", bert.n_layer},
-          {"num_attention_heads", bert.n_head},
-          {"intermediate_size", bert.intermediate},
-          {"hidden_act", "gelu"},
-          {"hidden_dropout_prob", bert.hidden_pdrop},
-          {"attention_probs_dropout_prob", bert.attn_pdrop},
-          {"type_vocab_size", 2},
-          {"layer_norm_eps", 1e-12},
-          {"initializer_range", 0.02},
-          {"position_embedding_type", "absolute"},
-          {"tie_word_embeddings", true},
-          {"pad_token_id", pad ? OrderedJson(*pad) : OrderedJson(nullptr)},
-          {"torch_dtype", "float32"}};
+  OrderedJson config = {
+      {"architectures",
+       {model.labels.empty() ? "BertForMaskedLM" : "BertForSequenceClassification"}},
+      {"model_type", "bert"},
+      {"vocab_size", model.vocab_size},
+      {"max_position_embeddings", model.block_size},
+      {"hidden_size", bert.n_embd},
+      {"num_hidden_layers", bert.n_layer},
+      {"num_attention_heads", bert.n_head},
+      {"intermediate_size", bert.intermediate},
+      {"hidden_act", "gelu"},
+      {"hidden_dropout_prob", bert.hidden_pdrop},
+      {"attention_probs_dropout_prob", bert.attn_pdrop},
+      {"type_vocab_size", 2},
+      {"layer_norm_eps", 1e-12},
+      {"initializer_range", 0.02},
+      {"position_embedding_type", "absolute"},
+      {"tie_word_embeddings", true},
+      {"pad_token_id", pad ? OrderedJson(*pad) : OrderedJson(nullptr)},
+      {"torch_dtype", "float32"}};
+  if (model.labels.empty()) return config;
+  for (std::size_t i = 0; i < model.labels.size(); ++i) {
+    config["id2label"][std::to_string(i)] = model.labels[i];
+    config["label2id"][model.labels[i]] = i;
+  }
+  config["problem_type"] = "single_label_classification";
+  return config;
 }
 
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& weights) {

@@ -26,6 +26,7 @@ constexpr std::string_view kPrefix = "transformer.";
 constexpr const char* kHead = "lm_head.weight";
 
 std::vector<std::string> weight_files(const std::string& folder) {
+  if (fs::is_regular_file(folder)) return {folder};  // a snapshot
   const std::string single = folder + "/model.safetensors";
   const std::string index = single + ".index.json";
   if (fs::exists(single)) return {single};
@@ -58,17 +59,36 @@ std::string renamed_end(const std::string& name, std::string_view end, std::stri
   return name.ends_with(end) ? name.substr(0, name.size() - end.size()).append(now) : name;
 }
 
-std::string own_bert_name(const std::string& theirs) {
-  constexpr const char* kLeftOut[] = {"bert.pooler.", "cls.seq_relationship.",
-                                      "cls.predictions.decoder.", "bert.embeddings.position_ids"};
-  for (const char* start : kLeftOut) {
-    if (theirs.starts_with(start)) return "";
-  }
+std::string now_called(const std::string& theirs) {
   return renamed_end(renamed_end(theirs, "LayerNorm.gamma", "LayerNorm.weight"), "LayerNorm.beta",
                      "LayerNorm.bias");
 }
 
+bool starts_with_one_of(const std::string& name, const std::vector<std::string>& starts) {
+  return std::any_of(starts.begin(), starts.end(),
+                     [&name](const std::string& start) { return name.starts_with(start); });
+}
+
+std::string own_bert_name(const std::string& theirs) {
+  static const std::vector<std::string> left_out = {"bert.pooler.", "cls.seq_relationship.",
+                                                    "cls.predictions.decoder.",
+                                                    "bert.embeddings.position_ids"};
+  if (starts_with_one_of(theirs, left_out)) return "";
+  return now_called(theirs);
+}
+
+std::string own_classifier_name(const std::string& theirs) {
+  static const std::vector<std::string> left_out = {"cls.", "bert.embeddings.position_ids"};
+  return starts_with_one_of(theirs, left_out) ? "" : now_called(theirs);
+}
+
 bool is_never_transposed(std::string_view /*name*/) { return false; }
+
+bool is_never_optional(std::string_view /*name*/) { return false; }
+
+bool is_optional_in_classifier(std::string_view name) {
+  return name.starts_with("bert.pooler.") || name.starts_with("classifier.");
+}
 
 std::optional<torch::ScalarType> dtype_of(const TensorBytes& bytes) {
   if (bytes.dtype == "F32") return torch::kFloat32;
@@ -80,11 +100,15 @@ std::optional<torch::ScalarType> dtype_of(const TensorBytes& bytes) {
 /// The tensors of all files by the name that they have in this model.
 class PretrainedTensors {
  public:
-  PretrainedTensors(const std::string& folder, const PretrainedLayout& layout) {
+  PretrainedTensors(const std::string& folder, const PretrainedLayout& layout)
+      : of_snapshot_(fs::is_regular_file(folder)) {
     for (const std::string& path : weight_files(folder)) {
       files_.push_back(std::make_unique<SafetensorsFile>(path));
-      for (const TensorBytes& tensor : files_.back()->tensors()) {
-        const std::string name = layout.own_name(tensor.name);
+      const SafetensorsFile& file = *files_.back();
+      if (of_snapshot_) file.verify_checksum();
+      for (const TensorBytes& tensor : file.tensors()) {
+        const std::string theirs = of_snapshot_ ? name_in_model(file, tensor.name) : tensor.name;
+        const std::string name = theirs.empty() ? "" : layout.own_name(theirs);
         if (!name.empty()) by_name_[name] = &tensor;
       }
     }
@@ -97,6 +121,17 @@ class PretrainedTensors {
   const std::map<std::string, const TensorBytes*>& all() const { return by_name_; }
 
  private:
+  /// Of a tensor of a snapshot, "" where it is no parameter as it was evaluated.
+  static std::string name_in_model(const SafetensorsFile& file, const std::string& tensor) {
+    constexpr std::string_view kAverage = "ema.";
+    constexpr std::string_view kPresent = "model.";
+    if (tensor.starts_with(kAverage)) return tensor.substr(kAverage.size());
+    if (!tensor.starts_with(kPresent)) return "";
+    std::string name = tensor.substr(kPresent.size());
+    return file.find(std::string(kAverage) + name) == nullptr ? name : "";
+  }
+
+  bool of_snapshot_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, const TensorBytes*> by_name_;
 };
@@ -139,11 +174,13 @@ std::vector<std::string> all_differences(const PretrainedTensors& there,
   std::set<std::string> known = {kHead};  // a tied head has no parameter of its own
   for (const NamedTensor& parameter : parameters) {
     known.insert(parameter.name);
+    if (layout.is_optional(parameter.name) && there.find(parameter.name) == nullptr) continue;
     const std::string text = difference(layout, parameter, there.find(parameter.name));
     if (!text.empty()) result.push_back(text);
   }
   for (const auto& [name, tensor] : there.all()) {
-    if (known.count(name) == 0) result.push_back(name + " is not a parameter of this model");
+    if (known.count(name) == 0 && !layout.is_optional(name))
+      result.push_back(name + " is not a parameter of this model");
   }
   return result;
 }
@@ -163,21 +200,32 @@ void refuse(const PretrainedLayout& layout, const std::string& folder,
 }  // namespace
 
 const PretrainedLayout kGpt2Layout = {"gpt_config.init_from", own_gpt2_name, is_transposed_in_gpt2,
-                                      "wpe.weight", "wte.weight"};
-const PretrainedLayout kBertLayout = {"bert_config.init_from", own_bert_name, is_never_transposed,
+                                      is_never_optional,      "wpe.weight",  "wte.weight"};
+const PretrainedLayout kBertLayout = {"bert_config.init_from",      own_bert_name,
+                                      is_never_transposed,          is_never_optional,
                                       "position_embeddings.weight", "word_embeddings.weight"};
+const PretrainedLayout kBertClassifierLayout = {
+    "bert_config.init_from",   own_classifier_name,          is_never_transposed,
+    is_optional_in_classifier, "position_embeddings.weight", "word_embeddings.weight"};
 
-void load_pretrained(const std::string& folder, const PretrainedLayout& layout,
-                     const std::vector<NamedTensor>& parameters) {
+std::vector<std::string> load_pretrained(const std::string& folder, const PretrainedLayout& layout,
+                                         const std::vector<NamedTensor>& parameters) {
   const PretrainedTensors there(folder, layout);
   auto differences = all_differences(there, layout, parameters);
   if (!differences.empty()) refuse(layout, folder, std::move(differences));
   const torch::NoGradGuard no_grad;
+  std::vector<std::string> absent;
   for (const NamedTensor& parameter : parameters) {
-    auto tensor = read(*there.find(parameter.name));
+    const TensorBytes* bytes = there.find(parameter.name);
+    if (bytes == nullptr) {
+      absent.push_back(parameter.name);
+      continue;
+    }
+    auto tensor = read(*bytes);
     if (layout.is_transposed(parameter.name)) tensor = tensor.t();
     parameter.tensor.copy_(tensor.narrow(0, 0, parameter.tensor.size(0)));
   }
+  return absent;
 }
 
 }  // namespace ddp::train

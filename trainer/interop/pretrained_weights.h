@@ -1,5 +1,5 @@
-// Weights from the folder of a GPT-2 or a BERT: model.safetensors, or the shards that
-// model.safetensors.index.json lists.
+// Weights from the folder of a GPT-2 or a BERT (model.safetensors, or the shards that
+// model.safetensors.index.json lists), or from a snapshot of this trainer.
 #pragma once
 
 #include <string>
@@ -16,6 +16,8 @@ struct PretrainedLayout {
   /// This trainer's name for one of theirs; "": it is no parameter here.
   std::string (*own_name)(const std::string& theirs);
   bool (*is_transposed)(std::string_view own_name);
+  /// Parts that a folder may lack, and may have although nobody asks for them.
+  bool (*is_optional)(std::string_view own_name);
   const char* positions;  ///< How the name of the position embeddings ends.
   const char* words;      ///< And that of the token embeddings.
 };
@@ -23,11 +25,14 @@ struct PretrainedLayout {
 extern const PretrainedLayout kGpt2Layout;
 /// Of BertForMaskedLM and BertForPreTraining, whose pooler and second head are left out.
 extern const PretrainedLayout kBertLayout;
+/// The encoder of any BERT, with the pooler and the classifier where they are there.
+extern const PretrainedLayout kBertClassifierLayout;
 
 /// Copies the folder's weights into `parameters`, by name; position embeddings beyond theirs are
-/// left out. float32, float16 and bfloat16 are read. Throws UserError that lists each
-/// tensor that is missing, has another shape or is not known; nothing has been copied then.
-void load_pretrained(const std::string& folder, const PretrainedLayout& layout,
-                     const std::vector<NamedTensor>& parameters);
+/// left out. float32, float16 and bfloat16 are read. Returns the names of the optional parameters
+/// that are not there. Throws UserError that lists each tensor that is missing, has
+/// another shape or is not known; nothing has been copied then. `folder` may be a snapshot, too.
+std::vector<std::string> load_pretrained(const std::string& folder, const PretrainedLayout& layout,
+                                         const std::vector<NamedTensor>& parameters);
 
 }  // namespace ddp::train

@@ -121,6 +121,21 @@ void initialise_bert(torch::nn::Module& module, uint64_t seed) {
   }
 }
 
+std::vector<ModelParameter> bert_parameters(const torch::nn::Module& module) {
+  std::vector<ModelParameter> result;
+  for (const auto& item : module.named_parameters()) {
+    const bool embedding = item.key().find("_embeddings.") != std::string::npos;
+    result.push_back({item.key(), item.value(), item.value().dim() >= 2 && !embedding});
+  }
+  return result;
+}
+
+int64_t parameter_count(const torch::nn::Module& module) {
+  int64_t count = 0;
+  for (const auto& tensor : module.parameters()) count += tensor.numel();
+  return count;
+}
+
 BertForMaskedLmImpl::BertForMaskedLmImpl(const BertConfig& config, int64_t vocab_size,
                                          int64_t positions, uint64_t seed)
     : transform(config.n_embd, config.n_embd),
@@ -152,21 +167,6 @@ torch::Tensor BertForMaskedLmImpl::logits_at(const torch::Tensor& idx_BT,
                                              const torch::Tensor& seen_BT,
                                              const torch::Tensor& chosen_BT) {
   return predict(bert(idx_BT, seen_BT).index({chosen_BT}));
-}
-
-std::vector<ModelParameter> BertForMaskedLmImpl::model_parameters() const {
-  std::vector<ModelParameter> result;
-  for (const auto& item : named_parameters()) {
-    const bool embedding = item.key().find("_embeddings.") != std::string::npos;
-    result.push_back({item.key(), item.value(), item.value().dim() >= 2 && !embedding});
-  }
-  return result;
-}
-
-int64_t BertForMaskedLmImpl::parameter_count() const {
-  int64_t count = 0;
-  for (const auto& tensor : parameters()) count += tensor.numel();
-  return count;
 }
 
 }  // namespace ddp::train

@@ -74,7 +74,7 @@ class BertLayerImpl : public torch::nn::Module {
 };
 TORCH_MODULE(BertLayer);
 
-/// The encoder, without a pooler.
+/// The encoder; bert_classifier.h has the pooler.
 class BertImpl : public torch::nn::Module {
  public:
   BertImpl(const BertConfig& config, int64_t vocab_size, int64_t positions);
@@ -92,6 +92,10 @@ TORCH_MODULE(Bert);
 /// Draws the parameters of `module` from `seed` as BERT does: N(0, 0.02), biases 0, norms 1.
 void initialise_bert(torch::nn::Module& module, uint64_t seed);
 
+/// Every parameter of a model with such an encoder once, in the order of registration.
+std::vector<ModelParameter> bert_parameters(const torch::nn::Module& module);
+int64_t parameter_count(const torch::nn::Module& module);
+
 class BertForMaskedLmImpl : public torch::nn::Module {
  public:
   BertForMaskedLmImpl(const BertConfig& config, int64_t vocab_size, int64_t positions,
@@ -104,9 +108,8 @@ class BertForMaskedLmImpl : public torch::nn::Module {
 
   int64_t positions() const { return positions_; }
   int64_t vocab_size() const { return vocab_size_; }
-  /// Every parameter once, in the order of registration; the decoder is the word embedding.
-  std::vector<ModelParameter> model_parameters() const;
-  int64_t parameter_count() const;
+  /// The decoder is the word embedding.
+  std::vector<ModelParameter> model_parameters() const { return bert_parameters(*this); }
 
  private:
   torch::Tensor predict(const torch::Tensor& x_XC);

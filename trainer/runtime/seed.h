@@ -24,7 +24,9 @@ enum class Stream : uint64_t {
   kDataOrder = 3,
   kSample = 4,
   kMasking = 5,
-  kAugment = 6
+  kAugment = 6,
+  kSplit = 7,
+  kBuckets = 8
 };
 
 /// Seed for weight initialization.
@@ -63,6 +65,17 @@ constexpr uint64_t augment_seed(uint64_t seed, int64_t epoch, int64_t sample) {
   return mix64(
       mix64(mix64(seed, static_cast<uint64_t>(Stream::kAugment)), static_cast<uint64_t>(epoch)),
       static_cast<uint64_t>(sample));
+}
+
+/// Seed of which samples of class `label` are for training.
+constexpr uint64_t split_seed(uint64_t seed, int64_t label) {
+  return mix64(mix64(seed, static_cast<uint64_t>(Stream::kSplit)), static_cast<uint64_t>(label));
+}
+
+/// Seed of the order of the micro-batches that were sorted together; `key` is that of the epoch's
+/// permutation.
+constexpr uint64_t bucket_seed(uint64_t key, int64_t stretch) {
+  return mix64(mix64(key, static_cast<uint64_t>(Stream::kBuckets)), static_cast<uint64_t>(stretch));
 }
 
 }  // namespace ddp::train

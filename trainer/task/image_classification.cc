@@ -1,7 +1,6 @@
 #include "trainer/task/image_classification.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -10,11 +9,11 @@
 
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"
+#include "trainer/task/class_labels.h"
 
 namespace ddp::train {
 namespace {
 
-constexpr const char* kLabels = "labels";           // metadata key: JSON list in order
 constexpr const char* kImageShape = "image_shape";  // metadata key: JSON [channels, height, width]
 constexpr int64_t kLeftOut = -1;                    // label of an image that is broken
 
@@ -71,14 +70,14 @@ void refuse_too_few(const Config& config, int64_t images, int64_t training) {
 }  // namespace
 
 std::map<std::string, std::string> ImageModelFacts::metadata() const {
-  return {{kLabels, nlohmann::json(labels).dump()},
+  return {{kLabels, labels_json(labels)},
           {kImageShape, nlohmann::json{shape.channels, shape.height, shape.width}.dump()}};
 }
 
 ImageModelFacts ImageModelFacts::of(const std::map<std::string, std::string>& metadata) {
   try {
     ImageModelFacts facts;
-    facts.labels = nlohmann::json::parse(metadata.at(kLabels)).get<std::vector<std::string>>();
+    facts.labels = labels_of(metadata);
     const nlohmann::json shape = nlohmann::json::parse(metadata.at(kImageShape));
     facts.shape = {shape.at(0).get<int64_t>(), shape.at(1).get<int64_t>(),
                    shape.at(2).get<int64_t>()};
@@ -127,8 +126,8 @@ ImageClassification::ImageClassification(const Config& config,
       facts_{images_->label_names(), shape_for(*images_, config, metadata)} {
   check_first(*images_, "data_config.path", facts_.shape, config);
   const bool own_evaluation = !config.data.eval_path.empty();
-  ImageSplit split = split_images(images_->size(), config.data.truncate,
-                                  own_evaluation ? 1.0 : config.data.train_split);
+  SampleSplit split = split_images(images_->size(), config.data.truncate,
+                                   own_evaluation ? 1.0 : config.data.train_split);
   refuse_too_few(config, images_->size(), static_cast<int64_t>(split.training.size()));
   ImageSamples::Options options{facts_.shape, config.image,
                                 static_cast<uint64_t>(config.trainer.seed), /*augmented=*/true};
@@ -241,19 +240,13 @@ std::vector<std::string> ImageClassification::describe() const {
       dense ? fmt::format("dense, {} hidden layers of {}", image.n_layer, image.width)
             : fmt::format("convolutional, {} stages from {} channels, a hidden layer of {}",
                           image.n_layer, image.conv_channels, image.width);
-  constexpr std::size_t kMostShown = 20;
-  const auto& labels = facts_.labels;
-  const std::vector<std::string> shown(
-      labels.begin(),
-      labels.begin() + static_cast<std::ptrdiff_t>(std::min(labels.size(), kMostShown)));
   return {fmt::format("Model: {}; number of parameters: {} ({})", network,
                       short_number(static_cast<double>(model_->parameter_count())),
                       model_->parameter_count()),
           fmt::format("Data: {}: {} images; {} training samples, {} evaluation images{}",
                       config_.data.path, facts_.shape.str(), training_->size(), evaluation_->size(),
                       config_.data.eval_path.empty() ? "" : " of " + config_.data.eval_path),
-          fmt::format("Labels: {}: {}{}", labels.size(), fmt::join(shown, ", "),
-                      labels.size() > kMostShown ? ", ..." : "")};
+          describe_labels(facts_.labels)};
 }
 
 }  // namespace ddp::train

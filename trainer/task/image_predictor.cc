@@ -6,6 +6,7 @@
 
 #include "trainer/data/image_samples.h"
 #include "trainer/runtime/error.h"
+#include "trainer/task/class_labels.h"
 #include "trainer/task/image_classification.h"
 #include "trainer/task/predictor.h"
 
@@ -39,8 +40,10 @@ class ImagePredictor : public Predictor {
     next_ += count;
     const auto probabilities =
         network_(pixels.to(device_)).to(torch::kCPU, torch::kFloat64).softmax(1);
-    for (int64_t i = 0; i < count; ++i)
-      answer(predictions[static_cast<std::size_t>(i)], probabilities[i]);
+    for (int64_t i = 0; i < count; ++i) {
+      Prediction& prediction = predictions[static_cast<std::size_t>(i)];
+      if (prediction.problem.empty()) answer_with(prediction, facts_.labels, probabilities[i]);
+    }
     return predictions;
   }
 
@@ -64,18 +67,6 @@ class ImagePredictor : public Predictor {
       prediction.problem = broken.what();
     }
     return prediction;
-  }
-
-  void answer(Prediction& prediction, const torch::Tensor& probabilities) const {
-    if (!prediction.problem.empty()) return;
-    const auto values = probabilities.accessor<double, 1>();
-    for (std::size_t k = 0; k < facts_.labels.size(); ++k)
-      prediction.answers.emplace_back(facts_.labels[k], values[static_cast<int64_t>(k)]);
-    const auto best =
-        std::max_element(prediction.answers.begin(), prediction.answers.end(),
-                         [](const auto& a, const auto& b) { return a.second < b.second; });
-    prediction.label = best->first;
-    prediction.probability = best->second;
   }
 
   const ImageConfig config_;

@@ -26,9 +26,9 @@ std::unique_ptr<Predictor> make_predictor(const PredictRequest& request) {
       require(request.input, "--input FILE, an image, a folder of them or an idx file", request);
       return make_image_predictor(request);
     case TaskKind::kTextClassification:
-      break;
+      return make_text_predictor(request);
   }
-  throw UserError(fmt::format("predict: task {} is not built yet", task_name(request.config.task)));
+  return nullptr;
 }
 
 }  // namespace ddp::train

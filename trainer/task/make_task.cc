@@ -1,10 +1,8 @@
-#include <fmt/format.h>
-
-#include "trainer/runtime/error.h"
 #include "trainer/task/causal_lm.h"
 #include "trainer/task/image_classification.h"
 #include "trainer/task/masked_lm.h"
 #include "trainer/task/task.h"
+#include "trainer/task/text_classification.h"
 
 namespace ddp::train {
 
@@ -18,10 +16,9 @@ std::unique_ptr<Task> make_task(const Config& config,
     case TaskKind::kImageClassification:
       return make_image_classification(config, metadata);
     case TaskKind::kTextClassification:
-      break;
+      return make_text_classification(config, metadata);
   }
-  throw UserError(
-      fmt::format("task: {} is not built yet; choose causal_lm", task_name(config.task)));
+  return nullptr;
 }
 
 }  // namespace ddp::train

@@ -3,51 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
 #include "trainer/data/data_source.h"
 #include "trainer/interop/pretrained_weights.h"
-#include "trainer/metrics/text.h"
 #include "trainer/runtime/error.h"
+#include "trainer/task/bert_task.h"
 #include "trainer/task/task.h"
 #include "trainer/tokenizer/char_tokenizer.h"
-#include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/wordpiece_tokenizer.h"
 
 namespace ddp::train {
 namespace {
 
-constexpr int64_t kAround = 2;      // [CLS] and [SEP]
 constexpr int64_t kHiddenNot = -1;  // in the targets
-
-bool holds_vocabulary(const std::string& folder) {
-  std::error_code ignored;
-  return std::filesystem::exists(folder + "/tokenizer.json", ignored) ||
-         std::filesystem::exists(folder + "/vocab.txt", ignored);
-}
-
-std::unique_ptr<Tokenizer> load_named(const char* key, const std::string& path) {
-  try {
-    return load_tokenizer(path);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", key, error.what()));
-  }
-}
-
-std::unique_ptr<Tokenizer> open_tokenizer(const Config& config,
-                                          const std::map<std::string, std::string>* metadata) {
-  if (!config.data.tokenizer.empty() && config.data.tokenizer != "char" &&
-      config.data.tokenizer != "byte")
-    return load_named("data_config.tokenizer", config.data.tokenizer);
-  if (metadata != nullptr) return tokenizer_of_masked_lm(*metadata);
-  if (!config.bert.init_from.empty() && holds_vocabulary(config.bert.init_from))
-    return load_named("bert_config.init_from", config.bert.init_from);
-  throw UserError(
-      "data_config.tokenizer: masked_lm needs a vocabulary with [MASK]; name a folder with "
-      "tokenizer.json or vocab.txt, or train one: trainer tokenize --tokenizer wordpiece --train "
-      "--vocab_size 8000 --input FILE --output FOLDER");
-}
 
 torch::Tensor hidden_loss_sum(const torch::Tensor& logits_MV, const torch::Tensor& targets_M) {
   return at::cross_entropy_loss(logits_MV.to(torch::kFloat32), targets_M, {}, at::Reduction::Sum);
@@ -55,25 +24,8 @@ torch::Tensor hidden_loss_sum(const torch::Tensor& logits_MV, const torch::Tenso
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> tokenizer_of_masked_lm(
-    const std::map<std::string, std::string>& metadata) {
-  const auto state = metadata.find(kTokenizerState);
-  if (state == metadata.end())
-    throw RunError("the snapshot holds no vocabulary: not one of a masked language model");
-  return tokenizer_from_state(state->second);
-}
-
 MaskingTokens masking_tokens(const Tokenizer& tokenizer) {
-  const auto id_of = [&tokenizer](const char* token) {
-    if (const auto id = tokenizer.token_of(token)) return *id;
-    throw UserError(
-        fmt::format("the {} vocabulary of {} tokens has no {}, which a masked language model "
-                    "needs; take one of "
-                    "wordpieces, or add the token to vocab.txt",
-                    tokenizer.kind(), tokenizer.size(), token));
-  };
-  MaskingTokens tokens{
-      id_of(kPadToken), id_of(kFirstToken), id_of(kLastToken), id_of(kMaskToken), {}};
+  MaskingTokens tokens{bert_tokens(tokenizer), required_token(tokenizer, kMaskToken), {}};
   const auto unknown = tokenizer.token_of(kUnknownToken);
   for (int32_t id = 0; id < tokenizer.size(); ++id) {
     const bool special = id == tokens.pad || id == tokens.first || id == tokens.last ||
@@ -84,15 +36,10 @@ MaskingTokens masking_tokens(const Tokenizer& tokenizer) {
   return tokens;
 }
 
-SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad) {
-  const auto seen_BT = tokens_BT.ne(pad);
-  const auto columns_T = torch::arange(1, tokens_BT.size(1) + 1, tokens_BT.options());
-  const int64_t longest = std::max<int64_t>(1, (seen_BT * columns_T).max().item<int64_t>());
-  return {tokens_BT.narrow(1, 0, longest), seen_BT.narrow(1, 0, longest)};
-}
-
 MaskedLm::MaskedLm(const Config& config, const std::map<std::string, std::string>* metadata)
-    : config_(config), fresh_(metadata == nullptr), tokenizer_(open_tokenizer(config, metadata)) {
+    : config_(config),
+      fresh_(metadata == nullptr),
+      tokenizer_(open_bert_tokenizer(config, metadata)) {
   try {
     tokens_ = masking_tokens(*tokenizer_);
   } catch (const UserError& error) {
@@ -113,9 +60,9 @@ MaskingOptions MaskedLm::masking(bool every_epoch_anew) const {
 
 MaskedLm::Part MaskedLm::open_part(const char* key, const std::string& path) const {
   Part part;
-  part.lines =
-      std::make_unique<TextLines>(*tokenizer_, read_utf8_text(key, path),
-                                  config_.data.min_characters, config_.data.block_size - kAround);
+  part.lines = std::make_unique<TextLines>(*tokenizer_, read_utf8_text(key, path),
+                                           config_.data.min_characters,
+                                           config_.data.block_size - kAroundText);
   if (part.lines->size() == 0) {
     throw UserError(fmt::format("{}: {}: none of its {} lines has {} characters and a token", key,
                                 path, part.lines->lines_in_text(),
@@ -130,7 +77,7 @@ void MaskedLm::open_training() {
   const DataConfig& data = config_.data;
   const std::string text = read_utf8_text("data_config.path", data.path);
   lines_ = std::make_unique<TextLines>(*tokenizer_, truncate_text(text, data.truncate),
-                                       data.min_characters, data.block_size - kAround);
+                                       data.min_characters, data.block_size - kAroundText);
   const int64_t all = lines_->size();
   const double split = static_cast<double>(all) * data.train_split;
   const int64_t last = data.eval_path.empty() ? static_cast<int64_t>(split) : all;
@@ -158,26 +105,14 @@ const SampleSource* MaskedLm::source_of(const Part& part) { return part.samples.
 void MaskedLm::build_model(torch::Device device, uint64_t seed) {
   model_ = BertForMaskedLm(config_.bert, tokenizer_->size(), config_.data.block_size, seed);
   if (fresh_ && !config_.bert.init_from.empty()) {
-    std::vector<NamedTensor> weights;
-    for (const auto& p : model_->model_parameters()) weights.push_back({p.name, p.tensor});
-    load_pretrained(config_.bert.init_from, kBertLayout, weights);
+    load_pretrained(config_.bert.init_from, kBertLayout, named_tensors(model_->model_parameters()));
   }
   model_->to(device);
   model_->train();
 }
 
 std::vector<Parameter> MaskedLm::parameters() const {
-  std::vector<Parameter> result;
-  for (const auto& p : model_->model_parameters()) {
-    const bool hidden = p.decay && p.name.starts_with("bert.encoder.");
-    result.push_back({p.name, p.tensor, p.decay, hidden});
-  }
-  return result;
-}
-
-std::vector<std::string> MaskedLm::shape_keys() const {
-  return {"bert_config.n_layer", "bert_config.n_head", "bert_config.n_embd",
-          "bert_config.intermediate", "data_config.block_size"};
+  return bert_optimizer_parameters(model_->model_parameters());
 }
 
 TaskLoss MaskedLm::loss(const Batch& batch) {
@@ -220,7 +155,7 @@ std::vector<std::string> MaskedLm::metric_names() const {
 }
 
 int64_t MaskedLm::full_weight(int64_t samples) const {
-  return samples * masked_count(config_.data.block_size - kAround, config_.data.mask_share);
+  return samples * masked_count(config_.data.block_size - kAroundText, config_.data.mask_share);
 }
 
 std::map<std::string, std::string> MaskedLm::metadata() const {
@@ -229,13 +164,7 @@ std::map<std::string, std::string> MaskedLm::metadata() const {
 
 void MaskedLm::check_resume(const std::map<std::string, std::string>& metadata,
                             const std::string& snapshot) const {
-  const auto theirs = metadata.find(kTokenizerState);
-  if (theirs != metadata.end() && theirs->second == tokenizer_->state()) return;
-  throw UserError(fmt::format(
-      "{} was trained with another vocabulary than {}; leave data_config.tokenizer out to go on "
-      "with the snapshot's, or set trainer_config.snapshot_path to a new file to start from "
-      "scratch",
-      snapshot, config_.data.tokenizer));
+  check_same_vocabulary(metadata, snapshot, *tokenizer_, config_);
 }
 
 /// What always guessing the most frequent token would be right about.
@@ -258,13 +187,9 @@ double MaskedLm::share_of_most_frequent(const MaskedLines& samples) const {
 }
 
 std::vector<std::string> MaskedLm::describe() const {
-  const BertConfig& bert = config_.bert;
   const auto lines_in = [](const Part& part) { return part.samples ? part.samples->size() : 0; };
   std::vector<std::string> lines = {
-      fmt::format("Model: BERT, {} layers, {} heads, {} channels; number of parameters: {} ({})",
-                  bert.n_layer, bert.n_head, bert.n_embd,
-                  short_number(static_cast<double>(model_->parameter_count())),
-                  model_->parameter_count()),
+      describe_bert(config_.bert, parameter_count(*model_)),
       fmt::format(
           "Data: {}: {} of {} lines, {} tokens, {} in the vocabulary; lines for training {}, "
           "evaluation {}, test {}",

@@ -13,6 +13,7 @@
 #include "trainer/data/masked_lines.h"
 #include "trainer/data/text_lines.h"
 #include "trainer/model/bert.h"
+#include "trainer/task/bert_task.h"
 #include "trainer/task/task.h"
 #include "trainer/tokenizer/tokenizer.h"
 
@@ -33,7 +34,7 @@ class MaskedLm : public Task {
   void build_model(torch::Device device, uint64_t seed) override;
   torch::nn::Module& model() override { return *model_; }
   std::vector<Parameter> parameters() const override;
-  std::vector<std::string> shape_keys() const override;
+  std::vector<std::string> shape_keys() const override { return bert_shape_keys(); }
 
   /// Of the hidden tokens alone; rows are cut behind the longest line of the batch.
   TaskLoss loss(const Batch& batch) override;
@@ -82,22 +83,8 @@ class MaskedLm : public Task {
   BertForMaskedLm model_{nullptr};
 };
 
-/// Metadata key of the tokenizer's state.
-inline constexpr const char* kTokenizerState = "tokenizer";
-
-/// Of a snapshot with this metadata. Throws RunError when there is none or it is damaged.
-std::unique_ptr<Tokenizer> tokenizer_of_masked_lm(
-    const std::map<std::string, std::string>& metadata);
-
 /// [PAD], [CLS], [SEP] and [MASK] of a vocabulary. Throws UserError that names what it lacks.
 MaskingTokens masking_tokens(const Tokenizer& tokenizer);
-
-/// Which positions are no padding, bool [B, T]; and both cut behind the last of them.
-struct SeenTokens {
-  torch::Tensor tokens_BT;
-  torch::Tensor seen_BT;
-};
-SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad);
 
 /// A token and its probability.
 using TokenGuesses = std::vector<std::pair<std::string, double>>;

@@ -13,11 +13,9 @@ class MaskedPredictor : public Predictor {
   explicit MaskedPredictor(const PredictRequest& request)
       : text_(request.text),
         most_answers_(request.most_answers),
-        tokenizer_(tokenizer_of_masked_lm(request.metadata)),
+        tokenizer_(tokenizer_of_bert(request.metadata)),
         model_(request.config.bert, tokenizer_->size(), request.config.data.block_size, 0) {
-    std::vector<Parameter> parameters;
-    for (const auto& p : model_->model_parameters()) parameters.push_back({p.name, p.tensor});
-    request.load(parameters, {});
+    request.load(bert_optimizer_parameters(model_->model_parameters()), {});
     model_->eval();
     model_->to(request.device);
   }

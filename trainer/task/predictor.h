@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,7 +44,9 @@ struct PredictRequest {
   std::map<std::string, std::string> metadata;  ///< Task::metadata() of that run.
   std::string input;                            ///< File or folder.
   std::string text;                             ///< Instead of input: one text.
-  int64_t most_answers = 5;                     ///< Of a task without classes.
+  /// Instead of both: one text after the other, none at their end.
+  std::function<std::optional<std::string>()> next_line;
+  int64_t most_answers = 5;  ///< Of a task without classes.
   torch::Device device = torch::kCPU;
   /// Gives the tensors of a model the values of the snapshot.
   std::function<void(const std::vector<Parameter>& parameters,
@@ -58,5 +61,6 @@ std::unique_ptr<Predictor> make_predictor(const PredictRequest& request);
 /// One for each task that has predictions.
 std::unique_ptr<Predictor> make_masked_predictor(const PredictRequest& request);
 std::unique_ptr<Predictor> make_image_predictor(const PredictRequest& request);
+std::unique_ptr<Predictor> make_text_predictor(const PredictRequest& request);
 
 }  // namespace ddp::train

@@ -13,16 +13,38 @@ namespace {
 
 std::vector<std::string> export_causal(const OpenedSnapshot& snapshot, const ExportArgs& options) {
   const SnapshotModel loaded = load_snapshot_model(snapshot, "export", torch::kCPU);
-  const ExportedModel exported{loaded.config.gpt, loaded.model->block_size(),
-                               loaded.model->vocab_size(), loaded.weights()};
+  const ExportedModel exported{loaded.config.gpt,
+                               loaded.model->block_size(),
+                               loaded.model->vocab_size(),
+                               loaded.weights(),
+                               {}};
   return export_model(exported, *loaded.tokenizer, options.format, options.output);
 }
 
 std::vector<std::string> export_masked(const OpenedSnapshot& snapshot, const ExportArgs& options) {
   const MaskedSnapshotModel loaded = load_masked_model(snapshot, torch::kCPU);
-  const ExportedModel exported{loaded.config.bert, loaded.model->positions(),
-                               loaded.model->vocab_size(), loaded.weights()};
+  const ExportedModel exported{loaded.config.bert,
+                               loaded.model->positions(),
+                               loaded.model->vocab_size(),
+                               loaded.weights(),
+                               {}};
   return export_model(exported, *loaded.tokenizer, options.format, options.output);
+}
+
+std::vector<std::string> export_classifier(const OpenedSnapshot& snapshot,
+                                           const ExportArgs& options) {
+  const ClassifierSnapshotModel loaded = load_classifier_model(snapshot, torch::kCPU);
+  const ExportedModel exported{loaded.config.bert, loaded.model->positions(),
+                               loaded.model->vocab_size(), loaded.weights(), loaded.labels};
+  return export_model(exported, *loaded.tokenizer, options.format, options.output);
+}
+
+std::vector<std::string> export_snapshot(const OpenedSnapshot& snapshot,
+                                         const ExportArgs& options) {
+  const std::string task = snapshot_task(snapshot.meta);
+  if (task == task_name(TaskKind::kMaskedLm)) return export_masked(snapshot, options);
+  if (task == task_name(TaskKind::kTextClassification)) return export_classifier(snapshot, options);
+  return export_causal(snapshot, options);
 }
 
 }  // namespace
@@ -31,9 +53,8 @@ int run_export(const TrainerArgs& args) {
   const ExportArgs& options = args.exporting;
   const FetchedSnapshot fetched(options.snapshot);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
-  const bool masked = snapshot_task(snapshot.meta) == task_name(TaskKind::kMaskedLm);
-  const auto names = masked ? export_masked(snapshot, options) : export_causal(snapshot, options);
-  for (const auto& name : names) print(fmt::format("{}/{}\n", options.output, name));
+  for (const auto& name : export_snapshot(snapshot, options))
+    print(fmt::format("{}/{}\n", options.output, name));
   return launch::kExitDone;
 }
 

@@ -1,6 +1,8 @@
 // trainer predict: what a trained model makes of a text, or of the inputs in a file or folder.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "launcher/worker_contract.h"
@@ -19,6 +21,19 @@
 namespace ddp::train {
 namespace {
 
+/// Texts come one by one from standard input when no other is named.
+bool from_standard_input(const PredictArgs& options) {
+  return options.text.empty() && options.input.empty();
+}
+
+std::optional<std::string> line_of_standard_input() {
+  if (::isatty(STDIN_FILENO) == 1) fmt::print(stderr, "text> ");
+  std::string line;
+  if (!std::getline(std::cin, line)) return std::nullopt;
+  if (line.ends_with('\r')) line.pop_back();
+  return line;
+}
+
 PredictRequest request_of(const OpenedSnapshot& snapshot, const PredictArgs& options) {
   PredictRequest request;
   request.config = config_from_json(snapshot.meta.config_json);
@@ -26,6 +41,7 @@ PredictRequest request_of(const OpenedSnapshot& snapshot, const PredictArgs& opt
   request.metadata = snapshot.meta.task;
   request.text = options.text;
   request.input = options.input;
+  if (from_standard_input(options)) request.next_line = line_of_standard_input;
   request.most_answers = options.top;
   request.device = plan_device(request.config, DistEnv{}).device;
   request.load = [&snapshot](const std::vector<Parameter>& parameters,
@@ -104,6 +120,7 @@ class PredictionWriter {
       ++problems_;
       fmt::print(stderr, "warning: {}: no prediction: {}\n", prediction.input, prediction.problem);
     }
+    if (json_lines()) return print(prediction_json(prediction).dump() + "\n");
     if (options_.json) return report_["predictions"].push_back(prediction_json(prediction));
     if (!prediction.problem.empty()) return;
     if (file_) return write_to_file(csv_row(prediction, labels_));
@@ -112,12 +129,14 @@ class PredictionWriter {
 
   /// Returns how many inputs had no answer.
   int64_t finish() {
-    if (options_.json) print(report_.dump(2) + "\n");
+    if (options_.json && !json_lines()) print(report_.dump(2) + "\n");
     if (file_) file_->commit();
     return problems_;
   }
 
  private:
+  /// Who types texts sees each answer at once.
+  bool json_lines() const { return options_.json && from_standard_input(options_); }
   void write_to_file(const std::string& text) { file_->write(text.data(), text.size()); }
 
   const PredictArgs& options_;
@@ -135,8 +154,8 @@ int run_predict(const TrainerArgs& args) {
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const auto predictor = make_predictor(request_of(snapshot, options));
   PredictionWriter writer(options, snapshot, predictor->labels());
-  constexpr int64_t kAtATime = 64;
-  for (auto some = predictor->next(kAtATime); !some.empty(); some = predictor->next(kAtATime)) {
+  const int64_t at_a_time = from_standard_input(options) ? 1 : 64;
+  for (auto some = predictor->next(at_a_time); !some.empty(); some = predictor->next(at_a_time)) {
     for (const Prediction& prediction : some) writer.write(prediction);
   }
   const int64_t problems = writer.finish();

@@ -21,9 +21,13 @@ std::vector<Field> bert_fields() {
       {"bert_config.attn_pdrop", DDP_MEMBER(bert.attn_pdrop), kProbability, NullMeans::kError, "",
        "probability", "Dropout on the attention weights."},
       {"bert_config.init_from", DDP_MEMBER(bert.init_from), kAnyValue, NullMeans::kNotGiven, "", "",
-       "Folder of a BertForMaskedLM (config.json, model.safetensors) to start from; the sizes "
-       "follow "
-       "it, and so does the tokenizer unless data_config.tokenizer names one."},
+       "Folder of a BertForMaskedLM or, for text_classification, a BertForSequenceClassification "
+       "(config.json, model.safetensors), or a snapshot of such a model, to start from; the sizes "
+       "follow it, and so does the tokenizer unless data_config.tokenizer names one."},
+      {"bert_config.class_weights", DDP_MEMBER(bert.class_weights), kAbove0, NullMeans::kOff, "",
+       "",
+       "What a text of each class counts for in the training loss: balanced (samples / (classes x "
+       "samples of the class)), or numbers in the order of the labels; null: 1."},
   };
 }
 

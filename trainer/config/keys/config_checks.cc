@@ -148,11 +148,10 @@ void complete_model(Config& config, const Given& given) {
       check_heads(config, given);
       return;
     case TaskKind::kMaskedLm:
+    case TaskKind::kTextClassification:
       return complete_bert(config, given);
     case TaskKind::kImageClassification:
       return check_image(config, given);
-    case TaskKind::kTextClassification:
-      return;
   }
 }
 

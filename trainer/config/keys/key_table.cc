@@ -41,8 +41,16 @@ std::vector<Field> data_fields() {
        "of block_size, less where an epoch would have fewer than 512 sequences."},
       {"data_config.on_bad_sample", DDP_MEMBER(data.on_bad_sample), kAnyValue, NullMeans::kError,
        "", "",
-       "A sample that cannot be read, such as a broken image: skip leaves it out, names and counts "
-       "it; stop ends the run."},
+       "A sample that cannot be used, such as a broken image or an empty text: skip leaves it out, "
+       "names and counts it; stop ends the run."},
+      {"data_config.text_column", DDP_MEMBER(data.text_column), kAnyValue, NullMeans::kError, "",
+       "", "Column of a table, or name in its JSON objects, that holds the texts."},
+      {"data_config.label_column", DDP_MEMBER(data.label_column), kAnyValue, NullMeans::kError, "",
+       "", "And the one that holds their labels."},
+      {"data_config.bucket_batches", DDP_MEMBER(data.bucket_batches), Range{0, 1e4},
+       NullMeans::kOff, "", "micro-batches",
+       "So many micro-batches at a time are made of samples that are sorted by length, so that "
+       "less of them is padding; 0: samples come in random order."},
       {"data_config.min_characters", DDP_MEMBER(data.min_characters), Range{0, 1e9},
        NullMeans::kError, "", "characters", "Shorter lines are left out; 0: none."},
       {"data_config.mask_share", DDP_MEMBER(data.mask_share), kShare, NullMeans::kError, "",
@@ -343,10 +351,16 @@ struct ModelSection {
 const std::vector<ModelSection>& model_sections() {
   static const std::vector<ModelSection> sections = {
       {"gpt_config.", {TaskKind::kCausalLm}},
-      {"bert_config.", {TaskKind::kMaskedLm}},
+      {"bert_config.class_weights", {TaskKind::kTextClassification}},
+      {"bert_config.", {TaskKind::kMaskedLm, TaskKind::kTextClassification}},
       {"image_config.", {TaskKind::kImageClassification}},
-      {"data_config.on_bad_sample", {TaskKind::kImageClassification}},
-      {"data_config.test_path", {TaskKind::kCausalLm, TaskKind::kMaskedLm}},
+      {"data_config.on_bad_sample",
+       {TaskKind::kImageClassification, TaskKind::kTextClassification}},
+      {"data_config.test_path",
+       {TaskKind::kCausalLm, TaskKind::kMaskedLm, TaskKind::kTextClassification}},
+      {"data_config.text_column", {TaskKind::kTextClassification}},
+      {"data_config.label_column", {TaskKind::kTextClassification}},
+      {"data_config.bucket_batches", {TaskKind::kTextClassification}},
       {"data_config.min_characters", {TaskKind::kMaskedLm}},
       {"data_config.mask_share", {TaskKind::kMaskedLm}}};
   return sections;

@@ -18,10 +18,10 @@ namespace ddp::train {
 /// Where a field's value lives in a Config; the pointer's type is the field's type.
 using FieldPointer =
     std::variant<int64_t*, std::optional<int64_t>*, double*, bool*, std::string*,
-                 std::array<double, 2>*, Verbosity*, AutoNumber*, std::vector<std::string>*,
-                 TaskKind*, DataFormat*, OnBadSample*, ImageNetworkKind*, BatchNormKind*,
-                 Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*, Backend*,
-                 OptimizerName*, LrSchedule*, ProgressStyle*>;
+                 std::array<double, 2>*, Verbosity*, AutoNumber*, ClassWeights*,
+                 std::vector<std::string>*, TaskKind*, DataFormat*, OnBadSample*, ImageNetworkKind*,
+                 BatchNormKind*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*,
+                 Backend*, OptimizerName*, LrSchedule*, ProgressStyle*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {
@@ -57,8 +57,8 @@ const Field* find_field(std::string_view path);
 /// such a model, everything else to all of them.
 bool belongs_to(std::string_view path, TaskKind task);
 
-/// "int", "float", "bool", "str", "auto or float", "list of 2 floats", "list of str" or the choices
-/// of an enumeration.
+/// "int", "float", "bool", "str", "auto or float", "balanced or list of floats", "list of 2
+/// floats", "list of str" or the choices of an enumeration.
 std::string field_type(const Field& field);
 
 /// The names of an enumeration's values; none of any other type.

@@ -144,6 +144,14 @@ struct Assign {
     if (!parsed.automatic) parsed.value = number(value, give("auto, or a number"));
     *member = parsed;
   }
+  void operator()(ClassWeights* member) const {
+    const std::string fix = give("balanced, or a list of numbers") + ", one for each label";
+    const bool balanced = value.kind == Kind::kString && value.text == "balanced";
+    if (!balanced && value.kind != Kind::kList) refuse_type(value, "balanced or a list", fix);
+    ClassWeights parsed{balanced, {}};
+    for (const Node& item : value.items) parsed.values.push_back(number(item, fix));
+    *member = std::move(parsed);
+  }
   void operator()(std::array<double, 2>* member) const {
     const std::string fix = give("two numbers") + ", e.g. [0.9, 0.95]";
     if (value.kind != Kind::kList || value.items.size() != 2)
@@ -231,6 +239,12 @@ struct Read {
     return Node::of(member->value);
   }
   Node operator()(const std::vector<std::string>* member) const { return Node::texts(*member); }
+  Node operator()(const ClassWeights* member) const {
+    if (member->balanced) return Node::of(std::string("balanced"));
+    Node node = member->values.empty() ? Node::null() : Node::list();
+    for (const double item : member->values) node.items.push_back(Node::of(item));
+    return node;
+  }
   Node operator()(const std::array<double, 2>* member) const {
     Node node = Node::list();
     for (const double item : *member) node.items.push_back(Node::of(item));
@@ -254,6 +268,7 @@ struct TypeName {
   std::string operator()(const Verbosity*) const { return "bool or list of str"; }
   std::string operator()(const std::array<double, 2>*) const { return "list of 2 floats"; }
   std::string operator()(const AutoNumber*) const { return "auto or float"; }
+  std::string operator()(const ClassWeights*) const { return "balanced or list of floats"; }
   std::string operator()(const std::vector<std::string>*) const { return "list of str"; }
   template <class E>
   requires std::is_enum_v<E> std::string operator()(const E*) const {

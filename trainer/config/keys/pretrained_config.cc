@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -128,9 +130,73 @@ std::vector<std::string> unsupported_in_bert(const Values& values) {
   return found;
 }
 
+/// id2label of a BertForSequenceClassification; transformers leaves it out where the classes are
+/// two and have no names.
+std::vector<std::string> labels_in(const Json& config, const std::string& path) {
+  const Json architectures = config.value("architectures", Json::array());
+  const auto* const kClassifier = "BertForSequenceClassification";
+  if (std::find(architectures.begin(), architectures.end(), kClassifier) == architectures.end())
+    return {};
+  const Json names = config.value("id2label", Json{{"0", "LABEL_0"}, {"1", "LABEL_1"}});
+  std::vector<std::string> labels;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto name = names.find(std::to_string(i));
+    if (!names.is_object() || name == names.end() || !name->is_string())
+      throw UserError(fmt::format("{}: id2label is {}; {}", path, names.dump(), kHowToMake));
+    labels.push_back(*name);
+  }
+  return labels;
+}
+
+/// The metadata of a safetensors file, by https://github.com/huggingface/safetensors#format.
+Json metadata_of(const std::string& path) {
+  constexpr uint64_t kLongest = 100'000'000;  // as the reader of weights
+  std::ifstream file(path, std::ios::binary);
+  unsigned char head[8] = {};
+  file.read(reinterpret_cast<char*>(head), sizeof head);
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8U | head[i];
+  std::string text(file && length <= kLongest ? length : 0, ' ');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  const bool readable = file.good() && !nests_too_deeply(text);
+  const Json header = readable ? Json::parse(text, nullptr, false) : Json();
+  if (header.is_object() && header.contains("__metadata__")) return header["__metadata__"];
+  throw UserError(
+      fmt::format("{}: is no snapshot of this trainer, nor a folder; {}", path, kHowToMake));
+}
+
+PretrainedBert bert_of_snapshot(const std::string& path) {
+  const Json metadata = metadata_of(path);
+  try {
+    const Json config = Json::parse(metadata.at("config").get<std::string>());
+    const std::string task = metadata.value("task", "causal_lm");
+    const bool classifier = task == task_name(TaskKind::kTextClassification);
+    if (!classifier && task != task_name(TaskKind::kMaskedLm)) {
+      throw UserError(
+          fmt::format("{}: is a snapshot of task {}; give one of masked_lm or text_classification",
+                      path, task));
+    }
+    const Json& bert = config.at("bert_config");
+    PretrainedBert result;
+    result.n_layer = bert.at("n_layer");
+    result.n_head = bert.at("n_head");
+    result.n_embd = bert.at("n_embd");
+    result.intermediate = bert.at("intermediate");
+    result.positions = config.at("data_config").at("block_size");
+    result.tokenizer_state = metadata.at("tokenizer").get<std::string>();
+    if (classifier) result.labels = Json::parse(metadata.at("labels").get<std::string>());
+    return result;
+  } catch (const Json::exception&) {
+    throw UserError(
+        fmt::format("{}: its metadata are not those of a snapshot; {}", path, kHowToMake));
+  }
+}
+
 }  // namespace
 
 PretrainedBert read_pretrained_bert(const std::string& folder) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(folder, ignored)) return bert_of_snapshot(folder);
   const std::string path = folder + "/config.json";
   const Json config = parse_config(path);
   const Values values(config, path);
@@ -145,6 +211,7 @@ PretrainedBert read_pretrained_bert(const std::string& folder) {
   result.n_embd = values.number("hidden_size", 768);
   result.intermediate = values.number("intermediate_size", 3072);
   result.positions = values.number("max_position_embeddings", 512);
+  result.labels = labels_in(config, path);
   result.unsupported = unsupported_in_bert(values);
   return result;
 }

@@ -1,5 +1,5 @@
-// config.json of a folder that save_pretrained of transformers' GPT2LMHeadModel or BertForMaskedLM
-// has written.
+// What a pretrained model looks like: config.json of a folder that save_pretrained of transformers'
+// GPT2LMHeadModel, BertForMaskedLM or BertForSequenceClassification has written, or a snapshot.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,14 @@ struct PretrainedBert {
   int64_t n_embd = 0;
   int64_t intermediate = 0;
   int64_t positions = 0;
+  std::vector<std::string> labels;       ///< Of its classifier, by number; empty: it has none.
+  std::string tokenizer_state;           ///< Of a snapshot; a folder has files.
   std::vector<std::string> unsupported;  ///< As above.
 };
 
-/// Throws UserError: no such folder or file, not JSON, not a BERT.
-PretrainedBert read_pretrained_bert(const std::string& folder);
+/// `path`: a folder, or a snapshot of masked_lm or text_classification. Throws UserError: no such
+/// folder or file, not JSON, not a BERT.
+PretrainedBert read_pretrained_bert(const std::string& path);
 std::vector<std::string> differences_from(const PretrainedBert& pretrained, const BertConfig& bert,
                                           int64_t block_size);
 

@@ -37,6 +37,10 @@ Json base_type(const Field& field) {
             {"maxItems", 2}};
   if (type == "auto or float")
     return {{"anyOf", Json::array({Json{{"const", "auto"}}, number_schema(field, "number")})}};
+  if (type == "balanced or list of floats") {
+    const Json list = {{"type", "array"}, {"items", number_schema(field, "number")}};
+    return {{"anyOf", Json::array({Json{{"const", "balanced"}}, list})}};
+  }
   if (type == "list of str") return {{"type", "array"}, {"items", {{"type", "string"}}}};
   if (type == "bool or list of str")
     return {{"type", Json::array({"boolean", "array", "string"})}, {"items", {{"type", "string"}}}};

@@ -1,0 +1,33 @@
+// Tables of texts: comma- or tab-separated values as RFC 4180 has them, or JSON objects line by
+// line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddp::train {
+
+/// The columns that are read, by the name in the header or the object.
+struct TableColumns {
+  std::string text;
+  std::string label;  ///< Empty: labels are not read.
+};
+
+struct TableRow {
+  int64_t line = 0;  ///< Where it begins in the file, from 1.
+  std::string text;
+  std::string label;  ///< Of JSON: a string, or a number, true or false as it is written.
+};
+
+/// Whether there is nothing but spaces and line ends.
+bool is_blank(const std::string& text);
+
+/// The rows of `path` below the header. Its name says what it is: .csv, .tsv, .jsonl or .ndjson.
+/// Empty lines are passed over; a quoted field may hold separators, line ends and doubled quotes.
+/// Throws UserError that names `key`, the file, the line and what is wrong: not readable or not
+/// UTF-8, a column that is missing, a row with more or fewer fields than the header, an open quote.
+std::vector<TableRow> read_table(const char* key, const std::string& path,
+                                 const TableColumns& columns);
+
+}  // namespace ddp::train

@@ -1,0 +1,30 @@
+// How good a classifier's answers are: accuracy, precision, recall and F1 from counts.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace ddp::train {
+
+/// Counts of one class among all answers.
+struct ClassCounts {
+  double right = 0.0;     ///< Of the class, and said to be.
+  double actual = 0.0;    ///< Of the class.
+  double answered = 0.0;  ///< Said to be of it.
+};
+
+struct ClassScores {
+  double precision = 0.0;
+  double recall = 0.0;
+  double f1 = 0.0;
+};
+
+/// As scikit-learn's precision_recall_fscore_support with zero_division=0: what is divided by
+/// nothing is 0.
+ClassScores scores_of(const ClassCounts& counts);
+/// average="macro": the means over the classes that occur, actual or answered.
+ClassScores macro_scores(const std::vector<ClassCounts>& classes);
+/// average="micro": with one class for each sample all three are the accuracy.
+ClassScores micro_scores(const std::vector<ClassCounts>& classes);
+
+}  // namespace ddp::train

@@ -1,0 +1,123 @@
+// The vocabulary, the parameters and the padding of a BERT.
+#include "trainer/task/bert_task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "trainer/config/keys/pretrained_config.h"
+#include "trainer/metrics/text.h"
+#include "trainer/runtime/error.h"
+#include "trainer/tokenizer/tokenizer_folder.h"
+#include "trainer/tokenizer/wordpiece_tokenizer.h"
+
+namespace ddp::train {
+namespace {
+
+bool holds_vocabulary(const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder + "/tokenizer.json", ignored) ||
+         std::filesystem::exists(folder + "/vocab.txt", ignored);
+}
+
+std::unique_ptr<Tokenizer> load_named(const char* key, const std::string& path) {
+  try {
+    return load_tokenizer(path);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", key, error.what()));
+  }
+}
+
+/// Of a folder or a snapshot; null: it has none.
+std::unique_ptr<Tokenizer> tokenizer_beside_weights(const std::string& init_from) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(init_from, ignored))
+    return tokenizer_from_state(read_pretrained_bert(init_from).tokenizer_state);
+  return holds_vocabulary(init_from) ? load_named("bert_config.init_from", init_from) : nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> open_bert_tokenizer(const Config& config,
+                                               const std::map<std::string, std::string>* metadata) {
+  const std::string& named = config.data.tokenizer;
+  if (!named.empty() && named != "char" && named != "byte")
+    return load_named("data_config.tokenizer", named);
+  if (metadata != nullptr) return tokenizer_of_bert(*metadata);
+  if (!config.bert.init_from.empty()) {
+    if (auto there = tokenizer_beside_weights(config.bert.init_from)) return there;
+  }
+  throw UserError(fmt::format(
+      "data_config.tokenizer: {} needs BERT's vocabulary; name a folder with tokenizer.json or "
+      "vocab.txt, or train one: trainer tokenize --tokenizer wordpiece --train --vocab_size 8000 "
+      "--input FILE --output FOLDER",
+      task_name(config.task)));
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of_bert(const std::map<std::string, std::string>& metadata) {
+  const auto state = metadata.find(kTokenizerState);
+  if (state == metadata.end())
+    throw RunError("the snapshot holds no vocabulary: not one of a BERT");
+  return tokenizer_from_state(state->second);
+}
+
+void check_same_vocabulary(const std::map<std::string, std::string>& metadata,
+                           const std::string& snapshot, const Tokenizer& tokenizer,
+                           const Config& config) {
+  const auto theirs = metadata.find(kTokenizerState);
+  if (theirs != metadata.end() && theirs->second == tokenizer.state()) return;
+  throw UserError(fmt::format(
+      "{} was trained with another vocabulary than {}; leave data_config.tokenizer out to go on "
+      "with the snapshot's, or set trainer_config.snapshot_path to a new file to start from "
+      "scratch",
+      snapshot, config.data.tokenizer));
+}
+
+int32_t required_token(const Tokenizer& tokenizer, const char* token) {
+  if (const auto id = tokenizer.token_of(token)) return *id;
+  throw UserError(
+      fmt::format("the {} vocabulary of {} tokens has no {}, which BERT needs; take one of "
+                  "wordpieces, or add the token to vocab.txt",
+                  tokenizer.kind(), tokenizer.size(), token));
+}
+
+BertTokens bert_tokens(const Tokenizer& tokenizer) {
+  return {required_token(tokenizer, kPadToken), required_token(tokenizer, kFirstToken),
+          required_token(tokenizer, kLastToken)};
+}
+
+SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad) {
+  const auto seen_BT = tokens_BT.ne(pad);
+  const auto columns_T = torch::arange(1, tokens_BT.size(1) + 1, tokens_BT.options());
+  const int64_t longest = std::max<int64_t>(1, (seen_BT * columns_T).max().item<int64_t>());
+  return {tokens_BT.narrow(1, 0, longest), seen_BT.narrow(1, 0, longest)};
+}
+
+std::vector<Parameter> bert_optimizer_parameters(const std::vector<ModelParameter>& parameters) {
+  std::vector<Parameter> result;
+  for (const auto& p : parameters) {
+    const bool hidden = p.decay && p.name.starts_with("bert.encoder.");
+    result.push_back({p.name, p.tensor, p.decay, hidden});
+  }
+  return result;
+}
+
+std::vector<NamedTensor> named_tensors(const std::vector<ModelParameter>& parameters) {
+  std::vector<NamedTensor> result;
+  for (const auto& p : parameters) result.push_back({p.name, p.tensor});
+  return result;
+}
+
+std::vector<std::string> bert_shape_keys() {
+  return {"bert_config.n_layer", "bert_config.n_head", "bert_config.n_embd",
+          "bert_config.intermediate", "data_config.block_size"};
+}
+
+std::string describe_bert(const BertConfig& bert, int64_t parameters) {
+  return fmt::format("Model: BERT, {} layers, {} heads, {} channels; number of parameters: {} ({})",
+                     bert.n_layer, bert.n_head, bert.n_embd,
+                     short_number(static_cast<double>(parameters)), parameters);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,66 @@
+#include "trainer/task/class_labels.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+/// "-12" and "0", but not "007", which is a name.
+bool is_whole_number(const std::string& text) {
+  constexpr std::size_t kMostDigits = 18;
+  const std::string digits = text.starts_with('-') ? text.substr(1) : text;
+  return !digits.empty() && digits.size() <= kMostDigits &&
+         digits.find_first_not_of("0123456789") == std::string::npos &&
+         (digits == "0" || digits.front() != '0');
+}
+
+}  // namespace
+
+std::string labels_json(const Labels& labels) { return nlohmann::json(labels).dump(); }
+
+Labels labels_of(const std::map<std::string, std::string>& metadata) {
+  try {
+    return nlohmann::json::parse(metadata.at(kLabels)).get<Labels>();
+  } catch (const std::exception& error) {
+    throw RunError(fmt::format("the snapshot's labels are damaged: {}", error.what()));
+  }
+}
+
+Labels sorted_labels(const Labels& names) {
+  const std::set<std::string> each(names.begin(), names.end());
+  Labels labels(each.begin(), each.end());
+  if (std::all_of(labels.begin(), labels.end(), is_whole_number)) {
+    std::sort(labels.begin(), labels.end(), [](const std::string& a, const std::string& b) {
+      return std::stoll(a) < std::stoll(b);
+    });
+  }
+  return labels;
+}
+
+std::string describe_labels(const Labels& labels) {
+  constexpr std::size_t kMostShown = 20;
+  const Labels shown_ones(labels.begin(), labels.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                               labels.size(), kMostShown)));
+  return fmt::format("Labels: {}: {}{}", labels.size(), fmt::join(shown_ones, ", "),
+                     labels.size() > kMostShown ? ", ..." : "");
+}
+
+void answer_with(Prediction& prediction, const Labels& labels, const torch::Tensor& probabilities) {
+  const auto values = probabilities.accessor<double, 1>();
+  for (std::size_t k = 0; k < labels.size(); ++k)
+    prediction.answers.emplace_back(labels[k], values[static_cast<int64_t>(k)]);
+  const auto best =
+      std::max_element(prediction.answers.begin(), prediction.answers.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  prediction.label = best->first;
+  prediction.probability = best->second;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,32 @@
+// The classes of a classifier by name: in a snapshot's metadata, in the log, in predictions.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "trainer/task/predictor.h"
+
+namespace ddp::train {
+
+using Labels = std::vector<std::string>;
+
+/// Metadata key: JSON list in the order of the classes.
+inline constexpr const char* kLabels = "labels";
+
+std::string labels_json(const Labels& labels);
+/// Throws RunError when the metadata have none, or damaged ones.
+Labels labels_of(const std::map<std::string, std::string>& metadata);
+
+/// Each of `names` once: by value where all are whole numbers, else by their bytes.
+Labels sorted_labels(const Labels& names);
+
+/// "Labels: 2: ham, spam"; of many the first ones.
+std::string describe_labels(const Labels& labels);
+
+/// Gives `prediction` its answers: float64 [classes] on the CPU, which add up to 1.
+void answer_with(Prediction& prediction, const Labels& labels, const torch::Tensor& probabilities);
+
+}  // namespace ddp::train

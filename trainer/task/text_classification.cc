@@ -1,0 +1,346 @@
+#include "trainer/task/text_classification.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "trainer/config/keys/pretrained_config.h"
+#include "trainer/data/stratified_split.h"
+#include "trainer/interop/pretrained_weights.h"
+#include "trainer/metrics/text.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/message.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr const char* kTrainingTable = "data_config.path";
+constexpr int64_t kSumsOfClass = 3;  // right, actual, answered
+
+/// Why a row cannot be used, or "".
+std::string problem_of(const TableRow& row) {
+  if (row.label.empty()) return "its label is empty";
+  if (is_blank(row.text)) return "its text is empty";
+  return "";
+}
+
+int64_t index_of(const Labels& labels, const std::string& name) {
+  return std::find(labels.begin(), labels.end(), name) - labels.begin();
+}
+
+std::vector<int64_t> counts_of(const std::vector<int64_t>& labels, std::size_t classes) {
+  std::vector<int64_t> counts(classes);
+  for (const int64_t label : labels) ++counts[static_cast<std::size_t>(label)];
+  return counts;
+}
+
+std::vector<int64_t> numbers_below(int64_t end) {
+  std::vector<int64_t> numbers(static_cast<std::size_t>(end));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+/// LABEL_0, LABEL_1: what transformers calls classes without names.
+bool are_generic(const Labels& labels) {
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] != fmt::format("LABEL_{}", i)) return false;
+  }
+  return true;
+}
+
+torch::Tensor summed_loss(const torch::Tensor& logits_BK, const torch::Tensor& targets_B,
+                          const torch::Tensor& weights_K) {
+  const auto loss_B =
+      at::cross_entropy_loss(logits_BK.to(torch::kFloat32), targets_B, {}, at::Reduction::None);
+  return weights_K.defined() ? (loss_B * weights_K.index({targets_B})).sum() : loss_B.sum();
+}
+
+}  // namespace
+
+TextClassification::TextClassification(const Config& config,
+                                       const std::map<std::string, std::string>* metadata)
+    : config_(config),
+      fresh_(metadata == nullptr),
+      tokenizer_(open_bert_tokenizer(config, metadata)) {
+  try {
+    tokens_ = bert_tokens(*tokenizer_);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("data_config.tokenizer: {}", error.what()));
+  }
+  if (metadata != nullptr) labels_ = labels_of(*metadata);
+  open_training();
+  if (!config.data.eval_path.empty())
+    evaluation_ = open_part("data_config.eval_path", config.data.eval_path, evaluation_texts_);
+  if (!config.data.test_path.empty())
+    test_ = open_part("data_config.test_path", config.data.test_path, test_texts_);
+}
+
+std::vector<TableRow> TextClassification::usable_rows(const char* key, const std::string& path) {
+  auto rows = read_table(key, path, {config_.data.text_column, config_.data.label_column});
+  std::vector<TableRow> usable;
+  for (TableRow& row : rows) {
+    const std::string problem = problem_of(row);
+    if (problem.empty()) {
+      usable.push_back(std::move(row));
+      continue;
+    }
+    const std::string what = fmt::format("{}: line {}: {}", path, row.line, problem);
+    if (config_.data.on_bad_sample == OnBadSample::kStop) {
+      throw UserError(fmt::format(
+          "{}: {}; mend the row, or set data_config.on_bad_sample=skip to leave such rows out", key,
+          what));
+    }
+    left_out_.push_back(what);
+  }
+  if (usable.empty()) throw UserError(fmt::format("{}: {}: has no row to use", key, path));
+  return usable;
+}
+
+LabelledTexts TextClassification::encode(const char* key, const std::string& path,
+                                         std::vector<TableRow> rows) const {
+  std::vector<std::string> texts;
+  std::vector<int64_t> labels, lines;
+  for (TableRow& row : rows) {
+    labels.push_back(index_of(labels_, row.label));
+    if (labels.back() == static_cast<int64_t>(labels_.size())) {
+      throw UserError(fmt::format("{}: {}: line {}: the label {} is none that the model knows: {}",
+                                  key, path, row.line, shown(row.label), fmt::join(labels_, ", ")));
+    }
+    lines.push_back(row.line);
+    texts.push_back(std::move(row.text));
+  }
+  return {TextLines(*tokenizer_, texts, config_.data.block_size - kAroundText), std::move(labels),
+          std::move(lines)};
+}
+
+void TextClassification::take_labels(const std::vector<TableRow>& rows) {
+  if (!labels_.empty()) return;  // the snapshot's
+  Labels names;
+  for (const TableRow& row : rows) names.push_back(row.label);
+  labels_ = sorted_labels(names);
+  if (labels_.size() < 2) {
+    throw UserError(fmt::format("{}: {}: all rows have the label {}; a classifier needs two",
+                                kTrainingTable, config_.data.path, shown(labels_.front())));
+  }
+  // Of weights that know these classes already, their order counts.
+  if (config_.bert.init_from.empty()) return;
+  const Labels theirs = read_pretrained_bert(config_.bert.init_from).labels;
+  if (sorted_labels(theirs) == labels_) labels_ = theirs;
+}
+
+void TextClassification::open_training() {
+  const DataConfig& data = config_.data;
+  auto rows = usable_rows(kTrainingTable, data.path);
+  const auto used = static_cast<std::size_t>(static_cast<double>(rows.size()) * data.truncate);
+  rows.resize(std::max<std::size_t>(1, used));
+  take_labels(rows);
+  texts_ = std::make_unique<LabelledTexts>(encode(kTrainingTable, data.path, std::move(rows)));
+  check_parts(texts_->texts.size());
+  const auto classes = static_cast<int64_t>(labels_.size());
+  SampleSplit split =
+      split_by_label(texts_->labels, classes, data.eval_path.empty() ? data.train_split : 1.0,
+                     static_cast<uint64_t>(config_.trainer.seed));
+  const auto training = static_cast<int64_t>(split.training.size());
+  if (training < config_.trainer.batch_size && data.train_split > 0.0) {
+    throw UserError(fmt::format(
+        "{}: {}: {} rows (truncate {}, train_split {}) leave {} for training, fewer than "
+        "trainer_config.batch_size={}; lower that, or give more rows",
+        kTrainingTable, data.path, texts_->texts.size(), data.truncate, data.train_split, training,
+        config_.trainer.batch_size));
+  }
+  training_ = std::make_unique<TextSamples>(
+      texts_->texts, texts_->labels, std::move(split.training),
+      TextSamples::Options{data.block_size, tokens_, data.bucket_batches,
+                           config_.trainer.batch_size});
+  if (split.evaluation.empty()) return;
+  evaluation_ =
+      std::make_unique<TextSamples>(texts_->texts, texts_->labels, std::move(split.evaluation),
+                                    TextSamples::Options{data.block_size, tokens_});
+}
+
+/// A class needs a row in each part.
+void TextClassification::check_parts(int64_t rows) const {
+  const DataConfig& data = config_.data;
+  const bool split = data.eval_path.empty() && data.train_split > 0.0 && data.train_split < 1.0;
+  if (!split) return;
+  const auto counts = counts_of(texts_->labels, labels_.size());
+  const auto alone = std::find(counts.begin(), counts.end(), 1);
+  if (alone == counts.end()) return;
+  const auto at = std::find(texts_->labels.begin(), texts_->labels.end(), alone - counts.begin());
+  throw UserError(fmt::format(
+      "{}: {}: of {} rows only that at line {} has the label {}, which training and evaluation "
+      "both need; add a row, remove this one, or set data_config.eval_path or train_split=1",
+      kTrainingTable, data.path, rows,
+      texts_->lines[static_cast<std::size_t>(at - texts_->labels.begin())],
+      shown(labels_[static_cast<std::size_t>(alone - counts.begin())])));
+}
+
+std::unique_ptr<TextSamples> TextClassification::open_part(const char* key, const std::string& path,
+                                                           std::unique_ptr<LabelledTexts>& texts) {
+  texts = std::make_unique<LabelledTexts>(encode(key, path, usable_rows(key, path)));
+  return std::make_unique<TextSamples>(texts->texts, texts->labels,
+                                       numbers_below(texts->texts.size()),
+                                       TextSamples::Options{config_.data.block_size, tokens_});
+}
+
+std::vector<double> TextClassification::class_weights() const {
+  const ClassWeights& given = config_.bert.class_weights;
+  if (!given.balanced) {
+    if (given.values.empty() || given.values.size() == labels_.size()) return given.values;
+    throw UserError(
+        fmt::format("bert_config.class_weights: {} numbers for {} labels ({}); give one for each",
+                    given.values.size(), labels_.size(), fmt::join(labels_, ", ")));
+  }
+  std::vector<int64_t> counts(labels_.size());
+  for (int64_t i = 0; i < training_->size(); ++i)
+    ++counts[static_cast<std::size_t>(training_->label(i))];
+  std::vector<double> weights;
+  for (const int64_t count : counts) {
+    const double even = static_cast<double>(training_->size()) / static_cast<double>(counts.size());
+    weights.push_back(even / static_cast<double>(std::max<int64_t>(1, count)));
+  }
+  return weights;
+}
+
+void TextClassification::build_model(torch::Device device, uint64_t seed) {
+  model_ = BertForSequenceClassification(config_.bert, tokenizer_->size(), config_.data.block_size,
+                                         static_cast<int64_t>(labels_.size()), seed);
+  if (fresh_ && !config_.bert.init_from.empty()) take_pretrained();
+  const auto weights = class_weights();
+  if (!weights.empty())
+    class_weights_ = torch::tensor(weights, torch::TensorOptions(torch::kFloat32).device(device));
+  model_->to(device);
+  model_->train();
+}
+
+/// The classifier as well where it has the same classes.
+void TextClassification::take_pretrained() {
+  const Labels theirs = read_pretrained_bert(config_.bert.init_from).labels;
+  const bool same = theirs == labels_ || (are_generic(theirs) && theirs.size() == labels_.size());
+  auto weights = named_tensors(model_->model_parameters());
+  if (!same) {
+    std::erase_if(weights, [](const NamedTensor& w) { return w.name.starts_with("classifier."); });
+  }
+  const auto absent = load_pretrained(config_.bert.init_from, kBertClassifierLayout, weights);
+  const bool pooler = std::none_of(absent.begin(), absent.end(), [](const std::string& name) {
+    return name.starts_with("bert.pooler.");
+  });
+  start_ = fmt::format("Weights: of {}; {} drawn anew", config_.bert.init_from,
+                       same     ? "none are"
+                       : pooler ? "those of the classifier are"
+                                : "those of pooler and classifier are");
+}
+
+std::vector<Parameter> TextClassification::parameters() const {
+  return bert_optimizer_parameters(model_->model_parameters());
+}
+
+TaskLoss TextClassification::loss(const Batch& batch) {
+  const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
+  const int64_t texts = batch.targets.size(0);
+  const auto sum = summed_loss(model_(tokens_BT, seen_BT), batch.targets, class_weights_);
+  return {sum / static_cast<double>(texts), texts};
+}
+
+torch::Tensor TextClassification::smallest_loss() {
+  const auto device = model_->parameters().front().device();
+  const auto options = torch::TensorOptions(torch::kInt64).device(device);
+  const auto tokens_BT = torch::full({1, kAroundText}, tokens_.last, options);
+  const auto seen_BT = torch::ones({1, kAroundText}, options.dtype(torch::kBool));
+  return summed_loss(model_(tokens_BT, seen_BT), torch::zeros({1}, options), class_weights_);
+}
+
+torch::Tensor TextClassification::evaluate(const Batch& batch) {
+  const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
+  const auto logits_BK = model_(tokens_BT, seen_BT);
+  const auto answers_B = logits_BK.argmax(1);
+  const auto classes = static_cast<int64_t>(labels_.size());
+  const auto right_B = batch.targets.index({answers_B.eq(batch.targets)});
+  const auto counts =
+      torch::stack({right_B.bincount({}, classes), batch.targets.bincount({}, classes),
+                    answers_B.bincount({}, classes)},
+                   1);
+  return torch::cat({summed_loss(logits_BK, batch.targets, {}).reshape({1}),
+                     counts.to(torch::kFloat32).reshape({-1})});
+}
+
+int64_t TextClassification::sums() const {
+  return 1 + kSumsOfClass * static_cast<int64_t>(labels_.size());
+}
+
+Metrics TextClassification::metrics(const std::vector<double>& sums) const {
+  std::vector<ClassCounts> classes;
+  double texts = 0.0;
+  for (std::size_t at = 1; at < sums.size(); at += kSumsOfClass) {
+    classes.push_back({sums[at], sums[at + 1], sums[at + 2]});
+    texts += classes.back().actual;
+  }
+  const ClassScores macro = macro_scores(classes);
+  const ClassScores micro = micro_scores(classes);
+  const ClassScores chief = classes.size() == 2 ? scores_of(classes.back()) : macro;
+  return {{"loss", sums[0] / std::max(1.0, texts)},
+          {"accuracy", micro.recall},
+          {"precision", chief.precision},
+          {"recall", chief.recall},
+          {"f1", chief.f1},
+          {"f1_macro", macro.f1},
+          {"f1_micro", micro.f1},
+          {"texts", texts}};
+}
+
+std::vector<std::string> TextClassification::metric_names() const {
+  return {"loss", "accuracy", "precision", "recall", "f1", "f1_macro", "f1_micro", "texts"};
+}
+
+std::map<std::string, std::string> TextClassification::metadata() const {
+  return {{kTokenizerState, tokenizer_->state()}, {kLabels, labels_json(labels_)}};
+}
+
+void TextClassification::check_resume(const std::map<std::string, std::string>& metadata,
+                                      const std::string& snapshot) const {
+  check_same_vocabulary(metadata, snapshot, *tokenizer_, config_);
+}
+
+double TextClassification::share_of_most_frequent() const {
+  std::vector<int64_t> counts(labels_.size());
+  for (int64_t i = 0; i < evaluation_->size(); ++i)
+    ++counts[static_cast<std::size_t>(evaluation_->label(i))];
+  return static_cast<double>(*std::max_element(counts.begin(), counts.end())) /
+         static_cast<double>(evaluation_->size());
+}
+
+std::vector<std::string> TextClassification::describe() const {
+  const auto texts_in = [](const auto& part) { return part ? part->size() : 0; };
+  std::vector<std::string> lines = {
+      describe_bert(config_.bert, parameter_count(*model_)),
+      fmt::format("Data: {}: {}, {} tokens, {} in the vocabulary; texts for training {}, "
+                  "evaluation {}, test {}",
+                  config_.data.path, counted(texts_->texts.size(), "text"), texts_->texts.tokens(),
+                  tokenizer_->size(), training_->size(), texts_in(evaluation_), texts_in(test_)),
+      describe_labels(labels_)};
+  if (!start_.empty()) lines.push_back(start_);
+  if (!left_out_.empty()) {
+    constexpr std::size_t kMostShown = 5;
+    const auto last =
+        left_out_.begin() + static_cast<std::ptrdiff_t>(std::min(left_out_.size(), kMostShown));
+    lines.push_back(fmt::format("Left out: {}: {}{}", counted(std::ssize(left_out_), "row"),
+                                fmt::join(left_out_.begin(), last, "; "),
+                                last == left_out_.end() ? "" : "; ..."));
+  }
+  if (evaluation_) {
+    lines.push_back(fmt::format(
+        "Guessing: the most frequent label would be right about {:.4f} of the evaluation",
+        share_of_most_frequent()));
+  }
+  return lines;
+}
+
+std::unique_ptr<Task> make_text_classification(const Config& config,
+                                               const std::map<std::string, std::string>* metadata) {
+  return std::make_unique<TextClassification>(config, metadata);
+}
+
+}  // namespace ddp::train

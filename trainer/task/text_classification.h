@@ -1,0 +1,100 @@
+// Text classification: BERT's encoder, pooler and classifier on the texts of a table.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/data/table_file.h"
+#include "trainer/data/text_lines.h"
+#include "trainer/data/text_samples.h"
+#include "trainer/metrics/class_scores.h"
+#include "trainer/model/bert_classifier.h"
+#include "trainer/task/bert_task.h"
+#include "trainer/task/class_labels.h"
+#include "trainer/task/task.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+/// See make_task().
+std::unique_ptr<Task> make_text_classification(const Config& config,
+                                               const std::map<std::string, std::string>* metadata);
+
+/// The texts of a table, encoded, with the numbers of their labels.
+struct LabelledTexts {
+  TextLines texts;
+  std::vector<int64_t> labels;
+  std::vector<int64_t> lines;  ///< Where they begin in the file.
+};
+
+class TextClassification : public Task {
+ public:
+  TextClassification(const Config& config, const std::map<std::string, std::string>* metadata);
+
+  const SampleSource& training() const override { return *training_; }
+  const SampleSource* evaluation() const override { return evaluation_.get(); }
+  const SampleSource* test() const override { return test_.get(); }
+
+  void build_model(torch::Device device, uint64_t seed) override;
+  torch::nn::Module& model() override { return *model_; }
+  std::vector<Parameter> parameters() const override;
+  std::vector<std::string> shape_keys() const override { return bert_shape_keys(); }
+
+  /// Weighted by bert_config.class_weights; rows are cut behind the longest text of the batch.
+  TaskLoss loss(const Batch& batch) override;
+  torch::Tensor smallest_loss() override;
+  /// Negative log-likelihood in nats, without class weights; then of each class ClassCounts.
+  torch::Tensor evaluate(const Batch& batch) override;
+  int64_t sums() const override;
+  /// loss (nats per text), accuracy, precision, recall, f1, f1_macro, f1_micro, texts. The third to
+  /// fifth are of two classes those of the second one, of more the means over the classes.
+  Metrics metrics(const std::vector<double>& sums) const override;
+  std::vector<std::string> metric_names() const override;
+
+  int64_t full_weight(int64_t samples) const override { return samples; }
+  bool equal_weights() const override { return true; }
+  int64_t units_per_sample() const override { return 1; }
+  std::string_view unit() const override { return "texts"; }
+
+  std::map<std::string, std::string> metadata() const override;
+  void check_resume(const std::map<std::string, std::string>& metadata,
+                    const std::string& snapshot) const override;
+  std::vector<std::string> describe() const override;
+  std::string next_command(const std::string& snapshot) const override {
+    return "trainer predict --snapshot " + snapshot + " --text TEXT";
+  }
+
+ private:
+  /// The rows of a table that can be used. Throws UserError.
+  std::vector<TableRow> usable_rows(const char* key, const std::string& path);
+  LabelledTexts encode(const char* key, const std::string& path, std::vector<TableRow> rows) const;
+  void take_labels(const std::vector<TableRow>& rows);
+  void open_training();
+  std::unique_ptr<TextSamples> open_part(const char* key, const std::string& path,
+                                         std::unique_ptr<LabelledTexts>& texts);
+  void check_parts(int64_t rows) const;
+  std::vector<double> class_weights() const;
+  void take_pretrained();
+  double share_of_most_frequent() const;
+
+  const Config& config_;
+  bool fresh_;  // not resumed: bert_config.init_from counts
+  std::unique_ptr<Tokenizer> tokenizer_;
+  BertTokens tokens_;
+  Labels labels_;
+  std::vector<std::string> left_out_;  // rows, where on_bad_sample says skip
+  std::string start_;                  // what the weights come from
+  std::unique_ptr<LabelledTexts> texts_;
+  std::unique_ptr<LabelledTexts> evaluation_texts_;  // null: a part of texts_
+  std::unique_ptr<LabelledTexts> test_texts_;
+  std::unique_ptr<TextSamples> training_;
+  std::unique_ptr<TextSamples> evaluation_;  // null: none
+  std::unique_ptr<TextSamples> test_;
+  torch::Tensor class_weights_;  // not defined: all 1
+  BertForSequenceClassification model_{nullptr};
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,122 @@
+// Labels for texts: of a table, one by one, or a single one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "trainer/data/table_file.h"
+#include "trainer/runtime/error.h"
+#include "trainer/task/bert_task.h"
+#include "trainer/task/class_labels.h"
+#include "trainer/task/predictor.h"
+#include "trainer/task/text_classification.h"
+
+namespace ddp::train {
+namespace {
+
+/// A text to be labelled, and how its place is called.
+struct PredictedText {
+  std::string place;
+  std::string text;
+};
+
+/// What the request gives, one after the other.
+class PredictedTexts {
+ public:
+  explicit PredictedTexts(const PredictRequest& request)
+      : next_line_(request.next_line), file_(request.input) {
+    if (!request.text.empty()) rows_ = {{1, request.text, ""}};
+    if (!file_.empty()) rows_ = read_table("--input", file_, {request.config.data.text_column, ""});
+  }
+
+  std::optional<PredictedText> next() {
+    if (next_line_) {
+      auto line = next_line_();
+      if (!line) return std::nullopt;
+      return PredictedText{fmt::format("standard input: line {}", ++at_), std::move(*line)};
+    }
+    if (at_ == rows_.size()) return std::nullopt;
+    TableRow& row = rows_[at_++];
+    return PredictedText{
+        file_.empty() ? std::string("--text") : fmt::format("{}: line {}", file_, row.line),
+        std::move(row.text)};
+  }
+
+ private:
+  std::function<std::optional<std::string>()> next_line_;
+  std::string file_;
+  std::vector<TableRow> rows_;
+  std::size_t at_ = 0;
+};
+
+class TextPredictor : public Predictor {
+ public:
+  explicit TextPredictor(const PredictRequest& request)
+      : device_(request.device),
+        texts_(request),
+        labels_(labels_of(request.metadata)),
+        tokenizer_(tokenizer_of_bert(request.metadata)),
+        tokens_(bert_tokens(*tokenizer_)),
+        model_(request.config.bert, tokenizer_->size(), request.config.data.block_size,
+               static_cast<int64_t>(labels_.size()), 0) {
+    request.load(bert_optimizer_parameters(model_->model_parameters()), {});
+    model_->to(device_);
+    model_->eval();
+  }
+
+  const std::vector<std::string>& labels() const override { return labels_; }
+
+  std::vector<Prediction> next(int64_t most) override {
+    const torch::NoGradGuard no_grad;
+    std::vector<Prediction> predictions;
+    const auto rows = torch::full({most, model_->positions()}, tokens_.pad, torch::kInt64);
+    for (int64_t i = 0; i < most; ++i) {
+      auto text = texts_.next();
+      if (!text) break;
+      predictions.push_back(read(std::move(*text), rows[i]));
+    }
+    if (predictions.empty()) return {};
+    const auto count = std::ssize(predictions);
+    const auto [tokens_BT, seen_BT] = without_padding(rows.narrow(0, 0, count), tokens_.pad);
+    const auto logits_BK = model_(tokens_BT.to(device_), seen_BT.to(device_));
+    const auto probabilities_BK = logits_BK.to(torch::kCPU, torch::kFloat64).softmax(1);
+    for (int64_t i = 0; i < count; ++i) {
+      Prediction& prediction = predictions[static_cast<std::size_t>(i)];
+      if (prediction.problem.empty()) answer_with(prediction, labels_, probabilities_BK[i]);
+    }
+    return predictions;
+  }
+
+ private:
+  /// A text that cannot be used is a row of [CLS] and [SEP], whose answer nobody sees.
+  Prediction read(PredictedText text, const torch::Tensor& row) const {
+    Prediction prediction;
+    std::vector<int32_t> tokens;
+    try {
+      tokens = tokenizer_->encode(text.text);
+      if (is_blank(text.text)) prediction.problem = "its text is empty";
+    } catch (const UserError& error) {
+      prediction.problem = error.what();
+    }
+    prediction.input = prediction.problem.empty() ? std::move(text.text) : std::move(text.place);
+    const auto room = static_cast<std::size_t>(model_->positions() - kAroundText);
+    const std::span<const int32_t> used(tokens.data(), std::min(tokens.size(), room));
+    write_bert_row(used, tokens_, numbers_at(row.mutable_data_ptr(), model_->positions()));
+    return prediction;
+  }
+
+  const torch::Device device_;
+  PredictedTexts texts_;
+  const Labels labels_;
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  const BertTokens tokens_;
+  BertForSequenceClassification model_;
+};
+
+}  // namespace
+
+std::unique_ptr<Predictor> make_text_predictor(const PredictRequest& request) {
+  return std::make_unique<TextPredictor>(request);
+}
+
+}  // namespace ddp::train
