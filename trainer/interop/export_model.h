@@ -17,8 +17,8 @@ struct ExportedModel {
   std::variant<GptConfig, BertConfig> config;
   int64_t block_size = 0;
   int64_t vocab_size = 0;
-  std::vector<NamedTensor> weights;  ///< float32; every distinct parameter once.
-  std::vector<std::string> labels{};   ///< Of a classifier; empty: it is none.
+  std::vector<NamedTensor> weights;   ///< float32; every distinct parameter once.
+  std::vector<std::string> labels{};  ///< Of a classifier; empty: it is none.
 };
 
 /// Creates `folder` where it is missing and replaces those files in it. Returns the names of the
