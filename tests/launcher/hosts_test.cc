@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -302,6 +303,24 @@ TEST_CASE("a signal to the starting ddp-run reaches the workers of all hosts") {
   job.wait_for("got SIGTERM", 2);
   CHECK(job.wait_exit() == 128 + SIGTERM);
   job.wait_all_gone();
+}
+
+TEST_CASE("after a signal its exit code counts, though a host hears first that another leaves") {
+  const TempFolder tmp;
+  // b ends with 1 and is reaped before a ends.
+  constexpr const char* kSsh = R"(#!/bin/sh
+[ $1 = b ] && echo $$ >{0}
+echo begun; read signal
+[ $1 = b ] && exit 1
+while kill -0 $(cat {0}); do :; done
+exit 143
+)";
+  const std::string ssh = tmp.write("ssh", fmt::format(kSsh, tmp / "b"));
+  ::chmod(ssh.c_str(), 0755);
+  ChildProgram job(test::stub_job(tmp, {"--hosts=a,b", "--ssh=" + ssh}, {}));
+  job.wait_for("begun", 2);
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 143);
 }
 
 TEST_CASE("when the starting ddp-run is killed nothing is left on the hosts") {

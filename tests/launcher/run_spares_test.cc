@@ -241,7 +241,7 @@ TEST_CASE("a spare steps back if it may step forward again, and is a worker like
   CHECK_THAT(job.out(), Contains("was a spare\nnice " + std::to_string(own) + "\n"));
 }
 
-TEST_CASE("--warm-spares without restarts is told to have no effect") {
+TEST_CASE("warm spares without restarts are told to have no effect") {
   const TempFolder tmp;
   const auto job = run_to_end(stub_job(tmp, {"--warm-spares"}, {"beat=spares=1"}));
   CHECK(job.exit == 0);

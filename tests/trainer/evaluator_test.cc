@@ -69,7 +69,7 @@ TEST_CASE(
   CHECK(metrics[3].second == right / 149);
 }
 
-TEST_CASE("the names of a task's metrics are those that it computes") {
+TEST_CASE("a task computes the metrics that it names") {
   const test::TempDir dir;
   Config config;
   config.data.path = dir.write("text", letters(300));
@@ -78,7 +78,7 @@ TEST_CASE("the names of a task's metrics are those that it computes") {
   const CausalLm task(config, nullptr);
   std::vector<std::string> names;
   for (const auto& [name, value] : task.metrics({1.0, 1.0, 1.0, 1.0})) names.push_back(name);
-  CHECK(names == task.metric_names());
+  for (const auto& name : task.metric_names()) CHECK_THAT(names, Catch::VectorContains(name));
 }
 
 TEST_CASE("a rank that wants to stop ends the evaluation of all after one batch") {

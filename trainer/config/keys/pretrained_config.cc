@@ -194,16 +194,16 @@ PretrainedBert bert_of_snapshot(const std::string& path) {
 
 }  // namespace
 
-PretrainedBert read_pretrained_bert(const std::string& folder) {
+PretrainedBert read_pretrained_bert(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(folder, ignored)) return bert_of_snapshot(folder);
-  const std::string path = folder + "/config.json";
-  const Json config = parse_config(path);
-  const Values values(config, path);
+  if (std::filesystem::is_regular_file(path, ignored)) return bert_of_snapshot(path);
+  const std::string file = path + "/config.json";
+  const Json config = parse_config(file);
+  const Values values(config, file);
   const std::string type = values.text("model_type", "");
   if (type != "bert") {
     throw UserError(
-        fmt::format("{}: model_type is '{}', not bert; give the folder of a BERT", path, type));
+        fmt::format("{}: model_type is '{}', not bert; give the folder of a BERT", file, type));
   }
   PretrainedBert result;
   result.n_layer = values.number("num_hidden_layers", 12);
@@ -211,7 +211,7 @@ PretrainedBert read_pretrained_bert(const std::string& folder) {
   result.n_embd = values.number("hidden_size", 768);
   result.intermediate = values.number("intermediate_size", 3072);
   result.positions = values.number("max_position_embeddings", 512);
-  result.labels = labels_in(config, path);
+  result.labels = labels_in(config, file);
   result.unsupported = unsupported_in_bert(values);
   return result;
 }
