@@ -27,8 +27,7 @@ MemoryEstimate estimate_memory(const Config& config, const MemoryModel& model,
       place.cuda ? loaded_cuda_module()->free_memory_bytes(device_index) : available_memory_bytes();
   result.ranks_sharing = place.cuda ? 1 : place.world_size;
   if (const auto& limit = config.distributed.memory_limit_mb) {
-    constexpr int64_t kMiB = 1024L * 1024;
-    const int64_t of_rank = *limit * kMiB + (place.cuda ? 0 : program_bytes(false));
+    const int64_t of_rank = *limit * 1024 * 1024 + (place.cuda ? 0 : program_bytes(false));
     result.available_bytes = std::min(result.available_bytes, of_rank * result.ranks_sharing);
   }
   return result;
