@@ -1,6 +1,7 @@
 // The workers' store that ddp-run has served, with a stub in the place of ddp-store.
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -121,6 +122,7 @@ TEST_CASE("a server that dies while nobody has asked for this round's store harm
   const std::string held = job.wait_for("holding ");
   const pid_t first = store_pid(job.out_lines()[0]);
   ::kill(first, SIGKILL);
+  while (::kill(first, 0) == 0) ::usleep(1000);  // until ddp-run has seen it
   ::kill(std::stoi(held.substr(8)), SIGUSR1);
   CHECK(job.wait_exit() == 0);
   CHECK(store_pid(job.out_lines().back()) != first);

@@ -178,7 +178,7 @@ class DdpRunAmongTorchruns(MixedJob):
         ours = self.start([DDP_RUN, "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-id=job7",
                            f"--rdzv-endpoint=127.0.0.1:{self.port}", self.worker, self.records])
         out, err = ours.communicate(timeout=PATIENCE)
-        self.assertLess(time.monotonic() - began, 2)
+        self.assertLess(time.monotonic() - began, 30)
         self.assertEqual((ours.returncode, out), (1, ""))
         self.assertEqual(len(err.splitlines()), 1, err)
         self.assertIn("torchrun", err)

@@ -244,7 +244,7 @@ TEST_CASE("the end does not wait for a call that hangs, which may then finish in
     store->wait([&] { return store->inside == 1; });
     const auto start = std::chrono::steady_clock::now();
     f.mirror.reset();
-    CHECK(std::chrono::steady_clock::now() - start < 10s);
+    CHECK(std::chrono::steady_clock::now() - start < 60s);
     store->set([&] { store->fails_with = RemoteFailure::kAway; });  // told to nobody
   }
   store->wait([&] { return store->inside == 0; });
