@@ -12,24 +12,12 @@
 
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/workers.h"
+#include "tests/support/loopback.h"
 
 namespace ddp::test {
 namespace {
 
 using Catch::Contains;
-
-// Nobody else binds it within the test: the kernel hands out other ports first.
-int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(::bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0);
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
 
 // Ends when a program accepts connections there.
 void wait_until_open(int port) {
@@ -62,7 +50,7 @@ ChildOptions elastic_node(const Workspace& place, int port, const Words& overrid
 TEST_CASE("two nodes of one rank end as one node of two ranks") {
   const Workspace one, two;
   succeed(launched(one, 2));
-  const int port = free_port();
+  const int port = unused_port();
   ChildProgram second(fixed_node(two, 1, port));
   ChildProgram first(fixed_node(two, 0, port));
   CHECK(first.wait_exit(kPatience) == 0);
@@ -74,7 +62,7 @@ TEST_CASE("two nodes of one rank end as one node of two ranks") {
 TEST_CASE("a node that is killed and replaced costs nothing but time") {
   const Workspace unbroken, place;
   succeed(launched(unbroken, 2));
-  const int port = free_port();
+  const int port = unused_port();
   const Words options = {
       "trainer_config.save_every_steps=5",
       "trainer_config.fault_plan=['rank=0 step=13 phase=data kind=slow value=3000']"};
@@ -95,7 +83,7 @@ TEST_CASE("a node that is killed and replaced costs nothing but time") {
 TEST_CASE("a snapshot that only another node has stops the run instead of starting anew") {
   const Workspace first_place, second_place;
   succeed(launched(second_place, 2));
-  const int port = free_port();
+  const int port = unused_port();
   ChildProgram second(fixed_node(second_place, 1, port));
   const auto first = finish(fixed_node(first_place, 0, port));
   CHECK(first.exit == 2);

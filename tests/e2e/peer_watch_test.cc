@@ -1,7 +1,5 @@
 // A stop while another rank is gone, and while it is only slow.
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -10,6 +8,7 @@
 
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/workers.h"
+#include "tests/support/loopback.h"
 
 namespace ddp::test {
 namespace {
@@ -18,19 +17,6 @@ using Catch::Contains;
 
 std::string peer_fault(const std::string& faults) {
   return "trainer_config.fault_plan=[" + faults + "]";
-}
-
-int port_for_a_store() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  REQUIRE(::bind(fd, any, size) == 0);
-  REQUIRE(::getsockname(fd, any, &size) == 0);
-  ::close(fd);
-  return ntohs(address.sin_port);
 }
 
 // Without a launcher: nobody else ends it, and nobody wakes its peer.
@@ -62,7 +48,7 @@ void wait_until_still(pid_t pid) {
 
 /// Rank 1 stops itself as `faults` say; rank 0 then gets a SIGTERM.
 Finished stop_beside_frozen_peer(const Workspace& place, const Words& overrides) {
-  const int port = port_for_a_store();
+  const int port = unused_port();
   ChildProgram rank_0(rank_of_two(place, 0, port, overrides));
   ChildProgram rank_1(rank_of_two(place, 1, port, overrides));
   wait_until_still(rank_1.pid());

@@ -1,5 +1,4 @@
 // SIGTERM and SIGINT end a run after the step, with a snapshot: no step is lost.
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -13,6 +12,7 @@
 
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/workers.h"
+#include "tests/support/loopback.h"
 
 namespace ddp::test {
 namespace {
@@ -201,30 +201,19 @@ TEST_CASE("a second signal ends ddp-run and its workers at once") {
 /// A port of this machine at which somebody listens who never answers.
 class SilentListener {
  public:
-  SilentListener() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* any = reinterpret_cast<sockaddr*>(&address);
-    REQUIRE(::bind(socket_, any, size) == 0);
-    REQUIRE(::listen(socket_, 8) == 0);
-    REQUIRE(::getsockname(socket_, any, &size) == 0);
-    port_ = ntohs(address.sin_port);
-  }
-  ~SilentListener() { ::close(socket_); }
+  SilentListener() { REQUIRE(::listen(socket_.fd, 8) == 0); }
+  ~SilentListener() { ::close(socket_.fd); }
   SilentListener(const SilentListener&) = delete;
   SilentListener& operator=(const SilentListener&) = delete;
 
-  int port() const { return port_; }
+  int port() const { return socket_.port; }
   bool wait_for_a_caller(ChildProgram::Time bound) const {
-    pollfd calls{socket_, POLLIN, 0};
+    pollfd calls{socket_.fd, POLLIN, 0};
     return ::poll(&calls, 1, static_cast<int>(bound.count())) == 1;
   }
 
  private:
-  int socket_ = -1;
-  int port_ = 0;
+  LoopbackSocket socket_ = bound_loopback_socket();
 };
 
 // Whoever waits for the others to join has nothing to save.

@@ -8,6 +8,7 @@
 
 #include "tests/config/test_files.h"
 #include "tests/remote/store_server.h"
+#include "tests/support/loopback.h"
 #include "trainer/storage/remote_mirror.h"
 
 namespace ddp::train {
@@ -125,7 +126,7 @@ TEST_CASE("a server is trusted by the certificates of this machine or those give
 
 TEST_CASE("nobody at the address: an error soon, which is worth another try") {
   const test::TestFolder here;
-  const std::string nobody = "http://127.0.0.1:" + std::to_string(test::dead_port());
+  const std::string nobody = "http://127.0.0.1:" + std::to_string(ddp::test::unused_port());
   for (const std::string scheme : {"s3", "gs"}) {
     const auto start = Clock::now();
     const auto result = run_client({{"AWS_ENDPOINT_URL", nobody},

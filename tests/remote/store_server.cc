@@ -1,8 +1,6 @@
 #include "tests/remote/store_server.h"
 
-#include <arpa/inet.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -48,18 +46,6 @@ std::map<std::string, std::string> StoreServer::environment() const {
 std::unique_ptr<RemoteFolder> StoreServer::open(const std::string& name) const {
   for (const auto& [variable, value] : environment()) ::setenv(variable.c_str(), value.c_str(), 1);
   return open_remote_folder(folder(name));
-}
-
-int dead_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(fd, any, size) != 0 || ::getsockname(fd, any, &size) != 0) std::abort();
-  ::close(fd);
-  return ntohs(address.sin_port);
 }
 
 }  // namespace ddp::train::test

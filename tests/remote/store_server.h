@@ -38,7 +38,4 @@ class StoreServer {
   std::unique_ptr<ddp::test::ChildProgram> process_;
 };
 
-/// A port at which nobody listens.
-int dead_port();
-
 }  // namespace ddp::train::test
