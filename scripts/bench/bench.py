@@ -20,6 +20,7 @@ from datetime import date
 from pathlib import Path
 
 import report
+from parts import Parts
 from rows import ROWS
 from watch import Failed, watch
 
@@ -88,7 +89,7 @@ class Laps:
         self.mean_processor = (ends[-1].processor - ends[0].processor) / steps
 
 
-class Bench:
+class Bench(Parts):
     def __init__(self, programs, pairs, quick):
         self.programs, self.pairs, self.quick = programs, pairs, quick
         self.peaks = None  # memory of the ranks of cpu_step_1: (ours, peer) of each pair, bytes
@@ -155,6 +156,9 @@ class Bench:
         if done.returncode != 0:
             raise Failed(f"{words[0]}: exit code {done.returncode}\n{done.stderr[-500:]}")
         return done.stdout, {"ours": shlex.join(str(word).replace(str(ROOT) + "/", "") for word in words)}
+
+    def our_command(self, row, folder):
+        return our_command(self.programs, row, folder)
 
     def restart(self, row):
         count = 2 if self.quick else 4 * self.pairs
