@@ -45,6 +45,12 @@ class Programs:
             if not path.exists():
                 sys.exit(f"error: {path} is missing; {fix}")
 
+    def commit(self):
+        """Of what is measured: that which trainer was built from."""
+        said = subprocess.run([self.trainer, "--version"], capture_output=True, text=True, check=False).stdout
+        found = re.search(r"commit ([0-9a-f]{7})[0-9a-f]*(-dirty)?", said)
+        return found[1] + ("+" if found[2] else "") if found else "unknown"
+
     def version_of_torch(self):
         return subprocess.run([self.python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True,
                               check=True).stdout.strip()
@@ -197,10 +203,8 @@ def measured_here(args, programs):
     model = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
     flags = Path("/proc/cpuinfo").read_text()
     features = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if re.search(rf"\b{name}\b", flags)]
-    def git(*words):
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     return {"date": date.today().isoformat(),
-            "commit": git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else ""),
+            "commit": programs.commit(),
             "cpu": f"{model[1] if model else 'unknown'} ({', '.join(features)})", "cores": len(os.sched_getaffinity(0)),
             "load": round(os.getloadavg()[0], 1), "torch": programs.version_of_torch(),
             "command": shlex.join(["scripts/bench.sh", *args])}
