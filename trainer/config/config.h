@@ -76,8 +76,9 @@ struct GptConfig {
   bool tie_weights = false;  ///< lm_head shares its matrix with the token embedding.
   std::string init_from;     ///< Folder of a GPT-2 to start from. Absolute after loading.
   bool activation_checkpointing = false;
-  AutoNumber loss_chunk_size;     ///< Rows of logits at a time in the loss; 0: all.
-  bool fused_cpu_kernels = true;  ///< false: torch's operations.
+  AutoNumber loss_chunk_size;           ///< Rows of logits at a time in the loss; 0: all.
+  AutoNumber pad_vocab_to_multiple_of;  ///< Of the logits of the loss; 0: none.
+  bool fused_cpu_kernels = true;        ///< false: torch's operations.
 };
 
 /// What the classes count for in a loss.
@@ -185,12 +186,14 @@ struct OptimizerConfig {
 };
 
 enum class Backend { kAuto, kGloo, kNccl };
+enum class GradientCompression { kNone, kBf16, kFp16 };
 
 struct DistributedConfig {
   Backend backend = Backend::kAuto;  ///< auto: nccl on GPUs, gloo on CPUs.
   double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
   bool gradient_as_bucket_view = true;
   bool static_graph = false;
+  GradientCompression gradient_compression = GradientCompression::kNone;  ///< On their way.
   std::optional<int64_t> ranks_per_device;  ///< Most ranks that share a device, by Gloo.
   std::optional<int64_t> memory_limit_mb;   ///< MiB of its memory for each of them.
   double timeout_s = 1800.0;  ///< Timeout of collectives and of joining the group, seconds.

@@ -9,6 +9,7 @@
 
 #include "trainer/data/data_loader.h"
 #include "trainer/optim/amp.h"
+#include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -47,7 +48,7 @@ std::optional<Metrics> evaluate(Task& task, const SampleSource& samples, int64_t
       const int64_t first = i * all / batches * batch_size;
       const Batch batch = batch_of(samples, first, std::min(batch_size, rows - first));
       const Autocast autocast(device.type(), amp_dtype);
-      sums[i] = task.evaluate(batch.to(device)).to(torch::kFloat64).cpu();
+      sums[i] = to_host(task.evaluate(batch.to(device)).to(torch::kFloat64));
     }
     before_wait();
     stopped = wish.wait() != 0;

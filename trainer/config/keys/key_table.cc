@@ -95,6 +95,11 @@ std::vector<Field> gpt_fields() {
        NullMeans::kOff, "", "tokens",
        "Tokens whose logits are in memory at a time in the loss; auto: as many as take 256 MiB; 0 "
        "or null: all."},
+      {"gpt_config.pad_vocab_to_multiple_of", DDP_MEMBER(gpt.pad_vocab_to_multiple_of),
+       kStepCountOr0, NullMeans::kOff, "", "tokens",
+       "In the loss, compute logits for so many tokens that their number is a multiple of this, "
+       "and leave out what is not in the vocabulary; parameters and files are as without. auto: 64 "
+       "on a GPU, else off; 0 or null: off."},
       {"gpt_config.fused_cpu_kernels", DDP_MEMBER(gpt.fused_cpu_kernels), kAnyValue,
        NullMeans::kError, "", "",
        "On a CPU, use trainer's own attention, dropout and GELU, each in one pass; false: torch's, "
@@ -273,6 +278,10 @@ std::vector<Field> other_fields() {
       {"distributed_config.static_graph", DDP_MEMBER(distributed.static_graph), kAnyValue,
        NullMeans::kError, "", "",
        "Promise that the set of used parameters never changes; lets DDP optimize."},
+      {"distributed_config.gradient_compression", DDP_MEMBER(distributed.gradient_compression),
+       kAnyValue, NullMeans::kError, "", "",
+       "Type in which gradients travel between ranks, as torch's bf16_compress_hook and "
+       "fp16_compress_hook: half the bytes, 8 or 11 bits of mantissa; none: their own."},
       {"distributed_config.ranks_per_device", DDP_MEMBER(distributed.ranks_per_device), kUpTo1e4,
        NullMeans::kNotGiven, "one on a GPU, any number on CPUs", "ranks",
        "Most ranks that share a GPU, over Gloo, or the CPUs of a machine, each with its share of "
