@@ -2,8 +2,11 @@
 #include "trainer/parallel/device_wait.h"
 
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/trainer/fake_device.h"

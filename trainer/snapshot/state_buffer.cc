@@ -76,19 +76,21 @@ void StateBuffer::lock_pages(const NamedTensors& like, std::byte* memory) {
 
 void StateBuffer::begin_copy(const NamedTensors& tensors, const ReadyEvent& ready) {
   const torch::NoGradGuard no_grad;
-  begun_ = true;
+  copied_ = nullptr;
   if (ready) {
     // To memory that is not locked the driver copies while this thread waits.
     const bool waits = lock_ && !lock_->on();
-    if (waits && !(begun_ = device_came_to(ready))) return;
+    begun_ = !waits || device_came_to(ready);
+    if (!begun_) return;
     const auto queue = ready->side_queue();
     for (std::size_t i = 0; i < tensors.size(); ++i) queue->copy(copies_[i], tensors[i].second);
     copied_ = queue->mark();
     return;
   }
+  begun_ = true;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto& tensor = tensors[i].second;
-    if (tensor.is_contiguous())
+    if (tensor.is_cpu() && tensor.is_contiguous())
       std::memcpy(copies_[i].mutable_data_ptr(), tensor.const_data_ptr(), tensor.nbytes());
     else
       copies_[i].copy_(tensor);
