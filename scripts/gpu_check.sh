@@ -144,6 +144,8 @@ train tf32 "${half[@]}" trainer_config.use_amp=false trainer_config.tf32=true
 figure tf32 "$(speed_of tf32)"
 train bf16 "${half[@]}"
 figure bf16 "$(speed_of bf16)"
+TORCH_CUDNN_SDPA_DEPRIORITIZED=1 train other_attention "${half[@]}"
+figure without_cudnn_attention "$(speed_of other_attention)"
 train odd_vocabulary "${odd[@]}" gpt_config.pad_vocab_to_multiple_of=0
 figure odd_vocabulary "$(speed_of odd_vocabulary)"
 train padded_vocabulary "${odd[@]}" gpt_config.pad_vocab_to_multiple_of="$padding"
@@ -158,14 +160,14 @@ figure copies_made "$(last_match "$out/copies.txt" '[0-9]+ in memory')"
 
 train profiled "${half[@]}" "profile.start=$((steps / 2))" profile.steps=2
 figure communication "$(last_match "$out/profiled.txt" 'gradients on their way.*')"
-figure operations "$("$python" scripts/bench/breakdown.py "$out/profiled/profile_rank_0.json" --steps 2 --most 5 2>/dev/null | awk 'NR > 1 { print $4 " " $1 " ms" }' | paste -sd ';' | sed 's/;/; /g')"
+figure operations "$("$python" scripts/bench/breakdown.py "$out/profiled/profile_rank_0.json" --steps 2 --most 5 2>/dev/null | awk 'NR > 1 && NF > 3 { print $4 " " $1 " ms" }' | paste -sd ';' | sed 's/;/; /g')"
 
 # A rank is killed; the others leave by themselves, and the next round goes on from the copy in memory.
 restarts=1 train killed "${half[@]}" trainer_config.log_every_steps=1 trainer_config.ram_snapshots=true \
   "trainer_config.fault_plan=['rank=$((ranks - 1)) step=$((steps / 2)) phase=backward kind=kill']"
-figure restart "$(last_match "$out/killed.txt" 'Training finished')"
+figure restart "$(last_match "$out/killed.txt" 'Goodput.*')"
 if [ "$ranks" -gt 1 ]; then
-  figure survivors_left "$(last_match "$out/killed.txt" 'given no sign of life for [0-9]+ s|Connection (reset|closed)[^;]*' | head -1)"
+  figure survivors_left "$(last_match "$out/killed.txt" 'given no sign of life for [0-9]+ s|Connection (reset|closed) by peer')"
 fi
 
 # --- beside PyTorch --------------------------------------------------------------------------------------------------------
