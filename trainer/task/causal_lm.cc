@@ -147,10 +147,11 @@ torch::Tensor CausalLm::smallest_loss() {
   return model_->loss(tokens, tokens);
 }
 
-torch::Tensor CausalLm::evaluate(const Batch& batch) {
+BatchSums CausalLm::evaluate(const Batch& batch) {
   const auto targets = batch.targets.masked_select(batch.targets != -1);
-  return torch::cat({model_->evaluation_sums(batch.inputs, batch.targets),
-                     token_characters_.index_select(0, targets).sum().reshape({1})});
+  return {torch::cat({model_->evaluation_sums(batch.inputs, batch.targets),
+                      token_characters_.index_select(0, targets).sum().reshape({1})}),
+          {}};
 }
 
 Metrics CausalLm::metrics(const std::vector<double>& sums) const {

@@ -35,7 +35,7 @@ class CausalLm : public Task {
   torch::Tensor smallest_loss() override;
   /// Negative log-likelihood in nats, targets that were the most likely token, targets, their
   /// characters.
-  torch::Tensor evaluate(const Batch& batch) override;
+  BatchSums evaluate(const Batch& batch) override;
   int64_t sums() const override { return 4; }
   /// loss (nats per token), perplexity, bits_per_character, accuracy, tokens.
   Metrics metrics(const std::vector<double>& sums) const override;

@@ -209,12 +209,14 @@ void ImageClassification::end_step(ProcessGroup& group, const torch::Tensor& dis
   for (auto& norm : model_->norms()) norm->end_step(sum, discard);
 }
 
-torch::Tensor ImageClassification::evaluate(const Batch& batch) {
+BatchSums ImageClassification::evaluate(const Batch& batch) {
   const auto logits = model_(batch.inputs);
+  const auto answers = logits.argmax(1);
   const auto there = batch.targets != kLeftOut;
-  const auto right = (logits.argmax(1) == batch.targets).logical_and(there);
+  const auto right = (answers == batch.targets).logical_and(there);
   const auto numbers = torch::stack({right.sum(), there.sum()}).to(torch::kFloat32);
-  return torch::cat({mean_loss(logits, batch.targets, 1).reshape({1}), numbers});
+  return {torch::cat({mean_loss(logits, batch.targets, 1).reshape({1}), numbers}),
+          confusions(batch.targets.index({there}), answers.index({there}), facts_.labels)};
 }
 
 Metrics ImageClassification::metrics(const std::vector<double>& sums) const {

@@ -11,6 +11,7 @@
 #include "trainer/data/image_samples.h"
 #include "trainer/data/image_set.h"
 #include "trainer/model/image_network.h"
+#include "trainer/task/class_labels.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {
@@ -51,8 +52,9 @@ class ImageClassification : public Task {
   torch::Tensor smallest_loss() override;
   void end_step(ProcessGroup& group, const torch::Tensor& discard) override;
   /// Negative log-likelihood in nats, images whose label was the most likely one, images.
-  torch::Tensor evaluate(const Batch& batch) override;
+  BatchSums evaluate(const Batch& batch) override;
   int64_t sums() const override { return 3; }
+  std::vector<std::string> classes() const override { return confusable(facts_.labels); }
   /// loss (nats per image), accuracy, images: those that could be read.
   Metrics metrics(const std::vector<double>& sums) const override;
   std::vector<std::string> metric_names() const override { return {"loss", "accuracy", "images"}; }

@@ -133,15 +133,16 @@ torch::Tensor MaskedLm::smallest_loss() {
   return hidden_loss_sum(model_->logits_at(tokens_BT, all_BT, all_BT), tokens_BT.reshape({-1}));
 }
 
-torch::Tensor MaskedLm::evaluate(const Batch& batch) {
+BatchSums MaskedLm::evaluate(const Batch& batch) {
   const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
   const auto targets_BT = batch.targets.narrow(1, 0, tokens_BT.size(1));
   const auto hidden_BT = targets_BT.ne(kHiddenNot);
   const auto targets_M = targets_BT.index({hidden_BT});
   const auto logits_MV = model_->logits_at(tokens_BT, seen_BT, hidden_BT);
   const auto right = logits_MV.argmax(-1).eq(targets_M).sum().to(torch::kFloat32);
-  return torch::stack(
-      {hidden_loss_sum(logits_MV, targets_M), right, hidden_BT.sum().to(torch::kFloat32)});
+  return {torch::stack(
+              {hidden_loss_sum(logits_MV, targets_M), right, hidden_BT.sum().to(torch::kFloat32)}),
+          {}};
 }
 
 Metrics MaskedLm::metrics(const std::vector<double>& sums) const {

@@ -40,7 +40,7 @@ class MaskedLm : public Task {
   TaskLoss loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
   /// Negative log-likelihood in nats, hidden tokens that were the most likely ones, hidden tokens.
-  torch::Tensor evaluate(const Batch& batch) override;
+  BatchSums evaluate(const Batch& batch) override;
   int64_t sums() const override { return 3; }
   /// loss (nats per hidden token), masked_accuracy, masked_tokens.
   Metrics metrics(const std::vector<double>& sums) const override;

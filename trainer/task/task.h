@@ -17,6 +17,7 @@
 #include "trainer/config/config.h"
 #include "trainer/data/batch.h"
 #include "trainer/data/sample_source.h"
+#include "trainer/metrics/confusion_matrix.h"
 #include "trainer/model/training_cost.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/process_group.h"
@@ -30,6 +31,13 @@ struct TaskLoss {
 
 /// Name and value, the loss first.
 using Metrics = std::vector<std::pair<std::string, double>>;
+
+/// Of a batch of evaluation samples.
+struct BatchSums {
+  torch::Tensor sums;  ///< float32 [Task::sums()], each a sum over the samples.
+  /// int64 [K, K], samples by true and by predicted class; not defined without classes().
+  torch::Tensor confusion;
+};
 
 /// Used by one thread, but for the sources, which the loader's threads read.
 class Task {
@@ -66,9 +74,11 @@ class Task {
   /// micro-batches of all ranks lead to. `discard`, a float32 scalar on the model's device: 1
   /// leaves them as they were, as there is no update.
   virtual void end_step(ProcessGroup& /*group*/, const torch::Tensor& /*discard*/) {}
-  /// Of a batch of evaluation samples, in eval mode: float32 [sums()], each a sum over the samples.
-  virtual torch::Tensor evaluate(const Batch& batch) = 0;
+  /// Of a batch of evaluation samples, in eval mode.
+  virtual BatchSums evaluate(const Batch& batch) = 0;
   virtual int64_t sums() const = 0;
+  /// The classes that evaluate() counts confusions of, by name; empty: it counts none.
+  virtual std::vector<std::string> classes() const { return {}; }
   /// Of the sums over all evaluation samples.
   virtual Metrics metrics(const std::vector<double>& sums) const = 0;
   /// The names in metrics(), in their order.

@@ -253,7 +253,7 @@ torch::Tensor TextClassification::smallest_loss() {
   return summed_loss(model_(tokens_BT, seen_BT), torch::zeros({1}, options), class_weights_);
 }
 
-torch::Tensor TextClassification::evaluate(const Batch& batch) {
+BatchSums TextClassification::evaluate(const Batch& batch) {
   const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
   const auto logits_BK = model_(tokens_BT, seen_BT);
   const auto answers_B = logits_BK.argmax(1);
@@ -263,8 +263,9 @@ torch::Tensor TextClassification::evaluate(const Batch& batch) {
       torch::stack({right_B.bincount({}, classes), batch.targets.bincount({}, classes),
                     answers_B.bincount({}, classes)},
                    1);
-  return torch::cat({summed_loss(logits_BK, batch.targets, {}).reshape({1}),
-                     counts.to(torch::kFloat32).reshape({-1})});
+  return {torch::cat({summed_loss(logits_BK, batch.targets, {}).reshape({1}),
+                      counts.to(torch::kFloat32).reshape({-1})}),
+          confusions(batch.targets, answers_B, labels_)};
 }
 
 int64_t TextClassification::sums() const {

@@ -47,8 +47,9 @@ class TextClassification : public Task {
   TaskLoss loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
   /// Negative log-likelihood in nats, without class weights; then of each class ClassCounts.
-  torch::Tensor evaluate(const Batch& batch) override;
+  BatchSums evaluate(const Batch& batch) override;
   int64_t sums() const override;
+  std::vector<std::string> classes() const override { return confusable(labels_); }
   /// loss (nats per text), accuracy, precision, recall, f1, f1_macro, f1_micro, texts. The third to
   /// fifth are of two classes those of the second one, of more the means over the classes.
   Metrics metrics(const std::vector<double>& sums) const override;

@@ -52,17 +52,26 @@ void load_weights(const OpenedSnapshot& snapshot, Task& task) {
   for (const auto& [name, tensor] : task.buffers()) snapshot.load_into("buffer." + name, tensor);
 }
 
-std::string as_table(const Metrics& metrics) {
+std::string eval_table(const Evaluation& evaluation) {
+  constexpr std::size_t kMostColumns = 10;
   std::string text;
-  for (const auto& [name, value] : metrics) text += fmt::format("{:<20} {:.6g}\n", name, value);
-  return text;
+  for (const auto& [name, value] : evaluation.metrics)
+    text += fmt::format("{:<20} {:.6g}\n", name, value);
+  if (evaluation.confusion.empty()) return text;
+  return text + "\n" + confusion_table(abbreviated(evaluation.confusion, kMostColumns));
 }
 
-std::string eval_json(const Metrics& metrics, const OpenedSnapshot& snapshot,
+nlohmann::ordered_json confusion_json(const ConfusionMatrix& matrix) {
+  return nlohmann::ordered_json::parse("{" + confusion_members(matrix) + "}");
+}
+
+std::string eval_json(const Evaluation& evaluation, const OpenedSnapshot& snapshot,
                       const Config& config) {
   nlohmann::ordered_json report = {
       {"snapshot", snapshot.path}, {"step", snapshot.meta.step}, {"data", config.data.path}};
-  for (const auto& [name, value] : metrics) report[name] = value;
+  for (const auto& [name, value] : evaluation.metrics) report[name] = value;
+  if (!evaluation.confusion.empty())
+    report["confusion_matrix"] = confusion_json(evaluation.confusion);
   return report.dump(2) + "\n";
 }
 
@@ -86,10 +95,10 @@ int run_eval(const TrainerArgs& args) {
   load_weights(snapshot, *task);
   const int64_t batch_size =
       options.batch_size != 0 ? options.batch_size : config.trainer.batch_size;
-  const auto metrics = evaluate(*task, *task->evaluation(), batch_size, group, plan.device,
-                                autocast_dtype(config.trainer));
+  const auto evaluation = evaluate(*task, *task->evaluation(), batch_size, group, plan.device,
+                                   autocast_dtype(config.trainer));
   if (group.is_main())
-    print(options.json ? eval_json(*metrics, snapshot, config) : as_table(*metrics));
+    print(options.json ? eval_json(*evaluation, snapshot, config) : eval_table(*evaluation));
   return launch::kExitDone;
 }
 
