@@ -87,6 +87,14 @@ BertTokens bert_tokens(const Tokenizer& tokenizer) {
           required_token(tokenizer, kLastToken)};
 }
 
+BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_size) {
+  BertSizes sizes{vocab_size, block_size};
+  sizes.longest_row = lines.longest() + kAroundText;
+  const auto count = static_cast<double>(std::max<int64_t>(1, lines.size()));
+  sizes.mean_row = static_cast<double>(lines.tokens()) / count + kAroundText;
+  return sizes;
+}
+
 SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad) {
   const auto seen_BT = tokens_BT.ne(pad);
   const auto columns_T = torch::arange(1, tokens_BT.size(1) + 1, tokens_BT.options());

@@ -11,6 +11,8 @@
 
 #include "trainer/config/config.h"
 #include "trainer/data/bert_row.h"
+#include "trainer/data/text_lines.h"
+#include "trainer/model/bert_cost.h"
 #include "trainer/model/gpt.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/tokenizer/tokenizer.h"
@@ -37,6 +39,10 @@ void check_same_vocabulary(const std::map<std::string, std::string>& metadata,
 int32_t required_token(const Tokenizer& tokenizer, const char* token);
 /// [PAD], [CLS] and [SEP]. Throws UserError that names what is lacking.
 BertTokens bert_tokens(const Tokenizer& tokenizer);
+
+/// What the arithmetic of a training needs to know: of these lines, in rows of at most
+/// `block_size`.
+BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_size);
 
 /// Which positions are no padding, bool [B, T]; and both cut behind the last of them.
 struct SeenTokens {

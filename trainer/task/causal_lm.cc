@@ -170,9 +170,14 @@ std::vector<std::string> CausalLm::metric_names() const {
 
 int64_t CausalLm::full_weight(int64_t samples) const { return samples * config_.data.block_size; }
 
+std::vector<ParameterPart> CausalLm::parameter_parts() const {
+  return parameter_counts(config_.gpt, data_.tokenizer().size(), config_.data.block_size).parts();
+}
+
 double CausalLm::flops_per_unit() const {
-  const int64_t positions = config_.data.block_size * config_.gpt.n_embd;
-  return flops_per_token({model_->parameter_count() - positions, config_.gpt.n_layer,
+  const auto counts =
+      parameter_counts(config_.gpt, data_.tokenizer().size(), config_.data.block_size);
+  return flops_per_token({counts.total() - counts.position_embedding, config_.gpt.n_layer,
                           config_.gpt.n_embd, config_.data.block_size});
 }
 

@@ -47,6 +47,7 @@ class CausalLm : public Task {
   bool equal_weights() const override { return true; }
   int64_t units_per_sample() const override { return config_.data.block_size; }
   std::string_view unit() const override { return "tokens"; }
+  std::vector<ParameterPart> parameter_parts() const override;
   double flops_per_unit() const override;
   std::vector<MemoryItem> memory_items(const Config& config,
                                        const ComputePlace& place) const override;

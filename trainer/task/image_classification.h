@@ -30,6 +30,7 @@ struct ImageModelFacts {
   static ImageModelFacts of(const std::map<std::string, std::string>& metadata);
 };
 
+ImageSizes sizes_of(const ImageModelFacts& facts);
 ImageNetwork make_image_network(const Config& config, const ImageModelFacts& facts, uint64_t seed);
 std::vector<Parameter> parameters_of(const ImageNetwork& network);
 std::vector<NamedTensor> buffers_of(const ImageNetwork& network);
@@ -63,7 +64,10 @@ class ImageClassification : public Task {
   bool equal_weights() const override;
   int64_t units_per_sample() const override { return 1; }
   std::string_view unit() const override { return "images"; }
-  double flops_per_unit() const override { return model_->flops_per_image(); }
+  std::vector<ParameterPart> parameter_parts() const override;
+  double flops_per_unit() const override;
+  std::vector<MemoryItem> memory_items(const Config& config,
+                                       const ComputePlace& place) const override;
 
   std::map<std::string, std::string> metadata() const override { return facts_.metadata(); }
   void check_resume(const std::map<std::string, std::string>& metadata,
@@ -77,6 +81,7 @@ class ImageClassification : public Task {
  private:
   torch::Tensor mean_loss(const torch::Tensor& logits, const torch::Tensor& labels,
                           int64_t images) const;
+  ImageSizes sizes() const { return sizes_of(facts_); }
   void open_evaluation(std::vector<int64_t> rest, const ImageSamples::Options& options);
 
   const Config& config_;

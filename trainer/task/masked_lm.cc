@@ -159,6 +159,23 @@ int64_t MaskedLm::full_weight(int64_t samples) const {
   return samples * masked_count(config_.data.block_size - kAroundText, config_.data.mask_share);
 }
 
+BertSizes MaskedLm::sizes() const {
+  BertSizes sizes = bert_sizes(*lines_, config_.data.block_size, tokenizer_->size());
+  sizes.hidden_share = config_.data.mask_share;
+  return sizes;
+}
+
+std::vector<ParameterPart> MaskedLm::parameter_parts() const {
+  return bert_parameter_parts(config_.bert, sizes());
+}
+
+double MaskedLm::flops_per_unit() const { return bert_flops(config_.bert, sizes()); }
+
+std::vector<MemoryItem> MaskedLm::memory_items(const Config& config,
+                                               const ComputePlace& place) const {
+  return bert_memory_items(config, sizes(), place);
+}
+
 std::map<std::string, std::string> MaskedLm::metadata() const {
   return {{kTokenizerState, tokenizer_->state()}};
 }

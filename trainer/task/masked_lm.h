@@ -50,6 +50,10 @@ class MaskedLm : public Task {
   bool equal_weights() const override { return false; }
   int64_t units_per_sample() const override { return 1; }
   std::string_view unit() const override { return "lines"; }
+  std::vector<ParameterPart> parameter_parts() const override;
+  double flops_per_unit() const override;
+  std::vector<MemoryItem> memory_items(const Config& config,
+                                       const ComputePlace& place) const override;
 
   std::map<std::string, std::string> metadata() const override;
   void check_resume(const std::map<std::string, std::string>& metadata,
@@ -68,6 +72,7 @@ class MaskedLm : public Task {
   static const SampleSource* source_of(const Part& part);
   Part open_part(const char* key, const std::string& path) const;
   void open_training();
+  BertSizes sizes() const;
   [[noreturn]] void refuse_lines() const;
   MaskingOptions masking(bool every_epoch_anew) const;
   double share_of_most_frequent(const MaskedLines& samples) const;

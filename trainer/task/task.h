@@ -100,10 +100,13 @@ class Task {
   /// What speeds are counted in, for one sample: tokens of a text, 1 for an image.
   virtual int64_t units_per_sample() const = 0;
   virtual std::string_view unit() const = 0;  ///< "tokens", "images"
+  // By arithmetic alone, so that these three need no build_model().
+  /// The model's parameters; empty: not known.
+  virtual std::vector<ParameterPart> parameter_parts() const { return {}; }
   /// Floating-point operations of the model, forward and backward, for one unit; 0: not known.
   virtual double flops_per_unit() const { return 0.0; }
-
-  /// What a rank would need to train this task by `config`, by arithmetic; empty: not known.
+  /// What a rank would need to train this task by `config`, which differs from its own at most in
+  /// what fits the same data; empty: not known.
   virtual std::vector<MemoryItem> memory_items(const Config& /*config*/,
                                                const ComputePlace& /*place*/) const {
     return {};

@@ -296,6 +296,23 @@ std::vector<std::string> TextClassification::metric_names() const {
   return {"loss", "accuracy", "precision", "recall", "f1", "f1_macro", "f1_micro", "texts"};
 }
 
+BertSizes TextClassification::sizes() const {
+  BertSizes sizes = bert_sizes(texts_->texts, config_.data.block_size, tokenizer_->size());
+  sizes.classes = static_cast<int64_t>(labels_.size());
+  return sizes;
+}
+
+std::vector<ParameterPart> TextClassification::parameter_parts() const {
+  return bert_parameter_parts(config_.bert, sizes());
+}
+
+double TextClassification::flops_per_unit() const { return bert_flops(config_.bert, sizes()); }
+
+std::vector<MemoryItem> TextClassification::memory_items(const Config& config,
+                                                         const ComputePlace& place) const {
+  return bert_memory_items(config, sizes(), place);
+}
+
 std::map<std::string, std::string> TextClassification::metadata() const {
   return {{kTokenizerState, tokenizer_->state()}, {kLabels, labels_json(labels_)}};
 }

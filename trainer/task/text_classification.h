@@ -59,6 +59,10 @@ class TextClassification : public Task {
   bool equal_weights() const override { return true; }
   int64_t units_per_sample() const override { return 1; }
   std::string_view unit() const override { return "texts"; }
+  std::vector<ParameterPart> parameter_parts() const override;
+  double flops_per_unit() const override;
+  std::vector<MemoryItem> memory_items(const Config& config,
+                                       const ComputePlace& place) const override;
 
   std::map<std::string, std::string> metadata() const override;
   void check_resume(const std::map<std::string, std::string>& metadata,
@@ -79,6 +83,7 @@ class TextClassification : public Task {
   void check_parts(int64_t rows) const;
   std::vector<double> class_weights() const;
   void take_pretrained();
+  BertSizes sizes() const;
   double share_of_most_frequent() const;
 
   const Config& config_;
