@@ -187,6 +187,7 @@ TEST_CASE("trainer eval gives the metrics that training ended with, and those of
   CHECK_THAT(run.out, Contains("images/s") && Contains("accuracy"));
   const auto again = nlohmann::json::parse(
       succeed(trainer(place, also(eval, {"--data", "test-images-idx3-ubyte"}))).out);
+  CHECK(again["confusion_matrix"] == report["confusion_matrix"]);
   CHECK(again["accuracy"] == report["accuracy"]);
   CHECK(again["loss"] == report["loss"]);
 }
@@ -220,6 +221,19 @@ TEST_CASE("folders of classes give the labels their names") {
   CHECK_THAT(run.out, Contains("Labels: 4: row0, row2, row4, row6"));
   const auto names = image_predictions(place, "classes/row4/2.png")[0]["answers"];
   CHECK(names[2]["answer"] == "row4");
+}
+
+TEST_CASE("a resumed run notices other pixels, and copies of the files do not matter") {
+  const FolderWorkspace place;
+  const std::string differs = "The training data differs from the snapshot's";
+  succeed(alone(place, also(kFolders, {"trainer_config.max_steps=2"})));
+  fs::copy(place / "classes", place / "copies", fs::copy_options::recursive);
+  const Words on = {"data_config.path=copies", "data_config.eval_path=null"};
+  const auto same = succeed(alone(place, also(on, {"trainer_config.max_steps=3"})));
+  CHECK_THAT(same.out, !Contains(differs));
+  write_png(place / "copies/row0/0.png", pixels_of(0, 77));
+  const auto changed = succeed(alone(place, also(on, {"trainer_config.max_steps=4"})));
+  CHECK_THAT(changed.out, Contains(differs));
 }
 
 TEST_CASE("a broken image is named and left out, or ends the run when that is asked for") {
@@ -289,8 +303,6 @@ TEST_CASE("a snapshot of images is no language model, and of other images is not
   check_image_refusal(
       finish(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "x"})),
       {"was trained with task image_classification"});
-  check_image_refusal(finish(trainer(place, {"estimate", "--config", "config.yaml"})),
-                      {"estimate"});
   check_image_refusal(
       finish(trainer(place, {"predict", "--snapshot", "snapshot.pt", "--text", "a"})),
       {"--input FILE"});
