@@ -33,11 +33,11 @@ ConfusionMatrix confusion_of(std::vector<std::string> classes, const torch::Tens
 }  // namespace
 
 std::optional<Evaluation> evaluate(Task& task, const SampleSource& samples, int64_t batch_size,
-                                ProcessGroup& group, torch::Device device,
-                                std::optional<torch::ScalarType> amp_dtype,
-                                const std::function<bool()>& go_on,
-                                const std::function<void()>& before_wait,
-                                std::optional<int64_t> most_batches) {
+                                   ProcessGroup& group, torch::Device device,
+                                   std::optional<torch::ScalarType> amp_dtype,
+                                   const std::function<bool()>& go_on,
+                                   const std::function<void()>& before_wait,
+                                   std::optional<int64_t> most_batches) {
   const torch::NoGradGuard no_grad;
   const bool was_training = task.model().is_training();
   task.model().eval();

@@ -37,9 +37,7 @@ MaskingTokens masking_tokens(const Tokenizer& tokenizer) {
 }
 
 MaskedLm::MaskedLm(const Config& config, const std::map<std::string, std::string>* metadata)
-    : config_(config),
-      fresh_(metadata == nullptr),
-      tokenizer_(open_bert_tokenizer(config, metadata)) {
+    : BertTask(config, metadata) {
   try {
     tokens_ = masking_tokens(*tokenizer_);
   } catch (const UserError& error) {
@@ -111,10 +109,6 @@ void MaskedLm::build_model(torch::Device device, uint64_t seed) {
   model_->train();
 }
 
-std::vector<Parameter> MaskedLm::parameters() const {
-  return bert_optimizer_parameters(model_->model_parameters());
-}
-
 TaskLoss MaskedLm::loss(const Batch& batch) {
   const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
   const auto targets_BT = batch.targets.narrow(1, 0, tokens_BT.size(1));
@@ -163,26 +157,6 @@ BertSizes MaskedLm::sizes() const {
   BertSizes sizes = bert_sizes(*lines_, config_.data.block_size, tokenizer_->size());
   sizes.hidden_share = config_.data.mask_share;
   return sizes;
-}
-
-std::vector<ParameterPart> MaskedLm::parameter_parts() const {
-  return bert_parameter_parts(config_.bert, sizes());
-}
-
-double MaskedLm::flops_per_unit() const { return bert_flops(config_.bert, sizes()); }
-
-std::vector<MemoryItem> MaskedLm::memory_items(const Config& config,
-                                               const ComputePlace& place) const {
-  return bert_memory_items(config, sizes(), place);
-}
-
-std::map<std::string, std::string> MaskedLm::metadata() const {
-  return {{kTokenizerState, tokenizer_->state()}};
-}
-
-void MaskedLm::check_resume(const std::map<std::string, std::string>& metadata,
-                            const std::string& snapshot) const {
-  check_same_vocabulary(metadata, snapshot, *tokenizer_, config_);
 }
 
 /// What always guessing the most frequent token would be right about.

@@ -62,9 +62,7 @@ torch::Tensor summed_loss(const torch::Tensor& logits_BK, const torch::Tensor& t
 
 TextClassification::TextClassification(const Config& config,
                                        const std::map<std::string, std::string>* metadata)
-    : config_(config),
-      fresh_(metadata == nullptr),
-      tokenizer_(open_bert_tokenizer(config, metadata)) {
+    : BertTask(config, metadata) {
   try {
     tokens_ = bert_tokens(*tokenizer_);
   } catch (const UserError& error) {
@@ -234,10 +232,6 @@ void TextClassification::take_pretrained() {
                                 : "those of pooler and classifier are");
 }
 
-std::vector<Parameter> TextClassification::parameters() const {
-  return bert_optimizer_parameters(model_->model_parameters());
-}
-
 TaskLoss TextClassification::loss(const Batch& batch) {
   const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
   const int64_t texts = batch.targets.size(0);
@@ -302,24 +296,10 @@ BertSizes TextClassification::sizes() const {
   return sizes;
 }
 
-std::vector<ParameterPart> TextClassification::parameter_parts() const {
-  return bert_parameter_parts(config_.bert, sizes());
-}
-
-double TextClassification::flops_per_unit() const { return bert_flops(config_.bert, sizes()); }
-
-std::vector<MemoryItem> TextClassification::memory_items(const Config& config,
-                                                         const ComputePlace& place) const {
-  return bert_memory_items(config, sizes(), place);
-}
-
 std::map<std::string, std::string> TextClassification::metadata() const {
-  return {{kTokenizerState, tokenizer_->state()}, {kLabels, labels_json(labels_)}};
-}
-
-void TextClassification::check_resume(const std::map<std::string, std::string>& metadata,
-                                      const std::string& snapshot) const {
-  check_same_vocabulary(metadata, snapshot, *tokenizer_, config_);
+  auto metadata = BertTask::metadata();
+  metadata.emplace(kLabels, labels_json(labels_));
+  return metadata;
 }
 
 double TextClassification::share_of_most_frequent() const {

@@ -30,7 +30,7 @@ struct LabelledTexts {
   std::vector<int64_t> lines;  ///< Where they begin in the file.
 };
 
-class TextClassification : public Task {
+class TextClassification : public BertTask {
  public:
   TextClassification(const Config& config, const std::map<std::string, std::string>* metadata);
 
@@ -40,8 +40,6 @@ class TextClassification : public Task {
 
   void build_model(torch::Device device, uint64_t seed) override;
   torch::nn::Module& model() override { return *model_; }
-  std::vector<Parameter> parameters() const override;
-  std::vector<std::string> shape_keys() const override { return bert_shape_keys(); }
 
   /// Weighted by bert_config.class_weights; rows are cut behind the longest text of the batch.
   TaskLoss loss(const Batch& batch) override;
@@ -57,20 +55,19 @@ class TextClassification : public Task {
 
   int64_t full_weight(int64_t samples) const override { return samples; }
   bool equal_weights() const override { return true; }
-  int64_t units_per_sample() const override { return 1; }
   std::string_view unit() const override { return "texts"; }
-  std::vector<ParameterPart> parameter_parts() const override;
-  double flops_per_unit() const override;
-  std::vector<MemoryItem> memory_items(const Config& config,
-                                       const ComputePlace& place) const override;
 
   std::map<std::string, std::string> metadata() const override;
-  void check_resume(const std::map<std::string, std::string>& metadata,
-                    const std::string& snapshot) const override;
   std::vector<std::string> describe() const override;
   std::string next_command(const std::string& snapshot) const override {
     return "trainer predict --snapshot " + snapshot + " --text TEXT";
   }
+
+ protected:
+  std::vector<ModelParameter> model_parameters() const override {
+    return model_->model_parameters();
+  }
+  BertSizes sizes() const override;
 
  private:
   /// The rows of a table that can be used. Throws UserError.
@@ -83,12 +80,8 @@ class TextClassification : public Task {
   void check_parts(int64_t rows) const;
   std::vector<double> class_weights() const;
   void take_pretrained();
-  BertSizes sizes() const;
   double share_of_most_frequent() const;
 
-  const Config& config_;
-  bool fresh_;  // not resumed: bert_config.init_from counts
-  std::unique_ptr<Tokenizer> tokenizer_;
   BertTokens tokens_;
   Labels labels_;
   std::vector<std::string> left_out_;  // rows, where on_bad_sample says skip
