@@ -27,17 +27,6 @@ data_config:
   path: train-images-idx3-ubyte
   eval_path: test-images-idx3-ubyte
 image_config: {conv_channels: 4, width: 16, dropout: 0.1, augment_shift: 1, augment_flip: true}
-trainer_config:
-  max_steps: 24
-  batch_size: 6
-  data_loader_workers: 2
-  snapshot_path: snapshot.pt
-  save_every_steps: 5
-  snapshot_every: null
-  log_every_steps: 1
-optimizer_config: {learning_rate: 0.003}
-distributed_config: {timeout_s: 30}
-hydra: {run: {dir: .}}
 )";
 
 /// Class k has a bright row 2k between faint dots of a linear congruence.
@@ -72,7 +61,7 @@ void write_idx(const Workspace& place, const std::string& part, int images, std:
 
 struct ImageWorkspace : Workspace {
   ImageWorkspace() {
-    write("config.yaml", kImageConfig);
+    write("config.yaml", tiny_config(kImageConfig, 24, 6, 2));
     write_idx(*this, "train", kImages, 1);
     write_idx(*this, "test", 40, 1000);
   }
@@ -90,7 +79,7 @@ void write_png(const std::string& path, const std::string& pixels) {
 /// A folder for each class: row0, row2, ...
 struct FolderWorkspace : Workspace {
   FolderWorkspace() {
-    write("config.yaml", kImageConfig);
+    write("config.yaml", tiny_config(kImageConfig, 24, 6, 2));
     for (int i = 0; i < kImages; ++i) {
       const int label = i % kClasses;
       write_png(

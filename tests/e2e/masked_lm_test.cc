@@ -22,17 +22,6 @@ data_config:
   train_split: 0.8
   min_characters: 20
 bert_config: {n_layer: 2, n_head: 2, n_embd: 32, intermediate: 48}
-trainer_config:
-  max_steps: 12
-  batch_size: 4
-  data_loader_workers: 1
-  snapshot_path: snapshot.pt
-  save_every_steps: 5
-  snapshot_every: null
-  log_every_steps: 1
-optimizer_config: {learning_rate: 0.003}
-distributed_config: {timeout_s: 30}
-hydra: {run: {dir: .}}
 )";
 
 constexpr const char* kVocabularyWords =
@@ -55,7 +44,7 @@ std::string lines_of_text() {
 
 struct MaskedWorkspace : Workspace {
   MaskedWorkspace() {
-    write("config.yaml", kMaskedConfig);
+    write("config.yaml", tiny_config(kMaskedConfig, 12, 4));
     write("text.txt", lines_of_text());
     write("vocab.txt", std::string(kSpecialTokens) + kVocabularyWords);
   }

@@ -23,17 +23,6 @@ data_config:
   block_size: 24
   train_split: 0.8
 bert_config: {n_layer: 2, n_head: 2, n_embd: 32, intermediate: 48}
-trainer_config:
-  max_steps: 14
-  batch_size: 4
-  data_loader_workers: 1
-  snapshot_path: snapshot.pt
-  save_every_steps: 5
-  snapshot_every: null
-  log_every_steps: 1
-optimizer_config: {learning_rate: 0.003}
-distributed_config: {timeout_s: 30}
-hydra: {run: {dir: .}}
 )";
 
 constexpr const char* kReviewVocabulary =
@@ -81,7 +70,7 @@ std::string as_json_lines(const std::vector<Review>& reviews) {
 
 struct ReviewWorkspace : Workspace {
   ReviewWorkspace() {
-    write("config.yaml", kReviewConfig);
+    write("config.yaml", tiny_config(kReviewConfig, 14, 4));
     write("vocab.txt", kReviewVocabulary);
     write("reviews.csv", as_csv(some_reviews(90)));
     write("others.csv", as_csv(some_reviews(40)));
