@@ -116,6 +116,13 @@ nlohmann::json image_predictions(const Workspace& place, const std::string& inpu
   return nlohmann::json::parse(run.out)["predictions"];
 }
 
+/// Of the last line of confusion.jsonl.
+nlohmann::json last_confusions(const Workspace& place) {
+  const auto lines = lines_of(read_bytes(place / "confusion.jsonl"));
+  REQUIRE(!lines.empty());
+  return nlohmann::json::parse(lines.back())["counts"];
+}
+
 }  // namespace
 
 TEST_CASE("two ranks learn images bit for bit as one process with two micro-batches") {
@@ -127,6 +134,7 @@ TEST_CASE("two ranks learn images bit for bit as one process with two micro-batc
     CHECK(content_sha256(two) == content_sha256(one));
     CHECK(steps_of(by_two.out).size() == 24);
     CHECK(evaluations_of(by_two.out) == evaluations_of(by_one.out));
+    CHECK(last_confusions(two) == last_confusions(one));
   }
 }
 
@@ -173,12 +181,25 @@ TEST_CASE("trainer eval gives the metrics that training ended with, and those of
   const Words eval = {"eval", "--snapshot", "snapshot.pt", "--json"};
   const auto report = nlohmann::json::parse(succeed(trainer(place, eval)).out);
   CHECK(report["images"] == 40);
+  CHECK(report["confusion_matrix"]["labels"] == Words{"0", "1", "2", "3"});
+  CHECK(report["confusion_matrix"]["counts"] == last_confusions(place));
   CHECK_THAT(run.out, Contains("images/s") && Contains("accuracy"));
   const auto again = nlohmann::json::parse(
       succeed(trainer(place, also(eval, {"--data", "test-images-idx3-ubyte"}))).out);
   CHECK(again["confusion_matrix"] == report["confusion_matrix"]);
   CHECK(again["accuracy"] == report["accuracy"]);
   CHECK(again["loss"] == report["loss"]);
+}
+
+TEST_CASE("an estimate of an image task counts the parameters that are trained") {
+  const ImageWorkspace place;
+  const auto run = succeed(alone(place, {"trainer_config.max_steps=1"}));
+  const auto report = nlohmann::json::parse(
+      succeed(trainer(place, {"estimate", "--config", "config.yaml", "--json"})).out);
+  CHECK_THAT(run.out, Contains("(" + report["parameters"]["total"].dump() + ")"));
+  CHECK(report["images_per_step"] == 6);
+  CHECK(report["steps_per_epoch"] == kImages / 6);
+  CHECK(report["fits"] == true);
 }
 
 TEST_CASE("predictions of PNG files and of an idx file with the same pixels are equal") {

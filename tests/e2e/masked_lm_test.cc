@@ -104,6 +104,19 @@ TEST_CASE(
   CHECK(evaluated["masked_tokens"] == test["masked_tokens"]);
 }
 
+TEST_CASE("an estimate of lines counts the parameters that are trained") {
+  const MaskedWorkspace place;
+  const auto run = succeed(alone(place, {"trainer_config.max_steps=1"}));
+  const Words words = {"estimate", "--config", "config.yaml"};
+  const auto report =
+      nlohmann::json::parse(succeed(trainer(place, {words[0], words[1], words[2], "--json"})).out);
+  CHECK_THAT(run.out, Contains("(" + report["parameters"]["total"].dump() + ")"));
+  CHECK(report["lines_per_step"] == 4);
+  CHECK(report["flops_per_step"].get<double>() > 0.0);
+  CHECK_THAT(succeed(trainer(place, words)).out,
+             Contains("token embedding") && Contains("4 lines each") && Contains("logits"));
+}
+
 TEST_CASE("a layer of BERT that is frozen by its name stays as it was") {
   const MaskedWorkspace free, frozen;
   const auto run =

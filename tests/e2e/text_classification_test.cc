@@ -118,6 +118,19 @@ TEST_CASE("two ranks learn labels bit for bit as one process with two micro-batc
   }
 }
 
+TEST_CASE("an estimate of texts counts the parameters that are trained") {
+  const ReviewWorkspace place;
+  const auto run = succeed(alone(place, {"trainer_config.max_steps=1"}));
+  const Words words = {"estimate", "--config", "config.yaml"};
+  const auto report =
+      nlohmann::json::parse(succeed(trainer(place, {words[0], words[1], words[2], "--json"})).out);
+  CHECK_THAT(run.out, Contains("(" + report["parameters"]["total"].dump() + ")"));
+  CHECK(report["texts_per_step"] == 4);
+  CHECK(report["flops_per_step"].get<double>() > 0.0);
+  CHECK_THAT(succeed(trainer(place, words)).out,
+             Contains("token embedding") && Contains("4 texts each") && Contains("logits"));
+}
+
 TEST_CASE("a classifier that is killed and started again ends as the unbroken one") {
   const ReviewWorkspace unbroken, broken;
   const auto whole = succeed(alone(unbroken, kBucketsAndWeights));
