@@ -114,7 +114,7 @@ TEST_CASE("an estimate of lines counts the parameters that are trained") {
   CHECK(report["lines_per_step"] == 4);
   CHECK(report["flops_per_step"].get<double>() > 0.0);
   CHECK_THAT(succeed(trainer(place, words)).out,
-             Contains("token embedding") && Contains("4 lines each") && Contains("logits"));
+             Contains("token embedding") && Contains("4 lines each") && Contains("activations"));
 }
 
 TEST_CASE("a layer of BERT that is frozen by its name stays as it was") {

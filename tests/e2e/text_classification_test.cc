@@ -128,7 +128,7 @@ TEST_CASE("an estimate of texts counts the parameters that are trained") {
   CHECK(report["texts_per_step"] == 4);
   CHECK(report["flops_per_step"].get<double>() > 0.0);
   CHECK_THAT(succeed(trainer(place, words)).out,
-             Contains("token embedding") && Contains("4 texts each") && Contains("logits"));
+             Contains("token embedding") && Contains("4 texts each") && Contains("activations"));
 }
 
 TEST_CASE("a classifier that is killed and started again ends as the unbroken one") {

@@ -1,4 +1,5 @@
-// metrics.jsonl, samples.jsonl and confusion.jsonl: one JSON object a line, in the order of the steps.
+// metrics.jsonl, samples.jsonl and confusion.jsonl: one JSON object a line, in the order of the
+// steps.
 #pragma once
 
 #include <memory>

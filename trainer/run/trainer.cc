@@ -244,9 +244,9 @@ std::optional<std::string> Trainer::sample(const std::function<bool()>& go_on) {
 }
 
 std::optional<Evaluation> Trainer::evaluate_on(const SampleSource& samples,
-                                            std::optional<int64_t> most_batches,
-                                            const std::function<bool()>& go_on,
-                                            const std::function<void()>& before_wait) {
+                                               std::optional<int64_t> most_batches,
+                                               const std::function<bool()>& go_on,
+                                               const std::function<void()>& before_wait) {
   average_.swap();
   auto evaluation = evaluate(task_, samples, config_.trainer.batch_size, group_, plan_.device,
                              amp_dtype_, go_on, before_wait, most_batches);
@@ -255,14 +255,14 @@ std::optional<Evaluation> Trainer::evaluate_on(const SampleSource& samples,
 }
 
 std::optional<Evaluation> Trainer::test_now(const std::function<bool()>& go_on,
-                                         const std::function<void()>& before_wait) {
+                                            const std::function<void()>& before_wait) {
   const SampleSource* samples = task_.test();
   if (samples == nullptr) return std::nullopt;
   return evaluate_on(*samples, std::nullopt, go_on, before_wait);
 }
 
 std::optional<Evaluation> Trainer::evaluate_now(const std::function<bool()>& go_on,
-                                             const std::function<void()>& before_wait) {
+                                                const std::function<void()>& before_wait) {
   const SampleSource* samples = task_.evaluation();
   evaluation_due_ = samples != nullptr;
   if (!evaluation_due_) return std::nullopt;
