@@ -56,7 +56,7 @@ launcher_package() {
 system_python() {
   apt-get -qq update
   apt-get -qq -y --no-install-recommends install python3-venv >/dev/null 2>&1
-  echo 'import os; os.write(1, f"python, rank {os.environ['"'RANK'"']}\n".encode())' >/tmp/plain.py
+  printf '%s\n' 'import os' 'os.write(1, b"python, rank " + os.environb[b"RANK"] + b"\n")' >/tmp/plain.py
   [ "$(ddp-run --nproc_per_node=2 /tmp/plain.py | sort | paste -sd,)" = "python, rank 0,python, rank 1" ] ||
     fail "a Python script under the .deb said something else"
   say "ddp-run's .deb: a Python script without torch" "ok"
