@@ -84,7 +84,8 @@ wheel() {
   python3 -m venv /tmp/bare
   from=$EPOCHREALTIME
   /tmp/bare/bin/pip install -q --disable-pip-version-check "$wheel"
-  first=$(/tmp/bare/bin/ddp-run --nproc_per_node=2 /tmp/plain.py | head -1)
+  /tmp/bare/bin/ddp-run --nproc_per_node=2 /tmp/plain.py >/tmp/lines
+  first=$(head -1 /tmp/lines)
   [[ $first = "python, rank "* ]] || fail "the wheel without torch said '$first'"
   say "wheel, environment without torch: pip install to the script's first line" "$(seconds_since "$from")"
   one_line "$(/tmp/bare/bin/trainer --version 2>&1 || true)" "no torch was found"
