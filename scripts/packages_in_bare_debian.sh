@@ -154,10 +154,10 @@ trainer_package() {
 
 inside() {
   packages=$1
-  export OMP_NUM_THREADS=1
   # shellcheck disable=SC1091
   . /etc/os-release
   say "$PRETTY_NAME, glibc $(ldd --version | sed -n '1s/.* //p'), $(nproc) CPU cores, load" "$(cut -d' ' -f1 /proc/loadavg)"
+  export OMP_NUM_THREADS=1
   without_compiler
   launcher_package
   system_python
