@@ -30,7 +30,7 @@ constexpr const char* kSizes[] = {"gpt_config.n_layer", "gpt_config.n_head", "gp
 
 void check_belongs_to_task(TaskKind task, const Given& given) {
   for (const Field& field : config_fields()) {
-    if (belongs_to(field.path, task) || !given.has(field.path)) continue;
+    if (belongs_to(field, task) || !given.has(field.path)) continue;
     refuse(given, field.path,
            fmt::format("has no meaning with task={}; remove it, or set another task",
                        task_name(task)));

@@ -1,4 +1,4 @@
-// What the rows of the key table are written with, for the files that hold them.
+// What the rows of the key table are written with, for the *_keys.cc that hold them.
 #pragma once
 
 #include <limits>
@@ -6,8 +6,10 @@
 
 #include "trainer/config/keys/key_table.h"
 
-/// Field::member of `member`, as in data.path.
-#define DDP_MEMBER(member) [](Config& c) -> FieldPointer { return &c.member; }
+/// The path and the member of a key: DDP_KEY(trainer, seed) is trainer_config.seed.
+#define DDP_KEY(section, name) DDP_KEY_AT(#section "_config." #name, section.name)
+#define DDP_KEY_AT(key_path, key_member) \
+  .path = (key_path), .member = [](Config& c) -> FieldPointer { return &c.key_member; }
 
 namespace ddp::train {
 
@@ -23,7 +25,19 @@ inline constexpr Range kAbove0{0, kUnbounded, true};
 inline constexpr Range kShare{0, 1, true};               // above 0, up to 1
 inline constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
 
+/// One file for each section of the configuration, data_keys.cc for data_config and so on.
+std::vector<Field> data_fields();
+std::vector<Field> gpt_fields();
 std::vector<Field> bert_fields();
 std::vector<Field> image_fields();
+std::vector<Field> trainer_fields();
+std::vector<Field> optimizer_fields();
+std::vector<Field> distributed_fields();
+std::vector<Field> logging_fields();
+std::vector<Field> profile_fields();
+std::vector<Field> hydra_fields();
+
+/// `fields`, those that name no tasks themselves for these tasks only.
+std::vector<Field> for_tasks(const std::vector<TaskKind>& tasks, std::vector<Field> fields);
 
 }  // namespace ddp::train

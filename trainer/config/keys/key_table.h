@@ -1,5 +1,5 @@
 // The list of all configuration keys: name, type, default, range, unit and meaning appear once, in
-// key_table.cc; parsing, checks, output, help and documentation are derived from it.
+// the *_keys.cc; parsing, checks, output, help and documentation are derived from it.
 #pragma once
 
 #include <array>
@@ -41,10 +41,11 @@ enum class NullMeans { kError, kOff, kNotGiven };
 struct Field {
   std::string path;  ///< "trainer_config.batch_size"
   FieldPointer (*member)(Config&);
-  Range range;
+  Range range = {};
+  std::string unit = {};
   NullMeans null_means = NullMeans::kError;
-  std::string default_text;  ///< Empty: the struct's own default.
-  std::string unit;
+  std::string default_text = {};     ///< Empty: the struct's own default.
+  std::vector<TaskKind> tasks = {};  ///< That have a use for the key; empty: all.
   std::string meaning;
 };
 
@@ -53,9 +54,8 @@ const std::vector<Field>& config_fields();
 /// The field of that path, or nullptr.
 const Field* find_field(std::string_view path);
 
-/// Whether the key has a meaning in that task: a model's section belongs to the tasks that train
-/// such a model, everything else to all of them.
-bool belongs_to(std::string_view path, TaskKind task);
+/// Whether that task has a use for the key.
+bool belongs_to(const Field& field, TaskKind task);
 
 /// "int", "float", "bool", "str", "auto or float", "balanced or list of floats", "list of 2
 /// floats", "list of str" or the choices of an enumeration.

@@ -1,0 +1,36 @@
+// data_config: what is read, and how it becomes samples.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trainer/config/auto_number.h"
+
+namespace ddp::train {
+
+/// What to do about a sample that cannot be read.
+enum class OnBadSample { kSkip, kStop };
+
+enum class DataFormat { kAuto, kText, kTokens };
+
+struct DataConfig {
+  std::string path;  ///< A file, glob or folder: UTF-8 text or tokens. Absolute after loading.
+  DataFormat format = DataFormat::kAuto;
+  std::string tokenizer;  ///< char, byte or a folder, absolute after loading; empty: see its key.
+  std::string eval_path;  ///< As path, for evaluation alone; empty: split by train_split.
+  std::string test_path;  ///< As eval_path, evaluated once, when training has ended.
+  int64_t block_size = 128;  ///< Input sequence length, tokens.
+  double train_split =
+      0.9;  ///< Share of the text, from its start, used for training; the rest is for evaluation.
+  double truncate = 1.0;  ///< Share of the text, from its start, that is used at all.
+  /// Distance between the starts of two training windows, tokens.
+  AutoNumber stride = {false, 1.0};
+  OnBadSample on_bad_sample = OnBadSample::kStop;
+  std::string text_column = "text";    ///< Of text_classification: where a table has its texts,
+  std::string label_column = "label";  ///< and where their classes.
+  int64_t bucket_batches = 0;  ///< Micro-batches made of samples sorted by length; 0: unsorted.
+  int64_t min_characters = 0;  ///< Of masked_lm: shorter lines are left out.
+  double mask_share = 0.15;    ///< Of masked_lm: share of a line's tokens that are hidden.
+};
+
+}  // namespace ddp::train

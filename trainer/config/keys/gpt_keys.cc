@@ -1,0 +1,58 @@
+#include "trainer/config/keys/key_rows.h"
+
+namespace ddp::train {
+
+std::vector<Field> gpt_fields() {
+  return for_tasks(
+      {TaskKind::kCausalLm},
+      {
+          {DDP_KEY(gpt, model_type), .null_means = NullMeans::kNotGiven,
+           .default_text = "gpt2 when no sizes are given",
+           .meaning =
+               "Size preset: openai-gpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gopher-44m, "
+               "gpt-mini, gpt-micro or gpt-nano. Set either this or the three sizes."},
+          {DDP_KEY(gpt, n_layer), .range = kUpTo1e4, .null_means = NullMeans::kNotGiven,
+           .default_text = "from model_type", .meaning = "Number of transformer blocks."},
+          {DDP_KEY(gpt, n_head), .range = kUpTo1e4, .null_means = NullMeans::kNotGiven,
+           .default_text = "from model_type",
+           .meaning = "Attention heads per block; must divide n_embd."},
+          {DDP_KEY(gpt, n_embd), .range = kUpTo1e6, .null_means = NullMeans::kNotGiven,
+           .default_text = "from model_type", .meaning = "Model width (embedding size)."},
+          {DDP_KEY(gpt, embd_pdrop), .range = kProbability, .unit = "probability",
+           .meaning = "Dropout after the embeddings."},
+          {DDP_KEY(gpt, resid_pdrop), .range = kProbability, .unit = "probability",
+           .meaning = "Dropout before each residual addition."},
+          {DDP_KEY(gpt, attn_pdrop), .range = kProbability, .unit = "probability",
+           .meaning = "Dropout on the attention weights."},
+          {DDP_KEY(gpt, activation),
+           .meaning = "gelu is exact; gelu_tanh (also gelu_new) is GPT-2's approximation."},
+          {DDP_KEY(gpt, tie_weights),
+           .meaning = "Share the token embedding's matrix with the output layer."},
+          {DDP_KEY(gpt, init_from), .null_means = NullMeans::kNotGiven,
+           .meaning = "Folder with config.json and model.safetensors of a GPT-2, as transformers "
+                      "writes it, whose weights training starts from; sizes, activation and "
+                      "tie_weights follow it where they are not given."},
+          {DDP_KEY(gpt, activation_checkpointing), .null_means = NullMeans::kOff,
+           .meaning = "Keeps only the input of each block and computes the rest again in the "
+                      "backward pass (transformers: gradient_checkpointing): less memory, about a "
+                      "third more time."},
+          {DDP_KEY(gpt, loss_chunk_size), .range = kStepCountOr0, .unit = "tokens",
+           .null_means = NullMeans::kOff,
+           .meaning = "Tokens whose logits are in memory at a time in the loss; auto: as many as "
+                      "take 256 MiB; 0 or null: all."},
+          {DDP_KEY(gpt, fused_cpu_kernels),
+           .meaning =
+               "On a CPU, use trainer's own attention, dropout and GELU, each in one pass; false: "
+               "torch's, which are slower, sum in another order and draw other dropout masks."},
+      });
+}
+
+const std::vector<ModelPreset>& model_presets() {
+  static const std::vector<ModelPreset> presets = {
+      {"openai-gpt", 12, 12, 768},  {"gpt2", 12, 12, 768},     {"gpt2-medium", 24, 16, 1024},
+      {"gpt2-large", 36, 20, 1280}, {"gpt2-xl", 48, 25, 1600}, {"gopher-44m", 8, 16, 512},
+      {"gpt-mini", 6, 6, 192},      {"gpt-micro", 4, 4, 128},  {"gpt-nano", 3, 3, 48}};
+  return presets;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,55 @@
+#include "trainer/config/keys/key_rows.h"
+
+namespace ddp::train {
+
+std::vector<Field> logging_fields() {
+  return {
+      {DDP_KEY(logging, jsonl), .null_means = NullMeans::kOff,
+       .meaning = "Writes metrics.jsonl to hydra.run.dir: one JSON object per logged step and "
+                  "evaluation."},
+      {DDP_KEY(logging, tensorboard), .null_means = NullMeans::kOff,
+       .meaning = "Writes event files for TensorBoard to the folder tensorboard in hydra.run.dir."},
+      {DDP_KEY(logging, progress),
+       .meaning = "auto: on a terminal one line that is redrawn; in a pipe or under a launcher a "
+                  "line every log_every_steps; plain: always such lines; off: nothing but warnings "
+                  "and errors. The log file has all lines."},
+      {DDP_KEY(logging, histogram_every_steps), .range = kStepCount, .unit = "steps",
+       .null_means = NullMeans::kNotGiven,
+       .meaning = "Also writes histograms of parameters and gradients to the event files, every so "
+                  "many steps."},
+      {DDP_KEY(logging, peak_tflops), .range = kAtLeast0, .unit = "1e12 FLOP/s",
+       .null_means = NullMeans::kOff,
+       .meaning = "What one rank's device can do at most in the precision used: with it the model "
+                  "FLOPs utilization (mfu) is recorded. 0 or null: it is not."},
+  };
+}
+
+std::vector<Field> profile_fields() {
+  return {
+      {DDP_KEY_AT("profile.start", profile.start), .range = kStepCount, .unit = "steps",
+       .null_means = NullMeans::kNotGiven, .default_text = "no profile",
+       .meaning = "First step to profile, from 1: each rank writes a Chrome trace, "
+                  "profile_rank_N.json, to hydra.run.dir."},
+      {DDP_KEY_AT("profile.steps", profile.steps), .range = kUpTo1e4, .unit = "steps",
+       .meaning = "Number of steps to profile."},
+  };
+}
+
+std::vector<Field> hydra_fields() {
+  return {
+      {DDP_KEY_AT("hydra.run.dir", hydra.run_dir),
+       .meaning = "Directory of this run, for main.log and .hydra; may contain ${now:%Y-%m-%d}. "
+                  "Relative paths start at the current directory."},
+      {DDP_KEY_AT("hydra.output_subdir", hydra.output_subdir), .null_means = NullMeans::kOff,
+       .meaning = "Subdirectory of it for config.yaml, overrides.yaml and hydra.yaml; null: none."},
+      {DDP_KEY_AT("hydra.verbose", hydra.verbose), .null_means = NullMeans::kOff,
+       .meaning = "Log at DEBUG level: true, or a list of logger names, e.g. [trainer]."},
+      {DDP_KEY_AT("hydra.job.name", hydra.job_name),
+       .meaning = "Job name; unless it is trainer, the log file is named after it."},
+      {DDP_KEY_AT("hydra.job.chdir", hydra.job_chdir), .null_means = NullMeans::kOff,
+       .meaning = "Run in hydra.run.dir: a relative snapshot_path starts there (data_config.path "
+                  "never does)."},
+  };
+}
+
+}  // namespace ddp::train

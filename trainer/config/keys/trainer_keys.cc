@@ -1,0 +1,124 @@
+#include "trainer/config/keys/key_rows.h"
+
+namespace ddp::train {
+
+std::vector<Field> trainer_fields() {
+  return {
+      {DDP_KEY(trainer, max_epochs), .range = kUpTo1e9, .unit = "epochs",
+       .default_text = "10; unlimited when max_steps is given alone",
+       .meaning = "Passes over the training text."},
+      {DDP_KEY(trainer, max_steps), .range = kStepCount, .unit = "steps",
+       .null_means = NullMeans::kNotGiven,
+       .meaning = "Stop after this many optimizer steps, even mid-epoch."},
+      {DDP_KEY(trainer, batch_size), .range = kUpTo1e6, .unit = "sequences",
+       .meaning = "Sequences per rank and micro-batch."},
+      {DDP_KEY(trainer, grad_accumulation_steps), .range = kUpTo1e6,
+       .meaning = "Micro-batches per optimizer step and rank."},
+      {DDP_KEY(trainer, global_batch_size), .range = kUpTo1e9, .unit = "sequences",
+       .null_means = NullMeans::kNotGiven,
+       .meaning =
+           "Sequences per optimizer step over all ranks; replaces grad_accumulation_steps and must "
+           "be a multiple of batch_size. If unset, a resumed run keeps its snapshot's."},
+      {DDP_KEY(trainer, data_loader_workers), .range = Range{0, 256}, .unit = "threads",
+       .meaning = "Data loader threads per rank; 0: load in the training thread."},
+      {DDP_KEY(trainer, grad_norm_clip), .range = kAtLeast0, .null_means = NullMeans::kOff,
+       .meaning = "Clip gradients to this global L2 norm; 0 or null: no clipping."},
+      {DDP_KEY(trainer, snapshot_path),
+       .meaning = "File to save training state to and resume from. Relative paths start at the "
+                  "current directory."},
+      {DDP_KEY(trainer, save_every), .range = kUpTo1e9, .unit = "epochs",
+       .meaning = "Epochs between snapshots; one is always written at the end."},
+      {DDP_KEY(trainer, save_every_steps), .range = kStepCount, .unit = "steps",
+       .null_means = NullMeans::kNotGiven,
+       .meaning = "Optimizer steps between additional snapshots."},
+      {DDP_KEY(trainer, snapshot_every), .range = kStepCountOr0, .unit = "steps",
+       .null_means = NullMeans::kOff,
+       .meaning = "Steps between crash-recovery snapshots; auto: as often as the four keys below "
+                  "allow; 0 or null: none."},
+      {DDP_KEY(trainer, snapshot_overhead), .range = kShare, .unit = "share",
+       .meaning = "Share of training time that snapshot_every: auto may cost."},
+      {DDP_KEY(trainer, snapshot_min_interval_s), .range = kAtLeast0, .unit = "seconds",
+       .null_means = NullMeans::kOff,
+       .meaning = "Minimum time between snapshots of snapshot_every: auto; a crash loses half of "
+                  "it on average. 0 or null: no minimum."},
+      {DDP_KEY(trainer, snapshot_disk_share), .range = kShare, .unit = "share",
+       .meaning = "Share of the time that snapshot_every: auto may keep the disk busy."},
+      {DDP_KEY(trainer, snapshot_gb_per_hour), .range = kAtLeast0, .unit = "GB/h",
+       .null_means = NullMeans::kOff,
+       .meaning =
+           "Write limit for snapshot_every: auto; 40 is about 1 TB a day. 0 or null: no limit."},
+      {DDP_KEY(trainer, snapshot_if_busy),
+       .meaning =
+           "What to do when a snapshot is due while the previous one is still being written."},
+      {DDP_KEY(trainer, save_total_limit), .range = kUpTo1e4, .unit = "files",
+       .meaning = "Snapshots to keep, including the newest; older ones are deleted. The one with "
+                  "the best evaluation loss is kept in addition."},
+      {DDP_KEY(trainer, snapshot_cache),
+       .meaning = "Local directory for snapshots when snapshot_path is remote (s3://bucket/key, "
+                  "gs://bucket/key)."},
+      {DDP_KEY(trainer, ram_snapshots), .null_means = NullMeans::kOff,
+       .meaning = "Copy the state to shared memory after each step, so that a restart by ddp-run "
+                  "loses at most one. Needs twice the snapshot's size in /dev/shm."},
+      {DDP_KEY(trainer, log_every_steps), .range = kStepCount, .unit = "steps",
+       .meaning = "Steps between log lines (loss, learning rate, gradient norm, tokens/s)."},
+      {DDP_KEY(trainer, eval_every_steps), .range = kStepCount, .unit = "steps",
+       .null_means = NullMeans::kNotGiven,
+       .meaning = "Steps between evaluations, in addition to one after each epoch."},
+      {DDP_KEY(trainer, eval_iters), .range = kUpTo1e9, .unit = "batches",
+       .null_means = NullMeans::kNotGiven, .default_text = "all",
+       .meaning = "Evaluate on this many batches only, spread evenly over the evaluation data."},
+      {DDP_KEY(trainer, early_stopping_patience), .range = kUpTo1e9, .unit = "evaluations",
+       .null_means = NullMeans::kNotGiven,
+       .meaning = "End the run after this many evaluations in a row without progress."},
+      {DDP_KEY(trainer, early_stopping_min_delta), .range = kAtLeast0,
+       .meaning = "Smallest improvement of metric_for_best_model that counts as progress."},
+      {DDP_KEY(trainer, metric_for_best_model),
+       .meaning = "Evaluation metric that decides which snapshot is best: loss, perplexity, "
+                  "bits_per_character or accuracy."},
+      {DDP_KEY(trainer, load_best_model_at_end),
+       .meaning = "Save a snapshot at each new best evaluation, and end the run with the best one "
+                  "instead of the last."},
+      {DDP_KEY(trainer, sample_every_steps), .range = kStepCountOr0, .unit = "steps",
+       .null_means = NullMeans::kOff,
+       .meaning = "Steps between samples of generated text, for the log, TensorBoard and trainer "
+                  "report; 0 or null: none."},
+      {DDP_KEY(trainer, sample_prompt), .null_means = NullMeans::kNotGiven,
+       .default_text = "the first 16 tokens of the evaluation text",
+       .meaning = "Text that each sample continues."},
+      {DDP_KEY(trainer, sample_tokens), .range = kUpTo1e6, .unit = "tokens",
+       .meaning = "Tokens to generate for a sample."},
+      {DDP_KEY(trainer, freeze), .null_means = NullMeans::kOff,
+       .meaning =
+           "Parameters to freeze, as shell patterns of their names: [\"transformer.wte.*\"]."},
+      {DDP_KEY(trainer, ema_decay), .range = kProbability,
+       .meaning = "Decay of an exponential moving average of the weights, used for evaluation; 0: "
+                  "off. 0.999 is typical."},
+      {DDP_KEY(trainer, seed), .range = kAtLeast0,
+       .meaning = "Random seed for initial weights, data order and dropout."},
+      {DDP_KEY(trainer, use_amp), .null_means = NullMeans::kOff,
+       .meaning = "Train in mixed precision, in amp_dtype."},
+      {DDP_KEY(trainer, amp_dtype), .meaning = "Mixed-precision type; float16 (fp16) uses loss "
+                                               "scaling, bfloat16 (bf16) does not need it."},
+      {DDP_KEY(trainer, tf32), .null_means = NullMeans::kOff,
+       .meaning = "Let GPUs compute float32 matrix products in TensorFloat-32: several times "
+                  "faster, 10 bits of mantissa instead of 23. Without effect on CPUs."},
+      {DDP_KEY(trainer, deterministic), .null_means = NullMeans::kOff,
+       .meaning = "Use deterministic algorithms only, so that a repeated run on the same kind of "
+                  "GPU ends in the same bits; slower. On CPUs runs repeat exactly without it."},
+      {DDP_KEY(trainer, device), .meaning = "auto: a GPU if there is one, else the CPU."},
+      {DDP_KEY(trainer, bad_step_policy),
+       .meaning = "What to do about a step with NaN, Inf or a spike in loss or gradients: skip its "
+                  "update; roll back to the last snapshot and omit the step; or stop."},
+      {DDP_KEY(trainer, spike_factor), .range = kAtLeast0, .null_means = NullMeans::kOff,
+       .meaning = "A loss or gradient norm above this many times the median of the last 64 steps "
+                  "is a spike; 0 or null: off. Costs a host sync per step."},
+      {DDP_KEY(trainer, check_replicas_every_steps), .range = kStepCountOr0, .unit = "steps",
+       .null_means = NullMeans::kOff,
+       .meaning = "Steps between comparisons of the training state over all ranks, bit by bit; a "
+                  "difference ends the run and names the first tensor. 0 or null: none."},
+      {DDP_KEY(trainer, fault_plan), .null_means = NullMeans::kOff,
+       .meaning = "Faults to inject, for testing: [\"rank=1 step=12 phase=backward kind=kill\"]."},
+  };
+}
+
+}  // namespace ddp::train

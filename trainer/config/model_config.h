@@ -1,0 +1,68 @@
+// gpt_config, bert_config and image_config: the networks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/auto_number.h"
+
+namespace ddp::train {
+
+enum class Activation { kGelu, kGeluTanh };
+
+struct GptConfig {
+  std::string model_type;  ///< Preset name, empty when the three sizes are given instead. Kept for
+                           ///< messages.
+  int64_t n_layer = 0;     ///< Resolved from model_type where that is given.
+  int64_t n_head = 0;
+  int64_t n_embd = 0;
+  double embd_pdrop = 0.1;
+  double resid_pdrop = 0.1;
+  double attn_pdrop = 0.1;
+  Activation activation = Activation::kGelu;
+  bool tie_weights = false;  ///< lm_head shares its matrix with the token embedding.
+  std::string init_from;     ///< Folder of a GPT-2 to start from. Absolute after loading.
+  bool activation_checkpointing = false;
+  AutoNumber loss_chunk_size;     ///< Rows of logits at a time in the loss; 0: all.
+  bool fused_cpu_kernels = true;  ///< false: torch's operations.
+};
+
+/// What the classes count for in a loss.
+struct ClassWeights {
+  bool balanced = false;       ///< Each class as much as any other, however many samples it has.
+  std::vector<double> values;  ///< In the order of the labels; empty: all 1.
+};
+
+struct BertConfig {
+  std::string model_type;  ///< Preset name, empty when the sizes are given instead.
+  int64_t n_layer = 0;     ///< Resolved from model_type or init_from where those are given.
+  int64_t n_head = 0;
+  int64_t n_embd = 0;
+  int64_t intermediate = 0;  ///< Width within the feed-forward layers.
+  double hidden_pdrop = 0.1;
+  double attn_pdrop = 0.1;
+  std::string init_from;  ///< Folder or snapshot of a BERT to start from. Absolute after loading.
+  ClassWeights class_weights;  ///< Of text_classification.
+};
+
+enum class ImageNetworkKind { kDense, kConv };
+enum class BatchNormKind { kOff, kLocal, kSynchronized };
+
+struct ImageConfig {
+  ImageNetworkKind network = ImageNetworkKind::kConv;
+  int64_t n_layer = 2;         ///< Hidden layers of a dense network, stages of a convolutional one.
+  int64_t width = 128;         ///< Units of a hidden layer.
+  int64_t conv_channels = 32;  ///< Of the first stage; each further one has twice as many.
+  BatchNormKind batch_norm = BatchNormKind::kOff;
+  double dropout = 0.0;
+  std::optional<int64_t> size;      ///< Pixels of a side that images are brought to.
+  std::optional<int64_t> channels;  ///< 1 or 3; none: as the first image.
+  double pixel_mean = 0.5;          ///< Of pixels from 0 to 1.
+  double pixel_std = 0.5;
+  int64_t augment_shift = 0;  ///< Pixels, at most.
+  bool augment_flip = false;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,65 @@
+// distributed_config, logging_config, profile and hydra: where a run happens and what it leaves.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/auto_number.h"
+
+namespace ddp::train {
+
+enum class Backend { kAuto, kGloo, kNccl };
+
+struct DistributedConfig {
+  Backend backend = Backend::kAuto;  ///< auto: nccl on GPUs, gloo on CPUs.
+  double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
+  bool gradient_as_bucket_view = true;
+  bool static_graph = false;
+  std::optional<int64_t> ranks_per_device;  ///< Most ranks that share a device, by Gloo.
+  std::optional<int64_t> memory_limit_mb;   ///< MiB of its memory for each of them.
+  double timeout_s = 1800.0;  ///< Timeout of collectives and of joining the group, seconds.
+  AutoNumber hang_timeout_s;  ///< Silence after which ddp-run considers a rank hung, seconds.
+};
+
+enum class ProgressStyle { kAuto, kPlain, kOff };
+
+struct LoggingConfig {
+  bool jsonl = true;         ///< metrics.jsonl in run_dir.
+  bool tensorboard = false;  ///< Event files in run_dir/tensorboard.
+  ProgressStyle progress = ProgressStyle::kAuto;
+  std::optional<int64_t> histogram_every_steps;  ///< Of parameters and gradients, for TensorBoard.
+  double peak_tflops = 0.0;                      ///< Of one rank's device, 1e12 FLOP/s; 0: no MFU.
+};
+
+struct ProfileConfig {
+  std::optional<int64_t> start;  ///< First step in the trace, from 1; not given: no trace.
+  int64_t steps = 3;
+};
+
+/// Log level DEBUG for everything, or for the loggers of these names.
+struct Verbosity {
+  bool all = false;
+  std::vector<std::string> loggers;
+
+  bool covers(const std::string& logger) const {
+    return all || std::find(loggers.begin(), loggers.end(), logger) != loggers.end();
+  }
+};
+
+struct HydraConfig {
+  std::string run_dir = ".";  ///< The folder of this run. Absolute after loading.
+  Verbosity verbose;
+  std::string output_subdir = ".hydra";  ///< Below run_dir; empty: nothing is written there.
+  std::string job_name = "trainer";
+  bool job_chdir = false;  ///< The run works in run_dir.
+
+  /// main.log in run_dir, or what hydra.job.name calls it.
+  std::string log_file() const {
+    return run_dir + "/" + (job_name == "trainer" ? "main" : job_name) + ".log";
+  }
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,85 @@
+// trainer_config and optimizer_config: how a network is trained.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/auto_number.h"
+
+namespace ddp::train {
+
+enum class AmpDtype { kFloat16, kBFloat16 };
+enum class DeviceChoice { kAuto, kCpu, kCuda };
+enum class IfBusy { kSkip, kWait };
+enum class BadStepPolicy { kSkip, kRollback, kStop };
+
+struct TrainerConfig {
+  int64_t max_epochs = 10;
+  std::optional<int64_t> max_steps;     ///< Stop after this many optimizer steps, even mid-epoch.
+  int64_t batch_size = 216;             ///< Sequences per rank and micro-batch.
+  int64_t grad_accumulation_steps = 1;  ///< Micro-batches per optimizer step and rank.
+  std::optional<int64_t> global_batch_size;  ///< Sequences per optimizer step, all ranks together.
+  int64_t data_loader_workers =
+      4;                        ///< Data loader threads per rank; 0: load in the training thread.
+  double grad_norm_clip = 1.0;  ///< Global L2 norm; 0 switches clipping off.
+  std::string snapshot_path = "snapshot.pt";  ///< Absolute after loading.
+  int64_t save_every = 3;  ///< Epochs between snapshots; a final one is always written.
+  std::optional<int64_t> save_every_steps;
+  AutoNumber snapshot_every;                ///< Optimizer steps between two more snapshots.
+  double snapshot_overhead = 0.01;          ///< Share of the run's time that `auto` may cost.
+  double snapshot_min_interval_s = 60.0;    ///< Least time between two of `auto`, seconds.
+  double snapshot_disk_share = 0.1;         ///< Share of the time that `auto` may be writing.
+  double snapshot_gb_per_hour = 40.0;       ///< Write limit of `auto`; 0: no limit.
+  IfBusy snapshot_if_busy = IfBusy::kSkip;  ///< A snapshot is due while the last is written.
+  int64_t save_total_limit = 2;             ///< Files kept: the newest and the ones before it.
+  std::string snapshot_cache = "snapshot_cache";  ///< Absolute after loading.
+  bool ram_snapshots = false;                     ///< A copy in shared memory after each step.
+  int64_t log_every_steps = 10;
+  std::optional<int64_t> eval_every_steps;  ///< Besides the evaluation after each epoch.
+  std::optional<int64_t> eval_iters;        ///< Batches per evaluation, spread over the whole part.
+  std::optional<int64_t> early_stopping_patience;  ///< Evaluations without progress.
+  double early_stopping_min_delta = 0.0;
+  std::string metric_for_best_model = "loss";
+  bool load_best_model_at_end = false;
+  int64_t sample_every_steps = 0;  ///< 0: no samples.
+  std::string sample_prompt;       ///< Empty: the beginning of the evaluation text.
+  int64_t sample_tokens = 100;
+  std::vector<std::string> freeze;  ///< Shell patterns of parameter names.
+  double ema_decay = 0.0;           ///< Of the averaged weights; 0: none.
+  int64_t seed = 1337;
+  bool use_amp = false;
+  AmpDtype amp_dtype = AmpDtype::kFloat16;
+  bool tf32 = false;           ///< In float32 matrix products of a GPU.
+  bool deterministic = false;  ///< The same bits from the same run on a GPU, too.
+  DeviceChoice device = DeviceChoice::kAuto;
+  BadStepPolicy bad_step_policy = BadStepPolicy::kSkip;
+  double spike_factor = 0.0;  ///< Times the median that makes a spike of loss or norm; 0: off.
+  int64_t check_replicas_every_steps = 0;  ///< 0: never.
+  std::vector<std::string> fault_plan;     ///< Faults to inject; see parse_fault().
+};
+
+enum class OptimizerName { kAdamW, kAdam, kSgd, kMuon };
+enum class LrSchedule { kConstant, kLinear, kPolynomial, kCosine, kWsd, kOneCycle };
+
+struct OptimizerConfig {
+  OptimizerName name = OptimizerName::kAdamW;
+  double learning_rate = 3e-4;  ///< The largest one of the schedule.
+  LrSchedule lr_schedule = LrSchedule::kConstant;
+  int64_t warmup_steps = 0;            ///< Optimizer steps from 0 up to learning_rate.
+  std::optional<int64_t> decay_steps;  ///< Step at which the decay ends; of wsd: its length.
+  double min_lr = 0.0;                 ///< Where the decay ends.
+  double lr_power = 1.0;               ///< Of the polynomial schedule.
+  double weight_decay = 0.1;           ///< Applied to the weights of linear layers only.
+  std::array<double, 2> betas = {0.9, 0.95};
+  double eps = 1e-8;
+  AutoNumber momentum;    ///< Of sgd and muon.
+  bool nesterov = false;  ///< Of sgd.
+};
+
+/// max_epochs of a run that only max_steps ends.
+inline constexpr int64_t kUnlimitedEpochs = 1'000'000'000;
+
+}  // namespace ddp::train
