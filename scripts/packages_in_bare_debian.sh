@@ -16,7 +16,7 @@ readonly shell_worker=(bash -c 'echo "rank $RANK of $WORLD_SIZE"')
 
 say() { printf '%-78s %s\n' "$1" "$2"; }
 seconds_since() { awk -v from="$1" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.2f s", to - from }'; }
-megabytes() { du -smL "$@" | awk '{ sum += $1 } END { printf "%d MB", sum }'; }
+megabytes() { du -sL --block-size=1000 "$@" | awk '{ sum += $1 } END { printf "%.1f MB", sum / 1000 }'; }
 fail() { echo "error: $1" >&2; exit 1; }
 without_compiler() {
   local tool
