@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds scripts/containers/cpu.Containerfile and proves what ddp-run must do as PID 1: exit codes, signals, orphans.
-#   scripts/container_check.sh [--base IMAGE] [--torch-args ARGUMENTS]
+#   scripts/container_check.sh [--base IMAGE] [--torch-args ARGUMENTS] [--built]      --built: with the image of the last call
 # Needs build/packages with the wheel (pip wheel . --no-deps -w build/packages), buildah and podman. Without a registry, a base
 # comes from debootstrap: debootstrap --variant=minbase bookworm ROOT; tar -C ROOT -c . | podman import - localhost/debian:12
 # ENGINE_ARGS: options of both programs, such as --root and --storage-driver; RUN_ARGS: of podman run. As root in a sandbox:
@@ -9,11 +9,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-build_args=()
+build_args=() built=no
 while [ $# -gt 0 ]; do
   case $1 in
     --base) build_args+=(--build-arg "BASE=$2"); shift 2 ;;
     --torch-args) build_args+=(--build-arg "TORCH_ARGS=$2"); shift 2 ;;
+    --built) built=yes; shift ;;
     -h | --help) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "error: unknown argument '$1'; tip: --help" >&2; exit 2 ;;
   esac
@@ -36,10 +37,11 @@ expect() {
   echo "$what: exit code $code"
 }
 
-from=$SECONDS
-buildah "${engine[@]}" bud --isolation chroot --layers=false "${build_args[@]}" -f scripts/containers/cpu.Containerfile -t "$image" . \
-  >"$log" 2>&1 || fail "the image could not be built"
-echo "built in $((SECONDS - from)) s: $(podman "${engine[@]}" images --format '{{.Size}}' "$image")"
+if [ "$built" = no ]; then
+  buildah "${engine[@]}" bud --isolation chroot --layers=false "${build_args[@]}" -f scripts/containers/cpu.Containerfile -t "$image" . \
+    >"$log" 2>&1 || fail "the image could not be built"
+fi
+echo "image: $(podman "${engine[@]}" images --format '{{.Size}}' "$image")"
 
 expect 0 "ddp-run is PID 1" --nproc_per_node=1 bash -c '[ "$(</proc/1/comm)" = ddp-run ]'
 expect 7 "a worker's exit code" --nproc_per_node=2 bash -c 'exit 7'
@@ -53,13 +55,13 @@ expect 0 "orphans are reaped" --nproc_per_node=1 timeout 60 bash -c \
 in_container --nproc_per_node=2 bash -c 'trap "echo saved; exit 75" TERM; echo ready; while :; do sleep 0.1; done' &
 job=$!
 for _ in $(seq 600); do
-  [ "$(grep -c ready "$log")" -lt 2 ] || break
+  [ "$(grep -cx ready "$log")" -lt 2 ] || break
   sleep 0.1
 done
 podman "${engine[@]}" kill --signal TERM "$name" >/dev/null
 code=0
 wait "$job" || code=$?
-[[ $code -eq 75 && $(grep -c saved "$log") -eq 2 ]] || fail "SIGTERM: exit code $code, not 75 after both workers have saved"
+[[ $code -eq 75 && $(grep -cx saved "$log") -eq 2 ]] || fail "SIGTERM: exit code $code, not 75 after both workers have saved"
 echo "SIGTERM reaches both workers: exit code $code"
 
 share=/opt/ddp-run/share/ddp_run
