@@ -217,9 +217,9 @@ void Trainer::update(StepOutput& output) {
   if (guard_.watches_spikes()) {
     // Equal on all ranks, so all of them decide the same.
     const double loss = global_mean_loss(output);
+    const auto norm = to_host(output.grad_norm).item<float>();
     const bool overflow = scaler_.enabled() && output.not_finite.item<float>() != 0.0F;
-    output.spike =
-        !overflow && guard_.judge(loss, output.grad_norm.item<float>()) == StepVerdict::kSpike;
+    output.spike = !overflow && guard_.judge(loss, norm) == StepVerdict::kSpike;
   }
   output.learning_rate = schedule_.learning_rate(step_);
   task_.end_step(group_, output.spike ? torch::ones_like(output.not_finite) : output.not_finite);
@@ -283,7 +283,7 @@ double Trainer::global_mean_loss(const StepOutput& output) {
   auto sums = torch::zeros({2}, torch::kFloat64);  // of losses, of weights in full micro-batches
   for (const auto& loss : output.losses) {
     const double weight = static_cast<double>(loss.weight) / static_cast<double>(full);
-    sums[0] += loss.mean.to(torch::kCPU, torch::kFloat64) * weight;
+    sums[0] += to_host(loss.mean).to(torch::kFloat64) * weight;
     sums[1] += weight;
   }
   group_.all_reduce_sum(sums);
@@ -291,6 +291,7 @@ double Trainer::global_mean_loss(const StepOutput& output) {
 }
 
 TrainingState Trainer::capture() {
+  wait_for_device(plan_.device);  // some of what follows reads numbers from it
   TrainingState state;
   SnapshotMeta& meta = state.meta;
   meta.step = step_;

@@ -83,6 +83,9 @@ class Trainer {
   /// Where the ranks' training states differ; they must not. A collective.
   std::optional<ReplicaDifference> compare_replicas();
 
+  /// How gradients are communicated; see GradientSync.
+  GradientSync& sync() { return *sync_; }
+
   std::unique_ptr<DataLoader> make_loader() const;
 
   int64_t step() const { return step_; }

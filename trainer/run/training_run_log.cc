@@ -67,7 +67,7 @@ void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
   const double rate = throughput_.lap();
   std::string line = fmt::format(
       "Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} {}", epoch + 1,
-      trainer_.step(), last_loss_, output.learning_rate, output.grad_norm.item<float>(),
+      trainer_.step(), last_loss_, output.learning_rate, to_host(output.grad_norm).item<float>(),
       short_number(rate), rate_unit(trainer_.task().unit()));
   if (trainer_.scaler().enabled())
     line += fmt::format(" | loss scale {}", trainer_.scaler().state().scale);
@@ -251,6 +251,7 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
   log_.info(fmt::format("Snapshot: {}; log: {}; account: {}", c.snapshot_path,
                         config_.hydra.log_file(), summary));
   if (!profile_.summary().empty()) log_.info(profile_.summary());
+  if (!profile_.communication().empty()) log_.info(profile_.communication());
   const auto* best = best_entry(folder_.entries());
   if (best != nullptr)
     log_.info(fmt::format("Best snapshot: {} (step {}, eval loss {:.6f})", folder_.path_of(*best),

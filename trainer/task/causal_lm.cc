@@ -251,6 +251,11 @@ std::vector<std::string> CausalLm::describe() const {
                   data_.training().size(),
                   std::max<int64_t>(0, data_.evaluation_range().size() - 1),
                   config_.data.eval_path.empty() ? "" : " of " + config_.data.eval_path)};
+  if (const int64_t padding = model_->logits_padding(); padding > 0) {
+    lines.push_back(fmt::format(
+        "Logits: {} in the loss, of which {} count (gpt_config.pad_vocab_to_multiple_of)",
+        model_->vocab_size() + padding, model_->vocab_size()));
+  }
   for (std::string& line : describe_windows()) lines.push_back(std::move(line));
   return lines;
 }

@@ -10,6 +10,7 @@
 
 #include "trainer/data/data_loader.h"
 #include "trainer/optim/amp.h"
+#include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -57,8 +58,8 @@ std::optional<Evaluation> evaluate(Task& task, const SampleSource& samples, int6
       const Batch batch = batch_of(samples, first, std::min(batch_size, rows - first));
       const Autocast autocast(device.type(), amp_dtype);
       const BatchSums of_batch = task.evaluate(batch.to(device));
-      sums[i] = of_batch.sums.to(torch::kFloat64).cpu();
-      if (of_batch.confusion.defined()) confusion_KK += of_batch.confusion.cpu();
+      sums[i] = to_host(of_batch.sums.to(torch::kFloat64));
+      if (of_batch.confusion.defined()) confusion_KK += to_host(of_batch.confusion);
     }
     before_wait();
     stopped = wish.wait() != 0;
