@@ -95,7 +95,6 @@ endif()
 
 add_executable(trainer
   main.cc
-  app/data_facts.cc
   app/doctor.cc
   app/exit_report.cc
   app/machine_memory.cc

@@ -34,7 +34,8 @@ int evaluate_text(ProcessGroup& group, const std::string& path) {
   const Config config = halves_of(path);
   CausalLm task(config, nullptr);
   task.build_model(torch::kCPU, 5);
-  const Metrics metrics = *evaluate(task, *task.evaluation(), 4, group, torch::kCPU, std::nullopt);
+  const Metrics metrics =
+      evaluate(task, *task.evaluation(), 4, group, torch::kCPU, std::nullopt)->metrics;
   if (group.is_main()) std::printf("%a %.0f\n", metrics.front().second, metrics.back().second);
   return 0;
 }

@@ -243,39 +243,39 @@ std::optional<std::string> Trainer::sample(const std::function<bool()>& go_on) {
   return text;
 }
 
-std::optional<Metrics> Trainer::evaluate_on(const SampleSource& samples,
-                                            std::optional<int64_t> most_batches,
-                                            const std::function<bool()>& go_on,
-                                            const std::function<void()>& before_wait) {
+std::optional<Evaluation> Trainer::evaluate_on(const SampleSource& samples,
+                                               std::optional<int64_t> most_batches,
+                                               const std::function<bool()>& go_on,
+                                               const std::function<void()>& before_wait) {
   average_.swap();
-  auto metrics = evaluate(task_, samples, config_.trainer.batch_size, group_, plan_.device,
-                          amp_dtype_, go_on, before_wait, most_batches);
+  auto evaluation = evaluate(task_, samples, config_.trainer.batch_size, group_, plan_.device,
+                             amp_dtype_, go_on, before_wait, most_batches);
   average_.swap();
-  return metrics;
+  return evaluation;
 }
 
-std::optional<Metrics> Trainer::test_now(const std::function<bool()>& go_on,
-                                         const std::function<void()>& before_wait) {
+std::optional<Evaluation> Trainer::test_now(const std::function<bool()>& go_on,
+                                            const std::function<void()>& before_wait) {
   const SampleSource* samples = task_.test();
   if (samples == nullptr) return std::nullopt;
   return evaluate_on(*samples, std::nullopt, go_on, before_wait);
 }
 
-std::optional<Metrics> Trainer::evaluate_now(const std::function<bool()>& go_on,
-                                             const std::function<void()>& before_wait) {
+std::optional<Evaluation> Trainer::evaluate_now(const std::function<bool()>& go_on,
+                                                const std::function<void()>& before_wait) {
   const SampleSource* samples = task_.evaluation();
   evaluation_due_ = samples != nullptr;
   if (!evaluation_due_) return std::nullopt;
-  auto metrics = evaluate_on(*samples, config_.trainer.eval_iters, go_on, before_wait);
-  if (!metrics) return std::nullopt;
+  auto evaluation = evaluate_on(*samples, config_.trainer.eval_iters, go_on, before_wait);
+  if (!evaluation) return std::nullopt;
   evaluation_due_ = false;
   // The same step is evaluated again when a run that has ended is started once more.
   const bool again = last_eval_ && last_eval_->step == step_;
-  const double score = score_of(*metrics, config_.trainer.metric_for_best_model);
-  last_eval_ = EvalRecord{step_, metrics->front().second, score};
+  const double score = score_of(evaluation->metrics, config_.trainer.metric_for_best_model);
+  last_eval_ = EvalRecord{step_, evaluation->metrics.front().second, score};
   if (!best_eval_ || score < best_eval_->score) best_eval_ = last_eval_;
   if (!again) early_stopping_.evaluated(score);
-  return metrics;
+  return evaluation;
 }
 
 double Trainer::global_mean_loss(const StepOutput& output) {

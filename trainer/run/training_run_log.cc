@@ -101,19 +101,26 @@ double TrainingRun::epochs_done() const {
   return static_cast<double>(cursor.epoch) + static_cast<double>(cursor.position) / samples;
 }
 
-void TrainingRun::log_evaluation(const Metrics& metrics, bool made_before) {
+void TrainingRun::log_evaluation(const Evaluation& evaluation, bool made_before) {
   const DataCursor& cursor = trainer_.cursor();
   const int64_t epoch = cursor.position == 0 ? cursor.epoch : cursor.epoch + 1;
-  log_.info(fmt::format("Epoch {} | Step {} | {}", epoch, trainer_.step(), eval_text(metrics)));
+  log_.info(fmt::format("Epoch {} | Step {} | {}", epoch, trainer_.step(),
+                        eval_text(evaluation.metrics)));
   // A run that was complete when it began evaluates once more.
-  if (!made_before) records_->write({trainer_.step(), epochs_done(), "eval", metrics, 0.0});
+  if (!made_before) record_evaluation("eval", evaluation);
 }
 
-void TrainingRun::log_test(const Metrics& metrics, bool trained) {
-  log_.info(fmt::format("Step {} | {}", trainer_.step(), eval_text(metrics, "Test")));
+void TrainingRun::log_test(const Evaluation& evaluation, bool trained) {
+  log_.info(fmt::format("Step {} | {}", trainer_.step(), eval_text(evaluation.metrics, "Test")));
   if (!trained) return;
-  records_->write({trainer_.step(), epochs_done(), "test", metrics, 0.0});
+  record_evaluation("test", evaluation);
   records_->flush();
+}
+
+void TrainingRun::record_evaluation(const char* split, const Evaluation& evaluation) {
+  records_->write({trainer_.step(), epochs_done(), split, evaluation.metrics, 0.0});
+  if (!evaluation.confusion.empty())
+    records_->write_confusion({trainer_.step(), split, evaluation.confusion, 0.0});
 }
 
 // The gradients are still there: averaged over the ranks and clipped, as the optimizer got them.

@@ -147,10 +147,11 @@ torch::Tensor CausalLm::smallest_loss() {
   return model_->loss(tokens, tokens);
 }
 
-torch::Tensor CausalLm::evaluate(const Batch& batch) {
+BatchSums CausalLm::evaluate(const Batch& batch) {
   const auto targets = batch.targets.masked_select(batch.targets != -1);
-  return torch::cat({model_->evaluation_sums(batch.inputs, batch.targets),
-                     token_characters_.index_select(0, targets).sum().reshape({1})});
+  return {torch::cat({model_->evaluation_sums(batch.inputs, batch.targets),
+                      token_characters_.index_select(0, targets).sum().reshape({1})}),
+          {}};
 }
 
 Metrics CausalLm::metrics(const std::vector<double>& sums) const {
@@ -169,9 +170,14 @@ std::vector<std::string> CausalLm::metric_names() const {
 
 int64_t CausalLm::full_weight(int64_t samples) const { return samples * config_.data.block_size; }
 
+std::vector<ParameterPart> CausalLm::parameter_parts() const {
+  return parameter_counts(config_.gpt, data_.tokenizer().size(), config_.data.block_size).parts();
+}
+
 double CausalLm::flops_per_unit() const {
-  const int64_t positions = config_.data.block_size * config_.gpt.n_embd;
-  return flops_per_token({model_->parameter_count() - positions, config_.gpt.n_layer,
+  const auto counts =
+      parameter_counts(config_.gpt, data_.tokenizer().size(), config_.data.block_size);
+  return flops_per_token({counts.total() - counts.position_embedding, config_.gpt.n_layer,
                           config_.gpt.n_embd, config_.data.block_size});
 }
 
