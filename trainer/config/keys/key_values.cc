@@ -57,6 +57,11 @@ template <>
 constexpr auto kChoices<DeviceChoice> = std::to_array<Choice<DeviceChoice>>(
     {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}});
 template <>
+constexpr auto kChoices<GradientCompression> =
+    std::to_array<Choice<GradientCompression>>({{"none", GradientCompression::kNone},
+                                                {"bf16", GradientCompression::kBf16},
+                                                {"fp16", GradientCompression::kFp16}});
+template <>
 constexpr auto kChoices<Backend> = std::to_array<Choice<Backend>>({{"auto", Backend::kAuto},
                                                                    {"gloo", Backend::kGloo},
                                                                    {"nccl", Backend::kNccl}});
