@@ -14,6 +14,7 @@
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/kept_memory.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/task/evaluator.h"
@@ -101,12 +102,14 @@ void evaluate_snapshot(const Config& config, const EvalArgs& options,
 }  // namespace
 
 int run_eval(const TrainerArgs& args) {
+  keep_freed_memory();  // every batch takes and gives back the same
   const auto& options = args.eval;
   const FetchedSnapshot fetched(options.snapshot);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const Config config = eval_config(snapshot.meta, options);
   const DistEnv env = DistEnv::from_environment();
   const DevicePlan plan = plan_device(config, env);
+<<<<<<< Updated upstream
   hold_to_share(config.distributed, plan);
   try {
     evaluate_snapshot(config, options, snapshot, env, plan);
@@ -118,6 +121,17 @@ int run_eval(const TrainerArgs& args) {
         "--data",
         memory_limit_note(config.distributed, plan.device), batch_size_of(config, options)));
   }
+=======
+  ProcessGroup group(env, config.distributed, plan);
+  task->build_model(plan.device, std::nullopt);
+  load_weights(snapshot, *task);
+  const int64_t batch_size =
+      options.batch_size != 0 ? options.batch_size : config.trainer.batch_size;
+  const auto metrics = evaluate(*task, *task->evaluation(), batch_size, group, plan.device,
+                                autocast_dtype(config.trainer));
+  if (group.is_main())
+    print(options.json ? eval_json(*metrics, snapshot, config) : as_table(*metrics));
+>>>>>>> Stashed changes
   return launch::kExitDone;
 }
 
