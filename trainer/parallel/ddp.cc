@@ -11,11 +11,8 @@
 #include <utility>
 
 #include "trainer/parallel/collective_wait.h"
-<<<<<<< Updated upstream
 #include "trainer/parallel/gradient_compression.h"
-=======
 #include "trainer/parallel/unsent_backend.h"
->>>>>>> Stashed changes
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -32,7 +29,6 @@ std::vector<std::vector<size_t>> initial_buckets(const std::vector<torch::Tensor
   return buckets;
 }
 
-<<<<<<< Updated upstream
 std::optional<torch::ScalarType> type_on_the_way(GradientCompression compression) {
   switch (compression) {
     case GradientCompression::kNone:
@@ -43,7 +39,8 @@ std::optional<torch::ScalarType> type_on_the_way(GradientCompression compression
       return torch::kFloat16;
   }
   return std::nullopt;
-=======
+}
+
 /// The same ranks and the same Gloo, but what it sends by can be exchanged for a while.
 c10::intrusive_ptr<c10d::ProcessGroup> second_view(c10d::ProcessGroup& group) {
   using Type = c10d::ProcessGroup::BackendType;
@@ -52,7 +49,6 @@ c10::intrusive_ptr<c10d::ProcessGroup> second_view(c10d::ProcessGroup& group) {
   view->setBackend(torch::kCPU, Type::GLOO, group.getBackend(torch::kCPU));
   view->setDefaultBackend(Type::GLOO);
   return view;
->>>>>>> Stashed changes
 }
 
 }  // namespace
@@ -81,13 +77,8 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
   if (!tensors.empty() && tensors.front().is_cpu()) gloo_view_ = second_view(*group.c10d());
   constexpr double kMiB = 1024.0 * 1024.0;
   const auto cap_bytes = std::max<int64_t>(1, static_cast<int64_t>(config.bucket_cap_mb * kMiB));
-<<<<<<< Updated upstream
   reducer_ = std::make_shared<c10d::Reducer>(
-      tensors, initial_buckets(tensors, cap_bytes), group.c10d(),
-=======
-  reducer_ = std::make_unique<c10d::Reducer>(
       tensors, initial_buckets(tensors, cap_bytes), gloo_view_ ? gloo_view_ : group.c10d(),
->>>>>>> Stashed changes
       std::vector<bool>(tensors.size(), false), cap_bytes,
       /*find_unused_parameters=*/false, config.gradient_as_bucket_view, names,
       std::min<int64_t>(c10d::kDefaultFirstBucketBytes, cap_bytes),

@@ -51,13 +51,9 @@ class DistributedDataParallel : public GradientSync {
  private:
   void prepare_for_backward(const torch::Tensor& loss);
 
-<<<<<<< Updated upstream
+  c10::intrusive_ptr<c10d::ProcessGroup> gloo_view_;  // the Reducer's group of a model on CPUs
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> times_;
-=======
-  c10::intrusive_ptr<c10d::ProcessGroup> gloo_view_;  // the Reducer's group of a model on CPUs
-  std::unique_ptr<c10d::Reducer> reducer_;
->>>>>>> Stashed changes
   bool sync_ = true;
   bool learn_static_graph_ = false;
 };

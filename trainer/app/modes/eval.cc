@@ -91,7 +91,7 @@ void evaluate_snapshot(const Config& config, const EvalArgs& options,
                     config.data.path, config.data.train_split));
   }
   ProcessGroup group(env, config.distributed, plan);
-  task->build_model(plan.device, 0);
+  task->build_model(plan.device, std::nullopt);
   load_weights(snapshot, *task);
   const auto evaluation = evaluate(*task, *task->evaluation(), batch_size_of(config, options),
                                    group, plan.device, autocast_dtype(config.trainer));
@@ -109,7 +109,6 @@ int run_eval(const TrainerArgs& args) {
   const Config config = eval_config(snapshot.meta, options);
   const DistEnv env = DistEnv::from_environment();
   const DevicePlan plan = plan_device(config, env);
-<<<<<<< Updated upstream
   hold_to_share(config.distributed, plan);
   try {
     evaluate_snapshot(config, options, snapshot, env, plan);
@@ -121,17 +120,6 @@ int run_eval(const TrainerArgs& args) {
         "--data",
         memory_limit_note(config.distributed, plan.device), batch_size_of(config, options)));
   }
-=======
-  ProcessGroup group(env, config.distributed, plan);
-  task->build_model(plan.device, std::nullopt);
-  load_weights(snapshot, *task);
-  const int64_t batch_size =
-      options.batch_size != 0 ? options.batch_size : config.trainer.batch_size;
-  const auto metrics = evaluate(*task, *task->evaluation(), batch_size, group, plan.device,
-                                autocast_dtype(config.trainer));
-  if (group.is_main())
-    print(options.json ? eval_json(*metrics, snapshot, config) : as_table(*metrics));
->>>>>>> Stashed changes
   return launch::kExitDone;
 }
 
