@@ -56,9 +56,9 @@ TEST_CASE("a line whose matrix does not fit together holds none") {
 TEST_CASE("the table for a terminal has recall behind the rows and precision below the columns") {
   const std::string table = confusion_table({{"ham", "a very long name"}, {3, 1, 0, 4}});
   CHECK(table ==
-        "true \\ said           ham  a very long    recall\n"
-        "ham                     3            1    0.7500\n"
-        "a very long             0            4    1.0000\n"
+        "true \\ said           ham a very long   recall\n"
+        "ham                     3            1  0.7500\n"
+        "a very long             0            4  1.0000\n"
         "precision          1.0000       0.8000\n");
 }
 
