@@ -1,5 +1,7 @@
 #include "trainer/metrics/confusion_matrix.h"
 
+#include <fmt/format.h>
+
 #include "tests/support/catch.h"
 
 namespace ddp::train {
@@ -37,7 +39,7 @@ TEST_CASE("classes with as many mistakes as others are kept in their order") {
 TEST_CASE("what a line says of a matrix is read back") {
   ConfusionMatrix matrix = of_four();
   matrix.labels[0] = "quote \" and <tag>";
-  const ConfusionMatrix read = confusion_in("{" + confusion_members(matrix) + "}");
+  const ConfusionMatrix read = confusion_in(fmt::format("{{{}}}", confusion_members(matrix)));
   CHECK(read.labels == matrix.labels);
   CHECK(read.counts == matrix.counts);
 }
