@@ -137,13 +137,14 @@ def main(arguments):
         times, jobs = measure(kills, Path(folder))
         memory = re.search(r"spares: .*", (Path(folder) / "with/err").read_text())[0]
     for name, values in times.items():
-        print(f"{name:8} p50 {statistics.median(values):.3f} s, p90 {percentile(values, 0.9):.3f} s "
+        print(f"{name:8} p10 {percentile(values, 0.1):.3f} s, p50 {statistics.median(values):.3f} s, p90 {percentile(values, 0.9):.3f} s "
               f"[{min(values):.3f} - {max(values):.3f}] n={len(values)}")
         starts = jobs[name].parts[2:]
         print("         " + ", ".join(f"{part} {statistics.median(start[part] for start in starts):.2f}"
                                       for part in starts[0]))
     ratios = [a / b for a, b in zip(times["with"], times["without"])]
-    print(f"ratio    p50 {statistics.median(ratios):.2f} [{min(ratios):.2f} - {max(ratios):.2f}]; {memory}")
+    print(f"ratio    p10 {percentile(ratios, 0.1):.2f}, p50 {statistics.median(ratios):.2f}, "
+          f"p90 {percentile(ratios, 0.9):.2f} [{min(ratios):.2f} - {max(ratios):.2f}]; {memory}")
     print(f"machine: {os.cpu_count()} CPU cores, load average {load:.1f} to {os.getloadavg()[0]:.1f}")
 
 

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from datetime import date
 from pathlib import Path
 
 import report
+from parts import Parts
 from rows import ROWS
 from watch import Failed, watch
 
@@ -44,6 +44,12 @@ class Programs:
                           (self.python, "run ./scripts/setup.sh, or set PYTHON")):
             if not path.exists():
                 sys.exit(f"error: {path} is missing; {fix}")
+
+    def commit(self):
+        """Of what is measured: that which trainer was built from."""
+        said = subprocess.run([self.trainer, "--version"], capture_output=True, text=True, check=False).stdout
+        found = re.search(r"commit ([0-9a-f]{7})[0-9a-f]*(-dirty)?", said)
+        return found[1] + ("+" if found[2] else "") if found else "unknown"
 
     def version_of_torch(self):
         return subprocess.run([self.python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True,
@@ -89,7 +95,7 @@ class Laps:
         self.mean_processor = (ends[-1].processor - ends[0].processor) / steps
 
 
-class Bench:
+class Bench(Parts):
     def __init__(self, programs, pairs, quick):
         self.programs, self.pairs, self.quick = programs, pairs, quick
         self.peaks = None  # memory of the ranks of cpu_step_1: (ours, peer) of each pair, bytes
@@ -157,6 +163,9 @@ class Bench:
             raise Failed(f"{words[0]}: exit code {done.returncode}\n{done.stderr[-500:]}")
         return done.stdout, {"ours": shlex.join(str(word).replace(str(ROOT) + "/", "") for word in words)}
 
+    def our_command(self, row, folder):
+        return our_command(self.programs, row, folder)
+
     def restart(self, row):
         count = 2 if self.quick else 4 * self.pairs
         out, commands = self.script(ROOT / "scripts/chaos.sh", "recovery", count, max(1, self.pairs))
@@ -194,12 +203,8 @@ def measured_here(args, programs):
     model = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
     flags = Path("/proc/cpuinfo").read_text()
     features = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if re.search(rf"\b{name}\b", flags)]
-    def git(*words):
-        if not shutil.which("git"):
-            return ""
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     return {"date": date.today().isoformat(),
-            "commit": (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if git("status", "--porcelain", "-uno") else ""),
+            "commit": programs.commit(),
             "cpu": f"{model[1] if model else 'unknown'} ({', '.join(features)})", "cores": len(os.sched_getaffinity(0)),
             "load": round(os.getloadavg()[0], 1), "torch": programs.version_of_torch(),
             "command": shlex.join(["scripts/bench.sh", *args])}

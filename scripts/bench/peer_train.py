@@ -79,11 +79,14 @@ class Gpt(nn.Module):
             elif name.endswith("bias"):
                 nn.init.zeros_(p)
 
-    def forward(self, tokens, targets):
+    def logits(self, tokens):
         x = self.drop(self.wte(tokens) + self.wpe(torch.arange(tokens.size(1), device=tokens.device)))
         for block in self.blocks:
             x = block(x)
-        logits = self.head(self.ln_f(x))
+        return self.head(self.ln_f(x))
+
+    def forward(self, tokens, targets):
+        logits = self.logits(tokens)
         return F.cross_entropy(logits.view(-1, logits.size(-1)).float(), targets.view(-1))
 
 

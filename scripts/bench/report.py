@@ -11,7 +11,8 @@ DOCS_HEAD = ("| name | what | ours, p10 to p90 | peer, p10 to p90 | ours / peer 
 
 def head(row):
     return {"name": row.name, "what": row.what, "unit": row.unit, "gate": row.gate, "aim": row.aim,
-            "more_is_better": row.more_is_better, "judged_by": row.judged_by}
+            "more_is_better": row.more_is_better, "judged_by": row.judged_by,
+            "gate_is_figure": row.gate_is_figure}
 
 
 def changed(row, **values):
@@ -34,12 +35,12 @@ def compared(ours, peer, ratios):
     return {"ours": spread(ours), "peer": spread(peer), "ratio": spread(ratios)}
 
 
-def verdict(row, ratio):
-    """met, missed, or watched where there is no gate."""
-    if row.gate is None or ratio is None:
+def verdict(row, judged):
+    """met, missed, or watched where there is no gate. `judged`: the ratio, or what the gate is for."""
+    if row.gate is None or judged is None:
         return {"verdict": "watched"}
     def reached(limit):
-        return ratio >= limit if row.more_is_better else ratio <= limit
+        return judged >= limit if row.more_is_better else judged <= limit
     return {"verdict": "met" if reached(row.gate) else "missed", "aim_reached": row.aim is not None and reached(row.aim)}
 
 
@@ -68,7 +69,8 @@ def ratio_text(result, clock):
 
 def gate_text(result):
     sign = ">=" if result["more_is_better"] else "<="
-    limits = " -> ".join(f"{limit:.2f}" for limit in (result["gate"], result["aim"]) if limit is not None)
+    unit = " " + result["unit"] if result["gate_is_figure"] else ""
+    limits = " -> ".join(f"{limit:.2f}{unit}" for limit in (result["gate"], result["aim"]) if limit is not None)
     words = result["verdict"] + (", aim reached" if result.get("aim_reached") else "")
     return f"{sign} {limits}: {words}" if limits else words
 

@@ -27,6 +27,7 @@ class Row:
     kind: str = "step"  # step, first_step, or the name of a function in bench.py
     unit: str = "ms/step"
     more_is_better: bool = False
+    gate_is_figure: bool = False  # gate and aim are for our own figure, in its unit, not for the ratio
     # Rows of one thread are judged by processor time, which others on the machine disturb less; "wall" is the clock on the
     # wall, or the figure itself where it is no time.
     judged_by: str = "processor"
@@ -35,6 +36,7 @@ class Row:
     threads: int = 1
     amp: str = ""
     device: str = "cpu"
+    bytes: int = 0  # of an all-reduce
     compiled: bool = False  # the peer, with torch.compile
     steps: int = 70
     log_every: int = 10
@@ -55,6 +57,7 @@ ROWS = [
     Row("cpu_step_plain_1", "the same, batch 12, without dropout", 0.90, 0.80, shape=PLAIN),
     Row("cpu_step_plain_2", "the same on 2 threads", 0.90, 0.80, shape=PLAIN, threads=2, judged_by="wall"),
     Row("cpu_ddp_2", "cpu_step_1 on each of 2 Gloo ranks", 0.92, 0.72, ranks=2),
+    Row("cpu_ddp_4", "cpu_step_1 on each of 4 Gloo ranks, which share the cores", ranks=4),
     Row("cpu_step_bf16", "cpu_step_1 under bfloat16 autocast", 0.85, needs="bf16", amp="bfloat16"),
     Row("cpu_default", "a step of the default model (8 layers, 512 wide, block 128), batch 8, 2 threads", 0.95, 0.85,
         shape=DEFAULT, threads=2, judged_by="wall", steps=8, log_every=2),
@@ -64,10 +67,19 @@ ROWS = [
         steps=1, log_every=1),
     Row("restart_2", "SIGKILL of a rank to the end of the first new step, 2 ranks (scripts/chaos.sh recovery)", kind="restart",
         unit="s", judged_by="wall"),
+    Row("restart_2_spares", "the same with --warm-spares; the peer: without (scripts/bench_spares.py)", 0.45, 0.2, kind="spares",
+        unit="s", judged_by="wall", gate_is_figure=True),
     Row("snapshot_stall", "how long a save of 330 MB stalls training (scripts/chaos.sh stall)", kind="stall", unit="ms",
         judged_by="wall"),
     Row("generation", "greedy text from gpt-mini, 1 prompt of 200 tokens (scripts/bench_generate.py)", 2.0, kind="generation",
         unit="tokens/s", more_is_better=True, judged_by="wall", threads=2),
+    Row("evaluation", "trainer eval of cpu_step_1's model, 1 thread (scripts/bench/peer_eval.py)", 1.2, kind="evaluation",
+        unit="tokens/s", more_is_better=True),
+    Row("loader", "batches of 16 windows of 64 tokens in training order, made by one thread", 100.0, kind="loader",
+        unit="tokens/s", more_is_better=True),
+    *(Row(f"all_reduce_{name}", f"all-reduce of {text} between 2 ranks of one machine, of 5 the median (trainer doctor)", 1.5,
+          kind="all_reduce", unit="GB/s", more_is_better=True, judged_by="wall", bytes=size)
+      for name, text, size in (("4k", "4 KiB", 4 << 10), ("256k", "256 KiB", 256 << 10), ("16m", "16 MiB", 16 << 20))),
     gpu("gpu_gpt2_b16", "GPT-2's 12 layers of 768 over this text's characters (85 M), bfloat16, block 1024, batch 16, one GPU", Shape(**GPT2, batch=16), 1 / 1.2),
     gpu("gpu_gpt2_b32", "the same, batch 32", Shape(**GPT2, batch=32), 1 / 1.2),
     gpu("gpu_gpt2_b64", "the same, batch 64", Shape(**GPT2, batch=64), 1 / 1.2),

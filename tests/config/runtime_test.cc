@@ -50,6 +50,23 @@ TEST_CASE("a committed file holds what was written, and nothing else is left") {
   CHECK(files_here() == 1);
 }
 
+TEST_CASE("a file that holds the text already is left as it is") {
+  const test::TestFolder folder;
+  const auto inode = [] {
+    struct stat info {};
+    REQUIRE(::stat("c.yaml", &info) == 0);
+    return info.st_ino;
+  };
+  publish_if_changed("c.yaml", "a: 1\n");
+  const auto first = inode();
+  publish_if_changed("c.yaml", "a: 1\n");
+  CHECK(inode() == first);
+  publish_if_changed("c.yaml", "a: 12\n");
+  CHECK(inode() != first);
+  CHECK(read_file("c.yaml") == "a: 12\n");
+  CHECK(files_here() == 1);
+}
+
 TEST_CASE("without commit the old file stays and the temporary one goes") {
   const test::TestFolder folder;
   publish("s.pt", "old");

@@ -43,6 +43,16 @@ class Bench(unittest.TestCase):
         self.assertRegex(lines[1], r"^cpu_step_1 .* ms/step .*<= 0\.90 -> 0\.70: (met|missed)")
         self.assertIn(found["machine"]["cpu"], lines[-1])
 
+    def test_rows_that_other_programs_measure(self):
+        done = self.bench("--quick", "--only", "evaluation", "--only", "all_reduce_4k", "--only", "all_reduce_16m")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        rows = json.loads(self.json.read_text())["rows"]
+        self.assertEqual([row["verdict"] in ("met", "missed") for row in rows], [True] * 3, rows)
+        # The same weights on the same text.
+        [(ours, peer)] = rows[0]["losses"]
+        self.assertAlmostEqual(ours, peer, delta=1e-4)
+        self.assertTrue(3 < ours < 6, ours)
+
     def test_a_program_that_fails_is_a_failed_row(self):
         done = self.bench("--quick", "--only", "cpu_step_1", TRAINER="/bin/false")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)

@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "trainer/runtime/error.h"
 
@@ -120,6 +122,14 @@ void AtomicFile::commit(const std::string& keep_previous_as) {
   fd_ = -1;  // published: the destructor has nothing to remove
   if (::close(fd) != 0 && errno != EINTR) file_error("write", path_, errno);
   sync_folder(path_);
+}
+
+void publish_if_changed(const std::string& path, const std::string& text) {
+  std::ifstream file(path, std::ios::binary);
+  if (file && std::string{std::istreambuf_iterator<char>(file), {}} == text) return;
+  AtomicFile changed(path);
+  changed.write(text.data(), text.size());
+  changed.commit();
 }
 
 void move_file(const std::string& from, const std::string& to) {

@@ -36,6 +36,9 @@ class AtomicFile {
   int fd_ = -1;
 };
 
+/// Publishes `text` as the content of `path`, with nothing to wait for where it is there already.
+void publish_if_changed(const std::string& path, const std::string& text);
+
 /// Renames, and makes the new name durable. Throws RunError.
 void move_file(const std::string& from, const std::string& to);
 

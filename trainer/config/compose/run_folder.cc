@@ -17,9 +17,7 @@ void publish_text(const std::string& folder, const std::string& name, const std:
     throw UserError(fmt::format("{}: cannot create {}: {}; choose another folder", key, folder,
                                 error.message()));
   }
-  AtomicFile file(folder + "/" + name);
-  file.write(text.data(), text.size());
-  file.commit();
+  publish_if_changed(folder + "/" + name, text);
 }
 
 void write_run_folder(const RunConfig& run) {
