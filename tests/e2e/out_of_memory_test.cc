@@ -31,7 +31,7 @@ TEST_CASE("a batch that no memory holds is said with what to change, and is not 
   CHECK(run.exit == kFinal);
   CHECK_THAT(
       run.err,
-      Contains("out of memory on the CPU: 4.80GB more were asked for; a rank takes about ") &&
+      Contains("out of memory on the CPU: 4.80GB more were requested; a rank takes about ") &&
           Contains("activations ") && Contains("optimizer ") &&
           Contains("gpt_config.activation_checkpointing=true (") &&
           Contains("trainer_config.batch_size="));

@@ -87,7 +87,7 @@ TEST_CASE("hosts have names, users and slots") {
 TEST_CASE("a host that ssh could take for something else is refused") {
   const auto problem = [](const char* text) { return problem_of([&] { parse_hosts(text); }); };
   CHECK(problem("-oProxyCommand=x") ==
-        "--hosts=-oProxyCommand=x: '-oProxyCommand=x' is no host name; expected HOST or "
+        "--hosts=-oProxyCommand=x: '-oProxyCommand=x' is not a host name; expected HOST or "
         "HOST:SLOTS, e.g. gpu1:4");
   for (const char* text : {"a b", "a;b", "$(x)", "a\tb", "-a", "me@-a", "me@", ":4"}) {
     CHECK_THAT(problem(text), Contains("no host name"));
@@ -110,7 +110,7 @@ TEST_CASE("a hostfile is read as mpirun and DeepSpeed read theirs") {
   };
   CHECK(problem("# none\n") == "--hostfile=f: names no host");
   CHECK(problem("a\nb slots=x\n") ==
-        "f:2: 'x' is no number of workers; expected HOST or HOST:SLOTS, e.g. gpu1:4");
+        "f:2: 'x' is not a number of workers; expected HOST or HOST:SLOTS, e.g. gpu1:4");
   CHECK_THAT(problem("a gpus=4\n"), Contains("f:1: 'gpus=4' is not known here"));
 }
 

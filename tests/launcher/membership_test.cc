@@ -433,7 +433,7 @@ TEST_CASE("a lost node stops the others, they start again without it, outside th
              Contains("node 1, h2 (10.0.0.2) was lost: its ddp-run is gone"));
   job.end_stopped({1}).end(3, {exited(2, 1)});  // its peer is gone: no failure of its own
   CHECK_FALSE(job.last<Verdict>(3).over);
-  CHECK_THAT(job.last<Verdict>(3).text, Catch::StartsWith("starting again without it: node 1"));
+  CHECK_THAT(job.last<Verdict>(3).text, Catch::StartsWith("restarting without it: node 1"));
   CHECK(job.last<Verdict>(3).failures.empty());
   job.join(3).join(1);
   CHECK(job.order() == Nodes{1, 3});

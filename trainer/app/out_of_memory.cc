@@ -80,7 +80,7 @@ std::string out_of_memory_text(const Config& config, const MemoryModel& model,
       "out of memory on the {}{}{}; a rank takes about {}{}: {}; {}to take less, {}; trainer "
       "estimate tells it before a start",
       place.cuda ? "GPU" : "CPU", limit,
-      asked.empty() ? "" : fmt::format(": {} more were asked for", asked),
+      asked.empty() ? "" : fmt::format(": {} more were requested", asked),
       in_bytes(estimate.device_bytes),
       limit.empty() ? fmt::format(", {} are free", in_bytes(estimate.available_bytes)) : "",
       items_text(estimate), limit.empty() ? "" : "raise the limit, or, ",
