@@ -117,6 +117,9 @@ int ChildProgram::wait_exit(Time bound) {
   int status = 0;
   if (::waitpid(pid_, &status, WNOHANG) != pid_) give_up("did not exit");
   reaped_ = true;
+  // What it wrote last may still be in the pipes.
+  while (SteadyClock::now() < deadline && read_more(SteadyClock::now())) {
+  }
   return status_code(status);
 }
 
