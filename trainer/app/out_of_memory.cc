@@ -78,7 +78,7 @@ std::string out_of_memory_text(const Config& config, const MemoryModel& model,
   const std::string limit = memory_limit_note(config.distributed, device);
   return fmt::format(
       "out of memory on the {}{}{}; a rank takes about {}{}: {}; {}to take less, {}; trainer "
-      "estimate tells it before a start",
+      "estimate shows this beforehand",
       place.cuda ? "GPU" : "CPU", limit,
       asked.empty() ? "" : fmt::format(": {} more were requested", asked),
       in_bytes(estimate.device_bytes),
