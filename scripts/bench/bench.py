@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -194,9 +195,11 @@ def measured_here(args, programs):
     flags = Path("/proc/cpuinfo").read_text()
     features = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if re.search(rf"\b{name}\b", flags)]
     def git(*words):
+        if not shutil.which("git"):
+            return ""
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     return {"date": date.today().isoformat(),
-            "commit": git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else ""),
+            "commit": (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if git("status", "--porcelain", "-uno") else ""),
             "cpu": f"{model[1] if model else 'unknown'} ({', '.join(features)})", "cores": len(os.sched_getaffinity(0)),
             "load": round(os.getloadavg()[0], 1), "torch": programs.version_of_torch(),
             "command": shlex.join(["scripts/bench.sh", *args])}

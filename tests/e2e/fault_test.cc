@@ -82,7 +82,9 @@ TEST_CASE("with copies in memory a kill costs at most one step") {
                                      "trainer_config.save_every_steps=1000"},
                                     kTwentyRestarts));
   INFO(run.out << run.err);
-  CHECK_THAT(run.out, Contains("at epoch 1, step 17") && Contains("step 28"));
+  // Each kill may come before the copy of the step before it is whole.
+  CHECK_THAT(run.out, Contains(", step 17") || Contains(", step 16"));
+  CHECK_THAT(run.out, Contains(", step 28") || Contains(", step 27"));
   check_same_end(unbroken, place);
   CHECK(summary_of(place).at("redone_steps") <= 2);
 }
