@@ -90,13 +90,13 @@ TEST_CASE("a host that ssh could take for something else is refused") {
         "--hosts=-oProxyCommand=x: '-oProxyCommand=x' is not a host name; expected HOST or "
         "HOST:SLOTS, e.g. gpu1:4");
   for (const char* text : {"a b", "a;b", "$(x)", "a\tb", "-a", "me@-a", "me@", ":4"}) {
-    CHECK_THAT(problem(text), Contains("no host name"));
+    CHECK_THAT(problem(text), Contains("not a host name"));
   }
-  CHECK_THAT(problem("-l@a"), Contains("no user name"));
+  CHECK_THAT(problem("-l@a"), Contains("not a user name"));
   for (const char* text : {"a,,b", ",", "a,"})
     CHECK_THAT(problem(text), Contains("empty host name"));
   for (const char* text : {"a:0", "a:x", "a:", "a:-1", "[::1]:0"}) {
-    CHECK_THAT(problem(text), Contains("no number of workers"));
+    CHECK_THAT(problem(text), Contains("not a number of workers"));
   }
   CHECK_THAT(problem("[::1]4"), Contains("wrong text"));
   CHECK_THAT(problem("a[1"), Contains("'[' without ']'"));

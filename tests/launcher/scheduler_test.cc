@@ -224,7 +224,7 @@ TEST_CASE("the script of a Slurm job is told to use srun") {
                            {"SLURM_NODEID", "0"}};
   const auto config = parse({"--scheduler=slurm"}, script);
   REQUIRE_FALSE(config.hints.empty());
-  CHECK_THAT(config.hints[0], Contains("no step of srun"));
+  CHECK_THAT(config.hints[0], Contains("not started by srun"));
 }
 
 }  // namespace

@@ -169,7 +169,7 @@ void check_profile(const Config& config, const Given& given) {
   const auto& start = config.profile.start;
   // A configuration that a run has written names every key, with its default.
   if (!start && given.has("profile.steps") && config.profile.steps != ProfileConfig{}.steps)
-    given.refuse("profile.steps", "has no effect without profile.start; set that, too");
+    given.refuse("profile.steps", "has no effect alone; also set profile.start");
   const auto& last = config.trainer.max_steps;
   if (!start || !last || *start <= *last) return;
   given.refuse(
