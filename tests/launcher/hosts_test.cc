@@ -201,8 +201,8 @@ TEST_CASE("variables are passed on when they are named") {
 
 TEST_CASE("what cannot go with hosts is refused in one line") {
   CHECK_THAT(plan_problem({"--hosts=a", "--hostfile=b"}), Contains("cannot be combined"));
-  CHECK_THAT(plan_problem({"--hosts=a", "--node-rank=1"}), Contains("--node-rank is of one node"));
-  CHECK_THAT(plan_problem({"--hosts=a", "--standalone"}), Contains("--standalone is of one node"));
+  CHECK_THAT(plan_problem({"--hosts=a", "--node-rank=1"}), Contains("--node-rank is for one node"));
+  CHECK_THAT(plan_problem({"--hosts=a", "--standalone"}), Contains("--standalone is for one node"));
   CHECK_THAT(plan_problem({"--hosts=a", "--scheduler=slurm"}), Contains("Slurm"));
   CHECK_THAT(plan_problem({"--hosts="}), Contains("name at least one host"));
   CHECK(plan_problem({"--hosts=a,b", "--nnodes=3"}) ==
