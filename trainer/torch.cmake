@@ -15,13 +15,16 @@ add_library(ddp_trainer STATIC
   parallel/collectives.cc
   parallel/cuda_loader.cc
   parallel/ddp.cc
+  parallel/device_wait.cc
   parallel/device_plan.cc
   parallel/device_share.cc
   parallel/dist_env.cc
   parallel/scheduler_env.cc
   parallel/sign_of_life.cc
   parallel/gloo_backend.cc
+  parallel/gradient_compression.cc
   parallel/local_address.cc
+  parallel/page_lock.cc
   parallel/peer_watch.cc
   parallel/process_group.cc
   run/batch_plan.cc
@@ -92,7 +95,6 @@ endif()
 
 add_executable(trainer
   main.cc
-  app/data_facts.cc
   app/doctor.cc
   app/exit_report.cc
   app/machine_memory.cc

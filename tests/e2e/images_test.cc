@@ -27,17 +27,6 @@ data_config:
   path: train-images-idx3-ubyte
   eval_path: test-images-idx3-ubyte
 image_config: {conv_channels: 4, width: 16, dropout: 0.1, augment_shift: 1, augment_flip: true}
-trainer_config:
-  max_steps: 24
-  batch_size: 6
-  data_loader_workers: 2
-  snapshot_path: snapshot.pt
-  save_every_steps: 5
-  snapshot_every: null
-  log_every_steps: 1
-optimizer_config: {learning_rate: 0.003}
-distributed_config: {timeout_s: 30}
-hydra: {run: {dir: .}}
 )";
 
 /// Class k has a bright row 2k between faint dots of a linear congruence.
@@ -72,7 +61,7 @@ void write_idx(const Workspace& place, const std::string& part, int images, std:
 
 struct ImageWorkspace : Workspace {
   ImageWorkspace() {
-    write("config.yaml", kImageConfig);
+    write("config.yaml", tiny_config(kImageConfig, 24, 6, 2));
     write_idx(*this, "train", kImages, 1);
     write_idx(*this, "test", 40, 1000);
   }
@@ -90,7 +79,7 @@ void write_png(const std::string& path, const std::string& pixels) {
 /// A folder for each class: row0, row2, ...
 struct FolderWorkspace : Workspace {
   FolderWorkspace() {
-    write("config.yaml", kImageConfig);
+    write("config.yaml", tiny_config(kImageConfig, 24, 6, 2));
     for (int i = 0; i < kImages; ++i) {
       const int label = i % kClasses;
       write_png(
@@ -127,6 +116,13 @@ nlohmann::json image_predictions(const Workspace& place, const std::string& inpu
   return nlohmann::json::parse(run.out)["predictions"];
 }
 
+/// Of the last line of confusion.jsonl.
+nlohmann::json last_confusions(const Workspace& place) {
+  const auto lines = lines_of(read_bytes(place / "confusion.jsonl"));
+  REQUIRE(!lines.empty());
+  return nlohmann::json::parse(lines.back())["counts"];
+}
+
 }  // namespace
 
 TEST_CASE("two ranks learn images bit for bit as one process with two micro-batches") {
@@ -138,6 +134,7 @@ TEST_CASE("two ranks learn images bit for bit as one process with two micro-batc
     CHECK(content_sha256(two) == content_sha256(one));
     CHECK(steps_of(by_two.out).size() == 24);
     CHECK(evaluations_of(by_two.out) == evaluations_of(by_one.out));
+    CHECK(last_confusions(two) == last_confusions(one));
   }
 }
 
@@ -184,11 +181,25 @@ TEST_CASE("trainer eval gives the metrics that training ended with, and those of
   const Words eval = {"eval", "--snapshot", "snapshot.pt", "--json"};
   const auto report = nlohmann::json::parse(succeed(trainer(place, eval)).out);
   CHECK(report["images"] == 40);
+  CHECK(report["confusion_matrix"]["labels"] == Words{"0", "1", "2", "3"});
+  CHECK(report["confusion_matrix"]["counts"] == last_confusions(place));
   CHECK_THAT(run.out, Contains("images/s") && Contains("accuracy"));
   const auto again = nlohmann::json::parse(
       succeed(trainer(place, also(eval, {"--data", "test-images-idx3-ubyte"}))).out);
+  CHECK(again["confusion_matrix"] == report["confusion_matrix"]);
   CHECK(again["accuracy"] == report["accuracy"]);
   CHECK(again["loss"] == report["loss"]);
+}
+
+TEST_CASE("an estimate of an image task counts the parameters that are trained") {
+  const ImageWorkspace place;
+  const auto run = succeed(alone(place, {"trainer_config.max_steps=1"}));
+  const auto report = nlohmann::json::parse(
+      succeed(trainer(place, {"estimate", "--config", "config.yaml", "--json"})).out);
+  CHECK_THAT(run.out, Contains("(" + report["parameters"]["total"].dump() + ")"));
+  CHECK(report["images_per_step"] == 6);
+  CHECK(report["steps_per_epoch"] == kImages / 6);
+  CHECK(report["fits"] == true);
 }
 
 TEST_CASE("predictions of PNG files and of an idx file with the same pixels are equal") {
@@ -220,6 +231,19 @@ TEST_CASE("folders of classes give the labels their names") {
   CHECK_THAT(run.out, Contains("Labels: 4: row0, row2, row4, row6"));
   const auto names = image_predictions(place, "classes/row4/2.png")[0]["answers"];
   CHECK(names[2]["answer"] == "row4");
+}
+
+TEST_CASE("a resumed run notices other pixels, and copies of the files do not matter") {
+  const FolderWorkspace place;
+  const std::string differs = "The training data differs from the snapshot's";
+  succeed(alone(place, also(kFolders, {"trainer_config.max_steps=2"})));
+  fs::copy(place / "classes", place / "copies", fs::copy_options::recursive);
+  const Words on = {"data_config.path=copies", "data_config.eval_path=null"};
+  const auto same = succeed(alone(place, also(on, {"trainer_config.max_steps=3"})));
+  CHECK_THAT(same.out, !Contains(differs));
+  write_png(place / "copies/row0/0.png", pixels_of(0, 77));
+  const auto changed = succeed(alone(place, also(on, {"trainer_config.max_steps=4"})));
+  CHECK_THAT(changed.out, Contains(differs));
 }
 
 TEST_CASE("a broken image is named and left out, or ends the run when that is asked for") {
@@ -289,8 +313,6 @@ TEST_CASE("a snapshot of images is no language model, and of other images is not
   check_image_refusal(
       finish(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "x"})),
       {"was trained with task image_classification"});
-  check_image_refusal(finish(trainer(place, {"estimate", "--config", "config.yaml"})),
-                      {"estimate"});
   check_image_refusal(
       finish(trainer(place, {"predict", "--snapshot", "snapshot.pt", "--text", "a"})),
       {"--input FILE"});

@@ -53,6 +53,16 @@ distributed_config: {timeout_s: 30}
 hydra: {run: {dir: .}}
 )";
 
+/// What the tiny runs of other tasks share.
+constexpr const char* kShortRun = R"(  snapshot_path: snapshot.pt
+  save_every_steps: 5
+  snapshot_every: null
+  log_every_steps: 1
+optimizer_config: {learning_rate: 0.003}
+distributed_config: {timeout_s: 30}
+hydra: {run: {dir: .}}
+)";
+
 const char* from_environment(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0' ? value : otherwise;
@@ -73,6 +83,12 @@ ChildOptions in_place(const Workspace& place, Words argv) {
 }
 
 }  // namespace
+
+std::string tiny_config(const std::string& task, int max_steps, int batch_size, int workers) {
+  return task + "trainer_config:\n  max_steps: " + std::to_string(max_steps) +
+         "\n  batch_size: " + std::to_string(batch_size) +
+         "\n  data_loader_workers: " + std::to_string(workers) + "\n" + kShortRun;
+}
 
 std::string ddp_run_program() { return from_environment("DDP_RUN_BIN", DDP_RUN); }
 std::string trainer_program() { return from_environment("TRAINER_BIN", DDP_TRAINER); }

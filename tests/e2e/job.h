@@ -42,6 +42,9 @@ class Workspace {
   TempFolder folder_;
 };
 
+/// config.yaml of another task: `task`, the keys of its data and model, and those of a short run.
+std::string tiny_config(const std::string& task, int max_steps, int batch_size, int workers = 1);
+
 /// Steps in one epoch of the workspace's text with 4 rows per step; 8 rows: half of it.
 inline constexpr int kStepsPerEpochOfFour = 34;
 

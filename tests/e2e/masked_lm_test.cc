@@ -22,17 +22,6 @@ data_config:
   train_split: 0.8
   min_characters: 20
 bert_config: {n_layer: 2, n_head: 2, n_embd: 32, intermediate: 48}
-trainer_config:
-  max_steps: 12
-  batch_size: 4
-  data_loader_workers: 1
-  snapshot_path: snapshot.pt
-  save_every_steps: 5
-  snapshot_every: null
-  log_every_steps: 1
-optimizer_config: {learning_rate: 0.003}
-distributed_config: {timeout_s: 30}
-hydra: {run: {dir: .}}
 )";
 
 constexpr const char* kVocabularyWords =
@@ -55,7 +44,7 @@ std::string lines_of_text() {
 
 struct MaskedWorkspace : Workspace {
   MaskedWorkspace() {
-    write("config.yaml", kMaskedConfig);
+    write("config.yaml", tiny_config(kMaskedConfig, 12, 4));
     write("text.txt", lines_of_text());
     write("vocab.txt", std::string(kSpecialTokens) + kVocabularyWords);
   }
@@ -113,6 +102,19 @@ TEST_CASE(
   const auto evaluated = nlohmann::json::parse(again.out);
   CHECK(evaluated["masked_accuracy"] == test["masked_accuracy"]);
   CHECK(evaluated["masked_tokens"] == test["masked_tokens"]);
+}
+
+TEST_CASE("an estimate of lines counts the parameters that are trained") {
+  const MaskedWorkspace place;
+  const auto run = succeed(alone(place, {"trainer_config.max_steps=1"}));
+  const Words words = {"estimate", "--config", "config.yaml"};
+  const auto report =
+      nlohmann::json::parse(succeed(trainer(place, {words[0], words[1], words[2], "--json"})).out);
+  CHECK_THAT(run.out, Contains("(" + report["parameters"]["total"].dump() + ")"));
+  CHECK(report["lines_per_step"] == 4);
+  CHECK(report["flops_per_step"].get<double>() > 0.0);
+  CHECK_THAT(succeed(trainer(place, words)).out,
+             Contains("token embedding") && Contains("4 lines each") && Contains("activations"));
 }
 
 TEST_CASE("a layer of BERT that is frozen by its name stays as it was") {

@@ -50,6 +50,8 @@ TEST_CASE("a profile is a Chrome trace with the steps asked for, and changes no 
   const auto run = succeed(launched(profiled, 2, more));
   CHECK_THAT(run.out,
              Contains("Profile: " + profiled.path() + "/profile_rank_0.json, of steps 3 to 4"));
+  CHECK_THAT(run.out, Contains("Communication, step 4: gradients on their way for ") &&
+                          Contains(" ms exposed"));
   CHECK(differences(plain.snapshot(), profiled.snapshot()) == Words{});
   CHECK_THAT(run.err, !Contains("ERROR"));
   for (const int rank : {0, 1}) {

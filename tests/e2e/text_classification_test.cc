@@ -23,17 +23,6 @@ data_config:
   block_size: 24
   train_split: 0.8
 bert_config: {n_layer: 2, n_head: 2, n_embd: 32, intermediate: 48}
-trainer_config:
-  max_steps: 14
-  batch_size: 4
-  data_loader_workers: 1
-  snapshot_path: snapshot.pt
-  save_every_steps: 5
-  snapshot_every: null
-  log_every_steps: 1
-optimizer_config: {learning_rate: 0.003}
-distributed_config: {timeout_s: 30}
-hydra: {run: {dir: .}}
 )";
 
 constexpr const char* kReviewVocabulary =
@@ -81,7 +70,7 @@ std::string as_json_lines(const std::vector<Review>& reviews) {
 
 struct ReviewWorkspace : Workspace {
   ReviewWorkspace() {
-    write("config.yaml", kReviewConfig);
+    write("config.yaml", tiny_config(kReviewConfig, 14, 4));
     write("vocab.txt", kReviewVocabulary);
     write("reviews.csv", as_csv(some_reviews(90)));
     write("others.csv", as_csv(some_reviews(40)));
@@ -127,6 +116,19 @@ TEST_CASE("two ranks learn labels bit for bit as one process with two micro-batc
     REQUIRE(!evaluations_of(by_two.out).empty());
     CHECK(evaluations_of(by_two.out) == evaluations_of(by_one.out));
   }
+}
+
+TEST_CASE("an estimate of texts counts the parameters that are trained") {
+  const ReviewWorkspace place;
+  const auto run = succeed(alone(place, {"trainer_config.max_steps=1"}));
+  const Words words = {"estimate", "--config", "config.yaml"};
+  const auto report =
+      nlohmann::json::parse(succeed(trainer(place, {words[0], words[1], words[2], "--json"})).out);
+  CHECK_THAT(run.out, Contains("(" + report["parameters"]["total"].dump() + ")"));
+  CHECK(report["texts_per_step"] == 4);
+  CHECK(report["flops_per_step"].get<double>() > 0.0);
+  CHECK_THAT(succeed(trainer(place, words)).out,
+             Contains("token embedding") && Contains("4 texts each") && Contains("activations"));
 }
 
 TEST_CASE("a classifier that is killed and started again ends as the unbroken one") {

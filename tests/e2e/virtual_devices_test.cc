@@ -1,4 +1,6 @@
 // Several ranks on one device, each held to its share of it.
+#include <filesystem>
+
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
@@ -43,6 +45,21 @@ TEST_CASE("a rank that wants more than its limit of memory ends the job for good
                                "requested; a rank takes about "));
   CHECK_THAT(run.err, !Contains("; restart "));
   CHECK(order_of_steps(run.out).empty());
+}
+
+TEST_CASE("an evaluation is held to the limit of the run that saved the snapshot") {
+  const Workspace place;
+  succeed(launched(place, 2, limited(150)));
+  const Words eval = {"eval", "--snapshot", "snapshot.pt"};
+  succeed(trainer(place, eval));
+  place.write("large.txt", "");
+  std::filesystem::resize_file(place / "large.txt", 200'000'000);
+  const auto run =
+      finish(trainer(place, {"eval", "--snapshot", "snapshot.pt", "--data", "large.txt"}));
+  INFO(run.out << run.err);
+  CHECK(run.exit == kDeviceFinal);
+  CHECK_THAT(run.err, Contains("out of memory in the evaluation with the limit of 150 MiB by "
+                               "distributed_config.memory_limit_mb=150; lower --batch_size"));
 }
 
 TEST_CASE("a limit in which not even a thread starts is said as clearly") {

@@ -49,6 +49,21 @@ TEST_CASE("a line holds the numbers of a step, in a fixed order") {
       "\n");
 }
 
+TEST_CASE("a confusion matrix is a line of its own file, which a resume cuts off as well") {
+  const test::TempFolder folder;
+  JsonlSink sink(folder.path());
+  sink.begin_after(0);
+  for (const int64_t step : {10, 20})
+    sink.write_confusion({step, "eval", {{"ham", "sp\"am"}, {3, 0, 1, 2}}, 1.7e9});
+  const std::string first =
+      R"({"step":10,"split":"eval","labels":["ham","sp\"am"],"counts":[[3,0],[1,2]],"time":1700000000.000})"
+      "\n";
+  CHECK(test::text_of(folder / "confusion.jsonl").starts_with(first));
+  CHECK(lines_of(folder / "confusion.jsonl").size() == 2);
+  JsonlSink(folder.path()).begin_after(10);
+  CHECK(test::text_of(folder / "confusion.jsonl") == first);
+}
+
 TEST_CASE("after a resume no step is recorded twice, and the first line says where it went on") {
   const test::TempFolder folder;
   JsonlSink first(folder.path());

@@ -1,6 +1,7 @@
 // Records what its standard input says, as one attempt of a run:
 //   begin 0 | train STEP LOSS [NAME VALUE ...] | eval STEP LOSS | text STEP TAG TEXT
 //   histogram STEP TAG VALUE ...
+//   confusion SPLIT STEP LABELS,BY,COMMA COUNT ...
 //   metrics_probe FOLDER < SCRIPT                 writes metrics.jsonl and FOLDER/tensorboard
 //   metrics_probe --report FILE.html FOLDER ...
 //   metrics_probe --scores < LINES        CLASSES TRUTH ANSWER [TRUTH ANSWER ...]: precision,
@@ -47,6 +48,16 @@ void record_histogram(std::istringstream& words, MetricRecorder& recorder) {
   recorder.write_histogram(record);
 }
 
+void record_confusion(std::istringstream& words, MetricRecorder& recorder) {
+  ConfusionRecord record;
+  std::string labels;
+  words >> record.split >> record.step >> labels;
+  std::istringstream names(labels);
+  for (std::string name; std::getline(names, name, ',');) record.matrix.labels.push_back(name);
+  for (int64_t count = 0; words >> count;) record.matrix.counts.push_back(count);
+  recorder.write_confusion(record);
+}
+
 void play(std::istream& script, MetricRecorder& recorder) {
   for (std::string line; std::getline(script, line);) {
     std::istringstream words(line);
@@ -56,6 +67,7 @@ void play(std::istream& script, MetricRecorder& recorder) {
     if (verb == "begin" && words >> step) recorder.begin_after(step);
     if (verb == "train" || verb == "eval") record_numbers(verb, words, recorder);
     if (verb == "text") record_text(words, recorder);
+    if (verb == "confusion") record_confusion(words, recorder);
     if (verb == "histogram") record_histogram(words, recorder);
     recorder.flush();  // a script is faster than any run
   }

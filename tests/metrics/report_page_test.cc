@@ -76,6 +76,18 @@ TEST_CASE("a page about 100,000 steps in six curves stays below 1 MB") {
   CHECK(report_page(std::vector<RunData>(5, run), 0.0, "test").size() < 1'000'000);
 }
 
+TEST_CASE("of many classes a page holds those with the most mistakes, and stays small") {
+  RunData run = run_with("classes");
+  ConfusionMatrix matrix;
+  for (std::size_t i = 0; i < kMostConfusionClasses; ++i)
+    matrix.labels.push_back(fmt::format("class {} {}", i, std::string(1000, 'x')));
+  matrix.counts.assign(matrix.size() * matrix.size(), 1);
+  run.confusions["eval"] = {10, "eval", matrix, 0.0};
+  const std::string page = report_page({run}, 0.0, "test");
+  CHECK(page.size() < 100'000);
+  CHECK_THAT(page, Contains(R"("classes":256)") && Contains("226 others"));
+}
+
 TEST_CASE("foreign text cannot end the element that it stands in") {
   RunData run = run_with("</script><script>alert(1)</script>");
   run.samples.push_back({1, "sample", "<!-- </SCRIPT> \xFF", 0.0});

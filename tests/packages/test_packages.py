@@ -4,6 +4,7 @@ DDP_PACKAGES: the folder with the packages; DDP_SITE: site-packages with a torch
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -143,6 +144,16 @@ class Wheel(PackageTest):
         for name in ("man/man1/ddp-run.1", "bash-completion/completions/ddp-run", "zsh/site-functions/_ddp-run",
                      "fish/vendor_completions.d/ddp-run.fish", "ddp_run/configs/gpt2_train_cfg.yaml", "doc/ddp-run/NOTICE"):
             self.assertTrue((self.env / "share" / name).is_file(), name)
+
+    def test_the_page_says_how_new_a_system_must_be(self):
+        needed = {}
+        for program in self.site.glob("ddp_run/torch-*/*"):
+            text = subprocess.run(["readelf", "-V", program], capture_output=True, text=True, check=True).stdout
+            for library, version in re.findall(r"\b(GLIBC|GLIBCXX)_([\d.]+)\b", text):
+                needed[library] = max(needed.get(library, (0,)), tuple(map(int, version.split("."))))
+        page = (ROOT / "docs/install.md").read_text()
+        self.assertIn(f"want glibc {'.'.join(map(str, needed['GLIBC']))} and libstdc++", page)
+        self.assertIn(f"`GLIBCXX_{'.'.join(map(str, needed['GLIBCXX']))}`", page)
 
     def test_the_metadata_names_the_torch_it_was_built_with(self):
         metadata = next(self.site.glob("ddp_run-*.dist-info/METADATA")).read_text()

@@ -16,7 +16,7 @@ import numpy
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from sklearn.metrics import accuracy_score, log_loss
+from sklearn.metrics import accuracy_score, confusion_matrix, log_loss
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINER = os.environ.get("DDP_TRAINER", str(ROOT / "build/release/bin/trainer"))
@@ -54,6 +54,9 @@ class Images(unittest.TestCase):
         truth = [Path(one["input"]).parent.name for one in predictions]
         self.assertEqual(len(truth), 360)
         self.assertAlmostEqual(accuracy_score(truth, [one["label"] for one in predictions]), report["accuracy"], places=6)
+        matrix = report["confusion_matrix"]
+        self.assertEqual(matrix["labels"], [str(i) for i in range(10)])
+        self.assertEqual(matrix["counts"], confusion_matrix(truth, [one["label"] for one in predictions]).tolist())
         self.assertAlmostEqual(log_loss(truth, probabilities(predictions)), report["loss"], places=5)
 
     def test_jpeg_and_png_files_are_decoded_as_pillow_does(self):

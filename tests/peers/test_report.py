@@ -158,6 +158,29 @@ class ReportPage(ProbeTest):
         self.browser.mouse("mouseMoved", x(510), y)
         self.assertEqual(self.tip("loss").count("train"), 1)
 
+    def test_a_confusion_matrix_has_rows_columns_recall_and_precision(self):
+        self.attempt(script(0, 100) + "confusion eval 50 ham,spam 9 9 9 9\nconfusion eval 100 ham,<b>spam</b> 30 10 0 20\n"
+                     "confusion test 100 ham,spam 1 0 0 3\n")
+        self.open_page(self.run_folder)
+        titles = self.browser.value("[...document.querySelectorAll('h2')].map(node => node.innerText)")
+        self.assertIn("Confusion matrix: evaluation at step 100", titles)
+        self.assertIn("Confusion matrix: test at step 100", titles)
+        rows = self.browser.value("[...document.querySelector('.confusion').rows].map(row => [...row.cells].map(cell => cell.innerText))")
+        self.assertEqual(rows[1:], [["true", "ham", "<b>spam</b>", "recall", "samples"], ["ham", "30", "10", "0.7500", "40"],
+                                    ["<b>spam</b>", "", "20", "1.0000", "20"], ["precision", "1.0000", "0.6667", ""]])
+        colours = self.browser.value("[...document.querySelectorAll('.confusion td.cell')].slice(0, 4).map(cell => getComputedStyle(cell).backgroundColor)")
+        self.assertEqual(len(set(colours)), 4)
+
+    def test_of_many_classes_those_with_the_most_mistakes_are_shown(self):
+        size = 40
+        counts = [5 if i == k else 1 if {i, k} == {3, 37} else 0 for i in range(size) for k in range(size)]
+        self.attempt(script(0, 100) + f"confusion eval 100 {','.join(f'class{i}' for i in range(size))} {' '.join(map(str, counts))}\n")
+        self.open_page(self.run_folder)
+        rows = self.browser.value("[...document.querySelectorAll('.confusion tbody th')].map(node => node.innerText)")
+        self.assertEqual(len(rows), 31)
+        self.assertLessEqual({"class3", "class37", "10 others"}, set(rows))
+        self.assertIn("Of 40 classes, the 30 with the most mistakes are shown; the others are counted together.", self.text("#texts"))
+
     def test_foreign_text_stays_text(self):
         self.attempt(script(0, 100))
         evil = "</script><img src=x onerror=\"document.title='bad'\"><b>&amp;"

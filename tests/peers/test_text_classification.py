@@ -18,7 +18,7 @@ if not all(importlib.util.find_spec(name) for name in NEEDED):
     sys.exit(0)
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
 import torch
-from sklearn.metrics import accuracy_score, log_loss, precision_recall_fscore_support
+from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, precision_recall_fscore_support
 from tokenizers import BertWordPieceTokenizer
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequenceClassification
 
@@ -140,6 +140,8 @@ class Classifier(unittest.TestCase):
             truth = [label for _, label in rows]
             answers = [prediction["label"] for prediction in predictions]
             self.assertAlmostEqual(report["accuracy"], accuracy_score(truth, answers), places=9)
+            counts = confusion_matrix(truth, answers, labels=["film", "food", "sport"]).tolist()
+            self.assertEqual(report["confusion_matrix"], {"labels": ["film", "food", "sport"], "counts": counts})
             macro = precision_recall_fscore_support(truth, answers, average="macro", zero_division=0)
             for name, value in zip(("precision", "recall", "f1"), macro):
                 self.assertAlmostEqual(report[name], value, places=9)

@@ -26,9 +26,9 @@ class RecipeTest(unittest.TestCase):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return name
 
-    def run_command(self, *command, patience=300):
+    def run_command(self, *command, patience=300, **environment):
         env = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
-        env["PATH"] = f"{BIN}:{env['PATH']}"
+        env |= {"PATH": f"{BIN}:{env['PATH']}", **environment}
         return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=patience)
 
@@ -51,4 +51,4 @@ class RecipeTest(unittest.TestCase):
         return [record for record in map(json.loads, lines) if record["split"] == "eval"]
 
 
-__all__ = ["CORPUS", "ROOT", "RecipeTest"]
+__all__ = ["BIN", "CORPUS", "ROOT", "RecipeTest"]

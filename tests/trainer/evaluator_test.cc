@@ -41,7 +41,8 @@ TEST_CASE(
   CausalLm task(config, nullptr);
   task.build_model(torch::kCPU, 5);
   ProcessGroup alone;
-  const Metrics metrics = *evaluate(task, *task.evaluation(), 4, alone, torch::kCPU, std::nullopt);
+  const Metrics metrics =
+      evaluate(task, *task.evaluation(), 4, alone, torch::kCPU, std::nullopt)->metrics;
   CHECK(task.model().is_training());
   CHECK(metrics.back() == std::pair<std::string, double>("tokens", 149.0));
 

@@ -105,4 +105,81 @@ TEST_CASE("evaluation sums are those of the whole logits, chunk by chunk") {
   }
 }
 
+TEST_CASE("padded logits change nothing but the shape of the products") {
+  for (const bool tied : {false, true}) {
+    for (const double chunk : {0.0, 7.0}) {
+      INFO(tied << " " << chunk);
+      GptConfig padded = with_chunk(chunk, tied);
+      padded.pad_vocab_to_multiple_of = {false, 64};
+      const Step plain = step(with_chunk(chunk, tied), std::nullopt, 8.0);
+      const Step with_padding = step(padded, std::nullopt, 8.0);
+      CHECK(torch::allclose(with_padding.loss, plain.loss, 1e-6));
+      for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
+        REQUIRE(with_padding.gradients[i].sizes() == plain.gradients[i].sizes());
+        CHECK(torch::allclose(with_padding.gradients[i], plain.gradients[i], 1e-4, 1e-6));
+      }
+      const Step halved = step(padded, torch::kBFloat16);
+      const Step halved_plain = step(with_chunk(chunk, tied), torch::kBFloat16);
+      CHECK(torch::allclose(halved.loss, halved_plain.loss, 1e-5));
+      for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
+        CHECK(halved.gradients[i].scalar_type() == torch::kFloat32);
+        const auto difference = (halved.gradients[i] - halved_plain.gradients[i]).norm();
+        CHECK(difference.item<float>() <= 0.02F * halved_plain.gradients[i].norm().item<float>());
+      }
+    }
+  }
+}
+
+TEST_CASE("the sum of the loss over padded logits has all digits") {
+  torch::manual_seed(3);
+  const auto x = torch::randn({20, 8}, torch::kFloat64);
+  const auto targets = torch::randint(-1, 13, {20}, torch::kInt64);
+  const auto run = [&](int64_t padding) {
+    const auto x_leaf = x.clone().requires_grad_();
+    auto weight = torch::linspace(-1, 1, 13 * 8, torch::kFloat64).view({13, 8}).sin();
+    weight.requires_grad_();
+    const auto sum = chunked_cross_entropy_sum(x_leaf, weight, targets, 6, padding);
+    sum.backward();
+    return std::vector<torch::Tensor>{sum.detach(), x_leaf.grad(), weight.grad()};
+  };
+  const auto plain = run(0);
+  const auto padded = run(3);
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    CHECK(torch::allclose(padded[i], plain[i], 1e-6, 1e-7));
+}
+
+TEST_CASE("a token that pads the logits is never the most likely one") {
+  const torch::NoGradGuard no_grad;
+  GptConfig config = with_chunk(5, false);
+  config.pad_vocab_to_multiple_of = {false, 64};
+  GPT padded(config, kVocabularySize, 16, 5);
+  GPT plain(with_chunk(5, false), kVocabularySize, 16, 5);
+  for (auto* gpt : {&padded, &plain}) {
+    (*gpt)->eval();
+    auto parameters = (*gpt)->named_parameters();
+    parameters["transformer.ln_f.weight"].zero_();
+    parameters["transformer.ln_f.bias"].fill_(1.0);
+    parameters["lm_head.weight"].abs_().neg_();  // all logits are below those of the padding
+  }
+  const auto inputs = test::random_tokens(3, 16, kVocabularySize, 1);
+  const auto targets = plain->forward(inputs).argmax(-1);
+  const auto sums = padded->evaluation_sums(inputs, targets);
+  CHECK(torch::allclose(sums, plain->evaluation_sums(inputs, targets), 1e-6));
+  CHECK(sums[1].item<float>() == 48);
+}
+
+TEST_CASE("logits are padded to the multiple, on CPUs only when asked") {
+  const auto padding = [](const AutoNumber& multiple, int64_t vocabulary) {
+    GptConfig config = test::tiny_config();
+    config.pad_vocab_to_multiple_of = multiple;
+    return GPT(config, vocabulary, 16, 5)->logits_padding();
+  };
+  CHECK(padding({}, 65) == 0);
+  CHECK(padding({false, 0}, 65) == 0);
+  CHECK(padding({false, 1}, 65) == 0);
+  CHECK(padding({false, 64}, 65) == 63);
+  CHECK(padding({false, 64}, 128) == 0);
+  CHECK(padding({false, 128}, 50257) == 47);
+}
+
 }  // namespace ddp::train

@@ -1,12 +1,18 @@
 // One rank of a group of real processes over Gloo. Started by ddp-run; what it does is argv[1].
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
+#include "tests/trainer/fake_device.h"
 #include "tests/trainer/test_model.h"
 #include "tests/trainer/unequal_task.h"
 #include "trainer/parallel/ddp.h"
+#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/peer_watch.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/stop_signal.h"
 #include "trainer/task/causal_lm.h"
 #include "trainer/task/evaluator.h"
 
@@ -28,7 +34,8 @@ int evaluate_text(ProcessGroup& group, const std::string& path) {
   const Config config = halves_of(path);
   CausalLm task(config, nullptr);
   task.build_model(torch::kCPU, 5);
-  const Metrics metrics = *evaluate(task, *task.evaluation(), 4, group, torch::kCPU, std::nullopt);
+  const Metrics metrics =
+      evaluate(task, *task.evaluation(), 4, group, torch::kCPU, std::nullopt)->metrics;
   if (group.is_main()) std::printf("%a %.0f\n", metrics.front().second, metrics.back().second);
   return 0;
 }
@@ -101,6 +108,45 @@ int gather_texts(ProcessGroup& group) {
   return 0;
 }
 
+// Rank 1 is killed; rank 0's device then waits for it without end, and a copy of the state for the
+// device.
+int wait_under_spinning_kernel(ProcessGroup& group, const DistEnv& env) {
+  const StopSignal stop_signal;
+  test::FakeDevice device;
+  PeerWatch peers(group, env, [](int silent) {
+    std::printf("left, as rank %d is silent\n", silent);
+    std::fflush(stdout);
+    std::_Exit(128 + StopSignal::pending());
+  });
+  const PeerWatch::FinishFirst copy(peers, [&device] {
+    if (!device_came_to(device.mark())) std::printf("the copy is given up\n");
+  });
+  group.barrier();
+  if (!group.is_main()) std::raise(SIGKILL);
+  wait_for_device(device.mark());
+  return 3;
+}
+
+// Rank 0 prints the averaged gradients.
+int average_gradients(ProcessGroup& group, const std::string& type) {
+  DistributedConfig config;
+  if (type == "bf16") config.gradient_compression = GradientCompression::kBf16;
+  if (type == "fp16") config.gradient_compression = GradientCompression::kFp16;
+  const auto weight = torch::zeros({1000}, torch::requires_grad());
+  const auto bias = torch::zeros({7}, torch::requires_grad());
+  DistributedDataParallel sync({{"weight", weight}, {"bias", bias}}, group, config);
+  sync.begin_micro_batch(/*last=*/true);
+  const auto x = torch::arange(1000, torch::kFloat32) * 0.37 * (group.rank() + 1) - 3.1;
+  sync.backward((weight * x).sum() + (bias * x.slice(0, 0, 7)).sum());
+  if (!group.is_main()) return 0;
+  for (const auto& gradient : {weight.grad(), bias.grad()}) {
+    for (int64_t i = 0; i < gradient.numel(); ++i)
+      std::printf(i == 0 ? "%.9g" : " %.9g", static_cast<double>(gradient[i].item<float>()));
+    std::printf("\n");
+  }
+  return 0;
+}
+
 // The last rank has found a GPU, the others none.
 int mix_devices(const DistEnv& env) {
   DevicePlan plan;
@@ -122,6 +168,8 @@ int run(const std::string& what, const std::string& argument) {
   if (what == "mismatch") return mismatched_models(group);
   if (what == "gather_texts") return gather_texts(group);
   if (what == "broadcast") return broadcast_at_construction(group);
+  if (what == "compress") return average_gradients(group, argument);
+  if (what == "spinning_device") return wait_under_spinning_kernel(group, env);
   if (what == "unequal") return train_on_unequal_weights(group);
   return 2;
 }

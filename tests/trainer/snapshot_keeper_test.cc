@@ -5,6 +5,8 @@
 #include <filesystem>
 #include "tests/support/catch.h"
 
+#include "launcher/worker_contract.h"
+#include "tests/trainer/fake_device.h"
 #include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/runtime/error.h"
@@ -63,6 +65,64 @@ TEST_CASE("what is saved is the state before the update, however late it is writ
     CHECK(run.saved_value() == static_cast<float>(step));
   }
   CHECK(run.keeper.counts().saved == 50);
+}
+
+TEST_CASE("a copy from a device holds up the device's next update, not the host") {
+  Saving run;
+  test::FakeDevice device;
+  TrainingState state = run.state(1);
+  state.ready = device.mark();
+  REQUIRE(run.keeper.save(state, SaveReason::kFixed));
+  run.keeper.before_update();  // though the device has done nothing yet
+  CHECK(device.held() == 1);
+  CHECK(device.queued_copies() == 1);
+  CHECK(run.keeper.counts().saved == 0);
+  device.run();
+  run.weights.fill_(-1.0F);  // the update, behind the copy
+  run.keeper.wait();
+  CHECK(run.saved_step() == 1);
+  CHECK(run.saved_value() == 1.0F);
+}
+
+TEST_CASE("a copy that waits for a rank that is gone is given up, and the next one is taken") {
+  Saving run;
+  test::FakeDevice device;
+  TrainingState state = run.state(1);
+  state.ready = device.mark();
+  run.keeper.save(state, SaveReason::kFixed);
+  {
+    const DeviceGivenUp given_up;
+    run.keeper.finish_writing();
+  }
+  CHECK(run.keeper.counts().failed == 1);
+  CHECK(run.folder.entries().empty());
+  CHECK_THAT(run.said(), Catch::Contains("the GPU waits for a rank that is gone"));
+  device.run();
+  run.keeper.save(run.state(2), SaveReason::kFixed);
+  run.keeper.wait();
+  CHECK(run.saved_step() == 2);
+}
+
+TEST_CASE("copies in memory of a device's state do not queue up behind their digests") {
+  const TempDir shared;
+  ::setenv(launch::kShmDir, shared.path().c_str(), 1);
+  Config config;
+  config.trainer.ram_snapshots = true;
+  Saving run(config);
+  test::FakeDevice device;
+  TrainingState state = run.state(1);
+  state.ready = device.mark();
+  REQUIRE(run.keeper.wants_memory_copy(/*on_device=*/true));
+  run.keeper.save_to_memory(state);
+  run.keeper.before_update();
+  CHECK(device.held() == 1);
+  CHECK_FALSE(run.keeper.wants_memory_copy(/*on_device=*/true));
+  CHECK(run.keeper.wants_memory_copy(/*on_device=*/false));  // CPUs copy every step
+  device.run();
+  run.keeper.finish_writing();
+  CHECK(run.keeper.wants_memory_copy(/*on_device=*/true));
+  CHECK(run.keeper.counts().in_memory == 1);
+  ::unsetenv(launch::kShmDir);
 }
 
 TEST_CASE("a snapshot that is due while another is written is skipped, or waits, as asked") {

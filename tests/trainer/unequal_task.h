@@ -65,7 +65,7 @@ class UnequalTask : public Task {
   torch::Tensor smallest_loss() override {
     return layer_->forward(torch::zeros({1, kFeatures})).square().sum();
   }
-  torch::Tensor evaluate(const Batch& /*batch*/) override { return torch::zeros({1}); }
+  BatchSums evaluate(const Batch& /*batch*/) override { return {torch::zeros({1}), {}}; }
   int64_t sums() const override { return 1; }
   Metrics metrics(const std::vector<double>& sums) const override { return {{"loss", sums[0]}}; }
   std::vector<std::string> metric_names() const override { return {"loss"}; }

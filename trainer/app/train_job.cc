@@ -207,13 +207,14 @@ std::string prepare_folders(const RunConfig& run) {
 }
 
 /// Ends the process as the signal would have done, had it not been caught.
-[[noreturn]] void leave_peers(int rank, int silent_rank, Log& log) {
+[[noreturn]] void leave_peers(int silent_rank, ProcessGroup& group, Log& log) {
   const int signal = StopSignal::pending();
   log.warning(fmt::format(
       "rank {}: stopped by signal {} while it waited for rank {}, which has been silent "
       "for {} s: nothing is saved beyond the last snapshot",
-      rank, signal, silent_rank, PeerWatch::kSilence / std::chrono::seconds(1)));
+      group.rank(), signal, silent_rank, PeerWatch::kSilence / std::chrono::seconds(1)));
   log.flush();
+  group.abort();  // a kernel that spins may hold up the end of the process
   std::_Exit(launch::kExitSignalBase + signal);
 }
 
@@ -240,8 +241,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   // Only now: a rank that still waits for the others ends at the first signal.
   const StopSignal stop_signal;
   try {
-    PeerWatch peers(group, env,
-                    [&log, rank = env.rank](int silent) { leave_peers(rank, silent, log); });
+    PeerWatch peers(group, env, [&log, &group](int silent) { leave_peers(silent, group, log); });
     if (!peers.on() && env.world_size > 1)
       log.debug("The ranks cannot ask each other for signs of life");
     trouble = group.broadcast_text(trouble);

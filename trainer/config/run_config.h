@@ -12,12 +12,14 @@
 namespace ddp::train {
 
 enum class Backend { kAuto, kGloo, kNccl };
+enum class GradientCompression { kNone, kBf16, kFp16 };
 
 struct DistributedConfig {
   Backend backend = Backend::kAuto;  ///< auto: nccl on GPUs, gloo on CPUs.
   double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
   bool gradient_as_bucket_view = true;
   bool static_graph = false;
+  GradientCompression gradient_compression = GradientCompression::kNone;  ///< On their way.
   std::optional<int64_t> ranks_per_device;  ///< Most ranks that share a device, by Gloo.
   std::optional<int64_t> memory_limit_mb;   ///< MiB of its memory for each of them.
   double timeout_s = 1800.0;  ///< Timeout of collectives and of joining the group, seconds.

@@ -26,8 +26,8 @@ class ImageSet {
   /// Index into label_names() of each image; empty: nothing says what they are.
   const std::vector<int64_t>& labels() const { return labels_; }
   const std::vector<std::string>& label_names() const { return label_names_; }
-  /// Equal for equal images. Of an idx file: its bytes; of folders: class, name and size of each
-  /// file, as reading them all would take longer than many a training.
+  /// Equal for equal images. Of an idx file: its bytes; of folders: class, name, size and both ends
+  /// of each file, as reading them all would take longer than many a training.
   const std::string& fingerprint() const { return fingerprint_; }
 
  protected:

@@ -47,6 +47,15 @@ void TextLines::finish() {
   fingerprint_ = sha256_hex(sha256_hex(bytes_of(tokens_)) + sha256_hex(bytes_of(ends_)));
 }
 
+int64_t TextLines::longest() const {
+  std::size_t most = 0, first = 0;
+  for (const std::size_t end : ends_) {
+    most = std::max(most, end - first);
+    first = end;
+  }
+  return static_cast<int64_t>(most);
+}
+
 std::span<const int32_t> TextLines::operator[](int64_t line) const {
   const auto at = static_cast<std::size_t>(line);
   const std::size_t first = at == 0 ? 0 : ends_[at - 1];

@@ -24,6 +24,7 @@ class TextLines {
   int64_t size() const { return static_cast<int64_t>(ends_.size()); }
   std::span<const int32_t> operator[](int64_t line) const;
   int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t longest() const;  ///< Tokens of a line.
   int64_t lines_in_text() const { return lines_in_text_; }
   /// Equal for equal lines of tokens.
   const std::string& fingerprint() const { return fingerprint_; }

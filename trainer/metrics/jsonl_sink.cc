@@ -44,6 +44,11 @@ std::string line_of(const TextRecord& record) {
                      quoted(record.tag), quoted(record.text), record.time);
 }
 
+std::string line_of(const ConfusionRecord& record) {
+  return fmt::format("{}{},\"split\":{},{},\"time\":{:.3f}}}\n", kStart, record.step,
+                     quoted(record.split), confusion_members(record.matrix), record.time);
+}
+
 /// Bytes of a file up to the first line of a step after `step`, or to the end of its last whole
 /// line.
 int64_t bytes_to_keep(const std::string& path, int64_t step) {
@@ -89,9 +94,12 @@ JsonlSink::JsonlSink(std::string folder) : folder_(std::move(folder)) {}
 void JsonlSink::begin_after(int64_t step) {
   metrics_.reset();
   samples_.reset();
+  confusion_.reset();
   resumed_from_ = step;
   metrics_ = open_after(path(kMetricsFile), step);
-  if (std::ifstream(path(kSamplesFile)).good()) samples_ = open_after(path(kSamplesFile), step);
+  for (auto [name, file] : {std::pair{kSamplesFile, &samples_}, {kConfusionFile, &confusion_}}) {
+    if (std::ifstream(path(name)).good()) *file = open_after(path(name), step);
+  }
 }
 
 void JsonlSink::write(const MetricRecord& record) {
@@ -103,6 +111,11 @@ void JsonlSink::write(const MetricRecord& record) {
 void JsonlSink::write_text(const TextRecord& record) {
   if (!samples_) samples_ = std::make_unique<AppendFile>(path(kSamplesFile));
   samples_->append(line_of(record));
+}
+
+void JsonlSink::write_confusion(const ConfusionRecord& record) {
+  if (!confusion_) confusion_ = std::make_unique<AppendFile>(path(kConfusionFile));
+  confusion_->append(line_of(record));
 }
 
 }  // namespace ddp::train

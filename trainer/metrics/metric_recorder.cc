@@ -124,6 +124,10 @@ void MetricRecorder::write_histogram(HistogramRecord record) {
   add([record = std::move(record)](MetricSink& sink) { sink.write_histogram(record); });
 }
 
+void MetricRecorder::write_confusion(ConfusionRecord record) {
+  add([record = std::move(record)](MetricSink& sink) { sink.write_confusion(record); });
+}
+
 bool MetricRecorder::flush() { return !state_ || state_->flush(); }
 
 std::vector<std::string> MetricRecorder::take_troubles() {

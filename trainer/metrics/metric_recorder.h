@@ -34,6 +34,7 @@ class MetricRecorder {
   void write(MetricRecord record);
   void write_text(TextRecord record);
   void write_histogram(HistogramRecord record);
+  void write_confusion(ConfusionRecord record);
 
   /// Waits until all is written; not when nothing has been for 2 s. True when nothing is left.
   bool flush();

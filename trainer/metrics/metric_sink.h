@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/metrics/confusion_matrix.h"
 #include "trainer/metrics/histogram.h"
 
 namespace ddp::train {
@@ -36,6 +37,14 @@ struct HistogramRecord {
   double time = 0.0;
 };
 
+/// What a classifier took for what in an evaluation.
+struct ConfusionRecord {
+  int64_t step = 0;
+  std::string split;  ///< eval or test
+  ConfusionMatrix matrix;
+  double time = 0.0;
+};
+
 /// One kind of file. Used by one thread, that of a MetricRecorder: may wait for the disk, and
 /// throws RunError for what could not be written. Steps never go back but by begin_after().
 class MetricSink {
@@ -46,9 +55,10 @@ class MetricSink {
   /// or from before a rollback, goes. Comes before all else.
   virtual void begin_after(int64_t step) = 0;
   virtual void write(const MetricRecord& record) = 0;
-  /// These two do nothing in a sink that has no place for such a thing.
+  /// These do nothing in a sink that has no place for such a thing.
   virtual void write_text(const TextRecord& /*record*/) {}
   virtual void write_histogram(const HistogramRecord& /*record*/) {}
+  virtual void write_confusion(const ConfusionRecord& /*record*/) {}
 };
 
 }  // namespace ddp::train

@@ -15,13 +15,14 @@ struct Gradients {
   torch::Tensor x_NC;
   torch::Tensor weight_VC;
 
-  void add(int64_t first, const torch::Tensor& logits_gradient_nV, const torch::Tensor& x_nC,
-           const torch::Tensor& weight) {
-    x_NC.narrow(0, first, x_nC.size(0)).copy_(at::matmul(logits_gradient_nV, weight));
-    if (at::autocast::is_autocast_enabled(weight.device().type())) {
-      weight_VC.add_(at::matmul(logits_gradient_nV.t(), x_nC));
+  void add(int64_t first, const torch::Tensor& logits_gradient_nP, const torch::Tensor& x_nC,
+           const torch::Tensor& table_PC) {
+    const int64_t V = weight_VC.size(0);
+    x_NC.narrow(0, first, x_nC.size(0)).copy_(at::matmul(logits_gradient_nP, table_PC));
+    if (at::autocast::is_autocast_enabled(x_nC.device().type())) {
+      weight_VC.add_(at::matmul(logits_gradient_nP.t(), x_nC).narrow(0, 0, V));
     } else {
-      weight_VC.addmm_(logits_gradient_nV.t(), x_nC);
+      weight_VC.addmm_(logits_gradient_nP.narrow(1, 0, V).t(), x_nC);
     }
   }
 };
@@ -41,15 +42,17 @@ torch::Tensor loss_and_gradient(torch::Tensor& logits_nV, const torch::Tensor& t
 struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_NC,
                                const torch::Tensor& weight_VC, const torch::Tensor& targets_N,
-                               int64_t chunk) {
+                               int64_t chunk, int64_t padding) {
+    const auto table_PC = padded_table(weight_VC, padding);
     auto sum = torch::zeros({}, x_NC.options().dtype(torch::kFloat32));
     Gradients gradients{torch::empty_like(x_NC), torch::zeros_like(weight_VC)};
     for (int64_t first = 0; first < x_NC.size(0); first += chunk) {
       const int64_t count = std::min(chunk, x_NC.size(0) - first);
       const auto x_nC = x_NC.narrow(0, first, count);
-      auto logits_nV = at::linear(x_nC, weight_VC).to(torch::kFloat32);
+      const auto logits_nP = at::linear(x_nC, table_PC).to(torch::kFloat32);
+      auto logits_nV = logits_nP.narrow(1, 0, weight_VC.size(0));  // the others stay 0
       sum.add_(loss_and_gradient(logits_nV, targets_N.narrow(0, first, count)));
-      gradients.add(first, logits_nV, x_nC, weight_VC);
+      gradients.add(first, logits_nP, x_nC, table_PC);
     }
     context->save_for_backward({gradients.x_NC, gradients.weight_VC});
     return sum;
@@ -58,15 +61,27 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const torch::Tensor& scale = gradients[0];
-    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}};
+    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}, {}};
   }
 };
 
 }  // namespace
 
+torch::Tensor padded_table(const torch::Tensor& weight_VC, int64_t padding) {
+  if (padding == 0) return weight_VC;
+  const auto device = weight_VC.device().type();
+  // Cast first: the copy that autocast makes anyway is the smaller one.
+  const auto weight =
+      at::autocast::is_autocast_enabled(device)
+          ? at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), weight_VC, device)
+          : weight_VC;
+  return at::constant_pad_nd(weight, {0, 0, 0, padding});
+}
+
 torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
-                                        const torch::Tensor& targets_N, int64_t chunk) {
-  return ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk);
+                                        const torch::Tensor& targets_N, int64_t chunk,
+                                        int64_t padding) {
+  return ChunkedCrossEntropy::apply(x_NC, weight_VC, targets_N, chunk, padding);
 }
 
 }  // namespace ddp::train

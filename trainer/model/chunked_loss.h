@@ -7,11 +7,19 @@
 
 namespace ddp::train {
 
+/// `weight_VC` with `padding` rows of zeros behind it, in the type that autocast computes in;
+/// itself for a padding of 0. Products with it have rows of a length that matrix units like, of
+/// which the first V numbers count: the parameter, its gradient and what is saved know nothing of
+/// it.
+torch::Tensor padded_table(const torch::Tensor& weight_VC, int64_t padding);
+
 /// Sum of the negative log-likelihoods, in nats, of targets_N under softmax(x_NC weight_VC^T); a
-/// float32 scalar. Targets of -1 do not count. Only `chunk` rows of logits exist at a time, and no
-/// backward pass needs them: the forward pass computes the gradients, too (as Liger Kernel does:
-/// Hsu et al., "Liger Kernel: efficient Triton kernels for LLM training", 2024).
+/// float32 scalar. Targets of -1 do not count. The products are those with padded_table(). Only
+/// `chunk` rows of logits exist at a time, and no backward pass needs them: the forward pass
+/// computes the gradients, too (as Liger Kernel does: Hsu et al., "Liger Kernel: efficient Triton
+/// kernels for LLM training", 2024).
 torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,
-                                        const torch::Tensor& targets_N, int64_t chunk);
+                                        const torch::Tensor& targets_N, int64_t chunk,
+                                        int64_t padding = 0);
 
 }  // namespace ddp::train

@@ -165,7 +165,8 @@ GPTImpl::GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size
     : n_layer_(config.n_layer),
       vocab_size_(vocab_size),
       block_size_(block_size),
-      loss_chunk_size_(config.loss_chunk_size) {
+      loss_chunk_size_(config.loss_chunk_size),
+      padded_to_(config.pad_vocab_to_multiple_of) {
   transformer = register_module("transformer", Transformer(config, vocab_size, block_size));
   if (!config.tie_weights) {
     lm_head = register_module("lm_head",
@@ -207,6 +208,21 @@ torch::Tensor GPTImpl::next_logits(const torch::Tensor& idx_BT, KeyValueCache& c
   return torch::linear(transformer(idx_BT, &cache).select(1, -1), head_weight());
 }
 
+// `auto`: on a GPU, whose matrix units take rows of 64 numbers well and odd ones badly.
+int64_t GPTImpl::logits_padding() const {
+  constexpr int64_t kOfGpu = 64;
+  const int64_t automatic = head_weight().is_cuda() ? kOfGpu : 1;
+  const auto multiple = padded_to_.automatic
+                            ? automatic
+                            : std::max<int64_t>(1, static_cast<int64_t>(padded_to_.value));
+  return (multiple - vocab_size_ % multiple) % multiple;
+}
+
+torch::Tensor GPTImpl::logits(const torch::Tensor& x, const torch::Tensor& table_PC) const {
+  const auto all = torch::linear(x, table_PC);
+  return table_PC.size(0) == vocab_size_ ? all : all.narrow(-1, 0, vocab_size_);
+}
+
 // `auto`: as many rows of float32 logits as fit into 256 MiB.
 int64_t GPTImpl::rows_at_a_time(int64_t rows) const {
   constexpr int64_t kAutomaticBytes = int64_t{256} << 20U;
@@ -221,13 +237,15 @@ torch::Tensor GPTImpl::loss(const torch::Tensor& idx_BT, const torch::Tensor& ta
   const auto targets_N = targets_BT.reshape({-1});
   const int64_t chunk = rows_at_a_time(targets_N.size(0));
   if (chunk == targets_N.size(0)) {
-    const auto logits_NV = forward(idx_BT).view({-1, vocab_size_}).to(torch::kFloat32);
+    const auto table_PC = padded_table(head_weight(), logits_padding());
+    const auto logits_NV =
+        logits(transformer(idx_BT, nullptr), table_PC).view({-1, vocab_size_}).to(torch::kFloat32);
     return at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Mean,
                                   /*ignore_index=*/-1);
   }
   const auto x_BTC = transformer(idx_BT, nullptr);
-  const auto sum =
-      chunked_cross_entropy_sum(x_BTC.view({-1, x_BTC.size(2)}), head_weight(), targets_N, chunk);
+  const auto sum = chunked_cross_entropy_sum(x_BTC.view({-1, x_BTC.size(2)}), head_weight(),
+                                             targets_N, chunk, logits_padding());
   return sum / targets_N.ne(-1).sum();
 }
 
@@ -237,11 +255,12 @@ torch::Tensor GPTImpl::evaluation_sums(const torch::Tensor& idx_BT,
   const auto x_NC = x_BTC.view({-1, x_BTC.size(2)});
   const auto targets_N = targets_BT.reshape({-1});
   const int64_t chunk = rows_at_a_time(targets_N.size(0));
+  const auto table_PC = padded_table(head_weight(), logits_padding());
   auto sums = torch::zeros({3}, x_NC.options().dtype(torch::kFloat32));
   for (int64_t first = 0; first < targets_N.size(0); first += chunk) {
     const int64_t count = std::min(chunk, targets_N.size(0) - first);
     const auto targets_n = targets_N.narrow(0, first, count);
-    const auto logits_nV = torch::linear(x_NC.narrow(0, first, count), head_weight());
+    const auto logits_nV = logits(x_NC.narrow(0, first, count), table_PC);
     const auto loss =
         at::cross_entropy_loss(logits_nV.to(torch::kFloat32), targets_n, {}, at::Reduction::Sum,
                                /*ignore_index=*/-1);

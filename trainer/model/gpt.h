@@ -125,6 +125,8 @@ class GPTImpl : public torch::nn::Module {
   int64_t n_layer() const { return n_layer_; }
   int64_t block_size() const { return block_size_; }
   int64_t vocab_size() const { return vocab_size_; }
+  /// Columns of zeros that the loss and evaluations compute behind the logits and leave out again.
+  int64_t logits_padding() const;
   /// Every distinct parameter once, in the order of registration.
   std::vector<ModelParameter> model_parameters() const;
   /// All parameters, a tied matrix once.
@@ -133,6 +135,8 @@ class GPTImpl : public torch::nn::Module {
  private:
   void initialise(uint64_t seed);
   const torch::Tensor& head_weight() const;
+  /// [..., C] -> [..., V].
+  torch::Tensor logits(const torch::Tensor& x, const torch::Tensor& table_PC) const;
   int64_t rows_at_a_time(int64_t rows) const;
 
   Transformer transformer{nullptr};
@@ -141,6 +145,7 @@ class GPTImpl : public torch::nn::Module {
   int64_t vocab_size_;
   int64_t block_size_;
   AutoNumber loss_chunk_size_;
+  AutoNumber padded_to_;
 };
 TORCH_MODULE(GPT);
 

@@ -9,9 +9,6 @@ namespace nn = torch::nn;
 
 namespace {
 
-/// A product and a sum for each weight, forward and twice backward: to the inputs, to the weights.
-constexpr double kFlopsPerWeight = 6.0;
-
 /// Uniform with variance 2 / inputs.
 void he_uniform(const torch::Tensor& weight, at::Generator& generator) {
   const int64_t inputs = weight.numel() / weight.size(0);
@@ -23,46 +20,25 @@ void he_uniform(const torch::Tensor& weight, at::Generator& generator) {
 
 ImageNetworkImpl::ImageNetworkImpl(const ImageConfig& config, const Sizes& sizes, uint64_t seed)
     : dropout_(config.dropout) {
-  int64_t inputs = sizes.channels * sizes.height * sizes.width;
-  int64_t hidden = config.n_layer;
-  if (config.network == ImageNetworkKind::kConv) {
-    inputs = add_stages(config, sizes);
-    hidden = 1;
+  for (const ImageLayer& layer : image_layers(config, sizes)) {
+    if (layer.convolution) {
+      add_stage(layer, config.batch_norm != BatchNormKind::kOff);
+    } else {
+      dense_.emplace_back(register_module(layer.name, nn::Linear(layer.inputs, layer.outputs)));
+    }
   }
-  for (int64_t i = 0; i < hidden; ++i) {
-    add_dense(inputs, config.width, fmt::format("dense_{}", i));
-    inputs = config.width;
-  }
-  add_dense(inputs, sizes.classes, "head");
   initialise(seed);
 }
 
-/// Returns the number of values behind the last stage.
-int64_t ImageNetworkImpl::add_stages(const ImageConfig& config, const Sizes& sizes) {
-  int64_t from = sizes.channels;
-  int64_t height = sizes.height;
-  int64_t width = sizes.width;
-  for (int64_t i = 0; i < config.n_layer; ++i) {
-    const int64_t to = config.conv_channels << i;
-    const bool normalised = config.batch_norm != BatchNormKind::kOff;
-    const auto options = nn::Conv2dOptions(from, to, 3).padding(1).bias(!normalised);
-    stages_.emplace_back(register_module(fmt::format("conv_{}", i), nn::Conv2d(options)));
-    if (normalised) norms_.emplace_back(register_module(fmt::format("norm_{}", i), BatchNorm(to)));
-    flops_ += kFlopsPerWeight * static_cast<double>(stages_.back()->weight.numel()) *
-              static_cast<double>(height * width);
-    pools_.push_back(height >= 2 && width >= 2);
-    if (pools_.back()) {
-      height /= 2;
-      width /= 2;
-    }
-    from = to;
+void ImageNetworkImpl::add_stage(const ImageLayer& layer, bool normalised) {
+  const auto options =
+      nn::Conv2dOptions(layer.inputs, layer.outputs, 3).padding(1).bias(!normalised);
+  stages_.emplace_back(register_module(layer.name, nn::Conv2d(options)));
+  if (normalised) {
+    norms_.emplace_back(
+        register_module(fmt::format("norm_{}", norms_.size()), BatchNorm(layer.outputs)));
   }
-  return from * height * width;
-}
-
-void ImageNetworkImpl::add_dense(int64_t inputs, int64_t outputs, const std::string& name) {
-  dense_.emplace_back(register_module(name, nn::Linear(inputs, outputs)));
-  flops_ += kFlopsPerWeight * static_cast<double>(inputs * outputs);
+  pools_.push_back(layer.pooled);
 }
 
 void ImageNetworkImpl::initialise(uint64_t seed) {

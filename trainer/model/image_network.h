@@ -15,17 +15,13 @@
 
 #include "trainer/config/config.h"
 #include "trainer/model/batch_norm.h"
+#include "trainer/model/image_cost.h"
 
 namespace ddp::train {
 
 class ImageNetworkImpl : public torch::nn::Module {
  public:
-  struct Sizes {
-    int64_t channels = 1;
-    int64_t height = 0;
-    int64_t width = 0;
-    int64_t classes = 0;
-  };
+  using Sizes = ImageSizes;
   ImageNetworkImpl(const ImageConfig& config, const Sizes& sizes, uint64_t seed);
 
   /// float32 [B, channels, height, width] -> logits [B, classes].
@@ -42,13 +38,9 @@ class ImageNetworkImpl : public torch::nn::Module {
   std::vector<BatchNorm>& norms() { return norms_; }
   const std::vector<BatchNorm>& norms() const { return norms_; }
   int64_t parameter_count() const;
-  /// Floating-point operations of the forward and backward pass of one image, without those of
-  /// normalisation, ReLU and pooling.
-  double flops_per_image() const { return flops_; }
 
  private:
-  int64_t add_stages(const ImageConfig& config, const Sizes& sizes);
-  void add_dense(int64_t inputs, int64_t outputs, const std::string& name);
+  void add_stage(const ImageLayer& layer, bool normalised);
   void initialise(uint64_t seed);
   torch::Tensor through_stages(torch::Tensor x_BCHW);
 
@@ -57,7 +49,6 @@ class ImageNetworkImpl : public torch::nn::Module {
   std::vector<bool> pools_;  // behind the stage of that index
   std::vector<BatchNorm> norms_;
   std::vector<torch::nn::Linear> dense_;  // the last one gives the logits
-  double flops_ = 0.0;
 };
 TORCH_MODULE(ImageNetwork);
 

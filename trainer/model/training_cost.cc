@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "trainer/model/cpu/kernels.h"
 
@@ -99,12 +100,9 @@ double logit_bytes(const Sizes& s, const GptConfig& gpt) {
 }
 
 /// Numbers that the optimizer keeps of all parameters together.
-double optimizer_numbers(const Config& config, double parameters) {
-  const GptConfig& gpt = config.gpt;
-  const auto width = static_cast<double>(gpt.n_embd);
-  const double hidden = 12.0 * static_cast<double>(gpt.n_layer) * width * width;
-  const AutoNumber& momentum = config.optimizer.momentum;
-  switch (config.optimizer.name) {
+double optimizer_numbers(const OptimizerConfig& optimizer, double parameters, double hidden) {
+  const AutoNumber& momentum = optimizer.momentum;
+  switch (optimizer.name) {
     case OptimizerName::kAdamW:
     case OptimizerName::kAdam:
       return 2 * parameters;
@@ -131,32 +129,57 @@ ParameterCounts parameter_counts(const GptConfig& gpt, int64_t vocab_size, int64
   return counts;
 }
 
+int64_t total_of(const std::vector<ParameterPart>& parts) {
+  return std::accumulate(parts.begin(), parts.end(), int64_t{0},
+                         [](int64_t sum, const ParameterPart& part) { return sum + part.count; });
+}
+
+std::vector<ParameterPart> ParameterCounts::parts() const {
+  return {{"token_embedding", token_embedding},
+          {"position_embedding", position_embedding},
+          {"blocks", blocks},
+          {"final_norm", final_norm},
+          {"head", head}};
+}
+
+std::vector<MemoryItem> state_items(const Config& config, double parameters, double hidden,
+                                    const ComputePlace& place) {
+  const double optimizer = kFloat * optimizer_numbers(config.optimizer, parameters, hidden);
+  const double averages = config.trainer.ema_decay > 0 ? kFloat * parameters : 0.0;
+  const double state = kFloat * parameters + optimizer + averages;  // as a snapshot has it
+  const bool own_buckets = place.world_size > 1 && !config.distributed.gradient_as_bucket_view;
+  return {{"weights", rounded(kFloat * parameters)},
+          {"gradients", rounded(kFloat * parameters)},
+          {"optimizer", rounded(optimizer)},
+          {"averaged_weights", rounded(averages)},
+          {"ddp_buckets", own_buckets ? rounded(kFloat * parameters) : 0},
+          {"snapshot_copy", rounded(state), MemoryKind::kHost, true},
+          {"ram_snapshots", config.trainer.ram_snapshots ? rounded(3 * state) : 0,
+           MemoryKind::kShared, true}};
+}
+
+std::vector<MemoryItem> with_items(std::vector<MemoryItem> items, std::vector<MemoryItem> more) {
+  const auto behind = std::find_if(items.begin(), items.end(), [](const MemoryItem& item) {
+    return item.name == "ddp_buckets";
+  });
+  items.insert(behind, more.begin(), more.end());
+  std::erase_if(items, [](const MemoryItem& item) { return item.bytes == 0; });
+  return items;
+}
+
 std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
                                      const ComputePlace& place) {
   const GptConfig& gpt = config.gpt;
   const Sizes sizes(config, vocab_size, place);
   const auto parameters =
       static_cast<double>(parameter_counts(gpt, vocab_size, config.data.block_size).total());
-  const double optimizer = kFloat * optimizer_numbers(config, parameters);
-  const double averages = config.trainer.ema_decay > 0 ? kFloat * parameters : 0.0;
-  const double state = kFloat * parameters + optimizer + averages;  // as a snapshot has it
-  const bool own_buckets = place.world_size > 1 && !config.distributed.gradient_as_bucket_view;
+  const double hidden = 12.0 * sizes.layers * sizes.width * sizes.width;
   // The logits are gone when the blocks are computed backward.
   const double logits = logit_bytes(sizes, gpt);
   const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);
-  std::vector<MemoryItem> items = {
-      {"weights", rounded(kFloat * parameters)},
-      {"gradients", rounded(kFloat * parameters)},
-      {"optimizer", rounded(optimizer)},
-      {"averaged_weights", rounded(averages)},
-      {"activations", rounded(activation_bytes(sizes, gpt, place.cuda) + workspace)},
-      {"logits", rounded(logits)},
-      {"ddp_buckets", own_buckets ? rounded(kFloat * parameters) : 0},
-      {"snapshot_copy", rounded(state), MemoryKind::kHost, true},
-      {"ram_snapshots", config.trainer.ram_snapshots ? rounded(3 * state) : 0, MemoryKind::kShared,
-       true}};
-  std::erase_if(items, [](const MemoryItem& item) { return item.bytes == 0; });
-  return items;
+  return with_items(state_items(config, parameters, hidden, place),
+                    {{"activations", rounded(activation_bytes(sizes, gpt, place.cuda) + workspace)},
+                     {"logits", rounded(logits)}});
 }
 
 }  // namespace ddp::train

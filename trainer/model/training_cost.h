@@ -1,5 +1,5 @@
-// What a training of this model takes, by arithmetic alone: parameters and memory. No LibTorch in
-// it.
+// What training a language model takes, by arithmetic alone: parameters and memory; and what every
+// model has in common there. No LibTorch in it.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,13 @@
 #include "trainer/config/config.h"
 
 namespace ddp::train {
+
+/// Parameters of a part of a model; 0: they are those of another part.
+struct ParameterPart {
+  std::string name;
+  int64_t count = 0;
+};
+int64_t total_of(const std::vector<ParameterPart>& parts);
 
 /// Number of parameters by part.
 struct ParameterCounts {
@@ -21,6 +28,7 @@ struct ParameterCounts {
   int64_t total() const {
     return token_embedding + position_embedding + blocks + final_norm + head;
   }
+  std::vector<ParameterPart> parts() const;
 };
 
 ParameterCounts parameter_counts(const GptConfig& gpt, int64_t vocab_size, int64_t block_size);
@@ -40,6 +48,13 @@ struct MemoryItem {
   MemoryKind kind = MemoryKind::kDevice;  ///< On the CPU, device memory is the host's, too.
   bool main_rank_only = false;
 };
+
+/// What a training of so many parameters keeps whatever the model is, `hidden` of them in matrices
+/// between hidden layers: weights, gradients, optimizer, DDP buckets, snapshots.
+std::vector<MemoryItem> state_items(const Config& config, double parameters, double hidden,
+                                    const ComputePlace& place);
+/// `items` with `more` behind the optimizer's, without those of 0 bytes.
+std::vector<MemoryItem> with_items(std::vector<MemoryItem> items, std::vector<MemoryItem> more);
 
 /// Weights, gradients, optimizer, activations, logits, DDP buckets, snapshots. Those that are 0 are
 /// left out.

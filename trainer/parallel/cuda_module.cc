@@ -78,15 +78,28 @@ class NcclCudaModule final : public CudaModule {
                                                        static_cast<c10::DeviceIndex>(index));
   }
 
-  // Of the CUDA runtime that libc10_cuda.so has loaded: the module itself links none.
   int64_t free_memory_bytes(int index) override {
     set_device(index);
-    void* const symbol = ::dlsym(RTLD_DEFAULT, "cudaMemGetInfo");
-    if (symbol == nullptr) return 0;
+    const auto get_info = of_runtime<decltype(&cudaMemGetInfo)>("cudaMemGetInfo");
     std::size_t free = 0;
     std::size_t total = 0;
-    const auto get_info = reinterpret_cast<decltype(&cudaMemGetInfo)>(symbol);
-    return get_info(&free, &total) == cudaSuccess ? static_cast<int64_t>(free) : 0;
+    if (get_info == nullptr || get_info(&free, &total) != cudaSuccess) return 0;
+    return static_cast<int64_t>(free);
+  }
+
+  // Portable: the thread that copies has its own idea of the present device.
+  bool page_lock(void* memory, std::size_t bytes) override {
+    using Register = cudaError_t (*)(void*, std::size_t, unsigned int);
+    const auto lock = of_runtime<Register>("cudaHostRegister");
+    if (lock == nullptr) return false;
+    if (lock(memory, bytes, cudaHostRegisterPortable) == cudaSuccess) return true;
+    forget_error();
+    return false;
+  }
+
+  void page_unlock(void* memory) override {
+    const auto unlock = of_runtime<cudaError_t (*)(void*)>("cudaHostUnregister");
+    if (unlock != nullptr && unlock(memory) != cudaSuccess) forget_error();
   }
 
   c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store,
@@ -101,10 +114,22 @@ class NcclCudaModule final : public CudaModule {
   }
 
  private:
+  /// Of the CUDA runtime that libc10_cuda.so has loaded: the module itself links none.
+  template <class Function>
+  static Function of_runtime(const char* name) {
+    return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
+  }
+
+  /// Or torch's next check of a kernel would take it for its own.
+  static void forget_error() {
+    const auto get_last = of_runtime<cudaError_t (*)()>("cudaGetLastError");
+    if (get_last != nullptr) get_last();
+  }
+
   static std::string driver_version() {
-    void* const symbol = ::dlsym(RTLD_DEFAULT, "cudaDriverGetVersion");
+    const auto get_version = of_runtime<decltype(&cudaDriverGetVersion)>("cudaDriverGetVersion");
     int version = 0;
-    if (symbol != nullptr) reinterpret_cast<decltype(&cudaDriverGetVersion)>(symbol)(&version);
+    if (get_version != nullptr) get_version(&version);
     return version == 0 ? "none" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
   }
 };

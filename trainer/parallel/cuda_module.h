@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -35,6 +36,10 @@ class CudaModule {
   virtual void limit_memory(int index, int64_t bytes) = 0;
   /// Memory of device `index` that nobody uses now, bytes.
   virtual int64_t free_memory_bytes(int index) = 0;
+  /// Page-locks host memory, so that copies to and from it run beside the host. False if CUDA does
+  /// not take it.
+  virtual bool page_lock(void* memory, std::size_t bytes) = 0;
+  virtual void page_unlock(void* memory) = 0;
   /// Connected to the other ranks on return. Throws c10::Error with NCCL's message.
   virtual c10::intrusive_ptr<c10d::Backend> connect_nccl(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c10::Device device,

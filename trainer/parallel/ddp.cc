@@ -5,11 +5,13 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <unordered_map>
 #include <utility>
 
 #include "trainer/parallel/collective_wait.h"
+#include "trainer/parallel/gradient_compression.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -24,6 +26,18 @@ std::vector<std::vector<size_t>> initial_buckets(const std::vector<torch::Tensor
   std::reverse(buckets.begin(),
                buckets.end());  // the backward pass goes from the last layer to the first
   return buckets;
+}
+
+std::optional<torch::ScalarType> type_on_the_way(GradientCompression compression) {
+  switch (compression) {
+    case GradientCompression::kNone:
+      return std::nullopt;
+    case GradientCompression::kBf16:
+      return torch::kBFloat16;
+    case GradientCompression::kFp16:
+      return torch::kFloat16;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -50,7 +64,7 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
   }
   constexpr double kMiB = 1024.0 * 1024.0;
   const auto cap_bytes = std::max<int64_t>(1, static_cast<int64_t>(config.bucket_cap_mb * kMiB));
-  reducer_ = std::make_unique<c10d::Reducer>(
+  reducer_ = std::make_shared<c10d::Reducer>(
       tensors, initial_buckets(tensors, cap_bytes), group.c10d(),
       std::vector<bool>(tensors.size(), false), cap_bytes,
       /*find_unused_parameters=*/false, config.gradient_as_bucket_view, names,
@@ -59,6 +73,8 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
       /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
   if (config.static_graph) reducer_->set_static_graph();
   learn_static_graph_ = config.static_graph;
+  if (const auto type = type_on_the_way(config.gradient_compression))
+    reducer_->register_comm_hook(make_compress_hook(group.c10d(), *type));
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
@@ -104,6 +120,25 @@ void DistributedDataParallel::prepare_for_backward(const torch::Tensor& loss) {
 torch::Tensor DistributedDataParallel::global_norm(const std::vector<torch::Tensor>& gradients) {
   const torch::NoGradGuard no_grad;
   return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2.0)), 2.0);
+}
+
+void DistributedDataParallel::measure_times() {
+  if (!reducer_ || times_) return;
+  reducer_->set_ddp_runtime_logging_sample_rate(1);
+  times_ = std::make_shared<c10d::Logger>(reducer_);
+}
+
+std::optional<SyncTimes> DistributedDataParallel::times() {
+  if (!times_) return std::nullopt;
+  times_->set_runtime_stats_and_log();
+  const auto measured = times_->get_ddp_logging_data().ints_map;
+  const auto ms = [&](const char* name) {
+    const auto found = measured.find(name);
+    return found == measured.end() ? 0.0 : 1e-6 * static_cast<double>(found->second);
+  };
+  const SyncTimes times{ms("backward_compute_time"), ms("backward_comm_time"),
+                        ms("backward_compute_comm_overlap_time")};
+  return times == SyncTimes{} ? std::nullopt : std::optional(times);
 }
 
 std::unique_ptr<GradientSync> make_gradient_sync(NamedParameters parameters, ProcessGroup& group,

@@ -13,8 +13,9 @@
 #include "trainer/parallel/process_group.h"
 
 namespace c10d {
+class Logger;
 class Reducer;
-}
+}  // namespace c10d
 
 namespace ddp::train {
 
@@ -42,11 +43,15 @@ class DistributedDataParallel : public GradientSync {
   void begin_micro_batch(bool last) override;
   void backward(const torch::Tensor& loss) override;
   torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) override;
+  void measure_times() override;
+  /// As c10d's own Logger has them.
+  std::optional<SyncTimes> times() override;
 
  private:
   void prepare_for_backward(const torch::Tensor& loss);
 
-  std::unique_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Logger> times_;
   bool sync_ = true;
   bool learn_static_graph_ = false;
 };

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,15 @@
 namespace ddp::train {
 
 using NamedParameters = std::vector<std::pair<std::string, torch::Tensor>>;
+
+/// Of one backward pass with communication, milliseconds.
+struct SyncTimes {
+  double backward_ms = 0.0;       ///< From its begin to its last gradient.
+  double communication_ms = 0.0;  ///< From the first bucket's start to the last one's end.
+  double overlap_ms = 0.0;        ///< Of that, while gradients were still being computed.
+
+  bool operator==(const SyncTimes&) const = default;
+};
 
 class GradientSync {
  public:
@@ -28,6 +38,10 @@ class GradientSync {
   virtual void backward(const torch::Tensor& loss) = 0;
   /// L2 norm over all `gradients` of the model, a float32 scalar on their device; no host sync.
   virtual torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) = 0;
+  /// From the next step on, times() is that of the last one.
+  virtual void measure_times() = 0;
+  /// A host sync. Nothing for a rank alone, or where nothing was measured.
+  virtual std::optional<SyncTimes> times() = 0;
 };
 
 /// `parameters` are those that are trained. Checks that every rank has the same ones (RunError

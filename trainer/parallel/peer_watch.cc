@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trainer/parallel/collective_wait.h"
+#include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/stop_signal.h"
 
 namespace ddp::train {
@@ -67,6 +68,8 @@ void PeerWatch::look_at_peers(uint64_t wait) {
     if (peer.rank == rank_) continue;
     if (gives_sign_of_life(peer.address, peer.port, kSilence, end_)) continue;
     if (end_.wait_for({}) || !still_waiting()) return;
+    // A copy of the state behind the silent rank's part would never end.
+    const DeviceGivenUp given_up;
     finish_work();
     if (still_waiting()) leave_(peer.rank);
     return;

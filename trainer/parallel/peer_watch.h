@@ -29,7 +29,8 @@ class PeerWatch {
   /// beside the grace that launchers and schedulers give (30 s).
   static constexpr std::chrono::milliseconds kSilence{2000};
 
-  /// Called on a thread of its own when `rank` has been silent for kSilence; ends the process.
+  /// Called on a thread of its own when `rank` has been silent for kSilence, with the device given
+  /// up (DeviceGivenUp); ends the process.
   using Leave = std::function<void(int rank)>;
 
   /// All ranks together. Off in a group of one, and where ranks cannot reach each other's

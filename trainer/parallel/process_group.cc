@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
+#include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -156,6 +158,22 @@ std::vector<std::string> ProcessGroup::gather_texts(const std::string& text) {
     texts.emplace_back(row, row + static_cast<int64_t>(lengths[static_cast<std::size_t>(rank)]));
   }
   return texts;
+}
+
+// ncclCommAbort() itself may wait for a link that is dead.
+void ProcessGroup::abort() {
+  constexpr std::chrono::seconds kPatience{1};
+  if (!group_ || group_->getBackendType() != c10d::ProcessGroup::BackendType::NCCL) return;
+  auto done = std::make_shared<std::promise<void>>();
+  auto aborted = done->get_future();
+  std::thread([done, nccl = group_->getBackend(torch::kCUDA)] {
+    try {
+      nccl->abort();
+    } catch (const std::exception&) {  // the process ends, whatever NCCL has to say
+    }
+    done->set_value();
+  }).detach();
+  aborted.wait_for(kPatience);
 }
 
 void ProcessGroup::barrier() { all_reduce_sum(torch::zeros({1}, torch::kInt64)); }

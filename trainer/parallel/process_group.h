@@ -66,6 +66,9 @@ class ProcessGroup {
   /// receives size() times the longest.
   std::vector<std::string> gather_texts(const std::string& text);
   void barrier();
+  /// Aborts what waits for other ranks in NCCL, from any thread; what this rank's GPU computes
+  /// afterwards is worthless. Returns after a second at the latest. Nothing for Gloo.
+  void abort();
 
   /// Largest of the ranks' values, asked for now and received later, so that the wait hides behind
   /// a step.

@@ -20,6 +20,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMostPoints = 80'000;  // about 6.8 bytes of base64 each
 constexpr std::size_t kMostSamples = 20;     // over all runs
 constexpr std::size_t kSampleBytes = 4000;
+constexpr std::size_t kMostClasses = 31;  // 30 and the others together
+constexpr std::size_t kLabelBytes = 80;
 
 /// Cut before a character, not within one.
 std::string beginning_of(const std::string& text, std::size_t most) {
@@ -54,6 +56,22 @@ Json samples_json(const RunData& run) {
   return samples;
 }
 
+Json confusions_json(const RunData& run) {
+  Json all = Json::array();
+  for (const auto& [split, record] : run.confusions) {
+    const ConfusionMatrix matrix = abbreviated(record.matrix, kMostClasses);
+    Json labels = Json::array();
+    for (const std::string& label : matrix.labels)
+      labels.push_back(beginning_of(label, kLabelBytes));
+    all.push_back({{"step", record.step},
+                   {"split", split},
+                   {"classes", record.matrix.size()},
+                   {"labels", std::move(labels)},
+                   {"counts", matrix.counts}});
+  }
+  return all;
+}
+
 Json run_json(const RunData& run, std::size_t most) {
   const Json info = Json::parse(run.info_json);
   const bool thin = std::any_of(run.series.begin(), run.series.end(),
@@ -70,7 +88,8 @@ Json run_json(const RunData& run, std::size_t most) {
           {"config", info.value("config", Json::object())},
           {"environment", info.value("environment", Json::object())},
           {"summary", Json::parse(run.summary_json)},
-          {"samples", samples_json(run)}};
+          {"samples", samples_json(run)},
+          {"confusions", confusions_json(run)}};
 }
 
 /// As it may stand in a <script>: no text of a run can end the element.

@@ -68,6 +68,19 @@ void read_samples(const std::string& path, std::size_t most, RunData& run) {
   run.samples.assign(newest.begin(), newest.end());
 }
 
+void read_confusions(const std::string& path, RunData& run) {
+  std::ifstream file(path, std::ios::binary);
+  for (std::string text; std::getline(file, text);) {
+    const Json line = Json::parse(text, nullptr, false);
+    if (!line.is_object() || whole_at(line, "step") < 0) continue;
+    ConfusionMatrix matrix = confusion_in(text);
+    if (matrix.empty()) continue;
+    const std::string split = text_at(line, "split");
+    run.confusions[split] = {whole_at(line, "step"), split, std::move(matrix),
+                             real_at(line, "time")};
+  }
+}
+
 std::string json_object_in(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(file), {});
@@ -97,6 +110,7 @@ RunData read_run(const std::string& folder, std::size_t most_samples) {
     if (line.is_object()) take_line(line, run);
   }
   read_samples(folder + "/" + JsonlSink::kSamplesFile, most_samples, run);
+  read_confusions(folder + "/" + JsonlSink::kConfusionFile, run);
   run.info_json = json_object_in(folder + "/" + kRunInfoFile);
   run.summary_json = json_object_in(folder + "/run_summary.json");
   return run;

@@ -12,11 +12,12 @@
 namespace ddp::train {
 
 struct RunData {
-  std::string name;                      ///< What the page calls it.
-  std::string folder;                    ///< Absolute.
-  std::map<std::string, Series> series;  ///< By "split/value".
-  std::vector<int64_t> resumed;          ///< Steps that an attempt went on from.
-  std::vector<TextRecord> samples;       ///< The last ones.
+  std::string name;                                   ///< What the page calls it.
+  std::string folder;                                 ///< Absolute.
+  std::map<std::string, Series> series;               ///< By "split/value".
+  std::vector<int64_t> resumed;                       ///< Steps that an attempt went on from.
+  std::vector<TextRecord> samples;                    ///< The last ones.
+  std::map<std::string, ConfusionRecord> confusions;  ///< By split, the last of each.
   int64_t records = 0;
   int64_t last_step = 0;
   double first_time = 0.0;  ///< Unix seconds.
@@ -25,9 +26,9 @@ struct RunData {
   std::string summary_json;  ///< run_summary.json, or "{}".
 };
 
-/// Reads metrics.jsonl, samples.jsonl, run_info.json and run_summary.json; only the first must be
-/// there. Lines that are not whole or of another kind are passed over. Throws UserError for a
-/// folder without it.
+/// Reads metrics.jsonl, samples.jsonl, confusion.jsonl, run_info.json and run_summary.json; only
+/// the first must be there. Lines that are not whole or of another kind are passed over. Throws
+/// UserError for a folder without it.
 RunData read_run(const std::string& folder, std::size_t most_samples);
 
 }  // namespace ddp::train

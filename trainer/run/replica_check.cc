@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdint>
 
+#include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/xxh3.h"
 
 namespace ddp::train {
@@ -24,6 +25,7 @@ std::optional<ReplicaDifference> find_difference(const std::vector<NamedTensor>&
                                                  ProcessGroup& group) {
   const auto count = static_cast<int64_t>(tensors.size());
   auto own = torch::empty({count}, torch::kInt64);
+  if (count > 0) wait_for_device(tensors.front().tensor.device());
   for (int64_t i = 0; i < count; ++i)
     own[i] = digest_of(tensors[static_cast<std::size_t>(i)].tensor);
   auto first_rank = own.clone();

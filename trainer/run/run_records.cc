@@ -73,6 +73,12 @@ void RunRecords::write_text(TextRecord record) {
   say_troubles();
 }
 
+void RunRecords::write_confusion(ConfusionRecord record) {
+  record.time = unix_seconds();
+  recorder_.write_confusion(std::move(record));
+  say_troubles();
+}
+
 void RunRecords::say_troubles() {
   for (const auto& trouble : recorder_.take_troubles()) log_.warning(trouble);
 }

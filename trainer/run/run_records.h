@@ -33,6 +33,7 @@ class RunRecords {
   /// Also what the live line shows of loss, learning rate and speed from now on.
   void write(MetricRecord record);
   void write_text(TextRecord record);
+  void write_confusion(ConfusionRecord record);
   void write_histogram(HistogramRecord record) { recorder_.write_histogram(std::move(record)); }
   /// After each step: draws the live line anew, ten times a second at most. `epoch` from 1;
   /// `last_step`: where the run ends.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/profiler.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "trainer/parallel/cuda_module.h"
+#include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -27,6 +29,15 @@ std::set<ActivityType> activities_on(c10::Device device) {
 /// "step 7" or "steps 7 to 9"
 std::string steps_text(int64_t first, int64_t last) {
   return first == last ? fmt::format("step {}", first) : fmt::format("steps {} to {}", first, last);
+}
+
+std::string communication_text(const SyncTimes& times, int64_t step) {
+  const double all = times.communication_ms;
+  return fmt::format(
+      "Communication, step {}: gradients on their way for {:.1f} ms, {:.1f} ms ({:.0f} %) of it "
+      "beside the backward pass of {:.1f} ms; {:.1f} ms exposed",
+      step, all, times.overlap_ms, all > 0.0 ? 100.0 * times.overlap_ms / all : 0.0,
+      times.backward_ms, std::max(0.0, all - times.overlap_ms));
 }
 
 }  // namespace
@@ -85,11 +96,13 @@ void StepProfile::begin_step(int64_t step) {
 }
 
 // What a disk does not take is no reason to end a training.
-void StepProfile::finish() {
+void StepProfile::finish(const std::optional<SyncTimes>& times) {
   if (!recording_) return;
   recording_ = false;
   done_ = true;
-  if (device_.is_cuda()) loaded_cuda_module()->synchronize();
+  if (times) communication_ = communication_text(*times, last_recorded_);
+  wait_for_device(device_);
+  if (device_.is_cuda()) loaded_cuda_module()->synchronize();  // the other queues
   const auto trace =
       profiler::disableProfiler();  // whatever follows: the process must not end with it
   const std::string path = file(run_dir_, rank_);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "trainer/config/config.h"
+#include "trainer/parallel/gradient_sync.h"
 
 namespace ddp::train {
 
@@ -33,14 +34,16 @@ class StepProfile {
   /// Around each step.
   void begin_step(int64_t step);
   void end_step() { step_.reset(); }
-  /// Writes what has been recorded, if anything.
-  void finish();
+  /// Writes what has been recorded, if anything. `times`: of the last step that was.
+  void finish(const std::optional<SyncTimes>& times);
 
   /// profile_rank_N.json in `run_dir`.
   static std::string file(const std::string& run_dir, int rank);
   /// A line about the files, or why there are none; "" when none were asked for. For after the last
   /// step.
   const std::string& summary() const { return summary_; }
+  /// A line about gradients on their way; "" where there was nothing to measure.
+  const std::string& communication() const { return communication_; }
 
  private:
   std::string run_dir_;
@@ -54,6 +57,7 @@ class StepProfile {
   bool done_;
   std::optional<at::RecordFunction> step_;
   std::string summary_;
+  std::string communication_;
 };
 
 }  // namespace ddp::train

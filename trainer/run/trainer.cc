@@ -217,9 +217,9 @@ void Trainer::update(StepOutput& output) {
   if (guard_.watches_spikes()) {
     // Equal on all ranks, so all of them decide the same.
     const double loss = global_mean_loss(output);
+    const auto norm = to_host(output.grad_norm).item<float>();
     const bool overflow = scaler_.enabled() && output.not_finite.item<float>() != 0.0F;
-    output.spike =
-        !overflow && guard_.judge(loss, output.grad_norm.item<float>()) == StepVerdict::kSpike;
+    output.spike = !overflow && guard_.judge(loss, norm) == StepVerdict::kSpike;
   }
   output.learning_rate = schedule_.learning_rate(step_);
   task_.end_step(group_, output.spike ? torch::ones_like(output.not_finite) : output.not_finite);
@@ -243,39 +243,39 @@ std::optional<std::string> Trainer::sample(const std::function<bool()>& go_on) {
   return text;
 }
 
-std::optional<Metrics> Trainer::evaluate_on(const SampleSource& samples,
-                                            std::optional<int64_t> most_batches,
-                                            const std::function<bool()>& go_on,
-                                            const std::function<void()>& before_wait) {
+std::optional<Evaluation> Trainer::evaluate_on(const SampleSource& samples,
+                                               std::optional<int64_t> most_batches,
+                                               const std::function<bool()>& go_on,
+                                               const std::function<void()>& before_wait) {
   average_.swap();
-  auto metrics = evaluate(task_, samples, config_.trainer.batch_size, group_, plan_.device,
-                          amp_dtype_, go_on, before_wait, most_batches);
+  auto evaluation = evaluate(task_, samples, config_.trainer.batch_size, group_, plan_.device,
+                             amp_dtype_, go_on, before_wait, most_batches);
   average_.swap();
-  return metrics;
+  return evaluation;
 }
 
-std::optional<Metrics> Trainer::test_now(const std::function<bool()>& go_on,
-                                         const std::function<void()>& before_wait) {
+std::optional<Evaluation> Trainer::test_now(const std::function<bool()>& go_on,
+                                            const std::function<void()>& before_wait) {
   const SampleSource* samples = task_.test();
   if (samples == nullptr) return std::nullopt;
   return evaluate_on(*samples, std::nullopt, go_on, before_wait);
 }
 
-std::optional<Metrics> Trainer::evaluate_now(const std::function<bool()>& go_on,
-                                             const std::function<void()>& before_wait) {
+std::optional<Evaluation> Trainer::evaluate_now(const std::function<bool()>& go_on,
+                                                const std::function<void()>& before_wait) {
   const SampleSource* samples = task_.evaluation();
   evaluation_due_ = samples != nullptr;
   if (!evaluation_due_) return std::nullopt;
-  auto metrics = evaluate_on(*samples, config_.trainer.eval_iters, go_on, before_wait);
-  if (!metrics) return std::nullopt;
+  auto evaluation = evaluate_on(*samples, config_.trainer.eval_iters, go_on, before_wait);
+  if (!evaluation) return std::nullopt;
   evaluation_due_ = false;
   // The same step is evaluated again when a run that has ended is started once more.
   const bool again = last_eval_ && last_eval_->step == step_;
-  const double score = score_of(*metrics, config_.trainer.metric_for_best_model);
-  last_eval_ = EvalRecord{step_, metrics->front().second, score};
+  const double score = score_of(evaluation->metrics, config_.trainer.metric_for_best_model);
+  last_eval_ = EvalRecord{step_, evaluation->metrics.front().second, score};
   if (!best_eval_ || score < best_eval_->score) best_eval_ = last_eval_;
   if (!again) early_stopping_.evaluated(score);
-  return metrics;
+  return evaluation;
 }
 
 double Trainer::global_mean_loss(const StepOutput& output) {
@@ -283,7 +283,7 @@ double Trainer::global_mean_loss(const StepOutput& output) {
   auto sums = torch::zeros({2}, torch::kFloat64);  // of losses, of weights in full micro-batches
   for (const auto& loss : output.losses) {
     const double weight = static_cast<double>(loss.weight) / static_cast<double>(full);
-    sums[0] += loss.mean.to(torch::kCPU, torch::kFloat64) * weight;
+    sums[0] += to_host(loss.mean).to(torch::kFloat64) * weight;
     sums[1] += weight;
   }
   group_.all_reduce_sum(sums);
@@ -291,6 +291,7 @@ double Trainer::global_mean_loss(const StepOutput& output) {
 }
 
 TrainingState Trainer::capture() {
+  wait_for_device(plan_.device);  // some of what follows reads numbers from it
   TrainingState state;
   SnapshotMeta& meta = state.meta;
   meta.step = step_;

@@ -25,6 +25,7 @@
 #include "trainer/run/step_guard.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/snapshot_keeper.h"
+#include "trainer/task/evaluator.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {
@@ -61,13 +62,13 @@ class Trainer {
 
   /// With the averaged weights where there are any. Nothing when `go_on` said no on any rank, or
   /// when there is nothing to evaluate on. `before_wait`: before the ranks wait for each other.
-  std::optional<Metrics> evaluate_now(const std::function<bool()>& go_on,
-                                      const std::function<void()>& before_wait);
+  std::optional<Evaluation> evaluate_now(const std::function<bool()>& go_on,
+                                         const std::function<void()>& before_wait);
 
   /// The metrics of the task's test set, in the same way; they decide nothing. Nothing when there
   /// is none.
-  std::optional<Metrics> test_now(const std::function<bool()>& go_on,
-                                  const std::function<void()>& before_wait);
+  std::optional<Evaluation> test_now(const std::function<bool()>& go_on,
+                                     const std::function<void()>& before_wait);
 
   /// What the task makes up at this step, with the averaged weights where there are any: the same
   /// whatever came before, and training goes on as without. For one rank.
@@ -81,6 +82,9 @@ class Trainer {
 
   /// Where the ranks' training states differ; they must not. A collective.
   std::optional<ReplicaDifference> compare_replicas();
+
+  /// How gradients are communicated; see GradientSync.
+  GradientSync& sync() { return *sync_; }
 
   std::unique_ptr<DataLoader> make_loader() const;
 
@@ -100,10 +104,10 @@ class Trainer {
   void set_evaluation_due(bool due) { evaluation_due_ = due; }
 
  private:
-  std::optional<Metrics> evaluate_on(const SampleSource& samples,
-                                     std::optional<int64_t> most_batches,
-                                     const std::function<bool()>& go_on,
-                                     const std::function<void()>& before_wait);
+  std::optional<Evaluation> evaluate_on(const SampleSource& samples,
+                                        std::optional<int64_t> most_batches,
+                                        const std::function<bool()>& go_on,
+                                        const std::function<void()>& before_wait);
   /// Model and optimizer: the tensors that a snapshot holds and that all ranks share.
   std::vector<NamedTensor> state() const;
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);

@@ -59,12 +59,10 @@ FitResult TrainingRun::fit() {
   if (records_) records_->begin_after(first_step_);
   if (finished()) return nothing_to_train();
   loader_ = trainer_.make_loader();
-  throughput_ = Throughput([device = trainer_.device_plan().device] {
-    if (const auto ready = record_ready(device)) ready->synchronize();
-  });
+  throughput_ = Throughput([device = trainer_.device_plan().device] { wait_for_device(device); });
   if (trainer_.evaluation_due()) run_evaluation();
   train_until_end();
-  if (profile_.recording()) profiling([this] { profile_.finish(); });
+  if (profile_.recording()) profiling([this] { profile_.finish(trainer_.sync().times()); });
   loader_.reset();
   const bool evaluated = trainer_.last_eval() && trainer_.last_eval()->step == trainer_.step();
   if (stop_signal_ == 0 && !evaluated) run_evaluation();
@@ -116,7 +114,11 @@ void TrainingRun::train_until_limit() {
     auto wish = group_.all_reduce_max_async(StopSignal::pending());
     const int64_t epoch = trainer_.cursor().epoch;
     const int64_t step = trainer_.step() + 1;
-    if (profile_.begins_with(step)) profiling([&] { profile_.start(step); });
+    if (profile_.begins_with(step))
+      profiling([&] {
+        trainer_.sync().measure_times();
+        profile_.start(step);
+      });
     monitor_.begin_step(step);
     profile_.begin_step(step);
     one_step();
@@ -124,7 +126,7 @@ void TrainingRun::train_until_limit() {
     stop_signal_ = static_cast<int>(wish.wait());
     monitor_.end_step();
     profile_.end_step();
-    if (profile_.ends_with(step)) profiling([this] { profile_.finish(); });
+    if (profile_.ends_with(step)) profiling([this] { profile_.finish(trainer_.sync().times()); });
     if (group_.is_main()) step_done();
     if (StopSignal::take_report_wish()) say_where_time_goes();
     after_step(trainer_.cursor().epoch > epoch);  // a rollback may lead to an earlier one
@@ -203,7 +205,7 @@ void TrainingRun::judge_last() {
 
 StepVerdict TrainingRun::judge(const Unjudged& step) {
   if (step.output.spike) return StepVerdict::kSpike;
-  if (step.copied) step.copied->synchronize();
+  wait_for_device(step.copied);
   // GradScaler tries a smaller scale: nothing is wrong as long as the loss is a number.
   const bool good =
       step.not_finite.item<float>() == 0.0F ||
@@ -217,7 +219,7 @@ void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
       fmt::format("Step {}: {}: loss {}, grad norm {}; {}", bad.step,
                   verdict == StepVerdict::kSpike ? "spike" : "NaN or Inf",
                   digits_of(trainer_.global_mean_loss(bad.output)),
-                  digits_of(bad.output.grad_norm.item<float>()), samples_of(bad.at));
+                  digits_of(to_host(bad.output.grad_norm).item<float>()), samples_of(bad.at));
   switch (config_.trainer.bad_step_policy) {
     case BadStepPolicy::kSkip:
       break;
@@ -311,11 +313,12 @@ void TrainingRun::after_step(bool epoch_ended) {
   const bool save_best = every.load_best_model_at_end && best && best->step == step;
   const bool save_between = keeper_->due(step);
   const bool save_now = save_fixed || save_best;
-  if (!save_now && !save_between && !keeper_->keeps_memory()) return;
+  const bool save_copy = keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
+  if (!save_now && !save_between && !save_copy) return;
   throughput_.pause();
   const auto state = capture();
   if (save_now || save_between) save(state, save_now ? SaveReason::kFixed : SaveReason::kInterval);
-  keeper_->save_to_memory(state);
+  if (save_copy) keeper_->save_to_memory(state);
   throughput_.resume();
 }
 

@@ -86,8 +86,9 @@ class TrainingRun {
   void log_start() const;
   void log_step(const StepOutput& output, int64_t epoch);
   void log_skew(const std::vector<double>& seconds);
-  void log_test(const Metrics& metrics, bool trained);
-  void log_evaluation(const Metrics& metrics, bool made_before);
+  void record_evaluation(const char* split, const Evaluation& evaluation);
+  void log_test(const Evaluation& evaluation, bool trained);
+  void log_evaluation(const Evaluation& evaluation, bool made_before);
   void log_end(const std::vector<double>& peak_memory);
   void record_step(const StepOutput& output, double rate);
   void record_histograms();

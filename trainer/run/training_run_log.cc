@@ -67,7 +67,7 @@ void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
   const double rate = throughput_.lap();
   std::string line = fmt::format(
       "Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} {}", epoch + 1,
-      trainer_.step(), last_loss_, output.learning_rate, output.grad_norm.item<float>(),
+      trainer_.step(), last_loss_, output.learning_rate, to_host(output.grad_norm).item<float>(),
       short_number(rate), rate_unit(trainer_.task().unit()));
   if (trainer_.scaler().enabled())
     line += fmt::format(" | loss scale {}", trainer_.scaler().state().scale);
@@ -101,19 +101,26 @@ double TrainingRun::epochs_done() const {
   return static_cast<double>(cursor.epoch) + static_cast<double>(cursor.position) / samples;
 }
 
-void TrainingRun::log_evaluation(const Metrics& metrics, bool made_before) {
+void TrainingRun::log_evaluation(const Evaluation& evaluation, bool made_before) {
   const DataCursor& cursor = trainer_.cursor();
   const int64_t epoch = cursor.position == 0 ? cursor.epoch : cursor.epoch + 1;
-  log_.info(fmt::format("Epoch {} | Step {} | {}", epoch, trainer_.step(), eval_text(metrics)));
+  log_.info(fmt::format("Epoch {} | Step {} | {}", epoch, trainer_.step(),
+                        eval_text(evaluation.metrics)));
   // A run that was complete when it began evaluates once more.
-  if (!made_before) records_->write({trainer_.step(), epochs_done(), "eval", metrics, 0.0});
+  if (!made_before) record_evaluation("eval", evaluation);
 }
 
-void TrainingRun::log_test(const Metrics& metrics, bool trained) {
-  log_.info(fmt::format("Step {} | {}", trainer_.step(), eval_text(metrics, "Test")));
+void TrainingRun::log_test(const Evaluation& evaluation, bool trained) {
+  log_.info(fmt::format("Step {} | {}", trainer_.step(), eval_text(evaluation.metrics, "Test")));
   if (!trained) return;
-  records_->write({trainer_.step(), epochs_done(), "test", metrics, 0.0});
+  record_evaluation("test", evaluation);
   records_->flush();
+}
+
+void TrainingRun::record_evaluation(const char* split, const Evaluation& evaluation) {
+  records_->write({trainer_.step(), epochs_done(), split, evaluation.metrics, 0.0});
+  if (!evaluation.confusion.empty())
+    records_->write_confusion({trainer_.step(), split, evaluation.confusion, 0.0});
 }
 
 // The gradients are still there: averaged over the ranks and clipped, as the optimizer got them.
@@ -244,6 +251,7 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
   log_.info(fmt::format("Snapshot: {}; log: {}; account: {}", c.snapshot_path,
                         config_.hydra.log_file(), summary));
   if (!profile_.summary().empty()) log_.info(profile_.summary());
+  if (!profile_.communication().empty()) log_.info(profile_.communication());
   const auto* best = best_entry(folder_.entries());
   if (best != nullptr)
     log_.info(fmt::format("Best snapshot: {} (step {}, eval loss {:.6f})", folder_.path_of(*best),

@@ -16,6 +16,7 @@ namespace ddp::train {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+constexpr std::size_t kLength = sizeof(uint64_t);
 constexpr std::size_t kSpare = 65536;  // for counters that grow, and the guard's history
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
@@ -47,7 +48,10 @@ struct RamSnapshots::Slot {
     memory = static_cast<std::byte*>(mapped);
     buffer = std::make_unique<StateBuffer>(like, memory + front_size);
   }
-  ~Slot() { ::munmap(memory, size); }
+  ~Slot() {
+    buffer.reset();  // it may have locked the pages
+    ::munmap(memory, size);
+  }
 
   std::size_t front_size;
   std::size_t size = 0;
@@ -83,13 +87,18 @@ RamSnapshots::Slot& RamSnapshots::slot_for(const SnapshotMeta& meta, const Named
 }
 
 // The length is cleared first and restored last: in between the file is not a valid snapshot.
-void RamSnapshots::store(const SnapshotMeta& meta, const NamedTensors& tensors,
+void RamSnapshots::begin(const SnapshotMeta& meta, const NamedTensors& tensors,
                          const ReadyEvent& ready) {
   Slot& slot = slot_for(meta, tensors);
-  constexpr std::size_t kLength = sizeof(uint64_t);
   std::memset(slot.memory, 0, kLength);
-  slot.buffer->copy_from(tensors, ready);
-  if (!first_non_finite(slot.buffer->tensors()).empty()) return;
+  slot.buffer->begin_copy(tensors, ready);
+  copied_ = slot.buffer->copied();
+}
+
+bool RamSnapshots::finish(const SnapshotMeta& meta) {
+  Slot& slot = *slots_[next_];
+  if (!slot.buffer->finish_copy()) return false;
+  if (!first_non_finite(slot.buffer->tensors()).empty()) return false;
   const std::string front =
       safetensors_front(meta.to_metadata(), slot.buffer->tensors(), slot.front_size);
   if (front.size() != slot.front_size)
@@ -97,6 +106,7 @@ void RamSnapshots::store(const SnapshotMeta& meta, const NamedTensors& tensors,
   std::memcpy(slot.memory + kLength, front.data() + kLength, front.size() - kLength);
   std::memcpy(slot.memory, front.data(), kLength);
   next_ = 1 - next_;
+  return true;
 }
 
 void remove_ram_snapshots(const std::string& folder, const std::string& snapshot_path) {

@@ -31,8 +31,13 @@ class RamSnapshots {
   RamSnapshots& operator=(const RamSnapshots&) = delete;
 
   /// Overwrites the older of the two; leaves it empty if the state contains NaN or Inf. Throws
-  /// RunError if shared memory is full.
-  void store(const SnapshotMeta& meta, const NamedTensors& tensors, const ReadyEvent& ready);
+  /// RunError if shared memory is full. In two parts, of which the first only queues a GPU's
+  /// copies: copied() is the mark from which on the tensors may change.
+  void begin(const SnapshotMeta& meta, const NamedTensors& tensors, const ReadyEvent& ready);
+  const ReadyEvent& copied() const { return copied_; }
+  /// Waits for the copies. True if they are complete now; false if they hold NaN or Inf, or if the
+  /// device was given up: the older of the two is lost then, the other one stays.
+  bool finish(const SnapshotMeta& meta);
 
  private:
   struct Slot;
@@ -41,6 +46,7 @@ class RamSnapshots {
   std::vector<std::string> files_;
   std::array<std::unique_ptr<Slot>, 2> slots_;
   std::size_t next_ = 0;
+  ReadyEvent copied_;
 };
 
 }  // namespace ddp::train

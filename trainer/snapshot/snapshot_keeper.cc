@@ -111,31 +111,57 @@ bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
   }
   disk_job_.start({[this, state] {
                      monitor_.faults().at(Phase::kStaging, state.meta.step);
-                     buffer_->copy_from(state.tensors, state.ready);
+                     buffer_->begin_copy(state.tensors, state.ready);
                    },
                    [this, meta = state.meta, reason, begin] { write(meta, reason, begin); }});
   count_stall(seconds_from(begin));
   return true;
 }
 
+bool SnapshotKeeper::wants_memory_copy(bool on_device) const {
+  return keeps_memory_ && !(on_device && memory_job_.busy());
+}
+
+// On CPUs the next update waits for all of it: the copy is that of the last step, always.
 void SnapshotKeeper::save_to_memory(const TrainingState& state) {
   if (!keeps_memory_) return;
   if (!ram_)
     ram_ = std::make_unique<RamSnapshots>(shared_memory_folder(), folder_.path(), resumed_from_);
-  memory_job_.start({[this, state] { store_in_memory(state); }, nullptr});
+  if (state.ready) {
+    memory_job_.start({[this, state] { begin_in_memory(state); },
+                       [this, meta = state.meta] { finish_in_memory(meta); }});
+  } else {
+    memory_job_.start({[this, state] {
+                         begin_in_memory(state);
+                         finish_in_memory(state.meta);
+                       },
+                       nullptr});
+  }
 }
 
 // An exception would end the process: the thread has nobody to hand it to.
-void SnapshotKeeper::store_in_memory(const TrainingState& state) {
+void SnapshotKeeper::begin_in_memory(const TrainingState& state) {
   try {
-    ram_->store(state.meta, state.tensors, state.ready);
+    ram_->begin(state.meta, state.tensors, state.ready);
   } catch (const std::exception& error) {
-    log_.warning(fmt::format("trainer_config.ram_snapshots is off: {}", error.what()));
-    keeps_memory_ = false;
-    return;
+    memory_failed(error);
+  }
+}
+
+void SnapshotKeeper::finish_in_memory(const SnapshotMeta& meta) {
+  if (!keeps_memory_) return;
+  try {
+    if (!ram_->finish(meta)) return;
+  } catch (const std::exception& error) {
+    return memory_failed(error);
   }
   const std::lock_guard lock(mutex_);
   ++counts_.in_memory;
+}
+
+void SnapshotKeeper::memory_failed(const std::exception& error) {
+  log_.warning(fmt::format("trainer_config.ram_snapshots is off: {}", error.what()));
+  keeps_memory_ = false;
 }
 
 // The automatic interval may be a second: a line for each would bury the rest of the log.
@@ -160,7 +186,8 @@ void SnapshotKeeper::say_saved(const SnapshotMeta& meta, SaveReason reason,
 void SnapshotKeeper::write(const SnapshotMeta& meta, SaveReason reason, Clock::time_point begin) {
   std::string failure;
   const double cpu_before = thread_cpu_seconds();
-  const std::string bad = first_non_finite(buffer_->tensors());
+  const bool copied = buffer_->finish_copy();
+  const std::string bad = copied ? first_non_finite(buffer_->tensors()) : "";
   const auto at = [&](PublishPhase phase) {
     if (phase == PublishPhase::kWriting && monitor_.faults().plans(FaultKind::kDiskFull, meta.step))
       throw NoSpaceError(
@@ -168,6 +195,7 @@ void SnapshotKeeper::write(const SnapshotMeta& meta, SaveReason reason, Clock::t
     monitor_.faults().at(phase_of(phase), meta.step);
   };
   try {
+    if (!copied) throw RunError("the GPU waits for a rank that is gone");
     if (!bad.empty()) throw RunError(fmt::format("tensor {} holds NaN or Inf", bad));
     log_.flush_file();  // what a snapshot has passed is not made again: nor is its line
     flush_records_();
@@ -202,7 +230,9 @@ void SnapshotKeeper::count_stall(double seconds) {
 void SnapshotKeeper::before_update() {
   const auto begin = Clock::now();
   disk_job_.wait_copied();
-  memory_job_.wait_done();
+  memory_job_.wait_copied();
+  if (buffer_ && buffer_->copied()) buffer_->copied()->hold_queue();
+  if (ram_ && ram_->copied()) ram_->copied()->hold_queue();
   count_stall(seconds_from(begin));
   const std::lock_guard lock(mutex_);
   if (!non_finite_.empty()) {

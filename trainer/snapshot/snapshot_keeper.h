@@ -66,12 +66,15 @@ class SnapshotKeeper {
   /// Starts a save. The tensors must not change until before_update() returns. False if it was
   /// skipped. A failed save is counted and logged; training continues with the last good one.
   bool save(const TrainingState& state, SaveReason reason);
-  /// The same to shared memory, if ram_snapshots is on.
+  /// Whether save_to_memory() is wanted now: ram_snapshots is on, and, for a GPU (`on_device`),
+  /// whose steps do not wait for digests, the last copy is complete.
+  bool wants_memory_copy(bool on_device) const;
+  /// The same to shared memory.
   void save_to_memory(const TrainingState& state);
-  bool keeps_memory() const { return keeps_memory_; }
 
-  /// Returns once the tensors may change. Throws FinalError if the state contains NaN or Inf: it
-  /// was not saved, and no later state would be better.
+  /// Returns once the tensors may change: on a GPU, by what is queued from now on. Throws
+  /// FinalError if the state contains NaN or Inf: it was not saved, and no later state would be
+  /// better.
   void before_update();
 
   /// Returns when nothing is being written.
@@ -93,7 +96,9 @@ class SnapshotKeeper {
  private:
   void write(const SnapshotMeta& meta, SaveReason reason, Clock::time_point begin);
   void say_saved(const SnapshotMeta& meta, SaveReason reason, Clock::time_point begin);
-  void store_in_memory(const TrainingState& state);
+  void begin_in_memory(const TrainingState& state);
+  void finish_in_memory(const SnapshotMeta& meta);
+  void memory_failed(const std::exception& error);
   void count_stall(double seconds);
   void wait_with_heartbeats();
 

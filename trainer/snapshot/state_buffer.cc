@@ -1,10 +1,10 @@
 #include "trainer/snapshot/state_buffer.h"
 
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
+
+#include "trainer/parallel/cuda_module.h"
 
 namespace ddp::train {
 namespace {
@@ -50,12 +50,9 @@ std::size_t StateBuffer::bytes_of(const NamedTensors& like) {
   return total;
 }
 
-StateBuffer::StateBuffer(const NamedTensors& like) {
-  bool pinned = false;
-  for (const auto& [name, tensor] : like) pinned = pinned || tensor.is_cuda();
-  own_ = torch::empty({static_cast<int64_t>(bytes_of(like))},
-                      torch::TensorOptions(torch::kUInt8).pinned_memory(pinned));
-  lay_out(like, static_cast<std::byte*>(own_.mutable_data_ptr()));
+StateBuffer::StateBuffer(const NamedTensors& like)
+    : own_(std::make_unique<MappedMemory>(bytes_of(like))) {
+  lay_out(like, own_->data());
 }
 
 StateBuffer::StateBuffer(const NamedTensors& like, std::byte* memory) { lay_out(like, memory); }
@@ -68,31 +65,41 @@ void StateBuffer::lay_out(const NamedTensors& like, std::byte* memory) {
                       tensor.nbytes()});
     size_ += tensor.nbytes();
   }
+  lock_pages(like, memory);
 }
 
-void StateBuffer::copy_from(const NamedTensors& tensors, const ReadyEvent& ready) {
+void StateBuffer::lock_pages(const NamedTensors& like, std::byte* memory) {
+  const bool on_gpu = std::any_of(like.begin(), like.end(),
+                                  [](const auto& entry) { return entry.second.is_cuda(); });
+  if (on_gpu) lock_ = std::make_unique<PageLock>(loaded_cuda_module(), memory, size_);
+}
+
+void StateBuffer::begin_copy(const NamedTensors& tensors, const ReadyEvent& ready) {
   const torch::NoGradGuard no_grad;
-  std::optional<c10::StreamGuard> guard;
+  copied_ = nullptr;
   if (ready) {
-    const c10::impl::VirtualGuardImpl device(ready->device_type());
-    guard.emplace(device.getStreamFromGlobalPool(ready->device()));
-    ready->block(guard->current_stream());
+    // To memory that is not locked the driver copies while this thread waits.
+    const bool waits = lock_ && !lock_->on();
+    begun_ = !waits || device_came_to(ready);
+    if (!begun_) return;
+    const auto queue = ready->side_queue();
+    for (std::size_t i = 0; i < tensors.size(); ++i) queue->copy(copies_[i], tensors[i].second);
+    copied_ = queue->mark();
+    return;
   }
+  begun_ = true;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto& tensor = tensors[i].second;
     if (tensor.is_cpu() && tensor.is_contiguous())
       std::memcpy(copies_[i].mutable_data_ptr(), tensor.const_data_ptr(), tensor.nbytes());
     else
-      copies_[i].copy_(tensor, /*non_blocking=*/own_.defined());
+      copies_[i].copy_(tensor);
   }
-  if (guard) guard->current_stream().synchronize();
 }
 
-ReadyEvent record_ready(torch::Device device) {
-  if (device.is_cpu()) return nullptr;
-  auto event = std::make_shared<c10::Event>(device.type());
-  event->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-  return event;
+bool StateBuffer::copy_from(const NamedTensors& tensors, const ReadyEvent& ready) {
+  begin_copy(tensors, ready);
+  return finish_copy();
 }
 
 std::string first_non_finite(const std::vector<TensorBytes>& tensors) {

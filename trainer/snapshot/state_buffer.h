@@ -1,7 +1,6 @@
 // A copy of the training state in host memory, laid out as the data part of a snapshot file.
 #pragma once
 
-#include <c10/core/Event.h>
 #include <torch/torch.h>
 
 #include <cstddef>
@@ -10,13 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/page_lock.h"
 #include "trainer/storage/safetensors.h"
 
 namespace ddp::train {
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
-
-using ReadyEvent = std::shared_ptr<c10::Event>;
 
 /// Name of a dtype in safetensors files.
 const char* dtype_name(torch::ScalarType type);
@@ -24,16 +23,22 @@ const char* dtype_name(torch::ScalarType type);
 /// Fixed at construction: every copy_from() takes tensors of the same names, shapes and dtypes.
 class StateBuffer {
  public:
-  /// In its own memory, page-locked if a tensor is on a GPU.
+  /// In its own memory. Both page-lock it if a tensor is on a GPU.
   explicit StateBuffer(const NamedTensors& like);
   /// In foreign memory of bytes_of(like) bytes that outlives it.
   StateBuffer(const NamedTensors& like, std::byte* memory);
 
   static std::size_t bytes_of(const NamedTensors& like);
 
-  /// Copies the values; for tensors on a GPU on a stream of the calling thread's own, after
-  /// everything that was queued when `ready` was recorded.
-  void copy_from(const NamedTensors& tensors, const ReadyEvent& ready);
+  /// Copies the values; for a GPU, where they hold from the mark `ready` on, the copies are only
+  /// queued.
+  void begin_copy(const NamedTensors& tensors, const ReadyEvent& ready);
+  /// After begin_copy(): the mark from which on the tensors may change. Null for CPUs.
+  const ReadyEvent& copied() const { return copied_; }
+  /// Waits for the copies. False if the device was given up before they were made.
+  bool finish_copy() const { return begun_ && device_came_to(copied_); }
+  /// Both in one.
+  bool copy_from(const NamedTensors& tensors, const ReadyEvent& ready);
 
   /// The copies, in the order of the tensors.
   const std::vector<TensorBytes>& tensors() const { return bytes_; }
@@ -41,15 +46,16 @@ class StateBuffer {
 
  private:
   void lay_out(const NamedTensors& like, std::byte* memory);
+  void lock_pages(const NamedTensors& like, std::byte* memory);
 
-  torch::Tensor own_;
+  std::unique_ptr<MappedMemory> own_;
+  std::unique_ptr<PageLock> lock_;  // none for CPUs
+  bool begun_ = false;
+  ReadyEvent copied_;
   std::size_t size_ = 0;
   std::vector<torch::Tensor> copies_;
   std::vector<TensorBytes> bytes_;
 };
-
-/// A mark in the present stream of `device`, for copy_from() in another thread; null for CPUs.
-ReadyEvent record_ready(torch::Device device);
 
 /// Name of the first tensor of a floating type that holds NaN or Inf, or "". Reads float32 and
 /// float64.

@@ -62,18 +62,6 @@ std::unique_ptr<Tokenizer> tokenizer_of_bert(const std::map<std::string, std::st
   return tokenizer_from_state(state->second);
 }
 
-void check_same_vocabulary(const std::map<std::string, std::string>& metadata,
-                           const std::string& snapshot, const Tokenizer& tokenizer,
-                           const Config& config) {
-  const auto theirs = metadata.find(kTokenizerState);
-  if (theirs != metadata.end() && theirs->second == tokenizer.state()) return;
-  throw UserError(fmt::format(
-      "{} was trained with another vocabulary than {}; leave data_config.tokenizer out to go on "
-      "with the snapshot's, or set trainer_config.snapshot_path to a new file to start from "
-      "scratch",
-      snapshot, config.data.tokenizer));
-}
-
 int32_t required_token(const Tokenizer& tokenizer, const char* token) {
   if (const auto id = tokenizer.token_of(token)) return *id;
   throw UserError(
@@ -85,6 +73,14 @@ int32_t required_token(const Tokenizer& tokenizer, const char* token) {
 BertTokens bert_tokens(const Tokenizer& tokenizer) {
   return {required_token(tokenizer, kPadToken), required_token(tokenizer, kFirstToken),
           required_token(tokenizer, kLastToken)};
+}
+
+BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_size) {
+  BertSizes sizes{vocab_size, block_size};
+  sizes.longest_row = lines.longest() + kAroundText;
+  const auto count = static_cast<double>(std::max<int64_t>(1, lines.size()));
+  sizes.mean_row = static_cast<double>(lines.tokens()) / count + kAroundText;
+  return sizes;
 }
 
 SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad) {
@@ -109,15 +105,44 @@ std::vector<NamedTensor> named_tensors(const std::vector<ModelParameter>& parame
   return result;
 }
 
-std::vector<std::string> bert_shape_keys() {
-  return {"bert_config.n_layer", "bert_config.n_head", "bert_config.n_embd",
-          "bert_config.intermediate", "data_config.block_size"};
-}
-
 std::string describe_bert(const BertConfig& bert, int64_t parameters) {
   return fmt::format("Model: BERT, {} layers, {} heads, {} channels; number of parameters: {} ({})",
                      bert.n_layer, bert.n_head, bert.n_embd,
                      short_number(static_cast<double>(parameters)), parameters);
+}
+
+BertTask::BertTask(const Config& config, const std::map<std::string, std::string>* metadata)
+    : config_(config),
+      fresh_(metadata == nullptr),
+      tokenizer_(open_bert_tokenizer(config, metadata)) {}
+
+std::vector<std::string> BertTask::shape_keys() const {
+  return {"bert_config.n_layer", "bert_config.n_head", "bert_config.n_embd",
+          "bert_config.intermediate", "data_config.block_size"};
+}
+
+std::vector<ParameterPart> BertTask::parameter_parts() const {
+  return bert_parameter_parts(config_.bert, sizes());
+}
+
+std::vector<MemoryItem> BertTask::memory_items(const Config& config,
+                                               const ComputePlace& place) const {
+  return bert_memory_items(config, sizes(), place);
+}
+
+std::map<std::string, std::string> BertTask::metadata() const {
+  return {{kTokenizerState, tokenizer_->state()}};
+}
+
+void BertTask::check_resume(const std::map<std::string, std::string>& metadata,
+                            const std::string& snapshot) const {
+  const auto theirs = metadata.find(kTokenizerState);
+  if (theirs != metadata.end() && theirs->second == tokenizer_->state()) return;
+  throw UserError(fmt::format(
+      "{} was trained with another vocabulary than {}; leave data_config.tokenizer out to go on "
+      "with the snapshot's, or set trainer_config.snapshot_path to a new file to start from "
+      "scratch",
+      snapshot, config_.data.tokenizer));
 }
 
 }  // namespace ddp::train

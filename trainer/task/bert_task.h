@@ -11,8 +11,11 @@
 
 #include "trainer/config/config.h"
 #include "trainer/data/bert_row.h"
+#include "trainer/data/text_lines.h"
+#include "trainer/model/bert_cost.h"
 #include "trainer/model/gpt.h"
 #include "trainer/optim/optimizer.h"
+#include "trainer/task/task.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {
@@ -28,15 +31,14 @@ std::unique_ptr<Tokenizer> open_bert_tokenizer(const Config& config,
 /// Of a snapshot with this metadata. Throws RunError when there is none or it is damaged.
 std::unique_ptr<Tokenizer> tokenizer_of_bert(const std::map<std::string, std::string>& metadata);
 
-/// Throws UserError when a snapshot with this metadata has another vocabulary.
-void check_same_vocabulary(const std::map<std::string, std::string>& metadata,
-                           const std::string& snapshot, const Tokenizer& tokenizer,
-                           const Config& config);
-
 /// The id of a token that the vocabulary must have. Throws UserError.
 int32_t required_token(const Tokenizer& tokenizer, const char* token);
 /// [PAD], [CLS] and [SEP]. Throws UserError that names what is lacking.
 BertTokens bert_tokens(const Tokenizer& tokenizer);
+
+/// What the arithmetic of a training needs to know: of these lines, in rows of at most
+/// `block_size`.
+BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_size);
 
 /// Which positions are no padding, bool [B, T]; and both cut behind the last of them.
 struct SeenTokens {
@@ -48,9 +50,40 @@ SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad);
 /// For the optimizer: those of the encoder's layers are hidden.
 std::vector<Parameter> bert_optimizer_parameters(const std::vector<ModelParameter>& parameters);
 std::vector<NamedTensor> named_tensors(const std::vector<ModelParameter>& parameters);
-/// The keys that fix the shapes of its tensors.
-std::vector<std::string> bert_shape_keys();
 /// "Model: BERT, 2 layers, ...": for the start of the log.
 std::string describe_bert(const BertConfig& bert, int64_t parameters);
+
+/// A task whose samples are texts, one a unit, and whose model is a BERT of `config`.
+class BertTask : public Task {
+ public:
+  BertTask(const Config& config, const std::map<std::string, std::string>* metadata);
+
+  std::vector<Parameter> parameters() const override {
+    return bert_optimizer_parameters(model_parameters());
+  }
+  std::vector<std::string> shape_keys() const override;
+
+  int64_t units_per_sample() const override { return 1; }
+  std::vector<ParameterPart> parameter_parts() const override;
+  double flops_per_unit() const override { return bert_flops(config_.bert, sizes()); }
+  std::vector<MemoryItem> memory_items(const Config& config,
+                                       const ComputePlace& place) const override;
+
+  /// The vocabulary.
+  std::map<std::string, std::string> metadata() const override;
+  /// Refuses another vocabulary.
+  void check_resume(const std::map<std::string, std::string>& metadata,
+                    const std::string& snapshot) const override;
+
+ protected:
+  virtual std::vector<ModelParameter> model_parameters() const = 0;
+  virtual BertSizes sizes() const = 0;
+
+  // NOLINTBEGIN(misc-non-private-member-variables-in-classes): those of the task that derives
+  const Config& config_;
+  const bool fresh_;  // not resumed: bert_config.init_from counts
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  // NOLINTEND(misc-non-private-member-variables-in-classes)
+};
 
 }  // namespace ddp::train

@@ -147,10 +147,11 @@ torch::Tensor CausalLm::smallest_loss() {
   return model_->loss(tokens, tokens);
 }
 
-torch::Tensor CausalLm::evaluate(const Batch& batch) {
+BatchSums CausalLm::evaluate(const Batch& batch) {
   const auto targets = batch.targets.masked_select(batch.targets != -1);
-  return torch::cat({model_->evaluation_sums(batch.inputs, batch.targets),
-                     token_characters_.index_select(0, targets).sum().reshape({1})});
+  return {torch::cat({model_->evaluation_sums(batch.inputs, batch.targets),
+                      token_characters_.index_select(0, targets).sum().reshape({1})}),
+          {}};
 }
 
 Metrics CausalLm::metrics(const std::vector<double>& sums) const {
@@ -169,9 +170,14 @@ std::vector<std::string> CausalLm::metric_names() const {
 
 int64_t CausalLm::full_weight(int64_t samples) const { return samples * config_.data.block_size; }
 
+std::vector<ParameterPart> CausalLm::parameter_parts() const {
+  return parameter_counts(config_.gpt, data_.tokenizer().size(), config_.data.block_size).parts();
+}
+
 double CausalLm::flops_per_unit() const {
-  const int64_t positions = config_.data.block_size * config_.gpt.n_embd;
-  return flops_per_token({model_->parameter_count() - positions, config_.gpt.n_layer,
+  const auto counts =
+      parameter_counts(config_.gpt, data_.tokenizer().size(), config_.data.block_size);
+  return flops_per_token({counts.total() - counts.position_embedding, config_.gpt.n_layer,
                           config_.gpt.n_embd, config_.data.block_size});
 }
 
@@ -245,6 +251,11 @@ std::vector<std::string> CausalLm::describe() const {
                   data_.training().size(),
                   std::max<int64_t>(0, data_.evaluation_range().size() - 1),
                   config_.data.eval_path.empty() ? "" : " of " + config_.data.eval_path)};
+  if (const int64_t padding = model_->logits_padding(); padding > 0) {
+    lines.push_back(fmt::format(
+        "Logits: {} in the loss, of which {} count (gpt_config.pad_vocab_to_multiple_of)",
+        model_->vocab_size() + padding, model_->vocab_size()));
+  }
   for (std::string& line : describe_windows()) lines.push_back(std::move(line));
   return lines;
 }

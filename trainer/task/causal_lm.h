@@ -35,7 +35,7 @@ class CausalLm : public Task {
   torch::Tensor smallest_loss() override;
   /// Negative log-likelihood in nats, targets that were the most likely token, targets, their
   /// characters.
-  torch::Tensor evaluate(const Batch& batch) override;
+  BatchSums evaluate(const Batch& batch) override;
   int64_t sums() const override { return 4; }
   /// loss (nats per token), perplexity, bits_per_character, accuracy, tokens.
   Metrics metrics(const std::vector<double>& sums) const override;
@@ -47,6 +47,7 @@ class CausalLm : public Task {
   bool equal_weights() const override { return true; }
   int64_t units_per_sample() const override { return config_.data.block_size; }
   std::string_view unit() const override { return "tokens"; }
+  std::vector<ParameterPart> parameter_parts() const override;
   double flops_per_unit() const override;
   std::vector<MemoryItem> memory_items(const Config& config,
                                        const ComputePlace& place) const override;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "trainer/metrics/confusion_matrix.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -50,6 +51,17 @@ std::string describe_labels(const Labels& labels) {
                                                                labels.size(), kMostShown)));
   return fmt::format("Labels: {}: {}{}", labels.size(), fmt::join(shown_ones, ", "),
                      labels.size() > kMostShown ? ", ..." : "");
+}
+
+Labels confusable(const Labels& labels) {
+  return labels.size() <= kMostConfusionClasses ? labels : Labels();
+}
+
+torch::Tensor confusions(const torch::Tensor& truth_B, const torch::Tensor& answers_B,
+                         const Labels& labels) {
+  const auto classes = static_cast<int64_t>(confusable(labels).size());
+  if (classes == 0) return {};
+  return (truth_B * classes + answers_B).bincount({}, classes * classes).view({classes, classes});
 }
 
 void answer_with(Prediction& prediction, const Labels& labels, const torch::Tensor& probabilities) {

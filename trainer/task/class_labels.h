@@ -26,6 +26,13 @@ Labels sorted_labels(const Labels& names);
 /// "Labels: 2: ham, spam"; of many the first ones.
 std::string describe_labels(const Labels& labels);
 
+/// `labels`, or none where they are too many for a confusion matrix.
+Labels confusable(const Labels& labels);
+/// int64 [K, K]: how often each class was answered for each; not defined where confusable() has
+/// none. `truth_B`, `answers_B`: int64 [B], from 0 to K - 1.
+torch::Tensor confusions(const torch::Tensor& truth_B, const torch::Tensor& answers_B,
+                         const Labels& labels);
+
 /// Gives `prediction` its answers: float64 [classes] on the CPU, which add up to 1.
 void answer_with(Prediction& prediction, const Labels& labels, const torch::Tensor& probabilities);
 

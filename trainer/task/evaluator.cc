@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/data/data_loader.h"
 #include "trainer/optim/amp.h"
+#include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -24,14 +26,19 @@ std::vector<double> added_up(const torch::Tensor& sums) {
   return total;
 }
 
+ConfusionMatrix confusion_of(std::vector<std::string> classes, const torch::Tensor& counts_KK) {
+  const auto* const first = counts_KK.const_data_ptr<int64_t>();
+  return {std::move(classes), {first, first + counts_KK.numel()}};
+}
+
 }  // namespace
 
-std::optional<Metrics> evaluate(Task& task, const SampleSource& samples, int64_t batch_size,
-                                ProcessGroup& group, torch::Device device,
-                                std::optional<torch::ScalarType> amp_dtype,
-                                const std::function<bool()>& go_on,
-                                const std::function<void()>& before_wait,
-                                std::optional<int64_t> most_batches) {
+std::optional<Evaluation> evaluate(Task& task, const SampleSource& samples, int64_t batch_size,
+                                   ProcessGroup& group, torch::Device device,
+                                   std::optional<torch::ScalarType> amp_dtype,
+                                   const std::function<bool()>& go_on,
+                                   const std::function<void()>& before_wait,
+                                   std::optional<int64_t> most_batches) {
   const torch::NoGradGuard no_grad;
   const bool was_training = task.model().is_training();
   task.model().eval();
@@ -39,6 +46,9 @@ std::optional<Metrics> evaluate(Task& task, const SampleSource& samples, int64_t
   const int64_t all = (rows + batch_size - 1) / batch_size;
   const int64_t batches = std::min(all, most_batches.value_or(all));
   auto sums = torch::zeros({batches, task.sums()}, torch::kFloat64);
+  std::vector<std::string> classes = task.classes();
+  const auto count = static_cast<int64_t>(classes.size());
+  auto confusion_KK = torch::zeros({count, count}, torch::kInt64);
   bool stopped = false;
   for (int64_t round = 0; round * group.size() < batches && !stopped; ++round) {
     auto wish = group.all_reduce_max_async(go_on() ? 0 : 1);  // on its way while we compute
@@ -47,7 +57,9 @@ std::optional<Metrics> evaluate(Task& task, const SampleSource& samples, int64_t
       const int64_t first = i * all / batches * batch_size;
       const Batch batch = batch_of(samples, first, std::min(batch_size, rows - first));
       const Autocast autocast(device.type(), amp_dtype);
-      sums[i] = task.evaluate(batch.to(device)).to(torch::kFloat64).cpu();
+      const BatchSums of_batch = task.evaluate(batch.to(device));
+      sums[i] = to_host(of_batch.sums.to(torch::kFloat64));
+      if (of_batch.confusion.defined()) confusion_KK += to_host(of_batch.confusion);
     }
     before_wait();
     stopped = wish.wait() != 0;
@@ -55,7 +67,8 @@ std::optional<Metrics> evaluate(Task& task, const SampleSource& samples, int64_t
   task.model().train(was_training);
   if (stopped) return std::nullopt;
   group.all_reduce_sum(sums);  // each entry is non-zero on one rank only: exact
-  return task.metrics(added_up(sums));
+  if (count > 0) group.all_reduce_sum(confusion_KK);
+  return Evaluation{task.metrics(added_up(sums)), confusion_of(std::move(classes), confusion_KK)};
 }
 
 void check_metric_name(const std::vector<std::string>& names, const std::string& name) {

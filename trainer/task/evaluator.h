@@ -16,19 +16,24 @@
 
 namespace ddp::train {
 
+struct Evaluation {
+  Metrics metrics;
+  ConfusionMatrix confusion;  ///< Empty for a task without classes.
+};
+
 /// Runs in eval mode and without gradient synchronisation; the model is in its former mode
 /// afterwards.
 ///
 /// Batches are cut by position, the same ones for any number of ranks, and dealt out in turn; each
 /// gives one vector of float32 sums, and all are added in order of position in float64 on every
-/// rank.
+/// rank; confusions are whole numbers, which need no order.
 ///
 /// With `most_batches`, those are spread evenly over all.
 ///
 /// `go_on` is asked before each batch; when it says no on any rank, all ranks leave out the rest
 /// after their present batch and get nothing. `before_wait` is called before the ranks wait for
 /// each other.
-std::optional<Metrics> evaluate(
+std::optional<Evaluation> evaluate(
     Task& task, const SampleSource& samples, int64_t batch_size, ProcessGroup& group,
     torch::Device device, std::optional<torch::ScalarType> amp_dtype,
     const std::function<bool()>& go_on = [] { return true; },

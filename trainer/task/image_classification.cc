@@ -88,12 +88,13 @@ ImageModelFacts ImageModelFacts::of(const std::map<std::string, std::string>& me
   }
 }
 
+ImageSizes sizes_of(const ImageModelFacts& facts) {
+  return {facts.shape.channels, facts.shape.height, facts.shape.width,
+          static_cast<int64_t>(facts.labels.size())};
+}
+
 ImageNetwork make_image_network(const Config& config, const ImageModelFacts& facts, uint64_t seed) {
-  const ImageShape& shape = facts.shape;
-  return ImageNetwork(config.image,
-                      ImageNetworkImpl::Sizes{shape.channels, shape.height, shape.width,
-                                              static_cast<int64_t>(facts.labels.size())},
-                      seed);
+  return ImageNetwork(config.image, sizes_of(facts), seed);
 }
 
 std::vector<Parameter> parameters_of(const ImageNetwork& network) {
@@ -209,17 +210,30 @@ void ImageClassification::end_step(ProcessGroup& group, const torch::Tensor& dis
   for (auto& norm : model_->norms()) norm->end_step(sum, discard);
 }
 
-torch::Tensor ImageClassification::evaluate(const Batch& batch) {
+BatchSums ImageClassification::evaluate(const Batch& batch) {
   const auto logits = model_(batch.inputs);
+  const auto answers = logits.argmax(1);
   const auto there = batch.targets != kLeftOut;
-  const auto right = (logits.argmax(1) == batch.targets).logical_and(there);
+  const auto right = (answers == batch.targets).logical_and(there);
   const auto numbers = torch::stack({right.sum(), there.sum()}).to(torch::kFloat32);
-  return torch::cat({mean_loss(logits, batch.targets, 1).reshape({1}), numbers});
+  return {torch::cat({mean_loss(logits, batch.targets, 1).reshape({1}), numbers}),
+          confusions(batch.targets.index({there}), answers.index({there}), facts_.labels)};
 }
 
 Metrics ImageClassification::metrics(const std::vector<double>& sums) const {
   const double images = std::max(1.0, sums[2]);
   return {{"loss", sums[0] / images}, {"accuracy", sums[1] / images}, {"images", sums[2]}};
+}
+
+std::vector<ParameterPart> ImageClassification::parameter_parts() const {
+  return image_parameter_parts(config_.image, sizes());
+}
+
+double ImageClassification::flops_per_unit() const { return image_flops(config_.image, sizes()); }
+
+std::vector<MemoryItem> ImageClassification::memory_items(const Config& config,
+                                                          const ComputePlace& place) const {
+  return image_memory_items(config, sizes(), place);
 }
 
 void ImageClassification::check_resume(const std::map<std::string, std::string>& metadata,

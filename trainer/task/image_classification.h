@@ -11,6 +11,7 @@
 #include "trainer/data/image_samples.h"
 #include "trainer/data/image_set.h"
 #include "trainer/model/image_network.h"
+#include "trainer/task/class_labels.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {
@@ -29,6 +30,7 @@ struct ImageModelFacts {
   static ImageModelFacts of(const std::map<std::string, std::string>& metadata);
 };
 
+ImageSizes sizes_of(const ImageModelFacts& facts);
 ImageNetwork make_image_network(const Config& config, const ImageModelFacts& facts, uint64_t seed);
 std::vector<Parameter> parameters_of(const ImageNetwork& network);
 std::vector<NamedTensor> buffers_of(const ImageNetwork& network);
@@ -51,8 +53,9 @@ class ImageClassification : public Task {
   torch::Tensor smallest_loss() override;
   void end_step(ProcessGroup& group, const torch::Tensor& discard) override;
   /// Negative log-likelihood in nats, images whose label was the most likely one, images.
-  torch::Tensor evaluate(const Batch& batch) override;
+  BatchSums evaluate(const Batch& batch) override;
   int64_t sums() const override { return 3; }
+  std::vector<std::string> classes() const override { return confusable(facts_.labels); }
   /// loss (nats per image), accuracy, images: those that could be read.
   Metrics metrics(const std::vector<double>& sums) const override;
   std::vector<std::string> metric_names() const override { return {"loss", "accuracy", "images"}; }
@@ -61,7 +64,10 @@ class ImageClassification : public Task {
   bool equal_weights() const override;
   int64_t units_per_sample() const override { return 1; }
   std::string_view unit() const override { return "images"; }
-  double flops_per_unit() const override { return model_->flops_per_image(); }
+  std::vector<ParameterPart> parameter_parts() const override;
+  double flops_per_unit() const override;
+  std::vector<MemoryItem> memory_items(const Config& config,
+                                       const ComputePlace& place) const override;
 
   std::map<std::string, std::string> metadata() const override { return facts_.metadata(); }
   void check_resume(const std::map<std::string, std::string>& metadata,
@@ -75,6 +81,7 @@ class ImageClassification : public Task {
  private:
   torch::Tensor mean_loss(const torch::Tensor& logits, const torch::Tensor& labels,
                           int64_t images) const;
+  ImageSizes sizes() const { return sizes_of(facts_); }
   void open_evaluation(std::vector<int64_t> rest, const ImageSamples::Options& options);
 
   const Config& config_;

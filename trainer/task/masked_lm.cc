@@ -37,9 +37,7 @@ MaskingTokens masking_tokens(const Tokenizer& tokenizer) {
 }
 
 MaskedLm::MaskedLm(const Config& config, const std::map<std::string, std::string>* metadata)
-    : config_(config),
-      fresh_(metadata == nullptr),
-      tokenizer_(open_bert_tokenizer(config, metadata)) {
+    : BertTask(config, metadata) {
   try {
     tokens_ = masking_tokens(*tokenizer_);
   } catch (const UserError& error) {
@@ -111,10 +109,6 @@ void MaskedLm::build_model(torch::Device device, uint64_t seed) {
   model_->train();
 }
 
-std::vector<Parameter> MaskedLm::parameters() const {
-  return bert_optimizer_parameters(model_->model_parameters());
-}
-
 TaskLoss MaskedLm::loss(const Batch& batch) {
   const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
   const auto targets_BT = batch.targets.narrow(1, 0, tokens_BT.size(1));
@@ -133,15 +127,16 @@ torch::Tensor MaskedLm::smallest_loss() {
   return hidden_loss_sum(model_->logits_at(tokens_BT, all_BT, all_BT), tokens_BT.reshape({-1}));
 }
 
-torch::Tensor MaskedLm::evaluate(const Batch& batch) {
+BatchSums MaskedLm::evaluate(const Batch& batch) {
   const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
   const auto targets_BT = batch.targets.narrow(1, 0, tokens_BT.size(1));
   const auto hidden_BT = targets_BT.ne(kHiddenNot);
   const auto targets_M = targets_BT.index({hidden_BT});
   const auto logits_MV = model_->logits_at(tokens_BT, seen_BT, hidden_BT);
   const auto right = logits_MV.argmax(-1).eq(targets_M).sum().to(torch::kFloat32);
-  return torch::stack(
-      {hidden_loss_sum(logits_MV, targets_M), right, hidden_BT.sum().to(torch::kFloat32)});
+  return {torch::stack(
+              {hidden_loss_sum(logits_MV, targets_M), right, hidden_BT.sum().to(torch::kFloat32)}),
+          {}};
 }
 
 Metrics MaskedLm::metrics(const std::vector<double>& sums) const {
@@ -158,13 +153,10 @@ int64_t MaskedLm::full_weight(int64_t samples) const {
   return samples * masked_count(config_.data.block_size - kAroundText, config_.data.mask_share);
 }
 
-std::map<std::string, std::string> MaskedLm::metadata() const {
-  return {{kTokenizerState, tokenizer_->state()}};
-}
-
-void MaskedLm::check_resume(const std::map<std::string, std::string>& metadata,
-                            const std::string& snapshot) const {
-  check_same_vocabulary(metadata, snapshot, *tokenizer_, config_);
+BertSizes MaskedLm::sizes() const {
+  BertSizes sizes = bert_sizes(*lines_, config_.data.block_size, tokenizer_->size());
+  sizes.hidden_share = config_.data.mask_share;
+  return sizes;
 }
 
 /// What always guessing the most frequent token would be right about.

@@ -23,7 +23,7 @@ namespace ddp::train {
 std::unique_ptr<Task> make_masked_lm(const Config& config,
                                      const std::map<std::string, std::string>* metadata);
 
-class MaskedLm : public Task {
+class MaskedLm : public BertTask {
  public:
   MaskedLm(const Config& config, const std::map<std::string, std::string>* metadata);
 
@@ -33,14 +33,12 @@ class MaskedLm : public Task {
 
   void build_model(torch::Device device, uint64_t seed) override;
   torch::nn::Module& model() override { return *model_; }
-  std::vector<Parameter> parameters() const override;
-  std::vector<std::string> shape_keys() const override { return bert_shape_keys(); }
 
   /// Of the hidden tokens alone; rows are cut behind the longest line of the batch.
   TaskLoss loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
   /// Negative log-likelihood in nats, hidden tokens that were the most likely ones, hidden tokens.
-  torch::Tensor evaluate(const Batch& batch) override;
+  BatchSums evaluate(const Batch& batch) override;
   int64_t sums() const override { return 3; }
   /// loss (nats per hidden token), masked_accuracy, masked_tokens.
   Metrics metrics(const std::vector<double>& sums) const override;
@@ -48,16 +46,18 @@ class MaskedLm : public Task {
 
   int64_t full_weight(int64_t samples) const override;
   bool equal_weights() const override { return false; }
-  int64_t units_per_sample() const override { return 1; }
   std::string_view unit() const override { return "lines"; }
 
-  std::map<std::string, std::string> metadata() const override;
-  void check_resume(const std::map<std::string, std::string>& metadata,
-                    const std::string& snapshot) const override;
   std::vector<std::string> describe() const override;
   std::string next_command(const std::string& snapshot) const override {
     return "trainer predict --snapshot " + snapshot + " --text \"The [MASK] ran\"";
   }
+
+ protected:
+  std::vector<ModelParameter> model_parameters() const override {
+    return model_->model_parameters();
+  }
+  BertSizes sizes() const override;
 
  private:
   /// Lines and the samples that are made of them.
@@ -72,9 +72,6 @@ class MaskedLm : public Task {
   MaskingOptions masking(bool every_epoch_anew) const;
   double share_of_most_frequent(const MaskedLines& samples) const;
 
-  const Config& config_;
-  bool fresh_;  // not resumed: bert_config.init_from counts
-  std::unique_ptr<Tokenizer> tokenizer_;
   MaskingTokens tokens_;
   std::unique_ptr<TextLines> lines_;  // of data_config.path
   std::unique_ptr<MaskedLines> training_;

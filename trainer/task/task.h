@@ -17,6 +17,7 @@
 #include "trainer/config/config.h"
 #include "trainer/data/batch.h"
 #include "trainer/data/sample_source.h"
+#include "trainer/metrics/confusion_matrix.h"
 #include "trainer/model/training_cost.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/process_group.h"
@@ -30,6 +31,13 @@ struct TaskLoss {
 
 /// Name and value, the loss first.
 using Metrics = std::vector<std::pair<std::string, double>>;
+
+/// Of a batch of evaluation samples.
+struct BatchSums {
+  torch::Tensor sums;  ///< float32 [Task::sums()], each a sum over the samples.
+  /// int64 [K, K], samples by true and by predicted class; not defined without classes().
+  torch::Tensor confusion;
+};
 
 /// Used by one thread, but for the sources, which the loader's threads read.
 class Task {
@@ -66,9 +74,11 @@ class Task {
   /// micro-batches of all ranks lead to. `discard`, a float32 scalar on the model's device: 1
   /// leaves them as they were, as there is no update.
   virtual void end_step(ProcessGroup& /*group*/, const torch::Tensor& /*discard*/) {}
-  /// Of a batch of evaluation samples, in eval mode: float32 [sums()], each a sum over the samples.
-  virtual torch::Tensor evaluate(const Batch& batch) = 0;
+  /// Of a batch of evaluation samples, in eval mode.
+  virtual BatchSums evaluate(const Batch& batch) = 0;
   virtual int64_t sums() const = 0;
+  /// The classes that evaluate() counts confusions of, by name; empty: it counts none.
+  virtual std::vector<std::string> classes() const { return {}; }
   /// Of the sums over all evaluation samples.
   virtual Metrics metrics(const std::vector<double>& sums) const = 0;
   /// The names in metrics(), in their order.
@@ -90,10 +100,13 @@ class Task {
   /// What speeds are counted in, for one sample: tokens of a text, 1 for an image.
   virtual int64_t units_per_sample() const = 0;
   virtual std::string_view unit() const = 0;  ///< "tokens", "images"
+  // By arithmetic alone, so that these three need no build_model().
+  /// The model's parameters; empty: not known.
+  virtual std::vector<ParameterPart> parameter_parts() const { return {}; }
   /// Floating-point operations of the model, forward and backward, for one unit; 0: not known.
   virtual double flops_per_unit() const { return 0.0; }
-
-  /// What a rank would need to train this task by `config`, by arithmetic; empty: not known.
+  /// What a rank would need to train this task by `config`, which differs from its own at most in
+  /// what fits the same data; empty: not known.
   virtual std::vector<MemoryItem> memory_items(const Config& /*config*/,
                                                const ComputePlace& /*place*/) const {
     return {};

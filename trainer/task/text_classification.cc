@@ -62,9 +62,7 @@ torch::Tensor summed_loss(const torch::Tensor& logits_BK, const torch::Tensor& t
 
 TextClassification::TextClassification(const Config& config,
                                        const std::map<std::string, std::string>* metadata)
-    : config_(config),
-      fresh_(metadata == nullptr),
-      tokenizer_(open_bert_tokenizer(config, metadata)) {
+    : BertTask(config, metadata) {
   try {
     tokens_ = bert_tokens(*tokenizer_);
   } catch (const UserError& error) {
@@ -234,10 +232,6 @@ void TextClassification::take_pretrained() {
                                 : "those of pooler and classifier are");
 }
 
-std::vector<Parameter> TextClassification::parameters() const {
-  return bert_optimizer_parameters(model_->model_parameters());
-}
-
 TaskLoss TextClassification::loss(const Batch& batch) {
   const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
   const int64_t texts = batch.targets.size(0);
@@ -253,7 +247,7 @@ torch::Tensor TextClassification::smallest_loss() {
   return summed_loss(model_(tokens_BT, seen_BT), torch::zeros({1}, options), class_weights_);
 }
 
-torch::Tensor TextClassification::evaluate(const Batch& batch) {
+BatchSums TextClassification::evaluate(const Batch& batch) {
   const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
   const auto logits_BK = model_(tokens_BT, seen_BT);
   const auto answers_B = logits_BK.argmax(1);
@@ -263,8 +257,9 @@ torch::Tensor TextClassification::evaluate(const Batch& batch) {
       torch::stack({right_B.bincount({}, classes), batch.targets.bincount({}, classes),
                     answers_B.bincount({}, classes)},
                    1);
-  return torch::cat({summed_loss(logits_BK, batch.targets, {}).reshape({1}),
-                     counts.to(torch::kFloat32).reshape({-1})});
+  return {torch::cat({summed_loss(logits_BK, batch.targets, {}).reshape({1}),
+                      counts.to(torch::kFloat32).reshape({-1})}),
+          confusions(batch.targets, answers_B, labels_)};
 }
 
 int64_t TextClassification::sums() const {
@@ -295,13 +290,16 @@ std::vector<std::string> TextClassification::metric_names() const {
   return {"loss", "accuracy", "precision", "recall", "f1", "f1_macro", "f1_micro", "texts"};
 }
 
-std::map<std::string, std::string> TextClassification::metadata() const {
-  return {{kTokenizerState, tokenizer_->state()}, {kLabels, labels_json(labels_)}};
+BertSizes TextClassification::sizes() const {
+  BertSizes sizes = bert_sizes(texts_->texts, config_.data.block_size, tokenizer_->size());
+  sizes.classes = static_cast<int64_t>(labels_.size());
+  return sizes;
 }
 
-void TextClassification::check_resume(const std::map<std::string, std::string>& metadata,
-                                      const std::string& snapshot) const {
-  check_same_vocabulary(metadata, snapshot, *tokenizer_, config_);
+std::map<std::string, std::string> TextClassification::metadata() const {
+  auto metadata = BertTask::metadata();
+  metadata.emplace(kLabels, labels_json(labels_));
+  return metadata;
 }
 
 double TextClassification::share_of_most_frequent() const {

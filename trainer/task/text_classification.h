@@ -30,7 +30,7 @@ struct LabelledTexts {
   std::vector<int64_t> lines;  ///< Where they begin in the file.
 };
 
-class TextClassification : public Task {
+class TextClassification : public BertTask {
  public:
   TextClassification(const Config& config, const std::map<std::string, std::string>* metadata);
 
@@ -40,15 +40,14 @@ class TextClassification : public Task {
 
   void build_model(torch::Device device, uint64_t seed) override;
   torch::nn::Module& model() override { return *model_; }
-  std::vector<Parameter> parameters() const override;
-  std::vector<std::string> shape_keys() const override { return bert_shape_keys(); }
 
   /// Weighted by bert_config.class_weights; rows are cut behind the longest text of the batch.
   TaskLoss loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
   /// Negative log-likelihood in nats, without class weights; then of each class ClassCounts.
-  torch::Tensor evaluate(const Batch& batch) override;
+  BatchSums evaluate(const Batch& batch) override;
   int64_t sums() const override;
+  std::vector<std::string> classes() const override { return confusable(labels_); }
   /// loss (nats per text), accuracy, precision, recall, f1, f1_macro, f1_micro, texts. The third to
   /// fifth are of two classes those of the second one, of more the means over the classes.
   Metrics metrics(const std::vector<double>& sums) const override;
@@ -56,16 +55,19 @@ class TextClassification : public Task {
 
   int64_t full_weight(int64_t samples) const override { return samples; }
   bool equal_weights() const override { return true; }
-  int64_t units_per_sample() const override { return 1; }
   std::string_view unit() const override { return "texts"; }
 
   std::map<std::string, std::string> metadata() const override;
-  void check_resume(const std::map<std::string, std::string>& metadata,
-                    const std::string& snapshot) const override;
   std::vector<std::string> describe() const override;
   std::string next_command(const std::string& snapshot) const override {
     return "trainer predict --snapshot " + snapshot + " --text TEXT";
   }
+
+ protected:
+  std::vector<ModelParameter> model_parameters() const override {
+    return model_->model_parameters();
+  }
+  BertSizes sizes() const override;
 
  private:
   /// The rows of a table that can be used. Throws UserError.
@@ -80,9 +82,6 @@ class TextClassification : public Task {
   void take_pretrained();
   double share_of_most_frequent() const;
 
-  const Config& config_;
-  bool fresh_;  // not resumed: bert_config.init_from counts
-  std::unique_ptr<Tokenizer> tokenizer_;
   BertTokens tokens_;
   Labels labels_;
   std::vector<std::string> left_out_;  // rows, where on_bad_sample says skip

@@ -1,21 +1,21 @@
 // trainer estimate: what a training takes, before it runs.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "launcher/worker_contract.h"
-#include "trainer/app/data_facts.h"
 #include "trainer/app/memory_estimate.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/config/compose/load_config.h"
-#include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/training_cost.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/run/batch_plan.h"
-#include "trainer/runtime/error.h"
+#include "trainer/task/task.h"
 
 namespace ddp::train {
 namespace {
@@ -23,23 +23,24 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Estimate {
-  ParameterCounts parameters;
+  std::vector<ParameterPart> parameters;
   MemoryEstimate memory;
-  int64_t tokens_per_step = 0;
+  std::string unit;  ///< "tokens", "lines"
+  int64_t units_per_step = 0;
   int64_t steps_per_epoch = 0;
   double flops_per_step = 0.0;
 };
 
-/// Of these data and this many ranks.
+/// A task with its data and without a model, and where it would be trained.
 struct Job {
-  Config config;
-  DataFacts data;
+  const Config& config;
+  std::unique_ptr<Task> task;
   ComputePlace place;
   int device_index = 0;
 
   MemoryModel memory_model() const {
     return [this](const Config& changed, const ComputePlace& where) {
-      return memory_items(changed, data.vocab_size, where);
+      return task->memory_items(changed, where);
     };
   }
 };
@@ -47,46 +48,55 @@ struct Job {
 Job job_of(const Config& config, int64_t world_size) {
   const DevicePlan plan = plan_device(config, DistEnv{});
   return {config,
-          read_data_facts(config),
+          make_task(config, nullptr),
           {plan.device.is_cuda(), world_size},
           plan.device.is_cuda() ? plan.device.index() : 0};
 }
 
 Estimate estimate(const Job& job) {
-  const Config& config = job.config;
+  const Task& task = *job.task;
+  const TrainerConfig& trainer = job.config.trainer;
   Estimate result;
-  result.parameters = parameter_counts(config.gpt, job.data.vocab_size, config.data.block_size);
-  result.memory = estimate_memory(config, job.memory_model(), job.place, job.device_index);
+  result.parameters = task.parameter_parts();
+  result.memory = estimate_memory(job.config, job.memory_model(), job.place, job.device_index);
   const BatchPlan batches =
-      plan_batches(config.trainer, static_cast<int>(job.place.world_size), std::nullopt);
-  const int64_t samples = batches.micro_batches * config.trainer.batch_size;
-  result.tokens_per_step = samples * config.data.block_size;
-  result.steps_per_epoch = job.data.samples / samples;
-  result.flops_per_step =
-      static_cast<double>(result.tokens_per_step) *
-      flops_per_token({result.parameters.total() - result.parameters.position_embedding,
-                       config.gpt.n_layer, config.gpt.n_embd, config.data.block_size});
+      plan_batches(trainer, static_cast<int>(job.place.world_size), std::nullopt);
+  const int64_t samples = batches.micro_batches * trainer.batch_size;
+  result.unit = task.unit();
+  result.units_per_step = samples * task.units_per_sample();
+  result.steps_per_epoch = task.training().size() / samples;
+  result.flops_per_step = static_cast<double>(result.units_per_step) * task.flops_per_unit();
   return result;
+}
+
+/// What the FLOPs are counted by.
+std::string_view formula_of(TaskKind task) {
+  switch (task) {
+    case TaskKind::kCausalLm:
+      return "6N + 12LHQT per token";
+    case TaskKind::kMaskedLm:
+    case TaskKind::kTextClassification:
+      return "6N + 12LHQT per token, padding not counted";
+    case TaskKind::kImageClassification:
+      return "6 for each weight at each pixel that it is used at";
+  }
+  return "";
 }
 
 Json as_json(const Estimate& e) {
   Json memory;
   for (const MemoryItem& item : e.memory.items) memory[item.name] = item.bytes;
-  return {{"parameters",
-           {{"total", e.parameters.total()},
-            {"token_embedding", e.parameters.token_embedding},
-            {"position_embedding", e.parameters.position_embedding},
-            {"blocks", e.parameters.blocks},
-            {"final_norm", e.parameters.final_norm},
-            {"head", e.parameters.head}}},
+  Json parameters = {{"total", total_of(e.parameters)}};
+  for (const ParameterPart& part : e.parameters) parameters[part.name] = part.count;
+  return {{"parameters", parameters},
           {"memory_per_rank_bytes", memory},
           {"device", e.memory.cuda ? "cuda" : "cpu"},
           {"needed_bytes", e.memory.needed_bytes()},
           {"available_bytes", e.memory.available_bytes},
           {"fits", e.memory.fits()},
-          {"tokens_per_step", e.tokens_per_step},
+          {e.unit + "_per_step", e.units_per_step},
           {"steps_per_epoch", e.steps_per_epoch},
-          {"tokens_per_epoch", e.tokens_per_step * e.steps_per_epoch},
+          {e.unit + "_per_epoch", e.units_per_step * e.steps_per_epoch},
           {"flops_per_step", e.flops_per_step}};
 }
 
@@ -101,25 +111,35 @@ std::string advice(const Job& job) {
   return text.empty() ? "  take a smaller model\n" : text;
 }
 
-std::string as_table(const Estimate& e) {
-  const auto number = [](int64_t value) { return short_number(static_cast<double>(value)); };
-  std::string text = fmt::format(
-      "Parameters         {}: token embedding {}, position embedding {}, blocks {}, "
-      "final norm {}, head {}\nMemory of a rank, at its largest moment\n",
-      number(e.parameters.total()), number(e.parameters.token_embedding),
-      number(e.parameters.position_embedding), number(e.parameters.blocks),
-      number(e.parameters.final_norm), e.parameters.head == 0 ? "tied" : number(e.parameters.head));
+std::string in_short(int64_t value) { return short_number(static_cast<double>(value)); }
+
+/// "2.72M: token embedding 8.32k, ..., head tied"
+std::string parameter_text(const std::vector<ParameterPart>& parts) {
+  std::string text = in_short(total_of(parts));
+  std::string_view between = ": ";
+  for (const auto& [name, count] : parts) {
+    std::string words = name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    text += fmt::format("{}{} {}", between, words, count == 0 ? "tied" : in_short(count));
+    between = ", ";
+  }
+  return text;
+}
+
+std::string as_table(const Estimate& e, TaskKind task) {
+  std::string text = fmt::format("Parameters         {}\nMemory of a rank, at its largest moment\n",
+                                 parameter_text(e.parameters));
   for (const MemoryItem& item : e.memory.items) {
     const std::string note = std::string(counts(item, e.memory.cuda) ? "" : " (of the CPU)") +
                              (item.main_rank_only ? " (rank 0 alone)" : "");
     text += fmt::format("  {:<16} {}{}\n", item.name, in_bytes(item.bytes), note);
   }
-  text += fmt::format("Steps              {} tokens each, {} in an epoch of {} tokens\n",
-                      number(e.tokens_per_step), e.steps_per_epoch,
-                      number(e.tokens_per_step * e.steps_per_epoch));
+  text += fmt::format("Steps              {0} {1} each, {2} in an epoch of {3} {1}\n",
+                      in_short(e.units_per_step), e.unit, e.steps_per_epoch,
+                      in_short(e.units_per_step * e.steps_per_epoch));
   if (e.steps_per_epoch == 0)
-    text += "                   the text is too short for one step: training would refuse it\n";
-  text += fmt::format("FLOPs per step     {:.3g} (6N + 12LHQT per token)\n", e.flops_per_step);
+    text += "                   the data are too few for one step: training would refuse them\n";
+  text += fmt::format("FLOPs per step     {:.3g} ({})\n", e.flops_per_step, formula_of(task));
   text += fmt::format("Fits               {}: {} of the {} that {} free now\n",
                       e.memory.fits() ? "yes" : "no", in_bytes(e.memory.needed_bytes()),
                       in_bytes(e.memory.available_bytes),
@@ -131,17 +151,13 @@ std::string as_table(const Estimate& e) {
 
 int run_estimate(const TrainerArgs& args) {
   const Config config = load_config(args.config, args.overrides);
-  if (config.task != TaskKind::kCausalLm) {
-    throw UserError(fmt::format("task: {}: trainer estimate knows {} alone", task_name(config.task),
-                                task_name(TaskKind::kCausalLm)));
-  }
   const Job job = job_of(config, args.estimate.world_size);
   const Estimate result = estimate(job);
   if (args.estimate.json) {
     print(as_json(result).dump(2) + "\n");
     return launch::kExitDone;
   }
-  print(as_table(result));
+  print(as_table(result, config.task));
   if (!result.memory.fits()) print("To make it fit:\n" + advice(job));
   return launch::kExitDone;
 }

@@ -5,10 +5,12 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
+#include "trainer/app/out_of_memory.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/config/keys/config_checks.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/optim/amp.h"
+#include "trainer/parallel/device_share.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
@@ -52,18 +54,48 @@ void load_weights(const OpenedSnapshot& snapshot, Task& task) {
   for (const auto& [name, tensor] : task.buffers()) snapshot.load_into("buffer." + name, tensor);
 }
 
-std::string as_table(const Metrics& metrics) {
+std::string eval_table(const Evaluation& evaluation) {
+  constexpr std::size_t kMostColumns = 10;
   std::string text;
-  for (const auto& [name, value] : metrics) text += fmt::format("{:<20} {:.6g}\n", name, value);
-  return text;
+  for (const auto& [name, value] : evaluation.metrics)
+    text += fmt::format("{:<20} {:.6g}\n", name, value);
+  if (evaluation.confusion.empty()) return text;
+  return text + "\n" + confusion_table(abbreviated(evaluation.confusion, kMostColumns));
 }
 
-std::string eval_json(const Metrics& metrics, const OpenedSnapshot& snapshot,
+nlohmann::ordered_json confusion_json(const ConfusionMatrix& matrix) {
+  return nlohmann::ordered_json::parse("{" + confusion_members(matrix) + "}");
+}
+
+std::string eval_json(const Evaluation& evaluation, const OpenedSnapshot& snapshot,
                       const Config& config) {
   nlohmann::ordered_json report = {
       {"snapshot", snapshot.path}, {"step", snapshot.meta.step}, {"data", config.data.path}};
-  for (const auto& [name, value] : metrics) report[name] = value;
+  for (const auto& [name, value] : evaluation.metrics) report[name] = value;
+  if (!evaluation.confusion.empty())
+    report["confusion_matrix"] = confusion_json(evaluation.confusion);
   return report.dump(2) + "\n";
+}
+
+int64_t batch_size_of(const Config& config, const EvalArgs& options) {
+  return options.batch_size != 0 ? options.batch_size : config.trainer.batch_size;
+}
+
+void evaluate_snapshot(const Config& config, const EvalArgs& options,
+                       const OpenedSnapshot& snapshot, const DistEnv& env, const DevicePlan& plan) {
+  const auto task = open_task(config, options, snapshot.meta);
+  if (task->evaluation() == nullptr) {
+    throw UserError(
+        fmt::format("{}: there is nothing to evaluate on (train_split {}); name a text with --data",
+                    config.data.path, config.data.train_split));
+  }
+  ProcessGroup group(env, config.distributed, plan);
+  task->build_model(plan.device, 0);
+  load_weights(snapshot, *task);
+  const auto evaluation = evaluate(*task, *task->evaluation(), batch_size_of(config, options),
+                                   group, plan.device, autocast_dtype(config.trainer));
+  if (group.is_main())
+    print(options.json ? eval_json(*evaluation, snapshot, config) : eval_table(*evaluation));
 }
 
 }  // namespace
@@ -73,23 +105,19 @@ int run_eval(const TrainerArgs& args) {
   const FetchedSnapshot fetched(options.snapshot);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const Config config = eval_config(snapshot.meta, options);
-  const auto task = open_task(config, options, snapshot.meta);
-  if (task->evaluation() == nullptr) {
-    throw UserError(
-        fmt::format("{}: there is nothing to evaluate on (train_split {}); name a text with --data",
-                    config.data.path, config.data.train_split));
-  }
   const DistEnv env = DistEnv::from_environment();
   const DevicePlan plan = plan_device(config, env);
-  ProcessGroup group(env, config.distributed, plan);
-  task->build_model(plan.device, 0);
-  load_weights(snapshot, *task);
-  const int64_t batch_size =
-      options.batch_size != 0 ? options.batch_size : config.trainer.batch_size;
-  const auto metrics = evaluate(*task, *task->evaluation(), batch_size, group, plan.device,
-                                autocast_dtype(config.trainer));
-  if (group.is_main())
-    print(options.json ? eval_json(*metrics, snapshot, config) : as_table(*metrics));
+  hold_to_share(config.distributed, plan);
+  try {
+    evaluate_snapshot(config, options, snapshot, env, plan);
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+    hold_to_share({}, plan);  // the words need memory, too
+    throw FinalError(fmt::format(
+        "out of memory in the evaluation{}; lower --batch_size, which is {}, or evaluate less "
+        "--data",
+        memory_limit_note(config.distributed, plan.device), batch_size_of(config, options)));
+  }
   return launch::kExitDone;
 }
 

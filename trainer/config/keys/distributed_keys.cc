@@ -11,6 +11,10 @@ std::vector<Field> distributed_fields() {
        .meaning = "Keep gradients in the buckets: no copy, less memory."},
       {DDP_KEY(distributed, static_graph),
        .meaning = "Promise that the set of used parameters never changes; lets DDP optimize."},
+      {DDP_KEY(distributed, gradient_compression),
+       .meaning =
+           "Type in which gradients travel between ranks, as with torch's bf16_compress_hook and "
+           "fp16_compress_hook: half the bytes, 8 or 11 bits of mantissa; none: their own."},
       {DDP_KEY(distributed, ranks_per_device), .range = kUpTo1e4, .unit = "ranks",
        .null_means = NullMeans::kNotGiven, .default_text = "one on a GPU, any number on CPUs",
        .meaning = "Maximum number of ranks that share a GPU (over Gloo), or a machine's CPUs (each "

@@ -21,7 +21,7 @@ using FieldPointer =
                  std::array<double, 2>*, Verbosity*, AutoNumber*, ClassWeights*,
                  std::vector<std::string>*, TaskKind*, DataFormat*, OnBadSample*, ImageNetworkKind*,
                  BatchNormKind*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*,
-                 Backend*, OptimizerName*, LrSchedule*, ProgressStyle*>;
+                 Backend*, GradientCompression*, OptimizerName*, LrSchedule*, ProgressStyle*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {

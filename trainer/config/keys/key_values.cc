@@ -37,6 +37,7 @@ Choices choices_of(AmpDtype) {
   return {{"float16", "bfloat16"}, {{"fp16", "float16"}, {"bf16", "bfloat16"}}};
 }
 Choices choices_of(DeviceChoice) { return {{"auto", "cpu", "cuda"}}; }
+Choices choices_of(GradientCompression) { return {{"none", "bf16", "fp16"}}; }
 Choices choices_of(Backend) { return {{"auto", "gloo", "nccl"}}; }
 Choices choices_of(IfBusy) { return {{"skip", "wait"}}; }
 Choices choices_of(BadStepPolicy) { return {{"skip", "rollback", "stop"}}; }

@@ -1,0 +1,38 @@
+"""A rank of torch's DistributedDataParallel with a communication hook; rank 0 prints the gradients.
+
+  compress_peer.py bf16|fp16
+"""
+
+import sys
+
+try:
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+except ImportError:
+    import os
+    if os.environ["RANK"] == "0":
+        print("no torch")
+    sys.exit(0)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1000))
+        self.bias = torch.nn.Parameter(torch.zeros(7))
+
+    def forward(self, x):
+        return (self.weight * x).sum() + (self.bias * x[:7]).sum()
+
+
+hook = {"bf16": default_hooks.bf16_compress_hook, "fp16": default_hooks.fp16_compress_hook}[sys.argv[1]]
+dist.init_process_group("gloo")
+model = Model()
+ddp = torch.nn.parallel.DistributedDataParallel(model)
+ddp.register_comm_hook(None, hook)
+ddp(torch.arange(1000, dtype=torch.float32) * 0.37 * (dist.get_rank() + 1) - 3.1).backward()
+if dist.get_rank() == 0:
+    for parameter in (model.weight, model.bias):
+        print(" ".join("%.9g" % value for value in parameter.grad.tolist()))
+dist.destroy_process_group()

@@ -1,0 +1,108 @@
+#include "trainer/parallel/device_wait.h"
+
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "trainer/parallel/collective_wait.h"
+
+namespace ddp::train {
+namespace {
+
+using c10::impl::VirtualGuardImpl;
+
+std::atomic<int> devices_given_up{0};
+
+class StreamMark final : public DeviceMark {
+ public:
+  explicit StreamMark(c10::Stream stream) : event_(stream.device_type()) { event_.record(stream); }
+
+  bool passed() const override { return event_.query(); }
+  void hold_queue() const override {
+    event_.block(VirtualGuardImpl(event_.device_type()).getStream(event_.device()));
+  }
+  std::unique_ptr<CopyQueue> side_queue() const override;
+
+ private:
+  c10::Event event_;
+};
+
+class StreamQueue final : public CopyQueue {
+ public:
+  explicit StreamQueue(c10::Stream stream) : stream_(stream) {}
+
+  void copy(torch::Tensor to, const torch::Tensor& from) override {
+    const c10::StreamGuard guard(stream_);
+    to.copy_(from, /*non_blocking=*/true);
+  }
+  ReadyEvent mark() override { return std::make_shared<StreamMark>(stream_); }
+
+ private:
+  c10::Stream stream_;
+};
+
+std::unique_ptr<CopyQueue> StreamMark::side_queue() const {
+  const VirtualGuardImpl device(event_.device_type());
+  const c10::Stream stream = device.getStreamFromGlobalPool(event_.device());
+  event_.block(stream);
+  return std::make_unique<StreamQueue>(stream);
+}
+
+/// Waits between two questions: short at first, for what is nearly there.
+class Pauses {
+ public:
+  void wait() {
+    std::this_thread::sleep_for(next_);
+    next_ = std::min<std::chrono::microseconds>(2 * next_, kLongest);
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kLongest{500};
+  std::chrono::microseconds next_{10};
+};
+
+}  // namespace
+
+ReadyEvent record_ready(torch::Device device) {
+  if (device.is_cpu()) return nullptr;
+  return std::make_shared<StreamMark>(VirtualGuardImpl(device.type()).getStream(device));
+}
+
+DeviceGivenUp::DeviceGivenUp() { ++devices_given_up; }
+DeviceGivenUp::~DeviceGivenUp() { --devices_given_up; }
+bool DeviceGivenUp::now() { return devices_given_up > 0; }
+
+void DeviceGivenUp::stay() {
+  for (Pauses pauses; now();) pauses.wait();
+}
+
+// Asked in this order: what had passed before it was given up was computed with all ranks.
+bool device_came_to(const ReadyEvent& mark) {
+  if (!mark) return true;
+  for (Pauses pauses;; pauses.wait()) {
+    const bool passed = mark->passed();
+    if (DeviceGivenUp::now()) return false;
+    if (passed) return true;
+  }
+}
+
+void wait_for_device(const ReadyEvent& mark) {
+  if (!mark) return;
+  const CollectiveWait waiting;
+  while (!device_came_to(mark)) DeviceGivenUp::stay();
+}
+
+void wait_for_device(torch::Device device) { wait_for_device(record_ready(device)); }
+
+torch::Tensor to_host(const torch::Tensor& tensor) {
+  if (tensor.is_cpu()) return tensor;
+  wait_for_device(tensor.device());
+  return tensor.cpu();
+}
+
+}  // namespace ddp::train
