@@ -15,6 +15,14 @@
 namespace ddp::train {
 namespace {
 
+template <class T>
+Node with(Kind kind, T Node::*member, T value) {
+  Node node;
+  node.kind = kind;
+  node.*member = std::move(value);
+  return node;
+}
+
 /// 'x', or "it's"; only what would break the line or the quotes is escaped.
 std::string quoted(const Node& node) {
   if (node.kind != Kind::kString) return python_str(node);
@@ -45,12 +53,12 @@ bool same_entry(const Entry& a, const Entry& b) {
 }  // namespace
 
 Node Node::null() { return {}; }
-Node Node::of(bool value) { return {.kind = Kind::kBool, .boolean = value}; }
-Node Node::of(int64_t value) { return {.kind = Kind::kInt, .integer = value}; }
-Node Node::of(double value) { return {.kind = Kind::kFloat, .real = value}; }
-Node Node::of(std::string value) { return {.kind = Kind::kString, .text = std::move(value)}; }
-Node Node::list() { return {.kind = Kind::kList}; }
-Node Node::map() { return {.kind = Kind::kMap}; }
+Node Node::of(bool value) { return with(Kind::kBool, &Node::boolean, value); }
+Node Node::of(int64_t value) { return with(Kind::kInt, &Node::integer, value); }
+Node Node::of(double value) { return with(Kind::kFloat, &Node::real, value); }
+Node Node::of(std::string value) { return with(Kind::kString, &Node::text, std::move(value)); }
+Node Node::list() { return with(Kind::kList, &Node::items, {}); }
+Node Node::map() { return with(Kind::kMap, &Node::entries, {}); }
 
 Node Node::texts(const std::vector<std::string>& values) {
   Node node = list();

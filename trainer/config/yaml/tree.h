@@ -21,11 +21,11 @@ struct Node {
   bool boolean = false;
   int64_t integer = 0;
   double real = 0.0;
-  std::string text = {};            ///< kString
-  bool quoted = false;              ///< kString: an override gave it in quotes.
-  std::vector<Node> items = {};     ///< kList
-  std::vector<Entry> entries = {};  ///< kMap, in order of appearance
-  Place place = {};
+  std::string text;            ///< kString
+  bool quoted = false;         ///< kString: an override gave it in quotes.
+  std::vector<Node> items;     ///< kList
+  std::vector<Entry> entries;  ///< kMap, in order of appearance
+  Place place;
 
   static Node null();
   static Node of(bool value);
