@@ -16,7 +16,7 @@ constexpr int kRanks = 2;
 /// Adds up the tensors of kRanks threads, as a collective does those of ranks.
 class Together {
  public:
-  void sum(torch::Tensor tensor) {
+  void sum(const torch::Tensor& tensor) {
     std::unique_lock lock(mutex_);
     const int round = round_;
     total_ = arrived_ == 0 ? tensor.clone() : total_ + tensor;
