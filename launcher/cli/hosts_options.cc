@@ -24,7 +24,7 @@ void refuse_conflicts(const OptionValues& values) {
     usage_error("--hosts and --hostfile cannot be combined; drop one");
   for (const char* other : {"standalone", "node-rank", "local-addr", "lifeline"}) {
     if (!values.given(other)) continue;
-    usage_error(fmt::format("--{} is of one node, --{} of a whole job: drop one", other, option));
+    usage_error(fmt::format("--{} is for one node, --{} for a whole job: drop one", other, option));
   }
   if (values.text("scheduler") != "none")
     usage_error(fmt::format("--scheduler and --{} cannot be combined; drop one", option));

@@ -43,15 +43,16 @@ constexpr std::array kOptions{
     OptionSpec{"retry-exit-codes", 0, "CODES", "", Restarts,
                "Exit codes that are always retried, whatever the policy; may include 75 "
                "(preempted, state saved) and 76 (permanent failure)."},
-    OptionSpec{"hang-timeout", 0, "SECONDS", "auto", Restarts,
-               "Silence after which a worker counts as hung: its stacks are dumped and the group "
-               "is restarted. auto: the timeout announced in its heartbeats; 0: never."},
+    OptionSpec{
+        "hang-timeout", 0, "SECONDS", "auto", Restarts,
+        "Consider a worker hung after this long without a heartbeat or output: dump its stacks and "
+        "restart the group. auto: the timeout announced in its heartbeats; 0: never."},
     OptionSpec{"healthy-after", 0, "SECONDS", "0", Restarts,
                "Reset the restart count after a round has run this long; 0: never."},
-    OptionSpec{"warm-spares", 0, nullptr, "", Restarts,
-               "Keep the next round's workers started, libraries loaded, so that a restart takes "
-               "less time, if the program offers it in its heartbeats, as trainer does. Takes "
-               "memory for as many processes again."},
+    OptionSpec{
+        "warm-spares", 0, nullptr, "", Restarts,
+        "Keep a second set of workers started, with their libraries loaded, for faster restarts. "
+        "The program must support it, as trainer does. Doubles the number of processes in memory."},
     OptionSpec{"monitor-interval", 0, "SECONDS", "0.1", Restarts,
                "Accepted for torchrun compatibility; ignored (exits are noticed immediately)."},
 
@@ -69,44 +70,45 @@ constexpr std::array kOptions{
                "Port of rank 0 (MASTER_PORT); 0: a free port, chosen anew for each restart."},
     OptionSpec{"node-rank", 0, "N", "0", Rendezvous,
                "Rank of this node with the static backend; node 0 hosts the rendezvous."},
-    OptionSpec{"local-addr", 0, "HOST", "", Rendezvous,
-               "Address of this node that the others reach; default: as the host of the rendezvous "
-               "sees it."},
-    OptionSpec{"rdzv-backend", 0, "static|c10d", "static", Rendezvous,
-               "How several nodes meet. static: all come, each with its --node-rank. c10d: between "
-               "MIN and MAX nodes may join, leave and be replaced."},
     OptionSpec{
-        "rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
-        "Where the nodes meet [port 29400, static: 29500]; static: also MASTER_ADDR, MASTER_PORT."},
+        "local-addr", 0, "HOST", "", Rendezvous,
+        "Address at which other nodes reach this one; default: as seen by the rendezvous host."},
+    OptionSpec{"rdzv-backend", 0, "static|c10d", "static", Rendezvous,
+               "Rendezvous of several nodes. static: a fixed set, each with its --node-rank. c10d: "
+               "MIN to MAX nodes, which may join, leave and be replaced."},
+    OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
+               "Address of the rendezvous [port 29400, static: 29500]; static: also MASTER_ADDR, "
+               "MASTER_PORT."},
     OptionSpec{"store", 0, "auto|agent|rank0", "auto", Rendezvous,
                "Who hosts the workers' TCPStore at MASTER_ADDR:MASTER_PORT: ddp-run (through "
                "ddp-store) or rank 0; auto: ddp-run if ddp-store is installed next to it."},
     OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous,
-               "Job ID (TORCHELASTIC_RUN_ID). Default: random; several nodes: none."},
+               "Job ID (TORCHELASTIC_RUN_ID). Default: random; with several nodes: none."},
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,
-               "Settings of several nodes: join_timeout, last_call_timeout, keep_alive_interval, "
+               "Rendezvous settings: join_timeout, last_call_timeout, keep_alive_interval, "
                "keep_alive_max_attempt, read_timeout, timeout, is_host."},
     OptionSpec{"rdzv-token-file", 0, "FILE", "", Rendezvous,
-               "A secret of at least 16 bytes, the same on all nodes: agents without it are turned "
-               "away. Default: none."},
+               "File with a secret of at least 16 bytes, the same on all nodes; agents without it "
+               "are rejected. Default: none."},
 
     OptionSpec{"scheduler", 0, "none|auto|slurm|mpi", "none", Rendezvous,
-               "Take options of several nodes that are not given from the scheduler that started "
-               "one ddp-run on each: srun's SLURM_* or mpirun's OMPI_* and PMI_* variables."},
+               "Take multi-node options that are not given from the scheduler that started one "
+               "ddp-run per node: SLURM_* variables of srun, or OMPI_* and PMI_* of mpirun."},
     OptionSpec{"hosts", 0, "HOST[:N],...", "", Rendezvous,
-               "Start the job on these hosts through ssh, with N workers each; a[1-4]:8 works, "
-               "too. The first one is node 0. The working directory and the program must exist on "
-               "all."},
+               "Start the job on these hosts over ssh, with N workers each; ranges such as "
+               "a[1-4]:8 work too. The first host is node 0. The working directory and the program "
+               "must exist on all of them."},
     OptionSpec{"hostfile", 0, "FILE", "", Rendezvous,
-               "Likewise, with one host a line: HOST:N or HOST slots=N."},
+               "The same, read from a file with one host per line: HOST:N or HOST slots=N."},
     OptionSpec{"ssh", 0, "COMMAND", "", Rendezvous,
-               "Program and options that run a command on a host; default: DDP_SSH, or ssh with "
-               "BatchMode and short timeouts."},
-    OptionSpec{"export", 0, "NAME[=VALUE],...", "", Rendezvous,
-               "Variables that --hosts passes on, e.g. NCCL_*,PYTHONPATH; none by default."},
+               "Command for --hosts in place of ssh; default: DDP_SSH, or ssh with BatchMode and "
+               "short timeouts."},
+    OptionSpec{
+        "export", 0, "NAME[=VALUE],...", "", Rendezvous,
+        "Environment variables that --hosts passes on, e.g. NCCL_*,PYTHONPATH. Default: none."},
     OptionSpec{"lifeline", 0, "VERSION", "", Rendezvous,
-               "Given by --hosts to the hosts' ddp-run, which must be of this version: standard "
-               "input brings signals, and its end stops the job."},
+               "Internal, set by --hosts: checks the version, reads signals from standard input "
+               "and stops at its end."},
 
     OptionSpec{"shutdown-timeout", 0, "SECONDS", "30", Stopping,
                "Grace period for workers to stop before SIGKILL."},
@@ -125,10 +127,10 @@ constexpr std::array kOptions{
                "Prefix of teed lines; may use ${role_name}, ${local_rank}, ${rank}, ${hostname}. "
                "Default: [${role_name}${local_rank}]:"},
     OptionSpec{"timestamps", 0, nullptr, "", Logs,
-               "Prefix each console line with date and time; ${time} does it in the template."},
+               "Prefix each console line with date and time, like ${time} in the template."},
     OptionSpec{"fold-lines", 0, "MS", "0", Logs,
-               "Show identical lines from several ranks once, prefixed [default0-7]:; each line "
-               "waits up to MS milliseconds for its duplicates. 0: off."},
+               "Show identical lines from several ranks once, prefixed [default0-7]:. Lines are "
+               "held for up to MS milliseconds to find duplicates. 0: off."},
     OptionSpec{
         "log-max-size", 0, "SIZE", "0", Logs,
         "Rotate log files at this size, e.g. 64M; stdout.log.1 is the previous one. 0: never."},
@@ -160,10 +162,9 @@ constexpr std::array kOptions{
                "Where to log events: null (nowhere) or console (stderr)."},
 
     OptionSpec{"dry-run", 0, nullptr, "", Other, "Print each worker's command; start nothing."},
-    OptionSpec{
-        "explain", 0, "FOLDER", "", Other,
-        "Say why a past run failed and what to do, from its --log-dir or --result-json; start "
-        "nothing."},
+    OptionSpec{"explain", 0, "FOLDER", "", Other,
+               "Explain why a past run failed and what to do, from its --log-dir or --result-json; "
+               "start nothing."},
     OptionSpec{"print-completion", 0, "bash|zsh|fish", "", Other,
                "Print a completion script: source <(ddp-run --print-completion bash)."},
     OptionSpec{"print-man", 0, nullptr, "", Other,

@@ -69,7 +69,7 @@ void forgotten_scheduler(RawOptions& raw, const OptionValues& values,
     return;
   raw.hints.push_back(
       fmt::format("started on several nodes, but this job uses only its own; for one job on all of "
-                  "them add --scheduler={} (or --nnodes=1 to be silent)",
+                  "them add --scheduler={} (or --nnodes=1 to silence this)",
                   scheduler));
 }
 

@@ -20,7 +20,7 @@ namespace {
 int slots_of(const std::string& origin, std::string_view text) {
   const auto number = whole_number(text);
   if (!number || *number < 1)
-    fail(origin, fmt::format("'{}' is no number of workers", printable(text)));
+    fail(origin, fmt::format("'{}' is not a number of workers", printable(text)));
   return *number;
 }
 
@@ -50,7 +50,7 @@ Host without_user(const std::string& origin, std::string_view text) {
     slots = has_slots ? text.substr(colon) : "";
   }
   if (!is_host_name(host.name))
-    fail(origin, fmt::format("'{}' is no host name", printable(host.name)));
+    fail(origin, fmt::format("'{}' is not a host name", printable(host.name)));
   if (!slots.empty()) host.slots = slots_of(origin, slots.substr(1));
   return host;
 }
@@ -60,7 +60,7 @@ Host one_host(const std::string& origin, std::string_view text) {
   const std::string_view user = at == std::string_view::npos ? "" : text.substr(0, at);
   Host host = without_user(origin, at == std::string_view::npos ? text : text.substr(at + 1));
   if (at != std::string_view::npos && !is_host_name(user))
-    fail(origin, fmt::format("'{}' is no user name", printable(user)));
+    fail(origin, fmt::format("'{}' is not a user name", printable(user)));
   host.destination = user.empty() ? host.name : fmt::format("{}@{}", user, host.name);
   return host;
 }

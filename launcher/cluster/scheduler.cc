@@ -92,7 +92,7 @@ SchedulerFacts slurm_facts(const Environment& environment) {
   const SchedulerFact job = first_set(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
   if (job.value.empty()) {
     usage_error(
-        "--scheduler=slurm: this is no Slurm job (SLURM_JOB_ID is not set); start ddp-run with "
+        "--scheduler=slurm: not in a Slurm job (SLURM_JOB_ID is not set); start ddp-run with "
         "srun, or omit the option");
   }
   SchedulerFacts facts{.name = "Slurm",
@@ -105,7 +105,7 @@ SchedulerFacts slurm_facts(const Environment& environment) {
   if (facts.nproc.value == "0") facts.nproc = {};
   if (slurm_step(environment).value.empty()) {
     if (is_more_than_one(facts.nodes))
-      facts.hint = "this is no step of srun; on several nodes, srun must start one ddp-run each";
+      facts.hint = "not started by srun; on several nodes, srun must start one ddp-run per node";
   } else {
     refuse_several_tasks(first_set(environment, {"SLURM_STEP_NUM_TASKS"}), facts.nodes);
   }
@@ -134,7 +134,7 @@ SchedulerFacts mpi_facts(const Environment& environment) {
                        .run_id = first_set(environment, {"PMIX_NAMESPACE"})};
   if (facts.nodes.value.empty() || facts.node_rank.value.empty()) {
     usage_error(
-        "--scheduler=mpi: this is no process of mpirun (neither OMPI_COMM_WORLD_SIZE nor PMI_SIZE "
+        "--scheduler=mpi: not started by mpirun (neither OMPI_COMM_WORLD_SIZE nor PMI_SIZE "
         "is set); start ddp-run with mpirun, or omit the option");
   }
   const auto local = first_set(environment, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});

@@ -59,7 +59,7 @@ ControlChannel::ControlChannel(int fd, Side side, std::string token)
       state_(side == Side::Agent ? State::Connecting : State::Greeting) {
   if (::getrandom(own_nonce_.data(), own_nonce_.size(), 0) !=
       static_cast<ssize_t>(own_nonce_.size()))
-    close("no random numbers: " + error_text(errno));
+    close("cannot get random numbers: " + error_text(errno));
 }
 
 ControlChannel::~ControlChannel() {
@@ -143,9 +143,9 @@ std::string ControlChannel::proof_of(std::string_view side) const {
 }
 
 void ControlChannel::greet() {
-  const char* const kForeign = "the peer is no rendezvous of ddp-run";
+  const char* const kForeign = "the peer is not a ddp-run rendezvous";
   const char* const kWrongToken =
-      "authentication failed: it is no rendezvous of ddp-run, or --rdzv-token-file differs between "
+      "authentication failed: it is not a ddp-run rendezvous, or --rdzv-token-file differs between "
       "the "
       "nodes";
   if (side_ == Side::Agent) {

@@ -272,7 +272,7 @@ void Coordinator::lose_silent(Clock::time_point now) {
       expect_word(connection);
     }
   }
-  const std::string why = fmt::format("nothing was heard of it for {}", seconds_text(patience_));
+  const std::string why = fmt::format("it has been silent for {}", seconds_text(patience_));
   for (const int node : silent) {
     const auto found = connections_.find(node);
     if (found->second.welcome) found->second.channel->send(Refused{why});

@@ -83,7 +83,7 @@ void GroupRendezvous::lose_round() {
   round_is_lost_ = false;
   join_is_due_ = true;
   JobNews news = make_news(JobNews::Kind::Restart,
-                           coordinator_ ? "starting again with the nodes that are left"
+                           coordinator_ ? "restarting with the remaining nodes"
                                         : "looking for the next host of the rendezvous");
   news.verdict.restart = true;
   store_.clear();
@@ -106,7 +106,7 @@ void GroupRendezvous::receive(const ControlMessage& message) {
 
 void GroupRendezvous::receive_as_member(const ControlMessage& message) {
   if (const auto* m = std::get_if<Refused>(&message)) {
-    return lose_job("the other nodes have given this one up: " + m->why, /*host_is_gone=*/false);
+    return lose_job("the other nodes gave up on this one: " + m->why, /*host_is_gone=*/false);
   }
   if (const auto* m = std::get_if<Round>(&message)) receive(*m);
   if (const auto* m = std::get_if<Verdict>(&message)) receive(*m);
@@ -262,7 +262,7 @@ void GroupRendezvous::keep_time() {
     next_beat_ = now + heartbeat_;
   }
   if (now - heard_ < patience_ || stage_ == Stage::Over) return;
-  const std::string why = "nothing was heard of it for " + seconds_text(patience_);
+  const std::string why = "it has been silent for " + seconds_text(patience_);
   if (stage_ == Stage::Member) return lose_host(why, /*gone=*/false);
   channel_.reset();
   stage_ = Stage::Searching;

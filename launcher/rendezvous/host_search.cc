@@ -224,7 +224,7 @@ void HostSearch::probe_store(const std::vector<pollfd>& fds) {
   if (!answers || !(unanswered || turned_away)) return;
   if (!settings_.takes_torchrun) {
     throw LaunchError(kExitFailed,
-                      fmt::format("the server at {} is a TCPStore and no rendezvous of ddp-run "
+                      fmt::format("the server at {} is a TCPStore, not a ddp-run rendezvous "
                                   "(torchrun's agent, perhaps): only a static job, without "
                                   "--rdzv-token-file and --store=rank0, can have nodes of both",
                                   endpoint_text()));
@@ -243,7 +243,7 @@ void HostSearch::judge_closed() {
   if (foreign_closes_ >= most && !following_) {
     throw LaunchError(
         kExitFailed,
-        fmt::format("the server at {} closes the connection: it is no rendezvous of ddp-run "
+        fmt::format("the server at {} closes the connection: it is not a ddp-run rendezvous "
                     "(torchrun's agent, perhaps: all nodes of a c10d job must run ddp-run)",
                     endpoint_text()));
   }

@@ -118,9 +118,8 @@ void Membership::call_in(Node newcomer, Clock::time_point now) {
                               plural_nodes(static_cast<int>(members_.size())), rules_.max_nodes)});
   }
   arrivals_.push_back(name_of(peers_.at(newcomer)));
-  stop_round(
-      fmt::format("{} joins; the workers are stopped and started again with it", arrivals_.back()),
-      /*leaving=*/false, newcomer);
+  stop_round(fmt::format("{} joins; restarting the workers with it", arrivals_.back()),
+             /*leaving=*/false, newcomer);
   try_judge(now);
 }
 

@@ -49,7 +49,7 @@ void Membership::failed(Node node, const Failed& failed, Clock::time_point now) 
           ? fmt::format("rank {}: {}", failed.failure.rank, describe_exit(failed.failure.exit))
           : failed.failure.cause;
   stop_round(fmt::format("{}: {}; the workers here are {}", member.name, what,
-                         preempted ? "about to leave as well" : "stopped"),
+                         preempted ? "about to leave, too" : "stopped"),
              preempted, node);
 }
 
@@ -145,7 +145,7 @@ void Membership::try_judge(Clock::time_point now) {
       verdict.failures.clear();
       const bool enough = present_ + absent_ >= std::max(rules_.min_nodes, history_.quorum);
       verdict.text =
-          (enough ? "starting again without it: " : "waiting for another in its place: ") + text;
+          (enough ? "restarting without it: " : "waiting for another in its place: ") + text;
       return restart(std::move(verdict), now);
     }
     const bool saved = std::all_of(members_.begin(), members_.end(),

@@ -38,19 +38,19 @@ constexpr std::array kSymptoms{
         "this process sees no GPU driver: run nvidia-smi here; in a container, give it the GPUs "
         "(docker run --gpus all)"},
     Symptom{"CUDA driver version is insufficient",
-            "the driver is older than this torch wants: update it, or install a torch for an older "
+            "the driver is too old for this torch: update it, or install a torch for an older "
             "CUDA"},
     Symptom{"device-side assert triggered",
-            "a kernel met an index out of range, often a label or token beyond the vocabulary: run "
+            "a kernel got an index out of range, often a label or token beyond the vocabulary: run "
             "again with CUDA_LAUNCH_BLOCKING=1, which shows the line"},
     Symptom{"Watchdog caught collective operation timeout",
-            "a rank did not come to a collective: the cause is the rank that is missing there, not "
+            "a rank did not join a collective: the cause is the missing rank, not "
             "this one. Do all ranks have the same number of batches, and take the same branches? "
             "--hang-timeout=S dumps the stacks of all"},
     Symptom{"unhandled system error",
             "NCCL could not set up its transport: run with NCCL_DEBUG=INFO; often /dev/shm is too "
             "small or NCCL_SOCKET_IFNAME names the wrong interface"},
-    Symptom{"ncclUnhandledCudaError", "NCCL met an error of CUDA: run with NCCL_DEBUG=INFO"},
+    Symptom{"ncclUnhandledCudaError", "NCCL hit a CUDA error: run with NCCL_DEBUG=INFO"},
     Symptom{
         "Expected to have finished reduction in the prior iteration",
         "some parameters got no gradient: DistributedDataParallel(find_unused_parameters=True), "
@@ -67,15 +67,16 @@ constexpr std::array kSymptoms{
             "a disk or /dev/shm is full: df -h; logs are bounded by --log-max-size"},
     Symptom{"Too many open files", "raise the limit: ulimit -n 65536"},
     Symptom{"ModuleNotFoundError",
-            "the module is not in the Python that ran the workers: ddp-run --dry-run shows which "
+            "the module is not installed in the Python that ran the workers: ddp-run --dry-run "
+            "shows which "
             "one; activate the environment, or set PYTHON_EXEC"},
     Symptom{"size mismatch for",
-            "the checkpoint belongs to a model of other sizes: same configuration, or another "
+            "the checkpoint is of a model of other sizes: use its configuration, or another "
             "folder"},
     Symptom{"Connection closed by peer",
-            "this rank lost another one, which had failed first: look at the other ranks' logs"},
+            "this rank lost the connection to one that failed first: see the other ranks' logs"},
     Symptom{"Connection reset by peer",
-            "this rank lost another one, which had failed first: look at the other ranks' logs"},
+            "this rank lost the connection to one that failed first: see the other ranks' logs"},
     Symptom{"FileNotFoundError",
             "paths are relative to the folder in which ddp-run was started; on several nodes the "
             "file must exist on each"},
@@ -90,12 +91,12 @@ std::string about_words(const std::string& words) {
 
 std::string about_hang(const ProcessFailure& failure) {
   const std::string stacks =
-      failure.stacks.empty() ? "" : "; its stacks say where it stood: " + failure.stacks;
+      failure.stacks.empty() ? "" : "; its stacks show where it was: " + failure.stacks;
   if (!failure.progress.waiting.empty()) {
     return "it waited for its peers in " + failure.progress.waiting +
            ": look for the rank that did not come" + stacks;
   }
-  return "it made no progress: a lock, a slow disk, data that does not come" + stacks +
+  return "it made no progress: a lock, a slow disk, data that does not arrive" + stacks +
          "; if it was only slow, raise --hang-timeout";
 }
 
@@ -124,7 +125,7 @@ std::string about_code(int code) {
     case kExitFinal:
       return "it would fail again, so it was not restarted: correct what its last lines name";
     case kExitUsage:
-      return "its command line or configuration was refused: its last lines say what to correct";
+      return "its command line or configuration was rejected: its last lines say what to fix";
     case kExitNotFound:
     case kExitNotExecutable:
       return "ddp-run --dry-run shows what is executed, and with which PATH";

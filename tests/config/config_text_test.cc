@@ -13,7 +13,8 @@ Config unusual_config() {
   config.data.path = "/tmp/\"quoted\" \xc3\xa4.txt";
   config.data.truncate = 1.0 / 3.0;
   config.gpt = {
-      "", 2, 4, 64, 0.1, 0.2, 0.3, Activation::kGeluTanh, true, "/m", true, {false, 512.0}};
+      "",          2, 4, 64, 0.1, 0.2, 0.3, Activation::kGeluTanh, true, "/m", true, {false, 512.0},
+      {false, 8.0}};
   config.trainer.max_steps = 40;
   config.trainer.use_amp = true;
   config.trainer.amp_dtype = AmpDtype::kBFloat16;

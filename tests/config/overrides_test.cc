@@ -84,18 +84,22 @@ std::vector<std::string> swept(const std::string& text) {
   return sweep_values(*parse_override("a=" + text).sweep, {});
 }
 
-TEST_CASE("ranges are counted and turned within 64 bits") {
+TEST_CASE("ranges are counted and sorted within 64 bits") {
   CHECK(swept("range(-9000000000000000000,9000000000000000000,6000000000000000000)") ==
         std::vector<std::string>{"-9000000000000000000", "-3000000000000000000",
                                  "3000000000000000000"});
   CHECK(swept("sort(range(5,1))").empty());
   CHECK(swept("sort(range(1,5,2),reverse=true)") == std::vector<std::string>{"3", "1"});
-  for (const char* text : {"a=sort(range(9223372036854775807,0))",
-                           "a=sort(range(-9223372036854775807,0,5),reverse=true)",
-                           "a=sort(range(5,1,-9223372036854775808))"}) {
+  CHECK(swept("sort(range(-2,3,2),reverse=true)") == std::vector<std::string>{"2", "0", "-2"});
+  CHECK(swept("range(9223372036854775805,9223372036854775807)") ==
+        std::vector<std::string>{"9223372036854775805", "9223372036854775806"});
+  CHECK(swept("range(0,0.4,0.1)") == std::vector<std::string>{"0.0", "0.1", "0.2", "0.3"});
+  CHECK(swept("range(5,1,-9223372036854775808)") == std::vector<std::string>{"5"});
+  for (const char* text : {"a=range(9223372036854775807)", "a=range(0,1,1e-300)"}) {
     CAPTURE(text);
-    CHECK(override_error(text).find("cannot go beyond 64 bits") != std::string::npos);
+    CHECK(override_error(text).find("too many values") != std::string::npos);
   }
+  CHECK(override_error("a=interval(0,1)").find("use range() or choice()") != std::string::npos);
 }
 
 TEST_CASE("a list without brackets names the ways to write it") {

@@ -31,7 +31,7 @@ TEST_CASE("a batch that no memory holds is said with what to change, and is not 
   CHECK(run.exit == kFinal);
   CHECK_THAT(
       run.err,
-      Contains("out of memory on the CPU: 4.80GB more were asked for; a rank takes about ") &&
+      Contains("out of memory on the CPU: 4.80GB more were requested; a rank takes about ") &&
           Contains("activations ") && Contains("optimizer ") &&
           Contains("gpt_config.activation_checkpointing=true (") &&
           Contains("trainer_config.batch_size="));
@@ -45,7 +45,7 @@ TEST_CASE("a model that no memory holds is said so, too") {
       within(64 << 10, launched(place, 2, {"gpt_config.n_embd=400000"}, {"--max_restarts=3"})));
   INFO(run.out << run.err);
   CHECK(run.exit == kFinal);
-  CHECK_THAT(run.err, Contains("out of memory on the CPU: 1920.00GB more were asked for") &&
+  CHECK_THAT(run.err, Contains("out of memory on the CPU: 1920.00GB more were requested") &&
                           Contains("or take a smaller model") && Contains("weights 15360.17GB"));
 }
 

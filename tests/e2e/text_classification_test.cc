@@ -289,7 +289,7 @@ TEST_CASE("tables that do not fit are refused in one line") {
                       {"fewer than trainer_config.batch_size=100"});
   check_table_refusal(run_with({"data_config.mask_share=0.2"}), {"data_config.mask_share"});
   check_table_refusal(run_with({"bert_config.init_from=reviews.csv"}),
-                      {"bert_config.init_from", "is no snapshot"});
+                      {"bert_config.init_from", "is neither a snapshot"});
 }
 
 TEST_CASE("a classifier's snapshot refuses labels and inputs that it does not know") {

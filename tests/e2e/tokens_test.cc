@@ -85,7 +85,8 @@ TEST_CASE("tokens that do not fit are refused in one line") {
   check_refused(place, on_bpe("data_config.tokenizer=byte"), "its vocabulary has 300 tokens");
   check_refused(place, on_bpe("data_config.tokenizer=none"),
                 "data_config.tokenizer: none: No such");
-  check_refused(place, on_bpe("data_config.tokenizer=bpe/tokens_000000.bin"), "is not whole JSON");
+  check_refused(place, on_bpe("data_config.tokenizer=bpe/tokens_000000.bin"),
+                "is incomplete or malformed JSON");
   check_refused(place, on_bpe("data_config.eval_path=bytes"), "was written with another tokenizer");
   check_refused(place, on_bpe("data_config.format=text"), "holds no .txt file");
   check_refused(place, on_bpe("data_config.format=token"), "did you mean");

@@ -41,8 +41,8 @@ TEST_CASE("a rank that wants more than its limit of memory ends the job for good
   CHECK(run.exit == kDeviceFinal);
   CHECK(errors_of(run.err).size() == 1);
   CHECK_THAT(run.err, Contains("out of memory on the CPU with the limit of 200 MiB by "
-                               "distributed_config.memory_limit_mb=200: 512.00MB more were asked "
-                               "for; a rank takes about "));
+                               "distributed_config.memory_limit_mb=200: 512.00MB more were "
+                               "requested; a rank takes about "));
   CHECK_THAT(run.err, !Contains("; restart "));
   CHECK(order_of_steps(run.out).empty());
 }

@@ -163,7 +163,7 @@ TEST_CASE("what is more specific is said of a failing rank's words") {
   CHECK_THAT(advice_for({}, "torch.OutOfMemoryError: CUDA out of memory.")[0],
              Contains("GPU's memory"));
   CHECK_THAT(advice_for({}, "[rank1]: Watchdog caught collective operation timeout")[0],
-             Contains("did not come to a collective"));
+             Contains("did not join a collective"));
   CHECK(advice_for({}, "all is well").empty());
 }
 

@@ -87,16 +87,16 @@ TEST_CASE("hosts have names, users and slots") {
 TEST_CASE("a host that ssh could take for something else is refused") {
   const auto problem = [](const char* text) { return problem_of([&] { parse_hosts(text); }); };
   CHECK(problem("-oProxyCommand=x") ==
-        "--hosts=-oProxyCommand=x: '-oProxyCommand=x' is no host name; expected HOST or "
+        "--hosts=-oProxyCommand=x: '-oProxyCommand=x' is not a host name; expected HOST or "
         "HOST:SLOTS, e.g. gpu1:4");
   for (const char* text : {"a b", "a;b", "$(x)", "a\tb", "-a", "me@-a", "me@", ":4"}) {
-    CHECK_THAT(problem(text), Contains("no host name"));
+    CHECK_THAT(problem(text), Contains("not a host name"));
   }
-  CHECK_THAT(problem("-l@a"), Contains("no user name"));
+  CHECK_THAT(problem("-l@a"), Contains("not a user name"));
   for (const char* text : {"a,,b", ",", "a,"})
     CHECK_THAT(problem(text), Contains("empty host name"));
   for (const char* text : {"a:0", "a:x", "a:", "a:-1", "[::1]:0"}) {
-    CHECK_THAT(problem(text), Contains("no number of workers"));
+    CHECK_THAT(problem(text), Contains("not a number of workers"));
   }
   CHECK_THAT(problem("[::1]4"), Contains("wrong text"));
   CHECK_THAT(problem("a[1"), Contains("'[' without ']'"));
@@ -110,7 +110,7 @@ TEST_CASE("a hostfile is read as mpirun and DeepSpeed read theirs") {
   };
   CHECK(problem("# none\n") == "--hostfile=f: names no host");
   CHECK(problem("a\nb slots=x\n") ==
-        "f:2: 'x' is no number of workers; expected HOST or HOST:SLOTS, e.g. gpu1:4");
+        "f:2: 'x' is not a number of workers; expected HOST or HOST:SLOTS, e.g. gpu1:4");
   CHECK_THAT(problem("a gpus=4\n"), Contains("f:1: 'gpus=4' is not known here"));
 }
 
@@ -201,8 +201,8 @@ TEST_CASE("variables are passed on when they are named") {
 
 TEST_CASE("what cannot go with hosts is refused in one line") {
   CHECK_THAT(plan_problem({"--hosts=a", "--hostfile=b"}), Contains("cannot be combined"));
-  CHECK_THAT(plan_problem({"--hosts=a", "--node-rank=1"}), Contains("--node-rank is of one node"));
-  CHECK_THAT(plan_problem({"--hosts=a", "--standalone"}), Contains("--standalone is of one node"));
+  CHECK_THAT(plan_problem({"--hosts=a", "--node-rank=1"}), Contains("--node-rank is for one node"));
+  CHECK_THAT(plan_problem({"--hosts=a", "--standalone"}), Contains("--standalone is for one node"));
   CHECK_THAT(plan_problem({"--hosts=a", "--scheduler=slurm"}), Contains("Slurm"));
   CHECK_THAT(plan_problem({"--hosts="}), Contains("name at least one host"));
   CHECK(plan_problem({"--hosts=a,b", "--nnodes=3"}) ==

@@ -57,7 +57,7 @@ TEST_CASE("a node joins in mid-run, and all count the same restart", "[nodes]") 
   CHECK_THAT(job[0].out(), Contains("COUNT=0\nRANK=0\nWORLD_SIZE=1\n") &&
                                Contains("COUNT=1\nRANK=0\nWORLD_SIZE=2\n"));
   CHECK_THAT(job[1].out(), Contains("COUNT=1\nRANK=1\nWORLD_SIZE=2\n"));
-  CHECK_THAT(job[0].err(), Contains(" joins; the workers are stopped and started again with it"));
+  CHECK_THAT(job[0].err(), Contains(" joins; restarting the workers with it"));
   CHECK(nothing_left(job.tmp));
 }
 
@@ -126,11 +126,11 @@ TEST_CASE("a stopped agent is lost after its heartbeats, and joins again when it
   job.begin(2);
   const pid_t agent = agent_of_node(job[1]);
   ::kill(agent, SIGSTOP);
-  job[0].wait_for("nothing was heard of it for 2 s");
+  job[0].wait_for("it has been silent for 2 s");
   job[0].wait_for("WORLD_SIZE=1");
   ::kill(agent, SIGCONT);
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) job[i].wait_for("WORLD_SIZE=2", 2);
-  CHECK(ever(job[1], "the other nodes have given this one up: nothing was heard of it for 2 s"));
+  CHECK(ever(job[1], "the other nodes gave up on this one: it has been silent for 2 s"));
   CHECK_FALSE(ever(job[1], "the host of the rendezvous"));
   for (const auto& node : job.nodes) node->signal(SIGTERM);
   CHECK(job.exit_codes() == Codes{128 + SIGTERM, 128 + SIGTERM});

@@ -202,7 +202,7 @@ TEST_CASE("workers that save and leave with exit code 75 end the job so on all n
   }
   job.nodes[1]->wait_for("waiting");
   ::kill(std::stoi(job.nodes[0]->wait_for("holding ").substr(8)), SIGUSR1);
-  job.nodes[1]->wait_for("about to leave as well");
+  job.nodes[1]->wait_for("about to leave, too");
   // They are given the grace period to leave by themselves, then asked to.
   ::kill(std::stoi(job.nodes[1]->wait_for("waiting ").substr(8)), SIGTERM);
   CHECK(job.exit_codes() == Codes{75, 75});

@@ -178,8 +178,8 @@ TEST_CASE("mpirun inside a Slurm job finds the first host in Slurm's list") {
 
 TEST_CASE("what a scheduler cannot mean is refused in one line with the fix") {
   CHECK_THAT(complaint({"--scheduler=slurm"}, {}),
-             Contains("this is no Slurm job") && Contains("SLURM_JOB_ID"));
-  CHECK_THAT(complaint({"--scheduler=mpi"}, {}), Contains("this is no process of mpirun"));
+             Contains("not in a Slurm job") && Contains("SLURM_JOB_ID"));
+  CHECK_THAT(complaint({"--scheduler=mpi"}, {}), Contains("not started by mpirun"));
   CHECK_THAT(complaint({"--scheduler=pbs"}, {}), Contains("--scheduler=pbs"));
   CHECK_THAT(complaint({"--scheduler=slurm", "--standalone"}, slurm_step()), Contains("drop one"));
   auto several = slurm_step();
@@ -224,7 +224,7 @@ TEST_CASE("the script of a Slurm job is told to use srun") {
                            {"SLURM_NODEID", "0"}};
   const auto config = parse({"--scheduler=slurm"}, script);
   REQUIRE_FALSE(config.hints.empty());
-  CHECK_THAT(config.hints[0], Contains("no step of srun"));
+  CHECK_THAT(config.hints[0], Contains("not started by srun"));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "trainer/metrics/confusion_matrix.h"
 
+#include <fmt/format.h>
+
 #include "tests/support/catch.h"
 
 namespace ddp::train {
@@ -37,7 +39,7 @@ TEST_CASE("classes with as many mistakes as others are kept in their order") {
 TEST_CASE("what a line says of a matrix is read back") {
   ConfusionMatrix matrix = of_four();
   matrix.labels[0] = "quote \" and <tag>";
-  const ConfusionMatrix read = confusion_in("{" + confusion_members(matrix) + "}");
+  const ConfusionMatrix read = confusion_in(fmt::format("{{{}}}", confusion_members(matrix)));
   CHECK(read.labels == matrix.labels);
   CHECK(read.counts == matrix.counts);
 }
@@ -56,9 +58,9 @@ TEST_CASE("a line whose matrix does not fit together holds none") {
 TEST_CASE("the table for a terminal has recall behind the rows and precision below the columns") {
   const std::string table = confusion_table({{"ham", "a very long name"}, {3, 1, 0, 4}});
   CHECK(table ==
-        "true \\ said           ham  a very long    recall\n"
-        "ham                     3            1    0.7500\n"
-        "a very long             0            4    1.0000\n"
+        "true \\ said           ham a very long   recall\n"
+        "ham                     3            1  0.7500\n"
+        "a very long             0            4  1.0000\n"
         "precision          1.0000       0.8000\n");
 }
 

@@ -1,83 +1,19 @@
 """torch's TCPStore clients and process groups beside ddp-run's server of the workers' store.
 
-DDP_STORE_HOST names the program that runs that server alone. Every test of StoreTest runs against torch's own
-server as well: both must agree.
+Every test of StoreTest runs against torch's own server as well: both must agree.
 """
 
 import os
 import random
-import socket
-import struct
 import subprocess
 import sys
-import threading
 import unittest
 from datetime import timedelta
-from pathlib import Path
 
-try:
-    import torch.distributed as dist
-except ImportError:
-    print("[skipped] all of it: this Python has no torch")
-    sys.exit(0)
+from store_servers import (GET, HAS_BARRIER, PATIENCE, SEED, OurServer, Raw, TorchServer, client_of, dist,
+                           in_background, request, text)
 
-ROOT = Path(__file__).resolve().parents[2]
-HOST = os.environ.get("DDP_STORE_HOST", str(ROOT / "build/dev/bin/store_host"))
-PATIENCE = timedelta(seconds=180)
 MOMENT = timedelta(milliseconds=50)
-HAS_BARRIER = hasattr(dist.TCPStore, "barrier")  # 2.15 has it, 2.11 does not
-SEED = int(os.environ.get("DDP_SEED", "1"))
-
-
-class OurServer:
-    def __init__(self):
-        self.process = subprocess.Popen([HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.port = int(self.process.stdout.readline().split()[1])
-
-    def tell(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().split()
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
-
-
-class TorchServer:
-    def __init__(self):
-        self.store = dist.TCPStore("127.0.0.1", 0, None, True, PATIENCE, wait_for_workers=False)
-        self.port = self.store.port
-
-    def close(self):
-        self.store = None
-
-
-def client_of(server, timeout=PATIENCE):
-    return dist.TCPStore("127.0.0.1", server.port, None, False, timeout, wait_for_workers=False)
-
-
-def in_background(action):
-    """Its result, or its exception, when called."""
-    result = []
-
-    def act():
-        try:
-            result.append(action())
-        except BaseException as error:  # for the test to see
-            result.append(error)
-
-    thread = threading.Thread(target=act)
-    thread.start()
-
-    def finish():
-        thread.join(PATIENCE.total_seconds())
-        if thread.is_alive():
-            raise AssertionError("still waiting")
-        return result[0]
-
-    return finish
 
 
 class StoreTest:
@@ -232,172 +168,6 @@ class OurStoreTest(StoreTest, unittest.TestCase):
 
 class TorchStoreTest(StoreTest, unittest.TestCase):
     Server = TorchServer
-
-
-# The same bytes for both servers.
-(VALIDATE, SET, COMPARE_SET, GET, ADD, CHECK, WAIT, GETNUMKEYS, DELETE_KEY, APPEND, MULTI_GET, MULTI_SET, CANCEL_WAIT,
- PING, QUEUE_PUSH, QUEUE_POP, QUEUE_LEN, LIST_KEYS, BARRIER) = range(19)
-MAGIC = 0x3C85F7CE
-
-
-def text(value):
-    return struct.pack("=Q", len(value)) + value
-
-
-def request(kind, key=(), value=(), number=None, count=False):
-    body = struct.pack("=Q", len(key)) if count else b""
-    if kind == MULTI_SET:
-        body += b"".join(text(k) + text(v) for k, v in zip(key, value))
-    else:
-        body += b"".join(map(text, [*key, *value]))
-    return bytes([kind]) + body + (b"" if number is None else struct.pack("=q", number))
-
-
-class Raw:
-    """A connection; each ask ends with a ping, whose answer tells that nothing else is to come."""
-
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.settimeout(PATIENCE.total_seconds())
-        self.socket.sendall(bytes([VALIDATE]) + struct.pack("=I", MAGIC))
-        self.nonce = 0x7E57_0000
-
-    def __del__(self):
-        self.socket.close()
-
-    def ask(self, message):
-        self.nonce += 1
-        mark = struct.pack("=I", self.nonce)
-        heard = b""
-        try:
-            self.socket.sendall(message + bytes([PING]) + mark)
-            while not heard.endswith(mark):
-                piece = self.socket.recv(1 << 16)
-                if not piece:
-                    return heard + b"closed"
-                heard += piece
-        except (ConnectionResetError, BrokenPipeError):
-            return heard + b"closed"
-        return heard[:-len(mark)]
-
-
-class Script:
-    """A random sequence of requests from some clients."""
-
-    def __init__(self, seed):
-        self.seed = seed
-        self.random = random.Random(seed)
-        self.keys = [f"/key{i}".encode() for i in range(6)]
-        self.queues = [f"/queue{i}".encode() for i in range(2)]
-        self.waiting = set()
-        self.fresh = 0
-
-    def some(self, most=4):
-        return [self.random.choice(self.keys) for _ in range(self.random.randint(0, most))]
-
-    def value(self):
-        kind = self.random.random()
-        if kind < 0.5:
-            return str(self.random.randint(-1000, 1000)).encode()
-        if kind < 0.6:
-            return b""
-        return self.random.randbytes(self.random.choice([1, 7, 8, 300, 5000]))
-
-    def wait(self):
-        """A key that nothing has touched yet."""
-        self.fresh += 1
-        return f"/wait{self.seed}.{self.fresh}".encode()
-
-    def step(self):
-        r = self.random
-        key, queue = [r.choice(self.keys)], [r.choice(self.queues)]
-        several = self.some()
-        return r.choice([
-            lambda: request(SET, key, [self.value()]),
-            lambda: request(GET, key),
-            lambda: request(ADD, key, number=r.choice([0, 1, -5, 1 << 40])),
-            lambda: request(CHECK, several, count=True),
-            lambda: request(COMPARE_SET, key, [self.value() if r.random() < 0.5 else b"", self.value()]),
-            lambda: request(DELETE_KEY, key),
-            lambda: request(APPEND, key, [self.value()]),
-            lambda: request(MULTI_GET, several, count=True),
-            lambda: request(MULTI_SET, several, [self.value() for _ in several], count=True),
-            lambda: request(GETNUMKEYS),
-            lambda: request(QUEUE_PUSH, queue, [self.value()]),
-            lambda: request(QUEUE_POP, queue),
-            lambda: request(QUEUE_LEN, queue),
-            lambda: request(BARRIER, [self.wait()], number=1) if HAS_BARRIER else request(CANCEL_WAIT),
-            lambda: request(CANCEL_WAIT),
-        ])()
-
-
-class DifferentialTest(unittest.TestCase):
-    def setUp(self):
-        self.servers = [OurServer(), TorchServer()]
-        for server in self.servers:
-            self.addCleanup(server.close)
-
-    def connect(self):
-        return [Raw(server.port) for server in self.servers]
-
-    def ask(self, pair, message):
-        ours, torchs = (connection.ask(message) for connection in pair)
-        self.assertEqual(ours, torchs, f"to {message!r}")
-        return ours
-
-    def test_random_requests_get_the_same_answers(self):
-        for seed in range(SEED, SEED + 10):
-            script = Script(seed)
-            clients = [self.connect() for _ in range(4)]
-            for _ in range(400):
-                i = script.random.randrange(len(clients))
-                if self.ask(clients[i], script.step()).endswith(b"closed"):
-                    clients[i] = self.connect()  # as after adding to a text
-
-    def test_random_waits_are_woken_alike(self):
-        for seed in range(SEED, SEED + 4):
-            script = Script(seed)
-            clients = [self.connect() for _ in range(5)]
-            free, pending = list(range(5)), []
-            for step in range(150):
-                r = script.random
-                if free and r.random() < 0.4:
-                    keys = [script.wait() for _ in range(r.randint(1, 4))]
-                    i = free.pop(r.randrange(len(free)))
-                    pending.append((i, keys))
-                    self.assertEqual(self.ask(clients[i], request(WAIT, keys + keys[:1], count=True)), b"")
-                elif pending:
-                    at = r.randrange(len(pending))
-                    i, keys = pending[at]
-                    kind, key = r.random(), keys.pop(r.randrange(len(keys)))
-                    by = self.connect()
-                    if kind < 0.1:
-                        self.ask(clients[i], request(CANCEL_WAIT))
-                        keys.clear()
-                    elif kind < 0.2:
-                        for connection in clients[i]:
-                            connection.socket.close()
-                        clients[i] = self.connect()
-                        keys.clear()
-                    else:
-                        self.ask(by, r.choice([request(SET, [key], [b"x"]), request(ADD, [key], number=1),
-                                               request(APPEND, [key], [b"x"]),
-                                               request(COMPARE_SET, [key], [b"", b"x"]),
-                                               request(BARRIER if HAS_BARRIER else ADD, [key], number=1)]))
-                        if not keys:
-                            self.assertEqual(self.ask(clients[i], b""), b"\0")
-                    if not keys:
-                        pending.pop(at)
-                        free.append(i)
-                for i, _ in pending if step % 10 == 0 else ():
-                    self.assertEqual(self.ask(clients[i], b""), b"")
-
-    def test_what_is_malformed_ends_the_connection_on_both(self):
-        huge = struct.pack("=Q", 1 << 62)
-        for message in (bytes([19]), bytes([255]), bytes([GET]) + huge, bytes([WAIT]) + huge,
-                        bytes([SET]) + text(b"k") + huge, bytes([VALIDATE]) + struct.pack("=I", MAGIC)):
-            self.assertEqual(self.ask(self.connect(), message), b"closed")
 
 
 GLOO = """

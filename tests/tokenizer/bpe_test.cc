@@ -191,7 +191,8 @@ TEST_CASE("vocab.json with merges.txt is read, comments and line ends of any kin
 
 TEST_CASE("a damaged or foreign tokenizer file is refused in one line that says why") {
   using Catch::Contains;
-  CHECK_THAT(message_of("{\"model\": {"), Contains("t.json: is not whole JSON (at byte 11"));
+  CHECK_THAT(message_of("{\"model\": {"),
+             Contains("t.json: is incomplete or malformed JSON (at byte 11"));
   CHECK_THAT(message_of("[1]"), Contains("an object is expected"));
   CHECK_THAT(message_of("{}"), Contains("this trainer reads BPE"));
   CHECK_THAT(message_of(std::string(100000, '[')), Contains("nested too deeply"));

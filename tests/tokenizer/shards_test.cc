@@ -142,7 +142,7 @@ TEST_CASE("a damaged file of tokens is refused in one line that says why") {
   CHECK_THAT(refused(whole.substr(0, 1000)),
              Contains("is cut short: its header says 1000 tokens, that is 2128 bytes, the file has "
                       "1000"));
-  CHECK_THAT(refused(whole.substr(0, 60)), Contains("cut short within its header"));
+  CHECK_THAT(refused(whole.substr(0, 60)), Contains("truncated within its header"));
   CHECK_THAT(refused(whole + "xx"), Contains("is too long"));
   CHECK_THAT(refused(with(24, std::string(8, '\xff'))), Contains("is cut short"));
   CHECK_THAT(refused(with(8, std::string("\1\2\3\4", 4))), Contains("another byte order"));
@@ -150,7 +150,7 @@ TEST_CASE("a damaged file of tokens is refused in one line that says why") {
   CHECK_THAT(refused(with(12, "\2")), Contains("is of version 2, this trainer reads version 1"));
   CHECK_THAT(refused(with(16, "\3")), Contains("damaged header"));
   CHECK_THAT(refused(""), Contains("is empty"));
-  CHECK_THAT(refused("abc"), Contains("3 bytes are no whole number of 16-bit tokens"));
+  CHECK_THAT(refused("abc"), Contains("3 bytes are not a whole number of 16-bit tokens"));
   CHECK_THAT(refused(llmc_file(20240520, 1, 3, "ab")), Contains("is cut short"));
   CHECK_THAT(refused(llmc_file(20240520, 1, 1, "ab").substr(0, 90)), Contains("within its header"));
   CHECK_THAT(refused(llmc_file(20240520, 2, 1, "ab")), Contains("is of version 2"));

@@ -96,8 +96,9 @@ TEST_CASE("what is no table is refused with the key, the file, the line and the 
   CHECK_THAT(table_error("a.csv", "text,label\n\xFF,x\n"), Contains("UTF-8"));
   CHECK_THAT(table_error("a.txt", "text"), Contains("is no table") && Contains(".jsonl"));
   CHECK_THAT(table_error("a.jsonl", "{\"text\": \"a\", \"label\": 1}\n[1]\n"),
-             Contains("line 2: is no JSON object"));
-  CHECK_THAT(table_error("a.jsonl", std::string(300, '[')), Contains("line 1: is no JSON object"));
+             Contains("line 2: is not a JSON object"));
+  CHECK_THAT(table_error("a.jsonl", std::string(300, '[')),
+             Contains("line 1: is not a JSON object"));
   CHECK_THAT(table_error("a.jsonl", "{\"text\": \"a\"}\n"),
              Contains("line 1: has no label; its names are text"));
   CHECK_THAT(table_error("a.jsonl", "{\"text\": [1], \"label\": 1}\n"),

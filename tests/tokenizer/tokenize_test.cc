@@ -143,7 +143,7 @@ TEST_CASE("mistakes of tokenize are one line and exit code 2") {
       {{"--tokenizer", "char", "--input", strange, "--output", out}, "not valid UTF-8 at byte 2"},
       {{"--tokenizer", "char", "--append_end_of_text", "--input", text, "--output", out},
        "has no end-of-text token"},
-      {{"--tokenizer", "byte", "--input", text, "--output", folder / "taken"}, "is there already"},
+      {{"--tokenizer", "byte", "--input", text, "--output", folder / "taken"}, "already exists"},
       {{"--tokenizer", "byte", "--inptu", text, "--output", out}, "did you mean '--input'"},
   };
   for (const auto& bad : cases) {

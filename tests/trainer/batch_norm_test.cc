@@ -16,7 +16,7 @@ constexpr int kRanks = 2;
 /// Adds up the tensors of kRanks threads, as a collective does those of ranks.
 class Together {
  public:
-  void sum(torch::Tensor tensor) {
+  void sum(const torch::Tensor& tensor) {
     std::unique_lock lock(mutex_);
     const int round = round_;
     total_ = arrived_ == 0 ? tensor.clone() : total_ + tensor;
@@ -72,7 +72,7 @@ std::vector<NormStep> on_two_ranks(const torch::Tensor& batch, const torch::Tens
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back([&, rank] {
-      const auto sum = [&together](torch::Tensor tensor) { together.sum(std::move(tensor)); };
+      const auto sum = [&together](const torch::Tensor& tensor) { together.sum(tensor); };
       const auto part = [&](const torch::Tensor& all) {
         return all.slice(0, 4 * rank, 4 * rank + 4);
       };

@@ -26,7 +26,7 @@ class FakeCuda final : public CudaModule {
   explicit FakeCuda(std::size_t limit) : limit_(limit) {}
   bool page_lock(void* memory, std::size_t bytes) override {
     if (bytes > limit_) return false;
-    locked.push_back({memory, bytes});
+    locked.emplace_back(memory, bytes);
     return true;
   }
   void page_unlock(void* memory) override {

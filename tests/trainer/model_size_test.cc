@@ -51,7 +51,8 @@ TEST_CASE("operations of a row are six for each weight and token, and those of a
   CHECK(bert_flops(bert, sizes) == 6 * layers * 10 + attention + 6 * 2 * (16 * 16 + 50 * 16));
 }
 
-TEST_CASE("memory follows the longest row, the batch and dropout; logits the hidden tokens") {
+TEST_CASE(
+    "memory follows the longest row, the batch and dropout, and logits follow the hidden tokens") {
   BertSizes sizes{50, 12};
   sizes.hidden_share = 0.25;
   sizes.longest_row = 12;

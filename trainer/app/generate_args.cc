@@ -103,7 +103,7 @@ TrainerArgs parse_predict(const Words& words) {
   if (parsed.has("input") && parsed.text("input").empty())
     throw UserError("--input: is empty; give a file or a folder");
   if (parsed.has("output") && parsed.has("json"))
-    throw UserError("--output: conflicts with --json, which prints; keep one");
+    throw UserError("--output: conflicts with --json, which prints to stdout; keep one");
   TrainerArgs args;
   args.mode = Mode::kPredict;
   PredictArgs& options = args.predict;

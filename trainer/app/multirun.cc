@@ -47,7 +47,7 @@ class Announcer {
 void check_jobs(const ConfigSource& source, const SweepPlan& plan) {
   std::map<std::string, std::size_t> owners;
   for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
-    const RunConfig run = load_run(source, plan.jobs[i], {static_cast<int64_t>(i)});
+    const RunConfig run = load_run(source, plan.jobs[i], static_cast<int64_t>(i));
     const std::string& path = run.config.trainer.snapshot_path;
     const auto [owner, is_new] = owners.emplace(path, i);
     if (is_new) continue;
@@ -62,9 +62,9 @@ JobReport run_one(const TrainerArgs& args, const SweepPlan& plan, std::size_t nu
                   const DistEnv& env, const WorkerStore& store, Announcer& announcer) {
   JobReport report;
   try {
-    const RunPlace place{static_cast<int64_t>(number)};
-    report.result = train_job(load_run(args.config, plan.jobs[number], place), env,
-                              OnFailure::kThrow, store.part(fmt::format("job_{}", number)));
+    report.result =
+        train_job(load_run(args.config, plan.jobs[number], static_cast<int64_t>(number)), env,
+                  OnFailure::kThrow, store.part(fmt::format("job_{}", number)));
   } catch (...) {
     report.error = current_exception_text();
     announcer.say_error(fmt::format("job {}: {}", number, report.error));

@@ -78,9 +78,9 @@ std::string out_of_memory_text(const Config& config, const MemoryModel& model,
   const std::string limit = memory_limit_note(config.distributed, device);
   return fmt::format(
       "out of memory on the {}{}{}; a rank takes about {}{}: {}; {}to take less, {}; trainer "
-      "estimate tells it before a start",
+      "estimate shows this beforehand",
       place.cuda ? "GPU" : "CPU", limit,
-      asked.empty() ? "" : fmt::format(": {} more were asked for", asked),
+      asked.empty() ? "" : fmt::format(": {} more were requested", asked),
       in_bytes(estimate.device_bytes),
       limit.empty() ? fmt::format(", {} are free", in_bytes(estimate.available_bytes)) : "",
       items_text(estimate), limit.empty() ? "" : "raise the limit, or, ",

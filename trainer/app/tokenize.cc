@@ -181,13 +181,13 @@ void check_folder(const TokenizeArgs& options) {
   std::error_code error;
   fs::create_directories(options.output, error);
   if (error || !fs::is_directory(options.output, error)) {
-    throw UserError(fmt::format("--output: cannot make the folder {}: {}", options.output,
+    throw UserError(fmt::format("--output: cannot create the folder {}: {}", options.output,
                                 error ? error.message() : "there is a file of that name"));
   }
   for (const fs::path& path : earlier_files(options.output)) {
     if (options.overwrite && is_own_file(path)) continue;
-    throw UserError(fmt::format("--output: {} is there already; give another folder{}",
-                                path.string(), is_own_file(path) ? ", or --overwrite" : ""));
+    throw UserError(fmt::format("--output: {} already exists; give another folder{}", path.string(),
+                                is_own_file(path) ? ", or --overwrite" : ""));
   }
   if (options.overwrite && fs::equivalent(options.tokenizer, options.output, error))
     throw UserError("--output: is the tokenizer's own folder; give another one");
@@ -292,7 +292,7 @@ int run_tokenize(const TrainerArgs& args) {
   const int signal = write_shards(options, *tokenizer);
   if (signal == 0) return launch::kExitDone;
   fmt::print(stderr,
-             "interrupted: {} is not complete; the same command with --overwrite begins anew\n",
+             "interrupted: {} is not complete; the same command with --overwrite starts over\n",
              options.output);
   return launch::kExitSignalBase + signal;
 }

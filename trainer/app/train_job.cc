@@ -56,7 +56,7 @@ void check_other_nodes(bool found, const SnapshotFolder& folder, ProcessGroup& g
   throw UserError(fmt::format(
       "trainer_config.snapshot_path={}: rank 0's node has no snapshot there, but rank {}'s has "
       "one; "
-      "put the path on storage that all nodes share, or copy the file, or delete it to start anew",
+      "put the path on storage that all nodes share, or copy the file, or delete it to start over",
       folder.path(), other - seen.begin()));
 }
 
@@ -109,7 +109,8 @@ std::unique_ptr<Task> open_task(const Config& config, const DevicePlan& plan,
   } catch (const std::bad_alloc&) {
     hold_to_share({}, plan);  // the words need memory, too
     throw FinalError(fmt::format(
-        "out of memory while reading data_config.path={}{}: a text is held in memory whole; write "
+        "out of memory while reading data_config.path={}{}: text is held in memory as a whole; "
+        "write "
         "its tokens once with trainer tokenize and train on their folder, which is mapped",
         config.data.path, memory_limit_note(config.distributed, plan.device)));
   }
@@ -221,7 +222,7 @@ std::string prepare_folders(const RunConfig& run) {
 [[noreturn]] void leave_peers(int silent_rank, ProcessGroup& group, Log& log) {
   const int signal = StopSignal::pending();
   log.warning(fmt::format(
-      "rank {}: stopped by signal {} while it waited for rank {}, which has given no sign of life "
+      "rank {}: stopped by signal {} while it waited for rank {}, which has been silent "
       "for {} s: nothing is saved beyond the last snapshot",
       group.rank(), signal, silent_rank, PeerWatch::kSilence / std::chrono::seconds(1)));
   log.flush();

@@ -20,7 +20,7 @@ std::string exit_codes() {
 
 std::string help_overall() {
   return std::string() +
-         R"(Train a GPT on text, in one process or in many (under ddp-run or torchrun).
+         R"(Train a model on text or images, in one process or in many (under ddp-run or torchrun).
 
 Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
@@ -63,8 +63,8 @@ optimizer_config.betas=[0.9,0.99]. Text with special characters needs quotes ins
 }
 
 std::string help_generate() {
-  return R"(Continue texts with a trained model. Writes only the texts, prompts included, to stdout, as they
-are produced; the speed goes to stderr.
+  return R"(Continue text with a trained model. Prints the text, prompt included, to stdout as it is generated,
+and the speed to stderr.
 
 Usage: trainer generate --snapshot FILE (--prompt TEXT | --prompt_file FILE) [OPTIONS]
 
@@ -77,7 +77,7 @@ Examples:
 Required:
       --snapshot FILE         Snapshot written by training
       --prompt TEXT           Text to continue; or
-      --prompt_file FILE      file that holds it; -: standard input. The last line end is left out
+      --prompt_file FILE      file to read it from; -: standard input. A final newline is dropped
 
 Sampling:
       --max_new_tokens N      Tokens to add (default: 200)
@@ -87,17 +87,17 @@ Sampling:
                               and <= 1 (default: 1, all)
       --min_p P               Sample from tokens with at least P times the most likely one's
                               probability (default: 0, all)
-      --repetition_penalty R  Above 1: tokens that the text has already are less likely; > 0
+      --repetition_penalty R  Above 1: tokens already in the text become less likely; > 0
                               (default: 1)
       --stop TEXT             End before this text; may be given several times
       --seed S                Random seed (default: 1337)
       --greedy                Always choose the most likely token
 
-Several texts:
+Several prompts:
       --prompt_per_line       Each line of --prompt_file is a prompt
-      --num_samples N         Continuations of each prompt (default: 1)
-      --batch_size N          Continuations at a time (default: 8)
-      --json                  One JSON object a line for each continuation: prompt_index, sample,
+      --num_samples N         Continuations per prompt (default: 1)
+      --batch_size N          Continuations generated at a time (default: 8)
+      --json                  One JSON object per line and continuation: prompt_index, sample,
                               prompt, text, tokens, finish_reason (stop or length)
 
 Other:
@@ -121,8 +121,8 @@ Examples:
 
 Options:
       --snapshot FILE         Snapshot written by training (required)
-      --data FILE             Text or files of tokens to evaluate on, all of it (default: the
-                              evaluation part of the snapshot's own run)
+      --data FILE             Text or token files to evaluate on (default: the evaluation
+                              data of the run that wrote the snapshot)
       --batch_size N          Sequences at a time (default: trainer_config.batch_size of the run)
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
       --json                  Print a JSON object
@@ -133,8 +133,8 @@ Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error or missing file
 }
 
 std::string help_predict() {
-  return R"(Say what a trained model makes of an input: a masked language model fills the masks of a text, a
-classifier gives each text or image a label.
+  return R"(Run a trained model on new input: a masked language model fills in the masks of a text, a classifier
+labels texts or images.
 
 Usage: trainer predict --snapshot FILE [--text TEXT | --input FILE] [OPTIONS]
 
@@ -143,18 +143,18 @@ Examples:
   trainer predict --snapshot snapshot.pt --input digit.png --json
   trainer predict --snapshot snapshot.pt --input scans --output scans.csv
   trainer predict --snapshot snapshot.pt --input reviews.csv --output answers.csv
-  trainer predict --snapshot snapshot.pt               a classifier labels each line that you type
+  trainer predict --snapshot snapshot.pt               # label each line you type
 
 Options:
       --snapshot FILE         Snapshot written by training (required)
-      --text TEXT             The text; or
+      --text TEXT             One text; or
       --input FILE            images: a PNG or JPEG, a folder of them, or an idx file; texts: a .csv,
-                              .tsv or .jsonl file with the column data_config.text_column of the run;
-                              neither: a text on each line of standard input
-      --output FILE.csv       Write input, label and all probabilities there, a row for each input
-      --top N                 Answers shown for each mask, the most likely ones (default: 5)
+                              .tsv or .jsonl file with the run's data_config.text_column. With
+                              neither, each line of standard input is a text
+      --output FILE.csv       Write one row per input: input, label and all probabilities
+      --top N                 Most likely answers to show for each mask (default: 5)
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
-      --json                  Print a JSON object; of standard input, one for each line
+      --json                  Print a JSON object; one per line of standard input
   -h, --help                  Show this help
 
 Exit codes: 0 done, 1 the snapshot or an input cannot be used, 2 usage error or missing file
@@ -162,7 +162,7 @@ Exit codes: 0 done, 1 the snapshot or an input cannot be used, 2 usage error or 
 }
 
 std::string help_export() {
-  return R"text(Write the model of a snapshot as files that other programs read. Their names go to stdout.
+  return R"text(Export a snapshot's model for other programs. Prints the names of the files to stdout.
 
 Usage: trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
 
@@ -173,19 +173,19 @@ Examples:
 
 Options:
       --snapshot FILE  Snapshot written by training (required)
-      --output FOLDER  Where to; created where it is missing (required)
+      --output FOLDER  Output folder; created if missing (required)
       --format FORMAT  huggingface: a folder for transformers' GPT2LMHeadModel or
                        BertForMaskedLM, tokenizer included
                        torch: model.pt, a state dict for torch.load(weights_only=True)
                        safetensors: model.safetensors, the same (default: huggingface)
   -h, --help           Show this help
 
-Exit codes: 0 done, 1 the snapshot cannot be used or a file not be written, 2 usage error or missing file
+Exit codes: 0 done, 1 the snapshot cannot be used or a file cannot be written, 2 usage error or missing file
 )text";
 }
 
 std::string help_estimate() {
-  return R"(Say what a training takes before it runs: parameters, memory, tokens, FLOPs.
+  return R"(Estimate what a training run needs before it starts: parameters, memory, tokens, FLOPs.
 
 Usage: trainer estimate --config FILE [KEY=VALUE ...] [--world_size N] [--json]
 
@@ -195,12 +195,12 @@ Examples:
 
 Options:
   -c, --config FILE     YAML file with the configuration; -cn, -cp and -cd as for training
-      --world_size N    Ranks that the training will have (default: 1)
-      --json            One JSON object, for programs
+      --world_size N    Number of ranks of the run (default: 1)
+      --json            Print one JSON object
   -h, --help            Show this help
 
-Memory is that of one rank at its largest moment. It fits when all ranks of this machine together
-stay below the memory that is available now.
+Memory is the peak of one rank. It fits if all ranks on this machine together need less than is
+available now.
 
 Exit codes: 0 done, whether it fits or not, 2 usage or configuration error
 )";
@@ -224,7 +224,7 @@ Exit codes: 0 done, 1 the snapshot cannot be read, 2 usage error
 }
 
 std::string help_tokenize() {
-  return R"(Turn texts into files of tokens, which training reads whatever their size.
+  return R"(Tokenize text into token files, which training can read whatever their size.
 
 Usage: trainer tokenize --tokenizer NAME --input FILE [FILE ...] --output FOLDER [OPTIONS]
 
@@ -237,22 +237,22 @@ Required:
       --tokenizer NAME      char: the input's characters; byte: its bytes; bpe (GPT-2's) or
                             wordpiece (BERT's): with --train; or a folder with tokenizer.json,
                             with vocab.json and merges.txt, or with vocab.txt
-      --input FILE ...      Texts, read in pieces
-      --output FOLDER       Gets tokens_000000.bin and on, then tokenizer.json
+      --input FILE ...      Text files of any size
+      --output FOLDER       Folder for tokens_000000.bin, ... and tokenizer.json
 
-Training of a tokenizer:
+Training a tokenizer:
       --train               Train it on the input (bpe, wordpiece; char always is)
-      --vocab_size N        Tokens of the vocabulary, at least 257
+      --vocab_size N        Vocabulary size, at least 257
 
 Other:
-      --append_end_of_text  Put the tokenizer's end-of-text token after each file (default: files
-                            follow each other without a sign)
-      --overwrite           Replace what an earlier run left in the folder
-      --shard_tokens N      Most tokens in one file (default: 100000000)
-      --threads N           Threads that encode (default: one for each core)
-  -h, --help                Show this page
+      --append_end_of_text  Put the tokenizer's end-of-text token after each file (default: no
+                            separator)
+      --overwrite           Replace the output of an earlier run
+      --shard_tokens N      Maximum tokens per file (default: 100000000)
+      --threads N           Encoding threads (default: one per core)
+  -h, --help                Show this help
 
-Exit codes: 0 done, 1 a file could not be read or written, 2 usage error, 128+N ended by signal N
+Exit codes: 0 done, 1 a file could not be read or written, 2 usage error, 128+N killed by signal N
 )";
 }
 
@@ -267,8 +267,8 @@ Examples:
   ddp-run --standalone --nproc_per_node=4 trainer doctor --ranks_per_device 4
 
 Options:
-      --ranks_per_device N  Most ranks that share a device, as distributed_config.ranks_per_device
-      --memory_limit_mb M   Memory of each, MiB, as distributed_config.memory_limit_mb
+      --ranks_per_device N  Maximum ranks per device, as distributed_config.ranks_per_device
+      --memory_limit_mb M   Memory limit per rank in MiB, as distributed_config.memory_limit_mb
       --json                Print one JSON object, for a bug report
   -h, --help                Show this help
 
@@ -277,9 +277,9 @@ Exit codes: 0 all checks passed, 1 a check failed (prints what and how to fix it
 }
 
 std::string help_report() {
-  return R"(Write one HTML page about one or several runs: loss, learning rate, throughput and gradient
-norm as curves, restarts, configuration and its differences, environment, samples. The page needs
-no network.
+  return R"(Write an HTML page about one or several runs: curves of loss, learning rate, throughput and gradient
+norm, restarts, configurations and their differences, environment, samples. The page is
+self-contained.
 
 Usage: trainer report RUN_DIR [RUN_DIR ...] [--output FILE]
 
@@ -287,11 +287,11 @@ Examples:
   trainer report .
   trainer report runs/lr-3e-4 runs/lr-1e-3 --output compared.html
 
-RUN_DIR is hydra.run.dir of a run, which holds its metrics.jsonl.
+RUN_DIR is the hydra.run.dir of a run, with its metrics.jsonl.
 
 Options:
       --output FILE  The page (default: report.html)
-  -h, --help         Show this page
+  -h, --help         Show this help
 
 Exit codes: 0 done, 1 the page cannot be written, 2 usage error
 )";

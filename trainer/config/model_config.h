@@ -25,9 +25,9 @@ struct GptConfig {
   bool tie_weights = false;  ///< lm_head shares its matrix with the token embedding.
   std::string init_from;     ///< Folder of a GPT-2 to start from. Absolute after loading.
   bool activation_checkpointing = false;
-  AutoNumber loss_chunk_size;           ///< Rows of logits at a time in the loss; 0: all.
-  AutoNumber pad_vocab_to_multiple_of;  ///< Of the logits of the loss; 0: none.
-  bool fused_cpu_kernels = true;        ///< false: torch's operations.
+  AutoNumber loss_chunk_size;             ///< Rows of logits at a time in the loss; 0: all.
+  AutoNumber pad_vocab_to_multiple_of{};  ///< Of the logits of the loss; 0: none.
+  bool fused_cpu_kernels = true;          ///< false: torch's operations.
 };
 
 /// What the classes count for in a loss.

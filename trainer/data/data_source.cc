@@ -164,7 +164,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_tokens(const DataConfig& config,
   if (config.tokenizer == "byte") return std::make_unique<ByteTokenizer>();
   if (config.tokenizer == "char")
     throw UserError(
-        "data_config.tokenizer: char: is made from a text; name the folder with the "
+        "data_config.tokenizer: char: is built from text; name the folder with the "
         "tokenizer.json of these tokens");
   if (!config.tokenizer.empty())
     return with_key("data_config.tokenizer", [&] { return load_tokenizer(config.tokenizer); });

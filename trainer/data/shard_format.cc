@@ -46,12 +46,12 @@ class ShardCheck {
   [[noreturn]] void fail(const std::string& what) const { throw UserError(path_ + ": " + what); }
 
   [[noreturn]] void fail_byte_order() const {
-    fail("was written on a machine of another byte order; write it anew with trainer tokenize");
+    fail("was written on a machine of another byte order; write it again with trainer tokenize");
   }
 
   [[noreturn]] void fail_version(uint32_t version, uint32_t known) const {
     fail(
-        fmt::format("is of version {}, this trainer reads version {}; write it anew with trainer "
+        fmt::format("is of version {}, this trainer reads version {}; write it again with trainer "
                     "tokenize",
                     version, known));
   }
@@ -75,7 +75,7 @@ class ShardCheck {
 };
 
 ShardLayout read_own(const std::string& front, const ShardCheck& check) {
-  if (front.size() < sizeof(Header)) check.fail("is cut short within its header; copy it again");
+  if (front.size() < sizeof(Header)) check.fail("is truncated within its header; copy it again");
   Header header;
   std::memcpy(&header, front.data(), sizeof header);
   if (header.byte_order == __builtin_bswap32(kByteOrder)) check.fail_byte_order();
@@ -90,7 +90,7 @@ ShardLayout read_own(const std::string& front, const ShardCheck& check) {
 
 ShardLayout read_llmc(const std::string& front, const LlmcKind& kind, const ShardCheck& check) {
   uint32_t fields[3] = {};
-  if (front.size() < kLlmcHeaderBytes) check.fail("is cut short within its header; copy it again");
+  if (front.size() < kLlmcHeaderBytes) check.fail("is truncated within its header; copy it again");
   std::memcpy(fields, front.data(), sizeof fields);
   if (fields[1] != kind.version) check.fail_version(fields[1], kind.version);
   check.expect_size(kLlmcHeaderBytes, fields[2], kind.token_bytes);
@@ -101,7 +101,7 @@ ShardLayout read_raw(uint64_t file_size, const ShardCheck& check) {
   constexpr uint64_t kTokenBytes = 2;
   if (file_size % kTokenBytes != 0)
     check.fail(
-        fmt::format("has no header known here, and {} bytes are no whole number of 16-bit "
+        fmt::format("has no header known here, and {} bytes are not a whole number of 16-bit "
                     "tokens (nanoGPT's layout); is it cut short, or a text?",
                     file_size));
   return {0, kTokenBytes, static_cast<int64_t>(file_size / kTokenBytes), 0, ""};

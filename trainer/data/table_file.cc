@@ -169,7 +169,7 @@ std::vector<TableRow> json_rows(std::string_view text, const TableColumns& colum
     if (source.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const auto object =
         nests_too_deeply(source) ? TableJson() : TableJson::parse(source, nullptr, false);
-    if (!object.is_object()) refuse_line(line, "is no JSON object; write one on each line");
+    if (!object.is_object()) refuse_line(line, "is not a JSON object; write one per line");
     TableRow row{line, value_at(object, line, kTextColumn, columns.text), ""};
     if (!columns.label.empty()) row.label = value_at(object, line, kLabelColumn, columns.label);
     rows.push_back(std::move(row));

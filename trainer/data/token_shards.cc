@@ -132,7 +132,7 @@ void TokenShards::check_use(const MappedShard& shard) const {
   if (known && layout.tokenizer_fingerprint != use_.tokenizer_fingerprint) {
     throw UserError(shard.path() +
                     ": was written with another tokenizer; give that one as "
-                    "data_config.tokenizer, or write it anew with trainer tokenize");
+                    "data_config.tokenizer, or write it again with trainer tokenize");
   }
 }
 

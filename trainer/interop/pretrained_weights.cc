@@ -44,7 +44,7 @@ std::vector<std::string> weight_files(const std::string& folder) {
       if (name.is_string()) names.insert(folder + "/" + fs::path(name).filename().string());
     }
   }
-  if (names.empty()) throw UserError(index + ": has no weight_map; download the folder once more");
+  if (names.empty()) throw UserError(index + ": has no weight_map; download the folder again");
   return {names.begin(), names.end()};
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string_view>
 
 #include "trainer/metrics/text.h"
 
@@ -75,16 +76,25 @@ ConfusionMatrix abbreviated(const ConfusionMatrix& matrix, std::size_t most) {
 }
 
 std::string confusion_table(const ConfusionMatrix& matrix) {
-  std::string text = fmt::format("{:<12}", "true \\ said");
-  for (const auto& label : matrix.labels) text += fmt::format(" {:>12}", brief(label));
-  text += fmt::format(" {:>9}\n", "recall");
-  std::string precision = fmt::format("{:<12}", "precision");
+  constexpr std::string_view kCorner = "true \\ said", kPrecision = "precision";
+  const int64_t largest = *std::max_element(matrix.counts.begin(), matrix.counts.end());
+  std::size_t first = kCorner.size(),
+              width = std::max<std::size_t>(6, fmt::to_string(largest).size());
+  for (const auto& label : matrix.labels) {
+    first = std::max(first, brief(label).size());
+    width = std::max(width, brief(label).size());
+  }
+  std::string text = fmt::format("{:<{}}", kCorner, first);
+  std::string precision = fmt::format("{:<{}}", kPrecision, first);
+  for (const auto& label : matrix.labels) text += fmt::format(" {:>{}}", brief(label), width);
+  text += "  recall\n";
   for (std::size_t i = 0; i < matrix.size(); ++i) {
-    text += fmt::format("{:<12}", brief(matrix.labels[i]));
-    for (std::size_t k = 0; k < matrix.size(); ++k) text += fmt::format(" {:>12}", matrix.at(i, k));
+    text += fmt::format("{:<{}}", brief(matrix.labels[i]), first);
+    for (std::size_t k = 0; k < matrix.size(); ++k)
+      text += fmt::format(" {:>{}}", matrix.at(i, k), width);
     const ClassScores scores = scores_of(matrix.of_class(i));
-    text += fmt::format(" {:>9.4f}\n", scores.recall);
-    precision += fmt::format(" {:>12.4f}", scores.precision);
+    text += fmt::format("  {:.4f}\n", scores.recall);
+    precision += fmt::format(" {:>{}.4f}", scores.precision, width);
   }
   return text + precision + "\n";
 }

@@ -42,7 +42,7 @@ Schedule::Schedule(const OptimizerConfig& config, int64_t total_steps)
   if (decays(config.lr_schedule) && !after_warmup) {
     throw UserError(
         fmt::format("optimizer_config.decay_steps: {} leaves no room for warmup_steps={} in {} "
-                    "optimizer steps; make one of them smaller",
+                    "optimizer steps; reduce one of them",
                     decay, config.warmup_steps, total_steps));
   }
 }

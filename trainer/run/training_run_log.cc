@@ -260,7 +260,7 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
   log_.info(stop_signal_ == 0
                 ? "Next: " + trainer_.task().next_command(end_with_best ? folder_.path_of(*best)
                                                                         : c.snapshot_path)
-                : std::string("Next: the same command goes on from the snapshot"));
+                : std::string("Next: the same command continues from the snapshot"));
 }
 
 }  // namespace ddp::train

@@ -15,7 +15,7 @@ std::vector<int64_t> tokens_with_masks(const Tokenizer& tokenizer, const Masking
   const auto encoded = tokenizer.encode(text);
   if (encoded.empty()) throw UserError("--text: is empty; give a text with [MASK] in it");
   if (std::find(encoded.begin(), encoded.end(), special.mask) == encoded.end())
-    throw UserError("--text: has no [MASK]; write it where a token is to be found");
+    throw UserError("--text: has no [MASK]; write it where a token is to be predicted");
   std::vector<int64_t> tokens = {special.first};
   tokens.insert(tokens.end(), encoded.begin(), encoded.end());
   tokens.push_back(special.last);

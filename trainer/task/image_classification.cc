@@ -169,7 +169,7 @@ void ImageClassification::join(ProcessGroup& group, int64_t micro_batches) {
   if (micro_batches % group.size() != 0) {
     throw UserError(fmt::format(
         "image_config.batch_norm=synchronized: {} micro-batches on {} ranks: some would wait for "
-        "others in vain; set trainer_config.global_batch_size to a multiple of batch_size x ranks",
+        "others forever; set trainer_config.global_batch_size to a multiple of batch_size x ranks",
         micro_batches, group.size()));
   }
   for (auto& norm : model_->norms())

@@ -23,9 +23,9 @@ Json parse_bounded_json(std::string_view text, const std::string& name) {
   try {
     return Json::parse(text, within_bounds);
   } catch (const Json::parse_error& error) {
-    throw UserError(name + ": is not whole JSON (at byte " +
+    throw UserError(name + ": is incomplete or malformed JSON (at byte " +
                     std::to_string(std::min(error.byte, text.size())) + " of " +
-                    std::to_string(text.size()) + "); is it cut short?");
+                    std::to_string(text.size()) + "); is it truncated?");
   } catch (const Json::exception& error) {
     throw UserError(name + ": " + error.what());
   }

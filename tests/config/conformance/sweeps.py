@@ -132,7 +132,9 @@ def random_sweep(random, depth=2):
     if kind < 0.65 or depth == 0:
         return "choice(" + random_list(random, depth and depth - 1) + ")"
     inner = random.choice([random_list(random, 0), random_sweep(random, depth - 1), random_sweep(random, depth - 1)])
-    name = random.choice(["sort", "sort", "int", "float", "str", "bool", "tag", "interval", "choice", "foo"])
+    # A sort or cast of a range acts on its values here, on its bounds in Hydra: they differ where the step does not divide them.
+    on_values = ["sort", "sort", "int", "float"] if "range(" not in inner else []
+    name = random.choice(on_values + ["str", "bool", "tag", "interval", "choice", "foo"])
     if name == "tag":
         inner = random.choice(["", "a,", "a,b,", "1,"]) + inner
     if name == "sort" and random.random() < 0.4:

@@ -1,7 +1,6 @@
 // Any override changes the configuration or is one complaint; what a sweep makes of it is an
 // override again. Input: overrides, one per line.
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 
 #include "tests/fuzz/check.h"
@@ -23,13 +22,8 @@ void try_one(const std::string& text, Node& root) {
     return;
   }
   const bool computed = change.sweep->kind == SweepKind::kRange;
-  if (change.sweep->kind == SweepKind::kInterval) return;
-  try {
-    for (const std::string& value : sweep_values(*change.sweep, {"one", "two"}))
-      FUZZ_CHECK(!computed || !parse_override("a=" + value).sweep);
-  } catch (const std::invalid_argument& error) {
-    FUZZ_CHECK(error.what()[0] != '\0');
-  }
+  for (const std::string& value : sweep_values(*change.sweep, {"one", "two"}))
+    FUZZ_CHECK(!computed || !parse_override("a=" + value).sweep);
 }
 
 }  // namespace

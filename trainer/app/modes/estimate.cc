@@ -45,10 +45,10 @@ struct Job {
   }
 };
 
-Job job_of(const Config& config, int64_t world_size) {
+Job job_of(const Config& config, const Config& of_data, int64_t world_size) {
   const DevicePlan plan = plan_device(config, DistEnv{});
   return {config,
-          make_task(config, nullptr),
+          make_task(of_data, nullptr),
           {plan.device.is_cuda(), world_size},
           plan.device.is_cuda() ? plan.device.index() : 0};
 }
@@ -151,7 +151,9 @@ std::string as_table(const Estimate& e, TaskKind task) {
 
 int run_estimate(const TrainerArgs& args) {
   const Config config = load_config(args.config, args.overrides);
-  const Job job = job_of(config, args.estimate.world_size);
+  Config of_data = config;
+  of_data.trainer.batch_size = 1;  // data that are too few for training can be estimated
+  const Job job = job_of(config, of_data, args.estimate.world_size);
   const Estimate result = estimate(job);
   if (args.estimate.json) {
     print(as_json(result).dump(2) + "\n");

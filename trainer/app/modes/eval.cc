@@ -65,7 +65,7 @@ std::string eval_table(const Evaluation& evaluation) {
 }
 
 nlohmann::ordered_json confusion_json(const ConfusionMatrix& matrix) {
-  return nlohmann::ordered_json::parse("{" + confusion_members(matrix) + "}");
+  return nlohmann::ordered_json::parse(fmt::format("{{{}}}", confusion_members(matrix)));
 }
 
 std::string eval_json(const Evaluation& evaluation, const OpenedSnapshot& snapshot,

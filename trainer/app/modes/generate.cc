@@ -80,7 +80,7 @@ std::vector<Prompt> encode_prompts(const GenerateArgs& options, const Tokenizer&
     }
   }
   if (prompts.empty())
-    throw UserError(std::string(option) + ": no line in it; give a prompt a line");
+    throw UserError(std::string(option) + ": has no lines; write one prompt per line");
   return prompts;
 }
 

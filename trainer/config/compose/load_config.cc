@@ -63,10 +63,10 @@ std::string text_of(const Node& root, const std::string& path) {
 }
 
 /// Where this run writes; a job of a sweep has a folder of its own.
-void place_run(Node& root, const RunPlace& place) {
-  if (place.sweep_job) {
-    set_path(root, "hydra.job.num", Node::of(*place.sweep_job));
-    set_path(root, "hydra.job.id", Node::of(std::to_string(*place.sweep_job)));
+void place_run(Node& root, std::optional<int64_t> sweep_job) {
+  if (sweep_job) {
+    set_path(root, "hydra.job.num", Node::of(*sweep_job));
+    set_path(root, "hydra.job.id", Node::of(std::to_string(*sweep_job)));
     set_path(root, "hydra.mode", Node::of(std::string("MULTIRUN")));
     const std::string folder =
         text_of(root, "hydra.sweep.dir") + "/" + text_of(root, "hydra.sweep.subdir");
@@ -90,13 +90,13 @@ std::string warning_of(const std::vector<std::string>& idle) {
 }  // namespace
 
 RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
-                   const RunPlace& place) {
+                   std::optional<int64_t> sweep_job) {
   const std::string& file = source.file;
   const Composed composed = compose_config(source, overrides);
   const auto idle = hydra_without_effect(composed.root, composed.choices);
   Node root = composed.root;
   check_known(root, "");
-  place_run(root, place);
+  place_run(root, sweep_job);
   RunFiles files = run_files(root);
   resolve_interpolations(root, &root);
   check_known(root, "");
@@ -107,7 +107,7 @@ RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& o
   Config config = to_config(leaves);
   const Given given = given_from(leaves, file);
   complete_config(config, given);
-  resolve_paths(config, given, place.sweep_job.has_value());
+  resolve_paths(config, given, sweep_job.has_value());
   return {std::move(config), std::move(files), warning_of(idle)};
 }
 

@@ -10,11 +10,6 @@
 
 namespace ddp::train {
 
-/// Which run a configuration is loaded for.
-struct RunPlace {
-  std::optional<int64_t> sweep_job;  ///< The number of a job of a sweep.
-};
-
 /// What goes into `.hydra`: the composed configuration, Hydra's own, the overrides, as YAML.
 struct RunFiles {
   std::string config;
@@ -29,14 +24,14 @@ struct RunConfig {
 };
 
 /// Composes the configuration of `source` with `overrides` ("a.b=value", in order), types and
-/// checks every key.
+/// checks every key. `sweep_job` is the number of a job of a sweep.
 ///
 /// Throws UserError, one line: file:line:column (or "command line: <override>"), the key, the
 /// offending value, the fix; unknown keys come with the nearest known one. Relative paths inside
 /// are resolved against the current directory, snapshot_path of a job of a sweep (or with
 /// hydra.job.chdir) against the folder of that run.
 RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
-                   const RunPlace& place = {});
+                   std::optional<int64_t> sweep_job = std::nullopt);
 
 /// The configuration alone.
 Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides);

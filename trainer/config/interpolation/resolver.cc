@@ -234,7 +234,7 @@ const NodeRef& Resolver::reference(const std::string& path, const NodeRef& at) {
                                    hint_for(path, *top_of(at).node)));
   for (const NodeRef* above = at.parent; above != nullptr; above = above->parent) {
     if (above->node == found->node)
-      throw ResolveError("it refers to a section that contains it; refer to a key");
+      throw ResolveError("it refers to a section that contains it; refer to a single key");
   }
   return *found;
 }

@@ -18,21 +18,21 @@ std::vector<Field> bert_fields() {
           {DDP_KEY(bert, n_embd), .range = kUpTo1e6, .null_means = NullMeans::kNotGiven,
            .default_text = "from model_type", .meaning = "Model width (embedding size)."},
           {DDP_KEY(bert, intermediate), .range = kUpTo1e6, .null_means = NullMeans::kNotGiven,
-           .default_text = "4 times n_embd", .meaning = "Width within the feed-forward layers."},
+           .default_text = "4 times n_embd", .meaning = "Inner width of the feed-forward layers."},
           {DDP_KEY(bert, hidden_pdrop), .range = kProbability, .unit = "probability",
            .meaning = "Dropout after the embeddings and before each residual addition."},
           {DDP_KEY(bert, attn_pdrop), .range = kProbability, .unit = "probability",
            .meaning = "Dropout on the attention weights."},
           {DDP_KEY(bert, init_from), .null_means = NullMeans::kNotGiven,
-           .meaning = "Folder of a BertForMaskedLM or, for text_classification, a "
-                      "BertForSequenceClassification (config.json, model.safetensors), or a "
-                      "snapshot of such a model, to start from; the sizes follow it, and so does "
-                      "the tokenizer unless data_config.tokenizer names one."},
+           .meaning = "Pretrained model to start from: the folder of a BertForMaskedLM or, for "
+                      "text_classification, a BertForSequenceClassification (config.json, "
+                      "model.safetensors), or a snapshot of such a model; sizes and "
+                      "data_config.tokenizer default to its own."},
           {DDP_KEY(bert, class_weights), .range = kAbove0, .null_means = NullMeans::kOff,
            .tasks = {TaskKind::kTextClassification},
-           .meaning = "What a text of each class counts for in the training loss: balanced "
-                      "(samples / (classes x samples of the class)), or numbers in the order of "
-                      "the labels; null: 1."},
+           .meaning =
+               "Weight of each class in the training loss: balanced (samples / (classes x samples "
+               "of the class)), or a list in the order of the labels; null: 1 for all."},
       });
 }
 

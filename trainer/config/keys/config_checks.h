@@ -13,6 +13,9 @@ struct Given {
   std::function<bool(const std::string& key)> has;  ///< Given in the file or on the command line.
   std::function<std::string(const std::string& key)>
       where;  ///< "file:line:col: key", or the file's name and the key.
+
+  /// Throws UserError.
+  [[noreturn]] void refuse(const std::string& key, const std::string& what) const;
 };
 
 /// Resolves model_type, unlimited epochs and the like, then checks what spans several keys. Throws

@@ -12,24 +12,24 @@ std::vector<Field> distributed_fields() {
       {DDP_KEY(distributed, static_graph),
        .meaning = "Promise that the set of used parameters never changes; lets DDP optimize."},
       {DDP_KEY(distributed, gradient_compression),
-       .meaning = "Type in which gradients travel between ranks, as with torch's "
-                  "bf16_compress_hook and fp16_compress_hook: half the bytes, 8 or 11 bits of "
-                  "mantissa; none: their own."},
+       .meaning =
+           "Type in which gradients travel between ranks, as with torch's bf16_compress_hook and "
+           "fp16_compress_hook: half the bytes, 8 or 11 bits of mantissa; none: their own."},
       {DDP_KEY(distributed, ranks_per_device), .range = kUpTo1e4, .unit = "ranks",
        .null_means = NullMeans::kNotGiven, .default_text = "one on a GPU, any number on CPUs",
-       .meaning = "Most ranks that share a GPU, over Gloo, or the CPUs of a machine, each with its "
-                  "share of the cores: virtual devices."},
+       .meaning = "Maximum number of ranks that share a GPU (over Gloo), or a machine's CPUs (each "
+                  "with its share of the cores): virtual devices."},
       {DDP_KEY(distributed, memory_limit_mb), .range = kUpTo1e9, .unit = "MiB",
        .null_means = NullMeans::kNotGiven,
        .default_text = "an equal share of a GPU with ranks_per_device, else none",
-       .meaning = "Memory that a rank may take, enforced: on a GPU for tensors, on CPUs on top of "
-                  "the program."},
+       .meaning = "Memory limit per rank, enforced: on GPUs for tensors, on CPUs for what comes on "
+                  "top of the program itself."},
       {DDP_KEY(distributed, timeout_s), .range = Range{0, 1e9, true}, .unit = "seconds",
        .meaning = "Timeout of collectives and of joining the process group."},
       {DDP_KEY(distributed, hang_timeout_s), .range = kAtLeast0, .unit = "seconds",
        .null_means = NullMeans::kOff,
-       .meaning = "Silence after which ddp-run considers a rank hung and restarts the group; auto: "
-                  "the larger of 3 s and 5 median steps; 0 or null: never."},
+       .meaning = "Time without a heartbeat after which ddp-run considers a rank hung and restarts "
+                  "the group; auto: the larger of 3 s and 5 median steps; 0 or null: never."},
   };
 }
 

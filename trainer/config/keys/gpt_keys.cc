@@ -29,27 +29,27 @@ std::vector<Field> gpt_fields() {
           {DDP_KEY(gpt, tie_weights),
            .meaning = "Share the token embedding's matrix with the output layer."},
           {DDP_KEY(gpt, init_from), .null_means = NullMeans::kNotGiven,
-           .meaning = "Folder with config.json and model.safetensors of a GPT-2, as transformers "
-                      "writes it, whose weights training starts from; sizes, activation and "
-                      "tie_weights follow it where they are not given."},
+           .meaning =
+               "Folder of a pretrained GPT-2 to start from (config.json, model.safetensors, as "
+               "saved by transformers); sizes, activation and tie_weights default to its own."},
           {DDP_KEY(gpt, activation_checkpointing), .null_means = NullMeans::kOff,
-           .meaning = "Keeps only the input of each block and computes the rest again in the "
-                      "backward pass (transformers: gradient_checkpointing): less memory, about a "
-                      "third more time."},
+           .meaning =
+               "Keep only each block's input and recompute the rest in the backward pass "
+               "(transformers: gradient_checkpointing): less memory, about a third more time."},
           {DDP_KEY(gpt, loss_chunk_size), .range = kStepCountOr0, .unit = "tokens",
            .null_means = NullMeans::kOff,
-           .meaning = "Tokens whose logits are in memory at a time in the loss; auto: as many as "
-                      "take 256 MiB; 0 or null: all."},
+           .meaning = "Compute the loss in chunks of this many tokens, to limit the memory of the "
+                      "logits; auto: chunks of 256 MiB; 0 or null: all at once."},
           {DDP_KEY(gpt, pad_vocab_to_multiple_of), .range = kStepCountOr0, .unit = "tokens",
            .null_means = NullMeans::kOff,
-           .meaning = "In the loss, compute logits for so many tokens that their number is a "
-                      "multiple of this, and leave out those that are not in the vocabulary; "
-                      "parameters and files are as without. auto: 64 on a GPU, else off; 0 or "
-                      "null: off."},
+           .meaning =
+               "In the loss, compute logits for so many tokens that their number is a multiple of "
+               "this, and leave out those that are not in the vocabulary; parameters and files are "
+               "as without. auto: 64 on a GPU, else off; 0 or null: off."},
           {DDP_KEY(gpt, fused_cpu_kernels),
            .meaning =
-               "On a CPU, use trainer's own attention, dropout and GELU, each in one pass; false: "
-               "torch's, which are slower, sum in another order and draw other dropout masks."},
+               "On CPUs, use trainer's own fused attention, dropout and GELU; false: torch's, "
+               "which are slower, sum in a different order and draw different dropout masks."},
       });
 }
 

@@ -12,31 +12,32 @@ std::vector<Field> image_fields() {
            .meaning = "dense: hidden layers; conv: stages of 3x3 convolution, ReLU and 2x2 "
                       "max-pooling, then a hidden layer."},
           {DDP_KEY(image, n_layer), .range = kMostStages,
-           .meaning = "Hidden layers of dense, stages of conv."},
-          {DDP_KEY(image, width), .range = kSizes, .meaning = "Units of a hidden layer."},
+           .meaning = "Number of hidden layers (dense) or stages (conv)."},
+          {DDP_KEY(image, width), .range = kSizes, .meaning = "Units per hidden layer."},
           {DDP_KEY(image, conv_channels), .range = Range{1, 4096},
-           .meaning = "Channels of the first stage of conv; each further stage has twice as many."},
+           .meaning = "Channels of the first stage (conv); each further stage has twice as many."},
           {DDP_KEY(image, batch_norm),
-           .meaning = "Batch normalization behind each convolution: local normalizes each rank's "
-                      "micro-batch by itself, synchronized those of all ranks together."},
+           .meaning = "Batch normalization after each convolution: local normalizes over each "
+                      "rank's micro-batch, synchronized over those of all ranks."},
           {DDP_KEY(image, dropout), .range = kProbability, .unit = "probability",
-           .meaning = "Dropout behind each hidden layer."},
+           .meaning = "Dropout after each hidden layer."},
           {DDP_KEY(image, size), .range = kSizes, .unit = "pixels",
            .null_means = NullMeans::kNotGiven,
-           .default_text = "that of the images, which must be equal",
-           .meaning = "Width and height that all images are brought to."},
+           .default_text = "that of the images, which must all be the same",
+           .meaning = "Width and height to which all images are resized."},
           {DDP_KEY(image, channels), .range = Range{1, 3}, .null_means = NullMeans::kNotGiven,
-           .default_text = "those of the first image", .meaning = "1: gray, 3: RGB."},
+           .default_text = "that of the first image", .meaning = "1: grayscale, 3: RGB."},
           {DDP_KEY(image, pixel_mean), .range = Range{0, 1},
-           .meaning = "Subtracted from each pixel, which is from 0 to 1."},
+           .meaning = "Mean, subtracted from each pixel (0 to 1)."},
           {DDP_KEY(image, pixel_std), .range = kAbove0,
-           .meaning = "What each pixel is divided by after that."},
+           .meaning = "Standard deviation, by which each pixel is then divided."},
           {DDP_KEY(image, augment_shift), .range = Range{0, 1e5}, .unit = "pixels",
            .null_means = NullMeans::kOff,
-           .meaning = "Moves each training image by up to so many pixels in each direction, anew "
-                      "in each epoch."},
+           .meaning = "Shift each training image by up to this many pixels in each direction, "
+                      "drawn anew each epoch."},
           {DDP_KEY(image, augment_flip), .null_means = NullMeans::kOff,
-           .meaning = "Mirrors every other training image left to right, anew in each epoch."},
+           .meaning = "Mirror each training image left to right with probability 1/2, drawn anew "
+                      "each epoch."},
       });
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 #include "trainer/config/keys/key_table.h"
 #include "trainer/config/yaml/python_number.h"
@@ -14,93 +15,46 @@
 namespace ddp::train {
 namespace {
 
-template <class E>
-struct Choice {
-  std::string_view name;
-  E value;
+/// The names of an enumeration in the order of its values, and others that are accepted.
+struct Choices {
+  std::vector<std::string> names;
+  std::vector<std::pair<std::string, std::string>> aliases = {};  ///< Alias, name.
 };
 
-/// The names of an enumeration. The first one of a value is written, the others are accepted too.
-template <class E>
-constexpr auto kChoices = nullptr;
-constexpr Choice<TaskKind> choice_of(TaskKind task) { return {task_name(task), task}; }
-template <>
-constexpr auto kChoices<TaskKind> = std::to_array<Choice<TaskKind>>(
-    {choice_of(TaskKind::kCausalLm), choice_of(TaskKind::kMaskedLm),
-     choice_of(TaskKind::kTextClassification), choice_of(TaskKind::kImageClassification)});
-template <>
-constexpr auto kChoices<Activation> =
-    std::to_array<Choice<Activation>>({{"gelu", Activation::kGelu},
-                                       {"gelu_tanh", Activation::kGeluTanh},
-                                       {"gelu_new", Activation::kGeluTanh}});
-template <>
-constexpr auto kChoices<OnBadSample> = std::to_array<Choice<OnBadSample>>(
-    {{"skip", OnBadSample::kSkip}, {"stop", OnBadSample::kStop}});
-template <>
-constexpr auto kChoices<ImageNetworkKind> = std::to_array<Choice<ImageNetworkKind>>(
-    {{"dense", ImageNetworkKind::kDense}, {"conv", ImageNetworkKind::kConv}});
-template <>
-constexpr auto kChoices<BatchNormKind> =
-    std::to_array<Choice<BatchNormKind>>({{"off", BatchNormKind::kOff},
-                                          {"local", BatchNormKind::kLocal},
-                                          {"synchronized", BatchNormKind::kSynchronized}});
-template <>
-constexpr auto kChoices<DataFormat> = std::to_array<Choice<DataFormat>>(
-    {{"auto", DataFormat::kAuto}, {"text", DataFormat::kText}, {"tokens", DataFormat::kTokens}});
-template <>
-constexpr auto kChoices<AmpDtype> =
-    std::to_array<Choice<AmpDtype>>({{"float16", AmpDtype::kFloat16},
-                                     {"bfloat16", AmpDtype::kBFloat16},
-                                     {"fp16", AmpDtype::kFloat16},
-                                     {"bf16", AmpDtype::kBFloat16}});
-template <>
-constexpr auto kChoices<DeviceChoice> = std::to_array<Choice<DeviceChoice>>(
-    {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}});
-template <>
-constexpr auto kChoices<GradientCompression> =
-    std::to_array<Choice<GradientCompression>>({{"none", GradientCompression::kNone},
-                                                {"bf16", GradientCompression::kBf16},
-                                                {"fp16", GradientCompression::kFp16}});
-template <>
-constexpr auto kChoices<Backend> = std::to_array<Choice<Backend>>({{"auto", Backend::kAuto},
-                                                                   {"gloo", Backend::kGloo},
-                                                                   {"nccl", Backend::kNccl}});
-template <>
-constexpr auto kChoices<IfBusy> = std::to_array<Choice<IfBusy>>({{"skip", IfBusy::kSkip},
-                                                                 {"wait", IfBusy::kWait}});
-template <>
-constexpr auto kChoices<BadStepPolicy> =
-    std::to_array<Choice<BadStepPolicy>>({{"skip", BadStepPolicy::kSkip},
-                                          {"rollback", BadStepPolicy::kRollback},
-                                          {"stop", BadStepPolicy::kStop}});
-template <>
-constexpr auto kChoices<OptimizerName> =
-    std::to_array<Choice<OptimizerName>>({{"adamw", OptimizerName::kAdamW},
-                                          {"adam", OptimizerName::kAdam},
-                                          {"sgd", OptimizerName::kSgd},
-                                          {"muon", OptimizerName::kMuon}});
-template <>
-constexpr auto kChoices<LrSchedule> =
-    std::to_array<Choice<LrSchedule>>({{"constant", LrSchedule::kConstant},
-                                       {"linear", LrSchedule::kLinear},
-                                       {"polynomial", LrSchedule::kPolynomial},
-                                       {"cosine", LrSchedule::kCosine},
-                                       {"wsd", LrSchedule::kWsd},
-                                       {"one_cycle", LrSchedule::kOneCycle},
-                                       {"constant_with_warmup", LrSchedule::kConstant},
-                                       {"cosine_with_min_lr", LrSchedule::kCosine},
-                                       {"warmup_stable_decay", LrSchedule::kWsd}});
-template <>
-constexpr auto kChoices<ProgressStyle> =
-    std::to_array<Choice<ProgressStyle>>({{"auto", ProgressStyle::kAuto},
-                                          {"plain", ProgressStyle::kPlain},
-                                          {"off", ProgressStyle::kOff}});
+Choices choices_of(TaskKind) {
+  Choices choices;
+  for (const TaskKind task : {TaskKind::kCausalLm, TaskKind::kMaskedLm,
+                              TaskKind::kTextClassification, TaskKind::kImageClassification})
+    choices.names.emplace_back(task_name(task));
+  return choices;
+}
+Choices choices_of(Activation) { return {{"gelu", "gelu_tanh"}, {{"gelu_new", "gelu_tanh"}}}; }
+Choices choices_of(OnBadSample) { return {{"skip", "stop"}}; }
+Choices choices_of(ImageNetworkKind) { return {{"dense", "conv"}}; }
+Choices choices_of(BatchNormKind) { return {{"off", "local", "synchronized"}}; }
+Choices choices_of(DataFormat) { return {{"auto", "text", "tokens"}}; }
+Choices choices_of(AmpDtype) {
+  return {{"float16", "bfloat16"}, {{"fp16", "float16"}, {"bf16", "bfloat16"}}};
+}
+Choices choices_of(DeviceChoice) { return {{"auto", "cpu", "cuda"}}; }
+Choices choices_of(GradientCompression) { return {{"none", "bf16", "fp16"}}; }
+Choices choices_of(Backend) { return {{"auto", "gloo", "nccl"}}; }
+Choices choices_of(IfBusy) { return {{"skip", "wait"}}; }
+Choices choices_of(BadStepPolicy) { return {{"skip", "rollback", "stop"}}; }
+Choices choices_of(OptimizerName) { return {{"adamw", "adam", "sgd", "muon"}}; }
+Choices choices_of(LrSchedule) {
+  return {{"constant", "linear", "polynomial", "cosine", "wsd", "one_cycle"},
+          {{"constant_with_warmup", "constant"},
+           {"cosine_with_min_lr", "cosine"},
+           {"warmup_stable_decay", "wsd"}}};
+}
+Choices choices_of(ProgressStyle) { return {{"auto", "plain", "off"}}; }
 
 template <class E>
 std::vector<std::string> choice_names() {
-  std::vector<std::string> names;
-  for (const auto& choice : kChoices<E>) names.emplace_back(choice.name);
-  return names;
+  Choices choices = choices_of(E{});
+  for (auto& alias : choices.aliases) choices.names.push_back(std::move(alias.first));
+  return choices.names;
 }
 
 [[noreturn]] void refuse(const std::string& problem) { throw std::invalid_argument(problem); }
@@ -191,9 +145,13 @@ struct Assign {
   requires std::is_enum_v<E>
   void operator()(E* member) const {
     const std::string text = python_str(value);
-    for (const auto& choice : kChoices<E>) {
-      if (value.kind != Kind::kString || choice.name != text) continue;
-      *member = choice.value;
+    const auto [own, aliases] = choices_of(E{});
+    const auto alias = std::find_if(aliases.begin(), aliases.end(),
+                                    [&text](const auto& pair) { return pair.first == text; });
+    const auto found =
+        std::find(own.begin(), own.end(), alias == aliases.end() ? text : alias->second);
+    if (value.kind == Kind::kString && found != own.end()) {
+      *member = static_cast<E>(found - own.begin());
       return;
     }
     const auto names = choice_names<E>();
@@ -257,10 +215,7 @@ struct Read {
   }
   template <class E>
   requires std::is_enum_v<E> Node operator()(const E* member) const {
-    for (const auto& choice : kChoices<E>) {
-      if (choice.value == *member) return Node::of(std::string(choice.name));
-    }
-    return Node::null();
+    return Node::of(choices_of(E{}).names.at(static_cast<std::size_t>(*member)));
   }
 };
 

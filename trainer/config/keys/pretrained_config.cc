@@ -106,10 +106,18 @@ void compare(std::vector<std::string>& differences, const char* name, int64_t th
     differences.push_back(fmt::format("{} is {} there, {} here", name, there, here));
 }
 
-void compare_positions(std::vector<std::string>& differences, int64_t there, int64_t block_size) {
-  if (block_size <= there) return;
-  differences.push_back(
-      fmt::format("it has {} positions, data_config.block_size asks for {}", there, block_size));
+template <class Model>
+std::vector<std::string> size_differences(const PretrainedSizes& there, const Model& model,
+                                          int64_t block_size) {
+  std::vector<std::string> differences = there.unsupported;
+  compare(differences, "n_layer", there.n_layer, model.n_layer);
+  compare(differences, "n_head", there.n_head, model.n_head);
+  compare(differences, "n_embd", there.n_embd, model.n_embd);
+  if (block_size > there.positions) {
+    differences.push_back(fmt::format("it has {} positions, data_config.block_size asks for {}",
+                                      there.positions, block_size));
+  }
+  return differences;
 }
 
 std::vector<std::string> unsupported_in_bert(const Values& values) {
@@ -162,7 +170,7 @@ Json metadata_of(const std::string& path) {
   const Json header = readable ? Json::parse(text, nullptr, false) : Json();
   if (header.is_object() && header.contains("__metadata__")) return header["__metadata__"];
   throw UserError(
-      fmt::format("{}: is no snapshot of this trainer, nor a folder; {}", path, kHowToMake));
+      fmt::format("{}: is neither a snapshot of this trainer nor a folder; {}", path, kHowToMake));
 }
 
 PretrainedBert bert_of_snapshot(const std::string& path) {
@@ -188,7 +196,7 @@ PretrainedBert bert_of_snapshot(const std::string& path) {
     return result;
   } catch (const Json::exception&) {
     throw UserError(
-        fmt::format("{}: its metadata are not those of a snapshot; {}", path, kHowToMake));
+        fmt::format("{}: its metadata is not that of a snapshot; {}", path, kHowToMake));
   }
 }
 
@@ -216,46 +224,31 @@ PretrainedBert read_pretrained_bert(const std::string& path) {
   return result;
 }
 
-std::vector<std::string> differences_from(const PretrainedBert& pretrained, const BertConfig& bert,
-                                          int64_t block_size) {
-  std::vector<std::string> differences = pretrained.unsupported;
-  compare(differences, "n_layer", pretrained.n_layer, bert.n_layer);
-  compare(differences, "n_head", pretrained.n_head, bert.n_head);
-  compare(differences, "n_embd", pretrained.n_embd, bert.n_embd);
-  compare(differences, "intermediate", pretrained.intermediate, bert.intermediate);
-  compare_positions(differences, pretrained.positions, block_size);
-  return differences;
-}
-
-PretrainedConfig read_pretrained_config(const std::string& folder) {
+PretrainedGpt read_pretrained_gpt(const std::string& folder) {
   const std::string path = folder + "/config.json";
   const Json config = parse_config(path);
   const Values values(config, path);
   const std::string type = values.text("model_type", "");
   if (type != "gpt2") {
     throw UserError(
-        fmt::format("{}: model_type is '{}', this trainer reads gpt2 alone; give the "
+        fmt::format("{}: model_type is '{}', this trainer reads only gpt2; give the "
                     "folder of a GPT-2",
                     path, type));
   }
-  PretrainedConfig result;
+  PretrainedGpt result;
   result.n_layer = values.number("n_layer", 12);
   result.n_head = values.number("n_head", 12);
   result.n_embd = values.number("n_embd", 768);
-  result.n_positions = values.number("n_positions", 1024);
-  result.vocab_size = values.number("vocab_size", 50257);
+  result.positions = values.number("n_positions", 1024);
   result.activation = activation_named(values.text("activation_function", "gelu_new"));
   result.tie_weights = values.flag("tie_word_embeddings", true);
   result.unsupported = unsupported_in(values, result.n_embd);
   return result;
 }
 
-std::vector<std::string> differences_from(const PretrainedConfig& pretrained, const GptConfig& gpt,
+std::vector<std::string> differences_from(const PretrainedGpt& pretrained, const GptConfig& gpt,
                                           int64_t block_size) {
-  std::vector<std::string> differences = pretrained.unsupported;
-  compare(differences, "n_layer", pretrained.n_layer, gpt.n_layer);
-  compare(differences, "n_head", pretrained.n_head, gpt.n_head);
-  compare(differences, "n_embd", pretrained.n_embd, gpt.n_embd);
+  std::vector<std::string> differences = size_differences(pretrained, gpt, block_size);
   if (pretrained.activation && *pretrained.activation != gpt.activation) {
     const bool tanh = *pretrained.activation == Activation::kGeluTanh;
     differences.push_back(fmt::format("activation is {} there, {} here",
@@ -265,7 +258,13 @@ std::vector<std::string> differences_from(const PretrainedConfig& pretrained, co
     differences.push_back(
         fmt::format("tie_weights is {} there, {} here", pretrained.tie_weights, gpt.tie_weights));
   }
-  compare_positions(differences, pretrained.n_positions, block_size);
+  return differences;
+}
+
+std::vector<std::string> differences_from(const PretrainedBert& pretrained, const BertConfig& bert,
+                                          int64_t block_size) {
+  std::vector<std::string> differences = size_differences(pretrained, bert, block_size);
+  compare(differences, "intermediate", pretrained.intermediate, bert.intermediate);
   return differences;
 }
 

@@ -11,42 +11,38 @@
 
 namespace ddp::train {
 
-/// The shape of a pretrained GPT-2.
-struct PretrainedConfig {
+/// The shape of a pretrained model.
+struct PretrainedSizes {
   int64_t n_layer = 0;
   int64_t n_head = 0;
   int64_t n_embd = 0;
-  int64_t n_positions = 0;
-  int64_t vocab_size = 0;
-  std::optional<Activation> activation;  ///< None: one that this model does not have.
-  bool tie_weights = true;
-  /// What this model cannot represent: "layer_norm_epsilon is 1e-06, not 1e-05".
+  int64_t positions = 0;
+  /// What this trainer's model cannot represent: "layer_norm_epsilon is 1e-06, not 1e-05".
   std::vector<std::string> unsupported;
 };
 
-/// Throws UserError: no such folder or file, not JSON, not a GPT-2.
-PretrainedConfig read_pretrained_config(const std::string& folder);
-
-/// The shape of a pretrained BERT.
-struct PretrainedBert {
-  int64_t n_layer = 0;
-  int64_t n_head = 0;
-  int64_t n_embd = 0;
-  int64_t intermediate = 0;
-  int64_t positions = 0;
-  std::vector<std::string> labels;       ///< Of its classifier, by number; empty: it has none.
-  std::string tokenizer_state;           ///< Of a snapshot; a folder has files.
-  std::vector<std::string> unsupported;  ///< As above.
+struct PretrainedGpt : PretrainedSizes {
+  std::optional<Activation> activation;  ///< None: one that this model does not have.
+  bool tie_weights = true;
 };
+
+struct PretrainedBert : PretrainedSizes {
+  int64_t intermediate = 0;
+  std::vector<std::string> labels;  ///< Of its classifier, by number; empty: it has none.
+  std::string tokenizer_state;      ///< Of a snapshot; a folder has files.
+};
+
+/// Throws UserError: no such folder or file, not JSON, not a GPT-2.
+PretrainedGpt read_pretrained_gpt(const std::string& folder);
 
 /// `path`: a folder, or a snapshot of masked_lm or text_classification. Throws UserError: no such
 /// folder or file, not JSON, not a BERT.
 PretrainedBert read_pretrained_bert(const std::string& path);
-std::vector<std::string> differences_from(const PretrainedBert& pretrained, const BertConfig& bert,
-                                          int64_t block_size);
 
 /// Each difference in a few words: "n_layer is 12 there, 8 here". Empty when it fits.
-std::vector<std::string> differences_from(const PretrainedConfig& pretrained, const GptConfig& gpt,
+std::vector<std::string> differences_from(const PretrainedGpt& pretrained, const GptConfig& gpt,
+                                          int64_t block_size);
+std::vector<std::string> differences_from(const PretrainedBert& pretrained, const BertConfig& bert,
                                           int64_t block_size);
 
 }  // namespace ddp::train

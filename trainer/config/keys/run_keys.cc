@@ -5,22 +5,21 @@ namespace ddp::train {
 std::vector<Field> logging_fields() {
   return {
       {DDP_KEY(logging, jsonl), .null_means = NullMeans::kOff,
-       .meaning = "Writes metrics.jsonl to hydra.run.dir: one JSON object per logged step and "
-                  "evaluation."},
+       .meaning =
+           "Write metrics.jsonl to hydra.run.dir: one JSON object per logged step and evaluation."},
       {DDP_KEY(logging, tensorboard), .null_means = NullMeans::kOff,
-       .meaning = "Writes event files for TensorBoard to the folder tensorboard in hydra.run.dir."},
+       .meaning = "Write TensorBoard event files to the folder tensorboard in hydra.run.dir."},
       {DDP_KEY(logging, progress),
-       .meaning = "auto: on a terminal one line that is redrawn; in a pipe or under a launcher a "
-                  "line every log_every_steps; plain: always such lines; off: nothing but warnings "
-                  "and errors. The log file has all lines."},
+       .meaning = "auto: on a terminal, one line that is redrawn; in a pipe or under a launcher, a "
+                  "line every log_every_steps; plain: always such lines; off: warnings and errors "
+                  "only. The log file always has all lines."},
       {DDP_KEY(logging, histogram_every_steps), .range = kStepCount, .unit = "steps",
        .null_means = NullMeans::kNotGiven,
-       .meaning = "Also writes histograms of parameters and gradients to the event files, every so "
-                  "many steps."},
+       .meaning = "Steps between histograms of parameters and gradients in the event files."},
       {DDP_KEY(logging, peak_tflops), .range = kAtLeast0, .unit = "1e12 FLOP/s",
        .null_means = NullMeans::kOff,
-       .meaning = "What one rank's device can do at most in the precision used: with it the model "
-                  "FLOPs utilization (mfu) is recorded. 0 or null: it is not."},
+       .meaning = "Peak throughput of one rank's device in the precision used, to record model "
+                  "FLOPs utilization (mfu). 0 or null: not recorded."},
   };
 }
 
@@ -41,7 +40,8 @@ std::vector<Field> hydra_fields() {
        .meaning = "Directory of this run, for main.log and .hydra; may contain ${now:%Y-%m-%d}. "
                   "Relative paths start at the current directory."},
       {DDP_KEY_AT("hydra.output_subdir", hydra.output_subdir), .null_means = NullMeans::kOff,
-       .meaning = "Subdirectory of it for config.yaml, overrides.yaml and hydra.yaml; null: none."},
+       .meaning = "Subdirectory of hydra.run.dir for config.yaml, overrides.yaml and hydra.yaml; "
+                  "null: none."},
       {DDP_KEY_AT("hydra.verbose", hydra.verbose), .null_means = NullMeans::kOff,
        .meaning = "Log at DEBUG level: true, or a list of logger names, e.g. [trainer]."},
       {DDP_KEY_AT("hydra.job.name", hydra.job_name),

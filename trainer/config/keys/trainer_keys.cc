@@ -6,7 +6,7 @@ std::vector<Field> trainer_fields() {
   return {
       {DDP_KEY(trainer, max_epochs), .range = kUpTo1e9, .unit = "epochs",
        .default_text = "10; unlimited when max_steps is given alone",
-       .meaning = "Passes over the training text."},
+       .meaning = "Passes over the training data."},
       {DDP_KEY(trainer, max_steps), .range = kStepCount, .unit = "steps",
        .null_means = NullMeans::kNotGiven,
        .meaning = "Stop after this many optimizer steps, even mid-epoch."},
@@ -101,10 +101,10 @@ std::vector<Field> trainer_fields() {
                                                "scaling, bfloat16 (bf16) does not need it."},
       {DDP_KEY(trainer, tf32), .null_means = NullMeans::kOff,
        .meaning = "Let GPUs compute float32 matrix products in TensorFloat-32: several times "
-                  "faster, 10 bits of mantissa instead of 23. Without effect on CPUs."},
+                  "faster, 10 bits of mantissa instead of 23. No effect on CPUs."},
       {DDP_KEY(trainer, deterministic), .null_means = NullMeans::kOff,
-       .meaning = "Use deterministic algorithms only, so that a repeated run on the same kind of "
-                  "GPU ends in the same bits; slower. On CPUs runs repeat exactly without it."},
+       .meaning = "Use deterministic algorithms only: runs repeat bit for bit on the same kind of "
+                  "GPU, but are slower. On CPUs they always do."},
       {DDP_KEY(trainer, device), .meaning = "auto: a GPU if there is one, else the CPU."},
       {DDP_KEY(trainer, bad_step_policy),
        .meaning = "What to do about a step with NaN, Inf or a spike in loss or gradients: skip its "
@@ -114,8 +114,8 @@ std::vector<Field> trainer_fields() {
                   "is a spike; 0 or null: off. Costs a host sync per step."},
       {DDP_KEY(trainer, check_replicas_every_steps), .range = kStepCountOr0, .unit = "steps",
        .null_means = NullMeans::kOff,
-       .meaning = "Steps between comparisons of the training state over all ranks, bit by bit; a "
-                  "difference ends the run and names the first tensor. 0 or null: none."},
+       .meaning = "Steps between bitwise comparisons of the training state across ranks; a "
+                  "difference ends the run and names the first tensor. 0 or null: never."},
       {DDP_KEY(trainer, fault_plan), .null_means = NullMeans::kOff,
        .meaning = "Faults to inject, for testing: [\"rank=1 step=12 phase=backward kind=kill\"]."},
   };

@@ -62,20 +62,16 @@ class Arguments {
 
   /// Those without a name.
   const std::vector<OverrideValue>& values() const { return values_; }
-  /// nullptr where it is not given.
+  /// nullptr where it is not given, or null.
   const OverrideValue* find(const std::string& name) const {
     const auto found = named_.find(name);
-    return found == named_.end() ? nullptr : &found->second;
+    const bool given = found != named_.end() && !is(found->second, Kind::kNull);
+    return given ? &found->second : nullptr;
   }
-  /// nullptr where it is not given, or null.
-  const OverrideValue* find_value(const std::string& name) const {
+  /// A number; `otherwise` where it is not given.
+  Node number(const std::string& name, const Node& otherwise) const {
     const OverrideValue* value = find(name);
-    return value == nullptr || is(*value, Kind::kNull) ? nullptr : value;
-  }
-  /// A number; null where it is not given.
-  Node number(const std::string& name) const {
-    const OverrideValue* value = find(name);
-    if (value == nullptr) return Node::null();
+    if (value == nullptr) return otherwise;
     const Node& node = value->item.value;
     if (value->sweep || !is_number(node)) fail(name + " must be a number");
     return node.kind == Kind::kBool ? Node::of(int64_t{node.boolean}) : node;
@@ -159,21 +155,16 @@ Node cast_all(const Node& value, Cast cast) {
 }
 
 Sweep cast_sweep(Sweep sweep, Cast cast) {
-  const bool computed = sweep.kind == SweepKind::kRange || sweep.kind == SweepKind::kInterval;
   if (sweep.kind == SweepKind::kGlob) bad_call("glob() cannot be converted; write the values out");
-  if (computed && cast != cast_int && cast != cast_float)
-    bad_call("range() and interval() convert to int or float only");
+  if (sweep.kind == SweepKind::kRange && cast != cast_int && cast != cast_float)
+    bad_call("range() converts to int or float only");
   for (SweepItem& item : sweep.items) item = plain(cast_all(item.value, cast)).item;
-  if (!computed) return sweep;
-  sweep.start = cast(sweep.start);
-  sweep.stop = cast(sweep.stop);
-  if (sweep.kind == SweepKind::kRange) sweep.step = cast(sweep.step);
   return sweep;
 }
 
 template <Cast cast>
 OverrideValue cast_call(const Arguments& arguments) {
-  const OverrideValue* named = arguments.find_value("value");
+  const OverrideValue* named = arguments.find("value");
   const auto& values = arguments.values();
   if (values.empty() == (named == nullptr)) bad_call("a conversion takes exactly one value");
   if (values.size() > 1) return swept(cast_sweep(choice_of(values), cast));
@@ -196,25 +187,16 @@ OverrideValue choice_call(const Arguments& arguments) {
 }
 
 OverrideValue range_call(const Arguments& arguments) {
-  Sweep sweep;
-  sweep.kind = SweepKind::kRange;
-  sweep.start = arguments.number("start");
-  sweep.stop = arguments.number("stop");
-  sweep.step = arguments.number("step");
-  if (sweep.start.kind == Kind::kNull) bad_call("range() needs a start, e.g. range(1,4)");
-  if (sweep.step.kind == Kind::kNull) sweep.step = Node::of(int64_t{1});
-  if (sweep.stop.kind == Kind::kNull) sweep.stop = std::exchange(sweep.start, Node::of(int64_t{0}));
-  return swept(std::move(sweep));
+  Node start = arguments.number("start", Node::null());
+  Node stop = arguments.number("stop", Node::null());
+  if (start.kind == Kind::kNull) bad_call("range() needs a start, e.g. range(1,4)");
+  if (stop.kind == Kind::kNull) stop = std::exchange(start, Node::of(int64_t{0}));
+  return swept(range_sweep(start, stop, arguments.number("step", Node::of(int64_t{1}))));
 }
 
-OverrideValue interval_call(const Arguments& arguments) {
-  Sweep sweep;
-  sweep.kind = SweepKind::kInterval;
-  sweep.start = arguments.number("start");
-  sweep.stop = arguments.number("end");
-  if (sweep.start.kind == Kind::kNull || sweep.stop.kind == Kind::kNull)
-    bad_call("interval() needs a start and an end, e.g. interval(0,1)");
-  return swept(std::move(sweep));
+OverrideValue interval_call(const Arguments&) {
+  bad_call(
+      "interval() needs a search algorithm, which trainer does not have; use range() or choice()");
 }
 
 OverrideValue glob_call(const Arguments& arguments) {
@@ -229,9 +211,8 @@ OverrideValue glob_call(const Arguments& arguments) {
 OverrideValue tag_call(const Arguments& arguments) {
   auto values = arguments.values();
   if (values.empty()) bad_call("tag() needs tags and a sweep, e.g. tag(a, choice(1,2))");
-  if (const OverrideValue* sweep = arguments.find_value("sweep")) values.push_back(*sweep);
-  if (!values.back().sweep)
-    bad_call("the last argument of tag() must be a choice(), range() or interval()");
+  if (const OverrideValue* sweep = arguments.find("sweep")) values.push_back(*sweep);
+  if (!values.back().sweep) bad_call("the last argument of tag() must be a choice() or range()");
   const bool texts = std::all_of(values.begin(), values.end() - 1, [](const OverrideValue& value) {
     return is(value, Kind::kString);
   });
@@ -240,24 +221,30 @@ OverrideValue tag_call(const Arguments& arguments) {
 }
 
 bool is_sortable(const OverrideValue& value) {
-  if (!value.sweep) return !is(value, Kind::kNull);
-  return value.sweep->kind != SweepKind::kGlob && value.sweep->kind != SweepKind::kInterval;
+  return value.sweep ? value.sweep->kind != SweepKind::kGlob : !is(value, Kind::kNull);
 }
 
-OverrideValue sorted(const OverrideValue& value, bool reverse) {
-  if (value.sweep) return swept(sorted_sweep(*value.sweep, reverse));
+OverrideValue sorted(OverrideValue value, bool falling) {
+  const auto less = [falling](const Node& a, const Node& b) {
+    return falling ? python_less(b, a) : python_less(a, b);
+  };
+  if (value.sweep) {
+    auto& items = value.sweep->items;
+    std::stable_sort(items.begin(), items.end(), [&less](const SweepItem& a, const SweepItem& b) {
+      return less(a.value, b.value);
+    });
+    return value;
+  }
   if (!is(value, Kind::kList)) return value;
-  Node list = value.item.value;
-  std::stable_sort(list.items.begin(), list.items.end(), [reverse](const Node& a, const Node& b) {
-    return reverse ? python_less(b, a) : python_less(a, b);
-  });
-  return plain(std::move(list));
+  auto& items = value.item.value.items;
+  std::stable_sort(items.begin(), items.end(), less);
+  return plain(std::move(value.item.value));
 }
 
 OverrideValue sort_call(const Arguments& arguments) {
   const OverrideValue* reverse = arguments.find("reverse");
-  const OverrideValue* list = arguments.find_value("list");
-  const OverrideValue* sweep = arguments.find_value("sweep");
+  const OverrideValue* list = arguments.find("list");
+  const OverrideValue* sweep = arguments.find("sweep");
   const auto& values = arguments.values();
   if (reverse != nullptr && !is(*reverse, Kind::kBool))
     bad_call("sort(): reverse must be true or false");
@@ -275,12 +262,12 @@ OverrideValue sort_call(const Arguments& arguments) {
   for (const SweepItem& item : choice.items) {
     if (item.value.is_container()) bad_call("sort(): only numbers and text can be sorted");
   }
-  return swept(sorted_sweep(choice, falling));
+  return sorted(swept(choice), falling);
 }
 
 /// A shuffled list would be another one on each rank.
 OverrideValue shuffle_call(const Arguments& arguments) {
-  const OverrideValue* value = arguments.find_value("list");
+  const OverrideValue* value = arguments.find("list");
   if (value == nullptr && arguments.values().size() == 1) value = &arguments.values().front();
   if (value == nullptr || value->sweep || value->item.value.items.size() > 1)
     bad_call("shuffle() would give each rank a different order; write the order out");
@@ -296,7 +283,7 @@ const std::vector<Function>& functions() {
                                             {"float", {"value"}, true, cast_call<cast_float>},
                                             {"glob", {"include", "exclude"}, false, glob_call},
                                             {"int", {"value"}, true, cast_call<cast_int>},
-                                            {"interval", {"start", "end"}, false, interval_call},
+                                            {"interval", {}, true, interval_call},
                                             {"range", {"start", "stop", "step"}, false, range_call},
                                             {"shuffle", {"list", "sweep"}, true, shuffle_call},
                                             {"sort", {"list", "sweep", "reverse"}, true, sort_call},

@@ -1,7 +1,6 @@
 // What an override of a sweep stands for: a=1,2  choice(1,2)  range(1,4)  glob(*)
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +8,7 @@
 
 namespace ddp::train {
 
-enum class SweepKind { kSimpleChoice, kChoice, kRange, kInterval, kGlob };
+enum class SweepKind { kSimpleChoice, kChoice, kRange, kGlob };
 
 /// A value and how it is written in an override ("'x y'" with its quotes).
 struct SweepItem {
@@ -19,17 +18,17 @@ struct SweepItem {
 
 struct Sweep {
   SweepKind kind = SweepKind::kSimpleChoice;
-  std::vector<SweepItem> items;  ///< Choices.
-  Node start, stop, step;        ///< kRange: ints or floats; kInterval: start and stop.
+  std::vector<SweepItem> items;               ///< None of kGlob.
   std::vector<std::string> include, exclude;  ///< kGlob
 };
 
-/// The values in their order, each as an override writes it. `options` are the names in the config
-/// group, for glob. Throws std::invalid_argument for a range without an end.
-std::vector<std::string> sweep_values(const Sweep& sweep, const std::vector<std::string>& options);
+/// range(start, stop, step) of numbers: ints where all three are, else floats. Throws
+/// std::invalid_argument for a step of 0 and for too many values.
+Sweep range_sweep(const Node& start, const Node& stop, const Node& step);
 
-/// The sweep in ascending or descending order, as Hydra's sort() gives it.
-Sweep sorted_sweep(Sweep sweep, bool reverse);
+/// The values in their order, each as an override writes it. `options` are the names in the config
+/// group, for glob.
+std::vector<std::string> sweep_values(const Sweep& sweep, const std::vector<std::string>& options);
 
 /// A value as an override writes it: null, True, 1e-05, text with its special characters escaped.
 std::string override_text(const Node& value);

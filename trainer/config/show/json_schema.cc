@@ -59,23 +59,21 @@ Json field_schema(const Field& field) {
   return out;
 }
 
-/// The object at a dotted path below `root`, created on the way. Only Hydra's blocks take further
-/// keys, which trainer checks itself.
-Json& object_at(Json& root, const std::string& path) {
+/// The objects on the way are created. Only Hydra's blocks take further keys, which trainer checks
+/// itself.
+void place_field(Json& root, const Field& field) {
+  std::vector<std::string> names = split_path(field.path);
   Json* object = &root;
-  std::string rest = path;
-  while (!rest.empty()) {
-    const std::string name = rest.substr(0, rest.find('.'));
-    rest = rest.size() > name.size() ? rest.substr(name.size() + 1) : "";
-    Json& next = (*object)["properties"][name];
+  for (std::size_t i = 0; i + 1 < names.size(); ++i) {
+    Json& next = (*object)["properties"][names[i]];
     if (next.is_null()) {
       next = {{"type", "object"}};
-      if (!path.starts_with("hydra")) next["additionalProperties"] = false;
+      if (names[0] != "hydra") next["additionalProperties"] = false;
       next["properties"] = Json::object();
     }
     object = &next;
   }
-  return *object;
+  (*object)["properties"][names.back()] = field_schema(field);
 }
 
 }  // namespace
@@ -86,12 +84,7 @@ std::string config_schema_json() {
                {"type", "object"},
                {"additionalProperties", false},
                {"properties", {{"defaults", {{"type", "array"}}}}}};
-  for (const Field& field : config_fields()) {
-    const std::size_t name = field.path.rfind('.') + 1;  // 0 for a key at the top
-    object_at(root, field.path.substr(
-                        0, name == 0 ? 0 : name - 1))["properties"][field.path.substr(name)] =
-        field_schema(field);
-  }
+  for (const Field& field : config_fields()) place_field(root, field);
   return root.dump(2) + "\n";
 }
 

@@ -32,12 +32,6 @@ std::optional<std::string> cleaned(std::string_view text) {
   return out;
 }
 
-/// A float has 53 bits, an int 63: long double holds both.
-long double exact(const Node& node) {
-  if (node.kind == Kind::kFloat) return node.real;
-  return static_cast<long double>(node.kind == Kind::kBool ? int64_t{node.boolean} : node.integer);
-}
-
 }  // namespace
 
 static_assert(std::numeric_limits<long double>::digits >= 63);
@@ -99,10 +93,16 @@ bool is_number(const Node& node) {
   return node.kind == Kind::kBool || node.kind == Kind::kInt || node.kind == Kind::kFloat;
 }
 
-double number_of(const Node& number) { return static_cast<double>(exact(number)); }
+long double exact_number(const Node& number) {
+  if (number.kind == Kind::kFloat) return number.real;
+  const bool is_bool = number.kind == Kind::kBool;
+  return static_cast<long double>(is_bool ? int64_t{number.boolean} : number.integer);
+}
+
+double number_of(const Node& number) { return static_cast<double>(exact_number(number)); }
 
 std::partial_ordering compare_numbers(const Node& a, const Node& b) {
-  return exact(a) <=> exact(b);
+  return exact_number(a) <=> exact_number(b);
 }
 
 bool python_equal(const Node& a, const Node& b) {
@@ -122,7 +122,7 @@ bool python_equal(const Node& a, const Node& b) {
 
 bool python_less(const Node& a, const Node& b) {
   if (is_number(a) && is_number(b)) {
-    if (std::isnan(exact(a)) || std::isnan(exact(b)))
+    if (std::isnan(exact_number(a)) || std::isnan(exact_number(b)))
       throw std::invalid_argument("nan cannot be sorted; leave it out");
     return compare_numbers(a, b) < 0;
   }

@@ -29,6 +29,8 @@ bool is_number(const Node& node);
 
 /// The value of a bool, an int or a float.
 double number_of(const Node& number);
+/// A float has 53 bits, an int 63: long double holds both.
+long double exact_number(const Node& number);
 
 /// Two numbers, exactly, whatever their kinds.
 std::partial_ordering compare_numbers(const Node& a, const Node& b);

@@ -10,13 +10,16 @@
 #include <utility>
 
 #include "trainer/config/yaml/python_number.h"
+#include "trainer/runtime/message.h"
 
 namespace ddp::train {
 namespace {
 
-Node with_kind(Kind kind) {
+template <class T>
+Node with(Kind kind, T Node::*member, T value) {
   Node node;
   node.kind = kind;
+  node.*member = std::move(value);
   return node;
 }
 
@@ -28,17 +31,10 @@ std::string quoted(const Node& node) {
   const char quote = single ? '\'' : '"';
   std::string out(1, quote);
   for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n' || c == '\t' || c == '\r') {
-      out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      if (c == quote || c == '\\') out += '\\';
-      out += c;
-    }
+    if (c == quote || c == '\\') out += '\\';
+    out += c;
   }
-  return out + quote;
+  return one_line(out + quote);
 }
 
 std::string container_str(const Node& node) {
@@ -57,39 +53,18 @@ bool same_entry(const Entry& a, const Entry& b) {
 }  // namespace
 
 Node Node::null() { return {}; }
+Node Node::of(bool value) { return with(Kind::kBool, &Node::boolean, value); }
+Node Node::of(int64_t value) { return with(Kind::kInt, &Node::integer, value); }
+Node Node::of(double value) { return with(Kind::kFloat, &Node::real, value); }
+Node Node::of(std::string value) { return with(Kind::kString, &Node::text, std::move(value)); }
+Node Node::list() { return with(Kind::kList, &Node::items, {}); }
+Node Node::map() { return with(Kind::kMap, &Node::entries, {}); }
 
-Node Node::of(bool value) {
-  Node node = with_kind(Kind::kBool);
-  node.boolean = value;
-  return node;
-}
-
-Node Node::of(int64_t value) {
-  Node node = with_kind(Kind::kInt);
-  node.integer = value;
-  return node;
-}
-
-Node Node::of(double value) {
-  Node node = with_kind(Kind::kFloat);
-  node.real = value;
-  return node;
-}
-
-Node Node::of(std::string value) {
-  Node node = with_kind(Kind::kString);
-  node.text = std::move(value);
-  return node;
-}
-
-Node Node::list() { return with_kind(Kind::kList); }
 Node Node::texts(const std::vector<std::string>& values) {
   Node node = list();
   for (const std::string& value : values) node.items.push_back(of(value));
   return node;
 }
-
-Node Node::map() { return with_kind(Kind::kMap); }
 
 bool Node::is_interpolation() const {
   return kind == Kind::kString && text.find("${") != std::string::npos;

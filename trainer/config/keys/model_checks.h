@@ -1,12 +1,11 @@
-// The keys of bert_config: values that follow from others, and checks.
+// The keys of the model that the task trains: values that follow from others, and checks.
 #pragma once
 
-#include "trainer/config/config.h"
 #include "trainer/config/keys/config_checks.h"
 
 namespace ddp::train {
 
 /// Resolves the sizes from model_type or init_from and checks that they fit. Throws UserError.
-void complete_bert(Config& config, const Given& given);
+void complete_model(Config& config, const Given& given);
 
 }  // namespace ddp::train
