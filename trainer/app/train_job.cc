@@ -62,10 +62,11 @@ void check_other_nodes(bool found, const SnapshotFolder& folder, ProcessGroup& g
 
 /// The other ranks of this machine can read what rank 0 reads: sending it takes longer.
 void open_same_file(ResumePoint& point, ProcessGroup& group) {
-  const auto& found = point.snapshot;
-  const std::string path = group.broadcast_text(found ? fs::absolute(found->path).string() : "");
-  const std::string checksum = group.broadcast_text(found ? header_checksum(*found) : "");
-  if (!group.is_main() && !path.empty()) point.snapshot = open_if_same(path, checksum);
+  if (!point.meta) return;
+  const auto& own = point.snapshot;
+  const std::string path = group.broadcast_text(own ? fs::absolute(own->path).string() : "");
+  const std::string checksum = group.broadcast_text(own ? header_checksum(*own) : "");
+  if (!group.is_main()) point.snapshot = open_if_same(path, checksum);
 }
 
 // Rank 0 decides; the others need no access to the file.

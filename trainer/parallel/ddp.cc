@@ -75,10 +75,11 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
     group.broadcast(tensors);
   }
   if (!tensors.empty() && tensors.front().is_cpu()) gloo_view_ = second_view(*group.c10d());
+  const auto reduced_by = gloo_view_ ? gloo_view_ : group.c10d();
   constexpr double kMiB = 1024.0 * 1024.0;
   const auto cap_bytes = std::max<int64_t>(1, static_cast<int64_t>(config.bucket_cap_mb * kMiB));
   reducer_ = std::make_shared<c10d::Reducer>(
-      tensors, initial_buckets(tensors, cap_bytes), gloo_view_ ? gloo_view_ : group.c10d(),
+      tensors, initial_buckets(tensors, cap_bytes), reduced_by,
       std::vector<bool>(tensors.size(), false), cap_bytes,
       /*find_unused_parameters=*/false, config.gradient_as_bucket_view, names,
       std::min<int64_t>(c10d::kDefaultFirstBucketBytes, cap_bytes),
@@ -87,7 +88,7 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
   if (config.static_graph) reducer_->set_static_graph();
   learn_static_graph_ = config.static_graph;
   if (const auto type = type_on_the_way(config.gradient_compression))
-    reducer_->register_comm_hook(make_compress_hook(group.c10d(), *type));
+    reducer_->register_comm_hook(make_compress_hook(reduced_by, *type));
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;

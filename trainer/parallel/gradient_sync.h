@@ -51,8 +51,8 @@ enum class FirstValues {
 };
 
 /// `parameters` are those that are trained. Checks that every rank has the same ones (RunError
-/// otherwise). `forward` makes the loss of a small throw-away
-/// batch with the graph of a training step; gradients hold garbage afterwards.
+/// otherwise). `forward` makes the loss of a small throw-away batch with the graph of a training
+/// step; gradients hold garbage afterwards.
 std::unique_ptr<GradientSync> make_gradient_sync(NamedParameters parameters, ProcessGroup& group,
                                                  const DistributedConfig& config,
                                                  FirstValues values,

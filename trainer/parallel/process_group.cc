@@ -44,7 +44,7 @@ c10::intrusive_ptr<c10d::Store> join_store(const DistEnv& env, std::chrono::mill
   options.waitWorkers = false;
   options.timeout = timeout;
   constexpr std::chrono::milliseconds kLongestWait{10'000};  // torch waits as long as is asked
-  if (!options.isServer && env.single_node())
+  if (env.rank != 0 && !env.agent_store && env.single_node())
     wait_for_listener(env.master_port, std::min(timeout, kLongestWait));
   auto store = c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
   // As torch's env:// rendezvous does: what an earlier attempt left in a store of the agent is
