@@ -123,7 +123,7 @@ Variables slurm_task() {
 
 TEST_CASE("who waits for a listener goes on as soon as there is one") {
   using std::chrono::milliseconds;
-  const test::LoopbackSocket socket = test::bound_loopback_socket();
+  const ddp::test::LoopbackSocket socket = ddp::test::bound_loopback_socket();
   wait_for_listener(static_cast<uint16_t>(socket.port), milliseconds(20));  // in vain
   std::thread opening([&] { ::listen(socket.fd, 1); });
   const auto begin = std::chrono::steady_clock::now();
