@@ -5,6 +5,7 @@
 # comes from debootstrap: debootstrap --variant=minbase bookworm ROOT; tar -C ROOT -c . | podman import - localhost/debian:12
 # ENGINE_ARGS: options of both programs, such as --root and --storage-driver; RUN_ARGS: of podman run. As root in a sandbox:
 #   ENGINE_ARGS='--root /var/tmp/images --storage-driver overlay' RUN_ARGS='--cgroups=disabled --network=host' ...
+# and where limits may not be raised there, --ulimit nofile=1024:4096 --ulimit nproc=4096:4096 in RUN_ARGS as well.
 # shellcheck disable=SC2016  # the workers' shells expand their commands
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,7 +17,7 @@ while [ $# -gt 0 ]; do
     --base) build_args+=(--build-arg "BASE=$2"); shift 2 ;;
     --torch-args) build_args+=(--build-arg "TORCH_ARGS=$2"); shift 2 ;;
     --built) built=yes; shift ;;
-    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "error: unknown argument '$1'; tip: --help" >&2; exit 2 ;;
   esac
 done
