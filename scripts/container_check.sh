@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
     --base) build_args+=(--build-arg "BASE=$2"); shift 2 ;;
     --torch-args) build_args+=(--build-arg "TORCH_ARGS=$2"); shift 2 ;;
     --built) built=yes; shift ;;
-    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "error: unknown argument '$1'; tip: --help" >&2; exit 2 ;;
   esac
 done
