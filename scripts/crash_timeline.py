@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import picture_file
+
 ROOT = Path(__file__).resolve().parent.parent
 DATA, PICTURE = ROOT / "docs/crash_timeline.json", ROOT / "docs/crash_timeline.svg"
 WORK, WATCH = 0.5, 2.0  # seconds
@@ -151,13 +153,9 @@ def draw():
 def main(arguments):
     if arguments[:1] == ["measure"] and len(arguments) <= 2:
         measure(int(arguments[1]) if len(arguments) == 2 else 7)
-    elif arguments == ["draw", "--check"]:
-        if PICTURE.read_text() != draw():
-            sys.exit("docs/crash_timeline.svg is out of date: python3 scripts/crash_timeline.py draw")
-        return
-    elif arguments != ["draw"]:
+    elif arguments not in (["draw"], ["draw", "--check"]):
         sys.exit(__doc__)
-    PICTURE.write_text(draw())
+    picture_file.update(PICTURE, draw(), "--check" in arguments, "crash_timeline.py draw")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import sys
 from html import escape
 from pathlib import Path
 
+import picture_file
+
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "rooms.svg"
 INCLUDE = re.compile(r'^\s*#\s*include\s*"((?:launcher|trainer)/[^"]+)"', re.MULTILINE)
@@ -108,15 +110,11 @@ def picture():
     return head + "\n".join(launcher + trainer) + "\n</svg>\n"
 
 
-def main():
-    text = picture()
-    if sys.argv[1:] == ["--check"]:
-        if not PICTURE.exists() or PICTURE.read_text(encoding="utf-8") != text:
-            sys.exit(f"error: {PICTURE.relative_to(ROOT)} is out of date; tip: python3 scripts/include_graph.py")
-        return
-    PICTURE.write_text(text, encoding="utf-8")
-    print(f"wrote {PICTURE.relative_to(ROOT)}")
+def main(arguments):
+    if arguments not in ([], ["--check"]):
+        sys.exit(__doc__)
+    picture_file.update(PICTURE, picture(), bool(arguments), "include_graph.py")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -22,6 +22,8 @@ import time
 from fcntl import ioctl
 from pathlib import Path
 
+import picture_file
+
 ROOT = Path(__file__).resolve().parent.parent
 DATA, PICTURE = ROOT / "docs/crash_recording.json", ROOT / "docs/crash_recording.svg"
 COLUMNS, ROWS, TEXT = 100, 24, 13
@@ -95,13 +97,9 @@ def draw():
 def main(arguments):
     if arguments == ["record"]:
         record()
-    elif arguments == ["draw", "--check"]:
-        if PICTURE.read_text() != draw():
-            sys.exit("docs/crash_recording.svg is out of date: python3 scripts/terminal_recording.py draw")
-        return
-    elif arguments != ["draw"]:
+    elif arguments not in (["draw"], ["draw", "--check"]):
         sys.exit(__doc__)
-    PICTURE.write_text(draw())
+    picture_file.update(PICTURE, draw(), "--check" in arguments, "terminal_recording.py draw")
 
 
 if __name__ == "__main__":

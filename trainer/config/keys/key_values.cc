@@ -15,46 +15,88 @@
 namespace ddp::train {
 namespace {
 
-/// The names of an enumeration in the order of its values, and others that are accepted.
-struct Choices {
-  std::vector<std::string> names;
-  std::vector<std::pair<std::string, std::string>> aliases = {};  ///< Alias, name.
-};
+/// The values of an enumeration by name; of several names for one value the first is the one that
+/// is shown.
+template <class E>
+using Choices = std::vector<std::pair<std::string_view, E>>;
 
-Choices choices_of(TaskKind) {
-  Choices choices;
+Choices<TaskKind> choices_of(TaskKind) {
+  Choices<TaskKind> choices;
   for (const TaskKind task : {TaskKind::kCausalLm, TaskKind::kMaskedLm,
                               TaskKind::kTextClassification, TaskKind::kImageClassification})
-    choices.names.emplace_back(task_name(task));
+    choices.emplace_back(task_name(task), task);
   return choices;
 }
-Choices choices_of(Activation) { return {{"gelu", "gelu_tanh"}, {{"gelu_new", "gelu_tanh"}}}; }
-Choices choices_of(OnBadSample) { return {{"skip", "stop"}}; }
-Choices choices_of(ImageNetworkKind) { return {{"dense", "conv"}}; }
-Choices choices_of(BatchNormKind) { return {{"off", "local", "synchronized"}}; }
-Choices choices_of(DataFormat) { return {{"auto", "text", "tokens"}}; }
-Choices choices_of(AmpDtype) {
-  return {{"float16", "bfloat16"}, {{"fp16", "float16"}, {"bf16", "bfloat16"}}};
+Choices<Activation> choices_of(Activation) {
+  using enum Activation;
+  return {{"gelu", kGelu}, {"gelu_tanh", kGeluTanh}, {"gelu_new", kGeluTanh}};
 }
-Choices choices_of(DeviceChoice) { return {{"auto", "cpu", "cuda"}}; }
-Choices choices_of(GradientCompression) { return {{"none", "bf16", "fp16"}}; }
-Choices choices_of(Backend) { return {{"auto", "gloo", "nccl"}}; }
-Choices choices_of(IfBusy) { return {{"skip", "wait"}}; }
-Choices choices_of(BadStepPolicy) { return {{"skip", "rollback", "stop"}}; }
-Choices choices_of(OptimizerName) { return {{"adamw", "adam", "sgd", "muon"}}; }
-Choices choices_of(LrSchedule) {
-  return {{"constant", "linear", "polynomial", "cosine", "wsd", "one_cycle"},
-          {{"constant_with_warmup", "constant"},
-           {"cosine_with_min_lr", "cosine"},
-           {"warmup_stable_decay", "wsd"}}};
+Choices<OnBadSample> choices_of(OnBadSample) {
+  using enum OnBadSample;
+  return {{"skip", kSkip}, {"stop", kStop}};
 }
-Choices choices_of(ProgressStyle) { return {{"auto", "plain", "off"}}; }
+Choices<ImageNetworkKind> choices_of(ImageNetworkKind) {
+  using enum ImageNetworkKind;
+  return {{"dense", kDense}, {"conv", kConv}};
+}
+Choices<BatchNormKind> choices_of(BatchNormKind) {
+  using enum BatchNormKind;
+  return {{"off", kOff}, {"local", kLocal}, {"synchronized", kSynchronized}};
+}
+Choices<DataFormat> choices_of(DataFormat) {
+  using enum DataFormat;
+  return {{"auto", kAuto}, {"text", kText}, {"tokens", kTokens}};
+}
+Choices<AmpDtype> choices_of(AmpDtype) {
+  using enum AmpDtype;
+  return {{"float16", kFloat16}, {"bfloat16", kBFloat16}, {"fp16", kFloat16}, {"bf16", kBFloat16}};
+}
+Choices<DeviceChoice> choices_of(DeviceChoice) {
+  using enum DeviceChoice;
+  return {{"auto", kAuto}, {"cpu", kCpu}, {"cuda", kCuda}};
+}
+Choices<GradientCompression> choices_of(GradientCompression) {
+  using enum GradientCompression;
+  return {{"none", kNone}, {"bf16", kBf16}, {"fp16", kFp16}};
+}
+Choices<Backend> choices_of(Backend) {
+  using enum Backend;
+  return {{"auto", kAuto}, {"gloo", kGloo}, {"nccl", kNccl}};
+}
+Choices<IfBusy> choices_of(IfBusy) {
+  using enum IfBusy;
+  return {{"skip", kSkip}, {"wait", kWait}};
+}
+Choices<BadStepPolicy> choices_of(BadStepPolicy) {
+  using enum BadStepPolicy;
+  return {{"skip", kSkip}, {"rollback", kRollback}, {"stop", kStop}};
+}
+Choices<OptimizerName> choices_of(OptimizerName) {
+  using enum OptimizerName;
+  return {{"adamw", kAdamW}, {"adam", kAdam}, {"sgd", kSgd}, {"muon", kMuon}};
+}
+Choices<LrSchedule> choices_of(LrSchedule) {
+  using enum LrSchedule;
+  return {{"constant", kConstant},
+          {"linear", kLinear},
+          {"polynomial", kPolynomial},
+          {"cosine", kCosine},
+          {"wsd", kWsd},
+          {"one_cycle", kOneCycle},
+          {"constant_with_warmup", kConstant},
+          {"cosine_with_min_lr", kCosine},
+          {"warmup_stable_decay", kWsd}};
+}
+Choices<ProgressStyle> choices_of(ProgressStyle) {
+  using enum ProgressStyle;
+  return {{"auto", kAuto}, {"plain", kPlain}, {"off", kOff}};
+}
 
 template <class E>
 std::vector<std::string> choice_names() {
-  Choices choices = choices_of(E{});
-  for (auto& alias : choices.aliases) choices.names.push_back(std::move(alias.first));
-  return choices.names;
+  std::vector<std::string> names;
+  for (const auto& choice : choices_of(E{})) names.emplace_back(choice.first);
+  return names;
 }
 
 [[noreturn]] void refuse(const std::string& problem) { throw std::invalid_argument(problem); }
@@ -145,13 +187,11 @@ struct Assign {
   requires std::is_enum_v<E>
   void operator()(E* member) const {
     const std::string text = python_str(value);
-    const auto [own, aliases] = choices_of(E{});
-    const auto alias = std::find_if(aliases.begin(), aliases.end(),
-                                    [&text](const auto& pair) { return pair.first == text; });
-    const auto found =
-        std::find(own.begin(), own.end(), alias == aliases.end() ? text : alias->second);
-    if (value.kind == Kind::kString && found != own.end()) {
-      *member = static_cast<E>(found - own.begin());
+    const auto choices = choices_of(E{});
+    const auto found = std::find_if(choices.begin(), choices.end(),
+                                    [&text](const auto& choice) { return choice.first == text; });
+    if (value.kind == Kind::kString && found != choices.end()) {
+      *member = found->second;
       return;
     }
     const auto names = choice_names<E>();
@@ -215,7 +255,11 @@ struct Read {
   }
   template <class E>
   requires std::is_enum_v<E> Node operator()(const E* member) const {
-    return Node::of(choices_of(E{}).names.at(static_cast<std::size_t>(*member)));
+    const auto choices = choices_of(E{});
+    const auto found = std::find_if(choices.begin(), choices.end(), [member](const auto& choice) {
+      return choice.second == *member;
+    });
+    return Node::of(std::string(found->first));
   }
 };
 

@@ -1,0 +1,37 @@
+include_guard()
+find_package(Python3 3.9 COMPONENTS Interpreter QUIET)
+# The environment that setup.sh made, whose Python has torch, or else the system's Python.
+find_program(DDP_PEER_PYTHON NAMES python3 HINTS ${CMAKE_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
+if(NOT DDP_PEER_PYTHON)
+  set(DDP_PEER_PYTHON ${Python3_EXECUTABLE})
+endif()
+mark_as_advanced(DDP_PEER_PYTHON)
+
+# ddp_add_python_tests(LABEL NAME... [VENV] [SERIAL] [TIMEOUT SECONDS] [SKIP REGEX] [ENVIRONMENT VARIABLE=VALUE...])
+# One test LABEL.NAME for each test_NAME.py of this folder. VENV: by DDP_PEER_PYTHON. SERIAL: beside no other test. A line
+# that matches SKIP says that all of it is skipped.
+function(ddp_add_python_tests label)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "VENV;SERIAL" "TIMEOUT;SKIP" "ENVIRONMENT")
+  if(NOT Python3_FOUND)
+    message(STATUS "Tests of tests/${label}/: no (Python 3 was not found)")
+    return()
+  endif()
+  set(python ${Python3_EXECUTABLE})
+  if(arg_VENV)
+    set(python ${DDP_PEER_PYTHON})
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 1200)
+  endif()
+  if(NOT arg_SKIP)
+    set(arg_SKIP "\\[skipped\\] all of it")
+  endif()
+  foreach(name IN LISTS arg_UNPARSED_ARGUMENTS)
+    add_test(NAME ${label}.${name}
+             COMMAND ${python} -m unittest -v test_${name}
+             WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set_tests_properties(${label}.${name} PROPERTIES
+      LABELS ${label} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL} SKIP_REGULAR_EXPRESSION "${arg_SKIP}"
+      ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT}")
+  endforeach()
+endfunction()
