@@ -23,6 +23,7 @@
 #include "launcher/cli/launch_config.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/hang/file_timers.h"
+#include "launcher/job_rendezvous.h"
 #include "launcher/plan/hosts_plan.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/plan/memory_folder.h"
@@ -32,9 +33,6 @@
 #include "launcher/process/host_runner.h"
 #include "launcher/process/lifeline.h"
 #include "launcher/process/worker_processes.h"
-#include "launcher/rendezvous/group_rendezvous.h"
-#include "launcher/rendezvous/local_rendezvous.h"
-#include "launcher/rendezvous/static_rendezvous.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/explain.h"
 #include "launcher/report/failure_report.h"
@@ -59,11 +57,6 @@ void open_standard_streams() {
 std::string find_store(const LaunchConfig& config) {
   return find_store_program(config.store, ProgramPlaces::of_this_process(),
                             TorchPlaces::of_this_process());
-}
-
-LocalRendezvous rendezvous_for(const LaunchConfig& config, const std::string& store_program) {
-  return LocalRendezvous(config.master_addr, config.master_port, !store_program.empty(),
-                         config.restarts);
 }
 
 RunFiles files_of(const LogOptions& logs) {
@@ -162,57 +155,10 @@ std::string url_host(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
 
-// A secret that is known to all nodes; without its last line's end.
-std::string read_token(const std::string& file) {
-  constexpr std::size_t kShortest = 16, kLongest = 4096;
-  std::ifstream in(file, std::ios::binary);
-  std::string token(kLongest + 1, '\0');
-  in.read(token.data(), kLongest + 1);
-  token.resize(static_cast<std::size_t>(in.gcount()));
-  token = trimmed(token);
-  if (in.bad() || token.size() < kShortest || token.size() > kLongest) {
-    usage_error(
-        fmt::format("--rdzv-token-file={}: must be a readable file of 16 to 4096 bytes; make "
-                    "one with: openssl rand -hex 32 > {}",
-                    file, file));
-  }
-  return token;
-}
-
-struct RendezvousOfJob {
-  std::unique_ptr<LocalRendezvous> local;
-  std::unique_ptr<StaticRendezvous> fixed;
-  std::unique_ptr<GroupRendezvous> group;
-  Rendezvous& get() const {
-    if (local) return *local;
-    return fixed ? static_cast<Rendezvous&>(*fixed) : *group;
-  }
-};
-
-RendezvousOfJob make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
-                                const std::string& store_program) {
-  RendezvousOfJob rendezvous;
-  if (!config.group) {
-    rendezvous.local = std::make_unique<LocalRendezvous>(rendezvous_for(config, store_program));
-    return rendezvous;
-  }
-  GroupSettings settings = *config.group;
-  settings.host_name = plan.host;
-  settings.local_world_size = plan.job.local_world_size;
-  settings.rank0_store = config.store == StoreChoice::Rank0;
-  if (!config.rdzv_token_file.empty()) settings.token = read_token(config.rdzv_token_file);
-  if (settings.rules.fixed_ranks) {
-    rendezvous.fixed = std::make_unique<StaticRendezvous>(std::move(settings));
-  } else {
-    rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
-  }
-  return rendezvous;
-}
-
 int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string& store_program,
               const SignalMailbox& signals, int launcher_pipe) {
   raise_descriptor_limit();
-  const RendezvousOfJob rendezvous = make_rendezvous(config, plan, store_program);
+  const JobRendezvous rendezvous = make_rendezvous(config, plan, store_program);
   WorkerProcesses processes(signals, launcher_pipe, store_program);
   if (rendezvous.fixed) processes.also_poll(*rendezvous.fixed);
   if (rendezvous.group) processes.also_poll(*rendezvous.group);
@@ -283,18 +229,6 @@ int print(std::string_view text) {
   return kExitDone;
 }
 
-// As if all nodes were like this one; with c10d as if it were the first.
-RendezvousInfo supposed_round(const GroupSettings& group, int local_world_size) {
-  RendezvousInfo round;
-  round.group_rank = std::max(group.node_rank, 0);
-  round.group_world_size = group.rules.max_nodes;
-  round.first_rank = round.first_role_rank = round.group_rank * local_world_size;
-  round.world_size = round.role_world_size = round.group_world_size * local_world_size;
-  round.master_addr = group.host;
-  round.master_port = group.port;
-  return round;
-}
-
 // Prints one shell line per worker, with ddp-run's changes to the environment. XXXXXX stands for
 // what is chosen when the folders are created.
 int dry_run(const LaunchConfig& config) {
@@ -306,7 +240,7 @@ int dry_run(const LaunchConfig& config) {
   if (config.group) {
     group.rendezvous = supposed_round(*config.group, plan.job.local_world_size);
   } else {
-    group.rendezvous = rendezvous_for(config, find_store(config)).next_round();
+    group.rendezvous = local_rendezvous(config, find_store(config)).next_round();
   }
   std::string lines;
   for (int local_rank = 0; local_rank < plan.job.local_world_size; ++local_rank) {

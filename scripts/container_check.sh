@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Builds scripts/containers/cpu.Containerfile and proves what ddp-run must do as PID 1: exit codes, signals, orphans.
-#   scripts/container_check.sh [--base IMAGE] [--torch-args ARGUMENTS] [--built]      --built: with the image of the last call
+# Builds an image of scripts/containers/ and proves what ddp-run must do as PID 1: exit codes, signals, orphans.
+#   scripts/container_check.sh [--cuda] [--base IMAGE] [--torch-args ARGUMENTS] [--built]      --built: the last call's image
 # Needs build/packages with the wheel (pip wheel . --no-deps -w build/packages), buildah and podman. Without a registry, a base
 # comes from debootstrap: debootstrap --variant=minbase bookworm ROOT; tar -C ROOT -c . | podman import - localhost/debian:12
 # ENGINE_ARGS: options of both programs, such as --root and --storage-driver; RUN_ARGS: of podman run. As root in a sandbox:
 #   ENGINE_ARGS='--root /var/tmp/images --storage-driver overlay' RUN_ARGS='--cgroups=disabled --network=host' ...
+# and where limits may not be raised there, --ulimit nofile=1024:4096 --ulimit nproc=4096:4096 in RUN_ARGS as well.
 # shellcheck disable=SC2016  # the workers' shells expand their commands
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-build_args=() built=no
+build_args=() built=no kind=cpu
 while [ $# -gt 0 ]; do
   case $1 in
+    --cuda) kind=cuda; shift ;;
     --base) build_args+=(--build-arg "BASE=$2"); shift 2 ;;
     --torch-args) build_args+=(--build-arg "TORCH_ARGS=$2"); shift 2 ;;
     --built) built=yes; shift ;;
@@ -21,7 +23,7 @@ while [ $# -gt 0 ]; do
 done
 read -ra engine <<<"${ENGINE_ARGS:-}"
 read -ra run <<<"${RUN_ARGS:-}"
-readonly image=localhost/ddp-run:check name=ddp-run-check-$$
+readonly image=localhost/ddp-run:check-$kind name=ddp-run-check-$$
 log=$(mktemp)
 trap 'podman "${engine[@]}" rm --force --ignore "$name" >/dev/null 2>&1; rm -f "$log"' EXIT
 
@@ -38,7 +40,8 @@ expect() {
 }
 
 if [ "$built" = no ]; then
-  buildah "${engine[@]}" bud --isolation chroot --layers=false "${build_args[@]}" -f scripts/containers/cpu.Containerfile -t "$image" . \
+  buildah "${engine[@]}" bud --isolation chroot --layers=false "${build_args[@]}" \
+    -f "scripts/containers/$kind.Containerfile" -t "$image" . \
     >"$log" 2>&1 || fail "the image could not be built"
 fi
 echo "image: $(podman "${engine[@]}" images --format '{{.Size}}' "$image")"

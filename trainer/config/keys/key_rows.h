@@ -7,7 +7,9 @@
 #include "trainer/config/keys/key_table.h"
 
 /// The path and the member of a key: DDP_KEY(trainer, seed) is trainer_config.seed.
-#define DDP_KEY(section, name) DDP_KEY_AT(#section "_config." #name, section.name)
+#define DDP_KEY(section, name)       \
+  .path = #section "_config." #name, \
+  .member = [](Config& c) -> FieldPointer { return &c.section.name; }
 #define DDP_KEY_AT(key_path, key_member) \
   .path = (key_path), .member = [](Config& c) -> FieldPointer { return &c.key_member; }
 

@@ -1,0 +1,70 @@
+#include "launcher/job_rendezvous.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+
+namespace ddp::launch {
+namespace {
+
+// A secret that is known to all nodes; without its last line's end.
+std::string read_token(const std::string& file) {
+  constexpr std::size_t kShortest = 16, kLongest = 4096;
+  std::ifstream in(file, std::ios::binary);
+  std::string token(kLongest + 1, '\0');
+  in.read(token.data(), kLongest + 1);
+  token.resize(static_cast<std::size_t>(in.gcount()));
+  token = trimmed(token);
+  if (in.bad() || token.size() < kShortest || token.size() > kLongest) {
+    usage_error(
+        fmt::format("--rdzv-token-file={}: must be a readable file of 16 to 4096 bytes; make "
+                    "one with: openssl rand -hex 32 > {}",
+                    file, file));
+  }
+  return token;
+}
+
+}  // namespace
+
+LocalRendezvous local_rendezvous(const LaunchConfig& config, const std::string& store_program) {
+  return LocalRendezvous(config.master_addr, config.master_port, !store_program.empty(),
+                         config.restarts);
+}
+
+JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
+                              const std::string& store_program) {
+  JobRendezvous rendezvous;
+  if (!config.group) {
+    rendezvous.local = std::make_unique<LocalRendezvous>(local_rendezvous(config, store_program));
+    return rendezvous;
+  }
+  GroupSettings settings = *config.group;
+  settings.host_name = plan.host;
+  settings.local_world_size = plan.job.local_world_size;
+  settings.rank0_store = config.store == StoreChoice::Rank0;
+  if (!config.rdzv_token_file.empty()) settings.token = read_token(config.rdzv_token_file);
+  if (settings.rules.fixed_ranks) {
+    rendezvous.fixed = std::make_unique<StaticRendezvous>(std::move(settings));
+  } else {
+    rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
+  }
+  return rendezvous;
+}
+
+RendezvousInfo supposed_round(const GroupSettings& group, int local_world_size) {
+  RendezvousInfo round;
+  round.group_rank = std::max(group.node_rank, 0);
+  round.group_world_size = group.rules.max_nodes;
+  round.first_rank = round.first_role_rank = round.group_rank * local_world_size;
+  round.world_size = round.role_world_size = round.group_world_size * local_world_size;
+  round.master_addr = group.host;
+  round.master_port = group.port;
+  return round;
+}
+
+}  // namespace ddp::launch

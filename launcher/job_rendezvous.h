@@ -1,0 +1,37 @@
+// The rendezvous that a job's options ask for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "launcher/cli/launch_config.h"
+#include "launcher/plan/job_plan.h"
+#include "launcher/rendezvous/group_rendezvous.h"
+#include "launcher/rendezvous/local_rendezvous.h"
+#include "launcher/rendezvous/static_rendezvous.h"
+
+namespace ddp::launch {
+
+/// One of three; the latter two have connections to poll.
+struct JobRendezvous {
+  std::unique_ptr<LocalRendezvous> local;
+  std::unique_ptr<StaticRendezvous> fixed;
+  std::unique_ptr<GroupRendezvous> group;
+  Rendezvous& get() const {
+    if (local) return *local;
+    return fixed ? static_cast<Rendezvous&>(*fixed) : *group;
+  }
+};
+
+/// `store_program`: ddp-store, or empty if rank 0 hosts the workers' store. Throws LaunchError (a
+/// usage error) for a token file that cannot serve.
+JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
+                              const std::string& store_program);
+
+/// Of a job on this machine alone.
+LocalRendezvous local_rendezvous(const LaunchConfig& config, const std::string& store_program);
+
+/// For --dry-run: as if all nodes were like this one; with c10d as if it were the first.
+RendezvousInfo supposed_round(const GroupSettings& group, int local_world_size);
+
+}  // namespace ddp::launch
