@@ -289,7 +289,8 @@ TEST_CASE("images that do not fit are refused with one line") {
   place.write("wide-images", idx_head({1, 2, 3}) + "abcdef");
   place.write("wide-labels", idx_head({1}) + std::string(1, '\1'));
   check_image_refusal(run_with({"data_config.eval_path=wide-images"}),
-                      {"data_config.eval_path", "is 3x2", "takes 8x8", "image_config.size"});
+                      {"data_config.eval_path", "is 3x2", "takes 8x8",
+                       "resize it, or train with image_config.size"});
   place.write("wide-labels", idx_head({1}) + std::string(1, '\11'));
   check_image_refusal(run_with({"data_config.eval_path=wide-images"}), {"has label 9", "knows 4"});
   place.write("wide-labels", idx_head({2}) + "ab");
@@ -312,7 +313,8 @@ TEST_CASE("a snapshot of images is no language model, and of other images is not
       {"was trained with task image_classification"});
   check_image_refusal(
       finish(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "x"})),
-      {"was trained with task image_classification"});
+      {"was trained with task image_classification; trainer export is for causal_lm, masked_lm "
+       "and text_classification"});
   check_image_refusal(
       finish(trainer(place, {"predict", "--snapshot", "snapshot.pt", "--text", "a"})),
       {"--input FILE"});

@@ -13,6 +13,7 @@ namespace ddp::test {
 namespace {
 
 using Catch::Contains;
+using Catch::StartsWith;
 
 constexpr const char* kMaskedConfig = R"(task: masked_lm
 data_config:
@@ -52,6 +53,12 @@ struct MaskedWorkspace : Workspace {
 
 std::string accumulated(int micro_batches) {
   return "trainer_config.grad_accumulation_steps=" + std::to_string(micro_batches);
+}
+
+Words predicting(const Words& how) {
+  Words words = {"predict", "--snapshot", "snapshot.pt"};
+  words.insert(words.end(), how.begin(), how.end());
+  return words;
 }
 
 void check_refused(const Finished& run, const Words& said) {
@@ -125,7 +132,7 @@ TEST_CASE("a layer of BERT that is frozen by its name stays as it was") {
   const auto changed = differences(free.snapshot(), frozen.snapshot());
   CHECK(std::find(changed.begin(), changed.end(), "model.cls.predictions.transform.dense.weight") !=
         changed.end());
-  CHECK_THAT(run.out, Contains("Training finished"));
+  CHECK_THAT(run.out, Contains("Training finished") && Contains("Frozen: 1120 of "));
 }
 
 TEST_CASE("predict names the likeliest tokens of each mask with their probabilities") {
@@ -150,6 +157,35 @@ TEST_CASE("predict names the likeliest tokens of each mask with their probabilit
              Contains(report["predictions"][0]["answers"][0]["answer"].get<std::string>()));
 }
 
+TEST_CASE("texts with masks come from a file or from standard input as well") {
+  const MaskedWorkspace place;
+  succeed(alone(place, {"trainer_config.max_steps=2"}));
+  place.write("masks.txt", "The [MASK] ran.\nThe brook ran.\n[MASK] ran [MASK].\r\n");
+  const auto run = finish(
+      trainer(place, predicting({"--input", "masks.txt", "--output", "masks.csv", "--top", "3"})));
+  CHECK(run.exit == 1);
+  CHECK_THAT(run.err, Contains("masks.txt: line 2: no prediction: has no [MASK]") &&
+                          Contains("1 input could not be read"));
+  const auto rows = lines_of(read_bytes(place / "masks.csv"));
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[0] == "input,label,probability");
+  CHECK_THAT(rows[1], StartsWith("masks.txt: line 1: mask 1,"));
+  CHECK_THAT(rows[3], StartsWith("masks.txt: line 3: mask 2,"));
+  const auto alone_answer = nlohmann::json::parse(
+      succeed(trainer(place, predicting({"--text", "The [MASK] ran.", "--json"}))).out);
+  ChildOptions typed = trainer(place, {});
+  typed.argv = {"/bin/sh", "-c",
+                "echo 'The [MASK] ran.' | exec '" + trainer_program() +
+                    "' predict --snapshot snapshot.pt --json"};
+  const auto answer = nlohmann::json::parse(succeed(typed).out);
+  CHECK(answer["input"] == "standard input: line 1: mask 1");
+  CHECK(answer["answers"] == alone_answer["predictions"][0]["answers"]);
+  check_refused(finish(trainer(place, predicting({"--input", "gone.txt"}))),
+                {"--input: gone.txt: No such file or directory"});
+  check_refused(finish(trainer(place, predicting({"--input", "."}))),
+                {"--input: .: Is a directory"});
+}
+
 TEST_CASE("what cannot be predicted is refused in one line") {
   const MaskedWorkspace place;
   succeed(alone(place, {"trainer_config.max_steps=1"}));
@@ -168,7 +204,7 @@ TEST_CASE("a vocabulary without a mask, lines that are too short and another sha
   const MaskedWorkspace place;
   place.write("other.txt", std::string("[PAD]\n[UNK]\n[CLS]\n[SEP]\n") + kVocabularyWords);
   check_refused(finish(alone(place, {"data_config.tokenizer=other.txt"})),
-                {"data_config.tokenizer", "has no [MASK]"});
+                {"data_config.tokenizer", "has no [MASK]", "add it to vocab.txt, or train"});
   check_refused(finish(alone(place, {"data_config.tokenizer=null"})),
                 {"data_config.tokenizer", "trainer tokenize --tokenizer wordpiece"});
   check_refused(finish(alone(place, {"data_config.min_characters=1000"})),
@@ -180,6 +216,15 @@ TEST_CASE("a vocabulary without a mask, lines that are too short and another sha
   check_refused(finish(alone(place, {"trainer_config.snapshot_path=new.pt",
                                      "bert_config.init_from=exported", "bert_config.n_embd=64"})),
                 {"bert_config.init_from", "n_embd is 32 there, 64 here"});
+  // As many tokens, but others: the embeddings would be those of other words.
+  std::string twisted = std::string(kSpecialTokens) + kVocabularyWords;
+  twisted.replace(twisted.find("oak"), 3, "elm");
+  place.write("twisted.txt", twisted);
+  check_refused(
+      finish(alone(place, {"trainer_config.snapshot_path=new.pt", "bert_config.init_from=exported",
+                           "data_config.tokenizer=twisted.txt"})),
+      {"data_config.tokenizer: ", "another vocabulary than that of bert_config.init_from=",
+       "data_config.tokenizer=null"});
   succeed(alone(place, {"trainer_config.snapshot_path=new.pt", "trainer_config.max_steps=1",
                         "bert_config.init_from=exported", "data_config.tokenizer=null"}));
 }

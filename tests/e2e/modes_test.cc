@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <thread>
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
@@ -126,6 +127,15 @@ TEST_CASE("doctor finds the six collectives correct between two ranks") {
   const auto run = succeed(options);
   check_doctor(run.out);
   CHECK_THAT(run.out, Contains("2 ranks"));
+}
+
+TEST_CASE("doctor has nothing against more ranks than CPUs, a thread each") {
+  const Workspace place;
+  const auto more = std::thread::hardware_concurrency() < 4 ? "4" : "2";
+  auto options = launched(place, 2);
+  options.argv = {ddp_run_program(), "--standalone", "--nproc_per_node",   more,
+                  trainer_program(), "doctor",       "--ranks_per_device", "4"};
+  CHECK_THAT(succeed(options).out, Contains("1 thread,") && Contains("All checks passed."));
 }
 
 TEST_CASE("a run on CPUs maps no library of the GPU") {

@@ -14,6 +14,7 @@ namespace ddp::test {
 namespace {
 
 using Catch::Contains;
+using Catch::Matches;
 using Json = nlohmann::json;
 
 constexpr const char* kReviewConfig = R"(task: text_classification
@@ -168,6 +169,8 @@ TEST_CASE("the best snapshot by F1 is kept, and evaluated on a test set at the e
   CHECK_THAT(run.out, Contains(" | Test Loss "));
   const auto at = run.out.find("Best snapshot: ");
   REQUIRE(at != std::string::npos);
+  CHECK_THAT(run.out.substr(at),
+             Matches(R"([^(]+\(step \d+, f1 (1\.0|0\.9)\d+, eval loss (.|\n)+)"));
   const std::string best = run.out.substr(at + 15, run.out.find(" (step", at) - at - 15);
   const auto report =
       json_of(place, {"eval", "--snapshot", best, "--data", "others.csv", "--json"});
@@ -237,7 +240,7 @@ TEST_CASE("fine-tuning starts from a masked language model, and from a classifie
                              "~bert_config.intermediate", "data_config.tokenizer=null"};
   const auto tuned =
       succeed(alone(place, joined(sizes_there, {"bert_config.init_from=masked.pt"})));
-  CHECK_THAT(tuned.out, Contains("masked.pt; those of pooler and classifier are drawn anew"));
+  CHECK_THAT(tuned.out, Contains("masked.pt; initialized at random: pooler and classifier"));
   const auto expected = answers_of(place, {"--input", "others.csv"});
   succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "exported"}));
   const Words still =
@@ -248,7 +251,7 @@ TEST_CASE("fine-tuning starts from a masked language model, and from a classifie
     if (from == "exported") std::filesystem::rename(place.snapshot(), place / "kept.pt");
     std::filesystem::remove(place.snapshot());
     const auto run = succeed(alone(place, joined(still, {"bert_config.init_from=" + from})));
-    CHECK_THAT(run.out, Contains(from + "; none are drawn anew"));
+    CHECK_THAT(run.out, Contains(from + "; initialized at random: none"));
     CHECK(answers_of(place, {"--input", "others.csv"}) == expected);
   }
   place.write("stars.csv", "text,label\nthe film,1\nthe cast,2\nso long,2\nso slow,1\ndull,10\n");
@@ -257,15 +260,16 @@ TEST_CASE("fine-tuning starts from a masked language model, and from a classifie
                                   "trainer_config.max_steps=1", "data_config.path=stars.csv",
                                   "data_config.train_split=1", "bert_config.init_from=exported"})));
   CHECK_THAT(other.out,
-             Contains("those of the classifier are drawn anew") && Contains("Labels: 3: 1, 2, 10"));
+             Contains("initialized at random: classifier") && Contains("Labels: 3: 1, 2, 10"));
 }
 
 TEST_CASE("tables that do not fit are refused in one line") {
   const ReviewWorkspace place;
   const auto run_with = [&](const Words& overrides) { return finish(alone(place, overrides)); };
-  check_table_refusal(run_with({"data_config.text_column=body"}),
-                      {"data_config.path", "reviews.csv: has no column body",
-                       "its columns are label, text", "data_config.text_column"});
+  check_table_refusal(
+      run_with({"data_config.text_column=body"}),
+      {"data_config.path", "reviews.csv: has no column body",
+       "its columns are label, text; rename one of them, or set data_config.text_column"});
   check_table_refusal(run_with({"data_config.path=config.yaml"}), {"config.yaml", "is no table"});
   place.write("single.csv", "text,label\nthe film,a\nthe cast,a\nso,b\n");
   check_table_refusal(
@@ -277,7 +281,7 @@ TEST_CASE("tables that do not fit are refused in one line") {
   place.write("unknown.csv", "text,label\nthe film,good\nthe cast,awful\n");
   check_table_refusal(
       run_with({"data_config.eval_path=unknown.csv"}),
-      {"data_config.eval_path", "unknown.csv: line 3: the label awful is none", "bad, good"});
+      {"data_config.eval_path", "unknown.csv: line 3: the label awful is not one", "bad, good"});
   place.write("one.csv", "text,label\nthe film,a\nthe cast,a\n");
   check_table_refusal(run_with({"data_config.path=one.csv"}), {"all rows have the label a"});
   check_table_refusal(run_with({"bert_config.class_weights=[1, 2, 3]"}),
@@ -298,12 +302,13 @@ TEST_CASE("a classifier's snapshot refuses labels and inputs that it does not kn
   place.write("unknown.csv", "text,label\nthe film,good\nthe cast,awful\n");
   check_table_refusal(
       finish(trainer(place, {"eval", "--snapshot", "snapshot.pt", "--data", "unknown.csv"})),
-      {"unknown.csv: line 3: the label awful is none that the model knows: bad, good"});
+      {"unknown.csv: line 3: the label awful is not one that the model knows: bad, good; "
+       "correct the row"});
   check_table_refusal(finish(trainer(place, joined(kPredict, {"--text", ""}))),
                       {"--text: is empty"});
   place.write("other.csv", "body\nx\n");
   check_table_refusal(finish(trainer(place, joined(kPredict, {"--input", "other.csv"}))),
-                      {"--input", "has no column text"});
+                      {"--input", "has no column text", "rename one of them"});
   check_table_refusal(
       finish(trainer(place, {"generate", "--snapshot", "snapshot.pt", "--prompt", "a"})),
       {"was trained with task text_classification"});

@@ -59,7 +59,7 @@ TEST_CASE("a model's classes give the numbers, and a class that it does not know
   const auto set = open_labelled_images(folder / "set", {"eggs", "spam", "ham"});
   CHECK(set->labels() == std::vector<int64_t>{2, 2, 1});
   CHECK_THROWS_WITH(open_labelled_images(folder / "set", {"eggs", "ham"}),
-                    Contains("spam is none that the model knows: eggs, ham"));
+                    Contains("spam is not one that the model knows: eggs, ham; rename its folder"));
 }
 
 TEST_CASE("a folder without classes and a class without images are refused by name") {

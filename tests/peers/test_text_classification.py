@@ -111,18 +111,18 @@ class Classifier(unittest.TestCase):
 
     def test_weights_of_transformers_give_the_same_logits_in_the_order_of_their_labels(self):
         self.make("bert", BertForSequenceClassification, ["sport", "film", "food"])
-        self.assertIn("none are drawn anew", self.start_from("bert"))
+        self.assertIn("initialized at random: none", self.start_from("bert"))
         self.compare("bert")
 
     def test_what_is_exported_gives_the_same_logits_in_transformers(self):
         self.make("bert", BertForMaskedLM)
-        self.assertIn("those of pooler and classifier are drawn anew", self.train("bert_config.init_from=bert"))
+        self.assertIn("initialized at random: pooler and classifier", self.train("bert_config.init_from=bert"))
         self.trainer("export", "--snapshot", "snapshot.pt", "--format", "huggingface", "--output", "exported")
         self.compare("exported")
 
     def test_classes_without_names_are_those_of_the_data_in_order(self):
         self.make("bert", BertForSequenceClassification, ["LABEL_0", "LABEL_1", "LABEL_2"])
-        self.assertIn("none are drawn anew", self.start_from("bert"))
+        self.assertIn("initialized at random: none", self.start_from("bert"))
         self.assertEqual([answer["answer"] for answer in self.predictions("texts.csv")[0]["answers"]], ["film", "food", "sport"])
 
     def test_an_evaluation_is_that_of_scikit_learn_with_ties_and_missing_classes(self):

@@ -83,8 +83,8 @@ TEST_CASE("labels are not asked for where none are wanted") {
 TEST_CASE("what is no table is refused with the key, the file, the line and the fix") {
   CHECK_THAT(table_error("a.csv", "text,stars\none,1\n"),
              Contains("data_config.path: /") &&
-                 Contains("a.csv: has no column label; its columns are text, stars; set "
-                          "data_config.label_column"));
+                 Contains("a.csv: has no column label; its columns are text, stars; rename one "
+                          "of them, or set data_config.label_column"));
   CHECK_THAT(table_error("a.csv", "label,text,text\n"), Contains("has two columns text"));
   CHECK_THAT(table_error("a.csv", "text,label\n\"one\ntwo\",x\na,b,c\n"),
              Contains("line 4: has 3 fields, the header has 2"));

@@ -1,7 +1,10 @@
-// What the arithmetic of an estimate says of BERTs, beside the modules themselves.
+// What the arithmetic of an estimate says of BERTs and networks for images.
+#include <cmath>
+
 #include "tests/support/catch.h"
 #include "trainer/model/bert_classifier.h"
 #include "trainer/model/bert_cost.h"
+#include "trainer/model/image_cost.h"
 
 namespace ddp::train {
 namespace {
@@ -29,7 +32,30 @@ int64_t item(const std::vector<MemoryItem>& items, const std::string& name) {
   return 0;
 }
 
+Config image_training(BatchNormKind norm) {
+  Config config;
+  config.image.network = ImageNetworkKind::kConv;
+  config.image.n_layer = 2;
+  config.image.conv_channels = 4;
+  config.image.width = 8;
+  config.image.batch_norm = norm;
+  config.trainer.batch_size = 16;
+  return config;
+}
+
 }  // namespace
+
+TEST_CASE("memory of convolutions is that of the stage whose backward pass takes most") {
+  const ImageSizes sizes{1, 8, 8, 10};
+  // The first stage's: its outputs, a quarter of them and their indices behind the pooling; then
+  // the gradients behind and before ReLU, when all that the second stage kept is gone.
+  const int64_t outputs = int64_t{16} * 4 * 8 * 8;
+  const auto plain = image_memory_items(image_training(BatchNormKind::kOff), sizes, {});
+  CHECK(item(plain, "activations") == outputs * 4 + outputs / 4 * (4 + 8) + 2 * outputs * 4);
+  // And the input of batch normalization, the gradients around it.
+  const auto normalized = image_memory_items(image_training(BatchNormKind::kLocal), sizes, {});
+  CHECK(item(normalized, "activations") == item(plain, "activations") + 2 * outputs * 4);
+}
 
 TEST_CASE("the arithmetic of an estimate counts the parameters that a BERT has") {
   const BertConfig bert = some_bert();
@@ -61,6 +87,12 @@ TEST_CASE(
   CHECK(item(all, "optimizer") == 2 * item(all, "weights"));
   CHECK(item(bert_memory_items(bert_training(0.0), sizes, {}), "activations") <
         item(all, "activations"));
+  // The heap of a CPU has holes, the allocator of a GPU is exact enough.
+  const auto on_cpu = item(bert_memory_items(bert_training(0.0), sizes, {}), "activations");
+  ComputePlace gpu;
+  gpu.cuda = true;
+  const auto on_gpu = item(bert_memory_items(bert_training(0.0), sizes, gpu), "activations");
+  CHECK(std::abs(static_cast<double>(on_cpu) - 1.22 * static_cast<double>(on_gpu)) <= 1.0);
   sizes.longest_row = 6;
   CHECK(item(bert_memory_items(bert_training(0.1), sizes, {}), "activations") <
         item(all, "activations") / 2);

@@ -19,6 +19,7 @@ TEST_CASE("what is counted is one or several") {
   CHECK(counted(1, "rank") == "1 rank");
   CHECK(counted(2, "rank") == "2 ranks");
   CHECK(counted(0, "micro-batch") == "0 micro-batches");
+  CHECK(counted(0, "epoch") == "0 epochs");
 }
 
 TEST_CASE("a lap counts its own tokens and the average all of them") {

@@ -152,8 +152,10 @@ void report_devices(Report& report, const DistEnv& env, const DevicePlan& plan) 
   } else {
     report.item("GPU", nvidia_device_visible() ? "found, but not usable" : "none visible");
   }
+  // Of more ranks than CPUs each needs a thread still: they only take turns.
   const long wanted = static_cast<long>(torch::get_num_threads()) * env.local_world_size;
-  if (!plan.device.is_cuda() && wanted > cpus && env.local_world_size > 1) {
+  const bool avoidable = torch::get_num_threads() > 1 && env.local_world_size > 1;
+  if (!plan.device.is_cuda() && wanted > cpus && avoidable) {
     report.problem(
         fmt::format("{} ranks x {} threads share {} CPUs", env.local_world_size,
                     torch::get_num_threads(), cpus),

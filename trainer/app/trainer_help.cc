@@ -109,8 +109,8 @@ Exit codes: 0 done, 1 the snapshot cannot be used, 2 usage error or missing file
 }
 
 std::string help_eval() {
-  return R"(Evaluate a snapshot: loss, perplexity, bits per character, accuracy. Under ddp-run all ranks
-take part and rank 0 prints.
+  return R"(Evaluate a snapshot: the loss and the other metrics of its task, of a classifier also the confusion
+matrix. Under ddp-run all ranks take part and rank 0 prints.
 
 Usage: trainer eval --snapshot FILE [--data FILE] [OPTIONS]
 
@@ -121,7 +121,8 @@ Examples:
 
 Options:
       --snapshot FILE         Snapshot written by training (required)
-      --data FILE             Text or token files to evaluate on (default: the evaluation
+      --data FILE             Data to evaluate on, of the kind that the run was trained on: text
+                              or token files, a table of texts, images (default: the evaluation
                               data of the run that wrote the snapshot)
       --batch_size N          Sequences at a time (default: trainer_config.batch_size of the run)
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
@@ -143,14 +144,15 @@ Examples:
   trainer predict --snapshot snapshot.pt --input digit.png --json
   trainer predict --snapshot snapshot.pt --input scans --output scans.csv
   trainer predict --snapshot snapshot.pt --input reviews.csv --output answers.csv
-  trainer predict --snapshot snapshot.pt               # label each line you type
+  trainer predict --snapshot snapshot.pt               # answer each line you type
 
 Options:
       --snapshot FILE         Snapshot written by training (required)
       --text TEXT             One text; or
       --input FILE            images: a PNG or JPEG, a folder of them, or an idx file; texts: a .csv,
-                              .tsv or .jsonl file with the run's data_config.text_column. With
-                              neither, each line of standard input is a text
+                              .tsv or .jsonl file with the run's data_config.text_column; texts with
+                              masks: a text file, a text per line. With neither, each line of
+                              standard input is a text
       --output FILE.csv       Write one row per input: input, label and all probabilities
       --top N                 Most likely answers to show for each mask (default: 5)
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)

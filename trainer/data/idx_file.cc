@@ -123,8 +123,10 @@ IdxArray read_idx(const std::string& path) {
   const auto count = static_cast<std::size_t>(element_count(array.shape, path));
   array.elements = read_elements(file, count);
   if (array.elements.size() < count) {
-    throw UserError(fmt::format("{}: holds {} of the {} bytes that its dimensions {} ask for", path,
-                                array.elements.size(), count, fmt::join(array.shape, "x")));
+    throw UserError(
+        fmt::format("{}: holds {} of the {} bytes that its dimensions {} ask for; it seems "
+                    "cut off: copy or download it again",
+                    path, array.elements.size(), count, fmt::join(array.shape, "x")));
   }
   file.finish();
   return array;

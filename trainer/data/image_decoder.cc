@@ -47,13 +47,14 @@ Image decode_png(const Bytes& bytes) {
   png.version = PNG_IMAGE_VERSION;
   const std::unique_ptr<png_image, void (*)(png_image*)> freed(&png, &png_image_free);
   if (png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()) == 0)
-    throw BrokenImage(png.message);
+    throw BrokenImage(fmt::format("is a broken PNG: {}", png.message));
   const bool colour = (png.format & PNG_FORMAT_FLAG_COLOR) != 0;
   png.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   Image image = empty_image(png.height, png.width, colour ? 3 : 1);
   const png_color black = {};
   const bool whole = png_image_finish_read(&png, &black, image.pixels.data(), 0, nullptr) != 0;
-  if (!whole || (png.warning_or_error & PNG_IMAGE_WARNING) != 0) throw BrokenImage(png.message);
+  if (!whole || (png.warning_or_error & PNG_IMAGE_WARNING) != 0)
+    throw BrokenImage(fmt::format("is a broken PNG: {}", png.message));
   return image;
 }
 
@@ -67,7 +68,7 @@ Image decode_jpeg(const Bytes& bytes) {
   if (!decoder) throw BrokenImage("no memory for a decoder");
   const auto check = [&decoder](int result) {
     const std::string problem = result == 0 ? "" : tjGetErrorStr2(decoder.get());
-    if (result != 0 && !is_harmless(problem)) throw BrokenImage(problem);
+    if (result != 0 && !is_harmless(problem)) throw BrokenImage("is a broken JPEG: " + problem);
   };
   int width = 0;
   int height = 0;

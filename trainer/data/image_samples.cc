@@ -50,9 +50,11 @@ Image image_of_shape(const ImageSet& images, int64_t index, const ImageShape& sh
   Image image = images.image(index, shape.channels);
   if (config.size) return resized(image, shape.height, shape.width);
   if (image.height == shape.height && image.width == shape.width) return image;
-  throw BrokenImage(fmt::format(
-      "is {}x{}, and the model takes {}x{}; set image_config.size to give all images one size",
-      image.width, image.height, shape.width, shape.height));
+  throw BrokenImage(
+      fmt::format("is {}x{}, and the model takes {}x{}; resize it, or train with "
+                  "image_config.size, which gives "
+                  "all images one size",
+                  image.width, image.height, shape.width, shape.height));
 }
 
 SampleSplit split_images(int64_t images, double used, double training_share) {

@@ -189,8 +189,10 @@ class ImageFiles : public ImageSet {
   int64_t label_of(const std::string& path, const std::string& name) const {
     const auto found = std::find(label_names_.begin(), label_names_.end(), name);
     if (found != label_names_.end()) return found - label_names_.begin();
-    throw UserError(fmt::format("{}: class {} is none that the model knows: {}", path, shown(name),
-                                fmt::join(label_names_, ", ")));
+    throw UserError(
+        fmt::format("{}: class {} is not one that the model knows: {}; rename its "
+                    "folder, or train a new model with this class",
+                    path, shown(name), fmt::join(label_names_, ", ")));
   }
 
   void add_class(const fs::path& folder, int64_t label, Sha256& sum) {

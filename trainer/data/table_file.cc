@@ -112,8 +112,9 @@ std::string shown_names(const ColumnNames& names) {
 std::size_t column_of(const ColumnNames& header, const char* key, const std::string& name) {
   const auto found = std::find(header.begin(), header.end(), name);
   if (found == header.end()) {
-    throw UserError(fmt::format("has no column {}; its columns are {}; set {} to one of them",
-                                shown(name), shown_names(header), key));
+    throw UserError(
+        fmt::format("has no column {}; its columns are {}; rename one of them, or set {}",
+                    shown(name), shown_names(header), key));
   }
   if (std::find(found + 1, header.end(), name) != header.end())
     throw UserError(fmt::format("has two columns {}; rename one", shown(name)));

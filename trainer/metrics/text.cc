@@ -15,7 +15,7 @@ std::string short_number(double value) {
 }
 
 std::string counted(int64_t count, std::string_view word) {
-  const char* plural = word.ends_with("ch") ? "es" : "s";
+  const char* plural = word.ends_with("tch") ? "es" : "s";
   return fmt::format("{} {}{}", count, word, count == 1 ? "" : plural);
 }
 

@@ -10,7 +10,7 @@ namespace ddp::train {
 /// 27453440 -> "27.45M", 9876.5 -> "9.88k", 12 -> "12".
 std::string short_number(double value);
 
-/// 1, "rank" -> "1 rank"; 2, "rank" -> "2 ranks"; 2, "batch" -> "2 batches".
+/// 1, "rank" -> "1 rank"; 2, "epoch" -> "2 epochs"; 2, "batch" -> "2 batches".
 std::string counted(int64_t count, std::string_view word);
 
 }  // namespace ddp::train

@@ -40,6 +40,7 @@ LayerMemory memory_of(const ImageLayer& layer, const ImageConfig& config, double
   const auto outputs = static_cast<double>(layer.outputs * layer.places);
   const double all = outputs * value_bytes;
   LayerMemory memory{all, 2 * all};
+  if (layer.convolution && config.batch_norm != BatchNormKind::kOff) memory.workspace += all;
   if (!layer.convolution) {
     if (config.dropout > 0) memory.kept += outputs * (kValueBytes + value_bytes);
     return memory;
@@ -51,16 +52,17 @@ LayerMemory memory_of(const ImageLayer& layer, const ImageConfig& config, double
   return memory;
 }
 
+/// The most that any layer's backward pass needs: what the layers behind it kept is gone by then.
 double whole_activations(const Config& config, const ImageSizes& sizes) {
   const double value = config.trainer.use_amp ? 2.0 : kValueBytes;
   const auto images = static_cast<double>(config.trainer.batch_size);
-  double kept = 0.0, workspace = 0.0;
+  double kept = 0.0, most = 0.0;
   for (const ImageLayer& layer : image_layers(config.image, sizes)) {
     const LayerMemory memory = memory_of(layer, config.image, value);
     kept += memory.kept;
-    workspace = std::max(workspace, memory.workspace);
+    most = std::max(most, kept + memory.workspace);
   }
-  return images * (kept + workspace);
+  return images * most;
 }
 
 }  // namespace

@@ -136,8 +136,10 @@ std::string share_text(const DistributedConfig& config, const DevicePlan& plan) 
           ? fmt::format("up to {} ranks on {}", *config.ranks_per_device,
                         plan.device.is_cuda() ? "a GPU" : "the CPUs of a machine")
           : "no limit on the ranks of a device";
-  const std::string cores =
-      plan.device.is_cuda() ? "" : fmt::format(", {} threads", at::get_num_threads());
+  const std::string cores = plan.device.is_cuda()
+                                ? ""
+                                : fmt::format(", {} thread{}", at::get_num_threads(),
+                                              at::get_num_threads() == 1 ? "" : "s");
   return ranks + cores +
          (limit ? fmt::format(", {} MiB of memory for each", *limit / kMiB)
                 : std::string(", memory without a limit"));

@@ -49,6 +49,24 @@ std::string memory_text(const std::vector<double>& peaks) {
                      short_number(*most), peaks.size(), most - peaks.begin());
 }
 
+/// "Frozen: 256 of 551016 parameters (trainer_config.freeze)"
+std::string frozen_text(const std::vector<Parameter>& parameters) {
+  int64_t frozen = 0;
+  int64_t all = 0;
+  for (const Parameter& p : parameters) {
+    all += p.tensor.numel();
+    if (!p.tensor.requires_grad()) frozen += p.tensor.numel();
+  }
+  return fmt::format("Frozen: {} of {} parameters (trainer_config.freeze)", frozen, all);
+}
+
+/// "step 30, f1 0.912300, eval loss 0.304100": why this snapshot is the best by `metric`.
+std::string merit_of(const SnapshotEntry& best, const std::string& metric) {
+  const std::string loss = fmt::format("eval loss {:.6f}", *best.eval_loss);
+  if (metric == "loss") return fmt::format("step {}, {}", best.step, loss);
+  return fmt::format("step {}, {} {:.6f}, {}", best.step, metric, std::abs(best.score), loss);
+}
+
 }  // namespace
 
 void TrainingRun::say_where_time_goes() {
@@ -171,19 +189,19 @@ void TrainingRun::log_start() const {
   const auto& sampler = trainer_.sampler();
   const Task& task = trainer_.task();
   for (const auto& line : task.describe()) log_.info(line);
+  if (!c.freeze.empty()) log_.info(frozen_text(task.parameters()));
   log_.info(fmt::format(
-      "Batch: {} samples per micro-batch x {} on {} = {} samples, {} {} per step; {} steps per "
-      "epoch, {} in all",
-      c.batch_size, counted(trainer_.batch_plan().micro_batches, "micro-batch"),
-      counted(group_.size(), "rank"), sampler.global_batch(),
-      sampler.global_batch() * task.units_per_sample(), task.unit(), sampler.steps_per_epoch(),
-      steps_of_run(c, sampler.steps_per_epoch())));
+      "Batch: {} per micro-batch x {} on {} = {}, {} {} per step; {} per epoch, {} in all",
+      counted(c.batch_size, "sample"), counted(trainer_.batch_plan().micro_batches, "micro-batch"),
+      counted(group_.size(), "rank"), counted(sampler.global_batch(), "sample"),
+      sampler.global_batch() * task.units_per_sample(), task.unit(),
+      counted(sampler.steps_per_epoch(), "step"), steps_of_run(c, sampler.steps_per_epoch())));
   if (!trainer_.batch_plan().note.empty()) log_.info(trainer_.batch_plan().note);
   const auto& plan = trainer_.device_plan();
-  log_.info(fmt::format("Device: {}, backend {}, precision {}, {} threads per rank",
-                        plan.device.str(),
+  log_.info(fmt::format("Device: {}, backend {}, precision {}, {} per rank", plan.device.str(),
                         group_.c10d() ? plan.backend_name() : "none (one process)",
-                        precision_name(c, plan.device), torch::get_num_threads()));
+                        precision_name(c, plan.device),
+                        counted(torch::get_num_threads(), "thread")));
   if (const auto share = share_text(config_.distributed, plan); !share.empty())
     log_.info("Virtual devices: " + share);
   if (c.tf32 && plan.device.is_cpu())
@@ -223,8 +241,9 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
   const std::string state = stop_signal_ == 0
                                 ? stopped_early ? "Training stopped early" : "Training finished"
                                 : fmt::format("Stopped by signal {} and saved", stop_signal_);
-  log_.info(fmt::format("{}: {} steps ({} in all), {} epochs, {:.1f} s, {} {}", state,
-                        trainer_.step() - first_step_, trainer_.step(), trainer_.cursor().epoch,
+  log_.info(fmt::format("{}: {} ({} in all), {}, {:.1f} s, {} {}", state,
+                        counted(trainer_.step() - first_step_, "step"), trainer_.step(),
+                        counted(trainer_.cursor().epoch, "epoch"),
                         throughput_.seconds_since_start(), short_number(throughput_.average()),
                         rate_unit(trainer_.task().unit())));
   if (stopped_early) {
@@ -254,8 +273,8 @@ void TrainingRun::log_end(const std::vector<double>& peak_memory) {
   if (!profile_.communication().empty()) log_.info(profile_.communication());
   const auto* best = best_entry(folder_.entries());
   if (best != nullptr)
-    log_.info(fmt::format("Best snapshot: {} (step {}, eval loss {:.6f})", folder_.path_of(*best),
-                          best->step, *best->eval_loss));
+    log_.info(fmt::format("Best snapshot: {} ({})", folder_.path_of(*best),
+                          merit_of(*best, c.metric_for_best_model)));
   const bool end_with_best = c.load_best_model_at_end && best != nullptr;
   log_.info(stop_signal_ == 0
                 ? "Next: " + trainer_.task().next_command(end_with_best ? folder_.path_of(*best)

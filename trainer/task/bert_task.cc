@@ -37,13 +37,36 @@ std::unique_ptr<Tokenizer> tokenizer_beside_weights(const std::string& init_from
   return holds_vocabulary(init_from) ? load_named("bert_config.init_from", init_from) : nullptr;
 }
 
+/// Throws UserError: the weights' embeddings are those of other tokens.
+void check_same_vocabulary(const Tokenizer& named, const Config& config) {
+  std::unique_ptr<Tokenizer> theirs;
+  try {
+    theirs = tokenizer_beside_weights(config.bert.init_from);
+  } catch (const UserError&) {
+    return;  // of a kind that cannot be read: that is why another file is named
+  }
+  if (theirs == nullptr) return;
+  bool same = named.size() == theirs->size();
+  for (int32_t id = 0; same && id < named.size(); ++id)
+    same = named.decode(id) == theirs->decode(id);
+  if (same) return;
+  throw UserError(fmt::format(
+      "data_config.tokenizer: {} is another vocabulary than that of bert_config.init_from={}; set "
+      "data_config.tokenizer=null to use the one that the weights were trained with",
+      config.data.tokenizer, config.bert.init_from));
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> open_bert_tokenizer(const Config& config,
                                                const std::map<std::string, std::string>* metadata) {
   const std::string& named = config.data.tokenizer;
-  if (!named.empty() && named != "char" && named != "byte")
-    return load_named("data_config.tokenizer", named);
+  if (!named.empty() && named != "char" && named != "byte") {
+    auto tokenizer = load_named("data_config.tokenizer", named);
+    if (metadata == nullptr && !config.bert.init_from.empty())
+      check_same_vocabulary(*tokenizer, config);
+    return tokenizer;
+  }
   if (metadata != nullptr) return tokenizer_of_bert(*metadata);
   if (!config.bert.init_from.empty()) {
     if (auto there = tokenizer_beside_weights(config.bert.init_from)) return there;
@@ -65,8 +88,8 @@ std::unique_ptr<Tokenizer> tokenizer_of_bert(const std::map<std::string, std::st
 int32_t required_token(const Tokenizer& tokenizer, const char* token) {
   if (const auto id = tokenizer.token_of(token)) return *id;
   throw UserError(
-      fmt::format("the {} vocabulary of {} tokens has no {}, which BERT needs; take one of "
-                  "wordpieces, or add the token to vocab.txt",
+      fmt::format("the {} vocabulary of {} tokens has no {}, which BERT needs; add it to "
+                  "vocab.txt, or train a vocabulary with trainer tokenize --tokenizer wordpiece",
                   tokenizer.kind(), tokenizer.size(), token));
 }
 

@@ -17,7 +17,6 @@ void require(const std::string& value, const char* option, const PredictRequest&
 std::unique_ptr<Predictor> make_predictor(const PredictRequest& request) {
   switch (request.config.task) {
     case TaskKind::kMaskedLm:
-      require(request.text, "--text TEXT", request);
       return make_masked_predictor(request);
     case TaskKind::kCausalLm:
       throw UserError(

@@ -87,8 +87,8 @@ MaskingTokens masking_tokens(const Tokenizer& tokenizer);
 using TokenGuesses = std::vector<std::pair<std::string, double>>;
 
 /// For each [MASK] in `text` the `most` likeliest tokens of the vocabulary, the likeliest first.
-/// `model` is in eval mode. Throws UserError: an empty text, one without a mask, one that is longer
-/// than the model's positions.
+/// `model` is in eval mode. Throws UserError that does not name the text: an empty one, one without
+/// a mask, one that is longer than the model's positions.
 std::vector<TokenGuesses> fill_masks(BertForMaskedLm& model, const Tokenizer& tokenizer,
                                      std::string_view text, int64_t most);
 

@@ -104,8 +104,10 @@ LabelledTexts TextClassification::encode(const char* key, const std::string& pat
   for (TableRow& row : rows) {
     labels.push_back(index_of(labels_, row.label));
     if (labels.back() == static_cast<int64_t>(labels_.size())) {
-      throw UserError(fmt::format("{}: {}: line {}: the label {} is none that the model knows: {}",
-                                  key, path, row.line, shown(row.label), fmt::join(labels_, ", ")));
+      throw UserError(fmt::format(
+          "{}: {}: line {}: the label {} is not one that the model knows: {}; correct the row, or "
+          "train a new model whose training data have this label",
+          key, path, row.line, shown(row.label), fmt::join(labels_, ", ")));
     }
     lines.push_back(row.line);
     texts.push_back(std::move(row.text));
@@ -226,10 +228,10 @@ void TextClassification::take_pretrained() {
   const bool pooler = std::none_of(absent.begin(), absent.end(), [](const std::string& name) {
     return name.starts_with("bert.pooler.");
   });
-  start_ = fmt::format("Weights: of {}; {} drawn anew", config_.bert.init_from,
-                       same     ? "none are"
-                       : pooler ? "those of the classifier are"
-                                : "those of pooler and classifier are");
+  start_ = fmt::format("Weights: those of {}; initialized at random: {}", config_.bert.init_from,
+                       same     ? "none"
+                       : pooler ? "classifier"
+                                : "pooler and classifier");
 }
 
 TaskLoss TextClassification::loss(const Batch& batch) {

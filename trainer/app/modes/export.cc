@@ -6,6 +6,7 @@
 #include "trainer/app/snapshot_model.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/interop/export_model.h"
+#include "trainer/runtime/error.h"
 #include "trainer/snapshot/remote_snapshots.h"
 
 namespace ddp::train {
@@ -44,6 +45,12 @@ std::vector<std::string> export_snapshot(const OpenedSnapshot& snapshot,
   const std::string task = snapshot_task(snapshot.meta);
   if (task == task_name(TaskKind::kMaskedLm)) return export_masked(snapshot, options);
   if (task == task_name(TaskKind::kTextClassification)) return export_classifier(snapshot, options);
+  if (task == task_name(TaskKind::kImageClassification)) {
+    throw UserError(
+        fmt::format("snapshot {} was trained with task {}; trainer export is for {}, {} and {}",
+                    snapshot.path, task, task_name(TaskKind::kCausalLm),
+                    task_name(TaskKind::kMaskedLm), task_name(TaskKind::kTextClassification)));
+  }
   return export_causal(snapshot, options);
 }
 
