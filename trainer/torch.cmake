@@ -21,6 +21,8 @@ add_library(ddp_trainer STATIC
   parallel/dist_env.cc
   parallel/scheduler_env.cc
   parallel/sign_of_life.cc
+  parallel/store_port.cc
+  parallel/unsent_backend.cc
   parallel/gloo_backend.cc
   parallel/gradient_compression.cc
   parallel/local_address.cc

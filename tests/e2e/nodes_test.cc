@@ -41,10 +41,23 @@ ChildOptions fixed_node(const Workspace& place, int rank, int port, const Words&
                    "--master_port=" + std::to_string(port)});
 }
 
-ChildOptions elastic_node(const Workspace& place, int port, const Words& overrides = {}) {
-  return launched(
-      place, 1, overrides,
-      {"--nnodes=2:2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:" + std::to_string(port)});
+ChildOptions elastic_node(const Workspace& place, int port, const Words& overrides = {},
+                          const Words& more = {}) {
+  Words options = {"--nnodes=2:2", "--rdzv-backend=c10d",
+                   "--rdzv-endpoint=127.0.0.1:" + std::to_string(port)};
+  options.insert(options.end(), more.begin(), more.end());
+  return launched(place, 1, overrides, options);
+}
+
+// Once both of these processes, which were there before, are the workers.
+void wait_until_alone(const Workspace& place, const std::vector<pid_t>& early) {
+  const auto bound = std::chrono::steady_clock::now() + kPatience;
+  const auto alive = [&](pid_t pid) { return ::kill(pid, 0) == 0; };
+  while (worker_pid(place, 0) != 0 || worker_pid(place, 1) != 0) {
+    REQUIRE(std::chrono::steady_clock::now() < bound);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  for (const pid_t pid : early) CHECK(alive(pid));
 }
 
 TEST_CASE("two nodes of one rank end as one node of two ranks") {
@@ -77,6 +90,31 @@ TEST_CASE("a node that is killed and replaced costs nothing but time") {
   CHECK(replacement.wait_exit(kPatience) == 0);
   INFO(first.err());
   CHECK_THAT(first.err(), Contains("ddp-run: node 1, "));
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+}
+
+// The first attempt stands still until a rank is killed, and so does the second.
+TEST_CASE("warm spares of two nodes take over together") {
+  const Workspace unbroken, place;
+  succeed(launched(unbroken, 2));
+  const int port = unused_port();
+  const Words overrides = {
+      "trainer_config.save_every_steps=5", "distributed_config.hang_timeout_s=0",
+      R"(trainer_config.fault_plan=["rank=1 step=12 kind=hang","rank=1 step=24 kind=hang attempt=1"])"};
+  const Words options = {"--warm-spares", "--max_restarts=3"};
+  ChildProgram first(elastic_node(place, port, overrides, options));
+  wait_until_open(port);  // so the first one is the host, and its worker rank 0
+  ChildProgram second(elastic_node(place, port, overrides, options));
+  first.wait_for("spares: 1 process, ", 1, kPatience);
+  second.wait_for("spares: 1 process, ", 1, kPatience);
+  const auto early = spare_pids(place);
+  REQUIRE(early.size() == 2);
+  ::kill(worker_pid(place, 1), SIGKILL);
+  wait_until_alone(place, early);
+  for (const pid_t pid : early) ::kill(pid, SIGKILL);
+  CHECK(first.wait_exit(kPatience) == 0);
+  CHECK(second.wait_exit(kPatience) == 0);
+  INFO(first.err() << second.err());
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
 }
 

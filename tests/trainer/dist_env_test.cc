@@ -1,13 +1,17 @@
 #include "trainer/parallel/dist_env.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "tests/support/catch.h"
 
+#include "tests/support/loopback.h"
 #include "trainer/parallel/local_address.h"
 #include "trainer/parallel/scheduler_env.h"
+#include "trainer/parallel/store_port.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -115,6 +119,19 @@ Variables slurm_task() {
           {"SLURM_NODEID", "1"},    {"SLURM_STEP_NUM_TASKS", "7"},
           {"SLURM_NTASKS", "99"},   {"SLURM_STEP_TASKS_PER_NODE", "3(x2),1"},
           {"MASTER_ADDR", "n1"}};
+}
+
+TEST_CASE("who waits for a listener goes on as soon as there is one") {
+  using std::chrono::milliseconds;
+  const ddp::test::LoopbackSocket socket = ddp::test::bound_loopback_socket();
+  wait_for_listener(static_cast<uint16_t>(socket.port), milliseconds(20));  // in vain
+  std::thread opening([&] { ::listen(socket.fd, 1); });
+  const auto begin = std::chrono::steady_clock::now();
+  constexpr std::chrono::minutes kNever{10};
+  wait_for_listener(static_cast<uint16_t>(socket.port), kNever);
+  CHECK(std::chrono::steady_clock::now() - begin < kNever);
+  opening.join();
+  ::close(socket.fd);
 }
 
 }  // namespace

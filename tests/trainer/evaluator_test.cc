@@ -98,4 +98,11 @@ TEST_CASE("construction of DistributedDataParallel gives every rank the weights 
   CHECK(probe(3, "broadcast") == "equal\n");
 }
 
+TEST_CASE("ranks that have read other tensors than rank 0, or none, get rank 0's") {
+  for (const int ranks : {2, 3}) {
+    const test::TempDir dir;
+    CHECK(probe(ranks, "restore_unlike " + dir.path()) == "equal\n");
+  }
+}
+
 }  // namespace ddp::train

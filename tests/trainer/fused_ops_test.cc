@@ -83,6 +83,15 @@ TEST_CASE("a projection with GELU and its gradients are those of torch's") {
   }
 }
 
+TEST_CASE("a projection with GELU is the same to the last bit where no gradients are kept") {
+  for (const bool tanh : {false, true}) {
+    const auto t = random_tensors({{3, 67, 16}, {37, 16}, {37}});
+    const auto kept = fused::linear_gelu(t[0], t[1], t[2], tanh);
+    const torch::NoGradGuard no_grad;
+    CHECK(torch::equal(fused::linear_gelu(t[0], t[1], t[2], tanh), kept));
+  }
+}
+
 TEST_CASE("GELU is right far from zero, and NaN stays NaN") {
   const auto x = torch::tensor({-1e30F, -40.0F, -9.0F, -3.0F, 0.0F, 3.0F, 9.0F, 40.0F, 1e30F});
   for (const bool tanh : {false, true}) {

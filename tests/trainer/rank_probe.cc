@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/trainer/fake_device.h"
+#include "tests/trainer/snapshot_files.h"
 #include "tests/trainer/test_model.h"
 #include "tests/trainer/unequal_task.h"
 #include "trainer/parallel/ddp.h"
@@ -96,6 +97,24 @@ int train_on_unequal_weights(ProcessGroup& group) {
   return 0;
 }
 
+// Ranks have read files that differ, and of three ranks the last has read none: rank 0's counts.
+int restore_unlike(ProcessGroup& group, const std::string& folder) {
+  const Config config = test::unequal_config();
+  test::UnequalTask task;
+  Trainer trainer(config, {}, group, task, std::nullopt, nullptr);
+  const torch::Tensor weight = task.parameters().front().tensor.detach();
+  weight.fill_(group.rank() + 1);
+  const TrainingState state = trainer.capture();
+  const std::string path = folder + "/" + std::to_string(group.rank());
+  test::save_snapshot(path, state.meta, state.tensors);
+  weight.fill_(-1);
+  const OpenedSnapshot own = open_snapshot(path);
+  trainer.restore(own.meta, group.rank() < 2 ? &own : nullptr);
+  if (!weight.eq(1).all().item<bool>() || trainer.compare_replicas()) return 3;
+  if (group.is_main()) std::printf("equal\n");
+  return 0;
+}
+
 // What each rank says arrives at all of them, whatever its length.
 int gather_texts(ProcessGroup& group) {
   const auto texts =
@@ -171,6 +190,7 @@ int run(const std::string& what, const std::string& argument) {
   if (what == "compress") return average_gradients(group, argument);
   if (what == "spinning_device") return wait_under_spinning_kernel(group, env);
   if (what == "unequal") return train_on_unequal_weights(group);
+  if (what == "restore_unlike") return restore_unlike(group, argument);
   return 2;
 }
 

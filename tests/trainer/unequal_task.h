@@ -49,8 +49,8 @@ class UnequalTask : public Task {
  public:
   const SampleSource& training() const override { return samples_; }
   const SampleSource* evaluation() const override { return nullptr; }
-  void build_model(torch::Device /*device*/, uint64_t seed) override {
-    auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  void build_model(torch::Device /*device*/, std::optional<uint64_t> seed) override {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(seed.value_or(0));
     const torch::NoGradGuard no_grad;
     layer_->weight.uniform_(-1, 1, generator);
   }

@@ -40,7 +40,8 @@ SnapshotModel load_snapshot_model(const OpenedSnapshot& snapshot, const std::str
   SnapshotModel result;
   result.config = config_from_json(snapshot.meta.config_json);
   result.tokenizer = tokenizer_of(snapshot.meta.task);
-  result.model = GPT(result.config.gpt, result.tokenizer->size(), result.config.data.block_size, 0);
+  result.model =
+      GPT(result.config.gpt, result.tokenizer->size(), result.config.data.block_size, std::nullopt);
   take_weights(snapshot, *result.model, result.weights(), device);
   return result;
 }

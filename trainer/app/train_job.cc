@@ -34,8 +34,10 @@
 namespace ddp::train {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct ResumePoint {
-  std::optional<OpenedSnapshot> snapshot;  ///< Rank 0 only.
+  std::optional<OpenedSnapshot> snapshot;  ///< Rank 0's; others may have opened the same file.
   std::optional<SnapshotMeta> meta;        ///< The same on every rank.
 };
 
@@ -58,7 +60,16 @@ void check_other_nodes(bool found, const SnapshotFolder& folder, ProcessGroup& g
       folder.path(), other - seen.begin()));
 }
 
-// Rank 0 alone reads the file; the others need no access to it.
+/// The other ranks of this machine can read what rank 0 reads: sending it takes longer.
+void open_same_file(ResumePoint& point, ProcessGroup& group) {
+  if (!point.meta) return;
+  const auto& own = point.snapshot;
+  const std::string path = group.broadcast_text(own ? fs::absolute(own->path).string() : "");
+  const std::string checksum = group.broadcast_text(own ? header_checksum(*own) : "");
+  if (!group.is_main()) point.snapshot = open_if_same(path, checksum);
+}
+
+// Rank 0 decides; the others need no access to the file.
 ResumePoint find_resume_point(SnapshotFolder& folder, bool several_nodes, ProcessGroup& group,
                               Log& log) {
   ResumePoint point;
@@ -148,6 +159,8 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, bool seve
     remote->fetch_newest();
   }
   ResumePoint resume = find_resume_point(folder, several_nodes && !remote_path, group, log);
+  // Between GPUs a broadcast is faster than reading and comparing.
+  if (!several_nodes && !plan.device.is_cuda()) open_same_file(resume, group);
   if (remote_path) monitor.starting(false);
   if (config.task == TaskKind::kCausalLm) {
     if (const auto note = large_text_note(config.data); !note.empty()) log.info(note);

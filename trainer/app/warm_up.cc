@@ -8,6 +8,7 @@
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/device_plan.h"
 #include "trainer/run/trainer.h"
+#include "trainer/runtime/kept_memory.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {
@@ -38,7 +39,18 @@ Config small_run(Config config) {
   return config;
 }
 
-void train_one_step(const Config& config) {
+/// What the model of the run will need, without what only some ranks need.
+std::size_t bytes_of_run(const Task& task, const Config& config) {
+  int64_t bytes = 0;
+  for (const auto& item : task.memory_items(config, {})) {
+    if (item.kind == MemoryKind::kDevice) bytes += item.bytes;
+  }
+  return static_cast<std::size_t>(std::max<int64_t>(0, bytes));
+}
+
+/// Returns the bytes that the run itself will need.
+std::size_t train_one_step(const Config& run) {
+  const Config config = small_run(run);
   const DevicePlan plan;
   apply_numerics(config.trainer, plan.device);
   ProcessGroup alone;
@@ -47,6 +59,7 @@ void train_one_step(const Config& config) {
   RunMonitor monitor(config, kNoRank, alone.size(), /*on_gpu=*/false);
   const auto loader = trainer.make_loader();
   trainer.train_step(*loader, monitor, [] {});
+  return bytes_of_run(*task, run);
 }
 
 }  // namespace
@@ -54,7 +67,7 @@ void train_one_step(const Config& config) {
 void warm_up(const TrainerArgs& args) noexcept {
   try {
     const Config config = load_run(args.config, args.overrides).config;
-    if (computes_on_cpu(config)) train_one_step(small_run(config));
+    if (computes_on_cpu(config)) keep_memory(std::min(kMostKept, train_one_step(config)));
   } catch (...) {  // the worker meets it again, and says it
   }
 }

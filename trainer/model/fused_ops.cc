@@ -108,6 +108,17 @@ struct LinearGelu : Function<LinearGelu> {
   }
 };
 
+/// Without what a backward pass needs.
+torch::Tensor linear_gelu_alone(const torch::Tensor& x, const torch::Tensor& weight,
+                                const torch::Tensor& bias, bool tanh) {
+  const auto y = at::mm(flat(x), weight.t());
+  by_blocks(y, [&](cpu::Rows rows, int64_t) {
+    auto* values = y.mutable_data_ptr<float>();
+    cpu::kernels().bias_gelu(values, bias.const_data_ptr<float>(), values, tanh, rows);
+  });
+  return y.view(with_last(x, y.size(1)));
+}
+
 struct LinearDropoutAdd : Function<LinearDropoutAdd> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
                                const torch::Tensor& weight, const torch::Tensor& bias,
@@ -238,6 +249,7 @@ bool takes_attention(int64_t length, int64_t head_dim) {
 
 torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight,
                           const torch::Tensor& bias, bool tanh) {
+  if (!at::GradMode::is_enabled()) return linear_gelu_alone(x, weight, bias, tanh);
   return LinearGelu::apply(x, weight, bias, tanh);
 }
 

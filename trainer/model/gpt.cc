@@ -19,6 +19,20 @@ bool ends_with(std::string_view text, std::string_view end) {
 
 constexpr double kInitStd = 0.02;
 
+/// As nn::Linear(in, out), but without torch's initial weights: drawing them takes longer than
+/// loading others.
+nn::Linear undrawn_linear(int64_t in, int64_t out, bool bias = true) {
+  nn::Linear linear(nn::LinearOptions(1, 1).bias(bias));
+  linear->options.in_features(in).out_features(out);
+  linear->weight.set_data(torch::empty({out, in}));
+  if (bias) linear->bias.set_data(torch::empty({out}));
+  return linear;
+}
+
+nn::Embedding undrawn_embedding(int64_t count, int64_t width) {
+  return nn::Embedding(nn::EmbeddingOptions(count, width)._weight(torch::empty({count, width})));
+}
+
 double active_p(nn::Dropout& dropout) {
   return dropout->is_training() ? dropout->options.p() : 0.0;
 }
@@ -36,8 +50,8 @@ torch::Tensor add_projection(const torch::Tensor& x, nn::Linear& linear, nn::Dro
 
 CausalSelfAttentionImpl::CausalSelfAttentionImpl(const GptConfig& config)
     : n_head_(config.n_head), attn_pdrop_(config.attn_pdrop), fused_(config.fused_cpu_kernels) {
-  c_attn = register_module("c_attn", nn::Linear(config.n_embd, 3 * config.n_embd));
-  c_proj = register_module("c_proj", nn::Linear(config.n_embd, config.n_embd));
+  c_attn = register_module("c_attn", undrawn_linear(config.n_embd, 3 * config.n_embd));
+  c_proj = register_module("c_proj", undrawn_linear(config.n_embd, config.n_embd));
   resid_dropout = register_module("resid_dropout", nn::Dropout(config.resid_pdrop));
 }
 
@@ -94,8 +108,8 @@ torch::Tensor CausalSelfAttentionImpl::attend(const std::vector<torch::Tensor>& 
 MlpImpl::MlpImpl(const GptConfig& config)
     : gelu_approximation_(config.activation == Activation::kGeluTanh ? "tanh" : "none"),
       fused_(config.fused_cpu_kernels) {
-  c_fc = register_module("c_fc", nn::Linear(config.n_embd, 4 * config.n_embd));
-  c_proj = register_module("c_proj", nn::Linear(4 * config.n_embd, config.n_embd));
+  c_fc = register_module("c_fc", undrawn_linear(config.n_embd, 4 * config.n_embd));
+  c_proj = register_module("c_proj", undrawn_linear(4 * config.n_embd, config.n_embd));
   dropout = register_module("dropout", nn::Dropout(config.resid_pdrop));
 }
 
@@ -122,8 +136,8 @@ torch::Tensor BlockImpl::forward(torch::Tensor x_BTC, const CachedPositions* cac
 
 TransformerImpl::TransformerImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size)
     : checkpointed_(config.activation_checkpointing), fused_(config.fused_cpu_kernels) {
-  wte = register_module("wte", nn::Embedding(vocab_size, config.n_embd));
-  wpe = register_module("wpe", nn::Embedding(block_size, config.n_embd));
+  wte = register_module("wte", undrawn_embedding(vocab_size, config.n_embd));
+  wpe = register_module("wpe", undrawn_embedding(block_size, config.n_embd));
   drop = register_module("drop", nn::Dropout(config.embd_pdrop));
   h = register_module("h", nn::ModuleList());
   for (int64_t i = 0; i < config.n_layer; ++i) h->push_back(Block(config));
@@ -161,7 +175,8 @@ torch::Tensor TransformerImpl::through_cache(torch::Tensor x_BTC, KeyValueCache&
   return x_BTC;
 }
 
-GPTImpl::GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size, uint64_t seed)
+GPTImpl::GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size,
+                 std::optional<uint64_t> seed)
     : n_layer_(config.n_layer),
       vocab_size_(vocab_size),
       block_size_(block_size),
@@ -169,10 +184,9 @@ GPTImpl::GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size
       padded_to_(config.pad_vocab_to_multiple_of) {
   transformer = register_module("transformer", Transformer(config, vocab_size, block_size));
   if (!config.tie_weights) {
-    lm_head = register_module("lm_head",
-                              nn::Linear(nn::LinearOptions(config.n_embd, vocab_size).bias(false)));
+    lm_head = register_module("lm_head", undrawn_linear(config.n_embd, vocab_size, /*bias=*/false));
   }
-  initialise(seed);
+  if (seed) initialise(*seed);
 }
 
 void GPTImpl::initialise(uint64_t seed) {

@@ -9,6 +9,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,8 +109,9 @@ struct ModelParameter {
 class GPTImpl : public torch::nn::Module {
  public:
   /// Weights drawn from `seed`: N(0, 0.02), residual output projections N(0, 0.02 / sqrt(2
-  /// n_layer)), biases 0, norms 1.
-  GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size, uint64_t seed);
+  /// n_layer)), biases 0, norms 1. Without one they may be anything, for who loads all of them.
+  GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size,
+          std::optional<uint64_t> seed);
 
   /// int64 [B, T], T <= block_size -> logits [B, T, V].
   torch::Tensor forward(const torch::Tensor& idx_BT);

@@ -12,6 +12,7 @@
 
 #include "trainer/parallel/collective_wait.h"
 #include "trainer/parallel/gradient_compression.h"
+#include "trainer/parallel/unsent_backend.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -40,10 +41,21 @@ std::optional<torch::ScalarType> type_on_the_way(GradientCompression compression
   return std::nullopt;
 }
 
+/// The same ranks and the same Gloo, but what it sends by can be exchanged for a while.
+c10::intrusive_ptr<c10d::ProcessGroup> second_view(c10d::ProcessGroup& group) {
+  using Type = c10d::ProcessGroup::BackendType;
+  auto view =
+      c10::make_intrusive<c10d::ProcessGroup>(group.getStore(), group.getRank(), group.getSize());
+  view->setBackend(torch::kCPU, Type::GLOO, group.getBackend(torch::kCPU));
+  view->setDefaultBackend(Type::GLOO);
+  return view;
+}
+
 }  // namespace
 
 DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, ProcessGroup& group,
-                                                 const DistributedConfig& config) {
+                                                 const DistributedConfig& config,
+                                                 FirstValues values) {
   if (!group.c10d()) return;
   const CollectiveWait waiting;
   std::vector<torch::Tensor> tensors;
@@ -58,14 +70,16 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
     throw RunError(
         fmt::format("the ranks do not hold the same model: {}", error.what_without_backtrace()));
   }
-  {
+  if (values == FirstValues::kOfRankZero) {
     torch::NoGradGuard no_grad;
     group.broadcast(tensors);
   }
+  if (!tensors.empty() && tensors.front().is_cpu()) gloo_view_ = second_view(*group.c10d());
+  const auto reduced_by = gloo_view_ ? gloo_view_ : group.c10d();
   constexpr double kMiB = 1024.0 * 1024.0;
   const auto cap_bytes = std::max<int64_t>(1, static_cast<int64_t>(config.bucket_cap_mb * kMiB));
   reducer_ = std::make_shared<c10d::Reducer>(
-      tensors, initial_buckets(tensors, cap_bytes), group.c10d(),
+      tensors, initial_buckets(tensors, cap_bytes), reduced_by,
       std::vector<bool>(tensors.size(), false), cap_bytes,
       /*find_unused_parameters=*/false, config.gradient_as_bucket_view, names,
       std::min<int64_t>(c10d::kDefaultFirstBucketBytes, cap_bytes),
@@ -74,19 +88,23 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
   if (config.static_graph) reducer_->set_static_graph();
   learn_static_graph_ = config.static_graph;
   if (const auto type = type_on_the_way(config.gradient_compression))
-    reducer_->register_comm_hook(make_compress_hook(group.c10d(), *type));
+    reducer_->register_comm_hook(make_compress_hook(reduced_by, *type));
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::warm_up(const std::function<torch::Tensor()>& forward) {
   if (!reducer_) return;
+  using Type = c10d::ProcessGroup::BackendType;
+  const auto real = gloo_view_ ? gloo_view_->getBackend(torch::kCPU) : nullptr;
+  if (real) gloo_view_->setBackend(torch::kCPU, Type::CUSTOM, make_unsent_backend(real));
   // The second pass moves the gradients into the buckets of the final layout.
   for (int pass = 0; pass < 2; ++pass) {
     begin_micro_batch(/*last=*/true);
     backward(forward());
     reducer_->rebuild_buckets();
   }
+  if (real) gloo_view_->setBackend(torch::kCPU, Type::GLOO, real);
 }
 
 void DistributedDataParallel::begin_micro_batch(bool last) {
@@ -143,8 +161,10 @@ std::optional<SyncTimes> DistributedDataParallel::times() {
 
 std::unique_ptr<GradientSync> make_gradient_sync(NamedParameters parameters, ProcessGroup& group,
                                                  const DistributedConfig& config,
+                                                 FirstValues values,
                                                  const std::function<torch::Tensor()>& forward) {
-  auto sync = std::make_unique<DistributedDataParallel>(std::move(parameters), group, config);
+  auto sync =
+      std::make_unique<DistributedDataParallel>(std::move(parameters), group, config, values);
   sync->warm_up(forward);
   return sync;
 }

@@ -22,7 +22,7 @@ namespace ddp::train {
 /// Owns the Reducer of one model. Does not own the model and never runs its forward pass itself.
 ///
 /// Construction checks that every rank has the same parameters (number, shapes, types; RunError
-/// otherwise) and copies rank 0's values to all. Alone, all calls do nothing.
+/// otherwise) and copies rank 0's values to all, or leaves them. Alone, all calls do nothing.
 ///
 /// Buckets are laid out once more by c10d after the first backward pass, in the order in which
 /// gradients arrive. With three and more ranks that layout decides the order of summation, so a
@@ -31,13 +31,14 @@ namespace ddp::train {
 class DistributedDataParallel : public GradientSync {
  public:
   DistributedDataParallel(NamedParameters parameters, ProcessGroup& group,
-                          const DistributedConfig& config);
+                          const DistributedConfig& config,
+                          FirstValues values = FirstValues::kOfRankZero);
   ~DistributedDataParallel() override;
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  /// Forward and backward passes of `forward`'s batch until the buckets have their final layout.
-  /// Gradients hold garbage afterwards.
+  /// Forward and backward passes of `forward`'s batch until the buckets have their final layout; on
+  /// CPUs nothing of them is sent. Gradients hold garbage afterwards.
   void warm_up(const std::function<torch::Tensor()>& forward);
 
   void begin_micro_batch(bool last) override;
@@ -50,6 +51,7 @@ class DistributedDataParallel : public GradientSync {
  private:
   void prepare_for_backward(const torch::Tensor& loss);
 
+  c10::intrusive_ptr<c10d::ProcessGroup> gloo_view_;  // the Reducer's group of a model on CPUs
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> times_;
   bool sync_ = true;

@@ -44,11 +44,18 @@ class GradientSync {
   virtual std::optional<SyncTimes> times() = 0;
 };
 
+/// The values of the parameters on other ranks than 0.
+enum class FirstValues {
+  kOfRankZero,  ///< Copied from there.
+  kLeft         ///< Who calls sees to it that they are equal before the first step.
+};
+
 /// `parameters` are those that are trained. Checks that every rank has the same ones (RunError
-/// otherwise) and copies rank 0's values to all. `forward` makes the loss of a small throw-away
-/// batch with the graph of a training step; gradients hold garbage afterwards.
+/// otherwise). `forward` makes the loss of a small throw-away batch with the graph of a training
+/// step; gradients hold garbage afterwards.
 std::unique_ptr<GradientSync> make_gradient_sync(NamedParameters parameters, ProcessGroup& group,
                                                  const DistributedConfig& config,
+                                                 FirstValues values,
                                                  const std::function<torch::Tensor()>& forward);
 
 }  // namespace ddp::train

@@ -15,6 +15,7 @@
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/gloo_backend.h"
 #include "trainer/parallel/local_address.h"
+#include "trainer/parallel/store_port.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -42,6 +43,9 @@ c10::intrusive_ptr<c10d::Store> join_store(const DistEnv& env, std::chrono::mill
   options.numWorkers = env.world_size;
   options.waitWorkers = false;
   options.timeout = timeout;
+  constexpr std::chrono::milliseconds kLongestWait{10'000};  // torch waits as long as is asked
+  if (env.rank != 0 && !env.agent_store && env.single_node())
+    wait_for_listener(env.master_port, std::min(timeout, kLongestWait));
   auto store = c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
   // As torch's env:// rendezvous does: what an earlier attempt left in a store of the agent is
   // never read.

@@ -41,8 +41,9 @@ void drift(const torch::Tensor& parameter) {
 }
 
 /// The parameters that are trained.
-std::vector<Parameter> build_model(Task& task, const Config& config, torch::Device device) {
-  task.build_model(device, init_seed(as_seed(config)));
+std::vector<Parameter> build_model(Task& task, const Config& config, torch::Device device,
+                                   bool draw_weights) {
+  task.build_model(device, draw_weights ? std::optional(init_seed(as_seed(config))) : std::nullopt);
   return freeze(task.parameters(), config.trainer.freeze);
 }
 
@@ -71,7 +72,7 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
       batch_plan_(plan_batches(config.trainer, group.size(), meta)),
       own_micro_batches_(batch_plan_.of_rank(group.rank(), group.size())),
       amp_dtype_(autocast_dtype(config.trainer)),
-      optimizer_(make_optimizer(build_model(task, config, plan.device), config.optimizer)),
+      optimizer_(make_optimizer(build_model(task, config, plan.device, !meta), config.optimizer)),
       scaler_(amp_dtype_ == torch::kFloat16, plan.device),
       sampler_(task.training().size(), config.trainer.batch_size, batch_plan_.micro_batches,
                as_seed(config)),
@@ -83,16 +84,17 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
   check_evaluation(task, config.trainer);
   if (meta) load(*meta, snapshot);
   task.join(group, batch_plan_.micro_batches);
-  sync_ = make_gradient_sync(named(optimizer_->parameters()), group_, config.distributed, [this] {
-    const Autocast autocast(plan_.device.type(), amp_dtype_);
-    return task_.smallest_loss();
-  });
-  if (meta) broadcast_state();
+  sync_ = make_gradient_sync(named(optimizer_->parameters()), group_, config.distributed,
+                             meta ? FirstValues::kLeft : FirstValues::kOfRankZero, [this] {
+                               const Autocast autocast(plan_.device.type(), amp_dtype_);
+                               return task_.smallest_loss();
+                             });
+  if (meta) share_state(snapshot != nullptr);
 }
 
 void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   load(meta, snapshot);
-  broadcast_state();
+  share_state(snapshot != nullptr);
 }
 
 std::vector<NamedTensor> Trainer::state() const {
@@ -137,7 +139,12 @@ void Trainer::load_tensors(const TrainerConfig& before, const OpenedSnapshot& sn
   if (!has_average) average_.restart();
 }
 
-void Trainer::broadcast_state() {
+// A rank that has read a file has it from its own mapping: what counts is what the ranks hold then.
+void Trainer::share_state(bool read) {
+  if (group_.size() == 1) return;
+  const auto readers = group_.gather_doubles(read ? 1.0 : 0.0);
+  const bool all = std::find(readers.begin(), readers.end(), 0.0) == readers.end();
+  if (all && !compare_replicas()) return;
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> tensors;
   for (const auto& [name, tensor] : state()) tensors.push_back(tensor);

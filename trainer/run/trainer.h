@@ -44,8 +44,9 @@ struct StepOutput {
 /// Knows nothing of files, signals and the log; TrainingRun does.
 class Trainer {
  public:
-  /// Builds model and optimizer, loads `snapshot` (rank 0 holds the file; `meta` is on every rank)
-  /// and gives all ranks rank 0's values. Throws UserError for a snapshot of another model.
+  /// Builds model and optimizer, loads `snapshot` (rank 0 holds the file, others may hold the same;
+  /// `meta` is on every rank) and gives all ranks rank 0's values. Throws UserError for a snapshot
+  /// of another model.
   Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& group, Task& task,
           const std::optional<SnapshotMeta>& meta, const OpenedSnapshot* snapshot);
 
@@ -113,7 +114,8 @@ class Trainer {
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
   /// `before`: the configuration of the snapshot's run.
   void load_tensors(const TrainerConfig& before, const OpenedSnapshot& snapshot);
-  void broadcast_state();
+  /// Rank 0's values on all ranks. `read`: this rank has them from the file that rank 0 read.
+  void share_state(bool read);
   TaskLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
   torch::Tensor weighted(const TaskLoss& loss) const;
   void divide_by_targets(const StepOutput& output, const std::vector<torch::Tensor>& gradients);

@@ -96,6 +96,23 @@ OpenedSnapshot open_snapshot(const std::string& path) {
   return opened;
 }
 
+std::string header_checksum(const OpenedSnapshot& snapshot) {
+  return snapshot.file->require_metadata(kChecksumKey);
+}
+
+std::optional<OpenedSnapshot> open_if_same(const std::string& path, const std::string& checksum) {
+  try {
+    OpenedSnapshot opened{path, std::make_unique<SafetensorsFile>(path), {}};
+    opened.file->verify_header();
+    if (header_checksum(opened) != checksum) return std::nullopt;
+    opened.meta = SnapshotMeta::from_metadata(opened.file->metadata(), path,
+                                              [&] { opened.file->verify_checksum(); });
+    return opened;
+  } catch (const std::exception&) {  // it was rank 0's to say
+    return std::nullopt;
+  }
+}
+
 std::string evaluated_tensor(const SafetensorsFile& file, const std::string& parameter) {
   const std::string average = "ema." + parameter;
   return file.find(average) != nullptr ? average : "model." + parameter;

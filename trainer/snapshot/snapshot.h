@@ -9,6 +9,7 @@
 #include <torch/torch.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "trainer/snapshot/snapshot_meta.h"
@@ -30,6 +31,14 @@ struct OpenedSnapshot {
 /// Opens exactly `path` and verifies its checksums. Throws RunError (damaged), UserError (missing,
 /// newer version).
 OpenedSnapshot open_snapshot(const std::string& path);
+
+/// What open_if_same() tells files apart by: a checksum over the header, in which the digests of
+/// all tensors are.
+std::string header_checksum(const OpenedSnapshot& snapshot);
+
+/// Opens `path` if it has this checksum; the tensors are not verified. Nothing if it is another
+/// file or cannot be read.
+std::optional<OpenedSnapshot> open_if_same(const std::string& path, const std::string& checksum);
 
 /// Name of the tensor that holds a parameter as it was evaluated: averaged where the run kept an
 /// average of its weights.

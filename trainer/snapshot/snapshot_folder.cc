@@ -391,10 +391,7 @@ void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorB
 // A snapshot that is whole on the disk counts, whether it is listed or not.
 void SnapshotFolder::write_manifest() const {
   try {
-    const std::string text = manifest_text(name_of(path_), run_id(), entries_);
-    AtomicFile file(manifest_path());
-    file.write(text.data(), text.size());
-    file.commit();
+    publish_if_changed(manifest_path(), manifest_text(name_of(path_), run_id(), entries_));
   } catch (const RunError& error) {
     log_.warning(fmt::format("cannot update the list of snapshots: {}", error.what()));
   }

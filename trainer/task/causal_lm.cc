@@ -86,7 +86,7 @@ const SampleSource* CausalLm::test() const {
   return test_ == nullptr ? nullptr : &test_->evaluation();
 }
 
-void CausalLm::build_model(torch::Device device, uint64_t seed) {
+void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   model_ = GPT(config_.gpt, data_.tokenizer().size(), config_.data.block_size, seed);
   if (fresh_ && !config_.gpt.init_from.empty())
     load_pretrained(config_.gpt.init_from, kGpt2Layout, weights());

@@ -26,7 +26,7 @@ class CausalLm : public Task {
   const SampleSource* evaluation() const override;
   const SampleSource* test() const override;
 
-  void build_model(torch::Device device, uint64_t seed) override;
+  void build_model(torch::Device device, std::optional<uint64_t> seed) override;
   torch::nn::Module& model() override { return *model_; }
   std::vector<Parameter> parameters() const override;
   std::vector<std::string> shape_keys() const override;

@@ -152,8 +152,8 @@ const SampleSource* ImageClassification::evaluation() const {
   return evaluation_->size() == 0 ? nullptr : evaluation_.get();
 }
 
-void ImageClassification::build_model(torch::Device device, uint64_t seed) {
-  model_ = make_image_network(config_, facts_, seed);
+void ImageClassification::build_model(torch::Device device, std::optional<uint64_t> seed) {
+  model_ = make_image_network(config_, facts_, seed.value_or(0));
   model_->to(device);
   model_->train();
 }

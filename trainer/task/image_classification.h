@@ -42,7 +42,7 @@ class ImageClassification : public Task {
   const SampleSource& training() const override { return *training_; }
   const SampleSource* evaluation() const override;
 
-  void build_model(torch::Device device, uint64_t seed) override;
+  void build_model(torch::Device device, std::optional<uint64_t> seed) override;
   torch::nn::Module& model() override { return *model_; }
   std::vector<Parameter> parameters() const override { return parameters_of(model_); }
   std::vector<NamedTensor> buffers() const override { return buffers_of(model_); }

@@ -31,7 +31,7 @@ class MaskedLm : public BertTask {
   const SampleSource* evaluation() const override { return source_of(evaluation_); }
   const SampleSource* test() const override { return source_of(test_); }
 
-  void build_model(torch::Device device, uint64_t seed) override;
+  void build_model(torch::Device device, std::optional<uint64_t> seed) override;
   torch::nn::Module& model() override { return *model_; }
 
   /// Of the hidden tokens alone; rows are cut behind the longest line of the batch.

@@ -50,9 +50,10 @@ class Task {
   /// What is evaluated once, when training has ended; null when there is nothing.
   virtual const SampleSource* test() const { return nullptr; }
 
-  /// In training mode, on `device`, with initial weights that depend on `seed` alone. Called once,
-  /// before anything below.
-  virtual void build_model(torch::Device device, uint64_t seed) = 0;
+  /// In training mode, on `device`, with initial weights that depend on `seed` alone; without one
+  /// they may be anything, as all of them are about to be loaded. Called once, before anything
+  /// below.
+  virtual void build_model(torch::Device device, std::optional<uint64_t> seed) = 0;
   virtual torch::nn::Module& model() = 0;
   /// Every distinct parameter once, in a fixed order.
   virtual std::vector<Parameter> parameters() const = 0;

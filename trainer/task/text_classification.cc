@@ -205,9 +205,9 @@ std::vector<double> TextClassification::class_weights() const {
   return weights;
 }
 
-void TextClassification::build_model(torch::Device device, uint64_t seed) {
+void TextClassification::build_model(torch::Device device, std::optional<uint64_t> seed) {
   model_ = BertForSequenceClassification(config_.bert, tokenizer_->size(), config_.data.block_size,
-                                         static_cast<int64_t>(labels_.size()), seed);
+                                         static_cast<int64_t>(labels_.size()), seed.value_or(0));
   if (fresh_ && !config_.bert.init_from.empty()) take_pretrained();
   const auto weights = class_weights();
   if (!weights.empty())

@@ -38,7 +38,7 @@ class TextClassification : public BertTask {
   const SampleSource* evaluation() const override { return evaluation_.get(); }
   const SampleSource* test() const override { return test_.get(); }
 
-  void build_model(torch::Device device, uint64_t seed) override;
+  void build_model(torch::Device device, std::optional<uint64_t> seed) override;
   torch::nn::Module& model() override { return *model_; }
 
   /// Weighted by bert_config.class_weights; rows are cut behind the longest text of the batch.

@@ -14,6 +14,7 @@
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/kept_memory.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/task/evaluator.h"
@@ -90,7 +91,7 @@ void evaluate_snapshot(const Config& config, const EvalArgs& options,
                     config.data.path, config.data.train_split));
   }
   ProcessGroup group(env, config.distributed, plan);
-  task->build_model(plan.device, 0);
+  task->build_model(plan.device, std::nullopt);
   load_weights(snapshot, *task);
   const auto evaluation = evaluate(*task, *task->evaluation(), batch_size_of(config, options),
                                    group, plan.device, autocast_dtype(config.trainer));
@@ -101,6 +102,7 @@ void evaluate_snapshot(const Config& config, const EvalArgs& options,
 }  // namespace
 
 int run_eval(const TrainerArgs& args) {
+  keep_freed_memory();  // every batch takes and gives back the same
   const auto& options = args.eval;
   const FetchedSnapshot fetched(options.snapshot);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());

@@ -45,8 +45,8 @@ constexpr int64_t attention_scratch(AttentionShape shape) {
 struct Kernels {
   const char* instructions;
 
-  /// y = gelu(x + bias), and x <- its derivative there. `tanh`: GPT-2's approximation. The error
-  /// function is Abramowitz and Stegun's 7.1.26, as in ATen.
+  /// y = gelu(x + bias), and x <- its derivative there, unless y is x. `tanh`: GPT-2's
+  /// approximation. The error function is Abramowitz and Stegun's 7.1.26, as in ATen.
   void (*bias_gelu)(float* x, const float* bias, float* y, bool tanh, Rows rows);
   /// a <- a * b, and sums[column] <- the sum over these rows of it.
   void (*multiply_and_sum)(float* a, const float* b, float* sums, Rows rows);
