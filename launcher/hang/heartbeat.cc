@@ -17,7 +17,7 @@ namespace ddp::launch {
 namespace {
 
 constexpr std::string_view kPromise = "timeout=";
-constexpr std::size_t kLongestText = 300;
+constexpr std::size_t kLongestBeatText = 300;
 constexpr double kLongestPromise = 1e7;  // seconds
 
 long long nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000LL + time.tv_nsec; }
@@ -74,7 +74,7 @@ LifeSign parse_heartbeat(std::string_view line) {
     if (!sign.text.empty()) sign.text += ' ';
     sign.text += printable(word);
   }
-  sign.text.resize(std::min(sign.text.size(), kLongestText));
+  sign.text.resize(std::min(sign.text.size(), kLongestBeatText));
   return sign;
 }
 

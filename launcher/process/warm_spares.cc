@@ -23,7 +23,7 @@
 namespace ddp::launch {
 namespace {
 
-constexpr auto kFirstPause =
+constexpr auto kFirstSparePause =
     std::chrono::milliseconds(250);  // before a dead one is replaced; doubles
 
 // Tried by a thread of its own, as priorities are each thread's own.
@@ -143,7 +143,7 @@ void WarmSpares::died(Spare& spare, const std::string& how) {
   close_socket(spare.socket);
   spare.pid = 0;
   spare.ready = false;
-  spare.due = Clock::now() + kFirstPause * (1 << spare.deaths);
+  spare.due = Clock::now() + kFirstSparePause * (1 << spare.deaths);
   if (++spare.deaths < kMostDeaths) return;
   note_(
       fmt::format("the warm spare of local rank {} ended {} times before it was needed ({}); "

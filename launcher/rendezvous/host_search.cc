@@ -18,7 +18,7 @@ namespace ddp::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kAttemptPatience{3'000};
-constexpr std::chrono::milliseconds kFirstPause{20};
+constexpr std::chrono::milliseconds kFirstSearchPause{20};
 constexpr std::chrono::milliseconds kLongestPause{250};
 constexpr auto kSilentSearch = std::chrono::seconds(5);
 // A host closes its connections when it ends; more of them in a row are a foreign program's.
@@ -60,7 +60,7 @@ void HostSearch::begin() {
   following_ = hosting_ = exhausted_ = false;
   began_ = Clock::now();
   attempt_patience_ = kAttemptPatience;
-  pause_ = kFirstPause;
+  pause_ = kFirstSearchPause;
   look_up();
 }
 

@@ -11,8 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kLongestText = 64 << 10;
-constexpr std::int64_t kMostRanks = 1 << 24;
+constexpr std::size_t kLongestTorchrunText = 64 << 10;
+constexpr std::int64_t kMostTorchrunRanks = 1 << 24;
 constexpr const char* kRoleInfo = "role_info/";
 constexpr const char* kAssignedRanks = "assigned_ranks/";
 constexpr const char* kMembers = "agent/terminal_state/num_members";
@@ -30,13 +30,13 @@ std::string role_text(const TorchrunNode& node) {
 }
 
 Json parse_text(const std::string& text) {
-  return text.size() > kLongestText ? Json() : Json::parse(text, nullptr, false);
+  return text.size() > kLongestTorchrunText ? Json() : Json::parse(text, nullptr, false);
 }
 
 std::optional<int> count_in(const Json& value, std::int64_t least) {
   if (!value.is_number_integer()) return std::nullopt;
   const auto number = value.get<std::int64_t>();
-  if (number < least || number > kMostRanks) return std::nullopt;
+  if (number < least || number > kMostTorchrunRanks) return std::nullopt;
   return static_cast<int>(number);
 }
 

@@ -19,16 +19,16 @@ constexpr std::size_t kLongestReport = 30;
 constexpr std::size_t kMessageLines = 8;
 constexpr std::size_t kOthersShown = 2;
 constexpr const char* kNothing = "<N/A>";  // torchrun's word
-constexpr std::size_t kLongestLine = 300;
+constexpr std::size_t kLongestReportLine = 300;
 
 // One line of foreign text, without control characters that would reach the terminal.
 std::string shown_line(std::string_view text) {
   std::string out;
-  for (const char c : text.substr(0, kLongestLine)) {
+  for (const char c : text.substr(0, kLongestReportLine)) {
     const auto byte = static_cast<unsigned char>(c);
     out += byte == '\t' ? ' ' : byte < 0x20 || byte == 0x7f ? '?' : c;
   }
-  return text.size() > kLongestLine ? out + "..." : out;
+  return text.size() > kLongestReportLine ? out + "..." : out;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

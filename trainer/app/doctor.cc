@@ -30,7 +30,7 @@ namespace ddp::train {
 namespace {
 
 constexpr int64_t kKiB = 1024;
-constexpr int64_t kMiB = 1024 * kKiB;
+constexpr int64_t kBytesPerMiB = 1024 * kKiB;
 
 // Collects what is printed and what is wrong; only rank 0 prints.
 class Report {
@@ -231,7 +231,8 @@ void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& p
       {"backend", plan.backend_name()}, {"ranks", group.size()}, {"device", plan.device.str()}};
   report.line(fmt::format("  {:<12} {:>10} {:>12} {:>10}  {}", "collective", "bytes", "median us",
                           "GB/s", "result"));
-  for (const auto& r : check_collectives(group, plan.device, {4 * kKiB, 256 * kKiB, 16 * kMiB})) {
+  for (const auto& r :
+       check_collectives(group, plan.device, {4 * kKiB, 256 * kKiB, 16 * kBytesPerMiB})) {
     const double rate = r.median_us > 0 ? static_cast<double>(r.bytes) / r.median_us / 1e3 : 0.0;
     report.line(fmt::format("  {:<12} {:>10} {:>12.0f} {:>10.2f}  {}", r.name, r.bytes, r.median_us,
                             rate, r.correct ? "correct" : "WRONG"));

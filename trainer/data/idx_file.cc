@@ -15,9 +15,9 @@ namespace ddp::train {
 namespace {
 
 constexpr uint8_t kUnsignedByte = 0x08;
-constexpr int kMostDimensions = 4;
+constexpr int kMostIdxDimensions = 4;
 /// Larger than any array of bytes that a file of this kind has held, and far below overflow.
-constexpr int64_t kMostElements = int64_t{1} << 40;
+constexpr int64_t kMostIdxElements = int64_t{1} << 40;
 
 /// zlib reads a file that is not compressed as it is.
 class GzReader {
@@ -73,7 +73,7 @@ std::vector<int64_t> read_shape(GzReader& file, const std::string& path) {
                     "can be read",
                     path, head[2]));
   }
-  if (head[3] == 0 || head[3] > kMostDimensions)
+  if (head[3] == 0 || head[3] > kMostIdxDimensions)
     throw UserError(fmt::format("{}: has {} dimensions; 1 to 4 can be read", path, head[3]));
   std::vector<int64_t> shape;
   for (int i = 0; i < head[3]; ++i) {
@@ -88,7 +88,7 @@ std::vector<int64_t> read_shape(GzReader& file, const std::string& path) {
 int64_t element_count(const std::vector<int64_t>& shape, const std::string& path) {
   int64_t count = 1;
   for (const int64_t size : shape) {
-    if (size == 0 || count > kMostElements / size) {
+    if (size == 0 || count > kMostIdxElements / size) {
       throw UserError(
           fmt::format("{}: its dimensions are {}; none may be 0, nor their product "
                       "above 2^40",

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "transformer.";
+constexpr std::string_view kTransformerPrefix = "transformer.";
 constexpr const char* kHead = "lm_head.weight";
 
 std::vector<std::string> weight_files(const std::string& folder) {
@@ -51,7 +51,9 @@ std::vector<std::string> weight_files(const std::string& folder) {
 std::string own_gpt2_name(const std::string& theirs) {
   // Older versions saved the causal mask beside the weights; a tied head has no parameter here.
   if (theirs.ends_with(".attn.bias") || theirs.ends_with(".attn.masked_bias")) return "";
-  return theirs == kHead || theirs.starts_with(kPrefix) ? theirs : std::string(kPrefix) + theirs;
+  return theirs == kHead || theirs.starts_with(kTransformerPrefix)
+             ? theirs
+             : std::string(kTransformerPrefix) + theirs;
 }
 
 /// "x.gamma" -> "x.weight": TensorFlow's names, in files of the first versions.

@@ -10,7 +10,7 @@
 namespace ddp::train {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks{100};
+constexpr std::chrono::milliseconds kBetweenPeerLooks{100};
 constexpr std::chrono::milliseconds kFirstAnswer{5000};  // while everything starts
 
 /// "10.0.0.1 4711"
@@ -55,7 +55,7 @@ bool PeerWatch::reachable(ProcessGroup& group, const DistEnv& env) const {
 bool PeerWatch::still_waiting() const { return CollectiveWait::current() == judged_wait_; }
 
 void PeerWatch::look() {
-  while (!end_.wait_for(kBetweenLooks)) {
+  while (!end_.wait_for(kBetweenPeerLooks)) {
     const uint64_t wait = CollectiveWait::current();
     if (StopSignal::pending() != 0 && wait != 0) look_at_peers(wait);
   }
