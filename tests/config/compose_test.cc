@@ -74,6 +74,22 @@ TEST_CASE("a glob or a range of nothing is an error, not a sweep of no jobs") {
   CHECK(error("k=range(5,1)").find("its range() is empty") != std::string::npos);
 }
 
+TEST_CASE("hydra.mode asks for a sweep, in the file or on the command line") {
+  const Composing composing;
+  const auto asks = [](const std::string& text, const std::vector<std::string>& overrides) {
+    write_file("cfg.yaml", text);
+    return asks_for_sweep(ConfigSource::of_file("cfg.yaml"), overrides);
+  };
+  const std::string sweeps = "hydra: {mode: MULTIRUN}";
+  CHECK_FALSE(asks("{}", {}));
+  CHECK_FALSE(asks("{}", {"trainer_config.seed=1,2"}));
+  CHECK(asks(sweeps, {"trainer_config.seed=1,2"}));
+  CHECK(asks("{}", {"hydra.mode=MULTIRUN", "trainer_config.seed=1,2"}));
+  CHECK_FALSE(asks(sweeps, {"hydra.mode=RUN"}));
+  CHECK(test::error_of<UserError>([&] { asks("{}", {"hydra.mode=FOO"}); }) ==
+        "command line: hydra.mode=FOO: hydra.mode: 'FOO' is not a mode; give RUN or MULTIRUN");
+}
+
 TEST_CASE("a key that Hydra does not have is refused with the nearest one") {
   const Composing composing;
   CHECK(composing.error("hydra:\n  runn: {dir: x}") ==

@@ -419,7 +419,38 @@ TEST_CASE("settings of Hydra that change nothing are named in one warning") {
                  "hydra.sweeper.max_batch_size=2"}) ==
         "hydra.sweeper.max_batch_size, hydra/job_logging=none: ignored, not used by trainer");
   test::write_file("cfg.yaml", "data_config: {path: data/input.txt}\nhydra: {run: {dir: x}}");
-  CHECK(warning({"hydra.job.name=y", "hydra.output_subdir=null"}).empty());
+  CHECK(warning({"hydra.job.name=y", "hydra.output_subdir=null", "hydra.job.num=3"}).empty());
+  CHECK(warning({"hydra.runtime.cwd=/x", "hydra.job.config_name=y"}) ==
+        "hydra.job.config_name, hydra.runtime.cwd: ignored, not used by trainer");
+}
+
+TEST_CASE("a new key in the block hydra is refused like one in any other section") {
+  const Loading loading;
+  CHECK(loading.error_with({"+hydra.zzz=1"}).find("hydra.zzz: unknown key") != std::string::npos);
+  CHECK(loading.error_with({"+hydra.run.dri=x"}).find("did you mean 'hydra.run.dir'?") !=
+        std::string::npos);
+  loading.with({"+hydra.job.env_set.A=b"});  // a map of any names
+}
+
+TEST_CASE("a default cannot be removed, and the message does not blame the name") {
+  const Loading loading;
+  CHECK(loading.error_with({"~trainer_config.seed"}) ==
+        "command line: ~trainer_config.seed: 'trainer_config.seed' is not given, so ~ has nothing "
+        "to remove; its default applies already");
+  CHECK(loading.error_with({"~trainer_config.sede"}).find("did you mean 'trainer_config.seed'?") !=
+        std::string::npos);
+}
+
+TEST_CASE("the file that was meant is named without the folder of now") {
+  const Loading loading;
+  test::write_file("none2.yaml", "");
+  const auto error = [](const std::string& file) {
+    return test::error_of<UserError>([&] { load_config(ConfigSource::of_file(file), {}); });
+  };
+  CHECK(error("none.yaml").ends_with("did you mean 'none2.yaml'?"));
+  std::filesystem::create_directory("more");
+  test::write_file("more/none2.yaml", "");
+  CHECK(error("more/none.yaml").ends_with("did you mean 'more/none2.yaml'?"));
 }
 
 }  // namespace

@@ -119,6 +119,7 @@ TEST_CASE("broken YAML is reported with the place, what is wrong, and the fix") 
       {"a: 1\nb: 'x\nc: 2\n", "2:4: this quote is never closed; close it"},
       {"\"", "1:1: this quote is never closed; close it"},
       {"a: 1\n---\nb: 2", "2:1: a second document starts here; remove the `---`"},
+      {"a: 1\n...\nb: 2", "3:1: text after the end of the document; remove it, or the `...` above"},
       {"a:\n  seed 1\n  b: 2",
        "3:4: line 2 has no colon; write key: value, with a space after the colon"},
       {"a: 1\nseed 1", "2:1: no colon in 'seed 1'; write key: value"},

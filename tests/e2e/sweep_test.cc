@@ -29,12 +29,17 @@ TEST_CASE("a job of a sweep leaves the same snapshot as the same job alone") {
 TEST_CASE("a job that fails does not end the sweep, and the table and the exit code tell of it") {
   const Workspace place;
   succeed(launched(place, 2, {"gpt_config.n_embd=16", "trainer_config.max_steps=3"}));
-  const Finished sweep = finish(
-      launched(place, 2,
-               {"--multirun", "trainer_config.snapshot_path=one.pt," + place.snapshot() + ",two.pt",
-                "trainer_config.max_steps=3", "hydra.sweep.dir=sweep"}));
+  const Finished sweep =
+      finish(launched(place, 2,
+                      {"hydra.mode=MULTIRUN", "hydra.job.env_set={A: b}",
+                       "trainer_config.snapshot_path=one.pt," + place.snapshot() + ",two.pt",
+                       "trainer_config.max_steps=3", "hydra.sweep.dir=sweep"}));
   INFO(sweep.out << sweep.err);
   CHECK(sweep.exit != 0);
+  const std::string ignored = "hydra.job.env_set: ignored";
+  const std::size_t once = (sweep.out + sweep.err).find(ignored);
+  CHECK(once != std::string::npos);
+  CHECK((sweep.out + sweep.err).find(ignored, once + 1) == std::string::npos);
   CHECK(sweep.err.find("error: job 1: ") != std::string::npos);
   CHECK(sweep.out.find("failed: ") != std::string::npos);
   CHECK(fs::exists(place / "sweep/0/one.pt"));

@@ -62,9 +62,10 @@ JobReport run_one(const TrainerArgs& args, const SweepPlan& plan, std::size_t nu
                   const DistEnv& env, const WorkerStore& store, Announcer& announcer) {
   JobReport report;
   try {
+    RunConfig run = load_run(args.config, plan.jobs[number], static_cast<int64_t>(number));
+    if (number > 0) run.warning.clear();  // the same in every job
     report.result =
-        train_job(load_run(args.config, plan.jobs[number], static_cast<int64_t>(number)), env,
-                  OnFailure::kThrow, store.part(fmt::format("job_{}", number)));
+        train_job(run, env, OnFailure::kThrow, store.part(fmt::format("job_{}", number)));
   } catch (...) {
     report.error = current_exception_text();
     announcer.say_error(fmt::format("job {}: {}", number, report.error));

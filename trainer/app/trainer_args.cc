@@ -7,6 +7,7 @@
 #include "trainer/app/mode_parsers.h"
 #include "trainer/app/parsed_options.h"
 #include "trainer/app/trainer_help.h"
+#include "trainer/config/compose/sweep_plan.h"
 #include "trainer/config/show/key_reference.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
@@ -286,8 +287,9 @@ TrainerArgs parse_trainer_args(int argc, const char* const* argv) {
 
 std::string show_text(const TrainerArgs& args) {
   if (args.show_origins) return show_origins(args.config, args.overrides);
-  return args.multirun ? show_sweep(args.config, args.overrides, args.show)
-                       : show_config(args.config, args.overrides, args.show);
+  const bool sweeps = args.multirun || asks_for_sweep(args.config, args.overrides);
+  return sweeps ? show_sweep(args.config, args.overrides, args.show)
+                : show_config(args.config, args.overrides, args.show);
 }
 
 }  // namespace ddp::train

@@ -6,6 +6,7 @@
 #include "trainer/app/train_job.h"
 #include "trainer/app/warm_up.h"
 #include "trainer/config/compose/load_config.h"
+#include "trainer/config/compose/sweep_plan.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/runtime/warm_spare.h"
 
@@ -19,7 +20,7 @@ int run_train(const TrainerArgs& args) {
     warm_up(args);
     if (!become_worker()) return launch::kExitDone;
   }
-  if (args.multirun) return run_multirun(args);
+  if (args.multirun || asks_for_sweep(args.config, args.overrides)) return run_multirun(args);
   const DistEnv env = DistEnv::from_environment();
   const JobResult result =
       train_job(load_run(args.config, args.overrides), env, OnFailure::kEndProcess);

@@ -34,6 +34,15 @@ void check_override_known(const Override& change) {
   }
 }
 
+/// A known key that is not there has its default value.
+void check_given(const Node& root, const Override& change) {
+  if (select_value(root, change.key).kind == Kind::kNull) {
+    fail_at(change.value.place,
+            "'{}' is not given, so ~ has nothing to remove; its default applies already",
+            change.key);
+  }
+}
+
 std::vector<Override> parse_all(const std::vector<std::string>& texts) {
   std::vector<Override> overrides;
   for (const std::string& text : texts) overrides.push_back(parse_override(text));
@@ -152,7 +161,7 @@ Composed compose_config(const ConfigSource& source, const std::vector<std::strin
   ConfigRepository repository(source);
   add_search_path(repository, changes);
   const DefaultsList list = make_defaults_list(repository, changes, mode == RunMode::kMultirun);
-  Composed composed{merged(repository, list.configs), list.choices, {}};
+  Composed composed{merged(repository, list.configs), list.choices, {}, {}};
   for (const ResultDefault& config : list.configs) {
     if (hydra_config_text(config.config_path) == nullptr)
       composed.configs.push_back({repository.load(config.config_path)->file, config.package});
@@ -171,10 +180,12 @@ Composed compose_config(const ConfigSource& source, const std::vector<std::strin
       fail_at(change.value.place, "'{}' cannot be removed; set it instead", change.key);
     const bool own = !source.any_keys && !hydra;
     if (own) check_override_known(change);
+    if (own && change.type == OverrideType::kDelete) check_given(composed.root, change);
     apply_override(composed.root, change, own);
-    if (is_hydra_override(change)) check_hydra_known(composed.root, true);
+    if (is_hydra_override(change)) check_hydra_known(composed.root, source.any_keys);
   }
   check_texts(changes);
+  composed.ignored = hydra_without_effect(composed.root, composed.choices);
   fill_hydra(composed, repository, changes);
   return composed;
 }

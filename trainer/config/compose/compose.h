@@ -25,6 +25,7 @@ struct Composed {
   Node root;                                                 ///< With the block `hydra`.
   std::vector<std::pair<std::string, std::string>> choices;  ///< config group, option
   std::vector<MergedConfig> configs;  ///< In the order of merging, without Hydra's own.
+  std::vector<std::string> ignored;   ///< What was given in `hydra` and has no effect here.
 };
 
 /// Reads the files and applies the overrides: unknown keys are refused with a suggestion, known

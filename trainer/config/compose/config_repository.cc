@@ -35,7 +35,7 @@ std::string near_file(const std::string& file) {
   std::erase(names, path.filename().string());
   const std::string before = (folder / "").lexically_normal().string();
   return did_you_mean(path.filename().string(), names, "give a YAML file with --config",
-                      before == "./" ? "" : before);
+                      before == "." ? "" : before);
 }
 
 std::string read_text(const std::string& file) {

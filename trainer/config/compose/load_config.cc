@@ -7,7 +7,6 @@
 #include "trainer/config/compose/compose.h"
 #include "trainer/config/interpolation/interpolation.h"
 #include "trainer/config/keys/config_checks.h"
-#include "trainer/config/keys/hydra_block.h"
 #include "trainer/config/keys/key_table.h"
 #include "trainer/config/keys/known_keys.h"
 #include "trainer/config/yaml/node_text.h"
@@ -82,9 +81,9 @@ RunFiles run_files(const Node& composed) {
           node_to_yaml(*find_path(composed, "hydra.overrides.task"))};
 }
 
-std::string warning_of(const std::vector<std::string>& idle) {
-  if (idle.empty()) return "";
-  return fmt::format("{}: ignored, not used by trainer", fmt::join(idle, ", "));
+std::string warning_of(const std::vector<std::string>& ignored) {
+  if (ignored.empty()) return "";
+  return fmt::format("{}: ignored, not used by trainer", fmt::join(ignored, ", "));
 }
 
 }  // namespace
@@ -93,7 +92,6 @@ RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& o
                    std::optional<int64_t> sweep_job) {
   const std::string& file = source.file;
   const Composed composed = compose_config(source, overrides);
-  const auto idle = hydra_without_effect(composed.root, composed.choices);
   Node root = composed.root;
   check_known(root, "");
   place_run(root, sweep_job);
@@ -108,7 +106,7 @@ RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& o
   const Given given = given_from(leaves, file);
   complete_config(config, given);
   resolve_paths(config, given, sweep_job.has_value());
-  return {std::move(config), std::move(files), warning_of(idle)};
+  return {std::move(config), std::move(files), warning_of(composed.ignored)};
 }
 
 Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides) {

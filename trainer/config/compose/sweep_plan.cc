@@ -104,12 +104,30 @@ std::string sweep_folder(const Node& root) {
   return absolute_path(folder.text);
 }
 
+std::vector<std::string> without_sweeps(const std::vector<std::string>& overrides) {
+  std::vector<std::string> fixed;
+  for (const std::string& text : overrides) {
+    if (!parse_override(text).sweep) fixed.push_back(text);
+  }
+  return fixed;
+}
+
 }  // namespace
+
+bool asks_for_sweep(const ConfigSource& source, const std::vector<std::string>& overrides) {
+  const Composed composed = compose_config(source, without_sweeps(overrides), RunMode::kMultirun);
+  const Node mode = select_value(composed.root, "hydra.mode");
+  if (mode.kind == Kind::kNull) return false;
+  const std::string name = mode.kind == Kind::kString ? mode.text : "";
+  if (name != "RUN" && name != "MULTIRUN")
+    fail_at(mode.place, "hydra.mode: '{}' is not a mode; give RUN or MULTIRUN",
+            shown(python_str(mode)));
+  return name == "MULTIRUN";
+}
 
 SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides) {
   std::vector<Override> task;
   std::vector<std::string> hydra;
-  std::vector<std::string> fixed;
   for (const std::string& text : overrides) {
     const Override change = parse_override(text);
     if (is_hydra_override(change)) {
@@ -121,9 +139,8 @@ SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>&
     } else {
       task.push_back(change);
     }
-    if (!change.sweep) fixed.push_back(text);
   }
-  const Composed composed = compose_config(source, fixed, RunMode::kMultirun);
+  const Composed composed = compose_config(source, without_sweeps(overrides), RunMode::kMultirun);
   std::vector<Override> changes = sweeper_params(composed.root);
   changes.insert(changes.end(), task.begin(), task.end());
 

@@ -16,6 +16,10 @@ struct SweepPlan {
   double timeout_s = 0;                        ///< Of the group.
 };
 
+/// Whether hydra.mode, in the file or among the overrides, is MULTIRUN, as if --multirun were
+/// given. Throws UserError when it is neither that nor RUN.
+bool asks_for_sweep(const ConfigSource& source, const std::vector<std::string>& overrides);
+
 /// Reads the overrides and hydra.sweeper.params. The first key changes slowest. Throws UserError.
 SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>& overrides);
 

@@ -13,7 +13,7 @@ namespace {
 Node config_tree(const Config& config) {
   Node root = Node::map();
   for (const Field& field : config_fields()) {
-    if (belongs_to(field, config.task)) set_path(root, field.path, field_value(field, config));
+    if (belongs_to(field, config.task)) set_path(root, field.path, current_value(field, config));
   }
   return root;
 }
@@ -50,7 +50,7 @@ void read_object(const nlohmann::ordered_json& object, const std::string& parent
     const Node node = node_from_json(value);
     // A default needs no check: a value that only loading resolves (n_layer of a preset) is stored
     // as it is.
-    const bool is_default = same_value(node, field_value(*field, Config{}));
+    const bool is_default = same_value(node, current_value(*field, Config{}));
     const std::string problem = is_default ? "" : assign_field(*field, node, config);
     if (!problem.empty()) damaged(path + ": " + problem);
     ++read;

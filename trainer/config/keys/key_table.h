@@ -68,7 +68,7 @@ std::vector<std::string> field_choices(const Field& field);
 std::string field_default(const Field& field);
 
 /// The present value, typed.
-Node field_value(const Field& field, const Config& config);
+Node current_value(const Field& field, const Config& config);
 
 /// Converts and checks the range. Returns "" or the problem and its fix ("<what>; <fix>").
 std::string assign_field(const Field& field, const Node& value, Config& config);

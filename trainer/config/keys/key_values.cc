@@ -323,7 +323,7 @@ std::vector<std::string> field_choices(const Field& field) {
 
 std::string field_default(const Field& field) {
   if (!field.default_text.empty()) return field.default_text;
-  const Node value = field_value(field, Config{});
+  const Node value = current_value(field, Config{});
   if (value.kind == Kind::kNull) return "null";
   if (value.kind == Kind::kBool) return value.boolean ? "true" : "false";
   if (value.kind == Kind::kFloat && value.real == std::nearbyint(value.real))
@@ -331,7 +331,7 @@ std::string field_default(const Field& field) {
   return python_str(value);
 }
 
-Node field_value(const Field& field, const Config& config) {
+Node current_value(const Field& field, const Config& config) {
   // The list of fields needs one kind of accessor only; nothing is written through it here.
   return std::visit(Read{}, field.member(const_cast<Config&>(config)));
 }

@@ -26,10 +26,6 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
   });
 }
 
-std::string joined(const std::vector<std::string>& parts) {
-  return fmt::format("{}", fmt::join(parts, ","));
-}
-
 }  // namespace
 
 Sweep range_sweep(const Node& start, const Node& stop, const Node& step) {
@@ -64,12 +60,12 @@ std::string override_text(const Node& value) {
   std::vector<std::string> parts;
   if (value.kind == Kind::kList) {
     for (const Node& item : value.items) parts.push_back(override_text(item));
-    return fmt::format("[{}]", joined(parts));
+    return fmt::format("[{}]", fmt::join(parts, ","));
   }
   if (value.kind == Kind::kMap) {
     for (const Entry& entry : value.entries)
       parts.push_back(override_text(entry.key) + ":" + override_text(entry.value));
-    return fmt::format("{{{}}}", joined(parts));
+    return fmt::format("{{{}}}", fmt::join(parts, ","));
   }
   if (value.kind != Kind::kString) return python_str(value);
   std::string out;

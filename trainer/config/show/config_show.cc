@@ -31,14 +31,14 @@ Node typed_tree(const Node& given) {
     Config config;
     const Node* node = find_path(given, field.path);
     const bool unset = node == nullptr;
-    Node value = unset ? field_value(field, config) : *node;
+    Node value = unset ? current_value(field, config) : *node;
     if (unset && field.path == "data_config.path") value = Node::of(std::string("???"));
     if (unset && field.null_means == NullMeans::kNotGiven) value = Node::null();
     if (!unset && !node->is_interpolation() && !node->is_missing()) {
       const std::string problem = assign_field(field, *node, config);
       if (!problem.empty()) fail_at(node->place, "{}: {}", field.path, problem);
       const bool not_given = node->kind == Kind::kNull && field.null_means == NullMeans::kNotGiven;
-      value = not_given ? Node::null() : field_value(field, config);
+      value = not_given ? Node::null() : current_value(field, config);
     }
     set_path(out, field.path, std::move(value));
   }

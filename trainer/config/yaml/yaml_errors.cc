@@ -144,6 +144,12 @@ void YamlText::fail_quote(const YAML::Mark& last) const {
   fail(mark, "this quote is never closed", "close it");
 }
 
+void YamlText::fail_document(const YAML::Mark& start) const {
+  if (line(start.line).starts_with("---"))
+    fail(start, "a second document starts here", "remove the `---`");
+  fail(start, "text after the end of the document", "remove it, or the `...` above");
+}
+
 void YamlText::fail_bracket(const YAML::Mark& bracket) const {
   const bool list = at(bracket) == '[';
   fail(bracket, fmt::format("this {} is never closed", list ? "list" : "map"),

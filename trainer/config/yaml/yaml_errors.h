@@ -31,6 +31,8 @@ class YamlText {
   /// The [ or { at the mark has no counterpart in the rest of the text.
   bool is_never_closed(const YAML::Mark& bracket) const;
   [[noreturn]] void fail_bracket(const YAML::Mark& bracket) const;
+  /// For a second document, which `---` starts, or text after the `...` of the first.
+  [[noreturn]] void fail_document(const YAML::Mark& start) const;
 
   [[noreturn]] void fail(const YAML::Mark& mark, const std::string& what,
                          const std::string& fix) const;

@@ -44,7 +44,7 @@ class TreeBuilder : public YAML::EventHandler {
   const YAML::Mark& last() const { return last_; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (documents_++ > 0) text_.fail(mark, "a second document starts here", "remove the `---`");
+    if (documents_++ > 0) text_.fail_document(mark);
   }
   void OnDocumentEnd() override {}
 
