@@ -1,6 +1,7 @@
 """Sweeps: what --multirun makes of a command line, job by job, beside Hydra's basic sweeper."""
 
 import groups
+from accepted_differences import SWEEP_REASONS
 
 COMMANDS = """k=1,2
 k=1,2 opt.lr=3,4
@@ -102,6 +103,7 @@ def hand_picked():
     cases = [(FILES, command.replace("x y,z", "x\0y,z").split(" ")) for command in COMMANDS if "'a b'" not in command]
     cases = [(files, [word.replace("\0", " ") for word in words]) for files, words in cases]
     cases += [(FILES, [command]) for command in COMMANDS if "'a b'" in command]
+    cases += [(FILES, [command]) for command in SWEEP_REASONS]
     cases += [(PARAMS, []), (PARAMS, ["k=7"]), (PARAMS, ["opt.lr=3", "db=pg,mysql"])]
     return cases
 
