@@ -11,6 +11,7 @@ Usage: ./scripts/test.sh [--fast] [ctest argument ...]
 Installs what is missing (scripts/setup.sh --test), builds the release preset and runs all tests with ctest.
   ./scripts/test.sh --fast             the dev preset (incremental, file by file) and its unit tests only: no
                                        multi-process jobs, no Python peers, no setup
+  ./scripts/test.sh --fast -R sampler  of these, the tests whose names match
   ./scripts/test.sh -R resume          only tests whose names match
   ./scripts/test.sh --rerun-failed
 
@@ -21,14 +22,18 @@ USAGE
 esac
 
 # Labels from tests/*/CMakeLists.txt. The slow ones start jobs, servers or Python.
-readonly slow='^(e2e|peers|store|conformance|launcher-long)$'
-readonly unit_tests=(launcher_tests ddp_config_tests ddp_remote_tests ddp_runtime_tests ddp_model_tests ddp_trainer_tests)
+readonly slow='e2e|peers|recipes|clusters|store|conformance|launcher-long'
+readonly unit_tests=(launcher_tests ddp_config_tests ddp_remote_tests ddp_runtime_tests ddp_metrics_tests ddp_image_tests ddp_tokenizer_tests
+                     ddp_model_tests ddp_trainer_tests)
 preset=release
 select=()
+whole=()
 if [ "${1:-}" = --fast ]; then
   shift
   preset=dev
-  select=(-LE "$slow" -E '_NOT_BUILT$')
+  # To load LibTorch takes a third of a second: all tests of such a program share one process, unless some are asked for.
+  [ $# -gt 0 ] || whole=(ddp_model_tests ddp_trainer_tests)
+  select=(-LE "^($slow${whole:+|trainer})\$" -E '_NOT_BUILT$')
   ./scripts/build.sh dev "${unit_tests[@]}" ddp-run
 else
   ./scripts/setup.sh "--${DDP_SETUP:-test}"
@@ -49,4 +54,8 @@ if [ -z "$total" ]; then
   exit "$(( status == 0 ? 1 : status ))"
 fi
 echo "test: $(( total - failed - skipped )) of $total tests passed, $failed failed, $skipped skipped"
+for program in "${whole[@]}"; do
+  echo "test: $program, in one process"
+  OMP_NUM_THREADS=1 "build/$preset/bin/$program" '~[peer]' || status=1
+done
 exit "$status"

@@ -7,7 +7,7 @@
 
 namespace ddp::train {
 
-TEST_CASE("compressed gradients are those of torch's hooks, bit for bit") {
+TEST_CASE("compressed gradients are those of torch's hooks, bit for bit", "[peer]") {
   const std::string whole = test::probe(3, "compress none");
   for (const std::string type : {"bf16", "fp16"}) {
     INFO(type);

@@ -95,15 +95,16 @@ void export_and_check(Activation activation, bool tied) {
 
 }  // namespace
 
-TEST_CASE("transformers reads an exported model: equal logits, greedy tokens and token ids") {
+TEST_CASE("transformers reads an exported model: equal logits, greedy tokens and token ids",
+          "[peer]") {
   export_and_check(Activation::kGeluTanh, true);
 }
 
-TEST_CASE("so it does with exact GELU and a head of its own") {
+TEST_CASE("so it does with exact GELU and a head of its own", "[peer]") {
   export_and_check(Activation::kGelu, false);
 }
 
-TEST_CASE("torch.load with weights_only reads an exported state dict") {
+TEST_CASE("torch.load with weights_only reads an exported state dict", "[peer]") {
   const test::TempDir dir;
   GPT model = random_model(config_with(Activation::kGelu, false));
   export_model({config_with(Activation::kGelu, false), kLength, kVocabulary, weights_of(model)},
@@ -115,7 +116,7 @@ TEST_CASE("torch.load with weights_only reads an exported state dict") {
   test::ask_peer({"torch", dir.file("model.pt"), dir.file("dump.safetensors")});
 }
 
-TEST_CASE("a GPT-2 that transformers made gives the same logits and loss here") {
+TEST_CASE("a GPT-2 that transformers made gives the same logits and loss here", "[peer]") {
   for (const bool tied : {true, false}) {
     const test::TempDir dir;
     if (!test::ask_peer({"make", dir.path(), tied ? "gelu_new" : "gelu", tied ? "1" : "0"})) return;

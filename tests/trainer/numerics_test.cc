@@ -80,13 +80,13 @@ GptConfig like_gpt2() {
 
 }  // namespace
 
-TEST_CASE("logits, loss, gradients and one AdamW step are those of Python's torch") {
+TEST_CASE("logits, loss, gradients and one AdamW step are those of Python's torch", "[peer]") {
   compare(test::tiny_config(2, 4, 64), "torch");
 }
 
-TEST_CASE("so they are with tanh GELU and a tied head") { compare(like_gpt2(), "torch"); }
+TEST_CASE("so they are with tanh GELU and a tied head", "[peer]") { compare(like_gpt2(), "torch"); }
 
-TEST_CASE("with tanh GELU and a tied head they are those of transformers' GPT-2 too") {
+TEST_CASE("with tanh GELU and a tied head they are those of transformers' GPT-2 too", "[peer]") {
   compare(like_gpt2(), "transformers");
 }
 

@@ -123,7 +123,7 @@ OptimizerConfig config_of(OptimizerName name, double momentum = 0.0, bool nester
 
 }  // namespace
 
-TEST_CASE("schedules and optimizers take the steps of torch's and transformers' own") {
+TEST_CASE("schedules and optimizers take the steps of torch's and transformers' own", "[peer]") {
   const Json cases = {{"rates", all_rates()},
                       {"steps",
                        {steps_of("adamw", config_of(OptimizerName::kAdamW)),

@@ -28,7 +28,7 @@ std::vector<int64_t> drawn(const torch::Tensor& scores_BV, const std::vector<dou
 
 }  // namespace
 
-TEST_CASE("probabilities are those of transformers' logits processors") {
+TEST_CASE("probabilities are those of transformers' logits processors", "[peer]") {
   const test::TempDir dir;
   const std::string path = dir.file("cases.safetensors");
   if (!test::ask_peer({"sampling", path})) return;
