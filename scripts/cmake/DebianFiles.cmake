@@ -56,6 +56,7 @@ foreach(component IN LISTS components)
   file(GLOB documents "${component}/usr/share/doc/*")
   foreach(folder IN LISTS documents)
     get_filename_component(package "${folder}" NAME)
+    file(REMOVE_RECURSE "${folder}/licenses")  # every Debian has them
     ddp_copyright("${folder}")
     ddp_changelog("${folder}" ${package})
   endforeach()

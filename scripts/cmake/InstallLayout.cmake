@@ -31,7 +31,11 @@ endforeach()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs ${CMAKE_SOURCE_DIR}/configs DESTINATION ${_doc} COMPONENT launcher
         FILES_MATCHING PATTERN *.md PATTERN *.svg PATTERN *.png PATTERN *.yaml)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/examples DESTINATION ${_doc} COMPONENT launcher PATTERN __pycache__ EXCLUDE)
+# Static programs contain libraries under these licences, which want their texts beside them. Every Debian has the texts.
+set(_gnu_licences /usr/share/common-licenses/LGPL-2.1 /usr/share/common-licenses/LGPL-3 /usr/share/common-licenses/GPL-3)
+install(FILES ${_gnu_licences} DESTINATION ${_doc}/licenses COMPONENT launcher OPTIONAL)
 if(DDP_BUILD_TRAINER AND NOT SKBUILD)  # a package of its own
-  install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/NOTICE DESTINATION ${DDP_SHARE_DIR}/doc/ddp-trainer
-          COMPONENT trainer)
+  set(_doc ${DDP_SHARE_DIR}/doc/ddp-trainer)
+  install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/NOTICE DESTINATION ${_doc} COMPONENT trainer)
+  install(FILES ${_gnu_licences} DESTINATION ${_doc}/licenses COMPONENT trainer OPTIONAL)
 endif()

@@ -255,6 +255,8 @@ class Packages(PackageTest):
             for prefix in (archive, self.unpacked(kind)):
                 for name in ("LICENSE", "NOTICE"):
                     self.assertEqual((prefix / "share/doc" / kind / name).read_text(), (ROOT / name).read_text())
+            for text in Path("/usr/share/common-licenses").glob("LGPL-2.1"):
+                self.assertEqual((archive / "share/doc" / kind / "licenses" / text.name).read_bytes(), text.read_bytes())
 
     def test_debian_packages_have_a_copyright_file_and_a_changelog(self):
         for kind in ("ddp-run", "ddp-trainer"):
