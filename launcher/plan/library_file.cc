@@ -37,20 +37,20 @@ bool is_whole(std::ifstream& file, const ElfW(Ehdr) & header, std::uintmax_t siz
 
 }  // namespace
 
-std::string library_fault(const std::filesystem::path& path) {
+std::string library_fault(const std::filesystem::path& file) {
   std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  const std::uintmax_t size = std::filesystem::file_size(file, error);
   if (error) return "is missing";
   if (size == 0) return "is empty";
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return "cannot be read";
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return "cannot be read";
   ElfW(Ehdr) header;
-  if (!read_at(file, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+  if (!read_at(stream, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
     return "is not a library";
   const bool width = header.e_ident[EI_CLASS] == (sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32);
   if (!width || (kMachine != EM_NONE && header.e_machine != kMachine))
     return "is for another processor";
-  return is_whole(file, header, size) ? "" : "is cut off";
+  return is_whole(stream, header, size) ? "" : "is cut off";
 }
 
 }  // namespace ddp::launch
