@@ -1,12 +1,24 @@
 #!/usr/bin/env bash
 # Builds the packages for other machines: .deb and .tar.gz of ddp-run alone and of what is linked with LibTorch.
-#   ./scripts/package.sh [FOLDER]      default: build/packages; SHA256SUMS lists what was made
+#   ./scripts/package.sh [FOLDER]             default: build/packages; SHA256SUMS lists what was made
+#   ./scripts/package.sh --sums [FOLDER]      builds nothing: SHA256SUMS of all that is there now, such as a wheel
 # CMAKE_ARGS: extra arguments for configuring, e.g. -DDDP_BUILD_TRAINER=OFF; TORCH_ROOT: an existing LibTorch.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-case ${1:-} in -h | --help) sed -n '2,4s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;; esac
+case ${1:-} in -h | --help) sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;; esac
 readonly tree=build/package
+
+# The only place that writes them.
+write_sums() {
+  local sums
+  sums=$(cd "$1" && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\0' | sort -z | xargs -0r sha256sum --)
+  printf '%s\n' "$sums" >"$1/SHA256SUMS"
+}
+if [ "${1:-}" = --sums ]; then
+  write_sums "${2:-build/packages}"
+  exit 0
+fi
 packages=$(realpath -m "${1:-build/packages}")
 
 read -ra extra <<<"${CMAKE_ARGS:-}"
@@ -27,7 +39,7 @@ else
 fi
 cpack --config "$tree/CPackConfig.cmake" -G "$formats" -B "$packages" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 rm -rf "$packages/_CPack_Packages" "$packages"/*.sha256
+write_sums "$packages"
 cd "$packages"
-sha256sum -- *.deb *.tar.gz 2>/dev/null >SHA256SUMS || [ -s SHA256SUMS ]
 echo "package: $packages"
 ls -sh --block-size=K -- *.deb *.tar.gz 2>/dev/null || true

@@ -129,10 +129,6 @@ endif()
 ddp_install_with_torch(trainer)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${DDP_SHARE_DIR}/ddp_run COMPONENT trainer)
 install(FILES ${CMAKE_SOURCE_DIR}/data/sample_corpus.txt DESTINATION ${DDP_SHARE_DIR}/ddp_run/data COMPONENT trainer)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/ DESTINATION ${DDP_SHARE_DIR}/doc/ddp-run/docs COMPONENT trainer
-        FILES_MATCHING PATTERN *.md)
-install(FILES ${CMAKE_SOURCE_DIR}/trainer/README.md DESTINATION ${DDP_SHARE_DIR}/doc/ddp-run/docs RENAME trainer.md
-        COMPONENT trainer)
 
 if(TARGET ddp::torch_cuda)
   # Loaded at run time, and only when a GPU is used.

@@ -13,6 +13,7 @@
 #include "launcher/cli/option_help.h"
 #include "launcher/cli/option_parsers.h"
 #include "launcher/cli/option_values.h"
+#include "launcher/cli/other_launchers.h"
 #include "launcher/cli/raw_options.h"
 #include "launcher/cli/rdzv_conf.h"
 #include "launcher/cli/scheduler_options.h"
@@ -264,6 +265,8 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
   if (config.module && config.no_python) {
     usage_error("-m and --no-python cannot be combined; drop one");
   }
+  if (const std::string hint = hint_for_launcher(raw.program, config.module); !hint.empty())
+    config.hints.push_back(hint);
   config.program = raw.program.front();
   config.program_args.assign(raw.program.begin() + 1, raw.program.end());
   return config;

@@ -78,7 +78,7 @@ struct LaunchConfig {
   bool events_on_console = false;
   std::optional<Endpoint> health;
 
-  std::vector<std::string> hints;  // one line per PET_ variable that is not an option
+  std::vector<std::string> hints;  // one line each, said before the job starts
 };
 
 /// Throws LaunchError (exit code 2) with one line that names the option, the value and the fix.

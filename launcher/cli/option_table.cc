@@ -61,6 +61,9 @@ constexpr std::array kOptions{
     OptionSpec{"no-python", 0, nullptr, "", Program,
                "Execute PROGRAM directly, even if its name ends in .py."},
     OptionSpec{"run-path", 0, nullptr, "", Program, "Run PROGRAM with Python, whatever its name."},
+    OptionSpec{"use-env", 0, nullptr, "", Program,
+               "Accepted for torch.distributed.launch compatibility; ignored (LOCAL_RANK is always "
+               "in the environment)."},
     OptionSpec{"start-method", 0, "spawn|fork|forkserver", "spawn", Program,
                "Accepted for torchrun compatibility; ignored."},
 

@@ -12,6 +12,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/suggest.h"
 #include "launcher/cli/option_table.h"
+#include "launcher/cli/other_launchers.h"
 
 namespace ddp::launch {
 namespace {
@@ -134,9 +135,19 @@ bool is_of_torchrun(const OptionSpec* option) {
 }
 
 [[noreturn]] void unknown_option(const std::string& name) {
+  if (const std::string answer = answer_to_option(name); !answer.empty())
+    usage_error(fmt::format("unknown option '--{}', {}", name, answer));
   const std::string near = nearest_option(name);
   usage_error(near.empty() ? fmt::format("unknown option '--{}'; see ddp-run --help", name)
                            : fmt::format("unknown option '--{}'; did you mean --{}?", name, near));
+}
+
+// As one word, as mpirun has them: -np 2, -np2.
+[[noreturn]] void unknown_short(const std::string& arg) {
+  const std::string name = arg.substr(1, arg.find_first_of("=0123456789", 1) - 1);
+  const std::string answer = answer_to_option(name);
+  usage_error(answer.empty() ? fmt::format("unknown option '{}'; see ddp-run --help", arg)
+                             : fmt::format("unknown option '-{}', {}", name, answer));
 }
 
 // The only option with this prefix, as in argparse.
@@ -217,7 +228,7 @@ class ArgSplitter {
   void take_short(const std::string& arg) {
     for (std::size_t i = 1; i < arg.size(); ++i) {
       const OptionSpec* option = find_option(arg[i]);
-      if (!option) usage_error(fmt::format("unknown option '{}'; see ddp-run --help", arg));
+      if (!option) unknown_short(arg);
       if (option->value) {
         const std::size_t value = i + 1 + (i + 1 < arg.size() && arg[i + 1] == '=' ? 1 : 0);
         return add(*option, i + 1 < arg.size() ? arg.substr(value) : required_value(*option));

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "launcher/base/errors.h"
+#include "launcher/cli/option_table.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -85,17 +86,27 @@ std::string check_path(const std::string& path) {
   return path;
 }
 
-std::string find_executable(const std::string& name, const ProgramPlaces& places) {
+// `ddp-run explain logs`, `ddp-run launch train.py`: other tools' commands.
+std::string tip_for_command(const std::string& name, const std::vector<std::string>& args) {
+  const OptionSpec* option = find_option(name);
+  if (option && option->group == OptionGroup::Other) {
+    const bool with_value = option->value && !args.empty();
+    return fmt::format("did you mean ddp-run --{}{}?", name, with_value ? " " + args.front() : "");
+  }
+  if (name == "launch" || name == "run") return "ddp-run needs no such word before the program";
+  return exists(name)
+             ? fmt::format("it is neither on PATH nor next to ddp-run; did you mean ./{}?", name)
+             : "it is neither on PATH nor next to ddp-run; give its path";
+}
+
+std::string find_executable(const LaunchConfig& config, const ProgramPlaces& places) {
+  const std::string& name = config.program;
   if (name.find('/') != std::string::npos) return check_path(name);
   if (const std::string found = find_on_path(name, places.path); !found.empty()) return found;
   if (const std::string beside = places.own_folder + "/" + name; is_executable_file(beside))
     return beside;
-  const bool here = exists(name);
-  if (here && is_folder(name))
-    not_executable(name, "is a directory; give a program or a .py script");
-  not_found(name, here ? fmt::format(
-                             "it is neither on PATH nor next to ddp-run; did you mean ./{}?", name)
-                       : "it is neither on PATH nor next to ddp-run; give its path");
+  if (is_folder(name)) not_executable(name, "is a directory; give a program or a .py script");
+  not_found(name, tip_for_command(name, config.program_args));
 }
 
 bool is_python_script(const LaunchConfig& config) {
@@ -140,7 +151,7 @@ Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places)
       not_executable(config.program, "cannot be read; check its permissions");
     command = with_python(config, places);
   } else {
-    command.executable = find_executable(config.program, places);
+    command.executable = find_executable(config, places);
     command.argv = {config.program};
   }
   command.argv.insert(command.argv.end(), config.program_args.begin(), config.program_args.end());

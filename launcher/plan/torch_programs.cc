@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "launcher/base/text.h"
+#include "launcher/plan/library_file.h"
 
 namespace ddp::launch {
 namespace {
@@ -139,16 +140,30 @@ std::string library_folders(const fs::path& torch, const fs::path& program) {
   return (torch / "lib").string() + (is_there(arrow) ? ":" + arrow.string() : "");
 }
 
+// Of the libraries that the programs are linked with; else the loader would complain about them.
+std::string damage(const fs::path& torch) {
+  for (const char* library : {"lib/libtorch_cpu.so", "lib/libc10.so"}) {
+    if (const std::string fault = library_fault(torch / library); !fault.empty())
+      return fmt::format("{}/{} {}", torch.string(), library, fault);
+  }
+  return "";
+}
+
+struct Unfit {
+  std::string what;  // empty: there was no torch
+  std::string pip_option;
+};
+
 std::string why_none(const std::string& name, const TorchPlaces& places,
-                     const std::vector<Choice>& programs, const std::string& unfit) {
+                     const std::vector<Choice>& programs, const Unfit& unfit) {
   std::string versions;
   for (const Choice& choice : programs)
     versions += (versions.empty() ? "" : " or ") + choice.version;
   const std::string remedy =
-      fmt::format("pip install 'torch=={}.*', or set TORCH_ROOT to the folder of such a torch",
-                  programs.front().version);
-  if (!unfit.empty())
-    return fmt::format("this {} needs torch {}, and {}; {}", name, versions, unfit, remedy);
+      fmt::format("pip install {}'torch=={}.*', or set TORCH_ROOT to the folder of such a torch",
+                  unfit.pip_option, programs.front().version);
+  if (!unfit.what.empty())
+    return fmt::format("this {} needs torch {}, and {}; {}", name, versions, unfit.what, remedy);
   if (!places.torch_root.empty())
     return fmt::format("TORCH_ROOT={} holds no lib/libtorch_cpu.so; this {} needs torch {}",
                        places.torch_root, name, versions);
@@ -192,18 +207,19 @@ std::optional<TorchProgram> find_torch_program(const std::string& name, const To
   const Paths folders = program_folders(places.own_folder);
   const std::vector<Choice> programs = choices(name, folders);
   if (programs.empty()) return std::nullopt;
-  std::string unfit;
+  Unfit unfit;  // the first
   for (const fs::path& torch : torch_folders(places, folders)) {
     if (!is_there(torch / "lib/libtorch_cpu.so")) continue;
     const std::string version = torch_version(torch);
-    for (const Choice& choice : programs) {
-      if (choice.version == version)
-        return TorchProgram{choice.program, library_folders(torch, choice.program), ""};
-    }
-    if (unfit.empty()) {
-      unfit = version.empty() ? torch.string() + " does not say its version"
-                              : fmt::format("{} is {}", torch.string(), version);
-    }
+    const auto fits = std::find_if(programs.begin(), programs.end(),
+                                   [&](const Choice& choice) { return choice.version == version; });
+    const std::string fault = fits == programs.end() ? "" : damage(torch);
+    if (fits != programs.end() && fault.empty())
+      return TorchProgram{fits->program, library_folders(torch, fits->program), ""};
+    if (!unfit.what.empty()) continue;
+    unfit = !fault.empty()    ? Unfit{fault, "--force-reinstall --no-deps "}
+            : version.empty() ? Unfit{torch.string() + " does not say its version", ""}
+                              : Unfit{fmt::format("{} is {}", torch.string(), version), ""};
   }
   return TorchProgram{"", "", why_none(name, places, programs, unfit)};
 }

@@ -66,10 +66,17 @@ constexpr std::array kSymptoms{
     Symptom{"No space left on device",
             "a disk or /dev/shm is full: df -h; logs are bounded by --log-max-size"},
     Symptom{"Too many open files", "raise the limit: ulimit -n 65536"},
+    Symptom{"error while loading shared libraries",
+            "a library is missing, damaged or too old: install again the package that holds it, or "
+            "add its folder to LD_LIBRARY_PATH; ldd PROGRAM shows which are not found"},
     Symptom{"ModuleNotFoundError",
             "the module is not installed in the Python that ran the workers: ddp-run --dry-run "
             "shows which "
             "one; activate the environment, or set PYTHON_EXEC"},
+    Symptom{"are required: --local",
+            "the script wants --local_rank as an argument, as torch.distributed.launch gave it: "
+            "read os.environ['LOCAL_RANK'] instead, or write --local_rank='${local_rank}' behind "
+            "the script"},
     Symptom{"size mismatch for",
             "the checkpoint is of a model of other sizes: use its configuration, or another "
             "folder"},
@@ -111,6 +118,8 @@ std::string about_signal(int signal) {
     case SIGSEGV:
     case SIGABRT:
     case SIGBUS:
+    case SIGILL:
+    case SIGFPE:
       return "for a stack trace: PYTHONFAULTHANDLER=1 for Python, ulimit -c unlimited and gdb for "
              "others";
     default:

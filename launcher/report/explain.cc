@@ -11,6 +11,7 @@
 #include "launcher/report/advice.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"
+#include "launcher/report/next_steps.h"
 #include "launcher/report/past_run.h"
 
 namespace ddp::launch {
@@ -39,10 +40,13 @@ std::string last_lines_of(const std::string& text, std::size_t most) {
   return out;
 }
 
-std::string next_steps(const std::vector<std::string>& advice) {
-  std::string text;
-  for (const auto& line : advice) text += "  " + line + "\n";
-  return text.empty() ? "" : "What to do:\n" + text;
+// A remedy, else the way to the cause.
+std::string what_to_do(const ProcessFailure& failure, const Traces& traces) {
+  std::vector<std::string> lines = advice_for(failure, traces.words);
+  if (lines.empty()) lines = next_steps(failure, traces);
+  std::string text = "What to do:\n";
+  for (const auto& line : lines) text += "  " + line + "\n";
+  return text;
 }
 
 std::string worker_folder(const PastRun& run, const ProcessFailure& failure) {
@@ -62,6 +66,14 @@ std::string logs_of(const std::string& folder, bool knows_stderr) {
     text += fmt::format("  end of {}{}:\n{}", folder, name, last_lines_of(end, kLinesOfLog));
   }
   return text;
+}
+
+// Errors go to stderr; a rank whose stderr was not kept may have said something on stdout.
+std::string output_file(const std::string& folder) {
+  for (const char* name : {"/stderr.log", "/stdout.log"}) {
+    if (!folder.empty() && !end_of_log(folder + name).empty()) return folder + name;
+  }
+  return "";
 }
 
 std::string earlier_rounds(const RunResult& result) {
@@ -89,9 +101,14 @@ std::string failed_run(const PastRun& run) {
   context.world_size = std::max(result.world_size, 1);
   context.logs = run.folder;
   std::string text = failure_report(result, context);
-  const std::string logs = logs_of(worker_folder(run, cause), !cause.last_stderr.empty());
+  const std::string folder = worker_folder(run, cause);
+  const std::string logs = logs_of(folder, !cause.last_stderr.empty());
   text += logs + earlier_rounds(result);
-  return text + next_steps(advice_for(cause, words_of(cause, logs)));
+  const bool here = cause.host.empty() || cause.host == run.host;
+  return text + what_to_do(cause, {.words = words_of(cause, logs),
+                                   .output = output_file(folder),
+                                   .elsewhere = here ? "" : cause.host,
+                                   .world_size = result.world_size});
 }
 
 std::string headline(const PastRun& run) {
@@ -122,7 +139,9 @@ std::string recorded_run(const PastRun& run) {
     case Outcome::Failed:
       break;
   }
-  return run.result.failures.empty() ? text : text + failed_run(run);
+  return text + (run.result.failures.empty()
+                     ? "What to do:\n  its record names no failure: see the lines before its end\n"
+                     : failed_run(run));
 }
 
 struct Told {
@@ -168,7 +187,8 @@ std::string unrecorded_run(const PastRun& run) {
     if (told.empty() || worker.local_rank == told.front().files.local_rank) words += logs;
     text += logs;
   }
-  return text + next_steps(advice_for({}, words));
+  const std::string output = told.empty() ? run.folder : output_file(told.front().files.folder);
+  return text + what_to_do({}, {.words = words, .output = output});
 }
 
 }  // namespace

@@ -7,12 +7,14 @@
 #include "tests/support/catch.h"
 
 #include "launcher/report/advice.h"
+#include "launcher/report/next_steps.h"
 #include "tests/launcher/ddp_run.h"
 
 namespace ddp::test {
 namespace {
 
 using Catch::Contains;
+using Catch::EndsWith;
 using Catch::StartsWith;
 using Words = std::vector<std::string>;
 
@@ -45,6 +47,33 @@ TEST_CASE("a past failure is explained: who, where, when, the last lines, what t
                  Contains("  stderr    : RuntimeError: CUDA out of memory.") &&
                  Contains("  stopped   : 1 other worker\n") &&
                  Contains("What to do:\n  the GPU's memory is full: take a smaller batch"));
+}
+
+constexpr const char* kTraceback =
+    "Traceback (most recent call last):\\n  File \"train.py\", line 12, in <module>\\n    main()\\n"
+    "  File \"/venv/lib/python3.11/site-packages/torch/nn/linear.py\", line 7, in forward\\n"
+    "    ^^^^\\nValueError: bad shape\\n";
+
+TEST_CASE("after an exception: which line of the user's, where the output is, what to try") {
+  const auto said = explain_after({"--nproc_per_node=2", "--redirects=3"},
+                                  {std::string("@1err=") + kTraceback, "@1exit=1", "wait"});
+  CHECK_THAT(said.out,
+             Contains("What to do:\n  look at train.py, line 12, which led to ValueError: bad "
+                      "shape\n  its whole output is in ") &&
+                 Contains("/attempt_0/1/stderr.log\n  try --nproc_per_node=1: if ") &&
+                 EndsWith("\n"));
+}
+
+TEST_CASE("after an exit that nobody knows it is said how to find out more") {
+  const auto said = explain_after({}, {"exit=3"});
+  CHECK_THAT(said.out,
+             EndsWith("What to do:\n  exit code 3 is the program's own, without a word: look for "
+                      "sys.exit(3) or exit(3)\n  to keep all that each rank writes, run it again "
+                      "with --log-dir=logs --tee=3\n"));
+  CHECK_THAT(explain_after({}, {"err=giving up\\n", "exit=3"}).out,
+             Contains("exit code 3 is the program's own, see its last lines"));
+  CHECK_THAT(explain_after({}, {"kill-self=USR1"}).out,
+             Contains("What to do:\n  its last lines say what it was doing when it was killed\n"));
 }
 
 TEST_CASE("earlier attempts are listed, and the last one's error file is read") {
@@ -156,6 +185,36 @@ TEST_CASE("numbers and texts of a wrong kind in a result are left out") {
   CHECK(said.exit == 0);
   CHECK_THAT(said.out, Contains("failed after") && Contains("exitcode  : -9") &&
                            Contains("hang      : ?[31m"));
+}
+
+TEST_CASE("every failure has a next step, also one of another node or of no worker") {
+  using launch::next_steps;
+  launch::ProcessFailure away;
+  away.host = "b";
+  away.exit.code = 3;
+  CHECK(next_steps(away, {.words = "x", .elsewhere = "b", .world_size = 16})[1] ==
+        "its files are on b: run ddp-run --explain there");
+  launch::ProcessFailure node = away;
+  node.local_rank = launch::ProcessFailure::kNoRank;
+  CHECK(next_steps(node, {.words = "", .elsewhere = "b"}) ==
+        Words{"no worker failed by itself: dmesg and the free memory, disk and network of b may "
+              "say why"});
+  CHECK_THAT(next_steps(node, {})[0], Contains("network of this machine may say why"));
+}
+
+TEST_CASE("the line of a traceback is the user's innermost, else the innermost") {
+  using launch::last_python_error;
+  const std::string library = "  File \"/usr/lib/python3.11/json/decoder.py\", line 355, in d\n";
+  const auto only_library = last_python_error(library + "    raise\njson.E: Extra data\n");
+  CHECK(only_library->place == "/usr/lib/python3.11/json/decoder.py, line 355");
+  CHECK(only_library->what == "json.E: Extra data");
+  const auto last = last_python_error("  File \"a.py\", line 1, in f\nKeyError: 'a'\n\nDuring\n" +
+                                      ("  File \"b\033.py\", line 2\n" + library) + "OSError\n");
+  CHECK(last->place == "b?.py, line 2");
+  CHECK(last->what == "OSError");
+  CHECK_FALSE(last_python_error("  File \"a.py\", line 1, in f\n    cut off here"));
+  CHECK_FALSE(last_python_error("File \"a.py\", line 1, in f\nKeyError"));
+  CHECK_FALSE(last_python_error(""));
 }
 
 TEST_CASE("what is more specific is said of a failing rank's words") {

@@ -99,5 +99,21 @@ TEST_CASE("a program that cannot run is one line, 127 or 126") {
             .text.find("program 'python3' was not found") == 0);
 }
 
+TEST_CASE("an option written as a command is named, unless a program has that name") {
+  const TempFolder folder;
+  const ProgramPlaces none{folder / "bin", folder / "own", ""};
+  CHECK(complaint(program("explain", {"logs", "more"}), none).text ==
+        "program 'explain' was not found; did you mean ddp-run --explain logs?");
+  CHECK(complaint(program("explain"), none).text ==
+        "program 'explain' was not found; did you mean ddp-run --explain?");
+  CHECK(complaint(program("version", {"x"}), none).text ==
+        "program 'version' was not found; did you mean ddp-run --version?");
+  CHECK(complaint(program("launch", {"train.py"}), none).text ==
+        "program 'launch' was not found; ddp-run needs no such word before the program");
+  CHECK_THAT(complaint(program("role"), none).text, Catch::Contains("give its path"));
+  const auto real = folder.write("bin/explain", "", true);
+  CHECK(resolve_program(program("explain", {"logs"}), none).executable == real);
+}
+
 }  // namespace
 }  // namespace ddp::launch

@@ -1,6 +1,10 @@
 #include "launcher/plan/torch_programs.h"
 
+#include <elf.h>
+#include <link.h>
 #include <unistd.h>
+
+#include <cstring>
 
 #include "tests/support/catch.h"
 
@@ -15,6 +19,26 @@ using test::TempFolder;
 
 constexpr const char* kSite = "venv/lib/python3.11/site-packages";
 
+// What the loader could map: a header and one part that is the whole file.
+std::string library(ElfW(Half) machine = EM_X86_64) {
+  ElfW(Ehdr) header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_machine = machine;
+  header.e_phoff = sizeof header;
+  header.e_phnum = 1;
+  ElfW(Phdr) part{};
+  part.p_type = PT_LOAD;
+  part.p_filesz = sizeof header + sizeof part + 100;
+  return std::string(reinterpret_cast<const char*>(&header), sizeof header) +
+         std::string(reinterpret_cast<const char*>(&part), sizeof part) + std::string(100, 'x');
+}
+
+void write_libraries(const TempFolder& folder, const std::string& torch) {
+  folder.write(torch + "/lib/libtorch_cpu.so", library());
+  folder.write(torch + "/lib/libc10.so", library());
+}
+
 // An environment with torch and a wheel whose trainer was linked with 2.15.
 struct Installation {
   TempFolder folder;
@@ -27,7 +51,7 @@ struct Installation {
   }
   static std::string site(const std::string& name) { return std::string(kSite) + "/" + name; }
   std::string torch(const std::string& parent, const std::string& version) const {
-    folder.write(parent + "/torch/lib/libtorch_cpu.so", "");
+    write_libraries(folder, parent + "/torch");
     folder.write(parent + "/torch/version.py",
                  "from typing import Optional\n__version__ = '" + version + "'\n");
     return folder / (parent + "/torch");
@@ -61,6 +85,38 @@ TEST_CASE("a torch of another version is named with the one to install") {
           " is 2.13; pip install 'torch==2.15.*', or set TORCH_ROOT to the folder of such a torch");
 }
 
+TEST_CASE("a damaged torch is named with its fault, before the loader stumbles over it") {
+  Installation env;
+  const std::string torch = env.torch(kSite, "2.15.0");
+  const std::string cpu = Installation::site("torch/lib/libtorch_cpu.so");
+  const auto fault = [&](const std::string& content) {
+    env.folder.write(cpu, content);
+    CHECK(env.found().path.empty());
+    return env.found().why_not;
+  };
+  CHECK(fault("") == "this trainer needs torch 2.15, and " + torch +
+                         "/lib/libtorch_cpu.so is empty; pip install --force-reinstall --no-deps "
+                         "'torch==2.15.*', or set TORCH_ROOT to the folder of such a torch");
+  CHECK_THAT(
+      fault("version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(90, '0')),
+      Catch::Contains("libtorch_cpu.so is not a library;"));
+  CHECK_THAT(fault(library(EM_AARCH64)), Catch::Contains("is for another processor;"));
+  for (const std::size_t kept : {63, 100, 200})
+    CHECK_THAT(fault(library().substr(0, kept)), Catch::Contains("is "));
+  CHECK_THAT(fault(library().substr(0, 200)), Catch::Contains("is cut off;"));
+  SECTION("another torch is taken instead") {
+    const std::string other = env.torch("other/lib/python3.12/site-packages", "2.15.1");
+    env.places.prefixes = {env.folder / "other"};
+    CHECK(env.found().library_folders == other + "/lib");
+  }
+  SECTION("its other library counts as well") {
+    env.folder.write(cpu, library() + "symbols");
+    CHECK(env.found().path == env.program);
+    std::filesystem::remove(torch + "/lib/libc10.so");
+    CHECK_THAT(env.found().why_not, Catch::Contains("lib/libc10.so is missing;"));
+  }
+}
+
 TEST_CASE("no torch at all is one line, too") {
   const Installation env;
   CHECK(
@@ -84,7 +140,7 @@ TEST_CASE("TORCH_ROOT is taken and no other torch") {
   env.places.torch_root = env.folder / "nothing";
   CHECK(env.found().why_not == "TORCH_ROOT=" + (env.folder / "nothing") +
                                    " holds no lib/libtorch_cpu.so; this trainer needs torch 2.15");
-  env.folder.write("zip/lib/libtorch_cpu.so", "");
+  write_libraries(env.folder, "zip");
   env.folder.write("zip/build-version", "2.15.0+cpu\n");
   env.places.torch_root = env.folder / "zip";
   CHECK(env.found().path == env.program);
@@ -115,7 +171,7 @@ TEST_CASE("a torch outside the environment is found, and the loader is told wher
     CHECK(env.found().library_folders == torch + "/lib");
   }
   SECTION("a torch that says its version in a header only") {
-    env.folder.write("conda/lib/libtorch_cpu.so", "");
+    write_libraries(env.folder, "conda");
     env.folder.write("conda/include/torch/headeronly/version.h",
                      "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 15\n");
     env.places.torch_root = env.folder / "conda";
@@ -126,7 +182,7 @@ TEST_CASE("a torch outside the environment is found, and the loader is told wher
 TEST_CASE("programs installed by cmake --install or from a package lie in PREFIX/lib/ddp_run") {
   const TempFolder folder;
   const auto program = folder.write("usr/lib/ddp_run/torch-2.15/ddp-store", "", true);
-  folder.write("usr/lib/torch/lib/libtorch_cpu.so", "");
+  write_libraries(folder, "usr/lib/torch");
   folder.write("usr/lib/torch/version.py", "__version__ = '2.15.1'\n");
   TorchPlaces places;
   places.own_folder = folder / "usr/bin";

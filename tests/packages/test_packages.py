@@ -3,6 +3,7 @@
 DDP_PACKAGES: the folder with the packages; DDP_SITE: site-packages with a torch that fits them. Nothing is downloaded.
 """
 
+import gzip
 import os
 import re
 import shutil
@@ -37,6 +38,14 @@ def run(*command, cwd=None, path="/usr/bin:/bin", **environment):
 def run_path(program):
     text = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
     return [line.split("[")[1].rstrip("]") for line in text.splitlines() if "RUNPATH" in line or "RPATH" in line]
+
+
+def dead_links(folder):
+    """Relative links of the pages below the folder that lead nowhere."""
+    pages = sorted(folder.rglob("*.md"))
+    assert len(pages) > 20, pages
+    return [f"{page.relative_to(folder)}: {link}" for page in pages
+            for link in re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", page.read_text()) if not (page.parent / link).exists()]
 
 
 class PackageTest(unittest.TestCase):
@@ -84,7 +93,7 @@ class Wheel(PackageTest):
         self.addCleanup(restore)
         if version:
             (torch / "lib").mkdir(parents=True)
-            (torch / "lib/libtorch_cpu.so").touch()
+            (torch / "lib/libtorch_cpu.so").touch()  # nothing in it
             (torch / "version.py").write_text(f"__version__ = '{version}'\n")
 
     def torch_version(self):
@@ -125,6 +134,18 @@ class Wheel(PackageTest):
         self.assertEqual(result.stderr, f"error: this trainer needs torch {needed}, and {self.site}/torch is 2.10; "
                          f"pip install 'torch=={needed}.*', or set TORCH_ROOT to the folder of such a torch\n")
 
+    def test_a_damaged_torch_is_one_line_that_says_what_to_install(self):
+        needed = self.torch_version()
+        self.without_torch(needed + ".0")
+        result = run(self.env / "bin/trainer", "--version")
+        self.assertEqual(result.returncode, 2)
+        self.assertEqual(result.stderr, f"error: this trainer needs torch {needed}, and {self.site}/torch/lib/libtorch_cpu.so is "
+                         f"empty; pip install --force-reinstall --no-deps 'torch=={needed}.*', or set TORCH_ROOT to the folder "
+                         "of such a torch\n")
+        result = run(self.command, "--standalone", "--nproc_per_node=2", "bash", "-c", "echo $TORCHELASTIC_USE_AGENT_STORE")
+        self.assertSuccess(result)  # ddp-store is not tried
+        self.assertEqual(result.stdout.count("False"), 2)
+
     def test_ddp_run_needs_no_torch(self):
         self.without_torch()
         result = run(self.command, "--standalone", "--nproc_per_node=2", "bash", "-c", "echo $TORCHELASTIC_USE_AGENT_STORE")
@@ -145,6 +166,11 @@ class Wheel(PackageTest):
                      "fish/vendor_completions.d/ddp-run.fish", "ddp_run/configs/gpt2_train_cfg.yaml", "doc/ddp-run/NOTICE"):
             self.assertTrue((self.env / "share" / name).is_file(), name)
 
+    def test_links_of_the_documentation_lead_somewhere(self):
+        self.assertEqual(dead_links(self.env / "share/doc/ddp-run"), [])
+        readme = (self.env / "share/doc/ddp-run/README.md").read_text()
+        self.assertTrue(readme.startswith("# ddp-run and trainer\n"))  # not the launcher's
+
     def test_the_page_says_how_new_a_system_must_be(self):
         needed = {}
         for program in self.site.glob("ddp_run/torch-*/*"):
@@ -159,6 +185,13 @@ class Wheel(PackageTest):
         metadata = next(self.site.glob("ddp_run-*.dist-info/METADATA")).read_text()
         self.assertIn(f"Requires-Dist: torch=={self.torch_version()}.*; extra == 'trainer'", metadata.replace('"', "'"))
         self.assertNotIn("Requires-Dist: torch\n", metadata)
+
+    def test_the_description_links_to_no_file(self):
+        metadata = next(self.site.glob("ddp_run-*.dist-info/METADATA")).read_text()
+        head, _, text = metadata.partition("\n\n")
+        self.assertIn("Description-Content-Type: text/markdown", head)
+        self.assertIn("# ddp-run and trainer", text)
+        self.assertEqual(re.findall(r"\]\((?!https?:)[^)]*\)", text), [])
 
 
 class Packages(PackageTest):
@@ -215,10 +248,33 @@ class Packages(PackageTest):
         for program in programs:
             self.assertEqual(run_path(program), ["$ORIGIN/../../torch/lib:$ORIGIN/../../pyarrow"], program)
 
-    def test_the_licences_are_in_the_package_that_both_need(self):
-        documents = self.unpacked("ddp-run") / "share/doc/ddp-run"
-        for name in ("LICENSE", "NOTICE"):
-            self.assertEqual((documents / name).read_text(), (ROOT / name).read_text())
+    def test_the_licences_are_in_each_package(self):
+        for kind in ("ddp-run", "ddp-trainer"):
+            archive = self.folder()
+            subprocess.run(["tar", "xf", the(f"{kind}-*.tar.gz"), "-C", archive, "--strip-components=1"], check=True)
+            for prefix in (archive, self.unpacked(kind)):
+                for name in ("LICENSE", "NOTICE"):
+                    self.assertEqual((prefix / "share/doc" / kind / name).read_text(), (ROOT / name).read_text())
+            for text in Path("/usr/share/common-licenses").glob("LGPL-2.1"):
+                self.assertEqual((archive / "share/doc" / kind / "licenses" / text.name).read_bytes(), text.read_bytes())
+
+    def test_debian_packages_have_a_copyright_file_and_a_changelog(self):
+        for kind in ("ddp-run", "ddp-trainer"):
+            documents = self.unpacked(kind) / "share/doc" / kind
+            head, files, licence = (documents / "copyright").read_text().split("\n\n")
+            self.assertTrue(head.startswith("Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n"))
+            notice = re.sub(r"^\.$", "", re.sub("^ ", "", head.split("\n .\n", 1)[1], flags=re.M), flags=re.M)
+            self.assertEqual(notice.rstrip(), (ROOT / "NOTICE").read_text().rstrip())
+            self.assertIn("Files: *\nCopyright: 2026 the ddp-run authors\nLicense: Apache-2.0", files)
+            self.assertIn("/usr/share/common-licenses/Apache-2.0", licence)
+            changes = gzip.decompress((documents / "changelog.gz").read_bytes()).decode()
+            self.assertTrue(changes.startswith(f"{kind} ({self.field(kind, 'Version')}) "), changes)
+
+    def test_links_of_the_documentation_lead_somewhere(self):
+        self.assertEqual(dead_links(self.unpacked("ddp-run") / "share/doc/ddp-run"), [])
+        archive = self.folder()
+        subprocess.run(["tar", "xf", the("ddp-run-*.tar.gz"), "-C", archive, "--strip-components=1"], check=True)
+        self.assertEqual(dead_links(archive / "share/doc/ddp-run"), [])
 
     def test_another_program_finds_the_workers_contract(self):
         prefix, build = self.unpacked("ddp-run"), self.folder()
@@ -230,10 +286,12 @@ class Packages(PackageTest):
         self.assertSuccess(result)
         self.assertEqual(result.stdout.count("rank 0 of 1"), 2)
 
-    def test_the_checksums_are_those_of_the_files(self):
+    def test_the_checksums_are_those_of_all_files(self):
         done = subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=PACKAGES, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(len(done.stdout.splitlines()), 4)
+        listed = {line.split(maxsplit=1)[1] for line in (PACKAGES / "SHA256SUMS").read_text().splitlines()}
+        self.assertEqual(listed, {path.name for path in PACKAGES.iterdir()} - {"SHA256SUMS"})
+        self.assertIn(the("*.whl").name, listed)
 
 
 if __name__ == "__main__":

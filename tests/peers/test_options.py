@@ -1,4 +1,4 @@
-"""Every option of torchrun exists in ddp-run, and what torchrun takes for it, cut short or not, means the same."""
+"""Every option of torchrun and torch.distributed.launch exists in ddp-run, and what torchrun takes for it, cut short or not, means the same."""
 
 import json
 import os
@@ -9,10 +9,12 @@ from support import DDP_RUN, PYTHON, need_torch
 
 need_torch()
 
+# The parser of torch.distributed.launch is torchrun's and one flag more.
 ASK = """
-import json
-from torch.distributed.run import get_args_parser
-print(json.dumps([[action.option_strings, action.nargs != 0] for action in get_args_parser()._actions]))
+import argparse, json
+from torch.distributed import launch
+argparse.ArgumentParser.parse_args = lambda parser, _: parser
+print(json.dumps([[action.option_strings, action.nargs != 0] for action in launch.parse_args([])._actions]))
 """
 ACTIONS = json.loads(subprocess.run([PYTHON, "-c", ASK], capture_output=True, text=True, timeout=240, check=True).stdout)
 SPELLINGS = [name for names, _ in ACTIONS for name in names]
@@ -64,6 +66,7 @@ class Options(unittest.TestCase):
     def test_every_option_is_there_in_both_spellings(self):
         seen = list(options())
         self.assertGreater(len(seen), 25)
+        self.assertIn(("--use-env", False), seen)
         for name, with_value in seen:
             self.check(name, name, with_value)
             self.check("--" + name[2:].replace("-", "_"), name, with_value)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "launcher/README.md", ROOT / "trainer/README.md",
-         ROOT / "CONTRIBUTING.md", ROOT / "data/README.md"]
+         ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "data/README.md"]
 
 
 def joined_literals(text):
@@ -65,6 +65,26 @@ class Docs(unittest.TestCase):
                     self.assertTrue(target.exists())
                     if anchor:
                         self.assertIn(anchor, anchors(target))
+
+    def test_installed_pages_link_only_to_what_is_installed(self):
+        """As scripts/cmake/InstallLayout.cmake installs them; tests/packages walks the packages themselves."""
+        folders = [ROOT / name for name in ("docs", "configs", "examples", "launcher/README.md", "trainer/README.md",
+                                            "data/README.md", "CONTRIBUTING.md", "CHANGELOG.md", "README.md")]
+        for page in PAGES:
+            for link in re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", page.read_text()):
+                target = (page.parent / link).resolve()
+                with self.subTest(page=page.name, link=link):
+                    self.assertTrue(any(target.is_relative_to(folder) for folder in folders) or
+                                    target in {page.parent for page in PAGES}, "not installed")
+
+    def test_the_wheels_description_holds_no_link_to_a_file(self):
+        sys.path.insert(0, str(ROOT / "scripts/wheel"))
+        from long_description import dynamic_metadata
+        text = dynamic_metadata("readme")["text"]
+        self.assertEqual(re.findall(r"\]\((?!https?:)[^)]*\)", text), [])
+        self.assertIn("*(Picture: A terminal: rank 1 of a training fails", text)
+        self.assertIn("More figures are in docs/benchmarks.md.", text)
+        self.assertNotIn("## Development", text)
 
     def test_what_is_generated_is_up_to_date(self):
         for command in (["crash_timeline.py", "draw", "--check"], ["terminal_recording.py", "draw", "--check"],
