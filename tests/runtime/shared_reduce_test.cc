@@ -87,7 +87,7 @@ T expected(int ranks, std::size_t i, Reduce::Operation operation) {
 
 template <class T>
 void check_sizes(int ranks, Reduce::Type type, Reduce::Operation operation, bool share_cores) {
-  constexpr std::size_t kChunk = Reduce::kChunkBytes / sizeof(T);
+  const std::size_t chunk = (ranks == 2 ? Reduce::kChunkOfTwo : Reduce::kChunkOfMore) / sizeof(T);
   const std::vector<std::size_t> sizes = {
       0, 1, 3, 17, 1023, 2048, 2049, kChunk - 1, kChunk, kChunk + 1, 2 * kChunk, 20 * kChunk + 5};
   std::atomic<int> wrong = 0;

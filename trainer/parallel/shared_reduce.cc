@@ -168,7 +168,7 @@ struct SharedReduce::Part {
   alignas(kLine) std::atomic<uint32_t> bell;   ///< Changes when a sleeper has to look again.
   std::atomic<uint32_t> sleepers;              ///< Of any rank, waiting for the owner.
   alignas(kLine) std::array<Call, kSlots> calls;
-  alignas(4096) std::array<std::array<std::byte, kChunkBytes>, kSlots> slots;
+  alignas(4096) std::array<std::array<std::byte, kChunkOfMore>, kSlots> slots;
 };
 
 /// While it lives, the owner of the part rings.
@@ -186,6 +186,7 @@ class SharedReduce::Sleeper {
 SharedReduce::SharedReduce(int rank, const std::vector<std::byte*>& parts, bool share_cores)
     : rank_(rank),
       size_(static_cast<int>(parts.size())),
+      chunk_(parts.size() == 2 ? kChunkOfTwo : kChunkOfMore),
       spins_(share_cores ? 0 : kSpins),
       sources_(parts.size()),
       lost_(new std::atomic<bool>[parts.size()]()),
@@ -235,9 +236,9 @@ void SharedReduce::run(void* data, std::size_t count, Type type, Operation opera
 
 // Each rank sums up all parts. The call itself is compared even where there are no elements.
 void SharedReduce::reduce_directly(std::byte* data, std::size_t bytes) {
-  const std::size_t chunks = std::max<std::size_t>(1, (bytes + kChunkBytes - 1) / kChunkBytes);
-  const auto begin = [&](std::size_t i) { return i * kChunkBytes; };
-  const auto size = [&](std::size_t i) { return std::min(kChunkBytes, bytes - begin(i)); };
+  const std::size_t chunks = std::max<std::size_t>(1, (bytes + chunk_ - 1) / chunk_);
+  const auto begin = [&](std::size_t i) { return i * chunk_; };
+  const auto size = [&](std::size_t i) { return std::min(chunk_, bytes - begin(i)); };
   std::size_t given = 0;
   for (std::size_t i = 0; i < chunks; ++i) {
     for (; given < std::min(chunks, i + 1 + kAhead); ++given)
@@ -250,9 +251,9 @@ void SharedReduce::reduce_directly(std::byte* data, std::size_t bytes) {
 
 // Each rank sums up its share of a chunk, and takes the others' sums.
 void SharedReduce::reduce_in_shares(std::byte* data, std::size_t bytes) {
-  const std::size_t chunks = (bytes + kChunkBytes - 1) / kChunkBytes;
-  const auto begin = [&](std::size_t i) { return i * kChunkBytes; };
-  const auto size = [&](std::size_t i) { return std::min(kChunkBytes, bytes - begin(i)); };
+  const std::size_t chunks = (bytes + chunk_ - 1) / chunk_;
+  const auto begin = [&](std::size_t i) { return i * chunk_; };
+  const auto size = [&](std::size_t i) { return std::min(chunk_, bytes - begin(i)); };
   std::size_t given = 0;
   std::size_t summed = 0;
   for (std::size_t i = 0; i < chunks; ++i) {

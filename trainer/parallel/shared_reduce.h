@@ -27,9 +27,12 @@ class SharedReduce {
   using Time = std::chrono::milliseconds;
 
   /// Of one rank's part, which begins as zeros and on the boundary of a cache line.
-  static constexpr std::size_t kPartBytes = 576UL * 1024;
-  /// Elements reach the others in pieces of at most so many bytes.
-  static constexpr std::size_t kChunkBytes = 64UL * 1024;
+  static constexpr std::size_t kPartBytes = 2112UL * 1024;
+  /// Elements reach the others in pieces of at most so many bytes. Two ranks have a core each more
+  /// often than not, and the pieces stay in its cache; more ranks have to take turns on cores, and
+  /// larger pieces are fewer turns.
+  static constexpr std::size_t kChunkOfTwo = 64UL * 1024;
+  static constexpr std::size_t kChunkOfMore = 256UL * 1024;
 
   /// `parts` in the order of the ranks. They outlive this. `share_cores`: there are fewer cores
   /// than ranks, so that a rank must not spin for another.
@@ -74,6 +77,7 @@ class SharedReduce {
 
   int rank_;
   int size_;
+  std::size_t chunk_;
   int spins_;
   std::vector<Part*> parts_;
   std::vector<const std::byte*> sources_;
