@@ -1,8 +1,10 @@
 // All-reduces through shared memory, between threads. Also run under ThreadSanitizer.
 #include "trainer/parallel/shared_reduce.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
-#include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -60,16 +62,18 @@ std::vector<std::string> in_ranks(int ranks, bool share_cores,
   return errors;
 }
 
-/// Sums of which depend on their order in floating point.
+/// Their sums depend on the order in floating point.
 template <class T>
 T element(int rank, std::size_t i) {
+  constexpr std::array<double, 5> kScales = {1e-3, 1.0, 1e2, 1e5, 1e-1};
+  const auto mixed =
+      static_cast<uint32_t>(i * 2'654'435'761U) ^ (0x9e37U * (1U + static_cast<uint32_t>(rank)));
   const double value =
-      std::sin(static_cast<double>(i * 7 + 1) * (rank + 1)) *
-      std::pow(10.0, static_cast<double>((i + static_cast<std::size_t>(rank)) % 5));
-  if constexpr (std::is_floating_point_v<T>)
-    return static_cast<T>(value);
+      static_cast<double>(mixed >> 8) / 3e5 * kScales[(i + static_cast<std::size_t>(rank)) % 5];
+  if constexpr (std::is_same_v<T, uint8_t>)
+    return static_cast<uint8_t>(mixed >> 11);
   else
-    return static_cast<T>(static_cast<int64_t>(value * 1000));
+    return static_cast<T>(value);
 }
 
 template <class T>
@@ -89,7 +93,7 @@ template <class T>
 void check_sizes(int ranks, Reduce::Type type, Reduce::Operation operation, bool share_cores) {
   const std::size_t chunk = (ranks == 2 ? Reduce::kChunkOfTwo : Reduce::kChunkOfMore) / sizeof(T);
   const std::vector<std::size_t> sizes = {
-      0, 1, 3, 17, 1023, 2048, 2049, kChunk - 1, kChunk, kChunk + 1, 2 * kChunk, 20 * kChunk + 5};
+      0, 1, 3, 17, 1023, 2048, 2049, chunk - 1, chunk, chunk + 1, 2 * chunk, 9 * chunk + 5};
   std::atomic<int> wrong = 0;
   const auto errors = in_ranks(ranks, share_cores, [&](Reduce& reduce, int rank) {
     for (const std::size_t size : sizes) {
