@@ -270,7 +270,8 @@ void SharedReduce::reduce_in_shares(std::byte* data, std::size_t bytes) {
   next_chunk_ += chunks;
 }
 
-// But for what nobody else needs, from `kept` to `kept_end`.
+// But for what nobody else needs, from `kept` to `kept_end`. With these kAhead and kSlots the slot
+// is free already; the look at `done` leaves both free to change.
 void SharedReduce::give(const std::byte* data, std::size_t bytes, std::size_t kept,
                         std::size_t kept_end, uint64_t chunk) {
   if (chunk >= kSlots) wait_for_all(&Part::done, chunk - kSlots + 1);
