@@ -164,13 +164,17 @@ bool sums_are_right(ProcessGroup& group) {
   return true;
 }
 
-/// Of a column, and what goes to Gloo: another operation, another type.
-bool rarities_are_right(ProcessGroup& group) {
-  const int size = group.size();
+/// Of a column, which Gloo takes for a row.
+bool column_is_right(ProcessGroup& group) {
   const auto table = torch::full({50, 3}, 1.0F + static_cast<float>(group.rank()));
   group.all_reduce_sum(table.select(1, 1));
-  if (!table.select(1, 1).eq(size * (size + 1) / 2).all().item<bool>()) return false;
-  if (!table.select(1, 0).eq(group.rank() + 1).all().item<bool>()) return false;
+  return table.select(1, 1).eq(group.size() * (group.size() + 1) / 2).all().item<bool>() &&
+         table.select(1, 0).eq(group.rank() + 1).all().item<bool>();
+}
+
+/// What goes to Gloo, another operation and another type, and a maximum.
+bool rarities_are_right(ProcessGroup& group) {
+  const int size = group.size();
   c10d::AllreduceOptions smallest;
   smallest.reduceOp = c10d::ReduceOp::MIN;
   std::vector<torch::Tensor> ranks = {torch::tensor({group.rank()}, torch::kInt64)};
@@ -186,7 +190,8 @@ int reduce_in_memory(const DistEnv& env, const std::string& argument) {
   DistributedConfig config;
   if (argument == "gloo") config.backend = Backend::kGloo;
   ProcessGroup group(env, config, {});
-  const bool right = rarities_are_right(group) && sums_are_right(group);
+  const bool right = rarities_are_right(group) && sums_are_right(group) &&
+                     (!group.shares_memory() || column_is_right(group));
   if (group.is_main())
     std::printf("%s, %s\n", group.shares_memory() ? "memory" : "sockets",
                 right ? "right" : "wrong");
