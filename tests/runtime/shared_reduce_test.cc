@@ -141,7 +141,8 @@ TEST_CASE("thousands of all-reduces of changing sizes through shared memory keep
     for (int turn = 0; turn < 2000; ++turn) {
       std::vector<float> data(static_cast<std::size_t>(turn * 37 % 40'000), 1.0F * (rank + turn));
       reduce.run(data.data(), data.size(), Reduce::Type::kFloat32, Reduce::Operation::kSum, kLong);
-      const auto sum = static_cast<float>(kRanks * turn + kRanks * (kRanks - 1) / 2);
+      const int whole = kRanks * turn + kRanks * (kRanks - 1) / 2;
+      const auto sum = static_cast<float>(whole);
       for (const float value : data) {
         if (value != sum) throw std::runtime_error("turn " + std::to_string(turn));
       }
