@@ -214,11 +214,10 @@ void SharedReduce::lose(int rank) {
 
 void SharedReduce::run(void* data, std::size_t count, Type type, Operation operation,
                        Time timeout) {
-  if (broken_) throw PeerLost("the ranks have lost each other in an earlier all-reduce");
+  if (failure_) std::rethrow_exception(failure_);
   *call_ = {count, type, operation};
   timeout_ = timeout;
   deadline_ = Clock::now() + timeout;
-  broken_ = true;
   auto* const bytes = static_cast<std::byte*>(data);
   const std::size_t length = count * bytes_of(type);
   try {
@@ -227,11 +226,11 @@ void SharedReduce::run(void* data, std::size_t count, Type type, Operation opera
     else
       reduce_in_shares(bytes, length);
   } catch (...) {
+    failure_ = std::current_exception();
     parts_[static_cast<std::size_t>(rank_)]->left = true;
     lose(rank_);
     throw;
   }
-  broken_ = false;
 }
 
 // Each rank sums up all parts. The call itself is compared even where there are no elements.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -45,7 +46,7 @@ class SharedReduce {
   /// In place: the sum (largest) of all ranks' elements, made in the order of the ranks, hence the
   /// same bits on all of them and in every run. All ranks call it alike and in the same order.
   /// Throws PeerLost, or runtime_error after `timeout` or when another rank calls for something
-  /// else; `data` is then undefined, and so it stays: every later call throws as well.
+  /// else; `data` is then undefined, and every later call throws the same.
   void run(void* data, std::size_t count, Type type, Operation operation, Time timeout);
   /// That rank's process has ended. From any thread.
   void lose(int rank);
@@ -83,7 +84,7 @@ class SharedReduce {
   std::vector<const std::byte*> sources_;
   std::unique_ptr<std::atomic<bool>[]> lost_;
   uint64_t next_chunk_ = 0;
-  bool broken_ = false;
+  std::exception_ptr failure_;
   std::unique_ptr<Call> call_;
   std::chrono::steady_clock::time_point deadline_;
   Time timeout_{};
