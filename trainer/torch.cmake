@@ -20,6 +20,7 @@ add_library(ddp_trainer STATIC
   parallel/device_share.cc
   parallel/dist_env.cc
   parallel/scheduler_env.cc
+  parallel/shared_memory_backend.cc
   parallel/sign_of_life.cc
   parallel/store_port.cc
   parallel/unsent_backend.cc

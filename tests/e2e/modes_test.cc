@@ -126,7 +126,7 @@ TEST_CASE("doctor finds the six collectives correct between two ranks") {
                   "doctor"};
   const auto run = succeed(options);
   check_doctor(run.out);
-  CHECK_THAT(run.out, Contains("2 ranks"));
+  CHECK_THAT(run.out, Contains("gloo with shared memory, 2 ranks"));
 }
 
 TEST_CASE("doctor has nothing against more ranks than CPUs, a thread each") {

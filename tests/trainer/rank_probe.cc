@@ -127,6 +127,85 @@ int gather_texts(ProcessGroup& group) {
   return 0;
 }
 
+torch::Tensor numbers_of(int rank, torch::ScalarType type, int64_t count) {
+  return (torch::arange(count, torch::kFloat64) * 0.37 * (rank + 1)).remainder(60).to(type);
+}
+
+torch::Tensor sum_in_order(int ranks, torch::ScalarType type, int64_t count) {
+  auto sum = numbers_of(0, type, count);
+  for (int rank = 1; rank < ranks; ++rank) sum.add_(numbers_of(rank, type, count));
+  return sum;
+}
+
+/// Of every type and size at once, each of them waited for later, one that is waited for at once
+/// between them.
+bool sums_are_right(ProcessGroup& group) {
+  std::vector<torch::Tensor> sums;
+  std::vector<torch::Tensor> expected;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  for (const auto type :
+       {torch::kFloat32, torch::kFloat64, torch::kInt32, torch::kInt64, torch::kUInt8}) {
+    for (const int64_t count : {0, 1, 1000, 100'003}) {
+      std::vector<torch::Tensor> one = {numbers_of(group.rank(), type, count)};
+      sums.push_back(one.front());
+      expected.push_back(sum_in_order(group.size(), type, count));
+      works.push_back(group.c10d()->allreduce(one));
+      if (count != 1) continue;
+      for (const double value : group.gather_doubles(1.0)) {
+        if (value != 1.0) return false;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    works[i]->wait();
+    const auto future = works[i]->getFuture()->value().toTensorVector();
+    if (!torch::equal(sums[i], expected[i]) || !future.front().is_same(sums[i])) return false;
+  }
+  return true;
+}
+
+/// Of a column, which Gloo takes for a row.
+bool column_is_right(ProcessGroup& group) {
+  const auto table = torch::full({50, 3}, 1.0F + static_cast<float>(group.rank()));
+  group.all_reduce_sum(table.select(1, 1));
+  return table.select(1, 1).eq(group.size() * (group.size() + 1) / 2).all().item<bool>() &&
+         table.select(1, 0).eq(group.rank() + 1).all().item<bool>();
+}
+
+/// What goes to Gloo, another operation and another type, and a maximum.
+bool rarities_are_right(ProcessGroup& group) {
+  const int size = group.size();
+  c10d::AllreduceOptions smallest;
+  smallest.reduceOp = c10d::ReduceOp::MIN;
+  std::vector<torch::Tensor> ranks = {torch::tensor({group.rank()}, torch::kInt64)};
+  group.c10d()->allreduce(ranks, smallest)->wait();
+  const auto halves = torch::ones({7}, torch::kBFloat16);
+  group.all_reduce_sum(halves);
+  return ranks.front().item<int64_t>() == 0 && halves.eq(size).all().item<bool>() &&
+         group.all_reduce_max_async(group.rank()).wait() == size - 1;
+}
+
+// Through shared memory, or not where `argument` says so; then the ranks ask for different sums.
+int reduce_in_memory(const DistEnv& env, const std::string& argument) {
+  DistributedConfig config;
+  if (argument == "gloo") config.backend = Backend::kGloo;
+  ProcessGroup group(env, config, {});
+  const bool right = rarities_are_right(group) && sums_are_right(group) &&
+                     (!group.shares_memory() || column_is_right(group));
+  if (group.is_main())
+    std::printf("%s, %s\n", group.shares_memory() ? "memory" : "sockets",
+                right ? "right" : "wrong");
+  if (!group.shares_memory()) return 0;
+  std::vector<torch::Tensor> unlike = {torch::ones({group.is_main() ? 3 : 4})};
+  const auto work = group.c10d()->allreduce(unlike);
+  try {
+    work->wait();
+  } catch (const std::exception& error) {
+    if (group.is_main()) std::printf("%s\n", error.what());
+  }
+  return work->isSuccess() ? 3 : 0;
+}
+
 // Rank 1 is killed; rank 0's device then waits for it without end, and a copy of the state for the
 // device.
 int wait_under_spinning_kernel(ProcessGroup& group, const DistEnv& env) {
@@ -181,6 +260,7 @@ int mix_devices(const DistEnv& env) {
 int run(const std::string& what, const std::string& argument) {
   const DistEnv env = DistEnv::from_environment();
   if (what == "mix_devices") return mix_devices(env);
+  if (what == "reduce") return reduce_in_memory(env, argument);
   ProcessGroup group(env, {}, {});
   if (what == "evaluate") return evaluate_text(group, argument);
   if (what == "stop_evaluation") return stop_evaluation(group, argument);

@@ -224,11 +224,14 @@ void report_kernels(Report& report, torch::Device device) {
 }
 
 void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& plan) {
-  report.line(fmt::format("Collectives ({}, {} rank{}, {})", plan.backend_name(), group.size(),
+  report.line(fmt::format("Collectives ({}{}, {} rank{}, {})", plan.backend_name(),
+                          group.shares_memory() ? " with shared memory" : "", group.size(),
                           group.size() == 1 ? "" : "s", plan.device.str()));
   auto& facts = report.facts()["Collectives"];
-  facts = {
-      {"backend", plan.backend_name()}, {"ranks", group.size()}, {"device", plan.device.str()}};
+  facts = {{"backend", plan.backend_name()},
+           {"shared_memory", group.shares_memory()},
+           {"ranks", group.size()},
+           {"device", plan.device.str()}};
   report.line(fmt::format("  {:<12} {:>10} {:>12} {:>10}  {}", "collective", "bytes", "median us",
                           "GB/s", "result"));
   for (const auto& r :

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <optional>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -15,6 +16,7 @@
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/gloo_backend.h"
 #include "trainer/parallel/local_address.h"
+#include "trainer/parallel/shared_memory_backend.h"
 #include "trainer/parallel/store_port.h"
 #include "trainer/runtime/error.h"
 
@@ -52,6 +54,26 @@ c10::intrusive_ptr<c10d::Store> join_store(const DistEnv& env, std::chrono::mill
   return c10::make_intrusive<c10d::PrefixStore>("/worker/attempt_" + env.restart_count, store);
 }
 
+/// None unless every one of `offers` can be opened here.
+std::optional<SharedParts> open_parts(const std::vector<std::string>& offers) {
+  std::vector<pid_t> processes;
+  SharedParts parts;
+  for (const std::string& text : offers) {
+    const auto offer = SharedSegment::Offer::of(text);
+    if (!offer) return std::nullopt;
+    processes.push_back(offer->process);
+  }
+  // Before the segments are opened: then each is known to be that of the process that is watched.
+  parts.ends = ProcessEnds::watch(processes);
+  if (!parts.ends) return std::nullopt;
+  for (const std::string& text : offers) {
+    auto segment = SharedSegment::open(*SharedSegment::Offer::of(text), SharedReduce::kPartBytes);
+    if (!segment) return std::nullopt;
+    parts.of_ranks.push_back(std::move(*segment));
+  }
+  return parts;
+}
+
 }  // namespace
 
 WorkerStore::WorkerStore(const DistEnv& env, double timeout_s) {
@@ -87,6 +109,7 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
     for (const auto& text : gather_texts(RankDevice::of(plan).to_json()))
       devices.push_back(RankDevice::from_json(text));
     check_rank_devices(devices, config.ranks_per_device);
+    share_memory(gloo, env.single_node() && config.backend != Backend::kGloo, timeout);
     if (plan.nccl) connect_gpus(store, plan, timeout);
     group_->setDefaultBackend(plan.nccl ? Type::NCCL : Type::GLOO);
   } catch (const c10::Error& error) {
@@ -95,6 +118,21 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
 }
 
 ProcessGroup::~ProcessGroup() = default;
+
+// All ranks or none: who cannot see another one's memory keeps the others from using it.
+void ProcessGroup::share_memory(c10::intrusive_ptr<c10d::Backend> gloo, bool wanted,
+                                std::chrono::milliseconds timeout) {
+  if (size_ == 1) return;
+  const auto own = wanted ? SharedSegment::create(SharedReduce::kPartBytes) : std::nullopt;
+  auto parts = open_parts(gather_texts(own ? own->offer().text() : "none"));
+  for (const double opened : gather_doubles(parts ? 1.0 : 0.0)) {
+    if (opened == 0.0) return;
+  }
+  // c10d keeps the first backend of a type.
+  group_->setBackend(torch::kCPU, c10d::ProcessGroup::BackendType::CUSTOM,
+                     make_shared_memory_backend(std::move(gloo), std::move(*parts), timeout));
+  shares_memory_ = true;
+}
 
 // At once, not at the first collective: what NCCL says then is said of the connection.
 void ProcessGroup::connect_gpus(const c10::intrusive_ptr<c10d::Store>& store,
@@ -115,9 +153,11 @@ void ProcessGroup::connect_gpus(const c10::intrusive_ptr<c10d::Store>& store,
 
 void ProcessGroup::all_reduce_sum(torch::Tensor tensor) {
   if (!group_) return;
+  c10d::AllreduceOptions options;
+  options.asyncOp = !tensor.is_cpu();  // for NCCL it would be another stream
   std::vector<torch::Tensor> tensors = {std::move(tensor)};
   const CollectiveWait waiting;
-  group_->allreduce(tensors)->wait();
+  group_->allreduce(tensors, options)->wait();
 }
 
 void ProcessGroup::broadcast(const std::vector<torch::Tensor>& tensors) {

@@ -1,4 +1,5 @@
-// The group of all ranks: c10d's ProcessGroup, with Gloo for CPU tensors and NCCL for CUDA tensors.
+// The group of all ranks: c10d's ProcessGroup, with Gloo for CPU tensors (all-reduces on one
+// machine through shared memory) and NCCL for CUDA tensors.
 #pragma once
 
 #include <torch/torch.h>
@@ -48,6 +49,8 @@ class ProcessGroup {
   int rank() const { return rank_; }
   int size() const { return size_; }
   bool is_main() const { return rank_ == 0; }
+  /// Whether all-reduces of CPU tensors go through memory; the same on all ranks.
+  bool shares_memory() const { return shares_memory_; }
   /// Where this rank listens for the others, numeric; empty where that is not known.
   const std::string& address() const { return address_; }
   /// Null when alone.
@@ -84,11 +87,14 @@ class ProcessGroup {
   PendingMax all_reduce_max_async(int64_t value);
 
  private:
+  void share_memory(c10::intrusive_ptr<c10d::Backend> gloo, bool wanted,
+                    std::chrono::milliseconds timeout);
   void connect_gpus(const c10::intrusive_ptr<c10d::Store>& store, const DevicePlan& plan,
                     std::chrono::milliseconds timeout);
 
   int rank_ = 0;
   int size_ = 1;
+  bool shares_memory_ = false;
   std::string address_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
 };

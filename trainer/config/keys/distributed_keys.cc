@@ -4,7 +4,9 @@ namespace ddp::train {
 
 std::vector<Field> distributed_fields() {
   return {
-      {DDP_KEY(distributed, backend), .meaning = "auto: nccl on GPUs, gloo on CPUs."},
+      {DDP_KEY(distributed, backend),
+       .meaning = "auto: nccl on GPUs, gloo on CPUs, where the ranks of one machine reduce through "
+                  "memory that they share; gloo: through sockets there, too."},
       {DDP_KEY(distributed, bucket_cap_mb), .range = Range{0, 1e6, true}, .unit = "MiB",
        .meaning = "Bucket size: gradients that are all-reduced together."},
       {DDP_KEY(distributed, gradient_as_bucket_view),

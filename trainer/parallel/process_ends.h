@@ -1,0 +1,39 @@
+// When other processes of this machine end, however they end. No LibTorch in it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace ddp::train {
+
+/// Waits on a thread of its own; uses no processor time meanwhile.
+class ProcessEnds {
+ public:
+  /// Gets the place of the process in the list that was given; called on the thread.
+  using Ended = std::function<void(std::size_t)>;
+
+  /// Null where one of them cannot be watched: it is gone, or the kernel is older than Linux 5.3.
+  static std::unique_ptr<ProcessEnds> watch(const std::vector<pid_t>& processes);
+  ~ProcessEnds();
+  ProcessEnds(const ProcessEnds&) = delete;
+  ProcessEnds& operator=(const ProcessEnds&) = delete;
+
+  /// Once: from now on `ended` is called for each process that ends or has ended.
+  void start(Ended ended);
+
+ private:
+  explicit ProcessEnds(int stop) : stop_(stop) {}
+  void look();
+
+  int stop_;
+  std::vector<int> watched_;
+  Ended ended_;
+  std::thread thread_;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,204 @@
+#include "trainer/parallel/shared_memory_backend.h"
+
+#include <sched.h>
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+namespace ddp::train {
+namespace {
+
+std::optional<SharedReduce::Type> shared_type(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return SharedReduce::Type::kFloat32;
+    case at::kDouble:
+      return SharedReduce::Type::kFloat64;
+    case at::kInt:
+      return SharedReduce::Type::kInt32;
+    case at::kLong:
+      return SharedReduce::Type::kInt64;
+    case at::kByte:
+      return SharedReduce::Type::kUint8;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<SharedReduce::Operation> shared_operation(const c10d::ReduceOp& operation) {
+  if (operation == c10d::ReduceOp::SUM) return SharedReduce::Operation::kSum;
+  if (operation == c10d::ReduceOp::MAX) return SharedReduce::Operation::kMax;
+  return std::nullopt;
+}
+
+/// Depends only on what is the same on all ranks.
+bool is_shared(const std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
+  return tensors.size() == 1 && tensors[0].layout() == at::kStrided && tensors[0].is_cpu() &&
+         shared_type(tensors[0].scalar_type()) && shared_operation(options.reduceOp);
+}
+
+std::vector<std::byte*> data_of(const std::vector<SharedSegment>& segments) {
+  std::vector<std::byte*> data;
+  for (const SharedSegment& segment : segments) data.push_back(segment.data());
+  return data;
+}
+
+bool fewer_cores_than(std::size_t ranks) {
+  cpu_set_t cores;
+  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 &&
+         static_cast<std::size_t>(CPU_COUNT(&cores)) < ranks;
+}
+
+class SharedWork : public c10d::Work {
+ public:
+  SharedWork(int rank, std::vector<at::Tensor> tensors, const c10d::AllreduceOptions& options)
+      : Work(rank, c10d::OpType::ALLREDUCE, "shared_memory:all_reduce", tensors),
+        future_(c10::make_intrusive<c10::ivalue::Future>(
+            c10::ListType::create(c10::TensorType::get()))),
+        tensors_(std::move(tensors)),
+        type_(*shared_type(tensors_[0].scalar_type())),
+        operation_(*shared_operation(options.reduceOp)),
+        timeout_(options.timeout) {}
+
+  void run(SharedReduce& reduce, std::chrono::milliseconds default_timeout) {
+    const auto timeout = timeout_ == c10d::kUnsetTimeout ? default_timeout : timeout_;
+    try {
+      const at::NoGradGuard no_grad;
+      const at::Tensor dense = tensors_[0].contiguous();
+      reduce.run(dense.data_ptr(), static_cast<std::size_t>(dense.numel()), type_, operation_,
+                 timeout);
+      if (!dense.is_same(tensors_[0])) tensors_[0].copy_(dense);
+    } catch (...) {
+      future_->setError(std::current_exception());
+      finish(std::current_exception());
+      return;
+    }
+    future_->markCompleted(c10::IValue(tensors_));
+    finish();
+  }
+
+  std::vector<at::Tensor> result() override { return tensors_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+
+ private:
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::vector<at::Tensor> tensors_;
+  SharedReduce::Type type_;
+  SharedReduce::Operation operation_;
+  std::chrono::milliseconds timeout_;
+};
+
+class SharedMemoryBackend : public c10d::Backend {
+ public:
+  SharedMemoryBackend(c10::intrusive_ptr<c10d::Backend> gloo, SharedParts parts,
+                      std::chrono::milliseconds timeout)
+      : Backend(gloo->getRank(), gloo->getSize()),
+        gloo_(std::move(gloo)),
+        timeout_(timeout),
+        parts_(std::move(parts)),
+        reduce_(rank_, data_of(parts_.of_ranks), fewer_cores_than(parts_.of_ranks.size())) {
+    parts_.ends->start([this](std::size_t rank) { reduce_.lose(static_cast<int>(rank)); });
+    thread_ = std::thread([this] { work(); });
+  }
+
+  ~SharedMemoryBackend() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+    parts_.ends.reset();  // it speaks to reduce_
+  }
+
+  const std::string getBackendName() const override { return gloo_->getBackendName(); }
+
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& options) override {
+    if (!is_shared(tensors, options)) return gloo_->allreduce(tensors, options);
+    auto work = c10::make_intrusive<SharedWork>(rank_, tensors, options);
+    std::unique_lock lock(mutex_);
+    if (options.asyncOp || busy_ || !waiting_.empty()) {
+      waiting_.push_back(work);
+      lock.unlock();
+      changed_.notify_all();
+      return work;
+    }
+    run(*work, lock);
+    return work;
+  }
+
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override {
+    return gloo_->broadcast(tensors, options);
+  }
+  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors,
+                                        const c10d::ReduceOptions& options) override {
+    return gloo_->reduce(tensors, options);
+  }
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
+                                           std::vector<at::Tensor>& inputs,
+                                           const c10d::AllgatherOptions& options) override {
+    return gloo_->allgather(outputs, inputs, options);
+  }
+  c10::intrusive_ptr<c10d::Work> gather(std::vector<std::vector<at::Tensor>>& outputs,
+                                        std::vector<at::Tensor>& inputs,
+                                        const c10d::GatherOptions& options) override {
+    return gloo_->gather(outputs, inputs, options);
+  }
+  c10::intrusive_ptr<c10d::Work> scatter(std::vector<at::Tensor>& outputs,
+                                         std::vector<std::vector<at::Tensor>>& inputs,
+                                         const c10d::ScatterOptions& options) override {
+    return gloo_->scatter(outputs, inputs, options);
+  }
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override {
+    return gloo_->barrier(options);
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return !busy_ && (stop_ || !waiting_.empty()); });
+      if (waiting_.empty()) return;
+      const auto next = std::move(waiting_.front());
+      waiting_.pop_front();
+      run(*next, lock);
+    }
+  }
+
+  void run(SharedWork& work, std::unique_lock<std::mutex>& lock) {
+    busy_ = true;
+    lock.unlock();
+    work.run(reduce_, timeout_);
+    lock.lock();
+    busy_ = false;
+    if (!waiting_.empty()) changed_.notify_all();
+  }
+
+  c10::intrusive_ptr<c10d::Backend> gloo_;
+  std::chrono::milliseconds timeout_;
+  SharedParts parts_;
+  SharedReduce reduce_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<c10::intrusive_ptr<SharedWork>> waiting_;
+  bool busy_ = false;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo,
+                                                             SharedParts parts,
+                                                             std::chrono::milliseconds timeout) {
+  return c10::make_intrusive<SharedMemoryBackend>(std::move(gloo), std::move(parts), timeout);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,386 @@
+#include "trainer/parallel/shared_reduce.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <type_traits>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ddp::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Type = SharedReduce::Type;
+using Operation = SharedReduce::Operation;
+
+constexpr std::size_t kLine = 64;
+constexpr uint64_t kSlots = 8;
+// A rank gives so many chunks before it needs those of the others, so that one that is slower for a
+// moment holds up nobody.
+constexpr uint64_t kAhead = 3;
+// Below, each rank of three and more sums everything up: less waiting for more adding.
+constexpr std::size_t kDirectBytes = 8192;
+constexpr int kSpins = 200;  // about 10 us
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Not private to the process: the words are in memory of several.
+void wait_on(std::atomic<uint32_t>& word, uint32_t seen, Clock::duration at_most) {
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(at_most).count();
+  const timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
+}
+
+void wake_all(std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+std::size_t bytes_of(Type type) {
+  switch (type) {
+    case Type::kFloat32:
+    case Type::kInt32:
+      return 4;
+    case Type::kFloat64:
+    case Type::kInt64:
+      return 8;
+    case Type::kUint8:
+      return 1;
+  }
+  return 1;
+}
+
+const char* name_of(Type type) {
+  switch (type) {
+    case Type::kFloat32:
+      return "float32";
+    case Type::kFloat64:
+      return "float64";
+    case Type::kInt32:
+      return "int32";
+    case Type::kInt64:
+      return "int64";
+    case Type::kUint8:
+      return "uint8";
+  }
+  return "unknown";
+}
+
+struct Sum {
+  template <class T>
+  static T of(T a, T b) {
+    return static_cast<T>(a + b);
+  }
+};
+
+struct Larger {
+  template <class T>
+  static T of(T a, T b) {
+    return a < b ? b : a;
+  }
+};
+
+// `out` may be one of the sources.
+template <class T, class Op>
+void combine(T* out, const std::byte* const* sources, std::size_t ranks, std::size_t count) {
+  const auto source = [&](std::size_t rank) { return reinterpret_cast<const T*>(sources[rank]); };
+  if (ranks == 2) {
+    const T* const a = source(0);
+    const T* const b = source(1);
+    for (std::size_t i = 0; i < count; ++i) out[i] = Op::of(a[i], b[i]);
+    return;
+  }
+  constexpr std::size_t kBlock = 4096 / sizeof(T);
+  std::array<T, kBlock> sum;
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t n = std::min(kBlock, count - begin);
+    std::copy_n(source(0) + begin, n, sum.data());
+    for (std::size_t rank = 1; rank < ranks; ++rank) {
+      const T* const next = source(rank) + begin;
+      for (std::size_t i = 0; i < n; ++i) sum[i] = Op::of(sum[i], next[i]);
+    }
+    std::copy_n(sum.data(), n, out + begin);
+  }
+}
+
+// Sums of whole numbers wrap around, as torch's do.
+template <class T>
+void combine_by(Operation operation, void* out, const std::vector<const std::byte*>& sources,
+                std::size_t count) {
+  if (operation == Operation::kMax)
+    return combine<T, Larger>(static_cast<T*>(out), sources.data(), sources.size(), count);
+  if constexpr (std::is_integral_v<T>) {
+    using Wrapping = std::make_unsigned_t<T>;
+    combine<Wrapping, Sum>(static_cast<Wrapping*>(out), sources.data(), sources.size(), count);
+  } else {
+    combine<T, Sum>(static_cast<T*>(out), sources.data(), sources.size(), count);
+  }
+}
+
+void combine_any(Type type, Operation operation, void* out,
+                 const std::vector<const std::byte*>& sources, std::size_t bytes) {
+  const std::size_t count = bytes / bytes_of(type);
+  switch (type) {
+    case Type::kFloat32:
+      return combine_by<float>(operation, out, sources, count);
+    case Type::kFloat64:
+      return combine_by<double>(operation, out, sources, count);
+    case Type::kInt32:
+      return combine_by<int32_t>(operation, out, sources, count);
+    case Type::kInt64:
+      return combine_by<int64_t>(operation, out, sources, count);
+    case Type::kUint8:
+      return combine_by<uint8_t>(operation, out, sources, count);
+  }
+}
+
+}  // namespace
+
+/// What one call is for. Ranks compare it before they take each other's elements.
+struct SharedReduce::Call {
+  uint64_t count;
+  Type type;
+  Operation operation;
+
+  bool operator==(const Call&) const = default;
+};
+
+/// Counts are of chunks, from the first one of all calls on. Each is written by the owner only.
+struct SharedReduce::Part {
+  alignas(kLine) std::atomic<uint64_t> given;  ///< Copied to the part.
+  std::atomic<uint64_t> summed;                ///< The owner's share is, and is in the part.
+  std::atomic<uint64_t> done;                  ///< No other part of that chunk is read any more.
+  std::atomic<bool> left;                      ///< The owner will give nothing any more.
+  alignas(kLine) std::atomic<uint32_t> bell;   ///< Changes when a sleeper has to look again.
+  std::atomic<uint32_t> sleepers;              ///< Of any rank, waiting for the owner.
+  alignas(kLine) std::array<Call, kSlots> calls;
+  alignas(4096) std::array<std::array<std::byte, kChunkOfMore>, kSlots> slots;
+};
+
+/// While it lives, the owner of the part rings.
+class SharedReduce::Sleeper {
+ public:
+  explicit Sleeper(Part& part) : part_(part) { part_.sleepers.fetch_add(1); }
+  ~Sleeper() { part_.sleepers.fetch_sub(1); }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+
+ private:
+  Part& part_;
+};
+
+SharedReduce::SharedReduce(int rank, const std::vector<std::byte*>& parts, bool share_cores)
+    : rank_(rank),
+      size_(static_cast<int>(parts.size())),
+      chunk_(parts.size() == 2 ? kChunkOfTwo : kChunkOfMore),
+      spins_(share_cores ? 0 : kSpins),
+      sources_(parts.size()),
+      lost_(new std::atomic<bool>[parts.size()]()),
+      call_(new Call()) {
+  static_assert(sizeof(Part) <= kPartBytes);
+  static_assert(std::atomic<uint64_t>::is_always_lock_free &&
+                std::atomic<uint32_t>::is_always_lock_free);
+  for (std::byte* part : parts) parts_.push_back(reinterpret_cast<Part*>(part));
+}
+
+SharedReduce::~SharedReduce() {
+  Part& own = *parts_[static_cast<std::size_t>(rank_)];
+  own.left = true;
+  own.bell.fetch_add(1);
+  wake_all(own.bell);
+}
+
+// The bell rings in the lost rank's own part, where those who wait for it sleep.
+void SharedReduce::lose(int rank) {
+  lost_[static_cast<std::size_t>(rank)] = true;
+  Part& part = *parts_[static_cast<std::size_t>(rank)];
+  part.bell.fetch_add(1);
+  wake_all(part.bell);
+}
+
+void SharedReduce::run(void* data, std::size_t count, Type type, Operation operation,
+                       Time timeout) {
+  if (failure_) std::rethrow_exception(failure_);
+  *call_ = {count, type, operation};
+  timeout_ = timeout;
+  deadline_ = Clock::now() + timeout;
+  auto* const bytes = static_cast<std::byte*>(data);
+  const std::size_t length = count * bytes_of(type);
+  try {
+    if (size_ == 2 || length <= kDirectBytes)
+      reduce_directly(bytes, length);
+    else
+      reduce_in_shares(bytes, length);
+  } catch (...) {
+    failure_ = std::current_exception();
+    parts_[static_cast<std::size_t>(rank_)]->left = true;
+    lose(rank_);
+    throw;
+  }
+}
+
+// Each rank sums up all parts. The call itself is compared even where there are no elements.
+void SharedReduce::reduce_directly(std::byte* data, std::size_t bytes) {
+  const std::size_t chunks = std::max<std::size_t>(1, (bytes + chunk_ - 1) / chunk_);
+  const auto begin = [&](std::size_t i) { return i * chunk_; };
+  const auto size = [&](std::size_t i) { return std::min(chunk_, bytes - begin(i)); };
+  std::size_t given = 0;
+  for (std::size_t i = 0; i < chunks; ++i) {
+    for (; given < std::min(chunks, i + 1 + kAhead); ++given)
+      give(data + begin(given), size(given), 0, 0, next_chunk_ + given);
+    sum_up(data + begin(i), size(i), next_chunk_ + i, 0);
+    publish(&Part::done, next_chunk_ + i + 1);
+  }
+  next_chunk_ += chunks;
+}
+
+// Each rank sums up its share of a chunk, and takes the others' sums.
+void SharedReduce::reduce_in_shares(std::byte* data, std::size_t bytes) {
+  const std::size_t chunks = (bytes + chunk_ - 1) / chunk_;
+  const auto begin = [&](std::size_t i) { return i * chunk_; };
+  const auto size = [&](std::size_t i) { return std::min(chunk_, bytes - begin(i)); };
+  std::size_t given = 0;
+  std::size_t summed = 0;
+  for (std::size_t i = 0; i < chunks; ++i) {
+    for (; given < std::min(chunks, i + 1 + kAhead); ++given) {
+      const std::size_t n = size(given);
+      give(data + begin(given), n, share_begin(n, rank_), share_begin(n, rank_ + 1),
+           next_chunk_ + given);
+    }
+    for (; summed < std::min(chunks, i + 2); ++summed)
+      sum_share(data + begin(summed), size(summed), next_chunk_ + summed);
+    collect_shares(data + begin(i), size(i), next_chunk_ + i);
+    publish(&Part::done, next_chunk_ + i + 1);
+  }
+  next_chunk_ += chunks;
+}
+
+// But for what nobody else needs, from `kept` to `kept_end`. With these kAhead and kSlots the slot
+// is free already; the look at `done` leaves both free to change.
+void SharedReduce::give(const std::byte* data, std::size_t bytes, std::size_t kept,
+                        std::size_t kept_end, uint64_t chunk) {
+  if (chunk >= kSlots) wait_for_all(&Part::done, chunk - kSlots + 1);
+  parts_[static_cast<std::size_t>(rank_)]->calls[chunk % kSlots] = *call_;
+  std::byte* const place = slot(rank_, chunk);
+  if (kept > 0) std::memcpy(place, data, kept);
+  if (bytes > kept_end) std::memcpy(place + kept_end, data + kept_end, bytes - kept_end);
+  publish(&Part::given, chunk + 1);
+}
+
+void SharedReduce::sum_up(std::byte* data, std::size_t bytes, uint64_t chunk, std::size_t offset) {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != rank_) {
+      wait_for(rank, &Part::given, chunk + 1);
+      check_call(rank, chunk);
+    }
+    sources_[static_cast<std::size_t>(rank)] = rank == rank_ ? data : slot(rank, chunk) + offset;
+  }
+  combine_any(call_->type, call_->operation, data, sources_, bytes);
+}
+
+void SharedReduce::sum_share(std::byte* data, std::size_t bytes, uint64_t chunk) {
+  const std::size_t begin = share_begin(bytes, rank_);
+  const std::size_t size = share_begin(bytes, rank_ + 1) - begin;
+  sum_up(data + begin, size, chunk, begin);
+  // Nobody else reads this share of what this rank has given.
+  if (size > 0) std::memcpy(slot(rank_, chunk) + begin, data + begin, size);
+  publish(&Part::summed, chunk + 1);
+}
+
+void SharedReduce::collect_shares(std::byte* data, std::size_t bytes, uint64_t chunk) {
+  for (int step = 1; step < size_; ++step) {
+    const int rank = (rank_ + step) % size_;
+    wait_for(rank, &Part::summed, chunk + 1);
+    const std::size_t begin = share_begin(bytes, rank);
+    const std::size_t size = share_begin(bytes, rank + 1) - begin;
+    if (size > 0) std::memcpy(data + begin, slot(rank, chunk) + begin, size);
+  }
+}
+
+// Whole cache lines, so that no two ranks write to the same one.
+std::size_t SharedReduce::share_begin(std::size_t bytes, int rank) const {
+  const std::size_t lines = (bytes + kLine - 1) / kLine;
+  const auto ranks = static_cast<std::size_t>(size_);
+  return std::min(bytes, lines * static_cast<std::size_t>(rank) / ranks * kLine);
+}
+
+std::byte* SharedReduce::slot(int rank, uint64_t chunk) const {
+  return parts_[static_cast<std::size_t>(rank)]->slots[chunk % kSlots].data();
+}
+
+void SharedReduce::check_call(int rank, uint64_t chunk) const {
+  const Call& other = parts_[static_cast<std::size_t>(rank)]->calls[chunk % kSlots];
+  if (other == *call_) return;
+  throw std::runtime_error("the ranks reduce different things: rank " + std::to_string(rank_) +
+                           " " + text_of(*call_) + ", rank " + std::to_string(rank) + " " +
+                           text_of(other));
+}
+
+std::string SharedReduce::text_of(const Call& call) const {
+  return (call.operation == Operation::kMax ? "the maximum of " : "the sum of ") +
+         std::to_string(call.count) + " " + name_of(call.type);
+}
+
+bool SharedReduce::reached(int rank, Count count, uint64_t value) const {
+  return (parts_[static_cast<std::size_t>(rank)]->*count).load(std::memory_order_acquire) >= value;
+}
+
+void SharedReduce::wait_for_all(Count count, uint64_t value) {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != rank_) wait_for(rank, count, value);
+  }
+}
+
+void SharedReduce::wait_for(int rank, Count count, uint64_t value) {
+  for (int i = 0; i < spins_; ++i) {
+    if (reached(rank, count, value)) return;
+    pause_briefly();
+  }
+  if (!reached(rank, count, value)) sleep_until(rank, count, value);
+}
+
+void SharedReduce::sleep_until(int rank, Count count, uint64_t value) {
+  Part& part = *parts_[static_cast<std::size_t>(rank)];
+  const Sleeper sleeper(part);
+  while (true) {
+    const uint32_t seen = part.bell;
+    const bool gone = lost_[static_cast<std::size_t>(rank)] || part.left;
+    // After the look at `gone`: what it gave before it went counts.
+    if ((part.*count).load() >= value) return;
+    if (gone) {
+      throw PeerLost("Connection closed by peer: rank " + std::to_string(rank) +
+                     " has ended before it gave its part of " + text_of(*call_));
+    }
+    const auto left = deadline_ - Clock::now();
+    if (left <= Clock::duration::zero()) {
+      throw std::runtime_error("Timed out waiting " + std::to_string(timeout_.count()) +
+                               "ms for rank " + std::to_string(rank) + " in " + text_of(*call_));
+    }
+    wait_on(part.bell, seen, left);
+  }
+}
+
+// Ordered with the sleeper's own two steps: either it sees the count, or it is seen here.
+void SharedReduce::publish(Count count, uint64_t value) {
+  Part& own = *parts_[static_cast<std::size_t>(rank_)];
+  (own.*count).store(value);
+  if (own.sleepers.load() == 0) return;
+  own.bell.fetch_add(1);
+  wake_all(own.bell);
+}
+
+}  // namespace ddp::train
