@@ -33,8 +33,8 @@ if [ "${1:-}" = --fast ]; then
   preset=dev
   # To load LibTorch takes a third of a second: all tests of such a program share one process, unless some are asked for.
   [ $# -gt 0 ] || whole=(ddp_model_tests ddp_trainer_tests)
-  select=(-LE "^($slow${whole:+|trainer})\$" -E '_NOT_BUILT$')
-  ./scripts/build.sh dev "${unit_tests[@]}" ddp-run
+  select=(-LE "^($slow${whole:+|trainer})\$" -E '_NOT_BUILT|fuzzing corpus')
+  ./scripts/build.sh dev "${unit_tests[@]}" ddp_config_show ddp-run
 else
   ./scripts/setup.sh "--${DDP_SETUP:-test}"
   ./scripts/build.sh release
@@ -55,7 +55,12 @@ if [ -z "$total" ]; then
 fi
 echo "test: $(( total - failed - skipped )) of $total tests passed, $failed failed, $skipped skipped"
 for program in "${whole[@]}"; do
-  echo "test: $program, in one process"
-  OMP_NUM_THREADS=1 "build/$preset/bin/$program" '~[peer]' || status=1
+  if OMP_NUM_THREADS=1 "build/$preset/bin/$program" '~[peer]' >"$log" 2>&1; then
+    echo "test: $program: $(grep '^All tests passed' "$log")"
+  else
+    status=1
+    cat "$log"
+    echo "test: $program: FAILED, see above"
+  fi
 done
 exit "$status"
