@@ -26,7 +26,7 @@ constexpr std::size_t kLine = 64;
 constexpr uint64_t kSlots = 8;
 // A rank gives so many chunks before it needs those of the others, so that one that is slower for a
 // moment holds up nobody.
-constexpr uint64_t kAhead = 3;
+constexpr uint64_t kChunksAhead = 3;
 // Below, each rank of three and more sums everything up: less waiting for more adding.
 constexpr std::size_t kDirectBytes = 8192;
 constexpr int kSpins = 200;  // about 10 us
@@ -240,7 +240,7 @@ void SharedReduce::reduce_directly(std::byte* data, std::size_t bytes) {
   const auto size = [&](std::size_t i) { return std::min(chunk_, bytes - begin(i)); };
   std::size_t given = 0;
   for (std::size_t i = 0; i < chunks; ++i) {
-    for (; given < std::min(chunks, i + 1 + kAhead); ++given)
+    for (; given < std::min(chunks, i + 1 + kChunksAhead); ++given)
       give(data + begin(given), size(given), 0, 0, next_chunk_ + given);
     sum_up(data + begin(i), size(i), next_chunk_ + i, 0);
     publish(&Part::done, next_chunk_ + i + 1);
@@ -256,7 +256,7 @@ void SharedReduce::reduce_in_shares(std::byte* data, std::size_t bytes) {
   std::size_t given = 0;
   std::size_t summed = 0;
   for (std::size_t i = 0; i < chunks; ++i) {
-    for (; given < std::min(chunks, i + 1 + kAhead); ++given) {
+    for (; given < std::min(chunks, i + 1 + kChunksAhead); ++given) {
       const std::size_t n = size(given);
       give(data + begin(given), n, share_begin(n, rank_), share_begin(n, rank_ + 1),
            next_chunk_ + given);
@@ -269,8 +269,8 @@ void SharedReduce::reduce_in_shares(std::byte* data, std::size_t bytes) {
   next_chunk_ += chunks;
 }
 
-// But for what nobody else needs, from `kept` to `kept_end`. With these kAhead and kSlots the slot
-// is free already; the look at `done` leaves both free to change.
+// But for what nobody else needs, from `kept` to `kept_end`. With these kChunksAhead and kSlots the
+// slot is free already; the look at `done` leaves both free to change.
 void SharedReduce::give(const std::byte* data, std::size_t bytes, std::size_t kept,
                         std::size_t kept_end, uint64_t chunk) {
   if (chunk >= kSlots) wait_for_all(&Part::done, chunk - kSlots + 1);
