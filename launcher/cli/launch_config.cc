@@ -31,9 +31,20 @@ void apply_endpoint(LaunchConfig& config, const std::string& text, const std::st
   config.master_port = endpoint->port;
 }
 
+std::string rdzv_backend(const OptionValues& values) {
+  const std::string& given = values.text("rdzv-backend");
+  if (given.starts_with("etcd")) {
+    usage_error(
+        fmt::format("--rdzv-backend={}: etcd is not supported; c10d needs no server of its own: "
+                    "--rdzv-backend=c10d --rdzv-endpoint=HOST:PORT, where HOST is one of the nodes",
+                    given));
+  }
+  return values.one_of("rdzv-backend", {"static", "c10d"});
+}
+
 void take_addresses(LaunchConfig& config, const OptionValues& values) {
   const bool alone = values.flag("standalone");  // whatever backend is named, as with torchrun
-  const std::string backend = alone ? "c10d" : values.one_of("rdzv-backend", {"static", "c10d"});
+  const std::string backend = alone ? "c10d" : rdzv_backend(values);
   config.master_addr = values.text("master-addr");
   config.master_port = values.integer("master-port", 0, 65535);
   if (!alone && !values.given("master-port")) {
@@ -64,7 +75,7 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
   if (nodes.max == 1 || values.flag("standalone")) return take_single_node(values, nodes);
   GroupSettings group;
   MembershipRules& rules = group.rules;
-  rules.fixed_ranks = values.one_of("rdzv-backend", {"static", "c10d"}) == "static";
+  rules.fixed_ranks = rdzv_backend(values) == "static";
   rules.min_nodes = rules.fixed_ranks ? nodes.max : nodes.min;
   rules.max_nodes = nodes.max;
   rules.run_id = config.rdzv_id.empty() ? "none" : config.rdzv_id;  // torchrun's default

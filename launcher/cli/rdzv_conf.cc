@@ -52,6 +52,11 @@ Endpoint take_endpoint(const OptionValues& values, bool is_static) {
   } else {
     endpoint.host = text;
   }
+  if (endpoint.host.empty() && values.given("rdzv-endpoint")) {
+    usage_error(fmt::format(
+        "--rdzv-endpoint={}: no host in it; is the shell variable set? HOST[:PORT] of one node",
+        text));
+  }
   if (endpoint.host.empty()) {
     usage_error(
         "--rdzv-endpoint is needed for several nodes with --rdzv-backend=c10d: HOST[:PORT] of the "

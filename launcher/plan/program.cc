@@ -93,6 +93,10 @@ std::string tip_for_command(const std::string& name, const std::vector<std::stri
     const bool with_value = option->value && !args.empty();
     return fmt::format("did you mean ddp-run --{}{}?", name, with_value ? " " + args.front() : "");
   }
+  if (name.starts_with("\u2013") || name.starts_with("\u2014"))
+    return "it begins with a typographic dash; write --";
+  if (name.find('=') != std::string::npos)
+    return fmt::format("put variables before ddp-run: {} ddp-run ...", name);
   if (name == "launch" || name == "run") return "ddp-run needs no such word before the program";
   return exists(name)
              ? fmt::format("it is neither on PATH nor next to ddp-run; did you mean ./{}?", name)

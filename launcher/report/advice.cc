@@ -107,9 +107,14 @@ std::string about_hang(const ProcessFailure& failure) {
          "; if it was only slow, raise --hang-timeout";
 }
 
-std::string about_signal(int signal) {
+std::string about_signal(int signal, const std::string& cause) {
   switch (signal) {
     case SIGKILL:
+      if (cause.starts_with("out of memory"))
+        return "fewer workers, a smaller batch, or more memory";
+      if (!cause.empty())
+        return "it was not the kernel: a scheduler, a person or another program ended it; their "
+               "logs may say why";
       return "if memory ran out (dmesg, the container's limit): fewer workers, a smaller batch, or "
              "more memory";
     case SIGTERM:
@@ -127,7 +132,7 @@ std::string about_signal(int signal) {
   }
 }
 
-std::string about_code(int code) {
+std::string about_code(int code, const std::string& cause) {
   switch (code) {
     case kExitPreempted:
       return "the state is saved: run the same command again to continue";
@@ -139,14 +144,14 @@ std::string about_code(int code) {
     case kExitNotExecutable:
       return "ddp-run --dry-run shows what is executed, and with which PATH";
     default:
-      return code > kExitSignalBase ? about_signal(code - kExitSignalBase) : "";
+      return code > kExitSignalBase ? about_signal(code - kExitSignalBase, cause) : "";
   }
 }
 
 std::string about_end(const ProcessFailure& failure) {
   if (!failure.hang.empty()) return about_hang(failure);
-  return failure.exit.signal != 0 ? about_signal(failure.exit.signal)
-                                  : about_code(failure.exit.code);
+  return failure.exit.signal != 0 ? about_signal(failure.exit.signal, failure.cause)
+                                  : about_code(failure.exit.code, failure.cause);
 }
 
 }  // namespace

@@ -87,10 +87,24 @@ std::string earlier_rounds(const RunResult& result) {
   return text.empty() ? "" : "Before that:\n" + text;
 }
 
+// What logs_of has indented, as it was written.
+std::string written(const std::string& logs) {
+  constexpr std::string_view kIndent = "    ";
+  std::string text;
+  for (std::size_t begin = 0; begin < logs.size();) {
+    const auto end = std::min(logs.find('\n', begin), logs.size());
+    std::string_view line = std::string_view(logs).substr(begin, end - begin);
+    if (line.starts_with(kIndent)) line.remove_prefix(kIndent.size());
+    text.append(line).append("\n");
+    begin = end + 1;
+  }
+  return text;
+}
+
 std::string words_of(const ProcessFailure& failure, const std::string& logs) {
   const auto message = read_error_file(failure.error_file);
   return failure.last_stderr + "\n" + failure.message + "\n" +
-         (message ? message->text + "\n" + message->callstack : "") + "\n" + logs;
+         (message ? message->text + "\n" + message->callstack : "") + "\n" + written(logs);
 }
 
 std::string failed_run(const PastRun& run) {
@@ -184,7 +198,7 @@ std::string unrecorded_run(const PastRun& run) {
   }
   for (const auto& worker : workers) {
     const std::string logs = logs_of(worker.folder, false);
-    if (told.empty() || worker.local_rank == told.front().files.local_rank) words += logs;
+    if (told.empty() || worker.local_rank == told.front().files.local_rank) words += written(logs);
     text += logs;
   }
   const std::string output = told.empty() ? run.folder : output_file(told.front().files.folder);

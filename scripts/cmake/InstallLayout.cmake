@@ -23,7 +23,7 @@ endfunction()
 
 # The documentation lies as in the repository, so that its links lead to the same files (tests/packages checks them).
 set(_doc ${DDP_SHARE_DIR}/doc/ddp-run)
-foreach(_file IN ITEMS README.md CHANGELOG.md CONTRIBUTING.md LICENSE NOTICE launcher/README.md trainer/README.md
+foreach(_file IN ITEMS README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE NOTICE launcher/README.md trainer/README.md
         data/README.md)
   get_filename_component(_folder ${_file} DIRECTORY)
   install(FILES ${CMAKE_SOURCE_DIR}/${_file} DESTINATION ${_doc}/${_folder} COMPONENT launcher)

@@ -186,6 +186,11 @@ TEST_CASE("c10d takes the address of the master for the endpoint where that is l
   const auto port =
       parse({"--nnodes=2", "--rdzv-backend=c10d", "--master-addr=n1", "--master-port=77", "x"}, {});
   CHECK(port.group->port == 77);
+  CHECK_THROWS_WITH(parse({"--nnodes=2", "--rdzv-backend=etcd-v2", "x"}, {}),
+                    Catch::Contains("etcd is not supported; c10d needs no server of its own"));
+  CHECK_THROWS_WITH(
+      parse({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=:29500", "x"}, {}),
+      Catch::Contains("--rdzv-endpoint=:29500: no host in it; is the shell variable set?"));
   CHECK_THROWS_WITH(parse({"--nnodes=2", "--rdzv-backend=c10d", "x"}, {}),
                     Catch::Contains("--rdzv-endpoint is needed"));
 }
@@ -235,8 +240,8 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
         "--shutdown-timeout=nan: must be a number of seconds, e.g. 0, 2.5 or 600");
   CHECK(complaint({"--start-method=vfork", "x"}) ==
         "--start-method=vfork: must be one of spawn, fork, forkserver");
-  CHECK(complaint({"--rdzv-backend=etcd", "x"}) ==
-        "--rdzv-backend=etcd: must be one of static, c10d");
+  CHECK(complaint({"--rdzv-backend=foo", "x"}) ==
+        "--rdzv-backend=foo: must be one of static, c10d");
   CHECK(complaint({"--rdzv-conf=a", "x"}) == "--rdzv-conf=a: 'a' is not KEY=VALUE");
   CHECK(complaint({"--nnodes=0", "x"}) == "--nnodes=0: must be N or MIN:MAX, with 1 <= MIN <= MAX");
   CHECK(complaint({"--nnodes=2:1", "x"}) ==

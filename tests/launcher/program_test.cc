@@ -88,6 +88,11 @@ TEST_CASE("a program that cannot run is one line, 127 or 126") {
   CHECK(complaint(program("nosuch"), places).exit_code == 127);
   CHECK(complaint(program("nosuch"), places).text ==
         "program 'nosuch' was not found; it is neither on PATH nor next to ddp-run; give its path");
+  CHECK(complaint(program("\u2013nproc_per_node=2"), places).text.find("typographic dash") !=
+        std::string::npos);
+  CHECK(complaint(program("OMP_NUM_THREADS=4"), places)
+            .text.find("put variables before ddp-run: OMP_NUM_THREADS=4 ddp-run") !=
+        std::string::npos);
   CHECK(complaint(program(folder / "nosuch"), places).exit_code == 127);
   CHECK(complaint(program(folder / "nosuch.py"), places).exit_code == 127);
   CHECK(complaint(program(plain), places).exit_code == 126);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -216,7 +217,10 @@ TEST_CASE("a sleeper in shared memory is woken when its peer's process is lost")
       return;
     }
     done = false;
-    std::thread other([&] { reduce.lose(1); });
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds{50});  // until the other one sleeps
+      reduce.lose(1);
+    });
     try {
       reduce.run(&value, 1, Reduce::Type::kInt64, Reduce::Operation::kSum, kLong);
     } catch (...) {

@@ -69,7 +69,7 @@ class Docs(unittest.TestCase):
     def test_installed_pages_link_only_to_what_is_installed(self):
         """As scripts/cmake/InstallLayout.cmake installs them; tests/packages walks the packages themselves."""
         folders = [ROOT / name for name in ("docs", "configs", "examples", "launcher/README.md", "trainer/README.md",
-                                            "data/README.md", "CONTRIBUTING.md", "CHANGELOG.md", "README.md")]
+                                            "data/README.md", "CONTRIBUTING.md", "CHANGELOG.md", "README.md", "SECURITY.md")]
         for page in PAGES:
             for link in re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", page.read_text()):
                 target = (page.parent / link).resolve()

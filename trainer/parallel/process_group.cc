@@ -125,12 +125,16 @@ void ProcessGroup::share_memory(c10::intrusive_ptr<c10d::Backend> gloo, bool wan
   if (size_ == 1) return;
   const auto own = wanted ? SharedSegment::create(SharedReduce::kPartBytes) : std::nullopt;
   auto parts = open_parts(gather_texts(own ? own->offer().text() : "none"));
-  for (const double opened : gather_doubles(parts ? 1.0 : 0.0)) {
-    if (opened == 0.0) return;
+  c10::intrusive_ptr<c10d::Backend> shared;
+  try {
+    if (parts) shared = make_shared_memory_backend(std::move(gloo), std::move(*parts), timeout);
+  } catch (const std::system_error&) {  // a limit of threads
+  }
+  for (const double made : gather_doubles(shared ? 1.0 : 0.0)) {
+    if (made == 0.0) return;
   }
   // c10d keeps the first backend of a type.
-  group_->setBackend(torch::kCPU, c10d::ProcessGroup::BackendType::CUSTOM,
-                     make_shared_memory_backend(std::move(gloo), std::move(*parts), timeout));
+  group_->setBackend(torch::kCPU, c10d::ProcessGroup::BackendType::CUSTOM, shared);
   shares_memory_ = true;
 }
 

@@ -61,6 +61,7 @@ class SharedWork : public c10d::Work {
         future_(c10::make_intrusive<c10::ivalue::Future>(
             c10::ListType::create(c10::TensorType::get()))),
         tensors_(std::move(tensors)),
+        dense_(tensors_[0].detach().contiguous()),
         type_(*shared_type(tensors_[0].scalar_type())),
         operation_(*shared_operation(options.reduceOp)),
         timeout_(options.timeout) {}
@@ -69,10 +70,9 @@ class SharedWork : public c10d::Work {
     const auto timeout = timeout_ == c10d::kUnsetTimeout ? default_timeout : timeout_;
     try {
       const at::NoGradGuard no_grad;
-      const at::Tensor dense = tensors_[0].contiguous();
-      reduce.run(dense.data_ptr(), static_cast<std::size_t>(dense.numel()), type_, operation_,
+      reduce.run(dense_.data_ptr(), static_cast<std::size_t>(dense_.numel()), type_, operation_,
                  timeout);
-      if (!dense.is_same(tensors_[0])) tensors_[0].copy_(dense);
+      if (dense_.data_ptr() != tensors_[0].data_ptr()) tensors_[0].copy_(dense_);
     } catch (...) {
       future_->setError(std::current_exception());
       finish(std::current_exception());
@@ -88,6 +88,7 @@ class SharedWork : public c10d::Work {
  private:
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::vector<at::Tensor> tensors_;
+  at::Tensor dense_;  ///< Made here: a lack of memory for it must not part the ranks' order.
   SharedReduce::Type type_;
   SharedReduce::Operation operation_;
   std::chrono::milliseconds timeout_;
@@ -103,7 +104,12 @@ class SharedMemoryBackend : public c10d::Backend {
         parts_(std::move(parts)),
         reduce_(rank_, data_of(parts_.of_ranks), fewer_cores_than(parts_.of_ranks.size())) {
     parts_.ends->start([this](std::size_t rank) { reduce_.lose(static_cast<int>(rank)); });
-    thread_ = std::thread([this] { work(); });
+    try {
+      thread_ = std::thread([this] { work(); });
+    } catch (...) {
+      parts_.ends.reset();  // it speaks to reduce_
+      throw;
+    }
   }
 
   ~SharedMemoryBackend() override {

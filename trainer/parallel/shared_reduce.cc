@@ -359,16 +359,16 @@ void SharedReduce::sleep_until(int rank, Count count, uint64_t value) {
   while (true) {
     const uint32_t seen = part.bell;
     const bool gone = lost_[static_cast<std::size_t>(rank)] || part.left;
-    // After the look at `gone`: what it gave before it went counts.
+    // After the look at `gone`: what it gave before it went counts. Who was not woken timed out.
     if ((part.*count).load() >= value) return;
-    if (gone) {
-      throw PeerLost("Connection closed by peer: rank " + std::to_string(rank) +
-                     " has ended before it gave its part of " + text_of(*call_));
-    }
     const auto left = deadline_ - Clock::now();
     if (left <= Clock::duration::zero()) {
       throw std::runtime_error("Timed out waiting " + std::to_string(timeout_.count()) +
                                "ms for rank " + std::to_string(rank) + " in " + text_of(*call_));
+    }
+    if (gone) {
+      throw PeerLost("Connection closed by peer: rank " + std::to_string(rank) +
+                     " has ended before it gave its part of " + text_of(*call_));
     }
     wait_on(part.bell, seen, left);
   }

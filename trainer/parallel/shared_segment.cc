@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <sstream>
 #include <utility>
@@ -29,9 +30,11 @@ int sealed_file(std::size_t bytes) {
   if (!may_write(bytes)) return -1;
   const int file = ::memfd_create("ddp-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (file < 0) return -1;
-  if (::fallocate(file, 0, 0, static_cast<off_t>(bytes)) == 0 &&
-      ::fcntl(file, F_ADD_SEALS, kSeals) == 0)
-    return file;
+  int failed = 0;
+  do {
+    failed = ::fallocate(file, 0, 0, static_cast<off_t>(bytes));
+  } while (failed != 0 && errno == EINTR);
+  if (failed == 0 && ::fcntl(file, F_ADD_SEALS, kSeals) == 0) return file;
   ::close(file);
   return -1;
 }

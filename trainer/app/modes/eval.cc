@@ -83,14 +83,14 @@ int64_t batch_size_of(const Config& config, const EvalArgs& options) {
 }
 
 void evaluate_snapshot(const Config& config, const EvalArgs& options,
-                       const OpenedSnapshot& snapshot, const DistEnv& env, const DevicePlan& plan) {
+                       const OpenedSnapshot& snapshot, ProcessGroup& group,
+                       const DevicePlan& plan) {
   const auto task = open_task(config, options, snapshot.meta);
   if (task->evaluation() == nullptr) {
     throw UserError(
         fmt::format("{}: there is nothing to evaluate on (train_split {}); name a text with --data",
                     config.data.path, config.data.train_split));
   }
-  ProcessGroup group(env, config.distributed, plan);
   task->build_model(plan.device, std::nullopt);
   load_weights(snapshot, *task);
   const auto evaluation = evaluate(*task, *task->evaluation(), batch_size_of(config, options),
@@ -109,9 +109,10 @@ int run_eval(const TrainerArgs& args) {
   const Config config = eval_config(snapshot.meta, options);
   const DistEnv env = DistEnv::from_environment();
   const DevicePlan plan = plan_device(config, env);
-  hold_to_share(config.distributed, plan);
+  ProcessGroup group(env, config.distributed, plan);
+  hold_to_share(config.distributed, plan);  // after the group, whose threads do not count
   try {
-    evaluate_snapshot(config, options, snapshot, env, plan);
+    evaluate_snapshot(config, options, snapshot, group, plan);
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;
     hold_to_share({}, plan);  // the words need memory, too
