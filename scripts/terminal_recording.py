@@ -61,7 +61,7 @@ def record():
 
 def timeline():
     """(when it appears, text, its colour), one for each row of the picture."""
-    now, rows = 0.5, []
+    now, rows = 0.0, []  # the first frame is what a still picture shows
     for part in json.loads(DATA.read_text()):
         rows.append((now, "$ " + part["command"], "#7ee787"))
         now, last = now + 1, 0

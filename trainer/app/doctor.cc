@@ -22,6 +22,7 @@
 #include "trainer/parallel/device_share.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
+#include "trainer/runtime/build_commit.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/finish_stdout.h"
 #include "trainer/runtime/host_name.h"
@@ -131,7 +132,8 @@ std::string cpu_flags() {
 
 void report_versions(Report& report) {
   report.section("Versions");
-  report.item("trainer", DDP_VERSION);
+  const std::string commit = kBuildCommit;
+  report.item("trainer", commit.empty() ? DDP_VERSION : DDP_VERSION ", commit " + commit);
   report.item("LibTorch", TORCH_VERSION);
   report.item("compiler", fmt::format("g++ {}", __VERSION__));
   const CudaModule* module = loaded_cuda_module();
