@@ -41,7 +41,7 @@ else
 fi
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log"*' EXIT
 status=0
 # More tests than cores at a time: most wait for processes. Those that load the cores are marked RUN_SERIAL.
 ctest --preset "$preset" --parallel "$(($(nproc) * 2))" "${select[@]}" "$@" 2>&1 | tee "$log" || status=$?
@@ -54,12 +54,18 @@ if [ -z "$total" ]; then
   exit "$(( status == 0 ? 1 : status ))"
 fi
 echo "test: $(( total - failed - skipped )) of $total tests passed, $failed failed, $skipped skipped"
+pids=()
 for program in "${whole[@]}"; do
-  if OMP_NUM_THREADS=1 "build/$preset/bin/$program" '~[peer]' >"$log" 2>&1; then
-    echo "test: $program: $(grep '^All tests passed' "$log")"
+  OMP_NUM_THREADS=1 "build/$preset/bin/$program" '~[peer]' >"$log.$program" 2>&1 &
+  pids+=($!)
+done
+for i in "${!whole[@]}"; do
+  program=${whole[i]}
+  if wait "${pids[i]}"; then
+    echo "test: $program: $(grep '^All tests passed' "$log.$program")"
   else
     status=1
-    cat "$log"
+    cat "$log.$program"
     echo "test: $program: FAILED, see above"
   fi
 done
