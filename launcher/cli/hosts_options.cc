@@ -9,6 +9,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/cli/option_parsers.h"
 #include "launcher/cli/option_table.h"
+#include "launcher/cli/rdzv_conf.h"
 
 namespace ddp::launch {
 namespace {
@@ -65,7 +66,7 @@ std::optional<HostsRequest> take_hosts(const RawOptions& raw, const OptionValues
     request.min_nodes = nodes.min;
     request.max_nodes = nodes.max;
   }
-  request.dynamic = values.one_of("rdzv-backend", {"static", "c10d"}) == "c10d";
+  request.dynamic = rdzv_backend(values) == "c10d";
   request.has_address = values.given("rdzv-endpoint") || values.given("master-addr");
   request.has_port = values.given("rdzv-endpoint") || values.given("master-port");
   request.has_run_id = values.given("rdzv-id");

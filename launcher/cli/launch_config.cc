@@ -31,17 +31,6 @@ void apply_endpoint(LaunchConfig& config, const std::string& text, const std::st
   config.master_port = endpoint->port;
 }
 
-std::string rdzv_backend(const OptionValues& values) {
-  const std::string& given = values.text("rdzv-backend");
-  if (given.starts_with("etcd")) {
-    usage_error(
-        fmt::format("--rdzv-backend={}: etcd is not supported; c10d needs no server of its own: "
-                    "--rdzv-backend=c10d --rdzv-endpoint=HOST:PORT, where HOST is one of the nodes",
-                    given));
-  }
-  return values.one_of("rdzv-backend", {"static", "c10d"});
-}
-
 void take_addresses(LaunchConfig& config, const OptionValues& values) {
   const bool alone = values.flag("standalone");  // whatever backend is named, as with torchrun
   const std::string backend = alone ? "c10d" : rdzv_backend(values);

@@ -41,6 +41,17 @@ bool flag_of(const std::string& key, const std::string& text) {
 
 }  // namespace
 
+std::string rdzv_backend(const OptionValues& values) {
+  const std::string& given = values.text("rdzv-backend");
+  if (given.starts_with("etcd")) {
+    usage_error(
+        fmt::format("--rdzv-backend={}: etcd is not supported; c10d needs no server of its own: "
+                    "--rdzv-backend=c10d --rdzv-endpoint=HOST:PORT, where HOST is one of the nodes",
+                    given));
+  }
+  return values.one_of("rdzv-backend", {"static", "c10d"});
+}
+
 Endpoint take_endpoint(const OptionValues& values, bool is_static) {
   const std::string& text = values.text("rdzv-endpoint");
   Endpoint endpoint;

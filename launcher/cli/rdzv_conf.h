@@ -11,6 +11,9 @@
 
 namespace ddp::launch {
 
+/// "static" or "c10d". Errors are LaunchErrors (2).
+std::string rdzv_backend(const OptionValues& values);
+
 /// --rdzv-endpoint, or --master-addr and --master-port with the static backend; with the backend's
 /// own port if none is given. Errors are LaunchErrors (2).
 Endpoint take_endpoint(const OptionValues& values, bool is_static);

@@ -26,7 +26,7 @@ std::string clock_text(double unix_seconds) {
   return fmt::format("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-std::string last_lines_of(const std::string& text, std::size_t most) {
+std::vector<std::string> last_lines_of(const std::string& text, std::size_t most) {
   std::vector<std::string> lines;
   for (std::size_t begin = 0; begin < text.size();) {
     const auto end = std::min(text.find('\n', begin), text.size());
@@ -34,10 +34,15 @@ std::string last_lines_of(const std::string& text, std::size_t most) {
       lines.push_back(printable(text.substr(begin, std::min<std::size_t>(end - begin, 300))));
     begin = end + 1;
   }
-  std::string out;
-  const std::size_t first = lines.size() - std::min(lines.size(), most);
-  for (std::size_t i = first; i < lines.size(); ++i) out += "    " + lines[i] + "\n";
-  return out;
+  const std::size_t before = lines.size() - std::min(lines.size(), most);
+  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(before));
+  return lines;
+}
+
+std::string text_of(const std::vector<std::string>& lines, std::string_view indent) {
+  std::string text;
+  for (const auto& line : lines) text += fmt::format("{}{}\n", indent, line);
+  return text;
 }
 
 // A remedy, else the way to the cause.
@@ -55,25 +60,26 @@ std::string worker_folder(const PastRun& run, const ProcessFailure& failure) {
               : "";
 }
 
-// Of the rank that failed first: what the record does not hold.
-std::string logs_of(const std::string& folder, bool knows_stderr) {
-  std::string text;
-  if (folder.empty()) return text;
-  for (const char* name : {"/stderr.log", "/stdout.log"}) {
-    const std::string end = end_of_log(folder + name);
-    if (end.empty() || (knows_stderr && text.empty() && name == std::string("/stderr.log")))
-      continue;
-    text += fmt::format("  end of {}{}:\n{}", folder, name, last_lines_of(end, kLinesOfLog));
-  }
-  return text;
-}
+// Of a rank: what the record does not hold.
+struct Logs {
+  std::string shown;   // their ends, under their paths
+  std::string words;   // the same lines alone
+  std::string output;  // the first that holds anything: errors go to stderr, if that was kept
+};
 
-// Errors go to stderr; a rank whose stderr was not kept may have said something on stdout.
-std::string output_file(const std::string& folder) {
-  for (const char* name : {"/stderr.log", "/stdout.log"}) {
-    if (!folder.empty() && !end_of_log(folder + name).empty()) return folder + name;
+Logs logs_of(const std::string& folder, bool knows_stderr) {
+  Logs logs;
+  if (folder.empty()) return logs;
+  for (const std::string name : {"/stderr.log", "/stdout.log"}) {
+    const std::string end = end_of_log(folder + name);
+    if (end.empty()) continue;
+    if (logs.output.empty()) logs.output = folder + name;
+    if (knows_stderr && name == "/stderr.log") continue;
+    const auto lines = last_lines_of(end, kLinesOfLog);
+    logs.shown += fmt::format("  end of {}{}:\n{}", folder, name, text_of(lines, "    "));
+    logs.words += text_of(lines, "");
   }
-  return "";
+  return logs;
 }
 
 std::string earlier_rounds(const RunResult& result) {
@@ -87,24 +93,10 @@ std::string earlier_rounds(const RunResult& result) {
   return text.empty() ? "" : "Before that:\n" + text;
 }
 
-// What logs_of has indented, as it was written.
-std::string written(const std::string& logs) {
-  constexpr std::string_view kIndent = "    ";
-  std::string text;
-  for (std::size_t begin = 0; begin < logs.size();) {
-    const auto end = std::min(logs.find('\n', begin), logs.size());
-    std::string_view line = std::string_view(logs).substr(begin, end - begin);
-    if (line.starts_with(kIndent)) line.remove_prefix(kIndent.size());
-    text.append(line).append("\n");
-    begin = end + 1;
-  }
-  return text;
-}
-
 std::string words_of(const ProcessFailure& failure, const std::string& logs) {
   const auto message = read_error_file(failure.error_file);
   return failure.last_stderr + "\n" + failure.message + "\n" +
-         (message ? message->text + "\n" + message->callstack : "") + "\n" + written(logs);
+         (message ? message->text + "\n" + message->callstack : "") + "\n" + logs;
 }
 
 std::string failed_run(const PastRun& run) {
@@ -115,12 +107,11 @@ std::string failed_run(const PastRun& run) {
   context.world_size = std::max(result.world_size, 1);
   context.logs = run.folder;
   std::string text = failure_report(result, context);
-  const std::string folder = worker_folder(run, cause);
-  const std::string logs = logs_of(folder, !cause.last_stderr.empty());
-  text += logs + earlier_rounds(result);
+  const Logs logs = logs_of(worker_folder(run, cause), !cause.last_stderr.empty());
+  text += logs.shown + earlier_rounds(result);
   const bool here = cause.host.empty() || cause.host == run.host;
-  return text + what_to_do(cause, {.words = words_of(cause, logs),
-                                   .output = output_file(folder),
+  return text + what_to_do(cause, {.words = words_of(cause, logs.words),
+                                   .output = logs.output,
                                    .elsewhere = here ? "" : cause.host,
                                    .world_size = result.world_size});
 }
@@ -180,7 +171,7 @@ std::string first_error(const Told& told) {
   const std::string when = error.time > 0 ? ", at " + clock_text(error.time) : "";
   const std::string& words = error.callstack.empty() ? error.text : error.callstack;
   return fmt::format("First to write an error file: local rank {}{}\n{}", told.files.local_rank,
-                     when, last_lines_of(words, kLinesOfLog));
+                     when, text_of(last_lines_of(words, kLinesOfLog), "    "));
 }
 
 // Without a result nobody knows how the workers ended: only their own words are left.
@@ -196,12 +187,14 @@ std::string unrecorded_run(const PastRun& run) {
     text += first_error(told.front());
     words = told.front().error.text + "\n" + told.front().error.callstack;
   }
+  std::string output = told.empty() ? run.folder : "";
   for (const auto& worker : workers) {
-    const std::string logs = logs_of(worker.folder, false);
-    if (told.empty() || worker.local_rank == told.front().files.local_rank) words += written(logs);
-    text += logs;
+    const Logs logs = logs_of(worker.folder, false);
+    text += logs.shown;
+    const bool failed_first = !told.empty() && worker.local_rank == told.front().files.local_rank;
+    if (told.empty() || failed_first) words += logs.words;
+    if (failed_first) output = logs.output;
   }
-  const std::string output = told.empty() ? run.folder : output_file(told.front().files.folder);
   return text + what_to_do({}, {.words = words, .output = output});
 }
 
