@@ -55,7 +55,7 @@ std::string what_to_do(const ProcessFailure& failure, const Traces& traces) {
 }
 
 std::string worker_folder(const PastRun& run, const ProcessFailure& failure) {
-  const bool here = !run.folder.empty() && failure.is_worker() && failure.host == run.host;
+  const bool here = !run.folder.empty() && run.had(failure);
   return here ? fmt::format("{}/attempt_{}/{}", run.folder, run.result.attempt, failure.local_rank)
               : "";
 }
@@ -109,7 +109,8 @@ std::string failed_run(const PastRun& run) {
   std::string text = failure_report(result, context);
   const Logs logs = logs_of(worker_folder(run, cause), !cause.last_stderr.empty());
   text += logs.shown + earlier_rounds(result);
-  const bool here = cause.host.empty() || cause.host == run.host;
+  const bool here =
+      cause.is_worker() ? run.had(cause) : cause.host.empty() || cause.host == run.host;
   return text + what_to_do(cause, {.words = words_of(cause, logs.words),
                                    .output = logs.output,
                                    .elsewhere = here ? "" : cause.host,

@@ -99,6 +99,9 @@ PastRun run_from(const json& root) {
   for (const json& failure : list(root, "failures")) {
     if (failure.is_object()) result.failures.push_back(failure_from(failure));
   }
+  for (const json& worker : list(root, "workers")) {
+    if (worker.is_object()) run.pids[number(worker, "rank", -1)] = number(worker, "pid", 0);
+  }
   for (const json& round : list(root, "earlier")) {
     if (round.is_object()) result.earlier.push_back(earlier_from(round));
   }
@@ -151,14 +154,35 @@ PastRun read_folder(const fs::path& folder) {
   const auto attempts = attempts_in(folder);
   if (!run.recorded && !attempts.empty()) run.result.attempt = attempts.front();
   for (ProcessFailure& failure : run.result.failures) {
-    if (!failure.is_worker() || failure.host != run.host) continue;
+    if (!run.had(failure)) continue;
     failure.error_file = fmt::format("{}/{}{}/{}/error.json", run.folder, kAttempt,
                                      run.result.attempt, failure.local_rank);
   }
   return run;
 }
 
+// Each node has a folder of its own beside the others', and the report of the same failure.
+PastRun at_cause(PastRun run) {
+  if (run.result.failures.empty() || run.had(run.result.failures.front())) return run;
+  const ProcessFailure& cause = run.result.failures.front();
+  std::error_code error;
+  for (fs::directory_iterator it(fs::path(run.folder).parent_path(), error), end;
+       !error && it != end; it.increment(error)) {
+    if (it->is_symlink()) continue;  // `latest`
+    const json root = read_json(it->path() / "result.json");
+    if (!is_result(root) || line(root, "run_id") != run.run_id) continue;
+    PastRun other = read_folder(it->path());
+    if (other.had(cause)) return other;
+  }
+  return run;
+}
+
 }  // namespace
+
+bool PastRun::had(const ProcessFailure& failure) const {
+  const auto pid = pids.find(failure.rank);
+  return pid != pids.end() && pid->second == failure.pid;
+}
 
 PastRun read_past_run(const std::string& path) {
   std::error_code error;
@@ -166,7 +190,7 @@ PastRun read_past_run(const std::string& path) {
   if (!fs::exists(status)) usage_error(fmt::format("--explain={}: no such file or folder", path));
   if (fs::is_directory(status)) {
     const fs::path folder = is_run(path) ? fs::path(path) : newest_run_in(path);
-    if (!folder.empty()) return read_folder(folder);
+    if (!folder.empty()) return at_cause(read_folder(folder));
     usage_error(
         fmt::format("--explain={}: holds no run; give the folder that the run named as its "
                     "logs (--log-dir), or its --result-json file",

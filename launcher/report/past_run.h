@@ -2,6 +2,7 @@
 // torchrun lay them out. Whatever lies there, it never throws anything but LaunchError.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,16 @@ struct PastRun {
   int exit_code = 0;
   std::string run_id;
   std::string host;
-  std::string error;  // why ddp-run itself failed; may be empty
+  std::string error;        // why ddp-run itself failed; may be empty
+  std::map<int, int> pids;  // of this node's workers, by rank
+
+  /// Whether the worker was one of this node's; its files are in `folder` then.
+  bool had(const ProcessFailure& failure) const;
 };
 
 /// `path`: the folder of a run, a --log-dir (its newest run), or a file written by --result-json.
-/// Throws LaunchError (2) if it is none of these.
+/// Where several nodes kept their logs in one --log-dir, that of the node whose worker failed
+/// first. Throws LaunchError (2) if it is none of these.
 PastRun read_past_run(const std::string& path);
 
 /// The files of one worker that ended the run.

@@ -8,7 +8,7 @@
 
 #include "launcher/report/advice.h"
 #include "launcher/report/next_steps.h"
-#include "tests/launcher/ddp_run.h"
+#include "tests/launcher/nodes.h"
 
 namespace ddp::test {
 namespace {
@@ -17,6 +17,7 @@ using Catch::Contains;
 using Catch::EndsWith;
 using Catch::StartsWith;
 using Words = std::vector<std::string>;
+namespace fs = std::filesystem;
 
 Finished explain(const std::string& path) {
   ChildOptions child;
@@ -103,6 +104,27 @@ TEST_CASE("a hang is explained with its stacks, a killed worker with what kills 
   const bool known = killed.out.find("the kernel's OOM killer did not act") != std::string::npos;
   CHECK_THAT(killed.out,
              Contains(known ? "  it was not the kernel: a scheduler" : "if memory ran out (dmesg"));
+}
+
+TEST_CASE("of nodes with one log folder, that of the failed worker is shown") {
+  Cluster job;
+  const std::string logs = job.tmp / "logs";
+  for (const int node : {0, 1}) {
+    job.fixed(node, 2, {"--log-dir=" + logs, "--redirects=3"},
+              {"@0out=I am rank 0\\n", "@1out=I am rank 1\\n", "@1exit=7", "wait"});
+  }
+  CHECK(job.exit_codes() == std::vector<int>{7, 7});
+  std::vector<std::string> places{logs};
+  for (const auto& entry : fs::directory_iterator(logs)) places.push_back(entry.path().string());
+  CHECK(places.size() == 4);  // the folder itself, one for each node, `latest`
+  for (const auto& place : places) {
+    CAPTURE(place);
+    const auto said = explain(place);
+    CHECK_THAT(said.out, Contains("first failure: rank 1, exit code 7\n") &&
+                             Contains("stdout.log:\n    I am rank 1\n") &&
+                             !Contains("I am rank 0") &&
+                             Contains("its whole output is in " + logs + "/"));
+  }
 }
 
 TEST_CASE("runs that did not fail are told apart") {
