@@ -6,9 +6,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'USAGE'
-Usage: ./scripts/setup.sh [--cpu | --gpu | --test] [--check] [--no-packages]
+Usage: ./scripts/setup.sh [--launcher | --cpu | --gpu | --test] [--check] [--no-packages]
 
   (nothing)      --gpu if an NVIDIA driver is found, else --cpu
+  --launcher     what ddp-run alone needs: compiler, CMake, small libraries: 95 MB to download, 370 MB on disk
   --cpu          torch, two small wheels needed to link it, pyarrow: 609 MB to download, 1.5 GB on disk
   --gpu          torch with all its dependencies (CUDA, NCCL), pyarrow: 3.1 GB to download, 5.6 GB on disk
   --test         --gpu, plus Python packages that some tests compare against or use as servers
@@ -22,9 +23,9 @@ Environment:
 USAGE
 }
 
-readonly packages=(g++ cmake ninja-build python3-venv ccache libgloo-dev libyaml-cpp-dev libfmt-dev
-                   libcxxopts-dev catch2 nlohmann-json3-dev nettle-dev libssl-dev libxxhash-dev libutf8proc-dev
-                   libpng-dev libturbojpeg0-dev zlib1g-dev)
+readonly launcher_packages=(g++ cmake ninja-build libfmt-dev libcxxopts-dev nlohmann-json3-dev nettle-dev)
+readonly trainer_packages=(python3-venv ccache libgloo-dev libyaml-cpp-dev catch2 libssl-dev libxxhash-dev libutf8proc-dev
+                           libpng-dev libturbojpeg0-dev zlib1g-dev)
 readonly arrow=pyarrow==26.0.1  # for snapshots in S3 and Google Cloud Storage
 readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0 tokenizers==0.23.3 tiktoken==0.14.0 omegaconf==2.3.1 hydra-core==1.3.8
                 moto==5.2.5 py-partiql-parser==0.6.3 flask==3.1.3 flask-cors==6.0.5 gcp-storage-emulator==2026.7.19
@@ -42,11 +43,12 @@ die() {
 }
 
 order=auto
+given=''
 check=no
 with_packages=yes
 while [ $# -gt 0 ]; do
   case $1 in
-    --cpu | --gpu | --test) order=${1#--} ;;
+    --launcher | --cpu | --gpu | --test) given=$1 order=${1#--} ;;
     --check) check=yes ;;
     --no-packages) with_packages=no ;;
     -h | --help) usage; exit 0 ;;
@@ -61,7 +63,13 @@ if [ "$order" = auto ]; then
   fi
 fi
 
-readonly torch_version=${TORCH_VERSION:-2.15.0}
+packages=("${launcher_packages[@]}")
+size_of_packages="95 MB to download, 370 MB on disk"
+if [ "$order" != launcher ]; then
+  packages+=("${trainer_packages[@]}")
+  size_of_packages="150 MB to download, 650 MB on disk"
+fi
+readonly packages size_of_packages torch_version=${TORCH_VERSION:-2.15.0}
 readonly venv=${DDP_VENV:-.venv}
 # The CUDA runtime and CUPTI that the wheel was linked with (its cuda-toolkit requirement), and the crt/ headers that the
 # runtime's headers include, which torch itself does not need.
@@ -94,7 +102,7 @@ install_packages() {
     sudo -n true 2>/dev/null || [ -t 0 ] || die "these packages are missing and sudo needs a password: ${wanted[*]}" "sudo $command"
   fi
   require_space / 1000 "the system packages"
-  say "apt: installing ${wanted[*]} (on a bare system about 150 MB to download, 650 MB on disk)"
+  say "apt: installing ${wanted[*]} (on a bare system about $size_of_packages)"
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
   if ! { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${wanted[@]}"; } >"$log" 2>&1; then
     explain_failure "apt could not install ${wanted[*]}"
@@ -103,18 +111,14 @@ install_packages() {
 
 has_header() { echo "#include <$1>" | ${CXX:-c++} ${CONDA_PREFIX:+-I"$CONDA_PREFIX/include"} -E -x c++ - >/dev/null 2>&1; }
 
-require_without_apt() {
-  local lacking=""
-  lack() { lacking+="
-  $1"; }
-  command -v "${CXX:-c++}" >/dev/null || lack "C++20 compiler with its standard library (g++ 12 or newer)"
-  command -v cmake >/dev/null || lack "CMake 3.22 or newer"
-  command -v ninja >/dev/null || lack "Ninja"
+lack() {
+  lacking+="
+  $1"
+}
+
+require_for_trainer() {
   [ -n "${TORCH_ROOT:-}" ] || find_python >/dev/null || lack "Python 3.$oldest_python or newer with its venv module (or set TORCH_ROOT)"
   has_header yaml-cpp/yaml.h || lack "yaml-cpp: configuration files"
-  has_header fmt/core.h || lack "fmt: text formatting"
-  has_header cxxopts.hpp || lack "cxxopts: command line"
-  has_header nlohmann/json.hpp || lack "nlohmann-json: JSON"
   has_header gloo/config.h || lack "gloo headers: CPU collectives"
   has_header openssl/evp.h || lack "OpenSSL: SHA-256"
   has_header xxhash.h || lack "xxHash: checksums of snapshots"
@@ -123,6 +127,18 @@ require_without_apt() {
   has_header turbojpeg.h || lack "libjpeg-turbo: JPEG images"
   has_header zlib.h || lack "zlib: compressed images"
   { has_header catch2/catch.hpp || has_header catch2/catch_all.hpp; } || lack "Catch2: tests"
+}
+
+require_without_apt() {
+  local lacking=""
+  command -v "${CXX:-c++}" >/dev/null || lack "C++20 compiler with its standard library (g++ 12 or newer)"
+  command -v cmake >/dev/null || lack "CMake 3.22 or newer"
+  command -v ninja >/dev/null || lack "Ninja"
+  has_header fmt/core.h || lack "fmt: text formatting"
+  has_header cxxopts.hpp || lack "cxxopts: command line"
+  has_header nlohmann/json.hpp || lack "nlohmann-json: JSON"
+  has_header nettle/hmac.h || lack "nettle: authentication between nodes"
+  [ "$order" = launcher ] || require_for_trainer
   [ -z "$lacking" ] || die "this system has no apt-get, and these were not found:$lacking" \
     "install them with your package manager; if CMake finds them elsewhere, use --no-packages"
 }
@@ -257,19 +273,21 @@ if [ "$with_packages" = yes ]; then
   fi
 fi
 
-if [ -n "${TORCH_ROOT:-}" ]; then
+if [ "$order" = launcher ]; then
+  ready="what ddp-run needs; ./scripts/build.sh launcher builds it"
+elif [ -n "${TORCH_ROOT:-}" ]; then
   [ -e "$TORCH_ROOT/lib/libtorch_cpu.so" ] || [ -e "$TORCH_ROOT/torch/lib/libtorch_cpu.so" ] ||
     die "TORCH_ROOT=$TORCH_ROOT holds no lib/libtorch_cpu.so" "set it to the directory with include/ and lib/"
-  torch="LibTorch in $TORCH_ROOT"
+  ready="LibTorch in $TORCH_ROOT"
 else
   mapfile -t wheels < <(missing_wheels)
   if [ "${#wheels[@]}" -gt 0 ]; then
     if [ "$check" = no ]; then install_wheels; else missing+=("${wheels[@]}"); fi
   fi
-  torch="torch $torch_version ($order set) in $venv"
+  ready="torch $torch_version ($order set) in $venv"
 fi
 
 if [ "${#missing[@]}" -gt 0 ]; then
-  die "missing: ${missing[*]}" "./scripts/setup.sh installs them"
+  die "missing: ${missing[*]}" "./scripts/setup.sh${given:+ $given} installs them"
 fi
-say "ready: $torch"
+say "ready: $ready"

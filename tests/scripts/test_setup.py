@@ -40,6 +40,21 @@ class Setup(ScriptTest):
         self.assertIn("ready: torch 2.15.0", result.stdout)
         self.assertFalse((self.folder / "calls").exists())
 
+    def test_the_launcher_alone_needs_no_torch(self):
+        self.fake("dpkg-query", '[ "${@: -1}" = libyaml-cpp-dev ] || echo installed\n')
+        result = self.run_script("--launcher")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("./scripts/build.sh launcher builds it", result.stdout)
+        self.assertFalse((self.folder / "calls").exists())
+        self.assertFalse((self.folder / ".venv").exists())
+
+    def test_what_the_launcher_lacks_is_named_with_the_command_that_installs_it(self):
+        self.fake("dpkg-query", '[ "${@: -1}" = nettle-dev ] || echo installed\n')
+        result = self.run_script("--launcher", "--check")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("missing: nettle-dev\n", result.stderr)
+        self.assertIn("./scripts/setup.sh --launcher installs them", result.stderr)
+
     def test_a_local_version_of_the_wheel_counts(self):
         self.have("torch-2.15.0+cpu", *CPU_SET[1:])
         self.assertEqual(self.run_script("--cpu", "--check").returncode, 0)
