@@ -19,6 +19,24 @@ echo "rank=$RANK local=$LOCAL_RANK world=$WORLD_SIZE id=$TORCHELASTIC_RUN_ID arg
 exit "$(cat "$NOTES.outcome")"
 """
 
+# Starts its command once a node, as srun with one task for each does; fails as the first that fails.
+SRUN = """#!/bin/bash
+echo "srun $*" >> "$NOTES.srun"
+while [[ $1 == --* ]]; do shift; done
+pids=()
+for node in 0 1; do
+  SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST='127.0.0.[1,1]' \\
+    SLURM_NODEID=$node "$@" &
+  pids+=($!)
+done
+trap 'kill -TERM "${pids[@]}"' TERM
+code=0
+for pid in "${pids[@]}"; do wait "$pid" || code=$?; done
+exit $code
+"""
+JOB = {"SLURM_JOB_ID": "{}", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "127.0.0.[1,1]"}
+SCONTROL = '#!/bin/sh\necho "$*" >> "$NOTES.scontrol"\n[ "$1" = show ] && echo 127.0.0.1\nexit 0\n'
+
 
 class ExampleTest(unittest.TestCase):
     def setUp(self):
@@ -42,8 +60,8 @@ class ExampleTest(unittest.TestCase):
         return {**kept, "PATH": f"{self.bin}:{os.environ['PATH']}", "NOTES": str(self.notes),
                 "TMPDIR": str(self.folder), "OMP_NUM_THREADS": "1", **more}
 
-    def run_example(self, *command, **environment):
-        return subprocess.run([str(word) for word in command], cwd=ROOT, env=self.environment(**environment),
+    def run_example(self, *command, cwd=ROOT, **environment):
+        return subprocess.run([str(word) for word in command], cwd=cwd, env=self.environment(**environment),
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
 
     def noted(self):

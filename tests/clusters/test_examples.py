@@ -5,25 +5,7 @@ import shutil
 import subprocess
 import unittest
 
-from support import EXAMPLES, ROOT, ExampleTest
-
-# Starts its command once a node, as srun with one task for each does; fails as the first that fails.
-SRUN = """#!/bin/bash
-echo "srun $*" >> "$NOTES.srun"
-while [[ $1 == --* ]]; do shift; done
-pids=()
-for node in 0 1; do
-  SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST='127.0.0.[1,1]' \\
-    SLURM_NODEID=$node "$@" &
-  pids+=($!)
-done
-trap 'kill -TERM "${pids[@]}"' TERM
-code=0
-for pid in "${pids[@]}"; do wait "$pid" || code=$?; done
-exit $code
-"""
-JOB = {"SLURM_JOB_ID": "{}", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "127.0.0.[1,1]"}
-SCONTROL = '#!/bin/sh\necho "$*" >> "$NOTES.scontrol"\n[ "$1" = show ] && echo 127.0.0.1\nexit 0\n'
+from support import EXAMPLES, JOB, ROOT, SCONTROL, SRUN, ExampleTest
 
 OPEN_MPI = """#!/bin/bash
 [ "$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit 0; }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -31,6 +32,26 @@ class RecipeTest(unittest.TestCase):
         env |= {"PATH": f"{BIN}:{env['PATH']}", **environment}
         return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=patience)
+
+    def shorten(self, **values):
+        """A smaller model in the quickstart's configuration, and what the test wants; all else as in the file."""
+        path = self.folder / "configs/quickstart.yaml"
+        text = path.read_text()
+        for key, value in {"n_embd": 32, "batch_size": 4, **values}.items():
+            text, count = re.subn(rf"^  {key}: \d+", f"  {key}: {value}", text, flags=re.MULTILINE)
+            self.assertEqual(count, 1, key)
+        path.write_text(text)
+
+    def run_page(self, page, *replacements):
+        """Runs a page's commands in their order, each block of them in a shell; what each block has written."""
+        said = []
+        for block in re.findall(r"^```bash\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+            for written, run in replacements:
+                block = block.replace(written, run)
+            done = self.run_command("bash", "-euo", "pipefail", "-c", block)
+            self.assertEqual(done.returncode, 0, block + done.stdout + done.stderr)
+            said.append(done.stdout + done.stderr)
+        return said
 
     def trainer(self, *arguments, patience=300):
         """Its standard output; it must succeed."""

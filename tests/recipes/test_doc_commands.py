@@ -79,6 +79,7 @@ class Parsed(RecipeTest):
             self.write(name, "")
         options = arguments[:program] + ([] if name.endswith(".py") else ["--no-python"])
         self.accepted("ddp-run", "--dry-run", *options, name if name.endswith(".py") else "true",
+                      DDP_SSH="true",  # not every machine has ssh
                       **(SCHEDULED if any("--scheduler" in option for option in options) else {}))
 
     def test_each_command_is_one_that_its_program_takes(self):
