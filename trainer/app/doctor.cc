@@ -226,8 +226,7 @@ void report_kernels(Report& report, torch::Device device) {
 }
 
 void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& plan) {
-  report.line(fmt::format("Collectives ({}{}, {} rank{}, {})", plan.backend_name(),
-                          group.shares_memory() ? " with shared memory" : "", group.size(),
+  report.line(fmt::format("Collectives ({}, {} rank{}, {})", group.backend_text(plan), group.size(),
                           group.size() == 1 ? "" : "s", plan.device.str()));
   auto& facts = report.facts()["Collectives"];
   facts = {{"backend", plan.backend_name()},

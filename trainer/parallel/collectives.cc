@@ -54,7 +54,8 @@ class Probe {
          [this] { return rank_ != 0 || every_rank_present(); }},
         {"reduce", own, [this] { return group_.reduce(mine_); },
          [this, sum] { return rank_ != 0 || holds(mine_[0], sum); }},
-        {"all_reduce", own, [this] { return group_.allreduce(mine_, waited_for()); },
+        {"all_reduce", own,
+         [this] { return group_.allreduce(mine_, options_of_awaited(mine_[0])); },
          [this, sum] { return holds(mine_[0], sum); }},
         {"all_gather", gathered, [this] { return group_.allgather(everywhere_, mine_); },
          [this] { return every_rank_present(); }},
@@ -64,13 +65,6 @@ class Probe {
  private:
   static bool holds(const torch::Tensor& tensor, int value) {
     return tensor.eq(static_cast<float>(value)).all().item<bool>();
-  }
-
-  /// As ProcessGroup::all_reduce_sum() asks for it.
-  c10d::AllreduceOptions waited_for() const {
-    c10d::AllreduceOptions options;
-    options.asyncOp = !mine_[0].is_cpu();
-    return options;
   }
 
   bool every_rank_present() const {

@@ -155,10 +155,19 @@ void ProcessGroup::connect_gpus(const c10::intrusive_ptr<c10d::Store>& store,
   }
 }
 
-void ProcessGroup::all_reduce_sum(torch::Tensor tensor) {
-  if (!group_) return;
+c10d::AllreduceOptions options_of_awaited(const torch::Tensor& tensor) {
   c10d::AllreduceOptions options;
   options.asyncOp = !tensor.is_cpu();  // for NCCL it would be another stream
+  return options;
+}
+
+std::string ProcessGroup::backend_text(const DevicePlan& plan) const {
+  return plan.backend_name() + (shares_memory_ ? " with shared memory" : "");
+}
+
+void ProcessGroup::all_reduce_sum(torch::Tensor tensor) {
+  if (!group_) return;
+  const auto options = options_of_awaited(tensor);
   std::vector<torch::Tensor> tensors = {std::move(tensor)};
   const CollectiveWait waiting;
   group_->allreduce(tensors, options)->wait();

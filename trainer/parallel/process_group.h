@@ -32,6 +32,9 @@ class WorkerStore {
   c10::intrusive_ptr<c10d::Store> store_;
 };
 
+/// Of an all-reduce whose caller waits for it at once, as ProcessGroup::all_reduce_sum() does.
+c10d::AllreduceOptions options_of_awaited(const torch::Tensor& tensor);
+
 /// All ranks of the run. Alone (no launcher) it has no c10d group: collectives return at once.
 /// The reduction order is fixed by rank, so that equal inputs give equal digits. Destroy last.
 class ProcessGroup {
@@ -51,6 +54,8 @@ class ProcessGroup {
   bool is_main() const { return rank_ == 0; }
   /// Whether all-reduces of CPU tensors go through memory; the same on all ranks.
   bool shares_memory() const { return shares_memory_; }
+  /// For people: "nccl", "gloo with shared memory".
+  std::string backend_text(const DevicePlan& plan) const;
   /// Where this rank listens for the others, numeric; empty where that is not known.
   const std::string& address() const { return address_; }
   /// Null when alone.

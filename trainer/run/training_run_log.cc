@@ -198,9 +198,8 @@ void TrainingRun::log_start() const {
       counted(sampler.steps_per_epoch(), "step"), steps_of_run(c, sampler.steps_per_epoch())));
   if (!trainer_.batch_plan().note.empty()) log_.info(trainer_.batch_plan().note);
   const auto& plan = trainer_.device_plan();
-  log_.info(fmt::format("Device: {}, backend {}{}, precision {}, {} per rank", plan.device.str(),
-                        group_.c10d() ? plan.backend_name() : "none (one process)",
-                        group_.shares_memory() ? " with shared memory" : "",
+  log_.info(fmt::format("Device: {}, backend {}, precision {}, {} per rank", plan.device.str(),
+                        group_.c10d() ? group_.backend_text(plan) : "none (one process)",
                         precision_name(c, plan.device),
                         counted(torch::get_num_threads(), "thread")));
   if (const auto share = share_text(config_.distributed, plan); !share.empty())
