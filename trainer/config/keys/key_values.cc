@@ -80,6 +80,10 @@ struct Assign {
     AutoNumber parsed;
     parsed.automatic = value.kind == Kind::kString && value.text == "auto";
     if (!parsed.automatic) parsed.value = number(value, give("auto, or a number"));
+    if (field.whole && parsed.value != std::floor(parsed.value)) {
+      refuse(fmt::format("{} is not a whole number; give auto or a number of {}", parsed.value,
+                         field.unit));
+    }
     *member = parsed;
   }
   void operator()(ClassWeights* member) const {

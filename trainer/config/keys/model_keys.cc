@@ -31,12 +31,12 @@ std::vector<Field> gpt_fields() {
       {DDP_KEY(gpt, activation_checkpointing), .null_means = NullMeans::kOff,
        .meaning = "Keep only each block's input and recompute the rest in the backward pass "
                   "(transformers: gradient_checkpointing): less memory, about a third more time."},
-      {DDP_KEY(gpt, loss_chunk_size), .range = kStepCountOr0, .unit = "tokens",
+      {DDP_KEY(gpt, loss_chunk_size), .range = kStepCountOr0, .whole = true, .unit = "tokens",
        .null_means = NullMeans::kOff,
        .meaning = "Compute the loss in chunks of this many tokens, to limit the memory of the "
                   "logits; auto: chunks of 256 MiB; 0 or null: all at once."},
-      {DDP_KEY(gpt, pad_vocab_to_multiple_of), .range = kStepCountOr0, .unit = "tokens",
-       .null_means = NullMeans::kOff,
+      {DDP_KEY(gpt, pad_vocab_to_multiple_of), .range = kStepCountOr0, .whole = true,
+       .unit = "tokens", .null_means = NullMeans::kOff,
        .meaning = "In the loss, compute logits for so many tokens that their number is a multiple "
                   "of this, and leave out those that are not in the vocabulary; parameters and "
                   "files are as without. auto: 64 on a GPU, else off; 0 or null: off."},

@@ -28,7 +28,7 @@ std::vector<Field> trainer_fields() {
        .meaning = "Epochs between snapshots; one is always written at the end."},
       {DDP_KEY(trainer, save_every_steps), .range = kStepCount, .unit = "steps",
        .meaning = "Optimizer steps between additional snapshots."},
-      {DDP_KEY(trainer, snapshot_every), .range = kStepCountOr0, .unit = "steps",
+      {DDP_KEY(trainer, snapshot_every), .range = kStepCountOr0, .whole = true, .unit = "steps",
        .null_means = NullMeans::kOff,
        .meaning = "Steps between crash-recovery snapshots; auto: as often as the four keys below "
                   "allow; 0 or null: none."},
