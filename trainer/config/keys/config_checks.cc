@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "trainer/config/keys/key_table.h"
-#include "trainer/config/keys/model_checks.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/remote_path.h"
 
@@ -190,7 +189,6 @@ void Given::refuse(const std::string& key, const std::string& what) const {
 
 void complete_config(Config& config, const Given& given) {
   check_belongs_to_task(config.task, given);
-  complete_model(config, given);
   check_step_size(config, given);
   check_global_batch(config, given);
   check_optimizer(config, given);
@@ -203,9 +201,6 @@ void complete_config(Config& config, const Given& given) {
 
 void resolve_paths(Config& config, const Given& given, bool own_folder) {
   std::string& snapshot = config.trainer.snapshot_path;
-  for (std::string* model : {&config.gpt.init_from, &config.bert.init_from}) {
-    if (!model->empty()) *model = absolute_path(*model);
-  }
   config.hydra.run_dir = absolute_path(config.hydra.run_dir);
   const bool in_run_folder = own_folder || config.hydra.job_chdir;
   const bool relative = snapshot.find("://") == std::string::npos && !snapshot.starts_with('/') &&

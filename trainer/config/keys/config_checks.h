@@ -27,7 +27,7 @@ class Given {
   std::string file_;
 };
 
-/// Resolves model_type, unlimited epochs and the like, then checks what spans several keys. Throws
+/// Checks what spans several keys; epochs are unlimited where steps alone are given. Throws
 /// UserError.
 void complete_config(Config& config, const Given& given);
 

@@ -74,15 +74,4 @@ Node current_value(const Field& field, const Config& config);
 /// Converts and checks the range. Returns "" or the problem and its fix ("<what>; <fix>").
 std::string assign_field(const Field& field, const Node& value, Config& config);
 
-/// A size preset of model_type.
-struct ModelPreset {
-  std::string_view name;
-  int64_t n_layer;
-  int64_t n_head;
-  int64_t n_embd;
-};
-const std::vector<ModelPreset>& model_presets();
-/// Those of bert_config, J. Devlin's and I. Turc's sizes.
-const std::vector<ModelPreset>& bert_presets();
-
 }  // namespace ddp::train

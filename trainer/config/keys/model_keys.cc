@@ -46,14 +46,6 @@ std::vector<Field> gpt_fields() {
   };
 }
 
-const std::vector<ModelPreset>& model_presets() {
-  static const std::vector<ModelPreset> presets = {
-      {"openai-gpt", 12, 12, 768},  {"gpt2", 12, 12, 768},     {"gpt2-medium", 24, 16, 1024},
-      {"gpt2-large", 36, 20, 1280}, {"gpt2-xl", 48, 25, 1600}, {"gopher-44m", 8, 16, 512},
-      {"gpt-mini", 6, 6, 192},      {"gpt-micro", 4, 4, 128},  {"gpt-nano", 3, 3, 48}};
-  return presets;
-}
-
 std::vector<Field> bert_fields() {
   return {
       {DDP_KEY(bert, model_type), .null_means = NullMeans::kNotGiven,
@@ -83,15 +75,6 @@ std::vector<Field> bert_fields() {
        .meaning = "Weight of each class in the training loss: balanced (samples / (classes x "
                   "samples of the class)), or a list in the order of the labels; null: 1 for all."},
   };
-}
-
-const std::vector<ModelPreset>& bert_presets() {
-  static const std::vector<ModelPreset> presets = {{"bert-tiny", 2, 2, 128},
-                                                   {"bert-mini", 4, 4, 256},
-                                                   {"bert-small", 4, 8, 512},
-                                                   {"bert-medium", 8, 8, 512},
-                                                   {"bert-base", 12, 12, 768}};
-  return presets;
 }
 
 std::vector<Field> image_fields() {

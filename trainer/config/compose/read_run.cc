@@ -1,4 +1,4 @@
-#include "trainer/config/compose/load_config.h"
+#include "trainer/config/compose/read_run.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 
 #include "trainer/config/compose/compose.h"
 #include "trainer/config/interpolation/interpolation.h"
-#include "trainer/config/keys/config_checks.h"
 #include "trainer/config/keys/key_table.h"
 #include "trainer/config/keys/known_keys.h"
 #include "trainer/config/yaml/node_text.h"
@@ -75,7 +74,7 @@ std::string warning_of(const std::vector<std::string>& ignored) {
 
 }  // namespace
 
-RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
+RunConfig read_run(const ConfigSource& source, const std::vector<std::string>& overrides,
                    std::optional<int64_t> sweep_job) {
   const std::string& file = source.file;
   const Composed composed = compose_config(source, overrides);
@@ -92,11 +91,7 @@ RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& o
   Config config = to_config(given);
   complete_config(config, given);
   resolve_paths(config, given, sweep_job.has_value());
-  return {std::move(config), std::move(files), warning_of(composed.ignored)};
-}
-
-Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides) {
-  return load_run(source, overrides).config;
+  return {std::move(config), std::move(files), given, warning_of(composed.ignored)};
 }
 
 }  // namespace ddp::train

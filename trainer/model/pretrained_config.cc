@@ -1,4 +1,4 @@
-#include "trainer/config/keys/pretrained_config.h"
+#include "trainer/model/pretrained_config.h"
 
 #include <fmt/format.h>
 
