@@ -1,7 +1,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
-#include "trainer/config/compose/load_config.h"
+#include "trainer/app/load_run.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/error.h"
 

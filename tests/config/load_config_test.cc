@@ -3,7 +3,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
-#include "trainer/config/compose/load_config.h"
+#include "trainer/app/load_run.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/error.h"
 
@@ -293,6 +293,60 @@ TEST_CASE("values that no machine can hold are refused, alone and together") {
             .error_with({"trainer_config.batch_size=1000000", "data_config.block_size=1000000",
                          "trainer_config.grad_accumulation_steps=1001"})
             .find("tokens per step") != std::string::npos);
+}
+
+TEST_CASE("a number of steps or tokens that may be auto has no fraction") {
+  const Loading loading;
+  CHECK(loading.error_with({"data_config.stride=1.5"}) ==
+        "command line: data_config.stride=1.5: data_config.stride: 1.5 is not a whole number; give "
+        "auto or a number of tokens");
+  for (const char* key : {"trainer_config.snapshot_every", "gpt_config.loss_chunk_size",
+                          "gpt_config.pad_vocab_to_multiple_of"}) {
+    CAPTURE(key);
+    CHECK(loading.error_with({std::string(key) + "=64.5"}).find("is not a whole number") !=
+          std::string::npos);
+    CHECK_NOTHROW(loading.with({std::string(key) + "=64.0"}));
+  }
+  CHECK(loading.with({"distributed_config.hang_timeout_s=1.5"}).distributed.hang_timeout_s.value ==
+        1.5);
+}
+
+TEST_CASE("each name of an enumeration stands for the value of that name") {
+  const Loading loading;
+  const Config text = loading.with(
+      {"data_config.format=tokens", "trainer_config.device=cuda",
+       "trainer_config.snapshot_if_busy=wait", "trainer_config.bad_step_policy=rollback",
+       "distributed_config.backend=nccl", "distributed_config.gradient_compression=bf16",
+       "logging_config.progress=plain", "optimizer_config.name=sgd"});
+  CHECK(text.data.format == DataFormat::kTokens);
+  CHECK(text.trainer.device == DeviceChoice::kCuda);
+  CHECK(text.trainer.snapshot_if_busy == IfBusy::kWait);
+  CHECK(text.trainer.bad_step_policy == BadStepPolicy::kRollback);
+  CHECK(text.distributed.backend == Backend::kNccl);
+  CHECK(text.distributed.gradient_compression == GradientCompression::kBf16);
+  CHECK(text.logging.progress == ProgressStyle::kPlain);
+  CHECK(text.optimizer.name == OptimizerName::kSgd);
+  const Config images = loading.with({"task=image_classification", "image_config.network=dense",
+                                      "data_config.on_bad_sample=skip"});
+  CHECK(images.task == TaskKind::kImageClassification);
+  CHECK(images.image.network == ImageNetworkKind::kDense);
+  CHECK(images.data.on_bad_sample == OnBadSample::kSkip);
+  CHECK(loading.with({"task=image_classification", "image_config.batch_norm=local"})
+            .image.batch_norm == BatchNormKind::kLocal);
+  const std::vector<std::pair<std::string, LrSchedule>> schedules = {
+      {"constant", LrSchedule::kConstant},
+      {"linear", LrSchedule::kLinear},
+      {"polynomial", LrSchedule::kPolynomial},
+      {"cosine", LrSchedule::kCosine},
+      {"wsd", LrSchedule::kWsd},
+      {"one_cycle", LrSchedule::kOneCycle},
+      {"constant_with_warmup", LrSchedule::kConstant},
+      {"cosine_with_min_lr", LrSchedule::kCosine},
+      {"warmup_stable_decay", LrSchedule::kWsd}};
+  for (const auto& [name, value] : schedules) {
+    CAPTURE(name);
+    CHECK(loading.with({"optimizer_config.lr_schedule=" + name}).optimizer.lr_schedule == value);
+  }
 }
 
 TEST_CASE("a value of the wrong type is refused with the value and its type") {

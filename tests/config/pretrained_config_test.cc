@@ -1,9 +1,9 @@
-#include "trainer/config/keys/pretrained_config.h"
+#include "trainer/model/pretrained_config.h"
 
 #include "tests/support/catch.h"
 
 #include "tests/config/test_files.h"
-#include "trainer/config/compose/load_config.h"
+#include "trainer/app/load_run.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

@@ -2,7 +2,7 @@
 
 #include "tests/support/catch.h"
 
-#include "trainer/config/keys/key_table.h"
+#include "trainer/model/model_sizes.h"
 
 namespace ddp::train {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/exit_report.h"
+#include "trainer/app/load_run.h"
 #include "trainer/app/train_job.h"
-#include "trainer/config/compose/load_config.h"
 #include "trainer/config/compose/sweep_plan.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/line_writer.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "trainer/config/compose/load_config.h"
+#include "trainer/app/load_run.h"
 #include "trainer/health/run_monitor.h"
 #include "trainer/optim/numerics.h"
 #include "trainer/parallel/cuda_module.h"

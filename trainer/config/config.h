@@ -14,19 +14,11 @@ namespace ddp::train {
 
 /// What is trained.
 enum class TaskKind { kCausalLm, kMaskedLm, kTextClassification, kImageClassification };
-
-constexpr std::string_view task_name(TaskKind task) {
-  switch (task) {
-    case TaskKind::kCausalLm:
-      return "causal_lm";
-    case TaskKind::kMaskedLm:
-      return "masked_lm";
-    case TaskKind::kTextClassification:
-      return "text_classification";
-    case TaskKind::kImageClassification:
-      return "image_classification";
-  }
-  return "";
+inline Names names_of(TaskKind) {
+  return {"causal_lm", "masked_lm", "text_classification", "image_classification"};
+}
+inline std::string_view task_name(TaskKind task) {
+  return names_of(task)[static_cast<std::size_t>(task)];
 }
 
 struct Config {

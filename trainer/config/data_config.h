@@ -4,14 +4,16 @@
 #include <cstdint>
 #include <string>
 
-#include "trainer/config/auto_number.h"
+#include "trainer/config/value_types.h"
 
 namespace ddp::train {
 
 /// What to do about a sample that cannot be read.
 enum class OnBadSample { kSkip, kStop };
+inline Names names_of(OnBadSample) { return {"skip", "stop"}; }
 
 enum class DataFormat { kAuto, kText, kTokens };
+inline Names names_of(DataFormat) { return {"auto", "text", "tokens"}; }
 
 struct DataConfig {
   std::string path;  ///< A file, glob or folder: UTF-8 text or tokens. Absolute after loading.

@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/auto_number.h"
+#include "trainer/config/value_types.h"
 
 namespace ddp::train {
 
 enum class Activation { kGelu, kGeluTanh };
+inline Names names_of(Activation) { return {"gelu", "gelu_tanh", "gelu_new=gelu_tanh"}; }
 
 struct GptConfig {
   std::string model_type;  ///< Preset name, empty when the three sizes are given instead. Kept for
@@ -49,7 +50,10 @@ struct BertConfig {
 };
 
 enum class ImageNetworkKind { kDense, kConv };
+inline Names names_of(ImageNetworkKind) { return {"dense", "conv"}; }
+
 enum class BatchNormKind { kOff, kLocal, kSynchronized };
+inline Names names_of(BatchNormKind) { return {"off", "local", "synchronized"}; }
 
 struct ImageConfig {
   ImageNetworkKind network = ImageNetworkKind::kConv;

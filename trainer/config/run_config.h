@@ -7,12 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/auto_number.h"
+#include "trainer/config/value_types.h"
 
 namespace ddp::train {
 
 enum class Backend { kAuto, kGloo, kNccl };
+inline Names names_of(Backend) { return {"auto", "gloo", "nccl"}; }
+
 enum class GradientCompression { kNone, kBf16, kFp16 };
+inline Names names_of(GradientCompression) { return {"none", "bf16", "fp16"}; }
 
 struct DistributedConfig {
   Backend backend = Backend::kAuto;  ///< auto: nccl on GPUs, gloo on CPUs.
@@ -27,6 +30,7 @@ struct DistributedConfig {
 };
 
 enum class ProgressStyle { kAuto, kPlain, kOff };
+inline Names names_of(ProgressStyle) { return {"auto", "plain", "off"}; }
 
 struct LoggingConfig {
   bool jsonl = true;         ///< metrics.jsonl in run_dir.

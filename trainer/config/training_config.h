@@ -7,14 +7,21 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/auto_number.h"
+#include "trainer/config/value_types.h"
 
 namespace ddp::train {
 
 enum class AmpDtype { kFloat16, kBFloat16 };
+inline Names names_of(AmpDtype) { return {"float16", "bfloat16", "fp16=float16", "bf16=bfloat16"}; }
+
 enum class DeviceChoice { kAuto, kCpu, kCuda };
+inline Names names_of(DeviceChoice) { return {"auto", "cpu", "cuda"}; }
+
 enum class IfBusy { kSkip, kWait };
+inline Names names_of(IfBusy) { return {"skip", "wait"}; }
+
 enum class BadStepPolicy { kSkip, kRollback, kStop };
+inline Names names_of(BadStepPolicy) { return {"skip", "rollback", "stop"}; }
 
 struct TrainerConfig {
   int64_t max_epochs = 10;
@@ -62,7 +69,20 @@ struct TrainerConfig {
 };
 
 enum class OptimizerName { kAdamW, kAdam, kSgd, kMuon };
+inline Names names_of(OptimizerName) { return {"adamw", "adam", "sgd", "muon"}; }
+
 enum class LrSchedule { kConstant, kLinear, kPolynomial, kCosine, kWsd, kOneCycle };
+inline Names names_of(LrSchedule) {
+  return {"constant",
+          "linear",
+          "polynomial",
+          "cosine",
+          "wsd",
+          "one_cycle",
+          "constant_with_warmup=constant",
+          "cosine_with_min_lr=cosine",
+          "warmup_stable_decay=wsd"};
+}
 
 struct OptimizerConfig {
   OptimizerName name = OptimizerName::kAdamW;

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "trainer/config/keys/pretrained_config.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/wordpiece_tokenizer.h"

@@ -7,10 +7,10 @@
 #include <numeric>
 #include <utility>
 
-#include "trainer/config/keys/pretrained_config.h"
 #include "trainer/data/stratified_split.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
 

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/worker_contract.h"
+#include "trainer/app/load_run.h"
 #include "trainer/app/memory_estimate.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
-#include "trainer/config/compose/load_config.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/training_cost.h"
 #include "trainer/parallel/dist_env.h"

@@ -1,11 +1,11 @@
 #include <csignal>
 
 #include "launcher/worker_contract.h"
+#include "trainer/app/load_run.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/multirun.h"
 #include "trainer/app/train_job.h"
 #include "trainer/app/warm_up.h"
-#include "trainer/config/compose/load_config.h"
 #include "trainer/config/compose/sweep_plan.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/runtime/warm_spare.h"

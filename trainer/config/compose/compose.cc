@@ -123,7 +123,7 @@ std::string override_folder(const Node& root, std::vector<Override> changes) {
 void check_texts(const std::vector<Override>& changes) {
   for (const Override& change : changes) {
     Node text = Node::of(change.text);
-    text.place.source = std::make_shared<const std::string>("command line: " + change.text);
+    text.place = change.value.place;
     check_interpolations(text);
   }
 }

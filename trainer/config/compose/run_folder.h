@@ -1,7 +1,7 @@
 // The folder of a run: hydra.run.dir with the subfolder .hydra in it. Only rank 0 writes there.
 #pragma once
 
-#include "trainer/config/compose/load_config.h"
+#include "trainer/config/compose/read_run.h"
 
 namespace ddp::train {
 

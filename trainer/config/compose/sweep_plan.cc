@@ -131,10 +131,8 @@ SweepPlan plan_sweep(const ConfigSource& source, const std::vector<std::string>&
   for (const std::string& text : overrides) {
     const Override change = parse_override(text);
     if (is_hydra_override(change)) {
-      if (change.sweep) {
-        throw UserError(
-            fmt::format("command line: {}: '{}' cannot be swept over; give one value", text, text));
-      }
+      if (change.sweep)
+        fail_at(change.value.place, "'{}' cannot be swept over; give one value", text);
       hydra.push_back(text);
     } else {
       task.push_back(change);

@@ -6,14 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include "trainer/config/keys/key_table.h"
-#include "trainer/config/keys/model_checks.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/remote_path.h"
 
@@ -27,18 +25,6 @@ void check_belongs_to_task(TaskKind task, const Given& given) {
         field.path,
         fmt::format("does not apply to task={}; remove it, or set another task", task_name(task)));
   }
-}
-
-void check_whole(const AutoNumber& number, const char* key, const char* unit, const Given& given) {
-  if (number.value == std::floor(number.value)) return;
-  given.refuse(key, fmt::format("{} is not a whole number; give auto or a number of {}",
-                                number.value, unit));
-}
-
-void check_whole_numbers(const Config& config, const Given& given) {
-  check_whole(config.data.stride, "data_config.stride", "tokens", given);
-  check_whole(config.gpt.loss_chunk_size, "gpt_config.loss_chunk_size", "tokens", given);
-  check_whole(config.trainer.snapshot_every, "trainer_config.snapshot_every", "steps", given);
 }
 
 bool matches_a_file(const std::string& pattern) {
@@ -190,14 +176,19 @@ std::string absolute_path(const std::string& path) {
   return out;
 }
 
+bool Given::has(const std::string& key) const {
+  const auto found = values_.find(key);
+  return found != values_.end() && found->second.kind != Kind::kNull;
+}
+
 void Given::refuse(const std::string& key, const std::string& what) const {
-  throw UserError(where(key) + ": " + what);
+  const auto found = values_.find(key);
+  const std::string where = found == values_.end() ? file_ : found->second.place.str();
+  throw UserError(fmt::format("{}: {}: {}", where, key, what));
 }
 
 void complete_config(Config& config, const Given& given) {
   check_belongs_to_task(config.task, given);
-  check_whole_numbers(config, given);
-  complete_model(config, given);
   check_step_size(config, given);
   check_global_batch(config, given);
   check_optimizer(config, given);
@@ -210,9 +201,6 @@ void complete_config(Config& config, const Given& given) {
 
 void resolve_paths(Config& config, const Given& given, bool own_folder) {
   std::string& snapshot = config.trainer.snapshot_path;
-  for (std::string* model : {&config.gpt.init_from, &config.bert.init_from}) {
-    if (!model->empty()) *model = absolute_path(*model);
-  }
   config.hydra.run_dir = absolute_path(config.hydra.run_dir);
   const bool in_run_folder = own_folder || config.hydra.job_chdir;
   const bool relative = snapshot.find("://") == std::string::npos && !snapshot.starts_with('/') &&

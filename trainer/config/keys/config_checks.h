@@ -1,24 +1,33 @@
 // Checks that concern more than one key, and the values that follow from others.
 #pragma once
 
-#include <functional>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "trainer/config/config.h"
+#include "trainer/config/yaml/tree.h"
 
 namespace ddp::train {
 
-/// What the checks need to know about where values came from.
-struct Given {
-  std::function<bool(const std::string& key)> has;  ///< Given in the file or on the command line.
-  std::function<std::string(const std::string& key)>
-      where;  ///< "file:line:col: key", or the file's name and the key.
+/// The values of the file and of the command line by their keys, with their places.
+class Given {
+ public:
+  Given(std::map<std::string, Node> values, std::string file)
+      : values_(std::move(values)), file_(std::move(file)) {}
 
-  /// Throws UserError.
+  const std::map<std::string, Node>& values() const { return values_; }
+  /// Given, and not as null.
+  bool has(const std::string& key) const;
+  /// Throws UserError: the key's place, or the file, then the key and the text.
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const;
+
+ private:
+  std::map<std::string, Node> values_;
+  std::string file_;
 };
 
-/// Resolves model_type, unlimited epochs and the like, then checks what spans several keys. Throws
+/// Checks what spans several keys; epochs are unlimited where steps alone are given. Throws
 /// UserError.
 void complete_config(Config& config, const Given& given);
 

@@ -26,7 +26,7 @@ std::vector<Field> data_fields() {
                   "evaluation. Unused with eval_path."},
       {DDP_KEY(data, truncate), .range = kShare, .unit = "share",
        .meaning = "Leading share of the text to use; 1: all of it."},
-      {DDP_KEY(data, stride), .range = kUpTo1e9, .unit = "tokens",
+      {DDP_KEY(data, stride), .range = kUpTo1e9, .whole = true, .unit = "tokens",
        .meaning =
            "Distance between the starts of consecutive training sequences; 1: every position; "
            "auto: half of block_size, or less if an epoch would have fewer than 512 sequences."},

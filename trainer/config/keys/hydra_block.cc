@@ -111,12 +111,11 @@ const std::string* hydra_config_text(const std::string& path) {
   static const std::string start = start_text();
   static const std::string nothing = "# @package hydra\n";
   if (path == "hydra/config") return &start;
-  for (const auto& [group, options] : groups()) {
-    for (const std::string& option : options) {
-      if (path == "hydra/" + group + "/" + option) return &nothing;
-    }
-  }
-  return nullptr;
+  const std::size_t slash = path.rfind('/');
+  const auto options = hydra_options(path.substr(0, slash));
+  const bool known =
+      std::find(options.begin(), options.end(), path.substr(slash + 1)) != options.end();
+  return known ? &nothing : nullptr;
 }
 
 bool hydra_has_group(const std::string& group) {

@@ -27,7 +27,7 @@ inline constexpr Range kAbove0{0, kUnbounded, true};
 inline constexpr Range kShare{0, 1, true};               // above 0, up to 1
 inline constexpr Range kProbability{0, 1, false, true};  // from 0, below 1
 
-/// One file for each section of the configuration, data_keys.cc for data_config and so on.
+// The keys of each section, in the file that is named after its header.
 std::vector<Field> data_fields();
 std::vector<Field> gpt_fields();
 std::vector<Field> bert_fields();
@@ -38,8 +38,5 @@ std::vector<Field> distributed_fields();
 std::vector<Field> logging_fields();
 std::vector<Field> profile_fields();
 std::vector<Field> hydra_fields();
-
-/// `fields`, those that name no tasks themselves for these tasks only.
-std::vector<Field> for_tasks(const std::vector<TaskKind>& tasks, std::vector<Field> fields);
 
 }  // namespace ddp::train

@@ -1,26 +1,31 @@
 #include "trainer/config/keys/key_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "trainer/config/keys/key_rows.h"
 
 namespace ddp::train {
 
-std::vector<Field> for_tasks(const std::vector<TaskKind>& tasks, std::vector<Field> fields) {
-  for (Field& field : fields) {
-    if (field.tasks.empty()) field.tasks = tasks;
-  }
-  return fields;
-}
-
 const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all = {{DDP_KEY_AT("task", task), .meaning = "What to train."}};
-    for (const auto& part : {data_fields(), gpt_fields(), bert_fields(), image_fields(),
-                             trainer_fields(), optimizer_fields(), distributed_fields(),
-                             logging_fields(), profile_fields(), hydra_fields()}) {
-      all.insert(all.end(), part.begin(), part.end());
-    }
+    const auto add = [&all](std::vector<Field> section, const std::vector<TaskKind>& tasks = {}) {
+      for (Field& field : section) {
+        if (field.tasks.empty()) field.tasks = tasks;
+        all.push_back(std::move(field));
+      }
+    };
+    add(data_fields());
+    add(gpt_fields(), {TaskKind::kCausalLm});
+    add(bert_fields(), {TaskKind::kMaskedLm, TaskKind::kTextClassification});
+    add(image_fields(), {TaskKind::kImageClassification});
+    add(trainer_fields());
+    add(optimizer_fields());
+    add(distributed_fields());
+    add(logging_fields());
+    add(profile_fields());
+    add(hydra_fields());
     return all;
   }();
   return fields;

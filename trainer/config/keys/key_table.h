@@ -42,6 +42,7 @@ struct Field {
   std::string path;  ///< "trainer_config.batch_size"
   FieldPointer (*member)(Config&);
   Range range = {};
+  bool whole = false;  ///< Of a number that may be auto: without a fraction.
   std::string unit = {};
   NullMeans null_means = NullMeans::kError;
   std::string default_text = {};     ///< Empty: the struct's own default.
@@ -72,16 +73,5 @@ Node current_value(const Field& field, const Config& config);
 
 /// Converts and checks the range. Returns "" or the problem and its fix ("<what>; <fix>").
 std::string assign_field(const Field& field, const Node& value, Config& config);
-
-/// A size preset of model_type.
-struct ModelPreset {
-  std::string_view name;
-  int64_t n_layer;
-  int64_t n_head;
-  int64_t n_embd;
-};
-const std::vector<ModelPreset>& model_presets();
-/// Those of bert_config, J. Devlin's and I. Turc's sizes.
-const std::vector<ModelPreset>& bert_presets();
 
 }  // namespace ddp::train

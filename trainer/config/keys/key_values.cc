@@ -15,87 +15,24 @@
 namespace ddp::train {
 namespace {
 
-/// The values of an enumeration by name; of several names for one value the first is the one that
-/// is shown.
+/// Also of another name.
 template <class E>
-using Choices = std::vector<std::pair<std::string_view, E>>;
-
-Choices<TaskKind> choices_of(TaskKind) {
-  Choices<TaskKind> choices;
-  for (const TaskKind task : {TaskKind::kCausalLm, TaskKind::kMaskedLm,
-                              TaskKind::kTextClassification, TaskKind::kImageClassification})
-    choices.emplace_back(task_name(task), task);
-  return choices;
-}
-Choices<Activation> choices_of(Activation) {
-  using enum Activation;
-  return {{"gelu", kGelu}, {"gelu_tanh", kGeluTanh}, {"gelu_new", kGeluTanh}};
-}
-Choices<OnBadSample> choices_of(OnBadSample) {
-  using enum OnBadSample;
-  return {{"skip", kSkip}, {"stop", kStop}};
-}
-Choices<ImageNetworkKind> choices_of(ImageNetworkKind) {
-  using enum ImageNetworkKind;
-  return {{"dense", kDense}, {"conv", kConv}};
-}
-Choices<BatchNormKind> choices_of(BatchNormKind) {
-  using enum BatchNormKind;
-  return {{"off", kOff}, {"local", kLocal}, {"synchronized", kSynchronized}};
-}
-Choices<DataFormat> choices_of(DataFormat) {
-  using enum DataFormat;
-  return {{"auto", kAuto}, {"text", kText}, {"tokens", kTokens}};
-}
-Choices<AmpDtype> choices_of(AmpDtype) {
-  using enum AmpDtype;
-  return {{"float16", kFloat16}, {"bfloat16", kBFloat16}, {"fp16", kFloat16}, {"bf16", kBFloat16}};
-}
-Choices<DeviceChoice> choices_of(DeviceChoice) {
-  using enum DeviceChoice;
-  return {{"auto", kAuto}, {"cpu", kCpu}, {"cuda", kCuda}};
-}
-Choices<GradientCompression> choices_of(GradientCompression) {
-  using enum GradientCompression;
-  return {{"none", kNone}, {"bf16", kBf16}, {"fp16", kFp16}};
-}
-Choices<Backend> choices_of(Backend) {
-  using enum Backend;
-  return {{"auto", kAuto}, {"gloo", kGloo}, {"nccl", kNccl}};
-}
-Choices<IfBusy> choices_of(IfBusy) {
-  using enum IfBusy;
-  return {{"skip", kSkip}, {"wait", kWait}};
-}
-Choices<BadStepPolicy> choices_of(BadStepPolicy) {
-  using enum BadStepPolicy;
-  return {{"skip", kSkip}, {"rollback", kRollback}, {"stop", kStop}};
-}
-Choices<OptimizerName> choices_of(OptimizerName) {
-  using enum OptimizerName;
-  return {{"adamw", kAdamW}, {"adam", kAdam}, {"sgd", kSgd}, {"muon", kMuon}};
-}
-Choices<LrSchedule> choices_of(LrSchedule) {
-  using enum LrSchedule;
-  return {{"constant", kConstant},
-          {"linear", kLinear},
-          {"polynomial", kPolynomial},
-          {"cosine", kCosine},
-          {"wsd", kWsd},
-          {"one_cycle", kOneCycle},
-          {"constant_with_warmup", kConstant},
-          {"cosine_with_min_lr", kCosine},
-          {"warmup_stable_decay", kWsd}};
-}
-Choices<ProgressStyle> choices_of(ProgressStyle) {
-  using enum ProgressStyle;
-  return {{"auto", kAuto}, {"plain", kPlain}, {"off", kOff}};
+std::optional<E> value_named(std::string_view wanted) {
+  const Names names = names_of(E{});
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::size_t equal = names[i].find('=');
+    if (names[i].substr(0, equal) != wanted) continue;
+    if (equal == std::string_view::npos) return static_cast<E>(i);
+    return value_named<E>(names[i].substr(equal + 1));
+  }
+  return std::nullopt;
 }
 
 template <class E>
 std::vector<std::string> choice_names() {
   std::vector<std::string> names;
-  for (const auto& choice : choices_of(E{})) names.emplace_back(choice.first);
+  for (const std::string_view name : names_of(E{}))
+    names.emplace_back(name.substr(0, name.find('=')));
   return names;
 }
 
@@ -143,6 +80,10 @@ struct Assign {
     AutoNumber parsed;
     parsed.automatic = value.kind == Kind::kString && value.text == "auto";
     if (!parsed.automatic) parsed.value = number(value, give("auto, or a number"));
+    if (field.whole && parsed.value != std::floor(parsed.value)) {
+      refuse(fmt::format("{} is not a whole number; give auto or a number of {}", parsed.value,
+                         field.unit));
+    }
     *member = parsed;
   }
   void operator()(ClassWeights* member) const {
@@ -187,11 +128,9 @@ struct Assign {
   requires std::is_enum_v<E>
   void operator()(E* member) const {
     const std::string text = python_str(value);
-    const auto choices = choices_of(E{});
-    const auto found = std::find_if(choices.begin(), choices.end(),
-                                    [&text](const auto& choice) { return choice.first == text; });
-    if (value.kind == Kind::kString && found != choices.end()) {
-      *member = found->second;
+    const auto named = value_named<E>(text);
+    if (value.kind == Kind::kString && named) {
+      *member = *named;
       return;
     }
     const auto names = choice_names<E>();
@@ -255,11 +194,7 @@ struct Read {
   }
   template <class E>
   requires std::is_enum_v<E> Node operator()(const E* member) const {
-    const auto choices = choices_of(E{});
-    const auto found = std::find_if(choices.begin(), choices.end(), [member](const auto& choice) {
-      return choice.second == *member;
-    });
-    return Node::of(std::string(found->first));
+    return Node::of(choice_names<E>().at(static_cast<std::size_t>(*member)));
   }
 };
 

@@ -13,34 +13,22 @@
 namespace ddp::train {
 namespace {
 
-const std::vector<std::string>& all_paths() {
-  static const std::vector<std::string> all = [] {
-    std::vector<std::string> paths;
+/// A map for each section, null for each key.
+const Node& known_tree() {
+  static const Node tree = [] {
+    Node root = Node::map();
     for (const Field& field : config_fields()) {
-      if (!field.path.starts_with("hydra.")) paths.push_back(field.path);
+      if (!field.path.starts_with("hydra.")) set_path(root, field.path, Node::null());
     }
-    for (std::string& path : hydra_paths()) paths.push_back(std::move(path));
-    return paths;
+    for (const std::string& path : hydra_paths()) set_path(root, path, Node::null());
+    return root;
   }();
-  return all;
+  return tree;
 }
 
-/// "a.b" lies under "a".
-bool is_below(const std::string& path, const std::string& parent) {
-  return path.size() > parent.size() && path[parent.size()] == '.' && path.starts_with(parent);
-}
-
-/// What may stand directly under `parent` ("" for the top).
-std::vector<std::string> children_of(const std::string& parent) {
-  const std::string prefix = parent.empty() ? "" : parent + ".";
-  std::vector<std::string> names;
-  for (const std::string& path : all_paths()) {
-    if (!path.starts_with(prefix)) continue;
-    std::string name = path.substr(prefix.size());
-    name = name.substr(0, name.find('.'));
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  }
-  return names;
+/// What may stand directly under a section, "" for the top.
+std::vector<std::string> children_of(const std::string& section) {
+  return (section.empty() ? known_tree() : *find_path(known_tree(), section)).key_texts();
 }
 
 std::string suggestion(const std::string& parent, const std::string& name) {
@@ -100,11 +88,9 @@ void check_section(const Node& value, const std::string& path, bool any_keys) {
 }  // namespace
 
 PathKind path_kind(const std::string& path) {
-  for (const std::string& known : all_paths()) {
-    if (known == path) return PathKind::kKey;
-    if (is_below(known, path)) return PathKind::kSection;
-  }
-  return PathKind::kUnknown;
+  const Node* known = find_path(known_tree(), path);
+  if (known == nullptr) return PathKind::kUnknown;
+  return known->kind == Kind::kMap ? PathKind::kSection : PathKind::kKey;
 }
 
 void fail_unknown(const Place& place, const std::string& parent, const std::string& name) {
@@ -128,6 +114,7 @@ void check_known(const Node& map, const std::string& parent, bool any_keys) {
     if (kind == PathKind::kSection) check_section(entry.value, path, any_keys);
   }
 }
+
 void check_hydra_known(const Node& root, bool any_keys) {
   if (const Node* hydra = root.find("hydra")) check_section(*hydra, "hydra", any_keys);
 }

@@ -2,6 +2,38 @@
 
 namespace ddp::train {
 
+std::vector<Field> distributed_fields() {
+  return {
+      {DDP_KEY(distributed, backend),
+       .meaning = "auto: nccl on GPUs, gloo on CPUs, where the ranks of one machine reduce through "
+                  "memory that they share; gloo: through sockets there, too."},
+      {DDP_KEY(distributed, bucket_cap_mb), .range = Range{0, 1e6, true}, .unit = "MiB",
+       .meaning = "Bucket size: gradients that are all-reduced together."},
+      {DDP_KEY(distributed, gradient_as_bucket_view),
+       .meaning = "Keep gradients in the buckets: no copy, less memory."},
+      {DDP_KEY(distributed, static_graph),
+       .meaning = "Promise that the set of used parameters never changes; lets DDP optimize."},
+      {DDP_KEY(distributed, gradient_compression),
+       .meaning =
+           "Type in which gradients travel between ranks, as with torch's bf16_compress_hook and "
+           "fp16_compress_hook: half the bytes, 8 or 11 bits of mantissa; none: their own."},
+      {DDP_KEY(distributed, ranks_per_device), .range = kUpTo1e4, .unit = "ranks",
+       .default_text = "one on a GPU, any number on CPUs",
+       .meaning = "Maximum number of ranks that share a GPU (over Gloo), or a machine's CPUs (each "
+                  "with its share of the cores): virtual devices."},
+      {DDP_KEY(distributed, memory_limit_mb), .range = kUpTo1e9, .unit = "MiB",
+       .default_text = "an equal share of a GPU with ranks_per_device, else none",
+       .meaning = "Memory limit per rank, enforced: on GPUs for tensors, on CPUs for what comes on "
+                  "top of the program itself."},
+      {DDP_KEY(distributed, timeout_s), .range = Range{0, 1e9, true}, .unit = "seconds",
+       .meaning = "Timeout of collectives and of joining the process group."},
+      {DDP_KEY(distributed, hang_timeout_s), .range = kAtLeast0, .unit = "seconds",
+       .null_means = NullMeans::kOff,
+       .meaning = "Time without a heartbeat after which ddp-run considers a rank hung and restarts "
+                  "the group; auto: the larger of 3 s and 5 median steps; 0 or null: never."},
+  };
+}
+
 std::vector<Field> logging_fields() {
   return {
       {DDP_KEY(logging, jsonl), .null_means = NullMeans::kOff,
@@ -14,7 +46,6 @@ std::vector<Field> logging_fields() {
                   "line every log_every_steps; plain: always such lines; off: warnings and errors "
                   "only. The log file always has all lines."},
       {DDP_KEY(logging, histogram_every_steps), .range = kStepCount, .unit = "steps",
-       .null_means = NullMeans::kNotGiven,
        .meaning = "Steps between histograms of parameters and gradients in the event files."},
       {DDP_KEY(logging, peak_tflops), .range = kAtLeast0, .unit = "1e12 FLOP/s",
        .null_means = NullMeans::kOff,
@@ -26,7 +57,7 @@ std::vector<Field> logging_fields() {
 std::vector<Field> profile_fields() {
   return {
       {DDP_KEY_AT("profile.start", profile.start), .range = kStepCount, .unit = "steps",
-       .null_means = NullMeans::kNotGiven, .default_text = "no profile",
+       .default_text = "no profile",
        .meaning = "First step to profile, from 1: each rank writes a Chrome trace, "
                   "profile_rank_N.json, to hydra.run.dir."},
       {DDP_KEY_AT("profile.steps", profile.steps), .range = kUpTo1e4, .unit = "steps",

@@ -1,11 +1,8 @@
 #include "trainer/config/override/override_value.h"
 
-#include <fmt/format.h>
-
 #include <stdexcept>
 
 #include "trainer/config/interpolation/value_parser.h"
-#include "trainer/runtime/error.h"
 
 namespace ddp::train {
 namespace {
@@ -52,13 +49,13 @@ Sweep choice_of(const std::vector<OverrideValue>& values) {
   return sweep;
 }
 
-OverrideValue parse_override_value(const std::string& text, const std::string& override_text) {
+OverrideValue parse_override_value(std::string_view text, const Place& place) {
   try {
     std::vector<OverrideValue> values;
     for (const Expr& expr : parse_override_values(text)) values.push_back(evaluate(expr));
     return values.size() == 1 ? values.front() : OverrideValue{{}, choice_of(values)};
   } catch (const std::invalid_argument& e) {
-    throw UserError(fmt::format("command line: {}: {}", override_text, e.what()));
+    fail_with(place, e.what());
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/config/override/sweep.h"
@@ -16,9 +17,9 @@ struct OverrideValue {
   std::optional<Sweep> sweep;
 };
 
-/// An empty text is an empty string. Throws UserError that shows `override_text` and how to quote
-/// what breaks the grammar.
-OverrideValue parse_override_value(const std::string& text, const std::string& override_text);
+/// An empty text is an empty string. Throws UserError that begins with `place` and says how to
+/// quote what breaks the grammar.
+OverrideValue parse_override_value(std::string_view text, const Place& place);
 
 struct FunctionArgument {
   std::string name;  ///< "" for one without.

@@ -1,11 +1,9 @@
 #include "trainer/config/override/overrides.h"
 
-#include <fmt/format.h>
-
+#include <memory>
 #include <regex>
 
 #include "trainer/config/override/override_value.h"
-#include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
 
 namespace ddp::train {
@@ -52,6 +50,7 @@ OverrideType take_prefix(std::string_view& rest) {
 }  // namespace
 
 Override parse_override(const std::string& text) {
+  const Place place{std::make_shared<const std::string>("command line: " + text), 0, 0};
   Override result;
   result.text = text;
   std::string_view rest = text;
@@ -63,22 +62,18 @@ Override parse_override(const std::string& text) {
   result.key = std::string(name.substr(0, at));
   if (at != std::string_view::npos) result.package = std::string(name.substr(at + 1));
   if (!result.has_value && result.type != OverrideType::kDelete) {
-    throw UserError(fmt::format(
-        "command line: {}: not an override; write KEY=VALUE, e.g. trainer_config.seed=1", text));
+    fail_with(place, "not an override; write KEY=VALUE, e.g. trainer_config.seed=1");
   }
   if (result.key.empty() || !is_key(result.key) || !is_package(result.package.value_or(""))) {
-    throw UserError(
-        fmt::format("command line: {}: '{}' is not a key; write section.key=value, without spaces",
-                    text, name));
+    fail_at(place, "'{}' is not a key; write section.key=value, without spaces", name);
   }
   if (result.has_value) {
-    OverrideValue value = parse_override_value(std::string(rest.substr(equal + 1)), text);
+    OverrideValue value = parse_override_value(rest.substr(equal + 1), place);
     result.value = std::move(value.item.value);
     result.value_text = std::move(value.item.text);
     result.sweep = std::move(value.sweep);
   }
-  const auto source = std::make_shared<const std::string>("command line: " + text);
-  set_places(result.value, Place{source, 0, 0});
+  set_places(result.value, place);
   return result;
 }
 

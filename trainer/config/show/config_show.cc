@@ -23,24 +23,24 @@ struct Origin {
   std::string place;
 };
 
-/// Every key of the schema: as given and typed, or its default.
+/// As given and typed, or the default.
+Node shown_value(const Field& field, const Node* given) {
+  if (given == nullptr && field.path == "data_config.path") return Node::of(std::string("???"));
+  if (given != nullptr && (given->is_interpolation() || given->is_missing())) return *given;
+  const bool null = given == nullptr || given->kind == Kind::kNull;
+  if (null && field.null_means == NullMeans::kNotGiven) return Node::null();
+  Config config;
+  const std::string problem = given == nullptr ? "" : assign_field(field, *given, config);
+  if (!problem.empty()) fail_at(given->place, "{}: {}", field.path, problem);
+  return current_value(field, config);
+}
+
+/// Every key of the schema.
 Node typed_tree(const Node& given) {
   Node out = Node::map();
   for (const Field& field : config_fields()) {
-    if (field.path.starts_with("hydra.")) continue;
-    Config config;
-    const Node* node = find_path(given, field.path);
-    const bool unset = node == nullptr;
-    Node value = unset ? current_value(field, config) : *node;
-    if (unset && field.path == "data_config.path") value = Node::of(std::string("???"));
-    if (unset && field.null_means == NullMeans::kNotGiven) value = Node::null();
-    if (!unset && !node->is_interpolation() && !node->is_missing()) {
-      const std::string problem = assign_field(field, *node, config);
-      if (!problem.empty()) fail_at(node->place, "{}: {}", field.path, problem);
-      const bool not_given = node->kind == Kind::kNull && field.null_means == NullMeans::kNotGiven;
-      value = not_given ? Node::null() : current_value(field, config);
-    }
-    set_path(out, field.path, std::move(value));
+    if (!field.path.starts_with("hydra."))
+      set_path(out, field.path, shown_value(field, find_path(given, field.path)));
   }
   return out;
 }

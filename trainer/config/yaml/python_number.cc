@@ -47,12 +47,7 @@ std::optional<int64_t> python_int(std::string_view text) {
   if (!digits) return std::nullopt;
   std::string_view rest = *digits;
   if (rest.starts_with('+') && !rest.starts_with("+-")) rest.remove_prefix(1);
-  int64_t value = 0;
-  const char* const begin = rest.data();
-  const char* const end = begin + rest.size();
-  const auto result = std::from_chars(begin, end, value);
-  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
-  return value;
+  return whole_number<int64_t>(rest);
 }
 
 std::optional<double> python_float_from(std::string_view text) {

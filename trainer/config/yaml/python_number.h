@@ -1,6 +1,7 @@
 // Numbers as Python reads them from text and compares them.
 #pragma once
 
+#include <charconv>
 #include <compare>
 #include <optional>
 #include <string>
@@ -11,6 +12,16 @@
 namespace ddp::train {
 
 std::string ascii_lower(std::string_view text);
+
+/// A text of digits alone; nullopt for anything else, and for what does not fit into T.
+template <class T>
+std::optional<T> whole_number(std::string_view digits, int base = 10) {
+  T value = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto result = std::from_chars(digits.data(), end, value, base);
+  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+  return value;
+}
 
 /// int(" -1_000 "): single underscores between digits, spaces around. nullopt beyond 64 bits, too.
 std::optional<int64_t> python_int(std::string_view text);

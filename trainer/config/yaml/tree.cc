@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -83,11 +82,8 @@ Node* Node::find(std::string_view key) {
 
 Node* Node::child(std::string_view name) {
   if (kind != Kind::kList) return find(name);
-  std::size_t index = 0;
-  const auto result = std::from_chars(name.data(), name.data() + name.size(), index);
-  const bool is_index =
-      result.ec == std::errc() && index < items.size() && result.ptr == name.data() + name.size();
-  return is_index ? &items[index] : nullptr;
+  const auto index = whole_number<std::size_t>(name);
+  return index && *index < items.size() ? &items[*index] : nullptr;
 }
 
 std::vector<std::string> Node::key_texts() const {

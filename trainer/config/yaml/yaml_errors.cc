@@ -72,20 +72,13 @@ bool lacks_space_after_colon(std::string_view line) {
 YamlText::YamlText(std::string_view text, const std::string& source)
     : text_(with_plain_breaks(std::string(text.substr(text.starts_with("\xef\xbb\xbf") ? 3 : 0)))),
       source_(std::make_shared<const std::string>(source)) {
-  YAML::Mark mark;
   for (std::size_t at = 0; at < text_.size();) {
     const auto [code, size] = decode_utf8(text_, at);
     if (size == 0 || !is_printed(code)) {
-      mark.pos = static_cast<int>(at);
-      fail(mark,
+      fail(mark_at(at),
            fmt::format("invalid UTF-8 or a control character (byte 0x{:02x})",
                        static_cast<unsigned char>(text_[at])),
            "remove it, or save the file as UTF-8");
-    }
-    mark.column += static_cast<int>(size);
-    if (text_[at] == '\n') {
-      ++mark.line;
-      mark.column = 0;
     }
     at += size;
   }
@@ -121,6 +114,15 @@ Place YamlText::place(const YAML::Mark& mark) const {
   return {source_, mark.line + 1, column + 1};
 }
 
+YAML::Mark YamlText::mark_at(std::size_t pos) const {
+  const std::string_view before = std::string_view(text_).substr(0, pos);
+  YAML::Mark mark;
+  mark.pos = static_cast<int>(pos);
+  mark.line = static_cast<int>(std::count(before.begin(), before.end(), '\n'));
+  mark.column = static_cast<int>(pos - (before.rfind('\n') + 1));  // npos + 1 is 0
+  return mark;
+}
+
 std::string_view YamlText::line(int number) const {
   std::size_t begin = 0;
   for (int i = 0; i < number && begin < text_.size(); ++i)
@@ -133,15 +135,9 @@ void YamlText::fail(const YAML::Mark& mark, const std::string& what, const std::
 }
 
 void YamlText::fail_quote(const YAML::Mark& last) const {
-  YAML::Mark mark = last;
   const auto opened = text_.find_first_of("'\"", static_cast<std::size_t>(last.pos));
-  for (; opened != std::string::npos && static_cast<std::size_t>(mark.pos) < opened; ++mark.pos) {
-    ++mark.column;
-    if (at(mark) != '\n') continue;
-    ++mark.line;
-    mark.column = 0;
-  }
-  fail(mark, "this quote is never closed", "close it");
+  fail(opened == std::string::npos ? last : mark_at(opened), "this quote is never closed",
+       "close it");
 }
 
 void YamlText::fail_document(const YAML::Mark& start) const {

@@ -42,6 +42,7 @@ class YamlText {
                          const YAML::Mark& last) const;
 
  private:
+  YAML::Mark mark_at(std::size_t pos) const;
   std::string_view line(int number) const;
   [[noreturn]] void fail_quote(const YAML::Mark& last) const;
   [[noreturn]] void fail_colon(const YAML::Mark& mark) const;

@@ -1,7 +1,6 @@
 #include "trainer/config/yaml/yaml_scalar.h"
 
 #include <algorithm>
-#include <charconv>
 #include <initializer_list>
 #include <regex>
 #include <string>
@@ -51,15 +50,6 @@ bool take_sign(std::string_view& text) {
   return negative;
 }
 
-std::optional<uint64_t> digits_in_base(std::string_view text, int base) {
-  uint64_t value = 0;
-  const char* const begin = text.data();
-  const char* const end = begin + text.size();
-  const auto result = std::from_chars(begin, end, value, base);
-  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
-  return value;
-}
-
 /// 1:30 is 90, 1:30.5 is 90.5.
 std::optional<double> base_60(std::string_view text) {
   double total = 0;
@@ -74,10 +64,10 @@ std::optional<double> base_60(std::string_view text) {
 }
 
 std::optional<uint64_t> unsigned_int_value(std::string_view text) {
-  if (text.starts_with("0b")) return digits_in_base(text.substr(2), 2);
-  if (text.starts_with("0x")) return digits_in_base(text.substr(2), 16);
-  if (text.size() > 1 && text.starts_with('0')) return digits_in_base(text, 8);
-  if (text.find(':') == std::string_view::npos) return digits_in_base(text, 10);
+  if (text.starts_with("0b")) return whole_number<uint64_t>(text.substr(2), 2);
+  if (text.starts_with("0x")) return whole_number<uint64_t>(text.substr(2), 16);
+  if (text.size() > 1 && text.starts_with('0')) return whole_number<uint64_t>(text, 8);
+  if (text.find(':') == std::string_view::npos) return whole_number<uint64_t>(text);
   const auto value = base_60(text);
   constexpr double kExact = 9007199254740992.0;  // 2^53
   if (!value || *value > kExact) return std::nullopt;

@@ -8,14 +8,12 @@ std::vector<Field> trainer_fields() {
        .default_text = "10; unlimited when max_steps is given alone",
        .meaning = "Passes over the training data."},
       {DDP_KEY(trainer, max_steps), .range = kStepCount, .unit = "steps",
-       .null_means = NullMeans::kNotGiven,
        .meaning = "Stop after this many optimizer steps, even mid-epoch."},
       {DDP_KEY(trainer, batch_size), .range = kUpTo1e6, .unit = "sequences",
        .meaning = "Sequences per rank and micro-batch."},
       {DDP_KEY(trainer, grad_accumulation_steps), .range = kUpTo1e6,
        .meaning = "Micro-batches per optimizer step and rank."},
       {DDP_KEY(trainer, global_batch_size), .range = kUpTo1e9, .unit = "sequences",
-       .null_means = NullMeans::kNotGiven,
        .meaning =
            "Sequences per optimizer step over all ranks; replaces grad_accumulation_steps and must "
            "be a multiple of batch_size. If unset, a resumed run keeps its snapshot's."},
@@ -29,9 +27,8 @@ std::vector<Field> trainer_fields() {
       {DDP_KEY(trainer, save_every), .range = kUpTo1e9, .unit = "epochs",
        .meaning = "Epochs between snapshots; one is always written at the end."},
       {DDP_KEY(trainer, save_every_steps), .range = kStepCount, .unit = "steps",
-       .null_means = NullMeans::kNotGiven,
        .meaning = "Optimizer steps between additional snapshots."},
-      {DDP_KEY(trainer, snapshot_every), .range = kStepCountOr0, .unit = "steps",
+      {DDP_KEY(trainer, snapshot_every), .range = kStepCountOr0, .whole = true, .unit = "steps",
        .null_means = NullMeans::kOff,
        .meaning = "Steps between crash-recovery snapshots; auto: as often as the four keys below "
                   "allow; 0 or null: none."},
@@ -62,13 +59,10 @@ std::vector<Field> trainer_fields() {
       {DDP_KEY(trainer, log_every_steps), .range = kStepCount, .unit = "steps",
        .meaning = "Steps between log lines (loss, learning rate, gradient norm, tokens/s)."},
       {DDP_KEY(trainer, eval_every_steps), .range = kStepCount, .unit = "steps",
-       .null_means = NullMeans::kNotGiven,
        .meaning = "Steps between evaluations, in addition to one after each epoch."},
-      {DDP_KEY(trainer, eval_iters), .range = kUpTo1e9, .unit = "batches",
-       .null_means = NullMeans::kNotGiven, .default_text = "all",
+      {DDP_KEY(trainer, eval_iters), .range = kUpTo1e9, .unit = "batches", .default_text = "all",
        .meaning = "Evaluate on this many batches only, spread evenly over the evaluation data."},
       {DDP_KEY(trainer, early_stopping_patience), .range = kUpTo1e9, .unit = "evaluations",
-       .null_means = NullMeans::kNotGiven,
        .meaning = "End the run after this many evaluations in a row without progress."},
       {DDP_KEY(trainer, early_stopping_min_delta), .range = kAtLeast0,
        .meaning = "Smallest improvement of metric_for_best_model that counts as progress."},
@@ -118,6 +112,36 @@ std::vector<Field> trainer_fields() {
                   "difference ends the run and names the first tensor. 0 or null: never."},
       {DDP_KEY(trainer, fault_plan), .null_means = NullMeans::kOff,
        .meaning = "Faults to inject, for testing: [\"rank=1 step=12 phase=backward kind=kill\"]."},
+  };
+}
+
+std::vector<Field> optimizer_fields() {
+  return {
+      {DDP_KEY(optimizer, name),
+       .meaning =
+           "Optimizer; muon updates the hidden layers' matrices and leaves the rest to adamw."},
+      {DDP_KEY(optimizer, learning_rate), .range = kAbove0, .meaning = "Peak learning rate."},
+      {DDP_KEY(optimizer, lr_schedule),
+       .meaning = "Learning rate schedule after the warm-up; wsd (warmup, stable, decay) decays "
+                  "only at the end, one_cycle has its own warm-up."},
+      {DDP_KEY(optimizer, warmup_steps), .range = kStepCountOr0, .unit = "steps",
+       .meaning = "Steps of linear warm-up from 0 to learning_rate."},
+      {DDP_KEY(optimizer, min_lr), .range = kAtLeast0,
+       .meaning = "Learning rate at the end of the decay."},
+      {DDP_KEY(optimizer, decay_steps), .range = kStepCount, .unit = "steps",
+       .default_text = "the whole run; wsd: its last tenth",
+       .meaning = "Step at which min_lr is reached; for wsd the length of the decay at the end of "
+                  "the run."},
+      {DDP_KEY(optimizer, lr_power), .range = kAbove0,
+       .meaning = "Exponent of lr_schedule=polynomial."},
+      {DDP_KEY(optimizer, weight_decay), .range = kAtLeast0,
+       .meaning = "Weight decay; applied to the weights of linear layers only."},
+      {DDP_KEY(optimizer, betas), .range = kProbability,
+       .meaning = "beta1 and beta2 of adamw and adam."},
+      {DDP_KEY(optimizer, eps), .range = kAbove0, .meaning = "Epsilon of adamw and adam."},
+      {DDP_KEY(optimizer, momentum), .range = kProbability,
+       .meaning = "Momentum of sgd and muon; auto: 0 for sgd, 0.95 for muon."},
+      {DDP_KEY(optimizer, nesterov), .meaning = "Nesterov momentum for sgd; muon always has it."},
   };
 }
 

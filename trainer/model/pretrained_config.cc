@@ -1,4 +1,4 @@
-#include "trainer/config/keys/pretrained_config.h"
+#include "trainer/model/pretrained_config.h"
 
 #include <fmt/format.h>
 
@@ -82,15 +82,19 @@ std::optional<Activation> activation_named(const std::string& name) {
   return std::nullopt;
 }
 
+/// `there` is the value of the key, `ours` the only one that this model can represent.
+template <class T>
+void expect(std::vector<std::string>& differences, const char* key, const T& there, const T& ours) {
+  if (there != ours) differences.push_back(fmt::format("{} is {}, not {}", key, there, ours));
+}
+
 std::vector<std::string> unsupported_in(const Values& values, int64_t n_embd) {
   constexpr double kEpsilon = 1e-5;
   std::vector<std::string> found;
   const std::string activation = values.text("activation_function", "gelu_new");
   if (!activation_named(activation))
     found.push_back(fmt::format("activation_function is {}, not gelu or gelu_new", activation));
-  const double epsilon = values.real("layer_norm_epsilon", kEpsilon);
-  if (epsilon != kEpsilon)
-    found.push_back(fmt::format("layer_norm_epsilon is {}, not {}", epsilon, kEpsilon));
+  expect(found, "layer_norm_epsilon", values.real("layer_norm_epsilon", kEpsilon), kEpsilon);
   const int64_t inner = values.number("n_inner", 4 * n_embd);
   if (inner != 4 * n_embd)
     found.push_back(fmt::format("n_inner is {}, not 4 x n_embd = {}", inner, 4 * n_embd));
@@ -123,16 +127,13 @@ std::vector<std::string> size_differences(const PretrainedSizes& there, const Mo
 std::vector<std::string> unsupported_in_bert(const Values& values) {
   constexpr double kEpsilon = 1e-12;
   std::vector<std::string> found;
-  const std::string activation = values.text("hidden_act", "gelu");
-  if (activation != "gelu") found.push_back(fmt::format("hidden_act is {}, not gelu", activation));
-  const double epsilon = values.real("layer_norm_eps", kEpsilon);
-  if (epsilon != kEpsilon)
-    found.push_back(fmt::format("layer_norm_eps is {}, not {}", epsilon, kEpsilon));
-  const std::string positions = values.text("position_embedding_type", "absolute");
-  if (positions != "absolute")
-    found.push_back(fmt::format("position_embedding_type is {}, not absolute", positions));
-  const int64_t types = values.number("type_vocab_size", 2);
-  if (types != 2) found.push_back(fmt::format("type_vocab_size is {}, not 2", types));
+  const auto expect_text = [&](const char* key, const std::string& ours) {
+    expect(found, key, values.text(key, ours), ours);
+  };
+  expect_text("hidden_act", "gelu");
+  expect(found, "layer_norm_eps", values.real("layer_norm_eps", kEpsilon), kEpsilon);
+  expect_text("position_embedding_type", "absolute");
+  expect(found, "type_vocab_size", values.number("type_vocab_size", 2), int64_t{2});
   if (!values.flag("tie_word_embeddings", true)) found.emplace_back("tie_word_embeddings is false");
   if (values.flag("is_decoder", false)) found.emplace_back("is_decoder is true");
   return found;

@@ -1,12 +1,12 @@
-#include "trainer/config/compose/load_config.h"
+#include "trainer/config/compose/read_run.h"
 
 #include <fmt/format.h>
 
 #include <map>
+#include <utility>
 
 #include "trainer/config/compose/compose.h"
 #include "trainer/config/interpolation/interpolation.h"
-#include "trainer/config/keys/config_checks.h"
 #include "trainer/config/keys/key_table.h"
 #include "trainer/config/keys/known_keys.h"
 #include "trainer/config/yaml/node_text.h"
@@ -16,40 +16,26 @@
 namespace ddp::train {
 namespace {
 
-using Leaves = std::map<std::string, Node>;
-
-/// The given value of every field by its path.
-Leaves collect_leaves(const Node& root) {
-  Leaves leaves;
+Given collect_given(const Node& root, const std::string& file) {
+  std::map<std::string, Node> values;
   for (const Field& field : config_fields()) {
     const Node* node = find_path(root, field.path);
     if (node == nullptr) continue;
-    leaves[field.path] = *node;
+    values[field.path] = *node;
     if (!field.path.starts_with("hydra.") || !node->is_interpolation()) continue;
-    Node& value = leaves[field.path] = select_value(root, field.path);
+    Node& value = values[field.path] = select_value(root, field.path);
     value.place = node->place;
   }
-  return leaves;
+  return {std::move(values), file};
 }
 
-Config to_config(const Leaves& leaves) {
+Config to_config(const Given& given) {
   Config config;
-  for (const auto& [path, node] : leaves) {
+  for (const auto& [path, node] : given.values()) {
     const std::string problem = assign_field(*find_field(path), node, config);
     if (!problem.empty()) fail_at(node.place, "{}: {}", path, problem);
   }
   return config;
-}
-
-Given given_from(const Leaves& leaves, const std::string& file) {
-  return Given{[&leaves](const std::string& key) {
-                 const auto found = leaves.find(key);
-                 return found != leaves.end() && found->second.kind != Kind::kNull;
-               },
-               [&leaves, file](const std::string& key) {
-                 const auto found = leaves.find(key);
-                 return (found == leaves.end() ? file : found->second.place.str()) + ": " + key;
-               }};
 }
 
 std::string text_of(const Node& root, const std::string& path) {
@@ -88,7 +74,7 @@ std::string warning_of(const std::vector<std::string>& ignored) {
 
 }  // namespace
 
-RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
+RunConfig read_run(const ConfigSource& source, const std::vector<std::string>& overrides,
                    std::optional<int64_t> sweep_job) {
   const std::string& file = source.file;
   const Composed composed = compose_config(source, overrides);
@@ -101,16 +87,11 @@ RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& o
   if (find_path(root, "data_config.path") == nullptr)
     set_path(root, "data_config.path", Node::of(std::string("???")));
   refuse_missing(root, file);
-  const Leaves leaves = collect_leaves(root);
-  Config config = to_config(leaves);
-  const Given given = given_from(leaves, file);
+  const Given given = collect_given(root, file);
+  Config config = to_config(given);
   complete_config(config, given);
   resolve_paths(config, given, sweep_job.has_value());
-  return {std::move(config), std::move(files), warning_of(composed.ignored)};
-}
-
-Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides) {
-  return load_run(source, overrides).config;
+  return {std::move(config), std::move(files), given, warning_of(composed.ignored)};
 }
 
 }  // namespace ddp::train

@@ -1,4 +1,4 @@
-// YAML file + command-line overrides -> Config.
+// YAML file + command-line overrides -> Config, all but the sizes of its model.
 #pragma once
 
 #include <optional>
@@ -7,6 +7,7 @@
 
 #include "trainer/config/compose/config_repository.h"
 #include "trainer/config/config.h"
+#include "trainer/config/keys/config_checks.h"
 
 namespace ddp::train {
 
@@ -20,6 +21,7 @@ struct RunFiles {
 struct RunConfig {
   Config config;
   RunFiles files;
+  Given given;          ///< For checks of what is not in the configuration, a model's folder.
   std::string warning;  ///< Settings of Hydra that change nothing here, or "".
 };
 
@@ -30,10 +32,7 @@ struct RunConfig {
 /// offending value, the fix; unknown keys come with the nearest known one. Relative paths inside
 /// are resolved against the current directory, snapshot_path of a job of a sweep (or with
 /// hydra.job.chdir) against the folder of that run.
-RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
-                   std::optional<int64_t> sweep_job = std::nullopt);
-
-/// The configuration alone.
-Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides);
+RunConfig read_run(const ConfigSource& source, const std::vector<std::string>& overrides,
+                   std::optional<int64_t> sweep_job);
 
 }  // namespace ddp::train

@@ -1,17 +1,27 @@
-#include "trainer/config/keys/model_checks.h"
+#include "trainer/model/model_sizes.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
-#include "trainer/config/keys/key_table.h"
-#include "trainer/config/keys/pretrained_config.h"
+#include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
 
 namespace ddp::train {
 namespace {
+
+/// J. Devlin's and I. Turc's sizes.
+const std::vector<ModelPreset>& bert_presets() {
+  static const std::vector<ModelPreset> presets = {{"bert-tiny", 2, 2, 128},
+                                                   {"bert-mini", 4, 4, 256},
+                                                   {"bert-small", 4, 8, 512},
+                                                   {"bert-medium", 8, 8, 512},
+                                                   {"bert-base", 12, 12, 768}};
+  return presets;
+}
 
 /// What gpt_config and bert_config have in common.
 template <class Model>
@@ -65,11 +75,11 @@ class ModelKeys {
   /// `differences` are those from the model at init_from, once what is not given follows it.
   template <class Differences>
   void follow(Differences differences) {
+    const std::string as_given = std::exchange(model_.init_from, absolute_path(model_.init_from));
     try {
-      const std::vector<std::string> found = differences(absolute_path(model_.init_from));
+      const std::vector<std::string> found = differences(model_.init_from);
       if (found.empty()) return;
-      throw UserError(
-          fmt::format("{}: does not fit: {}", model_.init_from, fmt::join(found, "; ")));
+      throw UserError(fmt::format("{}: does not fit: {}", as_given, fmt::join(found, "; ")));
     } catch (const UserError& error) {
       given_.refuse(key("init_from"), error.what());
     }
@@ -149,6 +159,14 @@ void check_image(const ImageConfig& image, const Given& given) {
 }
 
 }  // namespace
+
+const std::vector<ModelPreset>& model_presets() {
+  static const std::vector<ModelPreset> presets = {
+      {"openai-gpt", 12, 12, 768},  {"gpt2", 12, 12, 768},     {"gpt2-medium", 24, 16, 1024},
+      {"gpt2-large", 36, 20, 1280}, {"gpt2-xl", 48, 25, 1600}, {"gopher-44m", 8, 16, 512},
+      {"gpt-mini", 6, 6, 192},      {"gpt-micro", 4, 4, 128},  {"gpt-nano", 3, 3, 48}};
+  return presets;
+}
 
 void complete_model(Config& config, const Given& given) {
   switch (config.task) {

@@ -1,0 +1,18 @@
+#include "trainer/app/load_run.h"
+
+#include "trainer/model/model_sizes.h"
+
+namespace ddp::train {
+
+RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
+                   std::optional<int64_t> sweep_job) {
+  RunConfig run = read_run(source, overrides, sweep_job);
+  complete_model(run.config, run.given);
+  return run;
+}
+
+Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides) {
+  return load_run(source, overrides).config;
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,20 @@
+// The configuration of a run: what the file and the command line say, with the sizes of its model.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/compose/read_run.h"
+
+namespace ddp::train {
+
+/// read_run() and complete_model(). `sweep_job` is the number of a job of a sweep. Throws
+/// UserError.
+RunConfig load_run(const ConfigSource& source, const std::vector<std::string>& overrides,
+                   std::optional<int64_t> sweep_job = std::nullopt);
+
+/// The configuration alone.
+Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides);
+
+}  // namespace ddp::train
