@@ -4,31 +4,15 @@ What trains undisturbed under torchrun is killed under ddp-run, restarted, and r
 torchrun as well: restarted workers may find addresses of the last round in its store and fail.
 """
 
-import os
-import subprocess
 import unittest
 
-from support import PYTHON, ROOT, JobTest, TORCHRUN, need_torch
+from support import PEERS, JobTest, TORCHRUN, need_torch
 
 need_torch()
-PEERS = os.environ.get("DDP_PEER_PACKAGES", str(ROOT / ".cache/peers"))
-PACKAGES = "accelerate psutil lightning lightning-utilities torchmetrics"
-
-
-def missing(*modules):
-    """Looks only: importing them takes seconds."""
-    look = "import importlib.util, sys; sys.exit(any(importlib.util.find_spec(m) is None for m in sys.argv[1:]))"
-    return subprocess.run([PYTHON, "-c", look, *modules], env={**os.environ, "PYTHONPATH": PEERS}).returncode != 0
 
 
 class Clients(JobTest):
     patience = 240  # their imports alone take ten seconds of CPU time a rank
-
-    def need(self, *modules):
-        if missing(*modules):
-            print(f"[skipped] training libraries are not in {PEERS.removeprefix(str(ROOT) + '/')}: pip install --target "
-                  f".cache/peers --no-deps {PACKAGES}")
-            self.skipTest("a package is missing")
 
     def results(self, launcher, script, *options, **variables):
         """The lines that the workers wrote in the end, sorted."""
