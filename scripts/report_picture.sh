@@ -7,9 +7,9 @@ trainer=${DDP_TRAINER:-$(dirname "${BASH_SOURCE[0]}")/../build/release/bin/train
 page=$(mktemp --suffix=.html)
 trap 'rm -f "$page"' EXIT
 "$trainer" report "$1" --output "$page" >/dev/null
-# Of the page, its first chart.
-sed -i 's#</head>#<style>header,footer,\#texts,[aria-labelledby=h-overview],\#h-curves,\#h-curves+p,\#legend,.charts>:nth-child(n+2){display:none!important}</style></head>#' "$page"
-size=900,356
+# Of the page, its first chart and what its lines are.
+sed -i 's#</head>#<style>header,footer,\#texts,[aria-labelledby=h-overview],\#h-curves,\#h-curves+p,\#legend button,.charts>:nth-child(n+2){display:none!important}</style></head>#' "$page"
+size=900,413
 options=(--headless --disable-gpu --hide-scrollbars "--window-size=$size" --virtual-time-budget=3000)
 [ "$(id -u)" -ne 0 ] || options+=(--no-sandbox)  # which Chromium refuses to root
 chromium "${options[@]}" --screenshot="$2" "file://$page" >/dev/null 2>&1

@@ -170,6 +170,16 @@ void note_useless_spares(LaunchConfig& config) {
     config.hints.emplace_back("--warm-spares has no effect without --max-restarts");
 }
 
+// Entry points of Python packages for torchrun.
+void refuse_plugins(const OptionValues& values) {
+  const std::string& name = values.text("logs-specs");
+  if (name == "default") return;
+  usage_error(
+      fmt::format("--logs-specs={}: there are no log plug-ins here; omit it, and choose with "
+                  "--log-dir, --tee and --redirects",
+                  name));
+}
+
 LaunchConfig to_config(const OptionValues& values, const RawOptions& raw) {
   LaunchConfig config;
   config.hosts = take_hosts(raw, values);
@@ -191,7 +201,7 @@ LaunchConfig to_config(const OptionValues& values, const RawOptions& raw) {
   config.no_python = values.flag("no-python");
   config.run_path = values.flag("run-path");
   take_reports(config, values);
-  values.one_of("logs-specs", {"default"});
+  refuse_plugins(values);
   if (values.flag("dry-run")) config.action = LaunchAction::DryRun;
   values.one_of("start-method", {"spawn", "fork", "forkserver"});
   take_logs(config, values);

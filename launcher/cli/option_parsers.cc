@@ -7,6 +7,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/text.h"
+#include "launcher/cli/option_values.h"
 
 namespace ddp::launch {
 namespace {
@@ -36,8 +37,8 @@ std::optional<int> parse_local_world_size(const std::string& value) {
   if (value == "cpu" || value == "auto" || value == "gpu") return std::nullopt;
   const auto number = whole_number(value);
   if (!number || *number < 1 || *number > kMostWorkers) {
-    usage_error(fmt::format("--nproc_per_node={}: must be a number from 1 to {}, gpu, cpu or auto",
-                            value, kMostWorkers));
+    value_error("nproc_per_node", value,
+                fmt::format("a number from 1 to {}, gpu, cpu or auto", kMostWorkers));
   }
   return number;
 }
@@ -50,7 +51,7 @@ NodeRange parse_nnodes(const std::string& value) {
     numbers.push_back(number);
   }
   if (numbers.size() > 2 || numbers.front() > numbers.back()) {
-    usage_error(fmt::format("--nnodes={}: must be N or MIN:MAX, with 1 <= MIN <= MAX", value));
+    value_error("nnodes", value, "N or MIN:MAX, with 1 <= MIN <= MAX");
   }
   return {numbers.front(), numbers.back()};
 }
@@ -121,9 +122,8 @@ RankStreams parse_streams(const char* name, const std::string& text) {
     const int rank = number_up_to(INT_MAX, pair.substr(0, colon));
     const int value = colon == std::string::npos ? -1 : number_up_to(3, pair.substr(colon + 1));
     if (rank < 0 || value < 0) {
-      usage_error(fmt::format(
-          "--{}={}: must be 0, 1 (stdout), 2 (stderr), 3 (both), or RANK:VALUE,..., e.g. 0:3,1:1",
-          name, text));
+      value_error(name, text,
+                  "0, 1 (stdout), 2 (stderr), 3 (both), or RANK:VALUE,..., e.g. 0:3,1:1");
     }
     streams.by_rank[rank] = value;
   }
@@ -173,7 +173,7 @@ std::uint64_t parse_size(const char* name, const std::string& text) {
   const int number = number_up_to(1 << 30, digits);
   const std::uint64_t bytes = static_cast<std::uint64_t>(std::max(number, 0)) << shift;
   if (number < 0 || (bytes > 0 && bytes < kSmallest)) {
-    usage_error(fmt::format("--{}={}: must be 0 or at least 4K, e.g. 64M or 2G", name, text));
+    value_error(name, text, "0 or at least 4K, e.g. 64M or 2G");
   }
   return bytes;
 }
@@ -188,7 +188,7 @@ Endpoint parse_health(const std::string& text) {
   if (host.size() > 2 && host.front() == '[' && host.back() == ']')
     endpoint.host = host.substr(1, host.size() - 2);
   if (endpoint.port < 0 || endpoint.host.empty())
-    usage_error(fmt::format("--health-port={}: must be PORT or HOST:PORT", text));
+    value_error("health-port", text, "PORT or HOST:PORT");
   return endpoint;
 }
 

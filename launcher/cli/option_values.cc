@@ -32,6 +32,11 @@ cxxopts::ParseResult parse_options(const std::vector<std::string>& options) {
 
 }  // namespace
 
+void value_error(const char* name, const std::string& value, const std::string& expected) {
+  usage_error(fmt::format("--{}={}: {}must be {}", name, value,
+                          value.empty() ? "is empty (an unset variable?); " : "", expected));
+}
+
 OptionValues::OptionValues(const std::vector<std::string>& options) {
   const cxxopts::ParseResult result = parse_options(options);
   for (const auto& option : option_table()) {
@@ -47,7 +52,7 @@ int OptionValues::integer(const char* name, int low, int high) const {
   int number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc{} || end != value.data() + value.size() || number < low || number > high) {
-    usage_error(fmt::format("--{}={}: must be an integer from {} to {}", name, value, low, high));
+    value_error(name, value, fmt::format("an integer from {} to {}", low, high));
   }
   return number;
 }
@@ -65,8 +70,7 @@ double OptionValues::seconds(const char* name) const {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc{} || end != value.data() + value.size() || !(number >= 0) ||
       number > 1e9) {
-    usage_error(
-        fmt::format("--{}={}: must be a number of seconds, e.g. 0, 2.5 or 600", name, value));
+    value_error(name, value, "a number of seconds, e.g. 0, 2.5 or 600");
   }
   return number;
 }
@@ -78,7 +82,7 @@ std::chrono::milliseconds OptionValues::milliseconds(const char* name) const {
 std::string OptionValues::one_of(const char* name, const std::vector<std::string>& choices) const {
   const std::string value = text(name);
   if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
-    usage_error(fmt::format("--{}={}: must be one of {}", name, value, fmt::join(choices, ", ")));
+    value_error(name, value, fmt::format("one of {}", fmt::join(choices, ", ")));
   }
   return value;
 }

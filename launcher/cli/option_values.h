@@ -9,6 +9,10 @@
 
 namespace ddp::launch {
 
+/// Throws LaunchError (2): "--name=value: must be <expected>"; of an empty value, why it may be so.
+[[noreturn]] void value_error(const char* name, const std::string& value,
+                              const std::string& expected);
+
 /// Names are those of option_table; errors are LaunchErrors (2).
 class OptionValues {
  public:

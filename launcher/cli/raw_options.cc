@@ -246,7 +246,18 @@ class ArgSplitter {
           "--{0} needs a value, but the option '{1}' follows; write --{0}={1} if it is the value",
           option.name, args_[next_]));
     }
+    if (args_[next_].ends_with(".py") && !takes_any_text(option)) {
+      usage_error(fmt::format("--{0} needs a value, but the program '{1}' follows; write --{0}={2}",
+                              option.name, args_[next_], option.value));
+    }
     return args_[next_++];
+  }
+
+  // A name or a file may well end in .py.
+  static bool takes_any_text(const OptionSpec& option) {
+    constexpr std::string_view kTexts[] = {"NAME", "FILE",  "FOLDER", "ID",
+                                           "TEXT", "TEXTS", "COMMAND"};
+    return std::find(std::begin(kTexts), std::end(kTexts), option.value) != std::end(kTexts);
   }
 
   // As in argparse, a negative number or a text with a space may be a value.

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -25,11 +26,14 @@ constexpr const char* kDefaultSsh =
     "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15";
 
 std::string text_of_file(const std::string& file) {
+  std::error_code error;
   std::ifstream stream(file, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(stream), {});
-  if (!stream.is_open() || stream.bad())
-    usage_error(fmt::format("--hostfile={}: cannot be read", file));
-  return text;
+  int reason = stream.is_open() ? 0 : errno;
+  if (std::filesystem::is_directory(file, error)) reason = EISDIR;
+  if (reason != 0)
+    usage_error(fmt::format("--hostfile={}: {}; give a file with one host per line", file,
+                            error_text(reason)));
+  return {std::istreambuf_iterator<char>(stream), {}};
 }
 
 std::vector<std::string> ssh_words(const HostsRequest& request, const Environment& environment) {

@@ -98,9 +98,12 @@ std::string tip_for_command(const std::string& name, const std::vector<std::stri
   if (name.find('=') != std::string::npos)
     return fmt::format("put variables before ddp-run: {} ddp-run ...", name);
   if (name == "launch" || name == "run") return "ddp-run needs no such word before the program";
-  return exists(name)
-             ? fmt::format("it is neither on PATH nor next to ddp-run; did you mean ./{}?", name)
-             : "it is neither on PATH nor next to ddp-run; give its path";
+  const std::string places = "it is neither on PATH nor next to ddp-run";
+  if (!exists(name)) return places + "; give its path";
+  if (is_executable_file("./" + name)) return fmt::format("{}; did you mean ./{}?", places, name);
+  return fmt::format(
+      "{}; for the file here use --run-path if it is Python, else chmod +x {} and write ./{}",
+      places, name, name);
 }
 
 std::string find_executable(const LaunchConfig& config, const ProgramPlaces& places) {

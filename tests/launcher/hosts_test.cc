@@ -212,7 +212,10 @@ TEST_CASE("what cannot go with hosts is refused in one line") {
   CHECK(plan_problem({"--hosts=localhost,b"}) ==
         "the first host is 'localhost', where b cannot reach it: name it as the others know it, or "
         "give --master-addr");
-  CHECK_THAT(plan_problem({"--hostfile=/does/not/exist"}), Contains("cannot be read"));
+  CHECK(
+      plan_problem({"--hostfile=/does/not/exist"}) ==
+      "--hostfile=/does/not/exist: No such file or directory; give a file with one host per line");
+  CHECK_THAT(plan_problem({"--hostfile=/proc"}), Contains("/proc: Is a directory; give a file"));
 }
 
 TEST_CASE("the exit code of a job on hosts is its own") {

@@ -232,7 +232,14 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK(complaint({"--max-restarts=1e9", "x"}) ==
         "--max-restarts=1e9: must be an integer from 0 to 2147483647");
   CHECK(complaint({"--max-restarts=", "x"}) ==
-        "--max-restarts=: must be an integer from 0 to 2147483647");
+        "--max-restarts=: is empty (an unset variable?); must be an integer from 0 to 2147483647");
+  CHECK(
+      complaint({"--nproc_per_node=", "x"}) ==
+      "--nproc_per_node=: is empty (an unset variable?); must be a number from 1 to 4096, gpu, cpu "
+      "or auto");
+  CHECK(complaint({"--nnodes=", "x"}) ==
+        "--nnodes=: is empty (an unset variable?); must be N or MIN:MAX, with 1 <= MIN <= MAX");
+  CHECK_THAT(complaint({"--rdzv-backend=", "x"}), Catch::Contains("is empty (an unset variable?)"));
   CHECK(complaint({"--master-port=70000", "x"}) ==
         "--master-port=70000: must be an integer from 0 to 65535");
   CHECK(complaint({"--monitor-interval=0", "x"}) == "--monitor-interval=0: must be greater than 0");
@@ -254,6 +261,13 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
             .find("'SIGKILL' is not a signal that can be handled") != std::string::npos);
   CHECK(complaint({"--nproc-per-node"}) ==
         "--nproc-per-node needs a value; write --nproc-per-node=N|gpu|cpu|auto");
+  CHECK(complaint({"--nproc_per_node", "train.py", "--lr", "1"}) ==
+        "--nproc-per-node needs a value, but the program 'train.py' follows; write "
+        "--nproc-per-node=N|gpu|cpu|auto");
+  CHECK(parse({"--role", "a.py", "x"}).role == "a.py");
+  CHECK(complaint({"--logs-specs=mine", "x"}) ==
+        "--logs-specs=mine: there are no log plug-ins here; omit it, and choose with --log-dir, "
+        "--tee and --redirects");
   CHECK(complaint({"-m", "--no-python", "x"}) == "-m and --no-python cannot be combined; drop one");
   CHECK_THAT(complaint({"--final-exit-codes=0", "x"}), Catch::Contains("from 1 to 255"));
   CHECK(complaint({"--restart-delay=-1", "x"}) ==

@@ -217,6 +217,22 @@ TEST_CASE("a program that is not found or not executable is one line before any 
   one_line(run_program({"--nporc_per_node=2", "true"}), 2, "did you mean --nproc-per-node?");
 }
 
+TEST_CASE("a file in the working folder that is not on PATH is shown how to be run") {
+  const TempFolder folder;
+  folder.write("program", "", true);
+  folder.write("text", "");
+  const auto answer = [&](const std::string& name) {
+    ChildOptions child;
+    child.argv = {kDdpRun, name};
+    child.folder = folder.path();
+    return run_to_end(child).err;
+  };
+  CHECK_THAT(answer("program"), Catch::EndsWith("; did you mean ./program?\n"));
+  CHECK_THAT(
+      answer("text"),
+      Catch::EndsWith("use --run-path if it is Python, else chmod +x text and write ./text\n"));
+}
+
 TEST_CASE("ddp-run finds a program that lies beside it") {
   const TempFolder folder;
   std::filesystem::copy_file(kDdpRun, folder / "ddp-run");

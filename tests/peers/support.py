@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKERS = Path(__file__).resolve().parent / "workers"
 DDP_RUN = Path(os.environ.get("DDP_RUN", ROOT / "build/release/bin/ddp-run"))
 PYTHON = Path(os.environ.get("DDP_PEER_PYTHON", ROOT / ".venv/bin/python"))
+PEERS = os.environ.get("DDP_PEER_PACKAGES", str(ROOT / ".cache/peers"))
 PATIENCE = 180  # seconds: far above what a run needs, far below what hides a hang
 
 # What a launcher or a job around this one may have set.
@@ -47,7 +48,7 @@ class Job:
     """A started launcher; its session and everything in it is dead at the end of the test."""
 
     def __init__(self, command, folder, env):
-        self.out_file, self.err_file = open(folder / "stdout", "wb+"), open(folder / "stderr", "wb+")
+        self.out_file, self.err_file = tempfile.TemporaryFile(dir=folder), tempfile.TemporaryFile(dir=folder)
         self.process = subprocess.Popen(command, cwd=WORKERS, env=env, stdin=subprocess.DEVNULL,
                                         stdout=self.out_file, stderr=self.err_file, start_new_session=True)
 
@@ -135,6 +136,13 @@ class JobTest(unittest.TestCase):
     def record(self, rank, attempt=0):
         return json.loads((self.records / f"{attempt}.{rank}.json").read_text())
 
+    def need(self, *modules):
+        """Looks only: importing them takes seconds."""
+        look = "import importlib.util, sys; sys.exit(any(importlib.util.find_spec(m) is None for m in sys.argv[1:]))"
+        if subprocess.run([PYTHON, "-c", look, *modules], env={**os.environ, "PYTHONPATH": PEERS}).returncode != 0:
+            print(f"[skipped] {modules[0]} is not in {PEERS.removeprefix(str(ROOT) + '/')}: bash .ci/run setup")
+            self.skipTest("a package is missing")
+
     def wait_for_workers(self, count):
         """Until that many have written a line into the pipe `ready`."""
         for _ in range(count):
@@ -156,4 +164,4 @@ def both_launchers(tests):
             type(tests.__name__ + "OfDdpRun", (tests, JobTest), {"launcher": DDP_RUN_LAUNCHER}))
 
 
-__all__ = ["DDP_RUN", "JobTest", "PATIENCE", "PYTHON", "ROOT", "TORCHRUN", "WORKERS", "both_launchers", "need_torch", "signal"]
+__all__ = ["DDP_RUN", "JobTest", "PATIENCE", "PEERS", "PYTHON", "ROOT", "TORCHRUN", "WORKERS", "both_launchers", "need_torch", "signal"]
