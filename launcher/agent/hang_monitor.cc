@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "launcher/agent/worker_reports.h"
 #include "launcher/base/states.h"
@@ -15,12 +16,20 @@ namespace {
 // Waking this late means that we were suspended, and so were the workers.
 constexpr auto kOverslept = std::chrono::seconds(1);
 
+CpuTimes times_of(const std::vector<const Worker*>& workers, const ProcessRunner& processes) {
+  CpuTimes times;
+  for (const Worker* worker : workers) times.merge(processes.cpu_times_of(worker->local_rank));
+  return times;
+}
+
 }  // namespace
 
 void HangMonitor::begin_round(Clock::time_point now) {
   silent_since_ = now;
+  times_at_half_.clear();
+  starvation_noted_ = false;
   look_at_.reset();
-  if (rules_.timeout) look_at_ = now + *rules_.timeout;
+  if (rules_.timeout) look_at_ = now + *rules_.timeout / 2;
 }
 
 std::vector<ProcessFailure> HangMonitor::look(const std::vector<Worker>& workers,
@@ -39,18 +48,52 @@ std::vector<ProcessFailure> HangMonitor::look(const std::vector<Worker>& workers
   }
   const HangVerdict verdict = judge_hangs(rules_, signs, silent_since_, now);
   look_at_ = verdict.look_again;
+  if (!verdict.doubtful) {
+    times_at_half_.clear();
+  } else if (times_at_half_.empty()) {
+    times_at_half_ = times_of(alive, processes);
+    half_ = now;
+  }
   if (verdict.overdue.empty()) return {};
 
-  std::vector<Suspect> suspects;
-  for (std::size_t i = 0; i < alive.size(); ++i) {
-    suspects.push_back({signs[i], false, processes.state_of(alive[i]->local_rank).letter});
-  }
-  for (const std::size_t i : verdict.overdue) suspects[i].overdue = true;
+  const auto suspects = suspects_among(alive, signs, verdict, processes);
+  const bool held = std::any_of(suspects.begin(), suspects.end(), is_held);
+  if (!held && only_starved(alive, signs, processes)) return {};
   std::vector<ProcessFailure> failures;
   for (const std::size_t i : find_hung(suspects)) {
     failures.push_back(describe(*alive[i], suspects[i], processes));
   }
   return failures;
+}
+
+std::vector<Suspect> HangMonitor::suspects_among(const std::vector<const Worker*>& alive,
+                                                 const std::vector<LifeSign>& signs,
+                                                 const HangVerdict& verdict,
+                                                 ProcessRunner& processes) const {
+  std::vector<Suspect> suspects;
+  for (std::size_t i = 0; i < alive.size(); ++i) {
+    suspects.push_back({signs[i], false, processes.state_of(alive[i]->local_rank).letter});
+  }
+  for (const std::size_t i : verdict.overdue) suspects[i].overdue = true;
+  return suspects;
+}
+
+// Time in which a worker was kept from running does not count, for all of them: the others wait for
+// that one.
+bool HangMonitor::only_starved(const std::vector<const Worker*>& alive,
+                               const std::vector<LifeSign>& signs, ProcessRunner& processes) {
+  const auto now = processes.now();
+  const auto starved = starved_between(times_at_half_, times_of(alive, processes), now - half_);
+  const HangVerdict verdict = judge_hangs(rules_, signs, silent_since_, now - starved);
+  if (!verdict.overdue.empty()) return false;
+  if (verdict.look_again) look_at_ = *verdict.look_again + starved;
+  if (!std::exchange(starvation_noted_, true)) {
+    processes.note(
+        fmt::format("no sign of life in time, but workers had to wait {:.1f} s for a CPU: this "
+                    "machine has too few of them for all that runs; waiting longer",
+                    std::chrono::duration<double>(starved).count()));
+  }
+  return true;
 }
 
 ProcessFailure HangMonitor::describe(const Worker& worker, const Suspect& suspect,

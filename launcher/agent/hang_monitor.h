@@ -29,12 +29,20 @@ class HangMonitor {
   std::vector<ProcessFailure> look(const std::vector<Worker>& workers, ProcessRunner& processes);
 
  private:
+  std::vector<Suspect> suspects_among(const std::vector<const Worker*>& alive,
+                                      const std::vector<LifeSign>& signs,
+                                      const HangVerdict& verdict, ProcessRunner& processes) const;
+  bool only_starved(const std::vector<const Worker*>& alive, const std::vector<LifeSign>& signs,
+                    ProcessRunner& processes);
   ProcessFailure describe(const Worker& worker, const Suspect& suspect,
                           ProcessRunner& processes) const;
 
   HangRules rules_;
   std::optional<Clock::time_point> look_at_;
   Clock::time_point silent_since_;  // silence before it does not count
+  CpuTimes times_at_half_;          // of all workers, when the silence was half over
+  Clock::time_point half_;
+  bool starvation_noted_ = false;  // in this round
 };
 
 }  // namespace ddp::launch

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 namespace ddp::launch {
@@ -43,6 +44,26 @@ ProcessStat read_stat(const std::string& folder) {
   }
   stat.dying = (flags & kDying) != 0;
   return stat;
+}
+
+CpuTimes cpu_times(pid_t pid) {
+  namespace fs = std::filesystem;
+  CpuTimes times;
+  std::error_code error;
+  for (fs::directory_iterator it(process_folder(pid) + "/task", error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string thread = it->path().string();
+    long long ran = 0;
+    long long waited = 0;
+    if (std::ifstream(thread + "/schedstat") >> ran >> waited) {
+      times[std::atoi(it->path().filename().c_str())] = {std::chrono::nanoseconds(ran),
+                                                         std::chrono::nanoseconds(waited),
+                                                         read_stat(thread).state == 'R'};
+    }
+    std::ifstream children(thread + "/children");
+    for (pid_t child = 0; children >> child;) times.merge(cpu_times(child));
+  }
+  return times;
 }
 
 long own_memory_kib(pid_t pid) {

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <map>
 #include <string>
 
 namespace ddp::launch {
@@ -23,6 +25,16 @@ std::string process_folder(pid_t pid);
 
 /// Of a process or a thread: `folder` is /proc/PID or /proc/PID/task/TID.
 ProcessStat read_stat(const std::string& folder);
+
+/// Of a thread since it began. While it waits, `waited` stays what it was when it last got a CPU.
+struct ThreadTimes {
+  std::chrono::nanoseconds ran{};
+  std::chrono::nanoseconds waited{};  // for a CPU
+  bool ready = false;                 // it runs or waits for a CPU now
+};
+using CpuTimes = std::map<pid_t, ThreadTimes>;  // by thread id
+/// Of the threads of a process and of its descendants; empty where the kernel does not tell.
+CpuTimes cpu_times(pid_t pid);
 
 /// Memory of this process, of which pages that it shares count in part (PSS), in KiB; 0: unknown.
 long own_memory_kib(pid_t pid);

@@ -20,12 +20,6 @@ std::optional<Clock::duration> patience(const HangRules& rules, const LifeSign& 
 
 bool has_spoken(const LifeSign& sign) { return sign.promise || !sign.text.empty(); }
 
-// Every process that reads a disk is briefly in uninterruptible sleep; it means something only once
-// the worker is overdue.
-bool is_held(const Suspect& suspect) {
-  return suspect.state == 'T' || suspect.state == 't' || (suspect.overdue && suspect.state == 'D');
-}
-
 long long sequence_of(const std::string& collective) {
   const auto hash = collective.rfind('#');
   long long number = 0;
@@ -47,6 +41,10 @@ void sooner(std::optional<Clock::time_point>& when, Clock::time_point other) {
 
 }  // namespace
 
+bool is_held(const Suspect& suspect) {
+  return suspect.state == 'T' || suspect.state == 't' || (suspect.overdue && suspect.state == 'D');
+}
+
 HangVerdict judge_hangs(const HangRules& rules, const std::vector<LifeSign>& signs,
                         Clock::time_point since, Clock::time_point now) {
   HangVerdict verdict;
@@ -54,14 +52,32 @@ HangVerdict judge_hangs(const HangRules& rules, const std::vector<LifeSign>& sig
     const auto limit = patience(rules, signs[i]);
     if (rules.heed_promises && has_spoken(signs[i])) sooner(verdict.look_again, now + kLook);
     if (!limit) continue;
-    const auto end = std::max(signs[i].at, since) + *limit;
+    const auto begin = std::max(signs[i].at, since);
+    const auto half = begin + *limit / 2;
+    const auto end = begin + *limit;
+    verdict.doubtful = verdict.doubtful || now >= half;
     if (now >= end) {
       verdict.overdue.push_back(i);
     } else {
-      sooner(verdict.look_again, end);
+      sooner(verdict.look_again, now < half ? half : end);
     }
   }
   return verdict;
+}
+
+Clock::duration starved_between(const CpuTimes& before, const CpuTimes& after,
+                                Clock::duration apart) {
+  Clock::duration longest{};
+  for (const auto& [thread, times] : after) {
+    const auto earlier = before.find(thread);
+    if (earlier == before.end()) continue;
+    // The wait that is not over yet is not in `waited`; a thread that is ready and did not run has
+    // waited, or has only just been woken.
+    const auto ran = times.ran - earlier->second.ran;
+    const auto waited = times.waited - earlier->second.waited;
+    longest = std::max<Clock::duration>(longest, times.ready ? apart - ran : waited);
+  }
+  return longest;
 }
 
 std::vector<std::size_t> find_hung(const std::vector<Suspect>& suspects) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/proc_files.h"
 #include "launcher/hang/heartbeat.h"
 
 namespace ddp::launch {
@@ -17,6 +18,7 @@ struct HangRules {
 
 struct HangVerdict {
   std::vector<std::size_t> overdue;             // indices of `signs`
+  bool doubtful = false;                        // somebody's time is half over
   std::optional<Clock::time_point> look_again;  // nullopt: not until a worker announces a timeout
 };
 
@@ -30,6 +32,15 @@ struct Suspect {
   bool overdue = false;
   char state = '?';  // of its process, as in /proc/PID/stat
 };
+
+/// Stopped or traced. Every process that reads a disk is briefly in uninterruptible sleep; it means
+/// something only once the worker is overdue.
+bool is_held(const Suspect& suspect);
+
+/// The longest that one thread waited for a CPU between two readings, `apart` from each other. A
+/// worker that is ready to run and is not let is slow, not hung.
+Clock::duration starved_between(const CpuTimes& before, const CpuTimes& after,
+                                Clock::duration apart);
 
 /// Indices of hung workers, most probable cause first: processes that are stopped, traced or in
 /// uninterruptible sleep; then those furthest behind (lowest step, not waiting for peers, lowest

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/proc_files.h"
 #include "launcher/base/worker.h"
 #include "launcher/hang/heartbeat.h"
 #include "launcher/hang/stack_dump.h"
@@ -71,6 +72,8 @@ class ProcessRunner {
   virtual Clock::time_point held_up_until() const = 0;
   /// The kernel's view of the worker.
   virtual KernelState state_of(int local_rank) const = 0;
+  /// Of its threads.
+  virtual CpuTimes cpu_times_of(int local_rank) const = 0;
   /// Writes each worker's thread states to its file and has a debugger, if one is installed, add
   /// the stacks, in this order; StacksDumped follows. False: no debugger.
   virtual bool dump_stacks(const std::vector<StackDump>& wanted) = 0;

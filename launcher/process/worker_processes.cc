@@ -298,6 +298,11 @@ KernelState WorkerProcesses::state_of(int local_rank) const {
   return pid == 0 ? KernelState{} : kernel_state(pid);
 }
 
+CpuTimes WorkerProcesses::cpu_times_of(int local_rank) const {
+  const pid_t pid = pid_of(local_rank);
+  return pid == 0 ? CpuTimes{} : cpu_times(pid);
+}
+
 bool WorkerProcesses::dump_stacks(const std::vector<StackDump>& wanted) {
   const char* path = std::getenv("PATH");
   std::vector<StackDumper::Target> targets;

@@ -44,6 +44,7 @@ class WorkerProcesses : public ProcessRunner {
   }
   Clock::time_point held_up_until() const override { return pump_.held_up_until(); }
   KernelState state_of(int local_rank) const override;
+  CpuTimes cpu_times_of(int local_rank) const override;
   bool dump_stacks(const std::vector<StackDump>& wanted) override;
   std::vector<std::string> sweep() override;
   std::string last_stderr(int local_rank) const override { return pump_.last_stderr(local_rank); }

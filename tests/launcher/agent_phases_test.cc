@@ -47,7 +47,7 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
   scene.os.has_debugger = true;
   scene.os.signs[0].at = Clock::time_point(seconds(3));
   scene.os.signs[1].text = "step=9";
-  scene.os.time_passes();
+  for (int looks = 0; looks < 14; ++looks) scene.os.time_passes();  // from half of it on
   scene.gets({.kind = Event::Kind::StacksDumped});
   scene.os.exits(0, {0, SIGTERM}).exits(1, {0, SIGTERM});
   const RunResult result = scene.run(2);
@@ -66,10 +66,42 @@ TEST_CASE("silence while ddp-run holds the workers up does not count") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
   scene.os.held_up = Clock::time_point(seconds(3));
-  scene.os.time_passes();
+  scene.os.time_passes().time_passes();
   scene.os.exits(0, {}).exits(1, {});
   CHECK(scene.run(2).outcome == Outcome::Succeeded);
   CHECK(scene.os.now() == Clock::time_point(seconds(5)));  // looked, found nobody
+}
+
+TEST_CASE("a worker that waits for a CPU is slow, not hung: that time does not count") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.cpu_times.waited = seconds(100);  // since it began, which is no reason for this silence
+    return std::vector<Event>{};
+  });
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.cpu_times.waited += seconds(2);
+    return std::vector<Event>{};
+  });
+  scene.os.time_passes().exits(0, {0, SIGABRT}).exits(1, {});
+  CHECK(exit_code(scene.run(2)) == kExitHang);
+  CHECK(scene.os.now() == Clock::time_point(seconds(7)));
+  REQUIRE(scene.os.notes.size() >= 1);
+  CHECK_THAT(scene.os.notes[0], Catch::Contains("workers had to wait 2.0 s for a CPU"));
+}
+
+TEST_CASE("a stopped worker is found in time on the busiest machine") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.held = {0};
+  scene.os.time_passes();
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.cpu_times.waited += seconds(2);
+    return std::vector<Event>{};
+  });
+  scene.os.exits(0, {0, SIGABRT}).exits(1, {});
+  CHECK(exit_code(scene.run(2)) == kExitHang);
+  CHECK(scene.os.now() == Clock::time_point(seconds(5)));
 }
 
 TEST_CASE("a stopped worker is the cause, also when another one is overdue before it") {
@@ -79,7 +111,7 @@ TEST_CASE("a stopped worker is the cause, also when another one is overdue befor
   scene.os.signs[1] = {t0, seconds(60), "step=2", {}};
   scene.os.held = {1};
   scene.gets({.kind = Event::Kind::HeartbeatBegan});
-  for (int looks = 0; looks < 25; ++looks) scene.os.time_passes();
+  for (int looks = 0; looks < 26; ++looks) scene.os.time_passes();
   scene.os.exits(0, {0, SIGABRT}).exits(1, {0, SIGABRT});
   const RunResult result = scene.run(2);
   REQUIRE(result.failures.size() == 2);
@@ -94,7 +126,7 @@ TEST_CASE("a signal that is passed on is no sign of life of a worker") {
     os.pass(seconds(4));
     return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGUSR1}};
   });
-  scene.os.time_passes().exits(0, {0, SIGABRT});
+  scene.os.time_passes().time_passes().exits(0, {0, SIGABRT});
   CHECK(exit_code(scene.run(1)) == kExitHang);
   CHECK(scene.os.now() == Clock::time_point(seconds(5)));
 }
@@ -102,7 +134,7 @@ TEST_CASE("a signal that is passed on is no sign of life of a worker") {
 TEST_CASE("without a debugger a worker that hangs is asked for its stack by SIGABRT") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
-  scene.os.time_passes().exits(0, {0, SIGABRT});
+  scene.os.time_passes().time_passes().exits(0, {0, SIGABRT});
   CHECK(exit_code(scene.run(1)) == kExitHang);
   CHECK(scene.os.deeds ==
         Deeds{"start 1", "stacks of 0", sent(SIGABRT) + " to 0", sent(SIGCONT) + " to 0", "sweep"});
@@ -112,7 +144,7 @@ TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGA
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
-  scene.os.time_passes();
+  scene.os.time_passes().time_passes();
   scene.gets({.kind = Event::Kind::StacksDumped, .without_stacks = {0}});
   scene.os.exits(0, {0, SIGABRT}).exits(1, {0, SIGTERM});
   CHECK(exit_code(scene.run(2)) == kExitHang);
@@ -125,7 +157,7 @@ TEST_CASE("a debugger that does not come to an end is not waited for") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
   scene.os.has_debugger = true;
-  scene.os.time_passes().time_passes().time_passes().exits(0, {0, SIGKILL});
+  scene.os.time_passes().time_passes().time_passes().time_passes().exits(0, {0, SIGKILL});
   CHECK(exit_code(scene.run(1)) == kExitHang);
   CHECK(scene.os.deeds == Deeds{"start 1", "stacks of 0", sent(SIGKILL) + " to 0", sent(SIGTERM),
                                 sent(SIGCONT), sent(SIGKILL), "sweep"});
@@ -134,7 +166,7 @@ TEST_CASE("a debugger that does not come to an end is not waited for") {
 TEST_CASE("a hang restarts the group like any failure") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
-  scene.os.time_passes().exits(0, {0, SIGABRT}).exits(0, {});
+  scene.os.time_passes().time_passes().exits(0, {0, SIGABRT}).exits(0, {});
   const RunResult result = scene.run(1, 1);
   CHECK(result.outcome == Outcome::Succeeded);
   CHECK(result.restarts == 1);

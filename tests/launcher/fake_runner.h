@@ -29,6 +29,7 @@ class FakeRunner : public ProcessRunner {
   std::set<std::size_t> broken;   // rounds that cannot be started
   bool has_debugger = false;
   Clock::time_point held_up;
+  ThreadTimes cpu_times;  // of every worker
 
   pid_t pid(int local_rank) const { return static_cast<pid_t>(100 * rounds.size()) + local_rank; }
 
@@ -77,6 +78,7 @@ class FakeRunner : public ProcessRunner {
     return {letter, std::string("state ") + letter + " of " + std::to_string(local_rank),
             dying.count(local_rank) > 0};
   }
+  CpuTimes cpu_times_of(int local_rank) const override { return {{local_rank, cpu_times}}; }
   bool dump_stacks(const std::vector<StackDump>& wanted) override {
     for (const StackDump& dump : wanted)
       deeds.push_back("stacks of " + std::to_string(dump.local_rank));

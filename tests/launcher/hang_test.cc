@@ -1,5 +1,7 @@
 // Hangs: what a heartbeat says, who is judged to hang, and what becomes of a real one.
 #include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -129,6 +131,34 @@ TEST_CASE("who is silent for longer than the limit is overdue") {
   CHECK(judge_hangs(rules, signs, t0 + seconds(3), t0 + seconds(7)).overdue.empty());
 }
 
+TEST_CASE("when its time is half over a worker is in doubt") {
+  const Clock::time_point t0{};
+  const HangRules rules{.timeout = seconds(6)};
+  const auto early = judge_hangs(rules, {sign_at(t0)}, t0, t0 + milliseconds(2999));
+  CHECK_FALSE(early.doubtful);
+  CHECK(early.look_again == t0 + seconds(3));
+  const auto late = judge_hangs(rules, {sign_at(t0)}, t0, t0 + seconds(3));
+  CHECK(late.doubtful);
+  CHECK(late.overdue.empty());
+  CHECK(late.look_again == t0 + seconds(6));
+}
+
+TEST_CASE("of the time that threads wait for a CPU the longest counts, between two readings") {
+  using launch::CpuTimes;
+  using launch::starved_between;
+  const CpuTimes before{{1, {seconds(7), seconds(5)}}, {2, {seconds(7), seconds(90)}}};
+  CpuTimes after = before;
+  CHECK(starved_between(before, after, seconds(9)) == seconds(0));
+  CHECK(starved_between({}, after, seconds(9)) == seconds(0));
+  after[1].waited += seconds(3);
+  after[2].waited += seconds(1);
+  after[3].waited = seconds(50);  // another one
+  CHECK(starved_between(before, after, seconds(9)) == seconds(3));
+  after[2].ready = true;  // its present wait is in no number yet
+  after[2].ran += seconds(2);
+  CHECK(starved_between(before, after, seconds(9)) == seconds(7));
+}
+
 TEST_CASE("a promise counts more than --hang-timeout, unless promises are not heeded") {
   const Clock::time_point t0{};
   const std::vector<LifeSign> signs{sign_at(t0, seconds(60))};
@@ -249,6 +279,39 @@ TEST_CASE("a worker that breaks its promise is reported with its state, and the 
                           Contains("state T (stopped") &&
                           Contains("last heartbeat: step=7 phase=forward") &&
                           Contains("restart 1 of 1"));
+}
+
+// All that this process starts shares a CPU with a process that never sleeps.
+class CrowdedCpu {
+ public:
+  CrowdedCpu() {
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(::sched_getcpu(), &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+    spinner_ = ::fork();
+    if (spinner_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) ::getppid();
+  }
+  ~CrowdedCpu() {
+    ::kill(spinner_, SIGKILL);
+    ::waitpid(spinner_, nullptr, 0);
+    ::sched_setaffinity(0, sizeof before_, &before_);
+  }
+
+ private:
+  cpu_set_t before_{};
+  pid_t spinner_ = 0;
+};
+
+TEST_CASE("a worker that hardly gets a CPU is not taken for hung") {
+  const TempFolder tmp;
+  const CrowdedCpu crowded;
+  const Finished job = run_to_end(stub_job(tmp, {}, {"beat=timeout=0.6 step=1", "work=30"}));
+  CHECK(job.exit == 0);
+  CHECK_THAT(job.err, !Contains("hung"));
 }
 
 TEST_CASE("of workers that hang together the report and the result name the one to blame") {

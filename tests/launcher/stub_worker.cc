@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <string>
 
@@ -52,6 +53,15 @@ std::string unescaped(const std::string& text) {
     if (known) ++i;
   }
   return out;
+}
+
+// Of processor time, at the lowest priority.
+void work_for(int milliseconds) {
+  ::setpriority(PRIO_PROCESS, 0, 19);
+  timespec spent{};
+  do {
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+  } while (spent.tv_sec * 1000 + spent.tv_nsec / 1'000'000 < milliseconds);
 }
 
 void write_raw(int fd, const std::string& text) { write_all(fd, unescaped(text)); }
@@ -286,6 +296,8 @@ void act(const std::string& verb, const std::string& value) {
     tell(value);
   else if (verb == "spare-exit" || verb == "spare-tell")
     ;
+  else if (verb == "work")
+    work_for(std::stoi(value));
   else if (verb == "nice")
     print("nice " + std::to_string(::getpriority(PRIO_PROCESS, 0)));
   else if (verb == "shm")
