@@ -17,6 +17,7 @@ namespace ddp::launch {
 namespace {
 
 using Deeds = std::vector<std::string>;
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 struct PhaseScene {
@@ -69,7 +70,7 @@ TEST_CASE("silence while ddp-run holds the workers up does not count") {
   scene.os.time_passes().time_passes();
   scene.os.exits(0, {}).exits(1, {});
   CHECK(scene.run(2).outcome == Outcome::Succeeded);
-  CHECK(scene.os.now() == Clock::time_point(seconds(5)));  // looked, found nobody
+  CHECK(scene.os.now() == Clock::time_point(milliseconds(5500)));  // looked, found nobody
 }
 
 TEST_CASE("a worker that waits for a CPU is slow, not hung: that time does not count") {
@@ -123,7 +124,7 @@ TEST_CASE("a signal that is passed on is no sign of life of a worker") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);
   scene.os.script.emplace_back([](FakeRunner& os) {
-    os.pass(seconds(4));
+    os.pass(seconds(2));
     return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGUSR1}};
   });
   scene.os.time_passes().time_passes().exits(0, {0, SIGABRT});
