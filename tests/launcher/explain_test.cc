@@ -170,8 +170,8 @@ TEST_CASE("of nodes with one log folder, that of the failed worker is shown") {
       {logs, ""}, {logs + "/", ""}, {".", logs}};
   for (const auto& entry : fs::directory_iterator(logs)) {
     const std::string run = entry.path().string();
-    for (const char* below : {"", "/", "/result.json"}) places.push_back({run + below, ""});
-    places.push_back({".", run});
+    for (const char* below : {"", "/", "/result.json"}) places.emplace_back(run + below, "");
+    places.emplace_back(".", run);
   }
   CHECK(places.size() == 15);  // the folder itself, one for each node, `latest`
   for (const auto& [place, working_folder] : places) {
