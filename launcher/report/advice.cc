@@ -96,6 +96,11 @@ std::string about_words(const std::string& words) {
   return found == kSymptoms.end() ? "" : found->advice;
 }
 
+std::string about_error(const PythonError& error) {
+  const std::string about = about_words(error.text);
+  return about.empty() ? about_words(error.causes) : about;
+}
+
 std::string about_hang(const ProcessFailure& failure) {
   const std::string stacks =
       failure.stacks.empty() ? "" : "; its stacks show where it was: " + failure.stacks;
@@ -156,8 +161,12 @@ std::string about_end(const ProcessFailure& failure) {
 
 }  // namespace
 
-std::vector<std::string> advice_for(const ProcessFailure& failure, const std::string& words) {
-  std::vector<std::string> lines{about_words(words), about_end(failure)};
+std::vector<std::string> advice_for(const ProcessFailure& failure, const std::string& words,
+                                    const std::optional<PythonError>& error) {
+  std::string about = error ? about_error(*error) : "";
+  const bool explained = error && failure.exit.signal == 0;  // a signal has come from elsewhere
+  if (about.empty() && !explained) about = about_words(words);
+  std::vector<std::string> lines{about, about_end(failure)};
   std::erase(lines, "");
   return lines;
 }

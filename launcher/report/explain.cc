@@ -4,15 +4,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <ctime>
+#include <filesystem>
+#include <optional>
 #include <vector>
 
+#include "launcher/base/signal_names.h"
 #include "launcher/base/text.h"
 #include "launcher/report/advice.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"
 #include "launcher/report/next_steps.h"
 #include "launcher/report/past_run.h"
+#include "launcher/report/python_error.h"
+#include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
@@ -45,50 +51,68 @@ std::string text_of(const std::vector<std::string>& lines, std::string_view inde
   return text;
 }
 
-// A remedy, else the way to the cause.
+// A remedy with the line that led there, else the way to the cause.
 std::string what_to_do(const ProcessFailure& failure, const Traces& traces) {
-  std::vector<std::string> lines = advice_for(failure, traces.words);
-  if (lines.empty()) lines = next_steps(failure, traces);
-  std::string text = "What to do:\n";
-  for (const auto& line : lines) text += "  " + line + "\n";
-  return text;
-}
-
-std::string worker_folder(const PastRun& run, const ProcessFailure& failure) {
-  const bool here = !run.folder.empty() && run.had(failure);
-  return here ? fmt::format("{}/attempt_{}/{}", run.folder, run.result.attempt, failure.local_rank)
-              : "";
+  std::vector<std::string> lines = advice_for(failure, traces.words, traces.error);
+  if (lines.empty()) {
+    lines = next_steps(failure, traces);
+  } else if (traces.error) {
+    lines.push_back(look_at(*traces.error));
+  }
+  return "What to do:\n" + text_of(lines, "  ");
 }
 
 // Of a rank: what the record does not hold.
 struct Logs {
-  std::string shown;   // their ends, under their paths
-  std::string words;   // the same lines alone
-  std::string output;  // the first that holds anything: errors go to stderr, if that was kept
+  std::string folder;                // empty: it has no log files
+  std::string shown;                 // their ends, under their paths
+  std::string words;                 // the same lines alone
+  std::string output;                // the first file that holds anything: stderr, if that was kept
+  std::optional<PythonError> error;  // in stderr, else in stdout
+  std::filesystem::file_time_type written{};  // the file with the error
 };
 
 Logs logs_of(const std::string& folder, bool knows_stderr) {
   Logs logs;
   if (folder.empty()) return logs;
+  std::error_code ignored;
   for (const std::string name : {"/stderr.log", "/stdout.log"}) {
-    const std::string end = end_of_log(folder + name);
-    if (end.empty()) continue;
+    const auto end = end_of_log(folder + name);
+    if (end) logs.folder = folder;
+    if (!end || end->empty()) continue;
     if (logs.output.empty()) logs.output = folder + name;
+    if (!logs.error && (logs.error = last_python_error(*end)))
+      logs.written = std::filesystem::last_write_time(folder + name, ignored);
     if (knows_stderr && name == "/stderr.log") continue;
-    const auto lines = last_lines_of(end, kLinesOfLog);
+    const auto lines = last_lines_of(*end, kLinesOfLog);
     logs.shown += fmt::format("  end of {}{}:\n{}", folder, name, text_of(lines, "    "));
     logs.words += text_of(lines, "");
   }
   return logs;
 }
 
-std::string earlier_rounds(const RunResult& result) {
+// The last error of a worker of ours, and where its log is.
+std::string end_of_round(const PastRun& run, const EarlierRound& round) {
+  const int local_rank = round.cause.local_rank;
+  if (run.folder.empty() || local_rank == ProcessFailure::kNoRank) return "";
+  const std::string folder = worker_folder(run.folder, round.attempt, local_rank);
+  for (const std::string name : {"/stderr.log", "/stdout.log"}) {
+    const std::string line = last_error_line(end_of_log(folder + name).value_or(""));
+    if (!line.empty()) return fmt::format("    {}\n    in {}{}\n", line, folder, name);
+  }
+  const std::string file = folder + "/error.json";
+  const auto told = read_error_file(file);
+  return told ? fmt::format("    {}\n    in {}\n", last_error_line(told->text), file) : "";
+}
+
+std::string earlier_rounds(const PastRun& run) {
   std::string text;
-  for (const auto& [attempt, cause] : result.earlier) {
+  for (const auto& round : run.result.earlier) {
+    const ProcessFailure& cause = round.cause;
     const std::string who =
         cause.rank >= 0 ? fmt::format("rank {} on {}, ", cause.rank, cause.host) : "";
-    text +=
-        fmt::format("  attempt {}, {}: {}{}\n", attempt, clock_text(cause.time), who, cause.cause);
+    text += fmt::format("  attempt {}, {}: {}{}\n{}", round.attempt, clock_text(cause.time), who,
+                        cause.cause, end_of_round(run, round));
   }
   return text.empty() ? "" : "Before that:\n" + text;
 }
@@ -99,6 +123,31 @@ std::string words_of(const ProcessFailure& failure, const std::string& logs) {
          (message ? message->text + "\n" + message->callstack : "") + "\n" + logs;
 }
 
+// nullopt where an exception that was written was survived: the end came from outside.
+std::optional<PythonError> exception_of(const ProcessFailure& failure, const Logs& logs) {
+  const ExitStatus& exit = failure.exit;
+  const int signal = exit.signal != 0 ? exit.signal : exit.code - kExitSignalBase;
+  if (!failure.hang.empty() || signal == SIGKILL || signal == SIGTERM) return std::nullopt;
+  const auto message = read_error_file(failure.error_file);
+  for (const auto& words : {message ? message->callstack : "", failure.last_stderr}) {
+    if (auto error = last_python_error(words)) return error;
+  }
+  return logs.error;
+}
+
+Traces traces_of(const PastRun& run, const Logs& logs) {
+  const ProcessFailure& cause = run.result.failures.front();
+  const bool ours = !run.cause_folder.empty() || run.had(cause);
+  const bool here = cause.is_worker() ? ours : cause.host.empty() || cause.host == run.host;
+  return {.words = words_of(cause, logs.words),
+          .error = exception_of(cause, logs),
+          .output = logs.output,
+          .logs = logs.folder,
+          .elsewhere = here ? "" : cause.host,
+          .world_size = run.result.world_size,
+          .several_nodes = run.result.world_size > static_cast<int>(run.pids.size())};
+}
+
 std::string failed_run(const PastRun& run) {
   const RunResult& result = run.result;
   const ProcessFailure& cause = result.failures.front();
@@ -106,15 +155,18 @@ std::string failed_run(const PastRun& run) {
   context.host = run.host;
   context.world_size = std::max(result.world_size, 1);
   context.logs = run.folder;
-  std::string text = failure_report(result, context);
-  const Logs logs = logs_of(worker_folder(run, cause), !cause.last_stderr.empty());
-  text += logs.shown + earlier_rounds(result);
-  const bool here =
-      cause.is_worker() ? run.had(cause) : cause.host.empty() || cause.host == run.host;
-  return text + what_to_do(cause, {.words = words_of(cause, logs.words),
-                                   .output = logs.output,
-                                   .elsewhere = here ? "" : cause.host,
-                                   .world_size = result.world_size});
+  const Logs logs = logs_of(run.cause_folder, !cause.last_stderr.empty());
+  return failure_report(result, context) + logs.shown + earlier_rounds(run) +
+         what_to_do(cause, traces_of(run, logs));
+}
+
+std::string interruption(int exit_code) {
+  const int signal = exit_code - kExitSignalBase;
+  const std::string sender = signal == SIGINT   ? "Ctrl-C"
+                             : signal == SIGHUP ? "a closed terminal (nohup keeps a job alive)"
+                                                : "a scheduler, a person or another program";
+  return fmt::format("{} asked ddp-run to end the job: {}.\n",
+                     signal > 0 ? signal_name(signal) : "A signal", sender);
 }
 
 std::string headline(const PastRun& run) {
@@ -131,13 +183,11 @@ std::string recorded_run(const PastRun& run) {
   std::string text = headline(run);
   switch (run.result.outcome) {
     case Outcome::Succeeded:
-      return text + earlier_rounds(run.result) + "All workers succeeded.\n";
+      return text + earlier_rounds(run) + "All workers succeeded.\n";
     case Outcome::Preempted:
       return text + "The workers saved their state: run the same command again to continue.\n";
     case Outcome::Interrupted:
-      return text +
-             "A signal asked ddp-run to end the job: Ctrl-C, a scheduler, a closed terminal "
-             "(nohup keeps a job alive).\n";
+      return text + interruption(run.exit_code);
     case Outcome::LauncherGone:
       return text +
              "ddp-run was killed by SIGKILL and took its workers with it; was it the OOM "
@@ -175,28 +225,48 @@ std::string first_error(const Told& told) {
                      when, text_of(last_lines_of(words, kLinesOfLog), "    "));
 }
 
+std::string why_unrecorded(const PastRun& run) {
+  return run.damaged ? "its result.json is damaged or cut off"
+                     : "no result.json. The run is still going on, or its launcher was killed "
+                       "(SIGKILL, a machine that went down), or it was torchrun's";
+}
+
+Traces traces_of(const Told& told) {
+  const Logs logs = logs_of(told.files.folder, false);
+  auto error = last_python_error(told.error.callstack);
+  return {.words = told.error.text + "\n" + told.error.callstack + "\n" + logs.words,
+          .error = error ? error : logs.error,
+          .output = logs.output,
+          .logs = logs.folder};
+}
+
+// Nobody says who failed first; the exceptions of its peers are later ones.
+Traces traces_of(const std::string& run, const std::vector<Logs>& workers) {
+  Traces traces;
+  const Logs* first = nullptr;
+  for (const Logs& logs : workers) {
+    traces.words += logs.words;
+    if (!logs.output.empty()) traces.output = run;
+    if (!logs.folder.empty()) traces.logs = run;
+    if (logs.error && (!first || logs.written < first->written)) first = &logs;
+  }
+  if (first) traces.error = first->error;
+  return traces;
+}
+
 // Without a result nobody knows how the workers ended: only their own words are left.
 std::string unrecorded_run(const PastRun& run) {
-  std::string text = fmt::format(
-      "{}: no result.json. The run is still going on, or its launcher was killed (SIGKILL, a "
-      "machine that went down), or it was torchrun's. What attempt {} has left:\n",
-      run.folder, run.result.attempt);
   const auto workers = newest_attempt(run.folder);
   const auto told = errors_of(workers);
-  std::string words;
-  if (!told.empty()) {
-    text += first_error(told.front());
-    words = told.front().error.text + "\n" + told.front().error.callstack;
-  }
-  std::string output = told.empty() ? run.folder : "";
+  std::string left = told.empty() ? "" : first_error(told.front());
+  std::vector<Logs> all;
   for (const auto& worker : workers) {
-    const Logs logs = logs_of(worker.folder, false);
-    text += logs.shown;
-    const bool failed_first = !told.empty() && worker.local_rank == told.front().files.local_rank;
-    if (told.empty() || failed_first) words += logs.words;
-    if (failed_first) output = logs.output;
+    all.push_back(logs_of(worker.folder, false));
+    left += all.back().shown;
   }
-  return text + what_to_do({}, {.words = words, .output = output});
+  if (!left.empty()) left = fmt::format("What attempt {} has left:\n", run.result.attempt) + left;
+  return fmt::format("{}: {}.\n", run.folder, why_unrecorded(run)) + left +
+         what_to_do({}, told.empty() ? traces_of(run.folder, all) : traces_of(told.front()));
 }
 
 }  // namespace

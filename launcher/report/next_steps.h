@@ -6,24 +6,23 @@
 #include <vector>
 
 #include "launcher/base/run_result.h"
+#include "launcher/report/python_error.h"
 
 namespace ddp::launch {
 
-struct PythonError {
-  std::string what;   // "ValueError: no such label"
-  std::string place;  // "train.py, line 12": in the user's own code, if the traceback shows any
-};
-
-/// Of the last traceback that is whole in these words.
-std::optional<PythonError> last_python_error(const std::string& words);
-
 /// What a failed rank has left.
 struct Traces {
-  std::string words;        // its last lines, its error file
-  std::string output{};     // where its whole output is; empty: not kept
-  std::string elsewhere{};  // the host that has its files, if it is not this one
-  int world_size = 0;       // 0: not known
+  std::string words;                   // its last lines, its error file
+  std::optional<PythonError> error{};  // the exception that ended it
+  std::string output{};                // where its whole output is; empty: not kept, or none
+  std::string logs{};                  // the folder of its log files; empty: not kept
+  std::string elsewhere{};             // the host that has its files, if it is not this one
+  int world_size = 0;                  // 0: not known
+  bool several_nodes = false;
 };
+
+/// The line of the user's that an exception points to.
+std::string look_at(const PythonError& error);
 
 /// Never empty; at most three lines.
 std::vector<std::string> next_steps(const ProcessFailure& failure, const Traces& traces);

@@ -71,6 +71,7 @@ EarlierRound earlier_from(const json& object) {
   EarlierRound round;
   round.attempt = number(object, "attempt", 0);
   round.cause.rank = number(object, "rank", ProcessFailure::kNoRank);
+  round.cause.local_rank = number(object, "local_rank", ProcessFailure::kNoRank);
   round.cause.host = line(object, "host");
   round.cause.time = number(object, "time", 0.0);
   round.cause.cause = line(object, "failure");
@@ -119,7 +120,8 @@ std::vector<int> attempts_in(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.rfind(kAttempt, 0) != 0) continue;
+    std::error_code ignored;
+    if (name.rfind(kAttempt, 0) != 0 || !it->is_directory(ignored)) continue;
     if (const auto n = whole_number(name.substr(kAttempt.size()))) attempts.push_back(*n);
   }
   std::sort(attempts.rbegin(), attempts.rend());
@@ -151,30 +153,59 @@ PastRun read_folder(const fs::path& folder) {
   const json root = read_json(folder / "result.json");
   PastRun run = is_result(root) ? run_from(root) : PastRun{};
   run.folder = folder.string();
+  std::error_code error;
+  run.damaged = !run.recorded && fs::exists(folder / "result.json", error);
   const auto attempts = attempts_in(folder);
   if (!run.recorded && !attempts.empty()) run.result.attempt = attempts.front();
-  for (ProcessFailure& failure : run.result.failures) {
-    if (!run.had(failure)) continue;
-    failure.error_file = fmt::format("{}/{}{}/{}/error.json", run.folder, kAttempt,
-                                     run.result.attempt, failure.local_rank);
-  }
   return run;
 }
 
+// Nodes agree on the failure that ended the job: rank and pid alone come back in another run.
+bool same_failure(const ProcessFailure& a, const ProcessFailure& b) {
+  return a.rank == b.rank && a.pid == b.pid && a.time == b.time;
+}
+
 // Each node has a folder of its own beside the others', and the report of the same failure.
-PastRun at_cause(PastRun run) {
-  if (run.result.failures.empty() || run.had(run.result.failures.front())) return run;
+std::string folder_of_cause(const PastRun& run) {
   const ProcessFailure& cause = run.result.failures.front();
+  if (run.had(cause)) return worker_folder(run.folder, run.result.attempt, cause.local_rank);
   std::error_code error;
   for (fs::directory_iterator it(fs::path(run.folder).parent_path(), error), end;
        !error && it != end; it.increment(error)) {
-    if (it->is_symlink()) continue;  // `latest`
-    const json root = read_json(it->path() / "result.json");
-    if (!is_result(root) || line(root, "run_id") != run.run_id) continue;
-    PastRun other = read_folder(it->path());
-    if (other.had(cause)) return other;
+    std::error_code ignored;
+    if (it->is_symlink(ignored)) continue;  // `latest`
+    const PastRun other = read_folder(it->path());
+    if (other.run_id != run.run_id || other.result.failures.empty()) continue;
+    const ProcessFailure& same = other.result.failures.front();
+    if (same_failure(same, cause) && other.had(same))
+      return worker_folder(other.folder, other.result.attempt, same.local_rank);
   }
+  return "";
+}
+
+PastRun with_cause(PastRun run) {
+  if (run.result.failures.empty() || !run.result.failures.front().is_worker()) return run;
+  run.cause_folder = folder_of_cause(run);
+  if (!run.cause_folder.empty())
+    run.result.failures.front().error_file = run.cause_folder + "/error.json";
   return run;
+}
+
+fs::path run_in(const fs::path& folder) { return is_run(folder) ? folder : newest_run_in(folder); }
+
+// The logs are beside the record that a run keeps with them.
+fs::path run_beside(const fs::path& file) {
+  const bool logs = file.filename() == "result.json" && !attempts_in(file.parent_path()).empty();
+  return logs ? file.parent_path() : fs::path();
+}
+
+// RUN/attempt_0, RUN/attempt_0/1, RUN/attempt_0/1/stderr.log -> RUN.
+fs::path run_above(fs::path path) {
+  for (int up = 0; up < 3; ++up, path = path.parent_path()) {
+    if (path.filename().string().rfind(kAttempt, 0) == 0 && is_run(path.parent_path()))
+      return path.parent_path();
+  }
+  return {};
 }
 
 }  // namespace
@@ -186,22 +217,28 @@ bool PastRun::had(const ProcessFailure& failure) const {
 
 PastRun read_past_run(const std::string& path) {
   std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) usage_error(fmt::format("--explain={}: no such file or folder", path));
-  if (fs::is_directory(status)) {
-    const fs::path folder = is_run(path) ? fs::path(path) : newest_run_in(path);
-    if (!folder.empty()) return at_cause(read_folder(folder));
+  const fs::path place = fs::canonical(path, error);
+  if (error) usage_error(fmt::format("--explain={}: no such file or folder", path));
+  const bool is_folder = fs::is_directory(place, error);
+  fs::path folder = is_folder ? run_in(place) : run_beside(place);
+  const json root = folder.empty() ? read_json(place) : json();
+  if (is_result(root)) return run_from(root);
+  if (folder.empty()) folder = run_above(place);
+  if (!folder.empty()) return with_cause(read_folder(folder));
+  if (is_folder) {
     usage_error(
         fmt::format("--explain={}: holds no run; give the folder that the run named as its "
                     "logs (--log-dir), or its --result-json file",
                     path));
   }
-  const json root = read_json(path);
-  if (is_result(root)) return run_from(root);
   usage_error(
       fmt::format("--explain={}: is not the result of a run; give a file written by "
                   "--result-json, or a --log-dir",
                   path));
+}
+
+std::string worker_folder(const std::string& run, int attempt, int local_rank) {
+  return fmt::format("{}/{}{}/{}", run, kAttempt, attempt, local_rank);
 }
 
 std::vector<WorkerFiles> newest_attempt(const std::string& folder) {
@@ -219,13 +256,13 @@ std::vector<WorkerFiles> newest_attempt(const std::string& folder) {
   return workers;
 }
 
-std::string end_of_log(const std::string& file) {
+std::optional<std::string> end_of_log(const std::string& file) {
   constexpr std::streamoff kMost = 16 << 10;
   std::error_code error;
-  if (!fs::is_regular_file(file, error)) return "";  // nobody may write into a pipe
+  if (!fs::is_regular_file(file, error)) return std::nullopt;  // nobody may write into a pipe
   std::ifstream in(file, std::ios::binary | std::ios::ate);
   const std::streamoff size = in.tellg();
-  if (!in || size <= 0) return "";
+  if (!in) return std::nullopt;
   in.seekg(std::max<std::streamoff>(0, size - kMost));
   std::string text{std::istreambuf_iterator<char>(in), {}};
   if (size > kMost) text.erase(0, text.find('\n') + 1);

@@ -70,8 +70,10 @@ json to_json(const ProcessFailure& failure, const std::string& host) {
 
 json to_json(const EarlierRound& round, const std::string& host) {
   const ProcessFailure& cause = round.cause;
+  const bool own = cause.is_worker() && cause.host.empty();  // its files are in our folder
   return {{"attempt", round.attempt},
           {"rank", cause.is_worker() ? json(cause.rank) : json(nullptr)},
+          {"local_rank", own ? json(cause.local_rank) : json(nullptr)},
           {"host", cause.host.empty() ? host : cause.host},
           {"time", cause.time},
           {"failure", cause.is_worker() ? describe(cause) : cause.cause}};

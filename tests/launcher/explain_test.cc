@@ -1,13 +1,13 @@
 // --explain: real runs, and what can be said of them afterwards.
+#include <fmt/format.h>
 #include <signal.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
 #include "tests/support/catch.h"
 
-#include "launcher/report/advice.h"
-#include "launcher/report/next_steps.h"
 #include "tests/launcher/nodes.h"
 
 namespace ddp::test {
@@ -19,9 +19,10 @@ using Catch::StartsWith;
 using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
-Finished explain(const std::string& path) {
+Finished explain(const std::string& path, const std::string& folder = "") {
   ChildOptions child;
   child.argv = {kDdpRun, "--explain=" + path};
+  child.folder = folder;
   return run_to_end(child);
 }
 
@@ -65,12 +66,48 @@ TEST_CASE("after an exception: which line of the user's, where the output is, wh
                  EndsWith("\n"));
 }
 
+TEST_CASE("an exception under torch's prefix is found, as torch's excepthook writes it") {
+  const auto said = explain_after(
+      {"--nproc_per_node=2"}, {"@1err=[rank1]: Traceback (most recent call last):\\n[rank1]:   "
+                               "File \"train.py\", line 12, in "
+                               "<module>\\n[rank1]:     main()\\n[rank1]: ValueError: bad shape\\n",
+                               "@1exit=1", "wait"});
+  CHECK_THAT(said.out,
+             Contains("look at train.py, line 12, which led to ValueError: bad shape\n") &&
+                 !Contains("sys.exit"));
+}
+
+TEST_CASE("words of a known failure that was survived are not the cause") {
+  for (const Words& before :
+       {Words{"err=ModuleNotFoundError: No module named 'flash_attn': using the slow path\\n"},
+        Words{"out=no checkpoint yet (FileNotFoundError), starting from scratch\\n"}}) {
+    Words actions = before;
+    actions.insert(actions.end(), {std::string("err=") + kTraceback, "exit=1"});
+    const auto said = explain_after({"--tee=3"}, actions);
+    CHECK_THAT(said.out, Contains("What to do:\n  look at train.py, line 12, which led to ") &&
+                             !Contains("PYTHON_EXEC") && !Contains("paths are relative"));
+  }
+}
+
+TEST_CASE("a known failure is answered with a remedy and the line that led there") {
+  const std::string missing =
+      "err=  File \"train.py\", line 3, in <module>\\nFileNotFoundError: 'corpus'\\n";
+  CHECK_THAT(
+      explain_after({}, {missing, "exit=1"}).out,
+      Contains("What to do:\n  paths are relative to ") &&
+          EndsWith("\n  look at train.py, line 3, which led to FileNotFoundError: 'corpus'\n"));
+  CHECK_THAT(explain_after({}, {missing, "kill-self=KILL"}).out, !Contains("look at"));
+}
+
 TEST_CASE("after an exit that nobody knows it is said how to find out more") {
   const auto said = explain_after({}, {"exit=3"});
   CHECK_THAT(said.out,
              EndsWith("What to do:\n  exit code 3 is the program's own, without a word: look for "
                       "sys.exit(3) or exit(3)\n  to keep all that each rank writes, run it again "
                       "with --log-dir=logs --tee=3\n"));
+  CHECK_THAT(explain_after({"--redirects=3"}, {"exit=3"}).out,
+             Contains(", without a word: ") && Contains("  its log files are empty: /") &&
+                 EndsWith("/attempt_0/0\n"));
   CHECK_THAT(explain_after({}, {"err=giving up\\n", "exit=3"}).out,
              Contains("exit code 3 is the program's own, see its last lines"));
   CHECK_THAT(explain_after({}, {"kill-self=USR1"}).out,
@@ -84,6 +121,21 @@ TEST_CASE("earlier attempts are listed, and the last one's error file is read") 
              Contains(", attempt 1\n") && Contains("first failure: rank 1, exit code 1") &&
                  Contains("/attempt_1/1/error.json\n") && Contains("  restarts  : 1 of 1 used\n") &&
                  Contains("Before that:\n  attempt 0, ") && Contains(", exit code 3\n"));
+}
+
+TEST_CASE("of each earlier attempt the last error is shown, and where its log is") {
+  const auto said = explain_after({"--redirects=3", "--max-restarts=2"},
+                                  {std::string("#0err=") + kTraceback + "lost\\n\\n",
+                                   "#1err=cannot go on\\n \\n", "#0exit=1", "#1exit=4"});
+  CHECK_THAT(said.out, Contains(": succeeded after ") &&
+                           Contains("\n    ValueError: bad shape (train.py, line 12)\n    in /") &&
+                           Contains("/attempt_0/0/stderr.log\n") &&
+                           Contains("\n    cannot go on\n    in /") &&
+                           Contains("/attempt_1/0/stderr.log\nAll workers succeeded.\n"));
+  CHECK_THAT(explain_after({"--max-restarts=1"}, {"#0error-file", "#0exit=1"}).out,
+             Contains("/attempt_0/0/error.json\nAll workers succeeded.\n"));
+  CHECK_THAT(explain_after({"--max-restarts=1"}, {"#0err=oh\\n", "#0exit=1"}).out,
+             Contains(", exit code 1\nAll workers succeeded.\n"));
 }
 
 TEST_CASE("what went to files only is shown from there") {
@@ -114,17 +166,45 @@ TEST_CASE("of nodes with one log folder, that of the failed worker is shown") {
               {"@0out=I am rank 0\\n", "@1out=I am rank 1\\n", "@1exit=7", "wait"});
   }
   CHECK(job.exit_codes() == std::vector<int>{7, 7});
-  std::vector<std::string> places{logs};
-  for (const auto& entry : fs::directory_iterator(logs)) places.push_back(entry.path().string());
-  CHECK(places.size() == 4);  // the folder itself, one for each node, `latest`
-  for (const auto& place : places) {
-    CAPTURE(place);
-    const auto said = explain(place);
+  std::vector<std::pair<std::string, std::string>> places{
+      {logs, ""}, {logs + "/", ""}, {".", logs}};
+  for (const auto& entry : fs::directory_iterator(logs)) {
+    const std::string run = entry.path().string();
+    for (const char* below : {"", "/", "/result.json"}) places.emplace_back(run + below, "");
+    places.emplace_back(".", run);
+  }
+  CHECK(places.size() == 15);  // the folder itself, one for each node, `latest`
+  for (const auto& [place, working_folder] : places) {
+    CAPTURE(place, working_folder);
+    const auto said = explain(place, working_folder);
     CHECK_THAT(said.out, Contains("first failure: rank 1, exit code 7\n") &&
                              Contains("stdout.log:\n    I am rank 1\n") &&
                              !Contains("I am rank 0") &&
-                             Contains("its whole output is in " + logs + "/"));
+                             Contains("its whole output is in " + logs + "/") &&
+                             Contains("try --standalone --nproc_per_node=1: if"));
   }
+}
+
+// As a node keeps it whose own worker is `rank`, where rank 1 failed first.
+void keep_record(const TempFolder& logs, const std::string& name, int rank, const char* time) {
+  logs.write(name + "/result.json",
+             fmt::format(R"({{"outcome":"failed","run_id":"none","host":"{0}","exit_code":7,)"
+                         R"("workers":[{{"rank":{1},"pid":1{1}}}],"failures":[{{"rank":1,"pid":11,)"
+                         R"("local_rank":0,"exit_code":7,"time":{2},"host":"b"}}]}})",
+                         name, rank, time));
+  logs.write(name + "/attempt_0/0/stderr.log", "of " + name + "\n");
+}
+
+TEST_CASE("files of a node beside are taken only if it has seen the same failure") {
+  const TempFolder logs;
+  keep_record(logs, "a", 0, "100.25");
+  keep_record(logs, "yesterday", 1, "90.25");
+  CHECK_THAT(explain(logs / "a").out,
+             StartsWith("run none on a: ") && !Contains("yesterday") &&
+                 Contains("its files are on b: run ddp-run --explain there"));
+  keep_record(logs, "b", 1, "100.25");
+  CHECK_THAT(explain(logs / "a").out,
+             StartsWith("run none on a: ") && !Contains("yesterday") && Contains("    of b\n"));
 }
 
 TEST_CASE("runs that did not fail are told apart") {
@@ -139,7 +219,8 @@ TEST_CASE("runs that did not fail are told apart") {
   job.signal(SIGINT);
   CHECK(job.wait_exit() == 128 + SIGINT);
   CHECK_THAT(explain(tmp.path() + "/logs").out,
-             Contains(": interrupted after ") && Contains("exit code 130"));
+             Contains(": interrupted after ") && Contains("exit code 130") &&
+                 Contains("SIGINT asked ddp-run to end the job: Ctrl-C.\n"));
 }
 
 TEST_CASE("an agent that was killed has left a word, and so has a program that was not found") {
@@ -167,6 +248,54 @@ TEST_CASE("without a record an exception is found in the logs that torchrun leav
                                         "    step()\nValueError: no batch\n";
   CHECK_THAT(explain(tmp.path() + "/logs").out,
              Contains("look at train.py, line 7, which led to ValueError: no batch"));
+}
+
+TEST_CASE("of ranks without a record the exception that was written first counts") {
+  const TempFolder tmp;
+  const auto write = [&](const char* rank, const std::string& error) {
+    return tmp.write(std::string("none_abc/attempt_0/") + rank + "/stderr.log",
+                     "  File \"train.py\", line 7, in <module>\n" + error + "\n");
+  };
+  const std::string lost = write("0", "RuntimeError: Connection closed by peer");
+  fs::last_write_time(write("1", "ValueError: no batch"),
+                      fs::last_write_time(lost) - std::chrono::seconds(1));
+  CHECK_THAT(explain(tmp.path()).out,
+             EndsWith("What to do:\n  look at train.py, line 7, which led to ValueError: no batch\n"
+                      "  its whole output is in " +
+                      tmp.path() + "/none_abc\n"));
+}
+
+TEST_CASE("where nothing was kept, nothing else is said") {
+  const TempFolder tmp;
+  fs::create_directories(tmp / "run/attempt_0/0");
+  CHECK_THAT(explain(tmp / "run").out,
+             Contains("run: no result.json. ") && !Contains("has left") &&
+                 EndsWith("What to do:\n  nothing that the workers wrote was kept\n  to keep all "
+                          "that each rank writes, run it again with --log-dir=logs --tee=3\n"));
+  tmp.write("run/attempt_0/0/stderr.log", "");
+  CHECK_THAT(
+      explain(tmp / "run").out,
+      EndsWith("  the workers wrote nothing\n  its log files are empty: " + (tmp / "run") + "\n"));
+  tmp.write("run/result.json", R"({"run_id":)");
+  CHECK_THAT(explain(tmp / "run").out,
+             StartsWith(tmp / "run: its result.json is damaged or cut off.\n") &&
+                 !Contains("no result.json"));
+}
+
+TEST_CASE("what lies in the folder of a run stands for the run") {
+  const TempFolder tmp;
+  run_to_end(stub_job(tmp, {"--log-dir=" + tmp.path() + "/logs", "--redirects=3"},
+                      {"err=no paper\\n", "exit=4"}));
+  const std::string run = fs::canonical(tmp / "logs/latest").string();
+  const std::string whole = explain(run).out;
+  CHECK_THAT(whole, Contains("its whole output is in " + run + "/attempt_0/0/stderr.log\n"));
+  for (const char* part :
+       {"/result.json", "/attempt_0", "/attempt_0/", "/attempt_0/0", "/attempt_0/0/stderr.log"}) {
+    CAPTURE(part);
+    CHECK(explain(run + part).out == whole);
+  }
+  tmp.write("attempt_1", "a file of the user's");
+  CHECK(explain(tmp / "attempt_1").exit == 2);
 }
 
 TEST_CASE("the folder of a run without a record is explained by the first error file") {
@@ -222,45 +351,6 @@ TEST_CASE("numbers and texts of a wrong kind in a result are left out") {
   CHECK(said.exit == 0);
   CHECK_THAT(said.out, Contains("failed after") && Contains("exitcode  : -9") &&
                            Contains("hang      : ?[31m"));
-}
-
-TEST_CASE("every failure has a next step, also one of another node or of no worker") {
-  using launch::next_steps;
-  launch::ProcessFailure away;
-  away.host = "b";
-  away.exit.code = 3;
-  CHECK(next_steps(away, {.words = "x", .elsewhere = "b", .world_size = 16})[1] ==
-        "its files are on b: run ddp-run --explain there");
-  launch::ProcessFailure node = away;
-  node.local_rank = launch::ProcessFailure::kNoRank;
-  CHECK(next_steps(node, {.words = "", .elsewhere = "b"}) ==
-        Words{"no worker failed by itself: dmesg and the free memory, disk and network of b may "
-              "say why"});
-  CHECK_THAT(next_steps(node, {})[0], Contains("network of this machine may say why"));
-}
-
-TEST_CASE("the line of a traceback is the user's innermost, else the innermost") {
-  using launch::last_python_error;
-  const std::string library = "  File \"/usr/lib/python3.11/json/decoder.py\", line 355, in d\n";
-  const auto only_library = last_python_error(library + "    raise\njson.E: Extra data\n");
-  CHECK(only_library->place == "/usr/lib/python3.11/json/decoder.py, line 355");
-  CHECK(only_library->what == "json.E: Extra data");
-  const auto last = last_python_error("  File \"a.py\", line 1, in f\nKeyError: 'a'\n\nDuring\n" +
-                                      ("  File \"b\033.py\", line 2\n" + library) + "OSError\n");
-  CHECK(last->place == "b?.py, line 2");
-  CHECK(last->what == "OSError");
-  CHECK_FALSE(last_python_error("  File \"a.py\", line 1, in f\n    cut off here"));
-  CHECK_FALSE(last_python_error("File \"a.py\", line 1, in f\nKeyError"));
-  CHECK_FALSE(last_python_error(""));
-}
-
-TEST_CASE("what is more specific is said of a failing rank's words") {
-  using launch::advice_for;
-  CHECK_THAT(advice_for({}, "torch.OutOfMemoryError: CUDA out of memory.")[0],
-             Contains("GPU's memory"));
-  CHECK_THAT(advice_for({}, "[rank1]: Watchdog caught collective operation timeout")[0],
-             Contains("did not join a collective"));
-  CHECK(advice_for({}, "all is well").empty());
 }
 
 }  // namespace

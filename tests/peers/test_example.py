@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import unittest
+from pathlib import Path
 
 from support import DDP_RUN, PATIENCE, PYTHON, ROOT, TORCHRUN, WORKERS, JobTest, need_torch
 
@@ -44,7 +45,15 @@ class Example(JobTest):
             self.assertIn(f"rank {rank}: goes on after epoch 2", done.stdout)
         self.assertEqual(losses(done.stdout), calm)
 
-        self.assertRegex(self.typed(explain).stdout, r"succeeded .*, attempt 1\n(.*\n)*.*attempt 0, .*: rank 1 on .*, exit code 1\n")
+        explained = self.typed(explain).stdout
+        self.assertRegex(explained, r"succeeded .*, attempt 1\n(.*\n)*.*attempt 0, .*: rank 1 on .*, exit code 1\n"
+                                    r"    RuntimeError: made to fail in epoch 4 \(.*train.py, line \d+\)\n")
+        log = re.search(r"^    in (\S+/attempt_0/1/stderr.log)\n", explained, re.MULTILINE)[1]
+        self.assertIn("made to fail in epoch 4", Path(log).read_text())
+
+        done = self.typed(failing.replace("--max_restarts=1", "--max_restarts=0").replace("second.pt", "third.pt"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(self.typed(explain).stdout, r"  look at .*train.py, line \d+, which led to RuntimeError: made to fail")
 
 
 if __name__ == "__main__":
