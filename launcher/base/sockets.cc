@@ -70,6 +70,13 @@ std::vector<BindPlan> bind_plans(const std::string& master_addr) {
   return {{AF_INET6, "", false}, {AF_INET, "", false}};
 }
 
+bool is_loopback(const std::string& address) { return address == "::1" || is_loopback_v4(address); }
+
+bool is_localhost(const std::string& name) {
+  return name == "localhost" || name.starts_with("localhost.") || name.ends_with(".localhost") ||
+         name.starts_with("ip6-");
+}
+
 int bind_socket(const std::vector<BindPlan>& plans, int port) {
   for (const BindPlan& plan : plans) {
     const int fd = bind_one(plan, port);

@@ -27,6 +27,11 @@ struct BindPlan {
 ///   anything else    every address of both families
 std::vector<BindPlan> bind_plans(const std::string& master_addr);
 
+/// A numeric address of this machine only: 127.x.x.x, ::1.
+bool is_loopback(const std::string& address);
+/// A name that means this machine only, wherever it is used: localhost, ...
+bool is_localhost(const std::string& name);
+
 /// A socket (close-on-exec, SO_REUSEADDR) bound to `port`, 0 for any free one; -1 with errno.
 int bind_socket(const std::vector<BindPlan>& plans, int port);
 

@@ -40,7 +40,8 @@ PROGRAM is an executable (a path, a name on PATH, or a file next to ddp-run) or 
 (*.py). All arguments after PROGRAM are passed to it unchanged, except that ${local_rank} is
 expanded; $${local_rank} yields the literal text.
 Options are spelled with - or _, take values as --option VALUE or --option=VALUE, and may be
-abbreviated to any unambiguous prefix. An option that is not given is read from the environment:
+abbreviated to any unambiguous prefix, which must contain the first - or _ of a name that has one:
+--nproc_, not --nproc (as with torchrun). An option that is not given is read from the environment:
 PET_ and its name in capitals, e.g. PET_MAX_RESTARTS=3; flags are 1 or 0, e.g. PET_STANDALONE=1.
 
 Examples:

@@ -42,7 +42,7 @@ constexpr std::array kOptions{
                "Exit codes that are never retried, e.g. 2,64; 128+N for signal N."},
     OptionSpec{"retry-exit-codes", 0, "CODES", "", Restarts,
                "Exit codes that are always retried, whatever the policy; may include 75 "
-               "(preempted, state saved) and 76 (permanent failure)."},
+               "(preempted, state saved), 76 (permanent failure) and 2 of trainer (usage error)."},
     OptionSpec{
         "hang-timeout", 0, "SECONDS", "auto", Restarts,
         "Consider a worker hung after this long without a heartbeat or output: dump its stacks and "

@@ -9,8 +9,8 @@ namespace ddp::launch {
 namespace {
 
 struct ForeignOption {
-  const char* name;  // with dashes
-  const char* owner;
+  const char* name;   // with dashes
+  const char* owner;  // nullptr: nobody's
   const char* answer;
 };
 
@@ -18,9 +18,14 @@ constexpr const char* kPerNode = "write --nproc-per-node=N, the processes of one
 constexpr const char* kNodes = "write --nnodes=N";
 constexpr const char* kHosts = "write --hosts=HOST:N,...";
 constexpr const char* kLeaveOut = "leave it out";
-constexpr const char* kPlugIn = "only accelerate launch sets that up";
+constexpr const char* kPlugIn = "leave it out: only accelerate launch sets that up";
 constexpr const char* kSlurm =
     "give it to srun or sbatch: srun --ntasks-per-node=1 ddp-run --scheduler=slurm ...";
+constexpr const char* kScript = "your script";
+constexpr const char* kBehind = "write it behind the script: ddp-run ... train.py --";
+constexpr const char* kGpus =
+    "write --nproc-per-node=N for N GPUs, and --devices=0,1 to say which ones";
+constexpr const char* kPython = "write ddp-run ... python, this option, then the script";
 
 constexpr std::array kForeignOptions{
     ForeignOption{"num-processes", "accelerate", kPerNode},
@@ -38,6 +43,11 @@ constexpr std::array kForeignOptions{
     ForeignOption{"config-file", "accelerate", kPlugIn},
     ForeignOption{"use-deepspeed", "accelerate", kPlugIn},
     ForeignOption{"use-fsdp", "accelerate", kPlugIn},
+    ForeignOption{"deepspeed-config-file", "accelerate", kPlugIn},
+    ForeignOption{"dynamo-backend", "accelerate", kPlugIn},
+    ForeignOption{"dynamo-mode", "accelerate", kPlugIn},
+    ForeignOption{"zero-stage", "accelerate", kPlugIn},
+    ForeignOption{"zero3-init-flag", "accelerate", kPlugIn},
     ForeignOption{"num-gpus", "deepspeed", kPerNode},
     ForeignOption{"num-nodes", "deepspeed", kNodes},
     ForeignOption{"include", "deepspeed", "write --hosts=HOST:N,... or --devices=LIST"},
@@ -50,6 +60,7 @@ constexpr std::array kForeignOptions{
     ForeignOption{"x", "mpirun", "write --export=NAME,... with --hosts; else all are passed on"},
     ForeignOption{"bind-to", "mpirun", "write --numa-binding=node"},
     ForeignOption{"map-by", "mpirun", "write --numa-binding=node"},
+    ForeignOption{"mca", "mpirun", "leave it and its two values out"},
     ForeignOption{"allow-run-as-root", "mpirun", kLeaveOut},
     ForeignOption{"oversubscribe", "mpirun", kLeaveOut},
     ForeignOption{"N", "srun", kSlurm},
@@ -57,11 +68,39 @@ constexpr std::array kForeignOptions{
     ForeignOption{"ntasks-per-node", "srun", kSlurm},
     ForeignOption{"gres", "srun", kSlurm},
     ForeignOption{"gpus-per-node", "srun", kSlurm},
+    ForeignOption{"cpu-bind", "srun", "write --numa-binding=node, or give it to srun"},
     ForeignOption{"u", "python", "leave it out: scripts run unbuffered"},
+    ForeignOption{"X", "python", kPython},
+    ForeignOption{"W", "python", kPython},
+    ForeignOption{"O", "python", kPython},
+    ForeignOption{"gpus", nullptr, kGpus},
+    ForeignOption{"gpu", nullptr, kGpus},
+    ForeignOption{"num-workers", kScript, kBehind},
+    ForeignOption{"backend", kScript, kBehind},
+    ForeignOption{"dist-backend", kScript, kBehind},
+    ForeignOption{"dist-url", kScript, kBehind},
+    ForeignOption{"init-method", kScript, kBehind},
+    ForeignOption{"deepspeed", kScript, kBehind},
+    ForeignOption{"deepspeed-config", kScript, kBehind},
+    ForeignOption{"config", kScript, kBehind},
+    ForeignOption{"epochs", kScript, kBehind},
+    ForeignOption{"batch-size", kScript, kBehind},
+    ForeignOption{"lr", kScript, kBehind},
+    ForeignOption{"world-size", kScript,
+                  "leave it out: it is --nnodes times --nproc-per-node, and workers find it in "
+                  "WORLD_SIZE"},
+    ForeignOption{"rank", kScript,
+                  "leave it out: workers find theirs in RANK; the number of this node is "
+                  "--node-rank=N"},
+    ForeignOption{"rdzv-timeout", nullptr,
+                  "write --rdzv-conf=timeout=SECONDS, or with --rdzv-backend=c10d "
+                  "--rdzv-conf=join_timeout=SECONDS"},
+    ForeignOption{"join-timeout", nullptr,
+                  "write --rdzv-conf=join_timeout=SECONDS, which is for --rdzv-backend=c10d"},
 };
 
-constexpr std::string_view kProcesses[] = {"torchrun", "mpirun",    "mpiexec",
-                                           "srun",     "deepspeed", "horovodrun"};
+constexpr std::string_view kProcesses[] = {"torchrun",  "mpirun",     "mpiexec",          "srun",
+                                           "deepspeed", "horovodrun", "accelerate-launch"};
 constexpr std::string_view kModules[] = {"torch.distributed.run", "torch.distributed.launch",
                                          "accelerate.commands.launch"};
 
@@ -92,7 +131,10 @@ std::string answer_to_option(std::string_view name) {
       std::find_if(kForeignOptions.begin(), kForeignOptions.end(),
                    [&](const ForeignOption& option) { return option.name == plain; });
   if (found == kForeignOptions.end()) return "";
-  return fmt::format("which is {}'s; {}", found->owner, found->answer);
+  if (found->answer == kBehind)
+    return fmt::format(", which is {}'s; {}{}", found->owner, found->answer, name);
+  return found->owner ? fmt::format(", which is {}'s; {}", found->owner, found->answer)
+                      : fmt::format("; {}", found->answer);
 }
 
 std::string hint_for_launcher(const std::vector<std::string>& command, bool module) {

@@ -7,8 +7,8 @@
 
 namespace ddp::launch {
 
-/// `name` as written, without its leading dashes: "num_processes", "np". "which is accelerate's;
-/// write --nproc-per-node=N ..."; empty: not known.
+/// `name` as written, without its leading dashes: "num_processes", "np". What follows the name in
+/// the error: ", which is accelerate's; write --nproc-per-node=N ..."; empty: not known.
 std::string answer_to_option(std::string_view name);
 
 /// A hint if `command` starts another launcher, such as {"mpirun", "-np", "2", "x"}; `module`: its

@@ -136,10 +136,19 @@ bool is_of_torchrun(const OptionSpec* option) {
 
 [[noreturn]] void unknown_option(const std::string& name) {
   if (const std::string answer = answer_to_option(name); !answer.empty())
-    usage_error(fmt::format("unknown option '--{}', {}", name, answer));
+    usage_error(fmt::format("unknown option '--{}'{}", name, answer));
   const std::string near = nearest_option(name);
   usage_error(near.empty() ? fmt::format("unknown option '--{}'; see ddp-run --help", name)
                            : fmt::format("unknown option '--{}'; did you mean --{}?", name, near));
+}
+
+// -nproc_per_node=2: -n, or even -r with a value, is not meant.
+void refuse_single_dash(const std::string& arg) {
+  const auto equals = arg.find('=');
+  const OptionSpec* option = find_option(std::string_view(arg).substr(1, equals - 1));
+  if (option == nullptr) return;
+  usage_error(fmt::format("unknown option '{}'; did you mean --{}{}?", arg, option->name,
+                          equals == std::string::npos ? "" : arg.substr(equals)));
 }
 
 // As one word, as mpirun has them: -np 2, -np2.
@@ -147,7 +156,7 @@ bool is_of_torchrun(const OptionSpec* option) {
   const std::string name = arg.substr(1, arg.find_first_of("=0123456789", 1) - 1);
   const std::string answer = answer_to_option(name);
   usage_error(answer.empty() ? fmt::format("unknown option '{}'; see ddp-run --help", arg)
-                             : fmt::format("unknown option '-{}', {}", name, answer));
+                             : fmt::format("unknown option '-{}'{}", name, answer));
 }
 
 // The only option with this prefix, as in argparse.
@@ -183,7 +192,33 @@ const OptionSpec* cut_short(const std::string& name) {
 struct SplitArgs {
   std::vector<std::string> options;
   std::vector<std::string> program;
+  std::vector<std::string> hints;
 };
+
+bool is_yes_or_no(const std::string& text) {
+  constexpr std::string_view kWords[] = {"true", "false", "yes", "no", "1", "0"};
+  return std::find(std::begin(kWords), std::end(kWords), with_dashes(text)) != std::end(kWords);
+}
+
+bool is_long_option(const std::string& arg) {
+  return arg.starts_with("--") && find_option(arg.substr(2, arg.find('=') - 2)) != nullptr;
+}
+
+bool looks_like_program(const std::string& word) {
+  return word.ends_with(".py") || word.ends_with("trainer");
+}
+
+// --standalone true train.py: /bin/true would run, and train.py be its argument.
+void refuse_flag_value(const OptionSpec& flag, const std::vector<std::string>& words) {
+  if (words.size() < 2 || !is_yes_or_no(words[0])) return;
+  const std::string& next = words[1];
+  const bool meant =
+      looks_like_program(next) ||
+      (is_long_option(next) && std::any_of(words.begin() + 2, words.end(), looks_like_program));
+  if (!meant) return;
+  usage_error(fmt::format("--{0} takes no value, but '{1}' follows; write --{0} {2}", flag.name,
+                          words[0], next));
+}
 
 class ArgSplitter {
  public:
@@ -194,10 +229,12 @@ class ArgSplitter {
       const std::string arg = args_[next_];
       if (arg == "--") {
         ++next_;
+        last_flag_ = nullptr;
         break;
       }
       if (arg.size() < 2 || arg[0] != '-') break;
       ++next_;
+      last_flag_ = nullptr;
       if (arg[1] == '-') {
         take_long(arg.substr(2));
       } else {
@@ -205,6 +242,7 @@ class ArgSplitter {
       }
     }
     out_.program.assign(args_.begin() + static_cast<std::ptrdiff_t>(next_), args_.end());
+    if (last_flag_ != nullptr) refuse_flag_value(*last_flag_, out_.program);
     return std::move(out_);
   }
 
@@ -215,6 +253,7 @@ class ArgSplitter {
     const OptionSpec* option = find_option(name);
     if (!option) option = cut_short(name);
     if (equals == std::string::npos) {
+      last_flag_ = option->value ? nullptr : option;
       add(*option, option->value ? required_value(*option) : "true");
     } else if (!option->value) {
       usage_error(fmt::format("--{} takes no value, got '{}'; write --{} alone", option->name,
@@ -222,10 +261,20 @@ class ArgSplitter {
     } else {
       add(*option, text.substr(equals + 1));
     }
+    if (with_dashes(name) == "local-rank") note_local_rank(name);
+  }
+
+  // torchrun takes it so, without a word; who writes it hardly means that.
+  void note_local_rank(const std::string& name) {
+    out_.hints.push_back(fmt::format(
+        "--{} is short for --local-ranks-filter, as with torchrun: other ranks' output is hidden; "
+        "leave it out, as workers find theirs in LOCAL_RANK, or write it behind the script",
+        name));
   }
 
   // -m, -t3, -t 3, -mt3: flags can be combined, and the last may take a value.
   void take_short(const std::string& arg) {
+    refuse_single_dash(arg);
     for (std::size_t i = 1; i < arg.size(); ++i) {
       const OptionSpec* option = find_option(arg[i]);
       if (!option) unknown_short(arg);
@@ -272,6 +321,7 @@ class ArgSplitter {
 
   std::vector<std::string> args_;
   std::size_t next_ = 0;
+  const OptionSpec* last_flag_ = nullptr;  // if it was the last word
   SplitArgs out_;
 };
 
@@ -290,6 +340,7 @@ RawOptions gather_options(int argc, const char* const* argv, const Environment& 
   raw.options.insert(raw.options.end(), split.options.begin(), split.options.end());
   raw.program = std::move(split.program);
   raw.hints = std::move(pet.hints);
+  raw.hints.insert(raw.hints.end(), split.hints.begin(), split.hints.end());
   return raw;
 }
 

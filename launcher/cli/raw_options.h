@@ -15,7 +15,7 @@ struct RawOptions {
       options;  // --name=value, flags as --name=true; the last of duplicates wins
   std::vector<std::string> program;  // the first positional argument and everything after it
   std::map<std::string, std::string> sources;  // --name -> the variable that set it
-  std::vector<std::string> hints;              // one line per PET_ variable that is not an option
+  std::vector<std::string> hints;  // lines for the user: PET_ variables that are no options, ...
 };
 
 /// In increasing precedence: torchrun's older variables, PET_ variables, the command line. Throws

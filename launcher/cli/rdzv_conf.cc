@@ -6,6 +6,7 @@
 #include <set>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/sockets.h"
 #include "launcher/base/suggest.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/option_parsers.h"
@@ -75,6 +76,15 @@ Endpoint take_endpoint(const OptionValues& values, bool is_static) {
   }
   if (endpoint.port == 0) endpoint.port = is_static ? kStaticPort : kDynamicPort;
   return endpoint;
+}
+
+std::string note_on_reach(const OptionValues& values, const std::string& host, bool is_static) {
+  if (!is_loopback(host) && !is_localhost(host)) return "";
+  const bool by_endpoint = !is_static || !values.text("rdzv-endpoint").empty();
+  return fmt::format(
+      "; the rendezvous is at {}, where other machines cannot reach it: give all nodes {}{}", host,
+      by_endpoint ? "--rdzv-endpoint=HOST:PORT" : "--master-addr=HOST",
+      is_static ? " of node 0, and each its --node-rank" : " of one of them");
 }
 
 std::vector<std::string> apply_rdzv_conf(const std::map<std::string, std::string>& conf,

@@ -18,6 +18,9 @@ std::string rdzv_backend(const OptionValues& values);
 /// own port if none is given. Errors are LaunchErrors (2).
 Endpoint take_endpoint(const OptionValues& values, bool is_static);
 
+/// MembershipRules::reach_note for the host that take_endpoint() has found.
+std::string note_on_reach(const OptionValues& values, const std::string& host, bool is_static);
+
 /// torchrun's keys of --rdzv-conf. Returns a line for each that has no effect. Errors are
 /// LaunchErrors (2).
 std::vector<std::string> apply_rdzv_conf(const std::map<std::string, std::string>& conf,

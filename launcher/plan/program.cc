@@ -78,9 +78,17 @@ Command with_python(const LaunchConfig& config, const ProgramPlaces& places) {
   return command;
 }
 
+// `train` where train.py is meant.
+std::string tip_for_script(const std::string& name) {
+  return exists(name + ".py") ? fmt::format("did you mean {}.py?", name) : "";
+}
+
 std::string check_path(const std::string& path) {
   if (is_folder(path)) not_executable(path, "is a directory; give a program or a .py script");
-  if (!exists(path)) not_found(path, error_text(ENOENT) + "; check the path");
+  if (!exists(path)) {
+    const std::string tip = tip_for_script(path);
+    not_found(path, tip.empty() ? error_text(ENOENT) + "; check the path" : tip);
+  }
   if (!is_executable_file(path))
     not_executable(path, "is not executable; run chmod +x, or use --run-path for a Python script");
   return path;
@@ -99,7 +107,10 @@ std::string tip_for_command(const std::string& name, const std::vector<std::stri
     return fmt::format("put variables before ddp-run: {} ddp-run ...", name);
   if (name == "launch" || name == "run") return "ddp-run needs no such word before the program";
   const std::string places = "it is neither on PATH nor next to ddp-run";
-  if (!exists(name)) return places + "; give its path";
+  if (!exists(name)) {
+    const std::string tip = tip_for_script(name);
+    return tip.empty() ? places + "; give its path" : tip;
+  }
   if (is_executable_file("./" + name)) return fmt::format("{}; did you mean ./{}?", places, name);
   return fmt::format(
       "{}; for the file here use --run-path if it is Python, else chmod +x {} and write ./{}",
@@ -114,6 +125,18 @@ std::string find_executable(const LaunchConfig& config, const ProgramPlaces& pla
     return beside;
   if (is_folder(name)) not_executable(name, "is a directory; give a program or a .py script");
   not_found(name, tip_for_command(name, config.program_args));
+}
+
+// Python and the shell would complain of its first line.
+void refuse_notebook(const LaunchConfig& config) {
+  if (config.module || config.no_python || !ends_with(config.program, ".ipynb") ||
+      !exists(config.program))
+    return;
+  const std::string script = config.program.substr(0, config.program.size() - 6) + ".py";
+  not_executable(config.program,
+                 fmt::format("is a notebook; make it a script with jupyter nbconvert --to script "
+                             "{}, and give {}",
+                             config.program, script));
 }
 
 bool is_python_script(const LaunchConfig& config) {
@@ -147,6 +170,7 @@ ProgramPlaces ProgramPlaces::of_this_process() {
 
 Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places) {
   Command command;
+  refuse_notebook(config);
   if (config.module) {
     command = with_python(config, places);
   } else if (is_python_script(config)) {

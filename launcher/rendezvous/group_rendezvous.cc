@@ -37,6 +37,7 @@ SearchSettings search_settings(const GroupSettings& settings) {
   search.takes_torchrun = takes_torchrun(settings);
   search.token = settings.token;
   search.timeout = settings.connect_timeout;
+  search.reach_note = settings.rules.reach_note;
   return search;
 }
 

@@ -37,16 +37,6 @@ std::string reachable(const std::string& address) {
   return address == "::" ? "::1" : address == "0.0.0.0" ? "127.0.0.1" : address;
 }
 
-bool is_loopback(const std::string& address) {
-  return address == "::1" || address.starts_with("127.");
-}
-
-// Of names that mean this machine only, wherever they are used.
-bool is_localhost(const std::string& name) {
-  return name == "localhost" || name.starts_with("localhost.") || name.ends_with(".localhost") ||
-         name.starts_with("ip6-");
-}
-
 }  // namespace
 
 HostSearch::~HostSearch() {
@@ -281,7 +271,8 @@ void HostSearch::keep_time() {
   }
   if (!following_ && !noted_ && now >= began_ + kSilentSearch) {
     noted_ = true;
-    note_ = fmt::format("waiting for the rendezvous at {} ({})", endpoint_text(), problem_);
+    note_ = fmt::format("waiting for the rendezvous at {} ({}){}", endpoint_text(), problem_,
+                        settings_.reach_note);
   }
   if (state_ == State::Connecting && now >= wake_) go_on("no answer");
   // The host may have gone, and its name may have got another address.

@@ -25,6 +25,7 @@ struct SearchSettings {
   bool takes_torchrun = false;  // a host that is torchrun's agent is no error
   std::string token{};
   std::chrono::milliseconds timeout{60'000};  // for the search at the endpoint
+  std::string reach_note{};                   // as in MembershipRules
 };
 
 /// Where the host may be.

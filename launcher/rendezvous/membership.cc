@@ -266,9 +266,10 @@ void Membership::note_waiting(Clock::time_point now) {
   if (waiting_noted_ || now < gathering_since_ + kSilentWait) return;
   waiting_noted_ = true;
   const int count = present_;
-  const std::string text = fmt::format(
-      "waiting for nodes: {} of at least {} here, for {} at most{}", count, rules_.min_nodes,
-      seconds_text(rules_.join_timeout), rules_.fixed_ranks ? missing_nodes() : "");
+  const std::string text =
+      fmt::format("waiting for nodes: {} of at least {} here, for {} at most{}{}", count,
+                  rules_.min_nodes, seconds_text(rules_.join_timeout),
+                  rules_.fixed_ranks ? missing_nodes() : "", rules_.reach_note);
   for (const Node node : ready()) send(node, Note{text});
 }
 

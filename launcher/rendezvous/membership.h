@@ -35,6 +35,8 @@ struct MembershipRules {
   /// on the first node, at the port that this has named.
   std::string master_addr{};
   int master_port = 0;
+  /// Follows a line about waiting: "; " and why no other machine can come; empty: one can.
+  std::string reach_note{};
 };
 
 /// What the next host must know of the job.

@@ -46,6 +46,8 @@ std::string final_reason(const RestartRules& rules, const ExitStatus& exit) {
     return fmt::format("exit code {}: preempted, state saved", kExitPreempted);
   if (exit.signal == 0 && exit.code == kExitFinal)
     return fmt::format("exit code {}: would fail again", kExitFinal);
+  if (rules.usage_is_final && exit.signal == 0 && exit.code == kExitUsage)
+    return fmt::format("exit code {} of trainer: would fail again", kExitUsage);
   if (rules.policy == RestartPolicy::Never) return "--restart-policy=never";
   if (rules.policy == RestartPolicy::OnCrash && !is_crash(exit))
     return fmt::format("--restart-policy=on-crash; exit code {} is not a crash", code);

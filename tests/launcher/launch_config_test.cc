@@ -301,46 +301,6 @@ TEST_CASE("what torch.distributed.launch took is taken, and changes nothing") {
   CHECK(config.program_args == std::vector<std::string>{"--local_rank", "0"});
 }
 
-TEST_CASE("an option of another launcher is answered with what to write here") {
-  CHECK(complaint({"--num_processes", "2", "x"}) ==
-        "unknown option '--num_processes', which is accelerate's; write --nproc-per-node=N, the "
-        "processes of one node");
-  CHECK(complaint({"--num-machines=2", "x"}) ==
-        "unknown option '--num-machines', which is accelerate's; write --nnodes=N");
-  CHECK(complaint({"--num_gpus=2", "x"}) ==
-        "unknown option '--num_gpus', which is deepspeed's; write --nproc-per-node=N, the "
-        "processes of one node");
-  for (const char* np : {"-np", "-np=2", "-np2"}) {
-    CHECK(complaint({np, "2", "x"}) ==
-          "unknown option '-np', which is mpirun's; write --nproc-per-node=N, the processes of one "
-          "node");
-  }
-  CHECK_THAT(complaint({"-H", "a:2,b:2", "x"}), Catch::Contains("write --hosts=HOST:N,..."));
-  CHECK_THAT(complaint({"--ntasks-per-node=8", "x"}), Catch::Contains("ddp-run --scheduler=slurm"));
-  CHECK_THAT(complaint({"-u", "train.py"}), Catch::Contains("scripts run unbuffered"));
-}
-
-TEST_CASE("another launcher behind ddp-run is pointed out, its name as an argument is not") {
-  const auto hint = [](const std::vector<const char*>& args) {
-    const auto hints = parse(args).hints;
-    return hints.empty() ? "" : hints.front();
-  };
-  const std::string rest =
-      " is itself a launcher, and each worker will start one: write ddp-run in its place, as in "
-      "ddp-run --nproc_per_node=2 train.py";
-  CHECK(hint({"torchrun", "--nproc_per_node=2", "train.py"}) == "'torchrun'" + rest);
-  CHECK(hint({"/usr/bin/mpirun", "-np", "2", "python", "x.py"}) == "'mpirun'" + rest);
-  CHECK(hint({"accelerate", "launch", "train.py"}) == "'accelerate launch'" + rest);
-  CHECK(hint({"python", "-m", "torch.distributed.launch", "--use_env", "train.py"}) ==
-        "'python -m torch.distributed.launch'" + rest);
-  CHECK(hint({"-m", "torch.distributed.run", "train.py"}) == "'torch.distributed.run'" + rest);
-  CHECK(hint({"accelerate", "env"}).empty());
-  CHECK(hint({"accelerate"}).empty());
-  CHECK(hint({"python", "-m"}).empty());
-  CHECK(hint({"python", "train.py", "torchrun"}).empty());
-  CHECK(hint({"-m", "torchrun"}).empty());
-}
-
 TEST_CASE("no sequence of short arguments ends in anything but a config or one line") {
   const char* pieces[] = {"",    "-",  "--", "---",       "=", "-m", "--help", "--nproc-per-node",
                           "--=", "-=", "x",  "--m\xff=\n"};

@@ -104,6 +104,15 @@ TEST_CASE("nodes that wait are told for how many, once, and which ranks are miss
                                          Contains("missing: --node-rank=1, 2"));
 }
 
+TEST_CASE("why no other machine can come is said in the line about waiting") {
+  MembershipRules rules = elastic(2, 2);
+  rules.reach_note = "; alone";
+  Job job(rules);
+  job.come({1}).pass(seconds(3));
+  CHECK(job.last<Note>(1).text ==
+        "waiting for nodes: 1 of at least 2 here, for 600 s at most; alone");
+}
+
 TEST_CASE("a job that too few nodes join ends with a line that counts them") {
   Job job(elastic(3, 4));
   job.come({1, 2}).pass(seconds(600));

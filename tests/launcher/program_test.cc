@@ -120,5 +120,24 @@ TEST_CASE("an option written as a command is named, unless a program has that na
   CHECK(resolve_program(program("explain", {"logs"}), none).executable == real);
 }
 
+TEST_CASE("a script without its ending, and a notebook, are answered with what to write") {
+  const TempFolder folder;
+  folder.write("train.py", "");
+  folder.write("my.ipynb", "{}");
+  const ProgramPlaces none{folder / "bin", folder / "own", ""};
+  CHECK(complaint(program(folder / "train"), none).text == "program '" + (folder / "train") +
+                                                               "' was not found; did you mean " +
+                                                               (folder / "train.py?"));
+  const auto notebook = complaint(program(folder / "my.ipynb"), none);
+  CHECK(notebook.exit_code == 126);
+  CHECK_THAT(notebook.text, Catch::Contains("is a notebook; make it a script with jupyter") &&
+                                Catch::Contains("--to script " + (folder / "my.ipynb")) &&
+                                Catch::EndsWith("and give " + (folder / "my.py")));
+  LaunchConfig as_script = program(folder / "my.ipynb");
+  as_script.run_path = true;
+  CHECK(complaint(as_script, none).exit_code == 126);
+  CHECK(complaint(program(folder / "no.ipynb"), none).exit_code == 127);
+}
+
 }  // namespace
 }  // namespace ddp::launch

@@ -52,6 +52,16 @@ TEST_CASE("a final exit code is not restarted") {
   CHECK(judge_restart(rules, {ended(0, 1)}).restart);
 }
 
+TEST_CASE("a usage error is final where the program is known, unless it is to be retried") {
+  RestartRules rules{.max_restarts = 100, .usage_is_final = true};
+  CHECK(judge_restart(rules, {ended(0, 2)}).gave_up == "exit code 2 of trainer: would fail again");
+  CHECK(judge_restart(rules, {ended(0, 1)}).restart);
+  CHECK(judge_restart(rules, {{0, {0, 2}, seconds(1)}}).restart);  // SIGINT
+  rules.retry_codes = {2};
+  CHECK(judge_restart(rules, {ended(0, 2)}).restart);
+  CHECK(judge_restart({.max_restarts = 100}, {ended(0, 2)}).restart);
+}
+
 TEST_CASE("a worker whose heartbeats tell of progress is in no crash loop") {
   const RestartRules rules{.max_restarts = 100, .crash_loop = 2};
   const auto at_step = [](const char* words) { return RoundEnd{0, {1, 0}, seconds(1), words}; };

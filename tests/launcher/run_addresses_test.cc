@@ -83,6 +83,19 @@ TEST_CASE("an address of the loopback that is given as such is kept", "[nodes]")
   }
 }
 
+TEST_CASE("a node that waits at the loopback says in its one line that no other machine can come",
+          "[nodes]") {
+  const std::string why = "; the rendezvous is at 127.0.0.1, where other machines cannot reach it";
+  Cluster first, second;
+  ChildProgram& host = first.fixed(0, 2, {}, {"wait"});
+  ChildProgram& other = second.fixed(1, 2, {}, {"wait"});
+  CHECK_THAT(host.wait_for("waiting for nodes: 1 of at least 2"),
+             Contains("missing: --node-rank=1" + why));
+  CHECK_THAT(other.wait_for("waiting for the rendezvous at 127.0.0.1"), Contains(why));
+  CHECK(lines_of(host.err()).size() == 1);
+  CHECK(lines_of(other.err()).size() == 1);
+}
+
 TEST_CASE("with --local-addr the workers' store listens there", "[nodes]") {
   Cluster job;
   ChildProgram& host = job.elastic("1:2", {"--local-addr=127.0.0.2"},
