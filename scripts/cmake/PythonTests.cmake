@@ -7,11 +7,11 @@ if(NOT DDP_PEER_PYTHON)
 endif()
 mark_as_advanced(DDP_PEER_PYTHON)
 
-# ddp_add_python_tests(LABEL NAME... [VENV] [SERIAL] [TIMEOUT SECONDS] [SKIP REGEX] [ENVIRONMENT VARIABLE=VALUE...])
-# One test LABEL.NAME for each test_NAME.py of this folder. VENV: by DDP_PEER_PYTHON. SERIAL: beside no other test. A line
-# that matches SKIP says that all of it is skipped.
+# ddp_add_python_tests(LABEL NAME... [VENV] [SERIAL] [PROCESSORS N] [TIMEOUT SECONDS] [SKIP REGEX] [ENVIRONMENT VARIABLE=VALUE...])
+# One test LABEL.NAME for each test_NAME.py of this folder. VENV: by DDP_PEER_PYTHON. SERIAL: beside no other test.
+# PROCESSORS: how many of `ctest --parallel` it takes. A line that matches SKIP says that all of it is skipped.
 function(ddp_add_python_tests label)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "VENV;SERIAL" "TIMEOUT;SKIP" "ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "VENV;SERIAL" "TIMEOUT;SKIP;PROCESSORS" "ENVIRONMENT")
   if(NOT Python3_FOUND)
     message(STATUS "Tests of tests/${label}/: no (Python 3 was not found)")
     return()
@@ -23,6 +23,9 @@ function(ddp_add_python_tests label)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 1200)
   endif()
+  if(NOT arg_PROCESSORS)
+    set(arg_PROCESSORS 1)
+  endif()
   if(NOT arg_SKIP)
     set(arg_SKIP "\\[skipped\\] all of it")
   endif()
@@ -31,7 +34,7 @@ function(ddp_add_python_tests label)
              COMMAND ${python} -m unittest -v test_${name}
              WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     set_tests_properties(${label}.${name} PROPERTIES
-      LABELS ${label} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL} SKIP_REGULAR_EXPRESSION "${arg_SKIP}"
+      LABELS ${label} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL} PROCESSORS ${arg_PROCESSORS} SKIP_REGULAR_EXPRESSION "${arg_SKIP}"
       ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT}")
   endforeach()
 endfunction()
