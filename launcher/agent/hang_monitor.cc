@@ -22,6 +22,17 @@ CpuTimes times_of(const std::vector<const Worker*>& workers, const ProcessRunner
   return times;
 }
 
+std::vector<Suspect> suspects_among(const std::vector<const Worker*>& alive,
+                                    const std::vector<LifeSign>& signs, const HangVerdict& verdict,
+                                    const ProcessRunner& processes) {
+  std::vector<Suspect> suspects;
+  for (std::size_t i = 0; i < alive.size(); ++i) {
+    suspects.push_back({signs[i], false, processes.state_of(alive[i]->local_rank).letter});
+  }
+  for (const std::size_t i : verdict.overdue) suspects[i].overdue = true;
+  return suspects;
+}
+
 }  // namespace
 
 void HangMonitor::begin_round(Clock::time_point now) {
@@ -64,18 +75,6 @@ std::vector<ProcessFailure> HangMonitor::look(const std::vector<Worker>& workers
     failures.push_back(describe(*alive[i], suspects[i], processes));
   }
   return failures;
-}
-
-std::vector<Suspect> HangMonitor::suspects_among(const std::vector<const Worker*>& alive,
-                                                 const std::vector<LifeSign>& signs,
-                                                 const HangVerdict& verdict,
-                                                 ProcessRunner& processes) const {
-  std::vector<Suspect> suspects;
-  for (std::size_t i = 0; i < alive.size(); ++i) {
-    suspects.push_back({signs[i], false, processes.state_of(alive[i]->local_rank).letter});
-  }
-  for (const std::size_t i : verdict.overdue) suspects[i].overdue = true;
-  return suspects;
 }
 
 // Time in which a worker was kept from running does not count, for all of them: the others wait for

@@ -29,9 +29,6 @@ class HangMonitor {
   std::vector<ProcessFailure> look(const std::vector<Worker>& workers, ProcessRunner& processes);
 
  private:
-  std::vector<Suspect> suspects_among(const std::vector<const Worker*>& alive,
-                                      const std::vector<LifeSign>& signs,
-                                      const HangVerdict& verdict, ProcessRunner& processes) const;
   bool only_starved(const std::vector<const Worker*>& alive, const std::vector<LifeSign>& signs,
                     ProcessRunner& processes);
   ProcessFailure describe(const Worker& worker, const Suspect& suspect,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddp::launch {
 
@@ -14,6 +15,14 @@ std::string trimmed(const std::string& text);
 std::optional<int> whole_number(std::string_view text);
 /// A GPU or MIG instance as in CUDA_VISIBLE_DEVICES: GPU-8932f937, MIG-...
 bool is_gpu_uuid(std::string_view text);
+/// The lines of a text without their ends, empty ones as well; they refer to it.
+std::vector<std::string_view> lines_of(std::string_view text);
+/// Drops all but the last `most`.
+template <typename Item>
+void keep_last(std::vector<Item>& items, std::size_t most) {
+  if (items.size() > most)
+    items.erase(items.begin(), items.end() - static_cast<std::ptrdiff_t>(most));
+}
 /// "2.5 s".
 std::string seconds_text(std::chrono::milliseconds time);
 /// Makes foreign text safe for a terminal: `?` for each control character.

@@ -34,14 +34,10 @@ std::string clock_text(double unix_seconds) {
 
 std::vector<std::string> last_lines_of(const std::string& text, std::size_t most) {
   std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const auto end = std::min(text.find('\n', begin), text.size());
-    if (end > begin)
-      lines.push_back(printable(text.substr(begin, std::min<std::size_t>(end - begin, 300))));
-    begin = end + 1;
+  for (const std::string_view line : lines_of(text)) {
+    if (!line.empty()) lines.push_back(printable(line.substr(0, 300)));
   }
-  const std::size_t before = lines.size() - std::min(lines.size(), most);
-  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(before));
+  keep_last(lines, most);
   return lines;
 }
 

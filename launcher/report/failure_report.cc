@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "launcher/base/signal_names.h"
+#include "launcher/base/text.h"
 #include "launcher/report/error_file.h"
 #include "launcher/worker_contract.h"
 
@@ -31,22 +32,18 @@ std::string shown_line(std::string_view text) {
   return text.size() > kLongestReportLine ? out + "..." : out;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> shown_lines(const std::string& text) {
   std::vector<std::string> lines;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const auto end = std::min(text.find('\n', begin), text.size());
-    if (end > begin) lines.push_back(shown_line(std::string_view(text).substr(begin, end - begin)));
-    begin = end + 1;
+  for (const std::string_view line : lines_of(text)) {
+    if (!line.empty()) lines.push_back(shown_line(line));
   }
   return lines;
 }
 
 // The end of a call stack or a log says more than its beginning.
 std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
-  auto lines = lines_of(text);
-  if (lines.size() > most)
-    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
+  auto lines = shown_lines(text);
+  keep_last(lines, most);
   return lines;
 }
 

@@ -41,15 +41,6 @@ Line split_prefix(std::string_view line) {
   return {line.substr(0, size), line.substr(size)};
 }
 
-template <typename Use>
-void for_each_line(const std::string& words, const Use& use) {
-  for (std::size_t begin = 0; begin < words.size();) {
-    const auto end = std::min(words.find('\n', begin), words.size());
-    use(split_prefix(std::string_view(words).substr(begin, end - begin)));
-    begin = end + 1;
-  }
-}
-
 struct Frame {
   std::string file;
   std::string line;
@@ -129,7 +120,7 @@ class Tracebacks {
 
 std::optional<PythonError> last_python_error(const std::string& words) {
   Tracebacks tracebacks;
-  for_each_line(words, [&](const Line& line) { tracebacks.add(line); });
+  for (const std::string_view line : lines_of(words)) tracebacks.add(split_prefix(line));
   return std::move(tracebacks).last();
 }
 
@@ -137,9 +128,10 @@ std::string last_error_line(const std::string& words) {
   if (const auto error = last_python_error(words))
     return fmt::format("{} ({})", error->what, error->place);
   std::string last;
-  for_each_line(words, [&](const Line& line) {
-    if (line.text.find_first_not_of(" \t\r") != std::string_view::npos) last = shown(line.text);
-  });
+  for (const std::string_view whole : lines_of(words)) {
+    const std::string_view line = split_prefix(whole).text;
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) last = shown(line);
+  }
   return last;
 }
 
