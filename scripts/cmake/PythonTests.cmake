@@ -31,7 +31,7 @@ function(ddp_add_python_tests label)
   endif()
   foreach(name IN LISTS arg_UNPARSED_ARGUMENTS)
     add_test(NAME ${label}.${name}
-             COMMAND ${python} -m unittest -v test_${name}
+             COMMAND ${python} ${CMAKE_SOURCE_DIR}/tests/support/run_unittest.py -v test_${name}
              WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     set_tests_properties(${label}.${name} PROPERTIES
       LABELS ${label} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL} PROCESSORS ${arg_PROCESSORS} SKIP_REGULAR_EXPRESSION "${arg_SKIP}"

@@ -73,3 +73,5 @@ def main(path, kills):
 
 if __name__ == "__main__":
     main(sys.argv[1], int(sys.argv[2]))
+    # With torch 2.15 the interpreter may abort while it ends; the result is out by then.
+    os._exit(0)

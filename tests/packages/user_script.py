@@ -11,3 +11,5 @@ dist.all_reduce(total)
 print(f"rank {dist.get_rank()} of {dist.get_world_size()}: sum {total.item():.0f}, "
       f"store of ddp-run: {os.environ['TORCHELASTIC_USE_AGENT_STORE']}", flush=True)
 dist.destroy_process_group()
+# With torch 2.15 the interpreter may abort while it ends; the result is out by then.
+os._exit(0)

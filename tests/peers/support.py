@@ -21,6 +21,9 @@ DDP_RUN = Path(os.environ.get("DDP_RUN", ROOT / "build/release/bin/ddp-run"))
 PYTHON = Path(os.environ.get("DDP_PEER_PYTHON", ROOT / ".venv/bin/python"))
 PEERS = os.environ.get("DDP_PEER_PACKAGES", str(ROOT / ".cache/peers"))
 PATIENCE = 180  # seconds: far above what a run needs, far below what hides a hang
+# The end of each program that uses torch: with torch 2.15 the interpreter may abort while it ends, under torchrun as well,
+# and what counts is what the program wrote.
+LEAVE = "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)\n"
 
 # What a launcher or a job around this one may have set.
 FOREIGN = ("PET_", "TORCH", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "OMP_NUM_THREADS",
@@ -164,4 +167,4 @@ def both_launchers(tests):
             type(tests.__name__ + "OfDdpRun", (tests, JobTest), {"launcher": DDP_RUN_LAUNCHER}))
 
 
-__all__ = ["DDP_RUN", "JobTest", "PATIENCE", "PEERS", "PYTHON", "ROOT", "TORCHRUN", "WORKERS", "both_launchers", "need_torch", "signal"]
+__all__ = ["DDP_RUN", "JobTest", "LEAVE", "PATIENCE", "PEERS", "PYTHON", "ROOT", "TORCHRUN", "WORKERS", "both_launchers", "need_torch", "signal"]

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from support import DDP_RUN, PATIENCE, PYTHON, ROOT, need_torch
+from support import DDP_RUN, LEAVE, PATIENCE, PYTHON, ROOT, need_torch
 
 need_torch()
 TRAINER = DDP_RUN.parent / "trainer"
@@ -21,7 +21,7 @@ SIZES = ["gpt_config.n_layer=2", "gpt_config.n_head=2", "gpt_config.n_embd=32"]
 
 def peer(code, *words):
     """Runs `code` in the Python with transformers; what it prints, as JSON."""
-    run = subprocess.run([PYTHON, "-B", "-c", code, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE * 2,
+    run = subprocess.run([PYTHON, "-B", "-c", code + LEAVE, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE * 2,
                          env={**os.environ, "TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1"})
     if "No module named" in run.stderr:
         raise unittest.SkipTest("transformers is not installed")

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from support import DDP_RUN, PATIENCE, PYTHON, need_torch
+from support import DDP_RUN, LEAVE, PATIENCE, PYTHON, need_torch
 
 need_torch()
 TRAINER = DDP_RUN.parent / "trainer"
@@ -53,7 +53,7 @@ print(json.dumps([{name: log.item() for name, log in zip(names, row)} for row in
 
 
 def peer(code, *words):
-    run = subprocess.run([PYTHON, "-B", "-c", code, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE * 2,
+    run = subprocess.run([PYTHON, "-B", "-c", code + LEAVE, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE * 2,
                          env={**os.environ, "TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1"})
     if "No module named" in run.stderr:
         raise unittest.SkipTest("transformers is not installed")

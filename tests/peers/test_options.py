@@ -5,7 +5,7 @@ import os
 import subprocess
 import unittest
 
-from support import DDP_RUN, PYTHON, need_torch
+from support import DDP_RUN, LEAVE, PYTHON, need_torch
 
 need_torch()
 
@@ -16,7 +16,7 @@ from torch.distributed import launch
 argparse.ArgumentParser.parse_args = lambda parser, _: parser
 print(json.dumps([[action.option_strings, action.nargs != 0] for action in launch.parse_args([])._actions]))
 """
-ACTIONS = json.loads(subprocess.run([PYTHON, "-c", ASK], capture_output=True, text=True, timeout=240, check=True).stdout)
+ACTIONS = json.loads(subprocess.run([PYTHON, "-c", ASK + LEAVE], capture_output=True, text=True, timeout=240, check=True).stdout)
 SPELLINGS = [name for names, _ in ACTIONS for name in names]
 
 TAKEN = ["--nnodes=1:1", "--nnodes= 1", "--nproc-per-node=02", "--nproc-per-node= 2", "--nproc-per-node=auto", "--nproc-per-node=cpu",
@@ -94,7 +94,7 @@ class Options(unittest.TestCase):
 
     def test_values_are_taken_and_refused_by_both(self):
         env = {name: value for name, value in os.environ.items() if not name.startswith("PET_")} | {"CUDA_VISIBLE_DEVICES": ""}
-        asked = subprocess.run([PYTHON, "-c", ASK_TAKEN, json.dumps(TAKEN + REFUSED)], capture_output=True, text=True, env=env,
+        asked = subprocess.run([PYTHON, "-c", ASK_TAKEN + LEAVE, json.dumps(TAKEN + REFUSED)], capture_output=True, text=True, env=env,
                                timeout=240, check=True)
         self.assertEqual(json.loads(asked.stdout), TAKEN)
         for option in TAKEN + REFUSED:

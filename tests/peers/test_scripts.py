@@ -2,14 +2,12 @@
 
 import os
 import select
-import subprocess
 import unittest
 from pathlib import Path
 
-from support import DDP_RUN, PATIENCE, PYTHON, ROOT, JobTest, need_torch, signal
+from support import DDP_RUN, PATIENCE, PEERS, JobTest, need_torch, signal
 
 need_torch()
-PEERS = os.environ.get("DDP_PEER_PACKAGES", str(ROOT / ".cache/peers"))  # pip install --target: accelerate psutil
 HAS_STORE = (DDP_RUN.parent / "ddp-store").exists()
 
 
@@ -90,11 +88,7 @@ class ScriptsUnderDdpRun(JobTest):
         self.assertTrue(kill_and_wait(job.process.pid, processes))
 
     def test_accelerate_starts_without_its_own_launcher(self):
-        missing = subprocess.run([PYTHON, "-c", "import accelerate"], env={**os.environ, "PYTHONPATH": PEERS},
-                                 capture_output=True).returncode
-        if missing:
-            print(f"[skipped] accelerate is not in {PEERS} (pip install --target {PEERS} --no-deps accelerate psutil)")
-            self.skipTest("no accelerate")
+        self.need("accelerate")
         job = self.succeed("--nproc-per-node=2", "accelerated.py", PYTHONPATH=PEERS)
         self.assertEqual(self.lines(job), ["rank 0 of 2: 2 batches", "rank 1 of 2: 2 batches"])
 

@@ -3,6 +3,7 @@
   compress_peer.py bf16|fp16
 """
 
+import os
 import sys
 
 try:
@@ -10,7 +11,6 @@ try:
     import torch.distributed as dist
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 except ImportError:
-    import os
     if os.environ["RANK"] == "0":
         print("no torch")
     sys.exit(0)
@@ -35,4 +35,7 @@ ddp(torch.arange(1000, dtype=torch.float32) * 0.37 * (dist.get_rank() + 1) - 3.1
 if dist.get_rank() == 0:
     for parameter in (model.weight, model.bias):
         print(" ".join("%.9g" % value for value in parameter.grad.tolist()))
+sys.stdout.flush()
 dist.destroy_process_group()
+# With torch 2.15 the interpreter may abort while it ends; the result is out by then.
+os._exit(0)

@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import sys
 
 try:
@@ -114,4 +115,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    # With torch 2.15 the interpreter may abort while it ends; the result is out by then.
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,39 @@
+"""No test depends on how a Python that uses torch ends: with torch 2.15 it may abort after the result is written."""
+
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNNER = ROOT / "tests/support/run_unittest.py"
+
+
+class Peers(unittest.TestCase):
+    def test_whoever_forms_a_process_group_leaves_without_the_end_of_the_interpreter(self):
+        formed = re.compile(r"init_process_group\(|\b(Accelerator|Trainer|Manager)\(")
+        files = [path for folder in ("tests", "scripts") for kind in ("*.py", "*_test.cc") for path in (ROOT / folder).rglob(kind)]
+        peers = [path for path in files if re.search(r"import .*\b(torch|lightning)\b", path.read_text()) and formed.search(path.read_text())]
+        self.assertGreater(len(peers), 12)
+        self.assertEqual([str(path) for path in peers if "os._exit(" not in path.read_text()], [])
+
+    def run_module(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "test_it.py").write_text(text)
+            return subprocess.run([sys.executable, RUNNER, "-v", "test_it"], cwd=folder, capture_output=True, text=True, timeout=60)
+
+    def test_the_result_of_the_tests_is_the_exit_code(self):
+        head = "import atexit, os, unittest\natexit.register(os.abort)\nclass T(unittest.TestCase):\n def test(self): "
+        for body, code in (("pass", 0), ("self.fail()", 1), ("1 / 0", 1), ("self.skipTest('no')", 0)):
+            done = self.run_module(head + body)
+            self.assertEqual(done.returncode, code, body + done.stderr)
+            self.assertIn("Ran 1 test", done.stderr)
+        self.assertEqual(self.run_module("").returncode, 1)
+        self.assertEqual(self.run_module("raise ImportError").returncode, 1)
+        self.assertEqual(self.run_module("import sys; print('[skipped] all of it', flush=True); sys.exit(0)").returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
