@@ -108,8 +108,11 @@ StoreChoice take_store(const OptionValues& values, const Environment& environmen
 void take_hangs(LaunchConfig& config, const OptionValues& values) {
   const std::string& limit = values.text("hang-timeout");
   if (limit == "auto") return;
+  constexpr std::chrono::milliseconds kShortest(100);
   const auto timeout = values.milliseconds("hang-timeout");
-  config.hangs.heed_promises = timeout.count() > 0;
+  if (timeout.count() > 0 && timeout < kShortest)
+    usage_error(fmt::format("--hang-timeout={}: must be 0 (never) or at least 0.1 s", limit));
+  config.hangs.heed_promises = config.logs.watched = timeout.count() > 0;
   if (timeout.count() > 0) config.hangs.timeout = timeout;
 }
 

@@ -76,7 +76,9 @@ double OptionValues::seconds(const char* name) const {
 }
 
 std::chrono::milliseconds OptionValues::milliseconds(const char* name) const {
-  return std::chrono::milliseconds(std::llround(seconds(name) * 1000));
+  const double value = seconds(name);
+  const long long least = value > 0 ? 1 : 0;  // 0 has another meaning
+  return std::chrono::milliseconds(std::max(least, std::llround(value * 1000)));
 }
 
 std::string OptionValues::one_of(const char* name, const std::vector<std::string>& choices) const {

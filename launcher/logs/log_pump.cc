@@ -102,7 +102,8 @@ int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr)
   open_copy(source);
   const bool terminal =
       plan.console && !plan.by_line && ::isatty(is_stderr ? STDERR_FILENO : STDOUT_FILENO) == 1;
-  const PipeEnds ends = terminal ? open_worker_terminal(STDERR_FILENO) : open_worker_pipe();
+  const PipeEnds ends = terminal ? open_worker_terminal(is_stderr ? STDERR_FILENO : STDOUT_FILENO)
+                                 : open_worker_pipe();
   source.fd = ends.read;
   return ends.write;
 }

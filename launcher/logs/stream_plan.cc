@@ -38,11 +38,12 @@ StreamPlan plan_stream(const LogOptions& options, const StreamPlace& place, Stre
   if (redirected || (teed && files)) {
     plan.file = place.folder + (stream == kOut ? "/stdout.log" : "/stderr.log");
     plan.rotation = options.rotation;
-    plan.mode = teed || plan.rotation.max_bytes > 0 ? StreamMode::Pump : StreamMode::File;
+    const bool copied = teed || plan.rotation.max_bytes > 0 || options.watched;
+    plan.mode = copied ? StreamMode::Pump : StreamMode::File;
   } else {
-    plan.mode = plan.by_line || reported ? StreamMode::Pump
-                : shown                  ? StreamMode::Inherit
-                                         : StreamMode::Discard;
+    plan.mode = plan.by_line || reported || options.watched ? StreamMode::Pump
+                : shown                                     ? StreamMode::Inherit
+                                                            : StreamMode::Discard;
   }
   if (shown) add_filters(plan, options, place, stream);
   if (!plan.by_line && plan.filters.empty()) return plan;

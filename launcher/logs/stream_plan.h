@@ -55,6 +55,7 @@ struct LogOptions {
   std::set<int> console_ranks;  // empty: all
   std::vector<std::string> stdout_filters;
   std::vector<std::string> stderr_filters;
+  bool watched = false;   // all output passes through ddp-run, as a sign of life
   int report_lines = 18;  // last stderr lines shown in the failure report; 0: stderr is left alone
   bool wants_files() const {
     return redirects.any() || tee.any() || !stdout_filters.empty() || !stderr_filters.empty();

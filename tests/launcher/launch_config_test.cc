@@ -243,6 +243,8 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK(complaint({"--master-port=70000", "x"}) ==
         "--master-port=70000: must be an integer from 0 to 65535");
   CHECK(complaint({"--monitor-interval=0", "x"}) == "--monitor-interval=0: must be greater than 0");
+  CHECK(complaint({"--hang-timeout=0.0004", "x"}) ==
+        "--hang-timeout=0.0004: must be 0 (never) or at least 0.1 s");
   CHECK(complaint({"--shutdown-timeout=nan", "x"}) ==
         "--shutdown-timeout=nan: must be a number of seconds, e.g. 0, 2.5 or 600");
   CHECK(complaint({"--start-method=vfork", "x"}) ==

@@ -37,6 +37,20 @@ TEST_CASE("without report lines stderr is inherited, too") {
   CHECK(plan_streams(options, place()).err.mode == StreamMode::Inherit);
 }
 
+TEST_CASE("all output that --hang-timeout watches passes through ddp-run") {
+  LogOptions options;
+  options.watched = true;
+  options.report_lines = 0;
+  options.console_ranks = {0};
+  const auto hidden = plan_streams(options, place());
+  CHECK(hidden.out.mode == StreamMode::Pump);
+  CHECK_FALSE(hidden.out.console);
+  CHECK(hidden.err.mode == StreamMode::Pump);
+  options.redirects.all = 3;
+  CHECK(plan_streams(options, place()).out.mode == StreamMode::Pump);
+  CHECK(plan_streams(options, place()).out.file == "/logs/attempt_0/1/stdout.log");
+}
+
 TEST_CASE("a redirected stream goes straight into its file") {
   LogOptions options;
   options.redirects.by_rank[1] = 3;
