@@ -27,6 +27,8 @@ inline constexpr const char* kSignalsToHandle = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 
 /// A file that a worker may rewrite to report progress; see launcher/README.md.
 inline constexpr const char* kHeartbeatFile = "DDP_HEARTBEAT_FILE";
+/// In a heartbeat: every rank of this program writes them from its start.
+inline constexpr const char* kEveryRankWord = "ranks=all";
 /// A folder in memory for copies of a worker's state. It survives restarts of the group and is
 /// removed with the job. Unset if /dev/shm is not writable.
 inline constexpr const char* kShmDir = "DDP_SHM_DIR";

@@ -48,8 +48,6 @@ std::vector<ProcessFailure> HangMonitor::look(const std::vector<Worker>& workers
   const auto now = processes.now();
   if (!look_at_ || now < *look_at_) return {};
   if (now - *look_at_ > kOverslept) silent_since_ = now;
-  // For all of them: workers that are not held up wait for one that is.
-  silent_since_ = std::max(silent_since_, processes.held_up_until());
   std::vector<const Worker*> alive;
   std::vector<LifeSign> signs;
   for (const Worker& worker : workers) {
@@ -57,7 +55,12 @@ std::vector<ProcessFailure> HangMonitor::look(const std::vector<Worker>& workers
     alive.push_back(&worker);
     signs.push_back(processes.life_sign(worker.local_rank));
   }
-  const HangVerdict verdict = judge_hangs(rules_, signs, silent_since_, now);
+  HangVerdict verdict = judge_hangs(rules_, signs, silent_since_, now);
+  if (verdict.doubtful) {
+    // For all of them: workers that are not held up wait for one that is.
+    silent_since_ = std::max(silent_since_, processes.held_up_until());
+    verdict = judge_hangs(rules_, signs, silent_since_, now);
+  }
   look_at_ = verdict.look_again;
   if (!verdict.doubtful) {
     times_at_half_.clear();

@@ -46,22 +46,32 @@ ProcessStat read_stat(const std::string& folder) {
   return stat;
 }
 
-CpuTimes cpu_times(pid_t pid) {
+std::vector<std::string> thread_folders(pid_t pid) {
   namespace fs = std::filesystem;
-  CpuTimes times;
+  std::vector<std::string> folders;
   std::error_code error;
   for (fs::directory_iterator it(process_folder(pid) + "/task", error), end; !error && it != end;
        it.increment(error)) {
-    const std::string thread = it->path().string();
+    folders.push_back(it->path().string());
+    std::ifstream children(folders.back() + "/children");
+    for (pid_t child = 0; children >> child;) {
+      const auto more = thread_folders(child);
+      folders.insert(folders.end(), more.begin(), more.end());
+    }
+  }
+  return folders;
+}
+
+CpuTimes cpu_times(pid_t pid) {
+  CpuTimes times;
+  for (const std::string& thread : thread_folders(pid)) {
     long long ran = 0;
     long long waited = 0;
     if (std::ifstream(thread + "/schedstat") >> ran >> waited) {
-      times[std::atoi(it->path().filename().c_str())] = {std::chrono::nanoseconds(ran),
-                                                         std::chrono::nanoseconds(waited),
-                                                         read_stat(thread).state == 'R'};
+      times[std::atoi(thread.c_str() + thread.rfind('/') + 1)] = {std::chrono::nanoseconds(ran),
+                                                                  std::chrono::nanoseconds(waited),
+                                                                  read_stat(thread).state == 'R'};
     }
-    std::ifstream children(thread + "/children");
-    for (pid_t child = 0; children >> child;) times.merge(cpu_times(child));
   }
   return times;
 }

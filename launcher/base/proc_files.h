@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace ddp::launch {
 
@@ -25,6 +26,9 @@ std::string process_folder(pid_t pid);
 
 /// Of a process or a thread: `folder` is /proc/PID or /proc/PID/task/TID.
 ProcessStat read_stat(const std::string& folder);
+
+/// The folders in /proc of all threads of a process and of its descendants.
+std::vector<std::string> thread_folders(pid_t pid);
 
 /// Of a thread since it began. While it waits, `waited` stays what it was when it last got a CPU.
 struct ThreadTimes {

@@ -13,12 +13,23 @@ namespace {
 // Any heartbeat may shorten the timeout, so workers that write them are checked this often.
 constexpr auto kLook = std::chrono::milliseconds(200);
 
-std::optional<Clock::duration> patience(const HangRules& rules, const LifeSign& sign) {
-  if (rules.heed_promises && sign.promise) return sign.promise;
-  return rules.timeout;
+bool has_spoken(const LifeSign& sign) { return sign.promise || !sign.text.empty(); }
+
+// The longest promise that also binds ranks without a heartbeat.
+std::optional<Clock::duration> promise_for_all(const std::vector<LifeSign>& signs) {
+  std::optional<Clock::duration> longest;
+  for (const LifeSign& sign : signs) {
+    if (sign.for_every_rank) longest = std::max(longest, sign.promise);
+  }
+  return longest;
 }
 
-bool has_spoken(const LifeSign& sign) { return sign.promise || !sign.text.empty(); }
+std::optional<Clock::duration> patience(const HangRules& rules, const LifeSign& sign,
+                                        std::optional<Clock::duration> for_all) {
+  if (!rules.heed_promises) return rules.timeout;
+  if (sign.promise) return sign.promise;
+  return rules.timeout || has_spoken(sign) ? rules.timeout : for_all;
+}
 
 long long sequence_of(const std::string& collective) {
   const auto hash = collective.rfind('#');
@@ -48,8 +59,9 @@ bool is_held(const Suspect& suspect) {
 HangVerdict judge_hangs(const HangRules& rules, const std::vector<LifeSign>& signs,
                         Clock::time_point since, Clock::time_point now) {
   HangVerdict verdict;
+  const auto for_all = promise_for_all(signs);
   for (std::size_t i = 0; i < signs.size(); ++i) {
-    const auto limit = patience(rules, signs[i]);
+    const auto limit = patience(rules, signs[i], for_all);
     if (rules.heed_promises && has_spoken(signs[i])) sooner(verdict.look_again, now + kLook);
     if (!limit) continue;
     const auto begin = std::max(signs[i].at, since);

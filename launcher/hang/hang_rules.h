@@ -22,7 +22,8 @@ struct HangVerdict {
   std::optional<Clock::time_point> look_again;  // nullopt: not until a worker announces a timeout
 };
 
-/// Silence before `since` (start of the round, or end of a suspension) does not count.
+/// Silence before `since` (start of the round, or end of a suspension) does not count. A worker
+/// without any heartbeat is held to the longest promise of those with `for_every_rank`.
 HangVerdict judge_hangs(const HangRules& rules, const std::vector<LifeSign>& signs,
                         Clock::time_point since, Clock::time_point now);
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <ctime>
 #include <utility>
@@ -50,6 +51,13 @@ std::string_view line_in(std::string_view text) {
   return text.substr(0, std::min(text.find_first_of(std::string_view("\n\0", 2)), text.size()));
 }
 
+// Missing folders alone, and private ones: its place may be open to all users.
+void restore_folder(const std::string& folder) {
+  if (folder.empty() || ::mkdir(folder.c_str(), 0700) == 0 || errno != ENOENT) return;
+  restore_folder(folder.substr(0, folder.rfind('/')));
+  ::mkdir(folder.c_str(), 0700);
+}
+
 }  // namespace
 
 LifeSign parse_heartbeat(std::string_view line) {
@@ -66,8 +74,8 @@ LifeSign parse_heartbeat(std::string_view line) {
         continue;
       }
     }
-    if (word == kSparesWord) {
-      sign.takes_spares = true;
+    if (word == kSparesWord || word == kEveryRankWord) {
+      (word == kSparesWord ? sign.takes_spares : sign.for_every_rank) = true;
       continue;
     }
     note_progress(word, sign.progress);
@@ -83,21 +91,32 @@ Heartbeat::Heartbeat(std::string path, Clock::time_point start) : path_(std::mov
   if (!path_.empty()) ::unlink(path_.c_str());
 }
 
+Heartbeat::~Heartbeat() {
+  if (file_ >= 0) ::close(file_);
+}
+
+// It may be a pipe or worse by now: do not block on it or trust its size.
+void Heartbeat::reopen() {
+  const int fd = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) restore_folder(path_.substr(0, path_.rfind('/')));
+  if (fd < 0) return;
+  struct stat status {};
+  const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  const int unwanted = regular ? std::exchange(file_, fd) : fd;
+  if (unwanted >= 0) ::close(unwanted);
+}
+
 const LifeSign& Heartbeat::look(Clock::time_point now) {
   if (path_.empty()) return sign_;
-  // It may be a pipe or worse by now: do not block on it or trust its size.
-  const int fd = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (fd < 0) return sign_;
+  reopen();
   struct stat status {};
   std::array<char, 1024> buffer{};
-  ssize_t got = 0;
-  const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-  if (regular) got = ::read(fd, buffer.data(), buffer.size());
-  ::close(fd);
+  if (file_ < 0 || ::fstat(file_, &status) != 0) return sign_;
+  const ssize_t got = ::pread(file_, buffer.data(), buffer.size(), 0);
   std::string content(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   // Whatever the file server's clock says, it was written after the last check.
   const auto since = std::exchange(looked_, now);
-  if (!regular || (nanoseconds(status.st_mtim) == written_ && content == content_)) return sign_;
+  if (nanoseconds(status.st_mtim) == written_ && content == content_) return sign_;
 
   content_ = std::move(content);
   written_ = nanoseconds(status.st_mtim);

@@ -67,8 +67,8 @@ class ProcessRunner {
   virtual std::optional<Clock::time_point> first_output(int local_rank) const = 0;
   /// A worker's last sign of life in this round.
   virtual LifeSign life_sign(int local_rank) = 0;
-  /// Until when workers were blocked because we did not take their output: now if they still are,
-  /// the epoch if they never were.
+  /// Until when workers were blocked in writes because the console stalled: now if they still are,
+  /// the epoch if they never were, as far as it is known.
   virtual Clock::time_point held_up_until() const = 0;
   /// The kernel's view of the worker.
   virtual KernelState state_of(int local_rank) const = 0;

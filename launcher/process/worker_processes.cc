@@ -17,6 +17,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/worker.h"
+#include "launcher/hang/stalled_console.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/worker_contract.h"
 
@@ -291,6 +292,14 @@ LifeSign WorkerProcesses::life_sign(int local_rank) {
   LifeSign sign = heartbeats_.at(local_rank).look(now());
   sign.at = std::max(sign.at, pump_.last_output(local_rank));
   return sign;
+}
+
+Clock::time_point WorkerProcesses::held_up_until() const {
+  const bool now_held =
+      console_is_stalled() && std::any_of(running_.begin(), running_.end(), [](const auto& entry) {
+        return waits_for_console(entry.first);
+      });
+  return now_held ? now() : pump_.held_up_until();
 }
 
 KernelState WorkerProcesses::state_of(int local_rank) const {

@@ -42,7 +42,7 @@ class WorkerProcesses : public ProcessRunner {
   std::optional<Clock::time_point> first_output(int local_rank) const override {
     return pump_.first_output(local_rank);
   }
-  Clock::time_point held_up_until() const override { return pump_.held_up_until(); }
+  Clock::time_point held_up_until() const override;
   KernelState state_of(int local_rank) const override;
   CpuTimes cpu_times_of(int local_rank) const override;
   bool dump_stacks(const std::vector<StackDump>& wanted) override;

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include "launcher/hang/first_writes.h"
 #include "launcher/hang/hang_rules.h"
@@ -102,8 +103,51 @@ TEST_CASE("what is no file any more is no heartbeat, and nothing waits for it") 
   CHECK(heartbeat.look(Clock::now()).at == start);
 }
 
+TEST_CASE("a removed heartbeat file is read as long as its worker has it open") {
+  const TempFolder folder;
+  namespace fs = std::filesystem;
+  const std::string file = folder / "run/0/heartbeat";
+  fs::create_directories(folder / "run/0");
+  Heartbeat heartbeat(file, Clock::now());
+  std::ofstream worker(file);
+  worker << "step=1 " << std::flush;
+  CHECK(heartbeat.look(Clock::now()).text == "step=1");
+  fs::remove_all(folder / "run");
+  worker << "phase=data" << std::flush;
+  CHECK(heartbeat.look(Clock::now()).text == "step=1 phase=data");
+}
+
+TEST_CASE("a removed folder of heartbeats is restored for workers that open the file each time") {
+  const TempFolder folder;
+  namespace fs = std::filesystem;
+  fs::create_directories(folder / "run/0");
+  Heartbeat heartbeat(folder / "run/0/heartbeat", Clock::now());
+  fs::remove_all(folder / "run");
+  heartbeat.look(Clock::now());
+  folder.write("run/0/heartbeat", "step=2");
+  CHECK(heartbeat.look(Clock::now()).text == "step=2");
+  CHECK(fs::status(folder / "run").permissions() == fs::perms::owner_all);
+}
+
 LifeSign sign_at(Clock::time_point at, std::optional<Clock::duration> promise = {}) {
   return {at, promise, ""};
+}
+
+TEST_CASE(
+    "where every rank writes heartbeats one without any is held to the promise of the others") {
+  const Clock::time_point t0{};
+  const auto overdue_at = [&](seconds now, const char* peer, const HangRules& rules = {}) {
+    LifeSign spoken = parse_heartbeat(peer);
+    spoken.at = t0 + seconds(5);
+    return judge_hangs(rules, {sign_at(t0), spoken}, t0, t0 + now).overdue;
+  };
+  using Overdue = std::vector<std::size_t>;
+  CHECK(overdue_at(seconds(9), "timeout=10 ranks=all") == Overdue{});
+  CHECK(overdue_at(seconds(10), "timeout=10 ranks=all") == Overdue{0});
+  CHECK(overdue_at(seconds(10), "timeout=10") == Overdue{});
+  CHECK(overdue_at(seconds(10), "step=0 ranks=all") == Overdue{});
+  CHECK(overdue_at(seconds(6), "timeout=10 ranks=all", {.timeout = seconds(6)}) == Overdue{0});
+  CHECK(parse_heartbeat("step=0 ranks=all").text == "step=0");
 }
 
 TEST_CASE("without a promise and without --hang-timeout nobody ever hangs") {

@@ -1,4 +1,5 @@
 // Workers that hang: what becomes of them, and of those that only look like it.
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -6,9 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"
 
@@ -131,6 +134,105 @@ TEST_CASE("stacks of a hang outlive the restart, their file is named, and nothin
   CHECK(run.parent_path() == tmp.path());
   for (const auto& entry : std::filesystem::directory_iterator(run))
     CHECK(entry.path().filename() == "attempt_0");
+}
+
+/// ddp-run [options] sh -c script.
+ChildOptions shell_job(const TempFolder& tmp, const std::vector<std::string>& options,
+                       const std::string& script) {
+  ChildOptions job = stub_job(tmp, options, {"-c", script});
+  *std::find(job.argv.begin(), job.argv.end(), kStub) = "/bin/sh";
+  job.argv.insert(job.argv.end() - 3, "--no-python");
+  return job;
+}
+
+TEST_CASE("output on stdout is a sign of life, wherever it goes") {
+  const TempFolder tmp;
+  const std::string script = "for i in 1 2 3 4 5 6; do echo line $i; sleep 0.5; done";
+  const Finished shown = run_to_end(shell_job(tmp, {"--hang-timeout=2"}, script));
+  CHECK(shown.exit == 0);
+  CHECK(lines_of(shown.out).size() == 6);
+  const Finished kept = run_to_end(
+      shell_job(tmp, {"--hang-timeout=2", "--redirects=3", "--log-dir=" + tmp / "logs"}, script));
+  CHECK(kept.exit == 0);
+  CHECK(kept.out == "");
+}
+
+TEST_CASE("a cleaner of temporary files that removes the run's folder makes no worker hung") {
+  const TempFolder tmp;
+  const std::string beats =
+      "exec 3>$DDP_HEARTBEAT_FILE; echo timeout=2 >&3; sleep 0.5; rm -r $TMPDIR/ddp-run_*; "
+      "for i in 1 2 3 4 5 6; do echo $i >&3; sleep 0.5; done";
+  CHECK(run_to_end(shell_job(tmp, {}, beats)).exit == 0);
+  const std::string rewrites =
+      "echo timeout=2 >$DDP_HEARTBEAT_FILE; sleep 0.5; rm -r $TMPDIR/ddp-run_*; sleep 0.5; "
+      "for i in 1 2 3 4 5 6; do echo timeout=2 $i >$DDP_HEARTBEAT_FILE || exit 3; sleep 0.5; done";
+  CHECK(run_to_end(shell_job(tmp, {}, rewrites)).exit == 0);
+  CHECK(nothing_left(tmp));
+}
+
+TEST_CASE("a rank that stops before its first heartbeat is found where every rank writes them") {
+  const TempFolder tmp;
+  auto options =
+      stub_job(tmp, {"--nproc_per_node=2"},
+               {"@1kill-self=STOP", "beat=timeout=0.5 step=0 phase=start ranks=all", "wait"});
+  options.set["PATH"] = tmp.path();
+  const Finished job = run_to_end(options);
+  CHECK(job.exit == 124);
+  CHECK_THAT(job.err, Contains("first failure: rank 1, hung") && Contains("state T (stopped"));
+}
+
+/// A pipe that nobody reads yet, and ddp-run with its stdout there.
+struct StalledReader {
+  StalledReader() { CHECK(::pipe2(ends, O_CLOEXEC) == 0); }
+  ~StalledReader() {
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  ChildOptions with(ChildOptions options) const {
+    options.argv.insert(options.argv.begin(),
+                        {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
+                         std::to_string(ends[1])});
+    return options;
+  }
+  void fill() const {
+    ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    const std::string page(4096, 'x');
+    while (::write(ends[1], page.data(), page.size()) > 0) {
+    }
+    ::fcntl(ends[1], F_SETFL, 0);
+  }
+  std::size_t read_all() {
+    ::close(std::exchange(ends[1], -1));
+    std::size_t size = 0;
+    char buffer[65536];
+    for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+      size += static_cast<std::size_t>(got);
+    return size;
+  }
+  int ends[2] = {-1, -1};
+};
+
+TEST_CASE("a worker whose output a paused reader does not take is not hung") {
+  const TempFolder tmp;
+  StalledReader reader;
+  // More than the pipe holds, behind the back of ddp-run.
+  ChildProgram job(reader.with(stub_job(
+      tmp, {}, {"beat=timeout=0.5 step=1", "err=begun\\n", "repeat=40000:0123456789\\n"})));
+  job.wait_for("begun");
+  CHECK_THROWS(job.wait_for("hung", 1, std::chrono::seconds(2)));
+  CHECK(reader.read_all() == 440'000);
+  CHECK(job.wait_exit() == 0);
+}
+
+TEST_CASE("a worker that hangs elsewhere is found while the reader of its output pauses") {
+  const TempFolder tmp;
+  const StalledReader reader;
+  reader.fill();
+  auto options = reader.with(stub_job(tmp, {}, {"beat=timeout=0.5 step=1", "kill-self=STOP"}));
+  options.set["PATH"] = tmp.path() + ":/usr/bin:/bin";
+  tmp.write("gdb", "#!/bin/sh\nexit 0\n", true);
+  ChildProgram job(options);
+  job.wait_for("hung: silent for");
 }
 
 TEST_CASE("output is a sign of life, and --hang-timeout=0 takes no promise seriously") {
