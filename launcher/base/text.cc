@@ -24,10 +24,48 @@ bool is_gpu_uuid(std::string_view text) {
   return text.starts_with("GPU-") || text.starts_with("MIG-");
 }
 
+namespace {
+
+// Bytes of the character that the text begins with; 0: no UTF-8. Overlong forms are none, since a
+// lax terminal may decode a control character from them.
+std::size_t utf8_length(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const std::size_t length = first < 0x80                    ? 1
+                             : first >= 0xc2 && first < 0xe0 ? 2
+                             : first >= 0xe0 && first < 0xf0 ? 3
+                             : first >= 0xf0 && first < 0xf5 ? 4
+                                                             : 0;
+  const auto rest = text.substr(1, length == 0 ? 0 : length - 1);
+  const bool whole = rest.size() + 1 == length && std::all_of(rest.begin(), rest.end(), [](char c) {
+                       return (static_cast<unsigned char>(c) & 0xc0) == 0x80;
+                     });
+  if (!whole) return 0;
+  const bool overlong = (first == 0xe0 && static_cast<unsigned char>(rest[0]) < 0xa0) ||
+                        (first == 0xf0 && static_cast<unsigned char>(rest[0]) < 0x90);
+  return overlong ? 0 : length;
+}
+
+// U+0000 to U+001F, U+007F to U+009F: a terminal may take U+009B, for one, as ESC [.
+bool is_control(std::string_view character) {
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 1) return at(0) < 0x20 || at(0) == 0x7f;
+  return at(0) == 0xc2 && at(1) < 0xa0;
+}
+
+}  // namespace
+
 std::string printable(std::string_view text) {
-  std::string shown(text);
-  std::replace_if(
-      shown.begin(), shown.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const auto character = text.substr(0, std::max<std::size_t>(length, 1));
+    if (length == 0 || is_control(character)) {
+      shown += '?';
+    } else {
+      shown += character;
+    }
+    text.remove_prefix(character.size());
+  }
   return shown;
 }
 

@@ -25,7 +25,8 @@ void keep_last(std::vector<Item>& items, std::size_t most) {
 }
 /// "2.5 s".
 std::string seconds_text(std::chrono::milliseconds time);
-/// Makes foreign text safe for a terminal: `?` for each control character.
+/// Makes foreign text safe for a terminal: `?` for each control character (C0, DEL and C1) and for
+/// each byte that is no UTF-8.
 std::string printable(std::string_view text);
 
 }  // namespace ddp::launch

@@ -24,6 +24,9 @@ namespace {
 
 using nlohmann::json;
 
+// One per process and scope: more are a program's mistake, and must not fill the memory.
+constexpr std::size_t kMostTimers = 10'000;
+
 bool is_pipe(const std::string& path) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode);
@@ -108,7 +111,7 @@ void FileTimers::take(std::string_view line) {
   const std::pair key(pid->get<pid_t>(), printable(scope->get<std::string>()));
   if (at->get<double>() < 0) {
     timers_.erase(key);
-  } else {
+  } else if (timers_.size() < kMostTimers || timers_.count(key) > 0) {
     timers_[key] = {at->get<double>(), signal->get<int>()};
   }
 }

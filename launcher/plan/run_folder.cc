@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/new_file.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -90,8 +91,9 @@ RunFolder RunFolder::create(const std::string& log_dir, const std::string& run_i
                           base, reason)
             : fmt::format("--log-dir={}: {}; choose a writable directory", log_dir, reason));
   }
-  if (!folder.private_) fs::permissions(name, fs::perms(0755), error);
-  if (!temporary) point_latest_at(folder.path_);
+  if (temporary) return folder;  // private, as mkdtemp() made it
+  fs::permissions(name, fs::perms(under_umask(0777)), error);
+  point_latest_at(folder.path_);
   return folder;
 }
 

@@ -17,7 +17,8 @@ class RunFolder {
  public:
   /// No files at all.
   RunFolder() = default;
-  /// log_dir empty: a folder under TMPDIR, which remove_if_private() removes unless it holds Logs;
+  /// log_dir empty: a folder under TMPDIR that only its owner can enter, which remove_if_private()
+  /// removes unless it holds Logs;
   /// "/dev/null": no files; in a named one, the link `latest` points to the newest run. Throws
   /// LaunchError (2) if the folder cannot be created.
   static RunFolder create(const std::string& log_dir, const std::string& run_id, RunFiles files);

@@ -9,17 +9,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdint>
 #include <utility>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
 
-constexpr std::size_t kMostConnections = 16;
+constexpr std::size_t kMostConnections = 64;
+constexpr int kAcceptedAtOnce = 64;  // then the agent's other work has its turn
 constexpr std::size_t kLongestRequest = 8 << 10;
 
 [[noreturn]] void cannot_listen(const Endpoint& endpoint, const std::string& why) {
@@ -69,12 +72,34 @@ int open_listener(const Endpoint& endpoint) {
 
 int spare_descriptor() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
+bool is_numeric(const std::string& host) {
+  in6_addr address{};
+  return ::inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
+}
+
+// "Host: NAME:PORT" -> the name in lower case; empty: there is no such line.
+std::string host_of(const std::string& request) {
+  for (const auto line : lines_of(request)) {
+    std::string lower(line);
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (!lower.starts_with("host:")) continue;
+    const std::string host = trimmed(lower.substr(5, lower.find('\r') - 5));
+    return host.starts_with('[') ? host.substr(1, host.find(']') - 1)
+                                 : host.substr(0, host.find(':'));
+  }
+  return "";
+}
+
 const char* reason(int status) {
   switch (status) {
     case 200:
       return "OK";
     case 400:
       return "Bad Request";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
@@ -89,6 +114,7 @@ const char* reason(int status) {
 HttpServer::HttpServer(const Endpoint& endpoint, Responder responder)
     : responder_(std::move(responder)), listener_(open_listener(endpoint)) {
   port_ = port_of(listener_);
+  loopback_only_ = is_loopback(endpoint.host) || is_localhost(endpoint.host);
   spare_ = spare_descriptor();
   timer_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 }
@@ -119,7 +145,7 @@ void HttpServer::handle(const std::vector<pollfd>& fds) {
     return true;
   });
   if (resting_ && is_ready(timer_)) end_rest();
-  if (!resting_ && is_ready(listener_)) accept_all();
+  if (!resting_ && is_ready(listener_)) accept_some();
 }
 
 // A connection that can be neither accepted nor refused would wake the loop repeatedly.
@@ -135,21 +161,30 @@ void HttpServer::end_rest() {
   resting_ = false;
 }
 
-void HttpServer::accept_all() {
-  for (;;) {
+// Answers at once what has been asked already, so that a flood of silent connections drops no
+// probe.
+void HttpServer::accept_some() {
+  for (int i = 0; i < kAcceptedAtOnce; ++i) {
     const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && refuse_one()) continue;
     if (fd < 0) {
       if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) rest();
       return;
     }
-    // When there are too many idle connections, drop the oldest.
-    if (connections_.size() == kMostConnections) {
-      ::close(connections_.front().fd);
-      connections_.pop_front();
+    Connection connection{fd, "", ""};
+    if (!serve(connection)) {
+      ::close(fd);
+      continue;
     }
-    connections_.push_back({fd, "", ""});
+    if (connections_.size() == kMostConnections) drop_oldest();
+    connections_.push_back(std::move(connection));
   }
+}
+
+void HttpServer::drop_oldest() {
+  serve(connections_.front());  // its request may have come meanwhile
+  ::close(connections_.front().fd);
+  connections_.pop_front();
 }
 
 bool HttpServer::refuse_one() {
@@ -183,12 +218,19 @@ bool HttpServer::serve(Connection& connection) {
   return !connection.answer.empty();
 }
 
+bool HttpServer::is_meant(const std::string& request) const {
+  const std::string host = host_of(request);
+  return !loopback_only_ || host.empty() || is_numeric(host) || host == "localhost";
+}
+
 std::string HttpServer::answer_to(const std::string& request) const {
   const auto method_end = std::min(request.find(' '), request.size());
   const auto path_end = request.find_first_of(" ?\r\n", method_end + 1);
   const std::string method = request.substr(0, method_end);
   HttpAnswer answer{400, "text/plain", "not an HTTP request\n"};
-  if (path_end != std::string::npos) {
+  if (!is_meant(request)) {
+    answer = {403, "text/plain", "ask for localhost or a numeric address\n"};
+  } else if (path_end != std::string::npos) {
     answer = method == "GET" || method == "HEAD"
                  ? responder_(request.substr(method_end + 1, path_end - method_end - 1))
                  : HttpAnswer{405, "text/plain", "only GET and HEAD are supported\n"};

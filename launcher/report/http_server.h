@@ -1,5 +1,8 @@
 // As much HTTP as probes and scrapers need: GET and HEAD, one request per connection, in the
-// agent's poll loop. Requests are bounded; never blocks.
+// agent's poll loop. Requests, connections and the work of one turn are bounded; never blocks.
+// On a loopback address it answers only requests to this machine's own names: a web page that has
+// its name resolved to 127.0.0.1 (DNS rebinding) must not read the job's status through a browser.
+// On other addresses anyone in the network may ask, by names that only the network knows.
 #pragma once
 
 #include <functional>
@@ -34,12 +37,14 @@ class HttpServer : public PollHandler {
     std::string answer;  // the rest to send; not empty: the request is complete
   };
 
-  void accept_all();
+  void accept_some();
+  void drop_oldest();
   bool refuse_one();
   void rest();
   void end_rest();
   bool serve(Connection& connection);  // false: done with it
   std::string answer_to(const std::string& request) const;
+  bool is_meant(const std::string& request) const;
 
   Responder responder_;
   int listener_ = -1;
@@ -47,6 +52,7 @@ class HttpServer : public PollHandler {
   int timer_ = -1;        // ends a rest
   bool resting_ = false;  // a connection could be neither accepted nor refused
   int port_ = 0;
+  bool loopback_only_ = false;
   std::list<Connection> connections_;
 };
 

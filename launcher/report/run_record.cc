@@ -13,6 +13,7 @@
 #include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
+#include "launcher/base/new_file.h"
 #include "launcher/base/states.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"
@@ -136,18 +137,17 @@ std::string error_json(int exit_code, const std::string& error) {
 }
 
 void write_result_file(const std::string& path, const std::string& text) {
-  const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
-  constexpr int kHow = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
-  int fd = ::open(temporary.c_str(), kHow, 0644);
+  std::string temporary;
+  int fd = create_temporary_file(path, temporary);
   if (fd < 0 && errno == EMFILE && spare >= 0) {
     ::close(std::exchange(spare, -1));
-    fd = ::open(temporary.c_str(), kHow, 0644);
+    fd = create_temporary_file(path, temporary);
   }
   int error = fd < 0 ? errno : write_fully(fd, text);
   if (fd >= 0 && ::close(fd) != 0 && error == 0) error = errno;
   if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) {
-    ::unlink(temporary.c_str());
+    if (fd >= 0) ::unlink(temporary.c_str());
     errno = error;
     throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}; choose a writable path", path,
                                               error_text(errno)));

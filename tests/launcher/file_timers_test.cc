@@ -56,6 +56,22 @@ TEST_CASE("timers expire that are neither released nor set again, and only those
   CHECK(served.expired[0].scope == "b");
 }
 
+TEST_CASE("timers without end do not fill the memory, and those that are set still expire") {
+  Served served;
+  served.serve(request(1, "first", "99999999999"), 0);
+  for (int part = 0; part < 30; ++part) {
+    std::string many;  // fits in the pipe
+    for (int i = 0; i < 400; ++i)
+      many += request(7, std::to_string(part) + "." + std::to_string(i), "99999999999");
+    served.serve(many, 0);
+  }
+  served.serve(request(8, "one too many", "1"), 0);
+  CHECK(served.expired.empty());
+  served.serve(request(1, "first", "1"), 0);
+  REQUIRE(served.expired.size() == 1);
+  CHECK(served.expired[0].scope == "first");
+}
+
 TEST_CASE("a timer expires when its time has come") {
   Served served;
   const auto soon = std::chrono::system_clock::now() + std::chrono::milliseconds(50);

@@ -51,7 +51,7 @@ std::string ask(int port, const std::string& request) {
 }
 
 std::string get(int port, const std::string& path) {
-  return ask(port, "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+  return ask(port, "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
 }
 
 int port_in(const std::string& line) { return std::stoi(line.substr(line.rfind(':') + 1)); }

@@ -9,7 +9,7 @@
 namespace ddp::train {
 
 HeartbeatFile::HeartbeatFile(const std::string& path) {
-  if (!path.empty()) fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (!path.empty()) fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
 HeartbeatFile::~HeartbeatFile() {

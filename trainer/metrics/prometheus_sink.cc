@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 
 #include "launcher/worker_contract.h"
-#include "trainer/runtime/error.h"
+#include "trainer/runtime/atomic_file.h"
 
 namespace ddp::train {
 namespace {
@@ -35,17 +33,10 @@ PrometheusSink::PrometheusSink(const std::string& folder)
 
 void PrometheusSink::write(const MetricRecord& record) {
   newest_[record.split] = record;
-  publish(prometheus_text(newest_));
-}
-
-// By rename, that no reader sees a part. Its folder is in memory: there is nothing to sync.
-void PrometheusSink::publish(const std::string& text) const {
-  const std::string temporary = path_ + ".tmp";
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file || std::rename(temporary.c_str(), path_.c_str()) != 0)
-    throw RunError(fmt::format("cannot write {}", path_));
+  const std::string text = prometheus_text(newest_);
+  AtomicFile file(path_);  // in memory: its syncs cost nothing
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 std::string prometheus_text(const std::map<std::string, MetricRecord>& newest) {

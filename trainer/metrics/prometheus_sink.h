@@ -19,8 +19,6 @@ class PrometheusSink : public MetricSink {
   void write(const MetricRecord& record) override;
 
  private:
-  void publish(const std::string& text) const;
-
   std::string path_;
   std::map<std::string, MetricRecord> newest_;  // by split
 };

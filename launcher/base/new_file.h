@@ -1,0 +1,18 @@
+// Creates files in folders that other users may write to, as /tmp is one.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace ddp::launch {
+
+/// What the umask leaves of `mode`, for what is created private and opened up afterwards.
+mode_t under_umask(mode_t mode);
+
+/// Creates `<path>.tmpXXXXXX` for writing, with mode 0644 under the umask, and sets `name` to it. A
+/// file or link that someone planted is neither opened nor followed. Returns -1 and sets errno if
+/// that fails.
+int create_temporary_file(const std::string& path, std::string& name);
+
+}  // namespace ddp::launch

@@ -1,0 +1,80 @@
+// What ddp-run creates where others may write or read: /tmp, --result-json.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include "tests/support/catch.h"
+
+#include "tests/launcher/ddp_run.h"
+
+namespace ddp::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+unsigned mode_of(const fs::path& path) {
+  struct stat status {};
+  REQUIRE(::lstat(path.c_str(), &status) == 0);
+  return status.st_mode & 07777U;
+}
+
+fs::path run_folder_in(const std::string& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory() && !entry.is_symlink()) return entry.path();
+  }
+  return {};
+}
+
+ChildOptions under_umask(ChildOptions job, const std::string& mask) {
+  job.argv.insert(job.argv.begin(), {"/bin/sh", "-c", "umask " + mask + "; exec \"$@\"", "sh"});
+  return job;
+}
+
+TEST_CASE("a link planted under the name of a temporary file does not lead to another file") {
+  const TempFolder tmp;
+  const std::string victim = tmp.write("victim", "kept");
+  const std::string result = tmp / "result";
+  ChildProgram probe({.argv = {"true"}});
+  for (int i = 0; i < 500; ++i)  // names that follow from the process ids to come
+    fs::create_symlink(victim, result + ".tmp" + std::to_string(probe.pid() + i));
+  CHECK(run_to_end(stub_job(tmp, {"--result-json=" + result}, {})).exit == 0);
+  CHECK(text_of(victim) == "kept");
+  CHECK(fs::symlink_status(result).type() == fs::file_type::regular);
+  CHECK(text_of(result).find("\"succeeded\"") != std::string::npos);
+}
+
+TEST_CASE("the result has the mode that the umask asks for, and nothing else is left") {
+  const TempFolder tmp;
+  fs::create_directory(tmp / "there");
+  const auto job = stub_job(tmp, {"--result-json=" + tmp / "there/result"}, {});
+  CHECK(run_to_end(under_umask(job, "027")).exit == 0);
+  CHECK(mode_of(tmp / "there/result") == 0640);
+  CHECK(std::distance(fs::directory_iterator(tmp / "there"), {}) == 1);
+}
+
+TEST_CASE("only its owner can enter the run's folder in /tmp") {
+  for (const std::string logs : {"--redirects=0", "--tee=3"}) {
+    INFO(logs);
+    const TempFolder tmp;
+    ChildProgram job(under_umask(stub_job(tmp, {logs}, {"wait"}), "000"));
+    job.wait_for("waiting ");
+    CHECK(mode_of(run_folder_in(tmp.path())) == 0700);
+    job.signal(SIGTERM);
+    CHECK(job.wait_exit() == 128 + SIGTERM);
+  }
+  const TempFolder tmp;  // these logs stay when the job has ended
+  CHECK(run_to_end(under_umask(stub_job(tmp, {"--redirects=3"}, {}), "000")).exit == 0);
+  CHECK(mode_of(run_folder_in(tmp.path())) == 0700);
+}
+
+TEST_CASE("a run's folder in --log-dir is as readable as the umask allows") {
+  for (const auto& [mask, mode] : {std::pair("022", 0755U), {"027", 0750U}, {"077", 0700U}}) {
+    const TempFolder tmp;
+    const auto job = stub_job(tmp, {"--log-dir=" + tmp / "logs", "--redirects=3"}, {"print=line"});
+    CHECK(run_to_end(under_umask(job, mask)).exit == 0);
+    CHECK(mode_of(run_folder_in(tmp / "logs")) == mode);
+  }
+}
+
+}  // namespace
+}  // namespace ddp::test
