@@ -34,7 +34,9 @@ TEST_CASE("a link planted under the name of a temporary file does not lead to an
   const TempFolder tmp;
   const std::string victim = tmp.write("victim", "kept");
   const std::string result = tmp / "result";
-  ChildProgram probe({.argv = {"true"}});
+  ChildOptions nothing;
+  nothing.argv = {"true"};
+  const ChildProgram probe(nothing);
   for (int i = 0; i < 500; ++i)  // names that follow from the process ids to come
     fs::create_symlink(victim, result + ".tmp" + std::to_string(probe.pid() + i));
   CHECK(run_to_end(stub_job(tmp, {"--result-json=" + result}, {})).exit == 0);

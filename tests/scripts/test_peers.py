@@ -1,4 +1,4 @@
-"""No test depends on how a Python that uses torch ends: with torch 2.15 it may abort after the result is written."""
+"""No test depends on how a Python that uses torch ends, with 2.15 perhaps by an abort, nor on how the tests were started."""
 
 import re
 import subprocess
@@ -33,6 +33,23 @@ class Peers(unittest.TestCase):
         self.assertEqual(self.run_module("").returncode, 1)
         self.assertEqual(self.run_module("raise ImportError").returncode, 1)
         self.assertEqual(self.run_module("import sys; print('[skipped] all of it', flush=True); sys.exit(0)").returncode, 0)
+
+    def test_programs_under_test_start_as_from_a_login_shell(self):
+        module = """
+import os, subprocess, unittest
+class T(unittest.TestCase):
+    def test(self):
+        status = subprocess.run(["cat", "/proc/self/status", "-"], capture_output=True, text=True)
+        self.assertEqual(status.returncode, 0, status.stderr)
+        self.assertRegex(status.stdout, r"Umask:\\t0022")
+        self.assertRegex(status.stdout, r"SigIgn:\\t0+\\n")
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "test_it.py").write_text(module)
+            script = 'trap "" HUP INT QUIT; umask 077; exec "$@" <&-'
+            done = subprocess.run(["sh", "-c", script, "sh", sys.executable, RUNNER, "test_it"], cwd=folder,
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
 
 
 if __name__ == "__main__":
