@@ -46,6 +46,46 @@ TEST_CASE("a PNG is decoded to the pixels that were written, gray and in colour"
   }
 }
 
+/// A chunk of that type in front of the pixels.
+std::string with_chunk(std::string png, const std::string& type, const std::string& data) {
+  constexpr std::size_t kBehindHeader = 33;
+  const std::string named = type + data;
+  const auto sum =
+      crc32(0, reinterpret_cast<const Bytef*>(named.data()), static_cast<uInt>(named.size()));
+  const std::string zeros(4, '\0');
+  const std::string chunk = with_number(zeros, 0, static_cast<uint32_t>(data.size())) + named +
+                            with_number(zeros, 0, static_cast<uint32_t>(sum));
+  return png.insert(kBehindHeader, chunk);
+}
+
+TEST_CASE("a PNG's pixels are those in the file, whatever gamma it names") {
+  const std::string gamma = with_number(std::string(4, '\0'), 0, 100000);  // linear
+  for (const int64_t channels : {1, 3}) {
+    const Image image = some_image(5, 7, channels);
+    CHECK(decoded(with_chunk(png_of(image), "gAMA", gamma)).pixels == image.pixels);
+  }
+}
+
+TEST_CASE("a PNG of 16 bits gives the upper 8 of each sample") {
+  // One row of the gray samples 0x0000, 0x4040, 0xffff.
+  std::string header = with_number(std::string(13, '\0'), 0, 3);
+  header = with_number(header, 4, 1);
+  header[8] = 16;
+  const std::string row("\0\0\0\x40\x40\xff\xff", 7);
+  uLongf size = 100;
+  std::string packed(size, '\0');
+  compress(reinterpret_cast<Bytef*>(packed.data()), &size,
+           reinterpret_cast<const Bytef*>(row.data()), static_cast<uLong>(row.size()));
+  packed.resize(size);
+  std::string png = "\x89PNG\r\n\x1a\n";
+  for (const auto& [type, data] :
+       {std::pair{"IHDR", header}, {"IDAT", packed}, {"IEND", std::string()}}) {
+    const std::string chunk = with_chunk(std::string(33, ' '), type, data).substr(33);
+    png += chunk;
+  }
+  CHECK(decoded(png).pixels == std::vector<uint8_t>{0, 0x40, 0xff});
+}
+
 TEST_CASE("transparent parts of a PNG lie on black") {
   const std::vector<uint8_t> pixels = {200, 100, 50, 255, 200, 100, 50, 0};
   CHECK(decoded(png_of(pixels, 1, 2, PNG_FORMAT_RGBA)).pixels ==

@@ -42,7 +42,34 @@ Image empty_image(int64_t height, int64_t width, int64_t channels) {
   return image;
 }
 
-Image decode_png(const Bytes& bytes) {
+uint32_t big_endian(const uint8_t* bytes) {
+  return uint32_t{bytes[0]} << 24U | uint32_t{bytes[1]} << 16U | uint32_t{bytes[2]} << 8U |
+         uint32_t{bytes[3]};
+}
+
+/// The file without the chunks that say how its numbers look on a screen: libpng would convert the
+/// pixels to sRGB, where Pillow, torchvision and OpenCV return them as they are.
+Bytes without_colour_space(const Bytes& png) {
+  constexpr std::size_t kSignature = 8, kAroundData = 12;
+  constexpr std::string_view kColourSpaces[] = {"gAMA", "cHRM", "sRGB", "iCCP", "cICP"};
+  Bytes result(png.begin(), png.begin() + kSignature);
+  std::size_t at = kSignature;
+  while (png.size() - at >= kAroundData) {
+    const std::string_view type(reinterpret_cast<const char*>(&png[at + 4]), 4);
+    const std::size_t bytes = kAroundData + big_endian(&png[at]);
+    if (type == "IDAT" || bytes > png.size() - at) break;  // all that follows stays
+    const bool kept = std::find(std::begin(kColourSpaces), std::end(kColourSpaces), type) ==
+                      std::end(kColourSpaces);
+    const auto chunk = png.begin() + static_cast<std::ptrdiff_t>(at);
+    if (kept) result.insert(result.end(), chunk, chunk + static_cast<std::ptrdiff_t>(bytes));
+    at += bytes;
+  }
+  result.insert(result.end(), png.begin() + static_cast<std::ptrdiff_t>(at), png.end());
+  return result;
+}
+
+Image decode_png(const Bytes& file) {
+  const Bytes bytes = without_colour_space(file);
   png_image png = {};
   png.version = PNG_IMAGE_VERSION;
   const std::unique_ptr<png_image, void (*)(png_image*)> freed(&png, &png_image_free);
@@ -50,6 +77,7 @@ Image decode_png(const Bytes& bytes) {
     throw BrokenImage(fmt::format("is a broken PNG: {}", png.message));
   const bool colour = (png.format & PNG_FORMAT_FLAG_COLOR) != 0;
   png.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // or 16-bit samples would be taken for linear ones
   Image image = empty_image(png.height, png.width, colour ? 3 : 1);
   const png_color black = {};
   const bool whole = png_image_finish_read(&png, &black, image.pixels.data(), 0, nullptr) != 0;
