@@ -441,6 +441,38 @@ TEST_CASE("a data file that cannot be used is named with the directory it was lo
   CHECK(loading.error("data_config:\n  path: /none").find("(from") == std::string::npos);
 }
 
+TEST_CASE("a recipe's text that is not there is named with the command that fetches it") {
+  const Loading loading;
+  const std::string config = "data_config:\n  path: ./data/input.txt";
+  std::filesystem::remove("data/input.txt");
+  const auto missing = [&] { return loading.error(config); };
+  CHECK_THAT(missing(), Catch::Contains("scripts/fetch_data.sh of the source code puts there"));
+  std::filesystem::create_directory("scripts");
+  test::write_file("scripts/fetch_data.sh", "");
+  std::filesystem::permissions("scripts/fetch_data.sh", std::filesystem::perms::owner_all);
+  CHECK_THAT(missing(), Catch::EndsWith("); ./scripts/fetch_data.sh fetches it"));
+  CHECK_THAT(loading.error("data_config:\n  path: data/wikitext-2/train.txt"),
+             Catch::EndsWith("; ./scripts/fetch_data.sh wikitext-2 fetches it"));
+}
+
+TEST_CASE("a key that the task has no use for is refused with its place") {
+  const Loading loading;
+  const std::string head = "task: image_classification\ndata_config:\n  path: data/input.txt\n";
+  for (const std::string key : {"stride: 2", "format: text", "block_size: 64", "tokenizer: char"}) {
+    CHECK_THAT(loading.error(head + "  " + key),
+               Catch::StartsWith("cfg.yaml:4:") &&
+                   Catch::Contains("does not apply to task=image_classification"));
+  }
+  for (const std::string key : {"sample_every_steps=5", "sample_prompt=a", "sample_tokens=3"}) {
+    for (const std::string task : {"masked_lm", "text_classification", "image_classification"}) {
+      CHECK_THAT(loading.error_with({"task=" + task, "trainer_config." + key}),
+                 Catch::Contains("does not apply to task=" + task));
+    }
+  }
+  CHECK_THAT(loading.error_with({"task=masked_lm", "data_config.stride=2"}),
+             Catch::Contains("data_config.stride: does not apply to task=masked_lm"));
+}
+
 TEST_CASE("paths become absolute, and ~ is the home directory") {
   const Loading loading;
   const std::string home = std::getenv("HOME") != nullptr ? std::getenv("HOME") : "";

@@ -35,6 +35,21 @@ bool matches_a_file(const std::string& pattern) {
   return some;
 }
 
+/// How to get a text that a recipe names, "" for all other files.
+std::string how_to_fetch(const std::string& as_given) {
+  const std::string path = std::filesystem::path(as_given).lexically_normal().string();
+  const bool wikitext = path.starts_with("data/wikitext-2/");
+  if (path != "data/input.txt" && !wikitext) return "";
+  const std::string script = "./scripts/fetch_data.sh";
+  if (access(script.c_str(), X_OK) == 0)
+    return fmt::format("{}{} fetches it", script, wikitext ? " wikitext-2" : "");
+  // An installed package has no scripts.
+  return fmt::format(
+      "it is {}, which scripts/fetch_data.sh of the source code puts there; or set "
+      "data_config.path to a text of your own",
+      wikitext ? "WikiText-2" : "tiny-shakespeare");
+}
+
 /// `key` and its value: a file, a folder or a glob. What is in it is seen when it is read.
 void check_data_files(const char* key, const std::string& path, const std::string& as_given,
                       const Given& given) {
@@ -46,9 +61,11 @@ void check_data_files(const char* key, const std::string& path, const std::strin
   if (stat(path.c_str(), &info) != 0) {
     const int error = errno;
     if (matches_a_file(path)) return;
+    const std::string fetch = error == ENOENT ? how_to_fetch(as_given) : "";
     const std::string fix =
-        error == ENOENT ? "give a file or a folder; relative paths start at the current directory"
-                        : "check the path and its permissions";
+        error != ENOENT  ? "check the path and its permissions"
+        : !fetch.empty() ? fetch
+                         : "give a file or a folder; relative paths start at the current directory";
     given.refuse(key, fmt::format("{}: {}{}; {}", as_given, std::strerror(error), from, fix));
   }
   if (access(path.c_str(), R_OK) != 0) {

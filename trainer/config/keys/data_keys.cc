@@ -1,25 +1,33 @@
 #include "trainer/config/keys/key_rows.h"
 
 namespace ddp::train {
+namespace {
+
+const std::vector<TaskKind> kTextTasks = {TaskKind::kCausalLm, TaskKind::kMaskedLm,
+                                          TaskKind::kTextClassification};
+
+}  // namespace
 
 std::vector<Field> data_fields() {
   return {
       {DDP_KEY(data, path), .default_text = "required",
        .meaning = "Training data: a text file (UTF-8), a token file, a glob or a folder of such "
                   "files. Relative paths start at the current directory."},
-      {DDP_KEY(data, format), .meaning = "auto: .bin files hold tokens, all others text. The "
-                                         "formats are described in docs/data.md."},
+      {DDP_KEY(data, format), .tasks = {TaskKind::kCausalLm},
+       .meaning = "auto: .bin files hold tokens, all others text. The formats are described in "
+                  "docs/data.md."},
       {DDP_KEY(data, tokenizer), .null_means = NullMeans::kNotGiven,
-       .default_text = "char for text, the folder's own for tokens",
+       .default_text = "char for text, the folder's own for tokens", .tasks = kTextTasks,
        .meaning = "char, byte, or a folder written by trainer tokenize, or one with vocab.json and "
-                  "merges.txt."},
+                  "merges.txt, or vocab.txt. text_classification defaults to the vocabulary of "
+                  "init_from, else trains one on its training texts."},
       {DDP_KEY(data, eval_path), .null_means = NullMeans::kNotGiven,
        .default_text = "a part of path: train_split",
        .meaning = "Evaluation data, given like path; all of path is then used for training."},
       {DDP_KEY(data, test_path), .null_means = NullMeans::kNotGiven, .default_text = "none",
-       .tasks = {TaskKind::kCausalLm, TaskKind::kMaskedLm, TaskKind::kTextClassification},
+       .tasks = kTextTasks,
        .meaning = "Test data, given like path; evaluated once, after training."},
-      {DDP_KEY(data, block_size), .range = kUpTo1e6, .unit = "tokens",
+      {DDP_KEY(data, block_size), .range = kUpTo1e6, .unit = "tokens", .tasks = kTextTasks,
        .meaning = "Context length: tokens per input sequence."},
       {DDP_KEY(data, train_split), .range = kShare, .unit = "share",
        .meaning = "Leading share of the text to train on; the rest is for evaluation. 1: no "
@@ -27,6 +35,7 @@ std::vector<Field> data_fields() {
       {DDP_KEY(data, truncate), .range = kShare, .unit = "share",
        .meaning = "Leading share of the text to use; 1: all of it."},
       {DDP_KEY(data, stride), .range = kUpTo1e9, .whole = true, .unit = "tokens",
+       .tasks = {TaskKind::kCausalLm},
        .meaning =
            "Distance between the starts of consecutive training sequences; 1: every position; "
            "auto: half of block_size, or less if an epoch would have fewer than 512 sequences."},

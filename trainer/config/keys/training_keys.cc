@@ -73,14 +73,14 @@ std::vector<Field> trainer_fields() {
        .meaning = "Save a snapshot at each new best evaluation, and end the run with the best one "
                   "instead of the last."},
       {DDP_KEY(trainer, sample_every_steps), .range = kStepCountOr0, .unit = "steps",
-       .null_means = NullMeans::kOff,
+       .null_means = NullMeans::kOff, .tasks = {TaskKind::kCausalLm},
        .meaning = "Steps between samples of generated text, for the log, TensorBoard and trainer "
                   "report; 0 or null: none."},
       {DDP_KEY(trainer, sample_prompt), .null_means = NullMeans::kNotGiven,
-       .default_text = "the first 16 tokens of the evaluation text",
+       .default_text = "the first 16 tokens of the evaluation text", .tasks = {TaskKind::kCausalLm},
        .meaning = "Text that each sample continues."},
       {DDP_KEY(trainer, sample_tokens), .range = kUpTo1e6, .unit = "tokens",
-       .meaning = "Tokens to generate for a sample."},
+       .tasks = {TaskKind::kCausalLm}, .meaning = "Tokens to generate for a sample."},
       {DDP_KEY(trainer, freeze), .null_means = NullMeans::kOff,
        .meaning =
            "Parameters to freeze, as shell patterns of their names: [\"transformer.wte.*\"]."},
@@ -88,7 +88,8 @@ std::vector<Field> trainer_fields() {
        .meaning = "Decay of an exponential moving average of the weights, used for evaluation; 0: "
                   "off. 0.999 is typical."},
       {DDP_KEY(trainer, seed), .range = kAtLeast0,
-       .meaning = "Random seed for initial weights, data order and dropout."},
+       .meaning = "Random seed for initial weights, data order, dropout and, when a run begins, "
+                  "the rows that text_classification evaluates on."},
       {DDP_KEY(trainer, use_amp), .null_means = NullMeans::kOff,
        .meaning = "Train in mixed precision, in amp_dtype."},
       {DDP_KEY(trainer, amp_dtype), .meaning = "Mixed-precision type; float16 (fp16) uses loss "
