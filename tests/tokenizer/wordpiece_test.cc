@@ -100,6 +100,19 @@ TEST_CASE("a trained vocabulary begins with the special tokens and the character
   CHECK_THROWS_WITH(train_wordpiece(counts_of("abc"), 8), Catch::Contains("--vocab_size: 8"));
 }
 
+TEST_CASE("a WordPiece vocabulary may be smaller than the 256 bytes of a BPE") {
+  const TempFolder folder;
+  ChildOptions child;
+  child.argv = {DDP_TOKENIZE, "tokenize",    "--tokenizer",
+                "wordpiece",  "--train",     "--vocab_size",
+                "20",         "--input",     folder.write("text.txt", "abab baba abba ba ab\n"),
+                "--output",   folder / "out"};
+  const auto done = run_to_end(child);
+  INFO(done.err);
+  CHECK(done.exit == 0);
+  CHECK(load_tokenizer(folder / "out")->size() <= 20);
+}
+
 TEST_CASE("trainer tokenize trains wordpieces, whichever way it is written") {
   const TempFolder folder;
   std::string text;

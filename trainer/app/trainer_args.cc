@@ -66,7 +66,9 @@ bool is_trained(const std::string& tokenizer) {
 /// What belongs to --train, and what --tokenizer needs of it.
 void take_training(const Parsed& parsed, TokenizeArgs& options) {
   options.train = parsed.has("train");
-  if (parsed.has("vocab_size")) options.vocab_size = parsed.whole_number("vocab_size", 257);
+  // BPE has a token for each byte; how many characters a WordPiece needs, the input tells.
+  const int64_t least = options.tokenizer == "wordpiece" ? 1 : 257;
+  if (parsed.has("vocab_size")) options.vocab_size = parsed.whole_number("vocab_size", least);
   const bool trainable = is_trained(options.tokenizer);
   if (trainable && (!options.train || options.vocab_size == 0)) {
     throw UserError(
@@ -75,7 +77,8 @@ void take_training(const Parsed& parsed, TokenizeArgs& options) {
                     options.tokenizer));
   }
   if (options.vocab_size != 0 && !trainable)
-    throw UserError("--vocab_size: belongs to --tokenizer bpe --train; leave it out");
+    throw UserError(
+        "--vocab_size: belongs to --tokenizer bpe or wordpiece with --train; leave it out");
   if (options.train && !trainable && options.tokenizer != "char")
     throw UserError(
         fmt::format("--train: {} is not trained; leave it out, or write --tokenizer bpe",
