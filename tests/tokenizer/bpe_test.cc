@@ -189,6 +189,18 @@ TEST_CASE("vocab.json with merges.txt is read, comments and line ends of any kin
   CHECK_THROWS_WITH(tokenizer->encode("abc"), Catch::Contains("no token for the byte 0x63"));
 }
 
+TEST_CASE("byte-level BPE with other words is read and decoded, and encodes no text") {
+  const std::string llama3 = damaged(
+      R"("pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})",
+      R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split"},{"type":"ByteLevel"}]})");
+  const auto tokenizer = parse_tokenizer(llama3, "t.json");
+  CHECK(tokenizer->decode(std::vector<int32_t>{1, 2}) == "!\"");
+  CHECK_THROWS_WITH(tokenizer->encode("a"), Catch::Contains("its pre_tokenizer is 'Sequence'"));
+  const auto again = tokenizer_from_state(tokenizer->state());
+  CHECK(again->state() == tokenizer->state());
+  CHECK_THROWS_WITH(again->encode("a"), Catch::Contains("its pre_tokenizer is 'Sequence'"));
+}
+
 TEST_CASE("a damaged or foreign tokenizer file is refused in one line that says why") {
   using Catch::Contains;
   CHECK_THAT(message_of("{\"model\": {"),

@@ -149,7 +149,14 @@ bool flag_of(const Json& object, const char* name, bool otherwise) {
   return flag.is_boolean() ? flag.get<bool>() : otherwise;
 }
 
-/// Only what is reproduced token for token is read.
+/// Whether tokens are written in the byte alphabet, though words are split in another way.
+bool is_other_byte_level(const Json& splitter) {
+  if (type_of(splitter) != "Sequence") return false;
+  const Json& parts = member(splitter, "pretokenizers");
+  return parts.is_array() && !parts.empty() && type_of(parts.back()) == "ByteLevel";
+}
+
+/// Only what is reproduced token for token is read, but for other words, which encode() refuses.
 void check_parts(const Json& root, const Json& model, const SpecReader& reader) {
   const Json& splitter = member(root, "pre_tokenizer");
   if (!member(root, "normalizer").is_null())
@@ -157,7 +164,8 @@ void check_parts(const Json& root, const Json& model, const SpecReader& reader) 
   if (!model.is_object() || (!member(model, "type").is_null() && type_of(model) != "BPE"))
     reader.fail(fmt::format("its model is {}; this trainer reads BPE",
                             quoted_part(model.is_object() ? type_of(model) : "missing")));
-  if (type_of(splitter) != "ByteLevel" || !flag_of(splitter, "use_regex", true)) {
+  const bool gpt2 = type_of(splitter) == "ByteLevel" && flag_of(splitter, "use_regex", true);
+  if (!gpt2 && !is_other_byte_level(splitter)) {
     reader.fail(
         fmt::format("its pre_tokenizer is {}; this trainer reads ByteLevel with GPT-2's "
                     "words",
@@ -230,7 +238,12 @@ BpeSpec read_tokenizer_json(const nlohmann::json& root, const std::string& name)
   check_parts(root, model, reader);
   read_tokens(root, reader);
   read_merge_list(member(model, "merges"), reader);
-  reader.spec().add_prefix_space = flag_of(member(root, "pre_tokenizer"), "add_prefix_space", true);
+  const Json& splitter = member(root, "pre_tokenizer");
+  if (is_other_byte_level(splitter)) {
+    reader.spec().other_words = splitter.dump();
+  } else {
+    reader.spec().add_prefix_space = flag_of(splitter, "add_prefix_space", true);
+  }
   reader.spec().ignore_merges = flag_of(model, "ignore_merges", false);
   return std::move(reader.spec());
 }
@@ -271,10 +284,12 @@ std::string tokenizer_json(const BpeSpec& spec) {
                                   {"add_prefix_space", spec.add_prefix_space},
                                   {"trim_offsets", true},
                                   {"use_regex", true}};
+  const OrderedJson splitter =
+      spec.other_words.empty() ? byte_level : OrderedJson::parse(spec.other_words);
   const OrderedJson root = {
       {"version", "1.0"},          {"truncation", nullptr},
       {"padding", nullptr},        {"added_tokens", added_tokens_json(spec.added)},
-      {"normalizer", nullptr},     {"pre_tokenizer", byte_level},
+      {"normalizer", nullptr},     {"pre_tokenizer", splitter},
       {"post_processor", nullptr}, {"decoder", byte_level},
       {"model", model_json(spec)}};
   return root.dump() + "\n";

@@ -9,6 +9,8 @@ namespace ddp::train {
 
 /// What GPT-2 calls the token between documents.
 inline constexpr const char* kEndOfText = "<|endoftext|>";
+/// Llama 3's name of it.
+inline constexpr const char* kLlamaEndOfText = "<|end_of_text|>";
 
 /// A text that is always one token, wherever it stands, such as <|endoftext|>.
 struct AddedToken {
@@ -32,6 +34,9 @@ struct BpeSpec {
   std::vector<AddedToken> added;
   bool add_prefix_space = false;
   bool ignore_merges = false;  ///< A word that is in the vocabulary is one token.
+  /// The pre_tokenizer (JSON) of a file whose words are not GPT-2's, such as Llama 3's; else "". It
+  /// can be decoded and trained on, but no text be encoded.
+  std::string other_words = {};
 };
 
 }  // namespace ddp::train

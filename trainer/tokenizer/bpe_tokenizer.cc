@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "trainer/runtime/error.h"
 #include "trainer/tokenizer/bpe_file.h"
 #include "trainer/tokenizer/byte_alphabet.h"
 #include "trainer/tokenizer/word_splitter.h"
@@ -21,7 +22,7 @@ std::vector<std::string> bytes_of_tokens(const BpeSpec& spec) {
 
 std::optional<int32_t> find_end_of_text(const BpeSpec& spec) {
   for (const AddedToken& token : spec.added) {
-    if (token.content == kEndOfText) return token.id;
+    if (token.content == kEndOfText || token.content == kLlamaEndOfText) return token.id;
   }
   return std::nullopt;
 }
@@ -49,6 +50,11 @@ void BpeTokenizer::give_back(std::unique_ptr<BpeScratch> scratch) const {
 }
 
 std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const {
+  if (!spec_.other_words.empty()) {
+    throw UserError(
+        "the tokenizer cannot encode text: its pre_tokenizer is 'Sequence', and this trainer "
+        "splits text into GPT-2's words only; use files of tokens, or another tokenizer");
+  }
   constexpr std::size_t kFewestBytes = 3;  // a token of ordinary text has more
   std::vector<int32_t> tokens;
   tokens.reserve(text.size() / kFewestBytes + 1);
