@@ -10,6 +10,7 @@
 #include "trainer/app/exit_report.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/trainer_args.h"
+#include "trainer/health/heartbeat_file.h"
 #include "trainer/runtime/finish_stdout.h"
 
 namespace ddp::train {
@@ -17,6 +18,7 @@ namespace {
 
 int run(int argc, const char* const* argv) {
   const TrainerArgs args = parse_trainer_args(argc, argv);
+  if (args.mode != Mode::kTrain) beat_at_start(/*promises=*/false);  // nor do these say more
   switch (args.mode) {
     case Mode::kTrain:
       return run_train(args);
@@ -76,6 +78,7 @@ static int guarded_main(int argc, const char* const* argv) {
 }  // namespace ddp::train
 
 int main(int argc, char** argv) {
+  ddp::train::beat_at_start(/*promises=*/true);
   ddp::train::prepare_process();
   return ddp::train::guarded_main(argc, argv);
 }

@@ -2,6 +2,7 @@
 // other numbers of ranks.
 #include <signal.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -129,6 +130,37 @@ TEST_CASE("a rank that hangs in its loader is the one that is named, not those t
   INFO(run.out << run.err);
   CHECK(run.exit == 0);
   CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("step=12 phase=data"));
+}
+
+/// Where a start is promised 30 s, the least there is.
+const Words kShortStart = {"trainer_config.max_steps=3", "distributed_config.hang_timeout_s=1"};
+
+TEST_CASE("a rank that is stopped before its first heartbeat is found, and the group restarted") {
+  const Workspace place;
+  auto options = launched(place, 2, kShortStart, kTwentyRestarts);
+  const std::string script = place.write(
+      "trainer_that_stops.sh", "[ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ] && kill -STOP $$\nexec " +
+                                   trainer_program() + " \"$@\"\n");
+  const auto program = std::find(options.argv.begin(), options.argv.end(), trainer_program());
+  REQUIRE(program != options.argv.end());
+  *options.argv.insert(program, "/bin/sh");
+  *std::find(options.argv.begin(), options.argv.end(), trainer_program()) = script;
+  options.set["PATH"] = place.path();
+  const auto run = succeed(options);
+  CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("state T (stopped") &&
+                          Contains("last heartbeat: none"));
+}
+
+TEST_CASE("a rank that hangs before it meets the others is found, not the one that waits for it") {
+  const Workspace place;
+  Words overrides = kShortStart;
+  overrides.push_back(plan_of({"rank=1 phase=start kind=hang"}));
+  auto options = launched(place, 2, overrides, kTwentyRestarts);
+  options.set["PATH"] = place.path();
+  const auto run = succeed(options);
+  CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("last heartbeat: step=0") &&
+                          Contains("restart 1 of 20"));
+  CHECK(run.err.find("rank 1 (local rank 1") < run.err.find("rank 0 (local rank 0"));
 }
 
 TEST_CASE("NaN on one rank skips the update on all, the same for any number of ranks") {

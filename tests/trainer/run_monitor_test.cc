@@ -68,6 +68,72 @@ TEST_CASE("each heartbeat carries the promise that holds at its time") {
   ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 
+TEST_CASE("work between steps has a promise of its own, which ends with it") {
+  const test::TempDir dir;
+  const std::string file = dir.file("beat");
+  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+  Config config;
+  config.distributed.hang_timeout_s = {false, 7.0};
+  RunMonitor monitor(config, 0, 2, false);
+  {
+    const RunMonitor::LongWork work(monitor, 60.0);
+    {
+      const RunMonitor::LongWork piece(monitor, 30.0);
+      monitor.enter(Phase::kEvaluation);
+      CHECK(promise_in(file) == "60.0");
+    }
+    monitor.enter_for(Phase::kWriting, 90.0);
+    CHECK(promise_in(file) == "90.0");
+    monitor.enter_for(Phase::kEnd, 0.0);
+    CHECK(promise_in(file) == "");
+  }
+  monitor.enter(Phase::kData);
+  CHECK(promise_in(file) == "7.0");
+  monitor.expect_delay(60.0);
+  monitor.begin_step(1);
+  monitor.enter(Phase::kBackward, "gradients_all_reduce");
+  CHECK(promise_in(file) == "60.0");
+  monitor.end_step();
+  monitor.enter(Phase::kData);
+  CHECK(promise_in(file) == "7.0");
+  ::unsetenv("DDP_HEARTBEAT_FILE");
+}
+
+TEST_CASE("a start is promised more time than a step, and every rank promises it at once") {
+  const test::TempDir dir;
+  const std::string file = dir.file("beat");
+  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+  beat_at_start(true);
+  CHECK(test::read_file(file).starts_with("step=0 phase=start collective=none timeout=300.0 "));
+  CHECK_THAT(test::read_file(file), Catch::Contains(" ranks=all"));
+  beat_at_start(false);
+  CHECK(promise_in(file) == "");
+  Config config;
+  const auto joining = [&](double limit) {
+    config.distributed.hang_timeout_s = {false, limit};
+    RunMonitor monitor(config, 0, 2, false);
+    monitor.joining();
+    CHECK_THAT(test::read_file(file), Catch::Contains(limit > 0 ? "waiting=group" : "phase=start"));
+    return promise_in(file);
+  };
+  CHECK(joining(1.0) == "30.0");
+  CHECK(joining(50.0) == "50.0");
+  CHECK(joining(0.0) == "");
+  ::unsetenv("DDP_HEARTBEAT_FILE");
+}
+
+TEST_CASE("a limit of milliseconds is not rounded to none") {
+  const test::TempDir dir;
+  const std::string file = dir.file("beat");
+  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+  Config config;
+  config.distributed.hang_timeout_s = {false, 0.0004};
+  RunMonitor monitor(config, 0, 2, false);
+  monitor.enter(Phase::kForward);
+  CHECK(promise_in(file) == "0.1");
+  ::unsetenv("DDP_HEARTBEAT_FILE");
+}
+
 TEST_CASE("who ends in an error may take its time to say it") {
   const test::TempDir dir;
   const std::string file = dir.file("beat");

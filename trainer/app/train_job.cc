@@ -146,10 +146,7 @@ JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup&
 }
 
 JobResult train_in_group(const Config& config, const DevicePlan& plan, bool several_nodes,
-                         ProcessGroup& group, Log& log, PeerWatch& peers, const StartTimes& start) {
-  RunMonitor monitor(config, group.rank(), group.size(), plan.device.is_cuda(), start);
-  for (const auto& line : monitor.faults().descriptions()) log.warning(line);
-  if (!monitor.faults().empty()) log.flush();  // the first may kill at once
+                         ProcessGroup& group, Log& log, PeerWatch& peers, RunMonitor& monitor) {
   const bool remote_path = is_remote(config.trainer.snapshot_path);
   monitor.starting(remote_path);  // nobody knows how long a download takes
   SnapshotFolder folder(local_snapshot_path(config.trainer), config.trainer.save_total_limit, log);
@@ -250,6 +247,10 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
   const DevicePlan plan = plan_device(config, env);
   if (!plan.why_cpu.empty()) log.warning("Training on the CPU, because " + plan.why_cpu);
   apply_numerics(config.trainer, plan.device);
+  RunMonitor monitor(config, env.rank, env.world_size, plan.device.is_cuda(), start);
+  for (const auto& line : monitor.faults().descriptions()) log.warning(line);
+  if (!monitor.faults().empty()) log.flush();  // the first may kill at once
+  monitor.joining();
   ProcessGroup group(env, config.distributed, plan, store);
   // Only now: a rank that still waits for the others ends at the first signal.
   const StopSignal stop_signal;
@@ -262,9 +263,10 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
     // A time stamp in the folder's name: rank 0's counts.
     config.hydra.run_dir = group.broadcast_text(config.hydra.run_dir);
     if (config.hydra.job_chdir) work_in(config.hydra.run_dir);
-    start.end_of("group");
-    return train_in_group(config, plan, !env.single_node(), group, log, peers, start);
+    monitor.started("group");
+    return train_in_group(config, plan, !env.single_node(), group, log, peers, monitor);
   } catch (...) {
+    monitor.withdraw_promise();
     if (on_failure == OnFailure::kThrow) throw;
     log.flush();
     end_with_current_exception();

@@ -1,12 +1,24 @@
 #include "trainer/health/heartbeat_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+
+#include "launcher/worker_contract.h"
 
 namespace ddp::train {
+
+void beat_at_start(bool promises) {
+  const char* path = std::getenv(launch::kHeartbeatFile);
+  HeartbeatFile(path != nullptr ? path : "")
+      .beat(fmt::format("step=0 phase=start collective=none {}{}",
+                        promises ? fmt::format("timeout={:.1f} ", kPromiseOfStart) : "",
+                        launch::kEveryRankWord));
+}
 
 HeartbeatFile::HeartbeatFile(const std::string& path) {
   if (!path.empty()) fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

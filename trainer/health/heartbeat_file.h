@@ -7,6 +7,13 @@
 
 namespace ddp::train {
 
+/// Seconds for each part of a start: libraries, connections, snapshot, data, model, first step.
+inline constexpr double kPromiseOfStart = 300.0;
+
+/// Writes the first heartbeat of a process, before anything that may hang: libraries are loaded,
+/// data and other ranks come later. `promises`: another one follows within kPromiseOfStart.
+void beat_at_start(bool promises);
+
 /// Costs one system call each; does nothing when the launcher named no file.
 class HeartbeatFile {
  public:

@@ -14,13 +14,15 @@ enum class Phase {
   kAllReduce,  ///< A collective has been handed in, its result is awaited.
   kOptimizer,
   kEvaluation,
-  kSampling,   ///< Rank 0 alone.
-  kProfiling,  ///< The profiler starts, or writes its trace.
-  kStaging,    ///< The state is being copied for a snapshot.
-  kWriting,    ///< A snapshot is being written to its temporary file.
-  kRename,     ///< It is on the disk, its name is still the temporary one.
-  kPublished,  ///< It has its name.
-  kEnd,        ///< After the last step.
+  kSampling,    ///< Rank 0 alone.
+  kProfiling,   ///< The profiler starts, or writes its trace.
+  kComparing,   ///< The replicas are being compared.
+  kHistograms,  ///< Rank 0 alone.
+  kStaging,     ///< The state is being copied for a snapshot.
+  kWriting,     ///< A snapshot is being written to its temporary file.
+  kRename,      ///< It is on the disk, its name is still the temporary one.
+  kPublished,   ///< It has its name.
+  kEnd,         ///< After the last step.
 };
 
 struct PhaseName {
@@ -28,7 +30,7 @@ struct PhaseName {
   Phase phase;
 };
 
-inline constexpr std::array<PhaseName, 14> kPhaseNames = {{{"start", Phase::kStart},
+inline constexpr std::array<PhaseName, 16> kPhaseNames = {{{"start", Phase::kStart},
                                                            {"data", Phase::kData},
                                                            {"forward", Phase::kForward},
                                                            {"backward", Phase::kBackward},
@@ -37,6 +39,8 @@ inline constexpr std::array<PhaseName, 14> kPhaseNames = {{{"start", Phase::kSta
                                                            {"evaluation", Phase::kEvaluation},
                                                            {"sampling", Phase::kSampling},
                                                            {"profiling", Phase::kProfiling},
+                                                           {"comparing", Phase::kComparing},
+                                                           {"histograms", Phase::kHistograms},
                                                            {"staging", Phase::kStaging},
                                                            {"writing", Phase::kWriting},
                                                            {"rename", Phase::kRename},

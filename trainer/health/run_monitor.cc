@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "launcher/worker_contract.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 constexpr double kShortestPromise = 3.0;
 constexpr double kStepsOfPatience = 5.0;
-constexpr double kPromiseOfFirstStep = 300.0;  // kernels and connections are made there
+constexpr double kShortestStart = 30.0;  // programs do not start as fast as steps are made
 constexpr double kPromiseOfFewSteps = 20.0;
 constexpr std::size_t kFewSteps = 5;
 
@@ -28,7 +29,7 @@ double seconds_since(RunMonitor::Clock::time_point start) {
 }  // namespace
 
 double automatic_promise(const StepTimes& times, bool on_gpu) {
-  if (times.count() == 0) return kPromiseOfFirstStep;
+  if (times.count() == 0) return kPromiseOfStart;
   if (times.count() < kFewSteps)
     return std::max(kPromiseOfFewSteps, kStepsOfPatience * times.longest());
   return std::max(kShortestPromise, kStepsOfPatience * (on_gpu ? times.longest() : times.median()));
@@ -43,13 +44,27 @@ RunMonitor::RunMonitor(const Config& config, int rank, int world_size, bool on_g
               std::atoi(environment(launch::kRestartCount).c_str())),
       file_(environment(launch::kHeartbeatFile)),
       start_(std::move(start)) {
-  beat(Phase::kStart, "", kPromiseOfFirstStep);
+  beat(Phase::kStart, "", kPromiseOfStart);
 }
 
-RunMonitor::~RunMonitor() { beat(Phase::kEnd, "", 0.0); }
+void RunMonitor::joining() {
+  const double limit =
+      hang_timeout_.automatic ? kPromiseOfStart : std::max(kShortestStart, hang_timeout_.value);
+  enter_for(Phase::kStart, limit);
+  beat(Phase::kStart, alone_ ? "" : "group", limit);
+}
+
+void RunMonitor::started(std::string part) {
+  start_.end_of(std::move(part));
+  beat(Phase::kStart, "", kPromiseOfStart);
+}
+
+RunMonitor::LongWork::LongWork(RunMonitor& monitor, double seconds)
+    : monitor_(monitor),
+      before_(std::exchange(monitor.least_promise_, std::max(monitor.least_promise_, seconds))) {}
 
 void RunMonitor::starting(bool unlimited) {
-  enter_for(Phase::kStart, unlimited ? 0.0 : kPromiseOfFirstStep);
+  enter_for(Phase::kStart, unlimited ? 0.0 : kPromiseOfStart);
 }
 
 double RunMonitor::promise() const {
@@ -62,8 +77,9 @@ void RunMonitor::begin_step(int64_t step) {
 }
 
 void RunMonitor::end_step() {
-  if (times_.count() == 0) started("first step");
+  if (times_.count() == 0) start_.end_of("first step");
   times_.add(seconds_since(step_began_));
+  least_promise_ = 0.0;
 }
 
 void RunMonitor::enter(Phase phase, std::string_view waiting) {
@@ -74,6 +90,10 @@ void RunMonitor::enter(Phase phase, std::string_view waiting) {
   if (!faults_.empty()) faults_.at(phase, step_);
 }
 
+void RunMonitor::meet(Phase phase, std::string_view collective) {
+  if (!alone_) beat(phase, collective, promise());
+}
+
 void RunMonitor::enter_for(Phase phase, double seconds, std::string_view waiting) {
   beat(phase, alone_ ? std::string_view() : waiting, seconds);
   const bool its_own = phase == Phase::kStart || phase == Phase::kEnd;
@@ -81,14 +101,17 @@ void RunMonitor::enter_for(Phase phase, double seconds, std::string_view waiting
 }
 
 void RunMonitor::beat(Phase phase, std::string_view waiting, double seconds) {
+  constexpr double kShortest = 0.1;  // what one digit can say
   fmt::memory_buffer line;
   auto out = fmt::format_to(std::back_inserter(line), "step={} phase={}", step_, name_of(phase));
   if (!waiting.empty()) out = fmt::format_to(out, " waiting={}", waiting);
   out = fmt::format_to(out, " collective={}", last_collective_);
   const bool promises = seconds > 0.0 && (hang_timeout_.automatic || hang_timeout_.value > 0.0);
-  if (promises) out = fmt::format_to(out, " timeout={:.1f}", seconds);
+  if (promises)
+    out = fmt::format_to(out, " timeout={:.1f}", std::max({kShortest, least_promise_, seconds}));
   // Not before the first step: starting a spare would slow it down.
-  if (times_.count() > 0) fmt::format_to(out, " {}", launch::kSparesWord);
+  if (times_.count() > 0) out = fmt::format_to(out, " {}", launch::kSparesWord);
+  fmt::format_to(out, " {}", launch::kEveryRankWord);
   file_.beat(std::string_view(line.data(), line.size()));
 }
 

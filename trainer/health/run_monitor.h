@@ -1,6 +1,7 @@
 // Where a rank stands, told to the launcher and to the fault plan as it goes.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -18,7 +19,7 @@ namespace ddp::train {
 
 /// Seconds until the next sign of life where hang_timeout_s is automatic: max(3 s, 5 median steps),
 /// on a GPU 5 of the longest, as the host runs ahead of the device; before the first step has been
-/// made 300 s, before the fifth max(20 s, 5 of the longest).
+/// made kPromiseOfStart, before the fifth max(20 s, 5 of the longest).
 double automatic_promise(const StepTimes& times, bool on_gpu);
 
 /// Belongs to the training thread. Does not watch anything itself: ddp-run does.
@@ -31,25 +32,47 @@ class RunMonitor {
   /// parts of the start that are over.
   RunMonitor(const Config& config, int rank, int world_size, bool on_gpu,
              StartTimes start = StartTimes());
-  /// Takes the last promise back: nobody knows how long a reader takes over a run's last lines.
-  ~RunMonitor();
+  ~RunMonitor() { withdraw_promise(); }
   RunMonitor(const RunMonitor&) = delete;
   RunMonitor& operator=(const RunMonitor&) = delete;
 
-  /// Before the group's first step: connections, snapshot, data. 300 s, or without a limit where
+  /// Before the ranks meet for the first time. kPromiseOfStart, or where the user has set a limit
+  /// that one, but 30 s at least.
+  void joining();
+  /// Before the group's first step: snapshot, data. kPromiseOfStart, or without a limit where
   /// `unlimited`: another one than ours says how long that takes.
   void starting(bool unlimited);
-  /// A part of the start is over; the first step is the last one.
-  void started(std::string part) { start_.end_of(std::move(part)); }
+  /// A part of the start is over, and the next one has a promise of its own.
+  void started(std::string part);
   const StartTimes& start_times() const { return start_; }
+  /// Nobody knows how long a reader takes over a run's last lines.
+  void withdraw_promise() { beat(Phase::kEnd, "", 0.0); }
   /// The step in progress, from 1.
   void begin_step(int64_t step);
   void end_step();
+  /// Rank 0 is busy and the others wait for it somewhere in the next step: until that is over every
+  /// heartbeat promises `seconds` at least.
+  void expect_delay(double seconds) { least_promise_ = std::max(least_promise_, seconds); }
   /// `waiting`: the collective whose result is awaited.
   void enter(Phase phase, std::string_view waiting = "");
   /// As enter(), before something that may take up to `seconds` (0: as long as it likes) without a
   /// further sign.
   void enter_for(Phase phase, double seconds, std::string_view waiting = "");
+  /// As enter(), without a fault: this part of the phase waits for peers in `collective`.
+  void meet(Phase phase, std::string_view collective);
+
+  /// Work between two steps: while it lives every heartbeat promises `seconds` at least.
+  class LongWork {
+   public:
+    LongWork(RunMonitor& monitor, double seconds);
+    ~LongWork() { monitor_.least_promise_ = before_; }
+    LongWork(const LongWork&) = delete;
+    LongWork& operator=(const LongWork&) = delete;
+
+   private:
+    RunMonitor& monitor_;
+    double before_;
+  };
 
   const FaultPlan& faults() const { return faults_; }
   const StepTimes& times() const { return times_; }
@@ -68,6 +91,7 @@ class RunMonitor {
   HeartbeatFile file_;
   StepTimes times_;
   StartTimes start_;
+  double least_promise_ = 0.0;
   int64_t step_ = 0;
   std::string last_collective_ = "none";
   Clock::time_point step_began_{};

@@ -7,6 +7,7 @@
 #include "trainer/app/train_job.h"
 #include "trainer/app/warm_up.h"
 #include "trainer/config/compose/sweep_plan.h"
+#include "trainer/health/heartbeat_file.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/runtime/warm_spare.h"
 
@@ -19,6 +20,7 @@ int run_train(const TrainerArgs& args) {
   if (is_warm_spare()) {
     warm_up(args);
     if (!become_worker()) return launch::kExitDone;
+    beat_at_start(/*promises=*/true);
   }
   if (args.multirun || asks_for_sweep(args.config, args.overrides)) return run_multirun(args);
   const DistEnv env = DistEnv::from_environment();
