@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <future>
+#include <stdexcept>
 #include <vector>
 #include "tests/support/catch.h"
 
@@ -47,6 +48,22 @@ TEST_CASE("a second job waits for the first one") {
   for (int i = 0; i < 100; ++i) job.start({part, part});
   job.wait_done();
   CHECK(most == 1);
+}
+
+TEST_CASE("what a part throws ends the job and is thrown where the caller waits") {
+  BackgroundJob job;
+  bool wrote = false;
+  job.start({[] { throw std::runtime_error("no copy"); }, [&] { wrote = true; }});
+  job.wait_done();
+  CHECK_THROWS_WITH(job.wait_copied(), "no copy");
+  CHECK_FALSE(wrote);
+  CHECK_NOTHROW(job.wait_copied());  // once
+  job.start({[] {}, [] { throw std::runtime_error("no file"); }});
+  job.wait_done();
+  CHECK_THROWS_WITH(job.start({[] {}, {}}), "no file");
+  job.start({[] {}, [&] { wrote = true; }});
+  job.wait_done();
+  CHECK(wrote);
 }
 
 TEST_CASE("the end waits for the job in hand") {

@@ -216,4 +216,19 @@ TEST_CASE("a warm-up or a decay that does not fit into the run is refused with t
   CHECK_NOTHROW(Schedule(config, 200));
 }
 
+TEST_CASE("wsd without decay_steps begins to decay after the warm-up") {
+  OptimizerConfig config;
+  config.lr_schedule = LrSchedule::kWsd;
+  config.learning_rate = 1.0;
+  config.min_lr = 0.0;
+  config.warmup_steps = 190;
+  const Schedule late(config, 200);
+  CHECK(late.learning_rate(189) == Approx(189.0 / 190.0));
+  CHECK(late.learning_rate(190) == 1.0);
+  CHECK(late.learning_rate(195) == Approx(0.5));
+  config.warmup_steps = 10;
+  CHECK(Schedule(config, 200).learning_rate(180) == 1.0);
+  CHECK(Schedule(config, 200).learning_rate(190) == Approx(0.5));
+}
+
 }  // namespace ddp::train

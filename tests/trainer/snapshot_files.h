@@ -23,7 +23,7 @@ inline SnapshotMeta sample_meta(int64_t step) {
   meta.data_sha256 = std::string(64, 'a');
   meta.micro_batches_per_step = 4;
   meta.world_size = 2;
-  meta.best_eval = EvalRecord{3, 1.25, 1.25};
+  meta.best_eval = EvalRecord{3, 1.25, 1.25, "loss"};
   meta.evaluation_due = true;
   return meta;
 }

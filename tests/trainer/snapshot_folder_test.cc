@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -24,7 +25,7 @@ using test::sample_tensors;
 using test::TempDir;
 
 SnapshotEntry entry(int64_t step, std::optional<double> loss = {}) {
-  return {"s", step, 0, loss, loss.value_or(0.0), 1};
+  return {"s", step, 0, loss, loss.value_or(0.0), "", 1};
 }
 
 void save_steps(SnapshotFolder& folder, std::initializer_list<int64_t> steps) {
@@ -33,7 +34,7 @@ void save_steps(SnapshotFolder& folder, std::initializer_list<int64_t> steps) {
 
 SnapshotMeta evaluated(int64_t step, double loss) {
   auto meta = sample_meta(step);
-  meta.last_eval = EvalRecord{step, loss, loss};
+  meta.last_eval = EvalRecord{step, loss, loss, ""};
   return meta;
 }
 
@@ -47,6 +48,7 @@ struct FolderRun {
   void save(int64_t at, std::optional<double> loss = {}) {
     SnapshotMeta meta = loss ? evaluated(at, *loss) : sample_meta(at);
     meta.run_id = folder.run_id();
+    meta.attempt = folder.attempt();
     publish(folder, meta, sample_tensors());
     step = at;
   }
@@ -91,6 +93,63 @@ TEST_CASE("the last ones and the best are kept") {
   CHECK(superseded({entry(2), entry(1)}, 0) == Indices{1});
   const std::vector<SnapshotEntry> equal = {entry(2, 1.0), entry(1, 1.0)};
   CHECK(best_entry(equal)->step == 1);
+}
+
+TEST_CASE("NaN and evaluations on other data than the newest's are not the best") {
+  auto old_data = entry(2, 0.25);
+  old_data.basis = "other data";
+  const std::vector<SnapshotEntry> entries = {entry(5), entry(4, std::nan("")), entry(3, 1.0),
+                                              old_data, entry(1, 2.0)};
+  REQUIRE(best_entry(entries) != nullptr);
+  CHECK(best_entry(entries)->step == 3);
+  CHECK(best_entry({entry(1, std::nan(""))}) == nullptr);
+}
+
+TEST_CASE("a process that was stopped does not replace what a later start has saved") {
+  const TempDir dir;
+  FolderRun(dir, 1).save(100);
+  FolderRun stopped(dir, 1);
+  FolderRun later(dir, 1);
+  later.save(300);
+  later.save(320);
+  CHECK_THROWS_AS(stopped.save(200), SupersededError);
+  CHECK_THROWS_WITH(stopped.save(400), Catch::Contains("start 3, step 320") &&
+                                           Catch::Contains("start 2, step 400") &&
+                                           Catch::Contains("nothing is lost"));
+  CHECK(open_snapshot(dir.file("s.pt")).meta.step == 320);
+  CHECK(names_in(dir) == std::set<std::string>{"s.pt", "s.pt.manifest.json"});
+  later.save(340);
+}
+
+TEST_CASE("a process that was stopped finds out before the later start has saved anything") {
+  const TempDir dir;
+  FolderRun(dir, 1).save(100);
+  FolderRun stopped(dir, 1);
+  const FolderRun later(dir, 1);
+  CHECK_THROWS_AS(stopped.save(200), SupersededError);
+  CHECK(open_snapshot(dir.file("s.pt")).meta.step == 100);
+}
+
+TEST_CASE("of two processes that started from scratch the one behind gives way") {
+  const TempDir dir;
+  FolderRun behind(dir, 1);
+  FolderRun ahead(dir, 1);
+  ahead.save(800);
+  CHECK_THROWS_AS(behind.save(400), SupersededError);
+  CHECK(open_snapshot(dir.file("s.pt")).meta.step == 800);
+}
+
+TEST_CASE("a file that would not be read back never takes the place of a good one") {
+  const TempDir dir;
+  FolderRun run(dir, 1);
+  run.save(1);
+  auto unreadable = sample_meta(2);
+  unreadable.run_id = run.folder.run_id();
+  unreadable.attempt = run.folder.attempt();
+  unreadable.config_json = std::string(1'000'000, '[');
+  CHECK_THROWS_AS(publish(run.folder, unreadable, sample_tensors()), RunError);
+  CHECK(open_snapshot(dir.file("s.pt")).meta.step == 1);
+  CHECK(names_in(dir) == std::set<std::string>{"s.pt", "s.pt.manifest.json"});
 }
 
 TEST_CASE("older snapshots carry their step, and the manifest names all of them") {

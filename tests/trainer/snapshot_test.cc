@@ -44,6 +44,43 @@ TEST_CASE("what was saved is loaded, bit for bit") {
   }
 }
 
+TEST_CASE("an evaluation that gave NaN or Inf is saved and loaded") {
+  const TempDir dir;
+  auto meta = sample_meta(12);
+  const double infinity = std::numeric_limits<double>::infinity();
+  meta.last_eval = EvalRecord{12, std::nan(""), -infinity, "loss"};
+  meta.grad_scaler.scale = std::numeric_limits<float>::infinity();
+  save_snapshot(dir.file("s.pt"), meta, sample_tensors());
+  for (const auto& loaded : {open_snapshot(dir.file("s.pt")).meta,
+                             SnapshotMeta::from_json(open_snapshot(dir.file("s.pt")).meta.to_json())}) {
+    REQUIRE(loaded.last_eval.has_value());
+    CHECK(std::isnan(loaded.last_eval->loss));
+    CHECK(loaded.last_eval->score == -infinity);
+    CHECK(std::isinf(loaded.grad_scaler.scale));
+  }
+}
+
+TEST_CASE("null for a number, as older trainers wrote NaN, is read as NaN") {
+  auto metadata = sample_meta(1).to_metadata();
+  metadata["evaluation"] =
+      R"({"last":{"step":1,"loss":null,"score":null},"best":{"step":1,"loss":null,"score":null},)"
+      R"("due":false,"early_stopping":""})";
+  const auto meta = SnapshotMeta::from_metadata(metadata, "s.pt");
+  REQUIRE(meta.last_eval.has_value());
+  CHECK(std::isnan(meta.last_eval->score));
+  CHECK_FALSE(meta.best_eval.has_value());
+}
+
+TEST_CASE("a NaN score never becomes the best one, and gives way to any other") {
+  const EvalRecord nan{1, 1.0, std::nan(""), "loss"};
+  const EvalRecord two{2, 2.0, 2.0, "loss"};
+  CHECK_FALSE(is_better(nan, std::nullopt));
+  CHECK_FALSE(is_better(nan, two));
+  CHECK(is_better(two, nan));
+  CHECK(is_better(two, std::nullopt));
+  CHECK_FALSE(is_better(two, two));
+}
+
 TEST_CASE("metadata with a million nested brackets is damage told in one line") {
   const TempDir dir;
   const std::string bomb(1'000'000, '[');

@@ -33,6 +33,14 @@ TEST_CASE("without a factor nothing finite is a spike") {
   CHECK(guard.judge(1e30, 1e30) == StepVerdict::kGood);
 }
 
+TEST_CASE("bad steps in a row are counted up to the last good one") {
+  StepGuard guard(0.0);
+  for (const int64_t step : {3, 5, 6, 7}) guard.count_bad(step);
+  CHECK(guard.bad_in_a_row(7) == 3);
+  CHECK(guard.bad_in_a_row(8) == 0);
+  CHECK(guard.bad_in_a_row(3) == 1);
+}
+
 TEST_CASE("a guard that was stored judges as the one that was not") {
   StepGuard whole(2.0);
   StepGuard first(2.0);

@@ -93,6 +93,7 @@ struct OptimizerConfig {
   double min_lr = 0.0;                 ///< Where the decay ends.
   double lr_power = 1.0;               ///< Of the polynomial schedule.
   double weight_decay = 0.1;           ///< Applied to the weights of linear layers only.
+  bool decay_embeddings = false;       ///< And to embeddings, as nanoGPT and transformers do.
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
   AutoNumber momentum;    ///< Of sgd and muon.

@@ -71,10 +71,11 @@ double Schedule::learning_rate(int64_t step) const {
   return one_cycle(step);
 }
 
-// Without decay_steps the last tenth of the run decays.
+// Without decay_steps the last tenth of the run decays, or what the warm-up leaves of it.
 double Schedule::warmup_stable_decay(int64_t step) const {
   constexpr int64_t kShare = 10;
-  const int64_t decay = config_.decay_steps.value_or(end_ / kShare);
+  const int64_t decay =
+      config_.decay_steps.value_or(std::min(end_ / kShare, end_ - config_.warmup_steps));
   const double progress = progress_between(end_ - decay, end_, step);
   return config_.min_lr + (config_.learning_rate - config_.min_lr) * (1.0 - progress);
 }

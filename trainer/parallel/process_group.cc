@@ -117,7 +117,15 @@ ProcessGroup::ProcessGroup(const DistEnv& env, const DistributedConfig& config,
   }
 }
 
-ProcessGroup::~ProcessGroup() = default;
+// Without it ProcessGroupNCCL's destructor aborts its communicators and says so. Peers of an
+// orderly end have passed the last barrier; after a failure abort() has been called.
+ProcessGroup::~ProcessGroup() {
+  if (!group_ || std::uncaught_exceptions() > 0) return;
+  try {
+    group_->shutdown();
+  } catch (const std::exception&) {  // the end of a group that is broken already
+  }
+}
 
 // All ranks or none: who cannot see another one's memory keeps the others from using it.
 void ProcessGroup::share_memory(c10::intrusive_ptr<c10d::Backend> gloo, bool wanted,

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/json_number.h"
 
 namespace ddp::train {
 
@@ -21,7 +22,7 @@ void EarlyStopping::forget() {
 std::string EarlyStopping::state() const {
   if (!best_ && without_progress_ == 0) return "";
   nlohmann::json state = {{"without_progress", without_progress_}};
-  if (best_) state["best"] = *best_;
+  if (best_) state["best"] = json_number(*best_);
   return state.dump();
 }
 
@@ -31,7 +32,7 @@ void EarlyStopping::load_state(const std::string& state) {
   try {
     const auto json = nlohmann::json::parse(state);
     without_progress_ = json.at("without_progress").get<int64_t>();
-    if (json.contains("best")) best_ = json.at("best").get<double>();
+    if (json.contains("best")) best_ = number_from_json(json.at("best"));
   } catch (const nlohmann::json::exception& error) {
     throw RunError(std::string("damaged early_stopping in the snapshot: ") + error.what());
   }

@@ -62,6 +62,12 @@ void StepGuard::load_state(const std::string& json) {
   *this = std::move(loaded);
 }
 
+int64_t StepGuard::bad_in_a_row(int64_t step) const {
+  int64_t count = 0;
+  while (bad_.contains(step - count)) ++count;
+  return count;
+}
+
 void StepGuard::remember(const StepGuard& other) {
   left_out_.insert(other.left_out_.begin(), other.left_out_.end());
   bad_.insert(other.bad_.begin(), other.bad_.end());

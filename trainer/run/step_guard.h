@@ -33,6 +33,8 @@ class StepGuard {
 
   /// Steps whose update was skipped, and those that were left out, so far.
   void count_bad(int64_t step) { bad_.insert(step); }
+  /// How many steps up to and with `step` were bad, without a good one between them.
+  int64_t bad_in_a_row(int64_t step) const;
   int64_t bad_steps() const { return static_cast<int64_t>(bad_.size()); }
 
   /// JSON.

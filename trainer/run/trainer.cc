@@ -44,7 +44,11 @@ void drift(const torch::Tensor& parameter) {
 std::vector<Parameter> build_model(Task& task, const Config& config, torch::Device device,
                                    bool draw_weights) {
   task.build_model(device, draw_weights ? std::optional(init_seed(as_seed(config))) : std::nullopt);
-  return freeze(task.parameters(), config.trainer.freeze);
+  auto trained = freeze(task.parameters(), config.trainer.freeze);
+  // Of the parameters that are not decayed only embeddings have two dimensions.
+  for (auto& p : trained)
+    p.decay = p.decay || (config.optimizer.decay_embeddings && p.tensor.dim() >= 2);
+  return trained;
 }
 
 void check_evaluation(const Task& task, const TrainerConfig& config) {
@@ -108,8 +112,7 @@ std::vector<NamedTensor> Trainer::state() const {
 }
 
 void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
-  const TrainerConfig before = config_from_json(meta.config_json).trainer;
-  if (snapshot != nullptr) load_tensors(before, *snapshot);
+  if (snapshot != nullptr) load_tensors(config_from_json(meta.config_json), *snapshot);
   const torch::NoGradGuard no_grad;
   optimizer_->step_count().fill_(meta.optimizer_step);
   scaler_.load_state(meta.grad_scaler);
@@ -121,19 +124,23 @@ void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   best_eval_ = meta.best_eval;
   evaluation_due_ = meta.evaluation_due;
   early_stopping_.load_state(meta.early_stopping);
-  if (before.metric_for_best_model == config_.trainer.metric_for_best_model) return;
+  if (keeps_best_evaluation(meta, config_, task_)) return;
   best_eval_.reset();
   early_stopping_.forget();
 }
 
-// Parameters that were frozen have no state of the optimizer yet, averages may be new.
-void Trainer::load_tensors(const TrainerConfig& before, const OpenedSnapshot& snapshot) {
-  const bool same_frozen = before.freeze == config_.trainer.freeze;
-  const bool has_average = before.ema_decay > 0.0;
+// Parameters that were frozen have no state of the optimizer yet, averages may be new, and so may
+// momentum, which begins at 0.
+void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot) {
+  const bool same_frozen = before.trainer.freeze == config_.trainer.freeze;
+  const bool has_average = before.trainer.ema_decay > 0.0;
+  const bool had_momentum = momentum_of(before.optimizer) != 0.0;
   for (const auto& [name, tensor] : state()) {
     const bool average = name.starts_with("ema.");
+    const bool optimizer = name.starts_with("optimizer.");
+    const bool new_momentum = optimizer && !had_momentum && name.ends_with(".momentum_buffer");
     const bool may_lack =
-        average ? !has_average || !same_frozen : name.starts_with("optimizer.") && !same_frozen;
+        new_momentum || (average ? !has_average || !same_frozen : optimizer && !same_frozen);
     if (!may_lack || snapshot.file->find(name) != nullptr) snapshot.load_into(name, tensor);
   }
   if (!has_average) average_.restart();
@@ -279,8 +286,9 @@ std::optional<Evaluation> Trainer::evaluate_now(const std::function<bool()>& go_
   // The same step is evaluated again when a run that has ended is started once more.
   const bool again = last_eval_ && last_eval_->step == step_;
   const double score = score_of(evaluation->metrics, config_.trainer.metric_for_best_model);
-  last_eval_ = EvalRecord{step_, evaluation->metrics.front().second, score};
-  if (!best_eval_ || score < best_eval_->score) best_eval_ = last_eval_;
+  last_eval_ = EvalRecord{step_, evaluation->metrics.front().second, score,
+                          score_basis(*samples, config_.trainer)};
+  if (is_better(*last_eval_, best_eval_)) best_eval_ = last_eval_;
   if (!again) early_stopping_.evaluated(score);
   return evaluation;
 }

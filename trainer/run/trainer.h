@@ -113,7 +113,7 @@ class Trainer {
   std::vector<NamedTensor> state() const;
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
   /// `before`: the configuration of the snapshot's run.
-  void load_tensors(const TrainerConfig& before, const OpenedSnapshot& snapshot);
+  void load_tensors(const Config& before, const OpenedSnapshot& snapshot);
   /// Rank 0's values on all ranks. `read`: this rank has them from the file that rank 0 read.
   void share_state(bool read);
   TaskLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);

@@ -17,6 +17,10 @@
 namespace ddp::train {
 namespace {
 
+/// Updates skipped in a row before the run gives up: the weights stay as they are, so it is the
+/// same model that fails on all of these samples.
+constexpr int64_t kMostSkipped = 20;
+
 /// The sign of NaN says nothing.
 std::string digits_of(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value);
@@ -241,6 +245,13 @@ void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
                       "snapshot is {}",
                       what, folder_.path()));
   }
+  if (trainer_.guard().bad_in_a_row(bad.step) >= kMostSkipped) {
+    throw FinalError(fmt::format(
+        "{}; {} updates in a row were skipped: training diverges; lower "
+        "optimizer_config.learning_rate, set trainer_config.grad_norm_clip, or check these "
+        "samples; the last snapshot is {}",
+        what, kMostSkipped, folder_.path()));
+  }
   if (group_.is_main())
     log_.warning(fmt::format("{}: update skipped, {} so far", what, trainer_.guard().bad_steps()));
 }
@@ -366,9 +377,13 @@ void TrainingRun::go_to_best() {
     trainer_.restore(SnapshotMeta::from_json(json), snapshot ? &*snapshot : nullptr);
 }
 
+// On a GPU the last step has not been judged yet: a rollback must not lead to the step that it is
+// to leave out.
 TrainingState TrainingRun::capture() {
+  judge_last();
   TrainingState state = trainer_.capture();
   state.meta.run_id = folder_.run_id();
+  state.meta.attempt = folder_.attempt();
   return state;
 }
 

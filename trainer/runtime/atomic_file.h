@@ -23,6 +23,9 @@ class AtomicFile {
   /// Writes over bytes that were written before, such as a header that counts what follows it.
   void overwrite(std::size_t offset, const void* data, std::size_t size);
 
+  /// The name until commit().
+  const std::string& temporary() const { return temporary_; }
+
   /// fsyncs what was written so far. Throws RunError.
   void sync();
 

@@ -21,6 +21,7 @@ bool BackgroundJob::busy() const {
 void BackgroundJob::start(Parts parts) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return state_ == State::kIdle; });
+  throw_failure();
   parts_ = std::move(parts);
   state_ = State::kCopying;
   changed_.notify_all();
@@ -29,6 +30,12 @@ void BackgroundJob::start(Parts parts) {
 void BackgroundJob::wait_copied() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return state_ != State::kCopying; });
+  throw_failure();
+}
+
+// With the mutex held.
+void BackgroundJob::throw_failure() {
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 void BackgroundJob::wait_done() {
@@ -48,6 +55,17 @@ void BackgroundJob::enter(State state) {
   changed_.notify_all();
 }
 
+void BackgroundJob::run(Parts& parts) {
+  try {
+    parts.copy();
+    enter(State::kWriting);
+    if (parts.write) parts.write();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+  }
+}
+
 void BackgroundJob::work() {
   while (true) {
     Parts parts;
@@ -58,9 +76,7 @@ void BackgroundJob::work() {
       if (state_ == State::kStopping) return;
       parts = std::move(parts_);
     }
-    parts.copy();
-    enter(State::kWriting);
-    if (parts.write) parts.write();
+    run(parts);
     parts = {};  // before anybody is told: it may hold the last reference to the caller's data
     enter(State::kIdle);
   }

@@ -10,7 +10,8 @@
 
 namespace ddp::train {
 
-/// Holds at most one job: to start another, wait, or skip it.
+/// Holds at most one job: to start another, wait, or skip it. What a part throws ends the job, and
+/// is thrown by the next start() or wait_copied().
 class BackgroundJob {
  public:
   struct Parts {
@@ -25,9 +26,9 @@ class BackgroundJob {
   BackgroundJob& operator=(const BackgroundJob&) = delete;
 
   bool busy() const;
-  /// Waits for the current job, if any, then starts this one.
+  /// Waits for the current job, if any, then starts this one. Throws what an earlier one threw.
   void start(Parts parts);
-  /// Returns once the data may change: no job is in its first part.
+  /// Returns once the data may change: no job is in its first part. Throws what a job threw.
   void wait_copied();
   /// Returns once no job is running.
   void wait_done();
@@ -37,12 +38,15 @@ class BackgroundJob {
  private:
   enum class State { kIdle, kCopying, kWriting, kStopping };
   void work();
+  void run(Parts& parts);
+  void throw_failure();
   void enter(State state);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   State state_ = State::kIdle;
   Parts parts_;
+  std::exception_ptr failure_;
   std::thread thread_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "trainer/config/keys/config_text.h"
 #include "trainer/runtime/error.h"
+#include "trainer/task/evaluator.h"
 
 namespace ddp::train {
 namespace {
@@ -95,7 +96,24 @@ std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& co
         fmt::format("The training data differs from the snapshot's: epoch {} starts over",
                     meta.cursor.epoch + 1));
   }
+  if (!keeps_best_evaluation(meta, config, task)) {
+    lines.emplace_back(
+        "The metric or the evaluation data differs from the snapshot's: the best model is judged "
+        "anew");
+  }
   return lines;
+}
+
+// Trainers before 0.3 wrote no basis: what they evaluated on is taken for the same.
+bool keeps_best_evaluation(const SnapshotMeta& meta, const Config& config, const Task& task) {
+  const auto& best = meta.best_eval;
+  if (!best) return true;
+  if (best->basis.empty()) {
+    return config_from_json(meta.config_json).trainer.metric_for_best_model ==
+           config.trainer.metric_for_best_model;
+  }
+  const SampleSource* samples = task.evaluation();
+  return samples != nullptr && best->basis == score_basis(*samples, config.trainer);
 }
 
 bool same_data_order(const SnapshotMeta& meta, const Config& config, const Task& task) {

@@ -17,6 +17,9 @@ namespace ddp::train {
 std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& config,
                                       const Task& task);
 
+/// Whether the best evaluation in `meta` is comparable with this run's: same metric and data.
+bool keeps_best_evaluation(const SnapshotMeta& meta, const Config& config, const Task& task);
+
 /// Whether `meta.cursor` still means the same samples: same samples, windows and seed.
 bool same_data_order(const SnapshotMeta& meta, const Config& config, const Task& task);
 

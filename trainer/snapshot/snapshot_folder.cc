@@ -53,10 +53,11 @@ bool is_step_name(const std::string& file, const std::string& path) {
 }
 
 SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta) {
-  SnapshotEntry entry{name_of(file), meta.step, meta.cursor.epoch, {}, 0.0, 0};
+  SnapshotEntry entry{name_of(file), meta.step, meta.cursor.epoch, {}, 0.0, "", 0};
   if (meta.last_eval && meta.last_eval->step == meta.step) {
     entry.eval_loss = meta.last_eval->loss;
     entry.score = meta.last_eval->score;
+    entry.basis = meta.last_eval->basis;
   }
   std::error_code ignored;
   const auto bytes = fs::file_size(file, ignored);
@@ -211,13 +212,32 @@ std::optional<OpenedSnapshot> SnapshotFolder::find(const std::vector<std::string
   auto found = newest_good(std::move(candidates), in_memory, damages);
   if (!found && !damages.empty()) fail_all_damaged(damages);
   if (!found) return found;
+  if (!claimed_) attempt_ = std::max(found->meta.attempt, attempt_in_manifest());
   quarantine(damages, *found);
   scan();
   write_manifest();  // of what is here now, also when it was fetched
   return found;
 }
 
+int64_t SnapshotFolder::attempt_in_manifest() const {
+  const auto manifest = read_manifest(manifest_path());
+  return manifest && manifest->run_id == run_id_ ? manifest->attempt : 0;
+}
+
+// Where there is nothing yet there is nothing to protect, and no manifest before the first save.
+void SnapshotFolder::claim_attempt() {
+  attempt_ = std::max(attempt_, attempt_in_manifest()) + 1;
+  claimed_ = true;
+  std::error_code ignored;
+  if (!entries_.empty() || fs::exists(manifest_path(), ignored)) write_manifest();
+}
+
 void SnapshotFolder::begin_run(const std::string& config_json, const std::string& data_sha256) {
+  name_run(config_json, data_sha256);
+  claim_attempt();
+}
+
+void SnapshotFolder::name_run(const std::string& config_json, const std::string& data_sha256) {
   if (run_id_ && !went_back_) return;
   std::set<std::string> ids{run_id()};
   std::vector<std::string> others;
@@ -361,6 +381,24 @@ bool SnapshotFolder::delete_oldest() {
   return true;
 }
 
+// The manifest knows of a start that has not saved anything yet.
+void SnapshotFolder::check_not_superseded(const SnapshotMeta& meta) const {
+  SnapshotMeta present;
+  try {
+    present = peek(path_).meta;
+  } catch (const std::exception&) {  // none, or a damaged one
+  }
+  const bool ours = present.run_id == meta.run_id;
+  const int64_t newest = std::max(ours ? present.attempt : 0, attempt_in_manifest());
+  const bool behind = ours && newest == meta.attempt && present.step > meta.step;
+  if (newest <= meta.attempt && !behind) return;
+  throw SupersededError(fmt::format(
+      "another process continues this run in {} (start {}, {}); this one (start {}, step {}) was "
+      "suspended or started twice: it ends without saving, and nothing is lost",
+      path_, newest, ours ? fmt::format("step {}", present.step) : "nothing saved yet",
+      meta.attempt, meta.step));
+}
+
 void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorBytes>& tensors,
                              const PublishObserver& at) {
   const std::string newest = name_of(path_);
@@ -368,9 +406,15 @@ void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorB
   const bool is_best = !entries_.empty() && &entries_.front() == best_entry(entries_);
   const bool keep = replaces_one && (limit_ > 1 || is_best) && entries_.front().step != meta.step;
   const std::string kept = keep ? name_for_older(entries_.front().step) : "";
+  check_not_superseded(meta);
+  const auto check = [&](const SafetensorsFile& written) {
+    written.verify_header();
+    SnapshotMeta::from_metadata(written.metadata(), path_);
+    check_not_superseded(meta);  // writing may have taken minutes
+  };
   while (true) {
     try {
-      publish_safetensors(path_, kept, meta.to_metadata(), tensors, at);
+      publish_safetensors(path_, kept, meta.to_metadata(), tensors, at, check);
       break;
     } catch (const NoSpaceError&) {
       if (!delete_oldest()) throw;
@@ -391,7 +435,8 @@ void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorB
 // A snapshot that is whole on the disk counts, whether it is listed or not.
 void SnapshotFolder::write_manifest() const {
   try {
-    publish_if_changed(manifest_path(), manifest_text(name_of(path_), run_id(), entries_));
+    publish_if_changed(manifest_path(),
+                       manifest_text(name_of(path_), run_id(), attempt_, entries_));
   } catch (const RunError& error) {
     log_.warning(fmt::format("cannot update the list of snapshots: {}", error.what()));
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/runtime/error.h"
 #include "trainer/runtime/log.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/snapshot_manifest.h"
@@ -22,6 +23,12 @@ void prepare_snapshot_folder(const std::string& path);
 /// Which entries (newest first) to delete so that `limit` remain, never the best by evaluation
 /// loss. Indices, oldest first.
 std::vector<std::size_t> superseded(const std::vector<SnapshotEntry>& entries, std::size_t limit);
+
+/// This process is not the one that continues the run any more: a later start of it has published.
+class SupersededError : public FinalError {
+ public:
+  using FinalError::FinalError;
+};
 
 /// Used by one thread at a time. Does not know about remote storage.
 class SnapshotFolder {
@@ -39,13 +46,20 @@ class SnapshotFolder {
   /// Call once, after the first find(): continues the run that was found, or begins a new one with
   /// an id derived from the arguments that no file here has. Logs which older files it leaves
   /// alone.
+  ///
+  /// Each start of a run gets a number, its attempt: one more than any that the files and the
+  /// manifest know. It goes into the manifest at once, and into all that is saved, so that a
+  /// process that was stopped and continues when another one has taken over finds out in publish().
   void begin_run(const std::string& config_json, const std::string& data_sha256);
   /// For the metadata of everything that is saved.
   std::string run_id() const { return run_id_.value_or(""); }
+  int64_t attempt() const { return attempt_; }
 
   /// Writes a snapshot, then deletes superseded ones and writes the manifest. If the disk is full,
-  /// deletes older snapshots one by one, never the newest, and retries. Throws RunError; the last
-  /// good snapshot is kept.
+  /// deletes older snapshots one by one, never the newest, and retries. Before the new file takes
+  /// its name it is read back. Throws RunError; the last good snapshot is kept. Throws
+  /// SupersededError when the present file, of the same run, has a higher (attempt, step), or a
+  /// later attempt has begun.
   void publish(
       const SnapshotMeta& meta, const std::vector<TensorBytes>& tensors,
       const PublishObserver& at = [](PublishPhase) {});
@@ -79,6 +93,10 @@ class SnapshotFolder {
   void scan();
   std::string name_for_older(int64_t step) const;
   bool delete_oldest();
+  void name_run(const std::string& config_json, const std::string& data_sha256);
+  int64_t attempt_in_manifest() const;
+  void claim_attempt();
+  void check_not_superseded(const SnapshotMeta& meta) const;
   void remove(std::size_t index);
   void write_manifest() const;
 
@@ -86,7 +104,9 @@ class SnapshotFolder {
   std::size_t limit_;
   Log& log_;
   std::optional<std::string> run_id_;  // once it is known
-  bool went_back_ = false;             // path_ is older than another file of its run
+  int64_t attempt_ = 0;                // of the files that were found; once claimed, our own
+  bool claimed_ = false;
+  bool went_back_ = false;  // path_ is older than another file of its run
   std::vector<SnapshotEntry> entries_;
 };
 

@@ -185,9 +185,8 @@ void SnapshotKeeper::say_saved(const SnapshotMeta& meta, SaveReason reason,
 
 void SnapshotKeeper::write(const SnapshotMeta& meta, SaveReason reason, Clock::time_point begin) {
   std::string failure;
+  std::string bad;
   const double cpu_before = thread_cpu_seconds();
-  const bool copied = buffer_->finish_copy();
-  const std::string bad = copied ? first_non_finite(buffer_->tensors()) : "";
   const auto at = [&](PublishPhase phase) {
     if (phase == PublishPhase::kWriting && monitor_.faults().plans(FaultKind::kDiskFull, meta.step))
       throw NoSpaceError(
@@ -195,13 +194,18 @@ void SnapshotKeeper::write(const SnapshotMeta& meta, SaveReason reason, Clock::t
     monitor_.faults().at(phase_of(phase), meta.step);
   };
   try {
-    if (!copied) throw RunError("the GPU waits for a rank that is gone");
+    if (!buffer_->finish_copy()) throw RunError("the GPU waits for a rank that is gone");
+    bad = first_non_finite(buffer_->tensors());
     if (!bad.empty()) throw RunError(fmt::format("tensor {} holds NaN or Inf", bad));
     log_.flush_file();  // what a snapshot has passed is not made again: nor is its line
     flush_records_();
     folder_.publish(meta, buffer_->tensors(), at);
     if (remote_ != nullptr) remote_->publish();
     if (monitor_.faults().plans(FaultKind::kCorrupt, meta.step)) flip_last_bit(folder_.path());
+  } catch (const SupersededError& error) {
+    const std::lock_guard lock(mutex_);
+    superseded_ = error.what();
+    return;
   } catch (const std::exception& error) {
     failure = error.what();
   }
@@ -235,6 +239,7 @@ void SnapshotKeeper::before_update() {
   if (ram_ && ram_->copied()) ram_->copied()->hold_queue();
   count_stall(seconds_from(begin));
   const std::lock_guard lock(mutex_);
+  if (!superseded_.empty()) throw SupersededError(superseded_);
   if (!non_finite_.empty()) {
     throw FinalError(fmt::format(
         "the training state is corrupt: tensor {} contains NaN or Inf; it was not saved, the last "

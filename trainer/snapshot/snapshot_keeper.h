@@ -74,7 +74,7 @@ class SnapshotKeeper {
 
   /// Returns once the tensors may change: on a GPU, by what is queued from now on. Throws
   /// FinalError if the state contains NaN or Inf: it was not saved, and no later state would be
-  /// better.
+  /// better. Throws SupersededError once a save has: another process continues the run.
   void before_update();
 
   /// Returns when nothing is being written.
@@ -124,6 +124,7 @@ class SnapshotKeeper {
   std::size_t bytes_of_last_ = 0;
   bool computes_on_cpu_ = false;
   std::string non_finite_;  // the tensor that was refused
+  std::string superseded_;  // why this process must not save any more
   Clock::time_point last_begin_ = Clock::now();
 
   std::optional<Clock::time_point> last_said_;  // of the thread that writes alone

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -25,9 +26,13 @@ std::string best_object(const OrderedJson& manifest) {
 }  // namespace
 
 const SnapshotEntry* best_entry(const std::vector<SnapshotEntry>& entries) {
+  const SnapshotEntry* newest = nullptr;
   const SnapshotEntry* best = nullptr;
   for (const auto& entry : entries) {
-    if (entry.eval_loss && (best == nullptr || entry.score <= best->score)) best = &entry;
+    if (!entry.eval_loss) continue;
+    if (newest == nullptr) newest = &entry;
+    if (entry.basis != newest->basis || std::isnan(entry.score)) continue;
+    if (best == nullptr || entry.score <= best->score) best = &entry;
   }
   return best;
 }
@@ -36,7 +41,7 @@ std::string older_snapshot_path(const std::string& path, int64_t step) {
   return fmt::format("{}.step-{}", path, step);
 }
 
-std::string manifest_text(const std::string& name, const std::string& run_id,
+std::string manifest_text(const std::string& name, const std::string& run_id, int64_t attempt,
                           const std::vector<SnapshotEntry>& entries) {
   OrderedJson list = OrderedJson::array();
   for (const auto& entry : entries) {
@@ -50,6 +55,7 @@ std::string manifest_text(const std::string& name, const std::string& run_id,
   const SnapshotEntry* best = best_entry(entries);
   const OrderedJson manifest = {
       {"run", run_id},
+      {"attempt", attempt},
       {"newest", entries.empty() ? OrderedJson() : OrderedJson(entries.front().file)},
       {"best", best != nullptr ? OrderedJson(best->file) : OrderedJson()},
       {"snapshots", list}};
@@ -66,6 +72,8 @@ std::optional<Manifest> read_manifest(const std::string& path) {
     return std::nullopt;
   Manifest manifest;
   if (json.contains("run") && json["run"].is_string()) manifest.run_id = json["run"];
+  if (json.contains("attempt") && json["attempt"].is_number_integer())
+    manifest.attempt = json["attempt"];
   manifest.best_object = best_object(json);
   return manifest;
 }

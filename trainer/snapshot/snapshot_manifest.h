@@ -15,23 +15,27 @@ struct SnapshotEntry {
   int64_t step = 0;
   int64_t epoch = 0;
   std::optional<double> eval_loss;  ///< Of this step.
-  double score = 0.0;               ///< With an eval_loss: EvalRecord::score.
+  double score = 0.0;               ///< With an eval_loss: EvalRecord::score,
+  std::string basis;                ///< and EvalRecord::basis.
   uint64_t bytes = 0;
 };
 
-/// The entry with the best evaluation, the earliest of equals; null when none has one.
+/// The entry with the best evaluation, the earliest of equals; null when none has one. Entries that
+/// were evaluated on another basis than the newest evaluated one, and NaN scores, do not count.
 const SnapshotEntry* best_entry(const std::vector<SnapshotEntry>& entries);
 
 /// Name of an older snapshot of `step` beside `path`.
 std::string older_snapshot_path(const std::string& path, int64_t step);
 
 /// `name` is that of the newest one; `entries`, newest first, may be empty before the first save.
-std::string manifest_text(const std::string& name, const std::string& run_id,
+/// `attempt`: the present start of the run.
+std::string manifest_text(const std::string& name, const std::string& run_id, int64_t attempt,
                           const std::vector<SnapshotEntry>& entries);
 
 /// The parts of a list that others need.
 struct Manifest {
   std::optional<std::string> run_id;  ///< None: the trainer that wrote it knew of no runs.
+  int64_t attempt = 0;                ///< Of the last start; 0 where its trainer did not count.
   std::string best_object;            ///< "" when there is no best one.
 };
 

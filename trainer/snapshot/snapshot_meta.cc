@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/json_number.h"
 
 namespace ddp::train {
 namespace {
@@ -44,22 +46,27 @@ class Reader {
 };
 
 Json scaler_to_json(const GradScaler::State& state) {
-  return {{"scale", state.scale}, {"growth_tracker", state.growth_tracker}};
+  return {{"scale", json_number(state.scale)}, {"growth_tracker", state.growth_tracker}};
 }
 
 GradScaler::State scaler_from_json(const Json& json) {
-  return {json.at("scale").get<float>(), json.at("growth_tracker").get<int32_t>()};
+  return {static_cast<float>(number_from_json(json.at("scale"))),
+          json.at("growth_tracker").get<int32_t>()};
 }
 
 Json record_to_json(const std::optional<EvalRecord>& record) {
   if (!record) return nullptr;
-  return {{"step", record->step}, {"loss", record->loss}, {"score", record->score}};
+  return {{"step", record->step},
+          {"loss", json_number(record->loss)},
+          {"score", json_number(record->score)},
+          {"basis", record->basis}};
 }
 
 std::optional<EvalRecord> record_from_json(const Json& json) {
   if (json.is_null()) return std::nullopt;
-  const double loss = json.at("loss").get<double>();
-  return EvalRecord{json.at("step").get<int64_t>(), loss, json.value("score", loss)};
+  const double loss = number_from_json(json.at("loss"));
+  const double score = json.contains("score") ? number_from_json(json.at("score")) : loss;
+  return EvalRecord{json.at("step").get<int64_t>(), loss, score, json.value("basis", "")};
 }
 
 void read_json_values(const Reader& read, SnapshotMeta& meta) {
@@ -67,20 +74,23 @@ void read_json_values(const Reader& read, SnapshotMeta& meta) {
   meta.grad_scaler = scaler_from_json(read.json("grad_scaler"));
   if (read.has("step_guard")) meta.step_guard = read.text("step_guard");
   if (read.has("run_id")) meta.run_id = read.text("run_id");
+  if (read.has("attempt")) meta.attempt = read.integer("attempt");
   if (!read.has("evaluation")) return;
   const Json evaluation = read.json("evaluation");
   meta.last_eval = record_from_json(evaluation.at("last"));
   meta.best_eval = record_from_json(evaluation.at("best"));
+  if (meta.best_eval && std::isnan(meta.best_eval->score)) meta.best_eval.reset();
   meta.evaluation_due = evaluation.at("due").get<bool>();
   meta.early_stopping = evaluation.value("early_stopping", "");
 }
 
 /// What the engine writes; all else is the task's, but for the checksums of the file.
-const std::set<std::string> kOwnKeys = {
-    "format",      "format_version", "step",        "epoch",
-    "position",    "optimizer_step", "grad_scaler", "config",
-    "data_sha256", "world_size",     "step_guard",  "micro_batches_per_step",
-    "run_id",      "evaluation",     kDigestsKey,   kChecksumKey};
+const std::set<std::string> kOwnKeys = {"format",      "format_version", "step",
+                                        "epoch",       "position",       "optimizer_step",
+                                        "grad_scaler", "config",         "data_sha256",
+                                        "world_size",  "step_guard",     "micro_batches_per_step",
+                                        "run_id",      "attempt",        "evaluation",
+                                        kDigestsKey,   kChecksumKey};
 
 }  // namespace
 
@@ -103,6 +113,7 @@ Metadata SnapshotMeta::to_metadata() const {
                    {"world_size", std::to_string(world_size)},
                    {"step_guard", step_guard},
                    {"run_id", run_id},
+                   {"attempt", std::to_string(attempt)},
                    {"evaluation", evaluation.dump()}});
   return metadata;
 }
@@ -134,6 +145,10 @@ SnapshotMeta SnapshotMeta::from_metadata(const Metadata& metadata, const std::st
     throw RunError(fmt::format("{}: damaged snapshot metadata: {}", where, error.what()));
   }
   return meta;
+}
+
+bool is_better(const EvalRecord& record, const std::optional<EvalRecord>& best) {
+  return !std::isnan(record.score) && (!best || !(best->score <= record.score));
 }
 
 std::string SnapshotMeta::to_json() const { return Json(to_metadata()).dump(); }

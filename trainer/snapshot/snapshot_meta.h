@@ -22,13 +22,18 @@ inline constexpr const char* kTaskKey = "task";
 struct EvalRecord {
   int64_t step = 0;
   double loss = 0.0;
-  double score = 0.0;  ///< What tells the better one of two: less is better.
+  double score = 0.0;  ///< What tells the better one of two: less is better, NaN never.
+  std::string basis;   ///< score_basis(): only scores of one basis are comparable.
   bool operator==(const EvalRecord&) const = default;
 };
+
+/// Whether `record` becomes the best one. A NaN score never does, and gives way to any other.
+bool is_better(const EvalRecord& record, const std::optional<EvalRecord>& best);
 
 /// The part of a snapshot that is not tensors.
 struct SnapshotMeta {
   std::string run_id;         ///< Of the run that saved; "" where its trainer knew of none.
+  int64_t attempt = 0;        ///< Which start of the run saved it; see SnapshotFolder::begin_run().
   int64_t step = 0;           ///< Finished optimizer steps, skipped ones included.
   DataCursor cursor;          ///< Finished epochs, samples consumed in the present one.
   double optimizer_step = 0;  ///< Updates that took effect.

@@ -137,7 +137,7 @@ std::string safetensors_front(Metadata metadata, const std::vector<TensorBytes>&
 
 void publish_safetensors(const std::string& path, const std::string& keep_previous_as,
                          Metadata metadata, const std::vector<TensorBytes>& tensors,
-                         const PublishObserver& at) {
+                         const PublishObserver& at, const PublishCheck& check) {
   const std::string front = safetensors_front(std::move(metadata), tensors);
   AtomicFile file(path);
   file.write(front.data(), front.size());
@@ -145,6 +145,7 @@ void publish_safetensors(const std::string& path, const std::string& keep_previo
   for (const auto& tensor : tensors) file.write(tensor.data, tensor.size);
   file.sync();
   at(PublishPhase::kBeforeRename);
+  check(SafetensorsFile(file.temporary()));
   file.commit(keep_previous_as);
   at(PublishPhase::kPublished);
 }

@@ -37,11 +37,17 @@ std::string safetensors_front(Metadata metadata, const std::vector<TensorBytes>&
 enum class PublishPhase { kWriting, kBeforeRename, kPublished };
 using PublishObserver = std::function<void(PublishPhase)>;
 
+class SafetensorsFile;
+/// Is given the file as a reader sees it, when it is complete and before it gets its name. If it
+/// throws, the file is removed and the present one stays.
+using PublishCheck = std::function<void(const SafetensorsFile&)>;
+
 /// Writes the container to `path` by AtomicFile, keeping the present file as `keep_previous_as`.
-/// Throws RunError.
+/// Throws RunError, and what `check` throws.
 void publish_safetensors(
     const std::string& path, const std::string& keep_previous_as, Metadata metadata,
-    const std::vector<TensorBytes>& tensors, const PublishObserver& at = [](PublishPhase) {});
+    const std::vector<TensorBytes>& tensors, const PublishObserver& at = [](PublishPhase) {},
+    const PublishCheck& check = [](const SafetensorsFile&) {});
 
 /// True if the file starts like a safetensors file, with a length and `{`, whatever follows.
 bool begins_as_safetensors(const std::string& path);

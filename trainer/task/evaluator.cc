@@ -79,6 +79,12 @@ void check_metric_name(const std::vector<std::string>& names, const std::string&
                   name, fmt::join(names, ", ")));
 }
 
+std::string score_basis(const SampleSource& samples, const TrainerConfig& config) {
+  return fmt::format("{} over {} samples{} of {}", config.metric_for_best_model, samples.size(),
+                     config.eval_iters ? fmt::format(", {} batches", *config.eval_iters) : "",
+                     samples.fingerprint());
+}
+
 double score_of(const Metrics& metrics, const std::string& name) {
   const auto found = std::find_if(metrics.begin(), metrics.end(),
                                   [&](const auto& metric) { return metric.first == name; });

@@ -43,6 +43,10 @@ std::optional<Evaluation> evaluate(
 /// none of them.
 void check_metric_name(const std::vector<std::string>& names, const std::string& name);
 
+/// What the scores of an evaluation depend on besides the model: the metric and the samples. Scores
+/// of different bases are not comparable.
+std::string score_basis(const SampleSource& samples, const TrainerConfig& config);
+
 /// The metric of that name, one of `metrics`; negated when more of it is better: less is better.
 double score_of(const Metrics& metrics, const std::string& name);
 

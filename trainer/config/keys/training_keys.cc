@@ -137,6 +137,10 @@ std::vector<Field> optimizer_fields() {
        .meaning = "Exponent of lr_schedule=polynomial."},
       {DDP_KEY(optimizer, weight_decay), .range = kAtLeast0,
        .meaning = "Weight decay; applied to the weights of linear layers only."},
+      {DDP_KEY(optimizer, decay_embeddings),
+       .meaning =
+           "Apply weight_decay to embeddings as well, as nanoGPT and transformers do; minGPT "
+           "does not."},
       {DDP_KEY(optimizer, betas), .range = kProbability,
        .meaning = "beta1 and beta2 of adamw and adam."},
       {DDP_KEY(optimizer, eps), .range = kAbove0, .meaning = "Epsilon of adamw and adam."},
