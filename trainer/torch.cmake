@@ -26,6 +26,7 @@ add_library(ddp_trainer STATIC
   parallel/unsent_backend.cc
   parallel/gloo_backend.cc
   parallel/gradient_compression.cc
+  parallel/gradient_norm.cc
   parallel/local_address.cc
   parallel/page_lock.cc
   parallel/peer_watch.cc

@@ -4,23 +4,52 @@
 
 #include <algorithm>
 #include <climits>
+#include <csignal>
 #include <tuple>
 
 namespace ddp::launch {
 namespace {
 
-// Nanoseconds; the largest value when there is no file.
-long long age_of(const std::string& error_file) {
+constexpr long long kSecond = 1'000'000'000;
+constexpr long long kNever = LLONG_MAX;
+/// How long the kernel may take from a death to its report, while its peers already notice.
+constexpr long long kTeardown = kSecond;
+
+// Nanoseconds since the epoch; kNever when there is no file.
+long long written_at(const std::string& error_file) {
   struct stat status {};
-  if (error_file.empty() || ::stat(error_file.c_str(), &status) != 0) return LLONG_MAX;
-  return status.st_mtim.tv_sec * 1'000'000'000LL + status.st_mtim.tv_nsec;
+  if (error_file.empty() || ::stat(error_file.c_str(), &status) != 0) return kNever;
+  return status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
 }
 
-bool outranks(const ProcessFailure& a, const ProcessFailure& b) {
-  const auto key = [](const ProcessFailure& failure) {
-    return std::tuple(failure.exit.signal == 0, age_of(failure.error_file));
+long long seen_at(const ProcessFailure& failure) {
+  return static_cast<long long>(failure.time * static_cast<double>(kSecond));
+}
+
+// Libraries abort when a peer is gone, as NCCL's watchdog does; launchers and schedulers send
+// SIGTERM to what is left.
+bool looks_secondary(int signal) { return signal == SIGABRT || signal == SIGTERM; }
+
+enum class Likelihood { kKilled, kWroteErrorFile, kExited, kSecondary };
+
+Likelihood likelihood_of(const ProcessFailure& failure, long long oldest_file) {
+  const int signal = failure.exit.signal;
+  const bool too_late = oldest_file != kNever && seen_at(failure) > oldest_file + kTeardown;
+  if (signal != 0 && !looks_secondary(signal) && !too_late) return Likelihood::kKilled;
+  if (written_at(failure.error_file) != kNever) return Likelihood::kWroteErrorFile;
+  return signal == 0 ? Likelihood::kExited : Likelihood::kSecondary;
+}
+
+void sort_by_likelihood(std::vector<ProcessFailure>& failures) {
+  long long oldest_file = kNever;
+  for (const auto& failure : failures)
+    oldest_file = std::min(oldest_file, written_at(failure.error_file));
+  const auto key = [&](const ProcessFailure& failure) {
+    return std::tuple(likelihood_of(failure, oldest_file), written_at(failure.error_file));
   };
-  return key(a) < key(b);
+  std::stable_sort(
+      failures.begin(), failures.end(),
+      [&](const ProcessFailure& a, const ProcessFailure& b) { return key(a) < key(b); });
 }
 
 }  // namespace
@@ -29,18 +58,22 @@ void order_failures(std::vector<ProcessFailure>& batch) {
   std::stable_sort(
       batch.begin(), batch.end(),
       [](const ProcessFailure& a, const ProcessFailure& b) { return a.rank < b.rank; });
-  std::stable_sort(batch.begin(), batch.end(), outranks);
+  sort_by_likelihood(batch);
 }
 
 void add_simultaneous(std::vector<ProcessFailure>& failures,
                       const std::vector<ProcessFailure>& batch) {
   failures.insert(failures.end(), batch.begin(), batch.end());
-  std::stable_sort(failures.begin(), failures.end(), outranks);
+  sort_by_likelihood(failures);
 }
 
 bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure) {
-  const long long own = age_of(failure.error_file);
-  return own != LLONG_MAX && age_of(error_file) < own;
+  const long long written = written_at(error_file);
+  if (written == kNever) return false;
+  const long long own = written_at(failure.error_file);
+  if (own != kNever) return written < own;
+  const long long allowance = looks_secondary(failure.exit.signal) ? 0 : kTeardown;
+  return written + allowance < seen_at(failure);
 }
 
 }  // namespace ddp::launch

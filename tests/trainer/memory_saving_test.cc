@@ -84,6 +84,22 @@ TEST_CASE("under autocast the chunks compute in the lower precision, the sums in
   }
 }
 
+TEST_CASE("in float16 the gradient of a frequent word is summed in float32") {
+  constexpr int64_t N = 4096;
+  const auto x_NC = torch::full({N, 8}, 64.0F).requires_grad_();
+  const auto weight_VC = torch::zeros({4, 8}).requires_grad_();
+  const auto targets_N = torch::zeros({N}, torch::kInt64);
+  torch::Tensor loss;
+  {
+    const Autocast autocast(torch::kCPU, torch::kFloat16);
+    loss = chunked_cross_entropy_sum(x_NC, weight_VC, targets_N, N);
+  }
+  (loss / N).backward();
+  // Of all 4096 rows: (1/4 - 1) * 64 for the target; their sum is beyond float16.
+  CHECK(weight_VC.grad()[0].eq(-48.0F).all().item<bool>());
+  CHECK(weight_VC.grad()[1].eq(16.0F).all().item<bool>());
+}
+
 TEST_CASE("evaluation sums are those of the whole logits, chunk by chunk") {
   const torch::NoGradGuard no_grad;
   GPT model(with_chunk(0, false), kVocabularySize, 16, 5);

@@ -17,13 +17,23 @@ struct Gradients {
 
   void add(int64_t first, const torch::Tensor& logits_gradient_nP, const torch::Tensor& x_nC,
            const torch::Tensor& table_PC) {
-    const int64_t V = weight_VC.size(0);
     x_NC.narrow(0, first, x_nC.size(0)).copy_(at::matmul(logits_gradient_nP, table_PC));
-    if (at::autocast::is_autocast_enabled(x_nC.device().type())) {
-      weight_VC.add_(at::matmul(logits_gradient_nP.t(), x_nC).narrow(0, 0, V));
-    } else {
-      weight_VC.addmm_(logits_gradient_nP.narrow(1, 0, V).t(), x_nC);
+    add_to_weight(logits_gradient_nP, x_nC);
+  }
+
+  // The loss's scale is applied in the backward pass only: in float16 the sum over a frequent
+  // target's rows could be too large for any scale, and every step would be skipped.
+  void add_to_weight(const torch::Tensor& logits_gradient_nP, const torch::Tensor& x_nC) {
+    const int64_t V = weight_VC.size(0);
+    const auto device = x_nC.device().type();
+    if (x_nC.is_cuda() && at::autocast::is_autocast_enabled(device)) {
+      const auto type = at::autocast::get_autocast_dtype(device);
+      const auto product_PC =
+          at::mm(logits_gradient_nP.to(type).t(), x_nC.to(type), torch::kFloat32);
+      weight_VC.add_(product_PC.narrow(0, 0, V));
+      return;
     }
+    weight_VC.addmm_(logits_gradient_nP.narrow(1, 0, V).t(), x_nC.to(torch::kFloat32));
   }
 };
 

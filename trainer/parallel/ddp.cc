@@ -12,6 +12,7 @@
 
 #include "trainer/parallel/collective_wait.h"
 #include "trainer/parallel/gradient_compression.h"
+#include "trainer/parallel/gradient_norm.h"
 #include "trainer/parallel/unsent_backend.h"
 #include "trainer/runtime/error.h"
 
@@ -136,8 +137,7 @@ void DistributedDataParallel::prepare_for_backward(const torch::Tensor& loss) {
 
 // Every rank holds all gradients.
 torch::Tensor DistributedDataParallel::global_norm(const std::vector<torch::Tensor>& gradients) {
-  const torch::NoGradGuard no_grad;
-  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2.0)), 2.0);
+  return gradient_norm(gradients);
 }
 
 void DistributedDataParallel::measure_times() {

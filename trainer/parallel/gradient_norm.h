@@ -1,0 +1,25 @@
+// The norm of a model's gradients, defined so that it does not depend on who holds which part.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace ddp::train {
+
+/// Elements of a block. Shards are to be cut at multiples of it from a parameter's beginning, so
+/// that every block is summed by exactly one rank.
+inline constexpr int64_t kNormBlock = 16 * 1024;
+
+/// Sums of squares in float64, on the gradients' device: one for each block of kNormBlock elements
+/// of each gradient (the last one of a gradient may be shorter), in their order. float32 sums are
+/// off by 0.3 % at the size of GPT-2's embedding. The same bits for any number of threads and any
+/// CPU.
+torch::Tensor block_sums_of_squares(const std::vector<torch::Tensor>& gradients);
+
+/// The root of the sum of all blocks, added in order; a float32 scalar on the gradients' device.
+/// NaN or Inf if a gradient has one. Does not wait for a GPU.
+torch::Tensor gradient_norm(const std::vector<torch::Tensor>& gradients);
+
+}  // namespace ddp::train
