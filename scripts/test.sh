@@ -23,18 +23,23 @@ esac
 
 # Labels from tests/*/CMakeLists.txt. The slow ones start jobs, servers or Python.
 readonly slow='e2e|peers|recipes|clusters|store|conformance|launcher-long'
-readonly unit_tests=(launcher_tests ddp_config_tests ddp_remote_tests ddp_runtime_tests ddp_metrics_tests ddp_image_tests ddp_tokenizer_tests
-                     ddp_model_tests ddp_trainer_tests)
+readonly unit_tests=(launcher_tests ddp_config_tests ddp_remote_tests ddp_runtime_tests ddp_metrics_tests ddp_image_tests ddp_tokenizer_tests)
+readonly torch_tests=(ddp_model_tests ddp_trainer_tests)
 preset=release
 select=()
 whole=()
 if [ "${1:-}" = --fast ]; then
   shift
   preset=dev
-  # To load LibTorch takes a third of a second: all tests of such a program share one process, unless some are asked for.
-  [ $# -gt 0 ] || whole=(ddp_model_tests ddp_trainer_tests)
-  select=(-LE "^($slow${whole:+|trainer})\$" -E '_NOT_BUILT|fuzzing corpus')
   ./scripts/build.sh dev "${unit_tests[@]}" ddp_config_show ddp-run
+  if grep -qiE '^DDP_BUILD_TRAINER:[A-Z]+=(OFF|NO|FALSE|0)$' build/dev/CMakeCache.txt; then
+    echo "test: build/dev is configured without trainer; with it: CMAKE_ARGS=-DDDP_BUILD_TRAINER=ON ./scripts/test.sh --fast"
+  else
+    ./scripts/build.sh dev "${torch_tests[@]}"
+    # To load LibTorch takes a third of a second: all tests of such a program share one process, unless some are asked for.
+    [ $# -gt 0 ] || whole=("${torch_tests[@]}")
+  fi
+  select=(-LE "^($slow${whole:+|trainer})\$" -E '_NOT_BUILT|fuzzing corpus')
 else
   ./scripts/setup.sh "--${DDP_SETUP:-test}"
   ./scripts/build.sh release
