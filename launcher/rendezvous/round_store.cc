@@ -10,6 +10,11 @@
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
+namespace {
+
+constexpr int kAcceptedAtOnce = 256;  // then the agent's other work has its turn
+
+}  // namespace
 
 RoundStore::~RoundStore() { close_listener(); }
 
@@ -43,7 +48,11 @@ void RoundStore::add_poll_fds(std::vector<pollfd>& fds) const {
 
 void RoundStore::handle(const std::vector<pollfd>& fds) {
   acceptor_.wake();
-  for (int fd; listener_ >= 0 && (fd = acceptor_.accept(listener_)) >= 0;) server_.adopt(fd);
+  for (int i = 0; i < kAcceptedAtOnce && listener_ >= 0; ++i) {
+    const int fd = acceptor_.accept(listener_);
+    if (fd < 0) break;
+    server_.adopt(fd);
+  }
   server_.handle(fds);
 }
 

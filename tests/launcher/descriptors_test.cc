@@ -140,6 +140,18 @@ TEST_CASE("a store without descriptors is not woken by those that wait") {
   ::close(client);
 }
 
+TEST_CASE("one turn of the store accepts a bounded number of connections") {
+  RoundStore store(0, false);
+  const int port = store.prepare("127.0.0.1");
+  std::vector<int> clients;
+  for (int i = 0; i < 300; ++i) clients.push_back(connected_to(port));
+  store.handle({});
+  CHECK(store.connections() == 256);
+  store.handle({});
+  CHECK(store.connections() == 300);
+  for (const int fd : clients) ::close(fd);
+}
+
 TEST_CASE("strangers that say nothing make room for an agent") {
   const int listener = listen_on(*parse_address("127.0.0.1", 0));
   const int port = port_of(listener);
