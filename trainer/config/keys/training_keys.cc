@@ -48,8 +48,8 @@ std::vector<Field> trainer_fields() {
        .meaning =
            "What to do when a snapshot is due while the previous one is still being written."},
       {DDP_KEY(trainer, save_total_limit), .range = kUpTo1e4, .unit = "files",
-       .meaning = "Snapshots to keep, including the newest; older ones are deleted. The one with "
-                  "the best evaluation loss is kept in addition."},
+       .meaning = "Snapshots to keep, including the newest; older ones are deleted. The best by "
+                  "metric_for_best_model is kept in addition."},
       {DDP_KEY(trainer, snapshot_cache),
        .meaning = "Local directory for snapshots when snapshot_path is remote (s3://bucket/key, "
                   "gs://bucket/key)."},
@@ -67,8 +67,8 @@ std::vector<Field> trainer_fields() {
       {DDP_KEY(trainer, early_stopping_min_delta), .range = kAtLeast0,
        .meaning = "Smallest improvement of metric_for_best_model that counts as progress."},
       {DDP_KEY(trainer, metric_for_best_model),
-       .meaning = "Evaluation metric that decides which snapshot is best: loss, perplexity, "
-                  "bits_per_character or accuracy."},
+       .meaning = "Evaluation metric that decides which snapshot is best: loss or another one of "
+                  "the task, such as perplexity, accuracy, f1 or masked_accuracy."},
       {DDP_KEY(trainer, load_best_model_at_end),
        .meaning = "Save a snapshot at each new best evaluation, and end the run with the best one "
                   "instead of the last."},
