@@ -155,6 +155,14 @@ std::string url_host(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
 
+// Lost output must not look like success; a failure of the job keeps its own code.
+int code_after_console_error(int code, int error) {
+  if (error == 0) return code;
+  say_error("cannot write the workers' output: " + error_text(error) +
+            "; free space or redirect ddp-run's output elsewhere, and rerun");
+  return code == kExitDone ? kExitFailed : code;
+}
+
 int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string& store_program,
               const SignalMailbox& signals, int launcher_pipe) {
   raise_descriptor_limit();
@@ -195,7 +203,11 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string
     processes.drop_console();  // nothing of the job may be left within a second
     return exit_code(result);
   }
-  const bool shown = processes.flush_console();
+  // Whoever sent a signal wants an end; otherwise no slow reader loses output or the report.
+  const bool ended_itself =
+      result.outcome == Outcome::Succeeded || result.outcome == Outcome::Failed;
+  const auto patience = ended_itself ? LogPump::Patience::Unlimited : LogPump::Patience::Seconds;
+  const bool shown = processes.flush_console(patience);
   // After a success, copies of console output are of no use.
   const bool failed = result.outcome == Outcome::Failed;
   if (failed || !shown) plan.folder.keep_logs();
@@ -203,8 +215,8 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string
   if (!failed && plan.folder.keeps_logs())
     processes.note("the console missed some output; full logs: " + plan.folder.path());
   processes.print(report(result, plan, config));
-  processes.flush_console();
-  return exit_code(result);
+  processes.flush_console(patience);
+  return code_after_console_error(exit_code(result), processes.console_error());
 }
 
 int guarded(const std::function<int()>& body) noexcept {

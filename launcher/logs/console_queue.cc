@@ -77,7 +77,8 @@ void ConsoleQueue::write_some() {
     } else if (written < 0 && errno == EINTR) {
       continue;
     } else if (written < 0 && errno != EAGAIN) {
-      written_ = queue_.size();  // no reader is left
+      if (error_ == 0 && errno != EPIPE && errno != ECONNRESET) error_ = errno;
+      written_ = queue_.size();  // nobody will ever read it
     } else {
       break;
     }

@@ -30,6 +30,8 @@ class ConsoleQueue {
   bool is_full() const { return waiting() > kFull; }
   /// Discards what has not been written.
   void drop();
+  /// Error number of the first write that failed, other than for want of a reader; 0: none.
+  int error() const { return error_; }
 
  private:
   enum class Way { Nonblocking, Socket, Careful, Plain };
@@ -43,6 +45,7 @@ class ConsoleQueue {
   int fd_;
   Way way_;
   std::string queue_;
+  int error_ = 0;
   std::size_t written_ = 0;  // of queue_
   std::size_t tried_ = 0;    // length of queue_ when its writing was last tried
 };

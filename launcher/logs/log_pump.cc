@@ -66,7 +66,7 @@ LogPump::LogPump() : out_(std::make_unique<ConsoleQueue>(STDOUT_FILENO)) {
 
 LogPump::~LogPump() {
   finish_round();
-  flush_console();
+  flush_console(Patience::Seconds);
 }
 
 ConsoleQueue& LogPump::console(bool is_stderr) const { return is_stderr && err_ ? *err_ : *out_; }
@@ -285,14 +285,15 @@ void LogPump::finish_round() {
   skipped_lines_ = 0;
 }
 
-bool LogPump::flush_console(const std::vector<int>& interrupts,
+bool LogPump::flush_console(Patience patience, const std::vector<int>& interrupts,
                             const std::function<bool()>& give_up) {
+  const int wait_ms = patience == Patience::Seconds ? kFlushPatienceMs : -1;
   for (settle(); is_console_waiting() || !shown_[0].empty() || !shown_[1].empty(); settle()) {
     std::vector<pollfd> fds;
     add_poll_fds(fds);
     if (fds.empty()) continue;  // what is behind goes on
     for (const int fd : interrupts) fds.push_back({fd, POLLIN, 0});
-    const int ready = ::poll(fds.data(), fds.size(), kFlushPatienceMs);
+    const int ready = ::poll(fds.data(), fds.size(), wait_ms);
     const bool stuck = ready == 0 || (ready < 0 && errno != EINTR);
     const bool asked = std::any_of(fds.end() - std::ssize(interrupts), fds.end(),
                                    [](const pollfd& fd) { return fd.revents != 0; });
@@ -332,6 +333,10 @@ Clock::time_point LogPump::held_up_until() const {
     return source.held && source.fd >= 0 && has_unread(source.fd);
   });
   return now ? Clock::now() : held_up_until_;
+}
+
+int LogPump::console_error() const {
+  return out_->error() != 0 || !err_ ? out_->error() : err_->error();
 }
 
 void LogPump::note(const std::string& line) { print("ddp-run: " + line + "\n"); }

@@ -39,13 +39,17 @@ class LogPump {
   std::optional<Time> deadline() const;
   void handle(const std::vector<pollfd>& fds);
 
+  /// Error number of the first failed write to the console, such as ENOSPC; 0: none. A reader that
+  /// has gone away (EPIPE) is none.
+  int console_error() const;
   /// Call after all workers and their descendants are dead: drains the pipes and closes the round's
   /// files. Does not wait for a slow console.
   void finish_round();
-  /// Writes the rest to the console while its reader makes progress. Gives up if the reader stalls
-  /// for some seconds or `give_up`, called when one of `interrupts` is readable, says so. True: all
-  /// was written.
-  bool flush_console(const std::vector<int>& interrupts = {},
+  enum class Patience { Seconds, Unlimited };
+  /// Writes the rest to the console while its reader makes progress. Drops it, and returns false,
+  /// if the reader pauses for longer than the patience, or `give_up`, called when one of
+  /// `interrupts` is readable, returns true.
+  bool flush_console(Patience patience, const std::vector<int>& interrupts = {},
                      const std::function<bool()>& give_up = {});
   /// Discards it: no reader is left.
   void drop_console();

@@ -190,8 +190,8 @@ void WorkerProcesses::watch_heartbeats() {
   }
 }
 
-bool WorkerProcesses::flush_console() {
-  return pump_.flush_console({signal_fd_, launcher_pipe_}, [this] {
+bool WorkerProcesses::flush_console(LogPump::Patience patience) {
+  return pump_.flush_console(patience, {signal_fd_, launcher_pipe_}, [this] {
     pollfd launcher{launcher_pipe_, POLLIN, 0};
     std::vector<Event> events;
     take_signals(events);

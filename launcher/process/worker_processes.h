@@ -54,7 +54,9 @@ class WorkerProcesses : public ProcessRunner {
 
   /// Writes all workers' output before anything else goes to the console. If a stop signal arrives
   /// or the launcher is gone, drops it and returns false.
-  bool flush_console();
+  bool flush_console(LogPump::Patience patience);
+  /// Error number of the first failed write to the console; 0: none.
+  int console_error() const { return pump_.console_error(); }
   void drop_console() { pump_.drop_console(); }
   /// Sends the timer's signal to its process, if it belongs to a worker's session.
   void end_expired(const ExpiredTimer& timer);
