@@ -165,8 +165,8 @@ torch::Tensor BertForMaskedLmImpl::forward(const torch::Tensor& idx_BT,
 
 torch::Tensor BertForMaskedLmImpl::logits_at(const torch::Tensor& idx_BT,
                                              const torch::Tensor& seen_BT,
-                                             const torch::Tensor& chosen_BT) {
-  return predict(bert(idx_BT, seen_BT).index({chosen_BT}));
+                                             const torch::Tensor& chosen_M) {
+  return predict(bert(idx_BT, seen_BT).flatten(0, 1).index_select(0, chosen_M));
 }
 
 }  // namespace ddp::train

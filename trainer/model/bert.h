@@ -102,9 +102,9 @@ class BertForMaskedLmImpl : public torch::nn::Module {
                       uint64_t seed);
   /// Logits of all positions, [B, T, V].
   torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT = {});
-  /// Logits of the positions where bool [B, T] `chosen_BT` holds, row by row: [M, V].
+  /// Logits of the positions `chosen_M` of the flattened [B, T], int64: [M, V].
   torch::Tensor logits_at(const torch::Tensor& idx_BT, const torch::Tensor& seen_BT,
-                          const torch::Tensor& chosen_BT);
+                          const torch::Tensor& chosen_M);
 
   int64_t positions() const { return positions_; }
   int64_t vocab_size() const { return vocab_size_; }

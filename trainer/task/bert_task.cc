@@ -107,10 +107,15 @@ BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_s
 }
 
 SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad) {
-  const auto seen_BT = tokens_BT.ne(pad);
-  const auto columns_T = torch::arange(1, tokens_BT.size(1) + 1, tokens_BT.options());
-  const int64_t longest = std::max<int64_t>(1, (seen_BT * columns_T).max().item<int64_t>());
-  return {tokens_BT.narrow(1, 0, longest), seen_BT.narrow(1, 0, longest)};
+  return without_padding(Batch{tokens_BT, {}}, pad);
+}
+
+SeenTokens without_padding(const Batch& batch, int64_t pad) {
+  const auto& host_BT = batch.on_host().inputs;
+  const auto columns_T = torch::arange(1, host_BT.size(1) + 1, host_BT.options());
+  const int64_t longest = std::max<int64_t>(1, (host_BT.ne(pad) * columns_T).max().item<int64_t>());
+  const auto tokens_BT = batch.inputs.narrow(1, 0, longest);
+  return {tokens_BT, tokens_BT.ne(pad)};
 }
 
 std::vector<Parameter> bert_optimizer_parameters(const std::vector<ModelParameter>& parameters) {

@@ -46,6 +46,8 @@ struct SeenTokens {
   torch::Tensor seen_BT;
 };
 SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad);
+/// The same of a batch's inputs, wherever they are, without waiting for a device.
+SeenTokens without_padding(const Batch& batch, int64_t pad);
 
 /// For the optimizer: those of the encoder's layers are hidden.
 std::vector<Parameter> bert_optimizer_parameters(const std::vector<ModelParameter>& parameters);

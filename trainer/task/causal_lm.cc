@@ -9,6 +9,7 @@
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
+#include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/text_sample.h"
 #include "trainer/tokenizer/char_tokenizer.h"
@@ -92,7 +93,7 @@ void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
     load_pretrained(config_.gpt.init_from, kGpt2Layout, weights());
   model_->to(device);
   model_->train();
-  token_characters_ = characters_of_tokens(data_.tokenizer()).to(device);
+  token_characters_ = characters_of_tokens(data_.tokenizer());
 }
 
 // Made before training: a prompt that cannot be encoded is no surprise in the middle of a run.
@@ -148,9 +149,10 @@ torch::Tensor CausalLm::smallest_loss() {
 }
 
 BatchSums CausalLm::evaluate(const Batch& batch) {
-  const auto targets = batch.targets.masked_select(batch.targets != -1);
-  return {torch::cat({model_->evaluation_sums(batch.inputs, batch.targets),
-                      token_characters_.index_select(0, targets).sum().reshape({1})}),
+  const auto& on_host = batch.on_host().targets;
+  const auto targets = on_host.masked_select(on_host != -1);
+  const auto characters = token_characters_.index_select(0, targets).sum().reshape({1});
+  return {torch::cat({to_host(model_->evaluation_sums(batch.inputs, batch.targets)), characters}),
           {}};
 }
 

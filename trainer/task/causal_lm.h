@@ -73,7 +73,8 @@ class CausalLm : public Task {
   bool fresh_;  // not resumed: gpt_config.init_from counts
   std::vector<int32_t> sample_prompt_;
   GPT model_{nullptr};
-  torch::Tensor token_characters_;  ///< [V], float32: characters that begin in each token.
+  torch::Tensor
+      token_characters_;  ///< [V], float32, on the host: characters that begin in each token.
 };
 
 /// The tokenizer of a snapshot with this metadata. Throws RunError when there is none or it is

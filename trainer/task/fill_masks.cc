@@ -36,7 +36,8 @@ std::vector<TokenGuesses> fill_masks(BertForMaskedLm& model, const Tokenizer& to
   const auto tokens = tokens_with_masks(tokenizer, special, text, model->positions());
   const auto device = model->parameters().front().device();
   const auto tokens_BT = torch::tensor(tokens).unsqueeze(0).to(device);
-  const auto logits_MV = model->logits_at(tokens_BT, {}, tokens_BT.eq(special.mask));
+  const auto masks_M = tokens_BT.eq(special.mask).reshape({-1}).nonzero().view({-1});
+  const auto logits_MV = model->logits_at(tokens_BT, {}, masks_M);
   const auto chances_MV = logits_MV.to(torch::kCPU, torch::kFloat64).softmax(-1);
   const auto [chances, ids] = chances_MV.topk(std::min(most, tokenizer.size()), -1);
   std::vector<TokenGuesses> guesses;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trainer/metrics/text.h"
+#include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/class_labels.h"
 
@@ -189,8 +190,9 @@ torch::Tensor ImageClassification::mean_loss(const torch::Tensor& logits,
 }
 
 TaskLoss ImageClassification::loss(const Batch& batch) {
-  const int64_t images =
-      equal_weights() ? batch.targets.numel() : (batch.targets != kLeftOut).sum().item<int64_t>();
+  const int64_t images = equal_weights()
+                             ? batch.targets.numel()
+                             : (batch.on_host().targets != kLeftOut).sum().item<int64_t>();
   return {mean_loss(model_(batch.inputs), batch.targets, images), images};
 }
 
@@ -212,12 +214,14 @@ void ImageClassification::end_step(ProcessGroup& group, const torch::Tensor& dis
 
 BatchSums ImageClassification::evaluate(const Batch& batch) {
   const auto logits = model_(batch.inputs);
-  const auto answers = logits.argmax(1);
-  const auto there = batch.targets != kLeftOut;
-  const auto right = (answers == batch.targets).logical_and(there);
+  const auto loss = to_host(mean_loss(logits, batch.targets, 1));
+  const auto answers = to_host(logits.argmax(1));
+  const auto& targets = batch.on_host().targets;
+  const auto there = targets != kLeftOut;
+  const auto right = (answers == targets).logical_and(there);
   const auto numbers = torch::stack({right.sum(), there.sum()}).to(torch::kFloat32);
-  return {torch::cat({mean_loss(logits, batch.targets, 1).reshape({1}), numbers}),
-          confusions(batch.targets.index({there}), answers.index({there}), facts_.labels)};
+  return {torch::cat({loss.reshape({1}), numbers}),
+          confusions(targets.index({there}), answers.index({there}), facts_.labels)};
 }
 
 Metrics ImageClassification::metrics(const std::vector<double>& sums) const {

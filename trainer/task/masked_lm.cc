@@ -22,6 +22,21 @@ torch::Tensor hidden_loss_sum(const torch::Tensor& logits_MV, const torch::Tenso
   return at::cross_entropy_loss(logits_MV.to(torch::kFloat32), targets_M, {}, at::Reduction::Sum);
 }
 
+struct HiddenTokens {
+  torch::Tensor positions_M;  ///< In the flattened first columns of a batch.
+  torch::Tensor targets_M;
+};
+
+/// Of the first `columns` of a batch.
+HiddenTokens hidden_tokens(const Batch& batch, int64_t columns) {
+  const auto host_BT = batch.on_host().targets.narrow(1, 0, columns);
+  const auto positions_M = host_BT.reshape({-1}).ne(kHiddenNot).nonzero().view({-1});
+  const auto targets_M = host_BT.reshape({-1}).index_select(0, positions_M);
+  const auto device = batch.inputs.device();
+  return {positions_M.to(device, /*non_blocking=*/true),
+          targets_M.to(device, /*non_blocking=*/true)};
+}
+
 }  // namespace
 
 MaskingTokens masking_tokens(const Tokenizer& tokenizer) {
@@ -111,12 +126,10 @@ void MaskedLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
 }
 
 TaskLoss MaskedLm::loss(const Batch& batch) {
-  const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
-  const auto targets_BT = batch.targets.narrow(1, 0, tokens_BT.size(1));
-  const auto hidden_BT = targets_BT.ne(kHiddenNot);
-  const auto targets_M = targets_BT.index({hidden_BT});
+  const auto [tokens_BT, seen_BT] = without_padding(batch, tokens_.pad);
+  const auto [hidden_M, targets_M] = hidden_tokens(batch, tokens_BT.size(1));
   const int64_t count = targets_M.size(0);
-  const auto sum = hidden_loss_sum(model_->logits_at(tokens_BT, seen_BT, hidden_BT), targets_M);
+  const auto sum = hidden_loss_sum(model_->logits_at(tokens_BT, seen_BT, hidden_M), targets_M);
   return {sum / static_cast<double>(std::max<int64_t>(1, count)), count};
 }
 
@@ -125,19 +138,17 @@ torch::Tensor MaskedLm::smallest_loss() {
   const auto options = torch::TensorOptions(torch::kInt64).device(device);
   const auto tokens_BT = torch::full({1, 2}, tokens_.mask, options);
   const auto all_BT = torch::ones({1, 2}, options.dtype(torch::kBool));
-  return hidden_loss_sum(model_->logits_at(tokens_BT, all_BT, all_BT), tokens_BT.reshape({-1}));
+  const auto both_M = torch::arange(2, options);
+  return hidden_loss_sum(model_->logits_at(tokens_BT, all_BT, both_M), tokens_BT.reshape({-1}));
 }
 
 BatchSums MaskedLm::evaluate(const Batch& batch) {
-  const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
-  const auto targets_BT = batch.targets.narrow(1, 0, tokens_BT.size(1));
-  const auto hidden_BT = targets_BT.ne(kHiddenNot);
-  const auto targets_M = targets_BT.index({hidden_BT});
-  const auto logits_MV = model_->logits_at(tokens_BT, seen_BT, hidden_BT);
+  const auto [tokens_BT, seen_BT] = without_padding(batch, tokens_.pad);
+  const auto [hidden_M, targets_M] = hidden_tokens(batch, tokens_BT.size(1));
+  const auto logits_MV = model_->logits_at(tokens_BT, seen_BT, hidden_M);
   const auto right = logits_MV.argmax(-1).eq(targets_M).sum().to(torch::kFloat32);
-  return {torch::stack(
-              {hidden_loss_sum(logits_MV, targets_M), right, hidden_BT.sum().to(torch::kFloat32)}),
-          {}};
+  const auto count = torch::full_like(right, targets_M.size(0));
+  return {torch::stack({hidden_loss_sum(logits_MV, targets_M), right, count}), {}};
 }
 
 Metrics MaskedLm::metrics(const std::vector<double>& sums) const {

@@ -11,6 +11,7 @@
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/pretrained_config.h"
+#include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
 
@@ -235,7 +236,7 @@ void TextClassification::take_pretrained() {
 }
 
 TaskLoss TextClassification::loss(const Batch& batch) {
-  const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
+  const auto [tokens_BT, seen_BT] = without_padding(batch, tokens_.pad);
   const int64_t texts = batch.targets.size(0);
   const auto sum = summed_loss(model_(tokens_BT, seen_BT), batch.targets, class_weights_);
   return {sum / static_cast<double>(texts), texts};
@@ -250,18 +251,18 @@ torch::Tensor TextClassification::smallest_loss() {
 }
 
 BatchSums TextClassification::evaluate(const Batch& batch) {
-  const auto [tokens_BT, seen_BT] = without_padding(batch.inputs, tokens_.pad);
+  const auto [tokens_BT, seen_BT] = without_padding(batch, tokens_.pad);
   const auto logits_BK = model_(tokens_BT, seen_BT);
-  const auto answers_B = logits_BK.argmax(1);
+  const auto loss = to_host(summed_loss(logits_BK, batch.targets, {}));
+  const auto answers_B = to_host(logits_BK.argmax(1));
+  const auto& targets_B = batch.on_host().targets;
   const auto classes = static_cast<int64_t>(labels_.size());
-  const auto right_B = batch.targets.index({answers_B.eq(batch.targets)});
-  const auto counts =
-      torch::stack({right_B.bincount({}, classes), batch.targets.bincount({}, classes),
-                    answers_B.bincount({}, classes)},
-                   1);
-  return {torch::cat({summed_loss(logits_BK, batch.targets, {}).reshape({1}),
-                      counts.to(torch::kFloat32).reshape({-1})}),
-          confusions(batch.targets, answers_B, labels_)};
+  const auto right_B = targets_B.index({answers_B.eq(targets_B)});
+  const auto counts = torch::stack({right_B.bincount({}, classes), targets_B.bincount({}, classes),
+                                    answers_B.bincount({}, classes)},
+                                   1);
+  return {torch::cat({loss.reshape({1}), counts.to(torch::kFloat32).reshape({-1})}),
+          confusions(targets_B, answers_B, labels_)};
 }
 
 int64_t TextClassification::sums() const {
