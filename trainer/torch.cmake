@@ -55,6 +55,7 @@ add_library(ddp_trainer STATIC
   health/run_monitor.cc
   snapshot/snapshot.cc
   snapshot/snapshot_folder.cc
+  snapshot/snapshot_folder_publish.cc
   snapshot/snapshot_manifest.cc
   snapshot/snapshot_keeper.cc
   snapshot/snapshot_meta.cc

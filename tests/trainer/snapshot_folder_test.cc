@@ -48,7 +48,6 @@ struct FolderRun {
   void save(int64_t at, std::optional<double> loss = {}) {
     SnapshotMeta meta = loss ? evaluated(at, *loss) : sample_meta(at);
     meta.run_id = folder.run_id();
-    meta.attempt = folder.attempt();
     publish(folder, meta, sample_tensors());
     step = at;
   }
@@ -145,7 +144,6 @@ TEST_CASE("a file that would not be read back never takes the place of a good on
   run.save(1);
   auto unreadable = sample_meta(2);
   unreadable.run_id = run.folder.run_id();
-  unreadable.attempt = run.folder.attempt();
   unreadable.config_json = std::string(1'000'000, '[');
   CHECK_THROWS_AS(publish(run.folder, unreadable, sample_tensors()), RunError);
   CHECK(open_snapshot(dir.file("s.pt")).meta.step == 1);

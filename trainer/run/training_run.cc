@@ -383,7 +383,6 @@ TrainingState TrainingRun::capture() {
   judge_last();
   TrainingState state = trainer_.capture();
   state.meta.run_id = folder_.run_id();
-  state.meta.attempt = folder_.attempt();
   return state;
 }
 

@@ -100,6 +100,14 @@ std::string header_checksum(const OpenedSnapshot& snapshot) {
   return snapshot.file->require_metadata(kChecksumKey);
 }
 
+OpenedSnapshot peek_snapshot(const std::string& file) {
+  OpenedSnapshot opened{file, std::make_unique<SafetensorsFile>(file), {}};
+  opened.meta = SnapshotMeta::from_metadata(opened.file->metadata(), file,
+                                            [&] { opened.file->verify_checksum(); });
+  opened.file->verify_header();
+  return opened;
+}
+
 std::optional<OpenedSnapshot> open_if_same(const std::string& path, const std::string& checksum) {
   try {
     OpenedSnapshot opened{path, std::make_unique<SafetensorsFile>(path), {}};

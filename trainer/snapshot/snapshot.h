@@ -32,6 +32,9 @@ struct OpenedSnapshot {
 /// newer version).
 OpenedSnapshot open_snapshot(const std::string& path);
 
+/// The same, but verifies the header only, as is quick with any size.
+OpenedSnapshot peek_snapshot(const std::string& path);
+
 /// What open_if_same() tells files apart by: a checksum over the header, in which the digests of
 /// all tensors are.
 std::string header_checksum(const OpenedSnapshot& snapshot);

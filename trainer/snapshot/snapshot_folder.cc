@@ -52,34 +52,12 @@ bool is_step_name(const std::string& file, const std::string& path) {
          (dash == std::string_view::npos || all_digits(number.substr(dash + 1)));
 }
 
-SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta) {
-  SnapshotEntry entry{name_of(file), meta.step, meta.cursor.epoch, {}, 0.0, "", 0};
-  if (meta.last_eval && meta.last_eval->step == meta.step) {
-    entry.eval_loss = meta.last_eval->loss;
-    entry.score = meta.last_eval->score;
-    entry.basis = meta.last_eval->basis;
-  }
-  std::error_code ignored;
-  const auto bytes = fs::file_size(file, ignored);
-  if (!ignored) entry.bytes = bytes;
-  return entry;
-}
-
 /// Gives a damaged file another name; the old one stays for a moment where it gets a new owner.
 bool set_aside(const std::string& file, const std::string& target, bool name_is_taken) {
   ::unlink(target.c_str());
   if (::link(file.c_str(), target.c_str()) != 0)
     return std::rename(file.c_str(), target.c_str()) == 0;
   return name_is_taken || ::unlink(file.c_str()) == 0;
-}
-
-/// Header only, which is verified. Throws as open_snapshot() does.
-OpenedSnapshot peek(const std::string& file) {
-  OpenedSnapshot opened{file, std::make_unique<SafetensorsFile>(file), {}};
-  opened.meta = SnapshotMeta::from_metadata(opened.file->metadata(), file,
-                                            [&] { opened.file->verify_checksum(); });
-  opened.file->verify_header();
-  return opened;
 }
 
 /// The first names, and how many more there are.
@@ -136,7 +114,7 @@ SnapshotFolder::Snapshots SnapshotFolder::copies_in(
   Snapshots copies;
   for (const auto& file : in_memory) {
     try {
-      copies.push_back(peek(file));
+      copies.push_back(peek_snapshot(file));
     } catch (const std::exception& error) {
       log_.debug(fmt::format("no complete copy in memory: {}", error.what()));
     }
@@ -185,7 +163,7 @@ std::optional<OpenedSnapshot> SnapshotFolder::find(const std::vector<std::string
   Snapshots candidates;
   const auto add = [&](Snapshots& to, const std::string& file) {
     try {
-      to.push_back(peek(file));
+      to.push_back(peek_snapshot(file));
     } catch (const RunError& error) {
       damages.push_back({file, error.what()});
     } catch (const UserError&) {
@@ -212,24 +190,10 @@ std::optional<OpenedSnapshot> SnapshotFolder::find(const std::vector<std::string
   auto found = newest_good(std::move(candidates), in_memory, damages);
   if (!found && !damages.empty()) fail_all_damaged(damages);
   if (!found) return found;
-  if (!claimed_) attempt_ = std::max(found->meta.attempt, attempt_in_manifest());
   quarantine(damages, *found);
   scan();
   write_manifest();  // of what is here now, also when it was fetched
   return found;
-}
-
-int64_t SnapshotFolder::attempt_in_manifest() const {
-  const auto manifest = read_manifest(manifest_path());
-  return manifest && manifest->run_id == run_id_ ? manifest->attempt : 0;
-}
-
-// Where there is nothing yet there is nothing to protect, and no manifest before the first save.
-void SnapshotFolder::claim_attempt() {
-  attempt_ = std::max(attempt_, attempt_in_manifest()) + 1;
-  claimed_ = true;
-  std::error_code ignored;
-  if (!entries_.empty() || fs::exists(manifest_path(), ignored)) write_manifest();
 }
 
 void SnapshotFolder::begin_run(const std::string& config_json, const std::string& data_sha256) {
@@ -243,7 +207,7 @@ void SnapshotFolder::name_run(const std::string& config_json, const std::string&
   std::vector<std::string> others;
   for (const auto& file : older_files()) {
     try {
-      ids.insert(peek(file).meta.run_id);
+      ids.insert(peek_snapshot(file).meta.run_id);
       others.push_back(name_of(file));
     } catch (const std::exception&) {
       continue;
@@ -317,7 +281,7 @@ std::string SnapshotFolder::newest_older(const std::string& good) const {
   Snapshots candidates;
   for (const auto& file : older) {
     try {
-      candidates.push_back(peek(file));
+      candidates.push_back(peek_snapshot(file));
       if (!is_ours(candidates.back())) candidates.pop_back();
     } catch (const std::exception&) {
       continue;
@@ -335,7 +299,7 @@ void SnapshotFolder::scan() {
   files.push_back(path_);
   for (const auto& file : files) {
     try {
-      const OpenedSnapshot snapshot = peek(file);
+      const OpenedSnapshot snapshot = peek_snapshot(file);
       if (file == path_ || is_ours(snapshot)) present.push_back(entry_of(file, snapshot.meta));
     } catch (const std::exception&) {
       continue;
@@ -368,78 +332,6 @@ std::string SnapshotFolder::name_for_older(int64_t step) const {
   };
   for (int number = 2; is_foreign(); ++number) file = fmt::format("{}-{}", usual, number);
   return file;
-}
-
-// The best goes last, the newest never.
-bool SnapshotFolder::delete_oldest() {
-  auto candidates = superseded(entries_, 1);
-  if (candidates.empty() && entries_.size() > 1) candidates.push_back(entries_.size() - 1);
-  if (candidates.empty()) return false;
-  log_.warning(fmt::format("the disk is full: deleting the snapshot of step {} to make room",
-                           entries_[candidates.front()].step));
-  remove(candidates.front());
-  return true;
-}
-
-// The manifest knows of a start that has not saved anything yet.
-void SnapshotFolder::check_not_superseded(const SnapshotMeta& meta) const {
-  SnapshotMeta present;
-  try {
-    present = peek(path_).meta;
-  } catch (const std::exception&) {  // none, or a damaged one
-  }
-  const bool ours = present.run_id == meta.run_id;
-  const int64_t newest = std::max(ours ? present.attempt : 0, attempt_in_manifest());
-  const bool behind = ours && newest == meta.attempt && present.step > meta.step;
-  if (newest <= meta.attempt && !behind) return;
-  throw SupersededError(fmt::format(
-      "another process continues this run in {} (start {}, {}); this one (start {}, step {}) was "
-      "suspended or started twice: it ends without saving, and nothing is lost",
-      path_, newest, ours ? fmt::format("step {}", present.step) : "nothing saved yet",
-      meta.attempt, meta.step));
-}
-
-void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorBytes>& tensors,
-                             const PublishObserver& at) {
-  const std::string newest = name_of(path_);
-  const bool replaces_one = !entries_.empty() && entries_.front().file == newest;
-  const bool is_best = !entries_.empty() && &entries_.front() == best_entry(entries_);
-  const bool keep = replaces_one && (limit_ > 1 || is_best) && entries_.front().step != meta.step;
-  const std::string kept = keep ? name_for_older(entries_.front().step) : "";
-  check_not_superseded(meta);
-  const auto check = [&](const SafetensorsFile& written) {
-    written.verify_header();
-    SnapshotMeta::from_metadata(written.metadata(), path_);
-    check_not_superseded(meta);  // writing may have taken minutes
-  };
-  while (true) {
-    try {
-      publish_safetensors(path_, kept, meta.to_metadata(), tensors, at, check);
-      break;
-    } catch (const NoSpaceError&) {
-      if (!delete_oldest()) throw;
-    }
-  }
-  if (keep) {
-    const std::string name = name_of(kept);
-    std::erase_if(entries_, [&](const auto& entry) { return entry.file == name; });
-    entries_.front().file = name;
-  } else if (replaces_one) {
-    entries_.erase(entries_.begin());
-  }
-  entries_.insert(entries_.begin(), entry_of(path_, meta));
-  for (const auto index : superseded(entries_, limit_)) remove(index);
-  write_manifest();
-}
-
-// A snapshot that is whole on the disk counts, whether it is listed or not.
-void SnapshotFolder::write_manifest() const {
-  try {
-    publish_if_changed(manifest_path(),
-                       manifest_text(name_of(path_), run_id(), attempt_, entries_));
-  } catch (const RunError& error) {
-    log_.warning(fmt::format("cannot update the list of snapshots: {}", error.what()));
-  }
 }
 
 }  // namespace ddp::train

@@ -47,19 +47,18 @@ class SnapshotFolder {
   /// an id derived from the arguments that no file here has. Logs which older files it leaves
   /// alone.
   ///
-  /// Each start of a run gets a number, its attempt: one more than any that the files and the
-  /// manifest know. It goes into the manifest at once, and into all that is saved, so that a
-  /// process that was stopped and continues when another one has taken over finds out in publish().
+  /// Each start of a run gets a number, its attempt: one more than the manifest's, where it is
+  /// entered at once, so that a process that was suspended and wakes up when another one has taken
+  /// over finds out in publish(). Snapshots do not hold it: they depend on the training alone.
   void begin_run(const std::string& config_json, const std::string& data_sha256);
   /// For the metadata of everything that is saved.
   std::string run_id() const { return run_id_.value_or(""); }
-  int64_t attempt() const { return attempt_; }
 
   /// Writes a snapshot, then deletes superseded ones and writes the manifest. If the disk is full,
   /// deletes older snapshots one by one, never the newest, and retries. Before the new file takes
   /// its name it is read back. Throws RunError; the last good snapshot is kept. Throws
-  /// SupersededError when the present file, of the same run, has a higher (attempt, step), or a
-  /// later attempt has begun.
+  /// SupersededError when a later attempt of the run has begun, or the present file is of a later
+  /// step.
   void publish(
       const SnapshotMeta& meta, const std::vector<TensorBytes>& tensors,
       const PublishObserver& at = [](PublishPhase) {});
@@ -104,9 +103,8 @@ class SnapshotFolder {
   std::size_t limit_;
   Log& log_;
   std::optional<std::string> run_id_;  // once it is known
-  int64_t attempt_ = 0;                // of the files that were found; once claimed, our own
-  bool claimed_ = false;
-  bool went_back_ = false;  // path_ is older than another file of its run
+  int64_t attempt_ = 0;                // which start of the run this is; 0 before begin_run()
+  bool went_back_ = false;             // path_ is older than another file of its run
   std::vector<SnapshotEntry> entries_;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 namespace ddp::train {
 namespace {
 
+namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 std::string best_object(const OrderedJson& manifest) {
@@ -24,6 +26,20 @@ std::string best_object(const OrderedJson& manifest) {
 }
 
 }  // namespace
+
+SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta) {
+  SnapshotEntry entry{
+      fs::path(file).filename().string(), meta.step, meta.cursor.epoch, {}, 0.0, "", 0};
+  if (meta.last_eval && meta.last_eval->step == meta.step) {
+    entry.eval_loss = meta.last_eval->loss;
+    entry.score = meta.last_eval->score;
+    entry.basis = meta.last_eval->basis;
+  }
+  std::error_code ignored;
+  const auto bytes = fs::file_size(file, ignored);
+  if (!ignored) entry.bytes = bytes;
+  return entry;
+}
 
 const SnapshotEntry* best_entry(const std::vector<SnapshotEntry>& entries) {
   const SnapshotEntry* newest = nullptr;

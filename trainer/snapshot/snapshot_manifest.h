@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "trainer/snapshot/snapshot_meta.h"
+
 namespace ddp::train {
 
 /// One file, as its own header describes it.
@@ -19,6 +21,9 @@ struct SnapshotEntry {
   std::string basis;                ///< and EvalRecord::basis.
   uint64_t bytes = 0;
 };
+
+/// Of a snapshot in `file` with this metadata.
+SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta);
 
 /// The entry with the best evaluation, the earliest of equals; null when none has one. Entries that
 /// were evaluated on another basis than the newest evaluated one, and NaN scores, do not count.

@@ -74,7 +74,6 @@ void read_json_values(const Reader& read, SnapshotMeta& meta) {
   meta.grad_scaler = scaler_from_json(read.json("grad_scaler"));
   if (read.has("step_guard")) meta.step_guard = read.text("step_guard");
   if (read.has("run_id")) meta.run_id = read.text("run_id");
-  if (read.has("attempt")) meta.attempt = read.integer("attempt");
   if (!read.has("evaluation")) return;
   const Json evaluation = read.json("evaluation");
   meta.last_eval = record_from_json(evaluation.at("last"));
@@ -85,12 +84,11 @@ void read_json_values(const Reader& read, SnapshotMeta& meta) {
 }
 
 /// What the engine writes; all else is the task's, but for the checksums of the file.
-const std::set<std::string> kOwnKeys = {"format",      "format_version", "step",
-                                        "epoch",       "position",       "optimizer_step",
-                                        "grad_scaler", "config",         "data_sha256",
-                                        "world_size",  "step_guard",     "micro_batches_per_step",
-                                        "run_id",      "attempt",        "evaluation",
-                                        kDigestsKey,   kChecksumKey};
+const std::set<std::string> kOwnKeys = {
+    "format",      "format_version", "step",        "epoch",
+    "position",    "optimizer_step", "grad_scaler", "config",
+    "data_sha256", "world_size",     "step_guard",  "micro_batches_per_step",
+    "run_id",      "evaluation",     kDigestsKey,   kChecksumKey};
 
 }  // namespace
 
@@ -113,7 +111,6 @@ Metadata SnapshotMeta::to_metadata() const {
                    {"world_size", std::to_string(world_size)},
                    {"step_guard", step_guard},
                    {"run_id", run_id},
-                   {"attempt", std::to_string(attempt)},
                    {"evaluation", evaluation.dump()}});
   return metadata;
 }

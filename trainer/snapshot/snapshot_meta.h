@@ -33,7 +33,6 @@ bool is_better(const EvalRecord& record, const std::optional<EvalRecord>& best);
 /// The part of a snapshot that is not tensors.
 struct SnapshotMeta {
   std::string run_id;         ///< Of the run that saved; "" where its trainer knew of none.
-  int64_t attempt = 0;        ///< Which start of the run saved it; see SnapshotFolder::begin_run().
   int64_t step = 0;           ///< Finished optimizer steps, skipped ones included.
   DataCursor cursor;          ///< Finished epochs, samples consumed in the present one.
   double optimizer_step = 0;  ///< Updates that took effect.

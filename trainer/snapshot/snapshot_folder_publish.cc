@@ -1,0 +1,101 @@
+// What writes into the folder of a run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/error.h"
+#include "trainer/snapshot/snapshot_folder.h"
+
+namespace ddp::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+}  // namespace
+
+// The best goes last, the newest never.
+bool SnapshotFolder::delete_oldest() {
+  auto candidates = superseded(entries_, 1);
+  if (candidates.empty() && entries_.size() > 1) candidates.push_back(entries_.size() - 1);
+  if (candidates.empty()) return false;
+  log_.warning(fmt::format("the disk is full: deleting the snapshot of step {} to make room",
+                           entries_[candidates.front()].step));
+  remove(candidates.front());
+  return true;
+}
+
+int64_t SnapshotFolder::attempt_in_manifest() const {
+  const auto manifest = read_manifest(manifest_path());
+  return manifest && manifest->run_id == run_id_ ? manifest->attempt : 0;
+}
+
+// Where there is nothing yet there is nothing to protect, and no manifest before the first save.
+void SnapshotFolder::claim_attempt() {
+  attempt_ = attempt_in_manifest() + 1;
+  std::error_code ignored;
+  if (!entries_.empty() || fs::exists(manifest_path(), ignored)) write_manifest();
+}
+
+void SnapshotFolder::check_not_superseded(const SnapshotMeta& meta) const {
+  SnapshotMeta present;
+  try {
+    present = peek_snapshot(path_).meta;
+  } catch (const std::exception&) {  // none, or a damaged one
+  }
+  const bool ours = present.run_id == meta.run_id;
+  const int64_t newest = std::max(attempt_, attempt_in_manifest());
+  const bool behind = ours && present.step > meta.step;
+  if (newest == attempt_ && !behind) return;
+  throw SupersededError(fmt::format(
+      "another process continues this run in {} (start {}, {}); this one (start {}, step {}) was "
+      "suspended or started twice: it ends without saving, and nothing is lost",
+      path_, newest, ours ? fmt::format("step {}", present.step) : "nothing saved yet", attempt_,
+      meta.step));
+}
+
+void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorBytes>& tensors,
+                             const PublishObserver& at) {
+  const std::string newest = fs::path(path_).filename();
+  const bool replaces_one = !entries_.empty() && entries_.front().file == newest;
+  const bool is_best = !entries_.empty() && &entries_.front() == best_entry(entries_);
+  const bool keep = replaces_one && (limit_ > 1 || is_best) && entries_.front().step != meta.step;
+  const std::string kept = keep ? name_for_older(entries_.front().step) : "";
+  check_not_superseded(meta);
+  const auto check = [&](const SafetensorsFile& written) {
+    written.verify_header();
+    SnapshotMeta::from_metadata(written.metadata(), path_);
+    check_not_superseded(meta);  // writing may have taken minutes
+  };
+  while (true) {
+    try {
+      publish_safetensors(path_, kept, meta.to_metadata(), tensors, at, check);
+      break;
+    } catch (const NoSpaceError&) {
+      if (!delete_oldest()) throw;
+    }
+  }
+  if (keep) {
+    const std::string name = fs::path(kept).filename();
+    std::erase_if(entries_, [&](const auto& entry) { return entry.file == name; });
+    entries_.front().file = name;
+  } else if (replaces_one) {
+    entries_.erase(entries_.begin());
+  }
+  entries_.insert(entries_.begin(), entry_of(path_, meta));
+  for (const auto index : superseded(entries_, limit_)) remove(index);
+  write_manifest();
+}
+
+// A snapshot that is whole on the disk counts, whether it is listed or not.
+void SnapshotFolder::write_manifest() const {
+  try {
+    publish_if_changed(manifest_path(),
+                       manifest_text(fs::path(path_).filename(), run_id(), attempt_, entries_));
+  } catch (const RunError& error) {
+    log_.warning(fmt::format("cannot update the list of snapshots: {}", error.what()));
+  }
+}
+
+}  // namespace ddp::train
