@@ -65,6 +65,7 @@ add_library(ddp_trainer STATIC
   run/step_profile.cc
   run/trainer.cc
   run/training_run.cc
+  run/training_run_duties.cc
   run/training_run_log.cc
   interop/export_model.cc
   interop/pretrained_weights.cc

@@ -132,6 +132,20 @@ TEST_CASE("a rank that hangs in its loader is the one that is named, not those t
   CHECK_THAT(run.err, Contains("rank 1 (local rank 1") && Contains("step=12 phase=data"));
 }
 
+TEST_CASE("work between steps that takes longer than any step is not taken for a hang") {
+  const Workspace place;
+  const auto run =
+      succeed(launched(place, 2,
+                       {plan_of({"rank=0 step=5 phase=histograms kind=slow value=3500",
+                                 "rank=1 step=5 phase=comparing kind=slow value=3500",
+                                 "rank=0 step=5 phase=staging kind=slow value=3500"}),
+                        "logging_config.tensorboard=true", "logging_config.histogram_every_steps=5",
+                        "trainer_config.check_replicas_every_steps=5", "trainer_config.max_steps=7",
+                        "distributed_config.hang_timeout_s=2"},
+                       kTwentyRestarts));
+  CHECK_THAT(run.err, !Contains("hung"));
+}
+
 /// Where a start is promised 30 s, the least there is.
 const Words kShortStart = {"trainer_config.max_steps=3", "distributed_config.hang_timeout_s=1"};
 

@@ -22,12 +22,14 @@ int64_t digest_of(const torch::Tensor& tensor) {
 }  // namespace
 
 std::optional<ReplicaDifference> find_difference(const std::vector<NamedTensor>& tensors,
-                                                 ProcessGroup& group) {
+                                                 ProcessGroup& group,
+                                                 const std::function<void()>& before_wait) {
   const auto count = static_cast<int64_t>(tensors.size());
   auto own = torch::empty({count}, torch::kInt64);
   if (count > 0) wait_for_device(tensors.front().tensor.device());
   for (int64_t i = 0; i < count; ++i)
     own[i] = digest_of(tensors[static_cast<std::size_t>(i)].tensor);
+  before_wait();
   auto first_rank = own.clone();
   group.broadcast({first_rank});
   const auto differing = (own != first_rank).nonzero();

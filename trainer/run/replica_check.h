@@ -1,6 +1,7 @@
 // Whether the replicas of the training state, one on each rank, are still equal.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,8 +17,10 @@ struct ReplicaDifference {
 };
 
 /// Compares the bytes of the tensors by a digest of 64 bits each. A collective: all ranks get the
-/// same answer. `tensors` has the same names and shapes on all ranks.
-std::optional<ReplicaDifference> find_difference(const std::vector<NamedTensor>& tensors,
-                                                 ProcessGroup& group);
+/// same answer. `tensors` has the same names and shapes on all ranks. `before_wait`: before the
+/// ranks wait for each other.
+std::optional<ReplicaDifference> find_difference(
+    const std::vector<NamedTensor>& tensors, ProcessGroup& group,
+    const std::function<void()>& before_wait = [] {});
 
 }  // namespace ddp::train

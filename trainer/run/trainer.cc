@@ -192,6 +192,7 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
   }
   monitor.enter(Phase::kOptimizer);
   before_update();
+  monitor.meet(Phase::kOptimizer, "update");
   update(output);
   ++step_;
   if (monitor.faults().plans(FaultKind::kDrift, step_)) drift(task_.parameters().back().tensor);
@@ -334,8 +335,9 @@ TrainingState Trainer::capture() {
   return state;
 }
 
-std::optional<ReplicaDifference> Trainer::compare_replicas() {
-  return find_difference(state(), group_);
+std::optional<ReplicaDifference> Trainer::compare_replicas(
+    const std::function<void()>& before_wait) {
+  return find_difference(state(), group_, before_wait);
 }
 
 std::unique_ptr<DataLoader> Trainer::make_loader() const {

@@ -81,8 +81,10 @@ class Trainer {
   /// The state as the next step will find it, for rank 0 to save.
   TrainingState capture();
 
-  /// Where the ranks' training states differ; they must not. A collective.
-  std::optional<ReplicaDifference> compare_replicas();
+  /// Where the ranks' training states differ; they must not. A collective; `before_wait` as in
+  /// find_difference().
+  std::optional<ReplicaDifference> compare_replicas(const std::function<void()>& before_wait = [] {
+  });
 
   /// How gradients are communicated; see GradientSync.
   GradientSync& sync() { return *sync_; }

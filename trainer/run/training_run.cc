@@ -26,10 +26,6 @@ std::string digits_of(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value);
 }
 
-bool divides(const std::optional<int64_t>& every, int64_t step) {
-  return every && step % *every == 0;
-}
-
 }  // namespace
 
 TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& trainer,
@@ -43,6 +39,7 @@ TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& tra
       log_(log),
       profile_(config, group.rank(), trainer.device_plan().device,
                steps_of_run(config.trainer, trainer.sampler().steps_per_epoch())),
+      duties_(duties()),
       first_step_(trainer.step()) {
   if (!group.is_main()) return;
   records_ = std::make_unique<RunRecords>(config, log);
@@ -64,12 +61,12 @@ FitResult TrainingRun::fit() {
   if (finished()) return nothing_to_train();
   loader_ = trainer_.make_loader();
   throughput_ = Throughput([device = trainer_.device_plan().device] { wait_for_device(device); });
-  if (trainer_.evaluation_due()) run_evaluation();
+  if (trainer_.evaluation_due()) perform(evaluation(), {});
   train_until_end();
   if (profile_.recording()) profiling([this] { profile_.finish(trainer_.sync().times()); });
   loader_.reset();
   const bool evaluated = trainer_.last_eval() && trainer_.last_eval()->step == trainer_.step();
-  if (stop_signal_ == 0 && !evaluated) run_evaluation();
+  if (stop_signal_ == 0 && !evaluated) perform(evaluation(), {});
   save_last();
   monitor_.enter_for(Phase::kEnd, 0);
   const auto memory = group_.gather_doubles(static_cast<double>(memory_use().peak));
@@ -94,7 +91,7 @@ FitResult TrainingRun::nothing_to_train() {
                 ? nothing_after_early_stop_text(config_.trainer, trainer_.step())
                 : nothing_to_train_text(config_.trainer, trainer_.step(), trainer_.cursor().epoch));
   const bool was_due = trainer_.evaluation_due();
-  run_evaluation();
+  perform(evaluation(), {});
   // A signal had broken this evaluation off: its result belongs to the snapshot.
   if (was_due && !trainer_.evaluation_due()) saved_step_ = -1;
   save_last();
@@ -130,7 +127,6 @@ void TrainingRun::train_until_limit() {
     stop_signal_ = static_cast<int>(wish.wait());
     monitor_.end_step();
     profile_.end_step();
-    if (profile_.ends_with(step)) profiling([this] { profile_.finish(trainer_.sync().times()); });
     if (group_.is_main()) step_done();
     if (StopSignal::take_report_wish()) say_where_time_goes();
     after_step(trainer_.cursor().epoch > epoch);  // a rollback may lead to an earlier one
@@ -140,8 +136,7 @@ void TrainingRun::train_until_limit() {
 // Starting the profiler and writing its trace take a while, on every rank.
 template <typename Work>
 void TrainingRun::profiling(const Work& work) {
-  constexpr double kLongest = 300.0;  // s
-  monitor_.enter_for(Phase::kProfiling, kLongest);
+  monitor_.enter_for(Phase::kProfiling, kLongWork);
   throughput_.pause();
   work();
   throughput_.resume();
@@ -267,7 +262,8 @@ std::string TrainingRun::samples_of(const DataCursor& at) const {
 }
 
 bool TrainingRun::roll_back(int64_t bad_step) {
-  monitor_.enter_for(Phase::kStart, 0);
+  const RunMonitor::LongWork promise(monitor_, kLongWork);
+  monitor_.enter_for(Phase::kStart, kLongWork);
   std::optional<OpenedSnapshot> snapshot;
   if (keeper_) {
     keeper_->before_update();
@@ -293,66 +289,10 @@ bool TrainingRun::roll_back(int64_t bad_step) {
   return true;
 }
 
-// Before anything is saved: a restart goes on from the last state that was equal everywhere.
-void TrainingRun::check_replicas() {
-  const int64_t every = config_.trainer.check_replicas_every_steps;
-  if (every == 0 || trainer_.step() % every != 0) return;
-  monitor_.enter(Phase::kAllReduce, "compare_replicas");
-  const auto difference = trainer_.compare_replicas();
-  if (!difference) return;
-  throw RunError(fmt::format(
-      "step {}: the replicas differ: {} of rank {} is not that of rank 0 "
-      "(trainer_config.check_replicas_every_steps={}); the state of this step is not saved, the "
-      "last snapshot is {}",
-      trainer_.step(), difference->tensor, difference->rank, every, folder_.path()));
-}
-
-void TrainingRun::after_step(bool epoch_ended) {
-  check_replicas();
-  const auto& every = config_.trainer;
-  const int64_t step = trainer_.step();
-  const bool save_fixed = (epoch_ended && trainer_.cursor().epoch % every.save_every == 0) ||
-                          divides(every.save_every_steps, step);
-  if (epoch_ended || finished() || divides(every.eval_every_steps, step))
-    trainer_.set_evaluation_due(true);
-  if (records_ && divides(config_.logging.histogram_every_steps, step)) record_histograms();
-  if (stop_signal_ != 0) return;  // the due evaluation is made when training goes on
-  if (every.sample_every_steps > 0 && step % every.sample_every_steps == 0) record_sample();
-  if (trainer_.evaluation_due()) run_evaluation();
-  if (!keeper_ || finished()) return;
-  const auto& best = trainer_.best_eval();
-  const bool save_best = every.load_best_model_at_end && best && best->step == step;
-  const bool save_between = keeper_->due(step);
-  const bool save_now = save_fixed || save_best;
-  const bool save_copy = keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
-  if (!save_now && !save_between && !save_copy) return;
-  throughput_.pause();
-  const auto state = capture();
-  if (save_now || save_between) save(state, save_now ? SaveReason::kFixed : SaveReason::kInterval);
-  if (save_copy) keeper_->save_to_memory(state);
-  throughput_.resume();
-}
-
-void TrainingRun::run_evaluation() {
-  throughput_.pause();
-  const auto& last = trainer_.last_eval();
-  const bool made_before = last && last->step == trainer_.step();
-  const auto result = trainer_.evaluate_now(
-      [this] {
-        monitor_.enter(Phase::kEvaluation);
-        return StopSignal::pending() == 0;
-      },
-      [this] { monitor_.enter(Phase::kEvaluation, "all_reduce"); });
-  if (trainer_.evaluation_due())  // broken off
-    stop_signal_ = static_cast<int>(group_.all_reduce_max_async(StopSignal::pending()).wait());
-  if (result && group_.is_main()) log_evaluation(*result, made_before);
-  say_warnings();
-  throughput_.resume();
-}
-
 // With the weights that the run ends with.
 void TrainingRun::run_test(bool trained) {
   if (stop_signal_ != 0 || trainer_.task().test() == nullptr) return;
+  const RunMonitor::LongWork promise(monitor_, kLongWork);
   go_to_best();
   const auto result = trainer_.test_now(
       [this] {
@@ -392,6 +332,8 @@ void TrainingRun::save(const TrainingState& state, SaveReason reason) {
 
 void TrainingRun::save_last() {
   if (!keeper_) return;
+  const RunMonitor::LongWork promise(monitor_, kLongWork);
+  monitor_.enter_for(Phase::kStaging, kLongWork);
   // Nothing was trained and nothing is to be said: the file stays as it is.
   const bool as_it_was = trainer_.step() == first_step_ && saved_step_ == trainer_.step();
   if (!as_it_was) keeper_->finish(capture());

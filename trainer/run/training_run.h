@@ -13,6 +13,7 @@
 #include "trainer/health/run_monitor.h"
 #include "trainer/metrics/throughput.h"
 #include "trainer/parallel/process_group.h"
+#include "trainer/run/duty.h"
 #include "trainer/run/rollback_limit.h"
 #include "trainer/run/run_account.h"
 #include "trainer/run/run_records.h"
@@ -73,7 +74,13 @@ class TrainingRun {
   void handle_bad_step(StepVerdict verdict, const Unjudged& bad);
   bool roll_back(int64_t bad_step);
   void after_step(bool epoch_ended);
+  std::vector<Duty> duties();
+  Duty evaluation();
+  void perform(const Duty& duty, const StepEnd& end);
   void check_replicas();
+  bool snapshot_due(const StepEnd& end);
+  bool fixed_snapshot_due(const StepEnd& end) const;
+  void take_snapshot(const StepEnd& end);
   void run_evaluation();
   /// `trained`: in this process, so that what it says is new.
   void run_test(bool trained);
@@ -111,8 +118,10 @@ class TrainingRun {
   std::unique_ptr<RunAccount> account_;
   std::unique_ptr<DataLoader> loader_;
   StepProfile profile_;
+  const std::vector<Duty> duties_;
   int64_t first_step_;
   int64_t saved_step_ = -1;
+  bool before_first_snapshot_ = true;
   int stop_signal_ = 0;
   std::optional<Unjudged> unjudged_;
   RollbackLimit rollback_limit_;

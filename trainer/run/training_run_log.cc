@@ -143,7 +143,7 @@ void TrainingRun::record_evaluation(const char* split, const Evaluation& evaluat
 
 // The gradients are still there: averaged over the ranks and clipped, as the optimizer got them.
 void TrainingRun::record_histograms() {
-  throughput_.pause();
+  monitor_.enter(Phase::kHistograms);
   for (const Parameter& parameter : trainer_.task().parameters()) {
     const auto write = [&](const char* kind, const torch::Tensor& tensor) {
       records_->write_histogram(
@@ -152,18 +152,14 @@ void TrainingRun::record_histograms() {
     write("parameters/", parameter.tensor);
     if (parameter.tensor.grad().defined()) write("gradients/", parameter.tensor.grad());
   }
-  throughput_.resume();
 }
 
 // Rank 0 alone; the others begin the next step meanwhile and wait for it in a collective.
 void TrainingRun::record_sample() {
-  if (!records_) return;
-  throughput_.pause();
   const auto text = trainer_.sample([this] {
     monitor_.enter(Phase::kSampling);
     return StopSignal::pending() == 0;
   });
-  throughput_.resume();
   if (!text) return;
   log_.info(fmt::format("Step {} | Sample:\n{}", trainer_.step(), *text));
   records_->write_text({trainer_.step(), "sample", *text, 0.0});

@@ -38,6 +38,11 @@ void BackgroundJob::throw_failure() {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
+bool BackgroundJob::copied() const {
+  const std::lock_guard lock(mutex_);
+  return state_ != State::kCopying;
+}
+
 void BackgroundJob::wait_done() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return state_ == State::kIdle; });

@@ -30,6 +30,8 @@ class BackgroundJob {
   void start(Parts parts);
   /// Returns once the data may change: no job is in its first part. Throws what a job threw.
   void wait_copied();
+  /// No job is in its first part now.
+  bool copied() const;
   /// Returns once no job is running.
   void wait_done();
   /// Like wait_done(), for at most `seconds`. True if no job is running.

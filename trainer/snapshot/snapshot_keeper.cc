@@ -233,8 +233,8 @@ void SnapshotKeeper::count_stall(double seconds) {
 
 void SnapshotKeeper::before_update() {
   const auto begin = Clock::now();
-  disk_job_.wait_copied();
-  memory_job_.wait_copied();
+  wait_copied(disk_job_);
+  wait_copied(memory_job_);
   if (buffer_ && buffer_->copied()) buffer_->copied()->hold_queue();
   if (ram_ && ram_->copied()) ram_->copied()->hold_queue();
   count_stall(seconds_from(begin));
@@ -253,6 +253,14 @@ void SnapshotKeeper::wait_with_heartbeats() {
   constexpr double kBetweenBeats = 0.5;  // s
   constexpr double kPromise = 60.0;
   while (!disk_job_.wait_done_for(kBetweenBeats)) monitor_.enter_for(Phase::kWriting, kPromise);
+}
+
+// The first copy reserves memory and page-locks it, which takes seconds for many GB.
+void SnapshotKeeper::wait_copied(BackgroundJob& job) {
+  constexpr double kPromise = 300.0;
+  if (job.copied()) return;
+  monitor_.enter_for(Phase::kStaging, kPromise);
+  job.wait_copied();
 }
 
 void SnapshotKeeper::finish_writing() {

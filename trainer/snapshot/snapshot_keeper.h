@@ -101,6 +101,7 @@ class SnapshotKeeper {
   void memory_failed(const std::exception& error);
   void count_stall(double seconds);
   void wait_with_heartbeats();
+  void wait_copied(BackgroundJob& job);
 
   const TrainerConfig& config_;
   SnapshotFolder& folder_;
