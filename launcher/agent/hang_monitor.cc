@@ -40,7 +40,9 @@ void HangMonitor::begin_round(Clock::time_point now) {
   times_at_half_.clear();
   starvation_noted_ = false;
   look_at_.reset();
-  if (rules_.timeout) look_at_ = now + *rules_.timeout / 2;
+  const auto silence =
+      rules_.timeout || !rules_.heed_promises ? rules_.timeout : rules_.first_heartbeat;
+  if (silence) look_at_ = now + *silence / 2;
 }
 
 std::vector<ProcessFailure> HangMonitor::look(const std::vector<Worker>& workers,

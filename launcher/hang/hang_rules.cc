@@ -15,8 +15,10 @@ constexpr auto kLook = std::chrono::milliseconds(200);
 
 bool has_spoken(const LifeSign& sign) { return sign.promise || !sign.text.empty(); }
 
-// The longest promise that also binds ranks without a heartbeat.
-std::optional<Clock::duration> promise_for_all(const std::vector<LifeSign>& signs) {
+// The longest promise that also binds workers without a heartbeat.
+std::optional<Clock::duration> promise_for_all(const HangRules& rules,
+                                               const std::vector<LifeSign>& signs) {
+  if (std::none_of(signs.begin(), signs.end(), has_spoken)) return rules.first_heartbeat;
   std::optional<Clock::duration> longest;
   for (const LifeSign& sign : signs) {
     if (sign.for_every_rank) longest = std::max(longest, sign.promise);
@@ -59,7 +61,7 @@ bool is_held(const Suspect& suspect) {
 HangVerdict judge_hangs(const HangRules& rules, const std::vector<LifeSign>& signs,
                         Clock::time_point since, Clock::time_point now) {
   HangVerdict verdict;
-  const auto for_all = promise_for_all(signs);
+  const auto for_all = promise_for_all(rules, signs);
   for (std::size_t i = 0; i < signs.size(); ++i) {
     const auto limit = patience(rules, signs[i], for_all);
     if (rules.heed_promises && has_spoken(signs[i])) sooner(verdict.look_again, now + kLook);

@@ -14,6 +14,8 @@ namespace ddp::launch {
 struct HangRules {
   std::optional<std::chrono::milliseconds> timeout{};  // for workers that announced no timeout
   bool heed_promises = true;                           // timeout= in a heartbeat
+  /// For the first heartbeat of each worker, where the program is known to write them.
+  std::optional<std::chrono::milliseconds> first_heartbeat{};
 };
 
 struct HangVerdict {
@@ -23,7 +25,8 @@ struct HangVerdict {
 };
 
 /// Silence before `since` (start of the round, or end of a suspension) does not count. A worker
-/// without any heartbeat is held to the longest promise of those with `for_every_rank`.
+/// without any heartbeat is held to the longest promise of those with `for_every_rank`, and to
+/// `first_heartbeat` as long as no worker has written one.
 HangVerdict judge_hangs(const HangRules& rules, const std::vector<LifeSign>& signs,
                         Clock::time_point since, Clock::time_point now);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <filesystem>
 
 #include "launcher/base/signal_names.h"
 #include "launcher/plan/cpus.h"
@@ -72,6 +73,13 @@ std::vector<std::vector<int>> cpus_of_workers(const LaunchConfig& config,
                       {machine.root, cpus_of_this_thread()});
 }
 
+// The trainer that was installed with this ddp-run writes heartbeats from its start. Another
+// program of that name need not.
+bool is_own_trainer(const Command& command, const ProgramPlaces& places) {
+  std::error_code none;
+  return std::filesystem::equivalent(command.executable, places.own_folder + "/trainer", none);
+}
+
 }  // namespace
 
 JobPlan plan_job(const LaunchConfig& config) {
@@ -87,13 +95,17 @@ JobPlan plan_job(const LaunchConfig& config) {
     }
   }
   plan.job = job_info(config, machine, plan.inherited);
-  plan.command = resolve_program(config, ProgramPlaces::of_this_process());
+  const auto places = ProgramPlaces::of_this_process();
+  plan.command = resolve_program(config, places);
   plan.grace = config.shutdown_timeout;
   plan.cpus = cpus_of_workers(config, machine, plan.job.local_world_size);
   plan.restarts = config.restarts;
   plan.warm_spares = config.warm_spares;
   plan.elastic = config.group && !config.group->rules.fixed_ranks;
   plan.hangs = config.hangs;
+  const bool has_heartbeats = config.log_dir != "/dev/null";
+  if (has_heartbeats && is_own_trainer(plan.command, places))
+    plan.hangs.first_heartbeat = std::chrono::minutes(5);
   plan.logs = config.logs;
   plan.host = host_name();
   return plan;

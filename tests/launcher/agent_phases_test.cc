@@ -63,6 +63,19 @@ TEST_CASE("a hang is waited for no longer than the limit, then its stacks and th
   CHECK(result.stopped == 1);
 }
 
+TEST_CASE("a group that writes no first heartbeat is looked at without --hang-timeout") {
+  const Clock::time_point t0{};
+  const auto look = [&](const HangRules& rules) {
+    HangMonitor monitor(rules);
+    monitor.begin_round(t0);
+    return monitor.next_look();
+  };
+  CHECK(look({.first_heartbeat = seconds(300)}) == t0 + seconds(150));
+  CHECK(look({.timeout = seconds(8), .first_heartbeat = seconds(300)}) == t0 + seconds(4));
+  CHECK_FALSE(look({.heed_promises = false, .first_heartbeat = seconds(300)}));
+  CHECK_FALSE(look({}));
+}
+
 TEST_CASE("silence while ddp-run holds the workers up does not count") {
   PhaseScene scene;
   scene.plan.hangs.timeout = seconds(5);

@@ -150,6 +150,23 @@ TEST_CASE(
   CHECK(parse_heartbeat("step=0 ranks=all").text == "step=0");
 }
 
+TEST_CASE("a program that is known to write heartbeats must write a first one") {
+  const Clock::time_point t0{};
+  const auto overdue_at = [&](seconds now, HangRules rules, const char* peer = "") {
+    LifeSign other = parse_heartbeat(peer);
+    other.at = t0 + now;
+    return judge_hangs(rules, {sign_at(t0), other}, t0, t0 + now).overdue;
+  };
+  using Overdue = std::vector<std::size_t>;
+  const HangRules known{.first_heartbeat = seconds(300)};
+  CHECK(judge_hangs(known, {sign_at(t0)}, t0, t0 + seconds(299)).overdue == Overdue{});
+  CHECK(judge_hangs(known, {sign_at(t0)}, t0, t0 + seconds(300)).overdue == Overdue{0});
+  CHECK(overdue_at(seconds(300), known, "timeout=400 ranks=all") == Overdue{});
+  CHECK(overdue_at(seconds(300), known, "step=0 ranks=all") == Overdue{});
+  CHECK(overdue_at(seconds(300), {.heed_promises = false, .first_heartbeat = seconds(300)}) ==
+        Overdue{});
+}
+
 TEST_CASE("without a promise and without --hang-timeout nobody ever hangs") {
   const Clock::time_point t0{};
   const auto verdict = judge_hangs({}, {sign_at(t0)}, t0, t0 + seconds(100'000));
