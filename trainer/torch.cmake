@@ -116,6 +116,7 @@ add_executable(trainer
   app/modes/train.cc
   app/multirun.cc
   app/out_of_memory.cc
+  app/prediction_file.cc
   app/snapshot_model.cc
   app/standard_output.cc
   app/train_job.cc

@@ -153,7 +153,9 @@ Options:
                               .tsv or .jsonl file with the run's data_config.text_column; texts with
                               masks: a text file, a text per line. With neither, each line of
                               standard input is a text
-      --output FILE.csv       Write one row per input: input, label and all probabilities
+      --output FILE.csv       Write one row per input, in order: input, label, all probabilities,
+                              the error if it could not be read, and a table's own columns; as
+                              tabs or JSON lines to FILE.tsv or FILE.jsonl
       --top N                 Most likely answers to show for each mask (default: 5)
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
       --json                  Print a JSON object; one per line of standard input
@@ -244,7 +246,7 @@ Required:
 
 Training a tokenizer:
       --train               Train it on the input (bpe, wordpiece; char always is)
-      --vocab_size N        Vocabulary size, at least 257
+      --vocab_size N        Vocabulary size; of bpe at least 257
 
 Other:
       --append_end_of_text  Put the tokenizer's end-of-text token after each file (default: no

@@ -121,8 +121,14 @@ std::size_t column_of(const ColumnNames& header, const char* key, const std::str
   return static_cast<std::size_t>(found - header.begin());
 }
 
+std::vector<TableCell> cells_of(const ColumnNames& fields) {
+  std::vector<TableCell> cells;
+  for (const std::string& field : fields) cells.push_back({field});
+  return cells;
+}
+
 std::vector<TableRow> separated_rows(std::string_view text, char separator,
-                                     const TableColumns& columns) {
+                                     const TableColumns& columns, ColumnNames* all_columns) {
   SeparatedValues values(text, separator);
   ColumnNames header;
   if (!values.next(header)) throw UserError("is empty; the first line names the columns");
@@ -137,11 +143,31 @@ std::vector<TableRow> separated_rows(std::string_view text, char separator,
                               "line ends in quotes",
                               fields.size(), header.size()));
     }
-    TableRow row{values.line(), std::move(fields[text_at]), ""};
+    TableRow row{values.line(), "", "", {}};
+    if (all_columns != nullptr) row.cells = cells_of(fields);
+    row.text = std::move(fields[text_at]);
     if (labelled) row.label = label_at == text_at ? row.text : std::move(fields[label_at]);
     rows.push_back(std::move(row));
   }
+  if (all_columns != nullptr) *all_columns = std::move(header);
   return rows;
+}
+
+/// By the names in `columns`, to which new ones are added.
+std::vector<TableCell> cells_of(const TableJson& object, ColumnNames& columns) {
+  const TableCell absent{"null", /*is_json=*/true};
+  std::vector<TableCell> cells(columns.size(), absent);
+  for (const auto& [name, value] : object.items()) {
+    const auto at = std::find(columns.begin(), columns.end(), name) - columns.begin();
+    if (at == std::ssize(columns)) {
+      columns.push_back(name);
+      cells.push_back(absent);
+    }
+    cells[static_cast<std::size_t>(at)] = value.is_string()
+                                              ? TableCell{value.get<std::string>()}
+                                              : TableCell{value.dump(), /*is_json=*/true};
+  }
+  return cells;
 }
 
 /// A value as a text: that of null is empty.
@@ -161,7 +187,8 @@ std::string value_at(const TableJson& object, int64_t line, const char* key,
   return found->dump();
 }
 
-std::vector<TableRow> json_rows(std::string_view text, const TableColumns& columns) {
+std::vector<TableRow> json_rows(std::string_view text, const TableColumns& columns,
+                                ColumnNames* all_columns) {
   std::vector<TableRow> rows;
   for (int64_t line = 1; !text.empty(); ++line) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -171,19 +198,22 @@ std::vector<TableRow> json_rows(std::string_view text, const TableColumns& colum
     const auto object =
         nests_too_deeply(source) ? TableJson() : TableJson::parse(source, nullptr, false);
     if (!object.is_object()) refuse_line(line, "is not a JSON object; write one per line");
-    TableRow row{line, value_at(object, line, kTextColumn, columns.text), ""};
+    TableRow row{line, value_at(object, line, kTextColumn, columns.text), "", {}};
+    if (all_columns != nullptr) row.cells = cells_of(object, *all_columns);
     if (!columns.label.empty()) row.label = value_at(object, line, kLabelColumn, columns.label);
     rows.push_back(std::move(row));
   }
+  if (all_columns == nullptr) return rows;
+  for (TableRow& row : rows) row.cells.resize(all_columns->size(), {"null", /*is_json=*/true});
   return rows;
 }
 
 std::vector<TableRow> table_rows(const std::string& path, std::string_view text,
-                                 const TableColumns& columns) {
+                                 const TableColumns& columns, ColumnNames* all_columns) {
   const std::string end = fs::path(path).extension().string();
-  if (end == ".csv") return separated_rows(text, ',', columns);
-  if (end == ".tsv") return separated_rows(text, '\t', columns);
-  return json_rows(text, columns);
+  if (end == ".csv") return separated_rows(text, ',', columns, all_columns);
+  if (end == ".tsv") return separated_rows(text, '\t', columns, all_columns);
+  return json_rows(text, columns, all_columns);
 }
 
 void check_kind(const char* key, const std::string& path) {
@@ -202,11 +232,11 @@ bool is_blank(const std::string& text) {
 }
 
 std::vector<TableRow> read_table(const char* key, const std::string& path,
-                                 const TableColumns& columns) {
+                                 const TableColumns& columns, ColumnNames* all_columns) {
   check_kind(key, path);
   const std::string text = read_utf8_text(key, path);
   try {
-    return table_rows(path, text, columns);
+    return table_rows(path, text, columns, all_columns);
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}: {}", key, path, error.what()));
   }

@@ -14,10 +14,17 @@ struct TableColumns {
   std::string label;  ///< Empty: labels are not read.
 };
 
+/// A field as it stands in the file.
+struct TableCell {
+  std::string text;
+  bool is_json = false;  ///< A number, true, false, null, a list or an object of JSON.
+};
+
 struct TableRow {
   int64_t line = 0;  ///< Where it begins in the file, from 1.
   std::string text;
   std::string label;  ///< Of JSON: a string, or a number, true or false as it is written.
+  std::vector<TableCell> cells;  ///< Of all columns, where they are asked for.
 };
 
 /// Whether there is nothing but spaces and line ends.
@@ -27,7 +34,10 @@ bool is_blank(const std::string& text);
 /// Empty lines are passed over; a quoted field may hold separators, line ends and doubled quotes.
 /// Throws UserError that names `key`, the file, the line and what is wrong: not readable or not
 /// UTF-8, a column that is missing, a row with more or fewer fields than the header, an open quote.
+/// `all_columns`, unless null, receives the names of all columns, and each row its cells of them;
+/// where an object lacks a name, that cell is null.
 std::vector<TableRow> read_table(const char* key, const std::string& path,
-                                 const TableColumns& columns);
+                                 const TableColumns& columns,
+                                 std::vector<std::string>* all_columns = nullptr);
 
 }  // namespace ddp::train

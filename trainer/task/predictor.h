@@ -13,19 +13,22 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/data/table_file.h"
 #include "trainer/optim/optimizer.h"
 
 namespace ddp::train {
 
 /// The answer to one input.
 struct Prediction {
-  std::string input;         ///< Its name or text, for people and for the first column.
+  std::string input;         ///< Its name or text.
+  std::string place = {};    ///< Of a text: where it stands.
   std::string label;         ///< The most likely answer; empty when there is none.
   double probability = 0.0;  ///< Of label.
   /// Answers and probabilities: of a classifier all of them in the order of labels(), else the most
   /// likely ones first.
   std::vector<std::pair<std::string, double>> answers;
-  std::string problem;  ///< Why there is no answer, or "".
+  std::string problem;                ///< Why there is no answer, or "".
+  std::vector<TableCell> cells = {};  ///< The table's row, one for each of columns().
 };
 
 class Predictor {
@@ -35,6 +38,8 @@ class Predictor {
   /// The classes, each of which every prediction has a probability of; empty: the answers differ
   /// from input to input.
   virtual const std::vector<std::string>& labels() const = 0;
+  /// The columns of the table that the inputs are in; empty: they are in none.
+  virtual std::vector<std::string> columns() const { return {}; }
   /// Of the next inputs, `most` at a time; empty at their end.
   virtual std::vector<Prediction> next(int64_t most) = 0;
 };

@@ -18,6 +18,7 @@ namespace {
 struct PredictedText {
   std::string place;
   std::string text;
+  std::vector<TableCell> cells;
 };
 
 /// What the request gives, one after the other.
@@ -25,26 +26,30 @@ class PredictedTexts {
  public:
   explicit PredictedTexts(const PredictRequest& request)
       : next_line_(request.next_line), file_(request.input) {
-    if (!request.text.empty()) rows_ = {{1, request.text, ""}};
-    if (!file_.empty()) rows_ = read_table("--input", file_, {request.config.data.text_column, ""});
+    if (!request.text.empty()) rows_ = {{1, request.text, "", {}}};
+    if (file_.empty()) return;
+    rows_ = read_table("--input", file_, {request.config.data.text_column, ""}, &columns_);
   }
 
   std::optional<PredictedText> next() {
     if (next_line_) {
       auto line = next_line_();
       if (!line) return std::nullopt;
-      return PredictedText{fmt::format("standard input: line {}", ++at_), std::move(*line)};
+      return PredictedText{fmt::format("standard input: line {}", ++at_), std::move(*line), {}};
     }
     if (at_ == rows_.size()) return std::nullopt;
     TableRow& row = rows_[at_++];
     return PredictedText{
         file_.empty() ? std::string("--text") : fmt::format("{}: line {}", file_, row.line),
-        std::move(row.text)};
+        std::move(row.text), std::move(row.cells)};
   }
+
+  const std::vector<std::string>& columns() const { return columns_; }
 
  private:
   std::function<std::optional<std::string>()> next_line_;
   std::string file_;
+  std::vector<std::string> columns_;
   std::vector<TableRow> rows_;
   std::size_t at_ = 0;
 };
@@ -65,6 +70,8 @@ class TextPredictor : public Predictor {
   }
 
   const std::vector<std::string>& labels() const override { return labels_; }
+
+  std::vector<std::string> columns() const override { return texts_.columns(); }
 
   std::vector<Prediction> next(int64_t most) override {
     const torch::NoGradGuard no_grad;
@@ -98,7 +105,9 @@ class TextPredictor : public Predictor {
     } catch (const UserError& error) {
       prediction.problem = error.what();
     }
-    prediction.input = prediction.problem.empty() ? std::move(text.text) : std::move(text.place);
+    prediction.input = std::move(text.text);
+    prediction.place = std::move(text.place);
+    prediction.cells = std::move(text.cells);
     const auto room = static_cast<std::size_t>(model_->positions() - kAroundText);
     const std::span<const int32_t> used(tokens.data(), std::min(tokens.size(), room));
     write_bert_row(used, tokens_, numbers_at(row.mutable_data_ptr(), model_->positions()));

@@ -7,12 +7,12 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
+#include "trainer/app/prediction_file.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/metrics/text.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
-#include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/error.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
@@ -53,9 +53,14 @@ PredictRequest request_of(const OpenedSnapshot& snapshot, const PredictArgs& opt
   return request;
 }
 
+/// How messages call an input without an answer.
+const std::string& place_of(const Prediction& prediction) {
+  return prediction.place.empty() ? prediction.input : prediction.place;
+}
+
 nlohmann::ordered_json prediction_json(const Prediction& prediction) {
   if (!prediction.problem.empty())
-    return {{"input", prediction.input}, {"problem", prediction.problem}};
+    return {{"input", place_of(prediction)}, {"problem", prediction.problem}};
   auto answers = nlohmann::ordered_json::array();
   for (const auto& [answer, probability] : prediction.answers)
     answers.push_back({{"answer", answer}, {"probability", probability}});
@@ -76,55 +81,32 @@ std::string prediction_table(const Prediction& prediction, bool classes) {
   return text;
 }
 
-/// RFC 4180: quotes where the field has a comma, a quote or a line end.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
-}
-
-std::string csv_header(const std::vector<std::string>& labels) {
-  std::string line = "input,label,probability";
-  for (const std::string& label : labels)
-    line += fmt::format(",{}", csv_field(fmt::format("probability of {}", label)));
-  return line + "\n";
-}
-
-std::string csv_row(const Prediction& prediction, const std::vector<std::string>& labels) {
-  std::string line = fmt::format("{},{},{}", csv_field(prediction.input),
-                                 csv_field(prediction.label), prediction.probability);
-  for (std::size_t i = 0; i < labels.size(); ++i)
-    line += fmt::format(",{}", prediction.answers[i].second);
-  return line + "\n";
-}
-
 /// Where the predictions go, in the form that was asked for.
 class PredictionWriter {
  public:
   PredictionWriter(const PredictArgs& options, const OpenedSnapshot& snapshot,
-                   const std::vector<std::string>& labels)
+                   const Predictor& predictor)
       : options_(options),
-        labels_(labels),
+        classes_(!predictor.labels().empty()),
         report_({{"snapshot", snapshot.path},
                  {"step", snapshot.meta.step},
                  {"predictions", nlohmann::ordered_json::array()}}) {
     if (options.output.empty()) return;
-    file_ = std::make_unique<AtomicFile>(options.output);
-    write_to_file(csv_header(labels));
+    file_ =
+        std::make_unique<PredictionFile>(options.output, predictor.labels(), predictor.columns());
   }
 
-  /// An input without an answer is named on standard error and has no row.
+  /// An input without an answer is named on standard error, too.
   void write(const Prediction& prediction) {
     if (!prediction.problem.empty()) {
       ++problems_;
-      fmt::print(stderr, "warning: {}: no prediction: {}\n", prediction.input, prediction.problem);
+      fmt::print(stderr, "warning: {}: no prediction: {}\n", place_of(prediction),
+                 prediction.problem);
     }
     if (json_lines()) return print(prediction_json(prediction).dump() + "\n");
     if (options_.json) return report_["predictions"].push_back(prediction_json(prediction));
-    if (!prediction.problem.empty()) return;
-    if (file_) return write_to_file(csv_row(prediction, labels_));
-    print(prediction_table(prediction, !labels_.empty()));
+    if (file_) return file_->write(prediction);
+    if (prediction.problem.empty()) print(prediction_table(prediction, classes_));
   }
 
   /// Returns how many inputs had no answer.
@@ -137,12 +119,11 @@ class PredictionWriter {
  private:
   /// Who types texts sees each answer at once.
   bool json_lines() const { return options_.json && from_standard_input(options_); }
-  void write_to_file(const std::string& text) { file_->write(text.data(), text.size()); }
 
   const PredictArgs& options_;
-  const std::vector<std::string>& labels_;
+  const bool classes_;
   nlohmann::ordered_json report_;
-  std::unique_ptr<AtomicFile> file_;
+  std::unique_ptr<PredictionFile> file_;
   int64_t problems_ = 0;
 };
 
@@ -153,7 +134,7 @@ int run_predict(const TrainerArgs& args) {
   const FetchedSnapshot fetched(options.snapshot);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const auto predictor = make_predictor(request_of(snapshot, options));
-  PredictionWriter writer(options, snapshot, predictor->labels());
+  PredictionWriter writer(options, snapshot, *predictor);
   const int64_t at_a_time = from_standard_input(options) ? 1 : 64;
   for (auto some = predictor->next(at_a_time); !some.empty(); some = predictor->next(at_a_time)) {
     for (const Prediction& prediction : some) writer.write(prediction);

@@ -1,0 +1,35 @@
+// The file of `trainer predict --output`: a row per input, in the order of the inputs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/runtime/atomic_file.h"
+#include "trainer/task/predictor.h"
+
+namespace ddp::train {
+
+/// The columns are input, label, probability, "probability of X" for each label, error, then those
+/// of the inputs' table; one of them whose name is taken is called "input.NAME". An input without
+/// an answer has its error and empty predictions. Tab-separated if the name ends in .tsv, JSON
+/// objects line by line if in .jsonl or .ndjson, else comma-separated as RFC 4180 has it.
+class PredictionFile {
+ public:
+  /// Throws UserError or RunError when the file cannot be created.
+  PredictionFile(const std::string& path, const std::vector<std::string>& labels,
+                 const std::vector<std::string>& table_columns);
+
+  void write(const Prediction& prediction);
+  /// Publishes it under its name.
+  void commit() { file_.commit(); }
+
+ private:
+  void write_row(const std::vector<TableCell>& cells);
+
+  AtomicFile file_;
+  const char separator_;  ///< 0: JSON lines.
+  const std::size_t labels_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace ddp::train
