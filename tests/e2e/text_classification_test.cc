@@ -1,109 +1,18 @@
-// Text classification from tables to predictions: the invariants of every task, and the mistakes
+// Text classification from tables to snapshots: the invariants of every task, and the mistakes
 // that only tables know.
 #include <signal.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "tests/support/catch.h"
 
-#include "tests/e2e/saved_state.h"
+#include "tests/e2e/reviews.h"
 
 namespace ddp::test {
-namespace {
 
 using Catch::Contains;
-using Json = nlohmann::json;
-
-constexpr const char* kReviewConfig = R"(task: text_classification
-data_config:
-  path: reviews.csv
-  tokenizer: vocab.txt
-  block_size: 24
-  train_split: 0.8
-bert_config: {n_layer: 2, n_head: 2, n_embd: 32, intermediate: 48}
-)";
-
-constexpr const char* kReviewVocabulary =
-    "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\nfilm\nplot\ncast\nwas\nwere\nand\nso\ngreat\nlovely\n"
-    "funny\ndull\nslow\npoor\nwe\nsaid\nlong\n,\n.\n\"\n##s\n";
-
-struct Review {
-  std::string text;
-  std::string label;
-};
-
-/// Two thirds are good; of unequal lengths, some with commas, quotes and line ends.
-std::vector<Review> some_reviews(int count) {
-  constexpr const char* kWords[][3] = {{"great", "lovely", "funny"}, {"dull", "slow", "poor"}};
-  std::vector<Review> reviews;
-  for (int i = 0; i < count; ++i) {
-    const int bad = i % 3 == 2 ? 1 : 0;
-    const std::string word = kWords[bad][(i * i + i / 7) % 3];
-    std::string text =
-        i % 2 == 0 ? "the film was " + word : "we said \"" + word + "\",\nso " + word;
-    for (int more = 0; more < i % 5; ++more) text += ", and the cast was so " + word;
-    reviews.push_back({text + ".", bad == 1 ? "bad" : "good"});
-  }
-  return reviews;
-}
-
-std::string in_quotes(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
-}
-
-std::string as_csv(const std::vector<Review>& reviews, const std::string& separator = ",") {
-  std::string table = "label" + separator + "text\n";
-  for (const auto& [text, label] : reviews) table += label + separator + in_quotes(text) + "\n";
-  return table;
-}
-
-std::string as_json_lines(const std::vector<Review>& reviews) {
-  std::string lines;
-  for (const auto& [text, label] : reviews)
-    lines += Json({{"text", text}, {"label", label}}).dump() + "\n";
-  return lines;
-}
-
-struct ReviewWorkspace : Workspace {
-  ReviewWorkspace() {
-    write("config.yaml", tiny_config(kReviewConfig, 14, 4));
-    write("vocab.txt", kReviewVocabulary);
-    write("reviews.csv", as_csv(some_reviews(90)));
-    write("others.csv", as_csv(some_reviews(40)));
-  }
-};
-
-const Words kBucketsAndWeights = {"data_config.bucket_batches=3",
-                                  "bert_config.class_weights=balanced"};
-
-Words joined(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-void check_table_refusal(const Finished& run, const Words& said) {
-  INFO(run.err);
-  CHECK(run.exit == 2);
-  REQUIRE(lines_of(run.err).size() == 1);
-  for (const auto& text : said) CHECK_THAT(run.err, Contains(text));
-}
-
-const Words kPredict = {"predict", "--snapshot", "snapshot.pt"};
-
-Json json_of(const Workspace& place, const Words& words) {
-  return Json::parse(succeed(trainer(place, words)).out);
-}
-
-Json answers_of(const Workspace& place, const Words& input) {
-  return json_of(place, joined(joined(kPredict, input), {"--json"}))["predictions"];
-}
-
-}  // namespace
 
 TEST_CASE("two ranks learn labels bit for bit as one process with two micro-batches") {
   for (const Words& how : {Words{}, kBucketsAndWeights}) {
@@ -186,49 +95,68 @@ TEST_CASE("the best snapshot by F1 is kept, and evaluated on a test set at the e
   CHECK(tested["f1"] == report["f1"]);
 }
 
-TEST_CASE("texts are labelled alike from every kind of file, from an option and one by one") {
+TEST_CASE("a new seed on resume leaves the rows of the evaluation where they were") {
   const ReviewWorkspace place;
-  succeed(alone(place));
-  const auto reviews = some_reviews(7);
-  place.write("new.csv", as_csv(reviews));
-  place.write("new.tsv", as_csv(reviews, "\t"));
-  place.write("new.jsonl", as_json_lines(reviews));
-  const auto of_csv = answers_of(place, {"--input", "new.csv"});
-  REQUIRE(of_csv.size() == 7);
-  CHECK(of_csv[1]["input"] == reviews[1].text);
-  CHECK(of_csv[1]["answers"].size() == 2);
-  CHECK(answers_of(place, {"--input", "new.tsv"}) == of_csv);
-  CHECK(answers_of(place, {"--input", "new.jsonl"}) == of_csv);
-  const auto single = answers_of(place, {"--text", reviews[0].text});
-  REQUIRE(single.size() == 1);
-  CHECK(single[0]["label"] == of_csv[0]["label"]);
-  CHECK(single[0]["probability"].get<double>() ==
-        Approx(of_csv[0]["probability"].get<double>()).epsilon(1e-5));
-  place.write("lines.txt", reviews[0].text + "\n" + reviews[2].text + "\n");
-  ChildOptions typed = trainer(place, {});
-  typed.argv = {
-      "/bin/sh", "-c",
-      "exec '" + trainer_program() + "' predict --snapshot snapshot.pt --json < lines.txt"};
-  const auto lines = lines_of(succeed(typed).out);
-  REQUIRE(lines.size() == 2);
-  CHECK(Json::parse(lines[0])["label"] == single[0]["label"]);
-  CHECK(Json::parse(lines[1])["input"] == reviews[2].text);
+  succeed(alone(place, {"trainer_config.max_steps=3", "trainer_config.seed=1"}));
+  const auto before = succeed(trainer(place, {"eval", "--snapshot", "snapshot.pt", "--json"})).out;
+  const Words still = {"trainer_config.seed=2", "optimizer_config.learning_rate=1e-30",
+                       "optimizer_config.weight_decay=0", "trainer_config.max_steps=6"};
+  const auto resumed = succeed(alone(place, still));
+  CHECK_THAT(resumed.out, Contains("Evaluation: the rows that seed 1 chose when the run began; "
+                                   "trainer_config.seed=2 does not move them"));
+  auto then = Json::parse(before);
+  auto now = json_of(place, {"eval", "--snapshot", "snapshot.pt", "--json"});
+  for (const char* name : {"snapshot", "step"}) {
+    then.erase(name);
+    now.erase(name);
+  }
+  CHECK(now == then);
 }
 
-TEST_CASE("predictions go to a table with a probability for each label") {
+TEST_CASE("one line with a table trains a classifier, on a vocabulary of its own texts") {
+  const auto one_line = [](int steps) {
+    return Words{
+        "task=text_classification",    "data_config.path=reviews.csv",
+        "data_config.block_size=24",   "bert_config.n_layer=1",
+        "bert_config.n_head=2",        "bert_config.n_embd=16",
+        "trainer_config.batch_size=4", "trainer_config.snapshot_path=snapshot.pt",
+        "hydra.run.dir=run",           "trainer_config.max_steps=" + std::to_string(steps)};
+  };
+  const ReviewWorkspace unbroken, broken;
+  const auto whole = succeed(trainer(unbroken, one_line(12)));
+  CHECK_THAT(whole.out,
+             Contains("Vocabulary: WordPiece, ") && Contains("trained on the training texts"));
+  {
+    ChildProgram victim(trainer(broken, one_line(12)));
+    victim.wait_for("Step 5 | Train", 1, kPatience);
+    victim.signal(SIGKILL);
+    victim.wait_all_gone(kPatience);
+  }
+  succeed(trainer(broken, one_line(12)));
+  CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
+
+  const auto answers = answers_of(unbroken, {"--input", "others.csv"});
+  CHECK(answers.size() == 40);
+  CHECK(json_of(unbroken, {"eval", "--snapshot", "snapshot.pt", "--json"})["texts"] == 18);
+  succeed(trainer(unbroken, {"export", "--snapshot", "snapshot.pt", "--output", "exported"}));
+  CHECK_THAT(read_bytes(unbroken / "exported/tokenizer.json"), Contains("\"film\""));
+}
+
+TEST_CASE("two ranks train the same vocabulary as one process") {
+  const ReviewWorkspace two, one;
+  const Words own = {"data_config.tokenizer=null", "trainer_config.max_steps=4"};
+  succeed(launched(two, 2, own));
+  succeed(alone(one, joined(own, {"trainer_config.grad_accumulation_steps=2"})));
+  CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
+}
+
+TEST_CASE("char and byte are refused as a vocabulary of BERT's") {
   const ReviewWorkspace place;
-  succeed(alone(place, {"trainer_config.max_steps=1"}));
-  place.write("new.csv", "text\n\"we said \"\"so\"\",\nthe film\"\n");
-  succeed(trainer(place, joined(kPredict, {"--input", "new.csv", "--output", "answers.csv"})));
-  CHECK_THAT(read_bytes(place / "answers.csv"),
-             Catch::StartsWith("input,label,probability,probability of bad,probability of good\n"
-                               "\"we said \"\"so\"\",\nthe film\","));
-  place.write("gaps.csv", "text\nthe film\n  \nthe cast\n\"\"\n");
-  const auto run = finish(trainer(place, joined(kPredict, {"--input", "gaps.csv"})));
-  CHECK(run.exit == 1);
-  CHECK_THAT(run.err, Contains("gaps.csv: line 3: no prediction: its text is empty") &&
-                          Contains("2 inputs could not be read"));
-  CHECK(lines_of(run.out).size() == 2);
+  for (const std::string kind : {"char", "byte"}) {
+    check_table_refusal(
+        finish(alone(place, {"data_config.tokenizer=" + kind})),
+        {"data_config.tokenizer: " + kind + " does not apply to task=text_classification"});
+  }
 }
 
 TEST_CASE("fine-tuning starts from a masked language model, and from a classifier of its own") {

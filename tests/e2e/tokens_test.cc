@@ -1,4 +1,5 @@
 // Training on files of tokens: `trainer tokenize`, then `data_config.path` of its folder.
+#include <cstdint>
 #include <filesystem>
 
 #include "tests/support/catch.h"
@@ -10,6 +11,7 @@ namespace ddp::test {
 namespace {
 
 using Catch::Contains;
+using namespace std::string_literals;
 
 void tokenize(const Workspace& place, const Words& options) {
   Words arguments = {"tokenize"};
@@ -63,6 +65,74 @@ TEST_CASE("a run on BPE tokens goes on bit for bit, and generates from its own v
   const auto text = succeed(trainer(unbroken, {"generate", "--snapshot", "snapshot.pt", "--prompt",
                                                "the ", "--max_new_tokens", "5", "--seed", "1"}));
   CHECK_THAT(text.out, Catch::StartsWith("the "));
+}
+
+/// The number's bytes, lowest first.
+std::string four_bytes(std::uint32_t number) {
+  std::string bytes;
+  for (unsigned shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(number >> shift);
+  return bytes;
+}
+
+/// llm.c's file of the same tokens as one of trainer's with 16 bits each.
+std::string as_llama3_file(const std::string& shard) {
+  constexpr std::size_t kHeader = 128, kWords = 256;
+  const auto tokens = static_cast<std::uint32_t>((shard.size() - kHeader) / 2);
+  std::string file = four_bytes(20240801) + four_bytes(7) + four_bytes(tokens);
+  file.resize(4 * kWords);
+  for (std::size_t at = kHeader; at < shard.size(); at += 2) file += shard.substr(at, 2) + "\0\0"s;
+  return file;
+}
+
+TEST_CASE("Llama 3's token files train with its tokenizer.json, which encodes no text") {
+  const Workspace place;
+  tokenize(place, {"--tokenizer", "bpe", "--train", "--vocab_size", "300", "--input", "text.txt",
+                   "--output", "bpe"});
+  std::string tokenizer = read_bytes(place / "bpe/tokenizer.json");
+  const std::string gpt2 = R"("pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,)"
+                           R"("trim_offsets":true,"use_regex":true})";
+  const std::string llama3 =
+      R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":)"
+      R"({"Regex":"\\p{N}{1,3}"},"behavior":"Isolated","invert":false},{"type":"ByteLevel",)"
+      R"("add_prefix_space":false,"trim_offsets":true,"use_regex":false}]})";
+  REQUIRE(tokenizer.find(gpt2) != std::string::npos);
+  tokenizer.replace(tokenizer.find(gpt2), gpt2.size(), llama3);
+  std::filesystem::create_directory(place / "llama");
+  place.write("llama/tokenizer.json", tokenizer);
+  place.write("llama/train.bin", as_llama3_file(read_bytes(place / "bpe/tokens_000000.bin")));
+
+  const Words on = {"data_config.path=llama", "trainer_config.max_steps=4"};
+  succeed(
+      alone(place, {on[0], "trainer_config.max_steps=2", "trainer_config.sample_every_steps=2"}));
+  succeed(alone(place, on));
+  const Workspace unbroken;
+  std::filesystem::copy(place / "llama", unbroken / "llama");
+  succeed(alone(unbroken, on));
+  CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
+
+  const auto prompted = finish(trainer(place, {"generate", "--snapshot", "snapshot.pt", "--prompt",
+                                               "the", "--max_new_tokens", "2"}));
+  CHECK(prompted.exit == 2);
+  CHECK_THAT(prompted.err, Contains("pre_tokenizer is 'Sequence'"));
+  check_refused(unbroken, {"data_config.tokenizer=./llama", "trainer_config.snapshot_path=new.pt"},
+                "splits text into GPT-2's words only");
+}
+
+TEST_CASE("a run on BPE tokens is not resumed with the tokenizer char") {
+  const Workspace place;
+  tokenize_bpe(place);
+  const Words on_text = {"data_config.tokenizer=./bpe", "trainer_config.max_steps=2"};
+  succeed(alone(place, on_text));
+  check_refused(place, {"data_config.tokenizer=char", "trainer_config.max_steps=4"},
+                "was trained with another vocabulary: its tokenizer is bpe with 300 tokens, that "
+                "of this configuration is char with ");
+  succeed(alone(place, {"trainer_config.max_steps=4"}));
+}
+
+TEST_CASE("samples of an epoch that do not fill a step are counted in the log") {
+  const Workspace place;
+  const auto run = succeed(alone(place, {"trainer_config.max_steps=1"}));
+  CHECK_THAT(run.out, Contains("Epochs: 2 of 138 samples do not fill a step and are left out"));
 }
 
 TEST_CASE("several texts by a glob, other bytes than UTF-8, and a text for evaluation alone") {

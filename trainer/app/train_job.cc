@@ -30,6 +30,7 @@
 #include "trainer/snapshot/resume_check.h"
 #include "trainer/snapshot/snapshot_folder.h"
 #include "trainer/task/task.h"
+#include "trainer/task/text_classification.h"
 
 namespace ddp::train {
 namespace {
@@ -106,7 +107,12 @@ void work_in(const std::string& folder) {
 std::unique_ptr<Task> open_task(const Config& config, const DevicePlan& plan,
                                 const std::optional<SnapshotMeta>& meta) {
   try {
-    return make_task(config, meta ? &meta->task : nullptr);
+    if (!meta) return make_task(config, nullptr);
+    auto metadata = meta->task;
+    // A snapshot of an earlier version does not hold it: the run's seed divided the rows.
+    const int64_t seed = config_from_json(meta->config_json).trainer.seed;
+    metadata.try_emplace(kSplitSeed, fmt::to_string(seed));
+    return make_task(config, &metadata);
   } catch (const std::bad_alloc&) {
     hold_to_share({}, plan);  // the words need memory, too
     throw FinalError(fmt::format(

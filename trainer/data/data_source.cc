@@ -118,7 +118,9 @@ std::unique_ptr<Tokenizer> tokenizer_of_text(const DataConfig& config, std::stri
   if (config.tokenizer == "byte") return std::make_unique<ByteTokenizer>();
   if (!config.tokenizer.empty() && config.tokenizer != "char")
     return load_tokenizer(config.tokenizer);
-  if (of_snapshot) return of_snapshot;
+  // char, when the snapshot has another kind, makes a vocabulary that the resume is refused for.
+  const bool named = !config.tokenizer.empty();
+  if (of_snapshot && (!named || of_snapshot->kind() == "char")) return of_snapshot;
   return std::make_unique<CharTokenizer>(CharTokenizer::from_text(text));
 }
 

@@ -51,6 +51,8 @@ class DistributedSampler {
 
   int64_t steps_per_epoch() const { return dataset_size_ / global_batch_; }
   int64_t global_batch() const { return global_batch_; }
+  /// Samples of an epoch that do not fill a global batch.
+  int64_t left_out() const { return dataset_size_ % global_batch_; }
 
   /// The cursor itself, or the start of the next epoch when no whole global batch is left in this
   /// one.

@@ -192,6 +192,11 @@ void TrainingRun::log_start() const {
       counted(group_.size(), "rank"), counted(sampler.global_batch(), "sample"),
       sampler.global_batch() * task.units_per_sample(), task.unit(),
       counted(sampler.steps_per_epoch(), "step"), steps_of_run(c, sampler.steps_per_epoch())));
+  if (sampler.left_out() > 0) {
+    log_.info(fmt::format(
+        "Epochs: {} of {} samples do not fill a step and are left out, other ones in each epoch",
+        sampler.left_out(), task.training().size()));
+  }
   if (!trainer_.batch_plan().note.empty()) log_.info(trainer_.batch_plan().note);
   const auto& plan = trainer_.device_plan();
   log_.info(fmt::format("Device: {}, backend {}, precision {}, {} per rank", plan.device.str(),

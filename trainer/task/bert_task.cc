@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 #include "trainer/metrics/text.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
+#include "trainer/tokenizer/bert_words.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/wordpiece_tokenizer.h"
+#include "trainer/tokenizer/wordpiece_trainer.h"
 
 namespace ddp::train {
 namespace {
@@ -61,21 +64,32 @@ void check_same_vocabulary(const Tokenizer& named, const Config& config) {
 std::unique_ptr<Tokenizer> open_bert_tokenizer(const Config& config,
                                                const std::map<std::string, std::string>* metadata) {
   const std::string& named = config.data.tokenizer;
-  if (!named.empty() && named != "char" && named != "byte") {
+  if (named == "char" || named == "byte") {
+    throw UserError(fmt::format(
+        "data_config.tokenizer: {} does not apply to task={}, which needs BERT's vocabulary; name "
+        "a folder with tokenizer.json or vocab.txt",
+        named, task_name(config.task)));
+  }
+  if (!named.empty()) {
     auto tokenizer = load_named("data_config.tokenizer", named);
     if (metadata == nullptr && !config.bert.init_from.empty())
       check_same_vocabulary(*tokenizer, config);
     return tokenizer;
   }
   if (metadata != nullptr) return tokenizer_of_bert(*metadata);
-  if (!config.bert.init_from.empty()) {
-    if (auto there = tokenizer_beside_weights(config.bert.init_from)) return there;
+  return config.bert.init_from.empty() ? nullptr : tokenizer_beside_weights(config.bert.init_from);
+}
+
+std::unique_ptr<Tokenizer> trained_vocabulary(const std::vector<TableRow>& rows,
+                                              const std::vector<int64_t>& training) {
+  constexpr int64_t kSize = 8000;
+  constexpr std::size_t kMostCharacters = 3000;
+  WordCounts words;
+  for (const int64_t row : training) {
+    for_each_bert_word(rows[static_cast<std::size_t>(row)].text, BertWordOptions{},
+                       [&words](std::string_view word) { words.add_word(word); });
   }
-  throw UserError(fmt::format(
-      "data_config.tokenizer: {} needs BERT's vocabulary; name a folder with tokenizer.json or "
-      "vocab.txt, or train one: trainer tokenize --tokenizer wordpiece --train --vocab_size 8000 "
-      "--input FILE --output FOLDER",
-      task_name(config.task)));
+  return std::make_unique<WordpieceTokenizer>(train_wordpiece(words, kSize, kMostCharacters));
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of_bert(const std::map<std::string, std::string>& metadata) {

@@ -11,6 +11,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/data/bert_row.h"
+#include "trainer/data/table_file.h"
 #include "trainer/data/text_lines.h"
 #include "trainer/model/bert_cost.h"
 #include "trainer/model/gpt.h"
@@ -24,9 +25,15 @@ namespace ddp::train {
 inline constexpr const char* kTokenizerState = "tokenizer";
 
 /// The tokenizer of the configuration, else that of `metadata`, of the snapshot to resume from,
-/// else that of bert_config.init_from. Throws UserError.
+/// else that of bert_config.init_from, else null. Throws UserError.
 std::unique_ptr<Tokenizer> open_bert_tokenizer(const Config& config,
                                                const std::map<std::string, std::string>* metadata);
+
+/// A WordPiece vocabulary of the rows that `training` numbers, as `trainer tokenize --tokenizer
+/// wordpiece --train --vocab_size 8000` makes it, but with more characters: Chinese has over 1,000
+/// in use. The same on every rank.
+std::unique_ptr<Tokenizer> trained_vocabulary(const std::vector<TableRow>& rows,
+                                              const std::vector<int64_t>& training);
 
 /// Of a snapshot with this metadata. Throws RunError when there is none or it is damaged.
 std::unique_ptr<Tokenizer> tokenizer_of_bert(const std::map<std::string, std::string>& metadata);
@@ -83,8 +90,8 @@ class BertTask : public Task {
 
   // NOLINTBEGIN(misc-non-private-member-variables-in-classes): those of the task that derives
   const Config& config_;
-  const bool fresh_;  // not resumed: bert_config.init_from counts
-  const std::unique_ptr<Tokenizer> tokenizer_;
+  const bool fresh_;                      // not resumed: bert_config.init_from counts
+  std::unique_ptr<Tokenizer> tokenizer_;  // null: none is named; the task's constructor sees to it
   // NOLINTEND(misc-non-private-member-variables-in-classes)
 };
 

@@ -200,9 +200,11 @@ void CausalLm::check_resume(const std::map<std::string, std::string>& metadata,
   const auto theirs = tokenizer_of(metadata);
   if (theirs->state() == data_.tokenizer().state()) return;
   throw UserError(fmt::format(
-      "{} was trained on a text with another vocabulary ({} characters, this one has {}); set "
-      "trainer_config.snapshot_path to a new file to start afresh",
-      snapshot, theirs->size(), data_.tokenizer().size()));
+      "{} was trained with another vocabulary: its tokenizer is {} with {} tokens, that of this "
+      "configuration is {} with {}; leave data_config.tokenizer out to continue with the "
+      "snapshot's, or set trainer_config.snapshot_path to a new file to start from scratch",
+      snapshot, theirs->kind(), theirs->size(), data_.tokenizer().kind(),
+      data_.tokenizer().size()));
 }
 
 std::string CausalLm::describe_used() const {

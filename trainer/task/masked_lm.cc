@@ -53,6 +53,13 @@ MaskingTokens masking_tokens(const Tokenizer& tokenizer) {
 
 MaskedLm::MaskedLm(const Config& config, const std::map<std::string, std::string>* metadata)
     : BertTask(config, metadata) {
+  if (!tokenizer_) {
+    throw UserError(fmt::format(
+        "data_config.tokenizer: {} needs BERT's vocabulary; name a folder with tokenizer.json or "
+        "vocab.txt, or train one: trainer tokenize --tokenizer wordpiece --train --vocab_size 8000 "
+        "--input FILE --output FOLDER",
+        task_name(config.task)));
+  }
   try {
     tokens_ = masking_tokens(*tokenizer_);
   } catch (const UserError& error) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 #include <utility>
 
@@ -26,6 +27,19 @@ std::string problem_of(const TableRow& row) {
   if (row.label.empty()) return "its label is empty";
   if (is_blank(row.text)) return "its text is empty";
   return "";
+}
+
+/// The seed that the evaluation's rows are drawn by: for the whole run the one that it began with.
+uint64_t split_seed_of(const Config& config, const std::map<std::string, std::string>* metadata) {
+  const auto own = static_cast<uint64_t>(config.trainer.seed);
+  if (metadata == nullptr) return own;
+  const auto found = metadata->find(kSplitSeed);
+  if (found == metadata->end()) return own;  // of a version that did not keep it
+  const std::string& digits = found->second;
+  uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), seed);
+  if (error == std::errc{} && end == digits.data() + digits.size()) return seed;
+  throw RunError(fmt::format("damaged {} in the snapshot: '{}'", kSplitSeed, digits));
 }
 
 int64_t index_of(const Labels& labels, const std::string& name) {
@@ -63,18 +77,22 @@ torch::Tensor summed_loss(const torch::Tensor& logits_BK, const torch::Tensor& t
 
 TextClassification::TextClassification(const Config& config,
                                        const std::map<std::string, std::string>* metadata)
-    : BertTask(config, metadata) {
-  try {
-    tokens_ = bert_tokens(*tokenizer_);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("data_config.tokenizer: {}", error.what()));
-  }
+    : BertTask(config, metadata), split_seed_(split_seed_of(config, metadata)) {
+  if (tokenizer_) take_tokens();
   if (metadata != nullptr) labels_ = labels_of(*metadata);
   open_training();
   if (!config.data.eval_path.empty())
     evaluation_ = open_part("data_config.eval_path", config.data.eval_path, evaluation_texts_);
   if (!config.data.test_path.empty())
     test_ = open_part("data_config.test_path", config.data.test_path, test_texts_);
+}
+
+void TextClassification::take_tokens() {
+  try {
+    tokens_ = bert_tokens(*tokenizer_);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("data_config.tokenizer: {}", error.what()));
+  }
 }
 
 std::vector<TableRow> TextClassification::usable_rows(const char* key, const std::string& path) {
@@ -98,11 +116,10 @@ std::vector<TableRow> TextClassification::usable_rows(const char* key, const std
   return usable;
 }
 
-LabelledTexts TextClassification::encode(const char* key, const std::string& path,
-                                         std::vector<TableRow> rows) const {
-  std::vector<std::string> texts;
-  std::vector<int64_t> labels, lines;
-  for (TableRow& row : rows) {
+std::vector<int64_t> TextClassification::label_numbers(const char* key, const std::string& path,
+                                                       const std::vector<TableRow>& rows) const {
+  std::vector<int64_t> labels;
+  for (const TableRow& row : rows) {
     labels.push_back(index_of(labels_, row.label));
     if (labels.back() == static_cast<int64_t>(labels_.size())) {
       throw UserError(fmt::format(
@@ -110,11 +127,15 @@ LabelledTexts TextClassification::encode(const char* key, const std::string& pat
           "train a new model whose training data have this label",
           key, path, row.line, shown(row.label), fmt::join(labels_, ", ")));
     }
-    lines.push_back(row.line);
-    texts.push_back(std::move(row.text));
   }
-  return {TextLines(*tokenizer_, texts, config_.data.block_size - kAroundText), std::move(labels),
-          std::move(lines)};
+  return labels;
+}
+
+LabelledTexts TextClassification::encode(std::vector<TableRow> rows,
+                                         std::vector<int64_t> labels) const {
+  std::vector<std::string> texts;
+  for (TableRow& row : rows) texts.push_back(std::move(row.text));
+  return {TextLines(*tokenizer_, texts, config_.data.block_size - kAroundText), std::move(labels)};
 }
 
 void TextClassification::take_labels(const std::vector<TableRow>& rows) {
@@ -138,12 +159,16 @@ void TextClassification::open_training() {
   const auto used = static_cast<std::size_t>(static_cast<double>(rows.size()) * data.truncate);
   rows.resize(std::max<std::size_t>(1, used));
   take_labels(rows);
-  texts_ = std::make_unique<LabelledTexts>(encode(kTrainingTable, data.path, std::move(rows)));
-  check_parts(texts_->texts.size());
-  const auto classes = static_cast<int64_t>(labels_.size());
-  SampleSplit split =
-      split_by_label(texts_->labels, classes, data.eval_path.empty() ? data.train_split : 1.0,
-                     static_cast<uint64_t>(config_.trainer.seed));
+  auto labels = label_numbers(kTrainingTable, data.path, rows);
+  check_parts(rows, labels);
+  SampleSplit split = split_by_label(labels, static_cast<int64_t>(labels_.size()),
+                                     data.eval_path.empty() ? data.train_split : 1.0, split_seed_);
+  if (!tokenizer_) {
+    tokenizer_ = trained_vocabulary(rows, split.training);
+    own_vocabulary_ = true;
+    take_tokens();
+  }
+  texts_ = std::make_unique<LabelledTexts>(encode(std::move(rows), std::move(labels)));
   const auto training = static_cast<int64_t>(split.training.size());
   if (training < config_.trainer.batch_size && data.train_split > 0.0) {
     throw UserError(fmt::format(
@@ -163,25 +188,28 @@ void TextClassification::open_training() {
 }
 
 /// A class needs a row in each part.
-void TextClassification::check_parts(int64_t rows) const {
+void TextClassification::check_parts(const std::vector<TableRow>& rows,
+                                     const std::vector<int64_t>& labels) const {
   const DataConfig& data = config_.data;
   const bool split = data.eval_path.empty() && data.train_split > 0.0 && data.train_split < 1.0;
   if (!split) return;
-  const auto counts = counts_of(texts_->labels, labels_.size());
+  const auto counts = counts_of(labels, labels_.size());
   const auto alone = std::find(counts.begin(), counts.end(), 1);
   if (alone == counts.end()) return;
-  const auto at = std::find(texts_->labels.begin(), texts_->labels.end(), alone - counts.begin());
+  const auto at = std::find(labels.begin(), labels.end(), alone - counts.begin());
   throw UserError(fmt::format(
       "{}: {}: of {} rows only that at line {} has the label {}, which training and evaluation "
       "both need; add a row, remove this one, or set data_config.eval_path or train_split=1",
-      kTrainingTable, data.path, rows,
-      texts_->lines[static_cast<std::size_t>(at - texts_->labels.begin())],
+      kTrainingTable, data.path, rows.size(),
+      rows[static_cast<std::size_t>(at - labels.begin())].line,
       shown(labels_[static_cast<std::size_t>(alone - counts.begin())])));
 }
 
 std::unique_ptr<TextSamples> TextClassification::open_part(const char* key, const std::string& path,
                                                            std::unique_ptr<LabelledTexts>& texts) {
-  texts = std::make_unique<LabelledTexts>(encode(key, path, usable_rows(key, path)));
+  auto rows = usable_rows(key, path);
+  auto labels = label_numbers(key, path, rows);
+  texts = std::make_unique<LabelledTexts>(encode(std::move(rows), std::move(labels)));
   return std::make_unique<TextSamples>(texts->texts, texts->labels,
                                        numbers_below(texts->texts.size()),
                                        TextSamples::Options{config_.data.block_size, tokens_});
@@ -302,6 +330,7 @@ BertSizes TextClassification::sizes() const {
 std::map<std::string, std::string> TextClassification::metadata() const {
   auto metadata = BertTask::metadata();
   metadata.emplace(kLabels, labels_json(labels_));
+  metadata.emplace(kSplitSeed, fmt::to_string(split_seed_));
   return metadata;
 }
 
@@ -323,6 +352,19 @@ std::vector<std::string> TextClassification::describe() const {
                   tokenizer_->size(), training_->size(), texts_in(evaluation_), texts_in(test_)),
       describe_labels(labels_)};
   if (!start_.empty()) lines.push_back(start_);
+  if (own_vocabulary_) {
+    lines.push_back(fmt::format(
+        "Vocabulary: WordPiece, {} tokens, trained on the training texts; data_config.tokenizer "
+        "names another one",
+        tokenizer_->size()));
+  }
+  if (split_seed_ != static_cast<uint64_t>(config_.trainer.seed) && evaluation_ &&
+      config_.data.eval_path.empty()) {
+    lines.push_back(fmt::format(
+        "Evaluation: the rows that seed {} chose when the run began; trainer_config.seed={} does "
+        "not move them",
+        split_seed_, config_.trainer.seed));
+  }
   if (!left_out_.empty()) {
     constexpr std::size_t kMostShown = 5;
     const auto last =

@@ -23,11 +23,13 @@ namespace ddp::train {
 std::unique_ptr<Task> make_text_classification(const Config& config,
                                                const std::map<std::string, std::string>* metadata);
 
+/// Metadata key of the seed that divides a table's rows into training and evaluation.
+inline constexpr const char* kSplitSeed = "split_seed";
+
 /// The texts of a table, encoded, with the numbers of their labels.
 struct LabelledTexts {
   TextLines texts;
   std::vector<int64_t> labels;
-  std::vector<int64_t> lines;  ///< Where they begin in the file.
 };
 
 class TextClassification : public BertTask {
@@ -72,16 +74,21 @@ class TextClassification : public BertTask {
  private:
   /// The rows of a table that can be used. Throws UserError.
   std::vector<TableRow> usable_rows(const char* key, const std::string& path);
-  LabelledTexts encode(const char* key, const std::string& path, std::vector<TableRow> rows) const;
+  void take_tokens();
+  std::vector<int64_t> label_numbers(const char* key, const std::string& path,
+                                     const std::vector<TableRow>& rows) const;
+  LabelledTexts encode(std::vector<TableRow> rows, std::vector<int64_t> labels) const;
   void take_labels(const std::vector<TableRow>& rows);
   void open_training();
   std::unique_ptr<TextSamples> open_part(const char* key, const std::string& path,
                                          std::unique_ptr<LabelledTexts>& texts);
-  void check_parts(int64_t rows) const;
+  void check_parts(const std::vector<TableRow>& rows, const std::vector<int64_t>& labels) const;
   std::vector<double> class_weights() const;
   void take_pretrained();
   double share_of_most_frequent() const;
 
+  const uint64_t split_seed_;    // that of the run's beginning, whatever a resume is given
+  bool own_vocabulary_ = false;  // trained here, on the training texts
   BertTokens tokens_;
   Labels labels_;
   std::vector<std::string> left_out_;  // rows, where on_bad_sample says skip

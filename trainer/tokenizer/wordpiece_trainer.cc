@@ -15,7 +15,6 @@
 namespace ddp::train {
 namespace {
 
-constexpr std::size_t kMostCharacters = 1000;
 constexpr int64_t kFewestPairs = 2;
 constexpr const char* kContinues = "##";
 
@@ -29,14 +28,14 @@ void for_each_character(const std::string& word, Visit visit) {
 }
 
 /// The most frequent ones; of equals those of smaller code points.
-std::set<std::string> frequent_characters(const WordCounts& words) {
+std::set<std::string> frequent_characters(const WordCounts& words, std::size_t most) {
   std::map<std::string, int64_t> counts;
   for (const auto& [word, count] : words)
     for_each_character(word, [&, n = count](const std::string& c) { counts[c] += n; });
   std::vector<std::pair<int64_t, std::string>> ranked;
   for (const auto& [character, count] : counts) ranked.emplace_back(-count, character);
   std::sort(ranked.begin(), ranked.end());
-  ranked.resize(std::min(ranked.size(), kMostCharacters));
+  ranked.resize(std::min(ranked.size(), most));
   std::set<std::string> kept;
   for (auto& [count, character] : ranked) kept.insert(std::move(character));
   return kept;
@@ -65,11 +64,11 @@ void add_characters(PairTraining& training, const WordCounts& words,
 
 }  // namespace
 
-WordpieceSpec train_wordpiece(const WordCounts& words, int64_t size) {
+WordpieceSpec train_wordpiece(const WordCounts& words, int64_t size, std::size_t most_characters) {
   PairTraining training(static_cast<std::size_t>(size), kContinues, kFewestPairs);
   for (const char* token : {kPadToken, kUnknownToken, kFirstToken, kLastToken, kMaskToken})
     training.add_token(token);
-  const auto alphabet = frequent_characters(words);
+  const auto alphabet = frequent_characters(words, most_characters);
   add_characters(training, words, alphabet);
   const auto least = static_cast<int64_t>(training.vocabulary().size());
   if (size < least) {

@@ -1,6 +1,7 @@
 // Training of a wordpiece vocabulary on counted words.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "trainer/tokenizer/bpe_trainer.h"
@@ -14,6 +15,7 @@ namespace ddp::train {
 /// pairs that stand there twice at least. Ids are the same each time; there they are not. The
 /// vocabulary is smaller than `size` when no pair is left. `words` are those of
 /// for_each_bert_word(). Throws UserError when `size` does not hold the characters.
-WordpieceSpec train_wordpiece(const WordCounts& words, int64_t size);
+WordpieceSpec train_wordpiece(const WordCounts& words, int64_t size,
+                              std::size_t most_characters = 1000);
 
 }  // namespace ddp::train

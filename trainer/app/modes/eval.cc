@@ -29,11 +29,11 @@ Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   config.gpt.init_from.clear();
   config.bert.init_from.clear();
   config.data.test_path.clear();
+  config.data.tokenizer.clear();  // the snapshot's own
   config.trainer.device = options.device;
   if (options.data.empty()) return config;
   config.data.path = absolute_path(options.data);
   config.data.eval_path.clear();
-  config.data.tokenizer.clear();  // the snapshot's own
   config.data.truncate = 1.0;
   config.data.train_split = 0.0;
   return config;
