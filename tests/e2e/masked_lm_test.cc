@@ -167,10 +167,11 @@ TEST_CASE("texts with masks come from a file or from standard input as well") {
   CHECK_THAT(run.err, Contains("masks.txt: line 2: no prediction: has no [MASK]") &&
                           Contains("1 input could not be read"));
   const auto rows = lines_of(read_bytes(place / "masks.csv"));
-  REQUIRE(rows.size() == 4);
-  CHECK(rows[0] == "input,label,probability");
+  REQUIRE(rows.size() == 5);
+  CHECK(rows[0] == "input,label,probability,error");
   CHECK_THAT(rows[1], StartsWith("masks.txt: line 1: mask 1,"));
-  CHECK_THAT(rows[3], StartsWith("masks.txt: line 3: mask 2,"));
+  CHECK_THAT(rows[2], StartsWith("masks.txt: line 2,,,has no [MASK]"));
+  CHECK_THAT(rows[4], StartsWith("masks.txt: line 3: mask 2,"));
   const auto alone_answer = nlohmann::json::parse(
       succeed(trainer(place, predicting({"--text", "The [MASK] ran.", "--json"}))).out);
   ChildOptions typed = trainer(place, {});

@@ -113,26 +113,26 @@ TEST_CASE("a new seed on resume leaves the rows of the evaluation where they wer
   CHECK(now == then);
 }
 
-TEST_CASE("one line with a table trains a classifier, on a vocabulary of its own texts") {
-  const auto one_line = [](int steps) {
-    return Words{
-        "task=text_classification",    "data_config.path=reviews.csv",
-        "data_config.block_size=24",   "bert_config.n_layer=1",
-        "bert_config.n_head=2",        "bert_config.n_embd=16",
-        "trainer_config.batch_size=4", "trainer_config.snapshot_path=snapshot.pt",
-        "hydra.run.dir=run",           "trainer_config.max_steps=" + std::to_string(steps)};
-  };
-  const ReviewWorkspace unbroken, broken;
-  const auto whole = succeed(trainer(unbroken, one_line(12)));
-  CHECK_THAT(whole.out,
+TEST_CASE("the recipe and a table are enough to train a classifier") {
+  const ReviewWorkspace place;
+  const auto run =
+      succeed(trainer(place, {"--config", DDP_SOURCE_DIR "/configs/text_classification.yaml",
+                              "data_config.path=reviews.csv", "trainer_config.max_epochs=1"}));
+  CHECK_THAT(run.out,
              Contains("Vocabulary: WordPiece, ") && Contains("trained on the training texts"));
+}
+
+TEST_CASE("a vocabulary of its own texts stays with a run that is killed and started again") {
+  const Words own = {"data_config.tokenizer=null"};
+  const ReviewWorkspace unbroken, broken;
+  succeed(alone(unbroken, own));
   {
-    ChildProgram victim(trainer(broken, one_line(12)));
+    ChildProgram victim(alone(broken, own));
     victim.wait_for("Step 5 | Train", 1, kPatience);
     victim.signal(SIGKILL);
     victim.wait_all_gone(kPatience);
   }
-  succeed(trainer(broken, one_line(12)));
+  succeed(alone(broken, own));
   CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
 
   const auto answers = answers_of(unbroken, {"--input", "others.csv"});
