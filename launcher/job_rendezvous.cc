@@ -48,11 +48,7 @@ JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
   settings.local_world_size = plan.job.local_world_size;
   settings.rank0_store = config.store == StoreChoice::Rank0;
   if (!config.rdzv_token_file.empty()) settings.token = read_token(config.rdzv_token_file);
-  if (settings.rules.fixed_ranks) {
-    rendezvous.fixed = std::make_unique<StaticRendezvous>(std::move(settings));
-  } else {
-    rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
-  }
+  rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
   return rendezvous;
 }
 

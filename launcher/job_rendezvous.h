@@ -8,19 +8,14 @@
 #include "launcher/plan/job_plan.h"
 #include "launcher/rendezvous/group_rendezvous.h"
 #include "launcher/rendezvous/local_rendezvous.h"
-#include "launcher/rendezvous/static_rendezvous.h"
 
 namespace ddp::launch {
 
-/// One of three; the latter two have connections to poll.
+/// One of two; the group has connections to poll.
 struct JobRendezvous {
   std::unique_ptr<LocalRendezvous> local;
-  std::unique_ptr<StaticRendezvous> fixed;
   std::unique_ptr<GroupRendezvous> group;
-  Rendezvous& get() const {
-    if (local) return *local;
-    return fixed ? static_cast<Rendezvous&>(*fixed) : *group;
-  }
+  Rendezvous& get() const { return local ? static_cast<Rendezvous&>(*local) : *group; }
 };
 
 /// `store_program`: ddp-store, or empty if rank 0 hosts the workers' store. Throws LaunchError (a

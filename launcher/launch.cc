@@ -168,7 +168,6 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string
   raise_descriptor_limit();
   const JobRendezvous rendezvous = make_rendezvous(config, plan, store_program);
   WorkerProcesses processes(signals, launcher_pipe, store_program);
-  if (rendezvous.fixed) processes.also_poll(*rendezvous.fixed);
   if (rendezvous.group) processes.also_poll(*rendezvous.group);
   std::optional<Lifeline> lifeline;
   if (!config.lifeline.empty()) {

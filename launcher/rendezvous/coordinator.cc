@@ -149,12 +149,13 @@ void Coordinator::judge_newcomer(int fd) {
   if (kind == FirstBytes::Incomplete) return;
   newcomers_.erase(fd);
   ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
-  if (kind == FirstBytes::Agent && !only_store_) return admit(fd);
-  if (kind == FirstBytes::TcpStore && store_clients_) return store_clients_(fd);
+  if (kind == FirstBytes::Agent) return admit(fd);
+  if (kind == FirstBytes::TcpStore && store_clients_ && membership_.has_begun())
+    return store_clients_(fd);
   if (kind == FirstBytes::TcpStore && !std::exchange(store_client_came_, true)) {
     note_ =
-        "a client of torch's TCPStore, such as torchrun's agent, has come to the rendezvous and "
-        "was turned away: with --rdzv-backend=c10d all nodes must run ddp-run";
+        "a client of torch's TCPStore, such as torchrun's agent, connected to the rendezvous and "
+        "was rejected: all nodes must run ddp-run";
   }
   ::close(fd);
 }
@@ -173,12 +174,6 @@ void Coordinator::drop_late_newcomers(Clock::time_point now) {
     ::close(it->first);
     it = newcomers_.erase(it);
   }
-}
-
-void Coordinator::only_serve_store() {
-  only_store_ = true;
-  // The last ones leave without a word: the members that are left form no job any more.
-  connections_.clear();
 }
 
 void Coordinator::admit(int fd) {

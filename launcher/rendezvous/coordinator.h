@@ -21,8 +21,8 @@ class Coordinator : public PollHandler {
   /// was read.
   using StoreClients = std::function<void(int fd)>;
 
-  /// Takes ownership of the listening, non-blocking sockets. Without `store_clients` such
-  /// connections are closed, and the first one is noted.
+  /// Takes ownership of the listening, non-blocking sockets. Without `store_clients`, or before the
+  /// first round, such connections are closed, and the first one is noted.
   Coordinator(const MembershipRules& rules, JobHistory history, std::string token,
               std::vector<int> listeners, StoreClients store_clients);
   ~Coordinator() override;
@@ -45,9 +45,6 @@ class Coordinator : public PollHandler {
   /// Most nodes are silent, or this one was for so long that they have left it behind: it should
   /// look for their new host.
   bool cut_off() const { return membership_.cut_off(); }
-  /// From now on agents of ddp-run are turned away, those that are here included; clients of the
-  /// store are not.
-  void only_serve_store();
   /// A line for the user; empty: none.
   std::string take_note();
 
@@ -81,7 +78,6 @@ class Coordinator : public PollHandler {
   std::vector<int> listeners_;
   Acceptor acceptor_{"the rendezvous"};
   StoreClients store_clients_;
-  bool only_store_ = false;
   std::chrono::milliseconds heartbeat_;
   std::chrono::milliseconds patience_;
   int epoll_ = -1;

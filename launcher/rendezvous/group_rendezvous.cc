@@ -24,17 +24,11 @@ std::string random_name() {
   return fmt::format("{:016x}", bits);
 }
 
-// Which cannot prove that it knows a token.
-bool takes_torchrun(const GroupSettings& settings) {
-  return settings.shares_port() && settings.token.empty();
-}
-
 SearchSettings search_settings(const GroupSettings& settings) {
   const bool fixed = settings.rules.fixed_ranks;
   SearchSettings search{.host = settings.host, .port = settings.port};
   search.must_host = fixed ? settings.node_rank == 0 : settings.is_host.value_or(false);
   search.may_host = !fixed && settings.is_host.value_or(true);
-  search.takes_torchrun = takes_torchrun(settings);
   search.token = settings.token;
   search.timeout = settings.connect_timeout;
   search.reach_note = settings.rules.reach_note;
@@ -183,32 +177,6 @@ void GroupRendezvous::lose_job(const std::string& text, bool host_is_gone) {
   round_is_lost_ = in_round_;
   if (!in_round_ && !wants_round_ && !join_is_due_) lose_round();
   follow();
-}
-
-// ---- nodes that run torchrun ------------------------------------------------------------------
-
-// Its agents leave word in the store of what workers they have.
-bool GroupRendezvous::found_torchrun() const {
-  if (search_.found_torchrun()) return true;
-  if (!coordinator_ || last_round_ || !takes_torchrun(settings_)) return false;
-  return store_.has_key_with(fmt::format("/{}/torchelastic/role_info/", settings_.rules.run_id));
-}
-
-void GroupRendezvous::only_serve_store() {
-  stage_ = Stage::Over;
-  search_.rest();
-  channel_.reset();
-  coordinator_->only_serve_store();
-}
-
-// One connection is this node's own.
-void GroupRendezvous::see_off_torchrun(Clock::time_point limit) {
-  while (store_.connections() > 1 && Clock::now() < limit) {
-    std::vector<pollfd> fds;
-    add_poll_fds(fds);
-    ::poll(fds.data(), fds.size(), 50);
-    handle(fds);
-  }
 }
 
 // ---- the loop ---------------------------------------------------------------------------------

@@ -57,15 +57,6 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void handle(const std::vector<pollfd>& fds) override;
   std::optional<Clock::time_point> deadline() const override;
 
-  /// Before the first round: the host is torchrun's agent, or one has come to this host.
-  bool found_torchrun() const;
-  /// Numeric, of the host.
-  const std::string& host_address() const { return search_.present().address; }
-  /// The host takes no part any more, nor does anyone by its rendezvous; its store goes on.
-  void only_serve_store();
-  /// Serves the store until its clients have gone, or the time is over.
-  void see_off_torchrun(Clock::time_point limit);
-
  private:
   enum class Stage {
     Idle,

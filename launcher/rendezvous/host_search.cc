@@ -23,13 +23,18 @@ constexpr std::chrono::milliseconds kLongestPause{250};
 constexpr auto kSilentSearch = std::chrono::seconds(5);
 // A host closes its connections when it ends; more of them in a row are a foreign program's.
 constexpr int kForeign = 4;
-// A node 0 that has found torchrun's agents turns ddp-run's away.
-constexpr int kTurnedAway = 2;
-constexpr std::chrono::milliseconds kProbeAfter{200};
 
 std::string place_text(const std::string& host, int port) {
   return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
                                              : fmt::format("[{}]:{}", host, port);
+}
+
+// torch's TCPStore ignores a greeting that is not its own.
+std::string silence_of(const ControlChannel& channel) {
+  return channel.state() == ControlChannel::State::Greeting
+             ? "connected, but nothing answers as a ddp-run rendezvous (torchrun's agent, perhaps: "
+               "all nodes must run ddp-run)"
+             : "no answer";
 }
 
 // A wildcard address is for listening only.
@@ -73,8 +78,6 @@ void HostSearch::connect_to_self() {
 void HostSearch::go_on(const std::string& why) {
   problem_ = fmt::format("{}: {}", present_text(), why);
   channel_.reset();
-  probe_at_.reset();
-  if (foreign_closes_ < kTurnedAway) probe_.reset();
   try_next();
 }
 
@@ -177,7 +180,6 @@ void HostSearch::connect() {
   state_ = State::Connecting;
   wake_ = Clock::now() + attempt_patience_;
   channel_ = std::make_unique<ControlChannel>(fd, ControlChannel::Side::Agent, settings_.token);
-  if (!following_ && !hosting_) probe_at_ = Clock::now() + kProbeAfter;
 }
 
 std::unique_ptr<ControlChannel> HostSearch::take_channel() {
@@ -185,42 +187,7 @@ std::unique_ptr<ControlChannel> HostSearch::take_channel() {
     return nullptr;
   state_ = State::Found;
   foreign_closes_ = 0;
-  probe_at_.reset();
-  probe_.reset();
   return std::move(channel_);
-}
-
-void HostSearch::rest() {
-  state_ = State::Idle;
-  channel_.reset();
-  probe_at_.reset();
-  probe_.reset();
-}
-
-// A host of ddp-run that answers as a store has answered as a rendezvous before: one loop serves
-// both, and the rendezvous was asked first.
-void HostSearch::probe_store(const std::vector<pollfd>& fds) {
-  const bool unanswered =
-      state_ == State::Connecting && channel_->state() == ControlChannel::State::Greeting;
-  const bool turned_away = settings_.takes_torchrun && foreign_closes_ >= kTurnedAway;
-  if (turned_away && !probe_ && !following_) probe_at_ = Clock::now();
-  if (probe_at_ && Clock::now() >= *probe_at_) {
-    probe_at_.reset();
-    if (unanswered || turned_away)
-      probe_ = std::make_unique<TcpStoreClient>(present_.address, present_.port);
-  }
-  if (probe_) probe_->handle(fds);
-  const bool answers = probe_ && probe_->state() == TcpStoreClient::State::Open;
-  if (!answers || !(unanswered || turned_away)) return;
-  if (!settings_.takes_torchrun) {
-    throw LaunchError(kExitFailed,
-                      fmt::format("the server at {} is a TCPStore, not a ddp-run rendezvous "
-                                  "(torchrun's agent, perhaps): only a static job, without "
-                                  "--rdzv-token-file and --store=rank0, can have nodes of both",
-                                  endpoint_text()));
-  }
-  found_torchrun_ = true;
-  rest();
 }
 
 void HostSearch::judge_closed() {
@@ -229,12 +196,11 @@ void HostSearch::judge_closed() {
     throw LaunchError(kExitFailed, endpoint_text() + ": " + why);
   const bool refused = why == error_text(ECONNREFUSED);
   if (!refused && channel_->peer_is_gone()) ++foreign_closes_;
-  const int most = settings_.takes_torchrun ? 3 * kForeign : kForeign;
-  if (foreign_closes_ >= most && !following_) {
+  if (foreign_closes_ >= kForeign && !following_) {
     throw LaunchError(
         kExitFailed,
         fmt::format("the server at {} closes the connection: it is not a ddp-run rendezvous "
-                    "(torchrun's agent, perhaps: all nodes of a c10d job must run ddp-run)",
+                    "(torchrun's agent, perhaps: all nodes must run ddp-run)",
                     endpoint_text()));
   }
   go_on(why);
@@ -243,10 +209,9 @@ void HostSearch::judge_closed() {
 void HostSearch::add_poll_fds(std::vector<pollfd>& fds) const {
   if (state_ == State::LookingUp) fds.push_back({lookup_->fd(), POLLIN, 0});
   if (state_ == State::Connecting) fds.push_back({channel_->fd(), channel_->wanted(), 0});
-  if (probe_) probe_->add_poll_fds(fds);
 }
 
-void HostSearch::handle(const std::vector<pollfd>& fds) {
+void HostSearch::handle(const std::vector<pollfd>&) {
   if (state_ == State::LookingUp) {
     lookup_->handle();
     if (lookup_->done()) take_addresses();
@@ -255,7 +220,6 @@ void HostSearch::handle(const std::vector<pollfd>& fds) {
     channel_->handle();
     if (channel_->state() == ControlChannel::State::Closed) judge_closed();
   }
-  if (state_ != State::Idle && state_ != State::Found) probe_store(fds);
   keep_time();
 }
 
@@ -274,7 +238,7 @@ void HostSearch::keep_time() {
     note_ = fmt::format("waiting for the rendezvous at {} ({}){}", endpoint_text(), problem_,
                         settings_.reach_note);
   }
-  if (state_ == State::Connecting && now >= wake_) go_on("no answer");
+  if (state_ == State::Connecting && now >= wake_) go_on(silence_of(*channel_));
   // The host may have gone, and its name may have got another address.
   if (state_ == State::Pausing && now >= wake_) look_up();
 }
@@ -284,8 +248,6 @@ std::optional<Clock::time_point> HostSearch::deadline() const {
   auto next = following_ ? Clock::time_point::max() : began_ + settings_.timeout;
   if (!following_ && !noted_) next = std::min(next, Clock::time_point(began_ + kSilentSearch));
   if (state_ != State::LookingUp) next = std::min(next, wake_);
-  if (probe_at_) next = std::min(next, *probe_at_);
-  if (probe_ && probe_->deadline()) next = std::min(next, *probe_->deadline());
   return next;
 }
 

@@ -13,7 +13,6 @@
 #include "launcher/base/poll_handler.h"
 #include "launcher/rendezvous/control_channel.h"
 #include "launcher/rendezvous/name_lookup.h"
-#include "launcher/store/tcp_store_client.h"
 
 namespace ddp::launch {
 
@@ -21,8 +20,7 @@ struct SearchSettings {
   std::string host;  // a name or a numeric address
   int port = 0;
   bool may_host = true;
-  bool must_host = false;       // also if the endpoint is no address of this machine
-  bool takes_torchrun = false;  // a host that is torchrun's agent is no error
+  bool must_host = false;  // also if the endpoint is no address of this machine
   std::string token{};
   std::chrono::milliseconds timeout{60'000};  // for the search at the endpoint
   std::string reach_note{};                   // as in MembershipRules
@@ -58,9 +56,6 @@ class HostSearch : public PollHandler {
   /// Once: an open channel to a host. The search rests until it is told to go on.
   std::unique_ptr<ControlChannel> take_channel();
   bool exhausted() const { return exhausted_; }
-  /// A TCPStore answers at the endpoint, and no rendezvous of ddp-run: present().
-  bool found_torchrun() const { return found_torchrun_; }
-  void rest();
 
   /// The candidate that is tried, or was found: "10.0.0.1:29400".
   const HostCandidate& present() const { return present_; }
@@ -88,7 +83,6 @@ class HostSearch : public PollHandler {
   void try_next();
   void connect();
   void judge_closed();
-  void probe_store(const std::vector<pollfd>& fds);
   void keep_time();
 
   SearchSettings settings_;
@@ -105,9 +99,6 @@ class HostSearch : public PollHandler {
   bool own_turn_ = false;
   bool exhausted_ = false;
   int foreign_closes_ = 0;  // during the handshake, in a row
-  std::optional<Clock::time_point> probe_at_;
-  std::unique_ptr<TcpStoreClient> probe_;
-  bool found_torchrun_ = false;
   std::string problem_;
   std::string note_;
   bool noted_ = false;

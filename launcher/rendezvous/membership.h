@@ -73,6 +73,8 @@ class Membership {
   std::optional<Clock::time_point> deadline() const;
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
   bool over() const { return phase_ == JobPhase::Over; }
+  /// A round has been started, here or by an earlier host.
+  bool has_begun() const { return history_.rounds > 0; }
   /// So many nodes are silent that they may have a host of their own by now: no round is begun
   /// here.
   bool cut_off() const { return cut_off_; }

@@ -30,7 +30,6 @@ class RoundStore : public PollHandler {
   void adopt(int fd) { server_.adopt(fd); }
   /// The round is over on all nodes.
   void clear() { server_.clear(); }
-  bool has_key_with(const std::string& prefix) const { return server_.has_key_with(prefix); }
   std::size_t connections() const { return server_.connections(); }
 
   /// A line for the user; empty: none.

@@ -237,11 +237,6 @@ bool KeyValues::has(const Text& key) const {
   return values_.count(key) > 0 || queue_length(key) > 0;
 }
 
-bool KeyValues::has_key_with(const std::string& prefix) const {
-  const auto found = values_.lower_bound(prefix);
-  return found != values_.end() && found->first.starts_with(prefix);
-}
-
 bool KeyValues::has_all(const std::vector<Text>& keys) const {
   return std::all_of(keys.begin(), keys.end(), [this](const Text& key) { return has(key); });
 }

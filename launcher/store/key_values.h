@@ -35,7 +35,6 @@ class KeyValues {
   void forget(Peer peer) { stop_waiting(peer); }
   void clear();
 
-  bool has_key_with(const std::string& prefix) const;
   /// Roughly the memory in use.
   std::size_t bytes() const { return bytes_; }
   std::size_t waiting() const { return waits_.size(); }

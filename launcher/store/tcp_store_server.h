@@ -30,7 +30,6 @@ class TcpStoreServer : public PollHandler {
   /// Forgets all keys and closes all connections.
   void clear();
 
-  bool has_key_with(const std::string& prefix) const { return contents_.has_key_with(prefix); }
   std::size_t connections() const { return clients_.size(); }
   /// Contents and buffers.
   std::size_t bytes() const { return contents_.bytes() + buffered_; }

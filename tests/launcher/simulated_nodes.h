@@ -11,8 +11,8 @@
 
 #include "launcher/base/clock.h"
 #include "launcher/rendezvous/control_channel.h"
-#include "launcher/store/tcp_store_client.h"
 #include "tests/launcher/simulated_host.h"
+#include "tests/launcher/tcp_store_client.h"
 
 namespace ddp::test {
 

@@ -1,19 +1,17 @@
-// The client of a TCPStore, beside the server and beside what is none.
+// The store's server and a client, through real connections.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 #include "tests/support/catch.h"
 
 #include "launcher/base/clock.h"
-#include "launcher/base/errors.h"
 #include "launcher/rendezvous/listening_socket.h"
-#include "launcher/store/tcp_store_client.h"
 #include "launcher/store/tcp_store_server.h"
+#include "tests/launcher/tcp_store_client.h"
 
 namespace ddp::launch {
 namespace {
@@ -21,16 +19,14 @@ namespace {
 using State = TcpStoreClient::State;
 using Type = QueryType;
 
-// A listening server, which may come and go, and the loop for it and its clients.
+// A listening server, and the loop for it and its clients.
 struct ServedStore {
-  ServedStore() : socket(std::make_unique<ListeningSocket>("127.0.0.1", 0)), port(socket->port()) {}
-
   void run_until(const std::function<bool()>& done) {
     const auto deadline = Clock::now() + std::chrono::seconds(20);
     while (!done()) {
       REQUIRE(Clock::now() < deadline);
       std::vector<pollfd> fds;
-      if (socket) fds.push_back({socket->fd(), POLLIN, 0});
+      fds.push_back({socket.fd(), POLLIN, 0});
       server.add_poll_fds(fds);
       for (auto* client : clients) client->add_poll_fds(fds);
       ::poll(fds.data(), fds.size(), 10);  // a deadline of a client is never far
@@ -40,14 +36,10 @@ struct ServedStore {
     }
   }
   void accept_all() {
-    while (socket) {
-      const int fd = ::accept4(socket->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    for (;;) {
+      const int fd = ::accept4(socket.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (fd < 0) return;
-      if (on_accept) {
-        on_accept(fd);
-      } else {
-        server.adopt(fd);
-      }
+      server.adopt(fd);
     }
   }
   StoreAnswer answer_of(TcpStoreClient& client) {
@@ -57,14 +49,13 @@ struct ServedStore {
     return *answer;
   }
 
-  std::unique_ptr<ListeningSocket> socket;
-  int port;
+  ListeningSocket socket{"127.0.0.1", 0};
+  int port = socket.port();
   TcpStoreServer server;
   std::vector<TcpStoreClient*> clients;
-  std::function<void(int)> on_accept;
 };
 
-TEST_CASE("the store's client: every request and its answer") {
+TEST_CASE("a client of the store gets the answer to every request") {
   ServedStore store;
   TcpStoreClient client("127.0.0.1", store.port);
   store.clients = {&client};
@@ -131,76 +122,6 @@ TEST_CASE("large values pass in both directions") {
   client.ask({Type::Set, {"k"}, {value}, 0});
   client.ask({Type::Get, {"k"}, {}, 0});
   CHECK(store.answer_of(client).values.at(0) == value);
-}
-
-TEST_CASE("the client tries until a server comes up, and says why not yet") {
-  ServedStore store;
-  store.socket.reset();
-  TcpStoreClient client("127.0.0.1", store.port);
-  store.clients = {&client};
-  client.ask({Type::Add, {"n"}, {}, 1});
-  store.run_until([&] { return !client.problem().empty(); });
-  CHECK(client.problem() == "Connection refused");
-  CHECK(client.state() == State::Connecting);
-  store.socket = std::make_unique<ListeningSocket>("127.0.0.1", store.port);
-  CHECK(store.answer_of(client).number == 1);
-  CHECK(client.problem().empty());
-}
-
-TEST_CASE("a store that goes is lost for good") {
-  ServedStore store;
-  TcpStoreClient client("127.0.0.1", store.port);
-  store.clients = {&client};
-  store.run_until([&] { return client.state() == State::Open; });
-  store.server.clear();
-  store.run_until([&] { return client.state() != State::Open; });
-  CHECK(client.state() == State::Lost);
-  CHECK(client.problem() == "the store closed the connection");
-  std::vector<pollfd> fds;
-  client.add_poll_fds(fds);
-  CHECK(fds.empty());
-  client.ask({Type::Add, {"n"}, {}, 1});
-  CHECK_FALSE(client.take());
-}
-
-TEST_CASE("who does not answer as a store is not taken for one") {
-  ServedStore store;
-  store.on_accept = [](int fd) {
-    CHECK(::send(fd, "HTTP/1.1 400 Bad Request\r\n", 26, MSG_NOSIGNAL) == 26);
-    ::close(fd);
-  };
-  TcpStoreClient client("127.0.0.1", store.port);
-  store.clients = {&client};
-  store.run_until([&] { return client.problem() == "the answer is not a TCPStore's"; });
-  CHECK(client.state() == State::Connecting);
-}
-
-TEST_CASE("names are not resolved, and too many requests are refused") {
-  CHECK_THROWS_AS(TcpStoreClient("localhost", 1), LaunchError);
-  TcpStoreClient client("::1", 1);
-  for (int i = 0; i < 9; ++i) client.ask({Type::Set, {"k"}, {std::string(8 << 20, 'v')}, 0});
-  CHECK(client.state() == State::Lost);
-  CHECK(client.problem() == "too many requests are waiting to be sent");
-}
-
-TEST_CASE("answers that are too long or that nobody asked for are malformed") {
-  const auto next = [](Type type, std::size_t keys, const std::string& bytes) {
-    AnswerParser parser;
-    parser.expect(type, keys);
-    parser.feed(bytes);
-    StoreAnswer answer;
-    return parser.next(answer);
-  };
-  using Next = AnswerParser::Next;
-  const std::string huge(8, '\xff');
-  CHECK(next(Type::Get, 1, huge) == Next::Malformed);
-  CHECK(next(Type::ListKeys, 0, huge) == Next::Malformed);
-  CHECK(next(Type::Get, 1, std::string("\3\0\0\0\0\0\0\0ab", 10)) == Next::NeedsMoreBytes);
-  CHECK(next(Type::Get, 1, std::string("\2\0\0\0\0\0\0\0ab", 10)) == Next::Complete);
-  AnswerParser parser;
-  parser.feed("x");
-  StoreAnswer answer;
-  CHECK(parser.next(answer) == Next::Malformed);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "launcher/store/tcp_store_client.h"
+#include "tests/launcher/tcp_store_client.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>

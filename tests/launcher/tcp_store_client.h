@@ -10,8 +10,8 @@
 
 #include "launcher/base/clock.h"
 #include "launcher/base/poll_handler.h"
-#include "launcher/store/answer_parser.h"
 #include "launcher/store/tcp_store_protocol.h"
+#include "tests/launcher/answer_parser.h"
 
 namespace ddp::launch {
 

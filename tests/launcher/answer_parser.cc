@@ -1,4 +1,4 @@
-#include "launcher/store/answer_parser.h"
+#include "tests/launcher/answer_parser.h"
 
 #include <cstring>
 #include <utility>
