@@ -61,6 +61,10 @@ inline constexpr const char* kCudaVisibleDevices = "CUDA_VISIBLE_DEVICES";
 /// The same for AMD GPUs, where it takes precedence; set for workers only if the user has set it.
 inline constexpr const char* kHipVisibleDevices = "HIP_VISIBLE_DEVICES";
 
+/// A folder in place of "/" when either program looks for GPUs' files in /dev and /proc. For tests
+/// on fake GPUs (scripts/fake_gpu.sh).
+inline constexpr const char* kDeviceRoot = "DDP_DEVICE_ROOT";
+
 /// "1" in ddp-run's environment: it serves the workers' timers, as torchrun does, through a named
 /// pipe.
 inline constexpr const char* kEnableFileTimer = "TORCHELASTIC_ENABLE_FILE_TIMER";

@@ -61,6 +61,7 @@ std::vector<std::string> entries_of(const std::string& list) {
 
 MachineView MachineView::of_this_process() {
   MachineView machine;
+  if (const char* root = std::getenv(kDeviceRoot)) machine.root = root;
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
     machine.cuda_visible_devices = visible;
   if (const char* visible = std::getenv(kHipVisibleDevices)) machine.hip_visible_devices = visible;

@@ -1,9 +1,12 @@
 #include "launcher/plan/local_world_size.h"
 
+#include <cstdlib>
+
 #include "tests/support/catch.h"
 
 #include "launcher/base/errors.h"
 #include "launcher/plan/gpus.h"
+#include "launcher/worker_contract.h"
 #include "tests/support/temp_folder.h"
 
 namespace ddp::launch {
@@ -119,6 +122,21 @@ TEST_CASE("on AMD machines HIP_VISIBLE_DEVICES says which GPUs are given out, as
   CHECK(gpu_of_each_worker(machine, 2, "virtual-local-rank") == std::vector<std::string>{"5", "3"});
   CHECK_THROWS_WITH(gpu_of_each_worker(machine, 3, "virtual-local-rank"),
                     Contains("but only 2 are"));
+}
+
+TEST_CASE("DDP_DEVICE_ROOT names a folder in place of / where the GPUs' files are") {
+  const TempFolder root;
+  const auto gpus_of_this_process = [] {
+    MachineView machine = MachineView::of_this_process();
+    machine.cuda_visible_devices.reset();
+    return count_gpus(machine);
+  };
+  fake_machine(root, 0, 5);
+  ::setenv(kDeviceRoot, root.path().c_str(), 1);
+  const int fakes = gpus_of_this_process();
+  ::unsetenv(kDeviceRoot);
+  CHECK(fakes == 5);
+  CHECK(MachineView::of_this_process().root.empty());
 }
 
 TEST_CASE("this process has at least one CPU") { CHECK(MachineView::of_this_process().cpus >= 1); }

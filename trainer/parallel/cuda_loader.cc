@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "launcher/worker_contract.h"
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/runtime/module_path.h"
 
@@ -49,9 +50,11 @@ bool nvidia_device_visible() {
     const std::string_view list = visible;
     if (list.empty() || list.substr(0, 2) == "-1") return false;
   }
+  const char* elsewhere = std::getenv(launch::kDeviceRoot);
+  const std::filesystem::path root = elsewhere != nullptr ? elsewhere : "/";
   std::error_code error;
-  if (std::filesystem::exists("/dev/dxg", error)) return true;  // WSL
-  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
+  if (std::filesystem::exists(root / "dev/dxg", error)) return true;  // WSL
+  for (const auto& entry : std::filesystem::directory_iterator(root / "dev", error)) {
     const std::string name = entry.path().filename();
     constexpr std::string_view kPrefix = "nvidia";
     if (name.size() > kPrefix.size() && name.compare(0, kPrefix.size(), kPrefix) == 0 &&
@@ -60,8 +63,8 @@ bool nvidia_device_visible() {
     }
   }
   // A host that has just been started: CUDA itself makes the device files, by nvidia-modprobe.
-  return std::filesystem::exists("/usr/bin/nvidia-modprobe", error) &&
-         std::filesystem::exists("/proc/driver/nvidia/gpus", error);
+  return std::filesystem::exists(root / "usr/bin/nvidia-modprobe", error) &&
+         std::filesystem::exists(root / "proc/driver/nvidia/gpus", error);
 }
 
 }  // namespace ddp::train
