@@ -42,9 +42,8 @@ struct HttpAnswer {
   std::string body;
 };
 
-/// /health: 200 while the workers run or other nodes are waited for, 503 while workers are stopped
-/// or restarted, with a JSON object. /metrics: Prometheus text format 0.0.4, including what the
-/// workers have added.
+/// /health: always 200, as whoever answers is alive; its JSON object holds the group's state.
+/// /metrics: Prometheus text format 0.0.4, including what the workers have added.
 HttpAnswer answer_about(const JobStatus& job, const std::string& path);
 
 /// What a worker has left in kMetricsFile of `shm_dir`; "" when there is no such file, it is no

@@ -77,6 +77,30 @@ TEST_CASE("HTTP probes and scrapers are told of the running job") {
   CHECK(job.wait_exit() == 128 + SIGTERM);
 }
 
+TEST_CASE("/health answers 200 while workers are stopped and restarted") {
+  const TempFolder tmp;
+  ChildProgram job(stub_job(
+      tmp, {"--nproc_per_node=2", "--health-port=0", "--max-restarts=1", "--restart-delay=60"},
+      {"@0note=TERM", "print=up", "@1hold=USR1", "@1exit=3", "@0wait"}));
+  const int port = port_in(job.wait_for("/metrics: http"));
+  job.wait_for("up", 2);
+  const auto pid_in = [](const std::string& line) { return std::stoi(line.substr(8)); };
+  const auto check_status = [&](const std::string& status) {
+    const std::string health = get(port, "/health");
+    CHECK_THAT(health, StartsWith("HTTP/1.1 200 OK\r\n"));
+    CHECK(json::parse(health.substr(health.find("\r\n\r\n")))["status"] == status);
+    CHECK_THAT(get(port, "/metrics"), Contains("ddp_run_healthy 0\n"));
+  };
+  ::kill(pid_in(job.wait_for("holding ")), SIGUSR1);
+  job.wait_for("got SIGTERM");
+  check_status("stopping");
+  ::kill(pid_in(job.wait_for("waiting ")), SIGKILL);
+  job.wait_for("restart 1 of 1 in ");
+  check_status("waiting to restart");
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+}
+
 TEST_CASE("what a worker has left as metrics.prom stands at the end of /metrics") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, {"--health-port=0"}, {"env=DDP_SHM_DIR", "wait"}));
