@@ -79,7 +79,7 @@ std::string report(const RunResult& result, const JobPlan& plan, const LaunchCon
   }
   if (result.workers.empty() && !result.failures.empty() && !result.failures.front().is_worker())
     return text + fmt::format("error: {}\n", result.failures.front().cause);
-  const bool failed = result.outcome == Outcome::Failed && !result.failures.empty();
+  const bool failed = has_failed(result);
   if (failed) {
     const ReportContext context{
         plan.host, result.world_size, plan.logs.report_lines,
@@ -208,7 +208,7 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string
   const auto patience = ended_itself ? LogPump::Patience::Unlimited : LogPump::Patience::Seconds;
   const bool shown = processes.flush_console(patience);
   // After a success, copies of console output are of no use.
-  const bool failed = result.outcome == Outcome::Failed;
+  const bool failed = result.outcome == Outcome::Failed || has_failed(result);
   if (failed || !shown) plan.folder.keep_logs();
   record_in_folder(plan.folder, record);
   if (!failed && plan.folder.keeps_logs())

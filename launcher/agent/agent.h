@@ -69,6 +69,7 @@ class LocalElasticAgent {
   void restart();
   void absorb_failed_start(const LaunchError& error);
   Clock::duration since_start() const;
+  std::vector<ProcessFailure> what_failed(Outcome outcome);
   RunResult finish(Outcome outcome);
 
   JobPlan plan_;

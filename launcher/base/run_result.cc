@@ -6,6 +6,11 @@
 
 namespace ddp::launch {
 
+bool has_failed(const RunResult& result) {
+  const bool may_have = result.outcome == Outcome::Failed || result.outcome == Outcome::Interrupted;
+  return may_have && !result.failures.empty();
+}
+
 int exit_code(const RunResult& result) {
   switch (result.outcome) {
     case Outcome::Succeeded:

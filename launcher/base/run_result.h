@@ -47,12 +47,13 @@ struct RunResult {
   static constexpr std::size_t kMostEarlier = 20;
 
   Outcome outcome = Outcome::Succeeded;
-  int signal = 0;                        // Interrupted: the signal that ended the job
-  std::vector<ProcessFailure> failures;  // of the last round, root cause first
-  std::vector<EarlierRound> earlier;     // the newest kMostEarlier, oldest first
-  int attempt = 0;                       // the last round: TORCHELASTIC_RESTART_COUNT
-  int stopped = 0;                       // peers stopped because of it
-  int world_size = 0;                    // of the last round, over all nodes; 0: there was none
+  int signal = 0;  // Interrupted: the signal that ended the job
+  // Of the last round, root cause first; if it was interrupted, those before the signal.
+  std::vector<ProcessFailure> failures;
+  std::vector<EarlierRound> earlier;  // the newest kMostEarlier, oldest first
+  int attempt = 0;                    // the last round: TORCHELASTIC_RESTART_COUNT
+  int stopped = 0;                    // peers stopped because of it
+  int world_size = 0;                 // of the last round, over all nodes; 0: there was none
   int restarts = 0;
   int max_restarts = 0;
   std::vector<Worker> workers;         // of the last round
@@ -60,6 +61,9 @@ struct RunResult {
   std::string gave_up;                 // why restarts were left unused
   std::vector<std::string> survivors;  // "pid 12 (state D)": could not be killed in time
 };
+
+/// Whether a failure is to be reported: it ended the job, or came before the signal that did.
+bool has_failed(const RunResult& result);
 
 /// The exit code of ddp-run.
 int exit_code(const RunResult& result);

@@ -183,7 +183,7 @@ std::string recorded_run(const PastRun& run) {
     case Outcome::Preempted:
       return text + "The workers saved their state: run the same command again to continue.\n";
     case Outcome::Interrupted:
-      return text + interruption(run.exit_code);
+      return text + interruption(run.exit_code) + (has_failed(run.result) ? failed_run(run) : "");
     case Outcome::LauncherGone:
       return text +
              "ddp-run was killed by SIGKILL and took its workers with it; was it the OOM "

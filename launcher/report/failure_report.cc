@@ -155,6 +155,12 @@ Report rest_of(const RunResult& result, const ReportContext& context) {
   return report;
 }
 
+std::string how_it_ended(const RunResult& result) {
+  if (result.outcome != Outcome::Interrupted) return "ddp-run: the job failed";
+  return fmt::format("ddp-run: the job was interrupted by {} after a failure",
+                     signal_name(result.signal));
+}
+
 }  // namespace
 
 std::string describe(const ProcessFailure& failure) {
@@ -204,17 +210,17 @@ std::string likely_cause(const ExitStatus& exit) {
 
 std::string failure_report(const RunResult& result, const ReportContext& context) {
   const ProcessFailure& cause = result.failures.front();
+  const std::string headline = how_it_ended(result) + "; first failure: ";
   if (context.one_console && cause.is_worker() && !cause.host.empty()) {
-    return fmt::format(
-        "ddp-run: the job failed; first failure: rank {} on {}, {}; see its report{}\n", cause.rank,
-        cause.host, describe(cause),
-        context.logs.empty() ? "" : "; logs of this node: " + context.logs);
+    return fmt::format("{}rank {} on {}, {}; see its report{}\n", headline, cause.rank, cause.host,
+                       describe(cause),
+                       context.logs.empty() ? "" : "; logs of this node: " + context.logs);
   }
   const Report rest = rest_of(result, context);
   Report report;
-  report.line(
-      "ddp-run: the job failed; first failure: " +
-      (cause.is_worker() ? fmt::format("rank {}, {}", cause.rank, describe(cause)) : cause.cause));
+  report.line(headline + (cause.is_worker()
+                              ? fmt::format("rank {}, {}", cause.rank, describe(cause))
+                              : cause.cause));
   add_cause(report, cause, context, kLongestReport - rest.lines());
   return report.text() + rest.text();
 }

@@ -10,6 +10,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/regular_file.h"
 #include "launcher/base/text.h"
+#include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
@@ -89,6 +90,7 @@ PastRun run_from(const json& root) {
   run.exit_code = number(root, "exit_code", 0);
   RunResult& result = run.result;
   result.outcome = outcome_named(text(root, "outcome"));
+  if (result.outcome == Outcome::Interrupted) result.signal = run.exit_code - kExitSignalBase;
   result.world_size = number(root, "world_size", 0);
   result.attempt = number(root, "attempt", 0);
   result.stopped = number(root, "stopped", 0);

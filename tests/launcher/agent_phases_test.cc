@@ -294,6 +294,36 @@ TEST_CASE("workers that save after a signal end the job as preempted, others as 
   CHECK(exit_code(not_saved.run(2)) == 128 + SIGTERM);
 }
 
+TEST_CASE("a job that is interrupted before its next round names the failure of the last one") {
+  struct OneRound : LocalRendezvous {
+    using LocalRendezvous::LocalRendezvous;
+    void join() override {
+      if (!std::exchange(joined, true)) LocalRendezvous::join();
+    }
+    bool joined = false;
+  };
+  FakeRunner os;
+  os.exits(0, {3, 0}).signalled(SIGINT, true);
+  JobPlan plan;
+  plan.job.local_world_size = 1;
+  plan.job.max_restarts = plan.restarts.max_restarts = 1;
+  OneRound rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
+  const RunResult result = LocalElasticAgent(plan, rendezvous, os).run();
+  CHECK(exit_code(result) == 128 + SIGINT);
+  REQUIRE(result.failures.size() == 1);
+  CHECK(result.failures[0].exit.code == 3);
+  CHECK(result.attempt == 0);
+  CHECK(result.earlier.empty());
+}
+
+TEST_CASE("a worker that saved before the job was interrupted has not failed") {
+  PhaseScene scene;
+  scene.os.exits(0, kPreempted).signalled(SIGINT, true).exits(1, {0, SIGINT});
+  const RunResult result = scene.run(2);
+  CHECK(exit_code(result) == 128 + SIGINT);
+  CHECK(result.failures.empty());
+}
+
 TEST_CASE("preemption is worth a restart when the user says so") {
   PhaseScene scene;
   scene.plan.restarts.retry_codes = {kExitPreempted};

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/catch.h"
@@ -120,6 +121,68 @@ TEST_CASE("a signal that was asked for ends the job like SIGTERM") {
   job.signal(SIGUSR1);
   CHECK(job.wait_exit() == 128 + SIGUSR1);
   CHECK_THAT(job.out(), Contains("got SIGUSR1"));
+}
+
+constexpr const char* kInterrupted =
+    "ddp-run: the job was interrupted by SIGINT after a failure; first failure: rank 1, exit code "
+    "3";
+
+// Rank 1 fails with its reason on stderr; rank 0 does not let itself be stopped by that.
+ChildOptions failing_job(const TempFolder& tmp, const std::vector<std::string>& options) {
+  std::vector<std::string> all{"--nproc_per_node=2", "--result-json=" + tmp.path() + "/result",
+                               "--events=" + tmp.path() + "/events",
+                               "--log-dir=" + tmp.path() + "/logs"};
+  all.insert(all.end(), options.begin(), options.end());
+  return stub_job(tmp, all,
+                  {"@0note=TERM", "@0note=USR1", "print=up", "@1hold=USR1",
+                   "@1err=ValueError: bad shape\\n", "@1exit=3", "@0wait"});
+}
+
+void fail_rank_1(ChildProgram& job) {
+  job.wait_for("up", 2);
+  const std::string held = job.wait_for("holding ");
+  ::kill(std::stoi(held.substr(held.find("holding ") + 8)), SIGUSR1);
+}
+
+void check_first_failure(const TempFolder& tmp, const ChildProgram& job) {
+  CHECK_THAT(job.err(), Contains(kInterrupted) && Contains("  stderr    : ValueError: bad shape"));
+  const auto result = nlohmann::json::parse(text_of(tmp.path() + "/result"));
+  CHECK(result["outcome"] == "interrupted");
+  CHECK(result["exit_code"] == 130);
+  REQUIRE(result["failures"].size() == 1);
+  CHECK(result["failures"][0]["rank"] == 1);
+  CHECK(result["failures"][0]["exit_code"] == 3);
+  CHECK_THAT(text_of(tmp.path() + "/events"), Contains("\"state\":\"FAILED\""));
+  ChildOptions explain;
+  explain.argv = {kDdpRun, "--explain=" + tmp.path() + "/logs"};
+  const auto said = run_to_end(explain);
+  CHECK_THAT(said.out, Contains("SIGINT asked ddp-run to end the job: Ctrl-C.\n") &&
+                           Contains(kInterrupted) && Contains("ValueError: bad shape"));
+}
+
+TEST_CASE("a failure is reported although Ctrl-C comes while the others are stopped") {
+  const TempFolder tmp;
+  ChildProgram job(failing_job(tmp, {}));
+  fail_rank_1(job);
+  job.wait_for("got SIGTERM");
+  job.signal(SIGINT);
+  job.signal(SIGUSR1);  // is taken after it and passed on
+  job.wait_for("got SIGUSR1");
+  ::kill(std::stoi(job.wait_for("waiting ").substr(8)), SIGKILL);
+  CHECK(job.wait_exit() == 128 + SIGINT);
+  check_first_failure(tmp, job);
+}
+
+TEST_CASE("a failure is reported although Ctrl-C comes while a restart is waited for") {
+  const TempFolder tmp;
+  ChildOptions options =
+      failing_job(tmp, {"--max-restarts=1", "--restart-delay=60", "--shutdown-timeout=0.1"});
+  ChildProgram job(options);
+  fail_rank_1(job);
+  job.wait_for("restart 1 of 1 in ");
+  job.signal(SIGINT);
+  CHECK(job.wait_exit() == 128 + SIGINT);
+  check_first_failure(tmp, job);
 }
 
 }  // namespace
