@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# Installs missing build dependencies: system packages with apt, LibTorch and Arrow as pinned wheels in .venv.
+# Installs missing build dependencies: system packages with apt, LibTorch as pinned wheels in .venv.
 # A second run finds everything in place, needs no network and takes well under a second.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'USAGE'
-Usage: ./scripts/setup.sh [--launcher | --cpu | --gpu | --test] [--check] [--no-packages]
+Usage: ./scripts/setup.sh [--launcher | --cpu | --gpu | --test] [--object-stores] [--check] [--no-packages]
 
   (nothing)      --gpu if an NVIDIA driver is found, else --cpu
   --launcher     what ddp-run alone needs: compiler, CMake, small libraries: 95 MB to download, 370 MB on disk
-  --cpu          torch, two small wheels needed to link it, pyarrow: 609 MB to download, 1.5 GB on disk
-  --gpu          torch with all its dependencies (CUDA, NCCL), pyarrow: 3.1 GB to download, 5.6 GB on disk
-  --test         --gpu, plus Python packages that some tests compare against or use as servers
+  --cpu          torch, two small wheels needed to link it: 556 MB to download, 1.3 GB on disk
+  --gpu          torch with all its dependencies (CUDA, NCCL): 3.0 GB to download, 5.4 GB on disk
+  --test         --gpu --object-stores, plus Python packages that some tests compare against or use as servers
+  --object-stores  pyarrow as well, for snapshots in S3 and Google Cloud Storage: 53 MB to download, 170 MB on disk
   --check        install nothing; list what is missing and exit 1 if anything is
   --no-packages  skip system packages (already installed, or provided some other way)
 
 Environment:
-  TORCH_ROOT     an existing LibTorch (directory with include/ and lib/): torch and pyarrow are not installed
+  TORCH_ROOT     an existing LibTorch (directory with include/ and lib/): nothing is installed with pip
   TORCH_VERSION  2.11.0 to 2.15.0 (default 2.15.0)
   DDP_VENV       location of the virtual environment (default .venv)
 USAGE
@@ -44,11 +45,13 @@ die() {
 
 order=auto
 given=''
+object_stores=no
 check=no
 with_packages=yes
 while [ $# -gt 0 ]; do
   case $1 in
-    --launcher | --cpu | --gpu | --test) given=$1 order=${1#--} ;;
+    --launcher | --cpu | --gpu | --test) given+=${given:+ }$1 order=${1#--} ;;
+    --object-stores) object_stores=yes given+=${given:+ }$1 ;;
     --check) check=yes ;;
     --no-packages) with_packages=no ;;
     -h | --help) usage; exit 0 ;;
@@ -62,6 +65,9 @@ if [ "$order" = auto ]; then
     order=gpu
   fi
 fi
+
+[ "$order" != test ] || object_stores=yes
+[ "$order $object_stores" != "launcher yes" ] || die "--object-stores is for trainer, --launcher for ddp-run alone" "leave one out" 2
 
 packages=("${launcher_packages[@]}")
 size_of_packages="95 MB to download, 370 MB on disk"
@@ -166,13 +172,13 @@ installed() {  # NAME or NAME==VERSION
 
 wanted_wheels() {
   echo "torch==$torch_version"
+  [ "$object_stores" = no ] || echo "$arrow"
   if [ "$order" = cpu ]; then
     echo "nvidia-cuda-runtime==$cuda_runtime"
     echo "nvidia-cuda-cupti==$cuda_cupti"
-    echo "$arrow"
     return
   fi
-  printf '%s\n' "nvidia-cuda-crt==$cuda_crt" "${cuda_parts[@]}" "$arrow"
+  printf '%s\n' "nvidia-cuda-crt==$cuda_crt" "${cuda_parts[@]}"
   [ "$order" != test ] || printf '%s\n' "${peers[@]}"
 }
 
@@ -197,19 +203,21 @@ install_wheels() {
     "$python" -m venv "$venv" >"$log" 2>&1 || explain_failure "cannot create the virtual environment $venv"
   fi
   if [ "$order" = cpu ]; then
-    what="torch $torch_version for CPUs and pyarrow: 609 MB to download, 1.5 GB on disk"
-    megabytes=2850
+    what="torch $torch_version for CPUs: 556 MB to download, 1.3 GB on disk"
+    megabytes=2600
   else
-    what="torch $torch_version with CUDA and NCCL, and pyarrow: 3.1 GB to download, 5.6 GB on disk"
-    megabytes=9750
+    what="torch $torch_version with CUDA and NCCL: 3.0 GB to download, 5.4 GB on disk"
+    megabytes=9500
   fi
+  [ "$object_stores" = no ] || what="$what; and pyarrow"
   if installed "torch==$torch_version" && [ ! -e "$venv/.incomplete" ]; then
     what="${wheels[*]}"
     megabytes=1000
   fi
   require_space . "$megabytes" "torch and its download"
   say "pip: installing $what"
-  local wheels=("torch==$torch_version" "$arrow")
+  local wheels=("torch==$torch_version")
+  [ "$object_stores" = no ] || wheels+=("$arrow")
   # A single call: pip does not always merge a second one into the nvidia/ directory.
   if [ "$order" = cpu ]; then
     wheels+=("nvidia-cuda-runtime==$cuda_runtime" "nvidia-cuda-cupti==$cuda_cupti" --no-deps)

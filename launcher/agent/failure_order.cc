@@ -40,12 +40,14 @@ Likelihood likelihood_of(const ProcessFailure& failure, long long oldest_file) {
   return signal == 0 ? Likelihood::kExited : Likelihood::kSecondary;
 }
 
-void sort_by_likelihood(std::vector<ProcessFailure>& failures) {
+void sort_by_likelihood(std::vector<ProcessFailure>& failures, bool seen_at_once) {
   long long oldest_file = kNever;
   for (const auto& failure : failures)
     oldest_file = std::min(oldest_file, written_at(failure.error_file));
   const auto key = [&](const ProcessFailure& failure) {
-    return std::tuple(likelihood_of(failure, oldest_file), written_at(failure.error_file));
+    auto likelihood = likelihood_of(failure, oldest_file);
+    if (!seen_at_once && likelihood == Likelihood::kSecondary) likelihood = Likelihood::kExited;
+    return std::tuple(likelihood, written_at(failure.error_file));
   };
   std::stable_sort(
       failures.begin(), failures.end(),
@@ -58,13 +60,13 @@ void order_failures(std::vector<ProcessFailure>& batch) {
   std::stable_sort(
       batch.begin(), batch.end(),
       [](const ProcessFailure& a, const ProcessFailure& b) { return a.rank < b.rank; });
-  sort_by_likelihood(batch);
+  sort_by_likelihood(batch, true);
 }
 
 void add_simultaneous(std::vector<ProcessFailure>& failures,
                       const std::vector<ProcessFailure>& batch) {
   failures.insert(failures.end(), batch.begin(), batch.end());
-  sort_by_likelihood(failures);
+  sort_by_likelihood(failures, false);
 }
 
 bool wrote_earlier(const std::string& error_file, const ProcessFailure& failure) {

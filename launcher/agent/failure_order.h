@@ -14,11 +14,11 @@ namespace ddp::launch {
 ///  2. error files, the oldest first;
 ///  3. exit codes without an error file;
 ///  4. SIGABRT and SIGTERM: what a worker dies of that waits for a failed peer, as by NCCL's
-///  watchdog.
+///     watchdog.
 /// Equals by rank.
 void order_failures(std::vector<ProcessFailure>& batch);
 /// Adds failures of workers that were already dying when the earlier ones were seen, in the same
-/// order, except that ties go to the one seen first.
+/// order, except that ties go to the one seen first, as do 3. and 4.
 void add_simultaneous(std::vector<ProcessFailure>& failures,
                       const std::vector<ProcessFailure>& batch);
 

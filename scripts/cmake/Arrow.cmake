@@ -13,7 +13,7 @@ else()
   ddp_python_package(pyarrow _candidates)
 endif()
 
-set(_why "pyarrow was not found: ./scripts/setup.sh installs it, or cmake -DARROW_ROOT=<folder with include/ and libarrow.so.*>")
+set(_why "pyarrow was not found: ./scripts/setup.sh --object-stores installs it, or cmake -DARROW_ROOT=<folder with include/ and libarrow.so.*>")
 set(_root "")
 if(DDP_ARROW STREQUAL "OFF")
   set(_why "DDP_ARROW=OFF")

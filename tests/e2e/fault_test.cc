@@ -169,6 +169,7 @@ TEST_CASE("a rank that hangs before it meets the others is found, not the one th
   const Workspace place;
   Words overrides = kShortStart;
   overrides.push_back(plan_of({"rank=1 phase=start kind=hang"}));
+  overrides.emplace_back("distributed_config.timeout_s=120");  // far more than the hang's finding
   auto options = launched(place, 2, overrides, kTwentyRestarts);
   options.set["PATH"] = place.path();
   const auto run = succeed(options);
@@ -218,6 +219,19 @@ TEST_CASE("rollbacks that lead nowhere end the run, with the reason and a good s
                           Contains("10 rollbacks in a row have not led beyond step 12") &&
                           Contains("lower optimizer_config.learning_rate") &&
                           !Contains("restart 1 of 20"));
+  CHECK(is_whole(place.snapshot()));
+}
+
+TEST_CASE("updates that are skipped for ever end the run, with the reason and a good snapshot") {
+  const Workspace place;
+  Words faults;
+  for (int step = 13; step <= 40; ++step)
+    faults.push_back("step=" + std::to_string(step) + " kind=nan");
+  const auto run = finish(alone(place, {plan_of(faults), "trainer_config.bad_step_policy=skip"}));
+  INFO(run.out << run.err);
+  CHECK(run.exit == 76);
+  CHECK_THAT(run.err, Contains("Step 32: NaN or Inf") &&
+                          Contains("20 updates in a row were skipped: training diverges"));
   CHECK(is_whole(place.snapshot()));
 }
 

@@ -1,4 +1,5 @@
 // How the work is divided does not change what is learned.
+#include <cmath>
 #include <filesystem>
 #include "tests/support/catch.h"
 
@@ -84,9 +85,14 @@ TEST_CASE("two ranks train in float16 and save the state of the loss scaler") {
   const Workspace place;
   const auto job = succeed(launched(place, 2, amp));
   CHECK_THAT(job.out, Catch::Contains("Half autocast") && Catch::Contains("loss scale"));
-  // Steps without overflow are counted; the others halve the scale.
-  const auto scaler = inspect(place, place.snapshot()).at("grad_scaler");
-  CHECK((scaler.at("growth_tracker") != 0 || scaler.at("scale") != 65536.0));
+  // Steps without overflow are counted, and are updates; the others halve the scale.
+  const auto snapshot = inspect(place, place.snapshot());
+  const double updates = snapshot.at("optimizer_step");
+  const auto& scaler = snapshot.at("grad_scaler");
+  CHECK(updates > 0);
+  CHECK(scaler.at("scale") == std::ldexp(65536.0, static_cast<int>(updates) - 10));
+  CHECK(scaler.at("growth_tracker") <= updates);
+  if (updates == 10) CHECK(scaler.at("growth_tracker") == 10);
 }
 
 TEST_CASE("a float16 run resumes with the loss scale it had") {

@@ -135,16 +135,36 @@ TEST_CASE("under nohup the end of the terminal does not stop a run") {
   CHECK(job.wait_exit(kPatience) == 0);
 }
 
+/// The third field of /proc/PID/stat; 'Z' also for a process that is gone.
+char state_of(pid_t pid) {
+  std::string stat;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
+  const auto name_end = stat.rfind(") ");
+  return name_end == std::string::npos ? 'Z' : stat[name_end + 2];
+}
+
+/// Whether the signal was sent to the process and none of its threads has taken it yet.
+bool is_pending(pid_t pid, int signal) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("ShdPnd:", 0) != 0) continue;
+    return ((std::stoull(line.substr(7), nullptr, 16) >> (signal - 1)) & 1) != 0;
+  }
+  return false;
+}
+
+/// At every moment until the process is gone.
+void signal_until_gone(pid_t pid, int signal) {
+  while (state_of(pid) != 'Z' && ::kill(pid, signal) == 0) std::this_thread::yield();
+}
+
 // As schedulers and wrappers do it that signal a process and its group.
 TEST_CASE("the same SIGTERM twice within moments saves and stops, also without a launcher") {
   const Workspace place;
-  Words overrides = kNoEnd;
-  overrides.emplace_back(
-      R"(trainer_config.fault_plan=["step=13 phase=forward kind=slow value=1500"])");
-  ChildProgram job(alone(place, overrides));
+  ChildProgram job(alone(place, kNoEnd));
   job.wait_for("Step 12 | Train", 1, kPatience);
   job.signal(SIGTERM);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // a busy machine takes its time
+  while (is_pending(job.pid(), SIGTERM)) std::this_thread::yield();  // two that are pending are one
   job.signal(SIGTERM);
   job.wait_all_gone(kPatience);
   CHECK(job.wait_exit(kPatience) == 75);
@@ -157,8 +177,7 @@ TEST_CASE("the same SIGTERM again while the process ends leaves its exit code at
   job.wait_for("Step 12 | Train", 1, kPatience);
   job.signal(SIGTERM);
   job.wait_for("Next: ", 1, kPatience);
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // the log's end is not the process's
-  job.signal(SIGTERM);
+  signal_until_gone(job.pid(), SIGTERM);
   job.wait_all_gone(kPatience);
   CHECK(job.wait_exit(kPatience) == 75);
 }
@@ -167,8 +186,7 @@ TEST_CASE("a wish for a report while the process ends does not kill it") {
   const Workspace place;
   ChildProgram job(alone(place));
   job.wait_for("Next: ", 1, kPatience);
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  job.signal(SIGUSR2);
+  signal_until_gone(job.pid(), SIGUSR2);
   job.wait_all_gone(kPatience);
   CHECK(job.wait_exit(kPatience) == 0);
 }

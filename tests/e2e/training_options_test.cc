@@ -119,6 +119,37 @@ TEST_CASE("the best evaluation is saved, and the run ends with it") {
   CHECK_THAT(run.out, Contains("Next: trainer generate --snapshot " + path + " --prompt"));
 }
 
+TEST_CASE("a resume on other evaluation data looks for the best evaluation anew") {
+  const Workspace place;
+  const Words options = {"trainer_config.load_best_model_at_end=true",
+                         "trainer_config.eval_every_steps=2"};
+  succeed(alone(
+      place, with_more(options, {"data_config.eval_path=text.txt", "trainer_config.max_steps=8"})));
+  // The rarest characters: the loss is far above that of the text, and rises.
+  std::string rare;
+  while (rare.size() < 400) rare += "\u00e4";
+  place.write("rare.txt", rare);
+  const auto run = succeed(alone(place, with_more(options, {"data_config.eval_path=rare.txt",
+                                                            "trainer_config.max_steps=12"})));
+  CHECK_THAT(run.out, Contains("the best model is judged anew"));
+  const auto at = run.out.find("Best snapshot: ");
+  REQUIRE(at != std::string::npos);
+  const auto step_at = run.out.find("(step ", at);
+  CHECK(std::stoi(run.out.substr(step_at + 6)) > 8);
+}
+
+TEST_CASE("momentum may be switched on when a run resumes: it begins at 0") {
+  const Workspace place;
+  const Words sgd = {"optimizer_config.name=sgd", "optimizer_config.learning_rate=0.1"};
+  succeed(alone(place, with_more(sgd, {"trainer_config.max_steps=5"})));
+  CHECK(tensors_with(place, "optimizer.").empty());
+  const auto run = succeed(alone(
+      place, with_more(sgd, {"optimizer_config.momentum=0.9", "trainer_config.max_steps=10"})));
+  CHECK_THAT(run.out, Contains("Resuming training from snapshot"));
+  CHECK(order_of_steps(run.out) == range_of(6, 10));
+  CHECK_FALSE(tensors_with(place, "optimizer.").empty());
+}
+
 TEST_CASE("an evaluation of few batches sees fewer tokens, the same ones on any number of ranks") {
   const Workspace one;
   const Workspace two;

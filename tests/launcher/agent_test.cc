@@ -200,8 +200,10 @@ TEST_CASE("the cause is what failed first: before the launcher's signal, a signa
       {"crashed, and its peer lost it", {1, 0}, {0, SIGSEGV}, true, 0},
       {"killed for its memory, and its peer lost it", {1, 0}, {0, SIGKILL}, true, 0},
       {"both with a code: the one that was seen first", {1, 0}, {3, 0}, true, 1},
-      {"both by a signal: the one that was seen first", {0, SIGABRT}, {0, SIGSEGV}, true, 1},
-      {"its peer was killed, it gave a code", {0, SIGABRT}, {3, 0}, true, 1},
+      {"crashed, and its peer aborted", {0, SIGABRT}, {0, SIGSEGV}, true, 0},
+      {"both by a signal: the one that was seen first", {0, SIGBUS}, {0, SIGSEGV}, true, 1},
+      {"its peer was killed, it gave a code", {0, SIGSEGV}, {3, 0}, true, 1},
+      {"its peer aborted, it gave a code", {0, SIGABRT}, {3, 0}, true, 1},
       {"done", {1, 0}, {0, 0}, true, 1},
   };
   for (const Row& row : rows) {

@@ -117,6 +117,50 @@ TEST_CASE("failures of one wake-up are ordered by signal, then age of the error 
   CHECK(ranks == std::vector{3, 2, 1, 0, 4});
 }
 
+TEST_CASE("who wrote an error file failed before those that abort when a peer is gone") {
+  const TempFolder folder;
+  const auto file_of_second = [&](const char* name, time_t second) {
+    auto path = folder.write(name, "{}");
+    const timespec times[2] = {{second, 0}, {second, 0}};
+    REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+    return path;
+  };
+  const auto file = file_of_second("file", 1000);
+  struct Case {
+    const char* what;
+    ProcessFailure other;  // of rank 0, seen at the same second as rank 3, or later
+    int cause;
+  };
+  const auto death = [](int code, int signal, double time, const std::string& error_file = "") {
+    ProcessFailure failure{0, 0, 10, {code, signal}, error_file, {}};
+    failure.time = time;
+    return failure;
+  };
+  const auto younger = file_of_second("younger", 1001);
+  const std::vector<Case> cases = {
+      {"aborted, as by a watchdog", death(0, SIGABRT, 1000.003), 3},
+      {"aborted, with an error file of its own", death(0, SIGABRT, 1001, younger), 3},
+      {"told to end", death(0, SIGTERM, 1000.003), 3},
+      {"an exit code alone", death(1, 0, 1000.003), 3},
+      {"a crash at the same moment", death(0, SIGSEGV, 1000.003), 0},
+      {"a crash when the other was long gone", death(0, SIGSEGV, 1002), 3}};
+  for (const auto& [what, other, cause] : cases) {
+    INFO(what);
+    ProcessFailure wrote{3, 3, 13, {1, 0}, file, {}};
+    wrote.time = 1000.001;
+    std::vector<ProcessFailure> batch{other, wrote};
+    order_failures(batch);
+    CHECK(batch[0].rank == cause);
+    // Seen in another wake-up, before it.
+    std::vector<ProcessFailure> failures{other};
+    add_simultaneous(failures, {wrote});
+    CHECK(failures[0].rank == cause);
+  }
+  std::vector<ProcessFailure> without_files{death(0, SIGABRT, 1000), {3, 3, 13, {1, 0}, "", {}}};
+  order_failures(without_files);
+  CHECK(without_files[0].rank == 3);
+}
+
 TEST_CASE("the exit code is the worker's, or 128 + signal") {
   CHECK(exit_code(failed({{0, 0, 1, {9, 0}, "", {}}})) == 9);
   CHECK(exit_code(failed({{0, 0, 1, {0, SIGABRT}, "", {}}})) == 128 + SIGABRT);

@@ -273,6 +273,15 @@ TEST_CASE(
   CHECK_THAT(job.err, Contains(tmp.path() + "/ddp-run"));
 }
 
+TEST_CASE("workers' output that a full disk does not take is a failure") {
+  const TempFolder tmp;
+  auto options = stub_job(tmp, {"--timestamps"}, {"print=lost"});
+  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh"});
+  const auto job = run_to_end(options);
+  CHECK(job.exit == 1);
+  CHECK_THAT(job.err, Contains("cannot write the workers' output: No space left on device"));
+}
+
 TEST_CASE("a console that nobody reads does not keep ddp-run from ending") {
   // A full pipe instead of a reader.
   const TempFolder tmp;

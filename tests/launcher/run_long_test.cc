@@ -5,7 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <thread>
 #include "tests/support/catch.h"
 #include "tests/support/skip.h"
 
@@ -92,21 +96,61 @@ TEST_CASE("workers are not held up by a console that nobody reads", "[long]") {
   ::close(ends[1]);
 }
 
+// ddp-run writes this file when all workers have ended, before the rest of the console's output.
+void wait_for_file(const std::string& path) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!std::filesystem::exists(path)) {
+    if (std::chrono::steady_clock::now() >= end) FAIL(path + " never came");
+    std::this_thread::yield();
+  }
+}
+
 TEST_CASE("logs that stay because the console has not taken them are named", "[long]") {
   const TempFolder tmp;
+  const TempFolder results;
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
-  auto options = stub_job(tmp, {"-t1"}, {"repeat=16384:0123456789\\n"});
+  auto options =
+      stub_job(tmp, {"-t1", "--result-json=" + (results / "r")}, {"repeat=16384:0123456789\\n"});
   options.argv.insert(options.argv.begin(),
                       {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
                        std::to_string(ends[1])});
   ChildProgram job(options);
+  wait_for_file(results / "r");
+  job.signal(SIGTERM);
   CHECK_THAT(job.wait_for("the console missed some output; "),
              Contains("full logs: " + tmp.path() + "/ddp-run_"));
   CHECK(job.wait_exit() == 0);
   CHECK_FALSE(nothing_left(tmp));
   ::close(ends[0]);
   ::close(ends[1]);
+}
+
+TEST_CASE("the report of a failure waits for a reader that pauses", "[long]") {
+  const TempFolder tmp;
+  const TempFolder results;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  auto options = stub_job(tmp, {"-t3", "--result-json=" + (results / "r")},
+                          {"repeat=16384:0123456789\\n", "err=at last\\n", "exit=7"});
+  options.argv.insert(options.argv.begin(),
+                      {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd 2>&1", "sh",
+                       std::to_string(ends[1])});
+  ChildProgram job(options);
+  wait_for_file(results / "r");
+  CHECK_THROWS(job.wait_exit(std::chrono::seconds(6)));
+  ::close(ends[1]);
+  std::string text;
+  char buffer[65536];
+  for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(got));
+  ::close(ends[0]);
+  CHECK(job.wait_exit() == 7);
+  const auto lines = lines_of(text);
+  CHECK(std::count(lines.begin(), lines.end(), "[default0]:0123456789") == 16384);
+  CHECK(std::count(lines.begin(), lines.end(),
+                   "ddp-run: the job failed; first failure: rank 0, exit code 7") == 1);
+  CHECK_THAT(lines.back(), Contains("logs      : "));
 }
 
 TEST_CASE("a worker that survives SIGKILL is waited for once", "[long]") {

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -243,6 +244,27 @@ TEST_CASE("ddp-run finds a program that lies beside it") {
                                .ignore = {},
                                .folder = ""});
   CHECK(job.out == "hello\n");
+}
+
+// As NCCL's watchdog does.
+TEST_CASE(
+    "a worker that wrote its error file is the cause, not its peers that abort at its death") {
+  const TempFolder tmp;
+  std::vector<std::string> actions;
+  for (const std::string rank : {"0", "1", "2"}) {
+    REQUIRE(::mkfifo((tmp / ("pipe" + rank)).c_str(), 0600) == 0);
+    actions.push_back("@3open=" + (tmp / ("pipe" + rank)));
+    actions.push_back("@" + rank + "until-eof=" + (tmp / ("pipe" + rank)));
+  }
+  for (const char* action : {R"(@3error-file={"message":"no more paper"})", "@3exit=1"})
+    actions.emplace_back(action);
+  actions.emplace_back("kill-self=ABRT");
+  for (int round = 0; round < 5; ++round) {
+    const auto job = run_to_end(stub_job(tmp, {"--nproc_per_node=4"}, actions));
+    CHECK(job.exit == 1);
+    CHECK_THAT(job.err,
+               Contains("first failure: rank 3, exit code 1") && Contains("no more paper"));
+  }
 }
 
 TEST_CASE("with --log-dir the error files of every attempt stay") {

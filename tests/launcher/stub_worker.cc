@@ -210,6 +210,15 @@ int tell(const std::string& pipe) {
   return fd;
 }
 
+// Of a named pipe: returns when all who have opened it are dead.
+void read_to_end(const std::string& pipe) {
+  const int fd = ::open(pipe.c_str(), O_RDONLY | O_CLOEXEC);
+  char byte;
+  while (::read(fd, &byte, 1) > 0) {
+  }
+  ::close(fd);
+}
+
 std::string receive_worker(int socket, int (&streams)[3]) {
   std::string text(ddp::launch::kLongestHandover, '\0');
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof streams)];
@@ -288,6 +297,10 @@ void act(const std::string& verb, const std::string& value) {
     hold_until(signal_by_name(value));
   else if (verb == "beat")
     std::ofstream(env(ddp::launch::kHeartbeatFile)) << value;
+  else if (verb == "open")
+    ::open(value.c_str(), O_WRONLY | O_CLOEXEC);
+  else if (verb == "until-eof")
+    read_to_end(value);
   else if (verb == "spare")
     become_worker(value);
   else if (verb == "spare-exit" && is_spare())

@@ -68,8 +68,8 @@ TEST_CASE("a trainer without the module says how to get it") {
   const std::string error = test::error_of<RunError>([] { open_remote_folder("s3://b/x"); });
   if (error == "no error") return;
   CHECK(error ==
-        "s3://b/x: this trainer was built without Arrow; install pyarrow in the build environment "
-        "and rebuild");
+        "s3://b/x: this trainer was built without object stores; ./scripts/setup.sh "
+        "--object-stores, then build again");
 }
 
 }  // namespace

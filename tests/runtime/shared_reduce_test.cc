@@ -1,11 +1,14 @@
 // All-reduces through shared memory, between threads. Also run under ThreadSanitizer.
 #include "trainer/parallel/shared_reduce.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -208,7 +211,15 @@ TEST_CASE("who waits in shared memory for a rank that has left learns it at once
   CHECK_THAT(errors[2], Catch::Contains("Connection closed by peer: rank "));
 }
 
+/// Whether this thread of the process sleeps in the kernel.
+bool is_asleep(pid_t thread) {
+  std::string stat;
+  std::getline(std::ifstream("/proc/self/task/" + std::to_string(thread) + "/stat"), stat);
+  return stat.find(") S ") != std::string::npos;
+}
+
 TEST_CASE("a sleeper in shared memory is woken when its peer's process is lost") {
+  const auto start = std::chrono::steady_clock::now();
   const auto errors = in_ranks(2, true, [](Reduce& reduce, int rank) {
     static std::atomic<bool> done;
     int64_t value = 1;
@@ -217,8 +228,8 @@ TEST_CASE("a sleeper in shared memory is woken when its peer's process is lost")
       return;
     }
     done = false;
-    std::thread other([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds{50});  // until the other one sleeps
+    std::thread other([&, sleeper = ::gettid()] {
+      while (!is_asleep(sleeper)) std::this_thread::yield();
       reduce.lose(1);
     });
     try {
@@ -234,6 +245,7 @@ TEST_CASE("a sleeper in shared memory is woken when its peer's process is lost")
   CHECK(errors[0] ==
         "Connection closed by peer: rank 1 has ended before it gave its part of the sum of 1 "
         "int64");
+  CHECK(std::chrono::steady_clock::now() - start < kLong / 2);  // unwoken, it sleeps until kLong
 }
 
 }  // namespace ddp::train

@@ -1,6 +1,8 @@
 #include "trainer/snapshot/snapshot.h"
 
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -51,8 +53,9 @@ TEST_CASE("an evaluation that gave NaN or Inf is saved and loaded") {
   meta.last_eval = EvalRecord{12, std::nan(""), -infinity, "loss"};
   meta.grad_scaler.scale = std::numeric_limits<float>::infinity();
   save_snapshot(dir.file("s.pt"), meta, sample_tensors());
-  for (const auto& loaded : {open_snapshot(dir.file("s.pt")).meta,
-                             SnapshotMeta::from_json(open_snapshot(dir.file("s.pt")).meta.to_json())}) {
+  for (const auto& loaded :
+       {open_snapshot(dir.file("s.pt")).meta,
+        SnapshotMeta::from_json(open_snapshot(dir.file("s.pt")).meta.to_json())}) {
     REQUIRE(loaded.last_eval.has_value());
     CHECK(std::isnan(loaded.last_eval->loss));
     CHECK(loaded.last_eval->score == -infinity);
@@ -81,16 +84,29 @@ TEST_CASE("a NaN score never becomes the best one, and gives way to any other") 
   CHECK_FALSE(is_better(two, two));
 }
 
+/// As nobody would publish it: it is read back first.
+static void replace_metadata(const std::string& path, const std::string& key,
+                             const std::string& value) {
+  constexpr std::size_t kLengthBytes = 8;
+  const std::string file = read_file(path);
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), kLengthBytes);
+  auto header = nlohmann::json::parse(file.substr(kLengthBytes, length));
+  header["__metadata__"][key] = value;
+  const std::string changed = header.dump();
+  const uint64_t changed_length = changed.size();
+  std::ofstream out(path, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(&changed_length), kLengthBytes);
+  out << changed << file.substr(kLengthBytes + length);
+}
+
 TEST_CASE("metadata with a million nested brackets is damage told in one line") {
   const TempDir dir;
   const std::string bomb(1'000'000, '[');
   for (const char* key : {"config", "step_guard", "evaluation", "run_id"}) {
     CAPTURE(key);
-    StateBuffer buffer(sample_tensors());
-    buffer.copy_from(sample_tensors(), nullptr);
-    auto metadata = sample_meta(1).to_metadata();
-    metadata[key] = bomb;
-    publish_safetensors(dir.file("s.pt"), "", metadata, buffer.tensors());
+    save(dir.file("s.pt"), 1);
+    replace_metadata(dir.file("s.pt"), key, bomb);
     CHECK_THROWS_WITH(open_snapshot(dir.file("s.pt")),
                       Catch::EndsWith(std::string("s.pt: ") + key +
                                       " in its metadata nests too deeply: the file is damaged"));

@@ -24,17 +24,19 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTransformerPrefix = "transformer.";
 constexpr const char* kHead = "lm_head.weight";
+constexpr const char* kConvertGpt2 =
+    "a pytorch_model.bin or ckpt.pt is turned into such a folder by scripts/convert_checkpoint.py";
+constexpr const char* kConvertBert =
+    "in Python, AutoModelForMaskedLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER) of "
+    "transformers turns a pytorch_model.bin into one";
 
-std::vector<std::string> weight_files(const std::string& folder) {
+std::vector<std::string> weight_files(const std::string& folder, const PretrainedLayout& layout) {
   if (fs::is_regular_file(folder)) return {folder};  // a snapshot
   const std::string single = folder + "/model.safetensors";
   const std::string index = single + ".index.json";
   if (fs::exists(single)) return {single};
   if (!fs::exists(index)) {
-    throw UserError(
-        fmt::format("{}: no such file; a pytorch_model.bin or ckpt.pt is turned into "
-                    "such a folder by scripts/convert_checkpoint.py",
-                    single));
+    throw UserError(fmt::format("{}: no such file; {}", single, layout.how_to_make));
   }
   std::ifstream file(index);
   const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
@@ -104,7 +106,7 @@ class PretrainedTensors {
  public:
   PretrainedTensors(const std::string& folder, const PretrainedLayout& layout)
       : of_snapshot_(fs::is_regular_file(folder)) {
-    for (const std::string& path : weight_files(folder)) {
+    for (const std::string& path : weight_files(folder, layout)) {
       files_.push_back(std::make_unique<SafetensorsFile>(path));
       const SafetensorsFile& file = *files_.back();
       if (of_snapshot_) file.verify_checksum();
@@ -121,6 +123,8 @@ class PretrainedTensors {
     return found == by_name_.end() ? nullptr : found->second;
   }
   const std::map<std::string, const TensorBytes*>& all() const { return by_name_; }
+  /// Snapshots hold each tensor as the model has it.
+  bool is_snapshot() const { return of_snapshot_; }
 
  private:
   /// Of a tensor of a snapshot, "" where it is no parameter as it was evaluated.
@@ -201,18 +205,28 @@ void refuse(const PretrainedLayout& layout, const std::string& folder,
 
 }  // namespace
 
-const PretrainedLayout kGpt2Layout = {"gpt_config.init_from", own_gpt2_name, is_transposed_in_gpt2,
-                                      is_never_optional,      "wpe.weight",  "wte.weight"};
-const PretrainedLayout kBertLayout = {"bert_config.init_from",      own_bert_name,
-                                      is_never_transposed,          is_never_optional,
-                                      "position_embeddings.weight", "word_embeddings.weight"};
-const PretrainedLayout kBertClassifierLayout = {
-    "bert_config.init_from",   own_classifier_name,          is_never_transposed,
-    is_optional_in_classifier, "position_embeddings.weight", "word_embeddings.weight"};
+const PretrainedLayout kGpt2Layout = {
+    "gpt_config.init_from", own_gpt2_name, is_transposed_in_gpt2, is_never_optional,
+    "wpe.weight",           "wte.weight",  kConvertGpt2};
+const PretrainedLayout kBertLayout = {"bert_config.init_from",
+                                      own_bert_name,
+                                      is_never_transposed,
+                                      is_never_optional,
+                                      "position_embeddings.weight",
+                                      "word_embeddings.weight",
+                                      kConvertBert};
+const PretrainedLayout kBertClassifierLayout = {"bert_config.init_from",
+                                                own_classifier_name,
+                                                is_never_transposed,
+                                                is_optional_in_classifier,
+                                                "position_embeddings.weight",
+                                                "word_embeddings.weight",
+                                                kConvertBert};
 
-std::vector<std::string> load_pretrained(const std::string& folder, const PretrainedLayout& layout,
+std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLayout layout,
                                          const std::vector<NamedTensor>& parameters) {
   const PretrainedTensors there(folder, layout);
+  if (there.is_snapshot()) layout.is_transposed = is_never_transposed;
   auto differences = all_differences(there, layout, parameters);
   if (!differences.empty()) refuse(layout, folder, std::move(differences));
   const torch::NoGradGuard no_grad;

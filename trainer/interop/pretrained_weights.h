@@ -18,8 +18,9 @@ struct PretrainedLayout {
   bool (*is_transposed)(std::string_view own_name);
   /// Parts that a folder may lack, and may have although nobody asks for them.
   bool (*is_optional)(std::string_view own_name);
-  const char* positions;  ///< How the name of the position embeddings ends.
-  const char* words;      ///< And that of the token embeddings.
+  const char* positions;    ///< How the name of the position embeddings ends.
+  const char* words;        ///< And that of the token embeddings.
+  const char* how_to_make;  ///< What to do where a folder has no safetensors.
 };
 /// Of GPT2LMHeadModel and GPT2Model.
 extern const PretrainedLayout kGpt2Layout;
@@ -32,7 +33,7 @@ extern const PretrainedLayout kBertClassifierLayout;
 /// left out. float32, float16 and bfloat16 are read. Returns the names of the optional parameters
 /// that are not there. Throws UserError that lists each tensor that is missing, has
 /// another shape or is not known; nothing has been copied then. `folder` may be a snapshot, too.
-std::vector<std::string> load_pretrained(const std::string& folder, const PretrainedLayout& layout,
+std::vector<std::string> load_pretrained(const std::string& folder, PretrainedLayout layout,
                                          const std::vector<NamedTensor>& parameters);
 
 }  // namespace ddp::train

@@ -1,6 +1,7 @@
 #include "trainer/model/pretrained_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kHowToMake =
-    "give a folder that transformers' save_pretrained, trainer export or "
+    "give a folder that transformers' save_pretrained, trainer export or, for a GPT, "
     "scripts/convert_checkpoint.py has written";
 
 std::string read_text(const std::string& path) {
@@ -174,31 +175,59 @@ Json metadata_of(const std::string& path) {
       fmt::format("{}: is neither a snapshot of this trainer nor a folder; {}", path, kHowToMake));
 }
 
-PretrainedBert bert_of_snapshot(const std::string& path) {
+/// The configuration of a snapshot of one of `tasks`, given to `take`.
+template <class Take>
+void with_snapshot(const std::string& path, const std::vector<TaskKind>& tasks, const Take& take) {
   const Json metadata = metadata_of(path);
   try {
     const Json config = Json::parse(metadata.at("config").get<std::string>());
-    const std::string task = metadata.value("task", "causal_lm");
-    const bool classifier = task == task_name(TaskKind::kTextClassification);
-    if (!classifier && task != task_name(TaskKind::kMaskedLm)) {
-      throw UserError(
-          fmt::format("{}: is a snapshot of task {}; give one of masked_lm or text_classification",
-                      path, task));
+    const std::string task = metadata.value("task", std::string(task_name(TaskKind::kCausalLm)));
+    std::vector<std::string> names;
+    for (const TaskKind wanted : tasks) names.emplace_back(task_name(wanted));
+    if (std::find(names.begin(), names.end(), task) == names.end()) {
+      throw UserError(fmt::format("{}: is a snapshot of task {}; give one of {}", path, task,
+                                  fmt::join(names, " or ")));
     }
-    const Json& bert = config.at("bert_config");
-    PretrainedBert result;
-    result.n_layer = bert.at("n_layer");
-    result.n_head = bert.at("n_head");
-    result.n_embd = bert.at("n_embd");
-    result.intermediate = bert.at("intermediate");
-    result.positions = config.at("data_config").at("block_size");
-    result.tokenizer_state = metadata.at("tokenizer").get<std::string>();
-    if (classifier) result.labels = Json::parse(metadata.at("labels").get<std::string>());
-    return result;
+    take(metadata, config, task);
   } catch (const Json::exception&) {
     throw UserError(
         fmt::format("{}: its metadata is not that of a snapshot; {}", path, kHowToMake));
   }
+}
+
+void take_sizes(PretrainedSizes& sizes, const Json& model, const Json& config) {
+  sizes.n_layer = model.at("n_layer");
+  sizes.n_head = model.at("n_head");
+  sizes.n_embd = model.at("n_embd");
+  sizes.positions = config.at("data_config").at("block_size");
+}
+
+PretrainedBert bert_of_snapshot(const std::string& path) {
+  PretrainedBert result;
+  with_snapshot(path, {TaskKind::kMaskedLm, TaskKind::kTextClassification},
+                [&](const Json& metadata, const Json& config, const std::string& task) {
+                  const Json& bert = config.at("bert_config");
+                  take_sizes(result, bert, config);
+                  result.intermediate = bert.at("intermediate");
+                  result.tokenizer_state = metadata.at("tokenizer").get<std::string>();
+                  if (task == task_name(TaskKind::kTextClassification))
+                    result.labels = Json::parse(metadata.at("labels").get<std::string>());
+                });
+  return result;
+}
+
+PretrainedGpt gpt_of_snapshot(const std::string& path) {
+  PretrainedGpt result;
+  with_snapshot(path, {TaskKind::kCausalLm},
+                [&](const Json& metadata, const Json& config, const std::string&) {
+                  const Json& gpt = config.at("gpt_config");
+                  take_sizes(result, gpt, config);
+                  result.activation =
+                      gpt.at("activation") == "gelu" ? Activation::kGelu : Activation::kGeluTanh;
+                  result.tie_weights = gpt.at("tie_weights");
+                  result.metadata = metadata;
+                });
+  return result;
 }
 
 }  // namespace
@@ -225,16 +254,18 @@ PretrainedBert read_pretrained_bert(const std::string& path) {
   return result;
 }
 
-PretrainedGpt read_pretrained_gpt(const std::string& folder) {
-  const std::string path = folder + "/config.json";
-  const Json config = parse_config(path);
-  const Values values(config, path);
+PretrainedGpt read_pretrained_gpt(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) return gpt_of_snapshot(path);
+  const std::string file = path + "/config.json";
+  const Json config = parse_config(file);
+  const Values values(config, file);
   const std::string type = values.text("model_type", "");
   if (type != "gpt2") {
     throw UserError(
         fmt::format("{}: model_type is '{}', this trainer reads only gpt2; give the "
                     "folder of a GPT-2",
-                    path, type));
+                    file, type));
   }
   PretrainedGpt result;
   result.n_layer = values.number("n_layer", 12);

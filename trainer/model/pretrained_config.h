@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct PretrainedSizes {
 struct PretrainedGpt : PretrainedSizes {
   std::optional<Activation> activation;  ///< None: one that this model does not have.
   bool tie_weights = true;
+  std::map<std::string, std::string> metadata;  ///< Of a snapshot; a folder has files.
 };
 
 struct PretrainedBert : PretrainedSizes {
@@ -32,8 +34,9 @@ struct PretrainedBert : PretrainedSizes {
   std::string tokenizer_state;      ///< Of a snapshot; a folder has files.
 };
 
-/// Throws UserError: no such folder or file, not JSON, not a GPT-2.
-PretrainedGpt read_pretrained_gpt(const std::string& folder);
+/// `path`: a folder, or a snapshot of causal_lm. Throws UserError: no such folder or file, not
+/// JSON, not a GPT-2.
+PretrainedGpt read_pretrained_gpt(const std::string& path);
 
 /// `path`: a folder, or a snapshot of masked_lm or text_classification. Throws UserError: no such
 /// folder or file, not JSON, not a BERT.

@@ -88,11 +88,13 @@ void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorB
   write_manifest();
 }
 
-// A snapshot that is whole on the disk counts, whether it is listed or not.
+// A snapshot that is whole on the disk counts, whether it is listed or not. Attempts are never
+// taken back.
 void SnapshotFolder::write_manifest() const {
+  const int64_t attempt = std::max(attempt_, attempt_in_manifest());
   try {
     publish_if_changed(manifest_path(),
-                       manifest_text(fs::path(path_).filename(), run_id(), attempt_, entries_));
+                       manifest_text(fs::path(path_).filename(), run_id(), attempt, entries_));
   } catch (const RunError& error) {
     log_.warning(fmt::format("cannot update the list of snapshots: {}", error.what()));
   }

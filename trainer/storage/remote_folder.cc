@@ -19,8 +19,8 @@ ArrowModuleEntry load_arrow(const std::string& url) {
   const auto path = find_module(kArrowModuleFile);
   if (path.empty()) {
     throw RunError(url +
-                   ": this trainer was built without Arrow; install pyarrow in the build "
-                   "environment and rebuild");
+                   ": this trainer was built without object stores; ./scripts/setup.sh "
+                   "--object-stores, then build again");
   }
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)

@@ -48,11 +48,7 @@ void check_same_vocabulary(const Tokenizer& named, const Config& config) {
   } catch (const UserError&) {
     return;  // of a kind that cannot be read: that is why another file is named
   }
-  if (theirs == nullptr) return;
-  bool same = named.size() == theirs->size();
-  for (int32_t id = 0; same && id < named.size(); ++id)
-    same = named.decode(id) == theirs->decode(id);
-  if (same) return;
+  if (theirs == nullptr || have_same_tokens(named, *theirs)) return;
   throw UserError(fmt::format(
       "data_config.tokenizer: {} is another vocabulary than that of bert_config.init_from={}; set "
       "data_config.tokenizer=null to use the one that the weights were trained with",

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/pretrained_config.h"
 #include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/text_sample.h"
@@ -22,8 +24,28 @@ constexpr const char* kVocabulary = "vocabulary";
 /// Metadata key of every other tokenizer's state.
 constexpr const char* kTokenizer = "tokenizer";
 
-std::unique_ptr<Tokenizer> tokenizer_to_resume(const std::map<std::string, std::string>* metadata) {
-  return metadata == nullptr ? nullptr : tokenizer_of(*metadata);
+/// Of the snapshot at gpt_config.init_from; null where it is none.
+std::unique_ptr<Tokenizer> tokenizer_of_pretrained(const std::string& init_from) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(init_from, ignored)) return nullptr;
+  return tokenizer_of(read_pretrained_gpt(init_from).metadata);
+}
+
+std::unique_ptr<Tokenizer> tokenizer_to_go_on_with(
+    const Config& config, const std::map<std::string, std::string>* metadata) {
+  return metadata == nullptr ? tokenizer_of_pretrained(config.gpt.init_from)
+                             : tokenizer_of(*metadata);
+}
+
+/// A snapshot that is named as a tokenizer as well is no folder of one.
+DataConfig without_snapshot_as_tokenizer(const Config& config) {
+  namespace fs = std::filesystem;
+  DataConfig data = config.data;
+  std::error_code ignored;
+  if (data.tokenizer.empty() || config.gpt.init_from.empty()) return data;
+  const bool same = fs::absolute(data.tokenizer).lexically_normal() == config.gpt.init_from;
+  if (same && !fs::is_directory(config.gpt.init_from, ignored)) data.tokenizer.clear();
+  return data;
 }
 
 /// How many characters begin in each token: one may be spread over several.
@@ -54,10 +76,21 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::map<std::string, std::string>
 
 CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string>* metadata)
     : config_(config),
-      data_(config.data, tokenizer_to_resume(metadata), config.trainer.batch_size),
+      data_(without_snapshot_as_tokenizer(config), tokenizer_to_go_on_with(config, metadata),
+            config.trainer.batch_size),
       fresh_(metadata == nullptr),
       sample_prompt_(make_sample_prompt()) {
+  if (fresh_) check_same_vocabulary();
   if (!config.data.test_path.empty()) open_test();
+}
+
+void CausalLm::check_same_vocabulary() const {
+  const auto theirs = tokenizer_of_pretrained(config_.gpt.init_from);
+  if (theirs == nullptr || have_same_tokens(data_.tokenizer(), *theirs)) return;
+  throw UserError(fmt::format(
+      "data_config.tokenizer: {} is another vocabulary than that of gpt_config.init_from={}; leave "
+      "it out to use the one that the weights were trained with",
+      config_.data.tokenizer, config_.gpt.init_from));
 }
 
 void CausalLm::open_test() {

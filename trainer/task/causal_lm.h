@@ -63,6 +63,8 @@ class CausalLm : public Task {
  private:
   std::vector<NamedTensor> weights() const;
   void open_test();
+  /// Throws UserError: the weights' embeddings are those of other tokens.
+  void check_same_vocabulary() const;
   std::vector<int32_t> make_sample_prompt() const;
   std::string describe_used() const;
   std::vector<std::string> describe_windows() const;

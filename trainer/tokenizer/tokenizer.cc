@@ -86,4 +86,10 @@ std::string tokenizer_fingerprint(const Tokenizer& tokenizer) {
   return sha256_hex(tokenizer.state());
 }
 
+bool have_same_tokens(const Tokenizer& one, const Tokenizer& other) {
+  bool same = one.size() == other.size();
+  for (int32_t id = 0; same && id < one.size(); ++id) same = one.decode(id) == other.decode(id);
+  return same;
+}
+
 }  // namespace ddp::train

@@ -43,4 +43,7 @@ class Tokenizer {
 /// From Tokenizer::state(). Throws RunError when it is damaged.
 std::unique_ptr<Tokenizer> tokenizer_from_state(const std::string& state);
 
+/// Whether both have the same tokens under the same ids.
+bool have_same_tokens(const Tokenizer& one, const Tokenizer& other);
+
 }  // namespace ddp::train

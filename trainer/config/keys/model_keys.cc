@@ -26,8 +26,9 @@ std::vector<Field> gpt_fields() {
       {DDP_KEY(gpt, tie_weights),
        .meaning = "Share the token embedding's matrix with the output layer."},
       {DDP_KEY(gpt, init_from), .null_means = NullMeans::kNotGiven,
-       .meaning = "Folder of a pretrained GPT-2 to start from (config.json, model.safetensors, as "
-                  "saved by transformers); sizes, activation and tie_weights default to its own."},
+       .meaning = "Pretrained model to start from: the folder of a GPT-2 (config.json, "
+                  "model.safetensors, as saved by transformers) or a snapshot; sizes, activation "
+                  "and tie_weights default to its own."},
       {DDP_KEY(gpt, activation_checkpointing), .null_means = NullMeans::kOff,
        .meaning = "Keep only each block's input and recompute the rest in the backward pass "
                   "(transformers: gradient_checkpointing): less memory, about a third more time."},

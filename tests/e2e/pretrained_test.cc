@@ -1,0 +1,71 @@
+// gpt_config.init_from: a new run begins with the weights of another one.
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+
+/// A step that moves no weight.
+const Words kStill = {"gpt_config.init_from=snapshot.pt", "trainer_config.snapshot_path=tuned.pt",
+                      "trainer_config.max_steps=1", "optimizer_config.learning_rate=1e-30"};
+
+Words still(const Words& more) {
+  Words words = kStill;
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST_CASE("a new run begins with the weights, sizes and vocabulary of trainer's own snapshot") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=6"}));
+  place.write("other.txt", [] {
+    std::string text;
+    while (text.size() < 2000) text += "the brook ran. ";  // not all characters of text.txt
+    return text;
+  }());
+  for (const Words& more : {Words{}, Words{"data_config.path=other.txt"}}) {
+    std::filesystem::remove(place / "tuned.pt");
+    succeed(alone(place, still(more)));
+    CHECK(largest_parameter_distance(place.snapshot(), place / "tuned.pt") == 0.0);
+  }
+  succeed(alone(place, still({"data_config.path=other.txt", "trainer_config.max_steps=2"})));
+}
+
+TEST_CASE("the recipe for fine-tuning takes a snapshot as well, and goes on from its own") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=6"}));
+  for (const char* steps : {"2", "4"}) {
+    succeed(trainer(
+        place,
+        {"--config", DDP_SOURCE_DIR "/configs/finetune.yaml", "gpt_config.init_from=snapshot.pt",
+         "data_config.path=text.txt", "data_config.block_size=32", "data_config.stride=32",
+         "optimizer_config.warmup_steps=0", std::string("trainer_config.max_steps=") + steps}));
+  }
+}
+
+void check_refused(const Finished& run, const std::string& said) {
+  INFO(run.err);
+  CHECK(run.exit == 2);
+  CHECK(lines_of(run.err).size() == 1);
+  CHECK_THAT(run.err, Contains(said));
+}
+
+TEST_CASE("a snapshot that cannot be begun with is refused in one line") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=2"}));
+  place.write("other.txt", std::string(2000, 'a') + "bcd");
+  check_refused(
+      finish(alone(place, still({"data_config.path=other.txt", "data_config.tokenizer=byte"}))),
+      "another vocabulary than that of gpt_config.init_from=");
+  check_refused(finish(alone(place, still({"gpt_config.n_layer=3", "gpt_config.n_head=2",
+                                           "gpt_config.n_embd=32"}))),
+                "n_layer is 2 there, 3 here");
+  check_refused(finish(alone(place, still({"gpt_config.init_from=text.txt"}))),
+                "is neither a snapshot of this trainer nor a folder");
+}
+
+}  // namespace
+}  // namespace ddp::test
