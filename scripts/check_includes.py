@@ -31,7 +31,7 @@ FENCES = [
     (r".*c10d/reducer", r"trainer/parallel/ddp\.cc$", "only ddp.cc sees reducer.hpp"),
     (r".*c10d/", rf"trainer/parallel/|{MODULES}|tests/", "only trainer/parallel/ sees c10d headers"),
     (r"arrow/", r"trainer/storage/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
-    (r"nccl\.h$", r"trainer/parallel/", "only trainer/parallel/ sees NCCL"),
+    (r"nccl\.h$", r"trainer/parallel/|tests/support/fake_cuda/", "only trainer/parallel/ sees NCCL"),
     (r"utf8proc", r"trainer/tokenizer/(word_splitter|bert_words)\.cc$", "only word_splitter.cc and bert_words.cc see utf8proc"),
     (r"(png|turbojpeg)\.h$", r"trainer/data/image_decoder\.cc$|tests/", "only image_decoder.cc sees libpng and libjpeg-turbo"),
     (r"zlib\.h$", r"trainer/data/idx_file\.cc$|tests/", "only idx_file.cc sees zlib"),

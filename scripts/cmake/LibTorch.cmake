@@ -51,6 +51,8 @@ message(STATUS "LibTorch ${DDP_TORCH_VERSION}: ${_root}")
 file(GLOB _nvidia_libs "${_root}/../nvidia/*/lib")
 file(GLOB _nvidia_includes "${_root}/../nvidia/*/include")
 set(DDP_TORCH_RPATH "${_root}/lib" ${_nvidia_libs})
+set(DDP_TORCH_ROOT "${_root}")
+set(DDP_NVIDIA_INCLUDES ${_nvidia_includes})
 
 add_library(ddp::torch INTERFACE IMPORTED)
 target_include_directories(ddp::torch SYSTEM INTERFACE

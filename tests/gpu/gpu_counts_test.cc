@@ -1,0 +1,70 @@
+// The host never waits for the device within a training step: counted, not timed.
+#include "tests/support/catch.h"
+
+#include "tests/e2e/masked_text.h"
+#include "tests/e2e/pictures.h"
+#include "tests/e2e/reviews.h"
+#include "tests/gpu/gpu_job.h"
+
+namespace ddp::test {
+namespace {
+
+/// One run's ledger; but for its length all runs of a place's kind are alike.
+template <typename Place>
+Json ledger_of_run(int steps, const Words& overrides) {
+  const Place place;
+  Words all = {"trainer_config.max_steps=" + std::to_string(steps),
+               "trainer_config.save_every_steps=null", "trainer_config.log_every_steps=1000"};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  succeed(on_gpus(place, 1, alone(place, all)));
+  return ledgers_of(place).at(0);
+}
+
+/// The call sites at which `more` has waited more often than `fewer`.
+Json new_sites(const Json& fewer, const Json& more) {
+  Json sites = Json::object();
+  for (const auto& [site, count] : more.items()) {
+    if (count != fewer.value(site, 0)) sites[site] = count;
+  }
+  return sites;
+}
+
+constexpr int kFew = 4;
+constexpr int kMany = 9;
+
+/// What a training step costs in each counter, by the difference of two run lengths.
+template <typename Place>
+void check_steps_without_waiting(const Words& overrides = {}) {
+  const Json few = ledger_of_run<Place>(kFew, overrides);
+  const Json many = ledger_of_run<Place>(kMany, overrides);
+  CHECK(new_sites(few.at("sync_sites"), many.at("sync_sites")) == Json::object());
+  CHECK(few.at("host_syncs") == many.at("host_syncs"));
+  CHECK(many.at("launches") > few.at("launches"));
+  // The one answer that each step has to give: whether its numbers are finite.
+  CHECK(many.at("d2h").at("calls").get<int>() - few.at("d2h").at("calls").get<int>() ==
+        kMany - kFew);
+}
+
+}  // namespace
+
+TEST_CASE("a training step of a causal language model never waits for the GPU") {
+  if (!gpus_are_faked()) return;
+  check_steps_without_waiting<Workspace>();
+}
+
+TEST_CASE("a training step of a masked language model never waits for the GPU") {
+  if (!gpus_are_faked()) return;
+  check_steps_without_waiting<MaskedWorkspace>();
+}
+
+TEST_CASE("a training step of a text classifier never waits for the GPU") {
+  if (!gpus_are_faked()) return;
+  check_steps_without_waiting<ReviewWorkspace>();
+}
+
+TEST_CASE("a training step of an image classifier never waits for the GPU") {
+  if (!gpus_are_faked()) return;
+  check_steps_without_waiting<ImageWorkspace>();
+}
+
+}  // namespace ddp::test

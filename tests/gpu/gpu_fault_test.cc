@@ -1,0 +1,68 @@
+// Kills, bad steps and devices that are too small.
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+#include "tests/gpu/gpu_job.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Catch::StartsWith;
+
+std::string plan_of(const Words& faults) {
+  return "trainer_config.fault_plan=" + nlohmann::json(faults).dump();
+}
+
+const std::string kSteps = "trainer_config.max_steps=18";
+
+}  // namespace
+
+// With dropout: what a device draws is a function of the step, too.
+TEST_CASE("a job on two GPUs, a rank of which is killed, ends as the unbroken one") {
+  if (!gpus_are_faked()) return;
+  const Workspace unbroken, killed;
+  const auto whole = succeed(on_gpus(unbroken, 2, launched(unbroken, 2, {kSteps})));
+  const std::string kill = plan_of({"rank=1 step=13 phase=backward kind=kill attempt=0"});
+  const auto run =
+      succeed(on_gpus(killed, 2, launched(killed, 2, {kSteps, kill}, {"--max_restarts=3"})));
+  INFO(run.out << run.err);
+  CHECK_THAT(run.err, Contains("restart 1 of 3"));
+  CHECK_THAT(run.out, Contains("Resuming training from snapshot"));
+  CHECK(differences(unbroken.snapshot(), killed.snapshot()) == Words{});
+  CHECK(steps_of(log_of(killed)) == steps_of(whole.out));
+}
+
+// The step is left out the second time, which is what skipping its update comes to.
+TEST_CASE("on GPUs a rollback returns to the snapshot before the bad step") {
+  if (!gpus_are_faked()) return;
+  const Workspace skipped, rolled_back;
+  const std::string nan = plan_of({"rank=0 step=13 kind=nan"});
+  const std::string rollback = "trainer_config.bad_step_policy=rollback";
+  succeed(on_gpus(skipped, 2, launched(skipped, 2, {kSteps, nan})));
+  const auto run =
+      succeed(on_gpus(rolled_back, 2, launched(rolled_back, 2, {kSteps, nan, rollback})));
+  CHECK_THAT(run.err, Contains("Back to the snapshot of step 10; step 13 will be left out"));
+  CHECK_THAT(run.out, Contains("Step 13: left out, as decided before"));
+  const Words but_for_its_history = {"step_guard"};
+  CHECK(differences(skipped.snapshot(), rolled_back.snapshot()) == but_for_its_history);
+}
+
+TEST_CASE("a batch that no GPU holds ends a run with one line that says what to change") {
+  if (!gpus_are_faked()) return;
+  const Workspace place;
+  auto options = on_gpus(place, 1,
+                         alone(place, {"data_config.block_size=1000", "data_config.stride=1",
+                                       "trainer_config.batch_size=100"}));
+  options.set["FAKECUDA_MEMORY_GB"] = "1";
+  const auto run = finish(options);
+  INFO(run.out << run.err);
+  CHECK(run.exit == 76);
+  REQUIRE(lines_of(run.err).size() == 1);
+  CHECK_THAT(run.err, StartsWith("error: out of memory on the GPU: ") &&
+                          Contains(" more were requested") &&
+                          Contains("trainer_config.batch_size="));
+  CHECK(order_of_steps(run.out).empty());
+}
+
+}  // namespace ddp::test

@@ -1,0 +1,42 @@
+#include "tests/gpu/gpu_job.h"
+
+#include <algorithm>
+#include <fstream>
+
+namespace ddp::test {
+namespace {
+
+constexpr const char* kScript = DDP_FAKE_GPU;
+constexpr const char* kLedger = "ledger.json";
+
+}  // namespace
+
+bool gpus_are_faked() {
+  if (*kScript != '\0') return true;
+  say_skipped("no fake GPUs: they need torch 2.15 with its CUDA libraries");
+  return false;
+}
+
+ChildOptions on_gpus(const Workspace& place, int devices, ChildOptions options) {
+  for (auto& word : options.argv) {
+    if (word.starts_with("--nproc_per_node=")) word = "--nproc_per_node=gpu";
+  }
+  const Words script = {kScript,    "--devices",     std::to_string(devices),
+                        "--report", place / kLedger, "--"};
+  options.argv.insert(options.argv.begin(), script.begin(), script.end());
+  options.set.erase("CUDA_VISIBLE_DEVICES");
+  options.unset.emplace_back("CUDA_VISIBLE_DEVICES");
+  options.set["DDP_BUILD"] = DDP_BUILD_FOLDER;
+  return options;
+}
+
+std::vector<nlohmann::json> ledgers_of(const Workspace& place) {
+  std::vector<nlohmann::json> ledgers;
+  std::ifstream file(place / kLedger);
+  for (std::string line; std::getline(file, line);) ledgers.push_back(nlohmann::json::parse(line));
+  std::sort(ledgers.begin(), ledgers.end(),
+            [](const auto& a, const auto& b) { return a.at("rank") < b.at("rank"); });
+  return ledgers;
+}
+
+}  // namespace ddp::test

@@ -1,0 +1,23 @@
+// Jobs on fake GPUs (tests/support/fake_cuda), and what their ledgers counted.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/job.h"
+
+namespace ddp::test {
+
+/// Whether there are fake GPUs; if not, the test has said so and returns.
+bool gpus_are_faked();
+
+/// `options` on a machine with `devices` GPUs; under ddp-run with a rank on each of them. The
+/// ledgers go to ledger.json in the place.
+ChildOptions on_gpus(const Workspace& place, int devices, ChildOptions options);
+
+/// Ledgers of the processes that have ended, one of each rank, in the order of the ranks.
+std::vector<nlohmann::json> ledgers_of(const Workspace& place);
+
+}  // namespace ddp::test

@@ -1,0 +1,66 @@
+// What ranks on GPUs compute: NCCL, the CUDA paths of the optimizer and of the loss.
+#include <cmath>
+#include <regex>
+
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+#include "tests/gpu/gpu_job.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+
+// A device draws other numbers than a CPU.
+const Words kWithoutDropout = {"gpt_config.embd_pdrop=0", "gpt_config.resid_pdrop=0",
+                               "gpt_config.attn_pdrop=0", "trainer_config.max_steps=16"};
+
+/// Losses of the training steps, then those of the evaluations.
+std::vector<double> losses_of(const std::string& output) {
+  static const std::regex loss(R"(\| (?:Train|Eval) Loss (\S+))");
+  std::vector<double> losses;
+  for (std::sregex_iterator it(output.begin(), output.end(), loss), end; it != end; ++it)
+    losses.push_back(std::stod((*it)[1]));
+  return losses;
+}
+
+void check_near(const std::vector<double>& some, const std::vector<double>& others, double margin) {
+  REQUIRE(!some.empty());
+  REQUIRE(some.size() == others.size());
+  for (std::size_t i = 0; i < some.size(); ++i) CHECK(std::abs(some[i] - others[i]) <= margin);
+  CHECK(some.back() < some.front() - 0.5);  // it has learned something
+}
+
+}  // namespace
+
+// The same formulas in other kernels: attention's, the fused optimizer's.
+TEST_CASE("two NCCL ranks on GPUs train as two ranks on CPUs") {
+  if (!gpus_are_faked()) return;
+  const Workspace gpus, cpus;
+  const auto by_gpus = succeed(on_gpus(gpus, 2, launched(gpus, 2, kWithoutDropout)));
+  const auto by_cpus = succeed(launched(cpus, 2, kWithoutDropout));
+  CHECK_THAT(by_gpus.out, Contains("on 2 ranks") && Contains("Device: cuda:0, backend nccl"));
+  check_near(losses_of(by_gpus.out), losses_of(by_cpus.out), 1e-5);
+  for (const auto& ledger : ledgers_of(gpus)) {
+    CHECK(ledger.at("nccl").at("all_reduce").at("calls") > 16);
+    CHECK(ledger.at("missing").empty());
+  }
+  CHECK(ledgers_of(gpus).size() == 2);
+}
+
+TEST_CASE("in bfloat16 on a GPU a loss in chunks trains as the loss in one piece") {
+  if (!gpus_are_faked()) return;
+  Words whole = kWithoutDropout;
+  whole.insert(whole.end(), {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16",
+                             "gpt_config.loss_chunk_size=0"});
+  Words chunked = whole;
+  chunked.back() = "gpt_config.loss_chunk_size=50";
+  const Workspace one, many;
+  const auto by_one = succeed(on_gpus(one, 1, alone(one, whole)));
+  const auto by_many = succeed(on_gpus(many, 1, alone(many, chunked)));
+  CHECK(ledgers_of(many).at(0).at("launches") > ledgers_of(one).at(0).at("launches"));
+  check_near(losses_of(by_one.out), losses_of(by_many.out), 5e-3);
+}
+
+}  // namespace ddp::test

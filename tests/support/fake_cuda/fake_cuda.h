@@ -1,0 +1,32 @@
+// What the fake libraries share. Everything here lives in the fake libcudart.so.13, which the
+// others are linked with.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+
+extern "C" {
+
+/// Queues `work` on the stream's worker thread, in order with the stream's other work. Takes the
+/// function's contents.
+void fakecuda_enqueue(cudaStream_t stream, std::function<void()>* work);
+
+/// Counts one kernel launch under `name`, and queues `work` if it is not null.
+void fakecuda_launch(cudaStream_t stream, const char* name, std::function<void()>* work);
+
+/// Blocks the host until the stream has done everything queued so far; counted as a host
+/// synchronization at the caller's site.
+void fakecuda_wait(cudaStream_t stream, const char* why);
+
+/// Adds one call of `bytes` to the ledger's counter `name`, for example "nccl:all_reduce".
+void fakecuda_count(const char* name, uint64_t bytes);
+
+/// Called by every function that has no implementation: prints its name, counts it and returns
+/// `error`. With FAKECUDA_LAX=1 it returns 0 instead.
+int fakecuda_missing(const char* name, int error);
+
+/// Not 0 when this process is the one that a fault planned for FAKECUDA_FAULT_RANK hits.
+int fakecuda_is_faulty_rank();
+}
