@@ -15,13 +15,16 @@ SOURCES = {".h", ".hh", ".hpp", ".cc", ".cpp", ".inl"}
 ROOMS = {
     "launcher": {"base": 0, "logs": 1, "report": 1, "store": 1, "cluster": 2, "hang": 2, "rendezvous": 2, "cli": 3, "process": 3, "plan": 4,
                  "agent": 5, "start_with_torch": 5},
-    "trainer": {"runtime": 0, "config": 1, "storage": 1, "tokenizer": 1, "data": 2, "model": 2, "optim": 2, "parallel": 2, "metrics": 2,
-                "health": 2, "interop": 3, "report": 3, "task": 4, "snapshot": 5, "run": 6, "app": 7},
+    "trainer": {"runtime": 0, "hydra": 1, "config": 2, "storage": 2, "tokenizer": 2, "data": 3, "model": 3, "optim": 3, "parallel": 3,
+                "metrics": 3, "health": 3, "interop": 4, "report": 4, "task": 5, "snapshot": 6, "run": 7, "app": 8},
 }
 MAIN_RANK = 9  # files outside the rooms: main and what it calls directly
 CONTRACT = "launcher/worker_contract.h"
-# config's own rooms, likewise; config.h, the plain struct, is visible to all of them.
-CONFIG_RANK = {"yaml": 0, "keys": 1, "interpolation": 1, "override": 2, "compose": 3, "show": 4}
+# Rooms in rooms, likewise; files of the outer one, such as config.h, the plain struct, are visible to all of them.
+INNER_ROOMS = {
+    "trainer/hydra": {"yaml": 0, "interpolation": 1, "override": 2, "compose": 3},
+    "trainer/config": {"keys": 0, "load": 1, "show": 2},
+}
 
 # Third-party headers and the only files that may include them; the first matching header pattern decides.
 # launcher/rendezvous/store_server/ is built on c10d, but never linked into ddp-run.
@@ -35,12 +38,12 @@ FENCES = [
     (r"utf8proc", r"trainer/tokenizer/(word_splitter|bert_words)\.cc$", "only word_splitter.cc and bert_words.cc see utf8proc"),
     (r"(png|turbojpeg)\.h$", r"trainer/data/image_decoder\.cc$|tests/", "only image_decoder.cc sees libpng and libjpeg-turbo"),
     (r"zlib\.h$", r"trainer/data/idx_file\.cc$|tests/", "only idx_file.cc sees zlib"),
-    (r"yaml-cpp/", r"trainer/config/yaml/", "only config/yaml/ sees yaml-cpp"),
+    (r"yaml-cpp/", r"trainer/hydra/yaml/", "only hydra/yaml/ sees yaml-cpp"),
     (r"nettle/", r"launcher/rendezvous/control_channel\.cc$", "only control_channel.cc sees nettle"),
     (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/app/parsed_options\.h$",
      "only option_values.cc and parsed_options.h see cxxopts"),
-    (r"(torch|ATen|c10|caffe2)/", rf"trainer/(?!config/)|{MODULES}|tests/(?!launcher/|config/)",
-     "LibTorch is for trainer/ outside config/"),
+    (r"(torch|ATen|c10|caffe2)/", rf"trainer/(?!config/|hydra/)|{MODULES}|tests/(?!launcher/|config/|hydra/)",
+     "LibTorch is for trainer/ outside config/ and hydra/"),
 ]
 
 
@@ -79,20 +82,21 @@ def room_error(file, header):
         return "trainer may include launcher/worker_contract.h, nothing else of launcher"
     if file.startswith("launcher/agent/") and header == "launcher/process/worker_processes.h":
         return "agent sees process_runner.h, not worker_processes.h"
-    if file.startswith("trainer/config/") and header.startswith("trainer/config/"):
-        return config_error(file, header)
+    for outer, rank in INNER_ROOMS.items():
+        if file.startswith(outer + "/") and header.startswith(outer + "/"):
+            return inner_error(outer, rank, file, header)
     return direction_error(file, header)
 
 
-def config_error(file, header):
+def inner_error(outer, rank, file, header):
     here, there = file.split("/")[2:-1], header.split("/")[2:-1]
     if not here or not there or here == there:
         return None
-    if here[0] not in CONFIG_RANK or there[0] not in CONFIG_RANK:
-        return "a room of trainer/config/ is not in the list; give it a rank in scripts/check_includes.py"
-    if CONFIG_RANK[there[0]] < CONFIG_RANK[here[0]]:
+    if here[0] not in rank or there[0] not in rank:
+        return f"a room of {outer}/ is not in the list; give it a rank in scripts/check_includes.py"
+    if rank[there[0]] < rank[here[0]]:
         return None
-    return f"arrows point left only: config/{here[0]}/ must not look at config/{there[0]}/"
+    return f"arrows point left only: {outer}/{here[0]}/ must not look at {outer}/{there[0]}/"
 
 
 def fence_error(file, header):

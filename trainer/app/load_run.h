@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/compose/read_run.h"
+#include "trainer/config/load/read_run.h"
 
 namespace ddp::train {
 

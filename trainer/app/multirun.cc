@@ -11,7 +11,10 @@
 #include "trainer/app/exit_report.h"
 #include "trainer/app/load_run.h"
 #include "trainer/app/train_job.h"
-#include "trainer/config/compose/sweep_plan.h"
+#include "trainer/config/keys/key_table.h"
+#include "trainer/config/keys/trainer_keys.h"
+#include "trainer/hydra/compose/sweep_plan.h"
+#include "trainer/hydra/interpolation/interpolation.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/line_writer.h"
 #include "trainer/runtime/stop_signal.h"
@@ -100,16 +103,25 @@ void print_table(Announcer& announcer, const SweepPlan& plan,
   }
 }
 
+/// Of the group that all jobs use, in seconds.
+double join_timeout(const Node& root) {
+  constexpr const char* kKey = "distributed_config.timeout_s";
+  Config config;
+  const Node timeout = select_value(root, kKey);
+  if (timeout.kind != Kind::kNull) assign_field(*find_field(kKey), timeout, config);
+  return config.distributed.timeout_s;
+}
+
 }  // namespace
 
 int run_multirun(const TrainerArgs& args) {
   const DistEnv env = DistEnv::from_environment();
-  const SweepPlan plan = plan_sweep(args.config, args.overrides);
+  const SweepPlan plan = plan_sweep(args.config, args.overrides, trainer_keys());
   check_jobs(args.config, plan);
   if (env.is_main()) write_sweep_file(plan);
   Announcer announcer(env.is_main());
   announcer.say(fmt::format("Sweep of {} jobs in {}", plan.jobs.size(), plan.folder));
-  const WorkerStore store(env, plan.timeout_s);
+  const WorkerStore store(env, join_timeout(plan.root));
   std::vector<JobReport> reports;
   int signal = 0;
   while (reports.size() < plan.jobs.size() && signal == 0) {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "trainer/config/compose/read_run.h"
+#include "trainer/config/load/read_run.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
 

@@ -7,8 +7,9 @@
 #include "trainer/app/mode_parsers.h"
 #include "trainer/app/parsed_options.h"
 #include "trainer/app/trainer_help.h"
-#include "trainer/config/compose/sweep_plan.h"
+#include "trainer/config/keys/trainer_keys.h"
 #include "trainer/config/show/key_reference.h"
+#include "trainer/hydra/compose/sweep_plan.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
 
@@ -290,7 +291,7 @@ TrainerArgs parse_trainer_args(int argc, const char* const* argv) {
 
 std::string show_text(const TrainerArgs& args) {
   if (args.show_origins) return show_origins(args.config, args.overrides);
-  const bool sweeps = args.multirun || asks_for_sweep(args.config, args.overrides);
+  const bool sweeps = args.multirun || asks_for_sweep(args.config, args.overrides, trainer_keys());
   return sweeps ? show_sweep(args.config, args.overrides, args.show)
                 : show_config(args.config, args.overrides, args.show);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/hydra/compose/folders.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "tests/fuzz/check.h"
-#include "trainer/config/interpolation/interpolation.h"
-#include "trainer/config/yaml/node_text.h"
-#include "trainer/config/yaml/yaml_reader.h"
+#include "trainer/hydra/interpolation/interpolation.h"
+#include "trainer/hydra/yaml/node_text.h"
+#include "trainer/hydra/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
 
 using namespace ddp::train;

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "tests/fuzz/check.h"
-#include "trainer/config/override/override_apply.h"
-#include "trainer/config/override/overrides.h"
-#include "trainer/config/yaml/node_text.h"
-#include "trainer/config/yaml/yaml_reader.h"
+#include "trainer/hydra/override/override_apply.h"
+#include "trainer/hydra/override/overrides.h"
+#include "trainer/hydra/yaml/node_text.h"
+#include "trainer/hydra/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
 
 using namespace ddp::train;

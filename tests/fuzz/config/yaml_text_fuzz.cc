@@ -4,10 +4,10 @@
 #include <string>
 
 #include "tests/fuzz/check.h"
-#include "trainer/config/interpolation/interpolation.h"
-#include "trainer/config/keys/known_keys.h"
-#include "trainer/config/yaml/node_text.h"
-#include "trainer/config/yaml/yaml_reader.h"
+#include "trainer/config/keys/trainer_keys.h"
+#include "trainer/hydra/interpolation/interpolation.h"
+#include "trainer/hydra/yaml/node_text.h"
+#include "trainer/hydra/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
 
@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     FUZZ_CHECK(!node_to_json(root).empty());
     if (root.kind != Kind::kMap) return 0;
     resolve_interpolations(root, &root);
-    check_known(root, "");
+    trainer_keys().check(root, "");
   } catch (const UserError& error) {
     FUZZ_CHECK(one_line(error.what()).find('\n') == std::string::npos);
   }

@@ -9,6 +9,7 @@
 #include "trainer/app/standard_output.h"
 #include "trainer/config/keys/config_checks.h"
 #include "trainer/config/keys/config_text.h"
+#include "trainer/hydra/compose/folders.h"
 #include "trainer/optim/amp.h"
 #include "trainer/parallel/device_share.h"
 #include "trainer/parallel/dist_env.h"

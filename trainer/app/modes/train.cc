@@ -6,8 +6,9 @@
 #include "trainer/app/multirun.h"
 #include "trainer/app/train_job.h"
 #include "trainer/app/warm_up.h"
-#include "trainer/config/compose/sweep_plan.h"
+#include "trainer/config/keys/trainer_keys.h"
 #include "trainer/health/heartbeat_file.h"
+#include "trainer/hydra/compose/sweep_plan.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/runtime/warm_spare.h"
 
@@ -22,7 +23,8 @@ int run_train(const TrainerArgs& args) {
     if (!become_worker()) return launch::kExitDone;
     beat_at_start(/*promises=*/true);
   }
-  if (args.multirun || asks_for_sweep(args.config, args.overrides)) return run_multirun(args);
+  if (args.multirun || asks_for_sweep(args.config, args.overrides, trainer_keys()))
+    return run_multirun(args);
   const DistEnv env = DistEnv::from_environment();
   const JobResult result =
       train_job(load_run(args.config, args.overrides), env, OnFailure::kEndProcess);

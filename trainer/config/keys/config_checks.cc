@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "trainer/config/keys/key_table.h"
+#include "trainer/hydra/compose/folders.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/remote_path.h"
 
@@ -183,15 +184,6 @@ void check_profile(const Config& config, const Given& given) {
 }
 
 }  // namespace
-
-std::string absolute_path(const std::string& path) {
-  std::string expanded = path;
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && (path == "~" || path.starts_with("~/"))) expanded = home + path.substr(1);
-  std::string out = std::filesystem::absolute(expanded).lexically_normal().string();
-  if (out.size() > 1 && out.back() == '/') out.pop_back();
-  return out;
-}
 
 bool Given::has(const std::string& key) const {
   const auto found = values_.find(key);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "trainer/config/config.h"
-#include "trainer/config/yaml/tree.h"
+#include "trainer/hydra/yaml/tree.h"
 
 namespace ddp::train {
 
@@ -35,8 +35,5 @@ void complete_config(Config& config, const Given& given);
 /// folder where that is the run's own (a job of a sweep, or hydra.job.chdir); the data file must be
 /// readable.
 void resolve_paths(Config& config, const Given& given, bool own_folder);
-
-/// "~/x" -> home, then against the current directory.
-std::string absolute_path(const std::string& path);
 
 }  // namespace ddp::train

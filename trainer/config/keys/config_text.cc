@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/config/keys/key_table.h"
-#include "trainer/config/yaml/node_text.h"
+#include "trainer/hydra/yaml/node_text.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/json_depth.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/config/yaml/tree.h"
+#include "trainer/hydra/yaml/tree.h"
 
 namespace ddp::train {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "trainer/config/keys/key_table.h"
-#include "trainer/config/yaml/python_number.h"
+#include "trainer/hydra/yaml/python_number.h"
 #include "trainer/runtime/message.h"
 
 namespace ddp::train {

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "trainer/config/compose/compose.h"
-#include "trainer/config/compose/sweep_plan.h"
-#include "trainer/config/interpolation/interpolation.h"
 #include "trainer/config/keys/key_table.h"
-#include "trainer/config/keys/known_keys.h"
-#include "trainer/config/yaml/node_text.h"
+#include "trainer/config/keys/trainer_keys.h"
+#include "trainer/hydra/compose/compose.h"
+#include "trainer/hydra/compose/sweep_plan.h"
+#include "trainer/hydra/interpolation/interpolation.h"
+#include "trainer/hydra/yaml/node_text.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/message.h"
 
@@ -49,7 +49,7 @@ Node job_tree(const Node& composed, const ConfigSource& source, const ShowOption
   Node root = without_key(composed, "hydra");
   if (options.resolve) resolve_interpolations(root, &composed);
   if (source.any_keys) return root;
-  check_known(root, "");
+  trainer_keys().check(root, "");
   return typed_tree(root);
 }
 
@@ -75,7 +75,7 @@ Node package_of(Node root, const std::string& package) {
 
 Node show_tree(const ConfigSource& source, const std::vector<std::string>& overrides,
                const ShowOptions& options) {
-  const Node composed = compose_config(source, overrides).root;
+  const Node composed = compose_config(source, overrides, trainer_keys()).root;
   // Much of the block hydra has its values only in a run: it is shown as it is written.
   Node root = options.what == ShowWhat::kHydra ? Node::map() : job_tree(composed, source, options);
   if (options.what != ShowWhat::kJob) {
@@ -83,7 +83,7 @@ Node show_tree(const ConfigSource& source, const std::vector<std::string>& overr
     root.entries.insert(root.entries.begin(), std::make_move_iterator(hydra.entries.begin()),
                         std::make_move_iterator(hydra.entries.end()));
   }
-  if (options.throw_on_missing) refuse_missing(root, source.file);
+  if (options.throw_on_missing) trainer_keys().refuse_missing(root, source.file);
   return package_of(root, options.package);
 }
 
@@ -101,7 +101,7 @@ void collect_origins(const Node& node, const std::string& path, std::vector<Orig
 /// What was given, then the keys that have their defaults.
 std::vector<Origin> origins(const Node& composed) {
   const Node job = without_key(composed, "hydra");
-  check_known(job, "");
+  trainer_keys().check(job, "");
   std::vector<Origin> out;
   collect_origins(job, "", out);
   for (const Field& field : config_fields()) {
@@ -145,7 +145,7 @@ std::string origins_text(const Composed& composed) {
 std::string show_sweep(const ConfigSource& source, const std::vector<std::string>& overrides,
                        const ShowOptions& options) {
   std::string text;
-  for (const auto& job : plan_sweep(source, overrides).jobs) {
+  for (const auto& job : plan_sweep(source, overrides, trainer_keys()).jobs) {
     if (!text.empty() && options.format == ShowFormat::kYaml) text += "---\n";
     text += show_config(source, job, options);
   }
@@ -153,7 +153,7 @@ std::string show_sweep(const ConfigSource& source, const std::vector<std::string
 }
 
 std::string show_origins(const ConfigSource& source, const std::vector<std::string>& overrides) {
-  return origins_text(compose_config(source, overrides));
+  return origins_text(compose_config(source, overrides, trainer_keys()));
 }
 
 std::string show_config(const ConfigSource& source, const std::vector<std::string>& overrides,

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/compose/config_repository.h"
+#include "trainer/hydra/compose/config_repository.h"
 
 namespace ddp::train {
 

@@ -1,0 +1,38 @@
+// YAML file + command-line overrides -> Config, all but the sizes of its model.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/config/keys/config_checks.h"
+#include "trainer/hydra/compose/config_repository.h"
+
+namespace ddp::train {
+
+/// What goes into `.hydra`: the composed configuration, Hydra's own, the overrides, as YAML.
+struct RunFiles {
+  std::string config;
+  std::string hydra;
+  std::string overrides;
+};
+
+struct RunConfig {
+  Config config;
+  RunFiles files;
+  Given given;          ///< For checks of what is not in the configuration, a model's folder.
+  std::string warning;  ///< Settings of Hydra that change nothing here, or "".
+};
+
+/// Composes the configuration of `source` with `overrides` ("a.b=value", in order), types and
+/// checks every key. `sweep_job` is the number of a job of a sweep.
+///
+/// Throws UserError, one line: file:line:column (or "command line: <override>"), the key, the
+/// offending value, the fix; unknown keys come with the nearest known one. Relative paths inside
+/// are resolved against the current directory, snapshot_path of a job of a sweep (or with
+/// hydra.job.chdir) against the folder of that run.
+RunConfig read_run(const ConfigSource& source, const std::vector<std::string>& overrides,
+                   std::optional<int64_t> sweep_job);
+
+}  // namespace ddp::train

@@ -1,0 +1,57 @@
+// Choices of config groups, from command line overrides and `override` items in defaults lists.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/hydra/compose/default_element.h"
+#include "trainer/hydra/override/overrides.h"
+
+namespace ddp::train {
+
+class ConfigRepository;
+
+class GroupChoices {
+ public:
+  /// Takes the overrides that name a group; the others are kept for later.
+  GroupChoices(const ConfigRepository& repository, const std::vector<Override>& overrides);
+
+  const std::vector<DefaultElement>& appended() const { return appended_; }
+  const std::vector<Override>& value_overrides() const { return value_overrides_; }
+  const std::vector<std::pair<std::string, std::optional<std::string>>>& known() const {
+    return known_;
+  }
+
+  /// `- override group: option` in the file `config_path`.
+  void add_override(const std::string& config_path, const DefaultElement& element);
+  /// Gives the element the option that was chosen for its group, if one was.
+  void choose(DefaultElement& element);
+  /// Marks an element that `~group` takes out.
+  bool remove(DefaultElement& element);
+  /// Remembers an element's option. Throws UserError when its group has another one already.
+  void remember(const DefaultElement& element);
+  /// Throws UserError for a choice or deletion that met no element.
+  void check_all_used() const;
+
+ private:
+  /// A choice, or a deletion with the option that it names.
+  struct Wish {
+    std::string key;
+    GroupOption option;
+    std::string containing;  ///< The file that holds it; empty: the command line.
+    Place place;
+    bool used = false;
+  };
+
+  void take(const Override& change);
+  void fail_unused(const Wish& choice) const;
+
+  std::vector<Wish> choices_;
+  std::vector<Wish> deletions_;
+  std::vector<DefaultElement> appended_;
+  std::vector<Override> value_overrides_;
+  std::vector<std::pair<std::string, std::optional<std::string>>> known_;
+};
+
+}  // namespace ddp::train

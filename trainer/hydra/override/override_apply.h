@@ -1,0 +1,23 @@
+// OmegaConf's merge of one tree into another, and one override applied in Hydra's way.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/hydra/override/overrides.h"
+#include "trainer/hydra/yaml/tree.h"
+
+namespace ddp::train {
+
+/// Merges `value` into the node at `path` of `root`: maps by key, everything else replaced; a ???
+/// changes nothing; an interpolation that stands for a map or a list gives way to a copy of that.
+/// Throws UserError for a key that is not there yet, unless `may_create`, and for a list over a map
+/// or a map over a list.
+void merge(Node& root, const std::vector<std::string>& path, Node& target, const Node& value,
+           bool may_create);
+
+/// `may_create` says whether a change may bring a key that the tree does not hold (the schema knows
+/// it). Throws UserError in Hydra's words.
+void apply_override(Node& root, const Override& change, bool may_create);
+
+}  // namespace ddp::train

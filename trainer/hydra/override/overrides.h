@@ -1,0 +1,34 @@
+// Command-line overrides in Hydra's grammar: a.b=1, +a.b=1, ++a.b=1, ~a.b, values typed as Hydra
+// types them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/hydra/override/sweep.h"
+#include "trainer/hydra/yaml/tree.h"
+
+namespace ddp::train {
+
+enum class OverrideType { kChange, kAdd, kForceAdd, kDelete };
+
+struct Override {
+  OverrideType type = OverrideType::kChange;
+  std::string text;                    ///< As given on the command line.
+  std::string key;                     ///< "a.b", or a config group: "db/engine"
+  std::optional<std::string> package;  ///< `group@package=option`
+  bool has_value = false;
+  Node value;                  ///< Null for a sweep.
+  std::string value_text;      ///< The value as it is written in an override.
+  std::optional<Sweep> sweep;  ///< Several values: they need --multirun.
+};
+
+/// Throws UserError that shows the override and, where the value breaks the grammar, how to quote
+/// it.
+Override parse_override(const std::string& text);
+
+/// Throws UserError, in Hydra's words, for an override that stands for several values.
+void refuse_sweeps(const std::vector<Override>& overrides);
+
+}  // namespace ddp::train
