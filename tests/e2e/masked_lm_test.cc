@@ -193,6 +193,13 @@ TEST_CASE("a vocabulary without a mask, lines that are too short and another sha
        "data_config.tokenizer=null"});
   succeed(alone(place, {"trainer_config.snapshot_path=new.pt", "trainer_config.max_steps=1",
                         "bert_config.init_from=exported", "data_config.tokenizer=null"}));
+  // As transformers saved before safetensors.
+  std::filesystem::rename(place / "exported/model.safetensors",
+                          place / "exported/pytorch_model.bin");
+  check_refused(
+      finish(alone(place, {"trainer_config.snapshot_path=newer.pt",
+                           "bert_config.init_from=exported", "data_config.tokenizer=null"})),
+      {"exported/model.safetensors: no such file", "save_pretrained(NEW_FOLDER)"});
 }
 
 }  // namespace

@@ -138,6 +138,15 @@ TEST_CASE("a resume on other evaluation data looks for the best evaluation anew"
   CHECK(std::stoi(run.out.substr(step_at + 6)) > 8);
 }
 
+TEST_CASE("embeddings are decayed where the configuration asks for it") {
+  const Workspace plain, decayed;
+  const Words one_step = {"trainer_config.max_steps=1", "optimizer_config.weight_decay=0.5"};
+  succeed(alone(plain, one_step));
+  succeed(alone(decayed, with_more(one_step, {"optimizer_config.decay_embeddings=true"})));
+  const Words embeddings = {"model.transformer.wpe.weight", "model.transformer.wte.weight"};
+  CHECK(differences(plain.snapshot(), decayed.snapshot()) == embeddings);
+}
+
 TEST_CASE("momentum may be switched on when a run resumes: it begins at 0") {
   const Workspace place;
   const Words sgd = {"optimizer_config.name=sgd", "optimizer_config.learning_rate=0.1"};
