@@ -19,7 +19,7 @@ bool gpus_are_faked() {
 
 ChildOptions on_gpus(const Workspace& place, int devices, ChildOptions options) {
   for (auto& word : options.argv) {
-    if (word.starts_with("--nproc_per_node=")) word = "--nproc_per_node=gpu";
+    if (word == "--nproc_per_node=" + std::to_string(devices)) word = "--nproc_per_node=gpu";
   }
   const Words script = {kScript,    "--devices",     std::to_string(devices),
                         "--report", place / kLedger, "--"};

@@ -13,8 +13,8 @@ namespace ddp::test {
 /// Whether there are fake GPUs; if not, the test has said so and returns.
 bool gpus_are_faked();
 
-/// `options` on a machine with `devices` GPUs; under ddp-run with a rank on each of them. The
-/// ledgers go to ledger.json in the place.
+/// `options` on a machine with `devices` GPUs, which ddp-run counts itself if there are as many
+/// ranks. The ledgers go to ledger.json in the place.
 ChildOptions on_gpus(const Workspace& place, int devices, ChildOptions options);
 
 /// Ledgers of the processes that have ended, one of each rank, in the order of the ranks.

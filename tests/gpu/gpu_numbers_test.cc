@@ -49,6 +49,19 @@ TEST_CASE("two NCCL ranks on GPUs train as two ranks on CPUs") {
   CHECK(ledgers_of(gpus).size() == 2);
 }
 
+TEST_CASE(
+    "two ranks that share a GPU, each with its part of the memory, train as two ranks on CPUs") {
+  if (!gpus_are_faked()) return;
+  Words sharing = kWithoutDropout;
+  sharing.insert(sharing.end(), {"distributed_config.ranks_per_device=2",
+                                 "distributed_config.memory_limit_mb=200"});
+  const Workspace gpu, cpus;
+  const auto by_gpu = succeed(on_gpus(gpu, 1, launched(gpu, 2, sharing)));
+  const auto by_cpus = succeed(launched(cpus, 2, kWithoutDropout));
+  CHECK_THAT(by_gpu.out, Contains("Device: cuda:0, backend gloo"));
+  check_near(losses_of(by_gpu.out), losses_of(by_cpus.out), 1e-5);
+}
+
 TEST_CASE("in bfloat16 on a GPU a loss in chunks trains as the loss in one piece") {
   if (!gpus_are_faked()) return;
   Words whole = kWithoutDropout;

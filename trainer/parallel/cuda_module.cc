@@ -71,7 +71,9 @@ class NcclCudaModule final : public CudaModule {
         at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->totalGlobalMem);
   }
 
+  // Before any tensor is on the device, there may be no allocator yet.
   void limit_memory(int index, int64_t bytes) override {
+    at::globalContext().lazyInitDevice(c10::kCUDA);
     const double share =
         static_cast<double>(bytes) / static_cast<double>(total_memory_bytes(index));
     c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(1.0, share),
