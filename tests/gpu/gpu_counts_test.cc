@@ -32,17 +32,16 @@ Json new_sites(const Json& fewer, const Json& more) {
 constexpr int kFew = 4;
 constexpr int kMany = 9;
 
-/// What a training step costs in each counter, by the difference of two run lengths.
+/// By the difference of two run lengths. `numbers`: what the host reads of a step.
 template <typename Place>
-void check_steps_without_waiting(const Words& overrides = {}) {
+void check_steps_without_waiting(const Words& overrides = {}, int numbers = 1) {
   const Json few = ledger_of_run<Place>(kFew, overrides);
   const Json many = ledger_of_run<Place>(kMany, overrides);
   CHECK(new_sites(few.at("sync_sites"), many.at("sync_sites")) == Json::object());
   CHECK(few.at("host_syncs") == many.at("host_syncs"));
   CHECK(many.at("launches") > few.at("launches"));
-  // The one answer that each step has to give: whether its numbers are finite.
   CHECK(many.at("d2h").at("calls").get<int>() - few.at("d2h").at("calls").get<int>() ==
-        kMany - kFew);
+        numbers * (kMany - kFew));
 }
 
 }  // namespace
@@ -50,6 +49,12 @@ void check_steps_without_waiting(const Words& overrides = {}) {
 TEST_CASE("a training step of a causal language model never waits for the GPU") {
   if (!gpus_are_faked()) return;
   check_steps_without_waiting<Workspace>();
+}
+
+// Whether its numbers are finite, the loss, the gradient's norm.
+TEST_CASE("a line of the log reads two numbers more, without a host synchronization") {
+  if (!gpus_are_faked()) return;
+  check_steps_without_waiting<Workspace>({"trainer_config.log_every_steps=1"}, 3);
 }
 
 TEST_CASE("a training step of a masked language model never waits for the GPU") {

@@ -33,6 +33,20 @@ TEST_CASE("a job on two GPUs, a rank of which is killed, ends as the unbroken on
   CHECK(steps_of(log_of(killed)) == steps_of(whole.out));
 }
 
+// Each operation of the device begins late, so that whoever does not wait for it reads old bytes.
+TEST_CASE("a slow device changes nothing that is trained or saved") {
+  if (!gpus_are_faked()) return;
+  const Words often = {kSteps, "trainer_config.save_every_steps=3"};
+  const Workspace fast, slow;
+  succeed(on_gpus(fast, 1, alone(fast, often)));
+  auto options = on_gpus(slow, 1, alone(slow, often));
+  options.set["FAKECUDA_DELAY_US"] = "100";
+  succeed(options);
+  CHECK(differences(fast.snapshot(), slow.snapshot()) == Words{});
+  CHECK(differences(fast.older(15), slow.older(15)) == Words{});
+  CHECK(steps_of(log_of(fast)) == steps_of(log_of(slow)));
+}
+
 // The step is left out the second time, which is what skipping its update comes to.
 TEST_CASE("on GPUs a rollback returns to the snapshot before the bad step") {
   if (!gpus_are_faked()) return;

@@ -101,8 +101,13 @@ void wait_for_device(torch::Device device) { wait_for_device(record_ready(device
 
 torch::Tensor to_host(const torch::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
+  // To page-locked memory: the copy is part of what the device has to come to.
+  auto host =
+      torch::empty(tensor.sizes(),
+                   tensor.options().device(torch::kCPU).requires_grad(false).pinned_memory(true));
+  host.copy_(tensor.detach(), /*non_blocking=*/true);
   wait_for_device(tensor.device());
-  return tensor.cpu();
+  return host;
 }
 
 }  // namespace ddp::train

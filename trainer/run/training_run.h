@@ -97,7 +97,7 @@ class TrainingRun {
   void log_test(const Evaluation& evaluation, bool trained);
   void log_evaluation(const Evaluation& evaluation, bool made_before);
   void log_end(const std::vector<double>& peak_memory);
-  void record_step(const StepOutput& output, double rate);
+  void record_step(const StepOutput& output, double grad_norm, double rate);
   void record_histograms();
   void record_sample();
   template <typename Work>

@@ -83,25 +83,26 @@ void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
   steps_since_log_ = 0;
   if (!group_.is_main()) return;
   const double rate = throughput_.lap();
-  std::string line = fmt::format(
-      "Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} {}", epoch + 1,
-      trainer_.step(), last_loss_, output.learning_rate, to_host(output.grad_norm).item<float>(),
-      short_number(rate), rate_unit(trainer_.task().unit()));
+  const double grad_norm = to_host(output.grad_norm).item<double>();
+  std::string line =
+      fmt::format("Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} {}",
+                  epoch + 1, trainer_.step(), last_loss_, output.learning_rate, grad_norm,
+                  short_number(rate), rate_unit(trainer_.task().unit()));
   if (trainer_.scaler().enabled())
     line += fmt::format(" | loss scale {}", trainer_.scaler().state().scale);
   if (trainer_.scaler().enabled() && output.not_finite.item<float>() != 0.0F)
     line += " | gradients overflowed: update skipped";
   log_.step(line);
-  record_step(output, rate);
+  record_step(output, grad_norm, rate);
   log_skew(seconds);
 }
 
-void TrainingRun::record_step(const StepOutput& output, double rate) {
+void TrainingRun::record_step(const StepOutput& output, double grad_norm, double rate) {
   const Task& task = trainer_.task();
   MetricRecord record{trainer_.step(), epochs_done(), "train", {}, 0.0};
   record.values = {{"loss", last_loss_},
                    {"lr", output.learning_rate},
-                   {"grad_norm", output.grad_norm.item<double>()},
+                   {"grad_norm", grad_norm},
                    {fmt::format("{}_per_second", task.unit()), rate}};
   if (config_.logging.peak_tflops > 0.0 && task.flops_per_unit() > 0.0) {
     const double mfu = model_flops_utilization(rate, task.flops_per_unit(),
