@@ -31,20 +31,23 @@ std::string read_token(const std::string& file) {
 
 }  // namespace
 
-LocalRendezvous local_rendezvous(const LaunchConfig& config, const std::string& store_program) {
+LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan,
+                                 const std::string& store_program) {
   return LocalRendezvous(config.master_addr, config.master_port, !store_program.empty(),
-                         config.restarts);
+                         plan.restarts);
 }
 
 JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
                               const std::string& store_program) {
   JobRendezvous rendezvous;
   if (!config.group) {
-    rendezvous.local = std::make_unique<LocalRendezvous>(local_rendezvous(config, store_program));
+    rendezvous.local =
+        std::make_unique<LocalRendezvous>(local_rendezvous(config, plan, store_program));
     return rendezvous;
   }
   GroupSettings settings = *config.group;
   settings.host_name = plan.host;
+  settings.rules.restarts = plan.restarts;
   settings.local_world_size = plan.job.local_world_size;
   settings.rank0_store = config.store == StoreChoice::Rank0;
   if (!config.rdzv_token_file.empty()) settings.token = read_token(config.rdzv_token_file);

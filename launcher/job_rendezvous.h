@@ -24,7 +24,8 @@ JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
                               const std::string& store_program);
 
 /// Of a job on this machine alone.
-LocalRendezvous local_rendezvous(const LaunchConfig& config, const std::string& store_program);
+LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan,
+                                 const std::string& store_program);
 
 /// For --dry-run: as if all nodes were like this one; with c10d as if it were the first.
 RendezvousInfo supposed_round(const GroupSettings& group, int local_world_size);

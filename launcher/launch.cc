@@ -70,8 +70,7 @@ std::string report(const RunResult& result, const JobPlan& plan, const LaunchCon
   for (const auto& survivor : result.survivors) {
     text += fmt::format("error: {} could not be killed\n", survivor);
   }
-  // An enclosing launcher reports it for the whole job.
-  if (result.outcome == Outcome::Preempted && plan.inherited.count(kRunId) == 0) {
+  if (result.outcome == Outcome::Preempted) {
     text += fmt::format(
         "ddp-run: the workers were preempted and saved their state (exit code {}); rerun the same "
         "command to continue\n",
@@ -79,12 +78,20 @@ std::string report(const RunResult& result, const JobPlan& plan, const LaunchCon
   }
   if (result.workers.empty() && !result.failures.empty() && !result.failures.front().is_worker())
     return text + fmt::format("error: {}\n", result.failures.front().cause);
-  const bool failed = has_failed(result);
+  const std::string logs =
+      plan.folder.has_logs() || !plan.folder.is_private() ? plan.folder.path() : "";
+  // What trainer has printed itself needs no report.
+  const bool brief = is_explained_usage_error(result) && plan.logs.shows_all_ranks();
+  if (brief) {
+    text += fmt::format(
+        "ddp-run: the job failed: trainer rejected its command line or configuration (exit code "
+        "{}); see its message{}\n",
+        kExitUsage, logs.empty() ? "" : "; logs: " + logs);
+  }
+  const bool failed = !brief && has_failed(result);
   if (failed) {
-    const ReportContext context{
-        plan.host, result.world_size, plan.logs.report_lines,
-        plan.folder.has_logs() || !plan.folder.is_private() ? plan.folder.path() : "",
-        !config.lifeline.empty()};
+    const ReportContext context{plan.host, result.world_size, plan.logs.report_lines, logs,
+                                !config.lifeline.empty()};
     text += failure_report(result, context);
   }
   const auto lines = std::count(text.begin(), text.end(), '\n') + std::ssize(result.workers) + 1;
@@ -251,7 +258,7 @@ int dry_run(const LaunchConfig& config) {
   if (config.group) {
     group.rendezvous = supposed_round(*config.group, plan.job.local_world_size);
   } else {
-    group.rendezvous = local_rendezvous(config, find_store(config)).next_round();
+    group.rendezvous = local_rendezvous(config, plan, find_store(config)).next_round();
   }
   std::string lines;
   for (int local_rank = 0; local_rank < plan.job.local_world_size; ++local_rank) {

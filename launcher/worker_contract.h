@@ -76,9 +76,9 @@ inline constexpr const char* kDisableShareStore = "TORCH_DISABLE_SHARE_RDZV_TCP_
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
-/// A worker: stopped early, state saved, restart it later (EX_TEMPFAIL of sysexits.h).
+/// trainer as a worker: stopped early, state saved, restart it later (EX_TEMPFAIL of sysexits.h).
 inline constexpr int kExitPreempted = 75;
-/// A worker: it failed, and would fail the same way if restarted.
+/// trainer as a worker: it failed, and would fail the same way if restarted.
 inline constexpr int kExitFinal = 76;
 inline constexpr int kExitHang = 124;           // ddp-run: a worker hung
 inline constexpr int kExitNotExecutable = 126;  // ddp-run: the program cannot be executed

@@ -398,6 +398,7 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
       }));
   result.workers = final_workers(group_, job_began_, processes_);
   result.earlier = std::move(earlier_);
+  result.program = plan_.restarts.program;
   result.attempt = group_.restart_count;
   result.lived = since_start();
   const int world_size = group_.rendezvous.world_size;

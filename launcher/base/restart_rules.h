@@ -4,6 +4,8 @@
 #include <chrono>
 #include <set>
 
+#include "launcher/base/exit_meaning.h"
+
 namespace ddp::launch {
 
 /// --restart-policy: which failures may trigger a restart.
@@ -21,8 +23,7 @@ struct RestartRules {
   int crash_loop = 0;  // give up after this many identical quick failures in a row; 0: never
   std::set<int> final_codes{};  // exit codes that are never retried
   std::set<int> retry_codes{};  // exit codes that are always retried
-  /// The program is trainer: exit code 2 is a mistake in its configuration.
-  bool usage_is_final = false;
+  WorkerProgram program = WorkerProgram::Other;
   /// A round that ran this long resets the restart count; 0: never.
   std::chrono::milliseconds healthy_after{0};
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/exit_meaning.h"
 #include "launcher/base/states.h"
 #include "launcher/base/worker.h"
 
@@ -51,9 +52,10 @@ struct RunResult {
   // Of the last round, root cause first; if it was interrupted, those before the signal.
   std::vector<ProcessFailure> failures;
   std::vector<EarlierRound> earlier;  // the newest kMostEarlier, oldest first
-  int attempt = 0;                    // the last round: TORCHELASTIC_RESTART_COUNT
-  int stopped = 0;                    // peers stopped because of it
-  int world_size = 0;                 // of the last round, over all nodes; 0: there was none
+  WorkerProgram program = WorkerProgram::Other;
+  int attempt = 0;     // the last round: TORCHELASTIC_RESTART_COUNT
+  int stopped = 0;     // peers stopped because of it
+  int world_size = 0;  // of the last round, over all nodes; 0: there was none
   int restarts = 0;
   int max_restarts = 0;
   std::vector<Worker> workers;         // of the last round
@@ -64,6 +66,10 @@ struct RunResult {
 
 /// Whether a failure is to be reported: it ended the job, or came before the signal that did.
 bool has_failed(const RunResult& result);
+
+/// Whether trainer has rejected its command line or configuration, and has said why on the stderr
+/// of this node's workers.
+bool is_explained_usage_error(const RunResult& result);
 
 /// The exit code of ddp-run.
 int exit_code(const RunResult& result);

@@ -68,7 +68,6 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
   rules.min_nodes = rules.fixed_ranks ? nodes.max : nodes.min;
   rules.max_nodes = nodes.max;
   rules.run_id = config.rdzv_id.empty() ? "none" : config.rdzv_id;  // torchrun's default
-  rules.restarts = config.restarts;
   group.role = config.role;
   group.local_addr = values.text("local-addr");
   const auto endpoint = take_endpoint(values, rules.fixed_ranks);
@@ -138,14 +137,7 @@ void take_reports(LaunchConfig& config, const OptionValues& values) {
   if (values.given("health-port")) config.health = parse_health(values.text("health-port"));
 }
 
-// Its exit codes are known; those of another program are its own.
-bool starts_trainer(const RawOptions& raw, const OptionValues& values) {
-  if (raw.program.empty() || values.flag("module") || values.flag("run-path")) return false;
-  const std::string& program = raw.program.front();
-  return program.substr(program.rfind('/') + 1) == "trainer";
-}
-
-void take_restarts(LaunchConfig& config, const OptionValues& values, const RawOptions& raw) {
+void take_restarts(LaunchConfig& config, const OptionValues& values) {
   const auto policy = values.one_of("restart-policy", {"on-failure", "on-crash", "never"});
   config.restarts.policy = policy == "never"      ? RestartPolicy::Never
                            : policy == "on-crash" ? RestartPolicy::OnCrash
@@ -156,7 +148,6 @@ void take_restarts(LaunchConfig& config, const OptionValues& values, const RawOp
   config.restarts.final_codes = parse_codes("final-exit-codes", values.text("final-exit-codes"));
   config.restarts.retry_codes = parse_codes("retry-exit-codes", values.text("retry-exit-codes"));
   config.restarts.healthy_after = values.milliseconds("healthy-after");
-  config.restarts.usage_is_final = starts_trainer(raw, values);
   config.warm_spares = values.flag("warm-spares");
 }
 
@@ -201,7 +192,7 @@ LaunchConfig to_config(const OptionValues& values, const RawOptions& raw) {
   config.standalone = values.flag("standalone");
   config.role = values.text("role");
   take_placement(config, values);
-  take_restarts(config, values, raw);
+  take_restarts(config, values);
   take_hangs(config, values);
   if (values.seconds("monitor-interval") <= 0) {
     usage_error(fmt::format("--monitor-interval={}: must be greater than 0",

@@ -41,8 +41,8 @@ constexpr std::array kOptions{
     OptionSpec{"final-exit-codes", 0, "CODES", "", Restarts,
                "Exit codes that are never retried, e.g. 2,64; 128+N for signal N."},
     OptionSpec{"retry-exit-codes", 0, "CODES", "", Restarts,
-               "Exit codes that are always retried, whatever the policy; may include 75 "
-               "(preempted, state saved), 76 (permanent failure) and 2 of trainer (usage error)."},
+               "Exit codes that are always retried, whatever the policy; may include trainer's 75 "
+               "(preempted, state saved), 76 (permanent failure) and 2 (usage error)."},
     OptionSpec{
         "hang-timeout", 0, "SECONDS", "auto", Restarts,
         "Consider a worker hung after this long without a heartbeat or output: dump its stacks and "

@@ -5,7 +5,7 @@ namespace {
 
 // $1: folder, $2: ddp-run, then settings up to `--`, then ddp-run's arguments. One line, and no
 // backslash, quote or exclamation mark that a login shell could take for its own.
-constexpr const char* kScript =
+constexpr const char* kRemoteScript =
     "cd -- \"$1\" 2>/dev/null || { echo \"error: there is no folder $1 on this host; start from "
     "one that all hosts have\" >&2; exit 1; }; "
     "d=$2; shift 2; "
@@ -40,7 +40,7 @@ std::string quoted_for_any_shell(std::string_view word) {
 }
 
 std::string remote_command_line(const RemoteCommand& command) {
-  std::vector<std::string> words{"/bin/sh", "-c",           kScript,
+  std::vector<std::string> words{"/bin/sh", "-c",           kRemoteScript,
                                  "ddp-run", command.folder, command.ddp_run};
   words.insert(words.end(), command.settings.begin(), command.settings.end());
   words.emplace_back("--");

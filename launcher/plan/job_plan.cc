@@ -73,11 +73,13 @@ std::vector<std::vector<int>> cpus_of_workers(const LaunchConfig& config,
                       {machine.root, cpus_of_this_thread()});
 }
 
-// The trainer that was installed with this ddp-run writes heartbeats from its start. Another
-// program of that name need not.
-bool is_own_trainer(const Command& command, const ProgramPlaces& places) {
+// The trainer that was installed with this ddp-run writes heartbeats from its start, and its exit
+// codes are known. Another program of that name has its own ways.
+WorkerProgram program_of(const Command& command, const ProgramPlaces& places) {
   std::error_code none;
-  return std::filesystem::equivalent(command.executable, places.own_folder + "/trainer", none);
+  const bool own =
+      std::filesystem::equivalent(command.executable, places.own_folder + "/trainer", none);
+  return own ? WorkerProgram::Trainer : WorkerProgram::Other;
 }
 
 }  // namespace
@@ -100,11 +102,12 @@ JobPlan plan_job(const LaunchConfig& config) {
   plan.grace = config.shutdown_timeout;
   plan.cpus = cpus_of_workers(config, machine, plan.job.local_world_size);
   plan.restarts = config.restarts;
+  plan.restarts.program = program_of(plan.command, places);
   plan.warm_spares = config.warm_spares;
   plan.elastic = config.group && !config.group->rules.fixed_ranks;
   plan.hangs = config.hangs;
   const bool has_heartbeats = config.log_dir != "/dev/null";
-  if (has_heartbeats && is_own_trainer(plan.command, places))
+  if (has_heartbeats && plan.restarts.program == WorkerProgram::Trainer)
     plan.hangs.first_heartbeat = std::chrono::minutes(5);
   plan.logs = config.logs;
   plan.host = host_name();

@@ -42,12 +42,15 @@ std::string final_reason(const RestartRules& rules, const ExitStatus& exit) {
   if (rules.final_codes.count(code) > 0)
     return fmt::format("exit code {} is in --final-exit-codes", code);
   if (rules.retry_codes.count(code) > 0) return "";
-  if (is_preemption(rules, exit))
-    return fmt::format("exit code {}: preempted, state saved", kExitPreempted);
-  if (exit.signal == 0 && exit.code == kExitFinal)
-    return fmt::format("exit code {}: would fail again", kExitFinal);
-  if (rules.usage_is_final && exit.signal == 0 && exit.code == kExitUsage)
-    return fmt::format("exit code {} of trainer: would fail again", kExitUsage);
+  switch (meaning_of(rules.program, exit)) {
+    case ExitMeaning::Preempted:
+      return fmt::format("exit code {} of trainer: preempted, state saved", code);
+    case ExitMeaning::Final:
+    case ExitMeaning::Usage:
+      return fmt::format("exit code {} of trainer: would fail again", code);
+    case ExitMeaning::None:
+      break;
+  }
   if (rules.policy == RestartPolicy::Never) return "--restart-policy=never";
   if (rules.policy == RestartPolicy::OnCrash && !is_crash(exit))
     return fmt::format("--restart-policy=on-crash; exit code {} is not a crash", code);
@@ -76,7 +79,7 @@ RoundEnd round_end(const ProcessFailure& cause) {
 }
 
 bool is_preemption(const RestartRules& rules, const ExitStatus& exit) {
-  return exit.signal == 0 && exit.code == kExitPreempted &&
+  return meaning_of(rules.program, exit) == ExitMeaning::Preempted &&
          rules.retry_codes.count(kExitPreempted) == 0;
 }
 

@@ -137,13 +137,22 @@ std::string about_signal(int signal, const std::string& cause) {
   }
 }
 
+std::string about_meaning(ExitMeaning meaning) {
+  switch (meaning) {
+    case ExitMeaning::Preempted:
+      return "the state is saved: run the same command again to continue";
+    case ExitMeaning::Final:
+      return "it would fail again, so it was not restarted: correct what its last lines name";
+    case ExitMeaning::Usage:
+    case ExitMeaning::None:
+      break;
+  }
+  return "";
+}
+
 std::string about_code(int code, const std::string& cause) {
   switch (code) {
-    case kExitPreempted:
-      return "the state is saved: run the same command again to continue";
-    case kExitFinal:
-      return "it would fail again, so it was not restarted: correct what its last lines name";
-    case kExitUsage:
+    case kExitUsage:  // most programs'
       return "its command line or configuration was rejected: its last lines say what to fix";
     case kExitNotFound:
     case kExitNotExecutable:
@@ -153,8 +162,10 @@ std::string about_code(int code, const std::string& cause) {
   }
 }
 
-std::string about_end(const ProcessFailure& failure) {
+std::string about_end(const ProcessFailure& failure, WorkerProgram program) {
   if (!failure.hang.empty()) return about_hang(failure);
+  const std::string about = about_meaning(meaning_of(program, failure.exit));
+  if (!about.empty()) return about;
   return failure.exit.signal != 0 ? about_signal(failure.exit.signal, failure.cause)
                                   : about_code(failure.exit.code, failure.cause);
 }
@@ -162,11 +173,12 @@ std::string about_end(const ProcessFailure& failure) {
 }  // namespace
 
 std::vector<std::string> advice_for(const ProcessFailure& failure, const std::string& words,
-                                    const std::optional<PythonError>& error) {
+                                    const std::optional<PythonError>& error,
+                                    WorkerProgram program) {
   std::string about = error ? about_error(*error) : "";
   const bool explained = error && failure.exit.signal == 0;  // a signal has come from elsewhere
   if (about.empty() && !explained) about = about_words(words);
-  std::vector<std::string> lines{about, about_end(failure)};
+  std::vector<std::string> lines{about, about_end(failure, program)};
   std::erase(lines, "");
   return lines;
 }

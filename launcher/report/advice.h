@@ -14,6 +14,7 @@ namespace ddp::launch {
 /// it, which alone counts then; else `words`, the end of its output and its error message. Empty if
 /// neither says anything to us.
 std::vector<std::string> advice_for(const ProcessFailure& failure, const std::string& words,
-                                    const std::optional<PythonError>& error = std::nullopt);
+                                    const std::optional<PythonError>& error = std::nullopt,
+                                    WorkerProgram program = WorkerProgram::Other);
 
 }  // namespace ddp::launch

@@ -48,8 +48,9 @@ std::string text_of(const std::vector<std::string>& lines, std::string_view inde
 }
 
 // A remedy with the line that led there, else the way to the cause.
-std::string what_to_do(const ProcessFailure& failure, const Traces& traces) {
-  std::vector<std::string> lines = advice_for(failure, traces.words, traces.error);
+std::string what_to_do(const ProcessFailure& failure, const Traces& traces,
+                       WorkerProgram program = WorkerProgram::Other) {
+  std::vector<std::string> lines = advice_for(failure, traces.words, traces.error, program);
   if (lines.empty()) {
     lines = next_steps(failure, traces);
   } else if (traces.error) {
@@ -153,7 +154,7 @@ std::string failed_run(const PastRun& run) {
   context.logs = run.folder;
   const Logs logs = logs_of(run.cause_folder, !cause.last_stderr.empty());
   return failure_report(result, context) + logs.shown + earlier_rounds(run) +
-         what_to_do(cause, traces_of(run, logs));
+         what_to_do(cause, traces_of(run, logs), result.program);
 }
 
 std::string interruption(int exit_code) {

@@ -28,6 +28,11 @@ Number number(const json& object, const char* name, Number otherwise) {
   return found != object.end() && found->is_number() ? found->get<Number>() : otherwise;
 }
 
+bool flag(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_boolean() && found->get<bool>();
+}
+
 std::string text(const json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
@@ -92,6 +97,7 @@ PastRun run_from(const json& root) {
   result.outcome = outcome_named(text(root, "outcome"));
   if (result.outcome == Outcome::Interrupted) result.signal = run.exit_code - kExitSignalBase;
   result.world_size = number(root, "world_size", 0);
+  result.program = flag(root, "trainer") ? WorkerProgram::Trainer : WorkerProgram::Other;
   result.attempt = number(root, "attempt", 0);
   result.stopped = number(root, "stopped", 0);
   result.restarts = number(root, "restarts", 0);

@@ -26,6 +26,7 @@ struct PhaseScene {
   test::TempFolder tmp;
 
   RunResult run(int workers, int max_restarts = 0) {
+    plan.restarts.program = WorkerProgram::Trainer;
     plan.command = {"/bin/worker", {"worker"}};
     plan.job.local_world_size = workers;
     plan.job.max_restarts = plan.restarts.max_restarts = max_restarts;

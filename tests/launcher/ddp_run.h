@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -25,6 +26,20 @@ inline ChildOptions stub_job(const TempFolder& tmp, const std::vector<std::strin
   child.argv.push_back(kStub);
   child.argv.insert(child.argv.end(), actions.begin(), actions.end());
   child.set = {{"TMPDIR", tmp.path()}, {"OMP_NUM_THREADS", "1"}};
+  return child;
+}
+
+/// The same of a ddp-run next to which the stub worker is installed as trainer.
+inline ChildOptions trainer_job(const TempFolder& tmp, const std::vector<std::string>& options,
+                                const std::vector<std::string>& actions) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(tmp.path()) / "installed";
+  if (fs::create_directory(folder)) {
+    fs::copy_file(kDdpRun, folder / "ddp-run");
+    fs::create_symlink(kStub, folder / "trainer");
+  }
+  ChildOptions child = stub_job(tmp, options, actions);
+  child.argv.front() = folder / "ddp-run";
   return child;
 }
 

@@ -210,10 +210,17 @@ TEST_CASE("files of a node beside are taken only if it has seen the same failure
 TEST_CASE("runs that did not fail are told apart") {
   CHECK_THAT(explain_after({}, {"exit=0"}).out,
              Contains(": succeeded after ") && Contains("All workers succeeded.\n"));
-  CHECK_THAT(explain_after({}, {"exit=75"}).out,
-             Contains(": preempted after ") && Contains("run the same command again"));
-  CHECK_THAT(explain_after({}, {"exit=76"}).out, Contains("it would fail again"));
   const TempFolder tmp;
+  const auto trainer_ends_with = [&](const std::string& code) {
+    run_to_end(trainer_job(tmp, {"--log-dir=" + tmp.path() + "/logs"}, {"exit=" + code}));
+    return explain(tmp.path() + "/logs").out;
+  };
+  CHECK_THAT(trainer_ends_with("75"),
+             Contains(": preempted after ") && Contains("run the same command again"));
+  CHECK_THAT(trainer_ends_with("76"), Contains("it would fail again"));
+  CHECK_THAT(explain_after({}, {"exit=75"}).out,
+             Contains(": failed after ") && !Contains("run the same command again"));
+  CHECK_THAT(explain_after({}, {"exit=76"}).out, !Contains("it would fail again"));
   ChildProgram job(stub_job(tmp, {"--log-dir=" + tmp.path() + "/logs"}, {"wait"}));
   job.wait_for("waiting ");
   job.signal(SIGINT);

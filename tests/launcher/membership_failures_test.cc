@@ -81,8 +81,13 @@ TEST_CASE("restarts are counted over the whole job, and the count is equal on al
   CHECK((job.last<Verdict>(1).over && job.last<Verdict>(2).over));
 }
 
+MembershipRules of_trainer(MembershipRules rules) {
+  rules.restarts.program = WorkerProgram::Trainer;
+  return rules;
+}
+
 TEST_CASE("all nodes that saved their state end the job as preempted, without a restart") {
-  Job job(elastic(2, 2, 5));
+  Job job(of_trainer(elastic(2, 2, 5)));
   job.come({1, 2}).fail(1, exited(0, kExitPreempted));
   CHECK(job.last<Stop>(2).leaving);
   job.end(1, {exited(0, kExitPreempted)}).end(2, {exited(1, kExitPreempted)});
@@ -91,7 +96,7 @@ TEST_CASE("all nodes that saved their state end the job as preempted, without a 
 }
 
 TEST_CASE("a failure among nodes that leave stops them, and is the cause") {
-  Job job(elastic(2, 2));
+  Job job(of_trainer(elastic(2, 2)));
   job.come({1, 2}).fail(1, exited(0, kExitPreempted)).fail(2, exited(1, 4));
   REQUIRE(job.all<Stop>(1).size() == 1);
   CHECK_FALSE(job.last<Stop>(1).leaving);

@@ -40,16 +40,22 @@ struct Cluster {
     return *nodes.back();
   }
   /// With ranks of the user's choice.
-  ChildProgram& fixed(int rank, int count, Lines options, const Lines& actions) {
+  ChildProgram& fixed(int rank, int count, const Lines& options, const Lines& actions) {
+    return start(fixed_options(rank, count, options), actions);
+  }
+  Lines fixed_options(int rank, int count, Lines options) const {
     options.insert(options.begin(),
                    {"--nnodes=" + std::to_string(count), "--node-rank=" + std::to_string(rank),
                     "--master-addr=" + host, "--master-port=" + port});
-    return start(options, actions);
+    return options;
   }
-  ChildProgram& elastic(const std::string& nnodes, Lines options, const Lines& actions) {
+  ChildProgram& elastic(const std::string& nnodes, const Lines& options, const Lines& actions) {
+    return start(elastic_options(nnodes, options), actions);
+  }
+  Lines elastic_options(const std::string& nnodes, Lines options = {}) const {
     options.insert(options.begin(),
                    {"--nnodes=" + nnodes, "--rdzv-backend=c10d", "--rdzv-endpoint=" + endpoint()});
-    return start(options, actions);
+    return options;
   }
   /// Of the nodes in the order in which they were started.
   std::vector<int> exit_codes() {

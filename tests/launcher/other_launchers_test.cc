@@ -172,15 +172,5 @@ TEST_CASE("a rendezvous that only this machine reaches is known as such") {
     CHECK(note({host}).empty());
 }
 
-TEST_CASE("a usage error is final for trainer, whose codes are known, and for no other program") {
-  for (const char* name : {"trainer", "build/release/bin/trainer"})
-    CHECK(taken({name}).restarts.usage_is_final);
-  CHECK(taken({"--nnodes=2", "trainer"}).group->rules.restarts.usage_is_final);
-  for (const char* name : {"train.py", "trainer.py", "my-trainer", "trainer/x"})
-    CHECK_FALSE(taken({name}).restarts.usage_is_final);
-  CHECK_FALSE(taken({"-m", "trainer"}).restarts.usage_is_final);
-  CHECK_FALSE(taken({"--run-path", "trainer"}).restarts.usage_is_final);
-}
-
 }  // namespace
 }  // namespace ddp::launch

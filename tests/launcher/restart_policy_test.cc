@@ -1,5 +1,9 @@
 #include "launcher/rendezvous/restart_policy.h"
+
+#include <csignal>
+
 #include "launcher/base/restart_rules.h"
+#include "launcher/worker_contract.h"
 
 #include "tests/support/catch.h"
 
@@ -53,7 +57,7 @@ TEST_CASE("a final exit code is not restarted") {
 }
 
 TEST_CASE("a usage error is final where the program is known, unless it is to be retried") {
-  RestartRules rules{.max_restarts = 100, .usage_is_final = true};
+  RestartRules rules{.max_restarts = 100, .program = WorkerProgram::Trainer};
   CHECK(judge_restart(rules, {ended(0, 2)}).gave_up == "exit code 2 of trainer: would fail again");
   CHECK(judge_restart(rules, {ended(0, 1)}).restart);
   CHECK(judge_restart(rules, {{0, {0, 2}, seconds(1)}}).restart);  // SIGINT
@@ -94,11 +98,28 @@ TEST_CASE("exit code 255 is a program's exit(-1), no death by a signal") {
   CHECK_FALSE(judge_restart(on_crash, {ended(0, 128)}).restart);
 }
 
-TEST_CASE("a preempted worker is not restarted unless its code is to be retried") {
+TEST_CASE("2, 75 and 76 are trainer's: from another program they are failures like all others") {
   const RestartRules rules{.max_restarts = 5};
+  for (const int code : {kExitUsage, kExitPreempted, kExitFinal}) {
+    CHECK(judge_restart(rules, {ended(0, code)}).restart);
+    CHECK(meaning_of(WorkerProgram::Other, {code, 0}) == ExitMeaning::None);
+    CHECK(meaning_of(WorkerProgram::Trainer, {code, 0}) != ExitMeaning::None);
+    CHECK(meaning_of(WorkerProgram::Trainer, {code, SIGKILL}) == ExitMeaning::None);
+    RestartRules final = rules;
+    final.final_codes = {code};
+    CHECK_FALSE(judge_restart(final, {ended(0, code)}).restart);
+  }
+  CHECK_FALSE(is_preemption(rules, {kExitPreempted, 0}));
+  CHECK(judge_restart({.max_restarts = 5, .program = WorkerProgram::Trainer}, {ended(0, 76)})
+            .gave_up == "exit code 76 of trainer: would fail again");
+}
+
+TEST_CASE("a preempted worker is not restarted unless its code is to be retried") {
+  RestartRules rules{.max_restarts = 5, .program = WorkerProgram::Trainer};
   CHECK_THAT(judge_restart(rules, {ended(0, 75)}).gave_up,
              Catch::Contains("preempted, state saved"));
-  CHECK(judge_restart({.max_restarts = 5, .retry_codes = {75}}, {ended(0, 75)}).restart);
+  rules.retry_codes = {75};
+  CHECK(judge_restart(rules, {ended(0, 75)}).restart);
 }
 
 }  // namespace

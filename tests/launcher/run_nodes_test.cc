@@ -197,8 +197,8 @@ TEST_CASE("restarts that failures on different nodes have used up end the job ev
 TEST_CASE("workers that save and leave with exit code 75 end the job so on all nodes", "[nodes]") {
   Cluster job;
   for (int i = 0; i < 2; ++i) {
-    job.fixed(i, 2, {"--max-restarts=3"},
-              {"print=up", "@0hold=USR1", "@0exit=75", "trap-exit=75", "wait"});
+    job.start(trainer_job(job.tmp, job.fixed_options(i, 2, {"--max-restarts=3"}),
+                          {"print=up", "@0hold=USR1", "@0exit=75", "trap-exit=75", "wait"}));
   }
   job.nodes[1]->wait_for("waiting");
   ::kill(std::stoi(job.nodes[0]->wait_for("holding ").substr(8)), SIGUSR1);
@@ -210,7 +210,8 @@ TEST_CASE("workers that save and leave with exit code 75 end the job so on all n
 
 TEST_CASE("SIGTERM at all nodes is forwarded, and code 75 of the workers is the job's", "[nodes]") {
   Cluster job;
-  for (int i = 0; i < 2; ++i) job.elastic("1:2", {}, {"trap-exit=75", "wait"});
+  for (int i = 0; i < 2; ++i)
+    job.start(trainer_job(job.tmp, job.elastic_options("1:2"), {"trap-exit=75", "wait"}));
   for (const auto& node : job.nodes) node->wait_for("waiting");
   for (const auto& node : job.nodes) node->signal(SIGTERM);
   for (const int code : job.exit_codes()) CHECK((code == 75 || code == 128 + SIGTERM));

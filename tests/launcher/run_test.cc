@@ -383,15 +383,47 @@ TEST_CASE("an agent without a descriptor to spare still writes what has gone wro
              Contains("cannot wait for the workers"));
 }
 
-TEST_CASE("of two launchers, one inside the other, one says that the job was preempted") {
+TEST_CASE("exit codes 75 and 76 of a program that is not the installed trainer are restarted") {
+  for (const std::string code : {"75", "76", "2"}) {
+    const TempFolder folder;
+    const std::vector<std::string> actions{"#0exit=" + code, "print=second round"};
+    const auto other = run_to_end(stub_job(folder, {"--max-restarts=1"}, actions));
+    CHECK(other.exit == 0);
+    CHECK(other.out == "second round\n");
+    const auto own = run_to_end(trainer_job(folder, {"--max-restarts=1"}, actions));
+    CHECK(own.exit == std::stoi(code));
+    CHECK(own.out.empty());
+  }
+}
+
+TEST_CASE("SIGTERM and a worker's 75 are a preemption of trainer, an interruption of others") {
+  const auto code_after_term = [](const ChildOptions& options) {
+    ChildProgram job(options);
+    job.wait_for("waiting ");
+    job.signal(SIGTERM);
+    return job.wait_exit();
+  };
   const TempFolder folder;
-  ChildOptions options = stub_job(folder, {}, {"exit=75"});
-  options.argv.insert(options.argv.begin(), kDdpRun);
-  const auto job = run_to_end(options);
-  CHECK(job.exit == 75);
-  const auto first = job.err.find("were preempted");
-  CHECK(first != std::string::npos);
-  CHECK(job.err.find("were preempted", first + 1) == std::string::npos);
+  const std::vector<std::string> actions{"trap-exit=75", "wait"};
+  CHECK(code_after_term(trainer_job(folder, {}, actions)) == 75);
+  CHECK(code_after_term(stub_job(folder, {}, actions)) == 128 + SIGTERM);
+}
+
+TEST_CASE("a usage error that trainer has explained gets one line") {
+  const TempFolder folder;
+  const std::vector<std::string> actions{"@0err=error: no such key\\n", "exit=2"};
+  const auto job = run_to_end(trainer_job(folder, {"--nproc_per_node=1"}, actions));
+  CHECK(job.exit == 2);
+  CHECK(job.err ==
+        "error: no such key\n"
+        "ddp-run: the job failed: trainer rejected its command line or configuration (exit code "
+        "2); see its message\n");
+  // What nobody has seen is reported.
+  const std::string logs = "--log-dir=" + folder.path() + "/logs";
+  CHECK_THAT(run_to_end(trainer_job(folder, {"--redirects=3", logs}, actions)).err,
+             Contains("Root Cause") && Contains("error: no such key"));
+  CHECK_THAT(run_to_end(trainer_job(folder, {}, {"exit=2"})).err, Contains("Root Cause"));
+  CHECK_THAT(run_to_end(stub_job(folder, {}, actions)).err, Contains("Root Cause"));
 }
 
 TEST_CASE("a restart that cannot be executed is a failed round with a result") {

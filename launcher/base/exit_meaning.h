@@ -1,0 +1,23 @@
+// Which exit codes of a worker say more than that it failed, and of which program.
+#pragma once
+
+#include "launcher/base/worker.h"
+
+namespace ddp::launch {
+
+enum class WorkerProgram {
+  Other,    // its exit codes are its own
+  Trainer,  // the one that is installed next to ddp-run: kExitCodeMeanings
+};
+
+enum class ExitMeaning {
+  None,
+  Usage,      // kExitUsage: its command line or configuration is wrong
+  Preempted,  // kExitPreempted: it saved its state and wants to be restarted later
+  Final,      // kExitFinal: it would fail the same way again
+};
+
+/// None for every exit of another program and for a death by a signal.
+ExitMeaning meaning_of(WorkerProgram program, const ExitStatus& exit);
+
+}  // namespace ddp::launch
