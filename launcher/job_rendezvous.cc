@@ -3,29 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/process/input_file.h"
 
 namespace ddp::launch {
 namespace {
 
 // A secret that is known to all nodes; without its last line's end.
-std::string read_token(const std::string& file) {
+std::string read_token(const std::string& file, const SignalMailbox& signals) {
   constexpr std::size_t kShortest = 16, kLongest = 4096;
-  std::ifstream in(file, std::ios::binary);
-  std::string token(kLongest + 1, '\0');
-  in.read(token.data(), kLongest + 1);
-  token.resize(static_cast<std::size_t>(in.gcount()));
-  token = trimmed(token);
-  if (in.bad() || token.size() < kShortest || token.size() > kLongest) {
-    usage_error(
-        fmt::format("--rdzv-token-file={}: must be a readable file of 16 to 4096 bytes; make "
-                    "one with: openssl rand -hex 32 > {}",
-                    file, file));
-  }
+  const std::string remedy = fmt::format(
+      "must be a readable file of 16 to 4096 bytes; make one with: openssl rand -hex 32 > {}",
+      file);
+  const std::string token =
+      trimmed(read_input_file({"--rdzv-token-file", remedy}, file, kLongest + 1, signals));
+  if (token.size() < kShortest || token.size() > kLongest)
+    usage_error(fmt::format("--rdzv-token-file={}: {}", file, remedy));
   return token;
 }
 
@@ -38,7 +34,7 @@ LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan
 }
 
 JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
-                              const std::string& store_program) {
+                              const std::string& store_program, const SignalMailbox& signals) {
   JobRendezvous rendezvous;
   if (!config.group) {
     rendezvous.local =
@@ -50,7 +46,7 @@ JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
   settings.rules.restarts = plan.restarts;
   settings.local_world_size = plan.job.local_world_size;
   settings.rank0_store = config.store == StoreChoice::Rank0;
-  if (!config.rdzv_token_file.empty()) settings.token = read_token(config.rdzv_token_file);
+  if (!config.rdzv_token_file.empty()) settings.token = read_token(config.rdzv_token_file, signals);
   rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
   return rendezvous;
 }

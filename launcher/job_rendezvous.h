@@ -6,6 +6,7 @@
 
 #include "launcher/cli/launch_config.h"
 #include "launcher/plan/job_plan.h"
+#include "launcher/process/signal_mailbox.h"
 #include "launcher/rendezvous/group_rendezvous.h"
 #include "launcher/rendezvous/local_rendezvous.h"
 
@@ -21,7 +22,7 @@ struct JobRendezvous {
 /// `store_program`: ddp-store, or empty if rank 0 hosts the workers' store. Throws LaunchError (a
 /// usage error) for a token file that cannot serve.
 JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
-                              const std::string& store_program);
+                              const std::string& store_program, const SignalMailbox& signals);
 
 /// Of a job on this machine alone.
 LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan,

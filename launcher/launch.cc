@@ -16,6 +16,7 @@
 #include "launcher/base/descriptor_limit.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
+#include "launcher/base/null_device.h"
 #include "launcher/base/run_result.h"
 #include "launcher/base/states.h"
 #include "launcher/base/text.h"
@@ -31,7 +32,9 @@
 #include "launcher/plan/worker_env.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/host_runner.h"
+#include "launcher/process/input_file.h"
 #include "launcher/process/lifeline.h"
+#include "launcher/process/standard_input.h"
 #include "launcher/process/worker_processes.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/explain.h"
@@ -47,11 +50,9 @@ constexpr const char* kNoResult = "ddp-run's agent process ended without a resul
 
 // A descriptor opened by ddp-run must never become a worker's stdin, stdout or stderr.
 void open_standard_streams() {
-  int fd = 0;
-  do {
-    fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  } while (fd >= 0 && fd <= STDERR_FILENO && ::fcntl(fd, F_SETFD, 0) == 0);
-  if (fd > STDERR_FILENO) ::close(fd);
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) ::fcntl(open_null_device(O_RDWR), F_SETFD, 0);
+  }
 }
 
 std::string find_store(const LaunchConfig& config) {
@@ -173,7 +174,7 @@ int code_after_console_error(int code, int error) {
 int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string& store_program,
               const SignalMailbox& signals, int launcher_pipe) {
   raise_descriptor_limit();
-  const JobRendezvous rendezvous = make_rendezvous(config, plan, store_program);
+  const JobRendezvous rendezvous = make_rendezvous(config, plan, store_program, signals);
   WorkerProcesses processes(signals, launcher_pipe, store_program);
   if (rendezvous.group) processes.also_poll(*rendezvous.group);
   std::optional<Lifeline> lifeline;
@@ -303,6 +304,7 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
         "OMP_NUM_THREADS={} for each of {} workers (available CPUs / workers); set it to override",
         plan.job.omp_num_threads, plan.job.local_world_size));
   }
+  leave_input_to_foreground();
   const int code = run_guarded(signals, [&](int launcher_pipe) {
     const int agent_code = guarded([&] {
       return with_errors_recorded(config, [&] {
@@ -340,7 +342,13 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
 }
 
 int launch_on_hosts(const LaunchConfig& config, const SignalMailbox& signals) {
-  const HostsPlan plan = plan_hosts(*config.hosts, HostsPlace::of_this_process());
+  constexpr std::size_t kLongestHostfile = std::size_t{64} << 20;
+  const std::string& file = config.hosts->hostfile;
+  const std::string hosts =
+      file.empty() ? ""
+                   : read_input_file({"--hostfile", "give a file with one host per line"}, file,
+                                     kLongestHostfile, signals);
+  const HostsPlan plan = plan_hosts(*config.hosts, hosts, HostsPlace::of_this_process());
   return config.action == LaunchAction::DryRun ? print(shell_lines(plan))
                                                : run_on_hosts(plan, signals);
 }

@@ -1,4 +1,4 @@
-// How the agent stops its workers: hangs, stacks, grace, SIGKILL.
+// How the agent stops its workers: hangs, stacks, grace, SIGKILL; what had failed by then.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -111,6 +111,21 @@ void LocalElasticAgent::kill_workers() {
   }
   phase_ = Phase::Killing;
   deadline_ = processes_.now() + kKillPatience;
+}
+
+// An interruption does not hide what failed before it, neither while the others were stopped nor
+// before a restart. Nodes that left and workers that saved have not failed.
+std::vector<ProcessFailure> LocalElasticAgent::what_failed(Outcome outcome) {
+  auto failures = verdict_ ? with_details(verdict_->failures, failures_) : failures_;
+  if (outcome != Outcome::Interrupted) return failures;
+  if (!failures.empty() && !failures.front().is_worker()) failures = failures_;
+  const bool failed_before = !earlier_.empty() && earlier_.back().attempt == group_.restart_count;
+  if (phase_ == Phase::Joining && failed_before) {
+    failures = {earlier_.back().cause};
+    earlier_.pop_back();
+  }
+  if (outcome_of(plan_.restarts, failures) == Outcome::Preempted) failures.clear();
+  return failures;
 }
 
 }  // namespace ddp::launch

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <fstream>
 
+#include "launcher/base/null_device.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/worker_pipe.h"
 #include "launcher/worker_contract.h"
@@ -85,7 +86,7 @@ int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr)
     case StreamMode::Inherit:
       return -1;
     case StreamMode::Discard:
-      return ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+      return open_null_device(O_WRONLY);
     case StreamMode::File: {
       if (is_stderr) stderr_files_[local_rank] = plan.file;
       LogFile file;
@@ -106,6 +107,11 @@ int LogPump::open_stream(const StreamPlan& plan, int local_rank, bool is_stderr)
                                  : open_worker_pipe();
   source.fd = ends.read;
   return ends.write;
+}
+
+void LogPump::resize_terminals() {
+  for (const Source& source : sources_)
+    copy_window_size(source.is_stderr ? STDERR_FILENO : STDOUT_FILENO, source.fd);
 }
 
 void LogPump::open_copy(Source& source) {

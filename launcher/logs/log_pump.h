@@ -34,6 +34,9 @@ class LogPump {
   /// once the worker has it. Throws LaunchError if a file cannot be opened.
   int open_stream(const StreamPlan& plan, int local_rank, bool is_stderr);
 
+  /// Gives the workers' pseudo-terminals the size that the console has now.
+  void resize_terminals();
+
   void add_poll_fds(std::vector<pollfd>& fds);
   /// When handle() is due even if no descriptor is ready.
   std::optional<Time> deadline() const;

@@ -31,6 +31,11 @@ PipeEnds open_worker_pipe() {
   return {ends[0], ends[1]};
 }
 
+void copy_window_size(int from, int to) {
+  winsize size{};
+  if (::ioctl(from, TIOCGWINSZ, &size) == 0) ::ioctl(to, TIOCSWINSZ, &size);
+}
+
 PipeEnds open_worker_terminal(int original) {
   PipeEnds ends;
   ends.read = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -46,8 +51,7 @@ PipeEnds open_worker_terminal(int original) {
     ::cfmakeraw(&settings);  // pass bytes through; the real terminal does the rest
     ::tcsetattr(ends.write, TCSANOW, &settings);
   }
-  winsize size{};
-  if (::ioctl(original, TIOCGWINSZ, &size) == 0) ::ioctl(ends.write, TIOCSWINSZ, &size);
+  copy_window_size(original, ends.write);
   ::fcntl(ends.read, F_SETFL, O_NONBLOCK);
   return ends;
 }

@@ -4,9 +4,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 
@@ -24,17 +22,6 @@ namespace {
 // must not hang the job.
 constexpr const char* kDefaultSsh =
     "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15";
-
-std::string text_of_file(const std::string& file) {
-  std::error_code error;
-  std::ifstream stream(file, std::ios::binary);
-  int reason = stream.is_open() ? 0 : errno;
-  if (std::filesystem::is_directory(file, error)) reason = EISDIR;
-  if (reason != 0)
-    usage_error(fmt::format("--hostfile={}: {}; give a file with one host per line", file,
-                            error_text(reason)));
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 std::vector<std::string> ssh_words(const HostsRequest& request, const Environment& environment) {
   const auto variable = environment.find("DDP_SSH");
@@ -167,10 +154,10 @@ HostsPlace HostsPlace::of_this_process() {
   return place;
 }
 
-HostsPlan plan_hosts(const HostsRequest& request, const HostsPlace& place) {
-  const auto hosts = request.hostfile.empty()
-                         ? parse_hosts(request.hosts)
-                         : parse_hostfile(request.hostfile, text_of_file(request.hostfile));
+HostsPlan plan_hosts(const HostsRequest& request, const std::string& hostfile,
+                     const HostsPlace& place) {
+  const auto hosts = request.hostfile.empty() ? parse_hosts(request.hosts)
+                                              : parse_hostfile(request.hostfile, hostfile);
   check_numbers(request, hosts);
   check_first_host(request, hosts);
   RemoteCommand remote{

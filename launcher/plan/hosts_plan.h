@@ -21,8 +21,10 @@ struct HostsPlace {
   static HostsPlace of_this_process();
 };
 
-/// Reads the hostfile if there is one. Errors are LaunchErrors: 2, or 127 if ssh was not found.
-HostsPlan plan_hosts(const HostsRequest& request, const HostsPlace& place);
+/// `hostfile`: the contents of the request's. Errors are LaunchErrors: 2, or 127 if ssh was not
+/// found.
+HostsPlan plan_hosts(const HostsRequest& request, const std::string& hostfile,
+                     const HostsPlace& place);
 
 /// One shell line for each host.
 std::string shell_lines(const HostsPlan& plan);

@@ -204,6 +204,7 @@ class HostRunner {
         reap();
         continue;
       }
+      if (signal == SIGWINCH && !signals_.ends_job(signal)) continue;  // no terminal there
       if (nothing_yet) requests_.nothing_pending();
       nothing_yet = false;
       const auto origin =

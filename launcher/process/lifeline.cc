@@ -18,15 +18,6 @@ constexpr std::size_t kLongestLine = 64;
 
 }  // namespace
 
-int take_standard_input() {
-  const int fd = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || nothing < 0 || ::dup2(nothing, STDIN_FILENO) < 0)
-    throw LaunchError(kExitFailed, "cannot watch standard input: " + error_text(errno));
-  ::close(nothing);
-  return fd;
-}
-
 std::vector<int> signals_in(std::string& text) {
   std::vector<int> signals;
   for (std::size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1)) {

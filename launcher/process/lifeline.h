@@ -11,9 +11,6 @@
 
 namespace ddp::launch {
 
-/// Standard input, moved away from the workers, which read end-of-file instead.
-int take_standard_input();
-
 /// Takes whole lines from `text` and leaves the rest; returns the signals that they name.
 std::vector<int> signals_in(std::string& text);
 

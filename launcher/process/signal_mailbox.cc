@@ -12,7 +12,7 @@ namespace ddp::launch {
 namespace {
 
 constexpr int kDefaultEnding[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-constexpr int kPassedOn[] = {SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
+constexpr int kPassedOn[] = {SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP, SIGWINCH};
 
 // Tag of our queued signals, to tell them from those queued by other parents.
 constexpr int kPassedOnMark = 0x0dd00000;

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/null_device.h"
 #include "launcher/base/proc_files.h"
 #include "launcher/base/worker.h"
 #include "launcher/worker_contract.h"
@@ -124,11 +125,10 @@ void WarmSpares::start(Spare& spare) {
 
 void WarmSpares::spawn(Spare& spare, int theirs) {
   WorkerStdio nowhere;
-  for (int* fd : {&nowhere.in, &nowhere.out, &nowhere.err})
-    *fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   spare.spec.kept_descriptor = theirs;
   spare.spec.environment[kSpareFd] = std::to_string(theirs);
   try {
+    for (int* fd : {&nowhere.in, &nowhere.out, &nowhere.err}) *fd = open_null_device(O_RDWR);
     PendingSpawn pending = begin_spawn(spare.spec, nowhere, keep_hangup_ignored_);
     spare.pid = pending.pid;
     finish_spawn(pending);  // if it fails, the process exits

@@ -12,12 +12,15 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <utility>
 
 #include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/null_device.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/worker.h"
 #include "launcher/hang/stalled_console.h"
+#include "launcher/process/cpu_limit.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/worker_contract.h"
 
@@ -121,7 +124,7 @@ PendingSpawn WorkerProcesses::start_one(const WorkerSpec& spec) {
   heartbeats_.try_emplace(spec.local_rank, spec.heartbeat_file, now());
   if (!spec.heartbeat_file.empty()) watch_from_ = now() + kFirstWatch;
   WorkerStdio stdio;
-  if (!spec.inherits_stdin) stdio.in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (!spec.inherits_stdin) stdio.in = open_null_device(O_RDONLY);
   stdio.out = pump_.open_stream(spec.streams.out, spec.local_rank, /*is_stderr=*/false);
   try {
     stdio.err = pump_.open_stream(spec.streams.err, spec.local_rank, /*is_stderr=*/true);
@@ -207,6 +210,8 @@ void WorkerProcesses::take_signals(std::vector<Event>& events) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) {
       child_changed = true;
+    } else if (signal == SIGWINCH && !signals_.ends_job(signal)) {
+      resize_terminals();
     } else {
       const auto sender = static_cast<pid_t>(info.ssi_pid);
       events.push_back({.kind = Event::Kind::Signal,
@@ -230,6 +235,7 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
     const bool is_worker = running_.erase(info.si_pid) > 0;
     // Until it is reaped, its pid and group id cannot be reused.
     if (is_worker) ::kill(-info.si_pid, SIGKILL);
+    std::string cause = cpu_limit_verdict(info.si_pid, to_exit_status(info).signal);
     rusage usage{};
     ::wait4(info.si_pid, nullptr, WNOHANG, &usage);
     if (const auto failed = stack_dumper_.take_exit(info.si_pid, to_exit_status(info).ok()))
@@ -238,7 +244,9 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
     Event event{
         .kind = Event::Kind::WorkerExited, .pid = info.si_pid, .exit = to_exit_status(info)};
     event.usage = {cpu_seconds(usage.ru_utime) + cpu_seconds(usage.ru_stime), usage.ru_maxrss};
-    if (event.exit.signal == SIGKILL) event.cause = oom_verdict(oom_before_, OomCounts::read());
+    if (event.exit.signal == SIGKILL && cause.empty())
+      cause = oom_verdict(oom_before_, OomCounts::read());
+    event.cause = std::move(cause);
     if (const auto timer = expired_.find(info.si_pid); timer != expired_.end())
       event.cause = timer->second;
     events.push_back(event);
@@ -252,6 +260,12 @@ void WorkerProcesses::signal_workers(int signal) {
   for (const auto& [pid, local_rank] : running_) {
     if (::kill(-pid, signal) != 0) ::kill(pid, signal);  // the worker may have changed its group
   }
+}
+
+// The kernel tells only the terminal's own session. Nobody is to decide anything about it.
+void WorkerProcesses::resize_terminals() {
+  pump_.resize_terminals();
+  for (const auto& [pid, local_rank] : running_) ::kill(-pid, SIGWINCH);
 }
 
 void WorkerProcesses::serve_store(int listening_socket) {

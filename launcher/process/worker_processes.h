@@ -73,6 +73,7 @@ class WorkerProcesses : public ProcessRunner {
   bool has_news() const;
   void take_turn(std::optional<Clock::time_point> deadline, std::vector<Event>& events);
   void take_signals(std::vector<Event>& events);
+  void resize_terminals();
   void reap(std::vector<Event>& events);
   Clock::duration patience() const;
   static void note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events);

@@ -112,11 +112,15 @@ std::string about_hang(const ProcessFailure& failure) {
          "; if it was only slow, raise --hang-timeout";
 }
 
+constexpr const char* kMoreCpuTime =
+    "raise the limit on CPU time: ulimit -t in the shell that starts ddp-run, or the scheduler's";
+
 std::string about_signal(int signal, const std::string& cause) {
   switch (signal) {
     case SIGKILL:
       if (cause.starts_with("out of memory"))
         return "fewer workers, a smaller batch, or more memory";
+      if (cause.starts_with("CPU time limit")) return kMoreCpuTime;
       if (!cause.empty())
         return "it was not the kernel: a scheduler, a person or another program ended it; their "
                "logs may say why";
@@ -125,6 +129,8 @@ std::string about_signal(int signal, const std::string& cause) {
     case SIGTERM:
       return "a scheduler or a person stopped the job; --max-restarts does not bring it back, the "
              "same command does";
+    case SIGXCPU:
+      return kMoreCpuTime;
     case SIGSEGV:
     case SIGABRT:
     case SIGBUS:

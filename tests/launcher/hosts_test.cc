@@ -54,7 +54,7 @@ HostsPlan plan_of(std::vector<const char*> args, const HostsPlace& place = some_
   args.insert(args.begin(), {"ddp-run", "--ssh=/bin/rsh"});
   args.insert(args.end(), {"prog", "--hosts", "x"});
   const auto config = parse_launch_args(static_cast<int>(args.size()), args.data(), {});
-  return plan_hosts(config.hosts.value(), place);
+  return plan_hosts(config.hosts.value(), "", place);
 }
 
 std::string plan_problem(const std::vector<const char*>& args) {
@@ -212,10 +212,6 @@ TEST_CASE("what cannot go with hosts is refused in one line") {
   CHECK(plan_problem({"--hosts=localhost,b"}) ==
         "the first host is 'localhost', where b cannot reach it: name it as the others know it, or "
         "give --master-addr");
-  CHECK(
-      plan_problem({"--hostfile=/does/not/exist"}) ==
-      "--hostfile=/does/not/exist: No such file or directory; give a file with one host per line");
-  CHECK_THAT(plan_problem({"--hostfile=/proc"}), Contains("/proc: Is a directory; give a file"));
 }
 
 TEST_CASE("the exit code of a job on hosts is its own") {

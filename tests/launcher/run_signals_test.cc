@@ -1,12 +1,16 @@
 // Signals to ddp-run and the end of a job, as its users see them: real processes, stub workers.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/catch.h"
+#include "tests/support/skip.h"
 
 namespace ddp::test {
 namespace {
@@ -183,6 +187,74 @@ TEST_CASE("a failure is reported although Ctrl-C comes while a restart is waited
   job.signal(SIGINT);
   CHECK(job.wait_exit() == 128 + SIGINT);
   check_first_failure(tmp, job);
+}
+
+TEST_CASE("Ctrl-C ends ddp-run while it waits for the rest of a named pipe") {
+  const TempFolder tmp;
+  const std::string pipe = tmp / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  using Options = std::vector<std::string>;
+  for (const Options& options :
+       {Options{"--hostfile=" + pipe},
+        Options{"--nnodes=2", "--rdzv-endpoint=127.0.0.1", "--rdzv-token-file=" + pipe}}) {
+    ChildProgram job(stub_job(tmp, options, {}));
+    const int writer = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);  // until ddp-run reads it
+    job.signal(SIGINT);
+    CHECK(job.wait_exit() == 128 + SIGINT);
+    CHECK_THAT(job.err(), Contains("=" + pipe + ": SIGINT came before its end did\n"));
+    ::close(writer);
+  }
+}
+
+TEST_CASE("a hostfile may be a pipe, and must be readable") {
+  const TempFolder tmp;
+  const auto dry_run = [&](const std::string& file) {
+    return run_to_end(stub_job(tmp, {"--dry-run", "--ssh=/bin/rsh", "--hostfile=" + file}, {}));
+  };
+  auto piped = stub_job(tmp, {"--dry-run", "--ssh=/bin/rsh", "--hostfile=/dev/stdin"}, {});
+  piped.argv.insert(piped.argv.begin(), {"/bin/sh", "-c", "printf 'a\\nb\\n' | \"$@\"", "sh"});
+  const auto lines = lines_of(run_to_end(piped).out);
+  REQUIRE(lines.size() == 2);
+  CHECK_THAT(lines[1], Contains("/bin/rsh") && Contains(" b "));
+  const auto missing = dry_run(tmp / "none");
+  CHECK(missing.exit == 2);
+  CHECK(missing.err == "error: --hostfile=" + (tmp / "none") +
+                           ": No such file or directory; give a file with one host per line\n");
+  CHECK_THAT(dry_run("/proc").err, Contains("/proc: Is a directory; give a file"));
+}
+
+TEST_CASE("a worker that reached its limit on CPU time is reported so, not as someone's kill -9") {
+  for (const bool hard : {true, false}) {
+    const TempFolder tmp;
+    auto options = stub_job(tmp, {"--log-dir=" + tmp.path() + "/logs"}, {"work=60000"});
+    const std::string limit = hard ? "ulimit -t 1" : "ulimit -c 0; ulimit -St 1";
+    options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", limit + "; exec \"$@\"", "sh"});
+    const auto job = run_to_end(options);
+    CHECK(job.exit == 128 + (hard ? SIGKILL : SIGXCPU));
+    CHECK_THAT(job.err, Contains("): CPU time limit: the kernel ended it after 1 s (ulimit -t)\n"));
+    ChildOptions explain;
+    explain.argv = {kDdpRun, "--explain=" + tmp.path() + "/logs"};
+    CHECK_THAT(run_to_end(explain).out, Contains("What to do:\n  raise the limit on CPU time"));
+  }
+}
+
+TEST_CASE("without a /dev/null no worker gets ddp-run's stdin in its place") {
+  const TempFolder tmp;
+  const std::vector<std::string> space{"unshare", "--user", "--map-root-user", "--mount"};
+  ChildOptions probe;
+  probe.argv = space;
+  probe.argv.insert(probe.argv.end(), {"mount", "-t", "tmpfs", "none", "/dev"});
+  if (run_to_end(probe).exit != 0) {
+    say_skipped("no user namespaces here");
+    return;
+  }
+  auto options = stub_job(tmp, {"--nproc_per_node=2"}, {"print=up"});
+  options.argv.insert(options.argv.begin(),
+                      {"/bin/sh", "-c", "mount -t tmpfs none /dev && exec \"$@\"", "sh"});
+  options.argv.insert(options.argv.begin(), space.begin(), space.end());
+  const auto job = run_to_end(options);
+  CHECK(job.exit == 1);
+  CHECK_THAT(job.err, Catch::StartsWith("error: cannot open /dev/null: No such file or directory"));
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // How many signals are one request to stop: the count itself, then guardian and agent as processes.
 #include "launcher/process/stop_requests.h"
 
-#include <poll.h>
-#include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +14,7 @@
 #include "launcher/base/proc_files.h"
 #include "launcher/process/process_tree.h"
 #include "tests/launcher/ddp_run.h"
+#include "tests/launcher/terminal_job.h"
 
 namespace ddp::launch {
 namespace {
@@ -131,49 +130,6 @@ TEST_CASE("a parent that queues a signal is heard like one that sends it") {
   job.wait_for("got SIGTERM");
   job.signal(SIGKILL);
 }
-
-// A program on a terminal of its own.
-class TerminalJob {
- public:
-  explicit TerminalJob(std::vector<std::string> argv) {
-    pid_ = ::forkpty(&terminal_, nullptr, nullptr, nullptr);
-    if (pid_ != 0) return;
-    std::vector<char*> words;
-    for (auto& word : argv) words.push_back(word.data());
-    words.push_back(nullptr);
-    ::execv(words[0], words.data());
-    ::_exit(125);
-  }
-  ~TerminalJob() {
-    if (pid_ > 0) ::kill(pid_, SIGKILL);
-    if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
-    ::close(terminal_);
-  }
-  void type(char key) const { CHECK(::write(terminal_, &key, 1) == 1); }
-  bool shows(const std::string& text) {
-    pollfd terminal{terminal_, POLLIN, 0};
-    char buffer[4096];
-    while (text_.find(text) == std::string::npos) {
-      if (::poll(&terminal, 1, 30'000) <= 0) return false;
-      const auto got = ::read(terminal_, buffer, sizeof buffer);
-      if (got <= 0) return false;
-      text_.append(buffer, static_cast<std::size_t>(got));
-    }
-    return true;
-  }
-  int wait_exit() {
-    int status = 0;
-    while (!shows("nothing that is ever shown") && ::waitpid(pid_, &status, 0) != pid_) {
-    }
-    pid_ = 0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = 0;
-  int terminal_ = -1;
-  std::string text_;
-};
 
 TEST_CASE("a second Ctrl-C kills at once, however soon it comes") {
   TerminalJob job({kDdpRun, "--shutdown-timeout=60", kStub, "note=INT", "wait"});

@@ -1,0 +1,39 @@
+// ddp-run on a terminal: who reads it, and who hears of its size.
+#include <signal.h>
+
+#include "tests/launcher/ddp_run.h"
+#include "tests/launcher/terminal_job.h"
+#include "tests/support/catch.h"
+
+namespace ddp::test {
+namespace {
+
+TEST_CASE("rank 0 of a job in the foreground reads the terminal") {
+  TerminalJob job({kDdpRun, "/bin/sh", "-c", "echo ready; read line; echo worker read $line"});
+  REQUIRE(job.shows("ready"));
+  job.type("hello\n");
+  CHECK(job.shows("worker read hello"));
+  CHECK(job.wait_exit() == 0);
+}
+
+TEST_CASE("a job in the background leaves the terminal's input to the shell") {
+  TerminalJob shell({"/bin/sh", "-c", "set -m; \"$@\" & read line; echo shell read $line; wait",
+                     "sh", kDdpRun, "/bin/sh", "-c", "read line || echo worker read nothing"});
+  REQUIRE(shell.shows("worker read nothing"));
+  shell.type("hello\n");
+  CHECK(shell.shows("shell read hello"));
+  CHECK(shell.wait_exit() == 0);
+}
+
+TEST_CASE("workers hear that the window has another size, and so does their pseudo-terminal") {
+  TerminalJob job({kDdpRun, "/bin/sh", "-c",
+                   "trap 'stty size <&2' WINCH; echo ready; while :; do sleep 60 & wait; done"});
+  REQUIRE(job.shows("ready"));
+  job.resize(33, 77);
+  CHECK(job.shows("33 77"));
+  job.type('\x03');
+  CHECK(job.wait_exit() == 128 + SIGINT);
+}
+
+}  // namespace
+}  // namespace ddp::test
