@@ -54,6 +54,7 @@ struct Progress {
 /// This node's part in one round, and where its workers meet.
 struct RendezvousInfo {
   int restart_count = 0;  // of the job: all nodes agree
+  long long epoch = 0;    // grows with each round of a job, whatever becomes of its hosts
   int group_rank = 0;
   int group_world_size = 1;
   int first_rank = 0;  // of this node's workers

@@ -68,6 +68,7 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
   rules.min_nodes = rules.fixed_ranks ? nodes.max : nodes.min;
   rules.max_nodes = nodes.max;
   rules.run_id = config.rdzv_id.empty() ? "none" : config.rdzv_id;  // torchrun's default
+  rules.own_id = !config.rdzv_id.empty();
   group.role = config.role;
   group.local_addr = values.text("local-addr");
   const auto endpoint = take_endpoint(values, rules.fixed_ranks);

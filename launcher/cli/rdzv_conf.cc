@@ -118,6 +118,10 @@ std::vector<std::string> apply_rdzv_conf(const std::map<std::string, std::string
        [&](const std::string& key, const std::string& value) {
          if (value != "tcp" && !rules.fixed_ranks) refuse_store(key, value);
        }},
+      {"allow_minority",
+       [&](const std::string& key, const std::string& value) {
+         rules.allow_minority = flag_of(key, value);
+       }},
       {"is_host", [&](const std::string& key, const std::string& value) {
          settings.is_host = flag_of(key, value);
        }}};

@@ -104,7 +104,7 @@ void ControlChannel::read_all() {
     const ssize_t got = ::recv(fd_, buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (got < 0) return close(error_text(errno), errno == ECONNRESET);
+    if (got < 0) return close(error_text(errno), true);
     if (got == 0) return close("the peer closed the connection", true);
     in_.append(buffer.data(), static_cast<std::size_t>(got));
     if (state_ == State::Greeting) greet();
@@ -118,7 +118,7 @@ void ControlChannel::write_all() {
     const ssize_t sent = ::send(fd_, out_.data(), out_.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (sent < 0) return close(error_text(errno), errno == EPIPE || errno == ECONNRESET);
+    if (sent < 0) return close(error_text(errno), true);
     out_.erase(0, static_cast<std::size_t>(sent));
   }
   if (finishing_) ::shutdown(fd_, SHUT_WR);
@@ -205,7 +205,7 @@ void ControlChannel::send(const ControlMessage& message) {
   if (state_ == State::Closed) return;
   std::string& queue = state_ == State::Open ? out_ : waiting_;
   queue += frame_of(to_json_text(message));
-  if (queue.size() > kLongestQueue) return close("the peer reads too slowly");
+  if (queue.size() > kLongestQueue) return close("the peer reads too slowly", true);
   if (state_ == State::Open) write_all();
 }
 

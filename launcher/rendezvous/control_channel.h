@@ -49,7 +49,7 @@ class ControlChannel {
   State state() const { return state_; }
   /// Why it was closed: "Connection refused", "the peer closed the connection".
   const std::string& problem() const { return problem_; }
-  /// True: closed by the other end or its kernel, so that the process there is certain to be gone.
+  /// True: closed by the other end or by what is between, not for what it has sent.
   bool peer_is_gone() const { return peer_is_gone_; }
 
   int fd() const { return fd_; }

@@ -100,6 +100,7 @@ class Fields {
 
 constexpr int kMostNodes = 100'000;
 constexpr int kMostRanks = 10'000'000;
+constexpr long long kLastEpoch = LLONG_MAX / 2;
 
 ControlJson exit_json(const ExitStatus& exit) {
   return {{"code", exit.code}, {"signal", exit.signal}};
@@ -192,7 +193,10 @@ struct Writer {
             {"local_world_size", m.local_world_size},
             {"role", m.role},
             {"max_restarts", m.max_restarts},
-            {"port", m.port}};
+            {"port", m.port},
+            {"epoch", m.epoch},
+            {"session", m.session},
+            {"received", m.received}};
   }
   ControlJson operator()(const Join& m) const { return {{"type", "join"}, {"port", m.port}}; }
   ControlJson operator()(const Failed& m) const {
@@ -205,22 +209,38 @@ struct Writer {
             {"preempted", m.preempted}};
   }
   ControlJson operator()(const Leave& m) const { return {{"type", "leave"}, {"signal", m.signal}}; }
-  ControlJson operator()(const Alive&) const { return {{"type", "alive"}}; }
+  ControlJson operator()(const Accepted& m) const {
+    return {{"type", "accepted"}, {"epoch", m.epoch}};
+  }
+  ControlJson operator()(const Alive& m) const {
+    return {{"type", "alive"}, {"received", m.received}};
+  }
+  ControlJson operator()(const Status& m) const {
+    return {{"type", "status"}, {"id", m.id},           {"run_id", m.run_id}, {"epoch", m.epoch},
+            {"hosts", m.hosts}, {"address", m.address}, {"port", m.port}};
+  }
   ControlJson operator()(const Welcome& m) const {
     return {{"type", "welcome"},
             {"node", m.node},
             {"heartbeat_ms", m.heartbeat.count()},
-            {"patience_ms", m.patience.count()}};
+            {"patience_ms", m.patience.count()},
+            {"session", m.session},
+            {"resumed", m.resumed},
+            {"received", m.received}};
   }
   ControlJson operator()(const Refused& m) const {
     return {{"type", "refused"}, {"why", cut(m.why)}};
   }
   ControlJson operator()(const Note& m) const { return {{"type", "note"}, {"text", cut(m.text)}}; }
-  ControlJson operator()(const Round& m) const {
+  ControlJson operator()(const Round& m) const { return round_json(m, "round"); }
+  ControlJson operator()(const Standby& m) const { return round_json(m.round, "standby"); }
+  ControlJson operator()(const Go& m) const { return {{"type", "go"}, {"epoch", m.epoch}}; }
+  static ControlJson round_json(const Round& m, const char* type) {
     auto successors = ControlJson::array();
     for (const auto& one : first_of(m.successors, kMostSuccessors))
       successors.push_back({{"node", one.node}, {"address", one.address}, {"port", one.port}});
-    return {{"type", "round"},
+    return {{"type", type},
+            {"epoch", m.info.epoch},
             {"restart_count", m.info.restart_count},
             {"group_rank", m.info.group_rank},
             {"group_world_size", m.info.group_world_size},
@@ -263,11 +283,15 @@ Hello hello_of(const Fields& f) {
   hello.role = f.text("role");
   hello.max_restarts = f.integer("max_restarts", 0, INT_MAX);
   hello.port = f.integer("port", 0, 65535);
+  hello.epoch = f.number("epoch", -1, kLastEpoch);
+  hello.session = f.text("session");
+  hello.received = f.number("received", 0, kLastEpoch);
   return hello;
 }
 
 Round round_of(const Fields& f) {
   Round round;
+  round.info.epoch = f.number("epoch", 0, kLastEpoch);
   round.info.restart_count = f.integer("restart_count", 0, INT_MAX);
   round.info.group_world_size = f.integer("group_world_size", 1, kMostNodes);
   round.info.group_rank = f.integer("group_rank", 0, round.info.group_world_size - 1);
@@ -286,6 +310,17 @@ Round round_of(const Fields& f) {
   return round;
 }
 
+Status status_of(const Fields& f) {
+  Status status;
+  status.id = f.text("id");
+  status.run_id = f.text("run_id");
+  status.epoch = f.number("epoch", -1, kLastEpoch);
+  status.hosts = f.flag("hosts");
+  status.address = f.text("address");
+  status.port = f.integer("port", 0, 65535);
+  return status;
+}
+
 Verdict verdict_of(const Fields& f) {
   Verdict verdict;
   verdict.over = f.flag("over");
@@ -301,14 +336,23 @@ Verdict verdict_of(const Fields& f) {
 std::optional<ControlMessage> message_of(const ControlJson& object) {
   const Fields f(object);
   const std::string type = f.text("type");
-  if (type == "alive") return Alive{};
+  if (type == "alive") return Alive{f.number("received", 0, kLastEpoch)};
+  if (type == "accepted") return Accepted{f.number("epoch", 0, kLastEpoch)};
+  if (type == "go") return Go{f.number("epoch", 0, kLastEpoch)};
+  if (type == "standby") return Standby{round_of(f)};
+  if (type == "status") return status_of(f);
   if (type == "hello") return hello_of(f);
   if (type == "join") return Join{f.integer("port", 0, 65535)};
   if (type == "failed") return Failed{failure_of_json(f.object("failure"))};
   if (type == "ended") return Ended{failures_of(f), f.flag("stopped"), f.flag("preempted")};
   if (type == "leave") return Leave{f.integer("signal", 0, 64)};
   if (type == "welcome")
-    return Welcome{f.integer("node", 0, INT_MAX), f.time("heartbeat_ms"), f.time("patience_ms")};
+    return Welcome{f.integer("node", 0, INT_MAX),
+                   f.time("heartbeat_ms"),
+                   f.time("patience_ms"),
+                   f.text("session"),
+                   f.flag("resumed"),
+                   f.number("received", 0, kLastEpoch)};
   if (type == "refused") return Refused{f.text("why")};
   if (type == "note") return Note{f.text("text")};
   if (type == "round") return round_of(f);

@@ -32,7 +32,10 @@ struct Hello {
   int local_world_size = 1;
   std::string role;
   int max_restarts = 0;
-  int port = 0;  // where this node would host the rendezvous if the present host is lost
+  int port = 0;            // where this node would host the rendezvous if the present host is lost
+  long long epoch = -1;    // of the last round that this node accepted; -1: none
+  std::string session{};   // a connection to this host was lost, and is to be resumed here
+  long long received = 0;  // messages of the session
 };
 /// Ready for the next round; `port`: of a store for its workers, should this node be the first.
 struct Join {
@@ -52,8 +55,24 @@ struct Ended {
 struct Leave {
   int signal = 0;
 };
-/// Nothing else to say; sent both ways.
-struct Alive {};
+/// In the round that was proposed: waits for Go.
+struct Accepted {
+  long long epoch = 0;
+};
+/// Sent both ways.
+struct Alive {
+  long long received = 0;  // messages of the session so far
+};
+/// What an agent knows of the job: a question to any other agent, and the answer.
+struct Status {
+  std::string id;
+  std::string run_id;
+  long long epoch = -1;  // of the last round that it accepted or proposed; -1: none
+  bool hosts = false;
+  std::string address{};  // of its host; empty: it has none, or hosts where it was asked
+  int port = 0;
+  bool has_host() const { return hosts || !address.empty(); }
+};
 
 // From the host to a node.
 
@@ -61,6 +80,9 @@ struct Welcome {
   int node = 0;  // identifies it in this job
   std::chrono::milliseconds heartbeat{0};
   std::chrono::milliseconds patience{0};  // with a silent peer
+  std::string session;                    // the host's Hello::id
+  bool resumed = false;
+  long long received = 0;  // messages of the resumed session
 };
 struct Refused {
   std::string why;
@@ -77,10 +99,19 @@ struct Successor {
 /// More are not told: the messages of a round would grow with the square of its nodes.
 inline constexpr std::size_t kMostSuccessors = 64;
 /// The round that the nodes have agreed on, as the receiver sees it.
+/// It is proposed, and begins with Go.
 struct Round {
   RendezvousInfo info{};
   std::vector<Successor> successors{};  // of the host, in this order
   std::vector<RoundEnd> history{};      // of the job, for the next host
+};
+/// All of its nodes have accepted the round of this epoch: it begins.
+struct Go {
+  long long epoch = 0;
+};
+/// To a spare, which has no part in it.
+struct Standby {
+  Round round{};
 };
 struct Stop {
   bool leaving = false;
@@ -94,8 +125,8 @@ struct Verdict {
   std::vector<ProcessFailure> failures{};  // `host` is set in all of them
 };
 
-using ControlMessage = std::variant<Hello, Join, Failed, Ended, Leave, Alive, Welcome, Refused,
-                                    Note, Round, Stop, Verdict>;
+using ControlMessage = std::variant<Hello, Join, Failed, Ended, Leave, Accepted, Alive, Status,
+                                    Welcome, Refused, Note, Round, Go, Standby, Stop, Verdict>;
 
 /// Long texts and lists are cut to what a report can show.
 std::string to_json_text(const ControlMessage& message);

@@ -43,7 +43,9 @@ Coordinator::Coordinator(const MembershipRules& rules, JobHistory history, std::
       patience_(rules.patience()),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       most_newcomers_(std::min(kMostNewcomers, descriptor_limit() / 2)),
-      next_beat_(Clock::now() + rules.heartbeat) {
+      next_beat_(Clock::now() + rules.heartbeat),
+      run_id_(rules.run_id),
+      id_(rules.host_id) {
   if (epoll_ < 0)
     throw LaunchError(kExitFailed, "cannot host the rendezvous: " + error_text(errno));
   for (const int fd : listeners_) listen_to(fd);
@@ -59,6 +61,28 @@ void Coordinator::also_listen(int fd) {
   if (!acceptor_.rests_until()) listen_to(fd);
 }
 
+std::vector<int> Coordinator::take_listeners() {
+  for (const int fd : listeners_) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+  return std::exchange(listeners_, {});
+}
+
+void Coordinator::set_place(const Place& place) { place_ = place; }
+
+Status Coordinator::status() const {
+  return {id_, run_id_, membership_.epoch(), /*hosts=*/true, place_.address, place_.port};
+}
+
+// A later round: this host was suspended or cut off meanwhile. An earlier one: another agent has
+// begun a job of this name, and learns of this one by the answer.
+void Coordinator::hear(const Status& status) {
+  if (status.run_id == run_id_ && status.id != id_ && status.epoch > membership_.epoch())
+    superseded_by_ = status;
+}
+
+bool Coordinator::has_lost_mandate() const {
+  return (superseded_by_ && !over()) || membership_.has_lost_mandate(Clock::now());
+}
+
 std::string Coordinator::take_note() {
   return note_.empty() ? acceptor_.take_warning() : std::exchange(note_, {});
 }
@@ -71,6 +95,10 @@ Coordinator::~Coordinator() {
 
 void Coordinator::add_poll_fds(std::vector<pollfd>& fds) const {
   fds.push_back({epoll_, POLLIN, 0});
+  if (asking_ == 0) return;
+  for (const auto& [node, connection] : connections_) {
+    if (connection.inquiry) connection.inquiry->add_poll_fds(fds);
+  }
 }
 
 std::optional<Clock::time_point> Coordinator::deadline() const {
@@ -78,6 +106,10 @@ std::optional<Clock::time_point> Coordinator::deadline() const {
   if (const auto of_membership = membership_.deadline()) next = std::min(next, *of_membership);
   next = std::min(next, next_late_.value_or(next));
   next = std::min(next, acceptor_.rests_until().value_or(next));
+  if (asking_ == 0) return next;
+  for (const auto& [node, connection] : connections_) {
+    if (connection.inquiry) next = std::min(next, connection.inquiry->deadline().value_or(next));
+  }
   return next;
 }
 
@@ -217,18 +249,82 @@ void Coordinator::serve(int node, Connection& connection) {
   const auto now = Clock::now();
   channel.handle();
   while (const auto message = channel.take()) {
-    if (connection.welcome) connection.heard = now;
     const auto* hello = std::get_if<Hello>(&*message);
     if (connection.welcome) {
-      membership_.receive(node, *message, now);
+      receive(node, connection, *message, now);
     } else if (hello) {
-      connection.welcome = true;
-      connection.heard = now;
-      expect_word(connection);
-      membership_.hello(node, *hello, channel.peer_address(), now);
+      return greet(node, *hello, now);
+    } else if (const auto* status = std::get_if<Status>(&*message)) {
+      hear(*status);
+      channel.send(this->status());
     }
   }
   watch(node, connection);
+}
+
+void Coordinator::receive(int node, Connection& connection, const ControlMessage& message,
+                          Clock::time_point now) {
+  connection.heard = connection.spoke = now;
+  connection.session.receive(message);
+  if (const auto* alive = std::get_if<Alive>(&message)) connection.session.confirm(alive->received);
+  membership_.receive(node, message, now);
+}
+
+void Coordinator::greet(int node, const Hello& hello, Clock::time_point now) {
+  const auto known = std::find_if(connections_.begin(), connections_.end(), [&](const auto& one) {
+    return one.first != node && one.second.id == hello.id;
+  });
+  if (known != connections_.end() && hello.session == id_ && !known->second.closing)
+    return resume(node, known->first, hello);
+  if (known != connections_.end()) {
+    const int old = known->first;
+    asking_ -= known->second.inquiry ? 1 : 0;
+    connections_.erase(known);
+    membership_.lost(old, "it has lost its part in the round", now, /*certain=*/false);
+  }
+  Connection& connection = connections_.at(node);
+  connection.welcome = true;
+  connection.heard = connection.spoke = now;
+  connection.id = hello.id;
+  connection.place = {connection.channel->peer_address(), hello.port};
+  expect_word(connection);
+  membership_.hello(node, hello, connection.place.address, now);
+  serve(node, connection);
+}
+
+// Nobody else has to know.
+void Coordinator::resume(int from, int node, const Hello& hello) {
+  Connection& connection = connections_.at(node);
+  connection.channel = std::move(connections_.at(from).channel);
+  connections_.erase(from);
+  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, connection.channel->fd(), nullptr);
+  connection.watched = 0;
+  connection.heard = connection.spoke = Clock::now();
+  asking_ -= connection.inquiry ? 1 : 0;
+  connection.inquiry.reset();
+  std::erase(closed_, node);
+  connection.channel->send(Welcome{.node = node,
+                                   .heartbeat = heartbeat_,
+                                   .patience = patience_,
+                                   .session = id_,
+                                   .resumed = true,
+                                   .received = connection.session.received()});
+  connection.session.confirm(hello.received);
+  for (const auto& message : connection.session.unconfirmed()) connection.channel->send(message);
+  serve(node, connection);
+}
+
+void Coordinator::adopt(Follower follower) {
+  const int node = ++last_node_;
+  Connection& connection = connections_[node];
+  connection.channel = std::move(follower.channel);
+  connection.heard = Clock::now();
+  greet(node, follower.hello, connection.heard);
+}
+
+void Coordinator::send(Connection& connection, const ControlMessage& message) {
+  connection.session.sent(message);
+  connection.channel->send(message);
 }
 
 // What takes a look at all nodes is done at its time only, not at every wake.
@@ -239,22 +335,59 @@ void Coordinator::keep_time() {
     next_beat_ = now + heartbeat_;
     for (auto& [node, connection] : connections_) {
       if (!connection.welcome) continue;
-      connection.channel->send(Alive{});
-      watch(node, connection);
+      connection.channel->send(Alive{connection.session.received()});
+      if (!connection.inquiry) watch(node, connection);
     }
   }
   for (const int node : std::exchange(closed_, {})) lose_closed(node, now);
+  ask_lost(now);
   if (next_silence_ && now >= *next_silence_) lose_silent(now);
   membership_.tick(now);
 }
 
+// The end of a connection is not that of the node: it may connect again, unless its machine says
+// that it is gone.
 void Coordinator::lose_closed(int node, Clock::time_point now) {
   const auto found = connections_.find(node);
-  if (found == connections_.end()) return;
-  const ControlChannel& channel = *found->second.channel;
-  const std::string why = channel.peer_is_gone() ? "its ddp-run is gone" : channel.problem();
-  connections_.erase(found);
-  membership_.lost(node, why, now, now - stalled_until_ > heartbeat_);
+  if (found == connections_.end() || found->second.inquiry) return;
+  Connection& connection = found->second;
+  const ControlChannel& channel = *connection.channel;
+  if (channel.state() != ControlChannel::State::Closed) return;
+  if (!connection.welcome || connection.closing || connection.place.port == 0 || over() ||
+      membership_.is_leaving(node) || !channel.peer_is_gone()) {
+    const std::string why = channel.peer_is_gone() ? "its ddp-run is gone" : channel.problem();
+    connections_.erase(found);
+    return membership_.lost(node, why, now, /*certain=*/false);
+  }
+  connection.inquiry =
+      std::make_unique<Inquiry>(std::vector<Place>{connection.place}, status(), token_, patience_);
+  connection.watched = 0;
+  ++asking_;
+}
+
+// What was read just after this process had been suspended may be old.
+bool Coordinator::is_fresh(const Connection& connection, Clock::time_point now) const {
+  return now - connection.spoke <= patience_ * 3 / 4 &&
+         (connection.spoke > stalled_until_ + kOldWords || stalled_until_ == Clock::time_point{});
+}
+
+void Coordinator::ask_lost(Clock::time_point now) {
+  if (asking_ == 0) return;
+  std::vector<int> gone;
+  for (auto& [node, connection] : connections_) {
+    if (!connection.inquiry) continue;
+    connection.inquiry->handle({});
+    const auto& finding = connection.inquiry->findings().front();
+    if (finding.found == Inquiry::Found::Answer) hear(finding.status);
+    if (finding.gone || over()) gone.push_back(node);
+  }
+  for (const int node : gone) {
+    const auto found = connections_.find(node);
+    const bool fresh = is_fresh(found->second, now);
+    connections_.erase(found);
+    --asking_;
+    membership_.lost(node, "its ddp-run is gone", now, fresh);
+  }
 }
 
 void Coordinator::lose_silent(Clock::time_point now) {
@@ -271,6 +404,7 @@ void Coordinator::lose_silent(Clock::time_point now) {
   for (const int node : silent) {
     const auto found = connections_.find(node);
     if (found->second.welcome) found->second.channel->send(Refused{why});
+    asking_ -= found->second.inquiry ? 1 : 0;
     connections_.erase(found);
     membership_.lost(node, why, now, /*certain=*/false);
   }
@@ -280,12 +414,12 @@ void Coordinator::deliver() {
   for (auto& outgoing : membership_.take_outgoing()) {
     const auto found = connections_.find(outgoing.to);
     if (found == connections_.end()) continue;
-    found->second.channel->send(outgoing.message);
+    send(found->second, outgoing.message);
     if (outgoing.then_close) {
       found->second.closing = true;
       found->second.channel->finish_sending();
     }
-    watch(found->first, found->second);
+    if (!found->second.inquiry) watch(found->first, found->second);
   }
 }
 

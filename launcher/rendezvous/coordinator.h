@@ -11,7 +11,10 @@
 #include "launcher/base/clock.h"
 #include "launcher/base/poll_handler.h"
 #include "launcher/rendezvous/control_channel.h"
+#include "launcher/rendezvous/inquiry.h"
 #include "launcher/rendezvous/membership.h"
+#include "launcher/rendezvous/session.h"
+#include "launcher/rendezvous/signpost.h"
 
 namespace ddp::launch {
 
@@ -35,6 +38,13 @@ class Coordinator : public PollHandler {
 
   /// Takes ownership of a further listening, non-blocking socket.
   void also_listen(int fd);
+  /// Another agent hosts now, and needs them for what still comes.
+  std::vector<int> take_listeners();
+  /// A node that has said hello already.
+  void adopt(Follower follower);
+  /// Where other machines reach it.
+  void set_place(const Place& place);
+  Status status() const;
   /// Serves until `ready`, or until the time is over.
   void serve_until(Clock::time_point limit, const std::function<bool()>& ready);
   /// Once the job is over: until all nodes have read that, or the time is over.
@@ -42,19 +52,26 @@ class Coordinator : public PollHandler {
   /// This node leaves: no further rounds are begun here.
   void retire() { membership_.retire(); }
   bool over() const { return membership_.over(); }
-  /// Most nodes are silent, or this one was for so long that they have left it behind: it should
-  /// look for their new host.
-  bool cut_off() const { return membership_.cut_off(); }
+  /// This agent must host no longer: others may be about to go on without it, or have.
+  bool has_lost_mandate() const;
+  /// Another agent that knows a later round.
+  const std::optional<Status>& superseded_by() const { return superseded_by_; }
+  void hear(const Status& status);
   /// A line for the user; empty: none.
   std::string take_note();
 
  private:
   struct Connection {
     std::unique_ptr<ControlChannel> channel;
-    Clock::time_point heard;  // until the handshake is complete: accepted
-    bool welcome = false;     // has said hello
-    bool closing = false;     // when all is sent
+    Clock::time_point heard;    // until the handshake is complete: accepted
+    Clock::time_point spoke{};  // the same, whatever this process has missed
+    bool welcome = false;       // has said hello
+    bool closing = false;       // when all is sent
     short watched = 0;
+    std::string id{};  // Hello's
+    Place place{};     // where it answers questions
+    Session session{};
+    std::unique_ptr<Inquiry> inquiry{};  // the connection is lost, the node perhaps not
   };
 
   void listen_to(int listener);
@@ -66,6 +83,13 @@ class Coordinator : public PollHandler {
   void serve(int node, Connection& connection);
   void forgive_own_silence();
   void keep_time();
+  void receive(int node, Connection& connection, const ControlMessage& message,
+               Clock::time_point now);
+  void greet(int node, const Hello& hello, Clock::time_point now);
+  void resume(int from, int node, const Hello& hello);
+  void send(Connection& connection, const ControlMessage& message);
+  bool is_fresh(const Connection& connection, Clock::time_point now) const;
+  void ask_lost(Clock::time_point now);
   void lose_closed(int node, Clock::time_point now);
   void lose_silent(Clock::time_point now);
   void expect_word(const Connection& connection);
@@ -91,7 +115,12 @@ class Coordinator : public PollHandler {
   std::optional<Clock::time_point> next_late_;     // no newcomer is
   std::vector<int> closed_;                        // nodes whose connections are
   std::string note_;
-  bool store_client_came_ = false;  // it tries again and again; one word is enough
+  std::string run_id_;
+  std::string id_;
+  Place place_;
+  int asking_ = 0;                       // connections with an inquiry
+  std::optional<Status> superseded_by_;  // another agent knows a later round
+  bool store_client_came_ = false;       // it tries again and again; one word is enough
 };
 
 }  // namespace ddp::launch

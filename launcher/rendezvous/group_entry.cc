@@ -8,6 +8,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/sockets.h"
+#include "launcher/base/text.h"
 #include "launcher/rendezvous/group_rendezvous.h"
 #include "launcher/worker_contract.h"
 
@@ -32,28 +33,135 @@ void GroupRendezvous::search() {
   take_search_results();
 }
 
-// The old host first: it may only have been slow.
-void GroupRendezvous::follow() {
+// ---- a connection that ends, and a host that is lost -------------------------------------------
+
+// Messages on their way are sent again: to the job it is as if nothing had happened.
+void GroupRendezvous::reconnect(const std::string& why) {
+  channel_.reset();
+  resuming_ = true;
+  reconnect_why_ = why;
   stage_ = Stage::Searching;
-  std::vector<HostCandidate> candidates;
-  if (!host_is_gone_) candidates.push_back(search_.present());
-  for (const Successor& one : last_round_->successors)
-    candidates.push_back({one.address, one.port, one.node == own_node_});
-  search_.follow(std::move(candidates), patience_);
+  search_.follow({search_.present()}, patience_);
+  take_search_results();
+}
+
+void GroupRendezvous::retry() {
+  if (!retry_at_ || Clock::now() < *retry_at_) return;
+  retry_at_.reset();
+  if (resuming_) reconnect(reconnect_why_);
+}
+
+Status GroupRendezvous::status() const {
+  Status status{.id = id_, .run_id = settings_.rules.run_id, .epoch = epoch_};
+  if (stage_ != Stage::Member) return status;
+  status.hosts = coordinator_ != nullptr;
+  status.address = search_.present().address;
+  status.port = search_.present().port;
+  return status;
+}
+
+void GroupRendezvous::succeed() {
+  stage_ = Stage::Lost;
+  const auto now = Clock::now();
+  const auto& present = search_.present();
+  const bool hosted = host_id_ == id_;
+  // What was read just after it may be old.
+  const bool fresh = heard_ > stalled_ + kOldWords || stalled_ == Clock::time_point{};
+  Succession succession(
+      *last_round_, round_node_,
+      hosted ? std::nullopt : std::optional<Place>({present.address, present.port}), host_id_,
+      fresh ? heard_ + patience_ * 3 / 4 : Clock::time_point{});
+  const auto places = succession.places();
+  loss_.emplace(std::move(succession), Inquiry(places, status(), settings_.token, patience_), now);
+}
+
+std::vector<Hello> GroupRendezvous::electors() const {
+  std::vector<Hello> electors;
+  for (const Follower& follower : signpost_.followers()) {
+    if (took_part(*last_round_, follower.hello.epoch, follower.channel->peer_address(),
+                  follower.hello.port))
+      electors.push_back(follower.hello);
+  }
+  return electors;
+}
+
+void GroupRendezvous::find_host() {
+  constexpr std::size_t kAskedByFollowers = 8;
+  const auto now = Clock::now();
+  const bool alone = settings_.rules.allow_minority && now >= alone_at();
+  const auto step = loss_->succession.next(loss_->inquiry.findings(), electors(), alone, now);
+  loss_->inquiry.limit(loss_->succession.is_first() ? SIZE_MAX : kAskedByFollowers);
+  if (step.kind == Succession::Step::Kind::Host)
+    return take_over(loss_->succession.mandate(), alone);
+  if (step.kind == Succession::Step::Kind::Wait) return note_loss(now);
+  stage_ = Stage::Searching;
+  search_.follow({{step.place.address, step.place.port}}, patience_);
+  take_search_results();
+}
+
+// Waiting is right, two jobs are not.
+void GroupRendezvous::note_loss(Clock::time_point now) {
+  const Mandate mandate = loss_->succession.mandate();
+  const std::string missing = loss_->succession.missing();
+  const std::string why = fmt::format(
+      "{} of the last round's {} nodes are here, which is no majority, and the others may still be "
+      "at work{}{}",
+      mandate.followers, mandate.nodes, missing.empty() ? "" : ": ", missing);
+  if (!loss_->noted && now >= loss_->since + kSilentWait) {
+    loss_->noted = true;
+    tell_note(
+        fmt::format("waiting for {} at most: {} (--rdzv-conf=allow_minority=1 goes on "
+                    "without them)",
+                    seconds_text(settings_.rules.join_timeout), why));
+  }
+  if (now >= loss_->since + settings_.rules.join_timeout) tell_end(lost_text_ + "; " + why);
+}
+
+// The agent that was connected to hosts nothing.
+void GroupRendezvous::redirect(const Status& status) {
+  if (resuming_) return lose_host("it has left the job to another host");
+  if (loss_ || !status.has_host() || status.hosts)
+    return leave_candidate("it does not host the rendezvous");
+  channel_.reset();
+  stage_ = Stage::Searching;
+  search_.follow({{status.address, status.port}}, patience_);
+  take_search_results();
+}
+
+// It did not become this node's host.
+void GroupRendezvous::leave_candidate(const std::string& why) {
+  constexpr std::chrono::milliseconds kAvoided{500};
+  channel_.reset();
+  stage_ = Stage::Searching;
+  if (loss_) {
+    loss_->succession.avoid({search_.present().address, search_.present().port},
+                            Clock::now() + kAvoided);
+    stage_ = Stage::Lost;
+    return;
+  }
+  search_.go_on(why);
   take_search_results();
 }
 
 void GroupRendezvous::take_search_results() {
+  constexpr std::chrono::milliseconds kRetry{20};
   if (stage_ != Stage::Searching) return;
-  if (search_.take_own_turn()) take_over();
   if (auto listeners = search_.take_listeners(); !listeners.empty()) {
     if (search_.hosts_elsewhere() && settings_.local_addr.empty())
       settings_.local_addr = settings_.host;
+    at_endpoint_ = true;
     host({}, std::move(listeners));
+    search_.connect_to_self();
   }
-  if (search_.exhausted())
-    return tell_end(lost_text_ + "; no other node could take over the rendezvous");
   if (const std::string note = search_.take_note(); !note.empty()) tell_note(note);
+  if (search_.exhausted() && !retry_at_) {
+    if (loss_) return leave_candidate("");
+    if (waits_since_) return;
+    if (!resuming_) return search();
+    if (search_.was_refused()) return lose_host("its ddp-run is gone");
+    if (Clock::now() >= heard_ + patience_) return lose_host(reconnect_why_);
+    retry_at_ = Clock::now() + kRetry;
+  }
   if (auto channel = search_.take_channel()) {
     channel_ = std::move(channel);
     say_hello();
@@ -67,22 +175,86 @@ void GroupRendezvous::host(JobHistory history, std::vector<int> listeners) {
   if (settings_.shares_port()) store_clients = [this](int fd) { store_.adopt(fd); };
   coordinator_ = std::make_unique<Coordinator>(rules, std::move(history), settings_.token,
                                                std::move(listeners), std::move(store_clients));
-  search_.connect_to_self();
 }
 
-void GroupRendezvous::take_over() {
+void GroupRendezvous::take_over(const Mandate& mandate, bool alone) {
   JobHistory history{.rounds = last_round_->info.restart_count + 1, .ends = last_round_->history};
   for (const Successor& one : last_round_->successors)
     history.order.emplace(std::pair(one.address, one.port), static_cast<int>(history.order.size()));
-  history.expected = std::max(static_cast<int>(last_round_->successors.size()),
-                              last_round_->info.group_world_size - 1);
-  // An old host that is only silent may be at work with the other half of the nodes.
-  if (!host_is_gone_) history.quorum = last_round_->info.group_world_size / 2 + 1;
+  history.expected = last_round_->info.group_world_size - mandate.dead;
+  history.epoch = last_round_->info.epoch;
+  history.nodes = mandate.nodes;
+  history.dead = mandate.dead;
+  history.hosted = mandate.hosted;
+  history.alone = alone;
+  loss_.reset();
   tell_note("this node hosts the rendezvous from now on");
-  std::vector<int> listeners{std::exchange(succession_socket_, -1)};
   claims_left_ = kClaims;
-  claim_at_ = Clock::now();
-  host(std::move(history), std::move(listeners));
+  claim_at_ = next_visit_ = Clock::now();
+  host(std::move(history), signpost_.take_listeners());
+  coordinator_->set_place({reach(), succession_port_});
+  for (Follower& follower : signpost_.take_followers()) coordinator_->adopt(std::move(follower));
+  stage_ = Stage::Searching;
+  search_.connect_to_self({reach(), succession_port_});
+  take_search_results();
+}
+
+// Its sockets stay open: whoever comes is shown the way.
+void GroupRendezvous::step_down() {
+  const auto later = coordinator_->superseded_by();
+  const auto listeners = coordinator_->take_listeners();
+  if (!listeners.empty()) succession_port_ = port_of(listeners.front());
+  signpost_.listen(listeners);
+  coordinator_.reset();
+  visit_.reset();
+  if (last_round_) return lose_job("too few nodes of the last round follow this host");
+  search_.forbid_hosting();
+  channel_.reset();
+  tell_note(
+      fmt::format("the job {} runs already: this node waits to join it", settings_.rules.run_id));
+  waits_since_ = Clock::now();
+  if (later && !later->address.empty()) search_.follow({{later->address, later->port}}, patience_);
+  stage_ = Stage::Searching;
+  take_search_results();
+}
+
+// A newcomer that would have hosted a job of its own: the nodes of the other one ask here.
+void GroupRendezvous::take_directions() {
+  for (const Status& heard : signpost_.take_heard()) {
+    const bool idle = waits_since_ && stage_ == Stage::Searching && search_.is_idle();
+    if (!idle || heard.run_id != settings_.rules.run_id || heard.address.empty()) continue;
+    search_.follow({{heard.address, heard.port}}, patience_);
+    take_search_results();
+  }
+  if (waits_since_ && Clock::now() >= *waits_since_ + settings_.rules.join_timeout) {
+    tell_end(fmt::format("the job {} runs already, and its host could not be reached within {}",
+                         settings_.rules.run_id, seconds_text(settings_.rules.join_timeout)));
+    waits_since_.reset();
+  }
+}
+
+// A node that was started anew knows the endpoint only, and may have begun a job of its own there.
+void GroupRendezvous::visit_endpoint() {
+  constexpr std::chrono::milliseconds kVisit{500};
+  if (settings_.rules.fixed_ranks || at_endpoint_) return;
+  const bool hosts = coordinator_ && stage_ == Stage::Member;
+  if (!hosts && !loss_) return visit_.reset();
+  if (visit_) {
+    visit_->handle({});
+    for (const auto& finding : visit_->findings()) {
+      if (hosts && finding.found == Inquiry::Found::Answer) coordinator_->hear(finding.status);
+    }
+  }
+  if (Clock::now() < next_visit_) return;
+  next_visit_ = Clock::now() + kVisit;
+  std::vector<Place> places;
+  for (const auto& one : search_.endpoint_addresses()) places.push_back({one, settings_.port});
+  visit_.emplace(places, hosts ? coordinator_->status() : status(), settings_.token, patience_);
+}
+
+// Where other machines reach this node, numeric.
+std::string GroupRendezvous::reach() const {
+  return parse_address(settings_.local_addr, 0) ? settings_.local_addr : own_numeric_;
 }
 
 // Newcomers know the endpoint only, which may be on this machine. The kernel may have closed the
@@ -92,6 +264,7 @@ void GroupRendezvous::claim_endpoint() {
   const auto address = parse_address(settings_.host, settings_.port);
   const int fd = address ? listen_on(*address) : -1;
   if (fd >= 0) coordinator_->also_listen(fd);
+  at_endpoint_ = at_endpoint_ || fd >= 0;
   claims_left_ = fd < 0 && address && errno == EADDRINUSE ? claims_left_ - 1 : 0;
   claim_at_ = Clock::now() + kClaimPause;
 }
@@ -103,10 +276,15 @@ std::string GroupRendezvous::own_address() const {
 
 void GroupRendezvous::say_hello() {
   stage_ = Stage::Greeting;
-  heard_ = next_beat_ = Clock::now();
-  if (succession_socket_ < 0 && !coordinator_) {
-    succession_socket_ = listen_for_peers(own_address());
-    if (succession_socket_ >= 0) succession_port_ = port_of(succession_socket_);
+  if (!resuming_) heard_ = Clock::now();
+  next_beat_ = Clock::now();
+  own_numeric_ = channel_->local_address();
+  if (succession_port_ == 0 && !coordinator_) {
+    const int fd = listen_for_peers(own_address());
+    if (fd >= 0) {
+      signpost_.listen({fd});
+      succession_port_ = port_of(fd);
+    }
   }
   channel_->send(Hello{.id = id_,
                        .run_id = settings_.rules.run_id,
@@ -119,7 +297,10 @@ void GroupRendezvous::say_hello() {
                        .local_world_size = settings_.local_world_size,
                        .role = settings_.role,
                        .max_restarts = settings_.rules.restarts.max_restarts,
-                       .port = succession_port_});
+                       .port = succession_port_,
+                       .epoch = epoch_,
+                       .session = resuming_ ? host_id_ : "",
+                       .received = resuming_ ? session_.received() : 0});
 }
 
 void GroupRendezvous::enter(const Welcome& welcome) {
@@ -127,6 +308,21 @@ void GroupRendezvous::enter(const Welcome& welcome) {
   heartbeat_ = welcome.heartbeat;
   patience_ = welcome.patience;
   stage_ = Stage::Member;
+  loss_.reset();
+  waits_since_.reset();
+  const bool left_behind = std::exchange(resuming_, false) && !welcome.resumed;
+  if (welcome.resumed) {
+    session_.confirm(welcome.received);
+    for (const auto& message : session_.unconfirmed()) channel_->send(message);
+    return;
+  }
+  session_ = {};
+  host_id_ = welcome.session;
+  if (left_behind) {
+    lost_text_ = "the other nodes gave up on this one";
+    rejoin();
+    if (!in_round_ && !wants_round_ && !join_is_due_) lose_round();
+  }
   if (wants_round_) send_join();
 }
 

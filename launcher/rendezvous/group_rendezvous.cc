@@ -41,7 +41,9 @@ GroupRendezvous::GroupRendezvous(GroupSettings settings)
     : settings_(std::move(settings)),
       id_(random_name()),
       search_(search_settings(settings_)),
-      store_(settings_.shares_port() ? settings_.port : 0, settings_.rank0_store) {
+      store_(settings_.shares_port() ? settings_.port : 0, settings_.rank0_store),
+      signpost_(settings_.token),
+      awake_(Clock::now()) {
   if (!settings_.shares_port()) settings_.rules.master_port = 0;
 }
 
@@ -52,15 +54,19 @@ GroupRendezvous::~GroupRendezvous() {
     channel_.reset();
     if (coordinator_->over()) coordinator_->see_off(Clock::now() + kSeeOff);
   }
-  if (succession_socket_ >= 0) ::close(succession_socket_);
 }
 
 // ---- a job's course ---------------------------------------------------------------------------
 
-void GroupRendezvous::send_join() { channel_->send(Join{store_.prepare(own_address())}); }
+void GroupRendezvous::say(const ControlMessage& message) {
+  session_.sent(message);
+  if (channel_) channel_->send(message);
+}
+
+void GroupRendezvous::send_join() { say(Join{store_.prepare(own_address())}); }
 
 void GroupRendezvous::report_failure(const ProcessFailure& failure) {
-  if (stage_ == Stage::Member && in_round_ && !round_is_lost_) channel_->send(Failed{failure});
+  if (has_host() && in_round_ && !round_is_lost_) say(Failed{failure});
 }
 
 void GroupRendezvous::report_end(NodeEnd end) {
@@ -69,8 +75,7 @@ void GroupRendezvous::report_end(NodeEnd end) {
   if (stage_ == Stage::Orphaned) return tell_end(lost_text_);
   if (stage_ == Stage::Over) return;
   if (round_is_lost_) return lose_round();
-  if (stage_ == Stage::Member)
-    channel_->send(Ended{last_end_.failures, last_end_.stopped, last_end_.preempted});
+  if (has_host()) say(Ended{last_end_.failures, last_end_.stopped, last_end_.preempted});
 }
 
 // None of its workers runs any more.
@@ -87,7 +92,7 @@ void GroupRendezvous::lose_round() {
 
 void GroupRendezvous::leave(int signal) {
   if (coordinator_) coordinator_->retire();
-  if (stage_ == Stage::Member) channel_->send(Leave{signal});
+  if (has_host()) say(Leave{signal});
 }
 
 std::optional<JobNews> GroupRendezvous::take_news() { return take_oldest(news_); }
@@ -96,14 +101,21 @@ void GroupRendezvous::receive(const ControlMessage& message) {
   heard_ = Clock::now();
   if (stage_ == Stage::Member) return receive_as_member(message);
   if (const auto* m = std::get_if<Refused>(&message)) return refused(m->why);
-  if (const auto* m = std::get_if<Welcome>(&message)) enter(*m);
+  if (const auto* m = std::get_if<Welcome>(&message)) return enter(*m);
+  if (const auto* m = std::get_if<Status>(&message)) redirect(*m);
 }
 
 void GroupRendezvous::receive_as_member(const ControlMessage& message) {
+  session_.receive(message);
+  if (const auto* m = std::get_if<Alive>(&message)) session_.confirm(m->received);
   if (const auto* m = std::get_if<Refused>(&message)) {
-    return lose_job("the other nodes gave up on this one: " + m->why, /*host_is_gone=*/false);
+    heard_ = {};  // they may have gone on already
+    return lose_job("the other nodes gave up on this one: " + m->why);
   }
   if (const auto* m = std::get_if<Round>(&message)) receive(*m);
+  if (const auto* m = std::get_if<Go>(&message); m && proposed_ && m->epoch == epoch_)
+    begin_round();
+  if (const auto* m = std::get_if<Standby>(&message)) last_round_ = m->round;
   if (const auto* m = std::get_if<Verdict>(&message)) receive(*m);
   if (const auto* m = std::get_if<Note>(&message)) tell_note(m->text);
   if (const auto* m = std::get_if<Stop>(&message); m && in_round_) {
@@ -115,11 +127,18 @@ void GroupRendezvous::receive_as_member(const ControlMessage& message) {
 
 void GroupRendezvous::receive(const Round& round) {
   last_round_ = round;
-  wants_round_ = false;
+  round_node_ = own_node_;
+  proposed_ = true;
+  epoch_ = round.info.epoch;
+  say(Accepted{epoch_});
+}
+
+void GroupRendezvous::begin_round() {
+  proposed_ = wants_round_ = false;
   in_round_ = true;
-  if (round.info.group_rank != 0) store_.not_needed();
+  if (last_round_->info.group_rank != 0) store_.not_needed();
   JobNews news;
-  news.round = round.info;
+  news.round = last_round_->info;
   news.round.agent_store = !settings_.rank0_store;
   tell(std::move(news));
 }
@@ -157,26 +176,34 @@ void GroupRendezvous::tell_end(const std::string& why) {
   tell(std::move(news));
 }
 
-void GroupRendezvous::lose_host(const std::string& why, bool gone) {
-  lose_job(fmt::format("the host of the rendezvous, {}, was lost: {}", search_.present_text(), why),
-           gone);
+void GroupRendezvous::lose_host(const std::string& why) {
+  lose_job(
+      fmt::format("the host of the rendezvous, {}, was lost: {}", search_.present_text(), why));
 }
 
-void GroupRendezvous::lose_job(const std::string& text, bool host_is_gone) {
+void GroupRendezvous::lose_job(const std::string& text) {
   channel_.reset();
+  resuming_ = false;
+  retry_at_.reset();
   lost_text_ = text;
-  host_is_gone_ = host_is_gone;
   if (!last_round_) return search();
-  if (in_round_ && !round_is_lost_)
-    tell(make_news(JobNews::Kind::Stop, lost_text_ + "; the workers here are stopped"));
+  rejoin();
   if (settings_.rules.fixed_ranks) {
     stage_ = Stage::Orphaned;
+    round_is_lost_ = false;
     return in_round_ ? void() : tell_end(lost_text_);
   }
   // At once, though workers may take their time to stop: the other nodes look for their host.
-  round_is_lost_ = in_round_;
   if (!in_round_ && !wants_round_ && !join_is_due_) lose_round();
-  follow();
+  succeed();
+}
+
+// What runs here is no part of the job any more.
+void GroupRendezvous::rejoin() {
+  if (in_round_ && !round_is_lost_)
+    tell(make_news(JobNews::Kind::Stop, lost_text_ + "; the workers here are stopped"));
+  round_is_lost_ = in_round_;
+  proposed_ = false;
 }
 
 // ---- the loop ---------------------------------------------------------------------------------
@@ -185,25 +212,35 @@ void GroupRendezvous::add_poll_fds(std::vector<pollfd>& fds) const {
   search_.add_poll_fds(fds);
   if (coordinator_) coordinator_->add_poll_fds(fds);
   store_.add_poll_fds(fds);
+  signpost_.add_poll_fds(fds);
+  if (loss_) loss_->inquiry.add_poll_fds(fds);
+  if (visit_) visit_->add_poll_fds(fds);
   if (channel_ && channel_->fd() >= 0) fds.push_back({channel_->fd(), channel_->wanted(), 0});
 }
 
 void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
+  // Others may have given up on this node while it was suspended.
+  const auto slept = Clock::now() - std::exchange(awake_, Clock::now());
+  if (slept > std::max(patience_ - heartbeat_, patience_ / 2)) stalled_ = Clock::now();
+  signpost_.say(status());
+  signpost_.handle(fds);
+  take_directions();
+  visit_endpoint();
+  if (loss_) loss_->inquiry.handle(fds);
   search_.handle(fds);
   take_search_results();
+  retry();
   if (coordinator_) {
     claim_endpoint();
     coordinator_->handle(fds);
     if (const std::string note = coordinator_->take_note(); !note.empty()) tell_note(note);
-    if (coordinator_->cut_off()) {
-      coordinator_.reset();
-      lose_host("most nodes are silent, and may have another host by now", /*gone=*/false);
-    }
+    if (coordinator_->has_lost_mandate()) step_down();
   }
   store_.handle(fds);
   if (const std::string note = store_.take_note(); !note.empty()) tell_note(note);
   if (channel_) handle_channel();
   if (channel_) keep_time();
+  if (stage_ == Stage::Lost) find_host();
 }
 
 void GroupRendezvous::handle_channel() {
@@ -215,28 +252,22 @@ void GroupRendezvous::handle_channel() {
   }
   if (!channel_ || channel_->state() != ControlChannel::State::Closed || stage_ == Stage::Over)
     return;
-  const bool gone = channel_->peer_is_gone();
-  const std::string why = gone ? "its ddp-run is gone" : channel_->problem();
-  if (stage_ == Stage::Member) return lose_host(why, gone);
-  channel_.reset();
-  stage_ = Stage::Searching;
-  search_.go_on(why);
-  take_search_results();
+  const std::string why = channel_->problem();
+  const bool misunderstood = !channel_->peer_is_gone();  // it would send the same again
+  if (stage_ == Stage::Member) return misunderstood ? lose_host(why) : reconnect(why);
+  leave_candidate(why);
 }
 
 void GroupRendezvous::keep_time() {
   const auto now = Clock::now();
   if (stage_ == Stage::Member && now >= next_beat_) {
-    channel_->send(Alive{});
+    channel_->send(Alive{session_.received()});
     next_beat_ = now + heartbeat_;
   }
   if (now - heard_ < patience_ || stage_ == Stage::Over) return;
   const std::string why = "it has been silent for " + seconds_text(patience_);
-  if (stage_ == Stage::Member) return lose_host(why, /*gone=*/false);
-  channel_.reset();
-  stage_ = Stage::Searching;
-  search_.go_on(why);
-  take_search_results();
+  if (stage_ == Stage::Member) return lose_host(why);
+  leave_candidate(why);
 }
 
 std::optional<Clock::time_point> GroupRendezvous::deadline() const {
@@ -245,6 +276,17 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
     if (time && (!next || *time < *next)) next = time;
   };
   consider(store_.deadline());
+  consider(signpost_.deadline());
+  consider(retry_at_);
+  if (loss_) {
+    consider(loss_->inquiry.deadline());
+    if (!loss_->noted) consider(loss_->since + kSilentWait);
+    if (stage_ == Stage::Lost) consider(loss_->since + settings_.rules.join_timeout);
+    if (stage_ == Stage::Lost && settings_.rules.allow_minority) consider(alone_at());
+  }
+  if (waits_since_) consider(*waits_since_ + settings_.rules.join_timeout);
+  if (visit_) consider(visit_->deadline());
+  if (visit_) consider(next_visit_);
   if (coordinator_) consider(coordinator_->deadline());
   if (coordinator_ && claims_left_ > 0) consider(claim_at_);
   if (channel_ && stage_ == Stage::Member) consider(next_beat_);

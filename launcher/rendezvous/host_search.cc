@@ -70,7 +70,15 @@ void HostSearch::follow(std::vector<HostCandidate> candidates, std::chrono::mill
 
 void HostSearch::connect_to_self() {
   hosting_ = true;
-  if (following_) candidates_ = {present_};
+  next_ = 0;
+  try_next();
+}
+
+void HostSearch::connect_to_self(const HostCandidate& place) {
+  following_ = hosting_ = true;
+  exhausted_ = false;
+  attempt_patience_ = kAttemptPatience;
+  candidates_ = {place};
   next_ = 0;
   try_next();
 }
@@ -89,6 +97,8 @@ void HostSearch::look_up() {
 
 void HostSearch::take_addresses() {
   candidates_.clear();
+  if (auto addresses = lookup_->addresses(); !addresses.empty())
+    endpoint_addresses_ = std::move(addresses);
   for (const std::string& address : lookup_->addresses())
     candidates_.push_back({address, settings_.port});
   lookup_.reset();
@@ -155,11 +165,6 @@ void HostSearch::listen_anywhere(bool& taken) {
 void HostSearch::try_next() {
   if (next_ < candidates_.size()) {
     present_ = candidates_[next_++];
-    own_turn_ = present_.is_me && !hosting_;
-    if (own_turn_) {
-      state_ = State::Idle;
-      return;
-    }
     return connect();
   }
   if (following_) {
@@ -176,6 +181,7 @@ void HostSearch::connect() {
   present_.address = reachable(present_.address);
   const auto address = parse_address(present_.address, present_.port);
   const int fd = address ? begin_connect(*address) : -1;
+  refused_ = fd < 0 && errno == ECONNREFUSED;
   if (fd < 0) return go_on(error_text(errno));
   state_ = State::Connecting;
   wake_ = Clock::now() + attempt_patience_;
@@ -194,8 +200,8 @@ void HostSearch::judge_closed() {
   const std::string why = channel_->problem();
   if (!following_ && why.starts_with("authentication"))
     throw LaunchError(kExitFailed, endpoint_text() + ": " + why);
-  const bool refused = why == error_text(ECONNREFUSED);
-  if (!refused && channel_->peer_is_gone()) ++foreign_closes_;
+  refused_ = why == error_text(ECONNREFUSED);
+  if (!refused_ && channel_->peer_is_gone()) ++foreign_closes_;
   if (foreign_closes_ >= kForeign && !following_) {
     throw LaunchError(
         kExitFailed,

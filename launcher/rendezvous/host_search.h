@@ -30,7 +30,6 @@ struct SearchSettings {
 struct HostCandidate {
   std::string address;  // numeric
   int port = 0;
-  bool is_me = false;
 };
 
 class HostSearch : public PollHandler {
@@ -44,23 +43,28 @@ class HostSearch : public PollHandler {
   void begin();
   /// Among these, each once and for `patience` at most; then exhausted().
   void follow(std::vector<HostCandidate> candidates, std::chrono::milliseconds patience);
-  /// This agent hosts it now: connects to itself.
+  /// This agent hosts it now: connects to itself, at the endpoint or at `place`.
   void connect_to_self();
+  void connect_to_self(const HostCandidate& place);
+  void forbid_hosting() { settings_.may_host = settings_.must_host = false; }
   /// The present candidate is not the one: tries the next.
   void go_on(const std::string& why);
 
   /// Not empty, once: this agent is to host the rendezvous on these listening sockets.
   std::vector<int> take_listeners() { return std::exchange(listeners_, {}); }
-  /// Once: the candidate that follow() has come to is this agent.
-  bool take_own_turn() { return std::exchange(own_turn_, false); }
   /// Once: an open channel to a host. The search rests until it is told to go on.
   std::unique_ptr<ControlChannel> take_channel();
   bool exhausted() const { return exhausted_; }
+  bool is_idle() const { return state_ == State::Idle; }
+  /// No process listens at the last candidate's place.
+  bool was_refused() const { return refused_; }
 
   /// The candidate that is tried, or was found: "10.0.0.1:29400".
   const HostCandidate& present() const { return present_; }
   std::string present_text() const;
   std::string endpoint_text() const;
+  /// Of the endpoint, numeric, as they were known last.
+  const std::vector<std::string>& endpoint_addresses() const { return endpoint_addresses_; }
   /// Other nodes reach this agent there, not at the address of its socket.
   bool hosts_elsewhere() const { return hosts_elsewhere_; }
   /// Once: a line for the user about a long search.
@@ -92,12 +96,13 @@ class HostSearch : public PollHandler {
   bool hosts_elsewhere_ = false;
   std::optional<NameLookup> lookup_;
   std::vector<HostCandidate> candidates_;
+  std::vector<std::string> endpoint_addresses_;
   std::size_t next_ = 0;
   HostCandidate present_;
   std::unique_ptr<ControlChannel> channel_;
   std::vector<int> listeners_;
-  bool own_turn_ = false;
   bool exhausted_ = false;
+  bool refused_ = false;
   int foreign_closes_ = 0;  // during the handshake, in a row
   std::string problem_;
   std::string note_;

@@ -4,16 +4,28 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "launcher/base/signal_names.h"
+#include "launcher/base/sockets.h"
 #include "launcher/base/text.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
 
-constexpr std::chrono::milliseconds kSilentWait{3'000};
+constexpr std::chrono::milliseconds kWaitingNote{3'000};
 constexpr int kNewcomer = 1 << 20;  // sorts after all members of the last round
+// No two hosts propose the same epoch: a later one's are greater, and of two that follow the same
+// host each has a range of its own.
+constexpr int kTenureBits = 36;
+constexpr int kRangeBits = 20;
+
+long long tenure_after(long long epoch, const std::string& host_id) {
+  if (epoch < 0) return 0;
+  const auto range = static_cast<long long>(std::hash<std::string>{}(host_id)&0xffffU);
+  return (((epoch >> kTenureBits) + 1) << kTenureBits) | (range << kRangeBits);
+}
 
 std::string plural_nodes(int count) {
   return fmt::format("{} node{}", count, count == 1 ? "" : "s");
@@ -24,6 +36,8 @@ std::string plural_nodes(int count) {
 Membership::Membership(MembershipRules rules, JobHistory history, Clock::time_point now)
     : rules_(std::move(rules)),
       history_(std::move(history)),
+      epoch_(history_.epoch),
+      tenure_(tenure_after(history_.epoch, rules_.host_id)),
       gathering_since_(now),
       reunion_until_(now +
                      (history_.expected > 0 ? rules_.patience() : std::chrono::milliseconds(0))),
@@ -76,14 +90,26 @@ void Membership::hello(Node node, const Hello& hello, const std::string& address
                        Clock::time_point now) {
   if (const std::string why = objection_to(hello); !why.empty())
     return send(node, Refused{why}, /*then_close=*/true);
-  Peer peer{.hello = hello, .address = hello.address.empty() ? address : hello.address};
-  const auto known = history_.order.find({peer.address, hello.port});
+  Peer peer{.hello = hello,
+            .address = hello.address.empty() ? address : hello.address,
+            .seen = address,
+            .ran = hello.epoch >= 0};
+  peer.elector = electors_.empty()
+                     ? history_.nodes > 0 && (hello.epoch == history_.epoch ||
+                                              history_.order.count({address, hello.port}) > 0)
+                     : electors_.count(hello.id) > 0;
+  behind_ =
+      behind_ || (hello.epoch > history_.epoch && hello.epoch < tenure_) || hello.epoch > epoch_;
+  const auto known = history_.order.find({address, hello.port});
   peer.order = known != history_.order.end() ? known->second : kNewcomer + arrivals_so_far_++;
   peers_[node] = peer;
   if (rules_.fixed_ranks) fixed_[hello.node_rank] = node;
   count(peer, +1);
   last_join_ = now;
-  send(node, Welcome{node, rules_.heartbeat, rules_.patience()});
+  send(node, Welcome{.node = node,
+                     .heartbeat = rules_.heartbeat,
+                     .patience = rules_.patience(),
+                     .session = rules_.host_id});
 }
 
 void Membership::receive(Node node, const ControlMessage& message, Clock::time_point now) {
@@ -92,6 +118,29 @@ void Membership::receive(Node node, const ControlMessage& message, Clock::time_p
   if (const auto* m = std::get_if<Failed>(&message)) failed(node, *m, now);
   if (const auto* m = std::get_if<Ended>(&message)) ended(node, *m, now);
   if (const auto* m = std::get_if<Leave>(&message)) leave(node, *m, now);
+  if (const auto* m = std::get_if<Accepted>(&message)) accepted(node, *m, now);
+}
+
+// Nobody may begin a round without one: see Succession.
+Mandate Membership::mandate(bool joined_only) const {
+  Mandate mandate{.nodes = history_.nodes, .dead = history_.dead, .hosted = history_.hosted};
+  for (const auto& [node, peer] : peers_) {
+    const bool follows = peer.elector && !peer.leaving && (peer.joined || !joined_only);
+    mandate.followers += follows ? 1 : 0;
+  }
+  return mandate;
+}
+
+bool Membership::has_lost_mandate(Clock::time_point now) const {
+  if (rules_.fixed_ranks || retired_ || over()) return false;
+  if (behind_) return true;
+  return phase_ == JobPhase::Gathering && now >= reunion_until_ && !history_.alone &&
+         !mandate(/*joined_only=*/false).holds();
+}
+
+bool Membership::is_leaving(Node node) const {
+  const auto found = peers_.find(node);
+  return found == peers_.end() || found->second.leaving;
 }
 
 void Membership::join(Node node, const Join& join, Clock::time_point now) {
@@ -106,16 +155,23 @@ void Membership::join(Node node, const Join& join, Clock::time_point now) {
   if (phase_ == JobPhase::Running) call_in(node, now);
 }
 
+void Membership::tell_spare(Node node, const std::string& note) {
+  const std::string advice =
+      rules_.own_id ? "" : "; if this is another job, give each job its own --rdzv-id";
+  send(node, Note{note + advice});
+  send(node, Standby{round_});
+}
+
 // A running round ends for a newcomer that there is room for, unless the job is about to end
 // anyway.
 void Membership::call_in(Node newcomer, Clock::time_point now) {
   if (!rules_.fixed_ranks && finished_ > 0) {
-    return send(newcomer, Note{"a node has finished its part already; this one waits as a spare"});
+    return tell_spare(newcomer, "a node has finished its part already; this one waits as a spare");
   }
   if (rules_.fixed_ranks || static_cast<int>(members_.size()) >= rules_.max_nodes) {
-    return send(newcomer, Note{fmt::format(
-                              "{} of at most {} run this job; this one waits as a spare",
-                              plural_nodes(static_cast<int>(members_.size())), rules_.max_nodes)});
+    return tell_spare(
+        newcomer, fmt::format("{} of at most {} run this job; this one waits as a spare",
+                              plural_nodes(static_cast<int>(members_.size())), rules_.max_nodes));
   }
   arrivals_.push_back(name_of(peers_.at(newcomer)));
   stop_round(fmt::format("{} joins; restarting the workers with it", arrivals_.back()),
@@ -125,7 +181,8 @@ void Membership::call_in(Node newcomer, Clock::time_point now) {
 
 bool Membership::is_running(Node node) const {
   const auto member = members_.find(node);
-  return member != members_.end() && !member->second.ended && !member->second.gone;
+  return phase_ != JobPhase::Proposed && member != members_.end() && !member->second.ended &&
+         !member->second.gone;
 }
 
 void Membership::count(const Peer& peer, int change) {
@@ -167,9 +224,11 @@ std::optional<Clock::time_point> Membership::last_call_ends() const {
 }
 
 void Membership::try_start(Clock::time_point now) {
-  if (phase_ != JobPhase::Gathering || retired_ || cut_off_) return;
+  if (phase_ != JobPhase::Gathering || retired_ || behind_) return;
   const int count = present_;
-  if (count < std::max(rules_.min_nodes, history_.quorum)) {
+  const bool entitled =
+      rules_.fixed_ranks || history_.alone || mandate(/*joined_only=*/true).holds();
+  if (count < rules_.min_nodes || !entitled) {
     enough_since_.reset();
     return;
   }
@@ -178,58 +237,93 @@ void Membership::try_start(Clock::time_point now) {
   const bool full = count >= rules_.max_nodes && the_first_have_joined();
   if (!full && (!all_have_joined() || now < *last_call_ends())) return;
   auto nodes = ready();
-  for (std::size_t i = static_cast<std::size_t>(rules_.max_nodes); i < nodes.size(); ++i) {
-    send(nodes[i], Note{fmt::format("{} run this job; this one waits as a spare",
-                                    plural_nodes(rules_.max_nodes))});
-  }
-  if (count > rules_.max_nodes) nodes.resize(static_cast<std::size_t>(rules_.max_nodes));
+  nodes.resize(std::min(nodes.size(), static_cast<std::size_t>(rules_.max_nodes)));
   start(std::move(nodes));
 }
 
+// Its nodes are asked to accept it; Go follows.
 void Membership::start(std::vector<Node> nodes) {
   Round round;
   round.history = history_.ends;
-  round.info.restart_count = history_.rounds++;
+  epoch_ = std::max(epoch_ + 1, tenure_);
+  round.info.epoch = epoch_;
+  round.info.restart_count = history_.rounds;
   round.info.group_world_size = static_cast<int>(nodes.size());
   const Peer& first = peers_.at(nodes.front());
   round.info.master_addr = rules_.fixed_ranks ? rules_.master_addr : first.address;
   round.info.master_port = rules_.master_port > 0 ? rules_.master_port : first.store_port;
   std::map<std::string, int> role_sizes;
-  history_.order.clear();
   for (const Node node : nodes) {
     const Peer& peer = peers_.at(node);
     round.info.world_size += peer.hello.local_world_size;
     role_sizes[peer.hello.role] += peer.hello.local_world_size;
-    if (peer.hello.id != rules_.host_id && round.successors.size() < kMostSuccessors)
-      round.successors.push_back({node, peer.address, peer.hello.port});
-    history_.order.emplace(std::pair(peer.address, peer.hello.port), round.info.group_rank++);
+    if (peer.hello.id == rules_.host_id || round.successors.size() >= kMostSuccessors) continue;
+    const bool numeric = parse_address(peer.address, 0).has_value();
+    round.successors.push_back({node, numeric ? peer.address : peer.seen, peer.hello.port});
   }
-  round.info.group_rank = 0;
-  history_.expected = history_.quorum = 0;
+  round_ = round;
+  round_.info.role_world_size = round.info.world_size;  // a spare has no part in any role
   members_.clear();
-  running_ = round.info.group_world_size;
-  finished_ = 0;
-  departures_.clear();
-  arrivals_.clear();
-  leaving_only_ = cut_off_ = false;
-  silent_ = 0;
-  lost_after_end_.clear();
-  reports_ = 0;
-  phase_ = JobPhase::Running;
+  phase_ = JobPhase::Proposed;
   std::map<std::string, int> role_ranks;
   for (const Node node : nodes) {
-    Peer& peer = peers_.at(node);
+    const Peer& peer = peers_.at(node);
     round.info.first_role_rank = role_ranks[peer.hello.role];
     round.info.role_world_size = role_sizes[peer.hello.role];
-    peer.order = round.info.group_rank;
-    count(peer, -1);
-    peer.joined = false;
-    count(peer, +1);
-    members_[node] = {.name = name_of(peer)};
+    members_[node] = {.rank = round.info.group_rank};
     send(node, round);
     ++round.info.group_rank;
     round.info.first_rank += peer.hello.local_world_size;
     role_ranks[peer.hello.role] += peer.hello.local_world_size;
+  }
+}
+
+void Membership::accepted(Node node, const Accepted& accepted, Clock::time_point now) {
+  const auto member = members_.find(node);
+  if (phase_ != JobPhase::Proposed || accepted.epoch != epoch_ || member == members_.end()) return;
+  member->second.accepted = true;
+  const bool all = std::all_of(members_.begin(), members_.end(),
+                               [](const auto& entry) { return entry.second.accepted; });
+  if (all) begin(now);
+}
+
+void Membership::withdraw(Clock::time_point now) {
+  phase_ = JobPhase::Gathering;
+  members_.clear();
+  try_start(now);
+}
+
+void Membership::begin(Clock::time_point now) {
+  phase_ = JobPhase::Running;
+  running_ = round_.info.group_world_size;
+  finished_ = reports_ = 0;
+  departures_.clear();
+  arrivals_.clear();
+  leaving_only_ = false;
+  lost_after_end_.clear();
+  history_.order.clear();
+  history_.expected = history_.dead = 0;
+  ++history_.rounds;
+  history_.epoch = epoch_;
+  history_.nodes = running_;
+  history_.alone = false;
+  history_.hosted = true;
+  electors_.clear();
+  for (auto& [node, member] : members_) {
+    Peer& peer = peers_.at(node);
+    peer.order = member.rank;
+    count(peer, -1);
+    peer.joined = false;
+    count(peer, +1);
+    member.name = name_of(peer);
+    peer.ran = true;
+    electors_.insert(peer.hello.id);
+    history_.order.emplace(std::pair(peer.seen, peer.hello.port), member.rank);
+    send(node, Go{epoch_});
+  }
+  for (auto& [node, peer] : peers_) {
+    peer.elector = members_.count(node) > 0;
+    if (phase_ == JobPhase::Running && peer.joined && !peer.leaving) call_in(node, now);
   }
 }
 
@@ -255,15 +349,15 @@ void Membership::give_up_joining() {
 std::optional<Clock::time_point> Membership::deadline() const {
   if (phase_ != JobPhase::Gathering) return std::nullopt;
   auto give_up = gathering_since_ + rules_.join_timeout;
-  if (!waiting_noted_) give_up = std::min(give_up, gathering_since_ + kSilentWait);
-  if (history_.expected > 0 && !enough_since_) return std::min(give_up, reunion_until_);
+  if (!waiting_noted_) give_up = std::min(give_up, gathering_since_ + kWaitingNote);
+  if (gathering_since_ < reunion_until_ && !enough_since_) return std::min(give_up, reunion_until_);
   if (!enough_since_) return give_up;
   return all_have_joined() ? last_call_ends() : std::optional(give_up);
 }
 
 // Without this line a user would not know why nothing happens.
 void Membership::note_waiting(Clock::time_point now) {
-  if (waiting_noted_ || now < gathering_since_ + kSilentWait) return;
+  if (waiting_noted_ || now < gathering_since_ + kWaitingNote) return;
   waiting_noted_ = true;
   const int count = present_;
   const std::string text =
@@ -273,18 +367,9 @@ void Membership::note_waiting(Clock::time_point now) {
   for (const Node node : ready()) send(node, Note{text});
 }
 
-// Two halves of a job that cannot see each other must not both go on.
-bool Membership::lacks_quorum() const { return static_cast<int>(peers_.size()) < history_.quorum; }
-
 void Membership::tick(Clock::time_point now) {
   try_start(now);
   if (phase_ != JobPhase::Gathering) return;
-  if (lacks_quorum() && now >= reunion_until_) {
-    return end_without_round(fmt::format(
-        "the host of the rendezvous is silent, and {} of the last round's {} are no majority: the "
-        "others may still be at work, so this part of the job ends",
-        peers_.size(), plural_nodes(history_.expected + 1)));
-  }
   note_waiting(now);
   if (now >= gathering_since_ + rules_.join_timeout) give_up_joining();
 }

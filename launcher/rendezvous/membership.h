@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "launcher/base/clock.h"
 #include "launcher/base/restart_rules.h"
 #include "launcher/rendezvous/control_messages.h"
+#include "launcher/rendezvous/succession.h"
 
 namespace ddp::launch {
 
@@ -35,6 +37,11 @@ struct MembershipRules {
   /// on the first node, at the port that this has named.
   std::string master_addr{};
   int master_port = 0;
+  /// A part of the job that cannot see the others goes on after their patience, although they may
+  /// go on, too.
+  bool allow_minority = false;
+  /// The user gave --rdzv-id; else another job may have the same.
+  bool own_id = true;
   /// Follows a line about waiting: "; " and why no other machine can come; empty: one can.
   std::string reach_note{};
 };
@@ -45,9 +52,14 @@ struct JobHistory {
   std::vector<RoundEnd> ends{};
   /// Ranks in the last round, by address and port; those of the first nodes will do.
   std::map<std::pair<std::string, int>, int> order{};
-  /// After the loss of the host: how many nodes are waited for, and how many are needed.
+  /// After the loss of the host: how many nodes are waited for.
   int expected = 0;
-  int quorum = 0;
+  /// The last round's, and how many of its nodes are dead.
+  long long epoch = -1;
+  int nodes = 0;
+  int dead = 0;
+  bool hosted = false;  // it was this agent's
+  bool alone = false;   // no mandate is needed for the next round
 };
 
 class Membership {
@@ -66,6 +78,8 @@ class Membership {
   void receive(Node node, const ControlMessage& message, Clock::time_point now);
   /// The connection to a node is gone; `certain`: and so is the node, which is not only silent.
   void lost(Node node, const std::string& why, Clock::time_point now, bool certain = true);
+  /// It has said that it leaves.
+  bool is_leaving(Node node) const;
   void tick(Clock::time_point now);
   /// The host itself leaves: it begins no more rounds; another node takes over.
   void retire() { retired_ = true; }
@@ -75,23 +89,30 @@ class Membership {
   bool over() const { return phase_ == JobPhase::Over; }
   /// A round has been started, here or by an earlier host.
   bool has_begun() const { return history_.rounds > 0; }
-  /// So many nodes are silent that they may have a host of their own by now: no round is begun
-  /// here.
-  bool cut_off() const { return cut_off_; }
+  /// Too few nodes of the last round are here for a mandate, or one that knows a later round: this
+  /// agent must not host any longer.
+  bool has_lost_mandate(Clock::time_point now) const;
+  /// Of the last round that was proposed.
+  long long epoch() const { return epoch_; }
 
  private:
-  enum class JobPhase { Gathering, Running, Stopping, Over };
+  enum class JobPhase { Gathering, Proposed, Running, Stopping, Over };
   struct Peer {
     Hello hello;
     std::string address;
-    int order = 0;        // in the last round; those that were not in it come after, as they came
-    bool joined = false;  // ready for a round
+    std::string seen;      // numeric, from where it is connected
+    bool elector = false;  // was in the last round
+    bool ran = false;      // or in an earlier one
+    int order = 0;         // in the last round; those that were not in it come after, as they came
+    bool joined = false;   // ready for a round
     bool leaving = false;
     int store_port = 0;
   };
   /// A node's part in the present round; stays when the node is lost.
   struct Member {
-    std::string name;
+    std::string name{};
+    int rank = 0;  // of the node
+    bool accepted = false;
     bool ended = false;
     bool gone = false;
     int first_failure = -1;  // place in the order of reports; -1: none
@@ -104,7 +125,12 @@ class Membership {
   void failed(Node node, const Failed& failed, Clock::time_point now);
   void ended(Node node, const Ended& ended, Clock::time_point now);
   void leave(Node node, const Leave& leave, Clock::time_point now);
+  void accepted(Node node, const Accepted& accepted, Clock::time_point now);
 
+  Mandate mandate(bool joined_only) const;
+  void tell_spare(Node node, const std::string& note);
+  void begin(Clock::time_point now);
+  void withdraw(Clock::time_point now);
   void count(const Peer& peer, int change);
   std::vector<Node> ready() const;
   int place_of(const Peer& peer) const;
@@ -120,7 +146,6 @@ class Membership {
   void restart(Verdict verdict, Clock::time_point now);
   void end(Verdict verdict);
   void note_waiting(Clock::time_point now);
-  bool lacks_quorum() const;
   void end_without_round(const std::string& why);
   void give_up_joining();
   std::string missing_nodes() const;
@@ -141,8 +166,11 @@ class Membership {
   int finished_ = 0;
   JobHistory history_;
   bool retired_ = false;
-  int silent_ = 0;  // nodes of the round that were lost, but may be alive
-  bool cut_off_ = false;
+  long long epoch_;
+  long long tenure_;                // the first epoch that this host may propose
+  std::set<std::string> electors_;  // Hello::id of the last round's nodes; empty: see history_
+  bool behind_ = false;             // a node knows a later round than this host
+  Round round_{};                   // the last one that was proposed
   Clock::time_point gathering_since_;
   Clock::time_point reunion_until_;  // nodes that lost the previous host may take as long
   std::optional<Clock::time_point> enough_since_;

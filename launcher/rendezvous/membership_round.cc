@@ -15,8 +15,6 @@ namespace {
 constexpr auto kSimultaneous = std::chrono::seconds(1);
 constexpr std::size_t kMostNamed = 4;
 
-int majority_of(int nodes) { return nodes / 2 + 1; }
-
 std::string joined_text(const std::vector<std::string>& items) {
   const auto named = static_cast<std::ptrdiff_t>(std::min(items.size(), kMostNamed));
   const std::string text = fmt::format("{}", fmt::join(items.begin(), items.begin() + named, "; "));
@@ -67,11 +65,13 @@ void Membership::ended(Node node, const Ended& ended, Clock::time_point now) {
 
 void Membership::leave(Node node, const Leave& leave, Clock::time_point now) {
   Peer& peer = peers_.at(node);
+  if (!peer.leaving && peer.elector) ++history_.dead;
   count(peer, -1);
   peer.leaving = true;
   const std::string text =
       fmt::format("{} leaves the job ({})", name_of(peer),
                   leave.signal != 0 ? signal_name(leave.signal) : "its launcher was killed");
+  if (phase_ == JobPhase::Proposed && members_.count(node) > 0) return withdraw(now);
   if (is_running(node)) {
     departures_.push_back(text);
     stop_round(text + "; the workers here are stopped", /*leaving=*/false, node);
@@ -90,11 +90,11 @@ void Membership::lost(Node node, const std::string& why, Clock::time_point now, 
   if (rules_.fixed_ranks) fixed_.erase(peer.hello.node_rank);
   peers_.erase(found);
   if (over()) return;
+  history_.dead += certain && peer.elector && !peer.leaving ? 1 : 0;
+  if (phase_ == JobPhase::Proposed && members_.count(node) > 0) return withdraw(now);
   if (is_running(node)) {
     members_.at(node).gone = true;
     --running_;
-    silent_ += certain ? 0 : 1;
-    cut_off_ = !rules_.fixed_ranks && silent_ >= majority_of(static_cast<int>(members_.size()));
     if (!peer.leaving) {
       departures_.push_back(fmt::format("{} was lost: {}", name_of(peer), why));
       stop_round(departures_.back() + "; the workers here are stopped", /*leaving=*/false, node);
@@ -143,7 +143,7 @@ void Membership::try_judge(Clock::time_point now) {
     const std::string text = joined_text(departures_);
     if (!rules_.fixed_ranks) {
       verdict.failures.clear();
-      const bool enough = present_ + absent_ >= std::max(rules_.min_nodes, history_.quorum);
+      const bool enough = present_ + absent_ >= rules_.min_nodes;
       verdict.text =
           (enough ? "restarting without it: " : "waiting for another in its place: ") + text;
       return restart(std::move(verdict), now);
@@ -178,6 +178,7 @@ void Membership::restart(Verdict verdict, Clock::time_point now) {
   verdict.verdict.restart = true;
   phase_ = JobPhase::Gathering;
   gathering_since_ = now + verdict.verdict.delay;
+  reunion_until_ = gathering_since_ + rules_.patience();
   enough_since_.reset();
   waiting_noted_ = false;
   for (const auto& [node, member] : members_) {
@@ -193,8 +194,16 @@ void Membership::end(Verdict verdict) {
   verdict.over = true;
   for (const auto& [node, peer] : peers_) {
     Verdict own = verdict;
-    if (members_.count(node) == 0 && own.failures.empty())
+    if (members_.count(node) == 0 && own.failures.empty()) {
       own.text = "the job has ended; this node was a spare";
+      // A job of its own must not end as if it had run.
+      if (!rules_.own_id && !peer.ran && verdict.outcome == Outcome::Succeeded) {
+        own.outcome = Outcome::Failed;
+        own.failures = {job_failure(
+            "this node never ran: the other nodes of its job, or another job, had all places at "
+            "this rendezvous; give each job its own --rdzv-id, and a spare the job's")};
+      }
+    }
     send(node, own, /*then_close=*/true);
   }
 }

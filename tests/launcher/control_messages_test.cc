@@ -30,6 +30,7 @@ ProcessFailure full_failure() {
 std::vector<ControlMessage> one_of_each() {
   RendezvousInfo info;
   info.restart_count = 2;
+  info.epoch = 1LL << 40;
   info.group_rank = 1;
   info.group_world_size = 3;
   info.first_rank = 4;
@@ -49,19 +50,26 @@ std::vector<ControlMessage> one_of_each() {
                 .local_world_size = 8,
                 .role = "r",
                 .max_restarts = 3,
-                .port = 65535},
+                .port = 65535,
+                .epoch = 1LL << 40,
+                .session = "4567",
+                .received = 9},
           Join{29501},
           Failed{full_failure()},
           Ended{.failures = {full_failure(), full_failure()}, .stopped = true, .preempted = true},
           Leave{15},
-          Alive{},
-          Welcome{5, milliseconds(2'000), milliseconds(4'000)},
+          Accepted{3},
+          Alive{12},
+          Status{"89", "job", 4, true, "10.0.0.3", 1234},
+          Welcome{5, milliseconds(2'000), milliseconds(4'000), "4567", true, 8},
           Refused{"because"},
           Note{"text"},
           Round{.info = info,
                 .successors = {{2, "10.0.0.2", 5002}, {3, "::1", 0}},
                 .history = {{-1, {1, 0}, milliseconds(5), "step=1"},
                             {2, {0, 11}, milliseconds(9), ""}}},
+          Go{3},
+          Standby{Round{.info = info, .successors = {{2, "10.0.0.2", 5002}}}},
           Stop{true, "others leave"},
           Verdict{.over = true,
                   .outcome = Outcome::Preempted,

@@ -92,6 +92,18 @@ TEST_CASE("more nodes than the job takes wait as spares") {
   }
 }
 
+TEST_CASE("a spare learns who may host next, and its message is well formed") {
+  Job job(elastic(2, 2));
+  job.come({1, 2, 3});
+  const auto sent = job.last<Standby>(3);
+  const auto parsed = parse_control_message(to_json_text(sent));
+  REQUIRE(parsed);
+  const Round round = std::get<Standby>(*parsed).round;
+  REQUIRE(round.successors.size() == 1);
+  CHECK(round.successors[0].node == 2);
+  CHECK(round.info.group_world_size == 2);
+}
+
 TEST_CASE("a spare takes the place of a lost node, at the end of the ranks") {
   Job job(elastic(2, 2));
   job.come({1, 2, 3}).lose(1).end_stopped({2});

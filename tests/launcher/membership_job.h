@@ -99,10 +99,16 @@ struct Job {
     membership.tick(now);
     return deliver();
   }
+  /// Every node accepts what is proposed, unless it is one of `deaf`.
   Job& deliver() {
-    for (auto& out : membership.take_outgoing()) {
-      heard[out.to].push_back(out.message);
-      if (out.then_close) closed.insert(out.to);
+    for (auto out = membership.take_outgoing(); !out.empty(); out = membership.take_outgoing()) {
+      for (auto& one : out) {
+        heard[one.to].push_back(one.message);
+        if (one.then_close) closed.insert(one.to);
+        const auto* round = std::get_if<Round>(&one.message);
+        if (round && deaf.count(one.to) == 0)
+          membership.receive(one.to, Accepted{round->info.epoch}, now);
+      }
     }
     return *this;
   }
@@ -145,6 +151,7 @@ struct Job {
   Membership membership;
   std::map<int, std::vector<ControlMessage>> heard;
   std::set<int> closed;
+  std::set<int> deaf;
 };
 
 }  // namespace ddp::launch::membership

@@ -121,5 +121,19 @@ TEST_CASE("the next host listens at its --local-addr", "[nodes]") {
   job.nodes[1]->wait_for("WORLD_SIZE=1");
 }
 
+TEST_CASE("a name as --local-addr is no obstacle to the next host", "[nodes]") {
+  Cluster job;
+  for (int i = 0; i < 3; ++i) {
+    job.elastic("1:3",
+                {"--local-addr=localhost", std::string("--rdzv-conf=last_call_timeout=2,is_host=") +
+                                               (job.nodes.empty() ? "1" : "0")},
+                {"parent", "env=WORLD_SIZE", "wait"});
+  }
+  for (const auto& node : job.nodes) node->wait_for("WORLD_SIZE=3");
+  ::kill(agent_of_node(*job.nodes[0]), SIGKILL);
+  for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
+    job.nodes[i]->wait_for("WORLD_SIZE=2");
+}
+
 }  // namespace
 }  // namespace ddp::test

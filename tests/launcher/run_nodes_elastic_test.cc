@@ -163,15 +163,37 @@ TEST_CASE("a spare steps in for a lost node", "[nodes]") {
 TEST_CASE("a spare ends with the job, and as the job did", "[nodes]") {
   for (const int code : {0, 9}) {
     Elastic job("1:2");
-    Lines actions{"hold=USR1", "exit=" + std::to_string(code)};
-    job.add(actions);
-    job.add(actions);
+    const Lines actions{"hold=USR1", "exit=" + std::to_string(code)}, id{"--rdzv-id=mine"};
+    job.add(actions, id);
+    job.add(actions, id);
     const std::string a = job[0].wait_for("holding "), b = job[1].wait_for("holding ");
-    job.add(actions).wait_for("this one waits as a spare");
+    job.add(actions, id).wait_for("this one waits as a spare");
     for (const auto& line : {a, b}) ::kill(std::stoi(line.substr(8)), SIGUSR1);
     CHECK(job.exit_codes() == Codes{code, code, code});
     CHECK(nothing_left(job.tmp));
   }
+}
+
+TEST_CASE("a second job of the same name at the endpoint does not end as if it had run",
+          "[nodes]") {
+  Elastic job("1:2");
+  const Lines actions{"hold=USR1", "exit=0"};
+  job.add(actions);
+  job.add(actions);
+  const std::string a = job[0].wait_for("holding "), b = job[1].wait_for("holding ");
+  CHECK_THAT(job.add(actions).wait_for("this one waits as a spare"),
+             Contains("if this is another job, give each job its own --rdzv-id"));
+  for (const auto& line : {a, b}) ::kill(std::stoi(line.substr(8)), SIGUSR1);
+  CHECK(job.exit_codes() == Codes{0, 0, 1});
+  CHECK(ever(job[2], "this node never ran"));
+}
+
+TEST_CASE("a spare follows the next host", "[nodes]") {
+  Elastic job("2");
+  job.begin(2);
+  job.add().wait_for("this one waits as a spare");
+  ::kill(agent_of_node(job[0]), SIGKILL);
+  for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) job[i].wait_for("COUNT=1");
 }
 
 TEST_CASE("a spare can be stopped", "[nodes]") {
@@ -273,15 +295,29 @@ TEST_CASE("a host that stalls is left behind, and joins again when it goes on", 
   CHECK_FALSE(ever(job[0], "WORLD_SIZE=1"));  // two halves of a job must not both go on
 }
 
-TEST_CASE("half of a job of two does not go on without its silent host", "[nodes]") {
+TEST_CASE("half of a job of two waits for its silent host, and says why", "[nodes]") {
   Elastic job("1:2");
   job.begin(2);
   const pid_t agent = agent_of_node(job[0]);
   ::kill(agent, SIGSTOP);
-  CHECK(finish(job[1]) == 1);
-  CHECK_THAT(job[1].err(), Contains("no majority"));
+  CHECK_THAT(job[1].wait_for("waiting for 600 s at most"),
+             Contains("1 of the last round's 2 nodes are here, which is no majority") &&
+                 Contains("is silent") && Contains("allow_minority=1"));
   ::kill(agent, SIGCONT);
-  job[0].wait_for("WORLD_SIZE=1");
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) job[i].wait_for("WORLD_SIZE=2", 2);
+  CHECK_FALSE(ever(job[1], "WORLD_SIZE=1"));
+}
+
+TEST_CASE("with allow_minority half of a job of two goes on without its silent host", "[nodes]") {
+  Elastic job("1:2");
+  for (int i = 0; i < 2; ++i) {
+    job.add(kStay, {"--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,allow_minority=1,"
+                    "last_call_timeout=2,is_host=" +
+                    std::string(i == 0 ? "1" : "0")});
+  }
+  for (const auto& node : job.nodes) node->wait_for("WORLD_SIZE=2");
+  ::kill(agent_of_node(job[0]), SIGSTOP);
+  job[1].wait_for("WORLD_SIZE=1");
 }
 
 TEST_CASE("without enough nodes after the loss of the host the job waits for more", "[nodes]") {

@@ -95,6 +95,8 @@ JobHistory SimulatedNodes::history() const {
   for (const Successor& one : round.successors)
     history.order.emplace(std::pair(one.address, one.port), static_cast<int>(history.order.size()));
   history.expected = count();
+  history.epoch = round.info.epoch;
+  history.nodes = count();
   return history;
 }
 
@@ -137,7 +139,8 @@ void SimulatedNodes::connect(Node& node) {
                            .local_world_size = std::max(1, workers_),
                            .role = "default",
                            .max_restarts = 3,
-                           .port = node.succession_port});
+                           .port = node.succession_port,
+                           .epoch = node.proposed ? node.proposed->info.epoch : -1});
   watch(key_of(node.number, -1), fd, node.channel->wanted(), node.watched);
 }
 
@@ -170,7 +173,11 @@ void SimulatedNodes::receive(Node& node, const ControlMessage& message) {
   if (std::get_if<Welcome>(&message)) node.channel->send(Join{host_->store_port()});
   if (const auto* m = std::get_if<Refused>(&message)) require(false, "refused: " + m->why);
   if (const auto* m = std::get_if<Round>(&message)) {
-    node.round = *m;
+    node.proposed = *m;
+    node.channel->send(Accepted{m->info.epoch});
+  }
+  if (std::get_if<Go>(&message)) {
+    node.round = node.proposed;
     ++in_round_;
   }
   if (std::get_if<Stop>(&message) && node.round) {

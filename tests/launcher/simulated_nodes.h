@@ -57,6 +57,7 @@ class SimulatedNodes {
     int succession_port = 0;
     std::unique_ptr<launch::ControlChannel> channel;
     short watched = 0;
+    std::optional<launch::Round> proposed;
     std::optional<launch::Round> round;  // that it is in
     int rank = -1;                       // in the last round that all had
     bool over = false;

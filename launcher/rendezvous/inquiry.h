@@ -1,0 +1,76 @@
+// Asks agents what they know of the job, each over a connection of its own, again and again. Tells
+// a process that is gone from one that is only out of reach: where nobody listens any more, the
+// machine refuses the connection.
+#pragma once
+
+#include <chrono>
+#include <compare>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/base/clock.h"
+#include "launcher/base/poll_handler.h"
+#include "launcher/rendezvous/control_channel.h"
+
+namespace ddp::launch {
+
+/// Where an agent listens.
+struct Place {
+  std::string address;  // numeric
+  int port = 0;
+  auto operator<=>(const Place&) const = default;
+};
+
+class Inquiry : public PollHandler {
+ public:
+  enum class Found {
+    Nothing,  // not yet
+    Refused,  // nobody listens there
+    Silence,  // no answer in time
+    Answer,   // `status`
+  };
+  struct Finding {
+    Place place;
+    Found found = Found::Nothing;
+    Status status{};
+    std::optional<Clock::time_point> gone{};  // refused for the first time: that agent is gone
+  };
+
+  Inquiry(const std::vector<Place>& places, Status question, std::string token,
+          std::chrono::milliseconds patience);
+
+  /// In the order of the places.
+  const std::vector<Finding>& findings() const { return findings_; }
+  void change_question(const Status& question) { question_ = question; }
+  /// Only the first so many that do not refuse are asked.
+  void limit(std::size_t most) { limit_ = most; }
+
+  void add_poll_fds(std::vector<pollfd>& fds) const override;
+  void handle(const std::vector<pollfd>& fds) override;
+  std::optional<Clock::time_point> deadline() const override;
+
+ private:
+  struct Caller {
+    std::unique_ptr<ControlChannel> channel{};
+    bool asked = false;
+    Clock::time_point next{};   // when to ask, or to give up
+    Clock::time_point since{};  // of the last answer, or of the first question
+  };
+
+  void ask(std::size_t i);
+  void listen(std::size_t i);
+  void note(std::size_t i, Found found);
+  void rest(std::size_t i, std::chrono::milliseconds pause);
+  std::size_t asked() const;
+
+  std::vector<Finding> findings_;
+  std::vector<Caller> callers_;
+  Status question_;
+  std::string token_;
+  std::chrono::milliseconds patience_;
+  std::size_t limit_ = SIZE_MAX;
+};
+
+}  // namespace ddp::launch

@@ -1,0 +1,41 @@
+// What must not be lost when a connection between a node and its host is: messages that the other
+// end has not confirmed are sent again once the node has connected anew.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <variant>
+#include <vector>
+
+#include "launcher/rendezvous/control_messages.h"
+
+namespace ddp::launch {
+
+class Session {
+ public:
+  /// Whether a message belongs to the session; others are about the connection only.
+  static bool counts(const ControlMessage& message) {
+    return !std::holds_alternative<Hello>(message) && !std::holds_alternative<Alive>(message) &&
+           !std::holds_alternative<Status>(message) && !std::holds_alternative<Welcome>(message) &&
+           !std::holds_alternative<Refused>(message);
+  }
+  void sent(const ControlMessage& message) {
+    if (counts(message)) unconfirmed_.push_back(message);
+  }
+  void receive(const ControlMessage& message) { received_ += counts(message) ? 1 : 0; }
+  long long received() const { return received_; }
+  /// The other end has so many.
+  void confirm(long long count) {
+    const auto known = std::clamp<long long>(count - confirmed_, 0, std::ssize(unconfirmed_));
+    unconfirmed_.erase(unconfirmed_.begin(), unconfirmed_.begin() + known);
+    confirmed_ += known;
+  }
+  const std::deque<ControlMessage>& unconfirmed() const { return unconfirmed_; }
+
+ private:
+  std::deque<ControlMessage> unconfirmed_;
+  long long confirmed_ = 0;
+  long long received_ = 0;
+};
+
+}  // namespace ddp::launch

@@ -1,0 +1,117 @@
+#include "launcher/rendezvous/succession.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ddp::launch {
+namespace {
+
+using Found = Inquiry::Found;
+
+}  // namespace
+
+bool took_part(const Round& last, long long epoch, const std::string& address, int port) {
+  return epoch == last.info.epoch ||
+         std::any_of(last.successors.begin(), last.successors.end(), [&](const Successor& one) {
+           return one.address == address && one.port == port;
+         });
+}
+
+Succession::Succession(const Round& last, int own_node, std::optional<Place> host,
+                       std::string host_id, Clock::time_point fresh_until)
+    : epoch_(last.info.epoch),
+      nodes_(last.info.group_world_size),
+      hosted_(!host),
+      host_id_(std::move(host_id)),
+      fresh_until_(fresh_until),
+      own_place_(SIZE_MAX) {
+  if (host) places_.push_back(*host);
+  if (!host) own_place_ = 0;
+  for (const Successor& one : last.successors) {
+    if (one.node == own_node && !hosted_) {
+      own_place_ = places_.size();
+    } else if (one.port > 0) {
+      places_.push_back({one.address, one.port});
+    }
+  }
+}
+
+void Succession::avoid(const Place& place, Clock::time_point until) {
+  std::erase_if(avoided_, [&](const auto& one) { return one.first == place; });
+  avoided_.emplace_back(place, until);
+}
+
+bool Succession::avoided(const Place& place, Clock::time_point now) const {
+  return std::any_of(avoided_.begin(), avoided_.end(),
+                     [&](const auto& one) { return one.first == place && now < one.second; });
+}
+
+bool Succession::is_dead(std::size_t i, const Inquiry::Finding& finding) const {
+  return finding.gone || (i == 0 && !hosted_ && replaced_);
+}
+
+// Another agent where the last host was: that one is gone.
+void Succession::note_replaced(const std::vector<Inquiry::Finding>& findings,
+                               Clock::time_point now) {
+  if (hosted_ || replaced_ || findings.empty()) return;
+  const Inquiry::Finding& host = findings.front();
+  if (host.found == Found::Answer && host.status.epoch < epoch_ && host.status.id != host_id_)
+    replaced_ = now;
+}
+
+void Succession::count(const std::vector<Inquiry::Finding>& findings,
+                       const std::vector<Hello>& followers) {
+  mandate_ = {.nodes = nodes_, .hosted = hosted_};
+  missing_.clear();
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    const Inquiry::Finding& one = findings[i];
+    const bool dead = is_dead(i, one);
+    mandate_.dead += dead && one.gone.value_or(replaced_.value_or(fresh_until_)) <= fresh_until_;
+    if (!dead && one.found == Found::Answer) continue;
+    missing_ += fmt::format("{}{}:{} {}", missing_.empty() ? "" : ", ", one.place.address,
+                            one.place.port, dead ? "is gone" : "is silent");
+  }
+  mandate_.followers = 1 + static_cast<int>(followers.size());
+}
+
+// The newest of those that others follow, this round's or a later one's.
+std::optional<Succession::Step> Succession::follow_host(
+    const std::vector<Inquiry::Finding>& findings, Clock::time_point now) const {
+  const Inquiry::Finding* best = nullptr;
+  for (const auto& one : findings) {
+    if (one.found != Found::Answer || !one.status.has_host() || one.status.epoch < epoch_) continue;
+    const bool better =
+        !best || one.status.epoch > best->status.epoch ||
+        (one.status.epoch == best->status.epoch && one.status.hosts && !best->status.hosts);
+    if (better) best = &one;
+  }
+  if (!best) return std::nullopt;
+  const Place place =
+      best->status.hosts ? best->place : Place{best->status.address, best->status.port};
+  return avoided(place, now) ? Step{} : Step{Step::Kind::Connect, place};
+}
+
+Succession::Step Succession::next(const std::vector<Inquiry::Finding>& findings,
+                                  const std::vector<Hello>& followers, bool alone,
+                                  Clock::time_point now) {
+  first_ = false;
+  note_replaced(findings, now);
+  count(findings, followers);
+  if (const auto step = follow_host(findings, now)) return *step;
+  for (const auto& one : findings) {
+    if (one.found == Found::Answer && one.status.epoch > epoch_)
+      return avoided(one.place, now) ? Step{} : Step{Step::Kind::Connect, one.place};
+  }
+  for (std::size_t i = 0; i < std::min(own_place_, findings.size()); ++i) {
+    const auto& one = findings[i];
+    if (one.found == Found::Nothing) return {};
+    const bool ready = one.found == Found::Answer && one.status.epoch == epoch_;
+    if (ready && !avoided(one.place, now)) return {Step::Kind::Connect, one.place};
+  }
+  if (own_place_ == SIZE_MAX) return {};
+  first_ = true;
+  return {mandate_.holds() || alone ? Step::Kind::Host : Step::Kind::Wait, {}};
+}
+
+}  // namespace ddp::launch
