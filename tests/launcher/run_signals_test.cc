@@ -226,7 +226,7 @@ TEST_CASE("a hostfile may be a pipe, and must be readable") {
 TEST_CASE("a worker that reached its limit on CPU time is reported so, not as someone's kill -9") {
   for (const bool hard : {true, false}) {
     const TempFolder tmp;
-    auto options = stub_job(tmp, {"--log-dir=" + tmp.path() + "/logs"}, {"work=60000"});
+    auto options = stub_job(tmp, {"--log-dir=" + tmp.path() + "/logs"}, {"burn"});
     const std::string limit = hard ? "ulimit -t 1" : "ulimit -c 0; ulimit -St 1";
     options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", limit + "; exec \"$@\"", "sh"});
     const auto job = run_to_end(options);
