@@ -21,6 +21,10 @@ inline int finish(ChildProgram& node) {
   return node.wait_exit();
 }
 
+/// Workers that say who they are and stay.
+inline const std::vector<std::string> kStay{"parent", "env=TORCHELASTIC_RESTART_COUNT", "env=RANK",
+                                            "env=WORLD_SIZE", "wait"};
+
 struct Cluster {
   using Lines = std::vector<std::string>;
 

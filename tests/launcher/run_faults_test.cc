@@ -17,7 +17,6 @@ namespace {
 using Lines = std::vector<std::string>;
 using Codes = std::vector<int>;
 
-const Lines kStay{"parent", "env=TORCHELASTIC_RESTART_COUNT", "env=RANK", "env=WORLD_SIZE", "wait"};
 const std::string kConf =
     "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=2,is_host=";
 

@@ -16,8 +16,6 @@ using Catch::Contains;
 using Lines = std::vector<std::string>;
 using Codes = std::vector<int>;
 
-const Lines kStay{"parent", "env=TORCHELASTIC_RESTART_COUNT", "env=RANK", "env=WORLD_SIZE", "wait"};
-
 // The first node hosts the rendezvous. A silent node is lost after two heartbeats of a second each.
 struct Elastic : Cluster {
   explicit Elastic(std::string its_range) : range(std::move(its_range)) {}
@@ -40,10 +38,6 @@ struct Elastic : Cluster {
   }
   ChildProgram& operator[](std::size_t i) const { return *nodes.at(i); }
 };
-
-bool ever(const ChildProgram& node, const std::string& text) {
-  return node.out().find(text) != std::string::npos || node.err().find(text) != std::string::npos;
-}
 
 // ---- nodes come and go ------------------------------------------------------------------------
 
