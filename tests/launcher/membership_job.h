@@ -131,14 +131,13 @@ struct Job {
   /// The nodes of the last round, in the order of their ranks.
   Nodes order() {
     std::map<int, int> by_rank;
-    int newest = -1;
+    decltype(RendezvousInfo::epoch) newest{};  // a round that was withdrawn has an earlier one
     for (auto& [node, messages] : heard) {
-      for (const Round& round : all<Round>(node))
-        newest = std::max(newest, round.info.restart_count);
+      for (const Round& round : all<Round>(node)) newest = std::max(newest, round.info.epoch);
     }
     for (auto& [node, messages] : heard) {
       for (const Round& round : all<Round>(node)) {
-        if (round.info.restart_count == newest) by_rank[round.info.group_rank] = node;
+        if (round.info.epoch == newest) by_rank[round.info.group_rank] = node;
       }
     }
     Nodes nodes;
