@@ -27,25 +27,23 @@ std::string read_token(const std::string& file, const SignalMailbox& signals) {
 
 }  // namespace
 
-LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan,
-                                 const std::string& store_program) {
-  return LocalRendezvous(config.master_addr, config.master_port, !store_program.empty(),
+LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan) {
+  return LocalRendezvous(config.master_addr, config.master_port, !config.rank0_store,
                          plan.restarts);
 }
 
 JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
-                              const std::string& store_program, const SignalMailbox& signals) {
+                              const SignalMailbox& signals) {
   JobRendezvous rendezvous;
   if (!config.group) {
-    rendezvous.local =
-        std::make_unique<LocalRendezvous>(local_rendezvous(config, plan, store_program));
+    rendezvous.local = std::make_unique<LocalRendezvous>(local_rendezvous(config, plan));
     return rendezvous;
   }
   GroupSettings settings = *config.group;
   settings.host_name = plan.host;
   settings.rules.restarts = plan.restarts;
   settings.local_world_size = plan.job.local_world_size;
-  settings.rank0_store = config.store == StoreChoice::Rank0;
+  settings.rank0_store = config.rank0_store;
   if (!config.rdzv_token_file.empty()) settings.token = read_token(config.rdzv_token_file, signals);
   rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
   return rendezvous;

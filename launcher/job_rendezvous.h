@@ -19,14 +19,12 @@ struct JobRendezvous {
   Rendezvous& get() const { return local ? static_cast<Rendezvous&>(*local) : *group; }
 };
 
-/// `store_program`: ddp-store, or empty if rank 0 hosts the workers' store. Throws LaunchError (a
-/// usage error) for a token file that cannot serve.
+/// Throws LaunchError (a usage error) for a token file that cannot serve.
 JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
-                              const std::string& store_program, const SignalMailbox& signals);
+                              const SignalMailbox& signals);
 
 /// Of a job on this machine alone.
-LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan,
-                                 const std::string& store_program);
+LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan);
 
 /// For --dry-run: as if all nodes were like this one; with c10d as if it were the first.
 RendezvousInfo supposed_round(const GroupSettings& group, int local_world_size);

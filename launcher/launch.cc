@@ -55,11 +55,6 @@ void open_standard_streams() {
   }
 }
 
-std::string find_store(const LaunchConfig& config) {
-  return find_store_program(config.store, ProgramPlaces::of_this_process(),
-                            TorchPlaces::of_this_process());
-}
-
 RunFiles files_of(const LogOptions& logs) {
   if (!logs.wants_files()) return RunFiles::ErrorFiles;
   return logs.only_copies() ? RunFiles::LogCopies : RunFiles::Logs;
@@ -171,11 +166,11 @@ int code_after_console_error(int code, int error) {
   return code == kExitDone ? kExitFailed : code;
 }
 
-int run_agent(const LaunchConfig& config, const JobPlan& plan, const std::string& store_program,
-              const SignalMailbox& signals, int launcher_pipe) {
+int run_agent(const LaunchConfig& config, const JobPlan& plan, const SignalMailbox& signals,
+              int launcher_pipe) {
   raise_descriptor_limit();
-  const JobRendezvous rendezvous = make_rendezvous(config, plan, store_program, signals);
-  WorkerProcesses processes(signals, launcher_pipe, store_program);
+  const JobRendezvous rendezvous = make_rendezvous(config, plan, signals);
+  WorkerProcesses processes(signals, launcher_pipe);
   if (rendezvous.group) processes.also_poll(*rendezvous.group);
   std::optional<Lifeline> lifeline;
   if (!config.lifeline.empty()) {
@@ -259,7 +254,7 @@ int dry_run(const LaunchConfig& config) {
   if (config.group) {
     group.rendezvous = supposed_round(*config.group, plan.job.local_world_size);
   } else {
-    group.rendezvous = local_rendezvous(config, plan, find_store(config)).next_round();
+    group.rendezvous = local_rendezvous(config, plan).next_round();
   }
   std::string lines;
   for (int local_rank = 0; local_rank < plan.job.local_world_size; ++local_rank) {
@@ -291,7 +286,6 @@ void keep_logs_of_killed_agent(const RunFolder& folder) {
 
 int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
   JobPlan plan = plan_job(config);
-  const std::string store_program = find_store(config);
   plan.folder = RunFolder::create(config.log_dir, plan.job.run_id, files_of(config.logs));
   const MemoryFolder memory(MemoryFolder::kPlace);
   plan.job.shm_dir = memory.path();
@@ -309,7 +303,7 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals) {
     const int agent_code = guarded([&] {
       return with_errors_recorded(config, [&] {
         try {
-          return run_agent(config, plan, store_program, signals, launcher_pipe);
+          return run_agent(config, plan, signals, launcher_pipe);
         } catch (const LaunchError& error) {
           record_in_folder(plan.folder, error_json(error.exit_code(), error.what()));
           throw;

@@ -9,7 +9,7 @@
   stream     one client sends sets and gets without awaiting each: pairs/s
   memory     growth of the server's resident memory with the connected clients, with 100,000 keys, MiB
 
-STORE_HOST names the program that runs our server alone (default: build/release/bin/store_host), PYTHON a Python with torch.
+DDP_RUN names ddp-run (default: build/release/bin/ddp-run), PYTHON a Python with torch.
 """
 
 import os
@@ -24,7 +24,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-HOST = os.environ.get("STORE_HOST", str(ROOT / "build/release/bin/store_host"))
+DDP_RUN = os.environ.get("DDP_RUN", str(ROOT / "build/release/bin/ddp-run"))
+OURS = [DDP_RUN, "sh", "-c", 'echo port $MASTER_PORT; read -r line']
 PYTHON = os.environ.get("PYTHON", str(ROOT / ".venv/bin/python"))
 TORCH = """
 import sys, datetime, torch.distributed as dist
@@ -41,10 +42,25 @@ def text(value):
     return struct.pack("=Q", len(value)) + value
 
 
+def store_of(ddp_run):
+    """The process of the workers' store: a child of the agent, which is a child of ddp-run."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        name, rest = stat.read_text().split(" (", 1)[1].rsplit(") ", 1)
+        parents[int(stat.parent.name)] = (name, int(rest.split()[1]))
+    return next(pid for pid, (name, agent) in parents.items() if name == "ddp-store" and parents[agent][1] == ddp_run)
+
+
 class Server:
     def __init__(self, command):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline().split()[1])
+        self.pid = self.process.pid
+        if command == OURS:  # its process is there once a client has been served
+            with self.connect() as first:
+                first.sendall(struct.pack("=BI", PING, 7))
+                receive(first, 4)
+            self.pid = store_of(self.process.pid)
 
     def connect(self):
         connection = socket.create_connection(("127.0.0.1", self.port))
@@ -53,7 +69,7 @@ class Server:
         return connection
 
     def memory(self):
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS"):
                 return int(line.split()[1]) / 1024
 
@@ -135,7 +151,7 @@ def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     results = {"ddp-run": [], "torch": []}
     for _ in range(rounds):
-        for name, command in (("ddp-run", [HOST]), ("torch", [PYTHON, "-c", TORCH])):
+        for name, command in (("ddp-run", OURS), ("torch", [PYTHON, "-c", TORCH])):
             server = Server(command)
             results[name].append({"memory at the start": server.memory(), **measure(server, clients)})
             server.close()

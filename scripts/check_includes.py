@@ -27,12 +27,10 @@ INNER_ROOMS = {
 }
 
 # Third-party headers and the only files that may include them; the first matching header pattern decides.
-# launcher/rendezvous/store_server/ is built on c10d, but never linked into ddp-run.
-MODULES = r"launcher/rendezvous/store_server/"
 FENCES = [
     (r"gloo/|.*ProcessGroupGloo", r"trainer/parallel/gloo_backend\.cc$", "only gloo_backend.cc sees gloo headers"),
     (r".*c10d/reducer", r"trainer/parallel/ddp\.cc$", "only ddp.cc sees reducer.hpp"),
-    (r".*c10d/", rf"trainer/parallel/|{MODULES}|tests/", "only trainer/parallel/ sees c10d headers"),
+    (r".*c10d/", r"trainer/parallel/|tests/", "only trainer/parallel/ sees c10d headers"),
     (r"arrow/", r"trainer/storage/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
     (r"nccl\.h$", r"trainer/parallel/|tests/support/fake_cuda/", "only trainer/parallel/ sees NCCL"),
     (r"utf8proc", r"trainer/tokenizer/(word_splitter|bert_words)\.cc$", "only word_splitter.cc and bert_words.cc see utf8proc"),
@@ -42,7 +40,7 @@ FENCES = [
     (r"nettle/", r"launcher/rendezvous/control_channel\.cc$", "only control_channel.cc sees nettle"),
     (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/app/parsed_options\.h$",
      "only option_values.cc and parsed_options.h see cxxopts"),
-    (r"(torch|ATen|c10|caffe2)/", rf"trainer/(?!config/|hydra/)|{MODULES}|tests/(?!launcher/|config/|hydra/)",
+    (r"(torch|ATen|c10|caffe2)/", r"trainer/(?!config/|hydra/)|tests/(?!launcher/|config/|hydra/)",
      "LibTorch is for trainer/ outside config/ and hydra/"),
 ]
 

@@ -33,7 +33,7 @@ done
 ./scripts/setup.sh
 
 [ -x "$bin/trainer" ] || echo "quickstart: building ddp-run and trainer; this takes a few minutes the first time"
-./scripts/build.sh release ddp-run ddp-store trainer
+./scripts/build.sh release ddp-run trainer
 
 # trainer would resume from an existing snapshot; the quickstart shows a training from its first step.
 # A run that left no snapshot is not worth keeping in place of the previous one.

@@ -106,7 +106,7 @@ void LocalElasticAgent::start_workers() {
   hangs_.begin_round(group_.began);
   spares_due_.reset();
   spares_kept_ = false;
-  if (group_.rendezvous.store_socket >= 0) processes_.serve_store(group_.rendezvous.store_socket);
+  processes_.serve_store(group_.rendezvous.store_socket);
   plan_.events.group("RENDEZVOUS", group_, since_start());
   plan_.folder.prepare_attempt(group_.restart_count, plan_.job.local_world_size);
 

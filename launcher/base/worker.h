@@ -64,7 +64,8 @@ struct RendezvousInfo {
   std::string master_addr;
   int master_port = 0;
   bool agent_store = false;  // ddp-run hosts the store there; else rank 0 does
-  int store_socket = -1;     // listening socket for the store; not owned. -1: served elsewhere
+  int store_socket =
+      -1;  // where its clients come (store/store_service.h), not owned; -1: elsewhere
 };
 
 struct WorkerGroup {

@@ -98,11 +98,9 @@ bool store_sharing_disabled(const OptionValues& values, const Environment& envir
   return !is_static && found != environment.end() && found->second == "1";
 }
 
-StoreChoice take_store(const OptionValues& values, const Environment& environment) {
+bool takes_rank0_store(const OptionValues& values, const Environment& environment) {
   const std::string choice = values.one_of("store", {"auto", "agent", "rank0"});
-  if (choice == "agent") return StoreChoice::Agent;
-  if (choice == "rank0" || store_sharing_disabled(values, environment)) return StoreChoice::Rank0;
-  return StoreChoice::Auto;
+  return choice == "rank0" || (choice == "auto" && store_sharing_disabled(values, environment));
 }
 
 void take_hangs(LaunchConfig& config, const OptionValues& values) {
@@ -267,7 +265,7 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
   const OptionValues values(raw.options);
   try {
     config = to_config(values, raw);
-    config.store = take_store(values, environment);
+    config.rank0_store = takes_rank0_store(values, environment);
   } catch (const LaunchError& error) {
     name_source(error, raw);
   }

@@ -16,13 +16,6 @@
 
 namespace ddp::launch {
 
-// Who hosts the workers' store.
-enum class StoreChoice {
-  Auto,   // ddp-run if ddp-store is installed next to it, else rank 0
-  Agent,  // ddp-run
-  Rank0,
-};
-
 /// --numa-binding: the CPUs of each worker.
 enum class NumaBinding {
   Node,         // all CPUs of the GPU's NUMA node
@@ -59,9 +52,9 @@ struct LaunchConfig {
   bool no_python = false;
 
   std::string master_addr = "127.0.0.1";
-  int master_port = 0;  // 0: a free port for each round
-  StoreChoice store = StoreChoice::Auto;
-  std::string rdzv_id;  // empty: a random one
+  int master_port = 0;       // 0: a free port for each round
+  bool rank0_store = false;  // rank 0 hosts the workers' store, not ddp-run
+  std::string rdzv_id;       // empty: a random one
   /// Several nodes: what the options say of them. nullopt: a single node.
   std::optional<GroupSettings> group;
   std::string rdzv_token_file;  // empty: none

@@ -82,9 +82,10 @@ constexpr std::array kOptions{
     OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
                "Address of the rendezvous [port 29400, static: 29500]; static: also MASTER_ADDR, "
                "MASTER_PORT."},
-    OptionSpec{"store", 0, "auto|agent|rank0", "auto", Rendezvous,
-               "Who hosts the workers' TCPStore at MASTER_ADDR:MASTER_PORT: ddp-run (through "
-               "ddp-store) or rank 0; auto: ddp-run if ddp-store is installed next to it."},
+    OptionSpec{
+        "store", 0, "auto|agent|rank0", "auto", Rendezvous,
+        "Who hosts the workers' TCPStore at MASTER_ADDR:MASTER_PORT: ddp-run (agent) or rank 0; "
+        "auto: ddp-run, unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1."},
     OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous,
                "Job ID (TORCHELASTIC_RUN_ID). Default: random; with several nodes: none."},
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,

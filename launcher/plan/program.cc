@@ -189,20 +189,4 @@ Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places)
   return command;
 }
 
-std::string find_store_program(StoreChoice choice, const ProgramPlaces& places,
-                               const TorchPlaces& torch) {
-  if (choice == StoreChoice::Rank0) return "";
-  std::string path = places.own_folder + "/ddp-store";
-  std::string why_not;
-  if (!is_executable_file(path)) {
-    why_not = path + " is missing; build it (needs LibTorch)";
-  } else if (const auto program = find_torch_program("ddp-store", torch)) {
-    why_not = program->why_not;
-  }
-  if (why_not.empty()) return path;
-  if (choice == StoreChoice::Agent)
-    usage_error(fmt::format("--store=agent: {}, or use --store=rank0", why_not));
-  return "";
-}
-
 }  // namespace ddp::launch

@@ -5,7 +5,6 @@
 
 #include "launcher/base/command.h"
 #include "launcher/cli/launch_config.h"
-#include "launcher/plan/torch_programs.h"
 
 namespace ddp::launch {
 
@@ -26,11 +25,5 @@ std::string find_on_path(const std::string& name, const std::string& path);
 /// files, folders with a __main__.py and modules run with Python. Throws LaunchError: 127 not
 /// found, 126 not executable.
 Command resolve_program(const LaunchConfig& config, const ProgramPlaces& places);
-
-/// Path of ddp-store, next to ddp-run; empty if rank 0 hosts the workers' store, as it does where
-/// no torch fits an installed ddp-store. Throws LaunchError (2) if it is required and cannot be
-/// had.
-std::string find_store_program(StoreChoice choice, const ProgramPlaces& places,
-                               const TorchPlaces& torch);
 
 }  // namespace ddp::launch

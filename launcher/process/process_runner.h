@@ -22,7 +22,7 @@ struct Event {
     LauncherGone,
     HeartbeatBegan,  // a worker's first
     StacksDumped,    // everything dump_stacks() started
-    StoreLost,       // the server of the workers' store exited, or cannot be started
+    StoreLost,       // the process of the workers' store exited, or cannot be started
   };
   Kind kind = Kind::Signal;
   pid_t pid = 0;                      // WorkerExited
@@ -78,13 +78,13 @@ class ProcessRunner {
   /// the stacks, in this order; StacksDumped follows. False: no debugger.
   virtual bool dump_stacks(const std::vector<StackDump>& wanted) = 0;
 
-  /// Hosts a new, empty store for the coming round on this listening socket (not owned), from the
-  /// first connection until the next call or StoreLost.
-  virtual void serve_store(int listening_socket) = 0;
+  /// Hosts a new, empty store for the coming round, until the next call or StoreLost, for those who
+  /// come through `source` (store/store_service.h; not owned); -1: no store. Throws LaunchError.
+  virtual void serve_store(int source) = 0;
   virtual void stop_store() = 0;
 
   /// Kills all remaining descendants, including setsid grandchildren, except the spares and the
-  /// server of the workers' store. Returns those that would not die.
+  /// process of the workers' store. Returns those that would not die.
   virtual std::vector<std::string> sweep() = 0;
 
   /// The last lines of the worker's stderr, complete after sweep(); empty if unknown.

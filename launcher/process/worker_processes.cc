@@ -68,12 +68,10 @@ std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> a,
 
 }  // namespace
 
-WorkerProcesses::WorkerProcesses(const SignalMailbox& signals, int launcher_pipe,
-                                 std::string store_program)
+WorkerProcesses::WorkerProcesses(const SignalMailbox& signals, int launcher_pipe)
     : signals_(signals),
       signal_fd_(signals.open_fd()),
       launcher_pipe_(launcher_pipe),
-      store_(std::move(store_program)),
       spares_([this](const std::string& line) { pump_.note(line); }, signals.hangup_ignored()) {
   handlers_.push_back(&spares_);
 }
@@ -162,7 +160,7 @@ void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
                           {launcher_pipe_, POLLIN, 0},
                           {store_.poll_fd(), POLLIN, 0},
                           {first_heartbeats_.fd(), POLLIN, 0},
-                          {store_.report_fd(), POLLIN, 0}};
+                          {store_.notes_fd(), POLLIN, 0}};
   pump_.add_poll_fds(fds);
   for (const PollHandler* handler : handlers_) handler->add_poll_fds(fds);
   auto wake = earlier(earlier(deadline, watch_from_), pump_.deadline());
@@ -180,8 +178,10 @@ void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
     events.push_back({.kind = Event::Kind::HeartbeatBegan});
   }
   if (fds[0].revents != 0) take_signals(events);
-  if (fds[4].revents != 0) store_.take_reports();
-  if (fds[2].revents != 0 && store_.poll_fd() >= 0) note_loss(store_.handle_connection(), events);
+  if (fds[4].revents != 0) {
+    for (const std::string& note : store_.take_notes()) pump_.note(note);
+  }
+  if (fds[2].revents != 0 && store_.poll_fd() >= 0) note_loss(store_.handle_client(), events);
 }
 
 // The reported write may only have truncated the file before its text is written. Watch first, then
@@ -266,15 +266,6 @@ void WorkerProcesses::signal_workers(int signal) {
 void WorkerProcesses::resize_terminals() {
   pump_.resize_terminals();
   for (const auto& [pid, local_rank] : running_) ::kill(-pid, SIGWINCH);
-}
-
-void WorkerProcesses::serve_store(int listening_socket) {
-  if (store_.serves(listening_socket)) {
-    store_.stop();
-    kill_descendants(kSweepPatience, spares_.pids());
-    spares_.take_exits();
-  }
-  store_.serve(listening_socket);
 }
 
 void WorkerProcesses::note_loss(const std::optional<StoreLoss>& loss, std::vector<Event>& events) {

@@ -15,7 +15,7 @@
 #include "launcher/process/signal_mailbox.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/stack_dumper.h"
-#include "launcher/process/store_companion.h"
+#include "launcher/process/store_process.h"
 #include "launcher/process/warm_spares.h"
 #include "launcher/process/worker_spec.h"
 
@@ -24,8 +24,8 @@ namespace ddp::launch {
 class WorkerProcesses : public ProcessRunner {
  public:
   /// `launcher_pipe`: reports end-of-file when the process the user started dies; -1: none. Not
-  /// owned. `store_program`: what serve_store() starts.
-  WorkerProcesses(const SignalMailbox& signals, int launcher_pipe, std::string store_program);
+  /// owned.
+  WorkerProcesses(const SignalMailbox& signals, int launcher_pipe);
   ~WorkerProcesses() override;
   WorkerProcesses(const WorkerProcesses&) = delete;
   WorkerProcesses& operator=(const WorkerProcesses&) = delete;
@@ -35,7 +35,7 @@ class WorkerProcesses : public ProcessRunner {
   void end_spares() override { spares_.end(); }
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override;
   void signal_workers(int signal) override;
-  void serve_store(int listening_socket) override;
+  void serve_store(int source) override { store_.serve(source); }
   void stop_store() override { store_.stop(); }
   void signal_worker(int local_rank, int signal) override;
   LifeSign life_sign(int local_rank) override;
@@ -84,7 +84,7 @@ class WorkerProcesses : public ProcessRunner {
   int signal_fd_;
   int launcher_pipe_;
   LogPump pump_;
-  StoreCompanion store_;
+  StoreProcess store_;
   WarmSpares spares_;
   std::map<pid_t, int> running_;  // -> local rank
   bool killed_ = false;           // running_ got SIGKILL, and the agent waited for it

@@ -86,7 +86,7 @@ void GroupRendezvous::lose_round() {
                            coordinator_ ? "restarting with the remaining nodes"
                                         : "looking for the next host of the rendezvous");
   news.verdict.restart = true;
-  store_.clear();
+  store_.close();
   tell(std::move(news));
 }
 
@@ -136,10 +136,11 @@ void GroupRendezvous::receive(const Round& round) {
 void GroupRendezvous::begin_round() {
   proposed_ = wants_round_ = false;
   in_round_ = true;
-  if (last_round_->info.group_rank != 0) store_.not_needed();
+  if (last_round_->info.group_rank != 0) store_.close();
   JobNews news;
   news.round = last_round_->info;
   news.round.agent_store = !settings_.rank0_store;
+  news.round.store_socket = store_.source();
   tell(std::move(news));
 }
 
@@ -158,7 +159,7 @@ void GroupRendezvous::receive(const Verdict& verdict) {
     if (own) failure.host.clear();
   }
   // All workers of the round have ended, and none of the next can have begun.
-  if (!verdict.over) store_.clear();
+  if (!verdict.over) store_.close();
   join_is_due_ = !verdict.over;
   if (verdict.over) stage_ = Stage::Over;
   tell(std::move(news));
@@ -237,7 +238,6 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
     if (coordinator_->has_lost_mandate()) step_down();
   }
   store_.handle(fds);
-  if (const std::string note = store_.take_note(); !note.empty()) tell_note(note);
   if (channel_) handle_channel();
   if (channel_) keep_time();
   if (stage_ == Stage::Lost) find_host();
@@ -275,7 +275,6 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
   const auto consider = [&](std::optional<Clock::time_point> time) {
     if (time && (!next || *time < *next)) next = time;
   };
-  consider(store_.deadline());
   consider(signpost_.deadline());
   consider(retry_at_);
   if (loss_) {

@@ -26,4 +26,8 @@ ListeningSocket::ListeningSocket(const std::string& master_addr, int port) {
 
 ListeningSocket::~ListeningSocket() { ::close(fd_); }
 
+void ListeningSocket::refuse_waiting() const {
+  for (int fd; (fd = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) ::close(fd);
+}
+
 }  // namespace ddp::launch

@@ -15,6 +15,9 @@ class ListeningSocket {
   ListeningSocket(const ListeningSocket&) = delete;
   ListeningSocket& operator=(const ListeningSocket&) = delete;
 
+  /// Closes the connections that wait to be accepted: those of an earlier round on the same port.
+  void refuse_waiting() const;
+
   int fd() const { return fd_; }
   int port() const { return port_; }
 

@@ -22,8 +22,11 @@ RendezvousInfo LocalRendezvous::next_round() {
   info.agent_store = agent_store_;
   // Choose a free port while still holding the old one, so that they differ.
   if (agent_store_) {
-    if (!listening_ || master_port_ == 0)
+    if (!listening_ || master_port_ == 0) {
       listening_ = std::make_unique<ListeningSocket>(master_addr_, master_port_);
+    } else {
+      listening_->refuse_waiting();  // no process of the last round is left
+    }
     info.master_port = listening_->port();
     info.store_socket = listening_->fd();
   } else {

@@ -1,10 +1,11 @@
 #include "launcher/rendezvous/round_store.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <utility>
 
+#include "launcher/base/descriptor_passing.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/sockets.h"
 #include "launcher/worker_contract.h"
@@ -12,48 +13,65 @@
 namespace ddp::launch {
 namespace {
 
-constexpr int kAcceptedAtOnce = 256;  // then the agent's other work has its turn
+[[noreturn]] void no_store() {
+  throw LaunchError(kExitFailed, "cannot listen for the workers' store: " + error_text(errno));
+}
+
+void close_end(int& fd) {
+  if (fd >= 0) ::close(fd);
+  fd = -1;
+}
 
 }  // namespace
 
-RoundStore::~RoundStore() { close_listener(); }
-
-void RoundStore::close_listener() {
-  if (listener_ >= 0) ::close(std::exchange(listener_, -1));
-}
+RoundStore::~RoundStore() { close(); }
 
 // Late packets of an old round reach no one at a new port.
 int RoundStore::prepare(const std::string& own_address) {
-  not_needed();
+  close();
   if (rank0_) {
     reserved_.emplace(0);
     return reserved_->port();
   }
-  if (shared_port_ > 0) return shared_port_;
-  listener_ = listen_for_peers(own_address);
-  if (listener_ < 0)
-    throw LaunchError(kExitFailed, "cannot listen for the workers' store: " + error_text(errno));
-  return port_of(listener_);
+  if (shared_port_ == 0) {
+    source_ = listen_for_peers(own_address);
+    if (source_ < 0) no_store();
+    return port_of(source_);
+  }
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+    no_store();
+  entrance_ = ends[0];
+  source_ = ends[1];
+  return shared_port_;
 }
 
-void RoundStore::not_needed() {
+void RoundStore::adopt(int fd) {
+  waiting_.push_back(fd);
+  pass_on();
+}
+
+void RoundStore::close() {
   reserved_.reset();
-  close_listener();
+  close_end(source_);
+  close_end(entrance_);
+  for (int fd : waiting_) ::close(fd);
+  waiting_.clear();
 }
 
 void RoundStore::add_poll_fds(std::vector<pollfd>& fds) const {
-  server_.add_poll_fds(fds);
-  if (listener_ >= 0 && !acceptor_.rests_until()) fds.push_back({listener_, POLLIN, 0});
+  if (!waiting_.empty()) fds.push_back({entrance_, POLLOUT, 0});
 }
 
-void RoundStore::handle(const std::vector<pollfd>& fds) {
-  acceptor_.wake();
-  for (int i = 0; i < kAcceptedAtOnce && listener_ >= 0; ++i) {
-    const int fd = acceptor_.accept(listener_);
-    if (fd < 0) break;
-    server_.adopt(fd);
+void RoundStore::handle(const std::vector<pollfd>&) { pass_on(); }
+
+// Nobody is served who comes between two rounds.
+void RoundStore::pass_on() {
+  while (!waiting_.empty()) {
+    if (entrance_ >= 0 && !pass_descriptor(entrance_, waiting_.front()) && errno == EAGAIN) return;
+    ::close(waiting_.front());
+    waiting_.pop_front();
   }
-  server_.handle(fds);
 }
 
 }  // namespace ddp::launch

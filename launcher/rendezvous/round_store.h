@@ -1,15 +1,14 @@
-// The workers' store of one round after the other, served by the agent of the round's first node.
+// Where the clients of the workers' store come in, for one round after the other, on each node that
+// may be the round's first: the agent of that node serves them.
 #pragma once
 
-#include <memory>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "launcher/base/acceptor.h"
 #include "launcher/base/poll_handler.h"
 #include "launcher/rendezvous/port_reservation.h"
-#include "launcher/store/tcp_store_server.h"
 
 namespace ddp::launch {
 
@@ -24,29 +23,25 @@ class RoundStore : public PollHandler {
 
   /// For the coming round, should this node be the first: the store's port. Throws LaunchError.
   int prepare(const std::string& own_address);
-  /// The round begins, and this node is not the first.
-  void not_needed();
+  /// That round's clients come through this socket (store/store_service.h); -1: rank 0 hosts the
+  /// store. Open until the next prepare() or close().
+  int source() const { return source_; }
   /// An accepted, non-blocking connection of which nothing was read.
-  void adopt(int fd) { server_.adopt(fd); }
-  /// The round is over on all nodes.
-  void clear() { server_.clear(); }
-  std::size_t connections() const { return server_.connections(); }
-
-  /// A line for the user; empty: none.
-  std::string take_note() { return acceptor_.take_warning(); }
+  void adopt(int fd);
+  /// The round is over on all nodes, or begins and this node is not the first.
+  void close();
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;
-  std::optional<Clock::time_point> deadline() const override { return acceptor_.rests_until(); }
 
  private:
-  void close_listener();
+  void pass_on();
 
   int shared_port_;
   bool rank0_;
-  TcpStoreServer server_;
-  Acceptor acceptor_{"the workers' store"};
-  int listener_ = -1;
+  int source_ = -1;
+  int entrance_ = -1;        // shared port: what is passed into it comes out of source_
+  std::deque<int> waiting_;  // connections that entrance_ has no room for yet
   std::optional<PortReservation> reserved_;
 };
 

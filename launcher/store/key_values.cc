@@ -85,14 +85,6 @@ bool KeyValues::apply(Peer from, Request request, Answers& answers) {
   return false;
 }
 
-void KeyValues::clear() {
-  values_.clear();
-  queues_.clear();
-  waiters_.clear();
-  waits_.clear();
-  bytes_ = 0;
-}
-
 bool KeyValues::set(Request& request, Answers& answers) {
   for (std::size_t i = 0; i < request.keys.size(); ++i) {
     if (!put(request.keys[i], std::move(request.values[i]))) return false;
@@ -231,6 +223,11 @@ bool KeyValues::barrier(Peer from, const Request& request, Answers& answers) {
   wake_all(key, answers);
   answers.push_back({from, byte(kStopWaiting)});
   return true;
+}
+
+bool KeyValues::has_room(std::size_t bytes) {
+  full_ = bytes_ + bytes > limits_.contents;
+  return !full_;
 }
 
 bool KeyValues::has(const Text& key) const {

@@ -33,10 +33,11 @@ class KeyValues {
   bool apply(Peer from, Request request, std::vector<Answer>& answers);
   /// That peer has gone.
   void forget(Peer peer) { stop_waiting(peer); }
-  void clear();
 
   /// Roughly the memory in use.
   std::size_t bytes() const { return bytes_; }
+  /// Something did not get in.
+  bool is_full() const { return full_; }
   std::size_t waiting() const { return waits_.size(); }
 
  private:
@@ -63,7 +64,7 @@ class KeyValues {
 
   bool has(const Text& key) const;
   bool has_all(const std::vector<Text>& keys) const;
-  bool has_room(std::size_t bytes) const { return bytes_ + bytes <= limits_.contents; }
+  bool has_room(std::size_t bytes);
   std::size_t queue_length(const Text& key) const;
   /// The number that the key's text begins with, 0 if it is absent.
   bool number_at(const Text& key, std::int64_t& number) const;
@@ -82,6 +83,7 @@ class KeyValues {
   std::map<Peer, Wait> waits_;
   std::uint64_t last_ticket_ = 0;
   std::size_t bytes_ = 0;
+  bool full_ = false;
 };
 
 }  // namespace ddp::launch

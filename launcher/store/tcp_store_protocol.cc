@@ -1,6 +1,5 @@
 #include "launcher/store/tcp_store_protocol.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -18,14 +17,6 @@ constexpr std::size_t kPerText = sizeof(std::string);
 constexpr std::size_t kKeptInput = 64 << 10;
 
 }  // namespace
-
-Speaks speaks_tcp_store(std::string_view first_bytes) {
-  std::string expected(1, static_cast<char>(QueryType::Validate));
-  put_number(expected, kTcpStoreMagic);
-  const std::size_t seen = std::min(first_bytes.size(), expected.size());
-  if (first_bytes.substr(0, seen) != std::string_view(expected).substr(0, seen)) return Speaks::No;
-  return seen == expected.size() ? Speaks::Yes : Speaks::NeedsMoreBytes;
-}
 
 void put_text(std::string& out, std::string_view text) {
   put_number(out, static_cast<std::uint64_t>(text.size()));

@@ -61,10 +61,6 @@ struct Request {
   std::int64_t number = 0;          // PING: nonce; ADD: amount; BARRIER: how many take part
 };
 
-/// Does a connection that begins with these bytes speak TCPStore's protocol?
-enum class Speaks { NeedsMoreBytes, Yes, No };
-Speaks speaks_tcp_store(std::string_view first_bytes);
-
 class RequestParser {
  public:
   enum class Next { Complete, NeedsMoreBytes, Malformed };

@@ -1,5 +1,6 @@
 #include "launcher/store/tcp_store_server.h"
 
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -38,7 +39,7 @@ TcpStoreServer::TcpStoreServer(const StoreLimits& limits)
 }
 
 TcpStoreServer::~TcpStoreServer() {
-  clear();
+  for (const auto& [peer, client] : clients_) ::close(client.fd);
   ::close(epoll_);
 }
 
@@ -57,11 +58,6 @@ void TcpStoreServer::adopt(int fd) {
   client.fd = fd;
   client.parser = RequestParser(limits_);
   client.events = event.events;
-}
-
-void TcpStoreServer::clear() {
-  while (!clients_.empty()) drop(clients_.begin()->first);
-  contents_.clear();
 }
 
 void TcpStoreServer::add_poll_fds(std::vector<pollfd>& fds) const {
@@ -117,6 +113,7 @@ RequestParser::Next TcpStoreServer::carry_out(Peer peer, Client& client) {
     answers_.clear();
     const bool done = contents_.apply(peer, std::move(request), answers_);
     for (auto& answer : answers_) deliver(answer, peer);
+    if (!done && contents_.is_full()) tell_no_room();
     if (!done) return RequestParser::Next::Malformed;
   }
   return RequestParser::Next::Complete;
@@ -151,7 +148,10 @@ bool TcpStoreServer::settle(Peer peer, Client& client) {
   const std::size_t now = client.parser.buffered() + client.output.size();
   buffered_ += now;
   buffered_ -= std::exchange(client.counted, now);
-  if (buffered_ > limits_.buffers) return false;
+  if (buffered_ > limits_.buffers) {
+    tell_no_room();
+    return false;
+  }
   std::uint32_t wanted = client.unread() < limits_.unread ? EPOLLIN : 0U;
   if (client.unread() > 0) wanted |= EPOLLOUT;
   if (wanted == std::exchange(client.events, wanted)) return true;
@@ -169,6 +169,14 @@ void TcpStoreServer::drop(Peer peer) {
   ::close(found->second.fd);
   clients_.erase(found);
   contents_.forget(peer);
+}
+
+void TcpStoreServer::tell_no_room() {
+  if (std::exchange(told_no_room_, true)) return;
+  note_ = fmt::format(
+      "the workers' store is full: it holds at most {} MiB, and {} MiB on their way; clients that "
+      "want more are disconnected",
+      limits_.contents >> 20U, limits_.buffers >> 20U);
 }
 
 }  // namespace ddp::launch

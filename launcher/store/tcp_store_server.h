@@ -1,12 +1,11 @@
-// The workers' store, served with torch's TCPStore protocol in the agent's poll loop, so that no
-// process needs LibTorch for it and it outlives rank 0. Does not listen: whoever accepts
-// connections looks at their first bytes and hands over those that speak this protocol
-// (speaks_tcp_store).
+// The workers' store, served with torch's TCPStore protocol, so that no process needs LibTorch for
+// it and it outlives rank 0. Does not listen: StoreService accepts connections.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "launcher/base/poll_handler.h"
@@ -27,12 +26,12 @@ class TcpStoreServer : public PollHandler {
   /// Owns `fd` from now on: an accepted, non-blocking connection of which nothing has been
   /// consumed.
   void adopt(int fd);
-  /// Forgets all keys and closes all connections.
-  void clear();
 
   std::size_t connections() const { return clients_.size(); }
   /// Contents and buffers.
   std::size_t bytes() const { return contents_.bytes() + buffered_; }
+  /// A line for the user, once a client had to go because there was no room; empty: none.
+  std::string take_note() { return std::exchange(note_, {}); }
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;
@@ -57,6 +56,7 @@ class TcpStoreServer : public PollHandler {
   bool flush(Client& client);
   bool settle(Peer peer, Client& client);
   void drop(Peer peer);
+  void tell_no_room();
 
   StoreLimits limits_;
   KeyValues contents_;
@@ -66,6 +66,8 @@ class TcpStoreServer : public PollHandler {
   std::size_t buffered_ = 0;
   std::vector<KeyValues::Answer> answers_;
   std::vector<char> received_;
+  bool told_no_room_ = false;
+  std::string note_;
 };
 
 }  // namespace ddp::launch

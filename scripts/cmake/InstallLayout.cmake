@@ -2,7 +2,7 @@
 # nothing), `trainer` (what is linked with LibTorch), `dev` (the workers' contract for other programs).
 #
 # Programs linked with LibTorch lie in a folder that names its version, beside the place where a wheel of torch would lie.
-# No path of this machine gets into them: bin/trainer and bin/ddp-store look for torch and start the program that fits.
+# No path of this machine gets into them: bin/trainer looks for torch and starts the program that fits.
 set(DDP_PROGRAMS_DIR lib/ddp_run)
 set(DDP_SHARE_DIR share)
 set(DDP_BIN_DIR bin)

@@ -35,7 +35,7 @@ set(CPACK_DEBIAN_TRAINER_PACKAGE_DEPENDS "ddp-run (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_TRAINER_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${DDP_TORCH_RPATH} ${DDP_ARROW_RPATH})
 set(CPACK_COMPONENT_TRAINER_DESCRIPTION "trainer is a data-parallel trainer in C++ on c10d's Reducer, with NCCL
-or Gloo; ddp-store hosts the workers' store. Needs LibTorch ${DDP_TORCH_VERSION},
+or Gloo. Needs LibTorch ${DDP_TORCH_VERSION},
 which is no package of this distribution: pip install 'torch==${DDP_TORCH_VERSION}.*'
 in an environment that is active when trainer starts, or TORCH_ROOT set to
 the folder of such a torch.")

@@ -48,6 +48,20 @@ inline std::string text_of(const std::string& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
+/// The process in which this agent serves the workers' store; 0: none.
+inline pid_t store_of(pid_t agent) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    if (entry.path().filename().string().find_first_not_of("0123456789") != std::string::npos)
+      continue;
+    std::ifstream file(entry.path() / "stat");
+    pid_t pid = 0, parent = 0;
+    std::string name, state;
+    if (file >> pid >> name >> state >> parent && name == "(ddp-store)" && parent == agent)
+      return pid;
+  }
+  return 0;
+}
+
 /// Nothing of ddp-run's is left in its TMPDIR (ThreadSanitizer leaves files of its own there).
 inline bool nothing_left(const TempFolder& tmp) {
   for (const auto& entry : std::filesystem::directory_iterator(tmp.path())) {

@@ -10,7 +10,7 @@
 #include "launcher/base/acceptor.h"
 #include "launcher/base/sockets.h"
 #include "launcher/rendezvous/coordinator.h"
-#include "launcher/rendezvous/round_store.h"
+#include "launcher/store/store_service.h"
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/catch.h"
 
@@ -125,9 +125,9 @@ TEST_CASE("a rendezvous without descriptors is not woken by those that wait") {
 }
 
 TEST_CASE("a store without descriptors is not woken by those that wait") {
-  RoundStore store(0, false);
-  const int port = store.prepare("127.0.0.1");
-  const int client = connected_to(port);
+  const int listener = listen_on(*parse_address("127.0.0.1", 0));
+  StoreService store(listener);
+  const int client = connected_to(port_of(listener));
   {
     const FewDescriptors none(lowest_free());
     CHECK(would_wake(store));
@@ -138,18 +138,20 @@ TEST_CASE("a store without descriptors is not woken by those that wait") {
   serve(store, [&] { return store.connections() == 1; });
   CHECK(store.connections() == 1);
   ::close(client);
+  ::close(listener);
 }
 
 TEST_CASE("one turn of the store accepts a bounded number of connections") {
-  RoundStore store(0, false);
-  const int port = store.prepare("127.0.0.1");
+  const int listener = listen_on(*parse_address("127.0.0.1", 0));
+  StoreService store(listener);
   std::vector<int> clients;
-  for (int i = 0; i < 300; ++i) clients.push_back(connected_to(port));
+  for (int i = 0; i < 300; ++i) clients.push_back(connected_to(port_of(listener)));
   store.handle({});
   CHECK(store.connections() == 256);
   store.handle({});
   CHECK(store.connections() == 300);
   for (const int fd : clients) ::close(fd);
+  ::close(listener);
 }
 
 TEST_CASE("strangers that say nothing make room for an agent") {

@@ -59,9 +59,9 @@ class FakeRunner : public ProcessRunner {
     return events;
   }
   void signal_workers(int signal) override { deeds.push_back("signal " + std::to_string(signal)); }
-  void serve_store(int listening_socket) override {
-    deeds.push_back("serve store on " + std::to_string(listening_socket));
-    serving_ = true;
+  void serve_store(int source) override {
+    serving_ = source >= 0;
+    if (serving_) deeds.push_back("serve store on " + std::to_string(source));
   }
   void stop_store() override {
     if (serving_) deeds.emplace_back("stop store");

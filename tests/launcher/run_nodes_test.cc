@@ -1,6 +1,7 @@
 // Several ddp-run as the nodes of one job: how it begins, fails, starts again and ends.
 #include <signal.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tests/launcher/nodes.h"
@@ -115,6 +116,46 @@ TEST_CASE("elastic nodes find the agents' store where the first of them says", "
   CHECK(job.exit_codes() == Codes{0, 0});
   CHECK(job.nodes[0]->out() == job.nodes[1]->out());
   CHECK_THAT(job.nodes[0]->out(), Contains("TORCHELASTIC_USE_AGENT_STORE=True"));
+}
+
+// Each round's clients are counted from one.
+TEST_CASE("workers of all nodes meet at a store that is new in each round", "[nodes]") {
+  for (const bool elastic : {false, true}) {
+    Cluster job;
+    const Lines deeds{"ask-store", "#0@1exit=1", "#0wait"};
+    for (int i = 0; i < 2; ++i) {
+      if (elastic) {
+        job.elastic("2", {"--max-restarts=1"}, deeds);
+      } else {
+        job.fixed(i, 2, {"--max-restarts=1"}, deeds);
+      }
+    }
+    CHECK(job.exit_codes() == Codes{0, 0});
+    Lines answers;
+    for (const auto& node : job.nodes) {
+      for (const auto& line : node->out_lines())
+        if (line.rfind("store: ", 0) == 0) answers.push_back(line);
+    }
+    std::sort(answers.begin(), answers.end());
+    // In the first round one may have been stopped before it asked.
+    CHECK((answers == Lines{"store: 1", "store: 1", "store: 2"} ||
+           answers == Lines{"store: 1", "store: 1", "store: 2", "store: 2"}));
+    CHECK(nothing_left(job.tmp));
+  }
+}
+
+TEST_CASE("a store that is killed fails the round on all nodes", "[nodes]") {
+  Cluster job;
+  for (int i = 0; i < 2; ++i)
+    job.fixed(i, 2, {"--max-restarts=1"}, {"parent", "ask-store", "#0wait"});
+  for (auto& node : job.nodes) node->wait_for("waiting ");
+  const pid_t store = store_of(agent_of_node(*job.nodes[0]));
+  REQUIRE(store > 0);
+  CHECK(store_of(agent_of_node(*job.nodes[1])) == 0);
+  ::kill(store, SIGKILL);
+  CHECK(job.exit_codes() == Codes{0, 0});
+  CHECK_THAT(job.nodes[0]->err(), Contains("the workers' store (pid " + std::to_string(store) +
+                                           ") ended: killed by SIGKILL"));
 }
 
 TEST_CASE("PET_ variables name the rendezvous", "[nodes]") {

@@ -1,15 +1,19 @@
-// The workers' store that ddp-run has served, with a stub in the place of ddp-store.
+// The workers' store that ddp-run serves in a process of its own.
+#include <dirent.h>
 #include <signal.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <thread>
 #include "tests/support/catch.h"
 
-#include "launcher/rendezvous/listening_socket.h"
-#include "tests/launcher/ddp_run.h"
+#include "launcher/base/sockets.h"
+#include "launcher/store/tcp_store_protocol.h"
+#include "tests/launcher/nodes.h"
 
 namespace ddp::test {
 namespace {
@@ -18,177 +22,246 @@ using Catch::Contains;
 using Catch::StartsWith;
 using Lines = std::vector<std::string>;
 
-// A folder with ddp-run and, beside it, the stub as ddp-store.
-struct Installed {
-  TempFolder folder;
-  std::string log = folder / "log";
+struct Job {
+  TempFolder tmp;
 
-  explicit Installed(bool with_store = true) {
-    std::filesystem::copy_file(kDdpRun, folder / "ddp-run");
-    if (with_store) std::filesystem::copy_file(DDP_STUB_STORE, folder / "ddp-store");
-    std::filesystem::create_directory(folder / "tmp");
-  }
-  ChildOptions job(const Lines& options, const Lines& actions) const {
-    ChildOptions child = stub_job(folder, options, actions);
-    child.argv[0] = folder / "ddp-run";
-    child.set["TMPDIR"] = folder / "tmp";
-    child.set["STUB_STORE_LOG"] = log;
-    child.unset = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "STUB_STORE"};
+  ChildOptions with(const Lines& options, const Lines& actions) const {
+    ChildOptions child = stub_job(tmp, options, actions);
+    child.unset = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE"};
     return child;
-  }
-  Lines logged() const {
-    std::ostringstream text;
-    text << std::ifstream(log).rdbuf();
-    return lines_of(text.str());
   }
 };
 
-std::string free_port() { return std::to_string(launch::ListeningSocket("127.0.0.1", 0).port()); }
+std::string free_port() { return free_port_of("127.0.0.1"); }
 
-pid_t store_pid(const std::string& line) {
-  int number = 0, pid = 0;
-  REQUIRE(std::sscanf(line.c_str(), "store %d of %d", &number, &pid) == 2);
-  return pid;
-}
-
-TEST_CASE("a job that never asks for the store starts no server") {
-  const Installed here;
-  const auto job =
-      run_to_end(here.job({"--nproc_per_node=2"}, {"@0env=TORCHELASTIC_USE_AGENT_STORE", "@1fds"}));
-  CHECK(job.exit == 0);
-  CHECK(job.err.empty());
-  CHECK_THAT(job.out, Contains("TORCHELASTIC_USE_AGENT_STORE=True\n") && Contains("fds 0 1 2\n"));
-  CHECK(here.logged().empty());
-}
-
-TEST_CASE("the first connection starts the store's server, with descriptors 0, 1 and 2 only") {
-  const Installed here;
-  const auto job = run_to_end(here.job({"--nproc_per_node=4"}, {"ask-store"}));
-  CHECK(job.exit == 0);
-  CHECK(job.err.empty());
-  const auto answers = lines_of(job.out);
-  REQUIRE(answers.size() == 4);
-  for (const auto& answer : answers) CHECK(answer == answers[0]);
-  CHECK(here.logged() == Lines{"started with 0 1 2"});
-}
-
-TEST_CASE("each round has a store of its own from a server that lives through all") {
-  const Installed here;
-  const auto job = run_to_end(here.job(
-      {"--max_restarts=2"}, {"ask-store", "child", "daemon", "#0exit=1", "#1kill-self=KILL"}));
-  CHECK(job.exit == 0);
+Lines answers_in(const std::string& out) {
   Lines answers;
-  for (const auto& line : lines_of(job.out)) {
-    if (line.rfind("store", 0) == 0) answers.push_back(line);
+  for (const auto& line : lines_of(out)) {
+    if (line.rfind("store: ", 0) == 0) answers.push_back(line);
   }
-  REQUIRE(answers.size() == 3);
-  const std::string server = " of " + std::to_string(store_pid(answers[0]));
-  CHECK(answers == Lines{"store 1" + server, "store 2" + server, "store 3" + server});
+  std::sort(answers.begin(), answers.end());
+  return answers;
 }
 
-TEST_CASE("on a port of the user's choice each round has a server of its own") {
-  const Installed here;
-  const auto job = run_to_end(
-      here.job({"--max_restarts=1", "--master-port=" + free_port()}, {"ask-store", "#0exit=1"}));
-  CHECK(job.exit == 0);
-  const auto answers = lines_of(job.out);
-  REQUIRE(answers.size() == 2);
-  CHECK_THAT(answers[0], StartsWith("store 1 of "));
-  CHECK_THAT(answers[1], StartsWith("store 1 of "));
-  CHECK(answers[0] != answers[1]);
-  CHECK(lines_of(job.err).size() == 1);  // the restart: replacing the server is no event
+pid_t agent_of(ChildProgram& job) { return agent_of_node(job); }
+
+// Where each of its descriptors leads.
+Lines descriptors_of(pid_t pid) {
+  Lines all;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
+    std::error_code closed;
+    all.push_back(std::filesystem::read_symlink(entry.path(), closed).string());
+  }
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
-TEST_CASE("a server that is killed fails the round: grace, restart, a fresh server") {
-  const Installed here;
-  ChildProgram job(here.job({"--nproc_per_node=2", "--max_restarts=1"},
-                            {"@0ask-store", "trap-exit=0", "env=DDP_LAST_FAILURE", "#0wait"}));
+TEST_CASE("a job that never asks for the store has no process for it") {
+  const Job here;
+  ChildProgram job(here.with({"--nproc_per_node=2"},
+                             {"@0parent", "@0env=TORCHELASTIC_USE_AGENT_STORE", "wait"}));
   job.wait_for("waiting ", 2);
-  const pid_t first = store_pid(job.wait_for("store 1 of "));
+  CHECK(store_of(agent_of(job)) == 0);
+  CHECK_THAT(job.out(), Contains("TORCHELASTIC_USE_AGENT_STORE=True\n"));
+  job.signal(SIGTERM);
+  job.wait_all_gone();
+}
+
+TEST_CASE("the first connection starts the store's process, which holds sockets and stderr only") {
+  const Job here;
+  ChildProgram job(here.with({"--nproc_per_node=4"}, {"@0parent", "ask-store", "wait"}));
+  job.wait_for("waiting ", 4);
+  CHECK(answers_in(job.out()) == Lines{"store: 1", "store: 2", "store: 3", "store: 4"});
+  const pid_t store = store_of(agent_of(job));
+  REQUIRE(store > 0);
+  for (const std::string& place : descriptors_of(store)) {
+    const bool known = place.rfind("socket:", 0) == 0 || place == "anon_inode:[eventpoll]" ||
+                       place.rfind("pipe:", 0) == 0 || place.empty();
+    CHECK((known ? "" : place) == "");
+  }
+  job.signal(SIGTERM);
+  job.wait_all_gone();
+}
+
+TEST_CASE("each round has a store of its own, on a new port or on that of the user's choice") {
+  for (const bool fixed : {false, true}) {
+    const Job here;
+    Lines options{"--max_restarts=2"};
+    if (fixed) options.push_back("--master-port=" + free_port());
+    const auto job = run_to_end(
+        here.with(options, {"ask-store", "child", "daemon", "#0exit=1", "#1kill-self=KILL"}));
+    CHECK(job.exit == 0);
+    CHECK(answers_in(job.out) == Lines{"store: 1", "store: 1", "store: 1"});
+    CHECK(lines_of(job.err).size() == 2);  // the restarts: replacing the store is no event
+  }
+}
+
+TEST_CASE("a store that is killed fails the round: grace, restart, a fresh store") {
+  const Job here;
+  ChildProgram job(
+      here.with({"--nproc_per_node=2", "--max_restarts=1"},
+                {"parent", "@0ask-store", "trap-exit=0", "env=DDP_LAST_FAILURE", "#0wait"}));
+  job.wait_for("waiting ", 2);
+  const pid_t first = store_of(agent_of(job));
+  REQUIRE(first > 0);
   ::kill(first, SIGKILL);
   job.wait_for("got SIGTERM", 2);
   CHECK(job.wait_exit() == 0);
-  CHECK(store_pid(job.wait_for("store 1 of ", 2)) != first);
+  CHECK(answers_in(job.out()) == Lines{"store: 1", "store: 1"});
   CHECK_THAT(job.out(), Contains(R"(DDP_LAST_FAILURE={"rank":-1,"cause":"SIGKILL",)"));
   CHECK(job.err_lines() ==
-        Lines{"ddp-run: the workers' store (ddp-store, pid " + std::to_string(first) +
+        Lines{"ddp-run: the workers' store (pid " + std::to_string(first) +
               ") ended: killed by SIGKILL; its contents are lost; restart 1 of 1"});
 }
 
-TEST_CASE("a server that dies while nobody has asked for this round's store harms nobody") {
-  const Installed here;
-  ChildProgram job(
-      here.job({"--max_restarts=1"}, {"#0ask-store", "#0exit=1", "hold=USR1", "ask-store"}));
-  const std::string held = job.wait_for("holding ");
-  const pid_t first = store_pid(job.out_lines()[0]);
-  ::kill(first, SIGKILL);
-  while (::kill(first, 0) == 0) ::usleep(1000);  // until ddp-run has seen it
-  ::kill(std::stoi(held.substr(8)), SIGUSR1);
-  CHECK(job.wait_exit() == 0);
-  CHECK(store_pid(job.out_lines().back()) != first);
-  CHECK(job.err_lines().size() == 1);  // the restart
+TEST_CASE("a store that is killed in a job without restarts is the cause in its result") {
+  const Job here;
+  const std::string file = here.tmp / "result.json";
+  ChildProgram job(here.with({"--nproc_per_node=2", "--result-json=" + file},
+                             {"parent", "@0ask-store", "trap-exit=0", "wait"}));
+  job.wait_for("waiting ", 2);
+  ::kill(store_of(agent_of(job)), SIGKILL);
+  CHECK(job.wait_exit() == 1);
+  CHECK_THAT(job.err(), Contains("ddp-run: the job failed; first failure: the workers' store"));
+  const auto result = nlohmann::json::parse(text_of(file));
+  CHECK(result["outcome"] == "failed");
+  CHECK(result["failures"][0]["rank"].is_null());
+  CHECK_THAT(result["failures"][0]["cause"].get<std::string>(), StartsWith("the workers' store"));
 }
 
-TEST_CASE("a server that does not work here fails each round, and the result says why") {
-  for (const char* how : {"exit", "die"}) {
-    const Installed here;
-    const std::string file = here.folder / "result.json";
-    auto options = here.job({"--nproc_per_node=2", "--max_restarts=2", "--result-json=" + file},
-                            {"trap-exit=0", "@0ask-store", "wait"});
-    options.unset.clear();
-    options.set["STUB_STORE"] = how;
-    const auto job = run_to_end(options);
-    CHECK(job.exit == 1);
-    CHECK_THAT(job.err, Contains("ddp-run: the job failed; first failure: ddp-store, which hosts "
-                                 "the workers' store, exited before it served the store") &&
-                            Contains("--store=rank0"));
-    const auto result = nlohmann::json::parse(text_of(file));
-    CHECK(result["outcome"] == "failed");
-    CHECK(result["exit_code"] == 1);
-    CHECK(result["restarts"] == 2);
-    CHECK(result["failures"][0]["rank"].is_null());
-    CHECK_THAT(result["failures"][0]["cause"].get<std::string>(), StartsWith("ddp-store, which"));
-    CHECK(here.logged().size() == 3);
-  }
-}
-
-TEST_CASE("a server that cannot be executed fails the round") {
-  const Installed here(false);
-  here.folder.write("ddp-store", "#!/no/such/interpreter\n", true);
-  const auto job = run_to_end(here.job({"--nproc_per_node=2"}, {"@0ask-store", "wait"}));
-  CHECK(job.exit == 1);
-  CHECK_THAT(job.err, Contains("first failure: ddp-store,") && Contains("cannot be executed"));
-}
-
-TEST_CASE("the store's server gets none of the job's signals and ends with it") {
-  const Installed here;
-  auto options = here.job({}, {"ask-store", "note=USR1", "note=CONT", "trap-exit=0", "wait"});
+TEST_CASE("the store's process gets none of the job's signals and ends with it") {
+  const Job here;
+  auto options =
+      here.with({}, {"parent", "ask-store", "note=USR1", "note=CONT", "trap-exit=0", "wait"});
   options.own_group = true;
   ChildProgram job(options);
   job.wait_for("waiting");
+  const pid_t store = store_of(agent_of(job));
+  REQUIRE(store > 0);
   job.signal(SIGUSR1);
   job.wait_for("got SIGUSR1");
   ::kill(-job.pid(), SIGCONT);
   job.wait_for("got SIGCONT");
+  CHECK(store_of(agent_of(job)) == store);
   ::kill(-job.pid(), SIGTERM);
   CHECK(job.wait_exit() == 128 + SIGTERM);
   job.wait_all_gone(kSoon);
-  CHECK(here.logged() == Lines{"started with 0 1 2"});
 }
 
-TEST_CASE("SIGKILL of ddp-run or of its agent ends the store's server") {
+TEST_CASE("SIGKILL of ddp-run or of its agent ends the store's process") {
   for (const bool agent : {false, true}) {
-    const Installed here;
-    ChildProgram job(here.job({"--nproc_per_node=2"}, {"ask-store", "parent", "daemon", "wait"}));
+    const Job here;
+    ChildProgram job(here.with({"--nproc_per_node=2"}, {"ask-store", "parent", "daemon", "wait"}));
     job.wait_for("waiting", 2);
-    const pid_t target = agent ? std::stoi(job.wait_for("parent ").substr(7)) : job.pid();
-    ::kill(target, SIGKILL);
-    job.wait_all_gone(kSoon);  // the server holds ddp-run's stderr
+    ::kill(agent ? agent_of(job) : job.pid(), SIGKILL);
+    job.wait_all_gone(kSoon);  // it holds ddp-run's stderr
   }
 }
 
-std::string who_serves(const Installed& here, const Lines& options, const char* disable = nullptr) {
-  auto job = here.job(options, {"env=TORCHELASTIC_USE_AGENT_STORE"});
+// ---- the store and supervision ----------------------------------------------------------------
+
+double cpu_seconds(pid_t pid) {
+  double nanoseconds = 0;
+  std::ifstream("/proc/" + std::to_string(pid) + "/schedstat") >> nanoseconds;
+  return nanoseconds / 1e9;
+}
+
+/// Clients that ask for as much as they can read, until the store hangs up.
+class Flood {
+ public:
+  Flood(int clients, int port) {
+    for (int i = 0; i < clients; ++i) threads_.emplace_back([this, port] { ask(port); });
+  }
+  ~Flood() { wait_for_end(); }
+  long answers() const { return answers_; }
+  void wait_for(long answers) const {
+    while (answers_ < answers) ::usleep(1000);
+  }
+  void wait_for_end() {
+    for (auto& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+ private:
+  void ask(int port) {
+    const std::string value(4096, 'x');
+    const auto where = launch::parse_address("127.0.0.1", port);
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    ::connect(fd, reinterpret_cast<const sockaddr*>(where->bytes), where->size);
+    std::string batch =
+        launch::encode({launch::QueryType::Validate, {}, {}, launch::kTcpStoreMagic}) +
+        launch::encode({launch::QueryType::Set, {"key"}, {value}, 0});
+    constexpr int kBatch = 64;
+    const std::string get = launch::encode({launch::QueryType::Get, {"key"}, {}, 0});
+    for (int i = 0; i < kBatch; ++i) batch += get;
+    std::string answer(kBatch * (sizeof(std::uint64_t) + value.size()), '\0');
+    bool there = true;
+    while (there) {
+      there = ::send(fd, batch.data(), batch.size(), MSG_NOSIGNAL) > 0 &&
+              ::recv(fd, answer.data(), answer.size(), MSG_WAITALL) ==
+                  static_cast<ssize_t>(answer.size());
+      batch.erase(0, batch.find(get));
+      if (there) answers_ += kBatch;
+    }
+    ::close(fd);
+  }
+
+  std::atomic<long> answers_{0};
+  std::vector<std::thread> threads_;
+};
+
+int value_of(ChildProgram& job, const std::string& name) {
+  return std::stoi(job.wait_for(name + "=").substr(name.size() + 1));
+}
+
+TEST_CASE("a flood of requests takes no time of the agent's, which handles a failure meanwhile") {
+  const Job here;
+  ChildProgram job(here.with({"--nproc_per_node=2", "--max_restarts=1"},
+                             {"@0env=MASTER_PORT", "@0parent", "@0ask-store", "trap-exit=0",
+                              "#0@0wait", "#0hold=USR1", "#0kill-self=KILL"}));
+  const pid_t failing = std::stoi(job.wait_for("holding ").substr(8));
+  job.wait_for("waiting ");
+  const pid_t agent = agent_of(job), store = store_of(agent);
+  REQUIRE(store > 0);
+  const double before = cpu_seconds(agent), store_before = cpu_seconds(store);
+  Flood flood(4, value_of(job, "MASTER_PORT"));
+  flood.wait_for(50'000);
+  CHECK(cpu_seconds(agent) - before < (cpu_seconds(store) - store_before) / 10);
+  ::kill(failing, SIGUSR1);
+  job.wait_for("got SIGTERM");
+  // Only the end of the round's store ends the flood: it lasted all through the above.
+  flood.wait_for_end();
+  CHECK(job.wait_exit() == 0);
+  CHECK(answers_in(job.out()) == Lines{"store: 1", "store: 1"});
+  REQUIRE(job.err_lines().size() == 1);
+  CHECK_THAT(job.err_lines()[0],
+             StartsWith("ddp-run: rank 1 ") && Contains("killed by SIGKILL; restart 1 of 1"));
+}
+
+TEST_CASE("a store that does not answer at all holds up neither a restart nor the end") {
+  const Job here;
+  ChildProgram job(here.with({"--nproc_per_node=2", "--max_restarts=1"},
+                             {"parent", "ask-store", "trap-exit=0", "wait"}));
+  const auto stop_store = [&](int times) {
+    job.wait_for("waiting ", times);
+    const pid_t store = store_of(agent_of(job));
+    REQUIRE(store > 0);
+    ::kill(store, SIGSTOP);
+  };
+  stop_store(2);
+  ::kill(std::stoi(job.out_lines().back().substr(8)), SIGKILL);
+  stop_store(4);
+  job.signal(SIGTERM);
+  CHECK(job.wait_exit() == 128 + SIGTERM);
+  job.wait_all_gone(kSoon);
+}
+
+// ---- who serves the store ---------------------------------------------------------------------
+
+std::string who_serves(const Lines& options, const char* disable = nullptr) {
+  const Job here;
+  auto job = here.with(options, {"env=TORCHELASTIC_USE_AGENT_STORE"});
   if (disable) {
     job.set["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = disable;
     job.unset.clear();
@@ -198,44 +271,41 @@ std::string who_serves(const Installed& here, const Lines& options, const char* 
 }
 
 TEST_CASE("who serves the store: as torchrun decides, or as the user says") {
-  const Installed here;
   const std::string fixed = "--master-port=" + free_port();
-  CHECK(who_serves(here, {}) == "True");
-  CHECK(who_serves(here, {"--standalone"}) == "True");
-  CHECK(who_serves(here, {fixed}) == "True");
-  CHECK(who_serves(here, {}, "1") == "False");
-  CHECK(who_serves(here, {"--standalone", fixed}, "1") == "False");
-  CHECK(who_serves(here, {}, "0") == "True");
-  CHECK(who_serves(here, {fixed}, "1") == "True");  // torchrun's static rendezvous does not ask
-  CHECK(who_serves(here, {"--store=agent"}, "1") == "True");
-  CHECK(who_serves(here, {"--store=rank0"}) == "False");
+  CHECK(who_serves({}) == "True");
+  CHECK(who_serves({"--standalone"}) == "True");
+  CHECK(who_serves({fixed}) == "True");
+  CHECK(who_serves({}, "1") == "False");
+  CHECK(who_serves({"--standalone", fixed}, "1") == "False");
+  CHECK(who_serves({}, "0") == "True");
+  CHECK(who_serves({fixed}, "1") == "True");  // torchrun's static rendezvous does not ask
+  CHECK(who_serves({"--store=agent"}, "1") == "True");
+  CHECK(who_serves({"--store=auto"}, "1") == "False");
+  CHECK(who_serves({"--store=rank0"}) == "False");
 }
 
-TEST_CASE("without ddp-store beside ddp-run rank 0 serves the store") {
-  const Installed here(false);
-  CHECK(who_serves(here, {}) == "False");
-  CHECK_THAT(who_serves(here, {"--store=agent"}),
-             StartsWith("error: --store=agent: ") && Contains("/ddp-store is missing"));
-}
-
-TEST_CASE("fifty restarts with a store leave no descriptor behind") {
-  const Installed here;
+TEST_CASE("fifty restarts with a store leave neither a descriptor nor a process behind") {
+  const Job here;
   const auto job =
-      run_to_end(here.job({"--max_restarts=50"}, {"ask-store", "#50fds", "#50exit=0", "exit=1"}));
+      run_to_end(here.with({"--max_restarts=50"}, {"ask-store", "#1launcher-state",
+                                                   "#50launcher-state", "#50exit=0", "exit=1"}));
   CHECK(job.exit == 0);
-  const auto lines = lines_of(job.out);
-  REQUIRE(lines.size() == 52);
-  CHECK_THAT(lines[50], StartsWith("store 51 of "));
-  CHECK(lines[51] == "fds 0 1 2");
-  CHECK(here.logged().size() == 1);
+  CHECK(answers_in(job.out) == Lines(51, "store: 1"));
+  Lines descriptors;
+  for (const auto& line : lines_of(job.out)) {
+    const auto at = line.find("fds ");
+    if (line.rfind("agent rss", 0) == 0)
+      descriptors.push_back(line.substr(at, line.find(" guard") - at));
+  }
+  REQUIRE(descriptors.size() == 2);
+  CHECK(descriptors[0] == descriptors[1]);
 }
 
-TEST_CASE("three hundred restarts are served by one server", "[long]") {
-  const Installed here;
-  ChildProgram job(here.job({"--max_restarts=300"}, {"ask-store", "#300exit=0", "exit=1"}));
-  job.wait_for("store 301 of ", 1, std::chrono::minutes(3));
+TEST_CASE("three hundred restarts have a store each", "[long]") {
+  const Job here;
+  ChildProgram job(here.with({"--max_restarts=300"}, {"ask-store", "#300exit=0", "exit=1"}));
+  job.wait_for("store: 1", 301, std::chrono::minutes(3));
   CHECK(job.wait_exit() == 0);
-  CHECK(here.logged().size() == 1);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 #include "launcher/base/sockets.h"
 #include "launcher/rendezvous/coordinator.h"
-#include "launcher/rendezvous/round_store.h"
+#include "launcher/store/store_service.h"
 
 namespace ddp::test {
 namespace {
@@ -30,8 +30,9 @@ launch::MembershipRules rules_for(int min_nodes, int nodes) {
   return rules;
 }
 
-// As WorkerProcesses does for an agent: every participant is called after every wake.
-void serve(launch::Coordinator& coordinator, launch::RoundStore& store) {
+// As WorkerProcesses does for an agent, with the store in the same process: every participant is
+// called after every wake.
+void serve(launch::Coordinator& coordinator, launch::StoreService& store) {
   std::vector<pollfd> fds;
   while (!coordinator.over()) {
     fds.clear();
@@ -49,8 +50,9 @@ void serve(launch::Coordinator& coordinator, launch::RoundStore& store) {
 void run_host(const launch::MembershipRules& rules, const launch::JobHistory& history, int pipe) {
   const int listener = launch::listen_on(*launch::parse_address("127.0.0.1", 0));
   launch::Coordinator coordinator(rules, history, "", {listener}, {});
-  launch::RoundStore store(0, false);
-  const int ports[2] = {launch::port_of(listener), store.prepare("127.0.0.1")};
+  const int store_listener = launch::listen_for_peers("127.0.0.1");
+  launch::StoreService store(store_listener);
+  const int ports[2] = {launch::port_of(listener), launch::port_of(store_listener)};
   [[maybe_unused]] const auto told = ::write(pipe, ports, sizeof ports);
   serve(coordinator, store);
 }

@@ -4,13 +4,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <memory>
 #include "tests/support/catch.h"
 
+#include "launcher/base/descriptor_passing.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/sockets.h"
 #include "launcher/rendezvous/listening_socket.h"
 #include "launcher/rendezvous/local_rendezvous.h"
-#include "launcher/rendezvous/store_server/socket_handover.h"
+#include "launcher/rendezvous/round_store.h"
 
 namespace ddp::launch {
 namespace {
@@ -86,28 +89,75 @@ TEST_CASE("each round's store has a socket of its own, unless a port was asked f
   CHECK(fixed.next_round().store_socket == socket);
 }
 
-TEST_CASE("a socket is handed over, and a report comes back") {
+TEST_CASE("connections that wait at a port of an earlier round are closed") {
+  LocalRendezvous fixed("127.0.0.1", ListeningSocket("127.0.0.1", 0).port(), true, {});
+  const RendezvousInfo round = fixed.next_round();
+  CHECK(can_connect("127.0.0.1", round.master_port));
+  CHECK(fixed.next_round().store_socket == round.store_socket);
+  CHECK(::accept4(round.store_socket, nullptr, nullptr, SOCK_NONBLOCK) == -1);
+  CHECK(errno == EAGAIN);
+}
+
+TEST_CASE("descriptors pass from one process to another, one message each") {
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+  CHECK(receive_descriptor(ends[1]) == -1);
+  CHECK(errno == EAGAIN);
   const ListeningSocket socket("127.0.0.1", 0);
-  CHECK(hand_over_socket(ends[0], socket.fd()));
-  const int received = receive_socket(ends[1]);
+  CHECK(pass_descriptor(ends[0], socket.fd()));
+  const int received = receive_descriptor(ends[1]);
   REQUIRE(received >= 0);
   CHECK(port_of(received) == socket.port());
-  bool ended = true;
-  CHECK(take_served_reports(ends[0], ended) == 0);
-  CHECK_FALSE(ended);
-  report_served(ends[1]);
-  CHECK(take_served_reports(ends[0], ended) == 1);
-  CHECK_FALSE(ended);
   ::close(received);
-  ::shutdown(ends[1], SHUT_WR);
-  CHECK(take_served_reports(ends[0], ended) == 0);
-  CHECK(ended);
+  REQUIRE(::send(ends[0], "x", 1, 0) == 1);
+  CHECK(receive_descriptor(ends[1]) == -1);
+  CHECK(errno == EPROTO);
   ::close(ends[0]);
-  CHECK(receive_socket(ends[1]) == -1);
-  CHECK_FALSE(hand_over_socket(ends[1], socket.fd()));
+  CHECK(receive_descriptor(ends[1]) == -1);
+  CHECK(errno == 0);
+  CHECK_FALSE(pass_descriptor(ends[1], socket.fd()));
   ::close(ends[1]);
+}
+
+// A connection that its client can tell from others.
+struct Connection {
+  int client = -1;
+  int server = -1;
+
+  Connection() {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+    client = ends[0];
+    server = ends[1];
+  }
+  ~Connection() { ::close(client); }
+  Connection(const Connection&) = delete;
+  bool closed() const {
+    char byte;
+    return ::recv(client, &byte, 1, 0) == 0;
+  }
+};
+
+TEST_CASE("a store at the port of the rendezvous gets all of a round's clients, and of no other") {
+  RoundStore store(29500, false);
+  const Connection early, late;
+  store.adopt(early.server);
+  CHECK(early.closed());
+  CHECK(store.prepare("127.0.0.1") == 29500);
+  std::vector<std::unique_ptr<Connection>> clients;
+  for (int i = 0; i < 1000; ++i) {  // more than a Unix socket holds
+    clients.push_back(std::make_unique<Connection>());
+    store.adopt(clients.back()->server);
+  }
+  int came = 0;
+  for (std::vector<pollfd> none; came < 1000; store.handle(none)) {
+    for (int fd; (fd = receive_descriptor(store.source())) >= 0; ++came) ::close(fd);
+    REQUIRE(errno == EAGAIN);
+  }
+  for (const auto& client : clients) CHECK(client->closed());
+  store.close();
+  store.adopt(late.server);
+  CHECK(late.closed());
 }
 
 }  // namespace

@@ -105,18 +105,6 @@ struct ValidPeer : StoreFixture::Peer {
   explicit ValidPeer(StoreFixture& from) : Peer(from) { say(hello()); }
 };
 
-TEST_CASE("the first five bytes tell whether a connection is for the store") {
-  const std::string all = hello() + "x";
-  for (std::size_t size = 0; size < 5; ++size) {
-    CHECK(speaks_tcp_store(all.substr(0, size)) == Speaks::NeedsMoreBytes);
-  }
-  CHECK(speaks_tcp_store(all.substr(0, 5)) == Speaks::Yes);
-  CHECK(speaks_tcp_store(all) == Speaks::Yes);
-  CHECK(speaks_tcp_store("GET / HTTP/1.1") == Speaks::No);
-  CHECK(speaks_tcp_store(std::string("\0\1", 2)) == Speaks::No);
-  CHECK(all.substr(0, 5) == std::string("\0\xCE\xF7\x85\x3C", 5));
-}
-
 TEST_CASE("what has no greeting, a false one or a second one is closed") {
   StoreFixture store;
   for (const std::string& start :
@@ -169,13 +157,12 @@ TEST_CASE("compare_set answers what is there, or what was expected of a key that
 }
 
 TEST_CASE("a wait is answered once the last of its keys is there, by whatever sets it") {
-  StoreFixture store;
   for (const std::string& setter :
        {bytes_of(Type::Set, {"b"}, {""}), bytes_of(Type::Add, {"b"}, {}, 0),
         bytes_of(Type::Append, {"b"}, {"x"}), bytes_of(Type::MultiSet, {"c", "b"}, {"", ""}),
         bytes_of(Type::CompareSet, {"b"}, {"", "x"}), bytes_of(Type::QueuePush, {"b"}, {"x"}),
         bytes_of(Type::Barrier, {"b"}, {}, 1)}) {
-    store.server.clear();
+    StoreFixture store;
     ValidPeer waiting(store), other(store);
     CHECK(waiting.ask(bytes_of(Type::Wait, {"a", "b", "a"})).empty());
     other.say(bytes_of(Type::Set, {"a"}, {"x"}));
@@ -278,6 +265,7 @@ TEST_CASE("a client that wants more than the contents may have is closed, and ot
     heard = greedy.ask(bytes_of(Type::Set, {numbered("k", i)}, {value}));
   }
   CHECK(heard == "closed");
+  CHECK_THAT(store.server.take_note(), Catch::StartsWith("the workers' store is full: it holds "));
   CHECK(store.server.bytes() <= limits.contents);
   CHECK(other.ask(bytes_of(Type::Get, {"k0"})) == text_bytes(value));
   // An answer many times as long as its request.
@@ -300,6 +288,8 @@ TEST_CASE("requests that never end take a bounded part of the memory") {
   }
   CHECK(peers[0]->say("v").ask(bytes_of(Type::GetNumKeys)) == number_bytes(1));
   CHECK(peers[9]->heard() == "closed");
+  CHECK_FALSE(store.server.take_note().empty());
+  CHECK(store.server.take_note().empty());
 }
 
 TEST_CASE("a client that does not read its answers is not listened to, and others are") {
@@ -318,20 +308,6 @@ TEST_CASE("a client that does not read its answers is not listened to, and other
   const std::string heard = slow.heard();
   CHECK(heard.size() == 1000 * text_bytes(value).size());
   CHECK(slow.ask(get) == text_bytes(value));
-}
-
-TEST_CASE("clear leaves no key, no waiting client and no connection") {
-  StoreFixture store;
-  ValidPeer waiting(store), other(store);
-  waiting.say(bytes_of(Type::Wait, {"k"}));
-  other.say(bytes_of(Type::Set, {"a"}, {"1"}) + bytes_of(Type::QueuePush, {"q"}, {"1"}));
-  store.server.clear();
-  CHECK(waiting.heard() == "closed");
-  CHECK(other.heard() == "closed");
-  CHECK(store.server.bytes() == 0);
-  ValidPeer next(store);
-  CHECK(next.ask(bytes_of(Type::GetNumKeys)) == number_bytes(0));
-  CHECK(next.ask(bytes_of(Type::QueueLen, {"q"})) == number_bytes(0));
 }
 
 TEST_CASE("hundreds of clients wait for one key, and one descriptor is polled") {

@@ -181,27 +181,12 @@ TEST_CASE("a torch outside the environment is found, and the loader is told wher
 
 TEST_CASE("programs installed by cmake --install or from a package lie in PREFIX/lib/ddp_run") {
   const TempFolder folder;
-  const auto program = folder.write("usr/lib/ddp_run/torch-2.15/ddp-store", "", true);
+  const auto program = folder.write("usr/lib/ddp_run/torch-2.15/trainer", "", true);
   write_libraries(folder, "usr/lib/torch");
   folder.write("usr/lib/torch/version.py", "__version__ = '2.15.1'\n");
   TorchPlaces places;
   places.own_folder = folder / "usr/bin";
-  CHECK(find_torch_program("ddp-store", places)->path == program);
-}
-
-TEST_CASE("rank 0 hosts the store where no torch fits the installed ddp-store") {
-  Installation env;
-  ProgramPlaces places;
-  places.own_folder = env.places.own_folder;
-  const std::string store = env.folder.write("venv/bin/ddp-store", "", true);
-  env.folder.write(Installation::site("ddp_run/torch-2.15/ddp-store"), "", true);
-  CHECK(find_store_program(StoreChoice::Auto, places, env.places).empty());
-  CHECK_THROWS_WITH(
-      find_store_program(StoreChoice::Agent, places, env.places),
-      Catch::Contains("--store=agent: this ddp-store needs torch 2.15, and no torch") &&
-          Catch::Contains("or use --store=rank0"));
-  env.torch(kSite, "2.15.0");
-  CHECK(find_store_program(StoreChoice::Auto, places, env.places) == store);
+  CHECK(find_torch_program("trainer", places)->path == program);
 }
 
 TEST_CASE("a ddp-run in a virtual environment runs scripts with that environment's Python") {

@@ -1,7 +1,4 @@
-"""The two servers that the tests of the workers' store compare, ddp-run's and torch's, and their protocol.
-
-DDP_STORE_HOST names the program that runs ddp-run's server alone.
-"""
+"""The two servers that the tests of the workers' store compare, ddp-run's and torch's, and their protocol."""
 
 import os
 import socket
@@ -19,21 +16,26 @@ except ImportError:
     sys.exit(0)
 
 ROOT = Path(__file__).resolve().parents[2]
-HOST = os.environ.get("DDP_STORE_HOST", str(ROOT / "build/dev/bin/store_host"))
+DDP_RUN = os.environ.get("DDP_RUN", str(ROOT / "build/dev/bin/ddp-run"))
 PATIENCE = timedelta(seconds=180)
 HAS_BARRIER = hasattr(dist.TCPStore, "barrier")  # 2.15 has it, 2.11 does not
 SEED = int(os.environ.get("DDP_SEED", "1"))
 
 
 class OurServer:
-    def __init__(self):
-        self.process = subprocess.Popen([HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.port = int(self.process.stdout.readline().split()[1])
+    """That of a job whose worker has others use the store; a line on its standard input makes it fail."""
 
-    def tell(self, line):
-        self.process.stdin.write(line + "\n")
+    WORKER = 'echo "$MASTER_PORT"; if read -r line; then exit 3; fi'
+
+    def __init__(self):
+        self.process = subprocess.Popen([DDP_RUN, "--max-restarts=100", "sh", "-c", self.WORKER], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.port = int(self.process.stdout.readline())
+
+    def next_round(self):
+        self.process.stdin.write("fail\n")
         self.process.stdin.flush()
-        return self.process.stdout.readline().split()
+        self.port = int(self.process.stdout.readline())
 
     def close(self):
         self.process.stdin.close()

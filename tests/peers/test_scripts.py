@@ -5,10 +5,9 @@ import select
 import unittest
 from pathlib import Path
 
-from support import DDP_RUN, PATIENCE, PEERS, JobTest, need_torch, signal
+from support import PATIENCE, PEERS, JobTest, need_torch, signal
 
 need_torch()
-HAS_STORE = (DDP_RUN.parent / "ddp-store").exists()
 
 
 def descendants(pid):
@@ -58,12 +57,10 @@ class ScriptsUnderDdpRun(JobTest):
             for rank in (0, 1):
                 self.assertIn(f"rank {rank} of 2 in attempt {attempt} trained", job.out)
 
-    @unittest.skipUnless(HAS_STORE, "ddp-store was not built")
     def test_the_store_outlives_rank_0(self):
         job = self.succeed("--nproc-per-node=2", "train.py", MODE="rank 0 leaves")
         self.assertIn("the store said: served after rank 0\n", job.out)
 
-    @unittest.skipUnless(HAS_STORE, "ddp-store was not built")
     def test_a_store_that_is_killed_fails_the_round_and_the_restart_has_a_new_one(self):
         job = self.start("--nproc-per-node=2", "--max-restarts=1", "train.py", MODE="store is killed")
         self.wait_for_workers(2)
@@ -76,9 +73,8 @@ class ScriptsUnderDdpRun(JobTest):
         for rank in (0, 1):
             self.assertIn(f"rank {rank} of 2 in attempt 1 trained", job.out)
             self.assertIn(f"rank {rank} went on\n", job.out)
-        self.assertRegex(job.err, rf"ddp-store, pid {stores[0]}\) ended: killed by SIGKILL.*; restart 1 of 1")
+        self.assertRegex(job.err, rf"the workers' store \(pid {stores[0]}\) ended: killed by SIGKILL.*; restart 1 of 1")
 
-    @unittest.skipUnless(HAS_STORE, "ddp-store was not built")
     def test_store_and_workers_end_with_a_launcher_that_is_killed(self):
         job = self.start("--nproc-per-node=2", "train.py", MODE="store is killed")
         self.wait_for_workers(2)

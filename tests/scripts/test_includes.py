@@ -58,7 +58,6 @@ RIGHT = [
     ("launcher/launch.cc", '"launcher/agent/agent.h"'),
     ("launcher/main.cc", '"launch.h"'),
     ("launcher/main.cc", '"launcher/process/worker_processes.h"'),
-    ("launcher/rendezvous/store_server/main.cc", "<torch/csrc/distributed/c10d/TCPStore.hpp>"),
     ("launcher/cli/option_values.cc", "<cxxopts.hpp>"),
     ("trainer/hydra/yaml/yaml_reader.cc", "<yaml-cpp/parser.h>"),
     ("trainer/config/show/config_show.cc", '"trainer/config/keys/key_table.h"'),

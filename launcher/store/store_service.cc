@@ -1,0 +1,74 @@
+#include "launcher/store/store_service.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "launcher/base/descriptor_passing.h"
+#include "launcher/base/errors.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+constexpr int kClientsAtOnce = 256;  // then those who are connected have their turn
+
+bool listens(int socket) {
+  int answer = 0;
+  socklen_t size = sizeof answer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &answer, &size) == 0 && answer != 0;
+}
+
+void wait_for_clients(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake) {
+  const timespec limit = wake ? time_until(*wake) : timespec{};
+  if (::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr) >= 0) return;
+  if (errno != EINTR) throw LaunchError(kExitFailed, error_text(errno));
+  for (pollfd& fd : fds) fd.revents = 0;
+}
+
+}  // namespace
+
+StoreService::StoreService(int source) : source_(source), listening_(listens(source)) {}
+
+std::string StoreService::take_note() {
+  std::string note = acceptor_.take_warning();
+  return note.empty() ? server_.take_note() : note;
+}
+
+void StoreService::add_poll_fds(std::vector<pollfd>& fds) const {
+  server_.add_poll_fds(fds);
+  if (!ended_ && !acceptor_.rests_until()) fds.push_back({source_, POLLIN, 0});
+}
+
+void StoreService::handle(const std::vector<pollfd>& fds) {
+  acceptor_.wake();
+  for (int i = 0; i < kClientsAtOnce && !ended_; ++i) {
+    const int fd = next_client();
+    if (fd < 0) break;
+    server_.adopt(fd);
+  }
+  server_.handle(fds);
+}
+
+int StoreService::next_client() {
+  if (listening_) return acceptor_.accept(source_);
+  const int fd = receive_descriptor(source_);
+  ended_ = fd < 0 && errno == 0;
+  return fd;
+}
+
+void serve_store(int source, int control) {
+  StoreService service(source);
+  for (;;) {
+    std::vector<pollfd> fds{{control, POLLIN, 0}};
+    service.add_poll_fds(fds);
+    wait_for_clients(fds, service.deadline());
+    if (fds[0].revents != 0) return;
+    service.handle(fds);
+    const std::string note = service.take_note();
+    if (!note.empty()) ::send(control, note.data(), note.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
+}  // namespace ddp::launch

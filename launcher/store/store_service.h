@@ -1,0 +1,43 @@
+// The workers' store of one round, as a process serves it: its clients come through a listening
+// socket or, on a port that the store shares with the rendezvous, as connections that are passed
+// over a Unix socket (base/descriptor_passing.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/base/acceptor.h"
+#include "launcher/base/poll_handler.h"
+#include "launcher/store/tcp_store_server.h"
+
+namespace ddp::launch {
+
+class StoreService : public PollHandler {
+ public:
+  /// `source`: either socket, non-blocking, not owned.
+  explicit StoreService(int source);
+
+  std::size_t connections() const { return server_.connections(); }
+  /// A line for the user; empty: none.
+  std::string take_note();
+
+  void add_poll_fds(std::vector<pollfd>& fds) const override;
+  void handle(const std::vector<pollfd>& fds) override;
+  std::optional<Clock::time_point> deadline() const override { return acceptor_.rests_until(); }
+
+ private:
+  int next_client();
+
+  int source_;
+  bool listening_ = false;  // source_ is a listening socket
+  bool ended_ = false;      // nobody else will come
+  TcpStoreServer server_;
+  Acceptor acceptor_{"the workers' store"};
+};
+
+/// Serves until `control`, a Unix socket that keeps messages apart, is at end-of-file. Each message
+/// that it sends over `control` is a line for the user.
+void serve_store(int source, int control);
+
+}  // namespace ddp::launch
