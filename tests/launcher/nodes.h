@@ -21,6 +21,11 @@ inline int finish(ChildProgram& node) {
   return node.wait_exit();
 }
 
+/// Whether the text was read from the node so far.
+inline bool ever(const ChildProgram& node, const std::string& text) {
+  return node.out().find(text) != std::string::npos || node.err().find(text) != std::string::npos;
+}
+
 /// Workers that say who they are and stay.
 inline const std::vector<std::string> kStay{"parent", "env=TORCHELASTIC_RESTART_COUNT", "env=RANK",
                                             "env=WORLD_SIZE", "wait"};
