@@ -25,7 +25,7 @@ class Threads {
 std::vector<torch::Tensor> random_gradients() {
   torch::manual_seed(3);
   return {torch::randn({3 * kNormBlock + 5}), torch::randn({7, 11}), torch::randn({1}),
-          torch::randn({kNormBlock}), torch::randn({0}), torch::randn({300, 200}).t()};
+          torch::randn({kNormBlock}),         torch::randn({0}),     torch::randn({300, 200}).t()};
 }
 
 /// By torch, in float64.
@@ -41,8 +41,7 @@ double reference(const std::vector<torch::Tensor>& gradients) {
 TEST_CASE("the norm is right at the size of GPT-2's embedding, where float32 sums are off") {
   const std::vector<torch::Tensor> gradients = {torch::full({50257, 768}, 1e-3F)};
   const double right = reference(gradients);
-  const double float32 =
-      at::_foreach_norm(gradients, 2.0)[0].to(torch::kFloat64).item<double>();
+  const double float32 = at::_foreach_norm(gradients, 2.0)[0].to(torch::kFloat64).item<double>();
   CHECK(std::abs(float32 / right - 1.0) > 1e-4);
   CHECK(gradient_norm(gradients).item<float>() == static_cast<float>(right));
 }
