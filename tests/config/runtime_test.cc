@@ -141,6 +141,8 @@ TEST_CASE("only temporaries of dead processes are removed") {
   CHECK(files_here() == 5);
   CHECK(std::filesystem::exists(living));
   CHECK(remove_stale_temporaries(folder.path("s.pt")) == 0);
+  CHECK(revoke_temporaries("s.pt") == 1);
+  CHECK_FALSE(std::filesystem::exists(living));
   CHECK(remove_stale_temporaries("no/folder/s.pt") == 0);
 }
 

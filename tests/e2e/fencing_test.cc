@@ -4,6 +4,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/workers.h"
 
 namespace ddp::test {
 namespace {
@@ -13,9 +14,10 @@ using Catch::Contains;
 TEST_CASE("a process that was suspended ends when another one has taken its run over") {
   const Workspace unbroken, place;
   succeed(alone(unbroken));
-  ChildProgram suspended(alone(place, {"trainer_config.max_steps=100000"}));
-  suspended.wait_for("Step 12 | Train", 1, kPatience);
-  suspended.signal(SIGSTOP);
+  ChildProgram suspended(
+      alone(place, {"trainer_config.max_steps=100000",
+                    R"(trainer_config.fault_plan=["step=12 phase=optimizer kind=stop"])"}));
+  wait_until_stopped(suspended.pid());
   const auto later = succeed(alone(place));
   CHECK_THAT(later.out, Contains("Resuming training from snapshot"));
   suspended.signal(SIGCONT);

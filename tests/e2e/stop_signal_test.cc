@@ -74,15 +74,6 @@ TEST_CASE("a signal to every process of a job loses no step") {
   check_no_step_lost(start_two_ranks, place, order_of_steps(job.out()).back());
 }
 
-void wait_until_stopped(pid_t pid) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  std::string stat;
-  while (stat.find(") T ") == std::string::npos) {
-    if (std::chrono::steady_clock::now() >= end) FAIL("the process never stopped");
-    std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
-  }
-}
-
 TEST_CASE("a signal in the last step still leaves the last evaluation to the next run") {
   const Workspace unbroken, place;
   succeed(alone(unbroken, until(13)));

@@ -143,8 +143,13 @@ TEST_CASE("embeddings are decayed where the configuration asks for it") {
   const Words one_step = {"trainer_config.max_steps=1", "optimizer_config.weight_decay=0.5"};
   succeed(alone(plain, one_step));
   succeed(alone(decayed, with_more(one_step, {"optimizer_config.decay_embeddings=true"})));
-  const Words embeddings = {"model.transformer.wpe.weight", "model.transformer.wte.weight"};
-  CHECK(differences(plain.snapshot(), decayed.snapshot()) == embeddings);
+  const auto sums = tensor_sums(plain);
+  std::set<std::string> different;
+  for (const auto& [name, sum] : tensor_sums(decayed)) {
+    if (sum != sums.at(name)) different.insert(name);
+  }
+  CHECK(different ==
+        std::set<std::string>{"model.transformer.wpe.weight", "model.transformer.wte.weight"});
 }
 
 TEST_CASE("momentum may be switched on when a run resumes: it begins at 0") {

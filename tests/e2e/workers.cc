@@ -4,13 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <stdexcept>
 
 #include "tests/e2e/saved_state.h"
+#include "tests/support/catch.h"
 
 namespace ddp::test {
 namespace {
@@ -99,6 +102,15 @@ Dice::Dice() {
   const unsigned seed = seed_of_this_run();
   std::cout << "DDP_E2E_SEED=" << seed << " repeats this choice of moments" << std::endl;
   engine_.seed(seed);
+}
+
+void wait_until_stopped(pid_t pid) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  std::string stat;
+  while (stat.find(") T ") == std::string::npos) {
+    if (std::chrono::steady_clock::now() >= end) FAIL("the process never stopped");
+    std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
+  }
 }
 
 }  // namespace ddp::test

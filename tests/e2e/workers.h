@@ -55,4 +55,7 @@ class Dice {
   std::mt19937 engine_;
 };
 
+/// Waits until the process has been stopped by a signal, as by the fault kind=stop.
+void wait_until_stopped(pid_t pid);
+
 }  // namespace ddp::test

@@ -1,6 +1,7 @@
 // Which snapshots are kept, found, put aside.
 #include "trainer/snapshot/snapshot_folder.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -127,6 +128,30 @@ TEST_CASE("a process that was stopped finds out before the later start has saved
   const FolderRun later(dir, 1);
   CHECK_THROWS_AS(stopped.save(200), SupersededError);
   CHECK(open_snapshot(dir.file("s.pt")).meta.step == 100);
+}
+
+TEST_CASE("a process that was stopped between its check and its rename does not succeed with it") {
+  const TempDir dir;
+  FolderRun(dir, 1).save(100);
+  FolderRun stopped(dir, 1);
+  auto meta = sample_meta(200);
+  meta.run_id = stopped.folder.run_id();
+  StateBuffer buffer(sample_tensors());
+  buffer.copy_from(sample_tensors(), nullptr);
+  // As if it slept from here until the later start has saved.
+  const auto later = [&](PublishPhase phase) {
+    if (phase != PublishPhase::kBeforeRename) return;
+    const pid_t other = ::fork();
+    if (other == 0) {
+      FolderRun taking_over(dir, 1);
+      taking_over.save(300);
+      ::_exit(0);
+    }
+    ::waitpid(other, nullptr, 0);
+    CHECK_FALSE(std::filesystem::exists(dir.file("s.pt.tmp." + std::to_string(::getpid()))));
+  };
+  CHECK_THROWS_AS(stopped.folder.publish(meta, buffer.tensors(), later), SupersededError);
+  CHECK(open_snapshot(dir.file("s.pt")).meta.step == 300);
 }
 
 TEST_CASE("of two processes that started from scratch the one behind gives way") {

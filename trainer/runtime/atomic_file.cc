@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 
 #include "trainer/runtime/error.h"
@@ -71,6 +72,23 @@ pid_t owner_of(std::string_view suffix) {
 /// Our own id counts as dead: in a container the restarted process often gets the id of the killed
 /// one.
 bool alive(pid_t pid) { return pid != getpid() && (::kill(pid, 0) == 0 || errno == EPERM); }
+
+/// Those whose owner is `wanted`.
+int remove_temporaries(const std::string& path, const std::function<bool(pid_t)>& wanted) {
+  const fs::path target(path);
+  const std::string prefix = target.filename().string() + ".tmp.";
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  int removed = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    const pid_t owner = owner_of(std::string_view(name).substr(prefix.size()));
+    if (owner <= 0 || !wanted(owner)) continue;
+    if (::unlink(it->path().c_str()) == 0) ++removed;
+  }
+  return removed;
+}
 
 }  // namespace
 
@@ -138,19 +156,9 @@ void move_file(const std::string& from, const std::string& to) {
 }
 
 int remove_stale_temporaries(const std::string& path) {
-  const fs::path target(path);
-  const std::string prefix = target.filename().string() + ".tmp.";
-  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
-  int removed = 0;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (!name.starts_with(prefix)) continue;
-    const pid_t owner = owner_of(std::string_view(name).substr(prefix.size()));
-    if (owner <= 0 || alive(owner)) continue;
-    if (::unlink(it->path().c_str()) == 0) ++removed;
-  }
-  return removed;
+  return remove_temporaries(path, [](pid_t owner) { return !alive(owner); });
 }
+
+int revoke_temporaries(const std::string& path) { return remove_temporaries(path, alive); }
 
 }  // namespace ddp::train

@@ -49,4 +49,8 @@ void move_file(const std::string& from, const std::string& to);
 /// only: an AtomicFile still open in this process would lose its file.
 int remove_stale_temporaries(const std::string& path);
 
+/// Removes those of other processes that live: what they are writing there, stopped or not, can no
+/// longer take the name. Returns how many.
+int revoke_temporaries(const std::string& path);
+
 }  // namespace ddp::train

@@ -95,6 +95,7 @@ class SnapshotFolder {
   void name_run(const std::string& config_json, const std::string& data_sha256);
   int64_t attempt_in_manifest() const;
   void claim_attempt();
+  std::optional<int64_t> step_there(const std::string& run_id) const;
   void check_not_superseded(const SnapshotMeta& meta) const;
   void remove(std::size_t index);
   void write_manifest() const;
@@ -102,9 +103,10 @@ class SnapshotFolder {
   std::string path_;
   std::size_t limit_;
   Log& log_;
-  std::optional<std::string> run_id_;  // once it is known
-  int64_t attempt_ = 0;                // which start of the run this is; 0 before begin_run()
-  bool went_back_ = false;             // path_ is older than another file of its run
+  std::optional<std::string> run_id_;     // once it is known
+  int64_t attempt_ = 0;                   // which start of the run this is; 0 before begin_run()
+  std::optional<int64_t> step_at_start_;  // of the file that begin_run() left in place
+  bool went_back_ = false;                // path_ is older than another file of its run
   std::vector<SnapshotEntry> entries_;
 };
 

@@ -36,22 +36,30 @@ void SnapshotFolder::claim_attempt() {
   attempt_ = attempt_in_manifest() + 1;
   std::error_code ignored;
   if (!entries_.empty() || fs::exists(manifest_path(), ignored)) write_manifest();
+  // A process that was stopped between its check and its rename must not succeed with it.
+  revoke_temporaries(path_);
+  step_at_start_ = step_there(run_id());
+}
+
+// Of the present file, if it is one of this run's.
+std::optional<int64_t> SnapshotFolder::step_there(const std::string& run_id) const {
+  try {
+    const SnapshotMeta present = peek_snapshot(path_).meta;
+    if (present.run_id == run_id) return present.step;
+  } catch (const std::exception&) {  // none, or a damaged one
+  }
+  return std::nullopt;
 }
 
 void SnapshotFolder::check_not_superseded(const SnapshotMeta& meta) const {
-  SnapshotMeta present;
-  try {
-    present = peek_snapshot(path_).meta;
-  } catch (const std::exception&) {  // none, or a damaged one
-  }
-  const bool ours = present.run_id == meta.run_id;
+  const auto present = step_there(meta.run_id);
   const int64_t newest = std::max(attempt_, attempt_in_manifest());
-  const bool behind = ours && present.step > meta.step;
+  const bool behind = present > meta.step && present != step_at_start_;
   if (newest == attempt_ && !behind) return;
   throw SupersededError(fmt::format(
       "another process continues this run in {} (start {}, {}); this one (start {}, step {}) was "
       "suspended or started twice: it ends without saving, and nothing is lost",
-      path_, newest, ours ? fmt::format("step {}", present.step) : "nothing saved yet", attempt_,
+      path_, newest, present ? fmt::format("step {}", *present) : "nothing saved yet", attempt_,
       meta.step));
 }
 
@@ -74,6 +82,9 @@ void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorB
       break;
     } catch (const NoSpaceError&) {
       if (!delete_oldest()) throw;
+    } catch (const std::exception&) {
+      check_not_superseded(meta);  // which takes the temporary file away
+      throw;
     }
   }
   if (keep) {
