@@ -175,7 +175,7 @@ class Wheel(PackageTest):
             for library, version in re.findall(r"\b(GLIBC|GLIBCXX)_([\d.]+)\b", text):
                 needed[library] = max(needed.get(library, (0,)), tuple(map(int, version.split("."))))
         page = (ROOT / "docs/install.md").read_text()
-        self.assertIn(f"need glibc {'.'.join(map(str, needed['GLIBC']))} and libstdc++", page)
+        self.assertIn(f"needs glibc {'.'.join(map(str, needed['GLIBC']))} and libstdc++", page)
         self.assertIn(f"`GLIBCXX_{'.'.join(map(str, needed['GLIBCXX']))}`", page)
 
     def test_the_metadata_names_the_torch_it_was_built_with(self):
