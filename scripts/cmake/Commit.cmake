@@ -5,7 +5,7 @@ set(DDP_COMMIT "" CACHE STRING "The commit that --version names; empty: ask git"
 function(ddp_commit target name)
   set(generated ${CMAKE_CURRENT_BINARY_DIR}/${target}_commit.cc)
   add_custom_target(${target}_commit BYPRODUCTS ${generated}
-    COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DGENERATED=${generated} -DNAME=${name} -DCOMMIT=${DDP_COMMIT}
+    COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DGENERATED=${generated} -DNAME=${name} -DCOMMIT=${DDP_COMMIT}
             -P ${CMAKE_CURRENT_FUNCTION_LIST_FILE}
     VERBATIM)
   add_dependencies(${target} ${target}_commit)

@@ -26,16 +26,16 @@ set(_doc ${DDP_SHARE_DIR}/doc/ddp-run)
 foreach(_file IN ITEMS README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE NOTICE launcher/README.md trainer/README.md
         data/README.md)
   get_filename_component(_folder ${_file} DIRECTORY)
-  install(FILES ${CMAKE_SOURCE_DIR}/${_file} DESTINATION ${_doc}/${_folder} COMPONENT launcher)
+  install(FILES ${PROJECT_SOURCE_DIR}/${_file} DESTINATION ${_doc}/${_folder} COMPONENT launcher)
 endforeach()
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs ${CMAKE_SOURCE_DIR}/configs DESTINATION ${_doc} COMPONENT launcher
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/configs DESTINATION ${_doc} COMPONENT launcher
         FILES_MATCHING PATTERN *.md PATTERN *.svg PATTERN *.png PATTERN *.yaml)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/examples DESTINATION ${_doc} COMPONENT launcher PATTERN __pycache__ EXCLUDE)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${_doc} COMPONENT launcher PATTERN __pycache__ EXCLUDE)
 # Static programs contain libraries under these licences, which want their texts beside them. Every Debian has the texts.
 set(_gnu_licences /usr/share/common-licenses/LGPL-2.1 /usr/share/common-licenses/LGPL-3 /usr/share/common-licenses/GPL-3)
 install(FILES ${_gnu_licences} DESTINATION ${_doc}/licenses COMPONENT launcher OPTIONAL)
 if(DDP_BUILD_TRAINER AND NOT SKBUILD)  # a package of its own
   set(_doc ${DDP_SHARE_DIR}/doc/ddp-trainer)
-  install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/NOTICE DESTINATION ${_doc} COMPONENT trainer)
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE DESTINATION ${_doc} COMPONENT trainer)
   install(FILES ${_gnu_licences} DESTINATION ${_doc}/licenses COMPONENT trainer OPTIONAL)
 endif()

@@ -1,7 +1,7 @@
 # ddp_plain_options: the language and the warnings.
 add_library(ddp_plain_options INTERFACE)
 target_compile_features(ddp_plain_options INTERFACE cxx_std_20)
-target_include_directories(ddp_plain_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_include_directories(ddp_plain_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(ddp_plain_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual)
 if(DDP_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -1,7 +1,7 @@
 include_guard()
 find_package(Python3 3.9 COMPONENTS Interpreter QUIET)
 # The environment that setup.sh made, whose Python has torch, or else the system's Python.
-find_program(DDP_PEER_PYTHON NAMES python3 HINTS ${CMAKE_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
+find_program(DDP_PEER_PYTHON NAMES python3 HINTS ${PROJECT_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
 if(NOT DDP_PEER_PYTHON)
   set(DDP_PEER_PYTHON ${Python3_EXECUTABLE})
 endif()
@@ -31,7 +31,7 @@ function(ddp_add_python_tests label)
   endif()
   foreach(name IN LISTS arg_UNPARSED_ARGUMENTS)
     add_test(NAME ${label}.${name}
-             COMMAND ${python} ${CMAKE_SOURCE_DIR}/tests/support/run_unittest.py -v test_${name}
+             COMMAND ${python} ${PROJECT_SOURCE_DIR}/tests/support/run_unittest.py -v test_${name}
              WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     set_tests_properties(${label}.${name} PROPERTIES
       LABELS ${label} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL} PROCESSORS ${arg_PROCESSORS} SKIP_REGULAR_EXPRESSION "${arg_SKIP}"

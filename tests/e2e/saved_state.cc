@@ -8,7 +8,7 @@
 #include "tests/support/catch.h"
 
 #include "trainer/runtime/error.h"
-#include "trainer/storage/safetensors.h"
+#include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::test {
 namespace {

@@ -1,5 +1,5 @@
 // The files and the terminal of a run, as logging_config asks for them.
-#include "trainer/run/run_records.h"
+#include "trainer/metrics/run_records.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -9,7 +9,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/support/skip.h"
-#include "trainer/storage/safetensors.h"
+#include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train::test {
 

@@ -11,7 +11,7 @@
 #include "trainer/interop/torch_file.h"
 #include "trainer/runtime/atomic_file.h"
 #include "trainer/runtime/error.h"
-#include "trainer/storage/safetensors.h"
+#include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "trainer/interop/gpt2_layout.h"
 #include "trainer/runtime/error.h"
-#include "trainer/storage/safetensors.h"
+#include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train {
 namespace {

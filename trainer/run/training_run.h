@@ -16,7 +16,7 @@
 #include "trainer/run/duty.h"
 #include "trainer/run/rollback_limit.h"
 #include "trainer/run/run_account.h"
-#include "trainer/run/run_records.h"
+#include "trainer/metrics/run_records.h"
 #include "trainer/run/step_profile.h"
 #include "trainer/run/trainer.h"
 #include "trainer/runtime/log.h"

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "trainer/snapshot/snapshot_meta.h"
-#include "trainer/storage/safetensors.h"
+#include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train {
 

@@ -11,7 +11,7 @@
 #include "trainer/config/config.h"
 #include "trainer/data/distributed_sampler.h"
 #include "trainer/optim/amp.h"
-#include "trainer/storage/safetensors.h"
+#include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train {
 

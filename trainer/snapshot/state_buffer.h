@@ -11,7 +11,7 @@
 
 #include "trainer/parallel/device_wait.h"
 #include "trainer/parallel/page_lock.h"
-#include "trainer/storage/safetensors.h"
+#include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train {
 

@@ -1,4 +1,4 @@
-#include "trainer/storage/safetensors.h"
+#include "trainer/tensorfile/safetensors.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
