@@ -23,6 +23,7 @@ CONTRACT = "launcher/worker_contract.h"
 # Rooms in rooms, likewise; files of the outer one, such as config.h, the plain struct, are visible to all of them.
 INNER_ROOMS = {
     "trainer/hydra": {"yaml": 0, "interpolation": 1, "override": 2, "compose": 3},
+    "trainer/runtime": {"log": 0, "files": 1, "process": 2},
     "trainer/config": {"keys": 0, "load": 1, "show": 2},
 }
 
@@ -34,13 +35,13 @@ FENCES = [
     (r"arrow/", r"trainer/storage/arrow_folder\.cc$", "only arrow_folder.cc sees Arrow"),
     (r"nccl\.h$", r"trainer/parallel/|tests/support/fake_cuda/", "only trainer/parallel/ sees NCCL"),
     (r"utf8proc", r"trainer/tokenizer/(word_splitter|bert_words)\.cc$", "only word_splitter.cc and bert_words.cc see utf8proc"),
-    (r"(png|turbojpeg)\.h$", r"trainer/data/image_decoder\.cc$|tests/", "only image_decoder.cc sees libpng and libjpeg-turbo"),
-    (r"zlib\.h$", r"trainer/data/idx_file\.cc$|tests/", "only idx_file.cc sees zlib"),
+    (r"(png|turbojpeg)\.h$", r"trainer/data/images/image_decoder\.cc$|tests/", "only image_decoder.cc sees libpng and libjpeg-turbo"),
+    (r"zlib\.h$", r"trainer/data/images/idx_file\.cc$|tests/", "only idx_file.cc sees zlib"),
     (r"yaml-cpp/", r"trainer/hydra/yaml/", "only hydra/yaml/ sees yaml-cpp"),
     (r"nettle/", r"launcher/rendezvous/control_channel\.cc$", "only control_channel.cc sees nettle"),
     (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/app/parsed_options\.h$",
      "only option_values.cc and parsed_options.h see cxxopts"),
-    (r"(torch|ATen|c10|caffe2)/", r"trainer/(?!config/|hydra/)|tests/(?!launcher/|config/|hydra/)",
+    (r"(torch|ATen|c10|caffe2)/", r"trainer/(?!config/|hydra/)|tests/(?!launcher/|trainer/config/|trainer/hydra/)",
      "LibTorch is for trainer/ outside config/ and hydra/"),
 ]
 

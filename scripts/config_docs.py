@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Generates everything derived from the table of configuration keys: the reference in docs/config.md,
-configs/schema.json, the lines of configs/gpt2_train_cfg.yaml, tests/config/keys.golden.
+configs/schema.json, the lines of configs/gpt2_train_cfg.yaml, tests/trainer/config/keys.golden.
 
   config_docs.py [--check] [PROGRAM]     PROGRAM: trainer or ddp_config_show (default: build/release/bin/ddp_config_show)
 
@@ -81,7 +81,7 @@ def main():
         "docs/config.md": lambda old: reference(old, described(program, "markdown")),
         "configs/schema.json": lambda _: text,
         "configs/gpt2_train_cfg.yaml": lambda old: yaml_file(old, schema),
-        "tests/config/keys.golden": lambda _: "".join(path + "\n" for path in paths(schema)),
+        "tests/trainer/config/keys.golden": lambda _: "".join(path + "\n" for path in paths(schema)),
     }
     stale = []
     for name, make in made.items():

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HELP, PAGE = ROOT / "tests/launcher/help.golden", ROOT / "docs/ddp-run-options.md"
+HELP, PAGE = ROOT / "tests/launcher/cli/help.golden", ROOT / "docs/ddp-run-options.md"
 COLUMN = 40  # where --help's second column begins
 
 

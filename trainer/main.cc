@@ -11,7 +11,7 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/trainer_args.h"
 #include "trainer/health/heartbeat_file.h"
-#include "trainer/runtime/finish_stdout.h"
+#include "trainer/runtime/log/finish_stdout.h"
 
 namespace ddp::train {
 namespace {

@@ -26,13 +26,13 @@ ddp_torch_room(ddp_data
   SOURCES
     data/data_loader.cc
     data/distributed_sampler.cc
-    data/image_samples.cc
-    data/length_buckets.cc
-    data/masked_lines.cc
-    data/stratified_split.cc
-    data/text_dataset.cc
-    data/text_samples.cc
-    data/token_windows.cc)
+    data/images/image_samples.cc
+    data/text/length_buckets.cc
+    data/text/masked_lines.cc
+    data/text/stratified_split.cc
+    data/text/text_dataset.cc
+    data/text/text_samples.cc
+    data/tokens/token_windows.cc)
 
 ddp_torch_room(ddp_model
   PUBLIC ddp::torch ddp_model_costs

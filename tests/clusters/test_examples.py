@@ -41,7 +41,7 @@ class Scripts(unittest.TestCase):
             self.assertEqual(found.returncode, 0, found.stdout)
 
     def test_options_of_ddp_run_in_the_examples_exist(self):
-        known = set(re.findall(r"--([a-z-]+)", (ROOT / "tests/launcher/help.golden").read_text()))
+        known = set(re.findall(r"--([a-z-]+)", (ROOT / "tests/launcher/cli/help.golden").read_text()))
         foreign = {"config", "nodes", "no-kill", "wait", "requeue", "open-mode", "signal", "time", "kill-on-bad-exit",
                    "job-name", "ntasks-per-node", "gpus-per-node", "cpus-per-task", "map-by", "version", "hostfile"}
         for file in [*EXAMPLES.rglob("*.sh"), *EXAMPLES.rglob("*.sbatch"), *EXAMPLES.rglob("*.yaml")]:

@@ -119,7 +119,7 @@ class Manifests(unittest.TestCase):
     def test_exit_codes_that_end_the_job_are_those_of_ddp_run(self):
         rules = documents("indexed-job.yaml")[1]["spec"]["podFailurePolicy"]["rules"]
         codes = rules[0]["onExitCodes"]["values"]
-        known = re.findall(r"^  (\d+) +\S", (ROOT / "tests/launcher/help.golden").read_text(), re.MULTILINE)
+        known = re.findall(r"^  (\d+) +\S", (ROOT / "tests/launcher/cli/help.golden").read_text(), re.MULTILINE)
         self.assertLessEqual({str(code) for code in codes}, set(known))
         self.assertNotIn(75, codes)
 

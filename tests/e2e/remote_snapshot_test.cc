@@ -6,7 +6,7 @@
 
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/workers.h"
-#include "tests/remote/store_server.h"
+#include "tests/trainer/storage/store_server.h"
 
 namespace ddp::test {
 namespace {

@@ -1,4 +1,4 @@
-"""Attempts of a run without a model: what tests/metrics/metrics_probe.cc records from a script."""
+"""Attempts of a run without a model: what tests/trainer/metrics/metrics_probe.cc records from a script."""
 
 import os
 import shutil

@@ -2,11 +2,11 @@
 
 Each has the name of the test there and asserts, of whole jobs, what that one asserts. Of the others:
 
-  test_nproc_gpu_launch_configurations     tests/launcher/local_world_size_test.cc: GPUs are counted without torch
+  test_nproc_gpu_launch_configurations     tests/launcher/plan/local_world_size_test.cc: GPUs are counted without torch
   test_nproc_xpu_launch_configurations     does not apply: ddp-run knows CUDA's and ROCm's GPUs only
   test_launch_elastic_agent_raise_exception  of torchelastic's inside; an agent that is killed: tests/launcher/
                                            run_no_orphan_test.cc and run_nodes_elastic_test.cc
-  test_min_max_nodes_parse                 tests/launcher/launch_config_test.cc, test_options.py
+  test_min_max_nodes_parse                 tests/launcher/cli/launch_config_test.cc, test_options.py
   test_launch_shutdown                     of torchelastic's inside; that the rendezvous ends with the job:
                                            tests/launcher/run_nodes_test.cc
   test_is_not_torchelastic_launched        does not apply: no launcher takes part

@@ -8,7 +8,7 @@ from functools import cache
 from doc_commands import PAGES, all_commands, code_lines, programs_of
 from support import BIN, CORPUS, ROOT, RecipeTest
 
-KEYS = (ROOT / "tests/config/keys.golden").read_text().split()
+KEYS = (ROOT / "tests/trainer/config/keys.golden").read_text().split()
 # Not hydra's: pages also name those that are refused here.
 ROOMS = "|".join(sorted({key.split(".")[0] for key in KEYS if "." in key} - {"hydra"}))
 MODES = ["generate", "eval", "predict", "export", "estimate", "inspect", "report", "doctor", "tokenize"]

@@ -9,9 +9,9 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_includes.py"
 
 WRONG = [
-    ("launcher/agent/agent.cc", '"trainer/runtime/log.h"', "launcher never includes trainer"),
+    ("launcher/agent/agent.cc", '"trainer/runtime/log/log.h"', "launcher never includes trainer"),
     ("launcher/agent/agent.cc", '"launcher/process/worker_processes.h"', "process_runner.h, not worker_processes.h"),
-    ("launcher/agent/agent.cc", '"tests/launcher/fake_runner.h"', "launcher never includes tests"),
+    ("launcher/agent/agent.cc", '"tests/launcher/agent/fake_runner.h"', "launcher never includes tests"),
     ("launcher/base/text.cc", '"launcher/logs/log_file.h"', "arrows point left only"),
     ("launcher/base/text.cc", '"launcher/launch.h"', "arrows point left only"),
     ("launcher/hang/heartbeat.cc", '"launcher/process/spawn.h"', "arrows point left only"),
@@ -27,7 +27,7 @@ WRONG = [
     ("launcher/launch.cc", "<torch/torch.h>", "LibTorch is for trainer/"),
     ("launcher/launch.cc", "<yaml-cpp/yaml.h>", "yaml-cpp"),
     ("launcher/launch.cc", "<cxxopts.hpp>", "cxxopts"),
-    ("trainer/runtime/log.cc", '"trainer/config/config.h"', "arrows point left only"),
+    ("trainer/runtime/log/log.cc", '"trainer/config/config.h"', "arrows point left only"),
     ("trainer/config/config.cc", "<torch/torch.h>", "LibTorch is for trainer/"),
     ("trainer/config/config.cc", '"trainer/model/gpt.h"', "arrows point left only"),
     ("trainer/model/gpt.cc", '"trainer/data/dataset.h"', "siblings"),
@@ -46,7 +46,7 @@ WRONG = [
     ("trainer/config/attic/old.cc", '"trainer/config/keys/key_table.h"', "not in the list"),
     ("trainer/model/gpt.cc", '"../data/dataset.h"', "from the root"),
     ("trainer/attic/old.cc", '"trainer/config/config.h"', "list of rooms"),
-    ("tests/launcher/agent_test.cc", "<torch/torch.h>", "LibTorch is for trainer/"),
+    ("tests/launcher/agent/agent_test.cc", "<torch/torch.h>", "LibTorch is for trainer/"),
 ]
 RIGHT = [
     ("launcher/agent/agent.cc", '"launcher/process/process_runner.h"'),
@@ -62,14 +62,14 @@ RIGHT = [
     ("trainer/hydra/yaml/yaml_reader.cc", "<yaml-cpp/parser.h>"),
     ("trainer/config/show/config_show.cc", '"trainer/config/keys/key_table.h"'),
     ("trainer/config/keys/key_table.h", '"trainer/config/config.h"'),
-    ("trainer/config/config.cc", '"trainer/runtime/log.h"'),
+    ("trainer/config/config.cc", '"trainer/runtime/log/log.h"'),
     ("trainer/model/gpt.cc", "<torch/torch.h>"),
     ("trainer/parallel/ddp.cc", "<torch/csrc/distributed/c10d/reducer.hpp>"),
     ("trainer/parallel/gloo_backend.cc", "<gloo/transport/tcp/device.h>"),
-    ("trainer/runtime/error_file.cc", '"launcher/worker_contract.h"'),
+    ("trainer/runtime/files/error_file.cc", '"launcher/worker_contract.h"'),
     ("trainer/run/trainer.cc", '"trainer/data/dataset.h"'),
     ("trainer/main.cc", '"trainer/run/trainer.h"'),
-    ("tests/trainer/gpt_test.cc", "<torch/torch.h>"),
+    ("tests/trainer/model/gpt_test.cc", "<torch/torch.h>"),
 ]
 
 

@@ -22,10 +22,10 @@
 #include "trainer/parallel/device_share.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
-#include "trainer/runtime/build_commit.h"
+#include "trainer/runtime/process/build_commit.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/finish_stdout.h"
-#include "trainer/runtime/host_name.h"
+#include "trainer/runtime/log/finish_stdout.h"
+#include "trainer/runtime/process/host_name.h"
 
 namespace ddp::train {
 namespace {

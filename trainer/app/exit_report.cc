@@ -10,8 +10,8 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/error_file.h"
-#include "trainer/runtime/line_writer.h"
+#include "trainer/runtime/files/error_file.h"
+#include "trainer/runtime/log/line_writer.h"
 
 namespace ddp::train {
 namespace {

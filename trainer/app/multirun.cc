@@ -16,8 +16,8 @@
 #include "trainer/hydra/compose/sweep_plan.h"
 #include "trainer/hydra/interpolation/interpolation.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/line_writer.h"
-#include "trainer/runtime/stop_signal.h"
+#include "trainer/runtime/log/line_writer.h"
+#include "trainer/runtime/process/stop_signal.h"
 
 namespace ddp::train {
 namespace {

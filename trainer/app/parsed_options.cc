@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/task/predictor.h"
 
 namespace ddp::train {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/data/text_chunks.h"
+#include "trainer/data/text/text_chunks.h"
 
 namespace ddp::train {
 

@@ -11,7 +11,7 @@
 #include "trainer/config/show/key_reference.h"
 #include "trainer/hydra/compose/sweep_plan.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

@@ -8,7 +8,7 @@
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/device_plan.h"
 #include "trainer/run/trainer.h"
-#include "trainer/runtime/kept_memory.h"
+#include "trainer/runtime/process/kept_memory.h"
 #include "trainer/task/task.h"
 
 namespace ddp::train {

@@ -1,6 +1,6 @@
 #include "trainer/data/data_loader.h"
 
-#include "trainer/data/length_buckets.h"
+#include "trainer/data/text/length_buckets.h"
 
 namespace ddp::train {
 namespace {

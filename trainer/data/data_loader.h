@@ -6,7 +6,7 @@
 #include "trainer/data/batch.h"
 #include "trainer/data/distributed_sampler.h"
 #include "trainer/data/sample_source.h"
-#include "trainer/runtime/prefetcher.h"
+#include "trainer/runtime/process/prefetcher.h"
 
 namespace ddp::train {
 

@@ -9,10 +9,10 @@
 #include <fstream>
 #include <utility>
 
-#include "trainer/data/memory_tokens.h"
-#include "trainer/data/token_shards.h"
+#include "trainer/data/tokens/memory_tokens.h"
+#include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/sha256.h"
+#include "trainer/runtime/files/sha256.h"
 #include "trainer/runtime/utf8.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"

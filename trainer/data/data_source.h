@@ -6,7 +6,7 @@
 #include <string>
 
 #include "trainer/config/config.h"
-#include "trainer/data/token_sequence.h"
+#include "trainer/data/tokens/token_sequence.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/runtime/start_time.h"
+#include "trainer/runtime/process/start_time.h"
 
 namespace ddp::train {
 

@@ -5,7 +5,7 @@
 
 #include <exception>
 
-#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

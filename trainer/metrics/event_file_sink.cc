@@ -11,8 +11,8 @@
 
 #include "trainer/metrics/event_messages.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/host_name.h"
-#include "trainer/runtime/start_time.h"
+#include "trainer/runtime/process/host_name.h"
+#include "trainer/runtime/process/start_time.h"
 
 namespace ddp::train {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "launcher/worker_contract.h"
-#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/files/atomic_file.h"
 
 namespace ddp::train {
 namespace {

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "trainer/config/keys/config_text.h"
-#include "trainer/runtime/build_commit.h"
-#include "trainer/runtime/start_time.h"
+#include "trainer/runtime/process/build_commit.h"
+#include "trainer/runtime/process/start_time.h"
 
 namespace ddp::train {
 namespace {

@@ -11,7 +11,7 @@
 #include "trainer/metrics/metric_recorder.h"
 #include "trainer/metrics/progress_line.h"
 #include "trainer/metrics/run_info.h"
-#include "trainer/runtime/log.h"
+#include "trainer/runtime/log/log.h"
 
 namespace ddp::train {
 

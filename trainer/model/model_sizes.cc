@@ -9,7 +9,7 @@
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

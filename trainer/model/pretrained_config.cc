@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/json_depth.h"
+#include "trainer/runtime/files/json_depth.h"
 
 namespace ddp::train {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/parallel/cuda_module.h"
-#include "trainer/runtime/module_path.h"
+#include "trainer/runtime/files/module_path.h"
 
 namespace ddp::train {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/host_name.h"
+#include "trainer/runtime/process/host_name.h"
 
 namespace ddp::train {
 namespace {

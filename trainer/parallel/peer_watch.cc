@@ -5,7 +5,7 @@
 
 #include "trainer/parallel/collective_wait.h"
 #include "trainer/parallel/device_wait.h"
-#include "trainer/runtime/stop_signal.h"
+#include "trainer/runtime/process/stop_signal.h"
 
 namespace ddp::train {
 namespace {

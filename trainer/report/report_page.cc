@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "trainer/runtime/atomic_file.h"
-#include "trainer/runtime/start_time.h"
+#include "trainer/runtime/files/atomic_file.h"
+#include "trainer/runtime/process/start_time.h"
 
 namespace ddp::train {
 

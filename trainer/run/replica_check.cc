@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "trainer/parallel/device_wait.h"
-#include "trainer/runtime/xxh3.h"
+#include "trainer/runtime/files/xxh3.h"
 
 namespace ddp::train {
 namespace {

@@ -11,7 +11,7 @@
 #include "trainer/parallel/collective_wait.h"
 #include "trainer/run/run_end.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/stop_signal.h"
+#include "trainer/runtime/process/stop_signal.h"
 #include "trainer/snapshot/ram_snapshots.h"
 
 namespace ddp::train {

@@ -19,7 +19,7 @@
 #include "trainer/metrics/run_records.h"
 #include "trainer/run/step_profile.h"
 #include "trainer/run/trainer.h"
-#include "trainer/runtime/log.h"
+#include "trainer/runtime/log/log.h"
 #include "trainer/snapshot/snapshot_folder.h"
 #include "trainer/snapshot/snapshot_keeper.h"
 

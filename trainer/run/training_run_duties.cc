@@ -6,7 +6,7 @@
 
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/stop_signal.h"
+#include "trainer/runtime/process/stop_signal.h"
 
 namespace ddp::train {
 namespace {

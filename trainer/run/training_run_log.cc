@@ -14,8 +14,8 @@
 #include "trainer/run/run_end.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/start_time.h"
-#include "trainer/runtime/stop_signal.h"
+#include "trainer/runtime/process/start_time.h"
+#include "trainer/runtime/process/stop_signal.h"
 
 namespace ddp::train {
 namespace {

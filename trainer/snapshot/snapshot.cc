@@ -10,7 +10,7 @@
 #include <set>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/sha256.h"
+#include "trainer/runtime/files/sha256.h"
 #include "trainer/snapshot/state_buffer.h"
 
 namespace ddp::train {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

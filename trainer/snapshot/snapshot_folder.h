@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/log.h"
+#include "trainer/runtime/log/log.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/snapshot_manifest.h"
 

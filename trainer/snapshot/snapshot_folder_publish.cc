@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/error.h"
 #include "trainer/snapshot/snapshot_folder.h"
 

@@ -10,8 +10,8 @@
 
 #include "launcher/worker_contract.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/message.h"
-#include "trainer/runtime/stop_signal.h"
+#include "trainer/runtime/log/message.h"
+#include "trainer/runtime/process/stop_signal.h"
 #include "trainer/snapshot/snapshot_interval.h"
 
 namespace ddp::train {

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "trainer/runtime/json_depth.h"
+#include "trainer/runtime/files/json_depth.h"
 
 namespace ddp::train {
 namespace {

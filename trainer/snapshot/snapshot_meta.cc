@@ -8,7 +8,7 @@
 #include <set>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/json_number.h"
+#include "trainer/runtime/files/json_number.h"
 
 namespace ddp::train {
 namespace {

@@ -20,7 +20,7 @@
 #include <ctime>
 #include <mutex>
 
-#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/storage/arrow_module.h"
 #include "trainer/storage/store_errors.h"
 #include "trainer/storage/store_settings.h"

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "trainer/runtime/module_path.h"
-#include "trainer/runtime/remote_path.h"
+#include "trainer/runtime/files/module_path.h"
+#include "trainer/runtime/files/remote_path.h"
 #include "trainer/storage/arrow_module.h"
 
 namespace ddp::train {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/runtime/log.h"
+#include "trainer/runtime/log/log.h"
 #include "trainer/storage/remote_folder.h"
 #include "trainer/storage/retry.h"
 

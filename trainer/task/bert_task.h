@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/data/bert_row.h"
-#include "trainer/data/table_file.h"
-#include "trainer/data/text_lines.h"
+#include "trainer/data/text/bert_row.h"
+#include "trainer/data/text/table_file.h"
+#include "trainer/data/text/text_lines.h"
 #include "trainer/model/bert_cost.h"
 #include "trainer/model/gpt.h"
 #include "trainer/optim/optimizer.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/data/text_dataset.h"
+#include "trainer/data/text/text_dataset.h"
 #include "trainer/model/gpt.h"
 #include "trainer/task/task.h"
 #include "trainer/tokenizer/tokenizer.h"

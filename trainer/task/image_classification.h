@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/data/bad_samples.h"
-#include "trainer/data/image_samples.h"
-#include "trainer/data/image_set.h"
+#include "trainer/data/images/bad_samples.h"
+#include "trainer/data/images/image_samples.h"
+#include "trainer/data/images/image_set.h"
 #include "trainer/model/image_network.h"
 #include "trainer/task/class_labels.h"
 #include "trainer/task/task.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "trainer/data/image_samples.h"
+#include "trainer/data/images/image_samples.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/class_labels.h"
 #include "trainer/task/image_classification.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/data/masked_lines.h"
-#include "trainer/data/text_lines.h"
+#include "trainer/data/text/masked_lines.h"
+#include "trainer/data/text/text_lines.h"
 #include "trainer/model/bert.h"
 #include "trainer/task/bert_task.h"
 #include "trainer/task/task.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/data/table_file.h"
+#include "trainer/data/text/table_file.h"
 #include "trainer/optim/optimizer.h"
 
 namespace ddp::train {

@@ -8,13 +8,13 @@
 #include <numeric>
 #include <utility>
 
-#include "trainer/data/stratified_split.h"
+#include "trainer/data/text/stratified_split.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/data/table_file.h"
-#include "trainer/data/text_lines.h"
-#include "trainer/data/text_samples.h"
+#include "trainer/data/text/table_file.h"
+#include "trainer/data/text/text_lines.h"
+#include "trainer/data/text/text_samples.h"
 #include "trainer/metrics/class_scores.h"
 #include "trainer/model/bert_classifier.h"
 #include "trainer/task/bert_task.h"

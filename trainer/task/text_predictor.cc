@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "trainer/data/table_file.h"
+#include "trainer/data/text/table_file.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/bert_task.h"
 #include "trainer/task/class_labels.h"

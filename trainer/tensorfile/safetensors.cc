@@ -15,11 +15,11 @@
 #include <optional>
 #include <string_view>
 
-#include "trainer/runtime/atomic_file.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/json_depth.h"
-#include "trainer/runtime/sha256.h"
-#include "trainer/runtime/xxh3.h"
+#include "trainer/runtime/files/json_depth.h"
+#include "trainer/runtime/files/sha256.h"
+#include "trainer/runtime/files/xxh3.h"
 
 namespace ddp::train {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/sha256.h"
+#include "trainer/runtime/files/sha256.h"
 #include "trainer/tokenizer/bounded_json.h"
 #include "trainer/tokenizer/bpe_file.h"
 #include "trainer/tokenizer/bpe_tokenizer.h"

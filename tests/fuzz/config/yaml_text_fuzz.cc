@@ -9,7 +9,7 @@
 #include "trainer/hydra/yaml/node_text.h"
 #include "trainer/hydra/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 using namespace ddp::train;
 

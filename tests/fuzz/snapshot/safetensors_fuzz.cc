@@ -8,7 +8,7 @@
 
 #include "tests/fuzz/check.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/xxh3.h"
+#include "trainer/runtime/files/xxh3.h"
 #include "trainer/tensorfile/safetensors.h"
 
 using namespace ddp::train;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/fuzz/check.h"
-#include "trainer/data/token_shards.h"
+#include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
 
 using namespace ddp::train;

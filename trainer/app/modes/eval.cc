@@ -15,7 +15,7 @@
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/kept_memory.h"
+#include "trainer/runtime/process/kept_memory.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/task/evaluator.h"

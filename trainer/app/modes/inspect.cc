@@ -5,7 +5,7 @@
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
-#include "trainer/runtime/sha256.h"
+#include "trainer/runtime/files/sha256.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/task/causal_lm.h"

@@ -4,7 +4,7 @@
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
-#include "trainer/runtime/build_commit.h"
+#include "trainer/runtime/process/build_commit.h"
 
 namespace ddp::train {
 

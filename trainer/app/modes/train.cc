@@ -10,7 +10,7 @@
 #include "trainer/health/heartbeat_file.h"
 #include "trainer/hydra/compose/sweep_plan.h"
 #include "trainer/parallel/dist_env.h"
-#include "trainer/runtime/warm_spare.h"
+#include "trainer/runtime/process/warm_spare.h"
 
 namespace ddp::train {
 

@@ -14,7 +14,7 @@
 #include "trainer/config/keys/key_table.h"
 #include "trainer/hydra/compose/folders.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/remote_path.h"
+#include "trainer/runtime/files/remote_path.h"
 
 namespace ddp::train {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "trainer/config/keys/key_table.h"
 #include "trainer/hydra/yaml/python_number.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

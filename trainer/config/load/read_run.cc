@@ -12,7 +12,7 @@
 #include "trainer/hydra/interpolation/interpolation.h"
 #include "trainer/hydra/yaml/node_text.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

@@ -13,7 +13,7 @@
 #include "trainer/hydra/compose/hydra_block.h"
 #include "trainer/hydra/yaml/yaml_reader.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

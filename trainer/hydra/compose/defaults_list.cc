@@ -9,7 +9,7 @@
 #include "trainer/hydra/compose/group_choices.h"
 #include "trainer/hydra/interpolation/interpolation.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "trainer/hydra/compose/config_repository.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "trainer/hydra/compose/hydra_block.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 

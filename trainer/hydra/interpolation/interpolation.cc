@@ -8,7 +8,7 @@
 #include "trainer/hydra/interpolation/resolver.h"
 #include "trainer/hydra/interpolation/value_parser.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

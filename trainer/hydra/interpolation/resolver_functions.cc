@@ -9,8 +9,8 @@
 
 #include "trainer/hydra/interpolation/resolver.h"
 #include "trainer/hydra/yaml/yaml_reader.h"
-#include "trainer/runtime/message.h"
-#include "trainer/runtime/start_time.h"
+#include "trainer/runtime/log/message.h"
+#include "trainer/runtime/process/start_time.h"
 
 namespace ddp::train {
 namespace {

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "trainer/hydra/interpolation/value_lexer.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "trainer/hydra/interpolation/interpolation.h"
 #include "trainer/hydra/yaml/python_number.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

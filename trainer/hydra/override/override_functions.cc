@@ -8,7 +8,7 @@
 
 #include "trainer/hydra/override/override_value.h"
 #include "trainer/hydra/yaml/python_number.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

@@ -4,7 +4,7 @@
 #include <regex>
 
 #include "trainer/hydra/override/override_value.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "trainer/hydra/yaml/python_number.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 #include "trainer/runtime/utf8.h"
 
 namespace ddp::train {

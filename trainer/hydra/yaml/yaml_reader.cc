@@ -13,7 +13,7 @@
 
 #include "trainer/hydra/yaml/yaml_errors.h"
 #include "trainer/hydra/yaml/yaml_scalar.h"
-#include "trainer/runtime/message.h"
+#include "trainer/runtime/log/message.h"
 #include "trainer/runtime/utf8.h"
 
 namespace ddp::train {

@@ -1,0 +1,399 @@
+// The rarer ways through the agent: hangs, preemption, suspension. Scripted, without processes.
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include "tests/support/catch.h"
+
+#include "launcher/agent/agent.h"
+#include "launcher/base/run_result.h"
+#include "launcher/rendezvous/local_rendezvous.h"
+#include "launcher/report/failure_report.h"
+#include "launcher/worker_contract.h"
+#include "tests/launcher/agent/fake_runner.h"
+#include "tests/support/temp_folder.h"
+
+namespace ddp::launch {
+namespace {
+
+using Deeds = std::vector<std::string>;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct PhaseScene {
+  FakeRunner os;
+  JobPlan plan;
+  test::TempFolder tmp;
+
+  RunResult run(int workers, int max_restarts = 0) {
+    plan.restarts.program = WorkerProgram::Trainer;
+    plan.command = {"/bin/worker", {"worker"}};
+    plan.job.local_world_size = workers;
+    plan.job.max_restarts = plan.restarts.max_restarts = max_restarts;
+    plan.folder = RunFolder::create(tmp.path(), "run", RunFiles::Logs);
+    LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
+    return LocalElasticAgent(plan, rendezvous, os).run();
+  }
+  FakeRunner& gets(const Event& event) {
+    os.script.emplace_back([=](FakeRunner&) { return std::vector{event}; });
+    return os;
+  }
+};
+
+std::string sent(int signal) { return "signal " + std::to_string(signal); }
+const ExitStatus kPreempted{kExitPreempted, 0};
+
+TEST_CASE("a hang is waited for no longer than the limit, then its stacks and the others' end") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.has_debugger = true;
+  scene.os.signs[0].at = Clock::time_point(seconds(3));
+  scene.os.signs[1].text = "step=9";
+  for (int looks = 0; looks < 14; ++looks) scene.os.time_passes();  // from half of it on
+  scene.gets({.kind = Event::Kind::StacksDumped});
+  scene.os.exits(0, {0, SIGTERM}).exits(1, {0, SIGTERM});
+  const RunResult result = scene.run(2);
+  CHECK(scene.os.now() == Clock::time_point(seconds(5)));
+  CHECK(scene.os.deeds == Deeds{"start 2", "stacks of 1", "stacks of 0", sent(SIGKILL) + " to 1",
+                                sent(SIGTERM), sent(SIGCONT), "sweep"});
+  REQUIRE(result.failures.size() == 1);
+  CHECK(result.failures[0].rank == 1);
+  CHECK_THAT(result.failures[0].hang, Catch::Equals("silent for 5.0 s, state S of 1"));
+  CHECK(result.failures[0].heartbeat == "step=9");
+  CHECK(exit_code(result) == kExitHang);
+  CHECK(result.stopped == 1);
+}
+
+TEST_CASE("a group that writes no first heartbeat is looked at without --hang-timeout") {
+  const Clock::time_point t0{};
+  const auto look = [&](const HangRules& rules) {
+    HangMonitor monitor(rules);
+    monitor.begin_round(t0);
+    return monitor.next_look();
+  };
+  CHECK(look({.first_heartbeat = seconds(300)}) == t0 + seconds(150));
+  CHECK(look({.timeout = seconds(8), .first_heartbeat = seconds(300)}) == t0 + seconds(4));
+  CHECK_FALSE(look({.heed_promises = false, .first_heartbeat = seconds(300)}));
+  CHECK_FALSE(look({}));
+}
+
+TEST_CASE("silence while ddp-run holds the workers up does not count") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.held_up = Clock::time_point(seconds(3));
+  scene.os.time_passes().time_passes();
+  scene.os.exits(0, {}).exits(1, {});
+  CHECK(scene.run(2).outcome == Outcome::Succeeded);
+  CHECK(scene.os.now() == Clock::time_point(milliseconds(5500)));  // looked, found nobody
+}
+
+TEST_CASE("a worker that waits for a CPU is slow, not hung: that time does not count") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.cpu_times.waited = seconds(100);  // since it began, which is no reason for this silence
+    return std::vector<Event>{};
+  });
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.cpu_times.waited += seconds(2);
+    return std::vector<Event>{};
+  });
+  scene.os.time_passes().exits(0, {0, SIGABRT}).exits(1, {});
+  CHECK(exit_code(scene.run(2)) == kExitHang);
+  CHECK(scene.os.now() == Clock::time_point(seconds(7)));
+  REQUIRE(scene.os.notes.size() >= 1);
+  CHECK_THAT(scene.os.notes[0], Catch::Contains("workers had to wait 2.0 s for a CPU"));
+}
+
+TEST_CASE("a stopped worker is found in time on the busiest machine") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.held = {0};
+  scene.os.time_passes();
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.cpu_times.waited += seconds(2);
+    return std::vector<Event>{};
+  });
+  scene.os.exits(0, {0, SIGABRT}).exits(1, {});
+  CHECK(exit_code(scene.run(2)) == kExitHang);
+  CHECK(scene.os.now() == Clock::time_point(seconds(5)));
+}
+
+TEST_CASE("a stopped worker is the cause, also when another one is overdue before it") {
+  PhaseScene scene;
+  const Clock::time_point t0{};
+  scene.os.signs[0] = {t0, seconds(5), "step=2", {}};
+  scene.os.signs[1] = {t0, seconds(60), "step=2", {}};
+  scene.os.held = {1};
+  scene.gets({.kind = Event::Kind::HeartbeatBegan});
+  for (int looks = 0; looks < 26; ++looks) scene.os.time_passes();
+  scene.os.exits(0, {0, SIGABRT}).exits(1, {0, SIGABRT});
+  const RunResult result = scene.run(2);
+  REQUIRE(result.failures.size() == 2);
+  CHECK(result.failures[0].rank == 1);
+  CHECK(result.failures[0].hang == "silent for 5.0 s, state T of 1; others are waiting for it");
+}
+
+TEST_CASE("a signal that is passed on is no sign of life of a worker") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.pass(seconds(2));
+    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGUSR1}};
+  });
+  scene.os.time_passes().time_passes().exits(0, {0, SIGABRT});
+  CHECK(exit_code(scene.run(1)) == kExitHang);
+  CHECK(scene.os.now() == Clock::time_point(seconds(5)));
+}
+
+TEST_CASE("without a debugger a worker that hangs is asked for its stack by SIGABRT") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.time_passes().time_passes().exits(0, {0, SIGABRT});
+  CHECK(exit_code(scene.run(1)) == kExitHang);
+  CHECK(scene.os.deeds ==
+        Deeds{"start 1", "stacks of 0", sent(SIGABRT) + " to 0", sent(SIGCONT) + " to 0", "sweep"});
+}
+
+TEST_CASE("a worker whose debugger may not attach is asked for its stack by SIGABRT") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.has_debugger = true;
+  scene.os.time_passes().time_passes();
+  scene.gets({.kind = Event::Kind::StacksDumped, .without_stacks = {0}});
+  scene.os.exits(0, {0, SIGABRT}).exits(1, {0, SIGTERM});
+  CHECK(exit_code(scene.run(2)) == kExitHang);
+  CHECK(scene.os.deeds == Deeds{"start 2", "stacks of 0", "stacks of 1", sent(SIGABRT) + " to 0",
+                                sent(SIGCONT) + " to 0", sent(SIGKILL) + " to 0", sent(SIGTERM),
+                                sent(SIGCONT), "sweep"});
+}
+
+TEST_CASE("a debugger that does not come to an end is not waited for") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.has_debugger = true;
+  scene.os.time_passes().time_passes().time_passes().time_passes().exits(0, {0, SIGKILL});
+  CHECK(exit_code(scene.run(1)) == kExitHang);
+  CHECK(scene.os.deeds == Deeds{"start 1", "stacks of 0", sent(SIGKILL) + " to 0", sent(SIGTERM),
+                                sent(SIGCONT), sent(SIGKILL), "sweep"});
+}
+
+TEST_CASE("a hang restarts the group like any failure") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.os.time_passes().time_passes().exits(0, {0, SIGABRT}).exits(0, {});
+  const RunResult result = scene.run(1, 1);
+  CHECK(result.outcome == Outcome::Succeeded);
+  CHECK(result.restarts == 1);
+}
+
+TEST_CASE("a worker that goes on at its own pace is no hang, whoever looks") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  for (int i = 0; i < 3; ++i) {
+    scene.os.script.emplace_back([](FakeRunner& os) {
+      os.signs[0].at = os.now() + seconds(4);
+      return std::vector<Event>{};
+    });
+  }
+  scene.os.exits(0, {});
+  CHECK(scene.run(1).outcome == Outcome::Succeeded);
+}
+
+TEST_CASE("while the job is suspended nobody hangs") {
+  PhaseScene scene;
+  scene.plan.hangs.timeout = seconds(5);
+  scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.pass(std::chrono::hours(8));
+    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGCONT}};
+  });
+  scene.os.exits(0, {});
+  CHECK(scene.run(1).outcome == Outcome::Succeeded);
+  CHECK(scene.os.deeds == Deeds{"start 1", sent(SIGSTOP), sent(SIGCONT), "sweep"});
+}
+
+TEST_CASE("who wrote its error file first has failed first, whoever is gone first") {
+  PhaseScene scene;
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    namespace fs = std::filesystem;
+    const auto write = [&](std::size_t rank, int age) {
+      const std::string file = os.rounds[0][rank].environment.at("TORCHELASTIC_ERROR_FILE");
+      std::ofstream(file) << "{}";
+      fs::last_write_time(file, fs::file_time_type::clock::now() - seconds(age));
+    };
+    write(0, 3);
+    write(1, 1);
+    write(2, 2);
+    return std::vector{FakeRunner::exited(os.pid(2), {1, 0})};
+  });
+  scene.os.exits(0, {4, 0}).exits(1, {5, 0});
+  const RunResult result = scene.run(3);
+  REQUIRE(result.failures.size() == 2);
+  CHECK(result.failures[0].rank == 0);
+  CHECK(exit_code(result) == 4);
+  CHECK(result.stopped == 1);
+}
+
+TEST_CASE("a job that is suspended does not restart before it is woken") {
+  PhaseScene scene;
+  scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
+  scene.os.exits(0, {0, SIGKILL});
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    CHECK(os.rounds.size() == 1);
+    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGCONT}};
+  });
+  scene.os.exits(0, {});
+  CHECK(scene.run(1, 1).restarts == 1);
+}
+
+TEST_CASE("the grace does not run out while the job is suspended") {
+  PhaseScene scene;
+  scene.plan.grace = seconds(30);
+  scene.os.exits(1, {3, 0});
+  scene.gets({.kind = Event::Kind::Signal, .signal = SIGTSTP});
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.pass(std::chrono::hours(1));
+    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGCONT}};
+  });
+  scene.os.exits(0, {0, SIGTERM});
+  CHECK(exit_code(scene.run(2)) == 3);
+  CHECK(std::count(scene.os.deeds.begin(), scene.os.deeds.end(), sent(SIGKILL)) == 0);
+}
+
+TEST_CASE("workers that were preempted leave by themselves, and that is no failure to restart") {
+  PhaseScene scene;
+  scene.os.exits(1, kPreempted).exits(0, kPreempted);
+  const RunResult result = scene.run(2, 3);
+  CHECK(result.outcome == Outcome::Preempted);
+  CHECK(exit_code(result) == kExitPreempted);
+  CHECK(scene.os.deeds == Deeds{"start 2", "sweep"});
+}
+
+TEST_CASE("a worker that does not leave with the preempted ones is stopped after the grace") {
+  PhaseScene scene;
+  scene.os.exits(1, kPreempted).time_passes().exits(0, {0, SIGTERM});
+  CHECK(scene.run(2).outcome == Outcome::Preempted);
+  CHECK(scene.os.deeds == Deeds{"start 2", sent(SIGTERM), sent(SIGCONT), "sweep"});
+}
+
+TEST_CASE("of a failure and a preemption the failure is the cause") {
+  PhaseScene scene;
+  scene.os.exits(1, kPreempted).exits(0, {3, 0});
+  const RunResult result = scene.run(2);
+  CHECK(result.outcome == Outcome::Failed);
+  CHECK(exit_code(result) == 3);
+}
+
+TEST_CASE("workers that save after a signal end the job as preempted, others as interrupted") {
+  PhaseScene saved, not_saved;
+  saved.gets({.kind = Event::Kind::Signal, .signal = SIGTERM, .ends_job = true});
+  saved.os.exits(0, kPreempted).exits(1, {});
+  CHECK(saved.run(2).outcome == Outcome::Preempted);
+  not_saved.gets({.kind = Event::Kind::Signal, .signal = SIGTERM, .ends_job = true});
+  not_saved.os.exits(0, kPreempted).exits(1, {0, SIGTERM});
+  CHECK(exit_code(not_saved.run(2)) == 128 + SIGTERM);
+}
+
+TEST_CASE("a job that is interrupted before its next round names the failure of the last one") {
+  struct OneRound : LocalRendezvous {
+    using LocalRendezvous::LocalRendezvous;
+    void join() override {
+      if (!std::exchange(joined, true)) LocalRendezvous::join();
+    }
+    bool joined = false;
+  };
+  FakeRunner os;
+  os.exits(0, {3, 0}).signalled(SIGINT, true);
+  JobPlan plan;
+  plan.job.local_world_size = 1;
+  plan.job.max_restarts = plan.restarts.max_restarts = 1;
+  OneRound rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
+  const RunResult result = LocalElasticAgent(plan, rendezvous, os).run();
+  CHECK(exit_code(result) == 128 + SIGINT);
+  REQUIRE(result.failures.size() == 1);
+  CHECK(result.failures[0].exit.code == 3);
+  CHECK(result.attempt == 0);
+  CHECK(result.earlier.empty());
+}
+
+TEST_CASE("a worker that saved before the job was interrupted has not failed") {
+  PhaseScene scene;
+  scene.os.exits(0, kPreempted).signalled(SIGINT, true).exits(1, {0, SIGINT});
+  const RunResult result = scene.run(2);
+  CHECK(exit_code(result) == 128 + SIGINT);
+  CHECK(result.failures.empty());
+}
+
+TEST_CASE("preemption is worth a restart when the user says so") {
+  PhaseScene scene;
+  scene.plan.restarts.retry_codes = {kExitPreempted};
+  scene.os.exits(0, kPreempted).exits(0, {});
+  const RunResult result = scene.run(1, 1);
+  CHECK(result.outcome == Outcome::Succeeded);
+  CHECK(result.restarts == 1);
+}
+
+FakeRunner& offer_spares(FakeRunner& os, int workers) {
+  os.script.emplace_back([=](FakeRunner& self) {
+    for (int rank = 0; rank < workers; ++rank) self.signs[rank].takes_spares = true;
+    return std::vector{Event{.kind = Event::Kind::HeartbeatBegan}};
+  });
+  return os;
+}
+
+TEST_CASE("spares are started when all workers of a round have offered them") {
+  PhaseScene scene;
+  scene.plan.warm_spares = true;
+  offer_spares(scene.os, 1).time_passes();  // the second one has not
+  scene.os.then([](FakeRunner& self) {
+    CHECK(self.spares.empty());
+    self.signs[1].takes_spares = true;
+    return std::vector<Event>{};
+  });
+  scene.gets({.kind = Event::Kind::HeartbeatBegan});  // of another file: they are not started twice
+  scene.os.exits(1, {0, SIGKILL}).exits(0, {0, SIGTERM});
+  scene.os.exits(0, {}).exits(1, {});
+  CHECK(scene.run(2, 1).outcome == Outcome::Succeeded);
+  CHECK(scene.os.deeds == Deeds{"start 2", "spares 2", sent(SIGTERM), sent(SIGCONT), "sweep",
+                                "start 2", "end spares", "sweep"});
+}
+
+TEST_CASE("a spare knows what the job knows and nothing of a round") {
+  PhaseScene scene;
+  scene.plan.warm_spares = true;
+  offer_spares(scene.os, 1);
+  scene.os.then([](FakeRunner& self) {
+    REQUIRE(self.spares.size() == 1);
+    const WorkerSpec& spare = self.spares[0];
+    for (const auto& [name, value] : spare.environment)
+      CHECK(self.rounds[0][0].environment.at(name) == value);
+    for (const char* name : {kRank, kWorldSize, kMasterPort, kRestartCount, kErrorFile})
+      CHECK(spare.environment.count(name) == 0);
+    CHECK(spare.environment.count(kLocalRank) == 1);
+    CHECK(spare.environment.count(kRunId) == 1);
+    return std::vector{FakeRunner::exited(self.pid(0), {})};
+  });
+  CHECK(scene.run(1, 1).outcome == Outcome::Succeeded);
+}
+
+TEST_CASE("there are no spares when no restart is left, and none without --warm-spares") {
+  PhaseScene scene;
+  const int max_restarts = GENERATE(0, 1);
+  scene.plan.warm_spares = max_restarts == 0;
+  offer_spares(scene.os, 1).exits(0, {});
+  CHECK(scene.run(1, max_restarts).outcome == Outcome::Succeeded);
+  CHECK(scene.os.deeds == Deeds{"start 1", "sweep"});
+}
+
+TEST_CASE("a signal that ends the job ends its spares first") {
+  PhaseScene scene;
+  scene.plan.warm_spares = true;
+  offer_spares(scene.os, 1).signalled(SIGTERM, true).exits(0, {0, SIGTERM});
+  scene.run(1, 1);
+  CHECK(scene.os.deeds ==
+        Deeds{"start 1", "spares 1", "end spares", sent(SIGTERM), sent(SIGCONT), "sweep"});
+}
+
+}  // namespace
+}  // namespace ddp::launch

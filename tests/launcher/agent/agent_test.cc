@@ -1,0 +1,280 @@
+#include "launcher/agent/agent.h"
+
+#include <csignal>
+
+#include "tests/support/catch.h"
+
+#include "launcher/base/restart_rules.h"
+#include "launcher/base/run_result.h"
+#include "launcher/rendezvous/local_rendezvous.h"
+#include "launcher/report/failure_report.h"
+#include "tests/launcher/agent/fake_runner.h"
+
+namespace ddp::launch {
+namespace {
+
+using Deeds = std::vector<std::string>;
+
+struct Scene {
+  FakeRunner os;
+  RestartRules rules;
+
+  RunResult run(int workers, int max_restarts = 0) {
+    JobPlan plan;
+    plan.command = {"/bin/worker", {"worker", "--rank=${local_rank}"}};
+    plan.job.local_world_size = workers;
+    plan.job.max_restarts = max_restarts;
+    plan.restarts = rules;
+    plan.restarts.max_restarts = max_restarts;
+    LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
+    return LocalElasticAgent(plan, rendezvous, os).run();
+  }
+};
+
+const std::string kTerm = "signal " + std::to_string(SIGTERM);
+const std::string kCont = "signal " + std::to_string(SIGCONT);
+const std::string kKill = "signal " + std::to_string(SIGKILL);
+
+TEST_CASE("a group that succeeds is started once and swept") {
+  Scene scene;
+  scene.os.exits(1, {}).exits(0, {});
+  CHECK(exit_code(scene.run(2, 3)) == 0);
+  CHECK(scene.os.deeds == Deeds{"start 2", "sweep"});
+  CHECK(scene.os.notes.empty());
+  CHECK(scene.os.rounds[0][1].command.argv[1] == "--rank=1");
+}
+
+TEST_CASE("a failed worker stops the others and its exit code is the job's") {
+  Scene scene;
+  scene.os.exits(1, {7, 0}).exits(0, {0, SIGTERM});
+  const RunResult result = scene.run(2);
+  CHECK(result.outcome == Outcome::Failed);
+  CHECK(exit_code(result) == 7);
+  REQUIRE(result.failures.size() == 1);
+  CHECK(result.failures[0].last_stderr == "stderr of 1\n");
+  CHECK(result.stopped == 1);
+  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep"});
+}
+
+TEST_CASE("a failed worker restarts the whole group on a new port, after a sweep") {
+  Scene scene;
+  scene.os.exits(0, {0, SIGKILL}).exits(1, {0, SIGTERM}).exits(0, {}).exits(1, {});
+  const RunResult result = scene.run(2, 3);
+  CHECK(result.outcome == Outcome::Succeeded);
+  CHECK(result.restarts == 1);
+  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
+  CHECK(scene.os.rounds[0][0].environment.at("MASTER_PORT") !=
+        scene.os.rounds[1][0].environment.at("MASTER_PORT"));
+  CHECK(scene.os.rounds[1][0].environment.at("TORCHELASTIC_RESTART_COUNT") == "1");
+  REQUIRE(scene.os.notes.size() == 1);
+  CHECK(scene.os.notes[0] == "rank 0 (local rank 0, pid 100): killed by SIGKILL; restart 1 of 3");
+}
+
+TEST_CASE("the store of each round is served before its workers start, and ends with the job") {
+  FakeRunner os;
+  JobPlan plan;
+  plan.restarts.max_restarts = 1;
+  LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/true, plan.restarts);
+  os.exits(0, {1, 0}).exits(0, {});
+  CHECK(LocalElasticAgent(plan, rendezvous, os).run().outcome == Outcome::Succeeded);
+  const std::string serves = os.deeds.at(0).substr(0, os.deeds.at(0).rfind(' '));
+  CHECK(serves == "serve store on");
+  CHECK(os.deeds == Deeds{os.deeds.at(0), "start 1", "sweep", os.deeds.at(3), "start 1",
+                          "stop store", "sweep"});
+  CHECK_THAT(os.deeds.at(3), Catch::StartsWith(serves));
+  CHECK(os.rounds[0][0].environment.at("TORCHELASTIC_USE_AGENT_STORE") == "True");
+}
+
+Event store_lost() {
+  return {.kind = Event::Kind::StoreLost, .exit = {0, SIGKILL}, .cause = "the store ended"};
+}
+
+TEST_CASE("a lost store stops the workers like a failed one, and is the cause of theirs") {
+  Scene scene;
+  scene.os.then([](FakeRunner& os) {
+    return std::vector{FakeRunner::exited(os.pid(1), {1, 0}), store_lost()};
+  });
+  scene.os.exits(0, {0, SIGTERM}).exits(0, {}).exits(1, {});
+  CHECK(scene.run(2, 1).outcome == Outcome::Succeeded);
+  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, "sweep", "start 2", "sweep"});
+  CHECK(scene.os.notes == std::vector<std::string>{"the store ended; restart 1 of 1"});
+}
+
+TEST_CASE("a store that is lost when it is needed no more changes nothing") {
+  Scene done;
+  done.os.then([](FakeRunner& os) {
+    return std::vector{store_lost(), FakeRunner::exited(os.pid(0), {})};
+  });
+  CHECK(done.run(1).outcome == Outcome::Succeeded);
+  Scene failing;
+  failing.os.exits(1, {3, 0}).then([](FakeRunner&) { return std::vector{store_lost()}; });
+  failing.os.exits(0, {0, SIGTERM});
+  CHECK(exit_code(failing.run(2)) == 3);
+}
+
+TEST_CASE("restarts come to an end") {
+  Scene scene;
+  scene.os.exits(0, {5, 0}).exits(0, {6, 0}).exits(0, {7, 0});
+  const RunResult result = scene.run(1, 2);
+  CHECK(exit_code(result) == 7);
+  CHECK(result.restarts == 2);
+  CHECK(scene.os.rounds.size() == 3);
+}
+
+TEST_CASE("a restart that cannot be started uses up one restart, not all") {
+  Scene scene;
+  scene.os.broken = {1};
+  scene.os.exits(0, {5, 0}).time_passes().exits(0, {});
+  const RunResult result = scene.run(1, 3);
+  CHECK(result.outcome == Outcome::Succeeded);
+  CHECK(result.restarts == 2);
+  CHECK(scene.os.notes.at(1) == "cannot restart the workers: cannot execute 'x'; restart 2 of 3");
+}
+
+TEST_CASE("a job whose restarts all fail to start ends with their exit code") {
+  Scene scene;
+  scene.os.broken = {1, 2};
+  scene.os.exits(0, {5, 0}).time_passes().time_passes();
+  const RunResult result = scene.run(1, 2);
+  CHECK(exit_code(result) == 127);
+  CHECK(result.restarts == 2);
+  CHECK_FALSE(result.failures.at(0).is_worker());
+}
+
+TEST_CASE("a restart may wait, with nothing left running") {
+  Scene scene;
+  scene.rules.delay = std::chrono::seconds(2);
+  scene.os.exits(0, {5, 0}).time_passes().exits(0, {});
+  CHECK(scene.run(1, 2).outcome == Outcome::Succeeded);
+  CHECK(scene.os.deeds == Deeds{"start 1", "sweep", "start 1", "sweep"});
+  CHECK_THAT(scene.os.notes.at(0), Catch::EndsWith("restart 1 of 2 in 2 s"));
+}
+
+TEST_CASE("a crash loop ends before the restarts do") {
+  Scene scene;
+  scene.rules.crash_loop = 2;
+  scene.os.exits(0, {5, 0}).exits(0, {5, 0});
+  const RunResult result = scene.run(1, 100);
+  CHECK(exit_code(result) == 5);
+  CHECK_THAT(result.gave_up, Catch::Contains("the same way 2 times in a row"));
+}
+
+TEST_CASE("the grace that peers take to stop makes no quick failure a slow one") {
+  Scene scene;
+  scene.rules.crash_loop = 2;
+  scene.rules.delay = std::chrono::seconds(1);
+  // Rank 1 fails at once; rank 0 ignores SIGTERM for the whole grace of 30 s.
+  scene.os.exits(1, {5, 0}).time_passes().exits(0, {0, SIGKILL});
+  scene.os.time_passes();  // until the restart
+  scene.os.exits(1, {5, 0}).time_passes().exits(0, {0, SIGKILL});
+  const RunResult result = scene.run(2, 100);
+  CHECK(result.restarts == 1);
+  CHECK_THAT(result.gave_up, Catch::Contains("rank 1 failed the same way 2 times in a row"));
+}
+
+TEST_CASE("of two failures in one wake-up the death by a signal is the cause") {
+  Scene scene;
+  scene.os.then([](FakeRunner& os) {
+    return std::vector{FakeRunner::exited(os.pid(0), {1, 0}),
+                       FakeRunner::exited(os.pid(1), {0, SIGSEGV})};
+  });
+  const RunResult result = scene.run(2);
+  REQUIRE(result.failures.size() == 2);
+  CHECK(result.failures[0].rank == 1);
+  CHECK(exit_code(result) == 128 + SIGSEGV);
+}
+
+TEST_CASE("the cause is what failed first: before the launcher's signal, a signal before a code") {
+  struct Row {
+    const char* what;
+    ExitStatus first;   // of rank 1, which is seen first
+    ExitStatus second;  // of rank 0, after it was told to stop
+    bool dying;         // rank 0 had begun to end before
+    int cause;
+  };
+  const Row rows[] = {
+      {"stopped by the launcher's signal", {1, 0}, {0, SIGTERM}, false, 1},
+      {"killed when the grace is over", {1, 0}, {0, SIGKILL}, false, 1},
+      {"crashed on its way out", {1, 0}, {0, SIGSEGV}, false, 1},
+      {"gave a code on its way out", {1, 0}, {3, 0}, false, 1},
+      {"crashed, and its peer lost it", {1, 0}, {0, SIGSEGV}, true, 0},
+      {"killed for its memory, and its peer lost it", {1, 0}, {0, SIGKILL}, true, 0},
+      {"both with a code: the one that was seen first", {1, 0}, {3, 0}, true, 1},
+      {"crashed, and its peer aborted", {0, SIGABRT}, {0, SIGSEGV}, true, 0},
+      {"both by a signal: the one that was seen first", {0, SIGBUS}, {0, SIGSEGV}, true, 1},
+      {"its peer was killed, it gave a code", {0, SIGSEGV}, {3, 0}, true, 1},
+      {"its peer aborted, it gave a code", {0, SIGABRT}, {3, 0}, true, 1},
+      {"done", {1, 0}, {0, 0}, true, 1},
+  };
+  for (const Row& row : rows) {
+    INFO(row.what);
+    Scene scene;
+    if (row.dying) scene.os.dying = {0};
+    scene.os.exits(1, row.first).exits(0, row.second);
+    CHECK(scene.run(2).failures.at(0).rank == row.cause);
+  }
+}
+
+TEST_CASE("a worker that fails after it was told to stop is no cause") {
+  Scene scene;
+  scene.os.exits(1, {3, 0}).exits(0, {0, SIGSEGV}).exits(2, {1, 0});
+  const RunResult result = scene.run(3);
+  CHECK(exit_code(result) == 3);
+  CHECK(result.failures.size() == 1);
+  CHECK(result.stopped == 2);
+}
+
+TEST_CASE("workers that ignore SIGTERM are killed when the grace is over") {
+  Scene scene;
+  scene.os.exits(0, {3, 0}).time_passes().exits(1, {0, SIGKILL});
+  CHECK(exit_code(scene.run(2)) == 3);
+  CHECK(scene.os.deeds == Deeds{"start 2", kTerm, kCont, kKill, "sweep"});
+}
+
+TEST_CASE("a worker that survives SIGKILL is named and left behind") {
+  Scene scene;
+  scene.os.survivors = {"pid 101 (state D)"};
+  scene.os.exits(0, {3, 0}).time_passes().time_passes();
+  const RunResult result = scene.run(2, 5);
+  CHECK(exit_code(result) == 3);
+  CHECK(result.survivors == scene.os.survivors);
+}
+
+TEST_CASE("a signal is passed on as it is and ends the job without a restart") {
+  Scene scene;
+  scene.os.signalled(SIGINT, true).exits(0, {0, SIGINT}).exits(1, {});
+  const RunResult result = scene.run(2, 3);
+  CHECK(result.outcome == Outcome::Interrupted);
+  CHECK(exit_code(result) == 128 + SIGINT);
+  CHECK(scene.os.deeds == Deeds{"start 2", "signal " + std::to_string(SIGINT), kCont, "sweep"});
+}
+
+TEST_CASE("a second signal kills at once, a double of the first does not") {
+  Scene scene;
+  scene.os.signalled(SIGTERM, true).signalled(SIGTERM, true);
+  scene.os.script.emplace_back([](FakeRunner& os) {
+    os.pass(std::chrono::seconds(1));
+    return std::vector{Event{.kind = Event::Kind::Signal, .signal = SIGINT, .ends_job = true}};
+  });
+  scene.os.exits(0, {0, SIGKILL});
+  CHECK(exit_code(scene.run(1)) == 128 + SIGTERM);
+  CHECK(scene.os.deeds == Deeds{"start 1", kTerm, kCont, kKill, "sweep"});
+}
+
+TEST_CASE("a signal that does not end the job is only passed on") {
+  Scene scene;
+  scene.os.signalled(SIGUSR1, false).exits(0, {});
+  CHECK(exit_code(scene.run(1)) == 0);
+  CHECK(scene.os.deeds == Deeds{"start 1", "signal " + std::to_string(SIGUSR1), "sweep"});
+}
+
+TEST_CASE("when the launcher dies everything is killed at once") {
+  Scene scene;
+  scene.os.then([](FakeRunner&) { return std::vector{Event{.kind = Event::Kind::LauncherGone}}; });
+  scene.os.exits(0, {0, SIGKILL});
+  CHECK(scene.run(1, 3).outcome == Outcome::LauncherGone);
+  CHECK(scene.os.deeds == Deeds{"start 1", kKill, "sweep"});
+}
+
+}  // namespace
+}  // namespace ddp::launch

@@ -1,0 +1,138 @@
+// Another node takes over the rendezvous.
+#include "tests/launcher/rendezvous/membership_job.h"
+
+namespace ddp::launch::membership {
+namespace {
+
+using Catch::Contains;
+
+// The last round had the old host and these, of which so many are known to be dead.
+JobHistory after(int rounds, const Nodes& order, int expected, int dead) {
+  JobHistory history{.rounds = rounds, .expected = expected, .epoch = 7, .dead = dead};
+  history.nodes = static_cast<int>(order.size()) + 1;
+  for (const int node : order) {
+    const auto place = static_cast<int>(history.order.size());
+    history.order.emplace(std::pair(Job::address_of(node), 5000 + node), place);
+  }
+  return history;
+}
+
+TEST_CASE("a new host waits for the nodes of the last round and keeps their order and count") {
+  Job job(elastic(1, 4), after(3, {2, 3, 4}, 3, 1));
+  job.come({4, 2}).pass(milliseconds(1'999));
+  CHECK(job.rounds(2) == 0);
+  job.come({3});
+  CHECK(job.order() == Nodes{2, 3, 4});
+  CHECK(job.last<Round>(2).info.restart_count == 3);
+}
+
+TEST_CASE("a new host of half of the last round waits, whoever else comes") {
+  Job job(elastic(1, 4), after(3, {2, 3, 4}, 3, 1));
+  job.come({3, 2}).pass(seconds(10));
+  CHECK(job.rounds(2) == 0);  // half of the last round
+  job.come({5}).pass(milliseconds(0));
+  CHECK(job.rounds(2) == 0);
+  job.come({4});
+  CHECK(job.order() == Nodes{2, 3, 4, 5});
+}
+
+TEST_CASE("a new host waits for nodes whose workers take their time to stop") {
+  Job job(elastic(1, 4), after(1, {2, 3}, 2, 1));
+  job.greet(2).come({3}).pass(seconds(25));
+  CHECK(job.rounds(3) == 0);
+  job.join(2);
+  CHECK(job.order() == Nodes{2, 3});
+}
+
+TEST_CASE("a new host that most nodes do not come to has no mandate after their patience") {
+  Job job(elastic(1, 4), after(1, {2, 3}, 2, 0));
+  job.come({2}).pass(milliseconds(1'999));
+  CHECK_FALSE(job.membership.has_lost_mandate(job.now));
+  job.pass(milliseconds(1));
+  CHECK(job.membership.has_lost_mandate(job.now));
+  CHECK(job.rounds(2) == 0);
+}
+
+TEST_CASE("a new host of a majority goes on without the others after their patience") {
+  Job job(elastic(1, 4), after(1, {2, 3}, 3, 0));
+  job.come({3, 2}).pass(milliseconds(1'999));
+  CHECK(job.rounds(2) == 0);
+  CHECK(job.pass(milliseconds(1)).order() == Nodes{2, 3});
+  CHECK_FALSE(job.membership.has_lost_mandate(job.now));
+}
+
+TEST_CASE("a host must not go on once a node knows a later round than it does") {
+  Job job(elastic(1, 4), after(1, {2, 3}, 2, 1));
+  Hello later = job.hello_of(3);
+  later.epoch = 8;
+  job.come({2}).greet(3, later).join(3).pass(seconds(10));
+  CHECK(job.membership.has_lost_mandate(job.now));
+  CHECK(job.rounds(2) == 0);
+}
+
+TEST_CASE("epochs grow with each round, and beyond all of the last host's") {
+  Job first(elastic(1, 2));
+  first.come({1}).pass(seconds(1));
+  CHECK(first.last<Round>(1).info.epoch == 0);
+  first.come({2}).end_stopped({1}).join(1);
+  CHECK(first.last<Round>(1).info.epoch == 1);
+  Job next(elastic(1, 2), after(1, {2}, 1, 1));
+  next.come({2}).pass(seconds(2));
+  CHECK(next.last<Round>(2).info.epoch > 1'000'000);
+}
+
+TEST_CASE("a round that a node does not accept is withdrawn when that node is lost") {
+  Job job(elastic(1, 3));
+  job.deaf = {2};
+  job.come({1, 2, 3});
+  CHECK(job.all<Go>(1).empty());
+  job.lose(2).pass(seconds(1));
+  CHECK(job.all<Go>(1).size() == 1);
+  CHECK(job.order() == Nodes{1, 3});
+  CHECK(job.last<Go>(1).epoch == job.last<Round>(1).info.epoch);
+}
+
+TEST_CASE("the restarts that the last host has granted count for the next one") {
+  auto history = after(2, {2}, 1, 1);
+  history.ends = {RoundEnd{0, {1, 0}, seconds(1)}};
+  Job job(elastic(1, 2, 1), history);
+  job.come({2}).pass(seconds(2));
+  REQUIRE(job.rounds(2) == 1);
+  CHECK(job.last<Round>(2).history.size() == 1);
+  job.end(2, {exited(0, 1)});
+  CHECK(job.last<Verdict>(2).over);
+}
+
+TEST_CASE("a host that most nodes have left, perhaps for another one, begins no more rounds") {
+  Job job(elastic(1, 3));
+  job.come({1, 2, 3});
+  job.membership.lost(2, "silent", job.now, /*certain=*/false);
+  job.membership.lost(3, "silent", job.now, /*certain=*/false);
+  job.deliver().end_stopped({1}).join(1).pass(seconds(2));
+  CHECK(job.rounds(1) == 1);
+  CHECK(job.membership.has_lost_mandate(job.now));
+}
+
+TEST_CASE("a host goes on alone if the others are gone, or too few to go on without it") {
+  for (const bool certain : {true, false}) {
+    Job job(elastic(1, 3));
+    const Nodes others = certain ? Nodes{2, 3} : Nodes{2};
+    job.come({1}).come(others).pass(seconds(1));
+    for (const int node : others) job.membership.lost(node, "why", job.now, certain);
+    job.deliver().end_stopped({1}).join(1).pass(seconds(1));
+    CHECK(job.rounds(1) == 2);
+    CHECK(job.order() == Nodes{1});
+  }
+}
+
+TEST_CASE("successors are the nodes of the round in order, without the host") {
+  Job job(elastic(3, 3));
+  job.come({2, 1, 3});
+  const auto successors = job.last<Round>(3).successors;
+  REQUIRE(successors.size() == 2);
+  CHECK((successors[0].node == 2 && successors[1].node == 3));
+  CHECK((successors[0].address == "10.0.0.2" && successors[0].port == 5002));
+}
+
+}  // namespace
+}  // namespace ddp::launch::membership

@@ -1,0 +1,410 @@
+// The nodes of one elastic job in this process, with the real rendezvous of ddp-run and without
+// workers, under random faults: cut and reset connections, pauses, kills, returns. The same seed
+// makes the same faults. Ends with 1 at the first schedule that breaks a rule:
+//   - at most one round of the job runs at a time, and each begins after all that ran before it
+//   - once nothing fails any more, all nodes that are left form one job again
+// As a program: simulate_faults [--schedules=N] [--seed=N] [--nodes=N] [--verbose]
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "launcher/base/errors.h"
+#include "launcher/rendezvous/group_rendezvous.h"
+#include "tests/launcher/rendezvous/simulated_network.h"
+
+namespace ddp::test {
+namespace {
+
+using namespace launch;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Net = SimulatedNetwork;
+
+struct Options {
+  int schedules = 100;
+  unsigned long seed = 1;
+  int nodes = 0;  // 0: 2 to 6
+  int min_nodes = 0;
+  bool verbose = false;
+};
+
+struct Broken : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// ---- one node ---------------------------------------------------------------------------------
+
+struct Node {
+  std::unique_ptr<GroupRendezvous> rendezvous{};
+  int life = 0;  // how often it was started
+  Clock::time_point paused_until{};
+  std::optional<RendezvousInfo> round{};  // its workers run
+  std::optional<Clock::time_point> stops{};
+  std::optional<Clock::time_point> joins{};
+  bool over = false;
+  bool waits_for_news() const { return rendezvous && !over; }
+};
+
+std::string key_of(const RendezvousInfo& round) {
+  return fmt::format("round {} at {}:{}", round.restart_count, round.master_addr,
+                     round.master_port);
+}
+
+// ---- a job and its faults ---------------------------------------------------------------------
+
+class Schedule {
+ public:
+  Schedule(const Options& options, unsigned long seed)
+      : random_(seed), verbose_(options.verbose), seed_(seed) {
+    const int count = options.nodes > 0 ? options.nodes : number(2, 6);
+    nodes_.resize(static_cast<std::size_t>(count));
+    min_nodes_ = options.min_nodes > 0 ? options.min_nodes : number(1, std::max(1, count / 2));
+    port_ = 20'000 + static_cast<int>(seed % 20'000);
+  }
+  ~Schedule() {
+    Net::heal_all();
+    for (int i = 0; i < count(); ++i) kill(i);
+  }
+  Schedule(const Schedule&) = delete;
+
+  void run() {
+    for (int i = 0; i < count(); ++i) start(i);
+    pass(seconds(10));
+    require(running_round() == count(), "the first round has not begun");
+    const int faults = number(1, 8);
+    for (int i = 0; i < faults; ++i) {
+      fail();
+      pass(milliseconds(number(0, 15'000)));
+    }
+    settle();
+  }
+
+ private:
+  int count() const { return static_cast<int>(nodes_.size()); }
+  int number(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  int any_node() { return number(0, count() - 1); }
+  void say(const std::string& text) const {
+    if (verbose_) {
+      const auto at = std::chrono::duration<double>(Net::now().time_since_epoch()).count() - 3600;
+      fmt::print("{:9.3f} {}\n", at - began_, text);
+    }
+  }
+  void require(bool condition, const std::string& what) const {
+    if (!condition) throw Broken(what + "; " + describe());
+  }
+  std::string describe() const {
+    std::string text;
+    for (int i = 0; i < count(); ++i) {
+      const Node& node = nodes_[static_cast<std::size_t>(i)];
+      text += fmt::format(" [{}: {}]", i,
+                          !node.rendezvous ? "dead"
+                          : node.over      ? "over"
+                          : node.round     ? key_of(*node.round)
+                                           : "no round");
+    }
+    return text;
+  }
+
+  void start(int i) {
+    Node& node = nodes_[static_cast<std::size_t>(i)];
+    Net::revive(i);
+    Net::act_as(i);
+    GroupSettings settings;
+    settings.rules = {.run_id = "job", .min_nodes = min_nodes_, .max_nodes = count()};
+    settings.rules.restarts.max_restarts = 1000;
+    settings.host = Net::address_of(0);
+    settings.port = port_;
+    settings.host_name = fmt::format("node{}", i);
+    settings.local_addr = "";
+    node = Node{.rendezvous = std::make_unique<GroupRendezvous>(settings), .life = node.life + 1};
+    say(fmt::format("node {} starts", i));
+    ask(i, [&] { node.rendezvous->join(); });
+  }
+
+  void kill(int i) {
+    Node& node = nodes_[static_cast<std::size_t>(i)];
+    Net::act_as(i);
+    Net::kill(i);
+    const auto now = Net::now();
+    node.rendezvous.reset();
+    Net::turn_back_to(now);
+    node.round.reset();
+    node.paused_until = {};
+  }
+
+  // Acts as the node; one that cannot take part any more ends, as its ddp-run would.
+  template <typename Action>
+  void ask(int i, const Action& action) {
+    Node& node = nodes_[static_cast<std::size_t>(i)];
+    Net::act_as(i);
+    try {
+      action();
+    } catch (const LaunchError& error) {
+      say(fmt::format("node {} ends: {}", i, error.what()));
+      node.over = true;
+    }
+    if (node.over && node.rendezvous) {
+      const auto now = Net::now();
+      node.rendezvous.reset();
+      Net::turn_back_to(now);
+      node.round.reset();
+    }
+  }
+
+  // ---- the agents' loops ----
+
+  void pass(milliseconds time) {
+    pass_until(Net::now() + time, [] { return false; });
+  }
+
+  template <typename Done>
+  bool pass_until(Clock::time_point end, const Done& done) {
+    while (!done()) {
+      int sweeps = 0;
+      do {
+        for (int i = 0; i < count(); ++i) serve(i);
+        require(++sweeps < 5'000, "the nodes are busy for ever");
+      } while (Net::take_progress());
+      if (done()) return true;
+      const auto next = next_deadline();
+      if (next >= end) {
+        Net::advance_to(end);
+        return false;
+      }
+      Net::advance_to(std::max(next, Net::now() + milliseconds(1)));
+    }
+    return true;
+  }
+
+  Clock::time_point next_deadline() const {
+    auto next = Clock::time_point::max();
+    for (const Node& node : nodes_) {
+      if (!node.waits_for_news()) continue;
+      auto own = node.rendezvous->deadline().value_or(Clock::time_point::max());
+      own = std::min({own, node.stops.value_or(own), node.joins.value_or(own)});
+      next = std::min(next, std::max(own, node.paused_until));
+    }
+    return next;
+  }
+
+  void serve(int i) {
+    Node& node = nodes_[static_cast<std::size_t>(i)];
+    if (!node.waits_for_news() || Net::now() < node.paused_until) return;
+    ask(i, [&] {
+      std::vector<pollfd> fds;
+      node.rendezvous->add_poll_fds(fds);
+      const timespec at_once{};
+      ::ppoll(fds.data(), static_cast<nfds_t>(fds.size()), &at_once, nullptr);
+      node.rendezvous->handle(fds);
+      act_on_news(i);
+    });
+  }
+
+  void act_on_news(int i) {
+    Node& node = nodes_[static_cast<std::size_t>(i)];
+    while (const auto news = node.rendezvous->take_news()) act_on(i, *news);
+    const auto now = Net::now();
+    if (node.stops && now >= *node.stops) {
+      node.stops.reset();
+      node.round.reset();
+      node.rendezvous->report_end({.stopped = true});
+    }
+    if (node.joins && now >= *node.joins) {
+      node.joins.reset();
+      node.rendezvous->join();
+    }
+  }
+
+  void act_on(int i, const JobNews& news) {
+    Node& node = nodes_[static_cast<std::size_t>(i)];
+    switch (news.kind) {
+      case JobNews::Kind::Start:
+        say(fmt::format("node {} starts {} of {}", i, key_of(news.round),
+                        news.round.group_world_size));
+        require(!node.round, fmt::format("node {} is to start two rounds", i));
+        node.round = news.round;
+        node.stops.reset();
+        check_rounds();
+        return;
+      case JobNews::Kind::Stop:
+        say(fmt::format("node {} stops: {}", i, news.text));
+        if (node.round && !node.stops) node.stops = Net::now() + milliseconds(number(0, 3'000));
+        return;
+      case JobNews::Kind::Restart:
+        say(fmt::format("node {} joins again: {}", i, news.text));
+        node.joins = Net::now() + news.verdict.delay;
+        return;
+      case JobNews::Kind::End:
+        say(fmt::format("node {} is over: {}", i,
+                        news.failures.empty() ? news.text : news.failures.front().cause));
+        node.over = true;
+        return;
+      case JobNews::Kind::Note:
+        say(fmt::format("node {}: {}", i, news.text));
+        return;
+    }
+  }
+
+  // ---- rules ----
+
+  // Of one that runs: workers that miss a peer, or are told to stop, do not make progress.
+  bool runs(const RendezvousInfo& round) const {
+    int present = 0;
+    for (const Node& node : nodes_) {
+      const bool well = node.rendezvous && !node.stops && Net::now() >= node.paused_until;
+      present += well && node.round && key_of(*node.round) == key_of(round) ? 1 : 0;
+    }
+    return present == round.group_world_size;
+  }
+
+  // The nodes of the round that runs; 0: none does.
+  int running_round() const {
+    for (const Node& node : nodes_) {
+      if (node.round && runs(*node.round)) return node.round->group_world_size;
+    }
+    return 0;
+  }
+
+  void check_rounds() {
+    std::set<std::string> running;
+    for (const Node& node : nodes_) {
+      if (!node.round || !runs(*node.round)) continue;
+      if (running.insert(key_of(*node.round)).second && ran_.insert(key_of(*node.round)).second) {
+        require(node.round->restart_count > newest_,
+                fmt::format("{} begins after round {}", key_of(*node.round), newest_));
+        newest_ = node.round->restart_count;
+      }
+    }
+    require(running.size() <= 1, "two rounds run at the same time");
+  }
+
+  int alive() const {
+    return static_cast<int>(std::count_if(nodes_.begin(), nodes_.end(),
+                                          [](const Node& node) { return node.waits_for_news(); }));
+  }
+
+  void settle() {
+    say("nothing fails any more");
+    Net::heal_all();
+    for (Node& node : nodes_) node.paused_until = {};
+    const bool well = pass_until(Net::now() + seconds(1'500),
+                                 [this] { return alive() == 0 || running_round() == alive(); });
+    require(well, "the nodes that are left form no job");
+  }
+
+  // ---- faults ----
+
+  void fail() {
+    const int a = any_node();
+    const int b = (a + number(1, count() - 1)) % count();
+    switch (number(0, 6)) {
+      case 0:
+        say(fmt::format("-- cut {} and {}", a, b));
+        return Net::cut(a, b);
+      case 1:
+        say(fmt::format("-- reset {} and {}", a, b));
+        return Net::reset(a, b);
+      case 2:
+        say(fmt::format("-- pause {}", a));
+        nodes_[static_cast<std::size_t>(a)].paused_until =
+            Net::now() + milliseconds(number(100, 20'000));
+        return;
+      case 3:
+        say(fmt::format("-- kill {}", a));
+        return kill(a);
+      case 4:
+        say("-- heal");
+        return Net::heal_all();
+      case 5:
+        return partition();
+      case 6:
+        if (!nodes_[static_cast<std::size_t>(a)].rendezvous && alive() > 0) start(a);
+        return;
+      default:
+        return;
+    }
+  }
+
+  void partition() {
+    std::string side;
+    std::vector<bool> left;
+    for (int i = 0; i < count(); ++i) {
+      left.push_back(number(0, 1) == 1);
+      side += left.back() ? '<' : '>';
+    }
+    say("-- partition " + side);
+    for (int a = 0; a < count(); ++a) {
+      for (int b = 0; b < a; ++b) {
+        if (left[static_cast<std::size_t>(a)] != left[static_cast<std::size_t>(b)]) Net::cut(a, b);
+      }
+    }
+  }
+
+  std::mt19937_64 random_;
+  bool verbose_;
+  unsigned long seed_;
+  double began_ = std::chrono::duration<double>(Net::now().time_since_epoch()).count() - 3600;
+  std::vector<Node> nodes_;
+  int min_nodes_ = 1;
+  int port_ = 0;
+  std::set<std::string> ran_;
+  int newest_ = -1;
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    const auto value = [&] { return std::stoul(arg.substr(arg.find('=') + 1)); };
+    if (arg.starts_with("--schedules="))
+      options.schedules = static_cast<int>(value());
+    else if (arg.starts_with("--seed="))
+      options.seed = value();
+    else if (arg.starts_with("--nodes="))
+      options.nodes = static_cast<int>(value());
+    else if (arg.starts_with("--min-nodes="))
+      options.min_nodes = static_cast<int>(value());
+    else if (arg == "--verbose")
+      options.verbose = true;
+    else
+      throw std::runtime_error("unknown option " + arg);
+  }
+  return options;
+}
+
+int simulate(const Options& options) {
+  int broken = 0;
+  for (int i = 0; i < options.schedules; ++i) {
+    const unsigned long seed = options.seed + static_cast<unsigned long>(i);
+    try {
+      Schedule(options, seed).run();
+    } catch (const Broken& error) {
+      ++broken;
+      fmt::print(stderr, "--seed={}: {}\n", seed, error.what());
+    }
+  }
+  fmt::print("{} of {} schedules broke a rule\n", broken, options.schedules);
+  return broken == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace ddp::test
+
+int main(int argc, char** argv) {
+  try {
+    return ddp::test::simulate(ddp::test::parse(argc, argv));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "simulate_faults: {}\n", error.what());
+    return 1;
+  }
+}

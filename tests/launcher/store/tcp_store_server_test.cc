@@ -1,0 +1,128 @@
+// The store's server and a client, through real connections.
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+#include "tests/support/catch.h"
+
+#include "launcher/base/clock.h"
+#include "launcher/rendezvous/listening_socket.h"
+#include "launcher/store/tcp_store_server.h"
+#include "tests/launcher/store/tcp_store_client.h"
+
+namespace ddp::launch {
+namespace {
+
+using State = TcpStoreClient::State;
+using Type = QueryType;
+
+// A listening server, and the loop for it and its clients.
+struct ServedStore {
+  void run_until(const std::function<bool()>& done) {
+    const auto deadline = Clock::now() + std::chrono::seconds(20);
+    while (!done()) {
+      REQUIRE(Clock::now() < deadline);
+      std::vector<pollfd> fds;
+      fds.push_back({socket.fd(), POLLIN, 0});
+      server.add_poll_fds(fds);
+      for (auto* client : clients) client->add_poll_fds(fds);
+      ::poll(fds.data(), fds.size(), 10);  // a deadline of a client is never far
+      accept_all();
+      server.handle(fds);
+      for (auto* client : clients) client->handle(fds);
+    }
+  }
+  void accept_all() {
+    for (;;) {
+      const int fd = ::accept4(socket.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (fd < 0) return;
+      server.adopt(fd);
+    }
+  }
+  StoreAnswer answer_of(TcpStoreClient& client) {
+    std::optional<StoreAnswer> answer;
+    run_until([&] { return (answer = client.take()) || client.state() == State::Lost; });
+    REQUIRE(answer);
+    return *answer;
+  }
+
+  ListeningSocket socket{"127.0.0.1", 0};
+  int port = socket.port();
+  TcpStoreServer server;
+  std::vector<TcpStoreClient*> clients;
+};
+
+TEST_CASE("a client of the store gets the answer to every request") {
+  ServedStore store;
+  TcpStoreClient client("127.0.0.1", store.port);
+  store.clients = {&client};
+  client.ask({Type::Set, {"a"}, {"A"}, 0});
+  client.ask({Type::Get, {"a"}, {}, 0});
+  client.ask({Type::Add, {"n"}, {}, -5});
+  client.ask({Type::CompareSet, {"c"}, {"", "C"}, 0});
+  client.ask({Type::Append, {"a"}, {"B"}, 0});
+  client.ask({Type::MultiSet, {"x", "y"}, {"X", "Y"}, 0});
+  client.ask({Type::MultiGet, {"y", "a", "absent"}, {}, 0});
+  client.ask({Type::Check, {"absent"}, {}, 0});
+  client.ask({Type::Wait, {"a", "x"}, {}, 0});
+  client.ask({Type::ListKeys, {}, {}, 0});
+  client.ask({Type::DeleteKey, {"x"}, {}, 0});
+  client.ask({Type::GetNumKeys, {}, {}, 0});
+  client.ask({Type::QueuePop, {"q"}, {}, 0});
+  client.ask({Type::QueuePush, {"q"}, {"first"}, 0});
+  client.ask({Type::QueueLen, {"q"}, {}, 0});
+  client.ask({Type::QueuePop, {"q"}, {}, 0});
+  client.ask({Type::Barrier, {"b"}, {}, 1});
+  client.ask({Type::CancelWait, {}, {}, 0});
+  const auto expect = [&](Type to, std::int64_t number, const std::vector<std::string>& values) {
+    const StoreAnswer answer = store.answer_of(client);
+    CHECK(answer.to == to);
+    CHECK(answer.number == number);
+    CHECK(answer.values == values);
+  };
+  expect(Type::Get, 0, {"A"});
+  expect(Type::Add, -5, {});
+  expect(Type::CompareSet, 0, {"C"});
+  expect(Type::MultiGet, 0, {"Y", "AB", ""});
+  expect(Type::Check, kNotReady, {});
+  expect(Type::Wait, kStopWaiting, {});
+  expect(Type::ListKeys, 5, {"a", "c", "n", "x", "y"});
+  expect(Type::DeleteKey, 1, {});
+  expect(Type::GetNumKeys, 4, {});
+  expect(Type::QueuePop, 0, {});
+  expect(Type::QueueLen, 1, {});
+  expect(Type::QueuePop, 1, {"first"});
+  expect(Type::Barrier, kStopWaiting, {});
+  expect(Type::CancelWait, kWaitCanceled, {});
+  CHECK(client.state() == State::Open);
+  CHECK(client.problem().empty());
+}
+
+TEST_CASE("requests after a wait are sent once it is answered") {
+  ServedStore store;
+  TcpStoreClient waiting("127.0.0.1", store.port), other("127.0.0.1", store.port);
+  store.clients = {&waiting, &other};
+  waiting.ask({Type::Wait, {"k"}, {}, 0});
+  waiting.ask({Type::Add, {"n"}, {}, 1});
+  other.ask({Type::Add, {"n"}, {}, 1});
+  CHECK(store.answer_of(other).number == 1);
+  other.ask({Type::Set, {"k"}, {"v"}, 0});
+  CHECK(store.answer_of(waiting).to == Type::Wait);
+  CHECK(store.answer_of(waiting).number == 2);
+}
+
+TEST_CASE("large values pass in both directions") {
+  ServedStore store;
+  TcpStoreClient client("127.0.0.1", store.port);
+  store.clients = {&client};
+  const std::string value(8 << 20, 'v');
+  client.ask({Type::Set, {"k"}, {value}, 0});
+  client.ask({Type::Get, {"k"}, {}, 0});
+  CHECK(store.answer_of(client).values.at(0) == value);
+}
+
+}  // namespace
+}  // namespace ddp::launch

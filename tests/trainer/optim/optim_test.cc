@@ -1,0 +1,234 @@
+// Schedules and optimizers against torch's and transformers' own, and what they promise besides.
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include "tests/support/catch.h"
+
+#include "tests/support/skip.h"
+#include "tests/trainer/test_model.h"
+#include "trainer/optim/muon.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/optim/schedule.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+using Json = nlohmann::json;
+constexpr int kSkipped = 77;
+constexpr int64_t kTotal = 200;
+
+std::vector<float> values_of(const torch::Tensor& tensor) {
+  const auto flat = tensor.detach().contiguous().view({-1});
+  return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
+}
+
+Json rates_of(const std::string& name, const OptimizerConfig& config) {
+  const Schedule schedule(config, kTotal);
+  std::vector<double> rates;
+  const bool one_cycle = config.lr_schedule == LrSchedule::kOneCycle;  // ends with its total
+  for (int64_t step = 0; step < (one_cycle ? kTotal : kTotal + 20); ++step)
+    rates.push_back(schedule.learning_rate(step));
+  return {{"lr_schedule", name},
+          {"learning_rate", config.learning_rate},
+          {"warmup_steps", config.warmup_steps},
+          {"min_lr", config.min_lr},
+          {"lr_power", config.lr_power},
+          {"decay_steps", config.decay_steps.value_or(kTotal / 10)},
+          {"end",
+           config.lr_schedule == LrSchedule::kWsd ? kTotal : config.decay_steps.value_or(kTotal)},
+          {"total", kTotal},
+          {"rates", rates}};
+}
+
+Json all_rates() {
+  const std::pair<const char*, LrSchedule> kinds[] = {{"constant", LrSchedule::kConstant},
+                                                      {"linear", LrSchedule::kLinear},
+                                                      {"polynomial", LrSchedule::kPolynomial},
+                                                      {"cosine", LrSchedule::kCosine},
+                                                      {"wsd", LrSchedule::kWsd},
+                                                      {"one_cycle", LrSchedule::kOneCycle}};
+  Json cases = Json::array();
+  for (const auto& [name, kind] : kinds) {
+    OptimizerConfig config;
+    config.lr_schedule = kind;
+    config.lr_power = 2.0;
+    cases.push_back(rates_of(name, config));
+    config.warmup_steps = 20;
+    cases.push_back(rates_of(name, config));
+    if (kind == LrSchedule::kOneCycle) continue;
+    config.min_lr = 1e-5;
+    config.decay_steps = 100;
+    cases.push_back(rates_of(name, config));
+  }
+  return cases;
+}
+
+std::vector<Parameter> some_parameters() {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(4);
+  const auto random = [&](const std::vector<int64_t>& shape) {
+    return torch::randn(shape, generator, torch::kFloat32).requires_grad_(true);
+  };
+  return {{"hidden", random({24, 16}), true, true},
+          {"wide", random({16, 48}), true, true},
+          {"head", random({32, 16}), true, false},
+          {"bias", random({24}), false, false}};
+}
+
+void set_gradients(const std::vector<Parameter>& parameters, uint64_t seed) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  for (const auto& p : parameters)
+    p.tensor.grad().copy_(torch::randn(p.tensor.sizes(), generator, torch::kFloat32));
+}
+
+Json steps_of(const std::string& name, OptimizerConfig config) {
+  const auto parameters = some_parameters();
+  Json described = Json::array();
+  for (const auto& p : parameters) {
+    described.push_back({{"name", p.name},
+                         {"shape", p.tensor.sizes().vec()},
+                         {"decay", p.decay},
+                         {"hidden", p.hidden},
+                         {"before", values_of(p.tensor)}});
+  }
+  const auto optimizer = make_optimizer(parameters, config);
+  Json gradients = Json::array();
+  for (uint64_t step = 0; step < 5; ++step) {
+    set_gradients(parameters, step);
+    Json row = Json::array();
+    for (const auto& p : parameters) row.push_back(values_of(p.tensor.grad()));
+    gradients.push_back(row);
+    optimizer->step(config.learning_rate, torch::zeros({}));
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    described[i]["after"] = values_of(parameters[i].tensor);
+  return {{"name", name},
+          {"learning_rate", config.learning_rate},
+          {"weight_decay", config.weight_decay},
+          {"betas", config.betas},
+          {"eps", config.eps},
+          {"momentum", momentum_of(config)},
+          {"nesterov", config.nesterov},
+          {"parameters", described},
+          {"gradients", gradients}};
+}
+
+OptimizerConfig config_of(OptimizerName name, double momentum = 0.0, bool nesterov = false) {
+  OptimizerConfig config;
+  config.name = name;
+  config.learning_rate = 0.01;
+  if (momentum > 0.0) config.momentum = {false, momentum};
+  config.nesterov = nesterov;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("schedules and optimizers take the steps of torch's and transformers' own", "[peer]") {
+  const Json cases = {{"rates", all_rates()},
+                      {"steps",
+                       {steps_of("adamw", config_of(OptimizerName::kAdamW)),
+                        steps_of("adam", config_of(OptimizerName::kAdam)),
+                        steps_of("sgd", config_of(OptimizerName::kSgd)),
+                        steps_of("sgd", config_of(OptimizerName::kSgd, 0.9)),
+                        steps_of("sgd", config_of(OptimizerName::kSgd, 0.9, true)),
+                        steps_of("muon", config_of(OptimizerName::kMuon)),
+                        steps_of("muon", config_of(OptimizerName::kMuon, 0.8))}}};
+  const test::TempDir dir;
+  const std::string command = std::string(DDP_TEST_PYTHON) + " " + DDP_TEST_DIR +
+                              "/optim/optim_peer.py " + dir.write("cases.json", cases.dump());
+  // NOLINTNEXTLINE(bugprone-command-processor): the words are the test's own
+  const int status = std::system(command.c_str());
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kSkipped) {
+    return ddp::test::say_skipped(std::string(DDP_TEST_PYTHON) +
+                                  " cannot import torch and transformers (./scripts/setup.sh "
+                                  "--test)");
+  }
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a step with a found infinity changes nothing, whatever the optimizer") {
+  for (const auto name :
+       {OptimizerName::kAdamW, OptimizerName::kAdam, OptimizerName::kSgd, OptimizerName::kMuon}) {
+    const auto parameters = some_parameters();
+    const auto optimizer = make_optimizer(parameters, config_of(name, 0.9));
+    set_gradients(parameters, 1);
+    optimizer->step(0.01, torch::zeros({}));
+    std::vector<torch::Tensor> before;
+    for (const auto& p : parameters) before.push_back(p.tensor.detach().clone());
+    for (const auto& state : optimizer->state()) before.push_back(state.tensor.clone());
+    for (const auto& p : parameters) p.tensor.grad().fill_(std::numeric_limits<float>::quiet_NaN());
+    optimizer->step(0.01, torch::ones({}));
+    std::vector<torch::Tensor> after;
+    for (const auto& p : parameters) after.push_back(p.tensor.detach());
+    for (const auto& state : optimizer->state()) after.push_back(state.tensor);
+    for (std::size_t i = 0; i < before.size(); ++i) CHECK(torch::equal(before[i], after[i]));
+    CHECK(optimizer->step_count().item<float>() == 1.0F);
+  }
+}
+
+TEST_CASE("an optimizer that is given another's state goes on as that one") {
+  for (const auto name :
+       {OptimizerName::kAdamW, OptimizerName::kAdam, OptimizerName::kSgd, OptimizerName::kMuon}) {
+    const auto first = some_parameters();
+    const auto second = some_parameters();
+    const auto one = make_optimizer(first, config_of(name, 0.9));
+    const auto two = make_optimizer(second, config_of(name, 0.9));
+    for (uint64_t step = 0; step < 3; ++step) {
+      set_gradients(first, step);
+      one->step(0.01, torch::zeros({}));
+    }
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < first.size(); ++i) second[i].tensor.copy_(first[i].tensor);
+    for (std::size_t i = 0; i < one->state().size(); ++i)
+      two->state()[i].tensor.copy_(one->state()[i].tensor);
+    two->step_count().copy_(one->step_count());
+    for (const auto* pair : {&first, &second}) set_gradients(*pair, 9);
+    one->step(0.01, torch::zeros({}));
+    two->step(0.01, torch::zeros({}));
+    for (std::size_t i = 0; i < first.size(); ++i)
+      CHECK(torch::equal(first[i].tensor, second[i].tensor));
+  }
+}
+
+TEST_CASE("Muon's direction is nearly orthogonal, for tall and wide matrices") {
+  for (const auto& shape : {std::vector<int64_t>{64, 16}, {16, 64}}) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(7);
+    const auto x = orthogonalised(torch::randn(shape, generator, torch::kFloat32));
+    const auto singular = at::linalg_svdvals(x.to(torch::kFloat32));
+    CHECK(singular.max().item<float>() < 1.3F);
+    CHECK(singular.min().item<float>() > 0.5F);
+  }
+}
+
+TEST_CASE("a warm-up or a decay that does not fit into the run is refused with the keys") {
+  OptimizerConfig config;
+  config.warmup_steps = 200;
+  CHECK_THROWS_WITH(Schedule(config, 200), Catch::Contains("optimizer_config.warmup_steps: 200"));
+  config.warmup_steps = 50;
+  config.decay_steps = 40;
+  config.lr_schedule = LrSchedule::kCosine;
+  CHECK_THROWS_WITH(Schedule(config, 200), Catch::Contains("optimizer_config.decay_steps: 40"));
+  config.lr_schedule = LrSchedule::kWsd;
+  config.decay_steps = 160;
+  CHECK_THROWS_AS(Schedule(config, 200), UserError);
+  config.decay_steps = 150;
+  CHECK_NOTHROW(Schedule(config, 200));
+}
+
+TEST_CASE("wsd without decay_steps begins to decay after the warm-up") {
+  OptimizerConfig config;
+  config.lr_schedule = LrSchedule::kWsd;
+  config.learning_rate = 1.0;
+  config.min_lr = 0.0;
+  config.warmup_steps = 190;
+  const Schedule late(config, 200);
+  CHECK(late.learning_rate(189) == Approx(189.0 / 190.0));
+  CHECK(late.learning_rate(190) == 1.0);
+  CHECK(late.learning_rate(195) == Approx(0.5));
+  config.warmup_steps = 10;
+  CHECK(Schedule(config, 200).learning_rate(180) == 1.0);
+  CHECK(Schedule(config, 200).learning_rate(190) == Approx(0.5));
+}
+
+}  // namespace ddp::train

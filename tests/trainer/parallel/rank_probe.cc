@@ -1,0 +1,282 @@
+// One rank of a group of real processes over Gloo. Started by ddp-run; what it does is argv[1].
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "tests/trainer/parallel/fake_device.h"
+#include "tests/trainer/snapshot/snapshot_files.h"
+#include "tests/trainer/test_model.h"
+#include "tests/trainer/task/unequal_task.h"
+#include "trainer/parallel/ddp.h"
+#include "trainer/parallel/device_wait.h"
+#include "trainer/parallel/peer_watch.h"
+#include "trainer/parallel/process_group.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/process/stop_signal.h"
+#include "trainer/task/causal_lm.h"
+#include "trainer/task/evaluator.h"
+
+namespace ddp::train {
+namespace {
+
+Config halves_of(const std::string& path) {
+  Config config;
+  config.data.path = path;
+  config.data.block_size = 16;
+  config.data.train_split = 0.5;
+  config.gpt = test::tiny_config();
+  config.trainer.batch_size = 4;
+  return config;
+}
+
+// Rank 0 prints the evaluation loss to the last bit.
+int evaluate_text(ProcessGroup& group, const std::string& path) {
+  const Config config = halves_of(path);
+  CausalLm task(config, nullptr);
+  task.build_model(torch::kCPU, 5);
+  const Metrics metrics =
+      evaluate(task, *task.evaluation(), 4, group, torch::kCPU, std::nullopt)->metrics;
+  if (group.is_main()) std::printf("%a %.0f\n", metrics.front().second, metrics.back().second);
+  return 0;
+}
+
+// The last rank wants to stop at once; rank 0 prints how many batches it went on for.
+int stop_evaluation(ProcessGroup& group, const std::string& path) {
+  const Config config = halves_of(path);
+  CausalLm task(config, nullptr);
+  task.build_model(torch::kCPU, 5);
+  int asked = 0;
+  const auto result = evaluate(task, *task.evaluation(), 4, group, torch::kCPU, std::nullopt, [&] {
+    ++asked;
+    return group.rank() + 1 < group.size();
+  });
+  if (group.is_main()) std::printf("%s, asked %d\n", result ? "finished" : "stopped", asked);
+  return 0;
+}
+
+NamedParameters parameters_of(const GPT& model) {
+  NamedParameters result;
+  for (const auto& p : model->model_parameters()) result.emplace_back(p.name, p.tensor);
+  return result;
+}
+
+// Rank 1 has another model than rank 0: DDP must say so instead of training nonsense. Rank 0 then
+// loses its peer.
+int mismatched_models(ProcessGroup& group) {
+  GPT model(test::tiny_config(1, 2, group.is_main() ? 32 : 64), 65, 16, 5);
+  try {
+    const DistributedDataParallel wrapped(parameters_of(model), group, {});
+  } catch (const RunError& error) {
+    std::printf("refused: %s\n", error.what());
+  } catch (const std::exception&) {
+    std::printf("peer lost\n");
+  }
+  return 0;
+}
+
+// Ranks start with other weights; construction gives all of them rank 0's.
+int broadcast_at_construction(ProcessGroup& group) {
+  GPT model(test::tiny_config(), 65, 16, static_cast<uint64_t>(group.rank()));
+  const DistributedDataParallel wrapped(parameters_of(model), group, {});
+  const GPT expected(test::tiny_config(), 65, 16, 0);
+  for (std::size_t i = 0; i < model->parameters().size(); ++i) {
+    if (!torch::equal(model->parameters()[i], expected->parameters()[i])) return 3;
+  }
+  if (group.is_main()) std::printf("equal\n");
+  return 0;
+}
+
+// Rank 0 prints losses and weights to the last bit.
+int train_on_unequal_weights(ProcessGroup& group) {
+  const test::UnequalRun run = test::train_unequal(group, 6);
+  if (!group.is_main()) return 0;
+  for (const double loss : run.losses) std::printf("%a\n", loss);
+  for (int64_t i = 0; i < run.weights.numel(); ++i)
+    std::printf("%a ", static_cast<double>(run.weights.flatten()[i].item<float>()));
+  return 0;
+}
+
+// Ranks have read files that differ, and of three ranks the last has read none: rank 0's counts.
+int restore_unlike(ProcessGroup& group, const std::string& folder) {
+  const Config config = test::unequal_config();
+  test::UnequalTask task;
+  Trainer trainer(config, {}, group, task, std::nullopt, nullptr);
+  const torch::Tensor weight = task.parameters().front().tensor.detach();
+  weight.fill_(group.rank() + 1);
+  const TrainingState state = trainer.capture();
+  const std::string path = folder + "/" + std::to_string(group.rank());
+  test::save_snapshot(path, state.meta, state.tensors);
+  weight.fill_(-1);
+  const OpenedSnapshot own = open_snapshot(path);
+  trainer.restore(own.meta, group.rank() < 2 ? &own : nullptr);
+  if (!weight.eq(1).all().item<bool>() || trainer.compare_replicas()) return 3;
+  if (group.is_main()) std::printf("equal\n");
+  return 0;
+}
+
+// What each rank says arrives at all of them, whatever its length.
+int gather_texts(ProcessGroup& group) {
+  const auto texts =
+      group.gather_texts(std::string(static_cast<std::size_t>(group.rank()) * 3, 'x'));
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (texts[static_cast<std::size_t>(rank)].size() != static_cast<std::size_t>(rank) * 3)
+      return 3;
+  }
+  if (group.is_main()) std::printf("equal\n");
+  return 0;
+}
+
+torch::Tensor numbers_of(int rank, torch::ScalarType type, int64_t count) {
+  return (torch::arange(count, torch::kFloat64) * 0.37 * (rank + 1)).remainder(60).to(type);
+}
+
+torch::Tensor sum_in_order(int ranks, torch::ScalarType type, int64_t count) {
+  auto sum = numbers_of(0, type, count);
+  for (int rank = 1; rank < ranks; ++rank) sum.add_(numbers_of(rank, type, count));
+  return sum;
+}
+
+/// Of every type and size at once, each of them waited for later, one that is waited for at once
+/// between them.
+bool sums_are_right(ProcessGroup& group) {
+  std::vector<torch::Tensor> sums;
+  std::vector<torch::Tensor> expected;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  for (const auto type :
+       {torch::kFloat32, torch::kFloat64, torch::kInt32, torch::kInt64, torch::kUInt8}) {
+    for (const int64_t count : {0, 1, 1000, 100'003}) {
+      std::vector<torch::Tensor> one = {numbers_of(group.rank(), type, count)};
+      sums.push_back(one.front());
+      expected.push_back(sum_in_order(group.size(), type, count));
+      works.push_back(group.c10d()->allreduce(one));
+      if (count != 1) continue;
+      for (const double value : group.gather_doubles(1.0)) {
+        if (value != 1.0) return false;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    works[i]->wait();
+    const auto future = works[i]->getFuture()->value().toTensorVector();
+    if (!torch::equal(sums[i], expected[i]) || !future.front().is_same(sums[i])) return false;
+  }
+  return true;
+}
+
+/// Of a column, which Gloo takes for a row.
+bool column_is_right(ProcessGroup& group) {
+  const auto table = torch::full({50, 3}, 1.0F + static_cast<float>(group.rank()));
+  group.all_reduce_sum(table.select(1, 1));
+  return table.select(1, 1).eq(group.size() * (group.size() + 1) / 2).all().item<bool>() &&
+         table.select(1, 0).eq(group.rank() + 1).all().item<bool>();
+}
+
+/// What goes to Gloo, another operation and another type, and a maximum.
+bool rarities_are_right(ProcessGroup& group) {
+  const int size = group.size();
+  c10d::AllreduceOptions smallest;
+  smallest.reduceOp = c10d::ReduceOp::MIN;
+  std::vector<torch::Tensor> ranks = {torch::tensor({group.rank()}, torch::kInt64)};
+  group.c10d()->allreduce(ranks, smallest)->wait();
+  const auto halves = torch::ones({7}, torch::kBFloat16);
+  group.all_reduce_sum(halves);
+  return ranks.front().item<int64_t>() == 0 && halves.eq(size).all().item<bool>() &&
+         group.all_reduce_max_async(group.rank()).wait() == size - 1;
+}
+
+// Through shared memory, or not where `argument` says so; then the ranks ask for different sums.
+int reduce_in_memory(const DistEnv& env, const std::string& argument) {
+  DistributedConfig config;
+  if (argument == "gloo") config.backend = Backend::kGloo;
+  ProcessGroup group(env, config, {});
+  const bool right = rarities_are_right(group) && sums_are_right(group) &&
+                     (!group.shares_memory() || column_is_right(group));
+  if (group.is_main())
+    std::printf("%s, %s\n", group.shares_memory() ? "memory" : "sockets",
+                right ? "right" : "wrong");
+  if (!group.shares_memory()) return 0;
+  std::vector<torch::Tensor> unlike = {torch::ones({group.is_main() ? 3 : 4})};
+  const auto work = group.c10d()->allreduce(unlike);
+  try {
+    work->wait();
+  } catch (const std::exception& error) {
+    if (group.is_main()) std::printf("%s\n", error.what());
+  }
+  return work->isSuccess() ? 3 : 0;
+}
+
+// Rank 1 is killed; rank 0's device then waits for it without end, and a copy of the state for the
+// device.
+int wait_under_spinning_kernel(ProcessGroup& group, const DistEnv& env) {
+  const StopSignal stop_signal;
+  test::FakeDevice device;
+  PeerWatch peers(group, env, [](int silent) {
+    std::printf("left, as rank %d is silent\n", silent);
+    std::fflush(stdout);
+    std::_Exit(128 + StopSignal::pending());
+  });
+  const PeerWatch::FinishFirst copy(peers, [&device] {
+    if (!device_came_to(device.mark())) std::printf("the copy is given up\n");
+  });
+  group.barrier();
+  if (!group.is_main()) std::raise(SIGKILL);
+  wait_for_device(device.mark());
+  return 3;
+}
+
+// Rank 0 prints the averaged gradients.
+int average_gradients(ProcessGroup& group, const std::string& type) {
+  DistributedConfig config;
+  if (type == "bf16") config.gradient_compression = GradientCompression::kBf16;
+  if (type == "fp16") config.gradient_compression = GradientCompression::kFp16;
+  const auto weight = torch::zeros({1000}, torch::requires_grad());
+  const auto bias = torch::zeros({7}, torch::requires_grad());
+  DistributedDataParallel sync({{"weight", weight}, {"bias", bias}}, group, config);
+  sync.begin_micro_batch(/*last=*/true);
+  const auto x = torch::arange(1000, torch::kFloat32) * 0.37 * (group.rank() + 1) - 3.1;
+  sync.backward((weight * x).sum() + (bias * x.slice(0, 0, 7)).sum());
+  if (!group.is_main()) return 0;
+  for (const auto& gradient : {weight.grad(), bias.grad()}) {
+    for (int64_t i = 0; i < gradient.numel(); ++i)
+      std::printf(i == 0 ? "%.9g" : " %.9g", static_cast<double>(gradient[i].item<float>()));
+    std::printf("\n");
+  }
+  return 0;
+}
+
+// The last rank has found a GPU, the others none.
+int mix_devices(const DistEnv& env) {
+  DevicePlan plan;
+  if (env.rank + 1 == env.world_size) plan.gpu = "GPU-0001";
+  try {
+    const ProcessGroup group(env, {}, plan);
+  } catch (const UserError& error) {
+    std::printf("refused: %s\n", error.what());
+  }
+  return 0;
+}
+
+int run(const std::string& what, const std::string& argument) {
+  const DistEnv env = DistEnv::from_environment();
+  if (what == "mix_devices") return mix_devices(env);
+  if (what == "reduce") return reduce_in_memory(env, argument);
+  ProcessGroup group(env, {}, {});
+  if (what == "evaluate") return evaluate_text(group, argument);
+  if (what == "stop_evaluation") return stop_evaluation(group, argument);
+  if (what == "mismatch") return mismatched_models(group);
+  if (what == "gather_texts") return gather_texts(group);
+  if (what == "broadcast") return broadcast_at_construction(group);
+  if (what == "compress") return average_gradients(group, argument);
+  if (what == "spinning_device") return wait_under_spinning_kernel(group, env);
+  if (what == "unequal") return train_on_unequal_weights(group);
+  if (what == "restore_unlike") return restore_unlike(group, argument);
+  return 2;
+}
+
+}  // namespace
+}  // namespace ddp::train
+
+int main(int argc, char** argv) {
+  return argc < 2 ? 2 : ddp::train::run(argv[1], argc > 2 ? argv[2] : "");
+}

@@ -1,0 +1,72 @@
+// Labelled images as the samples of a classifier.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/data/images/bad_samples.h"
+#include "trainer/data/images/image_set.h"
+#include "trainer/data/sample_source.h"
+
+namespace ddp::train {
+
+/// Of all images that a model sees.
+struct ImageShape {
+  int64_t channels = 1;
+  int64_t height = 0;
+  int64_t width = 0;
+  bool operator==(const ImageShape&) const = default;
+
+  /// "28x28 gray", "32x24 RGB"
+  std::string str() const;
+};
+
+/// By image_config.channels and .size, and by the first image that can be read where those leave it
+/// open. Throws UserError when none can be.
+ImageShape shape_of(const ImageSet& images, const ImageConfig& config);
+
+/// The pixels of an image of `shape`, (value / 255 - mean) / standard deviation: float32
+/// [channels, height, width].
+void write_pixels(const Image& image, const ImageShape& shape, const ImageConfig& config,
+                  float* to);
+
+/// Image `index` of the set in the model's shape. Throws BrokenImage, also where its size differs
+/// and image_config.size does not say to change it.
+Image image_of_shape(const ImageSet& images, int64_t index, const ImageShape& shape,
+                     const ImageConfig& config);
+
+/// Which images are for training and which for evaluation: `used` of all, drawn by a permutation
+/// that depends on their number alone, so that another seed never trains on what another run
+/// evaluates on.
+SampleSplit split_images(int64_t images, double used, double training_share);
+
+/// Row: float32 [channels, height, width] as write_pixels(), target int64 [], the label, or -1 for
+/// an image that is left out as it is broken.
+class ImageSamples : public SampleSource {
+ public:
+  struct Options {
+    ImageShape shape;
+    ImageConfig config;
+    uint64_t seed = 0;
+    bool augmented = false;  ///< As image_config says; differently in each epoch.
+  };
+  /// Images `indices` of the set, in that order. `images` and `bad` outlive it.
+  ImageSamples(const ImageSet& images, std::vector<int64_t> indices, const Options& options,
+               BadSamples& bad);
+
+  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+  SampleSpec spec() const override;
+  void fill(int64_t index, int64_t epoch, const SampleRow& row) const override;
+  const std::string& fingerprint() const override { return fingerprint_; }
+
+ private:
+  const ImageSet& images_;
+  std::vector<int64_t> indices_;
+  Options options_;
+  BadSamples& bad_;
+  std::string fingerprint_;
+};
+
+}  // namespace ddp::train

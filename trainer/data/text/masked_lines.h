@@ -1,0 +1,54 @@
+// Lines with some of their tokens hidden: the samples of a masked language model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/data/text/bert_row.h"
+#include "trainer/data/sample_source.h"
+#include "trainer/data/text/text_lines.h"
+
+namespace ddp::train {
+
+/// The tokens with a meaning of their own.
+struct MaskingTokens : BertTokens {
+  int32_t mask = 0;
+  std::vector<int32_t> ordinary;  ///< What a random token is drawn from, and what may be hidden.
+};
+
+struct MaskingOptions {
+  int64_t block_size = 0;  ///< Tokens of a row, [CLS] and [SEP] among them.
+  double share = 0.15;     ///< Of a line's ordinary tokens: one at least.
+  uint64_t seed = 0;
+  bool every_epoch_anew = true;  ///< Else those of epoch 0 in every epoch.
+};
+
+/// Sample i is [CLS] line i [SEP] and padding. Of the tokens chosen 80 % become [MASK], 10 % a
+/// random token, 10 % stay as they are; they are the targets, -1 elsewhere. What is chosen is a
+/// function of (seed, epoch, i) alone. Rows: int64 [block_size] each.
+class MaskedLines : public SampleSource {
+ public:
+  /// Lines [first, last) of `lines`, which outlives it, as `tokens` does.
+  MaskedLines(const TextLines& lines, int64_t first, int64_t last, const MaskingTokens& tokens,
+              const MaskingOptions& options);
+
+  int64_t size() const override { return last_ - first_; }
+  SampleSpec spec() const override;
+  void fill(int64_t index, int64_t epoch, const SampleRow& row) const override;
+  const std::string& fingerprint() const override { return lines_.fingerprint(); }
+
+ private:
+  const TextLines& lines_;
+  int64_t first_;
+  int64_t last_;
+  const MaskingTokens& tokens_;
+  MaskingOptions options_;
+  std::vector<bool> is_ordinary_;
+};
+
+/// How many tokens are hidden of so many ordinary ones.
+int64_t masked_count(int64_t ordinary, double share);
+
+}  // namespace ddp::train

@@ -1,0 +1,51 @@
+// A text, encoded, split by position and only then cut into windows: no evaluation text is ever
+// trained on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "trainer/config/config.h"
+#include "trainer/data/data_source.h"
+#include "trainer/data/tokens/token_sequence.h"
+#include "trainer/data/tokens/token_windows.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+class TextDataset {
+ public:
+  /// What open_data() says of `config` and `tokenizer` (of a snapshot). Throws UserError: not
+  /// readable, not UTF-8, fewer training samples than `batch_size`, with sizes that would do. A
+  /// train_split of 0, which no configuration can have, leaves all for evaluation.
+  explicit TextDataset(const DataConfig& config, std::unique_ptr<Tokenizer> tokenizer = nullptr,
+                       int64_t batch_size = 1);
+
+  const Tokenizer& tokenizer() const { return *source_.tokenizer; }
+  /// Those that training, and evaluation without data_config.eval_path, are taken from.
+  const TokenSequence& tokens() const { return *source_.training; }
+  /// Of tokens(), from their start: all but what data_config.truncate leaves out.
+  int64_t used_tokens() const { return source_.training_tokens; }
+  /// Characters of the whole text, of which data_config.truncate leaves the tokens; 0 for files of
+  /// tokens.
+  int64_t characters_in_file() const { return source_.characters_in_files; }
+  bool is_text() const { return source_.from_text; }
+
+  const TrainingWindows& training() const { return training_; }
+  TokenRange training_range() const { return {0, split_}; }
+  /// Empty when train_split is 1 or fewer than two tokens are left.
+  const EvaluationWindows& evaluation() const { return evaluation_; }
+  /// Of the files of data_config.eval_path, if it is given, else of tokens().
+  TokenRange evaluation_range() const;
+
+ private:
+  TextDataset(const DataConfig& config, DataSource source);
+  [[noreturn]] void refuse(const DataConfig& config, int64_t batch_size) const;
+
+  DataSource source_;
+  int64_t split_;
+  TrainingWindows training_;
+  EvaluationWindows evaluation_;
+};
+
+}  // namespace ddp::train

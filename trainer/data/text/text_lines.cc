@@ -1,0 +1,65 @@
+#include "trainer/data/text/text_lines.h"
+
+#include <algorithm>
+
+#include "trainer/runtime/files/sha256.h"
+#include "trainer/tokenizer/char_tokenizer.h"
+
+namespace ddp::train {
+namespace {
+
+template <typename Value>
+std::string_view bytes_of(const std::vector<Value>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value)};
+}
+
+}  // namespace
+
+TextLines::TextLines(const Tokenizer& tokenizer, std::string_view text, int64_t min_characters,
+                     int64_t most_tokens) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    ++lines_in_text_;
+    if (count_characters(line) < min_characters) continue;
+    const auto tokens = tokenizer.encode(line);
+    if (!tokens.empty()) add(tokens, most_tokens);
+  }
+  finish();
+}
+
+TextLines::TextLines(const Tokenizer& tokenizer, std::span<const std::string> texts,
+                     int64_t most_tokens)
+    : lines_in_text_(static_cast<int64_t>(texts.size())) {
+  for (const std::string& text : texts) add(tokenizer.encode(text), most_tokens);
+  finish();
+}
+
+void TextLines::add(std::span<const int32_t> tokens, int64_t most_tokens) {
+  const auto used = tokens.first(std::min(tokens.size(), static_cast<std::size_t>(most_tokens)));
+  tokens_.insert(tokens_.end(), used.begin(), used.end());
+  ends_.push_back(tokens_.size());
+}
+
+void TextLines::finish() {
+  fingerprint_ = sha256_hex(sha256_hex(bytes_of(tokens_)) + sha256_hex(bytes_of(ends_)));
+}
+
+int64_t TextLines::longest() const {
+  std::size_t most = 0, first = 0;
+  for (const std::size_t end : ends_) {
+    most = std::max(most, end - first);
+    first = end;
+  }
+  return static_cast<int64_t>(most);
+}
+
+std::span<const int32_t> TextLines::operator[](int64_t line) const {
+  const auto at = static_cast<std::size_t>(line);
+  const std::size_t first = at == 0 ? 0 : ends_[at - 1];
+  return std::span(tokens_).subspan(first, ends_[at] - first);
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,48 @@
+// Writes tokens into a folder of shards, each published by rename.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/data/tokens/shard_format.h"
+#include "trainer/runtime/files/atomic_file.h"
+
+namespace ddp::train {
+
+/// tokens_000000.bin, tokens_000001.bin and on. Destroyed without finish(): the shard in hand is
+/// dropped.
+class ShardWriter {
+ public:
+  struct Options {
+    std::string folder;
+    int64_t tokens_per_shard = 0;
+    int64_t vocabulary_size = 0;
+    std::string tokenizer_fingerprint;
+  };
+  explicit ShardWriter(Options options);
+
+  /// Throws RunError when the disk does not take it.
+  void write(std::span<const int32_t> tokens);
+  /// Publishes the last shard.
+  void finish();
+
+  int64_t tokens() const { return all_tokens_; }
+  int shards() const { return shards_; }
+
+ private:
+  void open_next();
+  void append(std::span<const int32_t> tokens);
+  void publish();
+
+  Options options_;
+  ShardLayout layout_;  // of the shard in hand
+  std::unique_ptr<AtomicFile> file_;
+  std::vector<char> buffer_;
+  int64_t all_tokens_ = 0;
+  int shards_ = 0;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,60 @@
+// Windows over a sequence of tokens: the samples of a language model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trainer/data/sample_source.h"
+#include "trainer/data/tokens/token_sequence.h"
+
+namespace ddp::train {
+
+/// Tokens [first, last) of a sequence.
+struct TokenRange {
+  int64_t first = 0;
+  int64_t last = 0;
+
+  int64_t size() const { return last - first; }
+};
+
+/// Sample i is tokens [i * stride, i * stride + block_size] of the range: one more than block_size,
+/// as the targets are the inputs shifted by one. Rows: int64 [block_size] each.
+class TrainingWindows : public SampleSource {
+ public:
+  /// `tokens` outlives it.
+  TrainingWindows(const TokenSequence& tokens, TokenRange range, int64_t block_size,
+                  int64_t stride);
+
+  int64_t size() const override;
+  SampleSpec spec() const override;
+  void fill(int64_t index, int64_t epoch, const SampleRow& row) const override;
+  const std::string& fingerprint() const override { return tokens_.fingerprint(); }
+
+  int64_t stride() const { return stride_; }
+
+ private:
+  const TokenSequence& tokens_;
+  TokenRange range_;
+  int64_t block_size_;
+  int64_t stride_;
+};
+
+/// Each token of the range but the first is the target exactly once. The last window may be
+/// shorter: inputs 0 and targets -1 behind its end. Rows: int64 [block_size] each.
+class EvaluationWindows : public SampleSource {
+ public:
+  /// `tokens` outlives it.
+  EvaluationWindows(const TokenSequence& tokens, TokenRange range, int64_t block_size);
+
+  int64_t size() const override;
+  SampleSpec spec() const override;
+  void fill(int64_t index, int64_t epoch, const SampleRow& row) const override;
+  const std::string& fingerprint() const override { return tokens_.fingerprint(); }
+
+ private:
+  const TokenSequence& tokens_;
+  TokenRange range_;
+  int64_t block_size_;
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,42 @@
+#include "trainer/runtime/files/error_file.h"
+
+#include <cstdlib>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "launcher/worker_contract.h"
+#include "trainer/runtime/files/atomic_file.h"
+
+namespace ddp::train {
+namespace {
+
+std::string error_json(const std::string& message, int exit_code) {
+  nlohmann::ordered_json extra;
+  extra["py_callstack"] = "";
+  extra["timestamp"] = std::to_string(static_cast<long long>(std::time(nullptr)));
+  nlohmann::ordered_json body;
+  body["message"] = message;
+  body["errorCode"] = exit_code;
+  body["extraInfo"] = extra;
+  nlohmann::ordered_json root;
+  root["message"] = body;
+  // A message may contain invalid UTF-8 (a file name): replace it, never fail.
+  return root.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+void write_error_file(const std::string& message, int exit_code) noexcept {
+  const char* path = std::getenv(launch::kErrorFile);
+  if (path == nullptr || *path == '\0') return;
+  try {
+    const std::string text = error_json(message, exit_code);
+    AtomicFile file(path);
+    file.write(text.data(), text.size());
+    file.commit();
+  } catch (...) {
+    // The launcher also gets the exit code; a second error here must not hide the first.
+  }
+}
+
+}  // namespace ddp::train

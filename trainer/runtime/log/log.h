@@ -1,0 +1,60 @@
+// The run's log: console and main.log.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "trainer/runtime/log/log_line.h"
+
+namespace ddp::train {
+
+/// What standard output gets.
+enum class Console {
+  kPlain,  ///< Every line.
+  kLive,   ///< A terminal: one line that is redrawn in place of those of single steps.
+  kQuiet,  ///< Nothing: warnings and errors alone, on standard error.
+};
+
+/// Writes whole lines, thread-safe, and never blocks on console or disk (see LineWriter). Neither
+/// rotates files nor filters by logger name.
+class Log {
+ public:
+  /// Other ranks than the main one write only warnings and errors, to stderr and no file. `file`
+  /// may be empty: console only. Throws UserError if the file's folder cannot be created or
+  /// written.
+  Log(bool main_rank, const std::string& file, LogLevel level = LogLevel::kInfo,
+      Console console = Console::kPlain);
+  /// As flush().
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  void debug(std::string_view text) { write(LogLevel::kDebug, text); }
+  void info(std::string_view text) { write(LogLevel::kInfo, text); }
+  void warning(std::string_view text) { write(LogLevel::kWarning, text); }
+  void error(std::string_view text) { write(LogLevel::kError, text); }
+
+  /// INFO and DEBUG go to stdout, WARNING and ERROR to stderr; all of it also to the file.
+  void write(LogLevel level, std::string_view text);
+
+  /// INFO about a single step: where a live line tells it, for the file alone.
+  void step(std::string_view text);
+  bool has_live_line() const;
+  /// What the live line shows from now on. Lines go above it; flush() takes it away.
+  void set_live_line(std::string text);
+  /// Columns of the terminal that has the live line; 80 where it does not say.
+  static int live_line_width();
+
+  /// Call before the process exits without destructors: waits until everything is written, but only
+  /// a few seconds for a stalled console or disk.
+  void flush();
+  /// The same for the file alone.
+  void flush_file();
+
+ private:
+  struct Sinks;
+  std::unique_ptr<Sinks> sinks_;
+};
+
+}  // namespace ddp::train

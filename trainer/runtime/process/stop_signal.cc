@@ -1,0 +1,79 @@
+#include "trainer/runtime/process/stop_signal.h"
+
+#include <time.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+
+#include "launcher/worker_contract.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+std::atomic<int> pending_signal{0};
+std::atomic<int64_t> first_signal_at{0};  // ms
+std::atomic<bool> has_launcher{false};
+std::atomic<bool> report_wanted{false};
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+
+// clock_gettime() may be called from a handler.
+int64_t now_in_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// A signal to a whole job comes twice: directly, and passed on by a launcher, a wrapper or a
+// scheduler, which on a busy machine takes its time. Only who has no launcher presses Ctrl-C twice.
+int64_t same_signal_for(int signal) {
+  constexpr int64_t kPassedOn = 2000;  // ms
+  constexpr int64_t kTyped = 100;
+  return signal == SIGINT && !has_launcher.load() ? kTyped : kPassedOn;
+}
+
+void on_signal(int signal) {
+  int64_t unset = 0;
+  first_signal_at.compare_exchange_strong(unset, now_in_ms());
+  int none = 0;
+  if (pending_signal.compare_exchange_strong(none, signal)) return;
+  if (none == signal && now_in_ms() - first_signal_at.load() < same_signal_for(signal)) return;
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+void on_report_signal(int) { report_wanted.store(true, std::memory_order_relaxed); }
+
+void set_handler(int signal, void (*handler)(int)) {
+  struct sigaction old {};
+  ::sigaction(signal, nullptr, &old);
+  if (old.sa_handler == SIG_IGN) return;
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+StopSignal::StopSignal() {
+  has_launcher = std::getenv(launch::kLocalRank) != nullptr;
+  for (const int signal : kSignals) set_handler(signal, on_signal);
+  set_handler(SIGUSR2, on_report_signal);
+}
+
+// The second of two that are one may come while the process ends, and a wish for a report any time:
+// neither may kill a run that has saved.
+StopSignal::~StopSignal() {
+  if (pending() != 0) return;
+  for (const int signal : kSignals) set_handler(signal, SIG_DFL);
+}
+
+int StopSignal::pending() { return pending_signal.load(std::memory_order_relaxed); }
+
+bool StopSignal::take_report_wish() { return report_wanted.exchange(false); }
+
+}  // namespace ddp::train
