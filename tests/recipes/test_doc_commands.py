@@ -20,7 +20,7 @@ SCHEDULED = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": 
 
 
 class Parsed(RecipeTest):
-    """Each command line of the documentation, taken in by the program it is for without being run."""
+    """Each command line of the documentation, parsed by the program it is for without being run."""
 
     def accepted(self, *command, **environment):
         done = self.run_command(*command, **environment)
@@ -150,13 +150,14 @@ class Executed(RecipeTest):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_the_readme(self):
+        self.write("train.py", "import os; print('rank', os.environ['RANK'])\n")
+        self.page("README.md", only=r"train\.py")
+
+    def test_daily_use_of_trainer(self):
         self.write("data/sample_corpus.txt", CORPUS)
         self.write("my.txt", CORPUS[:5_000])
-        self.write("train.py", "import os; print('rank', os.environ['RANK'])\n")
-        self.write("logs/none", "")
-        self.page("README.md", only=r"train\.py")
-        self.page("README.md", "outputs/my/snapshot.pt", "outputs/third/snapshot.pt", "report.html",
-                  only=r"^(?!.*(--explain|doctor|train\.py))")
+        self.page("trainer/README.md", "outputs/my/snapshot.pt", "outputs/third/snapshot.pt", "report.html",
+                  only=r"^(?!.*(doctor|FILE|SNAPSHOT|RUN_DIR|ranks_per_device))")
 
     def test_the_script_of_the_first_page_is_run_and_explained(self):
         self.write("train.py", "import os, sys; sys.exit(3 if os.environ['RANK'] == '1' else 0)\n")

@@ -1,4 +1,4 @@
-"""The README's commands in daily use, tried in their order after the quickstart, each have something to train."""
+"""The commands in daily use of trainer/README.md, in their order after the quickstart, each have something to train."""
 
 import re
 import unittest
@@ -10,7 +10,7 @@ CONFIG = "configs/quickstart.yaml"
 
 def commands():
     """Lines of the section's code, continued ones joined, comments left out."""
-    section = (ROOT / "README.md").read_text().split("## In daily use\n")[1].split("\n## ")[0]
+    section = (ROOT / "trainer/README.md").read_text().split("## In daily use\n")[1].split("\n## ")[0]
     code = "\n".join(line.strip() for line in section.splitlines() if line.startswith("    "))
     return [line for line in code.replace("\\\n", "").splitlines() if not line.startswith("#")]
 
