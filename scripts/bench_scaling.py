@@ -3,7 +3,7 @@
 
   ./scripts/bench_scaling.py [--nodes=10,100,1000] [--workers=8] [--runs=3] [--json=FILE] [--program=PATH]
 
-Prints a table: for each number of nodes and each phase the median of the wall time, of the host's processor time, of the
+Prints a table: for each number of nodes and each phase the median of the wall time, of the host's CPU time, of the
 bytes to and from the host, and the host's largest resident memory. The nodes share the machine with the host, so that
 the wall time is theirs as well. --json keeps all figures of all runs.
 """

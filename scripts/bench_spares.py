@@ -4,7 +4,7 @@
   bench_spares.py [KILLS]     KILLS (20) of each; 2 CPU ranks, gpt-mini, copies of the state in memory
 
 A round: both jobs train, one of them gets SIGKILL on a random rank, and the line that follows its first new step is waited
-for, while the other is stopped (SIGSTOP), so that it takes no processor time. Before a kill with spares these are waited for until they sleep in
+for, while the other is stopped (SIGSTOP), so that it takes no CPU time. Before a kill with spares these are waited for until they sleep in
 recvmsg; the job without trains as long. DDP_RUN and TRAINER name other programs.
 """
 

@@ -99,7 +99,7 @@ wheel() {
   [ "$(grep -c 'of 2: sum 3, store of ddp-run: True' /tmp/lines)" -eq 2 ] || fail "the user's script said $(cat /tmp/lines)"
   say "wheel: pip install; to the end of a script that imports torch and sums over two ranks" "$installed; $first"
   busy=$(awk -v before="$before" -v after="$after" 'BEGIN { split(before, b); split(after, a); print (a[1] + a[2] - b[1] - b[2]) / 100 }')
-  say "  processor time of that, which other programs cannot lengthen" "$busy s"
+  say "  CPU time of that, which other programs cannot lengthen" "$busy s"
   # Two ranks on two cores: an idle machine takes less than this.
   [ "${busy%%.*}" -lt 10 ] || fail "that is not under 10 s"
   say "wheel: size, installed" "$(megabytes "$wheel"), $(megabytes $env/lib/python3*/site-packages/ddp_run $env/share)"

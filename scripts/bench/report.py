@@ -5,7 +5,7 @@ import re
 import statistics
 
 DOCS_BEGIN, DOCS_END = "<!-- rows of scripts/bench.sh -->", "<!-- end of the rows of scripts/bench.sh -->"
-DOCS_HEAD = ("| name | what | ours, p10 to p90 | peer, p10 to p90 | ours / peer | processor time, ours / peer | gate, aim "
+DOCS_HEAD = ("| name | what | ours, p10 to p90 | peer, p10 to p90 | ours / peer | CPU time, ours / peer | gate, aim "
              "| measured |\n|---|---|---|---|---|---|---|---|\n")
 
 
@@ -84,11 +84,11 @@ def cells(result):
 
 
 def table(machine, results):
-    rows = [["", "ours", "peer", "ours / peer", "processor time", "gate -> aim"],
+    rows = [["", "ours", "peer", "ours / peer", "CPU time", "gate -> aim"],
             *([result["name"], *cells(result)] for result in results)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, "", "medians [p10 - p90]; gates are judged by processor time where ours runs on one thread",
+    return "\n".join([*lines, "", "medians [p10 - p90]; gates are judged by CPU time where ours runs on one thread",
                       "{date}, commit {commit}, {cpu}, {cores} cores, load {load}, torch {torch}, {command}".format(**machine)])
 
 
