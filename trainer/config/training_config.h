@@ -32,7 +32,7 @@ struct TrainerConfig {
   int64_t data_loader_workers =
       4;                        ///< Data loader threads per rank; 0: load in the training thread.
   double grad_norm_clip = 1.0;  ///< Global L2 norm; 0 switches clipping off.
-  std::string snapshot_path = "snapshot.pt";  ///< Absolute after loading.
+  std::string snapshot_path = "snapshot.pt";  ///< In hydra.run.dir; absolute after loading.
   int64_t save_every = 3;  ///< Epochs between snapshots; a final one is always written.
   std::optional<int64_t> save_every_steps;
   AutoNumber snapshot_every;                ///< Optimizer steps between two more snapshots.

@@ -229,6 +229,17 @@ TEST_CASE("a config file that cannot be read is named with the reason") {
         ".: cannot read the config file: Is a directory; give a YAML file with --config");
 }
 
+TEST_CASE("the snapshot of a run is in its own directory unless snapshot_path says otherwise") {
+  const Loading loading;
+  const auto path = [&](const std::string& rest) {
+    return loading.load("data_config: {path: data/input.txt}\n" + rest).trainer.snapshot_path;
+  };
+  CHECK(path("") == loading.folder() + "/snapshot.pt");
+  CHECK(path("hydra: {run: {dir: outputs/a}}") == loading.folder() + "/outputs/a/snapshot.pt");
+  CHECK(path("trainer_config: {snapshot_path: b.pt}\nhydra: {run: {dir: outputs/a}}") ==
+        loading.folder() + "/b.pt");
+}
+
 TEST_CASE("unreadable YAML is reported with line and column") {
   const Loading loading;
   CHECK(loading.error("data_config:\n  path: [x\n").find("cfg.yaml:2:9: not valid YAML: ") == 0);

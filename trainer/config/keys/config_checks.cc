@@ -211,7 +211,8 @@ void complete_config(Config& config, const Given& given) {
 void resolve_paths(Config& config, const Given& given, bool own_folder) {
   std::string& snapshot = config.trainer.snapshot_path;
   config.hydra.run_dir = absolute_path(config.hydra.run_dir);
-  const bool in_run_folder = own_folder || config.hydra.job_chdir;
+  const bool in_run_folder =
+      own_folder || config.hydra.job_chdir || !given.has("trainer_config.snapshot_path");
   const bool relative = snapshot.find("://") == std::string::npos && !snapshot.starts_with('/') &&
                         !snapshot.starts_with('~');
   if (in_run_folder && relative) snapshot = config.hydra.run_dir + "/" + snapshot;

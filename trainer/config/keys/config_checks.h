@@ -31,9 +31,9 @@ class Given {
 /// UserError.
 void complete_config(Config& config, const Given& given);
 
-/// Relative paths become absolute against the current directory, snapshot_path against the run's
-/// folder where that is the run's own (a job of a sweep, or hydra.job.chdir); the data file must be
-/// readable.
+/// Makes relative paths absolute: against the current directory, but snapshot_path against
+/// hydra.run.dir if it was not given, in a job of a sweep, and with hydra.job.chdir. Throws
+/// UserError if the data cannot be read.
 void resolve_paths(Config& config, const Given& given, bool own_folder);
 
 }  // namespace ddp::train

@@ -21,7 +21,7 @@ std::vector<Field> trainer_fields() {
        .meaning = "Data loader threads per rank; 0: load in the training thread."},
       {DDP_KEY(trainer, grad_norm_clip), .range = kAtLeast0, .null_means = NullMeans::kOff,
        .meaning = "Clip gradients to this global L2 norm; 0 or null: no clipping."},
-      {DDP_KEY(trainer, snapshot_path),
+      {DDP_KEY(trainer, snapshot_path), .default_text = "snapshot.pt in hydra.run.dir",
        .meaning = "File to save training state to and resume from. Relative paths start at the "
                   "current directory."},
       {DDP_KEY(trainer, save_every), .range = kUpTo1e9, .unit = "epochs",
