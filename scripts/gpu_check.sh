@@ -175,7 +175,7 @@ fi
 if [ "$bench" = yes ]; then
   for row in "${bench_rows[@]}"; do
     if in_time; then
-      PYTHON=$python TRAINER=$trainer DDP_RUN=$ddp_run ./scripts/bench.sh --only "$row" "${bench_options[@]}" --json "$out/$row.json" \
+      PYTHON=$python TRAINER=$trainer DDP_RUN=$ddp_run ./scripts/bench/bench.sh --only "$row" "${bench_options[@]}" --json "$out/$row.json" \
         >"$out/$row.txt" 2>"$out/$row.err" || tail -3 "$out/$row.txt" "$out/$row.err"
     fi
     figure "$row" "$(grep -E "^$row .*: (met|missed)" "$out/$row.txt" 2>/dev/null || true)"

@@ -1,6 +1,6 @@
 """The standing benchmark: trainer beside a plain PyTorch program, taking turns on the same machine.
 
-  scripts/bench.sh [--only NAME ...] [--pairs N] [--quick] [--json FILE] [--docs] [--list]
+  scripts/bench/bench.sh [--only NAME ...] [--pairs N] [--quick] [--json FILE] [--docs] [--list]
 
 Each row is measured in pairs, ours and the peer's run one after the other, so that a machine that slows down slows both
 down. A figure is the median over all laps of all runs, with the 10th and 90th percentile; a ratio is ours / peer of each
@@ -168,18 +168,18 @@ class Bench(Parts):
 
     def restart(self, row):
         count = 2 if self.quick else 4 * self.pairs
-        out, commands = self.script(ROOT / "scripts/chaos.sh", "recovery", count, max(1, self.pairs))
+        out, commands = self.script(ROOT / "scripts/checks/chaos.sh", "recovery", count, max(1, self.pairs))
         found = re.findall(r"^(ddp-run|torchrun).*p50 ([\d.]+) s, p99 ([\d.]+) s \[([\d.]+)", out, re.M)
         return report.known(row, {who: {"median": float(p50), "p10": float(low), "p90": float(p99)}
                                   for who, p50, p99, low in found}, commands)
 
     def stall(self, row):
-        out, commands = self.script(ROOT / "scripts/chaos.sh", "stall")
+        out, commands = self.script(ROOT / "scripts/checks/chaos.sh", "stall")
         mean, most = re.search(r"stalled ([\d.]+) ms per save, at most ([\d.]+) ms", out).groups()
         return report.known(row, {"ddp-run": {"median": float(mean), "p10": float(mean), "p90": float(most)}}, commands)
 
     def generation(self, row):
-        out, commands = self.script(self.programs.python, ROOT / "scripts/bench_generate.py", "--trainer", self.programs.trainer,
+        out, commands = self.script(self.programs.python, ROOT / "scripts/bench/bench_generate.py", "--trainer", self.programs.trainer,
                                     "--rounds", 1 if self.quick else self.pairs)
         number = r"(\d+) \[(\d+)-(\d+)\]"
         found = re.search(rf"trainer {number}, transformers {number}", out)
@@ -207,7 +207,7 @@ def measured_here(args, programs):
             "commit": programs.commit(),
             "cpu": f"{model[1] if model else 'unknown'} ({', '.join(features)})", "cores": len(os.sched_getaffinity(0)),
             "load": round(os.getloadavg()[0], 1), "torch": programs.version_of_torch(),
-            "command": shlex.join(["scripts/bench.sh", *args])}
+            "command": shlex.join(["scripts/bench/bench.sh", *args])}
 
 
 def chosen_rows(names, parser):

@@ -120,7 +120,7 @@ class Parts:
     def spares(self, row):
         """Ours: with warm spares; the peer: the same job without."""
         count = 2 if self.quick else 4 * self.pairs
-        out, commands = self.script(self.programs.python, ROOT / "scripts/bench_spares.py", count)
+        out, commands = self.script(self.programs.python, ROOT / "scripts/bench/bench_spares.py", count)
         figures = {name: {"median": float(p50), "p10": float(p10), "p90": float(p90)} for name, p10, p50, p90 in re.findall(
             r"^(with|without) +p10 ([\d.]+) s, p50 ([\d.]+) s, p90 ([\d.]+) s", out, re.M)}
         ratio = dict(zip(("p10", "median", "p90"), map(float, re.search(

@@ -4,7 +4,7 @@ import dataclasses
 import re
 import statistics
 
-DOCS_BEGIN, DOCS_END = "<!-- rows of scripts/bench.sh -->", "<!-- end of the rows of scripts/bench.sh -->"
+DOCS_BEGIN, DOCS_END = "<!-- rows of scripts/bench/bench.sh -->", "<!-- end of the rows of scripts/bench/bench.sh -->"
 DOCS_HEAD = ("| name | what | ours, p10 to p90 | peer, p10 to p90 | ours / peer | CPU time, ours / peer | gate, aim "
              "| measured |\n|---|---|---|---|---|---|---|---|\n")
 

@@ -1,4 +1,4 @@
-"""What scripts/bench.sh measures: one entry a row. Gates and aims are ours / peer; less is better unless said otherwise."""
+"""What scripts/bench/bench.sh measures: one entry a row. Gates and aims are ours / peer; less is better unless said otherwise."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ ROWS = [
         judged_by="wall"),
     Row("first_step_2", "command to the first step of 2 ranks", 0.25, kind="first_step", unit="s", judged_by="wall", ranks=2,
         steps=1, log_every=1),
-    Row("restart_2", "SIGKILL of a rank to the end of the first new step, 2 ranks (scripts/chaos.sh recovery)", kind="restart",
+    Row("restart_2", "SIGKILL of a rank to the end of the first new step, 2 ranks (scripts/checks/chaos.sh recovery)", kind="restart",
         unit="s", judged_by="wall"),
-    Row("restart_2_spares", "the same with --warm-spares; the peer: without (scripts/bench_spares.py)", 0.45, 0.2, kind="spares",
+    Row("restart_2_spares", "the same with --warm-spares; the peer: without (scripts/bench/bench_spares.py)", 0.45, 0.2, kind="spares",
         unit="s", judged_by="wall", gate_is_figure=True),
-    Row("snapshot_stall", "how long a save of 330 MB stalls training (scripts/chaos.sh stall)", kind="stall", unit="ms",
+    Row("snapshot_stall", "how long a save of 330 MB stalls training (scripts/checks/chaos.sh stall)", kind="stall", unit="ms",
         judged_by="wall"),
-    Row("generation", "greedy text from gpt-mini, 1 prompt of 200 tokens (scripts/bench_generate.py)", 2.0, kind="generation",
+    Row("generation", "greedy text from gpt-mini, 1 prompt of 200 tokens (scripts/bench/bench_generate.py)", 2.0, kind="generation",
         unit="tokens/s", more_is_better=True, judged_by="wall", threads=2),
     Row("evaluation", "trainer eval of cpu_step_1's model, 1 thread (scripts/bench/peer_eval.py)", 1.2, kind="evaluation",
         unit="tokens/s", more_is_better=True),

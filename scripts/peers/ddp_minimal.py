@@ -1,4 +1,4 @@
-"""The baseline for scripts/chaos.sh: a GPT of gpt-mini's size under DistributedDataParallel, in plain Python.
+"""The baseline for scripts/checks/chaos.sh: a GPT of gpt-mini's size under DistributedDataParallel, in plain Python.
 
 Rank 0 saves every few steps, each restart resumes from there, and a rank kills itself a few steps after each start.
 Prints `killed TIME` and, for the first step of each attempt, `step TIME`, in Unix seconds.

@@ -1,4 +1,4 @@
-"""scripts/bench.sh as it is used, on its shortest row. It asserts no timing."""
+"""scripts/bench/bench.sh as it is used, on its shortest row. It asserts no timing."""
 
 import json
 import math
@@ -21,7 +21,7 @@ class Bench(unittest.TestCase):
 
     def bench(self, *arguments, **variables):
         env = {**os.environ, "DDP_RUN": str(DDP_RUN), "PYTHON": str(PYTHON), **variables}
-        return subprocess.run([ROOT / "scripts/bench.sh", "--json", self.json, *arguments], env=env, capture_output=True,
+        return subprocess.run([ROOT / "scripts/bench/bench.sh", "--json", self.json, *arguments], env=env, capture_output=True,
                               text=True, check=False, timeout=4 * PATIENCE)
 
     def test_a_quick_run_of_one_row_gives_a_table_and_json(self):

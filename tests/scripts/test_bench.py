@@ -1,4 +1,4 @@
-"""The figures of scripts/bench.sh: what becomes of measured times."""
+"""The figures of scripts/bench/bench.sh: what becomes of measured times."""
 
 import sys
 import tempfile

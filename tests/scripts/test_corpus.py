@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "data" / "sample_corpus.txt"
-SCRIPT = ROOT / "scripts" / "make_corpus.py"
+SCRIPT = ROOT / "scripts" / "corpus" / "make_corpus.py"
 
 
 def run(*arguments):

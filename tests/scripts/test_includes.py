@@ -6,7 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_includes.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "checks" / "check_includes.py"
 
 WRONG = [
     ("launcher/agent/agent.cc", '"trainer/runtime/log/log.h"', "launcher never includes trainer"),

@@ -1,6 +1,6 @@
 // Every configuration value of trainer: plain structs, filled by load_config() and constant from
 // then on. A new key is a member in its section's header and a row in keys/*_keys.cc, with range,
-// unit and meaning; scripts/config_docs.py writes the rest.
+// unit and meaning; scripts/docs/config_docs.py writes the rest.
 #pragma once
 
 #include <string_view>

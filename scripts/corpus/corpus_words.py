@@ -1,4 +1,4 @@
-"""The tables of words that scripts/make_corpus.py draws from."""
+"""The tables of words that scripts/corpus/make_corpus.py draws from."""
 
 
 def rows(text):

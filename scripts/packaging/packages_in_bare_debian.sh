@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the packages as a user would in bare Debian, without a compiler, and uses them: figures and failures are printed.
-#   scripts/packages_in_bare_debian.sh [--suite bookworm|trixie] [--folder FOLDER] [PACKAGES]
+#   scripts/packaging/packages_in_bare_debian.sh [--suite bookworm|trixie] [--folder FOLDER] [PACKAGES]
 # PACKAGES (default build/packages): a folder with the .deb, .tar.gz and .whl that ./scripts/package.sh and
 # `pip wheel . --no-deps -w build/packages` make. What it tests is of HEAD. Downloads torch, 3 GB, unless FOLDER (see
 # .ci/bare-root.sh) has it from the last call; needs root, debootstrap and 9 GB there.
@@ -184,8 +184,8 @@ while [ $# -gt 0 ]; do
   esac
 done
 packages=$(realpath "${1:-build/packages}")
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 for pattern in 'ddp-run_*.deb' 'ddp-trainer_*.deb' 'ddp-run-*.tar.gz' 'ddp-trainer-*.tar.gz' 'ddp_run-*.whl'; do
   compgen -G "$packages/$pattern" >/dev/null || { echo "error: no $pattern in $packages" >&2; exit 2; }
 done
-exec .ci/bare-root.sh "${options[@]}" --bind "$packages" "bash scripts/packages_in_bare_debian.sh --inside '$packages'"
+exec .ci/bare-root.sh "${options[@]}" --bind "$packages" "bash scripts/packaging/packages_in_bare_debian.sh --inside '$packages'"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The server of the workers' store beside torch's own (libuv), in turns; each figure is a median with its range.
 
-  scripts/bench_store.py [ROUNDS [CLIENTS]]      default: 5 rounds, 500 clients
+  scripts/bench/bench_store.py [ROUNDS [CLIENTS]]      default: 5 rounds, 500 clients
 
   connect    all clients connect, greet and ping: connections/s
   wake       all clients wait for one key: from its being set to the last of them being told, ms
@@ -23,7 +23,7 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DDP_RUN = os.environ.get("DDP_RUN", str(ROOT / "build/release/bin/ddp-run"))
 OURS = [DDP_RUN, "sh", "-c", 'echo port $MASTER_PORT; read -r line']
 PYTHON = os.environ.get("PYTHON", str(ROOT / ".venv/bin/python"))

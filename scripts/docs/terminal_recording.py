@@ -24,7 +24,7 @@ from pathlib import Path
 
 import picture_file
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DATA, PICTURE = ROOT / "docs/crash_recording.json", ROOT / "docs/crash_recording.svg"
 COLUMNS, ROWS, TEXT = 100, 24, 13
 COMMANDS = ["ddp-run --nproc_per_node=2 --max_restarts=1 --log-dir=logs train.py --epochs 5 --fail_in_epoch 4",

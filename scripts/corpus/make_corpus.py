@@ -22,7 +22,7 @@ from pathlib import Path
 from corpus_words import (BEASTS, MONTHS, ONES, PEOPLE, RHYME_LOOKS, RHYMES, RIDDLES, TABLES, TENS, VIRTUES, WEEKDAYS,
                           WOMEN, a)
 
-DEFAULT_OUTPUT = Path(__file__).resolve().parent.parent / "data" / "sample_corpus.txt"
+DEFAULT_OUTPUT = Path(__file__).resolve().parents[2] / "data" / "sample_corpus.txt"
 DAYS_PER_MONTH = 28
 
 
@@ -353,7 +353,7 @@ def main():
     if args.check:
         if args.check.read_bytes() == text:
             return 0
-        print(f"error: {args.check} is not what scripts/make_corpus.py writes; run it to regenerate",
+        print(f"error: {args.check} is not what scripts/corpus/make_corpus.py writes; run it to regenerate",
               file=sys.stderr)
         return 1
     args.output.write_bytes(text)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The curves of `trainer report` as a picture, taken in headless Chromium.
-#   scripts/report_picture.sh RUN_DIR OUTPUT.png     docs/quickstart_loss.png is that of outputs/quickstart
+#   scripts/docs/report_picture.sh RUN_DIR OUTPUT.png     docs/quickstart_loss.png is that of outputs/quickstart
 set -euo pipefail
-trainer=${DDP_TRAINER:-$(dirname "${BASH_SOURCE[0]}")/../build/release/bin/trainer}
+trainer=${DDP_TRAINER:-$(dirname "${BASH_SOURCE[0]}")/../../build/release/bin/trainer}
 [ $# -eq 2 ] || { sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 page=$(mktemp --suffix=.html)
 trap 'rm -f "$page"' EXIT

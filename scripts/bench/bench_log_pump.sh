@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Measures the throughput of --tee=3: workers write 80-byte lines as fast as they can, ddp-run copies them to files and,
 # with a prefix, into a pipe. Also the latency from a worker's write to the line in the pipe.
-#   scripts/bench_log_pump.sh [RUNS]     (default 5)
+#   scripts/bench/bench_log_pump.sh [RUNS]     (default 5)
 # DDP_RUN and STUB_WORKER override the programs; logs go to TMPDIR.
 set -euo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 runs=${1:-5}
 ddp_run=${DDP_RUN:-$root/build/release/bin/ddp-run}
 stub=${STUB_WORKER:-$root/build/release/bin/stub_worker}

@@ -11,7 +11,7 @@ from pathlib import Path
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 READMES = {"launcher.md": "launcher/README.md", "trainer.md": "trainer/README.md"}
 BLOCK = re.compile(r"([-*] |\d+\. |\|)")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")

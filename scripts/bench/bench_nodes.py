@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times jobs of two nodes on this machine, under ddp-run and, with --torchrun, in turns under torchrun.
 
-  ./scripts/bench_nodes.py [--runs=5] [--torchrun=.venv/bin/torchrun] [--ddp-run=build/release/bin/ddp-run]
+  ./scripts/bench/bench_nodes.py [--runs=5] [--torchrun=.venv/bin/torchrun] [--ddp-run=build/release/bin/ddp-run]
 
 Prints the median and the range in seconds of: start until the first line of the last worker; a worker that fails until
 all run again; a node that goes until the other one has noticed; a node that comes until both run.

@@ -14,7 +14,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 COMMENT_COLUMN, WIDTH = 30, 116
 
 
@@ -94,7 +94,7 @@ def main():
             (ROOT / name).write_text(new, encoding="utf-8")
     print("\n".join(("out of date: " if "--check" in sys.argv else "written: ") + name for name in stale) or "all up to date")
     if stale and "--check" in sys.argv:
-        print("run ./scripts/config_docs.py to update them", file=sys.stderr)
+        print("run ./scripts/docs/config_docs.py to update them", file=sys.stderr)
         return 1
     return 0
 

@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 HELP, PAGE = ROOT / "tests/launcher/cli/help.golden", ROOT / "docs/ddp-run-options.md"
 COLUMN = 40  # where --help's second column begins
 
@@ -57,7 +57,7 @@ def page():
     examples, rest = rest.split("\n\nWorkers:\n")
     options, codes = ("Workers:\n" + rest).split("\nExit codes:\n")
     usage = "\n\n".join(escaped(part) for part in usage.split("\n\n")[2:])
-    return ("# Options of ddp-run\n\n<!-- scripts/option_docs.py writes this page from ddp-run --help -->\n"
+    return ("# Options of ddp-run\n\n<!-- scripts/docs/option_docs.py writes this page from ddp-run --help -->\n"
             "`ddp-run [options] PROGRAM [arguments of PROGRAM...]`\n\n"
             f"{usage}\n\n```\n{examples.rstrip()}\n```\n{group_tables(options)}\n\n## Exit codes\n\n```\n{codes.rstrip()}\n```\n")
 
@@ -65,7 +65,7 @@ def page():
 def main(arguments):
     if arguments == ["--check"]:
         if not PAGE.exists() or PAGE.read_text() != page():
-            sys.exit("docs/ddp-run-options.md is out of date: python3 scripts/option_docs.py")
+            sys.exit("docs/ddp-run-options.md is out of date: python3 scripts/docs/option_docs.py")
     elif arguments:
         sys.exit(__doc__)
     else:

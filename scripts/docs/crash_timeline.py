@@ -22,7 +22,7 @@ from pathlib import Path
 
 import picture_file
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DATA, PICTURE = ROOT / "docs/crash_timeline.json", ROOT / "docs/crash_timeline.svg"
 WORK, WATCH = 0.5, 2.0  # seconds
 WORKER = '#!/bin/bash\necho "$RANK $$"\nexec sleep 100\n'

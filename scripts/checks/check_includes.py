@@ -55,7 +55,7 @@ def direction_error(file, header):
         return None
     for room in (here, there):
         if room not in rank and room != "main":
-            return f"{program}/{room}/ is not in the list of rooms; give it a rank in scripts/check_includes.py"
+            return f"{program}/{room}/ is not in the list of rooms; give it a rank in scripts/checks/check_includes.py"
     mine, theirs = rank.get(here, MAIN_RANK), rank.get(there, MAIN_RANK)
     if theirs < mine:
         return None
@@ -92,7 +92,7 @@ def inner_error(outer, rank, file, header):
     if not here or not there or here == there:
         return None
     if here[0] not in rank or there[0] not in rank:
-        return f"a room of {outer}/ is not in the list; give it a rank in scripts/check_includes.py"
+        return f"a room of {outer}/ is not in the list; give it a rank in scripts/checks/check_includes.py"
     if rank[there[0]] < rank[here[0]]:
         return None
     return f"arrows point left only: {outer}/{here[0]}/ must not look at {outer}/{there[0]}/"
@@ -140,7 +140,7 @@ def check_tree(root):
 
 
 def main():
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent).resolve()
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parents[2]).resolve()
     files, errors = check_tree(root)
     for error in errors:
         print(error)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares ddp-run with torchrun. The launchers take turns in one run; each figure is a median with its range.
-#   scripts/bench_launcher.sh [RUNS [MEASURE ...]]     default: 20 runs of every measure
+#   scripts/bench/bench_launcher.sh [RUNS [MEASURE ...]]     default: 20 runs of every measure
 # Measures:
 #   start     command to the first line of a worker, with 1, 2 and 8 workers
 #   memory    memory of the launcher while two workers run
@@ -11,7 +11,7 @@
 #   lines     32 workers write 1,000 lines each in three pieces: torn and lost lines on the console
 # DDP_RUN, TORCHRUN and PYTHON override the programs; without torchrun only ddp-run is measured.
 set -euo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 runs=${1:-20}
 shift $(($# > 0 ? 1 : 0))
 measures=("$@")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What many nodes cost the host of a rendezvous: simulated nodes against a real host, on this machine.
 
-  ./scripts/bench_scaling.py [--nodes=10,100,1000] [--workers=8] [--runs=3] [--json=FILE] [--program=PATH]
+  ./scripts/bench/bench_scaling.py [--nodes=10,100,1000] [--workers=8] [--runs=3] [--json=FILE] [--program=PATH]
 
 Prints a table: for each number of nodes and each phase the median of the wall time, of the host's CPU time, of the
 bytes to and from the host, and the host's largest resident memory. The nodes share the machine with the host, so that

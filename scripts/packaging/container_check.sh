@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds an image of scripts/containers/ and proves what ddp-run must do as PID 1: exit codes, signals, orphans.
-#   scripts/container_check.sh [--cuda] [--base IMAGE] [--torch-args ARGUMENTS] [--built]      --built: the last call's image
+#   scripts/packaging/container_check.sh [--cuda] [--base IMAGE] [--torch-args ARGUMENTS] [--built]      --built: the last call's image
 # Needs build/packages with the wheel (pip wheel . --no-deps -w build/packages), buildah and podman. Without a registry, a base
 # comes from debootstrap: debootstrap --variant=minbase bookworm ROOT; tar -C ROOT -c . | podman import - localhost/debian:12
 # ENGINE_ARGS: options of both programs, such as --root and --storage-driver; RUN_ARGS: of podman run. As root in a sandbox:
@@ -8,7 +8,7 @@
 # and where limits may not be raised there, --ulimit nofile=1024:4096 --ulimit nproc=4096:4096 in RUN_ARGS as well.
 # shellcheck disable=SC2016  # the workers' shells expand their commands
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 build_args=() built=no kind=cpu
 while [ $# -gt 0 ]; do

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Kills training jobs on purpose and measures the cost: long versions of the tests in docs/fault-tolerance.md.
-#   scripts/chaos.sh kills [N [SEED]]     N (200) SIGKILLs of random ranks at random moments, on 1, 2 and 4 CPU ranks. Every
+#   scripts/checks/chaos.sh kills [N [SEED]]     N (200) SIGKILLs of random ranks at random moments, on 1, 2 and 4 CPU ranks. Every
 #                                         job must end with the same tensors as an uninterrupted run; otherwise the exit
 #                                         code is 1 and the job's directory is kept
-#   scripts/chaos.sh recovery [N [M]]     time from SIGKILL to the end of the first new optimizer step, 2 CPU ranks,
+#   scripts/checks/chaos.sh recovery [N [M]]     time from SIGKILL to the end of the first new optimizer step, 2 CPU ranks,
 #                                         gpt-mini: N (50) times, and M (N / 4) times under torchrun with
 #                                         scripts/peers/ddp_minimal.py
-#   scripts/chaos.sh goodput [SECONDS [PERIOD ...]]   one kill of a random rank per PERIOD (60 15) seconds, for SECONDS
+#   scripts/checks/chaos.sh goodput [SECONDS [PERIOD ...]]   one kill of a random rank per PERIOD (60 15) seconds, for SECONDS
 #                                         (120) each, with and without copies in memory
-#   scripts/chaos.sh stall                how long a save stalls training, 27 million parameters
+#   scripts/checks/chaos.sh stall                how long a save stalls training, 27 million parameters
 # DDP_RUN, TRAINER, TORCHRUN and PYTHON override the programs; without torchrun only ddp-run is measured.
 set -euo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 ddp_run=${DDP_RUN:-$root/build/release/bin/ddp-run}
 trainer=${TRAINER:-$root/build/release/bin/trainer}
 torchrun=${TORCHRUN:-$root/.venv/bin/torchrun}

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 # Debian package, licence (SPDX), what it is linked into.
 LINKED = {
     "fmt": ("libfmt-dev", "MIT", "ddp-run, trainer"),

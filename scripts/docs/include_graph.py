@@ -13,7 +13,7 @@ from pathlib import Path
 
 import picture_file
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs" / "rooms.svg"
 INCLUDE = re.compile(r'^\s*#\s*include\s*"((?:launcher|trainer)/[^"]+)"', re.MULTILINE)
 BOX, HIGH, GAP_X, GAP_Y, MARGIN, TITLE = 128, 44, 26, 52, 24, 30

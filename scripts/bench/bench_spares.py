@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from queue import Queue
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DDP_RUN = os.environ.get("DDP_RUN", ROOT / "build/release/bin/ddp-run")
 TRAINER = os.environ.get("TRAINER", ROOT / "build/release/bin/trainer")
 RANKS = 2

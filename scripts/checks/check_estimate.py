@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 0.10
 TEXT = ROOT / "data/sample_corpus.txt"
 # A snapshot after each step: its copy is there while the next one computes.
