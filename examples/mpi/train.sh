@@ -6,7 +6,7 @@ set -eu
 hostfile=$1
 shift
 
-# MPI does not tell its processes which host is the first.
+# MPI processes cannot query which host is the first.
 first=$(sed -e 's/#.*//' -e 's/^[[:space:]]*//' -e 's/[[:space:]:].*//' -e '/^$/d' "$hostfile" | head -n1)
 
 case $(mpirun --version 2>/dev/null) in

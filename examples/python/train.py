@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A training under ddp-run or torchrun: DistributedDataParallel on GPUs (NCCL) or CPUs (Gloo), with a snapshot each few
-epochs from which a restarted group goes on. docs/python-script.md explains it line by line.
+"""A training under ddp-run or torchrun: DistributedDataParallel on GPUs (NCCL) or CPUs (Gloo), with a snapshot every
+few epochs from which a restarted group resumes. docs/python-script.md explains it.
 
   ddp-run --standalone --nproc_per_node=2 --max_restarts=3 examples/python/train.py --epochs 10
 """
