@@ -75,7 +75,7 @@ constexpr std::array kSymptoms{
             "one; activate the environment, or set PYTHON_EXEC"},
     Symptom{"are required: --local",
             "the script wants --local_rank as an argument, as torch.distributed.launch gave it: "
-            "read os.environ['LOCAL_RANK'] instead, or write --local_rank='${local_rank}' behind "
+            "read os.environ['LOCAL_RANK'] instead, or write --local_rank='${local_rank}' after "
             "the script"},
     Symptom{"size mismatch for",
             "the checkpoint is of a model of other sizes: use its configuration, or another "

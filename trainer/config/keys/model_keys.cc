@@ -105,11 +105,11 @@ std::vector<Field> image_fields() {
        .meaning = "Standard deviation, by which each pixel is then divided."},
       {DDP_KEY(image, augment_shift), .range = Range{0, 1e5}, .unit = "pixels",
        .null_means = NullMeans::kOff,
-       .meaning = "Shift each training image by up to this many pixels in each direction, drawn "
-                  "anew each epoch."},
+       .meaning = "Shift each training image by up to this many pixels in each direction, redrawn "
+                  "each epoch."},
       {DDP_KEY(image, augment_flip), .null_means = NullMeans::kOff,
        .meaning =
-           "Mirror each training image left to right with probability 1/2, drawn anew each epoch."},
+           "Mirror each training image left to right with probability 1/2, redrawn each epoch."},
   };
 }
 

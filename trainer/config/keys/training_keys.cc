@@ -110,7 +110,7 @@ std::vector<Field> trainer_fields() {
       {DDP_KEY(trainer, check_replicas_every_steps), .range = kStepCountOr0, .unit = "steps",
        .null_means = NullMeans::kOff,
        .meaning = "Steps between bitwise comparisons of the training state across ranks; a "
-                  "difference ends the run and names the first tensor. 0 or null: never."},
+                  "difference ends the run and reports the first tensor. 0 or null: never."},
       {DDP_KEY(trainer, fault_plan), .null_means = NullMeans::kOff,
        .meaning = "Faults to inject, for testing: [\"rank=1 step=12 phase=backward kind=kill\"]."},
   };
@@ -123,10 +123,10 @@ std::vector<Field> optimizer_fields() {
            "Optimizer; muon updates the hidden layers' matrices and leaves the rest to adamw."},
       {DDP_KEY(optimizer, learning_rate), .range = kAbove0, .meaning = "Peak learning rate."},
       {DDP_KEY(optimizer, lr_schedule),
-       .meaning = "Learning rate schedule after the warm-up; wsd (warmup, stable, decay) decays "
-                  "only at the end, one_cycle has its own warm-up."},
+       .meaning = "Learning rate schedule after warmup; wsd (warmup, stable, decay) decays "
+                  "only at the end, one_cycle has its own warmup."},
       {DDP_KEY(optimizer, warmup_steps), .range = kStepCountOr0, .unit = "steps",
-       .meaning = "Steps of linear warm-up from 0 to learning_rate."},
+       .meaning = "Steps of linear warmup from 0 to learning_rate."},
       {DDP_KEY(optimizer, min_lr), .range = kAtLeast0,
        .meaning = "Learning rate at the end of the decay."},
       {DDP_KEY(optimizer, decay_steps), .range = kStepCount, .unit = "steps",
