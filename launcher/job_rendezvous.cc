@@ -19,7 +19,7 @@ std::string read_token(const std::string& file, const SignalMailbox& signals) {
       "must be a readable file of 16 to 4096 bytes; make one with: openssl rand -hex 32 > {}",
       file);
   const std::string token =
-      trimmed(read_input_file({"--rdzv-token-file", remedy}, file, kLongest + 1, signals));
+      trimmed(read_input_file({"--rdzv-token-file=", remedy}, file, kLongest + 1, signals));
   if (token.size() < kShortest || token.size() > kLongest)
     usage_error(fmt::format("--rdzv-token-file={}: {}", file, remedy));
   return token;

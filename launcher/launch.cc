@@ -337,10 +337,10 @@ int launch(const LaunchConfig& config, SignalMailbox& signals) {
 
 int launch_on_hosts(const LaunchConfig& config, const SignalMailbox& signals) {
   constexpr std::size_t kLongestHostfile = std::size_t{64} << 20;
-  const std::string& file = config.hosts->hostfile;
+  const std::string& file = config.hosts->file;
   const std::string hosts =
       file.empty() ? ""
-                   : read_input_file({"--hostfile", "give a file with one host per line"}, file,
+                   : read_input_file({"--hosts=@", "give a file with one host per line"}, file,
                                      kLongestHostfile, signals);
   const HostsPlan plan = plan_hosts(*config.hosts, hosts, HostsPlace::of_this_process());
   return config.action == LaunchAction::DryRun ? print(shell_lines(plan))

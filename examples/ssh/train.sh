@@ -5,5 +5,5 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 
-exec ddp-run --hostfile="${HOSTFILE:-$here/hosts.txt}" --export='NCCL_*,GLOO_*' --max-restarts=3 \
+exec ddp-run --hosts="@${HOSTFILE:-$here/hosts.txt}" --export='NCCL_*,GLOO_*' --max-restarts=3 \
   trainer --config "${CONFIG:-configs/quickstart.yaml}" "$@"

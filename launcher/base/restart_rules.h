@@ -18,13 +18,17 @@ enum class RestartPolicy {
 struct RestartRules {
   RestartPolicy policy = RestartPolicy::OnFailure;
   int max_restarts = 0;
-  /// Before the first restart; doubles while rounds fail quickly.
-  std::chrono::milliseconds delay{0};
-  int crash_loop = 0;  // give up after this many identical quick failures in a row; 0: never
+  /// A failure within this time of its round's start is quick, unless the round was healthy.
+  std::chrono::milliseconds quick{10'000};
+  /// The first restart is immediate; while rounds fail quickly the following ones wait this long,
+  /// doubled each time.
+  std::chrono::milliseconds delay{1'000};
+  std::chrono::milliseconds longest_delay{60'000};
+  int crash_loop = 10;          // give up after this many identical quick failures in a row
   std::set<int> final_codes{};  // exit codes that are never retried
   std::set<int> retry_codes{};  // exit codes that are always retried
   WorkerProgram program = WorkerProgram::Other;
-  /// A round that ran this long resets the restart count; 0: never.
+  /// A round that ran this long is healthy: it resets the restart count; 0: none is.
   std::chrono::milliseconds healthy_after{0};
 };
 

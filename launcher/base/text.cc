@@ -20,10 +20,6 @@ std::optional<int> whole_number(std::string_view text) {
   return number;
 }
 
-bool is_gpu_uuid(std::string_view text) {
-  return text.starts_with("GPU-") || text.starts_with("MIG-");
-}
-
 namespace {
 
 // Bytes of the character that the text begins with; 0: no UTF-8. Overlong forms are none, since a

@@ -13,8 +13,6 @@ namespace ddp::launch {
 std::string trimmed(const std::string& text);
 /// nullopt unless the text is an integer that fits in an int.
 std::optional<int> whole_number(std::string_view text);
-/// A GPU or MIG instance as in CUDA_VISIBLE_DEVICES: GPU-8932f937, MIG-...
-bool is_gpu_uuid(std::string_view text);
 /// The lines of a text without their ends, empty ones as well; they refer to it.
 std::vector<std::string_view> lines_of(std::string_view text);
 /// Drops all but the last `most`.

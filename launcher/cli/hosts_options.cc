@@ -15,22 +15,18 @@ namespace ddp::launch {
 namespace {
 
 // Dealt with here.
-const std::set<std::string_view> kOfThisMachine{"hosts",  "hostfile", "ssh",
-                                                "export", "nnodes",   "dry-run"};
+const std::set<std::string_view> kOfThisMachine{"hosts", "export", "nnodes", "dry-run"};
 const std::set<std::string_view> kOfFirstHost{"result-json", "events"};
 
 void refuse_conflicts(const OptionValues& values) {
-  const char* option = values.given("hosts") ? "hosts" : "hostfile";
-  if (values.given("hosts") && values.given("hostfile"))
-    usage_error("--hosts and --hostfile cannot be combined; drop one");
   for (const char* other : {"standalone", "node-rank", "local-addr", "lifeline"}) {
     if (!values.given(other)) continue;
-    usage_error(fmt::format("--{} is for one node, --{} for a whole job: drop one", other, option));
+    usage_error(fmt::format("--{} is for one node, --hosts for a whole job: drop one", other));
   }
   if (values.text("scheduler") != "none")
-    usage_error(fmt::format("--scheduler and --{} cannot be combined; drop one", option));
-  if (values.text(option).empty())
-    usage_error(fmt::format("--{}=: is empty; name at least one host", option));
+    usage_error("--scheduler and --hosts cannot be combined; drop one");
+  if (values.text("hosts").empty()) usage_error("--hosts=: is empty; name at least one host");
+  if (values.text("hosts") == "@") usage_error("--hosts=@: names no file; write --hosts=@FILE");
 }
 
 // "--name=value" as a command line takes it; empty: a flag that is off.
@@ -53,12 +49,12 @@ void share_out(HostsRequest& request, const RawOptions& raw) {
 }  // namespace
 
 std::optional<HostsRequest> take_hosts(const RawOptions& raw, const OptionValues& values) {
-  if (!values.given("hosts") && !values.given("hostfile")) return std::nullopt;
+  if (!values.given("hosts")) return std::nullopt;
   refuse_conflicts(values);
   HostsRequest request;
-  request.hosts = values.text("hosts");
-  request.hostfile = values.text("hostfile");
-  request.ssh = values.text("ssh");
+  const std::string& hosts = values.text("hosts");
+  (hosts.starts_with('@') ? request.file : request.hosts) =
+      hosts.substr(hosts.starts_with('@') ? 1 : 0);
   request.exports = values.text("export");
   if (values.given("nnodes")) {
     const NodeRange nodes = parse_nnodes(values.text("nnodes"));

@@ -1,4 +1,4 @@
-// --hosts, --hostfile: which options go to the hosts' ddp-run.
+// --hosts: which options go to the hosts' ddp-run.
 #pragma once
 
 #include <optional>

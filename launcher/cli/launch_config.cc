@@ -98,11 +98,6 @@ bool store_sharing_disabled(const OptionValues& values, const Environment& envir
   return !is_static && found != environment.end() && found->second == "1";
 }
 
-bool takes_rank0_store(const OptionValues& values, const Environment& environment) {
-  const std::string choice = values.one_of("store", {"auto", "agent", "rank0"});
-  return choice == "rank0" || (choice == "auto" && store_sharing_disabled(values, environment));
-}
-
 void take_hangs(LaunchConfig& config, const OptionValues& values) {
   const std::string& limit = values.text("hang-timeout");
   if (limit == "auto") return;
@@ -115,7 +110,6 @@ void take_hangs(LaunchConfig& config, const OptionValues& values) {
 }
 
 void take_placement(LaunchConfig& config, const OptionValues& values) {
-  if (values.given("devices")) config.devices = parse_devices(values.text("devices"));
   config.virtual_local_rank = values.flag("virtual-local-rank");
   config.one_device_per_rank = values.flag("one-device-per-rank");
   if (!values.given("numa-binding")) return;
@@ -129,23 +123,17 @@ void take_placement(LaunchConfig& config, const OptionValues& values) {
 void take_reports(LaunchConfig& config, const OptionValues& values) {
   config.summary = values.flag("summary");
   config.result_json = values.file("result-json");
-  config.event_log = values.file("events");
   const auto handler =
       values.one_of("event-log-handler", {"null", "console", "dynamic_rendezvous"});
-  config.events_on_console = handler == "console";
+  const std::string& events = values.file("events");
+  config.events_on_console = events == "console" || handler == "console";
+  if (events != "console") config.event_log = events;
   if (values.given("health-port")) config.health = parse_health(values.text("health-port"));
 }
 
 void take_restarts(LaunchConfig& config, const OptionValues& values) {
-  const auto policy = values.one_of("restart-policy", {"on-failure", "on-crash", "never"});
-  config.restarts.policy = policy == "never"      ? RestartPolicy::Never
-                           : policy == "on-crash" ? RestartPolicy::OnCrash
-                                                  : RestartPolicy::OnFailure;
+  config.restarts = parse_restart_policy(values.text("restart-policy"));
   config.restarts.max_restarts = values.integer("max-restarts", 0, INT_MAX);
-  config.restarts.delay = values.milliseconds("restart-delay");
-  config.restarts.crash_loop = values.integer("crash-loop", 0, INT_MAX);
-  config.restarts.final_codes = parse_codes("final-exit-codes", values.text("final-exit-codes"));
-  config.restarts.retry_codes = parse_codes("retry-exit-codes", values.text("retry-exit-codes"));
   config.restarts.healthy_after = values.milliseconds("healthy-after");
   config.warm_spares = values.flag("warm-spares");
 }
@@ -159,10 +147,8 @@ void take_logs(LaunchConfig& config, const OptionValues& values) {
   logs.console_ranks = parse_ranks(values.text("local-ranks-filter"));
   logs.stdout_filters = parse_filters(values.text("duplicate-stdout-filters"));
   logs.stderr_filters = parse_filters(values.text("duplicate-stderr-filters"));
-  logs.timestamps = values.flag("timestamps");
   logs.fold = std::chrono::milliseconds(values.integer("fold-lines", 0, 10'000));
-  logs.rotation = {parse_size("log-max-size", values.text("log-max-size")),
-                   values.integer("log-keep", 0, 1000)};
+  logs.rotation = parse_rotation(values.text("log-max-size"));
   logs.report_lines = values.integer("report-lines", 0, 18);
 }
 
@@ -220,11 +206,9 @@ std::string version_line() {
 }
 
 // Help, version and the like; empty if a job is to be run.
-std::string asked_text(const OptionValues& values) {
-  if (values.flag("help")) return help_text();
-  if (values.flag("short-help")) return short_help_text();
+std::string asked_text(const OptionValues& values, bool short_help) {
+  if (values.flag("help")) return short_help ? short_help_text() : help_text();
   if (values.flag("version")) return version_line();
-  if (values.flag("print-man")) return man_page();
   if (!values.given("print-completion")) return "";
   return completion_script(values.one_of("print-completion", {"bash", "zsh", "fish"}));
 }
@@ -251,7 +235,7 @@ std::string past_run(const OptionValues& values, const RawOptions& raw) {
 LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environment& environment) {
   RawOptions raw = gather_options(argc, argv, environment);
   LaunchConfig config;
-  config.printed = asked_text(OptionValues(raw.options));
+  config.printed = asked_text(OptionValues(raw.options), raw.short_help);
   if (!config.printed.empty()) {
     config.action = LaunchAction::Print;
     return config;
@@ -265,7 +249,7 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
   const OptionValues values(raw.options);
   try {
     config = to_config(values, raw);
-    config.rank0_store = takes_rank0_store(values, environment);
+    config.rank0_store = store_sharing_disabled(values, environment);
   } catch (const LaunchError& error) {
     name_source(error, raw);
   }

@@ -37,7 +37,6 @@ struct LaunchConfig {
   bool virtual_local_rank = false;
   bool one_device_per_rank = false;
   std::optional<NumaBinding> numa_binding;
-  std::string devices;  // CUDA_VISIBLE_DEVICES of the job; empty: inherited
 
   RestartRules restarts;
   bool warm_spares = false;  // the next round's workers are started early

@@ -10,10 +10,12 @@
 namespace ddp::launch {
 namespace {
 
-// "N|gpu|cpu" -> gpu, cpu: lowercase words are literal choices.
+// "N|gpu|cpu[,...]" -> gpu, cpu: lowercase words are literal choices.
 std::vector<std::string> choices_of(const OptionSpec& option) {
   std::vector<std::string> choices;
-  std::string rest = option.value ? std::string(option.value) + "|" : "";
+  std::string rest = option.value ? option.value : "";
+  if (rest.ends_with("[,...]")) rest.resize(rest.rfind('['));
+  rest += '|';
   if (std::count(rest.begin(), rest.end(), '|') < 2) return choices;
   for (std::size_t bar; (bar = rest.find('|')) != std::string::npos; rest.erase(0, bar + 1)) {
     const bool literal = std::all_of(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(bar),
@@ -73,7 +75,7 @@ std::string bash_script() {
   std::string flags;
   std::string valued;
   std::string cases;
-  for (const OptionSpec& option : option_table()) {
+  for (const OptionSpec& option : listed_options()) {
     std::string& list = option.value ? valued : flags;
     if (!list.empty()) list += ' ';
     if (option.letter) list += fmt::format("-{} ", option.letter);
@@ -111,7 +113,7 @@ std::string zsh_script() {
   std::string text =
       "#compdef ddp-run\n# zsh completion for ddp-run: put it into a folder of $fpath as _ddp-run\n"
       "_arguments -s -S -A '-*' \\\n";
-  for (const OptionSpec& option : option_table()) {
+  for (const OptionSpec& option : listed_options()) {
     std::string action;
     if (option.value) {
       const auto choices = choices_of(option);
@@ -156,7 +158,7 @@ end
 std::string fish_script() {
   std::string valued;
   std::string lines;
-  for (const OptionSpec& option : option_table()) {
+  for (const OptionSpec& option : listed_options()) {
     if (option.value) {
       if (!valued.empty()) valued += ' ';
       if (option.letter) valued += fmt::format("-{} ", option.letter);

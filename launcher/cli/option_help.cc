@@ -26,10 +26,9 @@ constexpr std::array kTitles{
 
 // The options of -h.
 constexpr std::array kCommon{
-    "nproc-per-node", "nnodes",      "standalone",  "rdzv-backend", "rdzv-endpoint",
-    "rdzv-id",        "master-addr", "master-port", "devices",      "max-restarts",
-    "module",         "no-python",   "tee",         "redirects",    "log-dir",
-    "result-json",    "dry-run",     "short-help",  "help",         "version"};
+    "nproc-per-node", "nnodes",      "standalone",   "rdzv-backend", "rdzv-endpoint", "rdzv-id",
+    "master-addr",    "master-port", "max-restarts", "module",       "no-python",     "tee",
+    "redirects",      "log-dir",     "result-json",  "dry-run",      "help",          "version"};
 
 constexpr const char* kUsage =
     R"(ddp-run: starts one process per rank and supervises the group, like torchrun.
@@ -49,7 +48,7 @@ Examples:
   ddp-run --nproc-per-node=gpu --max-restarts=3 train.py --epochs 10
   ddp-run --nproc-per-node=4 -m package.train
   ddp-run --nproc-per-node=8 --tee=3 --log-dir=logs --fold-lines=100 \
-          --log-line-prefix-template='${hostname}:${rank}: ' train.py
+          --log-line-prefix-template='${time} [${rank}]: ' train.py
 )";
 
 constexpr const char* kShortUsage =

@@ -9,7 +9,7 @@ namespace ddp::launch {
 std::string help_text();
 /// -h: the most common options; fits on 40 lines.
 std::string short_help_text();
-/// --print-man: the manual page ddp-run(1), for groff's man macros.
+/// The manual page ddp-run(1), for groff's man macros. Written when ddp-run is built.
 std::string man_page();
 
 }  // namespace ddp::launch

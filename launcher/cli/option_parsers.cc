@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <climits>
+#include <cstdint>
+#include <string_view>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
@@ -29,6 +32,32 @@ std::vector<std::string> split_list(const std::string& text, char separator) {
 int number_up_to(int high, const std::string& text) {
   const int number = whole_number(text).value_or(-1);
   return number <= high ? number : -1;
+}
+
+// 4096, 64K, 10M; nullopt: anything else, or too little to be meant.
+std::optional<std::uint64_t> bytes_of(const std::string& text) {
+  constexpr std::uint64_t kSmallest = 4096;
+  constexpr std::string_view kUnits = "KMGT";
+  std::string digits = text;
+  int shift = 0;
+  if (const auto unit = digits.empty() ? std::string_view::npos : kUnits.find(digits.back());
+      unit != std::string_view::npos) {
+    shift = 10 * (static_cast<int>(unit) + 1);
+    digits.pop_back();
+  }
+  const int number = number_up_to(1 << 30, digits);
+  const std::uint64_t bytes = static_cast<std::uint64_t>(std::max(number, 0)) << shift;
+  if (number < 0 || (bytes > 0 && bytes < kSmallest)) return std::nullopt;
+  return bytes;
+}
+
+RestartPolicy policy_named(const std::string& name, const std::string& text) {
+  if (name == "on-failure") return RestartPolicy::OnFailure;
+  if (name == "on-crash") return RestartPolicy::OnCrash;
+  if (name == "never") return RestartPolicy::Never;
+  value_error("restart-policy", text,
+              "on-failure, on-crash or never, then final=CODE or retry=CODE, e.g. "
+              "on-crash,final=2");
 }
 
 }  // namespace
@@ -82,18 +111,6 @@ std::map<std::string, std::string> parse_rdzv_conf(const std::string& text) {
     conf[trimmed(pair.substr(0, equals))] = trimmed(pair.substr(equals + 1));
   }
   return conf;
-}
-
-std::string parse_devices(const std::string& list) {
-  std::set<std::string> seen;
-  for (const auto& entry : split_list(list, ',')) {
-    if ((is_gpu_uuid(entry) || number_up_to(INT_MAX, entry) >= 0) && seen.insert(entry).second)
-      continue;
-    usage_error(
-        fmt::format("--devices={}: '{}' is {}; list GPU indices or UUIDs, e.g. 1,3 or GPU-8932f937",
-                    list, entry, seen.count(entry) > 0 ? "listed twice" : "not a GPU"));
-  }
-  return list;
 }
 
 std::optional<Endpoint> parse_endpoint(const std::string& text) {
@@ -160,22 +177,16 @@ std::vector<std::string> parse_filters(const std::string& text) {
   return filters;
 }
 
-std::uint64_t parse_size(const char* name, const std::string& text) {
-  constexpr std::uint64_t kSmallest = 4096;
-  constexpr std::string_view kUnits = "KMGT";
-  std::string digits = text;
-  int shift = 0;
-  if (const auto unit = digits.empty() ? std::string_view::npos : kUnits.find(digits.back());
-      unit != std::string_view::npos) {
-    shift = 10 * (static_cast<int>(unit) + 1);
-    digits.pop_back();
+Rotation parse_rotation(const std::string& text) {
+  const auto colon = text.find(':');
+  const auto size = bytes_of(text.substr(0, colon));
+  const int keep = colon == std::string::npos ? 3 : number_up_to(1000, text.substr(colon + 1));
+  if (!size || keep < 0) {
+    value_error("log-max-size", text,
+                "SIZE or SIZE:KEEP, where SIZE is 0 or at least 4K and KEEP at most 1000 files, "
+                "e.g. 64M or 2G:5");
   }
-  const int number = number_up_to(1 << 30, digits);
-  const std::uint64_t bytes = static_cast<std::uint64_t>(std::max(number, 0)) << shift;
-  if (number < 0 || (bytes > 0 && bytes < kSmallest)) {
-    value_error(name, text, "0 or at least 4K, e.g. 64M or 2G");
-  }
-  return bytes;
+  return {*size, keep};
 }
 
 Endpoint parse_health(const std::string& text) {
@@ -192,17 +203,31 @@ Endpoint parse_health(const std::string& text) {
   return endpoint;
 }
 
-std::set<int> parse_codes(const char* name, const std::string& text) {
-  std::set<int> codes;
-  if (text.empty()) return codes;
-  for (const auto& part : split_list(text, ',')) {
-    const int code = number_up_to(255, part);
-    if (code < 1)
-      usage_error(fmt::format("--{}={}: must be a list of exit codes from 1 to 255, e.g. 2,64",
-                              name, text));
-    codes.insert(code);
+RestartRules parse_restart_policy(const std::string& text) {
+  const auto refuse = [&](const std::string& problem) {
+    usage_error(fmt::format("--restart-policy={}: {}", text, problem));
+  };
+  const auto entries = split_list(text, ',');
+  RestartRules rules;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::string entry = trimmed(entries[i]);
+    const auto equals = std::min(entry.find('='), entry.size());
+    const std::string key = entry.substr(0, equals);
+    if (i == 0 && equals == entry.size()) {
+      rules.policy = policy_named(entry, text);
+      continue;
+    }
+    if (key != "final" && key != "retry") {
+      refuse(fmt::format("'{}' must be final=CODE or retry=CODE, e.g. on-crash,final=2,final=64",
+                         entry));
+    }
+    const int code = number_up_to(255, entry.substr(std::min(equals + 1, entry.size())));
+    if (code < 1) refuse(fmt::format("'{}' must name an exit code from 1 to 255", entry));
+    (key == "final" ? rules.final_codes : rules.retry_codes).insert(code);
+    if (rules.final_codes.count(code) + rules.retry_codes.count(code) > 1)
+      refuse(fmt::format("exit code {} is both final and retry; drop one", code));
   }
-  return codes;
+  return rules;
 }
 
 }  // namespace ddp::launch

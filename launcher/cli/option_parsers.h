@@ -2,13 +2,13 @@
 // is a LaunchError (2) that names the option, the value and the fix.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "launcher/base/restart_rules.h"
 #include "launcher/base/sockets.h"
 #include "launcher/logs/stream_plan.h"
 
@@ -27,8 +27,6 @@ std::vector<int> parse_signals(const std::string& list);
 /// --rdzv-conf: KEY=VALUE,...
 std::map<std::string, std::string> parse_rdzv_conf(const std::string& text);
 
-/// GPUs as in CUDA_VISIBLE_DEVICES: indices, or UUIDs starting with GPU- or MIG-.
-std::string parse_devices(const std::string& list);
 /// --rdzv-endpoint: HOST:PORT or [V6]:PORT; nullopt for a host without a port.
 std::optional<Endpoint> parse_endpoint(const std::string& text);
 
@@ -38,10 +36,11 @@ RankStreams parse_streams(const char* name, const std::string& text);
 std::set<int> parse_ranks(const std::string& text);
 /// --duplicate-*-filters: comma-separated strings; `,,` is a literal comma.
 std::vector<std::string> parse_filters(const std::string& text);
-/// Bytes: 4096, 64K, 10M, 2G (powers of 1024); 0, or at least 4096.
-std::uint64_t parse_size(const char* name, const std::string& text);
-/// --final-exit-codes, --retry-exit-codes: 1 to 255.
-std::set<int> parse_codes(const char* name, const std::string& text);
+/// --log-max-size: 4096, 64K, 10M, 2G (powers of 1024), 0 or at least 4096, then :KEEP if not 3.
+Rotation parse_rotation(const std::string& text);
+/// --restart-policy: a policy, which may be missing, then final=CODE and retry=CODE in any order.
+/// Sets policy, final_codes and retry_codes; the other rules are the defaults.
+RestartRules parse_restart_policy(const std::string& text);
 /// --health-port: PORT, HOST:PORT or [V6]:PORT; the default host is 127.0.0.1.
 Endpoint parse_health(const std::string& text);
 

@@ -10,7 +10,7 @@ using enum OptionGroup;
 
 constexpr std::array kOptions{
     OptionSpec{"standalone", 0, nullptr, "", Workers,
-               "Single-node job on a free port (a single node always does this)."},
+               "Run a single-node job on a free port (what a single node does anyway)."},
     OptionSpec{"nproc-per-node", 0, "N|gpu|cpu|auto", "1", Workers,
                "Workers to start: a number, one per GPU (gpu), one per CPU (cpu), or one per GPU "
                "if there are any, else one per CPU (auto)."},
@@ -19,33 +19,24 @@ constexpr std::array kOptions{
     OptionSpec{"role", 0, "NAME", "default", Workers, "Role of the workers (ROLE_NAME)."},
     OptionSpec{"virtual-local-rank", 0, nullptr, "", Workers,
                "Show each worker only its own GPU (CUDA_VISIBLE_DEVICES) and set LOCAL_RANK=0."},
-
     OptionSpec{
         "one-device-per-rank", 0, nullptr, "", Workers,
         "Show each worker only its own GPU (CUDA_VISIBLE_DEVICES); LOCAL_RANK is unchanged."},
     OptionSpec{"numa-binding", 0, "node|socket|exclusive|core-complex", "", Workers,
                "Bind each worker to CPUs near its GPU: the NUMA node, the socket, an exclusive "
                "share of the node's cores, or the cores that share a last-level cache."},
-    OptionSpec{"devices", 0, "LIST", "", Workers, "GPUs for all workers: CUDA_VISIBLE_DEVICES."},
 
     OptionSpec{"max-restarts", 0, "N", "0", Restarts,
-               "Restart the whole group up to N times when a worker fails."},
-    OptionSpec{
-        "restart-policy", 0, "on-failure|on-crash|never", "on-failure", Restarts,
-        "Failures that trigger a restart: any, only crashes (fatal signals and hangs), or none."},
-    OptionSpec{"restart-delay", 0, "SECONDS", "0", Restarts,
-               "Delay before a restart; doubles while rounds fail within 10 s, up to one minute."},
-    OptionSpec{"crash-loop", 0, "N", "0", Restarts,
-               "Give up when the same rank fails the same way N times in a row, each time within "
-               "10 s; 0: never."},
-    OptionSpec{"final-exit-codes", 0, "CODES", "", Restarts,
-               "Exit codes that are never retried, e.g. 2,64; 128+N for signal N."},
-    OptionSpec{"retry-exit-codes", 0, "CODES", "", Restarts,
-               "Exit codes that are always retried, whatever the policy; may include trainer's 75 "
-               "(preempted, state saved), 76 (permanent failure) and 2 (usage error)."},
+               "Restart the whole group up to N times when a worker fails. The first restart is "
+               "immediate; while rounds fail within 10 s the next ones wait 1, 2, 4, ... up to "
+               "60 s, and 10 identical failures of one rank in a row end the job."},
+    OptionSpec{"restart-policy", 0, "on-failure|on-crash|never[,...]", "on-failure", Restarts,
+               "Failures that trigger a restart: any, only crashes (fatal signals and hangs), or "
+               "none. Add final=CODE for an exit code that is never retried and retry=CODE for one "
+               "that always is, e.g. on-crash,final=2,retry=75; 128+N for signal N."},
     OptionSpec{
         "hang-timeout", 0, "SECONDS", "auto", Restarts,
-        "Consider a worker hung after this long without a heartbeat or output: dump its stacks and "
+        "Treat a worker as hung after this long without a heartbeat or output: dump its stacks and "
         "restart the group. auto: the timeout announced in its heartbeats; 0: never."},
     OptionSpec{"healthy-after", 0, "SECONDS", "0", Restarts,
                "Reset the restart count after a round has run this long; 0: never."},
@@ -53,19 +44,12 @@ constexpr std::array kOptions{
         "warm-spares", 0, nullptr, "", Restarts,
         "Keep a second set of workers started, with their libraries loaded, for faster restarts. "
         "The program must support it, as trainer does. Doubles the number of processes in memory."},
-    OptionSpec{"monitor-interval", 0, "SECONDS", "0.1", Restarts,
-               "Accepted for torchrun compatibility; ignored (exits are noticed immediately)."},
 
     OptionSpec{"module", 'm', nullptr, "", Program,
                "Run PROGRAM as a Python module (python3 -u -m PROGRAM)."},
     OptionSpec{"no-python", 0, nullptr, "", Program,
                "Execute PROGRAM directly, even if its name ends in .py."},
     OptionSpec{"run-path", 0, nullptr, "", Program, "Run PROGRAM with Python, whatever its name."},
-    OptionSpec{"use-env", 0, nullptr, "", Program,
-               "Accepted for torch.distributed.launch compatibility; ignored (LOCAL_RANK is always "
-               "in the environment)."},
-    OptionSpec{"start-method", 0, "spawn|fork|forkserver", "spawn", Program,
-               "Accepted for torchrun compatibility; ignored."},
 
     OptionSpec{"master-addr", 0, "HOST", "127.0.0.1", Rendezvous,
                "Address of rank 0 (MASTER_ADDR)."},
@@ -82,10 +66,6 @@ constexpr std::array kOptions{
     OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
                "Address of the rendezvous [port 29400, static: 29500]; static: also MASTER_ADDR, "
                "MASTER_PORT."},
-    OptionSpec{
-        "store", 0, "auto|agent|rank0", "auto", Rendezvous,
-        "Who hosts the workers' TCPStore at MASTER_ADDR:MASTER_PORT: ddp-run (agent) or rank 0; "
-        "auto: ddp-run, unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1."},
     OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous,
                "Job ID (TORCHELASTIC_RUN_ID). Default: random; with several nodes: none."},
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,
@@ -94,25 +74,17 @@ constexpr std::array kOptions{
     OptionSpec{"rdzv-token-file", 0, "FILE", "", Rendezvous,
                "File with a secret of at least 16 bytes, the same on all nodes; agents without it "
                "are rejected. Default: none."},
-
     OptionSpec{"scheduler", 0, "none|auto|slurm|mpi", "none", Rendezvous,
                "Take multi-node options that are not given from the scheduler that started one "
                "ddp-run per node: SLURM_* variables of srun, or OMPI_* and PMI_* of mpirun."},
-    OptionSpec{"hosts", 0, "HOST[:N],...", "", Rendezvous,
-               "Start the job on these hosts over ssh, with N workers each; ranges such as "
-               "a[1-4]:8 work too. The first host is node 0. The working directory and the program "
-               "must exist on all of them."},
-    OptionSpec{"hostfile", 0, "FILE", "", Rendezvous,
-               "The same, read from a file with one host per line: HOST:N or HOST slots=N."},
-    OptionSpec{"ssh", 0, "COMMAND", "", Rendezvous,
-               "Command for --hosts in place of ssh; default: DDP_SSH, or ssh with BatchMode and "
-               "short timeouts."},
+    OptionSpec{"hosts", 0, "HOST[:N],...|@FILE", "", Rendezvous,
+               "Start the job on these hosts over ssh (or the command in DDP_SSH), with N workers "
+               "each; ranges such as a[1-4]:8 work too. @FILE: one host per line, HOST:N or HOST "
+               "slots=N. The first host is node 0. The working directory and the program must "
+               "exist on all of them."},
     OptionSpec{
         "export", 0, "NAME[=VALUE],...", "", Rendezvous,
         "Environment variables that --hosts passes on, e.g. NCCL_*,PYTHONPATH. Default: none."},
-    OptionSpec{"lifeline", 0, "VERSION", "", Rendezvous,
-               "Internal, set by --hosts: checks the version, reads signals from standard input "
-               "and stops at its end."},
 
     OptionSpec{"shutdown-timeout", 0, "SECONDS", "30", Stopping,
                "Grace period for workers to stop before SIGKILL."},
@@ -128,17 +100,14 @@ constexpr std::array kOptions{
     OptionSpec{"tee", 't', "WHAT", "0", Logs,
                "Like --redirects, but also copy whole lines to the console, with a prefix."},
     OptionSpec{"log-line-prefix-template", 0, "TEXT", "", Logs,
-               "Prefix of teed lines; may use ${role_name}, ${local_rank}, ${rank}, ${hostname}. "
-               "Default: [${role_name}${local_rank}]:"},
-    OptionSpec{"timestamps", 0, nullptr, "", Logs,
-               "Prefix each console line with date and time, like ${time} in the template."},
+               "Prefix of teed lines; may use ${role_name}, ${local_rank}, ${rank}, ${hostname} "
+               "and ${time}, e.g. '${time} [${rank}]: '. Default: [${role_name}${local_rank}]:"},
     OptionSpec{"fold-lines", 0, "MS", "0", Logs,
                "Show identical lines from several ranks once, prefixed [default0-7]:. Lines are "
                "held for up to MS milliseconds to find duplicates. 0: off."},
-    OptionSpec{
-        "log-max-size", 0, "SIZE", "0", Logs,
-        "Rotate log files at this size, e.g. 64M; stdout.log.1 is the previous one. 0: never."},
-    OptionSpec{"log-keep", 0, "N", "3", Logs, "Rotated log files to keep."},
+    OptionSpec{"log-max-size", 0, "SIZE[:KEEP]", "0", Logs,
+               "Rotate log files at this size and keep the last KEEP (default: 3), e.g. 64M or "
+               "64M:5; stdout.log.1 is the previous one. 0: never."},
     OptionSpec{"local-ranks-filter", 0, "RANKS", "", Logs,
                "Show only these local ranks on the console, e.g. 0,1."},
     OptionSpec{"duplicate-stdout-filters", 0, "TEXTS", "", Logs,
@@ -149,21 +118,17 @@ constexpr std::array kOptions{
     OptionSpec{"report-lines", 0, "N", "18", Logs,
                "Last stderr lines shown in a failure report; 0: workers write directly to "
                "ddp-run's stderr."},
-
     OptionSpec{
         "summary", 0, nullptr, "", Logs,
         "At the end, print a table of all workers: exit code, run time, CPU time, peak memory."},
     OptionSpec{"result-json", 0, "FILE", "", Logs,
                "At the end, write the job's result to this file."},
     OptionSpec{"events", 0, "FILE", "", Logs,
-               "Append the job's events to this file, one JSON object per line."},
+               "Append the job's events to this file, one JSON object per line; console: write "
+               "them to stderr."},
     OptionSpec{"health-port", 0, "[HOST:]PORT", "", Logs,
                "Serve /health and /metrics (Prometheus) over HTTP, on 127.0.0.1 unless HOST is "
                "given; port 0: any free port."},
-    OptionSpec{"logs-specs", 0, "NAME", "default", Logs,
-               "torchrun's log plug-in; only default is supported."},
-    OptionSpec{"event-log-handler", 0, "null|console", "null", Logs,
-               "Where to log events: null (nowhere) or console (stderr)."},
 
     OptionSpec{"dry-run", 0, nullptr, "", Other, "Print each worker's command; start nothing."},
     OptionSpec{"explain", 0, "FOLDER", "", Other,
@@ -171,12 +136,23 @@ constexpr std::array kOptions{
                "start nothing."},
     OptionSpec{"print-completion", 0, "bash|zsh|fish", "", Other,
                "Print a completion script: source <(ddp-run --print-completion bash)."},
-    OptionSpec{"print-man", 0, nullptr, "", Other,
-               "Print the manual page: ddp-run --print-man | man -l -."},
-    OptionSpec{"short-help", 'h', nullptr, "", Other, "Show the most common options."},
-    OptionSpec{"help", 0, nullptr, "", Other, "Show this help."},
+    OptionSpec{"help", 'h', nullptr, "", Other,
+               "Show this help; -h: only the most common options."},
     OptionSpec{"version", 0, nullptr, "", Other, "Show the version."},
+
+    // torchrun's. Exits are noticed at once, not polled for.
+    OptionSpec{"monitor-interval", 0, "SECONDS", "0.1", Unlisted, ""},
+    OptionSpec{"start-method", 0, "spawn|fork|forkserver", "spawn", Unlisted, ""},
+    OptionSpec{"logs-specs", 0, "NAME", "default", Unlisted, ""},  // only default is supported
+    OptionSpec{"event-log-handler", 0, "null|console", "null", Unlisted, ""},  // console: --events
+    // torch.distributed.launch's: LOCAL_RANK is always in the environment.
+    OptionSpec{"use-env", 0, nullptr, "", Unlisted, ""},
+    // Set by --hosts: checks the version, reads signals from standard input and stops at its end.
+    OptionSpec{"lifeline", 0, "VERSION", "", Unlisted, ""},
 };
+
+constexpr bool is_listed(const OptionSpec& option) { return option.group != Unlisted; }
+static_assert(std::is_partitioned(kOptions.begin(), kOptions.end(), is_listed));
 
 bool same_name(std::string_view a, std::string_view b) {
   const auto plain = [](char c) { return c == '_' ? '-' : c; };
@@ -187,6 +163,10 @@ bool same_name(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::span<const OptionSpec> option_table() { return kOptions; }
+
+std::span<const OptionSpec> listed_options() {
+  return {kOptions.begin(), std::partition_point(kOptions.begin(), kOptions.end(), is_listed)};
+}
 
 const OptionSpec* find_option(std::string_view name) {
   const auto* found = std::find_if(kOptions.begin(), kOptions.end(),

@@ -8,7 +8,16 @@
 
 namespace ddp::launch {
 
-enum class OptionGroup { Workers, Restarts, Program, Rendezvous, Stopping, Logs, Other };
+enum class OptionGroup {
+  Workers,
+  Restarts,
+  Program,
+  Rendezvous,
+  Stopping,
+  Logs,
+  Other,
+  Unlisted,  // accepted, but in no help: torchrun's options without effect, and internal ones
+};
 
 struct OptionSpec {
   const char* name;      // with dashes; `_` is accepted everywhere
@@ -20,6 +29,8 @@ struct OptionSpec {
 };
 
 std::span<const OptionSpec> option_table();
+/// All but the unlisted ones.
+std::span<const OptionSpec> listed_options();
 
 /// nullptr if there is none. `name` may use `_` or `-`.
 const OptionSpec* find_option(std::string_view name);

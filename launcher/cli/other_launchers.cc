@@ -24,7 +24,7 @@ constexpr const char* kSlurm =
 constexpr const char* kScript = "your script";
 constexpr const char* kBehind = "write it behind the script: ddp-run ... train.py --";
 constexpr const char* kGpus =
-    "write --nproc-per-node=N for N GPUs, and --devices=0,1 to say which ones";
+    "write --nproc-per-node=N for N GPUs; CUDA_VISIBLE_DEVICES=0,1 says which ones";
 constexpr const char* kPython = "write ddp-run ... python, this option, then the script";
 
 constexpr std::array kForeignOptions{
@@ -33,7 +33,7 @@ constexpr std::array kForeignOptions{
     ForeignOption{"machine-rank", "accelerate", "write --node-rank=N"},
     ForeignOption{"main-process-ip", "accelerate", "write --master-addr=HOST"},
     ForeignOption{"main-process-port", "accelerate", "write --master-port=PORT"},
-    ForeignOption{"gpu-ids", "accelerate", "write --devices=LIST"},
+    ForeignOption{"gpu-ids", "accelerate", "set CUDA_VISIBLE_DEVICES=LIST"},
     ForeignOption{"multi-gpu", "accelerate", kLeaveOut},
     ForeignOption{"same-network", "accelerate", kLeaveOut},
     ForeignOption{"cpu", "accelerate", "set ACCELERATE_USE_CPU=true"},
@@ -50,7 +50,8 @@ constexpr std::array kForeignOptions{
     ForeignOption{"zero3-init-flag", "accelerate", kPlugIn},
     ForeignOption{"num-gpus", "deepspeed", kPerNode},
     ForeignOption{"num-nodes", "deepspeed", kNodes},
-    ForeignOption{"include", "deepspeed", "write --hosts=HOST:N,... or --devices=LIST"},
+    ForeignOption{"include", "deepspeed",
+                  "write --hosts=HOST:N,... or set CUDA_VISIBLE_DEVICES=LIST"},
     ForeignOption{"np", "mpirun", kPerNode},
     ForeignOption{"n", "mpirun", kPerNode},
     ForeignOption{"npernode", "mpirun", kPerNode},

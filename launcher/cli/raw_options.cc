@@ -11,6 +11,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/suggest.h"
+#include "launcher/cli/former_options.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/other_launchers.h"
 
@@ -25,7 +26,7 @@ std::string with_dashes(std::string name) {
 
 std::string nearest_option(const std::string& name) {
   std::vector<std::string> names;
-  for (const auto& option : option_table()) names.emplace_back(option.name);
+  for (const auto& option : listed_options()) names.emplace_back(option.name);
   return nearest(with_dashes(name), names);
 }
 
@@ -64,9 +65,11 @@ PetOptions options_from(const Environment& environment) {
       pet.hints.push_back(
           fmt::format("{} is ignored; give --{} on the command line", name, option->name));
     } else if (!option || pet_name(*option) != name) {
-      const std::string near = nearest_option(name.substr(4));
+      const std::string former = answer_to_former_option(with_dashes(name.substr(4)));
+      const std::string near = former.empty() ? nearest_option(name.substr(4)) : "";
       const OptionSpec* meant = near.empty() ? nullptr : find_option(near);
-      pet.hints.push_back(fmt::format("{} is ignored: no such option{}", name,
+      pet.hints.push_back(fmt::format("{} is ignored: {}{}", name,
+                                      former.empty() ? "no such option" : former,
                                       meant ? "; did you mean " + pet_name(*meant) + "?" : ""));
     } else if (option->value) {
       pet.options.push_back(fmt::format("--{}={}", option->name, value));
@@ -135,6 +138,8 @@ bool is_of_torchrun(const OptionSpec* option) {
 }
 
 [[noreturn]] void unknown_option(const std::string& name) {
+  if (const std::string answer = answer_to_former_option(with_dashes(name)); !answer.empty())
+    usage_error(answer);
   if (const std::string answer = answer_to_option(name); !answer.empty())
     usage_error(fmt::format("unknown option '--{}'{}", name, answer));
   const std::string near = nearest_option(name);
@@ -191,6 +196,7 @@ const OptionSpec* cut_short(const std::string& name) {
 // `--name=value`.
 struct SplitArgs {
   std::vector<std::string> options;
+  bool short_help = false;
   std::vector<std::string> program;
   std::vector<std::string> hints;
 };
@@ -282,6 +288,7 @@ class ArgSplitter {
         const std::size_t value = i + 1 + (i + 1 < arg.size() && arg[i + 1] == '=' ? 1 : 0);
         return add(*option, i + 1 < arg.size() ? arg.substr(value) : required_value(*option));
       }
+      if (arg[i] == 'h') out_.short_help = true;
       add(*option, "true");
     }
   }
@@ -304,8 +311,7 @@ class ArgSplitter {
 
   // A name or a file may well end in .py.
   static bool takes_any_text(const OptionSpec& option) {
-    constexpr std::string_view kTexts[] = {"NAME", "FILE",  "FOLDER", "ID",
-                                           "TEXT", "TEXTS", "COMMAND"};
+    constexpr std::string_view kTexts[] = {"NAME", "FILE", "FOLDER", "ID", "TEXT", "TEXTS"};
     return std::find(std::begin(kTexts), std::end(kTexts), option.value) != std::end(kTexts);
   }
 
@@ -338,6 +344,7 @@ RawOptions gather_options(int argc, const char* const* argv, const Environment& 
   for (const auto& option : split.options) raw.sources.erase(option.substr(0, option.find('=')));
   raw.options.insert(raw.options.end(), pet.options.begin(), pet.options.end());
   raw.options.insert(raw.options.end(), split.options.begin(), split.options.end());
+  raw.short_help = split.short_help;
   raw.program = std::move(split.program);
   raw.hints = std::move(pet.hints);
   raw.hints.insert(raw.hints.end(), split.hints.begin(), split.hints.end());

@@ -12,7 +12,8 @@ namespace ddp::launch {
 
 struct RawOptions {
   std::vector<std::string>
-      options;  // --name=value, flags as --name=true; the last of duplicates wins
+      options;              // --name=value, flags as --name=true; the last of duplicates wins
+  bool short_help = false;  // -h instead of --help
   std::vector<std::string> program;  // the first positional argument and everything after it
   std::map<std::string, std::string> sources;  // --name -> the variable that set it
   std::vector<std::string> hints;  // lines for the user: PET_ variables that are no options, ...

@@ -126,7 +126,7 @@ std::vector<Host> parse_hostfile(const std::string& file, std::string_view text)
     for (Host& host : hosts_of_line(fmt::format("{}:{}", file, number), words))
       hosts.push_back(std::move(host));
   }
-  if (hosts.empty()) usage_error(fmt::format("--hostfile={}: names no host", file));
+  if (hosts.empty()) usage_error(fmt::format("--hosts=@{}: names no host", file));
   return hosts;
 }
 

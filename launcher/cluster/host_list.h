@@ -1,4 +1,4 @@
-// --hosts and --hostfile. Pure.
+// --hosts. Pure.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// --hosts and --hostfile with what else the command line says of such a job: a plain struct.
+// --hosts with what else the command line says of such a job: a plain struct.
 #pragma once
 
 #include <string>
@@ -7,12 +7,11 @@
 namespace ddp::launch {
 
 struct HostsRequest {
-  std::string hosts;     // --hosts; empty: the file
-  std::string hostfile;  // --hostfile
-  std::string ssh;       // --ssh; empty: DDP_SSH or ssh
-  std::string exports;   // --export
-  std::string nnodes;    // as given; empty: one for each host
-  int min_nodes = 0;     // 0: as many as there are hosts
+  std::string hosts;    // --hosts; empty: the file
+  std::string file;     // --hosts=@FILE; empty: none
+  std::string exports;  // --export
+  std::string nnodes;   // as given; empty: one for each host
+  int min_nodes = 0;    // 0: as many as there are hosts
   int max_nodes = 0;
   bool dynamic = false;      // c10d
   bool has_address = false;  // --rdzv-endpoint or --master-addr

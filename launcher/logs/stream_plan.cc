@@ -8,10 +8,7 @@ namespace {
 enum Stream { kOut = 1, kErr = 2 };
 
 std::string prefix_template(const LogOptions& options) {
-  const std::string text =
-      options.prefix_template.empty() ? "[${role_name}${local_rank}]:" : options.prefix_template;
-  const bool has_time = LinePrefix(text, {}).has_time();
-  return options.timestamps && !has_time ? "${time} " + text : text;
+  return options.prefix_template.empty() ? "[${role_name}${local_rank}]:" : options.prefix_template;
 }
 
 // Whether the console or a file gets the stream. Without a folder there is no file for them.
@@ -33,7 +30,7 @@ StreamPlan plan_stream(const LogOptions& options, const StreamPlace& place, Stre
   const bool redirected = files && !teed && (options.redirects.of(local_rank) & stream) != 0;
   StreamPlan plan;
   plan.console = shown && !redirected;
-  plan.by_line = plan.console && (teed || options.timestamps || options.fold.count() > 0);
+  plan.by_line = plan.console && (teed || options.fold.count() > 0);
   const bool reported = stream == kErr && options.report_lines > 0;
   if (redirected || (teed && files)) {
     plan.file = place.folder + (stream == kOut ? "/stdout.log" : "/stderr.log");

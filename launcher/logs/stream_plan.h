@@ -49,7 +49,6 @@ struct LogOptions {
   RankStreams redirects;
   RankStreams tee;
   std::string prefix_template;  // empty: [${role_name}${local_rank}]:
-  bool timestamps = false;
   std::chrono::milliseconds fold{0};
   Rotation rotation;
   std::set<int> console_ranks;  // empty: all

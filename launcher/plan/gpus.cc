@@ -27,6 +27,11 @@ int count_entries(const fs::path& folder, bool (*wanted)(const std::string&)) {
   return count;
 }
 
+// A GPU or MIG instance as in CUDA_VISIBLE_DEVICES: GPU-8932f937, MIG-...
+bool is_gpu_uuid(std::string_view text) {
+  return text.starts_with("GPU-") || text.starts_with("MIG-");
+}
+
 bool is_gpu_node(const std::string& name) {
   return name.rfind("nvidia", 0) == 0 &&
          whole_number(std::string_view(name).substr(6)).value_or(-1) >= 0;

@@ -23,17 +23,15 @@ namespace {
 constexpr const char* kDefaultSsh =
     "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15";
 
-std::vector<std::string> ssh_words(const HostsRequest& request, const Environment& environment) {
+std::vector<std::string> ssh_words(const Environment& environment) {
   const auto variable = environment.find("DDP_SSH");
-  std::string command = request.ssh;
-  if (command.empty() && variable != environment.end()) command = variable->second;
-  if (trimmed(command).empty()) command = kDefaultSsh;
-  std::istringstream stream(command);
+  const bool given = variable != environment.end() && !trimmed(variable->second).empty();
+  std::istringstream stream(given ? variable->second : kDefaultSsh);
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-Command ssh_command(const HostsRequest& request, const Environment& environment) {
-  Command command{"", ssh_words(request, environment)};
+Command ssh_command(const Environment& environment) {
+  Command command{"", ssh_words(environment)};
   const auto path = environment.find("PATH");
   const std::string& name = command.argv.front();
   command.executable = name.find('/') != std::string::npos || path == environment.end()
@@ -41,9 +39,9 @@ Command ssh_command(const HostsRequest& request, const Environment& environment)
                            : find_on_path(name, path->second);
   if (command.executable.empty()) {
     throw LaunchError(kExitNotFound,
-                      fmt::format("--ssh={}: '{}' was not found; install it (openssh-client), or "
-                                  "name another program with --ssh",
-                                  request.ssh, name));
+                      fmt::format("--hosts: '{}' was not found; install it (openssh-client), or "
+                                  "name another program in DDP_SSH",
+                                  name));
   }
   return command;
 }
@@ -154,10 +152,10 @@ HostsPlace HostsPlace::of_this_process() {
   return place;
 }
 
-HostsPlan plan_hosts(const HostsRequest& request, const std::string& hostfile,
+HostsPlan plan_hosts(const HostsRequest& request, const std::string& contents,
                      const HostsPlace& place) {
-  const auto hosts = request.hostfile.empty() ? parse_hosts(request.hosts)
-                                              : parse_hostfile(request.hostfile, hostfile);
+  const auto hosts =
+      request.file.empty() ? parse_hosts(request.hosts) : parse_hostfile(request.file, contents);
   check_numbers(request, hosts);
   check_first_host(request, hosts);
   RemoteCommand remote{
@@ -175,8 +173,7 @@ HostsPlan plan_hosts(const HostsRequest& request, const std::string& hostfile,
     add(own_options(request, place, hosts, i));
     add({"--"});
     add(request.program);
-    HostCommand host{label_of(hosts, i), hosts[i].destination,
-                     ssh_command(request, place.environment)};
+    HostCommand host{label_of(hosts, i), hosts[i].destination, ssh_command(place.environment)};
     host.command.argv.push_back(host.destination);
     host.command.argv.push_back(remote_command_line(remote));
     plan.hosts.push_back(std::move(host));

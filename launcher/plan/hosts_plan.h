@@ -21,9 +21,8 @@ struct HostsPlace {
   static HostsPlace of_this_process();
 };
 
-/// `hostfile`: the contents of the request's. Errors are LaunchErrors: 2, or 127 if ssh was not
-/// found.
-HostsPlan plan_hosts(const HostsRequest& request, const std::string& hostfile,
+/// `contents`: of the request's file. Errors are LaunchErrors: 2, or 127 if ssh was not found.
+HostsPlan plan_hosts(const HostsRequest& request, const std::string& contents,
                      const HostsPlace& place);
 
 /// One shell line for each host.

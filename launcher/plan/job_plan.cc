@@ -85,17 +85,9 @@ WorkerProgram program_of(const Command& command, const ProgramPlaces& places) {
 }  // namespace
 
 JobPlan plan_job(const LaunchConfig& config) {
-  MachineView machine = MachineView::of_this_process();
+  const MachineView machine = MachineView::of_this_process();
   JobPlan plan;
   plan.inherited = inherited_environment();
-  if (!config.devices.empty()) {
-    machine.cuda_visible_devices = config.devices;
-    plan.inherited[kCudaVisibleDevices] = config.devices;
-    if (!machine.hip_visible_devices.empty()) {
-      machine.hip_visible_devices = config.devices;
-      plan.inherited[kHipVisibleDevices] = config.devices;
-    }
-  }
   plan.job = job_info(config, machine, plan.inherited);
   const auto places = ProgramPlaces::of_this_process();
   plan.command = resolve_program(config, places);

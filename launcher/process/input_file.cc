@@ -47,7 +47,7 @@ int take_stop_signal(int signal_fd, const SignalMailbox& signals) {
 std::string read_input_file(const InputOption& option, const std::string& file, std::size_t most,
                             const SignalMailbox& signals) {
   const auto refuse = [&](int error) {
-    usage_error(fmt::format("{}={}: {}; {}", option.name, file, error_text(error), option.remedy));
+    usage_error(fmt::format("{}{}: {}; {}", option.name, file, error_text(error), option.remedy));
   };
   const Descriptor input(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (input.get() < 0) refuse(errno);
@@ -60,7 +60,7 @@ std::string read_input_file(const InputOption& option, const std::string& file, 
     if (const int signal = take_stop_signal(signal_fd.get(), signals); signal != 0) {
       throw LaunchError(
           kExitSignalBase + signal,
-          fmt::format("{}={}: {} came before its end did", option.name, file, signal_name(signal)));
+          fmt::format("{}{}: {} came before its end did", option.name, file, signal_name(signal)));
     }
     if (fds[0].revents == 0) continue;
     const auto got =

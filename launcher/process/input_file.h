@@ -10,7 +10,7 @@ namespace ddp::launch {
 
 /// What messages say.
 struct InputOption {
-  std::string name;    // "--hostfile"
+  std::string name;    // what precedes the file: "--hosts=@"
   std::string remedy;  // "give a file with one host per line"
 };
 

@@ -67,7 +67,8 @@ bool at_end(int source) {
 
 StoreLoss cannot_start(int error) {
   return {{kExitFailed, 0},
-          fmt::format("the workers' store cannot be started: {}; try --store=rank0",
+          fmt::format("the workers' store cannot be started: {}; set "
+                      "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 to leave it to rank 0",
                       error_text(error))};
 }
 

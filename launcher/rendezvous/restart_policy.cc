@@ -13,9 +13,6 @@
 namespace ddp::launch {
 namespace {
 
-constexpr auto kQuick = std::chrono::seconds(10);
-constexpr std::chrono::milliseconds kLongestDelay = std::chrono::minutes(1);
-
 int exit_value(const ExitStatus& exit) {
   return exit.signal != 0 ? kExitSignalBase + exit.signal : exit.code;
 }
@@ -40,7 +37,7 @@ bool is_crash(const ExitStatus& exit) {
 std::string final_reason(const RestartRules& rules, const ExitStatus& exit) {
   const int code = exit_value(exit);
   if (rules.final_codes.count(code) > 0)
-    return fmt::format("exit code {} is in --final-exit-codes", code);
+    return fmt::format("exit code {} is final by --restart-policy", code);
   if (rules.retry_codes.count(code) > 0) return "";
   switch (meaning_of(rules.program, exit)) {
     case ExitMeaning::Preempted:
@@ -57,11 +54,17 @@ std::string final_reason(const RestartRules& rules, const ExitStatus& exit) {
   return "";
 }
 
+bool is_healthy(const RestartRules& rules, const RoundEnd& end) {
+  return rules.healthy_after.count() > 0 && end.lived >= rules.healthy_after;
+}
+
+bool is_quick(const RestartRules& rules, const RoundEnd& end) {
+  return end.lived < rules.quick && !is_healthy(rules, end);
+}
+
 int restarts_used(const RestartRules& rules, const std::vector<RoundEnd>& history) {
-  if (rules.healthy_after.count() == 0) return static_cast<int>(history.size()) - 1;
-  if (history.back().lived >= rules.healthy_after) return 0;
-  return in_a_row(history, [&](const RoundEnd& end) { return end.lived < rules.healthy_after; }) -
-         1;
+  if (is_healthy(rules, history.back())) return 0;
+  return in_a_row(history, [&](const RoundEnd& end) { return !is_healthy(rules, end); }) - 1;
 }
 
 }  // namespace
@@ -98,18 +101,20 @@ RestartVerdict judge_restart(const RestartRules& rules, const std::vector<RoundE
   if (verdict.number > rules.max_restarts) return verdict;
   verdict.gave_up = final_reason(rules, last.exit);
   if (!verdict.gave_up.empty()) return verdict;
-  const int same = in_a_row(
-      history, [&](const RoundEnd& end) { return same_failure(end, last) && end.lived < kQuick; });
-  if (rules.crash_loop > 0 && same >= rules.crash_loop) {
+  const int same = in_a_row(history, [&](const RoundEnd& end) {
+    return same_failure(end, last) && is_quick(rules, end);
+  });
+  if (same >= rules.crash_loop) {
     verdict.gave_up = fmt::format(
         "{} failed the same way {} times in a row, each time within {} s",
         last.rank == ProcessFailure::kNoRank ? "the round" : fmt::format("rank {}", last.rank),
-        same, kQuick.count());
+        same, std::chrono::duration_cast<std::chrono::seconds>(rules.quick).count());
     return verdict;
   }
   verdict.restart = true;
-  const int quick = in_a_row(history, [](const RoundEnd& end) { return end.lived < kQuick; });
-  verdict.delay = std::min(kLongestDelay, rules.delay * (1 << std::clamp(quick - 1, 0, 16)));
+  const int quick = in_a_row(history, [&](const RoundEnd& end) { return is_quick(rules, end); });
+  if (quick > 1)
+    verdict.delay = std::min(rules.longest_delay, rules.delay * (1 << std::min(quick - 2, 16)));
   return verdict;
 }
 

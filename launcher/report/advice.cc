@@ -29,7 +29,7 @@ constexpr std::array kSymptoms{
             "--ipc=host) or memory is; try num_workers=0"},
     Symptom{"invalid device ordinal",
             "there are more workers than GPUs: --nproc_per_node=gpu counts them; "
-            "CUDA_VISIBLE_DEVICES or --devices may hide some"},
+            "CUDA_VISIBLE_DEVICES may hide some"},
     Symptom{"Duplicate GPU detected",
             "two ranks use the same GPU: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])), or "
             "--one-device-per-rank"},

@@ -56,7 +56,7 @@ W
 for workers in 1 8; do
   throughput untouched "$workers"
   throughput tee "$workers" --tee=3 --log-dir="$work/logs"
-  throughput tee,time "$workers" --tee=3 --timestamps --log-dir="$work/logs"
+  throughput tee,time "$workers" --tee=3 --log-line-prefix-template="\${time} " --log-dir="$work/logs"
   throughput tee,fold "$workers" --tee=3 --fold-lines=50 --log-dir="$work/logs"
   throughput redirect "$workers" --redirects=3 --log-dir="$work/logs"
   throughput rotate "$workers" --redirects=3 --log-max-size=64M --log-dir="$work/logs"

@@ -52,7 +52,7 @@ class Job:
         (folder / "config.yaml").write_text(CONFIG)
         env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TMPDIR": str(folder)}
         self.process = subprocess.Popen(
-            [DDP_RUN, "--standalone", f"--nproc_per_node={RANKS}", "--max_restarts=1000", *options, TRAINER, "--config",
+            [DDP_RUN, "--standalone", f"--nproc_per_node={RANKS}", "--max_restarts=1000", "--healthy-after=0.1", *options, TRAINER, "--config",
              "config.yaml"], cwd=folder, env=env, text=True, stdout=subprocess.PIPE, stderr=(folder / "err").open("w"))
         self.steps, self.starts = Queue(), Queue()  # when a line came
         self.parts = []  # of each start

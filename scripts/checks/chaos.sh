@@ -70,7 +70,7 @@ quoted() { printf '"%s"\n' "$@"; }
 fault_plan() { echo "trainer_config.fault_plan=[$(mapfile -t all < <(quoted "$@"); join "${all[@]}")]"; }
 start_job() {  # folder ranks config [overrides]: in the background
   mkdir -p "$1"
-  (cd "$1" && exec "$ddp_run" --standalone --nproc_per_node="$2" --max_restarts=1000 "$trainer" --config "$3" "${@:4}" \
+  (cd "$1" && exec "$ddp_run" --standalone --nproc_per_node="$2" --max_restarts=1000 --healthy-after=0.5 "$trainer" --config "$3" "${@:4}" \
     > out 2> err) &
   job_pid=$!
 }

@@ -17,7 +17,8 @@ namespace {
 using Catch::Contains;
 using Json = nlohmann::json;
 
-const Words kTwentyRestarts = {"--max_restarts=20"};
+// Without delays: faults come in quick succession.
+const Words kTwentyRestarts = {"--max_restarts=20", "--healthy-after=0.5"};
 
 std::string plan_of(const Words& faults) {
   Json list = faults;
@@ -50,7 +51,6 @@ TEST_CASE("a job that is killed in every phase, once in each, ends as the unbrok
   const auto whole = succeed(launched(unbroken, 2));
   const auto run = succeed(launched(place, 2, {plan_of(kEveryPhase)}, kTwentyRestarts));
   INFO(run.out << run.err);
-  CHECK_THAT(run.err, Contains("restart 10 of 20"));
   CHECK_THAT(run.err, Contains("FAULT INJECTION: kill on rank 0 in step 35, phase published"));
   check_same_end(unbroken, place);
   CHECK(steps_of(log_of(place)) == steps_of(whole.out));

@@ -106,13 +106,15 @@ TEST_CASE("time stamps stand before the lines of both streams, with no need of f
     return year > 2000 && read == 23 && milli >= 0;
   };
   const TempFolder tmp;
-  const auto job = run_to_end(stub_job(tmp, {"--timestamps"}, {"out=one\\n", "err=two\\n"}));
+  const auto job =
+      run_to_end(stub_job(tmp, {"--tee=3", "--log-line-prefix-template=${time} [${rank}]: "},
+                          {"out=one\\n", "err=two\\n"}));
   REQUIRE(job.out.size() > 23);
   REQUIRE(job.err.size() > 23);
   CHECK(is_time(job.out));
-  CHECK(job.out.substr(23) == " [default0]:one\n");
+  CHECK(job.out.substr(23) == " [0]: one\n");
   CHECK(is_time(job.err));
-  CHECK(job.err.substr(23) == " [default0]:two\n");
+  CHECK(job.err.substr(23) == " [0]: two\n");
   CHECK(nothing_left(tmp));
 }
 
@@ -144,7 +146,7 @@ TEST_CASE("a line that no other rank says is shown after a moment") {
 
 TEST_CASE("redirected and teed logs are rotated, and hold every byte") {
   const TempFolder logs;
-  const auto job = run_logged(logs, {"-t1", "-r2", "--log-max-size=4K", "--log-keep=2"},
+  const auto job = run_logged(logs, {"-t1", "-r2", "--log-max-size=4K:2"},
                               {"repeat=1000:0123456789\\n", "err=trouble\\n", "exit=3"});
   CHECK(lines_of(job.out).size() == 1000);
   const std::string older = read_log(logs, "0/stdout.log.1");
@@ -275,7 +277,7 @@ TEST_CASE(
 
 TEST_CASE("workers' output that a full disk does not take is a failure") {
   const TempFolder tmp;
-  auto options = stub_job(tmp, {"--timestamps"}, {"print=lost"});
+  auto options = stub_job(tmp, {"--tee=3"}, {"print=lost"});
   options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh"});
   const auto job = run_to_end(options);
   CHECK(job.exit == 1);

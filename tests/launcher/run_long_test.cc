@@ -51,8 +51,9 @@ TEST_CASE("a thousand restarts take no further memory and no descriptor", "[long
   const std::string last = kSanitized ? "200" : "1000";
   ChildProgram job(stub_job(
       tmp,
-      {"--nproc_per_node=2", "--max_restarts=" + last, "-t3", "--log-dir=" + logs.path(),
-       "--fold-lines=10", "--timestamps", "--log-max-size=64K"},
+      {"--nproc_per_node=2", "--max_restarts=" + last, "--healthy-after=0.001", "-t3",
+       "--log-dir=" + logs.path(), "--fold-lines=10", "--log-line-prefix-template=${time} ",
+       "--log-max-size=64K"},
       {"err=trouble\\n", "#100@0launcher-state", "#100@1wait", "#" + last + "@0launcher-state",
        "#" + last + "exit=0", "repeat=20:a line\\n", "exit=1"}));
   job.wait_all_gone(std::chrono::minutes(3));
@@ -172,7 +173,7 @@ TEST_CASE("a worker that waits for a console that nobody reads is not called hun
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
   auto options = stub_job(
-      tmp, {"--timestamps", "--nproc_per_node=2", "--hang-timeout=2"},
+      tmp, {"--tee=3", "--nproc_per_node=2", "--hang-timeout=2"},
       {"@0repeat=131072:012345678901234567890123456789012345678901234567890\\n", "@1hold=USR1"});
   options.argv.insert(options.argv.begin(),
                       {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",
@@ -249,8 +250,8 @@ TEST_CASE("a short run is clean under valgrind", "[long]") {
   auto options =
       stub_job(tmp,
                {"--nproc_per_node=2", "--max_restarts=1", "-t3", "--summary",
-                "--log-dir=" + logs.path(), "--fold-lines=5", "--timestamps", "--log-max-size=4K",
-                "--result-json=" + (logs / "result.json")},
+                "--log-dir=" + logs.path(), "--fold-lines=5", "--log-line-prefix-template=${time} ",
+                "--log-max-size=4K", "--result-json=" + (logs / "result.json")},
                {"repeat=200:0123456789012345678901234567890\\n", "err=a\\rb", "#0@1exit=3",
                 "#0wait", "daemon", "@0error-file={\"message\": \"no\"}", "exit=4"});
   options.argv.front() = DDP_RUN_DYNAMIC;

@@ -82,7 +82,7 @@ TEST_CASE("the shutdown timeout holds after a worker's failure, too") {
 TEST_CASE("the shutdown timeout holds while workers write without end") {
   const TempFolder tmp;
   ChildOptions options =
-      stub_job(tmp, {"--timestamps", "--nproc_per_node=3", "--shutdown-timeout=1"},
+      stub_job(tmp, {"--tee=3", "--nproc_per_node=3", "--shutdown-timeout=1"},
                {"ignore=TERM", "@1hold=USR1", "@1exit=3", "print=is loud", "err-for-ever"});
   options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "exec \"$@\" 2>/dev/null", "sh"});
   ChildProgram job(options);
@@ -177,31 +177,19 @@ TEST_CASE("a failure is reported although Ctrl-C comes while the others are stop
   check_first_failure(tmp, job);
 }
 
-TEST_CASE("a failure is reported although Ctrl-C comes while a restart is waited for") {
-  const TempFolder tmp;
-  ChildOptions options =
-      failing_job(tmp, {"--max-restarts=1", "--restart-delay=60", "--shutdown-timeout=0.1"});
-  ChildProgram job(options);
-  fail_rank_1(job);
-  job.wait_for("restart 1 of 1 in ");
-  job.signal(SIGINT);
-  CHECK(job.wait_exit() == 128 + SIGINT);
-  check_first_failure(tmp, job);
-}
-
 TEST_CASE("Ctrl-C ends ddp-run while it waits for the rest of a named pipe") {
   const TempFolder tmp;
   const std::string pipe = tmp / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   using Options = std::vector<std::string>;
   for (const Options& options :
-       {Options{"--hostfile=" + pipe},
+       {Options{"--hosts=@" + pipe},
         Options{"--nnodes=2", "--rdzv-endpoint=127.0.0.1", "--rdzv-token-file=" + pipe}}) {
     ChildProgram job(stub_job(tmp, options, {}));
     const int writer = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);  // until ddp-run reads it
     job.signal(SIGINT);
     CHECK(job.wait_exit() == 128 + SIGINT);
-    CHECK_THAT(job.err(), Contains("=" + pipe + ": SIGINT came before its end did\n"));
+    CHECK_THAT(job.err(), Contains(pipe + ": SIGINT came before its end did\n"));
     ::close(writer);
   }
 }
@@ -209,16 +197,17 @@ TEST_CASE("Ctrl-C ends ddp-run while it waits for the rest of a named pipe") {
 TEST_CASE("a hostfile may be a pipe, and must be readable") {
   const TempFolder tmp;
   const auto dry_run = [&](const std::string& file) {
-    return run_to_end(stub_job(tmp, {"--dry-run", "--ssh=/bin/rsh", "--hostfile=" + file}, {}));
+    return run_to_end(stub_job(tmp, {"--dry-run", "--hosts=@" + file}, {}));
   };
-  auto piped = stub_job(tmp, {"--dry-run", "--ssh=/bin/rsh", "--hostfile=/dev/stdin"}, {});
+  auto piped = stub_job(tmp, {"--dry-run", "--hosts=@/dev/stdin"}, {});
+  piped.set["DDP_SSH"] = "/bin/rsh -x";
   piped.argv.insert(piped.argv.begin(), {"/bin/sh", "-c", "printf 'a\\nb\\n' | \"$@\"", "sh"});
   const auto lines = lines_of(run_to_end(piped).out);
   REQUIRE(lines.size() == 2);
-  CHECK_THAT(lines[1], Contains("/bin/rsh") && Contains(" b "));
+  CHECK_THAT(lines[1], Contains("/bin/rsh -x b "));
   const auto missing = dry_run(tmp / "none");
   CHECK(missing.exit == 2);
-  CHECK(missing.err == "error: --hostfile=" + (tmp / "none") +
+  CHECK(missing.err == "error: --hosts=@" + (tmp / "none") +
                            ": No such file or directory; give a file with one host per line\n");
   CHECK_THAT(dry_run("/proc").err, Contains("/proc: Is a directory; give a file"));
 }

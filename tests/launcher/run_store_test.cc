@@ -270,7 +270,7 @@ std::string who_serves(const Lines& options, const char* disable = nullptr) {
   return done.exit == 0 ? lines_of(done.out).at(0).substr(29) : done.err;
 }
 
-TEST_CASE("who serves the store: as torchrun decides, or as the user says") {
+TEST_CASE("who serves the store: as torchrun decides") {
   const std::string fixed = "--master-port=" + free_port();
   CHECK(who_serves({}) == "True");
   CHECK(who_serves({"--standalone"}) == "True");
@@ -279,16 +279,13 @@ TEST_CASE("who serves the store: as torchrun decides, or as the user says") {
   CHECK(who_serves({"--standalone", fixed}, "1") == "False");
   CHECK(who_serves({}, "0") == "True");
   CHECK(who_serves({fixed}, "1") == "True");  // torchrun's static rendezvous does not ask
-  CHECK(who_serves({"--store=agent"}, "1") == "True");
-  CHECK(who_serves({"--store=auto"}, "1") == "False");
-  CHECK(who_serves({"--store=rank0"}) == "False");
 }
 
 TEST_CASE("fifty restarts with a store leave neither a descriptor nor a process behind") {
   const Job here;
-  const auto job =
-      run_to_end(here.with({"--max_restarts=50"}, {"ask-store", "#1launcher-state",
-                                                   "#50launcher-state", "#50exit=0", "exit=1"}));
+  const auto job = run_to_end(
+      here.with({"--max_restarts=50", "--healthy-after=0.001"},
+                {"ask-store", "#1launcher-state", "#50launcher-state", "#50exit=0", "exit=1"}));
   CHECK(job.exit == 0);
   CHECK(answers_in(job.out) == Lines(51, "store: 1"));
   Lines descriptors;
@@ -303,7 +300,8 @@ TEST_CASE("fifty restarts with a store leave neither a descriptor nor a process 
 
 TEST_CASE("three hundred restarts have a store each", "[long]") {
   const Job here;
-  ChildProgram job(here.with({"--max_restarts=300"}, {"ask-store", "#300exit=0", "exit=1"}));
+  ChildProgram job(here.with({"--max_restarts=300", "--healthy-after=0.001"},
+                             {"ask-store", "#300exit=0", "exit=1"}));
   job.wait_for("store: 1", 301, std::chrono::minutes(3));
   CHECK(job.wait_exit() == 0);
 }

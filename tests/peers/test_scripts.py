@@ -43,9 +43,10 @@ class ScriptsUnderDdpRun(JobTest):
         return sorted(job.out.splitlines())
 
     def test_two_ranks_train_wherever_their_store_is(self):
-        for options in (["--store=rank0"], ["--master-addr=localhost"]):
-            with self.subTest(options=options):
-                job = self.succeed("--nproc-per-node=2", *options, "train.py", "--lr", "0.1")
+        for disabled in (0, 1):
+            with self.subTest(disabled=disabled):
+                job = self.succeed("--nproc-per-node=2", "--master-addr=localhost", "train.py", "--lr", "0.1",
+                                   TORCH_DISABLE_SHARE_RDZV_TCP_STORE=disabled)
                 self.assertEqual(self.lines(job), [f"rank {rank} of 2 in attempt 0 trained, with arguments ['--lr', '0.1']"
                                                    for rank in (0, 1)])
                 self.assertEqual(job.err, "")

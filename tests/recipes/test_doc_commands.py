@@ -70,7 +70,7 @@ class Parsed(RecipeTest):
         if "--explain" in arguments or "-m" in arguments[:program]:
             return self.assertIn(arguments[0].split("=")[0], self.accepted("ddp-run", "--help"))
         for argument, value in zip(arguments[:program], arguments[1:]):
-            if argument in ("--hosts", "--hostfile"):  # their values are words of their own
+            if argument == "--hosts":  # its value is a word of its own
                 program = arguments.index(value) + 1
         name, *rest = arguments[program:] or ["trainer"]
         if name == "trainer" and rest:

@@ -8,6 +8,7 @@
 #include "launcher/base/run_result.h"
 #include "launcher/rendezvous/local_rendezvous.h"
 #include "launcher/report/failure_report.h"
+#include "launcher/report/job_status.h"
 #include "tests/launcher/agent/fake_runner.h"
 
 namespace ddp::launch {
@@ -17,7 +18,7 @@ using Deeds = std::vector<std::string>;
 
 struct Scene {
   FakeRunner os;
-  RestartRules rules;
+  RestartRules rules{.delay = {}};  // restarts are immediate
 
   RunResult run(int workers, int max_restarts = 0) {
     JobPlan plan;
@@ -144,10 +145,42 @@ TEST_CASE("a job whose restarts all fail to start ends with their exit code") {
 TEST_CASE("a restart may wait, with nothing left running") {
   Scene scene;
   scene.rules.delay = std::chrono::seconds(2);
-  scene.os.exits(0, {5, 0}).time_passes().exits(0, {});
+  scene.os.exits(0, {5, 0}).exits(0, {5, 0}).time_passes().exits(0, {});
   CHECK(scene.run(1, 2).outcome == Outcome::Succeeded);
-  CHECK(scene.os.deeds == Deeds{"start 1", "sweep", "start 1", "sweep"});
-  CHECK_THAT(scene.os.notes.at(0), Catch::EndsWith("restart 1 of 2 in 2 s"));
+  CHECK(scene.os.deeds == Deeds{"start 1", "sweep", "start 1", "sweep", "start 1", "sweep"});
+  CHECK_THAT(scene.os.notes.at(0), Catch::EndsWith("restart 1 of 2"));
+  CHECK_THAT(scene.os.notes.at(1), Catch::EndsWith("restart 2 of 2 in 2 s"));
+}
+
+TEST_CASE("a signal while a restart waits ends the job, and the failure before it is kept") {
+  Scene scene;
+  scene.rules.delay = std::chrono::seconds(1);
+  scene.os.exits(0, {5, 0}).exits(0, {5, 0}).signalled(SIGINT, /*ends_job=*/true);
+  const RunResult result = scene.run(1, 2);
+  CHECK(result.outcome == Outcome::Interrupted);
+  CHECK(exit_code(result) == 128 + SIGINT);
+  CHECK(scene.os.rounds.size() == 2);
+  REQUIRE(result.failures.size() == 1);
+  CHECK(result.failures[0].exit.code == 5);
+}
+
+TEST_CASE("the status of a job says that its restart waits") {
+  FakeRunner os;
+  JobPlan plan;
+  plan.job.local_world_size = 1;
+  plan.job.max_restarts = plan.restarts.max_restarts = 2;
+  LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
+  LocalElasticAgent agent(plan, rendezvous, os);
+  HttpAnswer health;
+  os.exits(0, {5, 0}).exits(0, {5, 0});
+  os.script.emplace_back([&](FakeRunner&) {
+    health = answer_about(agent.status(), "/health");
+    return std::vector<Event>{};
+  });
+  os.exits(0, {});
+  CHECK(agent.run().outcome == Outcome::Succeeded);
+  CHECK(health.status == 200);
+  CHECK_THAT(health.body, Catch::Contains("\"status\":\"waiting to restart\""));
 }
 
 TEST_CASE("a crash loop ends before the restarts do") {
@@ -162,10 +195,8 @@ TEST_CASE("a crash loop ends before the restarts do") {
 TEST_CASE("the grace that peers take to stop makes no quick failure a slow one") {
   Scene scene;
   scene.rules.crash_loop = 2;
-  scene.rules.delay = std::chrono::seconds(1);
   // Rank 1 fails at once; rank 0 ignores SIGTERM for the whole grace of 30 s.
   scene.os.exits(1, {5, 0}).time_passes().exits(0, {0, SIGKILL});
-  scene.os.time_passes();  // until the restart
   scene.os.exits(1, {5, 0}).time_passes().exits(0, {0, SIGKILL});
   const RunResult result = scene.run(2, 100);
   CHECK(result.restarts == 1);

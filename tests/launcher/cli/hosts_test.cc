@@ -42,16 +42,18 @@ std::string problem_of(const std::function<void()>& body) {
 }
 
 HostsPlace some_place() {
-  return {.folder = "/work dir",
-          .ddp_run = "/opt/ddp-run",
-          .version = "1.2",
-          .run_id = "abcd",
-          .port = 20001,
-          .environment = {{"PATH", "/bin"}, {"NCCL_DEBUG", "INFO"}, {"NCCL_X", "it's"}}};
+  return {
+      .folder = "/work dir",
+      .ddp_run = "/opt/ddp-run",
+      .version = "1.2",
+      .run_id = "abcd",
+      .port = 20001,
+      .environment = {
+          {"DDP_SSH", "/bin/rsh"}, {"PATH", "/bin"}, {"NCCL_DEBUG", "INFO"}, {"NCCL_X", "it's"}}};
 }
 
 HostsPlan plan_of(std::vector<const char*> args, const HostsPlace& place = some_place()) {
-  args.insert(args.begin(), {"ddp-run", "--ssh=/bin/rsh"});
+  args.insert(args.begin(), "ddp-run");
   args.insert(args.end(), {"prog", "--hosts", "x"});
   const auto config = parse_launch_args(static_cast<int>(args.size()), args.data(), {});
   return plan_hosts(config.hosts.value(), "", place);
@@ -108,7 +110,7 @@ TEST_CASE("a hostfile is read as mpirun and DeepSpeed read theirs") {
   const auto problem = [](const char* text) {
     return problem_of([&] { parse_hostfile("f", text); });
   };
-  CHECK(problem("# none\n") == "--hostfile=f: names no host");
+  CHECK(problem("# none\n") == "--hosts=@f: names no host");
   CHECK(problem("a\nb slots=x\n") ==
         "f:2: 'x' is not a number of workers; expected HOST or HOST:SLOTS, e.g. gpu1:4");
   CHECK_THAT(problem("a gpus=4\n"), Contains("f:1: 'gpus=4' is not known here"));
@@ -200,11 +202,11 @@ TEST_CASE("variables are passed on when they are named") {
 }
 
 TEST_CASE("what cannot go with hosts is refused in one line") {
-  CHECK_THAT(plan_problem({"--hosts=a", "--hostfile=b"}), Contains("cannot be combined"));
   CHECK_THAT(plan_problem({"--hosts=a", "--node-rank=1"}), Contains("--node-rank is for one node"));
   CHECK_THAT(plan_problem({"--hosts=a", "--standalone"}), Contains("--standalone is for one node"));
   CHECK_THAT(plan_problem({"--hosts=a", "--scheduler=slurm"}), Contains("Slurm"));
   CHECK_THAT(plan_problem({"--hosts="}), Contains("name at least one host"));
+  CHECK(plan_problem({"--hosts=@"}) == "--hosts=@: names no file; write --hosts=@FILE");
   CHECK(plan_problem({"--hosts=a,b", "--nnodes=3"}) ==
         "--nnodes=3 with 2 hosts: omit it, or use --rdzv-backend=c10d for MIN:MAX");
   CHECK_THAT(plan_problem({"--hosts=a", "--nnodes=2:3", "--rdzv-backend=c10d"}),
@@ -244,15 +246,19 @@ export HOST_NAME
 exit $?
 )";
 
+ChildOptions with_ssh(const std::string& ssh, ChildOptions job) {
+  job.set["DDP_SSH"] = ssh;
+  return job;
+}
+
 struct FakeHosts {
   TempFolder tmp;
   std::string ssh = tmp.write("ssh", kFakeSsh);
   FakeHosts() { ::chmod(ssh.c_str(), 0755); }
 
   ChildOptions job(Words options, const Words& actions) const {
-    options.insert(options.begin(), "--ssh=" + ssh);
     options.emplace_back("--master-addr=127.0.0.1");
-    return test::stub_job(tmp, options, actions);
+    return with_ssh(ssh, test::stub_job(tmp, options, actions));
   }
 };
 
@@ -316,7 +322,7 @@ exit 143
 )";
   const std::string ssh = tmp.write("ssh", fmt::format(kSsh, tmp / "b"));
   ::chmod(ssh.c_str(), 0755);
-  ChildProgram job(test::stub_job(tmp, {"--hosts=a,b", "--ssh=" + ssh}, {}));
+  ChildProgram job(with_ssh(ssh, test::stub_job(tmp, {"--hosts=a,b"}, {})));
   job.wait_for("begun", 2);
   job.signal(SIGTERM);
   CHECK(job.wait_exit() == 143);
@@ -363,14 +369,14 @@ TEST_CASE("a host that cannot be reached ends the job, named") {
 TEST_CASE("an ssh that ends without a word, or is killed, is named") {
   const FakeHosts hosts;
   const auto silent =
-      run_to_end(test::stub_job(hosts.tmp, {"--hosts=me@a", "--ssh=/bin/false"}, {}));
+      run_to_end(with_ssh("/bin/false", test::stub_job(hosts.tmp, {"--hosts=me@a"}, {})));
   CHECK(silent.exit == 1);
   CHECK(
       silent.err ==
       "error: a: ssh ended with 1 before ddp-run on the host said anything; try: ssh me@a true\n");
   const std::string dies = hosts.tmp.write("dies", "#!/bin/sh\nkill -9 $$\n");
   ::chmod(dies.c_str(), 0755);
-  const auto killed = run_to_end(test::stub_job(hosts.tmp, {"--hosts=a,a", "--ssh=" + dies}, {}));
+  const auto killed = run_to_end(with_ssh(dies, test::stub_job(hosts.tmp, {"--hosts=a,a"}, {})));
   CHECK(killed.exit == 128 + SIGKILL);
   CHECK_THAT(killed.err, Contains("error: a/0: ssh was killed by SIGKILL; try: ssh a true"));
 }

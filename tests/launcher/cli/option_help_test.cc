@@ -67,6 +67,7 @@ TEST_CASE("the short help fits on a screen and leads to the long one") {
                                     Contains("--rdzv-conf") && Contains("ddp-run --help"));
   CHECK(run_command({kDdpRun, "-h"}).out == short_help_text());
   CHECK(run_command({kDdpRun, "--help"}).out == help_text());
+  CHECK(run_command({kDdpRun, "-mh"}).out == short_help_text());
 }
 
 TEST_CASE(
@@ -101,8 +102,22 @@ TEST_CASE("help and READMEs of ddp-run have the exit codes of the contract, in i
   CHECK(own.size() == 1);
 }
 
-TEST_CASE("completion in every shell and the manual page know every option") {
-  for (const OptionSpec& option : option_table()) {
+TEST_CASE("the help has at most 48 options, and none that is only accepted") {
+  const auto lines = lines_of(help_text());
+  const auto rows = std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.starts_with("      --") || (line.starts_with("  -") && line[4] == ',');
+  });
+  CHECK(rows == static_cast<long>(listed_options().size()));
+  CHECK(rows <= 48);
+  for (const OptionSpec& option : option_table().subspan(listed_options().size())) {
+    const std::string name = "--" + std::string(option.name);
+    CHECK_THAT(help_text() + completion_script("bash") + completion_script("zsh"), !Contains(name));
+    CHECK_THAT(completion_script("fish"), !Contains(" -l " + std::string(option.name)));
+  }
+}
+
+TEST_CASE("completion in every shell knows every option") {
+  for (const OptionSpec& option : listed_options()) {
     const std::string name = option.name;
     CHECK_THAT(completion_script("bash"), Contains("--" + name));
     CHECK_THAT(completion_script("zsh"), Contains("'*--" + name));
@@ -124,6 +139,7 @@ TEST_CASE("bash completes options, their values, and files") {
   CHECK(offers({"--standalone", "--rdzv-b"}) == Lines{"--rdzv-backend"});
   CHECK(offers({"--rdzv-backend", ""}) == Lines{"c10d", "static"});
   CHECK(offers({"--rdzv_backend", "=", "c"}) == Lines{"c10d"});
+  CHECK(offers({"--restart-policy", ""}) == Lines{"never", "on-crash", "on-failure"});
   CHECK(offers({"--rdzv-backend", "="}) == Lines{"c10d", "static"});
   CHECK(offers({"--rdzv-backend", "=", "c10d", "--rdzv-c"}) == Lines{"--rdzv-conf"});
   CHECK(offers({"--log-dir", "l"}) == Lines{"logs"});

@@ -61,7 +61,7 @@ TEST_CASE("an option of another launcher is answered with what to write here") {
         "script");
   for (const char* gpus : {"--gpus=0,1", "--gpus", "--gpu"}) {
     CHECK_THAT(refusal({gpus, "2", "x"}),
-               Catch::Contains("'; write --nproc-per-node=N for N GPUs, and --devices=0,1"));
+               Catch::Contains("'; write --nproc-per-node=N for N GPUs; CUDA_VISIBLE_DEVICES=0,1"));
   }
 }
 

@@ -29,19 +29,35 @@ TEST_CASE("a healthy round gives the restarts back, if asked") {
   CHECK_FALSE(judge_restart(rules, {ended(0, 1, seconds(61)), ended(0, 1), ended(0, 1)}).restart);
 }
 
-TEST_CASE("the delay doubles while rounds fail quickly, up to a minute") {
-  const RestartRules rules{.max_restarts = 1000, .delay = seconds(1)};
-  std::vector<RoundEnd> history{ended(0, 1)};
-  CHECK(judge_restart(rules, history).delay == seconds(1));
-  history.push_back(ended(1, 2));
-  CHECK(judge_restart(rules, history).delay == seconds(2));
-  history.resize(500, ended(0, 1));
-  CHECK(judge_restart(rules, history).delay == seconds(60));
-  history.push_back(ended(0, 1, seconds(100)));
-  CHECK(judge_restart(rules, history).delay == seconds(1));
+TEST_CASE("a healthy round has not failed quickly, however short it was") {
+  const RestartRules rules{.max_restarts = 1, .healthy_after = milliseconds(500)};
+  const RestartVerdict verdict = judge_restart(rules, std::vector<RoundEnd>(50, ended(0, 1)));
+  CHECK(verdict.restart);
+  CHECK(verdict.delay == seconds(0));
 }
 
-TEST_CASE("equal quick failures in a row are a crash loop") {
+TEST_CASE("the first restart is immediate; the delay doubles while rounds fail within 10 s") {
+  const RestartRules rules{.max_restarts = 1000};
+  std::vector<RoundEnd> history;
+  for (const int delay : {0, 1, 2, 4, 8, 16, 32, 60, 60}) {
+    const int rank = static_cast<int>(history.size());  // another each time: no crash loop
+    history.push_back(ended(rank, 1, seconds(9)));
+    CHECK(judge_restart(rules, history).delay == seconds(delay));
+  }
+  history.push_back(ended(0, 1, seconds(10)));
+  CHECK(judge_restart(rules, history).delay == seconds(0));
+  history.push_back(ended(0, 1));
+  CHECK(judge_restart(rules, history).delay == seconds(0));
+}
+
+TEST_CASE("ten equal quick failures in a row are a crash loop") {
+  const RestartRules rules{.max_restarts = 100};
+  CHECK(judge_restart(rules, std::vector<RoundEnd>(9, ended(3, 1))).restart);
+  CHECK(judge_restart(rules, std::vector<RoundEnd>(10, ended(3, 1))).gave_up ==
+        "rank 3 failed the same way 10 times in a row, each time within 10 s");
+}
+
+TEST_CASE("failures of other ranks, with other codes or after a long round are no crash loop") {
   const RestartRules rules{.max_restarts = 100, .crash_loop = 3};
   CHECK(judge_restart(rules, {ended(0, 1), ended(0, 1)}).restart);
   CHECK_FALSE(judge_restart(rules, {ended(0, 1), ended(0, 1), ended(0, 1)}).restart);
@@ -52,7 +68,7 @@ TEST_CASE("equal quick failures in a row are a crash loop") {
 
 TEST_CASE("a final exit code is not restarted") {
   const RestartRules rules{.max_restarts = 100, .final_codes = {2}};
-  CHECK(judge_restart(rules, {ended(0, 2)}).gave_up == "exit code 2 is in --final-exit-codes");
+  CHECK(judge_restart(rules, {ended(0, 2)}).gave_up == "exit code 2 is final by --restart-policy");
   CHECK(judge_restart(rules, {ended(0, 1)}).restart);
 }
 

@@ -122,6 +122,7 @@ class Schedule {
     GroupSettings settings;
     settings.rules = {.run_id = "job", .min_nodes = min_nodes_, .max_nodes = count()};
     settings.rules.restarts.max_restarts = 1000;
+    settings.rules.restarts.quick = {};  // no delays: each life is short here
     settings.host = Net::address_of(0);
     settings.port = port_;
     settings.host_name = fmt::format("node{}", i);
