@@ -233,7 +233,7 @@ TEST_CASE("images that do not fit are refused with one line") {
   const auto run_with = [&](const Words& overrides) { return finish(alone(place, overrides)); };
   check_image_refusal(run_with({"data_config.path=empty"}), {"empty/a", "no PNG or JPEG file"});
   fs::create_directories(place / "flat");
-  check_image_refusal(run_with({"data_config.path=flat"}), {"flat", "has no folder in it"});
+  check_image_refusal(run_with({"data_config.path=flat"}), {"flat", "contains no folder"});
   check_image_refusal(run_with({"data_config.path=config.yaml"}), {"config.yaml", "no idx file"});
   place.write("cut-images", idx_head({3, kSide, kSide}) + "abc");
   check_image_refusal(run_with({"data_config.path=cut-images"}),

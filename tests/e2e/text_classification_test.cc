@@ -199,7 +199,8 @@ TEST_CASE("tables that do not fit are refused in one line") {
       run_with({"data_config.text_column=body"}),
       {"data_config.path", "reviews.csv: has no column body",
        "its columns are label, text; rename one of them, or set data_config.text_column"});
-  check_table_refusal(run_with({"data_config.path=config.yaml"}), {"config.yaml", "is no table"});
+  check_table_refusal(run_with({"data_config.path=config.yaml"}),
+                      {"config.yaml", "expected a .csv"});
   place.write("single.csv", "text,label\nthe film,a\nthe cast,a\nso,b\n");
   check_table_refusal(
       run_with({"data_config.path=single.csv"}),

@@ -23,7 +23,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_kind(const std::string& kind, const Json
   if (kind == "char")
     return std::make_unique<CharTokenizer>(json.at("characters").get<std::vector<std::string>>());
   if (kind == "byte") return std::make_unique<ByteTokenizer>();
-  throw UserError("this trainer knows no tokenizer of kind " + quoted_part(kind));
+  throw UserError("unsupported kind of tokenizer: " + quoted_part(kind));
 }
 
 /// The pre-tokeniser of files with one token for each character, as trainer export and

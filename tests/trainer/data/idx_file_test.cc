@@ -2,9 +2,9 @@
 
 #include <sys/resource.h>
 
-#include "tests/trainer/data/image_files.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
+#include "tests/trainer/data/image_files.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::test {
@@ -44,8 +44,8 @@ TEST_CASE("an idx file is its shape and its bytes, compressed or not") {
 }
 
 TEST_CASE("what is no idx file of bytes is refused by name") {
-  CHECK_THAT(why_not(""), Contains("is no idx file"));
-  CHECK_THAT(why_not("\x89PNG"), Contains("is no idx file"));
+  CHECK_THAT(why_not(""), Contains("not an idx file"));
+  CHECK_THAT(why_not("\x89PNG"), Contains("not an idx file"));
   CHECK_THAT(why_not(idx_head({1}, '\x0D') + "abcd"), Contains("of type 0x0d"));
   CHECK_THAT(why_not(idx_head({})), Contains("has 0 dimensions"));
   CHECK_THAT(why_not(idx_head({1, 1, 1, 1, 1}) + "a"), Contains("has 5 dimensions"));

@@ -2,9 +2,9 @@
 
 #include <filesystem>
 
-#include "tests/trainer/data/image_files.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
+#include "tests/trainer/data/image_files.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::test {
@@ -59,13 +59,13 @@ TEST_CASE("a model's classes give the numbers, and a class that it does not know
   const auto set = open_labelled_images(folder / "set", {"eggs", "spam", "ham"});
   CHECK(set->labels() == std::vector<int64_t>{2, 2, 1});
   CHECK_THROWS_WITH(open_labelled_images(folder / "set", {"eggs", "ham"}),
-                    Contains("spam is not one that the model knows: eggs, ham; rename its folder"));
+                    Contains("spam is not one of the model: eggs, ham; rename its folder"));
 }
 
 TEST_CASE("a folder without classes and a class without images are refused by name") {
   const TempFolder folder;
   folder.write("flat/1.png", "");
-  CHECK_THROWS_WITH(open_labelled_images(folder / "flat", {}), Contains("has no folder in it"));
+  CHECK_THROWS_WITH(open_labelled_images(folder / "flat", {}), Contains("contains no folder"));
   write_classes(folder);
   fs::create_directory(folder / "set/empty");
   CHECK_THROWS_WITH(open_labelled_images(folder / "set", {}),
@@ -121,14 +121,15 @@ TEST_CASE("an idx file has the labels of the file beside it, compressed or not")
 TEST_CASE("labels that are missing, of another number or unknown to the model are refused") {
   const TempFolder folder;
   const std::string path = folder.write("train-images-idx3-ubyte", kTwoImages);
-  CHECK_THROWS_WITH(open_labelled_images(path, {}), Contains("train-labels-idx1-ubyte, is not"));
+  CHECK_THROWS_WITH(open_labelled_images(path, {}),
+                    Contains("train-labels-idx1-ubyte, is missing"));
   write_idx(folder, kTwoImages, idx_head({3}) + "abc");
   CHECK_THROWS_WITH(open_labelled_images(path, {}), Contains("its shape is 3; the labels"));
   write_idx(folder, kTwoImages, idx_head({2}) + std::string("\x01\x05", 2));
   CHECK_THROWS_WITH(open_labelled_images(path, {"0", "1"}),
-                    Contains("has label 5, and the model knows 2"));
+                    Contains("has label 5, but the model has 2 labels"));
   const std::string nameless = folder.write("digits", kTwoImages);
-  CHECK_THROWS_WITH(open_labelled_images(nameless, {}), Contains("'images' does not occur"));
+  CHECK_THROWS_WITH(open_labelled_images(nameless, {}), Contains("does not contain 'images'"));
 }
 
 TEST_CASE("an idx file whose shape is none of images is refused") {
@@ -152,7 +153,7 @@ TEST_CASE("images without labels are found at any depth, in the order of their n
   CHECK(set->name(3) == folder / "set/spam/1.png");
   CHECK(open_images(folder / "set/0.png")->size() == 1);
   fs::create_directory(folder / "empty");
-  CHECK_THROWS_WITH(open_images(folder / "empty"), Contains("no PNG or JPEG file in it"));
+  CHECK_THROWS_WITH(open_images(folder / "empty"), Contains("contains no PNG or JPEG file"));
 }
 
 }  // namespace

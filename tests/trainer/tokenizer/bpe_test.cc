@@ -208,7 +208,8 @@ TEST_CASE("a damaged or foreign tokenizer file is refused in one line that says 
   CHECK_THAT(message_of("[1]"), Contains("an object is expected"));
   CHECK_THAT(message_of("{}"), Contains("this trainer reads BPE"));
   CHECK_THAT(message_of(std::string(100000, '[')), Contains("nested too deeply"));
-  CHECK_THAT(message_of("{\"kind\": \"words\"}"), Contains("no tokenizer of kind 'words'"));
+  CHECK_THAT(message_of("{\"kind\": \"words\"}"),
+             Contains("unsupported kind of tokenizer: 'words'"));
   CHECK_THAT(message_of("{\"kind\": \"char\"}"), Contains("is damaged"));
   CHECK_THAT(message_of(damaged("\"type\":\"BPE\"", "\"type\":\"Unigram\"")),
              Contains("its model is 'Unigram'"));

@@ -9,9 +9,9 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
+#include "trainer/data/text/text_chunks.h"
 #include "trainer/data/tokens/shard_format.h"
 #include "trainer/data/tokens/shard_writer.h"
-#include "trainer/data/text/text_chunks.h"
 #include "trainer/data/tokens/token_shards.h"
 #include "trainer/runtime/error.h"
 
@@ -139,21 +139,22 @@ TEST_CASE("a damaged file of tokens is refused in one line that says why") {
   const auto refused = [&folder](const std::string& bytes) {
     return refusal_of(folder.write("x.bin", bytes));
   };
-  CHECK_THAT(refused(whole.substr(0, 1000)),
-             Contains("is cut short: its header says 1000 tokens, that is 2128 bytes, the file has "
-                      "1000"));
+  CHECK_THAT(
+      refused(whole.substr(0, 1000)),
+      Contains("is cut short: its header has 1000 tokens, that is 2128 bytes, but the file has "
+               "1000"));
   CHECK_THAT(refused(whole.substr(0, 60)), Contains("truncated within its header"));
   CHECK_THAT(refused(whole + "xx"), Contains("is too long"));
   CHECK_THAT(refused(with(24, std::string(8, '\xff'))), Contains("is cut short"));
   CHECK_THAT(refused(with(8, std::string("\1\2\3\4", 4))), Contains("another byte order"));
   CHECK_THAT(refused(with(8, "abcd")), Contains("damaged header"));
-  CHECK_THAT(refused(with(12, "\2")), Contains("is of version 2, this trainer reads version 1"));
+  CHECK_THAT(refused(with(12, "\2")), Contains("has version 2, this trainer reads version 1"));
   CHECK_THAT(refused(with(16, "\3")), Contains("damaged header"));
   CHECK_THAT(refused(""), Contains("is empty"));
   CHECK_THAT(refused("abc"), Contains("3 bytes are not a whole number of 16-bit tokens"));
   CHECK_THAT(refused(llmc_file(20240520, 1, 3, "ab")), Contains("is cut short"));
   CHECK_THAT(refused(llmc_file(20240520, 1, 1, "ab").substr(0, 90)), Contains("within its header"));
-  CHECK_THAT(refused(llmc_file(20240520, 2, 1, "ab")), Contains("is of version 2"));
+  CHECK_THAT(refused(llmc_file(20240520, 2, 1, "ab")), Contains("has version 2"));
   CHECK_THAT(refused(llmc_file(__builtin_bswap32(20240520), 1, 1, "ab")),
              Contains("another byte order"));
   CHECK_THAT(refusal_of(folder.path()), Contains("is not a file of tokens"));
@@ -171,7 +172,7 @@ TEST_CASE("a file that is cut while it is read is an error, one that is replaced
   std::filesystem::rename(path + ".old", path);
   std::filesystem::resize_file(path, 4096);
   CHECK_THROWS_WITH(read(shards, 19'998, 2),
-                    Catch::Contains("was cut from 40128 to 4096 bytes while it was read"));
+                    Catch::Contains("was truncated from 40128 to 4096 bytes while being read"));
 }
 
 TEST_CASE("a vocabulary that does not fit the shards is refused") {

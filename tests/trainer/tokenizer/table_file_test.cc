@@ -89,12 +89,12 @@ TEST_CASE("what is no table is refused with the key, the file, the line and the 
   CHECK_THAT(table_error("a.csv", "text,label\n\"one\ntwo\",x\na,b,c\n"),
              Contains("line 4: has 3 fields, the header has 2"));
   CHECK_THAT(table_error("a.csv", "text,label\na,b\n\"one,x\n"),
-             Contains("line 3: a field that opens with a quote does not end"));
+             Contains("line 3: a quoted field is not terminated"));
   CHECK_THAT(table_error("a.csv", "text,label\n\"one\"s,x\n"),
              Contains("line 2: text follows a closing quote"));
   CHECK_THAT(table_error("a.csv", ""), Contains("is empty"));
   CHECK_THAT(table_error("a.csv", "text,label\n\xFF,x\n"), Contains("UTF-8"));
-  CHECK_THAT(table_error("a.txt", "text"), Contains("is no table") && Contains(".jsonl"));
+  CHECK_THAT(table_error("a.txt", "text"), Contains("expected a .csv") && Contains(".jsonl"));
   CHECK_THAT(table_error("a.jsonl", "{\"text\": \"a\", \"label\": 1}\n[1]\n"),
              Contains("line 2: is not a JSON object"));
   CHECK_THAT(table_error("a.jsonl", std::string(300, '[')),
@@ -102,7 +102,7 @@ TEST_CASE("what is no table is refused with the key, the file, the line and the 
   CHECK_THAT(table_error("a.jsonl", "{\"text\": \"a\"}\n"),
              Contains("line 1: has no label; its names are text"));
   CHECK_THAT(table_error("a.jsonl", "{\"text\": [1], \"label\": 1}\n"),
-             Contains("line 1: text is no text but a list or an object"));
+             Contains("line 1: text is a list or an object; expected text"));
 }
 
 }  // namespace ddp::test

@@ -44,7 +44,7 @@ class GzReader {
   void finish() {
     uint8_t byte = 0;
     if (read(&byte, 1) != 0)
-      throw UserError(fmt::format("{}: holds more bytes than its dimensions say", path_));
+      throw UserError(fmt::format("{}: holds more bytes than its dimensions allow", path_));
     int code = Z_OK;
     ::gzerror(file_.get(), &code);
     if (code != Z_OK) fail();
@@ -65,7 +65,7 @@ std::vector<int64_t> read_shape(GzReader& file, const std::string& path) {
   uint8_t head[4] = {};
   if (file.read(head, sizeof head) != sizeof head || head[0] != 0 || head[1] != 0) {
     throw UserError(fmt::format(
-        "{}: is no idx file: it does not begin with two zero bytes, type and dimensions", path));
+        "{}: not an idx file: it does not begin with two zero bytes, type and dimensions", path));
   }
   if (head[2] != kUnsignedByte) {
     throw UserError(
@@ -124,8 +124,8 @@ IdxArray read_idx(const std::string& path) {
   array.elements = read_elements(file, count);
   if (array.elements.size() < count) {
     throw UserError(
-        fmt::format("{}: holds {} of the {} bytes that its dimensions {} ask for; it seems "
-                    "cut off: copy or download it again",
+        fmt::format("{}: holds {} of the {} bytes that its dimensions {} require; it seems "
+                    "truncated: copy or download it again",
                     path, array.elements.size(), count, fmt::join(array.shape, "x")));
   }
   file.finish();

@@ -11,8 +11,8 @@
 
 #include "trainer/data/images/idx_file.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/log/message.h"
 #include "trainer/runtime/files/sha256.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {
@@ -32,15 +32,15 @@ std::string label_file_of(const std::string& images) {
   std::string found = (path.parent_path() / name).string();
   if (name == path.filename().string()) {
     throw UserError(fmt::format(
-        "{}: 'images' does not occur in its name, so the name of its file of labels is not known; "
-        "call them as MNIST does: train-images-idx3-ubyte and train-labels-idx1-ubyte",
+        "{}: its name does not contain 'images', so its file of labels cannot be found; "
+        "use MNIST's names: train-images-idx3-ubyte and train-labels-idx1-ubyte",
         images));
   }
   if (fs::exists(found)) return found;
   const std::string other =
       found.ends_with(".gz") ? found.substr(0, found.size() - 3) : found + ".gz";
   if (fs::exists(other)) return other;
-  throw UserError(fmt::format("{}: the file of its labels, {}, is not there", images, found));
+  throw UserError(fmt::format("{}: its file of labels, {}, is missing", images, found));
 }
 
 class IdxImages : public ImageSet {
@@ -50,8 +50,8 @@ class IdxImages : public ImageSet {
     const bool fits = shape.size() == 3 || (shape.size() == 4 && (shape[3] == 1 || shape[3] == 3));
     if (!fits) {
       throw UserError(
-          fmt::format("{}: its shape is {}; images are count x height x width, or with 1 or 3 "
-                      "channels behind that",
+          fmt::format("{}: its shape is {}; images are count x height x width, optionally "
+                      "followed by 1 or 3 channels",
                       path, fmt::join(shape, "x")));
     }
     fingerprint_ = Sha256()
@@ -74,8 +74,8 @@ class IdxImages : public ImageSet {
     if (known.empty()) {
       label_names_ = std::move(names);
     } else if (most >= static_cast<int64_t>(known.size())) {
-      throw UserError(fmt::format("{}: has label {}, and the model knows {}, from 0", file, most,
-                                  known.size()));
+      throw UserError(fmt::format("{}: has label {}, but the model has {} labels, from 0", file,
+                                  most, known.size()));
     } else {
       label_names_ = known;
     }
@@ -161,10 +161,11 @@ class ImageFiles : public ImageSet {
     const auto folders =
         entries_of(path, [](const fs::directory_entry& entry) { return entry.is_directory(); });
     if (folders.empty()) {
-      throw UserError(fmt::format(
-          "{}: has no folder in it; give a folder with one of PNG or JPEG files for each class, or "
-          "a file of images in the idx format",
-          path));
+      throw UserError(
+          fmt::format("{}: contains no folder; give a folder with one folder of PNG or JPEG files "
+                      "per class, or "
+                      "an idx file of images",
+                      path));
     }
     for (const auto& folder : folders) label_names_.push_back(folder.filename().string());
     const std::vector<std::string> own = label_names_;
@@ -190,7 +191,7 @@ class ImageFiles : public ImageSet {
     const auto found = std::find(label_names_.begin(), label_names_.end(), name);
     if (found != label_names_.end()) return found - label_names_.begin();
     throw UserError(
-        fmt::format("{}: class {} is not one that the model knows: {}; rename its "
+        fmt::format("{}: class {} is not one of the model: {}; rename its "
                     "folder, or train a new model with this class",
                     path, shown(name), fmt::join(label_names_, ", ")));
   }
@@ -238,7 +239,7 @@ std::unique_ptr<ImageSet> open_images(const std::string& path) {
     files->add_tree(path);
   }
   if (files->size() == 0)
-    throw UserError(fmt::format("{}: no PNG or JPEG file in it, nor in a folder below", path));
+    throw UserError(fmt::format("{}: contains no PNG or JPEG file, nor do its subfolders", path));
   return files;
 }
 

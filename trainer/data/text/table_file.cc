@@ -77,7 +77,7 @@ class SeparatedValues {
     for (++at_;;) {
       const std::size_t quote = text_.find('"', at_);
       if (quote == std::string_view::npos)
-        refuse_line(opened, "a field that opens with a quote does not end; add the closing quote");
+        refuse_line(opened, "a quoted field is not terminated; add the closing quote");
       const std::string_view part = text_.substr(at_, quote - at_);
       field += part;
       line_ += std::count(part.begin(), part.end(), '\n');
@@ -88,8 +88,7 @@ class SeparatedValues {
     }
     if (text_.substr(at_).starts_with("\r\n")) ++at_;
     if (at_ < text_.size() && ends_.find(text_[at_]) == std::string::npos) {
-      refuse_line(opened,
-                  "text follows a closing quote; write a quote within a quoted field twice");
+      refuse_line(opened, "text follows a closing quote; double the quotes inside a quoted field");
     }
     return field;
   }
@@ -131,7 +130,8 @@ std::vector<TableRow> separated_rows(std::string_view text, char separator,
                                      const TableColumns& columns, ColumnNames* all_columns) {
   SeparatedValues values(text, separator);
   ColumnNames header;
-  if (!values.next(header)) throw UserError("is empty; the first line names the columns");
+  if (!values.next(header))
+    throw UserError("is empty; expected a header line with the column names");
   const std::size_t text_at = column_of(header, kTextColumn, columns.text);
   const bool labelled = !columns.label.empty();
   const std::size_t label_at = labelled ? column_of(header, kLabelColumn, columns.label) : 0;
@@ -183,7 +183,7 @@ std::string value_at(const TableJson& object, int64_t line, const char* key,
   if (found->is_string()) return found->get<std::string>();
   if (found->is_null()) return "";
   if (found->is_structured())
-    refuse_line(line, fmt::format("{} is no text but a list or an object", shown(name)));
+    refuse_line(line, fmt::format("{} is a list or an object; expected text", shown(name)));
   return found->dump();
 }
 
@@ -221,8 +221,7 @@ void check_kind(const char* key, const std::string& path) {
   const std::string end = fs::path(path).extension().string();
   const bool known = end == ".csv" || end == ".tsv" || end == ".jsonl" || end == ".ndjson";
   if (fs::is_regular_file(path, ignored) && known) return;
-  throw UserError(fmt::format(
-      "{}: {}: is no table; name one file that ends in .csv, .tsv or .jsonl", key, path));
+  throw UserError(fmt::format("{}: {}: expected a .csv, .tsv or .jsonl file", key, path));
 }
 
 }  // namespace

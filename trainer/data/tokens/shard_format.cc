@@ -51,7 +51,7 @@ class ShardCheck {
 
   [[noreturn]] void fail_version(uint32_t version, uint32_t known) const {
     fail(
-        fmt::format("is of version {}, this trainer reads version {}; write it again with trainer "
+        fmt::format("has version {}, this trainer reads version {}; write it again with trainer "
                     "tokenize",
                     version, known));
   }
@@ -63,7 +63,7 @@ class ShardCheck {
     if (!absurd && expected == file_size_) return;
     const std::string wanted = absurd ? "more" : std::to_string(expected);
     fail(
-        fmt::format("{}: its header says {} tokens, that is {} bytes, the file has {}; copy or "
+        fmt::format("{}: its header has {} tokens, that is {} bytes, but the file has {}; copy or "
                     "write it again",
                     absurd || file_size_ < expected ? "is cut short" : "is too long", tokens,
                     wanted, file_size_));
@@ -101,7 +101,7 @@ ShardLayout read_raw(uint64_t file_size, const ShardCheck& check) {
   constexpr uint64_t kTokenBytes = 2;
   if (file_size % kTokenBytes != 0)
     check.fail(
-        fmt::format("has no header known here, and {} bytes are not a whole number of 16-bit "
+        fmt::format("has no known header, and {} bytes are not a whole number of 16-bit "
                     "tokens (nanoGPT's layout); is it cut short, or a text?",
                     file_size));
   return {0, kTokenBytes, static_cast<int64_t>(file_size / kTokenBytes), 0, ""};

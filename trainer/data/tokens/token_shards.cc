@@ -91,7 +91,7 @@ void MappedShard::check_still_whole() const {
   if (::stat(path_.c_str(), &now) != 0 || now.st_dev != device_ || now.st_ino != inode_) return;
   if (static_cast<std::size_t>(now.st_size) >= mapped_bytes_) return;
   throw RunError(fmt::format(
-      "{}: was cut from {} to {} bytes while it was read; write it anew and start again", path_,
+      "{}: was truncated from {} to {} bytes while being read; write it again and restart", path_,
       mapped_bytes_, now.st_size));
 }
 
@@ -131,8 +131,8 @@ void TokenShards::check_use(const MappedShard& shard) const {
   const bool known = !layout.tokenizer_fingerprint.empty() && !use_.tokenizer_fingerprint.empty();
   if (known && layout.tokenizer_fingerprint != use_.tokenizer_fingerprint) {
     throw UserError(shard.path() +
-                    ": was written with another tokenizer; give that one as "
-                    "data_config.tokenizer, or write it again with trainer tokenize");
+                    ": was written with another tokenizer; set "
+                    "data_config.tokenizer to it, or write it again with trainer tokenize");
   }
 }
 
