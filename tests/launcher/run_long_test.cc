@@ -173,7 +173,7 @@ TEST_CASE("a worker that waits for a console that nobody reads is not called hun
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
   auto options = stub_job(
-      tmp, {"--tee=3", "--nproc_per_node=2", "--hang-timeout=2"},
+      tmp, {"--tee=3", "--log-dir=/dev/null", "--nproc_per_node=2", "--hang-timeout=2"},
       {"@0repeat=131072:012345678901234567890123456789012345678901234567890\\n", "@1hold=USR1"});
   options.argv.insert(options.argv.begin(),
                       {"/bin/sh", "-c", "fd=$1; shift; exec \"$@\" >/proc/$PPID/fd/$fd", "sh",

@@ -81,9 +81,9 @@ TEST_CASE("the shutdown timeout holds after a worker's failure, too") {
 
 TEST_CASE("the shutdown timeout holds while workers write without end") {
   const TempFolder tmp;
-  ChildOptions options =
-      stub_job(tmp, {"--tee=3", "--nproc_per_node=3", "--shutdown-timeout=1"},
-               {"ignore=TERM", "@1hold=USR1", "@1exit=3", "print=is loud", "err-for-ever"});
+  ChildOptions options = stub_job(
+      tmp, {"--tee=3", "--log-dir=/dev/null", "--nproc_per_node=3", "--shutdown-timeout=1"},
+      {"ignore=TERM", "@1hold=USR1", "@1exit=3", "print=is loud", "err-for-ever"});
   options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", "exec \"$@\" 2>/dev/null", "sh"});
   ChildProgram job(options);
   job.wait_for("is loud", 2);
