@@ -1,23 +1,13 @@
 #include "launcher/report/run_record.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "launcher/base/clock.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/messages.h"
-#include "launcher/base/new_file.h"
 #include "launcher/base/states.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/failure_report.h"
-#include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
@@ -80,9 +70,6 @@ json to_json(const EarlierRound& round, const std::string& host) {
           {"failure", cause.is_worker() ? describe(cause) : cause.cause}};
 }
 
-// Opened early, so that its number is low, and closed to write the result when none is left.
-int spare = -1;
-
 }  // namespace
 
 std::string summary_table(const RunResult& result) {
@@ -135,43 +122,6 @@ std::string error_json(int exit_code, const std::string& error) {
                     {"failures", json::array()},
                     {"workers", json::array()}};
   return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
-}
-
-void write_result_file(const std::string& path, const std::string& text) {
-  std::string temporary;
-  int fd = create_temporary_file(path, temporary);
-  if (fd < 0 && errno == EMFILE && spare >= 0) {
-    ::close(std::exchange(spare, -1));
-    fd = create_temporary_file(path, temporary);
-  }
-  int error = fd < 0 ? errno : write_fully(fd, text);
-  if (fd >= 0 && ::close(fd) != 0 && error == 0) error = errno;
-  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) {
-    if (fd >= 0) ::unlink(temporary.c_str());
-    errno = error;
-    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}; choose a writable path", path,
-                                              error_text(errno)));
-  }
-}
-
-void prepare_result_file(const std::string& path) {
-  const auto refuse = [&](const std::string& why) {
-    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}", path, why));
-  };
-  const auto slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  struct stat status {};
-  const bool exists = ::lstat(path.c_str(), &status) == 0;
-  // It would be replaced, not followed: run by root, even the machine's /dev/stdout.
-  if (exists && S_ISLNK(status.st_mode)) refuse("is a symbolic link; give the file itself");
-  if (exists && S_ISDIR(status.st_mode)) refuse("is a directory; give a file name");
-  if (exists && !S_ISREG(status.st_mode)) refuse("is not a regular file; choose another path");
-  if (::access(folder.c_str(), W_OK | X_OK) != 0 ||
-      (::unlink(path.c_str()) != 0 && errno != ENOENT)) {
-    refuse(error_text(errno) + "; choose a writable path");
-  }
-  if (spare < 0) spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 }  // namespace ddp::launch

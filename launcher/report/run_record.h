@@ -17,10 +17,4 @@ std::string result_json(const RunResult& result, const std::string& run_id,
 /// The result of a run that failed in ddp-run itself; `error` says why.
 std::string error_json(int exit_code, const std::string& error);
 
-/// Replaces the file atomically, by rename. Throws LaunchError if that fails.
-void write_result_file(const std::string& path, const std::string& text);
-/// Call before the job: throws LaunchError (2) if the file could not be written later, and removes
-/// an earlier run's.
-void prepare_result_file(const std::string& path);
-
 }  // namespace ddp::launch

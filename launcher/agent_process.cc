@@ -1,0 +1,136 @@
+#include "launcher/agent_process.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+
+#include "launcher/agent/agent.h"
+#include "launcher/base/descriptor_limit.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
+#include "launcher/hang/file_timers.h"
+#include "launcher/job_rendezvous.h"
+#include "launcher/process/lifeline.h"
+#include "launcher/process/standard_input.h"
+#include "launcher/process/worker_processes.h"
+#include "launcher/report/final_report.h"
+#include "launcher/report/http_server.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+JobPlan with_events(JobPlan plan, const LaunchConfig& config, WorkerProcesses& processes) {
+  const auto file = config.event_log.empty() ? nullptr : append_to(config.event_log);
+  if (!file && !config.events_on_console) return plan;
+  const bool dynamic = config.group && !config.group->rules.fixed_ranks;
+  const EventLog::Job job{plan.job.run_id, plan.job.role, plan.host, config.program,
+                          dynamic ? "c10d" : "static"};
+  plan.events = EventLog(job, [&processes, &config, file](const std::string& line) {
+    if (file) file(line);
+    if (config.events_on_console) processes.print(line);
+  });
+  return plan;
+}
+
+std::string url_host(const std::string& host) {
+  return host.find(':') == std::string::npos ? host : "[" + host + "]";
+}
+
+// What takes part in the poll loop beside the workers and the rendezvous, as far as it is wanted.
+class Services {
+ public:
+  Services(const LaunchConfig& config, const JobPlan& plan, const LocalElasticAgent& agent,
+           WorkerProcesses& processes) {
+    if (!config.lifeline.empty()) processes.also_poll(lifeline_.emplace(take_standard_input()));
+    if (config.health) serve_health(*config.health, plan, agent, processes);
+    if (!plan.job.timer_file.empty()) {
+      processes.also_poll(timers_.emplace(
+          plan.job.timer_file, [&](const ExpiredTimer& timer) { processes.end_expired(timer); }));
+    }
+  }
+
+ private:
+  void serve_health(const Endpoint& endpoint, const JobPlan& plan, const LocalElasticAgent& agent,
+                    WorkerProcesses& processes) {
+    health_.emplace(endpoint, [&](const std::string& path) {
+      JobStatus status = agent.status();
+      status.worker_metrics = read_worker_metrics(plan.job.shm_dir);
+      return answer_about(status, path);
+    });
+    processes.also_poll(*health_);
+    say(fmt::format("/health and /metrics: http://{}:{}", url_host(endpoint.host),
+                    health_->port()));
+  }
+
+  std::optional<Lifeline> lifeline_;
+  std::optional<HttpServer> health_;
+  std::optional<FileTimers> timers_;
+};
+
+FinalReportOptions report_options(const RunResult& result, const JobPlan& plan,
+                                  const LaunchConfig& config) {
+  const bool outlives = plan.folder.has_logs() || !plan.folder.is_private();
+  return {.context = {.host = plan.host,
+                      .world_size = result.world_size,
+                      .stderr_lines = plan.logs.report_lines,
+                      .logs = outlives ? plan.folder.path() : "",
+                      .one_console = !config.lifeline.empty()},
+          .shows_all_ranks = plan.logs.shows_all_ranks(),
+          .summary = config.summary};
+}
+
+// Lost output must not look like success; a failure of the job keeps its own code.
+int code_after_console_error(int code, int error) {
+  if (error == 0) return code;
+  say_error("cannot write the workers' output: " + error_text(error) +
+            "; free space or redirect ddp-run's output elsewhere, and rerun");
+  return code == kExitDone ? kExitFailed : code;
+}
+
+// Nothing of the job may be left within a second, so nothing waits for the console.
+int end_without_guardian(const RunResult& result, const RunFolder& folder, ResultWriter& results,
+                         WorkerProcesses& processes) {
+  folder.keep_logs();
+  results.write_to_folder();
+  processes.drop_console();
+  return exit_code(result);
+}
+
+int end_with_report(const RunResult& result, const JobPlan& plan, const LaunchConfig& config,
+                    ResultWriter& results, WorkerProcesses& processes) {
+  // Whoever sent a signal wants an end; otherwise no slow reader loses output or the report.
+  const bool ended_itself =
+      result.outcome == Outcome::Succeeded || result.outcome == Outcome::Failed;
+  const auto patience = ended_itself ? LogPump::Patience::Unlimited : LogPump::Patience::Seconds;
+  const bool shown = processes.flush_console(patience);
+  // After a success, copies of console output are of no use.
+  const bool failed = result.outcome == Outcome::Failed || has_failed(result);
+  if (failed || !shown) plan.folder.keep_logs();
+  results.write_to_folder();
+  if (!failed && plan.folder.keeps_logs())
+    processes.note("the console missed some output; full logs: " + plan.folder.path());
+  processes.print(final_report(result, report_options(result, plan, config)));
+  processes.flush_console(patience);
+  return code_after_console_error(exit_code(result), processes.console_error());
+}
+
+}  // namespace
+
+int run_agent(const LaunchConfig& config, const JobPlan& plan, const SignalMailbox& signals,
+              int guardian_pipe, ResultWriter& results) {
+  raise_descriptor_limit();
+  const JobRendezvous rendezvous = make_rendezvous(config, plan, signals);
+  WorkerProcesses processes(signals, guardian_pipe);
+  if (rendezvous.group) processes.also_poll(*rendezvous.group);
+  LocalElasticAgent agent(with_events(plan, config, processes), rendezvous.get(), processes);
+  const Services services(config, plan, agent, processes);
+  const RunResult result = agent.run();
+  results.write(result, plan.job.run_id, plan.host);
+  return result.outcome == Outcome::LauncherGone
+             ? end_without_guardian(result, plan.folder, results, processes)
+             : end_with_report(result, plan, config, results, processes);
+}
+
+}  // namespace ddp::launch

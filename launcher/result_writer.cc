@@ -1,0 +1,130 @@
+#include "launcher/result_writer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "launcher/base/errors.h"
+#include "launcher/base/messages.h"
+#include "launcher/base/new_file.h"
+#include "launcher/report/error_file.h"
+#include "launcher/report/run_record.h"
+#include "launcher/worker_contract.h"
+
+namespace ddp::launch {
+namespace {
+
+// An earlier run's result must not pass for this one's.
+void remove_earlier_result(const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    throw LaunchError(kExitUsage, fmt::format("--result-json={}: {}", path, why));
+  };
+  const auto slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  struct stat status {};
+  const bool exists = ::lstat(path.c_str(), &status) == 0;
+  // It would be replaced, not followed: run by root, even the machine's /dev/stdout.
+  if (exists && S_ISLNK(status.st_mode)) refuse("is a symbolic link; give the file itself");
+  if (exists && S_ISDIR(status.st_mode)) refuse("is a directory; give a file name");
+  if (exists && !S_ISREG(status.st_mode)) refuse("is not a regular file; choose another path");
+  if (::access(folder.c_str(), W_OK | X_OK) != 0 ||
+      (::unlink(path.c_str()) != 0 && errno != ENOENT)) {
+    refuse(error_text(errno) + "; choose a writable path");
+  }
+}
+
+bool is_missing(const std::string& file) {
+  return !file.empty() && ::access(file.c_str(), F_OK) != 0;
+}
+
+}  // namespace
+
+ResultWriter::ResultWriter(std::string result_json, const Environment& environment)
+    : result_json_(std::move(result_json)) {
+  const auto enclosing = environment.find(kErrorFile);
+  if (enclosing != environment.end()) enclosing_error_file_ = enclosing->second;
+  if (result_json_.empty()) return;
+  remove_earlier_result(result_json_);
+  reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+ResultWriter::~ResultWriter() {
+  if (reserve_ >= 0) ::close(reserve_);
+}
+
+int ResultWriter::run(const std::function<int()>& body) {
+  const auto record = [&](int exit_code, const char* error) {
+    text_ = error_json(exit_code, error);
+    write_result_json(text_);
+    write_to_folder();
+  };
+  try {
+    return body();
+  } catch (const LaunchError& error) {
+    record(error.exit_code(), error.what());
+    throw;
+  } catch (const std::exception& error) {
+    record(kExitFailed, error.what());
+    throw;
+  }
+}
+
+void ResultWriter::write(const RunResult& result, const std::string& run_id,
+                         const std::string& host) {
+  text_ = result_json(result, run_id, host);
+  write_result_json(text_);
+  pass_on_cause(result);
+}
+
+void ResultWriter::write_to_folder() {
+  const std::string file = folder_.result_file();
+  if (!file.empty()) replace_file(file, text_);  // a full disk has been reported already
+}
+
+void ResultWriter::write_if_missing(int exit_code) {
+  const std::string text = error_json(exit_code, "ddp-run's agent process ended without a result");
+  for (const std::string& file : {result_json_, folder_.result_file()}) {
+    if (is_missing(file)) replace_file(file, text);  // an agent that could not has reported it
+  }
+}
+
+void ResultWriter::write_result_json(const std::string& text) {
+  if (result_json_.empty()) return;
+  if (const int error = replace_file(result_json_, text); error != 0) {
+    say_error(fmt::format("--result-json={}: {}; choose a writable path", result_json_,
+                          error_text(error)));
+  }
+}
+
+// As torchrun does: the enclosing launcher, or torch's `record`, reads the cause from there.
+void ResultWriter::pass_on_cause(const RunResult& result) {
+  if (enclosing_error_file_.empty() || result.failures.empty()) return;
+  const ProcessFailure& cause = result.failures.front();
+  const int code = cause.exit.signal != 0 ? -cause.exit.signal : cause.exit.code;
+  const std::string text = error_file_to_pass_on(cause.error_file, code);
+  if (!text.empty() && replace_file(enclosing_error_file_, text) != 0)
+    say("cannot write the cause to TORCHELASTIC_ERROR_FILE=" + enclosing_error_file_);
+}
+
+// By rename, so that no reader sees half of it. Returns 0 or the error number.
+int ResultWriter::replace_file(const std::string& path, const std::string& text) {
+  std::string temporary;
+  int fd = create_temporary_file(path, temporary);
+  if (fd < 0 && errno == EMFILE && reserve_ >= 0) {
+    ::close(std::exchange(reserve_, -1));
+    fd = create_temporary_file(path, temporary);
+  }
+  if (fd < 0) return errno;
+  int error = write_fully(fd, text);
+  if (::close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) ::unlink(temporary.c_str());
+  return error;
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,53 @@
+// How a run ended, for programs: the file of --result-json, result.json in the run's folder, and
+// the error file of an enclosing job. What people read is in report/final_report.h.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "launcher/base/command.h"
+#include "launcher/base/run_result.h"
+#include "launcher/plan/run_folder.h"
+
+namespace ddp::launch {
+
+/// Writes the result of one run. The guardian creates it before the job starts; the agent writes
+/// with the copy that it gets through fork, so only the files themselves show what has been
+/// written. After the constructor no failure to write changes the exit code, and only --result-json
+/// and the enclosing job's file are worth a message. Single-threaded.
+class ResultWriter {
+ public:
+  /// `result_json`: the file of --result-json; empty: none. Removes an earlier run's. Throws
+  /// LaunchError (2) if it could not be written at the end. TORCHELASTIC_ERROR_FILE in
+  /// `environment` names the enclosing job's error file.
+  ResultWriter(std::string result_json, const Environment& environment);
+  ~ResultWriter();
+  ResultWriter(const ResultWriter&) = delete;
+  ResultWriter& operator=(const ResultWriter&) = delete;
+
+  /// Results are recorded in this folder as well if it outlives the run.
+  void use_folder(const RunFolder& folder) { folder_ = folder; }
+
+  /// Returns what `body` returns. Records an exception as a failure of ddp-run itself and rethrows.
+  int run(const std::function<int()>& body);
+
+  /// In the agent, once the job has ended: writes --result-json and the enclosing job's error file.
+  void write(const RunResult& result, const std::string& run_id, const std::string& host);
+  /// Then, once it is decided whether the run's folder is kept: writes the same result there.
+  void write_to_folder();
+  /// In the guardian: an agent that was killed has written nothing.
+  void write_if_missing(int exit_code);
+
+ private:
+  void write_result_json(const std::string& text);
+  void pass_on_cause(const RunResult& result);
+  int replace_file(const std::string& path, const std::string& text);
+
+  std::string result_json_;
+  std::string enclosing_error_file_;
+  RunFolder folder_;
+  std::string text_;  // the result of write()
+  int reserve_ = -1;  // a descriptor to close if none is left for the result
+};
+
+}  // namespace ddp::launch
