@@ -22,4 +22,8 @@ class PollHandler {
   virtual bool has_news() const { return false; }
 };
 
+/// Waits until a descriptor is ready or `wake` has come; nullopt: for a descriptor alone. After a
+/// signal no descriptor counts as ready. Throws LaunchError "<what>: ..." on failure.
+void poll_until(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake, const char* what);
+
 }  // namespace ddp::launch

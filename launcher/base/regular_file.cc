@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "launcher/base/descriptors.h"
+
 namespace ddp::launch {
 namespace {
 
@@ -28,27 +30,12 @@ FileText read_open_file(int fd, std::size_t most) {
   return file;
 }
 
-/// Closes the file, also when memory runs out.
-class OpenFile {
- public:
-  OpenFile(const std::string& path, int flags) : fd_(::open(path.c_str(), flags)) {}
-  ~OpenFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
 }  // namespace
 
 FileText read_regular_file(const std::string& path, std::size_t most, Links links) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  const OpenFile file(path, links == Links::kRefuse ? flags | O_NOFOLLOW : flags);
-  if (file.fd() >= 0) return read_open_file(file.fd(), most);
+  const Descriptor file(::open(path.c_str(), links == Links::kRefuse ? flags | O_NOFOLLOW : flags));
+  if (file.get() >= 0) return read_open_file(file.get(), most);
   return {errno == ENOENT ? FileProblem::kAbsent : FileProblem::kUnreadable, ""};
 }
 

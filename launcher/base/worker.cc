@@ -1,14 +1,21 @@
 #include "launcher/base/worker.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
 
 #include "launcher/base/signal_names.h"
+#include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 
 std::string describe_exit(const ExitStatus& exit) {
   return exit.signal != 0 ? "killed by " + signal_name(exit.signal)
                           : fmt::format("exit code {}", exit.code);
+}
+
+int exit_code_of(int wait_status) {
+  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status)
+                                : kExitSignalBase + WTERMSIG(wait_status);
 }
 
 }  // namespace ddp::launch

@@ -20,6 +20,8 @@ struct ExitStatus {
 
 /// "exit code 7" or "killed by SIGKILL".
 std::string describe_exit(const ExitStatus& exit);
+/// Converts waitpid's status to an exit code as shells do: 128 + N if signal N killed the process.
+int exit_code_of(int wait_status);
 
 /// The kernel's accounting of a finished process, including its reaped children.
 struct ResourceUsage {

@@ -12,7 +12,7 @@
 #include "launcher/cluster/hosts_request.h"
 #include "launcher/hang/hang_rules.h"
 #include "launcher/logs/stream_plan.h"
-#include "launcher/rendezvous/group_rendezvous.h"
+#include "launcher/rendezvous/group_settings.h"
 
 namespace ddp::launch {
 

@@ -7,7 +7,7 @@
 
 #include "launcher/base/sockets.h"
 #include "launcher/cli/option_values.h"
-#include "launcher/rendezvous/group_rendezvous.h"
+#include "launcher/rendezvous/group_settings.h"
 
 namespace ddp::launch {
 

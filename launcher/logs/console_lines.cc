@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "launcher/base/descriptors.h"
+
 namespace ddp::launch {
 namespace {
 
@@ -29,10 +31,7 @@ ConsoleLines::ConsoleLines(const StreamPlan& plan, int local_rank, ConsoleQueue&
 
 ConsoleLines::~ConsoleLines() { close_file(); }
 
-void ConsoleLines::close_file() {
-  if (file_ >= 0) ::close(file_);
-  file_ = -1;
-}
+void ConsoleLines::close_file() { close_descriptor(file_); }
 
 void ConsoleLines::take(std::string_view text, bool wait) {
   const bool keep_up = file_ < 0 || !(is_behind() || wait || queue_.is_long());

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/worker_contract.h"
 
@@ -120,10 +121,7 @@ bool LogFile::copy_from(int reader, std::uint64_t begin, std::uint64_t end) {
   return true;
 }
 
-void LogFile::close() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
+void LogFile::close() { close_descriptor(fd_); }
 
 int LogFile::release() { return std::exchange(fd_, -1); }
 

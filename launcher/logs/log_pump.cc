@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <fstream>
 
-#include "launcher/base/null_device.h"
+#include "launcher/base/descriptors.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/worker_pipe.h"
 #include "launcher/worker_contract.h"
@@ -21,13 +21,6 @@ constexpr std::size_t kTail = 16 << 10;     // bytes of stderr kept for the repo
 constexpr std::size_t kBuffer = 256 << 10;  // bytes of one read
 constexpr int kReadsPerTurn = 8;            // so that a chatty worker does not starve signals
 constexpr int kFlushPatienceMs = 5000;      // for which a console may stall
-
-bool same_file(int a, int b) {
-  struct stat first {
-  }, second{};
-  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
-}
 
 // A writer that waits for room has left unread data.
 bool has_unread(int fd) {

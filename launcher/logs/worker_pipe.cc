@@ -1,16 +1,10 @@
 #include "launcher/logs/worker_pipe.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
-
-#include <cerrno>
-
-#include "launcher/base/errors.h"
-#include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
@@ -20,15 +14,10 @@ constexpr int kPipeSize = 256 << 10;  // fewer context switches than with 64 KiB
 }  // namespace
 
 PipeEnds open_worker_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw LaunchError(kExitFailed,
-                      fmt::format("cannot create a pipe for a worker's output: {}; raise ulimit -n",
-                                  error_text(errno)));
-  }
-  ::fcntl(ends[1], F_SETPIPE_SZ, kPipeSize);  // best effort: the default size works as well
-  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  return {ends[0], ends[1]};
+  const PipeEnds ends = open_pipe("create a pipe for a worker's output");
+  ::fcntl(ends.write, F_SETPIPE_SZ, kPipeSize);  // best effort: the default size works as well
+  ::fcntl(ends.read, F_SETFL, O_NONBLOCK);
+  return ends;
 }
 
 void copy_window_size(int from, int to) {

@@ -1,14 +1,11 @@
 // The pipe or pseudo-terminal of a worker whose output ddp-run copies.
 #pragma once
 
+#include "launcher/base/descriptors.h"
+
 namespace ddp::launch {
 
-struct PipeEnds {
-  int read = -1;  // non-blocking
-  int write = -1;
-};
-
-/// Throws LaunchError if no descriptors are left. Both ends are close-on-exec.
+/// The read end does not block. Throws LaunchError if no descriptors are left.
 PipeEnds open_worker_pipe();
 
 /// A pseudo-terminal with the size of `original`, so that a worker on a terminal still sees one and

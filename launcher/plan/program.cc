@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/path_search.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/worker_contract.h"
 
@@ -20,12 +21,6 @@ namespace fs = std::filesystem;
 bool is_folder(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-bool is_executable_file(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
-         ::access(path.c_str(), X_OK) == 0;
 }
 
 bool exists(const std::string& path) {
@@ -146,17 +141,6 @@ bool is_python_script(const LaunchConfig& config) {
 }
 
 }  // namespace
-
-std::string find_on_path(const std::string& name, const std::string& path) {
-  for (std::size_t begin = 0; begin <= path.size();) {
-    const auto end = std::min(path.find(':', begin), path.size());
-    const std::string folder = path.substr(begin, end - begin);
-    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
-    if (is_executable_file(candidate)) return candidate;
-    begin = end + 1;
-  }
-  return "";
-}
 
 ProgramPlaces ProgramPlaces::of_this_process() {
   ProgramPlaces places;

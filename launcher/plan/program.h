@@ -18,9 +18,6 @@ struct ProgramPlaces {
   static ProgramPlaces of_this_process();
 };
 
-/// The first executable file of this name in the folders of `path`, a PATH; empty: none.
-std::string find_on_path(const std::string& name, const std::string& path);
-
 /// A program with a `/` is a path; otherwise PATH is searched, then ddp-run's own folder. *.py
 /// files, folders with a __main__.py and modules run with Python. Throws LaunchError: 127 not
 /// found, 126 not executable.

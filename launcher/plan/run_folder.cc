@@ -9,6 +9,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/new_file.h"
+#include "launcher/base/run_layout.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -123,15 +124,15 @@ void RunFolder::prepare_attempt(int attempt, int local_world_size) const {
 }
 
 std::string RunFolder::attempt_folder(int attempt) const {
-  return path_.empty() ? "" : fmt::format("{}/attempt_{}", path_, attempt);
+  return path_.empty() ? "" : launch::attempt_folder(path_, attempt);
 }
 
 std::string RunFolder::worker_folder(int attempt, int local_rank) const {
-  return path_.empty() ? "" : fmt::format("{}/{}", attempt_folder(attempt), local_rank);
+  return path_.empty() ? "" : launch::worker_folder(path_, attempt, local_rank);
 }
 
 std::string RunFolder::error_file(int attempt, int local_rank) const {
-  return path_.empty() ? "" : worker_folder(attempt, local_rank) + "/error.json";
+  return path_.empty() ? "" : worker_folder(attempt, local_rank) + "/" + kErrorFileName;
 }
 
 std::string RunFolder::heartbeat_file(int attempt, int local_rank) const {
@@ -143,7 +144,7 @@ std::string RunFolder::stacks_file(int attempt, int local_rank) const {
 }
 
 std::string RunFolder::result_file() const {
-  return path_.empty() || (private_ && !keeps_logs()) ? "" : path_ + "/result.json";
+  return path_.empty() || (private_ && !keeps_logs()) ? "" : path_ + "/" + kResultFileName;
 }
 
 void RunFolder::remove_if_private() const {

@@ -1,6 +1,5 @@
 #include "launcher/process/guardian.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -15,10 +14,12 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/messages.h"
 #include "launcher/base/proc_files.h"
 #include "launcher/base/signal_names.h"
+#include "launcher/base/worker.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/process/stop_requests.h"
 #include "launcher/worker_contract.h"
@@ -72,10 +73,6 @@ std::optional<int> wait_and_forward(const SignalMailbox& signals, pid_t child, i
   }
 }
 
-int exit_code_of(int status) {
-  return WIFEXITED(status) ? WEXITSTATUS(status) : kExitSignalBase + WTERMSIG(status);
-}
-
 void name_survivors(const std::vector<std::string>& survivors) {
   for (const auto& survivor : survivors) say_error(survivor + " could not be killed");
 }
@@ -112,20 +109,17 @@ int guard(const SignalMailbox& signals, pid_t agent) {
 
 int start_and_guard(const SignalMailbox& signals, const Agent& agent) {
   become_subreaper();
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw LaunchError(kExitFailed, "cannot start the agent process: " + error_text(errno));
-  }
+  const PipeEnds ends = open_pipe("start the agent process");
   const pid_t pid = fork_or_throw();
   if (pid == 0) {
-    ::close(ends[1]);
+    ::close(ends.write);
     ::setsid();
     ::prctl(PR_SET_NAME, "ddp-agent");
     become_subreaper();
-    std::exit(agent(ends[0]));
+    std::exit(agent(ends.read));
   }
-  ::close(ends[0]);
-  return guard(signals, pid);  // ends[1] stays open for as long as this process lives
+  ::close(ends.read);
+  return guard(signals, pid);  // ends.write stays open for as long as this process lives
 }
 
 // A program may fork children and then exec ddp-run: they are not ours to kill, so the guardian is

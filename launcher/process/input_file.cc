@@ -10,26 +10,13 @@
 #include <array>
 #include <cerrno>
 
+#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 // The signal that ends the wait; 0: none has come.
 int take_stop_signal(int signal_fd, const SignalMailbox& signals) {

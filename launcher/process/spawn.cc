@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "launcher/base/descriptor_limit.h"
+#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/worker_contract.h"
 
@@ -101,10 +102,7 @@ struct ChildPlan {
 }  // namespace
 
 void close_stdio(WorkerStdio& stdio) {
-  for (int* fd : {&stdio.in, &stdio.out, &stdio.err}) {
-    if (*fd >= 0) ::close(*fd);
-    *fd = -1;
-  }
+  for (int* fd : {&stdio.in, &stdio.out, &stdio.err}) close_descriptor(*fd);
 }
 
 PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
@@ -118,27 +116,23 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
 
   const auto cpus = cpu_set(spec.cpus);
 
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw LaunchError(kExitFailed,
-                      "cannot start a worker: " + error_text(errno) + "; raise ulimit -n");
-  }
+  const PipeEnds ends = open_pipe("start a worker");
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    run_child({spec.command.executable.c_str(), argv.data(), env.data(), stdio, parent, ends[1],
+    run_child({spec.command.executable.c_str(), argv.data(), env.data(), stdio, parent, ends.write,
                keep_hangup_ignored, cpus.get(), cpu_set_size(spec.cpus), spec.kept_descriptor,
                spec.steps_back});
   }
   const int error = errno;
-  ::close(ends[1]);
+  ::close(ends.write);
   if (pid < 0) {
-    ::close(ends[0]);
+    ::close(ends.read);
     throw LaunchError(kExitFailed, "cannot start local rank " + std::to_string(spec.local_rank) +
                                        ": " + error_text(error) +
                                        "; check ulimit -u and the memory limit");
   }
-  return {pid, ends[0]};
+  return {pid, ends.read};
 }
 
 int finish_spawn(PendingSpawn& pending) {

@@ -15,6 +15,7 @@
 #include <exception>
 #include <utility>
 
+#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/store/store_service.h"
 #include "launcher/worker_contract.h"
@@ -26,11 +27,6 @@ constexpr std::size_t kLongestNote = 1024;
 
 // Standard error is the agent's, for what ends a process with a message.
 constexpr int kControl = STDIN_FILENO, kSource = STDOUT_FILENO;
-
-void close_fd(int& fd) {
-  if (fd >= 0) ::close(fd);
-  fd = -1;
-}
 
 void close_all_from(int first) {
   if (::syscall(SYS_close_range, static_cast<unsigned>(first), ~0U, 0) == 0) return;
@@ -86,8 +82,8 @@ void StoreProcess::serve(int source) {
 // It holds nothing but sockets and memory, so that it dies at once.
 void StoreProcess::stop() {
   awaited_ = false;
-  close_fd(source_);
-  close_fd(control_);
+  close_descriptor(source_);
+  close_descriptor(control_);
   if (pid_ == 0) return;
   ::kill(pid_, SIGKILL);
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
@@ -109,7 +105,7 @@ std::optional<StoreLoss> StoreProcess::handle_client() {
   control_ = ends[0];
   if (pid_ > 0) return std::nullopt;
   pid_ = 0;
-  close_fd(control_);
+  close_descriptor(control_);
   return cannot_start(error);
 }
 
@@ -120,7 +116,7 @@ std::vector<std::string> StoreProcess::take_notes() {
   while ((got = ::recv(control_, text.data(), text.size(), MSG_DONTWAIT)) > 0)
     notes.emplace_back(text.data(), static_cast<std::size_t>(got));
   const bool later = got < 0 && (errno == EAGAIN || errno == EINTR);
-  if (!later) close_fd(control_);  // SIGCHLD follows, and take_exit() handles it
+  if (!later) close_descriptor(control_);  // SIGCHLD follows, and take_exit() handles it
   return notes;
 }
 

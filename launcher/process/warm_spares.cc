@@ -15,8 +15,8 @@
 #include <thread>
 #include <utility>
 
+#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/null_device.h"
 #include "launcher/base/proc_files.h"
 #include "launcher/base/worker.h"
 #include "launcher/worker_contract.h"
@@ -74,11 +74,6 @@ bool send_with_streams(int socket, const std::string& text, const WorkerStdio& s
   return sent == static_cast<ssize_t>(text.size());
 }
 
-void close_socket(int& socket) {
-  if (socket >= 0) ::close(socket);
-  socket = -1;
-}
-
 }  // namespace
 
 WarmSpares::WarmSpares(std::function<void(const std::string&)> note, bool keep_hangup_ignored)
@@ -104,7 +99,7 @@ void WarmSpares::end() {
 
 // It stays a child, to be reaped like any other.
 void WarmSpares::kill(Spare& spare) {
-  close_socket(spare.socket);
+  close_descriptor(spare.socket);
   if (spare.pid == 0) return;
   if (::kill(-spare.pid, SIGKILL) != 0) ::kill(spare.pid, SIGKILL);
 }
@@ -140,7 +135,7 @@ void WarmSpares::spawn(Spare& spare, int theirs) {
 }
 
 void WarmSpares::died(Spare& spare, const std::string& how) {
-  close_socket(spare.socket);
+  close_descriptor(spare.socket);
   spare.pid = 0;
   spare.ready = false;
   spare.due = Clock::now() + kFirstSparePause * (1 << spare.deaths);
@@ -165,7 +160,7 @@ std::optional<pid_t> WarmSpares::hand_over(const WorkerSpec& worker, const Worke
     kill(spare);
     return std::nullopt;
   }
-  close_socket(spare.socket);
+  close_descriptor(spare.socket);
   return spare.pid;
 }
 

@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/null_device.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/worker.h"
 #include "launcher/hang/stalled_console.h"
@@ -48,16 +48,6 @@ LaunchError exec_error(const WorkerSpec& spec, int error) {
   return LaunchError(
       error == ENOENT ? kExitNotFound : kExitNotExecutable,
       fmt::format("cannot execute '{}': {}{}", spec.command.executable, error_text(error), tip));
-}
-
-// Leaves `revents` at 0 on interruption or timeout.
-void wait_for_any(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake) {
-  const timespec limit = wake ? time_until(*wake) : timespec{};
-  if (::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr) >= 0) return;
-  // Most likely more descriptors than the limit, which someone lowered meanwhile.
-  if (errno != EINTR)
-    throw LaunchError(kExitFailed, "cannot wait for the workers: " + error_text(errno));
-  for (pollfd& fd : fds) fd.revents = 0;
 }
 
 std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> a,
@@ -165,7 +155,7 @@ void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
   for (const PollHandler* handler : handlers_) handler->add_poll_fds(fds);
   auto wake = earlier(earlier(deadline, watch_from_), pump_.deadline());
   for (const PollHandler* handler : handlers_) wake = earlier(wake, handler->deadline());
-  wait_for_any(fds, wake);
+  poll_until(fds, wake, "cannot wait for the workers");
   pump_.handle(fds);
   for (PollHandler* handler : handlers_) handler->handle(fds);
   if (fds[1].revents != 0) {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/sockets.h"
 
@@ -71,7 +72,7 @@ void ControlChannel::close(std::string why, bool peer_is_gone) {
   state_ = State::Closed;
   problem_ = std::move(why);
   peer_is_gone_ = peer_is_gone;
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  close_descriptor(fd_);
 }
 
 short ControlChannel::wanted() const {

@@ -12,6 +12,7 @@
 #include "launcher/base/poll_handler.h"
 #include "launcher/rendezvous/control_channel.h"
 #include "launcher/rendezvous/coordinator.h"
+#include "launcher/rendezvous/group_settings.h"
 #include "launcher/rendezvous/host_search.h"
 #include "launcher/rendezvous/membership.h"
 #include "launcher/rendezvous/rendezvous.h"
@@ -21,26 +22,6 @@
 #include "launcher/rendezvous/succession.h"
 
 namespace ddp::launch {
-
-struct GroupSettings {
-  MembershipRules rules;  // the same on all nodes
-  std::string host;       // of the endpoint: a name or a numeric address
-  int port = 0;
-  std::optional<bool> is_host{};  // nullopt: if the endpoint is an address of this machine
-  std::chrono::milliseconds connect_timeout{60'000};
-  std::string token{};
-  bool rank0_store = false;  // rank 0 hosts the workers' store, not the agent of its node
-
-  // This node.
-  std::string host_name;
-  int local_world_size = 1;
-  std::string role;
-  int node_rank = -1;
-  std::string local_addr{};  // empty: the one that the host sees
-
-  /// The static backend's store has the port of the rendezvous, as torchrun's has.
-  bool shares_port() const { return rules.fixed_ranks && !rank0_store; }
-};
 
 /// Until a line says what is waited for.
 inline constexpr std::chrono::milliseconds kSilentWait{3'000};

@@ -3,7 +3,6 @@
 // node that hosts the rendezvous.
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,39 +11,11 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
-#include "launcher/base/restart_rules.h"
 #include "launcher/rendezvous/control_messages.h"
+#include "launcher/rendezvous/membership_rules.h"
 #include "launcher/rendezvous/succession.h"
 
 namespace ddp::launch {
-
-struct MembershipRules {
-  std::string run_id;
-  int min_nodes = 1;
-  int max_nodes = 1;
-  bool fixed_ranks = false;  // static: each node has its --node-rank, and all must be there
-  RestartRules restarts{};
-  std::chrono::milliseconds join_timeout{600'000};
-  /// How long the first round waits for nodes beyond min_nodes, and how long after the last one
-  /// came. A node that comes later is taken in by a new round, so waiting only saves a restart.
-  std::chrono::milliseconds last_call{30'000};
-  std::chrono::milliseconds quiet{1'000};
-  std::chrono::milliseconds heartbeat{2'000};
-  int missed_heartbeats = 2;  // until a silent node counts as lost
-  std::chrono::milliseconds patience() const { return missed_heartbeats * heartbeat; }
-  std::string host_id{};  // of the host's own agent: Hello::id
-  /// Of the workers' store with fixed_ranks, where it shares the port of the rendezvous; else it is
-  /// on the first node, at the port that this has named.
-  std::string master_addr{};
-  int master_port = 0;
-  /// A part of the job that cannot see the others goes on after their patience, although they may
-  /// go on, too.
-  bool allow_minority = false;
-  /// The user gave --rdzv-id; else another job may have the same.
-  bool own_id = true;
-  /// Follows a line about waiting: "; " and why no other machine can come; empty: one can.
-  std::string reach_note{};
-};
 
 /// What the next host must know of the job.
 struct JobHistory {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <sstream>
 
+#include "launcher/base/descriptors.h"
 #include "launcher/base/sockets.h"
 
 namespace ddp::launch {
@@ -72,8 +73,7 @@ void NameLookup::handle() {
     if (got < 0 && errno == EAGAIN) return;
     if (got > 0) output_.append(buffer.data(), static_cast<std::size_t>(got));
     if (got > 0 && output_.size() < kLongestOutput) continue;
-    ::close(fd_);
-    fd_ = -1;
+    close_descriptor(fd_);
     return;
   }
 }

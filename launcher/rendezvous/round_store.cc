@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "launcher/base/descriptor_passing.h"
+#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/sockets.h"
 #include "launcher/worker_contract.h"
@@ -15,11 +16,6 @@ namespace {
 
 [[noreturn]] void no_store() {
   throw LaunchError(kExitFailed, "cannot listen for the workers' store: " + error_text(errno));
-}
-
-void close_end(int& fd) {
-  if (fd >= 0) ::close(fd);
-  fd = -1;
 }
 
 }  // namespace
@@ -53,8 +49,8 @@ void RoundStore::adopt(int fd) {
 
 void RoundStore::close() {
   reserved_.reset();
-  close_end(source_);
-  close_end(entrance_);
+  close_descriptor(source_);
+  close_descriptor(entrance_);
   for (int fd : waiting_) ::close(fd);
   waiting_.clear();
 }

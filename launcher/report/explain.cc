@@ -97,7 +97,7 @@ std::string end_of_round(const PastRun& run, const EarlierRound& round) {
     const std::string line = last_error_line(end_of_log(folder + name).value_or(""));
     if (!line.empty()) return fmt::format("    {}\n    in {}{}\n", line, folder, name);
   }
-  const std::string file = folder + "/error.json";
+  const std::string file = folder + "/" + kErrorFileName;
   const auto told = read_error_file(file);
   return told ? fmt::format("    {}\n    in {}\n", last_error_line(told->text), file) : "";
 }
@@ -206,7 +206,7 @@ struct Told {
 std::vector<Told> errors_of(const std::vector<WorkerFiles>& workers) {
   std::vector<Told> told;
   for (const auto& worker : workers) {
-    if (auto error = read_error_file(worker.folder + "/error.json"))
+    if (auto error = read_error_file(worker.folder + "/" + kErrorFileName))
       told.push_back({worker, *error});
   }
   std::stable_sort(told.begin(), told.end(),

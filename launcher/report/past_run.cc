@@ -9,6 +9,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/regular_file.h"
+#include "launcher/base/run_layout.h"
 #include "launcher/base/text.h"
 #include "launcher/worker_contract.h"
 
@@ -19,7 +20,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::size_t kLargestResult = 64 << 20;  // bytes: a job of thousands of workers
-constexpr std::string_view kAttempt = "attempt_";
 
 // A number in a file that anybody may have written.
 template <typename Number>
@@ -129,8 +129,8 @@ std::vector<int> attempts_in(const fs::path& folder) {
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     std::error_code ignored;
-    if (name.rfind(kAttempt, 0) != 0 || !it->is_directory(ignored)) continue;
-    if (const auto n = whole_number(name.substr(kAttempt.size()))) attempts.push_back(*n);
+    if (name.rfind(kAttemptPrefix, 0) != 0 || !it->is_directory(ignored)) continue;
+    if (const auto n = whole_number(name.substr(kAttemptPrefix.size()))) attempts.push_back(*n);
   }
   std::sort(attempts.rbegin(), attempts.rend());
   return attempts;
@@ -138,7 +138,7 @@ std::vector<int> attempts_in(const fs::path& folder) {
 
 bool is_run(const fs::path& folder) {
   std::error_code error;
-  return fs::is_regular_file(folder / "result.json", error) || !attempts_in(folder).empty();
+  return fs::is_regular_file(folder / kResultFileName, error) || !attempts_in(folder).empty();
 }
 
 // torchrun makes no link to the newest one.
@@ -158,11 +158,11 @@ fs::path newest_run_in(const fs::path& log_dir) {
 }
 
 PastRun read_folder(const fs::path& folder) {
-  const json root = read_json(folder / "result.json");
+  const json root = read_json(folder / kResultFileName);
   PastRun run = is_result(root) ? run_from(root) : PastRun{};
   run.folder = folder.string();
   std::error_code error;
-  run.damaged = !run.recorded && fs::exists(folder / "result.json", error);
+  run.damaged = !run.recorded && fs::exists(folder / kResultFileName, error);
   const auto attempts = attempts_in(folder);
   if (!run.recorded && !attempts.empty()) run.result.attempt = attempts.front();
   return run;
@@ -195,7 +195,7 @@ PastRun with_cause(PastRun run) {
   if (run.result.failures.empty() || !run.result.failures.front().is_worker()) return run;
   run.cause_folder = folder_of_cause(run);
   if (!run.cause_folder.empty())
-    run.result.failures.front().error_file = run.cause_folder + "/error.json";
+    run.result.failures.front().error_file = run.cause_folder + "/" + kErrorFileName;
   return run;
 }
 
@@ -203,14 +203,14 @@ fs::path run_in(const fs::path& folder) { return is_run(folder) ? folder : newes
 
 // The logs are beside the record that a run keeps with them.
 fs::path run_beside(const fs::path& file) {
-  const bool logs = file.filename() == "result.json" && !attempts_in(file.parent_path()).empty();
+  const bool logs = file.filename() == kResultFileName && !attempts_in(file.parent_path()).empty();
   return logs ? file.parent_path() : fs::path();
 }
 
 // RUN/attempt_0, RUN/attempt_0/1, RUN/attempt_0/1/stderr.log -> RUN.
 fs::path run_above(fs::path path) {
   for (int up = 0; up < 3; ++up, path = path.parent_path()) {
-    if (path.filename().string().rfind(kAttempt, 0) == 0 && is_run(path.parent_path()))
+    if (path.filename().string().rfind(kAttemptPrefix, 0) == 0 && is_run(path.parent_path()))
       return path.parent_path();
   }
   return {};
@@ -245,15 +245,11 @@ PastRun read_past_run(const std::string& path) {
                   path));
 }
 
-std::string worker_folder(const std::string& run, int attempt, int local_rank) {
-  return fmt::format("{}/{}{}/{}", run, kAttempt, attempt, local_rank);
-}
-
 std::vector<WorkerFiles> newest_attempt(const std::string& folder) {
   std::vector<WorkerFiles> workers;
   const auto attempts = attempts_in(folder);
   if (attempts.empty()) return workers;
-  const fs::path attempt = fs::path(folder) / fmt::format("{}{}", kAttempt, attempts.front());
+  const fs::path attempt = attempt_folder(folder, attempts.front());
   std::error_code error;
   for (fs::directory_iterator it(attempt, error), end; !error && it != end; it.increment(error)) {
     const auto rank = whole_number(it->path().filename().string());

@@ -41,8 +41,6 @@ struct WorkerFiles {
 };
 /// Those of the newest attempt in the folder of a run, by local rank.
 std::vector<WorkerFiles> newest_attempt(const std::string& folder);
-/// In the folder of a run.
-std::string worker_folder(const std::string& run, int attempt, int local_rank);
 
 /// The end of a log: whole lines, at most 16 KiB; nullopt if it cannot be read.
 std::optional<std::string> end_of_log(const std::string& file);

@@ -20,13 +20,6 @@ bool listens(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &answer, &size) == 0 && answer != 0;
 }
 
-void wait_for_clients(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake) {
-  const timespec limit = wake ? time_until(*wake) : timespec{};
-  if (::ppoll(fds.data(), fds.size(), wake ? &limit : nullptr, nullptr) >= 0) return;
-  if (errno != EINTR) throw LaunchError(kExitFailed, error_text(errno));
-  for (pollfd& fd : fds) fd.revents = 0;
-}
-
 }  // namespace
 
 StoreService::StoreService(int source) : source_(source), listening_(listens(source)) {}
@@ -63,7 +56,7 @@ void serve_store(int source, int control) {
   for (;;) {
     std::vector<pollfd> fds{{control, POLLIN, 0}};
     service.add_poll_fds(fds);
-    wait_for_clients(fds, service.deadline());
+    poll_until(fds, service.deadline(), "cannot wait for clients");
     if (fds[0].revents != 0) return;
     service.handle(fds);
     const std::string note = service.take_note();

@@ -13,8 +13,8 @@ SOURCES = {".h", ".hh", ".hpp", ".cc", ".cpp", ".inl"}
 
 # The rooms (directories) of each program: a room may include itself and rooms of lower rank, never a sibling.
 ROOMS = {
-    "launcher": {"base": 0, "logs": 1, "report": 1, "store": 1, "cluster": 2, "hang": 2, "rendezvous": 2, "cli": 3, "process": 3, "plan": 4,
-                 "agent": 5, "start_with_torch": 5},
+    "launcher": {"base": 0, "logs": 1, "report": 1, "store": 1, "hang": 2, "rendezvous": 2, "process": 3, "cluster": 4, "cli": 5, "plan": 6,
+                 "agent": 7, "start_with_torch": 7},
     "trainer": {"runtime": 0, "hydra": 1, "config": 2, "storage": 2, "tensorfile": 2, "tokenizer": 2, "data": 3, "model": 3, "optim": 3, "parallel": 3,
                 "metrics": 3, "health": 3, "interop": 4, "report": 4, "task": 5, "snapshot": 6, "run": 7, "app": 8},
 }

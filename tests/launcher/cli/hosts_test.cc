@@ -12,10 +12,10 @@
 #include "launcher/base/errors.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/cluster/host_list.h"
+#include "launcher/cluster/host_runner.h"
+#include "launcher/cluster/hosts_plan.h"
+#include "launcher/cluster/lifeline.h"
 #include "launcher/cluster/ssh_command.h"
-#include "launcher/plan/hosts_plan.h"
-#include "launcher/process/host_runner.h"
-#include "launcher/process/lifeline.h"
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/skip.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/plan/hosts_plan.h"
+#include "launcher/cluster/hosts_plan.h"
 
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -9,10 +9,10 @@
 #include <sstream>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/path_search.h"
 #include "launcher/base/text.h"
 #include "launcher/cluster/host_list.h"
 #include "launcher/cluster/ssh_command.h"
-#include "launcher/plan/program.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {

@@ -1,10 +1,9 @@
-#include "launcher/process/host_runner.h"
+#include "launcher/cluster/host_runner.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,8 +17,10 @@
 #include <utility>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/signal_names.h"
+#include "launcher/base/worker.h"
 #include "launcher/logs/console_queue.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/process/spawn.h"
@@ -55,29 +56,6 @@ struct RunningHost {
   bool is_over() const { return ended && output[0].fd < 0 && output[1].fd < 0; }
 };
 
-bool is_same_file(int a, int b) {
-  struct stat first {
-  }, second{};
-  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
-}
-
-struct PipeEnds {
-  int read = -1;
-  int write = -1;
-};
-
-PipeEnds open_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw LaunchError(kExitFailed, "cannot start ssh: " + error_text(errno) + "; raise ulimit -n");
-  return {ends[0], ends[1]};
-}
-
-int exit_code_of_process(int status) {
-  return WIFEXITED(status) ? WEXITSTATUS(status) : kExitSignalBase + WTERMSIG(status);
-}
-
 class HostRunner {
  public:
   HostRunner(const HostsPlan& plan, const SignalMailbox& signals)
@@ -86,7 +64,7 @@ class HostRunner {
         min_nodes_(plan.min_nodes),
         out_(STDOUT_FILENO),
         err_(STDERR_FILENO),
-        one_console_(is_same_file(STDOUT_FILENO, STDERR_FILENO)) {
+        one_console_(same_file(STDOUT_FILENO, STDERR_FILENO)) {
     for (const HostCommand& host : plan.hosts) start(host, plan.environment);
   }
 
@@ -112,7 +90,8 @@ class HostRunner {
   }
 
   void start(const HostCommand& host, const Environment& environment) {
-    const PipeEnds in = open_pipe(), out = open_pipe(), err = open_pipe();
+    constexpr const char* kPurpose = "start ssh";
+    const PipeEnds in = open_pipe(kPurpose), out = open_pipe(kPurpose), err = open_pipe(kPurpose);
     WorkerStdio stdio{in.read, out.write, err.write};
     WorkerSpec spec;
     spec.command = host.command;
@@ -136,10 +115,7 @@ class HostRunner {
   }
 
   static void close_all(RunningHost& host) {
-    for (int* fd : {&host.input, &host.output[0].fd, &host.output[1].fd}) {
-      if (*fd >= 0) ::close(*fd);
-      *fd = -1;
-    }
+    for (int* fd : {&host.input, &host.output[0].fd, &host.output[1].fd}) close_descriptor(*fd);
   }
 
   void take_turn() {
@@ -189,8 +165,7 @@ class HostRunner {
     } else {
       const auto rest = stream.lines.rest();
       if (!rest.empty()) stream.console->append_line(prefix, rest);
-      ::close(stream.fd);
-      stream.fd = -1;
+      close_descriptor(stream.fd);
     }
     stream.console->write_some();
   }
@@ -239,16 +214,16 @@ class HostRunner {
       int status = 0;
       if (host.ended || ::waitpid(host.pid, &status, WNOHANG) != host.pid) continue;
       host.ended = Clock::now();
-      ::close(std::exchange(host.input, -1));
+      close_descriptor(host.input);
       for (HostStream& stream : host.output) read_some(host, stream);
       explain_end(host, status);
-      ended(exit_code_of_process(status));
+      ended(exit_code_of(status));
     }
   }
 
   // ddp-run on the host says why it ends; ssh may not.
   void explain_end(const RunningHost& host, int status) {
-    const int code = exit_code_of_process(status);
+    const int code = exit_code_of(status);
     std::string what;
     if (WIFSIGNALED(status) && interrupted_ == 0)
       what = "ssh was killed by " + signal_name(WTERMSIG(status));

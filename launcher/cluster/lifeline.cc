@@ -1,4 +1,4 @@
-#include "launcher/process/lifeline.h"
+#include "launcher/cluster/lifeline.h"
 
 #include <fcntl.h>
 #include <signal.h>

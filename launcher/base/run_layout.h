@@ -1,0 +1,17 @@
+// Where the files of a run lie in its folder, as torchrun lays them out:
+// <run>/attempt_<n>/<local rank>/error.json.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ddp::launch {
+
+inline constexpr std::string_view kAttemptPrefix = "attempt_";
+inline constexpr const char* kErrorFileName = "error.json";
+inline constexpr const char* kResultFileName = "result.json";
+
+std::string attempt_folder(const std::string& run, int attempt);
+std::string worker_folder(const std::string& run, int attempt, int local_rank);
+
+}  // namespace ddp::launch

@@ -1,0 +1,32 @@
+// The options of a job of several nodes and this node's part in it: a plain struct.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "launcher/rendezvous/membership_rules.h"
+
+namespace ddp::launch {
+
+struct GroupSettings {
+  MembershipRules rules;  // the same on all nodes
+  std::string host;       // of the endpoint: a name or a numeric address
+  int port = 0;
+  std::optional<bool> is_host{};  // nullopt: if the endpoint is an address of this machine
+  std::chrono::milliseconds connect_timeout{60'000};
+  std::string token{};
+  bool rank0_store = false;  // rank 0 hosts the workers' store, not the agent of its node
+
+  // This node.
+  std::string host_name;
+  int local_world_size = 1;
+  std::string role;
+  int node_rank = -1;
+  std::string local_addr{};  // empty: the one that the host sees
+
+  /// The static backend's store has the port of the rendezvous, as torchrun's has.
+  bool shares_port() const { return rules.fixed_ranks && !rank0_store; }
+};
+
+}  // namespace ddp::launch
