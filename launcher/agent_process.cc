@@ -128,7 +128,7 @@ int run_agent(const LaunchConfig& config, const JobPlan& plan, const SignalMailb
   const Services services(config, plan, agent, processes);
   const RunResult result = agent.run();
   results.write(result, plan.job.run_id, plan.host);
-  return result.outcome == Outcome::LauncherGone
+  return result.outcome == Outcome::GuardianGone
              ? end_without_guardian(result, plan.folder, results, processes)
              : end_with_report(result, plan, config, results, processes);
 }

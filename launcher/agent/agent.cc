@@ -25,7 +25,7 @@ RunResult LocalElasticAgent::run() {
   for (;;) {
     if (!rendezvous_.has_news()) absorb(processes_.wait(next_wakeup()));
     look_for_hangs();
-    keep_spares();
+    keep_standby();
     report_failure();
     report_end();
     absorb_news();
@@ -60,7 +60,7 @@ RunResult LocalElasticAgent::run() {
       case Action::Abandon:
         return finish(end_signal_ ? Outcome::Interrupted : Outcome::Failed);
       case Action::Interrupt:
-        return finish(launcher_gone_ ? Outcome::LauncherGone
+        return finish(guardian_gone_ ? Outcome::GuardianGone
                                      : how_interrupted(plan_.restarts, group_.workers));
     }
   }
@@ -104,8 +104,8 @@ void LocalElasticAgent::start_workers() {
   group_.began = processes_.now();
   phase_ = Phase::Running;
   hangs_.begin_round(group_.began);
-  spares_due_.reset();
-  spares_kept_ = false;
+  standby_due_.reset();
+  standby_kept_ = false;
   processes_.serve_store(group_.rendezvous.store_socket);
   plan_.events.group("RENDEZVOUS", group_, since_start());
   plan_.folder.prepare_attempt(group_.restart_count, plan_.job.local_world_size);
@@ -125,15 +125,15 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
   stop_requests_.nothing_pending();
   for (const Event& event : events) {
     if (event.kind == Event::Kind::Signal) absorb_signal(event);
-    if (event.kind == Event::Kind::LauncherGone) {
-      launcher_gone_ = true;
-      processes_.end_spares();
+    if (event.kind == Event::Kind::GuardianGone) {
+      guardian_gone_ = true;
+      processes_.end_standby();
       rendezvous_.leave(0);
     }
     if (event.kind == Event::Kind::HeartbeatBegan) {
       hangs_.heartbeat_began(processes_.now());
       // Other files beside a heartbeat are reported as well, at any time.
-      if (plan_.warm_spares && !spares_kept_) spares_due_ = processes_.now();
+      if (plan_.standby_workers && !standby_kept_) standby_due_ = processes_.now();
     }
     if (event.kind == Event::Kind::StacksDumped && phase_ == Phase::Dumping)
       ask_for_stacks(event.without_stacks);
@@ -179,7 +179,7 @@ void LocalElasticAgent::absorb_signal(const Event& event) {
     processes_.signal_workers(event.signal);
   } else if (stop_requests_.add(event.origin, processes_.now()) && end_signal_ == 0) {
     end_signal_ = event.signal;
-    processes_.end_spares();
+    processes_.end_standby();
     rendezvous_.leave(event.signal);
   }
 }
@@ -235,7 +235,7 @@ void LocalElasticAgent::absorb_store_loss(const Event& event) {
 
 bool LocalElasticAgent::told_to_stop() const {
   return (phase_ != Phase::Running && phase_ != Phase::Leaving) || end_signal_ != 0 ||
-         launcher_gone_;
+         guardian_gone_;
 }
 
 void LocalElasticAgent::record_event(const Worker& worker) const {
@@ -267,7 +267,7 @@ Situation LocalElasticAgent::situation() const {
           .hurry = stop_requests_.count() > 1,
           .suspended = suspended_,
           .deadline_over = !suspended_ && deadline_ && processes_.now() >= *deadline_,
-          .launcher_gone = launcher_gone_,
+          .guardian_gone = guardian_gone_,
           .round_ready = next_round_.has_value(),
           .over = verdict_ && verdict_->kind == JobNews::Kind::End,
           .may_restart = verdict_ && verdict_->kind == JobNews::Kind::Restart,
@@ -285,7 +285,7 @@ std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
   if (suspended_) return std::nullopt;
   auto next = deadline_;
   if (phase_ != Phase::Running) return next;
-  for (const auto& look : {hangs_.next_look(), spares_due_}) {
+  for (const auto& look : {hangs_.next_look(), standby_due_}) {
     if (look) next = next ? std::min(*next, *look) : *look;
   }
   return next;
@@ -330,7 +330,7 @@ void LocalElasticAgent::restart() {
   if (!verdict_->failures.empty()) {
     group_.last_failure = failure_json(verdict_->failures.front(), group_.restart_count);
     earlier_.push_back({group_.restart_count, verdict_->failures.front()});
-    if (earlier_.size() > RunResult::kMostEarlier) earlier_.erase(earlier_.begin());
+    if (earlier_.size() > RunResult::kMaxEarlier) earlier_.erase(earlier_.begin());
     ++restarts_;
   }
   join();
@@ -370,7 +370,7 @@ RunResult LocalElasticAgent::finish(Outcome outcome) {
   RunResult result;
   result.outcome = outcome;
   processes_.stop_store();
-  processes_.end_spares();
+  processes_.end_standby();
   result.survivors = processes_.sweep();
   result.signal = end_signal_;
   for (auto& failure : failures_) {

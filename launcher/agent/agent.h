@@ -1,5 +1,6 @@
-// LocalElasticAgent supervises one node's workers: wait for an event, ask agent_policy, act. It
-// reaches the operating system only through ProcessRunner, the other nodes through Rendezvous.
+// LocalElasticAgent supervises one node's workers: it waits for an event, asks agent_policy, and
+// acts. It reaches the operating system only through ProcessRunner and the other nodes only through
+// Rendezvous. Single-threaded; lives for one job.
 #pragma once
 
 #include <optional>
@@ -26,10 +27,10 @@ class LocalElasticAgent {
  public:
   LocalElasticAgent(JobPlan plan, Rendezvous& rendezvous, ProcessRunner& processes);
 
-  /// Returns once nothing of the job is running. Throws LaunchError if the workers cannot be
-  /// started.
+  /// Runs the job and returns once none of its processes is left. Throws LaunchError if the workers
+  /// cannot be started.
   RunResult run();
-  /// The current state of the job.
+  /// Returns the current state of the job.
   JobStatus status() const;
 
  private:
@@ -55,8 +56,8 @@ class LocalElasticAgent {
   std::chrono::milliseconds grace() const;
   std::optional<Clock::time_point> next_wakeup() const;
 
-  bool may_need_spares() const;
-  void keep_spares();
+  bool may_need_standby() const;
+  void keep_standby();
 
   void leave();
   void dump_stacks();
@@ -80,25 +81,26 @@ class LocalElasticAgent {
   Phase phase_ = Phase::Joining;
   std::optional<Clock::time_point> deadline_;  // of the phase
   HangMonitor hangs_;
-  std::optional<Clock::time_point> spares_due_;  // to be looked whether they are wanted
-  bool spares_kept_ = false;                     // in this round
-  bool suspended_ = false;                       // by SIGTSTP
+  std::optional<Clock::time_point>
+      standby_due_;            // when to check whether standby workers are wanted
+  bool standby_kept_ = false;  // standby workers were started in this round
+  bool suspended_ = false;     // by SIGTSTP
   Clock::time_point suspended_at_;
-  bool dumping_ = false;            // stacks are to be written, or being so
-  std::set<int> asked_for_stacks_;  // local ranks, by SIGABRT: no debugger has told them
+  bool dumping_ = false;            // a stack dump is due or in progress
+  std::set<int> asked_for_stacks_;  // local ranks sent SIGABRT, as no debugger could dump them
   std::vector<ProcessFailure> failures_;
   Clock::time_point job_began_;
   std::optional<RendezvousInfo> next_round_;
   std::optional<JobNews> asked_to_stop_;  // by the other nodes
-  std::optional<JobNews> verdict_;        // on the round that has just ended: Restart or End
+  std::optional<JobNews> verdict_;        // Restart or End, on the round that just ended
   bool ever_started_ = false;
   int restarts_ = 0;  // after failures
   std::vector<EarlierRound> earlier_;
   bool failure_reported_ = false;
   bool end_reported_ = false;
-  int end_signal_ = 0;  // 0: no signal has asked for the end
+  int end_signal_ = 0;  // the signal that ends the job; 0: none
   StopRequests stop_requests_;
-  bool launcher_gone_ = false;
+  bool guardian_gone_ = false;
 };
 
 }  // namespace ddp::launch

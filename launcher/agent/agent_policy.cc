@@ -4,7 +4,7 @@ namespace ddp::launch {
 namespace {
 
 Action when_all_ended(const Situation& now) {
-  if (now.launcher_gone || now.interrupted) return Action::Interrupt;
+  if (now.guardian_gone || now.interrupted) return Action::Interrupt;
   if (now.over) return now.failed ? Action::Fail : Action::Finish;
   if (now.suspended) return Action::Wait;
   if (now.phase == Phase::Joining) return now.round_ready ? Action::Start : Action::Wait;
@@ -17,7 +17,7 @@ Action when_all_ended(const Situation& now) {
 
 Action decide(const Situation& now) {
   if (now.running == 0) return when_all_ended(now);
-  const bool at_once = now.hurry || now.launcher_gone;
+  const bool at_once = now.hurry || now.guardian_gone;
   switch (now.phase) {
     case Phase::Running:
       if (at_once) return Action::Kill;

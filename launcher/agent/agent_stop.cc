@@ -105,7 +105,7 @@ void LocalElasticAgent::stop_workers() {
 
 void LocalElasticAgent::kill_workers() {
   processes_.signal_workers(SIGKILL);
-  if (phase_ == Phase::Stopping && stop_requests_.count() < 2 && !launcher_gone_) {
+  if (phase_ == Phase::Stopping && stop_requests_.count() < 2 && !guardian_gone_) {
     processes_.note(fmt::format("{} worker{} did not stop within {}; killed", running(),
                                 running() == 1 ? "" : "s", seconds_text(grace())));
   }

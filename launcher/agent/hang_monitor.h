@@ -1,4 +1,4 @@
-// Checks the workers' signs of life when due and finds the hung ones.
+// Checks the workers' signs of life when due and reports hung workers.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ class HangMonitor {
   /// The workers were suspended: their silence so far does not count.
   void forgive_silence(Clock::time_point now) { silent_since_ = now; }
 
-  /// nullopt: not before the first heartbeat.
+  /// When look() is due; nullopt: not before the first heartbeat.
   std::optional<Clock::time_point> next_look() const { return look_at_; }
 
   /// One failure per hung worker, the cause first. Empty before next_look().
@@ -37,9 +37,9 @@ class HangMonitor {
   HangRules rules_;
   std::optional<Clock::time_point> look_at_;
   Clock::time_point silent_since_;  // silence before it does not count
-  CpuTimes times_at_half_;          // of all workers, when the silence was half over
-  Clock::time_point half_;
-  bool starvation_noted_ = false;  // in this round
+  CpuTimes times_at_half_;          // CPU times of all workers at half_
+  Clock::time_point half_;          // when half of a promise was over
+  bool starvation_noted_ = false;   // in this round
 };
 
 }  // namespace ddp::launch

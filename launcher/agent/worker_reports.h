@@ -1,4 +1,4 @@
-// What the agent reports about its workers: failures, current status, how they ended.
+// What the agent reports about its workers: failures, current status, exits.
 #pragma once
 
 #include <chrono>
@@ -16,35 +16,36 @@
 
 namespace ddp::launch {
 
-/// With its last heartbeat, seen now.
+/// Describes the failure of a worker, with its last heartbeat and the current time.
 ProcessFailure failure_of(const Worker& worker, ProcessRunner& processes);
 
-/// A failure of something else that the round depends on, described by `what`.
+/// Describes the failure of something else that the round depends on.
 ProcessFailure failure_without_worker(ExitStatus exit, std::string what,
                                       const ProcessRunner& processes);
 
 /// "silent for 5.0 s, state T (stopped); last heartbeat: step=3".
 std::string hang_text(const ProcessFailure& failure);
 
-/// What other nodes need to report these failures: the last output and the error file's text.
+/// Adds what other nodes need to report these failures: the last output and the error file's text.
 std::vector<ProcessFailure> told_in_full(std::vector<ProcessFailure> failures,
                                          const ProcessRunner& processes);
 
-/// The job's failures, in which this node's are replaced by `own`, which say more.
+/// Returns the job's failures with this node's replaced by `own`, which have more details.
 std::vector<ProcessFailure> with_details(std::vector<ProcessFailure> of_job,
                                          const std::vector<ProcessFailure>& own);
 
-/// Workers that were told to stop but, by their error files, failed on their own before `seen`;
-/// probable cause first. Marks them as failed.
+/// Finds workers that were told to stop but, according to their error files, failed on their own
+/// before `seen`, and marks them as failed. Returns their failures, probable cause first.
 std::vector<ProcessFailure> earlier_failures(std::vector<Worker>& workers,
                                              const ProcessFailure& seen, ProcessRunner& processes);
 
-/// For a job ended by a signal: Preempted if all workers had saved their state or finished.
+/// Returns the outcome of a job that a signal ended: Preempted if all workers saved their state or
+/// finished, else Interrupted.
 Outcome how_interrupted(const RestartRules& rules, const std::vector<Worker>& workers);
 
 std::vector<WorkerStatus> worker_statuses(const WorkerGroup& group, ProcessRunner& processes);
 
-/// The workers of the last round with their times.
+/// Returns the workers of the last round with their times relative to the start of the job.
 std::vector<Worker> final_workers(const WorkerGroup& group, Clock::time_point job_began,
                                   const ProcessRunner& processes);
 

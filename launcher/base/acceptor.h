@@ -1,5 +1,5 @@
-// Accepts connections. Those that come while no descriptor is left stay in the kernel's queue:
-// their listening sockets would wake a loop again and again, so they rest for a while.
+// Accepts connections. While no descriptor is left, new ones stay in the kernel's queue. Their
+// listening sockets would keep waking the poll loop, so it leaves them out for a while.
 #pragma once
 
 #include <optional>
@@ -12,16 +12,17 @@ namespace ddp::launch {
 
 class Acceptor {
  public:
-  /// `place`, for the warning: "the rendezvous".
+  /// `place` names the listener in the warning: "the rendezvous".
   explicit Acceptor(std::string place) : place_(std::move(place)) {}
 
-  /// A connection, non-blocking and closed on exec; -1: none for now, or at rest.
+  /// Returns a connection (non-blocking, close-on-exec); -1 if there is none or accepting is
+  /// paused.
   int accept(int listener);
-  /// Until then accept() takes nothing, and the listening sockets are not to be polled.
+  /// Until then accept() returns -1, and the listening sockets must not be polled.
   std::optional<Clock::time_point> rests_until() const { return rests_until_; }
-  /// To be called at that time. True: the rest is over just now.
+  /// Call at that time. Returns whether the pause has just ended.
   bool wake();
-  /// A line for the user, once; empty: none.
+  /// Returns a line for the user, once; empty: none.
   std::string take_warning() { return std::exchange(warning_, {}); }
 
  private:

@@ -9,7 +9,7 @@ namespace ddp::launch {
 
 using Clock = std::chrono::steady_clock;
 
-/// Zero when it is over.
+/// Time left until `deadline`, for system calls; zero once it has passed.
 inline timespec time_until(Clock::time_point deadline) {
   const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();

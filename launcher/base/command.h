@@ -9,12 +9,12 @@ namespace ddp::launch {
 
 using Environment = std::map<std::string, std::string>;
 
-/// This process's environment.
+/// Returns the current process's environment.
 Environment inherited_environment();
 
 /// The workers' command; only ${local_rank} in the arguments differs between them.
 struct Command {
-  std::string executable;  // path that is executed
+  std::string executable;  // path passed to exec
   std::vector<std::string> argv;
 };
 

@@ -1,4 +1,4 @@
-// Which exit codes of a worker say more than that it failed, and of which program.
+// Exit codes of a worker that mean more than "failed", and for which program.
 #pragma once
 
 #include "launcher/base/worker.h"
@@ -17,7 +17,7 @@ enum class ExitMeaning {
   Final,      // kExitFinal: it would fail the same way again
 };
 
-/// None for every exit of another program and for a death by a signal.
+/// Returns None for any other program and for a death by a signal.
 ExitMeaning meaning_of(WorkerProgram program, const ExitStatus& exit);
 
 }  // namespace ddp::launch

@@ -6,7 +6,7 @@
 
 namespace ddp::launch {
 
-/// Writes all bytes, despite signals and short writes. Returns 0, or the errno it failed with.
+/// Writes all bytes, despite signals and short writes. Returns 0 or an errno.
 int write_fully(int fd, std::string_view text);
 /// "ddp-run: <text>\n" on stderr.
 void say(std::string_view text);

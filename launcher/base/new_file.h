@@ -1,4 +1,4 @@
-// Creates files in folders that other users may write to, as /tmp is one.
+// Creates files in folders that other users may write to, such as /tmp.
 #pragma once
 
 #include <sys/types.h>
@@ -7,7 +7,7 @@
 
 namespace ddp::launch {
 
-/// What the umask leaves of `mode`, for what is created private and opened up afterwards.
+/// Applies the umask to `mode`, for files that are created private and opened up afterwards.
 mode_t under_umask(mode_t mode);
 
 /// Creates `<path>.tmpXXXXXX` for writing, with mode 0644 under the umask, and sets `name` to it. A

@@ -14,16 +14,16 @@ class PollHandler {
  public:
   virtual ~PollHandler() = default;
   virtual void add_poll_fds(std::vector<pollfd>& fds) const = 0;
-  /// Gets every participant's descriptors; its own may be among them.
+  /// Receives the descriptors of all participants; its own may be among them.
   virtual void handle(const std::vector<pollfd>& fds) = 0;
-  /// When handle() is to be called although no descriptor is ready; nullopt: never.
+  /// When to call handle() even if no descriptor is ready; nullopt: never.
   virtual std::optional<Clock::time_point> deadline() const { return std::nullopt; }
-  /// True: the agent has to look at it, so the loop returns to it.
+  /// Whether the loop should return to the agent.
   virtual bool has_news() const { return false; }
 };
 
-/// Waits until a descriptor is ready or `wake` has come; nullopt: for a descriptor alone. After a
-/// signal no descriptor counts as ready. Throws LaunchError "<what>: ..." on failure.
+/// Waits until a descriptor is ready or, unless it is nullopt, until `wake`. If a signal interrupts
+/// it, no descriptor counts as ready. Throws LaunchError "<what>: ..." on failure.
 void poll_until(std::vector<pollfd>& fds, std::optional<Clock::time_point> wake, const char* what);
 
 }  // namespace ddp::launch

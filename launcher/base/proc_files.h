@@ -10,7 +10,7 @@
 
 namespace ddp::launch {
 
-/// Empty when the file cannot be read.
+/// Returns "" if the file cannot be read.
 std::string first_line(const std::string& file);
 
 struct ProcessStat {
@@ -19,28 +19,30 @@ struct ProcessStat {
   bool dying = false;  // exiting, killed by a signal, or dumping core
 };
 
-/// False if /proc is missing or shows another PID namespace, where our PIDs mean other processes.
+/// Returns false if /proc is missing or shows another PID namespace, in which our PIDs mean other
+/// processes.
 bool proc_is_ours();
-/// /proc/PID, or a path that never exists if /proc is not ours.
+/// Returns /proc/PID, or a path that never exists if /proc is not ours.
 std::string process_folder(pid_t pid);
 
-/// Of a process or a thread: `folder` is /proc/PID or /proc/PID/task/TID.
+/// Reads the state of a process or a thread; `folder` is /proc/PID or /proc/PID/task/TID.
 ProcessStat read_stat(const std::string& folder);
 
-/// The folders in /proc of all threads of a process and of its descendants.
+/// Returns the /proc folders of all threads of a process and its descendants.
 std::vector<std::string> thread_folders(pid_t pid);
 
-/// Of a thread since it began. While it waits, `waited` stays what it was when it last got a CPU.
+/// CPU accounting of one thread since it started. `waited` is updated only when the thread gets a
+/// CPU, not while it waits for one.
 struct ThreadTimes {
   std::chrono::nanoseconds ran{};
   std::chrono::nanoseconds waited{};  // for a CPU
-  bool ready = false;                 // it runs or waits for a CPU now
+  bool ready = false;                 // running, or waiting for a CPU
 };
 using CpuTimes = std::map<pid_t, ThreadTimes>;  // by thread id
-/// Of the threads of a process and of its descendants; empty where the kernel does not tell.
+/// Covers the threads of a process and its descendants; empty if the kernel does not report them.
 CpuTimes cpu_times(pid_t pid);
 
-/// Memory of this process, of which pages that it shares count in part (PSS), in KiB; 0: unknown.
+/// Returns the proportional set size (PSS) of a process in KiB; 0 if unknown.
 long own_memory_kib(pid_t pid);
 
 }  // namespace ddp::launch

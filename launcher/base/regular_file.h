@@ -1,4 +1,4 @@
-// Reads a small file that other processes write, whatever they have put in its place.
+// Reads a small file that other processes write, whatever they may have put in its place.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@ struct FileText {
   std::string text;  // empty with a problem
 };
 
-/// At most `most` bytes; a larger file, a folder, a pipe or a device is a problem. Never blocks.
+/// Reads at most `most` bytes; a larger file, a folder, a pipe or a device is a problem. Never
+/// blocks.
 FileText read_regular_file(const std::string& path, std::size_t most, Links links);
 
 }  // namespace ddp::launch

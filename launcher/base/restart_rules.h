@@ -1,4 +1,4 @@
-// Which failures trigger a restart, and when, as the user asked.
+// The user's rules for restarts: a plain struct.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace ddp::launch {
 
 /// --restart-policy: which failures may trigger a restart.
 enum class RestartPolicy {
-  OnFailure,  // every one
+  OnFailure,  // any failure
   OnCrash,    // fatal signals and hangs; exit codes are the program's own choice
   Never,
 };

@@ -27,7 +27,7 @@ int exit_code(const RunResult& result) {
   switch (result.outcome) {
     case Outcome::Succeeded:
       return kExitDone;
-    case Outcome::LauncherGone:
+    case Outcome::GuardianGone:
       return kExitSignalBase + SIGKILL;
     case Outcome::Preempted:
       return kExitPreempted;

@@ -14,8 +14,8 @@
 
 namespace ddp::launch {
 
-/// A worker that failed on its own; or something else the round depends on: then both ranks are
-/// kNoRank and `cause` describes it.
+/// A worker that failed on its own, or something else the round depends on. In the latter case both
+/// ranks are kNoRank and `cause` describes it.
 struct ProcessFailure {
   static constexpr int kNoRank = -1;
 
@@ -26,14 +26,14 @@ struct ProcessFailure {
   std::string error_file{};
   std::string last_stderr{};  // the last lines it wrote
   std::string cause{};        // the system's explanation of this death; may be empty
-  std::string hang{};         // hung: for how long, and where; empty: it exited
-  std::string heartbeat{};    // the text of its last heartbeat
-  Progress progress{};        // parsed from it
-  std::string host{};         // empty: this one
-  std::string message{};      // of its error file; filled in for other nodes only
-  double time = 0;            // when it was seen; Unix seconds
-  Clock::duration lived{};    // from the start of the round until then
-  std::string stacks{};       // its stacks when it hung; empty: none
+  std::string hang{};         // how long and where it hung; empty: it exited
+  std::string heartbeat{};    // text of its last heartbeat
+  Progress progress{};        // parsed from the heartbeat
+  std::string host{};         // empty: this host
+  std::string message{};      // text of its error file, on other nodes' failures only
+  double time = 0;            // when ddp-run saw it, in Unix seconds
+  Clock::duration lived{};    // from the start of the round until `time`
+  std::string stacks{};       // file with its stacks when it hung; empty: none
 
   bool is_worker() const { return local_rank != kNoRank; }
 };
@@ -45,17 +45,17 @@ struct EarlierRound {
 };
 
 struct RunResult {
-  static constexpr std::size_t kMostEarlier = 20;
+  static constexpr std::size_t kMaxEarlier = 20;
 
   Outcome outcome = Outcome::Succeeded;
   int signal = 0;  // Interrupted: the signal that ended the job
-  // Of the last round, root cause first; if it was interrupted, those before the signal.
+  // Failures of the last round, root cause first; if a signal interrupted it, those before that.
   std::vector<ProcessFailure> failures;
-  std::vector<EarlierRound> earlier;  // the newest kMostEarlier, oldest first
+  std::vector<EarlierRound> earlier;  // the newest kMaxEarlier, oldest first
   WorkerProgram program = WorkerProgram::Other;
   int attempt = 0;     // the last round: TORCHELASTIC_RESTART_COUNT
-  int stopped = 0;     // peers stopped because of it
-  int world_size = 0;  // of the last round, over all nodes; 0: there was none
+  int stopped = 0;     // workers stopped because of the failure
+  int world_size = 0;  // of the last round, over all nodes; 0: there was no round
   int restarts = 0;
   int max_restarts = 0;
   std::vector<Worker> workers;         // of the last round
@@ -64,14 +64,15 @@ struct RunResult {
   std::vector<std::string> survivors;  // "pid 12 (state D)": could not be killed in time
 };
 
-/// Whether a failure is to be reported: it ended the job, or came before the signal that did.
+/// Returns whether there is a failure to report: one that ended the job or that preceded the signal
+/// that did.
 bool has_failed(const RunResult& result);
 
-/// Whether trainer has rejected its command line or configuration, and has said why on the stderr
-/// of this node's workers.
+/// Returns whether trainer rejected its command line or configuration and a worker of this node
+/// printed the reason to stderr.
 bool is_explained_usage_error(const RunResult& result);
 
-/// The exit code of ddp-run.
+/// Returns ddp-run's exit code.
 int exit_code(const RunResult& result);
 
 }  // namespace ddp::launch

@@ -1,4 +1,4 @@
-// Signals by name.
+// Signal names and numbers.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace ddp::launch {
 
-/// "SIGTERM", "TERM" or "15" -> 15; 0 for anything that is not a signal or cannot be handled (KILL,
-/// STOP, CHLD, faults).
+/// "SIGTERM", "TERM" or "15" -> 15. Returns 0 for anything that is not a signal or cannot be
+/// handled (KILL, STOP, CHLD, faults).
 int signal_number(std::string_view name);
 /// 15 -> "SIGTERM".
 std::string signal_name(int signal);

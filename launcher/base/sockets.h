@@ -13,7 +13,7 @@ struct Endpoint {
   int port = 0;
 };
 
-/// One way to bind: one address, or all of a family.
+/// One way to bind: to a single address or to all addresses of a family.
 struct BindPlan {
   int family = 0;
   std::string address;             // numeric; empty: every address
@@ -21,42 +21,44 @@ struct BindPlan {
   bool operator==(const BindPlan&) const = default;
 };
 
-/// Tried in order; later ones are for machines without IPv6. Pure.
+/// Returns the plans to try in order; later ones are for machines without IPv6. Pure.
 ///   127.x.x.x, ::1   that address only
 ///   localhost        both families, as clients may resolve it to either; this machine only
 ///   anything else    every address of both families
 std::vector<BindPlan> bind_plans(const std::string& master_addr);
 
-/// A numeric address of this machine only: 127.x.x.x, ::1.
+/// Whether `address` is a numeric loopback address: 127.x.x.x or ::1.
 bool is_loopback(const std::string& address);
-/// A name that means this machine only, wherever it is used: localhost, ...
+/// Whether `name` means the local machine wherever it is used: localhost, ...
 bool is_localhost(const std::string& name);
 
-/// A socket (close-on-exec, SO_REUSEADDR) bound to `port`, 0 for any free one; -1 with errno.
+/// Returns a socket (close-on-exec, SO_REUSEADDR) bound to `port`, or to any free port if it is 0;
+/// -1 with errno on failure.
 int bind_socket(const std::vector<BindPlan>& plans, int port);
 
 int port_of(int socket);
 
-/// Of a connected socket's own end or of the other one: "10.0.0.7", "::1"; IPv4 addresses that are
-/// mapped to IPv6 are shown as IPv4. Empty: not connected.
+/// Returns the address of a connected socket's local or peer end, such as "10.0.0.7" or "::1", with
+/// IPv4-mapped IPv6 addresses in IPv4 notation; empty if it is not connected.
 std::string numeric_address(int socket, bool peer);
 
-/// A numeric address, ready for bind() and connect(); nullopt: `host` is not one. The scope of a
-/// link-local address may be given: fe80::1%eth0.
+/// A numeric address, ready for bind() and connect().
 struct SocketAddress {
   alignas(8) unsigned char bytes[128];
   unsigned size = 0;
   int family = 0;
 };
+/// Returns nullopt if `host` is not numeric. Accepts the scope of a link-local address:
+/// fe80::1%eth0.
 std::optional<SocketAddress> parse_address(const std::string& host, int port);
 
-/// A non-blocking socket (close-on-exec, no delay) on which connect() was called; -1 with errno.
+/// Returns a non-blocking socket (close-on-exec, TCP_NODELAY) that is connecting; -1 with errno.
 int begin_connect(const SocketAddress& address);
-/// A non-blocking socket that listens on exactly this address; -1 with errno.
+/// Returns a non-blocking socket that listens on exactly this address; -1 with errno.
 int listen_on(const SocketAddress& address);
-/// The same on all addresses of both families.
+/// Listens on all addresses of both families.
 int listen_on_all(int port);
-/// The same on a free port of the address; on all if it is a name, or no address of this machine.
+/// Listens on a free port of `address`, or of all addresses if it is a name or not of this machine.
 int listen_for_peers(const std::string& address);
 
 }  // namespace ddp::launch

@@ -48,8 +48,8 @@ const char* name_of(Outcome outcome) {
       return "preempted";
     case Outcome::Interrupted:
       return "interrupted";
-    case Outcome::LauncherGone:
-      return "launcher killed";
+    case Outcome::GuardianGone:
+      return "guardian killed";
   }
   return "";
 }
@@ -76,7 +76,7 @@ const char* event_name(Outcome outcome) {
     case Outcome::Preempted:
       return "PREEMPTED";
     case Outcome::Interrupted:
-    case Outcome::LauncherGone:
+    case Outcome::GuardianGone:
       break;
   }
   return "INTERRUPTED";

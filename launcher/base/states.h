@@ -5,13 +5,13 @@ namespace ddp::launch {
 
 /// What the agent is doing.
 enum class Phase {
-  Joining,   // no worker is running; the next round is being agreed on
+  Joining,   // no worker is running; the nodes are agreeing on the next round
   Running,   // no failure so far
   Leaving,   // a worker was preempted and saved; the others are about to exit
   Dumping,   // a worker hung; stacks are being dumped
   Stopping,  // workers were asked to stop; the grace period is running
   Killing,   // SIGKILL was sent
-  Reported,  // none is running here; the other nodes decide what becomes of the job
+  Reported,  // no worker is running here; waiting for the verdict of all nodes
   Delaying,  // nothing is running; the next round starts at the deadline
 };
 
@@ -19,7 +19,7 @@ enum class WorkerState {
   Running,
   Succeeded,
   Failed,
-  Stopped,  // exited after we told it to
+  Stopped,  // exited after being told to
 };
 
 /// How a run ended.
@@ -28,14 +28,14 @@ enum class Outcome {
   Failed,
   Preempted,  // the workers saved their state and want to be restarted later
   Interrupted,
-  LauncherGone,
+  GuardianGone,  // SIGKILL of the process that the user started
 };
 
 /// "running", "dumping stacks", ...
 const char* name_of(Phase phase);
 /// "running", "succeeded", "failed" or "stopped".
 const char* name_of(WorkerState state);
-/// "succeeded", "failed", "preempted", "interrupted" or "launcher killed".
+/// "succeeded", "failed", "preempted", "interrupted" or "guardian killed".
 const char* name_of(Outcome outcome);
 
 /// torchelastic's names in its events.

@@ -1,4 +1,4 @@
-// "did you mean ...?": the closest of a list of names.
+// "did you mean ...?"
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace ddp::launch {
 
-/// The candidate closest to `word`; empty if none is close.
+/// Returns the candidate closest to `word`, or "" if none is close.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace ddp::launch

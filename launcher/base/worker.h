@@ -1,4 +1,4 @@
-// What the agent knows about its workers: plain structs, no behaviour.
+// What the agent knows about its workers: plain structs.
 #pragma once
 
 #include <sys/types.h>
@@ -35,14 +35,14 @@ struct Worker {
   pid_t pid = 0;
   WorkerState state = WorkerState::Running;
   ExitStatus exit;
-  bool was_dying = false;      // already dying when told to stop, for a reason of its own
+  bool was_dying = false;      // was already dying on its own when told to stop
   std::string error_file;      // empty: none
   std::string heartbeat_file;  // empty: none
   ResourceUsage usage;
   Clock::duration lived{};
   Clock::duration spawned{};  // since the job began
   std::optional<Clock::duration>
-      first_line{};  // since it was spawned; none: ddp-run copied no output
+      first_line{};  // since it was spawned; nullopt: ddp-run copied no output
 };
 
 /// A worker's progress according to its last heartbeat; fields it did not report are empty.
@@ -56,18 +56,18 @@ struct Progress {
 /// This node's part in one round, and where its workers meet.
 struct RendezvousInfo {
   int restart_count = 0;  // of the job: all nodes agree
-  long long epoch = 0;    // grows with each round of a job, whatever becomes of its hosts
+  long long epoch = 0;    // grows with each round of a job, even if its host changes
   int group_rank = 0;
   int group_world_size = 1;
   int first_rank = 0;  // of this node's workers
-  int world_size = 0;  // 0: as many as this node's workers
+  int world_size = 0;  // 0: the number of this node's workers
   int first_role_rank = 0;
-  int role_world_size = 0;  // 0: likewise
+  int role_world_size = 0;  // 0: the same
   std::string master_addr;
   int master_port = 0;
   bool agent_store = false;  // ddp-run hosts the store there; else rank 0 does
   int store_socket =
-      -1;  // where its clients come (store/store_service.h), not owned; -1: elsewhere
+      -1;  // where its clients connect (store/store_service.h), not owned; -1: not on this node
 };
 
 struct WorkerGroup {

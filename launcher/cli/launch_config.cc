@@ -135,7 +135,7 @@ void take_restarts(LaunchConfig& config, const OptionValues& values) {
   config.restarts = parse_restart_policy(values.text("restart-policy"));
   config.restarts.max_restarts = values.integer("max-restarts", 0, INT_MAX);
   config.restarts.healthy_after = values.milliseconds("healthy-after");
-  config.warm_spares = values.flag("warm-spares");
+  config.standby_workers = values.flag("warm-spares");
 }
 
 void take_logs(LaunchConfig& config, const OptionValues& values) {
@@ -152,9 +152,9 @@ void take_logs(LaunchConfig& config, const OptionValues& values) {
   logs.report_lines = values.integer("report-lines", 0, 18);
 }
 
-void note_useless_spares(LaunchConfig& config) {
+void note_useless_standby(LaunchConfig& config) {
   const bool elastic = config.hosts || (config.group && !config.group->rules.fixed_ranks);
-  if (config.warm_spares && config.restarts.max_restarts == 0 && !elastic)
+  if (config.standby_workers && config.restarts.max_restarts == 0 && !elastic)
     config.hints.emplace_back("--warm-spares has no effect without --max-restarts");
 }
 
@@ -195,7 +195,7 @@ LaunchConfig to_config(const OptionValues& values, const RawOptions& raw) {
   take_logs(config, values);
   take_addresses(config, values);
   if (!config.hosts) take_group(config, values);
-  note_useless_spares(config);
+  note_useless_standby(config);
   return config;
 }
 

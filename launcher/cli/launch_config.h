@@ -39,7 +39,7 @@ struct LaunchConfig {
   std::optional<NumaBinding> numa_binding;
 
   RestartRules restarts;
-  bool warm_spares = false;  // the next round's workers are started early
+  bool standby_workers = false;  // the next round's workers are started early
   HangRules hangs;
   std::chrono::milliseconds shutdown_timeout{30'000};
   std::vector<int> stop_signals;  // forwarded to the workers, then the job ends

@@ -11,13 +11,13 @@ namespace ddp::launch {
 struct HostCommand {
   std::string label;        // unique
   std::string destination;  // for ssh
-  Command command;          // ssh, the host, one word for its shell
+  Command command;          // ssh, the host, and one word for its shell
 };
 
 struct HostsPlan {
   std::vector<HostCommand> hosts;  // in the order of node ranks
-  int min_nodes = 1;               // the job is over when fewer hosts are left
-  Environment environment;         // of ssh
+  int min_nodes = 1;               // the job ends when fewer hosts are left
+  Environment environment;         // ssh's
 };
 
 }  // namespace ddp::launch

@@ -1,4 +1,4 @@
-// --hosts. Pure.
+// Parses --hosts. Pure.
 #pragma once
 
 #include <string>
@@ -9,17 +9,18 @@ namespace ddp::launch {
 
 struct Host {
   std::string destination;  // for ssh: [user@]name
-  std::string name;         // for the other hosts
+  std::string name;         // by which other hosts know it
   int slots = 0;            // workers; 0: not given
   bool operator==(const Host&) const = default;
 };
 
-/// "a,user@b:4,n[1-3]:8,[fe80::1]:2": hosts with their slots, in the order of node ranks. Errors
-/// are LaunchErrors (2).
+/// Parses "a,user@b:4,n[1-3]:8,[fe80::1]:2" into hosts in the order of node ranks. Throws
+/// LaunchError (2).
 std::vector<Host> parse_hosts(std::string_view text);
 
-/// One host a line, in the syntax of --hosts or, as for mpirun and DeepSpeed, "host slots=4";
-/// `#` begins a comment. Errors are LaunchErrors (2) with `file` and the line.
+/// Parses one host per line, in the syntax of --hosts or, as for mpirun and DeepSpeed, "host
+/// slots=4";
+/// `#` begins a comment. Throws LaunchError (2) with `file` and the line.
 std::vector<Host> parse_hostfile(const std::string& file, std::string_view text);
 
 }  // namespace ddp::launch

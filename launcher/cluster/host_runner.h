@@ -1,5 +1,5 @@
-// Runs one ssh for each host of --hosts: shows their output, passes signals on, and makes one exit
-// code of theirs. The hosts' own ddp-runs agree on everything else.
+// Runs one ssh per host of --hosts: shows their output, forwards signals, and combines their exit
+// codes. The hosts' own ddp-run processes agree on everything else.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,12 @@
 
 namespace ddp::launch {
 
-/// The job's exit code: 0 if at least `min_nodes` hosts ended with it, else that of the first host
-/// that failed. `codes`: in the order in which the hosts ended. Pure.
+/// Returns the job's exit code: 0 if at least `min_nodes` hosts exited with 0, else that of the
+/// first host that failed. `codes`: in the order in which the hosts exited. Pure.
 int exit_code_of_hosts(const std::vector<int>& codes, int min_nodes);
 
-/// Blocks until all have ended. If this process dies, its ssh processes do, and the hosts' ddp-runs
-/// read the end of their standard input.
+/// Blocks until all hosts have exited. If this process dies, so do its ssh processes, and ddp-run
+/// on the hosts reads end-of-file from standard input.
 int run_on_hosts(const HostsPlan& plan, const SignalMailbox& signals);
 
 }  // namespace ddp::launch

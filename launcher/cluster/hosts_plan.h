@@ -1,4 +1,4 @@
-// A job on other hosts as the commands that start it.
+// Plans a job on other hosts: the commands that start it.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace ddp::launch {
 
-/// Where the job is started from, and what is chosen for it.
+/// Where the job is started from, and values chosen for it.
 struct HostsPlace {
-  std::string folder;   // the working folder
+  std::string folder;   // working folder
   std::string ddp_run;  // path of this program
   std::string version;
   std::string run_id;  // unless given
@@ -21,11 +21,11 @@ struct HostsPlace {
   static HostsPlace of_this_process();
 };
 
-/// `contents`: of the request's file. Errors are LaunchErrors: 2, or 127 if ssh was not found.
+/// `contents`: those of the request's file. Throws LaunchError: 2, or 127 if ssh was not found.
 HostsPlan plan_hosts(const HostsRequest& request, const std::string& contents,
                      const HostsPlace& place);
 
-/// One shell line for each host.
+/// Returns one shell line per host.
 std::string shell_lines(const HostsPlan& plan);
 
 }  // namespace ddp::launch

@@ -1,4 +1,4 @@
-// --hosts with what else the command line says of such a job: a plain struct.
+// The command line of a job on other hosts (--hosts): a plain struct.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ struct HostsRequest {
   std::string hosts;    // --hosts; empty: the file
   std::string file;     // --hosts=@FILE; empty: none
   std::string exports;  // --export
-  std::string nnodes;   // as given; empty: one for each host
-  int min_nodes = 0;    // 0: as many as there are hosts
+  std::string nnodes;   // as given; empty: one per host
+  int min_nodes = 0;    // 0: the number of hosts
   int max_nodes = 0;
   bool dynamic = false;      // c10d
   bool has_address = false;  // --rdzv-endpoint or --master-addr

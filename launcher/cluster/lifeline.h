@@ -1,5 +1,6 @@
-// On a host of --hosts: ssh's end of standard input takes the place of a parent process. Each line
-// names a signal to pass on; its end means that the starting ddp-run is gone, and ends the job.
+// On a host of --hosts, standard input, which comes through ssh, takes the place of a parent
+// process: each line is the name of a signal to forward; end-of-file means that the ddp-run that
+// started this one is gone, and ends the job.
 #pragma once
 
 #include <sys/types.h>
@@ -11,12 +12,12 @@
 
 namespace ddp::launch {
 
-/// Takes whole lines from `text` and leaves the rest; returns the signals that they name.
+/// Removes whole lines from `text` and returns the signals that they name.
 std::vector<int> signals_in(std::string& text);
 
 class Lifeline : public PollHandler {
  public:
-  /// `fd` is not owned. Signals go to the parent, the guardian, as if the user had sent them.
+  /// `fd` is not owned. Signals go to the guardian, this process's parent, as if sent by the user.
   explicit Lifeline(int fd);
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;

@@ -1,4 +1,4 @@
-// What a scheduler says of the job in the environment of its processes. Pure.
+// What the environment of a scheduler's processes tells about the job. Pure.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@ namespace ddp::launch {
 
 enum class Scheduler { None, Auto, Slurm, Mpi };
 
-/// An option's value and the variable that it comes from; empty: the scheduler does not say.
+/// An option's value and the variable that it comes from; empty: unknown.
 struct SchedulerFact {
   std::string value{};
   std::string variable{};
@@ -21,20 +21,20 @@ struct SchedulerFacts {
   SchedulerFact nodes;      // one ddp-run runs on each
   SchedulerFact node_rank;  // of this one
   SchedulerFact nproc;      // workers on this node
-  SchedulerFact host;       // where all nodes meet: the first of them
+  SchedulerFact host;       // where the nodes meet: the first node
   SchedulerFact port;
   SchedulerFact run_id;
-  std::string hint{};  // what looks wrong; empty: nothing
+  std::string hint{};  // about what looks wrong; may be empty
 };
 
 /// Slurm: a step of srun, or an allocation. Mpi: Open MPI (OMPI_COMM_WORLD_*), or MPICH and its
-/// relatives (PMI_*); they do not name the first host, so MASTER_ADDR does, or Slurm's node list.
-/// Auto: the first of these whose processes run here: srun's step, MPI. nullopt: none.
-/// Errors are LaunchErrors (2): the scheduler asked for is not there, or starts several ddp-runs
-/// on a node.
+/// relatives (PMI_*); the first host comes from MASTER_ADDR or Slurm's node list, as MPI does not
+/// give it. Auto: the first of srun and MPI that started this process; nullopt if neither did.
+/// Throws LaunchError (2) if the requested scheduler is missing or started several ddp-runs on a
+/// node.
 std::optional<SchedulerFacts> scheduler_facts(Scheduler scheduler, const Environment& environment);
 
-/// The scheduler that started this process as one of several nodes; nullptr: none.
+/// Returns the scheduler that started this process as one of several nodes; nullptr: none.
 const char* scheduler_of_several_nodes(const Environment& environment);
 
 }  // namespace ddp::launch

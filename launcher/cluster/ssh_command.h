@@ -7,18 +7,18 @@
 
 namespace ddp::launch {
 
-/// One word, for whatever login shell the host's user has: sh, bash, zsh, csh or fish.
+/// Quotes one word for any login shell that the host's user may have: sh, bash, zsh, csh or fish.
 std::string quoted_for_any_shell(std::string_view word);
 
 struct RemoteCommand {
-  std::string folder;                  // to work in
-  std::string ddp_run;                 // its path on this machine, tried first; else PATH
+  std::string folder;                  // working folder
+  std::string ddp_run;                 // its path on this machine, tried first, then PATH
   std::vector<std::string> settings;   // NAME=VALUE
-  std::vector<std::string> arguments;  // of ddp-run
+  std::vector<std::string> arguments;  // ddp-run's
 };
 
-/// The single word for ssh behind the host's name. On the host it ends with 127 and one line if
-/// there is no ddp-run, with 1 if there is no such folder.
+/// Returns the single word after the host's name on ssh's command line. On the host it exits with
+/// 127 and one line if ddp-run was not found, with 1 if the folder does not exist.
 std::string remote_command_line(const RemoteCommand& command);
 
 }  // namespace ddp::launch

@@ -1,5 +1,5 @@
-// Server for torch.distributed.elastic's FileTimerClient: workers write to a named pipe how long a
-// scope of code may take, and timers that run longer expire. Only reports; signals nothing.
+// Server for torch.distributed.elastic's FileTimerClient: workers write deadlines for scopes of
+// code to a named pipe. Reports expired timers; signals no process itself.
 #pragma once
 
 #include <sys/types.h>
@@ -17,12 +17,12 @@ namespace ddp::launch {
 
 struct ExpiredTimer {
   pid_t pid = 0;
-  int signal = 0;     // that the process wants to be ended with
-  std::string scope;  // its name for what took too long
+  int signal = 0;     // requested by the process
+  std::string scope;  // name of the scope that took too long
 };
 
-/// Path of the pipe, empty unless the user enabled timers: the user's choice, or a file in the
-/// first non-empty entry of `folders`. Throws LaunchError (2) if there is none.
+/// Returns the path of the pipe: the user's choice, or a file in the first non-empty entry of
+/// `folders`; "" unless the user enabled timers. Throws LaunchError (2) if all entries are empty.
 std::string timer_file(const Environment& environment, const std::vector<std::string>& folders);
 
 class FileTimers : public PollHandler {
@@ -51,7 +51,7 @@ class FileTimers : public PollHandler {
   std::function<void(const ExpiredTimer&)> expired_;
   int pipe_ = -1;
   int clock_ = -1;
-  std::string rest_;  // of a line whose end has not come
+  std::string rest_;  // the beginning of an unfinished line
   std::map<std::pair<pid_t, std::string>, Timer> timers_;
 };
 

@@ -15,8 +15,8 @@ class FirstWrites {
 
   /// Readable when there is something to report; -1 if no inotify instance is available.
   int fd() const { return fd_; }
-  /// The file need not exist yet, but its folder must. A replacement by rename counts as a write.
-  /// Other files in the folder may be reported as well.
+  /// Watches a file, which need not exist yet, unlike its folder. A replacement by rename counts as
+  /// a write. Writes to other files in the folder may be reported as well.
   void watch(const std::string& file);
   /// Number of active watches.
   std::size_t size() const { return watches_.size(); }
@@ -29,7 +29,7 @@ class FirstWrites {
   void add(const std::string& path, unsigned events);
 
   int fd_;
-  std::map<std::string, int> watches_;  // by path: each of them may be watched again and again
+  std::map<std::string, int> watches_;  // by path
 };
 
 }  // namespace ddp::launch

@@ -14,14 +14,14 @@ namespace ddp::launch {
 struct HangRules {
   std::optional<std::chrono::milliseconds> timeout{};  // for workers that announced no timeout
   bool heed_promises = true;                           // timeout= in a heartbeat
-  /// For the first heartbeat of each worker, where the program is known to write them.
+  /// Time for each worker's first heartbeat, if its program is known to write them.
   std::optional<std::chrono::milliseconds> first_heartbeat{};
 };
 
 struct HangVerdict {
   std::vector<std::size_t> overdue;             // indices of `signs`
-  bool doubtful = false;                        // somebody's time is half over
-  std::optional<Clock::time_point> look_again;  // nullopt: not until a worker announces a timeout
+  bool doubtful = false;                        // a worker has used up half of its time
+  std::optional<Clock::time_point> look_again;  // nullopt: once a worker announces a timeout
 };
 
 /// Silence before `since` (start of the round, or end of a suspension) does not count. A worker
@@ -37,21 +37,21 @@ struct Suspect {
   char state = '?';  // of its process, as in /proc/PID/stat
 };
 
-/// Stopped or traced. Every process that reads a disk is briefly in uninterruptible sleep; it means
-/// something only once the worker is overdue.
+/// Returns whether the worker is stopped, traced or, once overdue, in uninterruptible sleep, in
+/// which every process that reads a disk is now and then.
 bool is_held(const Suspect& suspect);
 
-/// The longest that one thread waited for a CPU between two readings, `apart` from each other. A
-/// worker that is ready to run and is not let is slow, not hung.
+/// Returns the longest time that a thread waited for a CPU between two readings taken `apart` from
+/// each other. A worker that is runnable but not scheduled is slow, not hung.
 Clock::duration starved_between(const CpuTimes& before, const CpuTimes& after,
                                 Clock::duration apart);
 
-/// Indices of hung workers, most probable cause first: processes that are stopped, traced or in
-/// uninterruptible sleep; then those furthest behind (lowest step, not waiting for peers, lowest
-/// collective number); then those silent longest. A worker that is not overdue counts as hung if it
-/// is stopped, or if it is behind all overdue ones while these wait for their peers. Empty if all
-/// overdue workers wait for peers and one peer still has time left by its own timeout: it is busy,
-/// or has only just reached them.
+/// Returns the indices of hung workers, most probable cause first: processes that are stopped,
+/// traced or in uninterruptible sleep; then those furthest behind (lowest step, not waiting for
+/// peers, lowest collective number); then those silent longest. A worker that is not overdue counts
+/// as hung if it is stopped, or if it is behind all overdue ones while these wait for their peers.
+/// Empty if all overdue workers wait for peers and one peer still has time left by its own timeout:
+/// it is busy, or has only just reached them.
 std::vector<std::size_t> find_hung(const std::vector<Suspect>& suspects);
 
 }  // namespace ddp::launch

@@ -75,7 +75,7 @@ LifeSign parse_heartbeat(std::string_view line) {
       }
     }
     if (word == kSparesWord || word == kEveryRankWord) {
-      (word == kSparesWord ? sign.takes_spares : sign.for_every_rank) = true;
+      (word == kSparesWord ? sign.offers_standby : sign.for_every_rank) = true;
       continue;
     }
     note_progress(word, sign.progress);

@@ -1,4 +1,4 @@
-// A worker's heartbeats: a file that it rewrites on each bit of progress; see README.md.
+// A worker's heartbeats: a file that it rewrites whenever it makes progress; see README.md.
 #pragma once
 
 #include <optional>
@@ -12,34 +12,33 @@ namespace ddp::launch {
 
 /// A worker's last sign of life.
 struct LifeSign {
-  Clock::time_point at{};                  // its last heartbeat or output, else its start
+  Clock::time_point at{};                  // last heartbeat or output, else its start
   std::optional<Clock::duration> promise;  // the next one will come within this time
-  std::string text;                        // the rest of its text, e.g. "step=12"
-  Progress progress{};                     // what was parsed from it
-  bool takes_spares = false;               // its program can be started early
-  bool for_every_rank = false;             // every rank of its program writes heartbeats
+  std::string text;                        // its words except timeout=, e.g. "step=12"
+  Progress progress{};                     // parsed from the text
+  bool offers_standby = false;             // spares=1: its program supports standby workers
+  bool for_every_rank = false;             // ranks=all: every rank writes heartbeats
 };
 
 /// Parses one heartbeat line: timeout=SECONDS is the promise; step=N, phase=NAME,
 /// waiting=COLLECTIVE and collective=NAME#SEQUENCE are the progress. A timeout that is not a number
-/// above 0 counts as text. spares=1 is the program's offer to be started early, ranks=all announces
-/// that each of its ranks writes heartbeats.
+/// above 0 counts as text.
 LifeSign parse_heartbeat(std::string_view line);
 
 class Heartbeat {
  public:
-  /// The worker creates the file; an existing one is removed. Empty `path`: no heartbeats.
+  /// Removes an existing file; the worker creates its own. Empty `path`: no heartbeats.
   Heartbeat(std::string path, Clock::time_point start);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  /// Rereads the file. An empty or missing file changes nothing: it may be mid-write. A file that
-  /// was removed is read as long as the worker has it open, and its folder is restored for a worker
-  /// that opens it for each heartbeat: cleaners of temporary files must not end a job.
+  /// Rereads the file. An empty or missing file changes nothing: it may be mid-write. Because
+  /// cleaners of temporary files must not end a job, a removed file is still read while the worker
+  /// has it open, and its folder is restored for workers that open it for each heartbeat.
   const LifeSign& look(Clock::time_point now);
 
-  /// It was still empty at the last check.
+  /// Whether it was still empty at the last check.
   bool is_mute() const { return content_.empty(); }
   const std::string& path() const { return path_; }
 
@@ -47,10 +46,10 @@ class Heartbeat {
   void reopen();
 
   std::string path_;
-  int file_ = -1;             // the one that was last found there
-  long long written_ = 0;     // ns since 1970, as the file system says
+  int file_ = -1;             // the file last found at path_
+  long long written_ = 0;     // modification time in ns
   Clock::time_point looked_;  // time of the last check
-  std::string content_;       // two writes may share one tick of its clock
+  std::string content_;       // as two writes may share a modification time
   LifeSign sign_;
 };
 

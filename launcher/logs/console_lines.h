@@ -22,9 +22,9 @@ class ConsoleLines {
   ConsoleLines(const ConsoleLines&) = delete;
   ConsoleLines& operator=(const ConsoleLines&) = delete;
 
-  /// Output of the worker that is already in the log file. `wait`: others come first.
+  /// Adds output of the worker that is already in the log file. `wait`: other streams come first.
   void take(std::string_view text, bool wait);
-  /// The log file will hold no more than take() was given so far.
+  /// The log file has ended: it holds what take() was given so far and no more.
   void file_ends();
   /// The stream has ended.
   void end();
@@ -32,13 +32,14 @@ class ConsoleLines {
   bool is_behind() const { return shown_ < written_; }
   /// Reads more of the log file, if the console can take it.
   void catch_up();
-  /// It must be polled: the console has taken everything, so no readiness event will come.
+  /// Whether it must be called again without an event: the console is writable, so poll() will not
+  /// report a change.
   bool needs_turn() const { return is_behind() && queue_.waiting_fd() < 0; }
   bool has_ended() const { return ended_; }
-  /// The stream has ended and all of it went to the console.
+  /// Whether the stream has ended and was passed to the console completely.
   bool is_done() const { return ended_ && !is_behind(); }
 
-  /// Lines skipped because there is no file to read them from later.
+  /// Number of lines skipped because no file holds them for later.
   long skipped() const { return skipped_; }
 
  private:
@@ -53,7 +54,7 @@ class ConsoleLines {
   std::vector<int> rank_;  // one entry
   ConsoleQueue& queue_;
   RepeatFolding* folding_;
-  bool may_skip_;  // a file has the lines, even if it cannot be read back
+  bool may_skip_;  // a file holds the lines, even if it cannot be read back
   int file_ = -1;  // the log file, for reading
   std::uint64_t written_ = 0;
   std::uint64_t shown_ = 0;

@@ -8,8 +8,8 @@ namespace ddp::launch {
 
 class ConsoleQueue {
  public:
-  /// Writes to `fd`'s file through its own descriptor if possible: O_NONBLOCK on a shared one would
-  /// surprise the shell and other programs on the terminal.
+  /// Writes to the file behind `fd` through a descriptor of its own if possible: O_NONBLOCK on a
+  /// shared one would affect the shell and other programs on the terminal.
   explicit ConsoleQueue(int fd);
   ~ConsoleQueue();
   ConsoleQueue(const ConsoleQueue&) = delete;
@@ -21,16 +21,16 @@ class ConsoleQueue {
   void append_line(std::string_view prefix, std::string_view line);
   /// Queues the text and writes as much as possible without blocking.
   void add(std::string_view text);
-  /// -1: nothing is waiting; else poll it for POLLOUT and call write_some().
+  /// Poll it for POLLOUT and call write_some(); -1: nothing is queued.
   int waiting_fd() const { return queue_.empty() ? -1 : fd_; }
   void write_some();
-  /// So much is queued that producers that can wait should.
+  /// Whether so much is queued that producers should wait if they can.
   bool is_long() const { return waiting() > kLong; }
-  /// So much is queued that nothing more should be added.
+  /// Whether so much is queued that nothing more should be added.
   bool is_full() const { return waiting() > kFull; }
   /// Discards what has not been written.
   void drop();
-  /// Error number of the first write that failed, other than for want of a reader; 0: none.
+  /// errno of the first failed write, except for a missing reader (EPIPE); 0: none.
   int error() const { return error_; }
 
  private:
@@ -47,7 +47,7 @@ class ConsoleQueue {
   std::string queue_;
   int error_ = 0;
   std::size_t written_ = 0;  // of queue_
-  std::size_t tried_ = 0;    // length of queue_ when its writing was last tried
+  std::size_t tried_ = 0;    // length of queue_ at the last attempt to write
 };
 
 }  // namespace ddp::launch

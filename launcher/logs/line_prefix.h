@@ -22,7 +22,7 @@ class LinePrefix {
   using Time = Clock::time_point;
 
   LinePrefix() = default;
-  /// As Python's string.Template: $name or ${name}, `$$` is a dollar, unknown names are kept.
+  /// Compiles a Python string.Template: $name or ${name}; `$$` is a dollar; unknown names are kept.
   /// Names: role_name, local_rank, rank, hostname, time.
   LinePrefix(std::string_view text, const PrefixPlace& place);
 

@@ -9,7 +9,7 @@ namespace ddp::launch {
 
 struct Rotation {
   std::uint64_t max_bytes = 0;  // of one file; 0: never rotate
-  int keep = 3;                 // older files
+  int keep = 3;                 // number of older files
 };
 
 class LogFile {
@@ -19,11 +19,11 @@ class LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  /// `truncate`: starts an empty file, else appends. Throws LaunchError.
+  /// Opens the file, emptied if `truncate`. Throws LaunchError.
   void open(const std::string& path, Rotation rotation, bool truncate);
   bool is_open() const { return fd_ >= 0; }
   /// Writes all bytes. Rotation moves an unfinished line to the new file; only a line longer than a
-  /// file is cut. False, once, if the disk refuses: the rest is lost, and error() says why.
+  /// file is cut. Returns false, once, if a write fails: the rest is lost, and error() is set.
   bool write(std::string_view text);
   const std::string& error() const { return error_; }
   const std::string& path() const { return path_; }
@@ -42,7 +42,7 @@ class LogFile {
   Rotation rotation_;
   int fd_ = -1;
   std::uint64_t size_ = 0;
-  std::uint64_t line_begin_ = 0;  // start of the unfinished line; size_: none
+  std::uint64_t line_begin_ = 0;  // offset of the unfinished line; size_ if there is none
   std::string error_;
 };
 

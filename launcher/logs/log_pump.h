@@ -30,11 +30,11 @@ class LogPump {
   LogPump(const LogPump&) = delete;
   LogPump& operator=(const LogPump&) = delete;
 
-  /// The descriptor for the worker's stdout or stderr (-1: ddp-run's own). The caller closes it
-  /// once the worker has it. Throws LaunchError if a file cannot be opened.
+  /// Returns the descriptor for a worker's stdout or stderr (-1: ddp-run's own). The caller closes
+  /// it once the worker has inherited it. Throws LaunchError if a file cannot be opened.
   int open_stream(const StreamPlan& plan, int local_rank, bool is_stderr);
 
-  /// Gives the workers' pseudo-terminals the size that the console has now.
+  /// Sets the workers' pseudo-terminals to the console's current size.
   void resize_terminals();
 
   void add_poll_fds(std::vector<pollfd>& fds);
@@ -42,8 +42,8 @@ class LogPump {
   std::optional<Time> deadline() const;
   void handle(const std::vector<pollfd>& fds);
 
-  /// Error number of the first failed write to the console, such as ENOSPC; 0: none. A reader that
-  /// has gone away (EPIPE) is none.
+  /// errno of the first failed write to the console, such as ENOSPC, except for a missing reader
+  /// (EPIPE); 0: none.
   int console_error() const;
   /// Call after all workers and their descendants are dead: drains the pipes and closes the round's
   /// files. Does not wait for a slow console.
@@ -54,20 +54,20 @@ class LogPump {
   /// `interrupts` is readable, returns true.
   bool flush_console(Patience patience, const std::vector<int>& interrupts = {},
                      const std::function<bool()>& give_up = {});
-  /// Discards it: no reader is left.
+  /// Discards what has not been written to the console.
   void drop_console();
-  /// The last lines this worker wrote to stderr, including the round before finish_round().
+  /// The last lines this worker wrote to stderr, in the current or the last finished round.
   std::string last_stderr(int local_rank) const;
   /// When output of this worker was first copied; still valid after the round.
   std::optional<Clock::time_point> first_output(int local_rank) const;
   /// When output of this worker was last copied; the epoch: never in this round.
   Clock::time_point last_output(int local_rank) const;
-  /// Until when a console that fell behind blocked a worker's writes: now if it still does, the
-  /// epoch if it never did.
+  /// Until when a slow console blocked a worker's writes: now if it still does, the epoch if it
+  /// never did.
   Clock::time_point held_up_until() const;
-  /// A line of ddp-run's own, in order with the workers' stderr.
+  /// Prints a line of ddp-run itself, in order with the workers' stderr.
   void note(const std::string& line);
-  /// Verbatim text, in the same order.
+  /// Prints text verbatim, in the same order.
   void print(const std::string& text);
 
  private:
@@ -87,14 +87,14 @@ class LogPump {
   void write_consoles();
   bool is_console_waiting() const;
 
-  long skipped_lines_ = 0;  // not shown on a slow console; they are in the log files
+  long skipped_lines_ = 0;  // omitted on a slow console, present in the log files
   std::unique_ptr<ConsoleQueue> out_;
   std::unique_ptr<ConsoleQueue>
-      err_;  // null: same file as stdout, so that lines of the two never mix
+      err_;  // null: the same file as stdout, so that their lines never mix
   std::list<Source> sources_;
   std::unique_ptr<RepeatFolding>
       folding_[2];  // of stdout and of stderr; null: lines are not folded
-  // By console, as in console(): this round's, after what earlier rounds left.
+  // By console, as in console(): leftovers of earlier rounds, then this round's.
   std::list<ConsoleLines> shown_[2];
   LinePrefix fold_prefix_;
   std::vector<char> buffer_;

@@ -21,13 +21,13 @@ class RepeatFolding {
 
   RepeatFolding(std::chrono::milliseconds longest_wait, Sink sink);
 
-  /// Adds or removes ranks that may write lines: only those are waited for. After leave() a rank
-  /// writes nothing more until flush().
+  /// Adds or removes a rank that may write lines; lines wait for these ranks only. After leave()
+  /// the rank writes nothing more until flush().
   void join(int rank);
   void leave(int rank);
 
   void add(int rank, std::string_view line, Time now);
-  /// Emits lines that no rank can join any more or that have waited long enough.
+  /// Emits lines that no other rank can repeat any more or that have waited long enough.
   void settle(Time now);
   /// When settle() is due; nullopt if nothing is held.
   std::optional<Time> deadline() const;
@@ -50,7 +50,7 @@ class RepeatFolding {
   Sink sink_;
   std::list<Entry> waiting_;
   std::size_t bytes_ = 0;        // in waiting_
-  std::map<int, Place> newest_;  // each rank's, or end() when none of its lines is waiting
+  std::map<int, Place> newest_;  // each rank's newest line; end(): none is waiting
   std::size_t without_ = 0;      // ranks whose newest_ is end()
 };
 

@@ -22,14 +22,14 @@ enum class StreamMode {
 
 struct StreamPlan {
   StreamMode mode = StreamMode::Inherit;
-  std::string file;      // File; Pump: a copy of every byte, unless empty
-  bool console = false;  // Pump: to ddp-run's own stream, too
-  bool by_line = false;  // Pump to the console: whole lines with a prefix; else bytes as they come
+  std::string file;      // File: the target; Pump: gets a copy of every byte; empty: none
+  bool console = false;  // Pump: also to ddp-run's own stream
+  bool by_line = false;  // Pump to the console: whole lines with a prefix, else raw bytes
   LinePrefix prefix;
-  std::chrono::milliseconds fold{0};  // how long a line waits for its duplicates; 0: not at all
+  std::chrono::milliseconds fold{0};  // how long a line waits for its repeats; 0: no folding
   Rotation rotation;                  // of file
-  std::vector<std::string> filters;   // Pump by line: lines with one of these ...
-  std::string filter_file;            // ... are added to this file
+  std::vector<std::string> filters;   // Pump by line: lines that contain one of these ...
+  std::string filter_file;            // ... are appended to this file
 };
 
 struct WorkerStreams {
@@ -54,7 +54,7 @@ struct LogOptions {
   std::set<int> console_ranks;  // empty: all
   std::vector<std::string> stdout_filters;
   std::vector<std::string> stderr_filters;
-  bool watched = false;   // all output passes through ddp-run, as a sign of life
+  bool watched = false;   // all output passes through ddp-run: it counts as a sign of life
   int report_lines = 18;  // last stderr lines shown in the failure report; 0: stderr is left alone
   bool wants_files() const {
     return redirects.any() || tee.any() || !stdout_filters.empty() || !stderr_filters.empty();
@@ -70,10 +70,11 @@ struct LogOptions {
 
 struct StreamPlace {
   PrefixPlace worker;
-  std::string folder;          // of this worker in this attempt
+  std::string folder;          // this worker's, in this attempt
   std::string attempt_folder;  // for filtered lines of all workers
 };
 
+/// Returns where this worker's stdout and stderr go.
 WorkerStreams plan_streams(const LogOptions& options, const StreamPlace& place);
 
 }  // namespace ddp::launch

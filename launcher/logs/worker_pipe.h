@@ -8,10 +8,10 @@ namespace ddp::launch {
 /// The read end does not block. Throws LaunchError if no descriptors are left.
 PipeEnds open_worker_pipe();
 
-/// A pseudo-terminal with the size of `original`, so that a worker on a terminal still sees one and
-/// progress bars keep working. Falls back to a pipe.
+/// Opens a pseudo-terminal with the size of `original`, so that progress bars still work. Falls
+/// back to a pipe.
 PipeEnds open_worker_terminal(int original);
-/// From one terminal to another; does nothing if one of the two is none.
+/// Copies the window size; does nothing unless both are terminals.
 void copy_window_size(int from, int to);
 
 }  // namespace ddp::launch

@@ -6,9 +6,9 @@
 
 namespace ddp::launch {
 
-/// "0-3,8", the kernel's format; malformed parts are skipped.
+/// Parses the kernel's format, "0-3,8"; skips malformed parts.
 std::vector<int> parse_cpu_list(const std::string& text);
-/// CPUs of the calling thread.
+/// Returns the CPU affinity of the calling thread.
 std::vector<int> cpus_of_this_thread();
 
 }  // namespace ddp::launch

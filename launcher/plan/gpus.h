@@ -17,15 +17,15 @@ struct MachineView {
   static MachineView of_this_process();
 };
 
-/// GPUs of the machine, or of this container.
+/// Counts the GPUs of the machine or container.
 int installed_gpus(const MachineView& machine);
-/// GPUs that a CUDA program started here would see.
+/// Counts the GPUs that a CUDA program started here would see.
 int count_gpus(const MachineView& machine);
-/// The entries of CUDA_VISIBLE_DEVICES that CUDA would use (it stops at the first bad one), or 0,
-/// 1, ... when unset.
+/// Returns the entries of CUDA_VISIBLE_DEVICES that CUDA would use (it stops at the first invalid
+/// one), or 0, 1, ... if unset.
 std::vector<std::string> visible_gpus(const MachineView& machine);
-/// The GPU of each worker, assigned as by torchrun: entries of HIP_VISIBLE_DEVICES, else of
-/// CUDA_VISIBLE_DEVICES, else this machine's GPUs, or 0, 1, ... if it shows none. Throws
+/// Assigns a GPU to each worker as torchrun does: from HIP_VISIBLE_DEVICES, else from
+/// CUDA_VISIBLE_DEVICES, else from this machine's GPUs, or 0, 1, ... if none is visible. Throws
 /// LaunchError (2) that names `option` if there are too few.
 std::vector<std::string> gpu_of_each_worker(const MachineView& machine, int workers,
                                             const std::string& option);

@@ -95,7 +95,7 @@ JobPlan plan_job(const LaunchConfig& config) {
   plan.cpus = cpus_of_workers(config, machine, plan.job.local_world_size);
   plan.restarts = config.restarts;
   plan.restarts.program = program_of(plan.command, places);
-  plan.warm_spares = config.warm_spares;
+  plan.standby_workers = config.standby_workers;
   plan.elastic = config.group && !config.group->rules.fixed_ranks;
   plan.hangs = config.hangs;
   const bool has_heartbeats = config.log_dir != "/dev/null";
@@ -133,9 +133,9 @@ WorkerSpec worker_spec(const JobPlan& plan, const WorkerGroup& group, const Work
   return spec;
 }
 
-WorkerSpec spare_spec(const JobPlan& plan, const WorkerGroup& group, const Worker& worker) {
+WorkerSpec standby_spec(const JobPlan& plan, const WorkerGroup& group, const Worker& worker) {
   WorkerSpec spec = worker_spec(plan, group, worker);
-  spec.environment = spare_environment(std::move(spec.environment));
+  spec.environment = standby_environment(std::move(spec.environment));
   spec.inherits_stdin = false;
   spec.heartbeat_file.clear();
   spec.streams = {};

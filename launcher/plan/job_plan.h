@@ -23,24 +23,24 @@ struct JobPlan {
   std::chrono::milliseconds grace{30'000};
   RunFolder folder;
   RestartRules restarts;
-  bool warm_spares = false;
-  bool elastic = false;  // the nodes may change, which restarts the group as well
+  bool standby_workers = false;  // --warm-spares
+  bool elastic = false;          // nodes may join and leave, which also restarts the group
   HangRules hangs;
   LogOptions logs;
   std::string host;
-  std::vector<std::vector<int>> cpus;  // of each local rank; empty: all of ddp-run's
+  std::vector<std::vector<int>> cpus;  // by local rank; empty: all of ddp-run's
   EventLog events;
 };
 
-/// Everything except folder and events. Throws LaunchError if this machine cannot run it: too few
-/// GPUs, PROGRAM not found.
+/// Plans everything except folder and events. Throws LaunchError if this machine cannot run the
+/// job: too few GPUs, PROGRAM not found.
 JobPlan plan_job(const LaunchConfig& config);
 
-/// One worker of `group`'s current round, not started yet.
+/// Returns a worker of `group`'s current round, not started yet.
 Worker plan_worker(const JobPlan& plan, const WorkerGroup& group, int local_rank);
-/// How it is started.
+/// Returns how to start it.
 WorkerSpec worker_spec(const JobPlan& plan, const WorkerGroup& group, const Worker& worker);
-/// What is known of its successor in the next round.
-WorkerSpec spare_spec(const JobPlan& plan, const WorkerGroup& group, const Worker& worker);
+/// Returns how to start its standby worker, without what only the next round determines.
+WorkerSpec standby_spec(const JobPlan& plan, const WorkerGroup& group, const Worker& worker);
 
 }  // namespace ddp::launch

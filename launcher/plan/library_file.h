@@ -1,4 +1,4 @@
-// Whether a shared library is worth a try, from its ELF header alone.
+// Checks a shared library by its ELF header alone.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,8 @@
 
 namespace ddp::launch {
 
-/// "is empty", "is missing", "is cut off", ...; empty: the dynamic loader would map the file into a
-/// process of this machine. Damage in the middle of it is not seen.
+/// Returns what is wrong with a shared library ("is empty", "is missing", "is cut off", ...), or ""
+/// if the dynamic loader would map it. Does not detect damage in the middle of the file.
 std::string library_fault(const std::filesystem::path& file);
 
 }  // namespace ddp::launch

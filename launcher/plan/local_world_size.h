@@ -7,7 +7,7 @@
 
 namespace ddp::launch {
 
-/// Throws LaunchError (2) with the fix if `value` is malformed or yields no worker.
+/// Returns the number of workers. Throws LaunchError (2) if `value` is malformed or yields none.
 int local_world_size(const std::string& value, const MachineView& machine);
 
 }  // namespace ddp::launch

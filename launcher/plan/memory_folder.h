@@ -1,4 +1,4 @@
-// DDP_SHM_DIR: a folder in memory that lives as long as the job, across its restarts.
+// DDP_SHM_DIR: a folder in memory that lives as long as the job, across restarts.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ class MemoryFolder {
   /// Creates `place`/ddp-run-XXXXXX, accessible to this user only, after removing those left by the
   /// user's dead jobs. path() is empty if `place` is not a writable folder.
   explicit MemoryFolder(const std::string& place);
-  /// The path as far as it is known in advance; empty if it cannot be created.
+  /// Returns the path as far as it is known in advance; empty if it could not be created.
   static std::string planned(const std::string& place);
   ~MemoryFolder();
   MemoryFolder(const MemoryFolder&) = delete;
   MemoryFolder& operator=(const MemoryFolder&) = delete;
 
   const std::string& path() const { return path_; }
-  /// Removes it with its contents. The destructor does not: several processes share the folder.
+  /// Removes the folder with its contents. The destructor does not, as several processes share it.
   void remove() const;
 
  private:

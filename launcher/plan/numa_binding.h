@@ -15,12 +15,12 @@ struct NumaView {
   std::vector<int> affinity;  // CPUs that ddp-run may use
 };
 
-/// The NUMA node of a GPU, named as in CUDA_VISIBLE_DEVICES (an index in PCI order, or GPU-<uuid>);
-/// nullopt if the driver's files do not say.
+/// Returns the NUMA node of a GPU, given as in CUDA_VISIBLE_DEVICES (an index in PCI order, or
+/// GPU-<uuid>); nullopt if the driver's files do not tell.
 std::optional<int> numa_node_of_gpu(const std::string& gpu, const NumaView& view);
 
-/// `gpus`: one per worker; workers without one are distributed over the nodes in order. Throws
-/// LaunchError (2) if a worker would get no CPU.
+/// Returns the CPUs of each worker. `gpus`: one per worker; workers without one are distributed
+/// over the nodes in order. Throws LaunchError (2) if a worker would get no CPU.
 std::vector<std::vector<int>> bind_to_numa(NumaBinding how, const std::vector<std::string>& gpus,
                                            int workers, const NumaView& view);
 

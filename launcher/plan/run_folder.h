@@ -6,7 +6,7 @@
 
 namespace ddp::launch {
 
-/// What the files of a run are for once it has ended.
+/// Which files a run leaves, by their purpose after its end.
 enum class RunFiles {
   ErrorFiles,  // for the report only
   LogCopies,   // copies of console output: for investigating a failure
@@ -17,18 +17,17 @@ class RunFolder {
  public:
   /// No files at all.
   RunFolder() = default;
-  /// log_dir empty: a folder under TMPDIR that only its owner can enter, which remove_if_private()
-  /// removes unless it holds Logs;
-  /// "/dev/null": no files; in a named one, the link `latest` points to the newest run. Throws
-  /// LaunchError (2) if the folder cannot be created.
+  /// Creates a folder in `log_dir`, where the link `latest` points to the newest run. If `log_dir`
+  /// is empty, it is a private folder under TMPDIR, which remove_if_private() removes unless it
+  /// holds Logs; "/dev/null": no files. Throws LaunchError (2) if the folder cannot be created.
   static RunFolder create(const std::string& log_dir, const std::string& run_id, RunFiles files);
-  /// The same without creating anything: XXXXXX stands for what create() chooses.
+  /// The same without creating anything; XXXXXX stands for what create() would choose.
   static RunFolder planned(const std::string& log_dir, const std::string& run_id, RunFiles files);
 
-  /// Creates the folders of this attempt; a private folder without logs keeps only the newest one
-  /// and those with stacks, which the user was told about.
+  /// Creates the folders of this attempt. A private folder without logs keeps only the newest
+  /// attempt and those with stacks, whose paths have been logged.
   void prepare_attempt(int attempt, int local_world_size) const;
-  /// Empty without files, like the two folders.
+  /// Paths of a worker's files and folders; empty if there are no files.
   std::string error_file(int attempt, int local_rank) const;
   std::string heartbeat_file(int attempt, int local_rank) const;
   std::string stacks_file(int attempt, int local_rank) const;
@@ -37,12 +36,12 @@ class RunFolder {
   const std::string& path() const { return path_; }
   bool is_private() const { return private_; }
   bool has_logs() const { return has_logs_; }
-  /// Keeps a folder with logs from now on, for every process of this run.
+  /// Marks a folder with logs to be kept, for all processes of this run.
   void keep_logs() const;
   bool keeps_logs() const;
-  /// For the record of the run, beside the attempts; empty: the folder will not outlive the run.
+  /// Path of the run's result, next to the attempts; empty: the folder will not outlive the run.
   std::string result_file() const;
-  /// Removes it, except attempts that hold stacks.
+  /// Removes a private folder, except attempts that hold stacks.
   void remove_if_private() const;
 
  private:

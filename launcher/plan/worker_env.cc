@@ -104,7 +104,7 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
   return env;
 }
 
-Environment spare_environment(Environment of_worker) {
+Environment standby_environment(Environment of_worker) {
   for (const char* name :
        {kRank, kWorldSize, kGroupRank, kGroupWorldSize, kRoleRank, kRoleWorldSize, kMasterAddr,
         kMasterPort, kRestartCount, kUseAgentStore, kErrorFile, kHeartbeatFile, kLastFailure}) {

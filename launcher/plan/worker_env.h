@@ -24,12 +24,12 @@ struct JobInfo {
   std::string timer_file{};       // empty: the workers' timers are not served
 };
 
-/// The job's own values replace inherited ones; everything else is inherited.
+/// Returns a worker's environment: the inherited one with the job's own values.
 Environment worker_environment(const Environment& inherited, const JobInfo& job,
                                const WorkerGroup& group, const Worker& worker);
 
-/// Of a warm spare of this worker: without what only a round knows.
-Environment spare_environment(Environment of_worker);
+/// Returns the environment of this worker's standby worker: without what only a round determines.
+Environment standby_environment(Environment of_worker);
 
 /// Expands ${local_rank} and $local_rank in the arguments; $${local_rank} yields the literal text.
 Command worker_command(const Command& command, int local_rank);

@@ -1,4 +1,4 @@
-// Whether the kernel ended a process because of its limit on CPU time (RLIMIT_CPU, ulimit -t).
+// Detects processes killed for exceeding their CPU time limit (RLIMIT_CPU, ulimit -t).
 #pragma once
 
 #include <sys/types.h>
@@ -7,8 +7,8 @@
 
 namespace ddp::launch {
 
-/// "CPU time limit: ...", or empty if `signal` did not come from it. `pid`: a child that `signal`
-/// killed and that is not reaped yet.
+/// Returns "CPU time limit: ..." if that is why `signal` killed `pid`, else "". `pid`: a child that
+/// is not reaped yet.
 std::string cpu_limit_verdict(pid_t pid, int signal);
 
 }  // namespace ddp::launch

@@ -6,7 +6,7 @@
 
 namespace ddp::launch {
 
-/// Processes killed by the OOM killer so far; nullopt: not reported by this kernel.
+/// Numbers of processes killed by the OOM killer so far; nullopt: not reported by this kernel.
 struct OomCounts {
   std::optional<long> cgroup;   // in the cgroup of this process (v2 memory.events, v1 oom_control)
   std::optional<long> machine;  // /proc/vmstat
@@ -16,7 +16,7 @@ struct OomCounts {
   static OomCounts read(const std::string& root = "");
 };
 
-/// What to report about a worker killed by SIGKILL between the two readings; empty if unknown.
+/// Explains a SIGKILL of a worker between the two readings; empty if unknown.
 std::string oom_verdict(const OomCounts& before, const OomCounts& after);
 
 }  // namespace ddp::launch

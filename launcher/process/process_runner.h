@@ -19,9 +19,9 @@ struct Event {
   enum class Kind {
     WorkerExited,
     Signal,
-    LauncherGone,
-    HeartbeatBegan,  // a worker's first
-    StacksDumped,    // everything dump_stacks() started
+    GuardianGone,    // SIGKILL of the process that the user started
+    HeartbeatBegan,  // a worker wrote its first heartbeat
+    StacksDumped,    // everything that dump_stacks() started has ended
     StoreLost,       // the process of the workers' store exited, or cannot be started
   };
   Kind kind = Kind::Signal;
@@ -31,7 +31,7 @@ struct Event {
   std::string cause{};                // WorkerExited: the system's explanation; may be empty.
                                       // StoreLost: what happened
   int signal = 0;                     // Signal
-  bool ends_job = false;              // Signal: ends the job, or is only forwarded
+  bool ends_job = false;              // Signal: ends the job, else is forwarded
   SignalOrigin origin{};              // Signal
   std::vector<int> without_stacks{};  // StacksDumped: local ranks whose debugger failed
 };
@@ -49,11 +49,11 @@ class ProcessRunner {
   /// started, throws LaunchError with nothing left running.
   virtual std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) = 0;
 
-  /// Keeps a process started for each of these workers, which becomes the next round's worker of
-  /// that local rank if it is ready by then. `specs` tell all that is known before that round.
-  virtual void keep_spares(const std::vector<WorkerSpec>& specs) = 0;
-  /// Kills them.
-  virtual void end_spares() = 0;
+  /// Starts a standby worker for each of `specs` (which hold all that is known before the next
+  /// round). It becomes the next round's worker of its local rank if it is ready by then.
+  virtual void keep_standby(const std::vector<WorkerSpec>& specs) = 0;
+  /// Kills all standby workers.
+  virtual void end_standby() = 0;
 
   /// Waits for at least one event and returns all; empty if the deadline passed first.
   virtual std::vector<Event> wait(std::optional<Clock::time_point> deadline) = 0;
@@ -63,28 +63,29 @@ class ProcessRunner {
   /// Signals the process group of one worker, if it is running.
   virtual void signal_worker(int local_rank, int signal) = 0;
 
-  /// When its output was first copied in this round; nullopt: not yet.
+  /// When a worker's output was first copied in this round; nullopt: not yet.
   virtual std::optional<Clock::time_point> first_output(int local_rank) const = 0;
   /// A worker's last sign of life in this round.
   virtual LifeSign life_sign(int local_rank) = 0;
-  /// Until when workers were blocked in writes because the console stalled: now if they still are,
-  /// the epoch if they never were, as far as it is known.
+  /// Until when a stalled console blocked workers in writes: now if it still does, the epoch if it
+  /// never did, as far as it is known.
   virtual Clock::time_point held_up_until() const = 0;
-  /// The kernel's view of the worker.
+  /// The kernel's state of a worker.
   virtual KernelState state_of(int local_rank) const = 0;
-  /// Of its threads.
+  /// CPU times of a worker's threads.
   virtual CpuTimes cpu_times_of(int local_rank) const = 0;
-  /// Writes each worker's thread states to its file and has a debugger, if one is installed, add
-  /// the stacks, in this order; StacksDumped follows. False: no debugger.
+  /// Writes each worker's thread states to its file and has a debugger, if one is installed, append
+  /// the stacks, in this order; StacksDumped follows. Returns false if there is no debugger.
   virtual bool dump_stacks(const std::vector<StackDump>& wanted) = 0;
 
-  /// Hosts a new, empty store for the coming round, until the next call or StoreLost, for those who
-  /// come through `source` (store/store_service.h; not owned); -1: no store. Throws LaunchError.
+  /// Serves a new, empty store for the next round to clients that connect through `source`
+  /// (store/store_service.h; not owned), until the next call or StoreLost. -1: no store. Throws
+  /// LaunchError.
   virtual void serve_store(int source) = 0;
   virtual void stop_store() = 0;
 
-  /// Kills all remaining descendants, including setsid grandchildren, except the spares and the
-  /// process of the workers' store. Returns those that would not die.
+  /// Kills all remaining descendants, including setsid grandchildren, except standby workers and
+  /// the store's process. Returns those that survived.
   virtual std::vector<std::string> sweep() = 0;
 
   /// The last lines of the worker's stderr, complete after sweep(); empty if unknown.

@@ -60,9 +60,10 @@ bool wait_for_sigchld(Clock::time_point deadline) {
   return ::sigtimedwait(&child, nullptr, &limit) == SIGCHLD;
 }
 
-std::vector<pid_t> without(std::vector<pid_t> pids, const std::vector<pid_t>& spare) {
-  std::erase_if(
-      pids, [&](pid_t pid) { return std::find(spare.begin(), spare.end(), pid) != spare.end(); });
+std::vector<pid_t> without(std::vector<pid_t> pids, const std::vector<pid_t>& except) {
+  std::erase_if(pids, [&](pid_t pid) {
+    return std::find(except.begin(), except.end(), pid) != except.end();
+  });
   return pids;
 }
 
@@ -86,16 +87,16 @@ void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 bool has_children() { return is_child(P_ALL, 0); }
 
 std::vector<std::string> kill_descendants(Clock::duration patience,
-                                          const std::vector<pid_t>& spare) {
+                                          const std::vector<pid_t>& except) {
   const auto deadline = Clock::now() + patience;
   for (;;) {
     std::vector<pid_t> alive;
-    for (const pid_t pid : without(children_of_self(), spare)) {
+    for (const pid_t pid : without(children_of_self(), except)) {
       ::kill(pid, SIGKILL);
       if (::waitpid(pid, nullptr, WNOHANG) == 0) alive.push_back(pid);
     }
     if (alive.empty()) {
-      if (without(children_of_self(), spare).empty()) return {};
+      if (without(children_of_self(), except).empty()) return {};
       continue;  // the dead ones left children
     }
     if (wait_for_sigchld(deadline) || Clock::now() < deadline) continue;

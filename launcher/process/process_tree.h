@@ -1,5 +1,5 @@
-// Kills this process's descendants. Touches direct children only: as a subreaper this process
-// inherits their orphans, so repeating it reaches every descendant and nothing else.
+// Kills this process's descendants. Signals direct children only: as a subreaper this process
+// inherits their orphans, so repetition reaches every descendant and nothing else.
 #pragma once
 
 #include <sys/types.h>
@@ -11,21 +11,21 @@
 
 namespace ddp::launch {
 
-/// Enough for processes that react to SIGKILL at all, once others were waited for.
+/// Enough for processes that react to SIGKILL at all, once others have been waited for.
 inline constexpr std::chrono::milliseconds kShortPatience{500};
 
-/// Orphaned descendants become children of this process instead of init's.
+/// Makes orphaned descendants children of this process instead of init.
 void become_subreaper();
 
-/// Includes zombies.
+/// Returns whether this process has children, zombies included.
 bool has_children();
 
-/// SIGKILLs and reaps children until none is left except those in `spare`. SIGCHLD must be blocked.
-/// Returns those still alive after `patience` (uninterruptible sleep): "pid 12 (state D)".
+/// SIGKILLs and reaps children until none is left except those in `except`. SIGCHLD must be
+/// blocked. Returns those still alive after `patience` (uninterruptible sleep): "pid 12 (state D)".
 std::vector<std::string> kill_descendants(Clock::duration patience,
-                                          const std::vector<pid_t>& spare = {});
+                                          const std::vector<pid_t>& except = {});
 
-/// SIGKILLs the children of a process that cannot do so itself, and the orphans it inherits.
+/// SIGKILLs the children of a process that cannot do so itself, and orphans that it inherits.
 void kill_children_of(pid_t parent, Clock::duration patience);
 
 }  // namespace ddp::launch

@@ -79,7 +79,7 @@ SignalOrigin origin_of(int signal, int code, pid_t sender, int value) {
   if (code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT)) return {Sender::Keyboard};
   if (sender != ::getppid()) return {Sender::Other};
   if (code != SI_QUEUE || value < kPassedOnMark) return {Sender::Parent};
-  return {Sender::Launcher, value - kPassedOnMark};
+  return {Sender::DdpRun, value - kPassedOnMark};
 }
 
 void pass_on(pid_t process, int signal, int requests) {

@@ -1,4 +1,4 @@
-// Signals are blocked early and received in one place. Makes no decisions; its reader does.
+// Blocks signals early and receives them in one place. Makes no decisions; its reader does.
 #pragma once
 
 #include <signal.h>
@@ -15,7 +15,7 @@ namespace ddp::launch {
 struct ReceivedSignal {
   int number = 0;
   SignalOrigin origin{};
-  bool was_pending = false;  // it was already pending
+  bool was_pending = false;  // pending before next() was called
 };
 
 class SignalMailbox {
@@ -29,13 +29,13 @@ class SignalMailbox {
   /// and QUIT to their default action if not listed.
   void handle(const std::vector<int>& stop_signals);
 
-  /// True for signals that end the job; the others are forwarded to the workers.
+  /// Whether a signal ends the job; others are forwarded to the workers.
   bool ends_job(int signal) const;
   bool hangup_ignored() const { return hangup_ignored_; }
 
-  /// Waits for the next signal; nullopt: the deadline passed first.
+  /// Waits for the next signal; returns nullopt if the deadline passed first.
   std::optional<ReceivedSignal> next(std::optional<Clock::time_point> deadline) const;
-  /// A signalfd (non-blocking, close-on-exec) for a poll loop; the caller closes it.
+  /// Returns a signalfd (non-blocking, close-on-exec) for a poll loop; the caller closes it.
   int open_fd() const;
 
  private:
@@ -44,9 +44,9 @@ class SignalMailbox {
   bool hangup_ignored_ = false;
 };
 
-/// Who sent a signal, from siginfo or signalfd fields.
+/// Determines who sent a signal from siginfo or signalfd fields.
 SignalOrigin origin_of(int signal, int code, pid_t sender, int value);
-/// Forwards a signal to ddp-run's next process; `requests`: stop requests so far.
+/// Forwards a signal to the next ddp-run process down; `requests`: stop requests so far.
 void pass_on(pid_t process, int signal, int requests);
 
 }  // namespace ddp::launch

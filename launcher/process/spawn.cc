@@ -73,7 +73,7 @@ struct ChildPlan {
   const cpu_set_t* cpus;  // nullptr: inherit ours
   std::size_t cpus_size;
   int kept_descriptor;
-  bool steps_back;
+  bool low_priority;
 };
 
 // Between fork and exec: system calls only.
@@ -91,7 +91,7 @@ struct ChildPlan {
   reset_signals(plan.keep_hangup_ignored);
   mark_all_close_on_exec();
   if (plan.kept_descriptor >= 0) ::fcntl(plan.kept_descriptor, F_SETFD, 0);
-  if (plan.steps_back) ::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + kStepBack);
+  if (plan.low_priority) ::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + kStepBack);
   restore_descriptor_limit();
   ::execve(plan.executable, plan.argv, plan.env);
   const int error = errno;
@@ -122,7 +122,7 @@ PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
   if (pid == 0) {
     run_child({spec.command.executable.c_str(), argv.data(), env.data(), stdio, parent, ends.write,
                keep_hangup_ignored, cpus.get(), cpu_set_size(spec.cpus), spec.kept_descriptor,
-               spec.steps_back});
+               spec.low_priority});
   }
   const int error = errno;
   ::close(ends.write);

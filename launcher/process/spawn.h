@@ -13,7 +13,7 @@ struct PendingSpawn {
   int exec_pipe = -1;  // carries errno if exec fails, closes if it succeeds
 };
 
-/// The child's stdin, stdout and stderr; -1: ours.
+/// The child's stdin, stdout and stderr; -1: ddp-run's own.
 struct WorkerStdio {
   int in = -1;
   int out = -1;
@@ -21,13 +21,13 @@ struct WorkerStdio {
 };
 void close_stdio(WorkerStdio& stdio);
 
-/// The child gets its own session and process group, default signal dispositions, an empty mask, no
-/// descriptors except 0, 1, 2 and the spec's, and dies with the calling thread. Throws LaunchError
-/// if fork fails.
+/// Forks a child with its own session and process group, default signal dispositions, an empty
+/// signal mask, and no descriptors except 0, 1, 2 and the spec's. It dies with the calling thread.
+/// Throws LaunchError if fork fails.
 PendingSpawn begin_spawn(const WorkerSpec& spec, const WorkerStdio& stdio,
                          bool keep_hangup_ignored);
 
-/// Waits for exec; returns 0 or its errno. Closes the pipe. Without a pipe: 0.
+/// Waits for exec and closes the pipe; returns 0 or exec's errno, and 0 if there is no pipe.
 int finish_spawn(PendingSpawn& pending);
 
 }  // namespace ddp::launch

@@ -1,5 +1,5 @@
-// Runs debuggers on hung workers, few at a time, so as not to overload a machine in trouble.
-// Neither interprets their output nor waits.
+// Runs debuggers on hung workers, a few at a time so as not to overload the machine. Neither
+// interprets their output nor waits.
 #pragma once
 
 #include <sys/types.h>
@@ -23,14 +23,14 @@ class StackDumper {
   };
 
   /// Writes each worker's thread table to its file and has debuggers found on `path` (as in $PATH)
-  /// add the stacks, in this order. False: none could be started.
+  /// append the stacks, in this order. Returns false if none could be started.
   bool begin(const std::vector<Target>& targets, const std::string& path);
-  /// Call for every child that exits. nullopt: not a debugger, or not the last one. Else: the local
-  /// ranks whose debuggers failed.
+  /// Call for every child that exits. Returns the local ranks whose debuggers failed once the last
+  /// one has exited; nullopt if `pid` is no debugger or not the last one.
   std::optional<std::vector<int>> take_exit(pid_t pid, bool ok);
   /// Drops the remaining dumps; take_exit() still reports the end.
   void cancel();
-  /// All children of this process are dead.
+  /// Call once all children of this process are dead.
   void forget_all();
 
  private:

@@ -1,4 +1,4 @@
-// Who may read ddp-run's standard input.
+// Decides who reads ddp-run's standard input.
 #pragma once
 
 namespace ddp::launch {
@@ -7,9 +7,9 @@ namespace ddp::launch {
 /// descriptor. Throws LaunchError.
 int take_standard_input();
 
-/// Replaces a terminal by /dev/null if ddp-run is in its background, as after `ddp-run ... &`.
-/// Workers have sessions of their own, where the kernel neither stops them (SIGTTIN) nor keeps them
-/// from taking what is typed for the shell. Call it in the terminal's session.
+/// Replaces standard input with /dev/null if it is a terminal and ddp-run is in its background, as
+/// after `ddp-run ... &`. Otherwise workers, which are in sessions of their own without job
+/// control, would read what is typed for the shell. Call it in the terminal's session.
 void leave_input_to_foreground();
 
 }  // namespace ddp::launch

@@ -12,7 +12,7 @@ constexpr auto kPassedOnWithin = std::chrono::seconds(2);
 }  // namespace
 
 bool StopRequests::add(const SignalOrigin& origin, Clock::time_point now) {
-  if (origin.sender == Sender::Launcher) {
+  if (origin.sender == Sender::DdpRun) {
     if (origin.count <= count_) return false;
     count_ = origin.count;
     counted_ = now;

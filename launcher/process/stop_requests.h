@@ -1,4 +1,4 @@
-// Counts stop requests: one request may arrive as several signals. Pure.
+// Counts stop requests, each of which may arrive as several signals. Pure.
 #pragma once
 
 #include "launcher/base/clock.h"
@@ -8,22 +8,22 @@ namespace ddp::launch {
 enum class Sender {
   Keyboard,  // Ctrl-C or Ctrl-\ at the terminal
   Parent,    // this process's parent, whatever it is
-  Launcher,  // the ddp-run process above this one, which forwards its count
+  DdpRun,    // the ddp-run process above this one, which forwards its count
   Other,
 };
 
 struct SignalOrigin {
   Sender sender = Sender::Other;
-  int count = 0;  // Launcher: of requests so far
+  int count = 0;  // DdpRun: number of requests so far
 };
 
 class StopRequests {
  public:
-  /// True: a new request. False: a duplicate of one already counted, sent both directly and through
-  /// the parent, or twice by one sender in quick succession.
+  /// Returns true for a new request, false for a duplicate of one already counted: sent both
+  /// directly and through the parent, or twice by one sender in quick succession.
   bool add(const SignalOrigin& origin, Clock::time_point now);
-  /// Nothing was pending. Signals pending before that belong to the last request: this process may
-  /// not have run since.
+  /// Call when no signal was pending. Signals that are still pending after a request belong to it,
+  /// as this process may not have been scheduled since.
   void nothing_pending() { at_work_ = false; }
   int count() const { return count_; }
 

@@ -1,6 +1,6 @@
-// The workers' store as a child process, so that its traffic takes neither time nor memory of the
-// agent's. Each round has a process of its own, started at the first connection: a fork of the
-// agent, without exec. Runs in a poll loop.
+// Runs the workers' store as a child process, so that its traffic costs the agent neither time nor
+// memory. Each round has its own process, forked from the agent (without exec) at the first
+// connection. Runs in a poll loop.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 
 namespace ddp::launch {
 
-/// This round's store is gone, with its contents.
+/// The loss of this round's store with its contents.
 struct StoreLoss {
   ExitStatus exit;
   std::string what;  // one line for the user
@@ -26,16 +26,15 @@ class StoreProcess {
   StoreProcess(const StoreProcess&) = delete;
   StoreProcess& operator=(const StoreProcess&) = delete;
 
-  /// Ends the last round's store. Those who come through `source` (store/store_service.h; not
-  /// owned) are served the next one, new and empty; -1: this process hosts none. Throws
-  /// LaunchError.
+  /// Ends the last round's store and serves a new, empty one to clients that connect through
+  /// `source` (store/store_service.h; not owned); -1: this node serves none. Throws LaunchError.
   void serve(int source);
-  /// Kills the process and waits for its death; no store from now on.
+  /// Kills the process and waits for its death; there is no store from now on.
   void stop();
 
-  /// Poll for input; -1: nobody is awaited.
+  /// Poll for input; -1: no first client is expected.
   int poll_fd() const { return awaited_ ? source_ : -1; }
-  /// The first client comes: starts the process. Returns a loss if that fails.
+  /// Call when the first client connects: starts the process. Returns a loss if that fails.
   std::optional<StoreLoss> handle_client();
 
   /// Poll for input: lines for the user; -1: not running.
@@ -47,8 +46,8 @@ class StoreProcess {
   std::optional<StoreLoss> take_exit();
 
  private:
-  int source_ = -1;       // a copy: the original may be closed before the round's end is known here
-  bool awaited_ = false;  // no client has come yet
+  int source_ = -1;       // a copy, as the original may be closed before this node's round ends
+  bool awaited_ = false;  // no client has connected yet
   pid_t pid_ = 0;
   int control_ = -1;
 };

@@ -58,12 +58,12 @@ std::optional<Clock::time_point> earlier(std::optional<Clock::time_point> a,
 
 }  // namespace
 
-WorkerProcesses::WorkerProcesses(const SignalMailbox& signals, int launcher_pipe)
+WorkerProcesses::WorkerProcesses(const SignalMailbox& signals, int guardian_pipe)
     : signals_(signals),
       signal_fd_(signals.open_fd()),
-      launcher_pipe_(launcher_pipe),
-      spares_([this](const std::string& line) { pump_.note(line); }, signals.hangup_ignored()) {
-  handlers_.push_back(&spares_);
+      guardian_pipe_(guardian_pipe),
+      standby_([this](const std::string& line) { pump_.note(line); }, signals.hangup_ignored()) {
+  handlers_.push_back(&standby_);
 }
 
 WorkerProcesses::~WorkerProcesses() {
@@ -126,7 +126,7 @@ PendingSpawn WorkerProcesses::start_one(const WorkerSpec& spec) {
 }
 
 PendingSpawn WorkerProcesses::spawn_or_hand_over(const WorkerSpec& spec, const WorkerStdio& stdio) {
-  if (const auto pid = spares_.hand_over(spec, stdio)) return {*pid, -1};
+  if (const auto pid = standby_.hand_over(spec, stdio)) return {*pid, -1};
   return begin_spawn(spec, stdio, signals_.hangup_ignored());
 }
 
@@ -147,7 +147,7 @@ bool WorkerProcesses::has_news() const {
 void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
                                 std::vector<Event>& events) {
   std::vector<pollfd> fds{{signal_fd_, POLLIN, 0},
-                          {launcher_pipe_, POLLIN, 0},
+                          {guardian_pipe_, POLLIN, 0},
                           {store_.poll_fd(), POLLIN, 0},
                           {first_heartbeats_.fd(), POLLIN, 0},
                           {store_.notes_fd(), POLLIN, 0}};
@@ -159,8 +159,8 @@ void WorkerProcesses::take_turn(std::optional<Clock::time_point> deadline,
   pump_.handle(fds);
   for (PollHandler* handler : handlers_) handler->handle(fds);
   if (fds[1].revents != 0) {
-    events.push_back({.kind = Event::Kind::LauncherGone});
-    launcher_pipe_ = -1;  // reported once
+    events.push_back({.kind = Event::Kind::GuardianGone});
+    guardian_pipe_ = -1;  // reported once
   }
   if (fds[3].revents != 0) first_heartbeats_.drain();
   if (fds[3].revents != 0 || (watch_from_ && Clock::now() >= *watch_from_)) {
@@ -184,8 +184,8 @@ void WorkerProcesses::watch_heartbeats() {
 }
 
 bool WorkerProcesses::flush_console(LogPump::Patience patience) {
-  return pump_.flush_console(patience, {signal_fd_, launcher_pipe_}, [this] {
-    pollfd launcher{launcher_pipe_, POLLIN, 0};
+  return pump_.flush_console(patience, {signal_fd_, guardian_pipe_}, [this] {
+    pollfd launcher{guardian_pipe_, POLLIN, 0};
     std::vector<Event> events;
     take_signals(events);
     return ::poll(&launcher, 1, 0) == 1 ||
@@ -221,7 +221,7 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
       note_loss(store_.take_exit(), events);
       continue;
     }
-    if (spares_.take_exit(info.si_pid)) continue;
+    if (standby_.take_exit(info.si_pid)) continue;
     const bool is_worker = running_.erase(info.si_pid) > 0;
     // Until it is reaped, its pid and group id cannot be reused.
     if (is_worker) ::kill(-info.si_pid, SIGKILL);
@@ -326,7 +326,7 @@ Clock::duration WorkerProcesses::patience() const {
 
 // Children that outlive a round.
 std::vector<pid_t> WorkerProcesses::not_the_rounds() const {
-  auto pids = spares_.pids();
+  auto pids = standby_.pids();
   if (store_.pid() != 0) pids.push_back(store_.pid());
   return pids;
 }
@@ -338,7 +338,7 @@ std::vector<std::string> WorkerProcesses::sweep() {
   auto survivors = kill_descendants(limit, not_the_rounds());
   left_behind_ = !survivors.empty();
   store_.take_exit();  // the sweep consumed SIGCHLD; the round is over, so nothing is lost
-  spares_.take_exits();
+  standby_.take_exits();
   pump_.finish_round();
   return survivors;
 }

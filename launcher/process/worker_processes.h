@@ -15,24 +15,23 @@
 #include "launcher/process/signal_mailbox.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/stack_dumper.h"
+#include "launcher/process/standby_workers.h"
 #include "launcher/process/store_process.h"
-#include "launcher/process/warm_spares.h"
 #include "launcher/process/worker_spec.h"
 
 namespace ddp::launch {
 
 class WorkerProcesses : public ProcessRunner {
  public:
-  /// `launcher_pipe`: reports end-of-file when the process the user started dies; -1: none. Not
-  /// owned.
-  WorkerProcesses(const SignalMailbox& signals, int launcher_pipe);
+  /// `guardian_pipe`: reports end-of-file when the guardian dies; -1: none. Not owned.
+  WorkerProcesses(const SignalMailbox& signals, int guardian_pipe);
   ~WorkerProcesses() override;
   WorkerProcesses(const WorkerProcesses&) = delete;
   WorkerProcesses& operator=(const WorkerProcesses&) = delete;
 
   std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override;
-  void keep_spares(const std::vector<WorkerSpec>& specs) override { spares_.keep(specs); }
-  void end_spares() override { spares_.end(); }
+  void keep_standby(const std::vector<WorkerSpec>& specs) override { standby_.keep(specs); }
+  void end_standby() override { standby_.end(); }
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override;
   void signal_workers(int signal) override;
   void serve_store(int source) override { store_.serve(source); }
@@ -53,16 +52,16 @@ class WorkerProcesses : public ProcessRunner {
   double unix_time() const override;
 
   /// Writes all workers' output before anything else goes to the console. If a stop signal arrives
-  /// or the launcher is gone, drops it and returns false.
+  /// or the guardian dies, drops it and returns false.
   bool flush_console(LogPump::Patience patience);
-  /// Error number of the first failed write to the console; 0: none.
+  /// errno of the first failed write to the console; 0: none.
   int console_error() const { return pump_.console_error(); }
   void drop_console() { pump_.drop_console(); }
   /// Sends the timer's signal to its process, if it belongs to a worker's session.
   void end_expired(const ExpiredTimer& timer);
-  /// Adds a participant to wait(); must outlive this object.
+  /// Adds a participant to wait(); it must outlive this object.
   void also_poll(PollHandler& handler) { handlers_.push_back(&handler); }
-  /// Verbatim text, in order with the workers' stderr.
+  /// Prints text verbatim, in order with the workers' stderr.
   void print(const std::string& text) { pump_.print(text); }
 
  private:
@@ -82,10 +81,10 @@ class WorkerProcesses : public ProcessRunner {
   std::vector<PollHandler*> handlers_;
   const SignalMailbox& signals_;
   int signal_fd_;
-  int launcher_pipe_;
+  int guardian_pipe_;
   LogPump pump_;
   StoreProcess store_;
-  WarmSpares spares_;
+  StandbyWorkers standby_;
   std::map<pid_t, int> running_;  // -> local rank
   bool killed_ = false;           // running_ got SIGKILL, and the agent waited for it
   bool left_behind_ = false;      // the last sweep left survivors

@@ -1,4 +1,4 @@
-// How one process is started.
+// How to start one process: a plain struct.
 #pragma once
 
 #include <string>
@@ -9,17 +9,16 @@
 
 namespace ddp::launch {
 
-/// One process to start.
 struct WorkerSpec {
   int local_rank = 0;
   Command command;
   Environment environment;
   WorkerStreams streams;
-  bool inherits_stdin = true;  // else it reads end of file
+  bool inherits_stdin = true;  // else it reads end-of-file
   std::string heartbeat_file;  // empty: none
-  std::vector<int> cpus;       // it may run on; empty: same as ddp-run
-  int kept_descriptor = -1;    // also open in it, under the same number; -1: none
-  bool steps_back = false;     // it runs at a lower CPU priority than ddp-run
+  std::vector<int> cpus;       // its affinity; empty: ddp-run's
+  int kept_descriptor = -1;    // a further descriptor, inherited under the same number; -1: none
+  bool low_priority = false;   // runs at a lower CPU priority than ddp-run
 };
 
 }  // namespace ddp::launch

@@ -1,12 +1,12 @@
-// One connection between the agents of two nodes: a handshake that proves to both ends that the
-// other one knows the job's token, then frames of at most 1 MiB. Never blocks.
+// A connection between the agents of two nodes: a handshake that proves to each end that the other
+// knows the job's token, then frames of at most 1 MiB. Never blocks.
 //
 //   agent -> host   "DDP-RUN1" and a nonce of 16 bytes
 //   host -> agent   a nonce of 16 bytes and HMAC-SHA256(token, "host" and both nonces)
 //   agent -> host   HMAC-SHA256(token, "agent" and both nonces)
 //   both            frames: a length of 4 bytes, big-endian, and as many bytes of JSON
 //
-// Nothing else is read before the proof. Frames are neither encrypted nor signed.
+// Nothing else is read before the proof. Frames are neither encrypted nor authenticated.
 #pragma once
 
 #include <array>
@@ -20,10 +20,10 @@
 
 namespace ddp::launch {
 
-/// What a connection to the port of a rendezvous begins with.
+/// Who connects to the port of a rendezvous, judged by the first bytes.
 enum class FirstBytes {
   Incomplete,
-  Agent,     // of ddp-run
+  Agent,     // an agent of ddp-run
   TcpStore,  // a client of the workers' store, or torchrun's agent
   Unknown,
 };
@@ -33,14 +33,14 @@ class ControlChannel {
  public:
   enum class Side { Agent, Host };
   enum class State {
-    Connecting,  // Agent: connect() is under way
-    Greeting,    // the handshake is
+    Connecting,  // Agent: connect() is in progress
+    Greeting,    // the handshake is in progress
     Open,
-    Closed,  // problem() says why
+    Closed,  // see problem()
   };
 
-  /// Takes ownership of a non-blocking socket: Agent: on which connect() was called. Host: an
-  /// accepted one, of which nothing was read.
+  /// Takes ownership of a non-blocking socket: as Agent one on which connect() was called, as Host
+  /// an accepted one of which nothing was read.
   ControlChannel(int fd, Side side, std::string token);
   ~ControlChannel();
   ControlChannel(const ControlChannel&) = delete;
@@ -49,23 +49,23 @@ class ControlChannel {
   State state() const { return state_; }
   /// Why it was closed: "Connection refused", "the peer closed the connection".
   const std::string& problem() const { return problem_; }
-  /// True: closed by the other end or by what is between, not for what it has sent.
+  /// Whether the peer or the network closed it, rather than this end because of what the peer sent.
   bool peer_is_gone() const { return peer_is_gone_; }
 
   int fd() const { return fd_; }
   /// POLLIN, POLLOUT or both; 0 when closed.
   short wanted() const;
-  /// To be called when poll() reports the descriptor.
+  /// Call when poll() reports the descriptor.
   void handle();
-  /// The oldest message received; nullopt: none.
+  /// Returns the oldest message received; nullopt: none.
   std::optional<ControlMessage> take();
-  /// Queued until the channel is open. Closes a channel whose peer reads too slowly.
+  /// Queues a message until the channel is open. Closes the channel if the peer reads too slowly.
   void send(const ControlMessage& message);
-  /// No more will be sent; what is queued still is.
+  /// Shuts down sending once everything queued has been sent.
   void finish_sending();
   bool all_sent() const { return out_.empty(); }
 
-  /// Of the local and of the other end, numeric.
+  /// Numeric addresses of both ends.
   std::string local_address() const;
   std::string peer_address() const;
 

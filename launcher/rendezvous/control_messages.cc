@@ -237,7 +237,7 @@ struct Writer {
   ControlJson operator()(const Go& m) const { return {{"type", "go"}, {"epoch", m.epoch}}; }
   static ControlJson round_json(const Round& m, const char* type) {
     auto successors = ControlJson::array();
-    for (const auto& one : first_of(m.successors, kMostSuccessors))
+    for (const auto& one : first_of(m.successors, kMaxSuccessors))
       successors.push_back({{"node", one.node}, {"address", one.address}, {"port", one.port}});
     return {{"type", type},
             {"epoch", m.info.epoch},
@@ -301,7 +301,7 @@ Round round_of(const Fields& f) {
   round.info.first_role_rank = f.integer("first_role_rank", 0, round.info.role_world_size - 1);
   round.info.master_addr = f.text("master_addr");
   round.info.master_port = f.integer("master_port", 1, 65535);
-  for (const auto& object : f.list("successors", kMostSuccessors)) {
+  for (const auto& object : f.list("successors", kMaxSuccessors)) {
     const Fields one(object);
     round.successors.push_back(
         {one.integer("node", 0, INT_MAX), one.text("address"), one.integer("port", 0, 65535)});
@@ -325,7 +325,7 @@ Verdict verdict_of(const Fields& f) {
   Verdict verdict;
   verdict.over = f.flag("over");
   verdict.outcome =
-      static_cast<Outcome>(f.integer("outcome", 0, static_cast<int>(Outcome::LauncherGone)));
+      static_cast<Outcome>(f.integer("outcome", 0, static_cast<int>(Outcome::GuardianGone)));
   verdict.verdict = {f.flag("restart"), f.integer("number", 0, INT_MAX), f.time("delay_ms"),
                      f.text("gave_up")};
   verdict.text = f.text("text");

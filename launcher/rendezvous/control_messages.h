@@ -1,5 +1,5 @@
-// What the agents of several nodes tell each other: JSON objects, one per frame. Every node sends
-// to the host of the rendezvous only, and the host answers.
+// Messages between the agents of several nodes: JSON objects, one per frame. A node sends only to
+// the host of the rendezvous, which answers.
 #pragma once
 
 #include <sys/types.h>
@@ -21,23 +21,23 @@ namespace ddp::launch {
 
 /// The first message of a connection.
 struct Hello {
-  std::string id;  // random: this agent, wherever it connects
+  std::string id;  // random, identifies this agent on all its connections
   std::string run_id;
   int min_nodes = 1;
   int max_nodes = 1;
   int node_rank = -1;     // -1: assigned
   std::string host;       // name, for messages
-  std::string address{};  // that the workers of other nodes reach; empty: as the host sees it
+  std::string address{};  // where other nodes' workers reach it; empty: as the host sees it
   pid_t pid = 0;
   int local_world_size = 1;
   std::string role;
   int max_restarts = 0;
-  int port = 0;            // where this node would host the rendezvous if the present host is lost
-  long long epoch = -1;    // of the last round that this node accepted; -1: none
-  std::string session{};   // a connection to this host was lost, and is to be resumed here
-  long long received = 0;  // messages of the session
+  int port = 0;            // where this node would host the rendezvous if the host is lost
+  long long epoch = -1;    // epoch of the last round that this node accepted; -1: none
+  std::string session{};   // of a lost connection to this host that is to be resumed
+  long long received = 0;  // number of the session's messages received
 };
-/// Ready for the next round; `port`: of a store for its workers, should this node be the first.
+/// Ready for the next round. `port`: of the workers' store, in case this node becomes the first.
 struct Join {
   int port = 0;
 };
@@ -45,7 +45,7 @@ struct Join {
 struct Failed {
   ProcessFailure failure;
 };
-/// No worker of this node runs any more.
+/// None of this node's workers is running any more.
 struct Ended {
   std::vector<ProcessFailure> failures{};
   bool stopped = false;
@@ -55,13 +55,13 @@ struct Ended {
 struct Leave {
   int signal = 0;
 };
-/// In the round that was proposed: waits for Go.
+/// Has accepted the proposed round and waits for Go.
 struct Accepted {
   long long epoch = 0;
 };
 /// Sent both ways.
 struct Alive {
-  long long received = 0;  // messages of the session so far
+  long long received = 0;  // number of the session's messages received so far
 };
 /// What an agent knows of the job: a question to any other agent, and the answer.
 struct Status {
@@ -69,7 +69,7 @@ struct Status {
   std::string run_id;
   long long epoch = -1;  // of the last round that it accepted or proposed; -1: none
   bool hosts = false;
-  std::string address{};  // of its host; empty: it has none, or hosts where it was asked
+  std::string address{};  // of its host; empty: it has none, or is the host itself
   int port = 0;
   bool has_host() const { return hosts || !address.empty(); }
 };
@@ -77,12 +77,12 @@ struct Status {
 // From the host to a node.
 
 struct Welcome {
-  int node = 0;  // identifies it in this job
+  int node = 0;  // identifies the node in this job
   std::chrono::milliseconds heartbeat{0};
-  std::chrono::milliseconds patience{0};  // with a silent peer
+  std::chrono::milliseconds patience{0};  // how long a peer may be silent
   std::string session;                    // the host's Hello::id
   bool resumed = false;
-  long long received = 0;  // messages of the resumed session
+  long long received = 0;  // number of the resumed session's messages received
 };
 struct Refused {
   std::string why;
@@ -96,20 +96,19 @@ struct Successor {
   std::string address;
   int port = 0;
 };
-/// More are not told: the messages of a round would grow with the square of its nodes.
-inline constexpr std::size_t kMostSuccessors = 64;
-/// The round that the nodes have agreed on, as the receiver sees it.
-/// It is proposed, and begins with Go.
+/// Limits the size of a round's messages, which would grow with the square of its nodes.
+inline constexpr std::size_t kMaxSuccessors = 64;
+/// A proposed round as the receiver sees it. It begins with Go.
 struct Round {
   RendezvousInfo info{};
-  std::vector<Successor> successors{};  // of the host, in this order
-  std::vector<RoundEnd> history{};      // of the job, for the next host
+  std::vector<Successor> successors{};  // who may host next, in this order
+  std::vector<RoundEnd> history{};      // the job's, for the next host
 };
-/// All of its nodes have accepted the round of this epoch: it begins.
+/// All nodes have accepted the round of this epoch: it begins.
 struct Go {
   long long epoch = 0;
 };
-/// To a spare, which has no part in it.
+/// The round as told to a spare node, which has no part in it.
 struct Standby {
   Round round{};
 };
@@ -119,7 +118,7 @@ struct Stop {
 };
 struct Verdict {
   bool over = false;
-  Outcome outcome = Outcome::Succeeded;  // when over
+  Outcome outcome = Outcome::Succeeded;  // if over
   RestartVerdict verdict{};
   std::string text{};
   std::vector<ProcessFailure> failures{};  // `host` is set in all of them
@@ -128,9 +127,9 @@ struct Verdict {
 using ControlMessage = std::variant<Hello, Join, Failed, Ended, Leave, Accepted, Alive, Status,
                                     Welcome, Refused, Note, Round, Go, Standby, Stop, Verdict>;
 
-/// Long texts and lists are cut to what a report can show.
+/// Cuts long texts and lists to what a report can show.
 std::string to_json_text(const ControlMessage& message);
-/// nullopt: malformed, of an unknown type, or with values out of range. Never throws.
+/// Returns nullopt if the text is malformed, of an unknown type, or has values out of range.
 std::optional<ControlMessage> parse_control_message(std::string_view text) noexcept;
 
 }  // namespace ddp::launch

@@ -42,7 +42,7 @@ Coordinator::Coordinator(const MembershipRules& rules, JobHistory history, std::
       heartbeat_(rules.heartbeat),
       patience_(rules.patience()),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      most_newcomers_(std::min(kMostNewcomers, descriptor_limit() / 2)),
+      max_newcomers_(std::min(kMostNewcomers, descriptor_limit() / 2)),
       next_beat_(Clock::now() + rules.heartbeat),
       run_id_(rules.run_id),
       id_(rules.host_id) {
@@ -153,7 +153,7 @@ void Coordinator::accept_some(int listener) {
   for (int i = 0; i < kAcceptedAtOnce; ++i) {
     const int fd = acceptor_.accept(listener);
     if (fd < 0) break;
-    if (newcomers_.size() >= most_newcomers_) drop_oldest_newcomer();
+    if (newcomers_.size() >= max_newcomers_) drop_oldest_newcomer();
     newcomers_[fd] = Clock::now();
     if (!next_late_) next_late_ = newcomers_[fd] + kHandshakePatience;
     epoll_event event = event_of(fd, EPOLLIN | EPOLLET);

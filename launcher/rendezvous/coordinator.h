@@ -1,4 +1,5 @@
-// Hosts the rendezvous: accepts the agents of all nodes, this one's included, and runs Membership.
+// Hosts the rendezvous: accepts the agents of all nodes, including this one, and runs Membership.
+// Lives as long as this agent is the host. Runs in the poll loop.
 #pragma once
 
 #include <functional>
@@ -20,12 +21,12 @@ namespace ddp::launch {
 
 class Coordinator : public PollHandler {
  public:
-  /// Takes an accepted, non-blocking connection of a client of the workers' store, of which nothing
-  /// was read.
+  /// Takes ownership of an accepted, non-blocking connection of a client of the workers' store, of
+  /// which nothing was read.
   using StoreClients = std::function<void(int fd)>;
 
-  /// Takes ownership of the listening, non-blocking sockets. Without `store_clients`, or before the
-  /// first round, such connections are closed, and the first one is noted.
+  /// Takes ownership of the listening, non-blocking sockets. Without `store_clients`, and before
+  /// the first round, connections to the store are closed, and the first one is noted.
   Coordinator(const MembershipRules& rules, JobHistory history, std::string token,
               std::vector<int> listeners, StoreClients store_clients);
   ~Coordinator() override;
@@ -38,40 +39,40 @@ class Coordinator : public PollHandler {
 
   /// Takes ownership of a further listening, non-blocking socket.
   void also_listen(int fd);
-  /// Another agent hosts now, and needs them for what still comes.
+  /// Gives up the listening sockets, for the agent's Signpost once another agent hosts.
   std::vector<int> take_listeners();
-  /// A node that has said hello already.
+  /// Takes over a node that has already sent Hello.
   void adopt(Follower follower);
-  /// Where other machines reach it.
+  /// Sets where other machines reach it.
   void set_place(const Place& place);
   Status status() const;
-  /// Serves until `ready`, or until the time is over.
+  /// Serves until `ready` returns true or `limit` has passed.
   void serve_until(Clock::time_point limit, const std::function<bool()>& ready);
-  /// Once the job is over: until all nodes have read that, or the time is over.
+  /// Serves after the job is over until all nodes have read the verdict or `limit` has passed.
   void see_off(Clock::time_point limit);
-  /// This node leaves: no further rounds are begun here.
+  /// This node leaves: begin no further rounds.
   void retire() { membership_.retire(); }
   bool over() const { return membership_.over(); }
-  /// This agent must host no longer: others may be about to go on without it, or have.
+  /// Whether this agent must stop hosting: others may continue, or have continued, without it.
   bool has_lost_mandate() const;
-  /// Another agent that knows a later round.
+  /// Another agent that knows a later round; nullopt: none.
   const std::optional<Status>& superseded_by() const { return superseded_by_; }
   void hear(const Status& status);
-  /// A line for the user; empty: none.
+  /// Returns a line for the user; empty: none.
   std::string take_note();
 
  private:
   struct Connection {
     std::unique_ptr<ControlChannel> channel;
-    Clock::time_point heard;    // until the handshake is complete: accepted
-    Clock::time_point spoke{};  // the same, whatever this process has missed
-    bool welcome = false;       // has said hello
-    bool closing = false;       // when all is sent
+    Clock::time_point heard;    // last message; before the end of the handshake: when accepted
+    Clock::time_point spoke{};  // the same, not adjusted when this process was suspended
+    bool welcome = false;       // has sent Hello
+    bool closing = false;       // close it when everything is sent
     short watched = 0;
-    std::string id{};  // Hello's
+    std::string id{};  // Hello::id
     Place place{};     // where it answers questions
     Session session{};
-    std::unique_ptr<Inquiry> inquiry{};  // the connection is lost, the node perhaps not
+    std::unique_ptr<Inquiry> inquiry{};  // the connection is lost, but perhaps not the node
   };
 
   void listen_to(int listener);
@@ -105,22 +106,22 @@ class Coordinator : public PollHandler {
   std::chrono::milliseconds heartbeat_;
   std::chrono::milliseconds patience_;
   int epoll_ = -1;
-  std::size_t most_newcomers_;
-  std::map<int, Clock::time_point> newcomers_;  // descriptors of which too little was read yet
+  std::size_t max_newcomers_;
+  std::map<int, Clock::time_point> newcomers_;  // descriptors with too few bytes to judge yet
   std::map<int, Connection> connections_;       // by node
   int last_node_ = 0;
   Clock::time_point next_beat_;
-  Clock::time_point stalled_until_{};              // this process was suspended, or starved
-  std::optional<Clock::time_point> next_silence_;  // no connection is too silent before
-  std::optional<Clock::time_point> next_late_;     // no newcomer is
-  std::vector<int> closed_;                        // nodes whose connections are
+  Clock::time_point stalled_until_{};              // this process was suspended or not scheduled
+  std::optional<Clock::time_point> next_silence_;  // when a connection may next be silent too long
+  std::optional<Clock::time_point> next_late_;     // when a newcomer may next be late
+  std::vector<int> closed_;                        // nodes whose connections were closed
   std::string note_;
   std::string run_id_;
   std::string id_;
   Place place_;
   int asking_ = 0;                       // connections with an inquiry
   std::optional<Status> superseded_by_;  // another agent knows a later round
-  bool store_client_came_ = false;       // it tries again and again; one word is enough
+  bool store_client_came_ = false;       // it retries, but is noted only once
 };
 
 }  // namespace ddp::launch

@@ -139,7 +139,7 @@ void GroupRendezvous::leave_candidate(const std::string& why) {
     stage_ = Stage::Lost;
     return;
   }
-  search_.go_on(why);
+  search_.try_another(why);
   take_search_results();
 }
 

@@ -1,6 +1,7 @@
-// A job of several nodes. Each agent keeps one connection to the host of the rendezvous: the agent
-// that could bind the endpoint (dynamic), or node rank 0 (static). If that connection ends, the
-// node connects again; if a dynamic job loses its host, another node takes over: see Succession.
+// The rendezvous of several nodes. Each agent keeps one connection to the host of the rendezvous:
+// the agent that could bind the endpoint (dynamic), or node rank 0 (static). If that connection
+// ends, the node reconnects; if a dynamic job loses its host, another node takes over (see
+// Succession).
 #pragma once
 
 #include <deque>
@@ -23,13 +24,13 @@
 
 namespace ddp::launch {
 
-/// Until a line says what is waited for.
+/// Time before a message says what the node is waiting for.
 inline constexpr std::chrono::milliseconds kSilentWait{3'000};
 
 class GroupRendezvous : public Rendezvous, public PollHandler {
  public:
   explicit GroupRendezvous(GroupSettings settings);
-  /// Tells the others what is still to be told.
+  /// Sends what is still queued for the other nodes.
   ~GroupRendezvous() override;
 
   void join() override;
@@ -48,14 +49,14 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   enum class Stage {
     Idle,
     Searching,
-    Greeting,  // the channel is open; not welcome yet
-    Lost,      // the host is lost, and the next one not decided
+    Greeting,  // the channel is open, but there was no Welcome yet
+    Lost,      // the host is lost and the next one undecided
     Member,
-    Orphaned,  // static: the host is lost; the round here has to end, and then the job
+    Orphaned,  // static: the host is lost; this node's round has to end, then the job
     Over,
   };
 
-  /// While the host is lost.
+  /// State while the host is lost.
   struct Loss {
     Succession succession;
     Inquiry inquiry;
@@ -78,7 +79,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   Status status() const;
   std::string reach() const;
   void say(const ControlMessage& message);
-  /// It is connected, or about to be again.
+  /// Whether this node has a host, connected or reconnecting.
   bool has_host() const { return stage_ == Stage::Member || resuming_; }
   void leave_candidate(const std::string& why);
   Clock::time_point alone_at() const { return loss_->since + 2 * patience_; }
@@ -114,39 +115,39 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::unique_ptr<ControlChannel> channel_;
   Signpost signpost_;
   int succession_port_ = 0;  // where this node would host
-  std::string own_numeric_;  // this node's end of its last connection
+  std::string own_numeric_;  // this node's address in its last connection
   Session session_;          // with the host
   std::string host_id_;
-  bool resuming_ = false;  // the connection to the host is lost, not yet the host
+  bool resuming_ = false;  // the connection to the host is lost, but not the host yet
   std::optional<Clock::time_point> retry_at_;
   std::string reconnect_why_;
   std::optional<Loss> loss_;
-  std::optional<Inquiry> visit_;  // at the endpoint, of a host that is elsewhere
+  std::optional<Inquiry> visit_;  // asks at the endpoint while hosting elsewhere
   Clock::time_point next_visit_{};
   bool at_endpoint_ = false;
-  std::optional<Clock::time_point> waits_since_;  // a newcomer: for the host of the job
+  std::optional<Clock::time_point> waits_since_;  // since when a newcomer waits for the host
 
   std::deque<JobNews> news_;
   bool wants_round_ = false;
-  bool in_round_ = false;            // Start was told, report_end() was not called yet
-  bool join_is_due_ = false;         // Restart was told
-  bool round_is_lost_ = false;       // with its host; the present host knows nothing of it
-  std::optional<Round> last_round_;  // that this node has accepted, or waited for as a spare
-  bool proposed_ = false;            // it has not begun here
-  long long epoch_ = -1;             // of the last one accepted
+  bool in_round_ = false;            // between Start and report_end()
+  bool join_is_due_ = false;         // between Restart and join()
+  bool round_is_lost_ = false;       // with its host; the current host does not know it
+  std::optional<Round> last_round_;  // that this node accepted, or saw as a spare node
+  bool proposed_ = false;            // last_round_ has not begun here
+  long long epoch_ = -1;             // of the last accepted round
   int own_node_ = 0;
-  int round_node_ = 0;  // the same in last_round_
+  int round_node_ = 0;  // own_node_ in last_round_
   NodeEnd last_end_;
   std::string lost_text_;
 
-  std::chrono::milliseconds heartbeat_{2'000};  // the host's
+  std::chrono::milliseconds heartbeat_{2'000};  // as set by the host
   std::chrono::milliseconds patience_{4'000};
   Clock::time_point next_beat_{};
-  int claims_left_ = 0;  // attempts to listen at the endpoint, too
+  int claims_left_ = 0;  // attempts left to listen at the endpoint as well
   Clock::time_point claim_at_{};
   Clock::time_point heard_{};
-  Clock::time_point awake_{};    // the last time that this process ran
-  Clock::time_point stalled_{};  // it did not for long, until then
+  Clock::time_point awake_{};    // when this process last ran
+  Clock::time_point stalled_{};  // end of the last long time in which it did not
 };
 
 }  // namespace ddp::launch

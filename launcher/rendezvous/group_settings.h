@@ -11,9 +11,9 @@ namespace ddp::launch {
 
 struct GroupSettings {
   MembershipRules rules;  // the same on all nodes
-  std::string host;       // of the endpoint: a name or a numeric address
+  std::string host;       // endpoint: a name or a numeric address
   int port = 0;
-  std::optional<bool> is_host{};  // nullopt: if the endpoint is an address of this machine
+  std::optional<bool> is_host{};  // nullopt: whether the endpoint is an address of this machine
   std::chrono::milliseconds connect_timeout{60'000};
   std::string token{};
   bool rank0_store = false;  // rank 0 hosts the workers' store, not the agent of its node
@@ -23,9 +23,9 @@ struct GroupSettings {
   int local_world_size = 1;
   std::string role;
   int node_rank = -1;
-  std::string local_addr{};  // empty: the one that the host sees
+  std::string local_addr{};  // empty: the address that the host sees
 
-  /// The static backend's store has the port of the rendezvous, as torchrun's has.
+  /// Whether the store shares the port of the rendezvous, as with torchrun's static backend.
   bool shares_port() const { return rules.fixed_ranks && !rank0_store; }
 };
 

@@ -83,7 +83,7 @@ void HostSearch::connect_to_self(const HostCandidate& place) {
   try_next();
 }
 
-void HostSearch::go_on(const std::string& why) {
+void HostSearch::try_another(const std::string& why) {
   problem_ = fmt::format("{}: {}", present_text(), why);
   channel_.reset();
   try_next();
@@ -182,7 +182,7 @@ void HostSearch::connect() {
   const auto address = parse_address(present_.address, present_.port);
   const int fd = address ? begin_connect(*address) : -1;
   refused_ = fd < 0 && errno == ECONNREFUSED;
-  if (fd < 0) return go_on(error_text(errno));
+  if (fd < 0) return try_another(error_text(errno));
   state_ = State::Connecting;
   wake_ = Clock::now() + attempt_patience_;
   channel_ = std::make_unique<ControlChannel>(fd, ControlChannel::Side::Agent, settings_.token);
@@ -209,7 +209,7 @@ void HostSearch::judge_closed() {
                     "(torchrun's agent, perhaps: all nodes must run ddp-run)",
                     endpoint_text()));
   }
-  go_on(why);
+  try_another(why);
 }
 
 void HostSearch::add_poll_fds(std::vector<pollfd>& fds) const {
@@ -244,7 +244,7 @@ void HostSearch::keep_time() {
     note_ = fmt::format("waiting for the rendezvous at {} ({}){}", endpoint_text(), problem_,
                         settings_.reach_note);
   }
-  if (state_ == State::Connecting && now >= wake_) go_on(silence_of(*channel_));
+  if (state_ == State::Connecting && now >= wake_) try_another(silence_of(*channel_));
   // The host may have gone, and its name may have got another address.
   if (state_ == State::Pausing && now >= wake_) look_up();
 }

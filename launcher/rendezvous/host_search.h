@@ -1,5 +1,5 @@
-// Finds the agent that hosts the rendezvous, or that this one is to host it: resolves the endpoint,
-// tries to listen there, connects and carries the handshake through, again and again.
+// Finds the agent that hosts the rendezvous, or finds that this one has to host it: resolves the
+// endpoint, tries to listen there, connects and completes the handshake, and retries until timeout.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct SearchSettings {
   std::string host;  // a name or a numeric address
   int port = 0;
   bool may_host = true;
-  bool must_host = false;  // also if the endpoint is no address of this machine
+  bool must_host = false;  // even if the endpoint is not an address of this machine
   std::string token{};
   std::chrono::milliseconds timeout{60'000};  // for the search at the endpoint
   std::string reach_note{};                   // as in MembershipRules
@@ -39,39 +39,40 @@ class HostSearch : public PollHandler {
   HostSearch(const HostSearch&) = delete;
   HostSearch& operator=(const HostSearch&) = delete;
 
-  /// At the endpoint, until it is found or the time is over.
+  /// Searches at the endpoint until the host is found or the timeout has passed.
   void begin();
-  /// Among these, each once and for `patience` at most; then exhausted().
+  /// Tries each candidate once, for at most `patience`; then exhausted().
   void follow(std::vector<HostCandidate> candidates, std::chrono::milliseconds patience);
-  /// This agent hosts it now: connects to itself, at the endpoint or at `place`.
+  /// This agent is the host: connects to itself, at the endpoint or at `place`.
   void connect_to_self();
   void connect_to_self(const HostCandidate& place);
   void forbid_hosting() { settings_.may_host = settings_.must_host = false; }
-  /// The present candidate is not the one: tries the next.
-  void go_on(const std::string& why);
+  /// The current candidate is not the host: tries the next one.
+  void try_another(const std::string& why);
 
-  /// Not empty, once: this agent is to host the rendezvous on these listening sockets.
+  /// Returns, once, the listening sockets on which this agent has to host the rendezvous; else
+  /// empty.
   std::vector<int> take_listeners() { return std::exchange(listeners_, {}); }
-  /// Once: an open channel to a host. The search rests until it is told to go on.
+  /// Returns, once, an open channel to a host. The search pauses until try_another().
   std::unique_ptr<ControlChannel> take_channel();
   bool exhausted() const { return exhausted_; }
   bool is_idle() const { return state_ == State::Idle; }
-  /// No process listens at the last candidate's place.
+  /// Whether nothing listens at the last candidate's place.
   bool was_refused() const { return refused_; }
 
-  /// The candidate that is tried, or was found: "10.0.0.1:29400".
+  /// The candidate that is being tried or was found: "10.0.0.1:29400".
   const HostCandidate& present() const { return present_; }
   std::string present_text() const;
   std::string endpoint_text() const;
-  /// Of the endpoint, numeric, as they were known last.
+  /// The endpoint's numeric addresses as last resolved.
   const std::vector<std::string>& endpoint_addresses() const { return endpoint_addresses_; }
-  /// Other nodes reach this agent there, not at the address of its socket.
+  /// Whether other nodes reach this agent at the endpoint, not at the address of its socket.
   bool hosts_elsewhere() const { return hosts_elsewhere_; }
-  /// Once: a line for the user about a long search.
+  /// Returns, once, a line for the user about a long search.
   std::string take_note() { return std::exchange(note_, {}); }
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
-  /// Throws LaunchError when the time is over, or nothing will come of it.
+  /// Throws LaunchError once the timeout has passed or the search cannot succeed.
   void handle(const std::vector<pollfd>& fds) override;
   std::optional<Clock::time_point> deadline() const override;
 
@@ -111,7 +112,7 @@ class HostSearch : public PollHandler {
   Clock::time_point began_{};
   std::chrono::milliseconds attempt_patience_{0};
   std::chrono::milliseconds pause_{0};
-  Clock::time_point wake_{};  // Connecting: the attempt ends; Pausing: the next one begins
+  Clock::time_point wake_{};  // Connecting: end of the attempt; Pausing: start of the next one
 };
 
 }  // namespace ddp::launch

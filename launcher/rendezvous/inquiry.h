@@ -1,6 +1,6 @@
-// Asks agents what they know of the job, each over a connection of its own, again and again. Tells
-// a process that is gone from one that is only out of reach: where nobody listens any more, the
-// machine refuses the connection.
+// Asks agents repeatedly what they know of the job, each over its own connection. Distinguishes an
+// agent that is gone from one that is out of reach: if nothing listens any more, its machine
+// refuses the connection.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ class Inquiry : public PollHandler {
  public:
   enum class Found {
     Nothing,  // not yet
-    Refused,  // nobody listens there
+    Refused,  // nothing listens there
     Silence,  // no answer in time
     Answer,   // `status`
   };
@@ -35,7 +35,7 @@ class Inquiry : public PollHandler {
     Place place;
     Found found = Found::Nothing;
     Status status{};
-    std::optional<Clock::time_point> gone{};  // refused for the first time: that agent is gone
+    std::optional<Clock::time_point> gone{};  // time of the first refusal: that agent is gone
   };
 
   Inquiry(const std::vector<Place>& places, Status question, std::string token,
@@ -44,7 +44,7 @@ class Inquiry : public PollHandler {
   /// In the order of the places.
   const std::vector<Finding>& findings() const { return findings_; }
   void change_question(const Status& question) { question_ = question; }
-  /// Only the first so many that do not refuse are asked.
+  /// Asks only the first `most` agents that do not refuse.
   void limit(std::size_t most) { limit_ = most; }
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
@@ -56,7 +56,7 @@ class Inquiry : public PollHandler {
     std::unique_ptr<ControlChannel> channel{};
     bool asked = false;
     Clock::time_point next{};   // when to ask, or to give up
-    Clock::time_point since{};  // of the last answer, or of the first question
+    Clock::time_point since{};  // last answer, or first question
   };
 
   void ask(std::size_t i);

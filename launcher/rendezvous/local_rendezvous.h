@@ -1,4 +1,4 @@
-// A job of one node: it agrees with itself. Holds each round's port until the next round.
+// The rendezvous of a single node. Holds each round's port until the next round.
 #pragma once
 
 #include <deque>
@@ -17,11 +17,11 @@ namespace ddp::launch {
 
 class LocalRendezvous : public Rendezvous {
  public:
-  /// master_port 0: a free port, new each round, so that late packets of the old round reach no
-  /// one. With `agent_store` a socket already listens on the port; else rank 0 will.
+  /// master_port 0: a free port, a new one for each round, so that late packets of the old round
+  /// reach nobody. With `agent_store` a socket already listens on the port; else rank 0 will.
   LocalRendezvous(std::string master_addr, int master_port, bool agent_store, RestartRules rules);
 
-  /// Where the workers of the next round meet; join() announces it.
+  /// Returns where the workers of the next round meet; join() announces it.
   RendezvousInfo next_round();
 
   void join() override;

@@ -155,7 +155,7 @@ void Membership::join(Node node, const Join& join, Clock::time_point now) {
   if (phase_ == JobPhase::Running) call_in(node, now);
 }
 
-void Membership::tell_spare(Node node, const std::string& note) {
+void Membership::tell_spare_node(Node node, const std::string& note) {
   const std::string advice =
       rules_.own_id ? "" : "; if this is another job, give each job its own --rdzv-id";
   send(node, Note{note + advice});
@@ -166,10 +166,11 @@ void Membership::tell_spare(Node node, const std::string& note) {
 // anyway.
 void Membership::call_in(Node newcomer, Clock::time_point now) {
   if (!rules_.fixed_ranks && finished_ > 0) {
-    return tell_spare(newcomer, "a node has finished its part already; this one waits as a spare");
+    return tell_spare_node(newcomer,
+                           "a node has finished its part already; this one waits as a spare");
   }
   if (rules_.fixed_ranks || static_cast<int>(members_.size()) >= rules_.max_nodes) {
-    return tell_spare(
+    return tell_spare_node(
         newcomer, fmt::format("{} of at most {} run this job; this one waits as a spare",
                               plural_nodes(static_cast<int>(members_.size())), rules_.max_nodes));
   }
@@ -257,7 +258,7 @@ void Membership::start(std::vector<Node> nodes) {
     const Peer& peer = peers_.at(node);
     round.info.world_size += peer.hello.local_world_size;
     role_sizes[peer.hello.role] += peer.hello.local_world_size;
-    if (peer.hello.id == rules_.host_id || round.successors.size() >= kMostSuccessors) continue;
+    if (peer.hello.id == rules_.host_id || round.successors.size() >= kMaxSuccessors) continue;
     const bool numeric = parse_address(peer.address, 0).has_value();
     round.successors.push_back({node, numeric ? peer.address : peer.seen, peer.hello.port});
   }

@@ -1,6 +1,6 @@
-// Which nodes take part in a job, when its rounds begin and end, and what becomes of it when a node
-// joins, fails, leaves or is lost. Pure: messages and times go in, messages come out. Run by the
-// node that hosts the rendezvous.
+// Decides which nodes take part in a job, when its rounds begin and end, and what happens when a
+// node joins, fails, leaves or is lost. Pure: messages and times go in, messages come out. Runs on
+// the node that hosts the rendezvous.
 #pragma once
 
 #include <map>
@@ -17,19 +17,19 @@
 
 namespace ddp::launch {
 
-/// What the next host must know of the job.
+/// What the next host must know about the job.
 struct JobHistory {
   int rounds = 0;
   std::vector<RoundEnd> ends{};
-  /// Ranks in the last round, by address and port; those of the first nodes will do.
+  /// Ranks in the last round, by address and port; those of the first nodes suffice.
   std::map<std::pair<std::string, int>, int> order{};
-  /// After the loss of the host: how many nodes are waited for.
+  /// After the loss of the host: how many nodes to wait for.
   int expected = 0;
-  /// The last round's, and how many of its nodes are dead.
+  /// The last round's epoch, number of nodes, and how many of them are dead.
   long long epoch = -1;
   int nodes = 0;
   int dead = 0;
-  bool hosted = false;  // it was this agent's
+  bool hosted = false;  // this agent hosted it
   bool alone = false;   // no mandate is needed for the next round
 };
 
@@ -44,26 +44,26 @@ class Membership {
 
   Membership(MembershipRules rules, JobHistory history, Clock::time_point now);
 
-  /// `address`: where the connection comes from.
+  /// A node connected from `address`.
   void hello(Node node, const Hello& hello, const std::string& address, Clock::time_point now);
   void receive(Node node, const ControlMessage& message, Clock::time_point now);
-  /// The connection to a node is gone; `certain`: and so is the node, which is not only silent.
+  /// The connection to a node is lost. `certain`: the node is gone, not just silent.
   void lost(Node node, const std::string& why, Clock::time_point now, bool certain = true);
-  /// It has said that it leaves.
+  /// Whether the node has announced that it leaves.
   bool is_leaving(Node node) const;
   void tick(Clock::time_point now);
-  /// The host itself leaves: it begins no more rounds; another node takes over.
+  /// The host itself leaves: begins no more rounds; another node takes over.
   void retire() { retired_ = true; }
 
   std::optional<Clock::time_point> deadline() const;
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
   bool over() const { return phase_ == JobPhase::Over; }
-  /// A round has been started, here or by an earlier host.
+  /// Whether a round has been started, here or by an earlier host.
   bool has_begun() const { return history_.rounds > 0; }
-  /// Too few nodes of the last round are here for a mandate, or one that knows a later round: this
-  /// agent must not host any longer.
+  /// Whether this agent must stop hosting: too few nodes of the last round are here for a mandate,
+  /// or one of them knows a later round.
   bool has_lost_mandate(Clock::time_point now) const;
-  /// Of the last round that was proposed.
+  /// Epoch of the last proposed round.
   long long epoch() const { return epoch_; }
 
  private:
@@ -71,22 +71,22 @@ class Membership {
   struct Peer {
     Hello hello;
     std::string address;
-    std::string seen;      // numeric, from where it is connected
-    bool elector = false;  // was in the last round
-    bool ran = false;      // or in an earlier one
-    int order = 0;         // in the last round; those that were not in it come after, as they came
+    std::string seen;      // numeric address of its connection
+    bool elector = false;  // took part in the last round
+    bool ran = false;      // took part in that or an earlier round
+    int order = 0;         // rank in the last round; newcomers follow in order of arrival
     bool joined = false;   // ready for a round
     bool leaving = false;
     int store_port = 0;
   };
-  /// A node's part in the present round; stays when the node is lost.
+  /// A node's part in the current round; kept when the node is lost.
   struct Member {
     std::string name{};
     int rank = 0;  // of the node
     bool accepted = false;
     bool ended = false;
     bool gone = false;
-    int first_failure = -1;  // place in the order of reports; -1: none
+    int first_failure = -1;  // position among the reports; -1: none
     Clock::time_point failed_at{};
     Ended end{};
   };
@@ -99,7 +99,7 @@ class Membership {
   void accepted(Node node, const Accepted& accepted, Clock::time_point now);
 
   Mandate mandate(bool joined_only) const;
-  void tell_spare(Node node, const std::string& note);
+  void tell_spare_node(Node node, const std::string& note);
   void begin(Clock::time_point now);
   void withdraw(Clock::time_point now);
   void count(const Peer& peer, int change);
@@ -128,29 +128,29 @@ class Membership {
   JobPhase phase_ = JobPhase::Gathering;
   std::map<Node, Peer> peers_;
   std::map<int, Node> fixed_;  // by --node-rank, with fixed_ranks
-  // Of those that do not leave: so that the course of a job takes no time that grows with the
-  // square of its nodes.
+  // Counts of peers that are not leaving, so that a job's time does not grow with the square of its
+  // nodes.
   int present_ = 0;
-  int absent_ = 0;                  // have not joined
-  std::map<Node, Member> members_;  // of the present round
+  int absent_ = 0;                  // not joined yet
+  std::map<Node, Member> members_;  // of the current round
   int running_ = 0;                 // of members_
   int finished_ = 0;
   JobHistory history_;
   bool retired_ = false;
   long long epoch_;
-  long long tenure_;                // the first epoch that this host may propose
-  std::set<std::string> electors_;  // Hello::id of the last round's nodes; empty: see history_
+  long long tenure_;                // first epoch that this host may propose
+  std::set<std::string> electors_;  // Hello::ids of the last round's nodes; empty: see history_
   bool behind_ = false;             // a node knows a later round than this host
-  Round round_{};                   // the last one that was proposed
+  Round round_{};                   // the last proposed round
   Clock::time_point gathering_since_;
-  Clock::time_point reunion_until_;  // nodes that lost the previous host may take as long
+  Clock::time_point reunion_until_;  // deadline for nodes that lost the previous host
   std::optional<Clock::time_point> enough_since_;
   Clock::time_point last_join_;
   bool waiting_noted_ = false;
   std::vector<std::string> departures_;  // in this round
   std::vector<std::string> arrivals_;
   std::string lost_after_end_;  // with fixed_ranks: no further round is possible
-  bool leaving_only_ = false;   // the round was only told that workers leave
+  bool leaving_only_ = false;   // the round was told that workers leave, not to stop
   int reports_ = 0;
   int arrivals_so_far_ = 0;
   std::vector<Outgoing> outgoing_;

@@ -15,24 +15,24 @@ struct MembershipRules {
   bool fixed_ranks = false;  // static: each node has its --node-rank, and all must be there
   RestartRules restarts{};
   std::chrono::milliseconds join_timeout{600'000};
-  /// How long the first round waits for nodes beyond min_nodes, and how long after the last one
-  /// came. A node that comes later is taken in by a new round, so waiting only saves a restart.
+  /// How long the first round waits for nodes beyond min_nodes: `last_call` in all, `quiet` after
+  /// the last arrival. A later node joins with a new round, so waiting only saves a restart.
   std::chrono::milliseconds last_call{30'000};
   std::chrono::milliseconds quiet{1'000};
   std::chrono::milliseconds heartbeat{2'000};
-  int missed_heartbeats = 2;  // until a silent node counts as lost
+  int missed_heartbeats = 2;  // after which a silent node counts as lost
   std::chrono::milliseconds patience() const { return missed_heartbeats * heartbeat; }
-  std::string host_id{};  // of the host's own agent: Hello::id
-  /// Of the workers' store with fixed_ranks, where it shares the port of the rendezvous; else it is
-  /// on the first node, at the port that this has named.
+  std::string host_id{};  // Hello::id of the host's own agent
+  /// The workers' store with fixed_ranks, where it shares the port of the rendezvous. Otherwise the
+  /// store is on the first node, at the port in its Join.
   std::string master_addr{};
   int master_port = 0;
-  /// A part of the job that cannot see the others goes on after their patience, although they may
-  /// go on, too.
+  /// A part of the job that cannot see the others continues once their patience is over, although
+  /// they may continue, too.
   bool allow_minority = false;
-  /// The user gave --rdzv-id; else another job may have the same.
+  /// The user gave --rdzv-id; otherwise another job may have the same one.
   bool own_id = true;
-  /// Follows a line about waiting: "; " and why no other machine can come; empty: one can.
+  /// Appended to messages about waiting: "; " and why no other machine can connect; empty: it can.
   std::string reach_note{};
 };
 

@@ -1,5 +1,5 @@
-// Resolves a host name without blocking: by getent, in a child process. ddp-run is statically
-// linked, and the system's name services (files, DNS, LDAP) are plug-ins of the C library.
+// Resolves a host name without blocking, with getent in a child process: the system's name services
+// (files, DNS, LDAP) are plug-ins of the C library, which a statically linked ddp-run cannot load.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ class NameLookup {
   int fd() const { return fd_; }
   void handle();
   bool done() const { return fd_ < 0; }
-  /// Numeric, in the order of preference; empty: the name is not known.
+  /// Numeric addresses in order of preference; empty: the name is unknown.
   std::vector<std::string> addresses() const;
 
  private:
@@ -29,7 +29,7 @@ class NameLookup {
   std::string output_;
 };
 
-/// The addresses in what `getent ahosts` prints, each once. Pure.
+/// Returns the addresses in the output of `getent ahosts`, each once. Pure.
 std::vector<std::string> addresses_in(const std::string& output);
 
 }  // namespace ddp::launch

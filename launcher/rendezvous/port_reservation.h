@@ -1,4 +1,4 @@
-// Reserves a local TCP port so that no one else gets it, while rank 0 can still listen on it.
+// Reserves a local TCP port for rank 0: nobody else gets it, but rank 0 can listen on it.
 #pragma once
 
 #include "launcher/base/errors.h"
@@ -6,11 +6,11 @@
 namespace ddp::launch {
 
 /// Binds [::]:port (0.0.0.0 without IPv6) with SO_REUSEADDR and never listens. The kernel never
-/// hands out a bound port as "any port", neither in bind nor in connect, yet lets a socket with
-/// SO_REUSEADDR (as torch's TCPStore sets) bind and listen on that same port. So it is never free.
+/// assigns a bound port as an ephemeral one, neither in bind nor in connect, yet lets a socket with
+/// SO_REUSEADDR (which torch's TCPStore sets) bind and listen on that same port.
 class PortReservation {
  public:
-  /// port 0: any free one. Throws LaunchError (2) if the port is taken.
+  /// port 0: any free port. Throws LaunchError (2) if the port is taken.
   explicit PortReservation(int port);
   ~PortReservation();
   PortReservation(PortReservation&& other) noexcept;
@@ -23,7 +23,7 @@ class PortReservation {
   int port_ = 0;
 };
 
-/// The error for a port that cannot be bound.
+/// Returns the error for a port that cannot be bound.
 LaunchError port_taken(int port, int error);
 
 }  // namespace ddp::launch

@@ -18,29 +18,30 @@ namespace ddp::launch {
 struct RoundEnd {
   int rank = 0;
   ExitStatus exit;
-  Clock::duration lived{};  // until that failure, excluding its peers' grace period
-  std::string progress{};   // its last heartbeat; the same text means no progress
+  Clock::duration lived{};  // until that failure, without the peers' grace period
+  std::string progress{};   // its last heartbeat; identical text means no progress
 };
 
 RoundEnd round_end(const ProcessFailure& cause);
 
-/// The end of a job that no worker has caused; seen now.
+/// Returns a failure of the job that no worker caused, seen now.
 ProcessFailure job_failure(const std::string& cause);
 
-/// The worker saved its state and asks to be restarted later, not now.
+/// Whether the worker saved its state and asks to be restarted later, not now.
 bool is_preemption(const RestartRules& rules, const ExitStatus& exit);
 
 struct RestartVerdict {
   bool restart = false;
-  int number = 0;  // of this restart, in the budget
+  int number = 0;  // of this restart within the budget
   std::chrono::milliseconds delay{0};
-  std::string gave_up{};  // why there is no restart although some are left; else empty
+  std::string gave_up{};  // why there is no restart although some are left; else ""
 };
 
-/// Of a run that ends with these failures: Succeeded, Failed, or Preempted if all of them were.
+/// Returns the outcome of a run that ends with these failures: Succeeded, Failed, or Preempted if
+/// all workers were.
 Outcome outcome_of(const RestartRules& rules, const std::vector<ProcessFailure>& failures);
 
-/// `history` must not be empty; its last entry has just happened.
+/// Decides after the last entry of `history`, which must not be empty.
 RestartVerdict judge_restart(const RestartRules& rules, const std::vector<RoundEnd>& history);
 
 /// "rank 0 (local rank 0, pid 100): killed by SIGKILL; restart 1 of 3 in 2 s".

@@ -1,5 +1,5 @@
-// Where the clients of the workers' store come in, for one round after the other, on each node that
-// may be the round's first: the agent of that node serves them.
+// Where clients of the workers' store connect, round by round. Every node that may become the
+// round's first has one; the agent of the first node serves the clients.
 #pragma once
 
 #include <deque>
@@ -14,21 +14,22 @@ namespace ddp::launch {
 
 class RoundStore : public PollHandler {
  public:
-  /// `shared_port`: of the rendezvous, whose host passes the store's clients on with adopt(); 0:
-  /// each round has a port of its own. `rank0`: rank 0 hosts the store, on a port held free for it.
+  /// `shared_port`: the rendezvous's port, whose host passes the store's clients on with adopt();
+  /// 0: each round has its own port. `rank0`: rank 0 hosts the store, on a port reserved for it.
   RoundStore(int shared_port, bool rank0) : shared_port_(shared_port), rank0_(rank0) {}
   ~RoundStore() override;
   RoundStore(const RoundStore&) = delete;
   RoundStore& operator=(const RoundStore&) = delete;
 
-  /// For the coming round, should this node be the first: the store's port. Throws LaunchError.
+  /// Returns the store's port for the next round, in case this node is the first. Throws
+  /// LaunchError.
   int prepare(const std::string& own_address);
-  /// That round's clients come through this socket (store/store_service.h); -1: rank 0 hosts the
-  /// store. Open until the next prepare() or close().
+  /// The socket at which that round's clients arrive (store/store_service.h), open until the next
+  /// prepare() or close(); -1: rank 0 hosts the store.
   int source() const { return source_; }
-  /// An accepted, non-blocking connection of which nothing was read.
+  /// Takes ownership of an accepted, non-blocking connection of which nothing was read.
   void adopt(int fd);
-  /// The round is over on all nodes, or begins and this node is not the first.
+  /// Call when the round is over on all nodes, or when it begins and this node is not the first.
   void close();
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
@@ -40,7 +41,7 @@ class RoundStore : public PollHandler {
   int shared_port_;
   bool rank0_;
   int source_ = -1;
-  int entrance_ = -1;        // shared port: what is passed into it comes out of source_
+  int entrance_ = -1;        // shared port: descriptors passed in arrive at source_
   std::deque<int> waiting_;  // connections that entrance_ has no room for yet
   std::optional<PortReservation> reserved_;
 };

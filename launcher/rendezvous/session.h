@@ -1,5 +1,5 @@
-// What must not be lost when a connection between a node and its host is: messages that the other
-// end has not confirmed are sent again once the node has connected anew.
+// Keeps messages between a node and its host from being lost with a connection: those that the peer
+// has not confirmed are sent again after a reconnect.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace ddp::launch {
 
 class Session {
  public:
-  /// Whether a message belongs to the session; others are about the connection only.
+  /// Whether a message belongs to the session; others concern only the connection.
   static bool counts(const ControlMessage& message) {
     return !std::holds_alternative<Hello>(message) && !std::holds_alternative<Alive>(message) &&
            !std::holds_alternative<Status>(message) && !std::holds_alternative<Welcome>(message) &&
@@ -24,7 +24,7 @@ class Session {
   }
   void receive(const ControlMessage& message) { received_ += counts(message) ? 1 : 0; }
   long long received() const { return received_; }
-  /// The other end has so many.
+  /// The peer has received `count` messages.
   void confirm(long long count) {
     const auto known = std::clamp<long long>(count - confirmed_, 0, std::ssize(unconfirmed_));
     unconfirmed_.erase(unconfirmed_.begin(), unconfirmed_.begin() + known);

@@ -1,5 +1,5 @@
-// What other agents meet at the sockets of an agent that does not host the rendezvous: it answers
-// questions about the job, and holds the nodes that want to follow it until it does host.
+// Serves the sockets of an agent that does not host the rendezvous: answers other agents' questions
+// about the job, and holds nodes that want to follow this agent until it hosts.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace ddp::launch {
 
-/// A node that has said hello to an agent that may become its host.
+/// A node that sent Hello to an agent that may become its host.
 struct Follower {
   std::unique_ptr<ControlChannel> channel;
   Hello hello;
@@ -30,11 +30,11 @@ class Signpost : public PollHandler {
   /// Takes ownership of listening, non-blocking sockets.
   void listen(const std::vector<int>& sockets);
   std::vector<int> take_listeners() { return std::exchange(listeners_, {}); }
-  /// What is answered from now on. Nodes are held while it names no host.
+  /// Sets the answer from now on. Nodes are held while it names no host.
   void say(const Status& status);
   const std::vector<Follower>& followers() const { return followers_; }
   std::vector<Follower> take_followers() { return std::exchange(followers_, {}); }
-  /// The newest that others said of themselves when they asked.
+  /// Returns the latest status of each agent that asked.
   std::vector<Status> take_heard() { return std::exchange(heard_, {}); }
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;

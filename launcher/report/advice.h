@@ -1,4 +1,4 @@
-// What to do about a failure. Pure; docs/troubleshooting.md has a section for each answer.
+// What to do about a failure. Pure; docs/troubleshooting.md has a section for each piece of advice.
 #pragma once
 
 #include <optional>
@@ -10,9 +10,9 @@
 
 namespace ddp::launch {
 
-/// What the failing rank's words mean, then what its end means. `error`: the exception that ended
-/// it, which alone counts then; else `words`, the end of its output and its error message. Empty if
-/// neither says anything to us.
+/// Returns advice on the failing rank's output, then on how it exited; empty if neither is known.
+/// If an exception (`error`) ended it, only that is searched, else `words`: the end of its output
+/// and its error message.
 std::vector<std::string> advice_for(const ProcessFailure& failure, const std::string& words,
                                     const std::optional<PythonError>& error = std::nullopt,
                                     WorkerProgram program = WorkerProgram::Other);

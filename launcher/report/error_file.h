@@ -10,15 +10,15 @@ namespace ddp::launch {
 struct ErrorMessage {
   std::string text;       // what went wrong
   std::string callstack;  // py_callstack of the full form; may be empty
-  double time = 0;        // Unix seconds; 0: it does not say
+  double time = 0;        // Unix seconds; 0: unknown
 };
 
-/// nullopt if there is no file or no name. If the file is empty, malformed, huge or not a regular
-/// file, the message says so. Never throws, never blocks.
+/// Returns nullopt if there is no file or `path` is empty. For a file that is empty, malformed, too
+/// large or not regular, the message explains that. Never throws, never blocks.
 std::optional<ErrorMessage> read_error_file(const std::string& path) noexcept;
 
-/// The same JSON with `exit_code` (-signal) added, for an enclosing job's error file, as torchrun
-/// does; empty if there is no error file or it is malformed.
+/// Returns the same JSON with `exit_code` (-signal) added for an enclosing job's error file, as
+/// torchrun does; empty if there is no error file or it is malformed.
 std::string error_file_to_pass_on(const std::string& path, int exit_code) noexcept;
 
 }  // namespace ddp::launch

@@ -1,5 +1,5 @@
 // Writes a job's events, one JSON object per line, in the format of torchelastic's
-// (torch/distributed/elastic/events/api.py), with real times.
+// (torch/distributed/elastic/events/api.py), but with real timestamps.
 #pragma once
 
 #include <functional>
@@ -22,14 +22,14 @@ class EventLog {
     std::string rendezvous;
   };
 
-  /// No sink: writes nothing.
+  /// Without a sink it writes nothing.
   EventLog() = default;
   EventLog(Job job, Sink sink);
 
-  /// An event of the group: RENDEZVOUS, START, SUCCEEDED, FAILED, PREEMPTED, INTERRUPTED.
+  /// Writes an event of the group: RENDEZVOUS, START, SUCCEEDED, FAILED, PREEMPTED, INTERRUPTED.
   void group(const char* state, const WorkerGroup& group, Clock::duration since_start) const;
-  /// An event of one worker: SUCCEEDED, FAILED, TERMINATED, HUNG. `text`: error file or description
-  /// of the hang; may be empty.
+  /// Writes an event of one worker: SUCCEEDED, FAILED, TERMINATED, HUNG. `text` is its error file's
+  /// text or a description of the hang; may be empty.
   void worker(const char* state, const WorkerGroup& group, const Worker& worker,
               Clock::duration since_start, const std::string& text) const;
 
@@ -38,7 +38,7 @@ class EventLog {
   Sink sink_;
 };
 
-/// A sink that appends lines to a file; throws LaunchError (2) if it cannot be written.
+/// Returns a sink that appends lines to a file. Throws LaunchError (2) if it cannot be written.
 EventLog::Sink append_to(const std::string& path);
 
 }  // namespace ddp::launch

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "launcher/base/run_layout.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/text.h"
 #include "launcher/report/advice.h"
@@ -185,7 +186,7 @@ std::string recorded_run(const PastRun& run) {
       return text + "The workers saved their state: run the same command again to continue.\n";
     case Outcome::Interrupted:
       return text + interruption(run.exit_code) + (has_failed(run.result) ? failed_run(run) : "");
-    case Outcome::LauncherGone:
+    case Outcome::GuardianGone:
       return text +
              "ddp-run was killed by SIGKILL and took its workers with it; was it the OOM "
              "killer (dmesg)?\n";

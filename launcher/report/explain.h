@@ -5,7 +5,7 @@
 
 namespace ddp::launch {
 
-/// The whole text. `path` as for read_past_run(), which throws LaunchError (2).
+/// Returns the whole text. `path` is as for read_past_run(), which throws LaunchError (2).
 std::string explain_run(const std::string& path);
 
 }  // namespace ddp::launch

@@ -11,20 +11,21 @@ namespace ddp::launch {
 
 /// "exit code 7", "killed by SIGKILL", "hung" or "hung, waiting in all_reduce".
 std::string describe(const ProcessFailure& failure);
-/// What the next round's workers are told; see kLastFailure in worker_contract.h.
+/// DDP_LAST_FAILURE of the next round's workers; see kLastFailure in worker_contract.h.
 std::string failure_json(const ProcessFailure& failure, int attempt);
-/// The usual cause of such an exit; may be empty.
+/// Returns the usual cause of such an exit; may be empty.
 std::string likely_cause(const ExitStatus& exit);
 
 struct ReportContext {
   std::string host;
   int world_size = 1;
-  int stderr_lines = 18;     // of the rank that failed first
-  std::string logs;          // directory of the run; empty: nothing is kept
-  bool one_console = false;  // all nodes print to it: the cause is reported by its own node
+  int stderr_lines = 18;  // of the rank that failed first
+  std::string logs;       // folder of the run; empty: not kept
+  bool one_console =
+      false;  // all nodes print to it, so only the failed rank's node reports the cause
 };
 
-/// The whole report, with a newline at the end of each line; `result.failures` must not be empty.
+/// Returns the report as whole lines; `result.failures` must not be empty.
 std::string failure_report(const RunResult& result, const ReportContext& context);
 
 }  // namespace ddp::launch

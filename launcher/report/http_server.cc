@@ -70,7 +70,7 @@ int open_listener(const Endpoint& endpoint) {
   return fd;
 }
 
-int spare_descriptor() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
+int reserve_descriptor() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 bool is_numeric(const std::string& host) {
   in6_addr address{};
@@ -115,14 +115,14 @@ HttpServer::HttpServer(const Endpoint& endpoint, Responder responder)
     : responder_(std::move(responder)), listener_(open_listener(endpoint)) {
   port_ = port_of(listener_);
   loopback_only_ = is_loopback(endpoint.host) || is_localhost(endpoint.host);
-  spare_ = spare_descriptor();
+  reserve_ = reserve_descriptor();
   timer_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 }
 
 HttpServer::~HttpServer() {
   for (const Connection& connection : connections_) ::close(connection.fd);
   ::close(listener_);
-  if (spare_ >= 0) ::close(spare_);
+  if (reserve_ >= 0) ::close(reserve_);
   if (timer_ >= 0) ::close(timer_);
 }
 
@@ -188,13 +188,13 @@ void HttpServer::drop_oldest() {
 }
 
 bool HttpServer::refuse_one() {
-  if (spare_ < 0) spare_ = spare_descriptor();
-  if (spare_ < 0) return false;
-  ::close(spare_);
+  if (reserve_ < 0) reserve_ = reserve_descriptor();
+  if (reserve_ < 0) return false;
+  ::close(reserve_);
   const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
   const int error = errno;
   if (fd >= 0) ::close(fd);
-  spare_ = spare_descriptor();
+  reserve_ = reserve_descriptor();
   errno = error;
   return fd >= 0;
 }

@@ -1,8 +1,8 @@
 // As much HTTP as probes and scrapers need: GET and HEAD, one request per connection, in the
-// agent's poll loop. Requests, connections and the work of one turn are bounded; never blocks.
-// On a loopback address it answers only requests to this machine's own names: a web page that has
-// its name resolved to 127.0.0.1 (DNS rebinding) must not read the job's status through a browser.
-// On other addresses anyone in the network may ask, by names that only the network knows.
+// agent's poll loop. Requests, connections and the work per turn are bounded; never blocks.
+// On a loopback address it answers only requests for this machine's own names: a web page whose
+// name resolves to 127.0.0.1 (DNS rebinding) must not read the job's status through a browser. On
+// other addresses it accepts any name, as it cannot know those of the network.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ class HttpServer : public PollHandler {
  public:
   using Responder = std::function<HttpAnswer(const std::string& path)>;
 
-  /// Starts listening; port 0: any free one. Throws LaunchError (2) if that fails.
+  /// Starts listening; port 0: any free port. Throws LaunchError (2) on failure.
   HttpServer(const Endpoint& endpoint, Responder responder);
   ~HttpServer() override;
   HttpServer(const HttpServer&) = delete;
@@ -34,7 +34,7 @@ class HttpServer : public PollHandler {
   struct Connection {
     int fd = -1;
     std::string request;
-    std::string answer;  // the rest to send; not empty: the request is complete
+    std::string answer;  // what is left to send; not empty: the request is complete
   };
 
   void accept_some();
@@ -42,15 +42,15 @@ class HttpServer : public PollHandler {
   bool refuse_one();
   void rest();
   void end_rest();
-  bool serve(Connection& connection);  // false: done with it
+  bool serve(Connection& connection);  // false: close it
   std::string answer_to(const std::string& request) const;
   bool is_meant(const std::string& request) const;
 
   Responder responder_;
   int listener_ = -1;
-  int spare_ = -1;        // closed to refuse a connection when no descriptor is left
-  int timer_ = -1;        // ends a rest
-  bool resting_ = false;  // a connection could be neither accepted nor refused
+  int reserve_ = -1;      // closed to refuse a connection when no descriptor is left
+  int timer_ = -1;        // ends a pause
+  bool resting_ = false;  // paused: a connection could be neither accepted nor refused
   int port_ = 0;
   bool loopback_only_ = false;
   std::list<Connection> connections_;

@@ -18,8 +18,8 @@ struct WorkerStatus {
   pid_t pid = 0;
   WorkerState state = WorkerState::Running;
   std::optional<double> silence{};  // seconds since its last sign of life; running workers only
-  std::string heartbeat{};          // text of the last one
-  std::optional<long long> step{};  // from it
+  std::string heartbeat{};          // text of its last heartbeat
+  std::optional<long long> step{};  // from the heartbeat
 };
 
 struct JobStatus {
@@ -27,13 +27,13 @@ struct JobStatus {
   std::string host{};
   Phase phase = Phase::Running;
   int node = 0;   // rank of this node
-  int nodes = 1;  // in the present round
+  int nodes = 1;  // in the current round
   int restarts = 0;
   int max_restarts = 0;
   double seconds = 0;        // since the job began
   double round_seconds = 0;  // since the last start of the group
   std::vector<WorkerStatus> workers{};
-  std::string worker_metrics{};  // Prometheus text of the workers' own
+  std::string worker_metrics{};  // the workers' own metrics, as Prometheus text
 };
 
 struct HttpAnswer {
@@ -42,12 +42,12 @@ struct HttpAnswer {
   std::string body;
 };
 
-/// /health: always 200, as whoever answers is alive; its JSON object holds the group's state.
-/// /metrics: Prometheus text format 0.0.4, including what the workers have added.
+/// Answers /health (always 200: a server that answers is alive; the JSON object has the group's
+/// state) and /metrics (Prometheus text format 0.0.4, including the workers' own).
 HttpAnswer answer_about(const JobStatus& job, const std::string& path);
 
-/// What a worker has left in kMetricsFile of `shm_dir`; "" when there is no such file, it is no
-/// regular one or larger than 256 KiB. Never waits for anybody.
+/// Reads kMetricsFile in `shm_dir`; "" if there is no such file, or it is not regular or larger
+/// than 256 KiB. Never blocks.
 std::string read_worker_metrics(const std::string& shm_dir);
 
 }  // namespace ddp::launch

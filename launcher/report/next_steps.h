@@ -1,4 +1,4 @@
-// Where advice.h knows no remedy: how to find the cause, from what the run has left. Pure.
+// How to find the cause of a failure that advice.h does not know, from what the run left. Pure.
 #pragma once
 
 #include <optional>
@@ -10,21 +10,21 @@
 
 namespace ddp::launch {
 
-/// What a failed rank has left.
+/// What a failed rank left.
 struct Traces {
-  std::string words;                   // its last lines, its error file
+  std::string words;                   // its last lines and its error file
   std::optional<PythonError> error{};  // the exception that ended it
-  std::string output{};                // where its whole output is; empty: not kept, or none
+  std::string output{};                // where its full output is; empty: not kept, or none
   std::string logs{};                  // the folder of its log files; empty: not kept
-  std::string elsewhere{};             // the host that has its files, if it is not this one
-  int world_size = 0;                  // 0: not known
+  std::string elsewhere{};             // the host that has its files, unless it is this one
+  int world_size = 0;                  // 0: unknown
   bool several_nodes = false;
 };
 
-/// The line of the user's that an exception points to.
+/// Returns a sentence about the user's line that an exception points to.
 std::string look_at(const PythonError& error);
 
-/// Never empty; at most three lines.
+/// Returns one to three lines.
 std::vector<std::string> next_steps(const ProcessFailure& failure, const Traces& traces);
 
 }  // namespace ddp::launch

@@ -49,7 +49,7 @@ const json& list(const json& object, const char* name) {
 
 Outcome outcome_named(const std::string& name) {
   for (const Outcome outcome :
-       {Outcome::Succeeded, Outcome::Preempted, Outcome::Interrupted, Outcome::LauncherGone}) {
+       {Outcome::Succeeded, Outcome::Preempted, Outcome::Interrupted, Outcome::GuardianGone}) {
     if (name == name_of(outcome)) return outcome;
   }
   return Outcome::Failed;

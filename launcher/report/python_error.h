@@ -1,4 +1,4 @@
-// Finds the exception that ended a Python program in what the program wrote. Pure.
+// Finds the exception that ended a Python program in its output. Pure.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@ struct PythonError {
   std::string causes{};  // the messages of the exceptions that it was raised `from`, newest first
 };
 
-/// Of the last traceback that is whole in these words. Lines may begin with the prefix of torch's
-/// excepthook or of a launcher's console.
+/// Returns the exception of the last complete traceback in the text. Lines may begin with the
+/// prefix of torch's excepthook or of a launcher's console.
 std::optional<PythonError> last_python_error(const std::string& words);
 
-/// What the error says, else the last line that says anything; for one line of a terminal.
+/// Returns the exception's message, else the last line that is not empty, cut for a terminal.
 std::string last_error_line(const std::string& words);
 
 }  // namespace ddp::launch

@@ -1,4 +1,4 @@
-// The record of a run: --summary for people, --result-json for programs.
+// The result of a run as text: a table for people, JSON for programs.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace ddp::launch {
 
-/// A table with one line per worker of the last round.
+/// Returns a table with one line per worker of the last round.
 std::string summary_table(const RunResult& result);
 
-/// One JSON object; README.md describes its fields.
+/// Returns one JSON object; README.md describes its fields.
 std::string result_json(const RunResult& result, const std::string& run_id,
                         const std::string& host);
 
-/// The result of a run that failed in ddp-run itself; `error` says why.
+/// Returns the result of a run in which ddp-run itself failed with `error`.
 std::string error_json(int exit_code, const std::string& error);
 
 }  // namespace ddp::launch

@@ -1,11 +1,11 @@
-// What a TCPStore server holds: values, queues, and who waits for which key. Pure: no sockets, no
-// clock. Answers are those of torch's libuv server, its oddities that clients may rely on included:
-// COMPARE_SET of an absent key answers the expected value unless that is empty; ADD keeps decimal
-// text; a BARRIER leaves its count behind, so its key serves once.
+// The contents of a TCPStore server: values, queues, and which peer waits for which key. Pure: no
+// sockets, no clock. Replies match torch's libuv server, including oddities that clients may rely
+// on: COMPARE_SET of an absent key returns the expected value unless that is empty; ADD stores
+// decimal text; a BARRIER leaves its count behind, so its key can be used once.
 //
-// Three differences, where torch's server misleads a waiting client: COMPARE_SET that sets nothing
-// does not wake those who wait for the absent key; a WAIT does not wait for queues that already
-// hold something; and MULTI_SET takes effect only when it has arrived as a whole.
+// It differs in three cases in which torch's server misleads a waiting client: a COMPARE_SET that
+// sets nothing does not wake peers waiting for the absent key; a WAIT does not wait for queues that
+// already hold something; and MULTI_SET takes effect only once it has arrived completely.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,16 @@ class KeyValues {
 
   explicit KeyValues(const StoreLimits& limits = {}) : limits_(limits) {}
 
-  /// Adds the answers, those for peers that this wakes included. False: it cannot be carried out
-  /// (no number to add to, no room); `from` should be cut off, as there is no answer that says so.
+  /// Carries out a request and appends the answers, including those to peers that it wakes. Returns
+  /// false if it cannot be carried out (not a number, no room): the protocol has no answer for
+  /// that, so the caller should disconnect `from`.
   bool apply(Peer from, Request request, std::vector<Answer>& answers);
-  /// That peer has gone.
+  /// That peer has disconnected.
   void forget(Peer peer) { stop_waiting(peer); }
 
   /// Roughly the memory in use.
   std::size_t bytes() const { return bytes_; }
-  /// Something did not get in.
+  /// Whether something was rejected for lack of room.
   bool is_full() const { return full_; }
   std::size_t waiting() const { return waits_.size(); }
 
@@ -44,8 +45,8 @@ class KeyValues {
   using Text = std::string;
   using Answers = std::vector<Answer>;
   struct Wait {
-    std::uint64_t ticket = 0;   // smaller: came earlier
-    std::size_t keys_left = 0;  // 0 ends it
+    std::uint64_t ticket = 0;   // in order of arrival
+    std::size_t keys_left = 0;  // 0 ends the wait
     std::vector<Text> keys;
   };
 
@@ -66,7 +67,7 @@ class KeyValues {
   bool has_all(const std::vector<Text>& keys) const;
   bool has_room(std::size_t bytes);
   std::size_t queue_length(const Text& key) const;
-  /// The number that the key's text begins with, 0 if it is absent.
+  /// Sets `number` to the one that the key's text begins with, 0 if the key is absent.
   bool number_at(const Text& key, std::int64_t& number) const;
   bool put(const Text& key, Text value);
   bool begin_wait(Peer peer, std::vector<Text> keys);
@@ -76,7 +77,7 @@ class KeyValues {
   bool came(Peer peer, Answers& answers);
 
   StoreLimits limits_;
-  // Ordered: nobody can choose keys that all land in one bucket.
+  // Ordered maps, so that nobody can choose keys that all fall into one bucket.
   std::map<Text, Text> values_;
   std::map<Text, std::deque<Text>> queues_;
   std::map<Text, std::map<std::uint64_t, Peer>> waiters_;  // by ticket

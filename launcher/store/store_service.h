@@ -1,6 +1,5 @@
-// The workers' store of one round, as a process serves it: its clients come through a listening
-// socket or, on a port that the store shares with the rendezvous, as connections that are passed
-// over a Unix socket (base/descriptor_passing.h).
+// The workers' store of one round. Its clients arrive at a listening socket or, if the store shares
+// the port of the rendezvous, as connections passed over a Unix socket (base/descriptor_passing.h).
 #pragma once
 
 #include <optional>
@@ -15,7 +14,7 @@ namespace ddp::launch {
 
 class StoreService : public PollHandler {
  public:
-  /// `source`: either socket, non-blocking, not owned.
+  /// `source`: either of these sockets, non-blocking, not owned.
   explicit StoreService(int source);
 
   std::size_t connections() const { return server_.connections(); }
@@ -31,13 +30,13 @@ class StoreService : public PollHandler {
 
   int source_;
   bool listening_ = false;  // source_ is a listening socket
-  bool ended_ = false;      // nobody else will come
+  bool ended_ = false;      // no further clients will arrive
   TcpStoreServer server_;
   Acceptor acceptor_{"the workers' store"};
 };
 
-/// Serves until `control`, a Unix socket that keeps messages apart, is at end-of-file. Each message
-/// that it sends over `control` is a line for the user.
+/// Serves until `control`, a SOCK_SEQPACKET socket, is at end-of-file. Each message sent over
+/// `control` is a line for the user.
 void serve_store(int source, int control);
 
 }  // namespace ddp::launch

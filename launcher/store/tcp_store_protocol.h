@@ -1,6 +1,6 @@
 // The wire format of torch's TCPStore, as of torch 2.11 to 2.15: requests, and the parser that
-// takes them from a stream of bytes. Everything from the network is bounded before memory is taken
-// for it.
+// reads them from a byte stream. Every length from the network is checked before memory is
+// allocated.
 //
 // A client first sends VALIDATE and a magic number. Then each request is one byte, its type, and
 // its fields, in the machine's byte order; a key or value is a 64-bit length and as many bytes.
@@ -43,13 +43,13 @@ constexpr std::uint32_t kTcpStoreMagic = 0x3C85F7CE;
 constexpr char kReady = 0, kNotReady = 1;            // CHECK
 constexpr char kStopWaiting = 0, kWaitCanceled = 1;  // WAIT, BARRIER; CANCEL_WAIT
 
-/// In bytes, but for keys_per_message. Those of single fields are torch's own.
+/// In bytes, except keys_per_message. The limits of single fields are torch's.
 struct StoreLimits {
   std::size_t key = 8 << 10;
   std::size_t value = 8 << 20;
   std::size_t keys_per_message = 128 << 10;
-  std::size_t message = 64 << 20;  // a whole request, a whole answer, or an appended value
-  std::size_t unread = 1 << 20;    // a client with more unread answers is not listened to
+  std::size_t message = 64 << 20;  // a request, an answer, or an appended value
+  std::size_t unread = 1 << 20;    // nothing is read from a client with more unread answers
   std::size_t contents = 512 << 20;
   std::size_t buffers = 512 << 20;  // of all connections together
 };
@@ -67,9 +67,9 @@ class RequestParser {
 
   explicit RequestParser(const StoreLimits& limits = {}) : limits_(limits) {}
   void feed(std::string_view bytes);
-  /// Complete: `request` is the next one; VALIDATE is checked and skipped. Malformed is final.
+  /// Complete: `request` is the next request; VALIDATE is checked and skipped. Malformed is final.
   Next next(Request& request);
-  /// Memory that is held for what is not complete.
+  /// Memory held for incomplete requests.
   std::size_t buffered() const { return left() + taken_; }
 
  private:
@@ -88,24 +88,24 @@ class RequestParser {
 
   StoreLimits limits_;
   std::string input_;
-  std::size_t at_ = 0;  // what comes before it in input_ is done with
+  std::size_t at_ = 0;  // offset in input_ of what is not parsed yet
   bool validated_ = false;
   bool begun_ = false;
   bool broken_ = false;
   Request request_;
   std::string_view fields_;   // of request_
   std::size_t field_ = 0;     // the next of them
-  std::uint64_t rounds_ = 0;  // how often the repeated fields are still to come
+  std::uint64_t rounds_ = 0;  // repetitions of the repeated fields that are left
   std::size_t taken_ = 0;     // by request_
 };
 
-/// As they are on the wire.
+/// Appends a number as it is on the wire.
 template <typename Integer>
 void put_number(std::string& out, Integer value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 void put_text(std::string& out, std::string_view text);
-/// The bytes that a parser makes this request of.
+/// Encodes a request as a client sends it.
 std::string encode(const Request& request);
 
 }  // namespace ddp::launch

@@ -1,5 +1,5 @@
-// The workers' store, served with torch's TCPStore protocol, so that no process needs LibTorch for
-// it and it outlives rank 0. Does not listen: StoreService accepts connections.
+// Serves the workers' store over torch's TCPStore protocol without LibTorch. Does not listen:
+// StoreService accepts the connections.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace ddp::launch {
 
-/// One descriptor in the poll loop, however many clients there are. What is malformed or too much
-/// closes the connection that it came by, no other.
+/// Takes one descriptor in the poll loop, however many clients there are. A malformed or oversized
+/// request closes its own connection and no other.
 class TcpStoreServer : public PollHandler {
  public:
   explicit TcpStoreServer(const StoreLimits& limits = {});
@@ -23,14 +23,13 @@ class TcpStoreServer : public PollHandler {
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
-  /// Owns `fd` from now on: an accepted, non-blocking connection of which nothing has been
-  /// consumed.
+  /// Takes ownership of `fd`: an accepted, non-blocking connection of which nothing was read.
   void adopt(int fd);
 
   std::size_t connections() const { return clients_.size(); }
-  /// Contents and buffers.
+  /// Memory used for contents and buffers.
   std::size_t bytes() const { return contents_.bytes() + buffered_; }
-  /// A line for the user, once a client had to go because there was no room; empty: none.
+  /// Returns a line for the user after a client was disconnected for lack of room; empty: none.
   std::string take_note() { return std::exchange(note_, {}); }
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
@@ -44,7 +43,7 @@ class TcpStoreServer : public PollHandler {
     std::string output;
     std::size_t sent = 0;  // of output
     std::uint32_t events = 0;
-    std::size_t counted = 0;  // its part of buffered_
+    std::size_t counted = 0;  // its share of buffered_
     std::size_t unread() const { return output.size() - sent; }
   };
 

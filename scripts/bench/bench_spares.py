@@ -135,7 +135,7 @@ def main(arguments):
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         times, jobs = measure(kills, Path(folder))
-        memory = re.search(r"spares: .*", (Path(folder) / "with/err").read_text())[0]
+        memory = re.search(r"standby workers: .*", (Path(folder) / "with/err").read_text())[0]
     for name, values in times.items():
         print(f"{name:8} p10 {percentile(values, 0.1):.3f} s, p50 {statistics.median(values):.3f} s, p90 {percentile(values, 0.9):.3f} s "
               f"[{min(values):.3f} - {max(values):.3f}] n={len(values)}")

@@ -105,8 +105,8 @@ TEST_CASE("warm spares of two nodes take over together") {
   ChildProgram first(elastic_node(place, port, overrides, options));
   wait_until_open(port);  // so the first one is the host, and its worker rank 0
   ChildProgram second(elastic_node(place, port, overrides, options));
-  first.wait_for("spares: 1 process, ", 1, kPatience);
-  second.wait_for("spares: 1 process, ", 1, kPatience);
+  first.wait_for("standby workers: 1 process, ", 1, kPatience);
+  second.wait_for("standby workers: 1 process, ", 1, kPatience);
   const auto early = spare_pids(place);
   REQUIRE(early.size() == 2);
   ::kill(worker_pid(place, 1), SIGKILL);

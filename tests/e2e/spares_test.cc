@@ -26,7 +26,7 @@ TEST_CASE("a job that is killed twice and goes on with warm spares ends as the u
   Words overrides = kStandStill;
   overrides.push_back(copies);
   ChildProgram job(launched(place, 2, overrides, {"--max_restarts=2", "--warm-spares"}));
-  job.wait_for("spares: 2 processes, ", 1, kPatience);
+  job.wait_for("standby workers: 2 processes, ", 1, kPatience);
   const auto early = spare_pids(place);
   CHECK(early.size() == 2);
   ::kill(worker_pid(place, 1), SIGKILL);

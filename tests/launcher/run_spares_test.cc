@@ -1,4 +1,4 @@
-// --warm-spares: the next round's workers are there before they are needed.
+// --warm-spares: standby workers, started before they are needed.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -76,7 +76,7 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-TEST_CASE("after a crash the spares are the workers, with the new round's environment") {
+TEST_CASE("after a crash the standby workers become workers, with the new round's environment") {
   const TempFolder tmp;
   SparePipe pipe;
   ChildProgram job(stub_job(
@@ -97,11 +97,11 @@ TEST_CASE("after a crash the spares are the workers, with the new round's enviro
   CHECK(count(job.out(), "DDP_SPARE_FD=(unset)\n") == 2);
   CHECK(count(job.out(), "fds 0 1 2\n") == 2);
   CHECK(count(job.err(), "from a spare") == 2);
-  CHECK_THAT(job.err(), Contains("spares: 2 processes, ") && Contains(" MB\n"));
+  CHECK_THAT(job.err(), Contains("standby workers: 2 processes, ") && Contains(" MB\n"));
   CHECK(nothing_left(tmp));
 }
 
-TEST_CASE("a spare's output goes nowhere, and to its rank's place once it has one") {
+TEST_CASE("a standby worker's output is dropped until it is a worker") {
   const TempFolder tmp;
   SparePipe pipe;
   Lines options = kSpares;
@@ -117,7 +117,7 @@ TEST_CASE("a spare's output goes nowhere, and to its rank's place once it has on
   CHECK_THAT(job.out(), Contains("[default0]:late") && Contains("[default1]:late"));
 }
 
-TEST_CASE("each round that may be restarted has spares of its own") {
+TEST_CASE("each round that may be restarted has its own standby workers") {
   const TempFolder tmp;
   SparePipe pipe;
   ChildProgram job(stub_job(
@@ -129,10 +129,10 @@ TEST_CASE("each round that may be restarted has spares of its own") {
   }
   CHECK(job.wait_exit() == 0);
   CHECK(count(job.out(), "was a spare") == 2);
-  CHECK(count(job.err(), "spares: 1 process, ") == 1);
+  CHECK(count(job.err(), "standby workers: 1 process, ") == 1);
 }
 
-TEST_CASE("a program that offers no spares is never started early") {
+TEST_CASE("a program that does not support standby workers is never started early") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, kSpares, {"spare", "beat=step=1", "#1exit=0", "wait"}));
   kill_a_worker(job);
@@ -141,7 +141,7 @@ TEST_CASE("a program that offers no spares is never started early") {
   CHECK_THAT(job.err(), !Contains("spares:"));
 }
 
-TEST_CASE("a program that offers spares but takes no part is started anew") {
+TEST_CASE("a standby worker that does not take part is replaced by a fresh worker") {
   const TempFolder tmp;
   SparePipe pipe;
   ChildProgram job(
@@ -156,12 +156,12 @@ TEST_CASE("a program that offers spares but takes no part is started anew") {
   CHECK(pipe.all_gone());
 }
 
-TEST_CASE("spares that die are replaced twice, and are no failure of the job") {
+TEST_CASE("standby workers that die are replaced twice and do not fail the job") {
   const TempFolder tmp;
   ChildProgram job(stub_job(tmp, kSpares, offering({"spare-exit=7"}, {"print=again"})));
   for (const char* rank : {"0", "1"}) {
-    job.wait_for(std::string("the warm spare of local rank ") + rank +
-                 " ended 3 times before it was needed (exit code 7)");
+    job.wait_for(std::string("the standby worker of local rank ") + rank +
+                 " exited 3 times before it was needed (exit code 7)");
   }
   kill_a_worker(job);
   CHECK(job.wait_exit() == 0);
@@ -170,7 +170,7 @@ TEST_CASE("spares that die are replaced twice, and are no failure of the job") {
   CHECK_THAT(job.err(), Contains("restart 1 of 2") && !Contains("restart 2 of 2"));
 }
 
-TEST_CASE("a ready spare that is killed is replaced by another one") {
+TEST_CASE("a ready standby worker that is killed is replaced by another one") {
   const TempFolder tmp;
   SparePipe pipe;
   ChildProgram job(stub_job(tmp, kSpares, offering({"spare=" + pipe.path()}, {"print=again"})));
@@ -182,7 +182,7 @@ TEST_CASE("a ready spare that is killed is replaced by another one") {
   CHECK(count(job.out(), "was a spare") == 2);
 }
 
-TEST_CASE("spares end with ddp-run, its agent and their job") {
+TEST_CASE("standby workers end with ddp-run, its agent and their job") {
   const TempFolder tmp;
   SparePipe pipe;
   const std::string end = GENERATE("SIGKILL", "agent", "job");
@@ -200,7 +200,8 @@ TEST_CASE("spares end with ddp-run, its agent and their job") {
   CHECK(nothing_left(tmp));
 }
 
-TEST_CASE("on a signal that ends the job the spares go at once, however long the workers take") {
+TEST_CASE(
+    "a signal that ends the job kills standby workers at once, however long the workers take") {
   const TempFolder tmp;
   SparePipe pipe;
   ChildProgram job(stub_job(tmp, kSpares, offering({"ignore=TERM", "spare=" + pipe.path()}, {})));
@@ -214,7 +215,7 @@ TEST_CASE("on a signal that ends the job the spares go at once, however long the
   job.wait_all_gone();
 }
 
-TEST_CASE("signals that are passed on do not reach the spares") {
+TEST_CASE("forwarded signals do not reach standby workers") {
   const TempFolder tmp;
   SparePipe pipe;
   ChildProgram job(
@@ -229,7 +230,7 @@ TEST_CASE("signals that are passed on do not reach the spares") {
   CHECK(count(job.out(), "was a spare") == 2);
 }
 
-TEST_CASE("a spare steps back if it may step forward again, and is a worker like any other then") {
+TEST_CASE("a standby worker runs at low priority until it is a worker, if that can be undone") {
   const TempFolder tmp;
   SparePipe pipe;
   ChildProgram job(stub_job(tmp, {"--warm-spares", "--max_restarts=1"},
@@ -242,7 +243,7 @@ TEST_CASE("a spare steps back if it may step forward again, and is a worker like
   CHECK_THAT(job.out(), Contains("was a spare\nnice " + std::to_string(own) + "\n"));
 }
 
-TEST_CASE("warm spares without restarts are told to have no effect") {
+TEST_CASE("--warm-spares without restarts is reported to have no effect") {
   const TempFolder tmp;
   const auto job = run_to_end(stub_job(tmp, {"--warm-spares"}, {"beat=spares=1"}));
   CHECK(job.exit == 0);

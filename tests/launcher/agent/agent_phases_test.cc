@@ -334,65 +334,65 @@ TEST_CASE("preemption is worth a restart when the user says so") {
   CHECK(result.restarts == 1);
 }
 
-FakeRunner& offer_spares(FakeRunner& os, int workers) {
+FakeRunner& offer_standby(FakeRunner& os, int workers) {
   os.script.emplace_back([=](FakeRunner& self) {
-    for (int rank = 0; rank < workers; ++rank) self.signs[rank].takes_spares = true;
+    for (int rank = 0; rank < workers; ++rank) self.signs[rank].offers_standby = true;
     return std::vector{Event{.kind = Event::Kind::HeartbeatBegan}};
   });
   return os;
 }
 
-TEST_CASE("spares are started when all workers of a round have offered them") {
+TEST_CASE("standby workers are started once all workers of a round support them") {
   PhaseScene scene;
-  scene.plan.warm_spares = true;
-  offer_spares(scene.os, 1).time_passes();  // the second one has not
+  scene.plan.standby_workers = true;
+  offer_standby(scene.os, 1).time_passes();  // the second one has not
   scene.os.then([](FakeRunner& self) {
-    CHECK(self.spares.empty());
-    self.signs[1].takes_spares = true;
+    CHECK(self.standby.empty());
+    self.signs[1].offers_standby = true;
     return std::vector<Event>{};
   });
   scene.gets({.kind = Event::Kind::HeartbeatBegan});  // of another file: they are not started twice
   scene.os.exits(1, {0, SIGKILL}).exits(0, {0, SIGTERM});
   scene.os.exits(0, {}).exits(1, {});
   CHECK(scene.run(2, 1).outcome == Outcome::Succeeded);
-  CHECK(scene.os.deeds == Deeds{"start 2", "spares 2", sent(SIGTERM), sent(SIGCONT), "sweep",
-                                "start 2", "end spares", "sweep"});
+  CHECK(scene.os.deeds == Deeds{"start 2", "standby 2", sent(SIGTERM), sent(SIGCONT), "sweep",
+                                "start 2", "end standby", "sweep"});
 }
 
-TEST_CASE("a spare knows what the job knows and nothing of a round") {
+TEST_CASE("a standby worker has the job's settings but not a round's") {
   PhaseScene scene;
-  scene.plan.warm_spares = true;
-  offer_spares(scene.os, 1);
+  scene.plan.standby_workers = true;
+  offer_standby(scene.os, 1);
   scene.os.then([](FakeRunner& self) {
-    REQUIRE(self.spares.size() == 1);
-    const WorkerSpec& spare = self.spares[0];
-    for (const auto& [name, value] : spare.environment)
+    REQUIRE(self.standby.size() == 1);
+    const WorkerSpec& standby = self.standby[0];
+    for (const auto& [name, value] : standby.environment)
       CHECK(self.rounds[0][0].environment.at(name) == value);
     for (const char* name : {kRank, kWorldSize, kMasterPort, kRestartCount, kErrorFile})
-      CHECK(spare.environment.count(name) == 0);
-    CHECK(spare.environment.count(kLocalRank) == 1);
-    CHECK(spare.environment.count(kRunId) == 1);
+      CHECK(standby.environment.count(name) == 0);
+    CHECK(standby.environment.count(kLocalRank) == 1);
+    CHECK(standby.environment.count(kRunId) == 1);
     return std::vector{FakeRunner::exited(self.pid(0), {})};
   });
   CHECK(scene.run(1, 1).outcome == Outcome::Succeeded);
 }
 
-TEST_CASE("there are no spares when no restart is left, and none without --warm-spares") {
+TEST_CASE("there are no standby workers when no restart is left or without --warm-spares") {
   PhaseScene scene;
   const int max_restarts = GENERATE(0, 1);
-  scene.plan.warm_spares = max_restarts == 0;
-  offer_spares(scene.os, 1).exits(0, {});
+  scene.plan.standby_workers = max_restarts == 0;
+  offer_standby(scene.os, 1).exits(0, {});
   CHECK(scene.run(1, max_restarts).outcome == Outcome::Succeeded);
   CHECK(scene.os.deeds == Deeds{"start 1", "sweep"});
 }
 
-TEST_CASE("a signal that ends the job ends its spares first") {
+TEST_CASE("a signal that ends the job ends its standby workers first") {
   PhaseScene scene;
-  scene.plan.warm_spares = true;
-  offer_spares(scene.os, 1).signalled(SIGTERM, true).exits(0, {0, SIGTERM});
+  scene.plan.standby_workers = true;
+  offer_standby(scene.os, 1).signalled(SIGTERM, true).exits(0, {0, SIGTERM});
   scene.run(1, 1);
   CHECK(scene.os.deeds ==
-        Deeds{"start 1", "spares 1", "end spares", sent(SIGTERM), sent(SIGCONT), "sweep"});
+        Deeds{"start 1", "standby 1", "end standby", sent(SIGTERM), sent(SIGCONT), "sweep"});
 }
 
 }  // namespace

@@ -301,9 +301,9 @@ TEST_CASE("a signal that does not end the job is only passed on") {
 
 TEST_CASE("when the launcher dies everything is killed at once") {
   Scene scene;
-  scene.os.then([](FakeRunner&) { return std::vector{Event{.kind = Event::Kind::LauncherGone}}; });
+  scene.os.then([](FakeRunner&) { return std::vector{Event{.kind = Event::Kind::GuardianGone}}; });
   scene.os.exits(0, {0, SIGKILL});
-  CHECK(scene.run(1, 3).outcome == Outcome::LauncherGone);
+  CHECK(scene.run(1, 3).outcome == Outcome::GuardianGone);
   CHECK(scene.os.deeds == Deeds{"start 1", kKill, "sweep"});
 }
 

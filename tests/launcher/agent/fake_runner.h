@@ -20,7 +20,7 @@ class FakeRunner : public ProcessRunner {
   std::deque<std::function<std::vector<Event>(FakeRunner&)>> script;
   std::vector<std::string> deeds;
   std::vector<std::vector<WorkerSpec>> rounds;
-  std::vector<WorkerSpec> spares;
+  std::vector<WorkerSpec> standby;
   std::vector<std::string> survivors;
   std::vector<std::string> notes;
   std::map<int, LifeSign> signs;  // by local rank
@@ -41,13 +41,13 @@ class FakeRunner : public ProcessRunner {
     for (const auto& spec : specs) pids.push_back(pid(spec.local_rank));
     return pids;
   }
-  void keep_spares(const std::vector<WorkerSpec>& specs) override {
-    spares = specs;
-    deeds.push_back("spares " + std::to_string(specs.size()));
+  void keep_standby(const std::vector<WorkerSpec>& specs) override {
+    standby = specs;
+    deeds.push_back("standby " + std::to_string(specs.size()));
   }
-  void end_spares() override {
-    if (!spares.empty()) deeds.emplace_back("end spares");
-    spares.clear();
+  void end_standby() override {
+    if (!standby.empty()) deeds.emplace_back("end standby");
+    standby.clear();
   }
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override {
     if (script.empty()) throw std::logic_error("the agent waits, but the script is over");

@@ -62,9 +62,9 @@ TEST_CASE("a heartbeat file tells when it was written, and keeps what it said wh
 
 TEST_CASE("spares=1 in a heartbeat is an offer and no text") {
   const LifeSign sign = parse_heartbeat("step=3 spares=1 timeout=2");
-  CHECK(sign.takes_spares);
+  CHECK(sign.offers_standby);
   CHECK(sign.text == "step=3");
-  CHECK_FALSE(parse_heartbeat("step=3 spares=2").takes_spares);
+  CHECK_FALSE(parse_heartbeat("step=3 spares=2").offers_standby);
 }
 
 TEST_CASE("files that come and go beside a heartbeat cost no memory") {

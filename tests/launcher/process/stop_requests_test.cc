@@ -27,8 +27,8 @@ const Clock::time_point kStart = Clock::time_point(seconds(100));
 TEST_CASE("a signal that the launcher passes on is the request that came directly, however late") {
   StopRequests requests;
   CHECK(requests.add({Sender::Other}, kStart));
-  CHECK_FALSE(requests.add({Sender::Launcher, 1}, kStart + seconds(60)));
-  CHECK(requests.add({Sender::Launcher, 2}, kStart + seconds(61)));
+  CHECK_FALSE(requests.add({Sender::DdpRun, 1}, kStart + seconds(60)));
+  CHECK(requests.add({Sender::DdpRun, 2}, kStart + seconds(61)));
   CHECK_FALSE(requests.add({Sender::Other}, kStart + seconds(62)));
   CHECK(requests.count() == 2);
 }
@@ -36,7 +36,7 @@ TEST_CASE("a signal that the launcher passes on is the request that came directl
 TEST_CASE("a passed-on request that was lost in another one is made up for by the next") {
   StopRequests requests;
   CHECK(requests.add({Sender::Other}, kStart));
-  CHECK(requests.add({Sender::Launcher, 2}, kStart + milliseconds(1)));
+  CHECK(requests.add({Sender::DdpRun, 2}, kStart + milliseconds(1)));
   CHECK(requests.count() == 2);
 }
 

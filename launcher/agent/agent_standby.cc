@@ -10,8 +10,8 @@ constexpr auto kNextLook = std::chrono::milliseconds(200);
 
 }  // namespace
 
-bool LocalElasticAgent::may_need_spares() const {
-  const bool ending = end_signal_ != 0 || launcher_gone_ || !failures_.empty();
+bool LocalElasticAgent::may_need_standby() const {
+  const bool ending = end_signal_ != 0 || guardian_gone_ || !failures_.empty();
   if (phase_ != Phase::Running || ending) return false;
   const RestartRules& rules = plan_.restarts;
   const bool budget = restarts_ < rules.max_restarts || rules.healthy_after.count() > 0;
@@ -19,20 +19,20 @@ bool LocalElasticAgent::may_need_spares() const {
 }
 
 // The workers say when: they have started by then, and nobody else would read their offer.
-void LocalElasticAgent::keep_spares() {
-  if (!spares_due_ || suspended_ || processes_.now() < *spares_due_) return;
-  spares_due_.reset();
-  if (!may_need_spares()) return;
+void LocalElasticAgent::keep_standby() {
+  if (!standby_due_ || suspended_ || processes_.now() < *standby_due_) return;
+  standby_due_.reset();
+  if (!may_need_standby()) return;
   std::vector<WorkerSpec> specs;
   for (const Worker& worker : group_.workers) {
     const bool offered = worker.state == WorkerState::Running &&
-                         processes_.life_sign(worker.local_rank).takes_spares;
-    if (!offered) spares_due_ = processes_.now() + kNextLook;
-    specs.push_back(spare_spec(plan_, group_, worker));
+                         processes_.life_sign(worker.local_rank).offers_standby;
+    if (!offered) standby_due_ = processes_.now() + kNextLook;
+    specs.push_back(standby_spec(plan_, group_, worker));
   }
-  if (spares_due_) return;
-  spares_kept_ = true;
-  processes_.keep_spares(specs);
+  if (standby_due_) return;
+  standby_kept_ = true;
+  processes_.keep_standby(specs);
 }
 
 }  // namespace ddp::launch
