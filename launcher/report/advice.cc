@@ -18,72 +18,69 @@ struct Symptom {
 // The first that is found counts: what is more specific stands first.
 constexpr std::array kSymptoms{
     Symptom{"CUDA out of memory",
-            "the GPU's memory is full: take a smaller batch per process and more accumulation, or "
-            "bf16, or recompute activations; nvidia-smi shows who else uses the GPU"},
+            "the GPU's memory is full: reduce the batch size per process and accumulate more, use "
+            "bf16, or recompute activations; nvidia-smi lists the GPU's other processes"},
     Symptom{"DefaultCPUAllocator: can't allocate memory",
-            "the machine's memory is full: fewer workers, a smaller batch, or fewer DataLoader "
+            "the machine's memory is full: use fewer workers, a smaller batch, or fewer DataLoader "
             "workers"},
-    Symptom{"OutOfMemoryError", "memory is full: take a smaller batch per process"},
+    Symptom{"OutOfMemoryError", "memory is full: reduce the batch size per process"},
     Symptom{"DataLoader worker (pid",
-            "a DataLoader process was killed: often /dev/shm is full (docker run --shm-size=8g or "
-            "--ipc=host) or memory is; try num_workers=0"},
+            "a DataLoader process was killed, often because /dev/shm (docker run --shm-size=8g or "
+            "--ipc=host) or memory is full; try num_workers=0"},
     Symptom{"invalid device ordinal",
             "there are more workers than GPUs: --nproc_per_node=gpu counts them; "
             "CUDA_VISIBLE_DEVICES may hide some"},
     Symptom{"Duplicate GPU detected",
             "two ranks use the same GPU: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])), or "
             "--one-device-per-rank"},
-    Symptom{
-        "no NVIDIA driver on your system",
-        "this process sees no GPU driver: run nvidia-smi here; in a container, give it the GPUs "
-        "(docker run --gpus all)"},
+    Symptom{"no NVIDIA driver on your system",
+            "this process sees no GPU driver: run nvidia-smi here; in a container, pass the GPUs "
+            "through (docker run --gpus all)"},
     Symptom{"CUDA driver version is insufficient",
             "the driver is too old for this torch: update it, or install a torch for an older "
             "CUDA"},
     Symptom{"device-side assert triggered",
-            "a kernel got an index out of range, often a label or token beyond the vocabulary: run "
-            "again with CUDA_LAUNCH_BLOCKING=1, which shows the line"},
+            "a kernel got an index out of range, often a label or token beyond the vocabulary: "
+            "rerun with CUDA_LAUNCH_BLOCKING=1 to see the line"},
     Symptom{"Watchdog caught collective operation timeout",
-            "a rank did not join a collective: the cause is the missing rank, not "
-            "this one. Do all ranks have the same number of batches, and take the same branches? "
-            "--hang-timeout=S dumps the stacks of all"},
+            "a rank did not join a collective: the missing rank is the cause, not this one. Do all "
+            "ranks have the same number of batches and take the same branches? --hang-timeout=S "
+            "dumps all stacks"},
     Symptom{"unhandled system error",
             "NCCL could not set up its transport: run with NCCL_DEBUG=INFO; often /dev/shm is too "
-            "small or NCCL_SOCKET_IFNAME names the wrong interface"},
+            "small or NCCL_SOCKET_IFNAME is the wrong interface"},
     Symptom{"ncclUnhandledCudaError", "NCCL hit a CUDA error: run with NCCL_DEBUG=INFO"},
     Symptom{
         "Expected to have finished reduction in the prior iteration",
         "some parameters got no gradient: DistributedDataParallel(find_unused_parameters=True), "
         "or let every parameter take part in the loss"},
-    Symptom{
-        "ddress already in use",
-        "another process holds the port: leave out --master-port, and ddp-run takes a free one; "
-        "ss -ltnp names the holder"},
-    Symptom{
-        "EADDRINUSE",
-        "another process holds the port: leave out --master-port, and ddp-run takes a free one; "
-        "ss -ltnp names the holder"},
+    Symptom{"ddress already in use",
+            "another process uses the port: omit --master-port, and ddp-run picks a free one; ss "
+            "-ltnp shows the process"},
+    Symptom{"EADDRINUSE",
+            "another process uses the port: omit --master-port, and ddp-run picks a free one; ss "
+            "-ltnp shows the process"},
     Symptom{"No space left on device",
             "a disk or /dev/shm is full: df -h; logs are bounded by --log-max-size"},
     Symptom{"Too many open files", "raise the limit: ulimit -n 65536"},
     Symptom{"error while loading shared libraries",
-            "a library is missing, damaged or too old: install again the package that holds it, or "
-            "add its folder to LD_LIBRARY_PATH; ldd PROGRAM shows which are not found"},
+            "a library is missing, damaged or too old: reinstall its package, or add its folder to "
+            "LD_LIBRARY_PATH; ldd PROGRAM shows which are missing"},
     Symptom{"ModuleNotFoundError",
             "the module is not installed in the Python that ran the workers: ddp-run --dry-run "
             "shows which "
             "one; activate the environment, or set PYTHON_EXEC"},
     Symptom{"are required: --local",
-            "the script wants --local_rank as an argument, as torch.distributed.launch gave it: "
-            "read os.environ['LOCAL_RANK'] instead, or write --local_rank='${local_rank}' after "
+            "the script expects --local_rank as an argument, as torch.distributed.launch passed "
+            "it: read os.environ['LOCAL_RANK'] instead, or add --local_rank='${local_rank}' after "
             "the script"},
-    Symptom{"size mismatch for",
-            "the checkpoint is of a model of other sizes: use its configuration, or another "
-            "folder"},
+    Symptom{
+        "size mismatch for",
+        "the checkpoint is of a model of another size: use its configuration or another folder"},
     Symptom{"Connection closed by peer",
-            "this rank lost the connection to one that failed first: see the other ranks' logs"},
+            "this rank lost its connection to one that failed first: see the other ranks' logs"},
     Symptom{"Connection reset by peer",
-            "this rank lost the connection to one that failed first: see the other ranks' logs"},
+            "this rank lost its connection to one that failed first: see the other ranks' logs"},
     Symptom{"FileNotFoundError",
             "paths are relative to the folder in which ddp-run was started; on several nodes the "
             "file must exist on each"},
@@ -103,32 +100,34 @@ std::string about_error(const PythonError& error) {
 
 std::string about_hang(const ProcessFailure& failure) {
   const std::string stacks =
-      failure.stacks.empty() ? "" : "; its stacks show where it was: " + failure.stacks;
+      failure.stacks.empty() ? "" : "; its stacks show where: " + failure.stacks;
   if (!failure.progress.waiting.empty()) {
     return "it waited for its peers in " + failure.progress.waiting +
-           ": look for the rank that did not come" + stacks;
+           ": find the rank that never entered it" + stacks;
   }
-  return "it made no progress: a lock, a slow disk, data that does not arrive" + stacks +
+  return "it made no progress: look for a lock, a slow disk or missing data" + stacks +
          "; if it was only slow, raise --hang-timeout";
 }
 
 constexpr const char* kMoreCpuTime =
-    "raise the limit on CPU time: ulimit -t in the shell that starts ddp-run, or the scheduler's";
+    "raise the CPU time limit: ulimit -t in the shell that starts ddp-run, or the scheduler's";
 
 std::string about_signal(int signal, const std::string& cause) {
   switch (signal) {
     case SIGKILL:
       if (cause.starts_with("out of memory"))
-        return "fewer workers, a smaller batch, or more memory";
+        return "use fewer workers, a smaller batch, or more memory";
       if (cause.starts_with("CPU time limit")) return kMoreCpuTime;
       if (!cause.empty())
-        return "it was not the kernel: a scheduler, a person or another program ended it; their "
-               "logs may say why";
-      return "if memory ran out (dmesg, the container's limit): fewer workers, a smaller batch, or "
+        return "not the kernel: a scheduler, a user or another program killed it; check their "
+               "logs";
+      return "if memory ran out (dmesg, the container's limit): use fewer workers, a smaller "
+             "batch, or "
              "more memory";
     case SIGTERM:
-      return "a scheduler or a person stopped the job; --max-restarts does not bring it back, the "
-             "same command does";
+      return "a scheduler or a user stopped the job, which --max-restarts does not restart; rerun "
+             "the same "
+             "command";
     case SIGXCPU:
       return kMoreCpuTime;
     case SIGSEGV:
@@ -146,9 +145,9 @@ std::string about_signal(int signal, const std::string& cause) {
 std::string about_meaning(ExitMeaning meaning) {
   switch (meaning) {
     case ExitMeaning::Preempted:
-      return "the state is saved: run the same command again to continue";
+      return "the state is saved: rerun the same command to continue";
     case ExitMeaning::Final:
-      return "it would fail again, so it was not restarted: correct what its last lines name";
+      return "it was not restarted, as it would fail again: fix the error in its last lines";
     case ExitMeaning::Usage:
     case ExitMeaning::None:
       break;
@@ -158,11 +157,11 @@ std::string about_meaning(ExitMeaning meaning) {
 
 std::string about_code(int code, const std::string& cause) {
   switch (code) {
-    case kExitUsage:  // most programs'
-      return "its command line or configuration was rejected: its last lines say what to fix";
+    case kExitUsage:  // by convention of most programs
+      return "its command line or configuration was rejected: see its last lines";
     case kExitNotFound:
     case kExitNotExecutable:
-      return "ddp-run --dry-run shows what is executed, and with which PATH";
+      return "ddp-run --dry-run shows the command and its PATH";
     default:
       return code > kExitSignalBase ? about_signal(code - kExitSignalBase, cause) : "";
   }
@@ -182,7 +181,7 @@ std::vector<std::string> advice_for(const ProcessFailure& failure, const std::st
                                     const std::optional<PythonError>& error,
                                     WorkerProgram program) {
   std::string about = error ? about_error(*error) : "";
-  const bool explained = error && failure.exit.signal == 0;  // a signal has come from elsewhere
+  const bool explained = error && failure.exit.signal == 0;  // a signal came from elsewhere
   if (about.empty() && !explained) about = about_words(words);
   std::vector<std::string> lines{about, about_end(failure, program)};
   std::erase(lines, "");

@@ -48,7 +48,7 @@ std::string text_of(const std::vector<std::string>& lines, std::string_view inde
   return text;
 }
 
-// A remedy with the line that led there, else the way to the cause.
+// Advice with the line that led to the failure, else how to find the cause.
 std::string what_to_do(const ProcessFailure& failure, const Traces& traces,
                        WorkerProgram program = WorkerProgram::Other) {
   std::vector<std::string> lines = advice_for(failure, traces.words, traces.error, program);
@@ -60,12 +60,12 @@ std::string what_to_do(const ProcessFailure& failure, const Traces& traces,
   return "What to do:\n" + text_of(lines, "  ");
 }
 
-// Of a rank: what the record does not hold.
+// What the result does not hold about a rank.
 struct Logs {
   std::string folder;                // empty: it has no log files
-  std::string shown;                 // their ends, under their paths
+  std::string shown;                 // their ends, with their paths
   std::string words;                 // the same lines alone
-  std::string output;                // the first file that holds anything: stderr, if that was kept
+  std::string output;                // the first file that is not empty: stderr if it was kept
   std::optional<PythonError> error;  // in stderr, else in stdout
   std::filesystem::file_time_type written{};  // the file with the error
 };
@@ -89,7 +89,7 @@ Logs logs_of(const std::string& folder, bool knows_stderr) {
   return logs;
 }
 
-// The last error of a worker of ours, and where its log is.
+// The last error of a worker of this node, and where its log is.
 std::string end_of_round(const PastRun& run, const EarlierRound& round) {
   const int local_rank = round.cause.local_rank;
   if (run.folder.empty() || local_rank == ProcessFailure::kNoRank) return "";
@@ -121,7 +121,7 @@ std::string words_of(const ProcessFailure& failure, const std::string& logs) {
          (message ? message->text + "\n" + message->callstack : "") + "\n" + logs;
 }
 
-// nullopt where an exception that was written was survived: the end came from outside.
+// nullopt if the process survived the exceptions that it printed: it was ended from outside.
 std::optional<PythonError> exception_of(const ProcessFailure& failure, const Logs& logs) {
   const ExitStatus& exit = failure.exit;
   const int signal = exit.signal != 0 ? exit.signal : exit.code - kExitSignalBase;
@@ -162,9 +162,9 @@ std::string interruption(int exit_code) {
   const int signal = exit_code - kExitSignalBase;
   const std::string sender = signal == SIGINT   ? "Ctrl-C"
                              : signal == SIGHUP ? "a closed terminal (nohup keeps a job alive)"
-                                                : "a scheduler, a person or another program";
-  return fmt::format("{} asked ddp-run to end the job: {}.\n",
-                     signal > 0 ? signal_name(signal) : "A signal", sender);
+                                                : "a scheduler, a user or another program";
+  return fmt::format("{} ended the job: {}.\n", signal > 0 ? signal_name(signal) : "A signal",
+                     sender);
 }
 
 std::string headline(const PastRun& run) {
@@ -183,18 +183,18 @@ std::string recorded_run(const PastRun& run) {
     case Outcome::Succeeded:
       return text + earlier_rounds(run) + "All workers succeeded.\n";
     case Outcome::Preempted:
-      return text + "The workers saved their state: run the same command again to continue.\n";
+      return text + "The workers saved their state: rerun the same command to continue.\n";
     case Outcome::Interrupted:
       return text + interruption(run.exit_code) + (has_failed(run.result) ? failed_run(run) : "");
     case Outcome::GuardianGone:
       return text +
-             "ddp-run was killed by SIGKILL and took its workers with it; was it the OOM "
-             "killer (dmesg)?\n";
+             "ddp-run was killed by SIGKILL, and its workers with it; check dmesg for the OOM "
+             "killer.\n";
     case Outcome::Failed:
       break;
   }
   return text + (run.result.failures.empty()
-                     ? "What to do:\n  its record names no failure: see the lines before its end\n"
+                     ? "What to do:\n  its result has no failure: see its last lines\n"
                      : failed_run(run));
 }
 
@@ -224,9 +224,10 @@ std::string first_error(const Told& told) {
 }
 
 std::string why_unrecorded(const PastRun& run) {
-  return run.damaged ? "its result.json is damaged or cut off"
-                     : "no result.json. The run is still going on, or its launcher was killed "
-                       "(SIGKILL, a machine that went down), or it was torchrun's";
+  return run.damaged
+             ? "its result.json is damaged or truncated"
+             : "no result.json. The run is still in progress, its launcher was killed (SIGKILL, a "
+               "machine that went down), or it was started by torchrun";
 }
 
 Traces traces_of(const Told& told) {
@@ -238,7 +239,7 @@ Traces traces_of(const Told& told) {
           .logs = logs.folder};
 }
 
-// Nobody says who failed first; the exceptions of its peers are later ones.
+// It is unknown who failed first; the exceptions of its peers are later ones.
 Traces traces_of(const std::string& run, const std::vector<Logs>& workers) {
   Traces traces;
   const Logs* first = nullptr;
@@ -252,7 +253,7 @@ Traces traces_of(const std::string& run, const std::vector<Logs>& workers) {
   return traces;
 }
 
-// Without a result nobody knows how the workers ended: only their own words are left.
+// Without a result it is unknown how the workers exited: only their output is left.
 std::string unrecorded_run(const PastRun& run) {
   const auto workers = newest_attempt(run.folder);
   const auto told = errors_of(workers);
@@ -262,7 +263,7 @@ std::string unrecorded_run(const PastRun& run) {
     all.push_back(logs_of(worker.folder, false));
     left += all.back().shown;
   }
-  if (!left.empty()) left = fmt::format("What attempt {} has left:\n", run.result.attempt) + left;
+  if (!left.empty()) left = fmt::format("What attempt {} left:\n", run.result.attempt) + left;
   return fmt::format("{}: {}.\n", run.folder, why_unrecorded(run)) + left +
          what_to_do({}, told.empty() ? traces_of(run.folder, all) : traces_of(told.front()));
 }

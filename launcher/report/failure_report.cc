@@ -40,7 +40,7 @@ std::vector<std::string> shown_lines(const std::string& text) {
   return lines;
 }
 
-// The end of a call stack or a log says more than its beginning.
+// The end of a call stack or log is more informative than its beginning.
 std::vector<std::string> last_lines(const std::string& text, std::size_t most) {
   auto lines = shown_lines(text);
   keep_last(lines, most);
@@ -183,7 +183,7 @@ std::string likely_cause(const ExitStatus& exit) {
                                                    : 0;
   switch (signal) {
     case SIGKILL:
-      return "often the OOM killer (see dmesg), else someone's kill -9";
+      return "often the OOM killer (see dmesg), else a kill -9";
     case SIGSEGV:
       return "invalid memory access";
     case SIGABRT:
@@ -195,7 +195,7 @@ std::string likely_cause(const ExitStatus& exit) {
     case SIGFPE:
       return "an integer division by zero";
     case SIGTERM:
-      return "someone other than ddp-run asked it to stop";
+      return "sent by someone other than ddp-run";
     case SIGXCPU:
       return "it exceeded its CPU time limit (ulimit -t)";
     case SIGXFSZ:

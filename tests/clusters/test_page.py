@@ -42,8 +42,8 @@ class Page(ExampleTest):
         self.assertIn("exit code 3\n", said)
         explained = said.split("run 4718.0 on ")[1]
         self.assertIn("first failure: rank 1, exit code 3\n", explained)
-        self.assertRegex(explained, r"its whole output is in \S*/attempt_0/0/stderr.log\n")
-        log = re.search(r"its whole output is in (\S+)", explained)[1]
+        self.assertRegex(explained, r"full output: \S*/attempt_0/0/stderr.log\n")
+        log = re.search(r"full output: (\S+)", explained)[1]
         self.assertEqual((self.folder / log).read_text(), "RuntimeError: rank 1\n")
 
         self.assertRegex(self.typed(hosts), r"node1.*\n(.*\n)*.*node2")

@@ -160,8 +160,8 @@ void check_first_failure(const TempFolder& tmp, const ChildProgram& job) {
   ChildOptions explain;
   explain.argv = {kDdpRun, "--explain=" + tmp.path() + "/logs"};
   const auto said = run_to_end(explain);
-  CHECK_THAT(said.out, Contains("SIGINT asked ddp-run to end the job: Ctrl-C.\n") &&
-                           Contains(kInterrupted) && Contains("ValueError: bad shape"));
+  CHECK_THAT(said.out, Contains("SIGINT ended the job: Ctrl-C.\n") && Contains(kInterrupted) &&
+                           Contains("ValueError: bad shape"));
 }
 
 TEST_CASE("a failure is reported although Ctrl-C comes while the others are stopped") {
@@ -223,7 +223,7 @@ TEST_CASE("a worker that reached its limit on CPU time is reported so, not as so
     CHECK_THAT(job.err, Contains("): CPU time limit: the kernel ended it after 1 s (ulimit -t)\n"));
     ChildOptions explain;
     explain.argv = {kDdpRun, "--explain=" + tmp.path() + "/logs"};
-    CHECK_THAT(run_to_end(explain).out, Contains("What to do:\n  raise the limit on CPU time"));
+    CHECK_THAT(run_to_end(explain).out, Contains("What to do:\n  raise the CPU time limit"));
   }
 }
 

@@ -48,7 +48,7 @@ TEST_CASE("a past failure is explained: who, where, when, the last lines, what t
              Contains("  rank      : 1 (local_rank: 1) of 2\n") &&
                  Contains("  stderr    : RuntimeError: CUDA out of memory.") &&
                  Contains("  stopped   : 1 other worker\n") &&
-                 Contains("What to do:\n  the GPU's memory is full: take a smaller batch"));
+                 Contains("What to do:\n  the GPU's memory is full: reduce the batch size"));
 }
 
 constexpr const char* kTraceback =
@@ -61,7 +61,7 @@ TEST_CASE("after an exception: which line of the user's, where the output is, wh
                                   {std::string("@1err=") + kTraceback, "@1exit=1", "wait"});
   CHECK_THAT(said.out,
              Contains("What to do:\n  look at train.py, line 12, which led to ValueError: bad "
-                      "shape\n  its whole output is in ") &&
+                      "shape\n  full output: ") &&
                  Contains("/attempt_0/1/stderr.log\n  try --nproc_per_node=1: if ") &&
                  EndsWith("\n"));
 }
@@ -99,19 +99,19 @@ TEST_CASE("a known failure is answered with a remedy and the line that led there
   CHECK_THAT(explain_after({}, {missing, "kill-self=KILL"}).out, !Contains("look at"));
 }
 
-TEST_CASE("after an exit that nobody knows it is said how to find out more") {
+TEST_CASE("after an unknown exit code the advice is how to find out more") {
   const auto said = explain_after({}, {"exit=3"});
   CHECK_THAT(said.out,
-             EndsWith("What to do:\n  exit code 3 is the program's own, without a word: look for "
-                      "sys.exit(3) or exit(3)\n  to keep all that each rank writes, run it again "
+             EndsWith("What to do:\n  exit code 3 is the program's own, with no output: look for "
+                      "sys.exit(3) or exit(3)\n  to keep every rank's output, rerun "
                       "with --log-dir=logs --tee=3\n"));
   CHECK_THAT(explain_after({"--redirects=3"}, {"exit=3"}).out,
-             Contains(", without a word: ") && Contains("  its log files are empty: /") &&
+             Contains(", with no output: ") && Contains("  its log files are empty: /") &&
                  EndsWith("/attempt_0/0\n"));
   CHECK_THAT(explain_after({}, {"err=giving up\\n", "exit=3"}).out,
              Contains("exit code 3 is the program's own, see its last lines"));
   CHECK_THAT(explain_after({}, {"kill-self=USR1"}).out,
-             Contains("What to do:\n  its last lines say what it was doing when it was killed\n"));
+             Contains("What to do:\n  its last lines show what it was doing when it was killed\n"));
 }
 
 TEST_CASE("earlier attempts are listed, and the last one's error file is read") {
@@ -179,8 +179,7 @@ TEST_CASE("of nodes with one log folder, that of the failed worker is shown") {
     const auto said = explain(place, working_folder);
     CHECK_THAT(said.out, Contains("first failure: rank 1, exit code 7\n") &&
                              Contains("stdout.log:\n    I am rank 1\n") &&
-                             !Contains("I am rank 0") &&
-                             Contains("its whole output is in " + logs + "/") &&
+                             !Contains("I am rank 0") && Contains("full output: " + logs + "/") &&
                              Contains("try --standalone --nproc_per_node=1: if"));
   }
 }
@@ -216,21 +215,21 @@ TEST_CASE("runs that did not fail are told apart") {
     return explain(tmp.path() + "/logs").out;
   };
   CHECK_THAT(trainer_ends_with("75"),
-             Contains(": preempted after ") && Contains("run the same command again"));
+             Contains(": preempted after ") && Contains("rerun the same command"));
   CHECK_THAT(trainer_ends_with("76"), Contains("it would fail again"));
   CHECK_THAT(explain_after({}, {"exit=75"}).out,
-             Contains(": failed after ") && !Contains("run the same command again"));
+             Contains(": failed after ") && !Contains("rerun the same command"));
   CHECK_THAT(explain_after({}, {"exit=76"}).out, !Contains("it would fail again"));
   ChildProgram job(stub_job(tmp, {"--log-dir=" + tmp.path() + "/logs"}, {"wait"}));
   job.wait_for("waiting ");
   job.signal(SIGINT);
   CHECK(job.wait_exit() == 128 + SIGINT);
-  CHECK_THAT(explain(tmp.path() + "/logs").out,
-             Contains(": interrupted after ") && Contains("exit code 130") &&
-                 Contains("SIGINT asked ddp-run to end the job: Ctrl-C.\n"));
+  CHECK_THAT(explain(tmp.path() + "/logs").out, Contains(": interrupted after ") &&
+                                                    Contains("exit code 130") &&
+                                                    Contains("SIGINT ended the job: Ctrl-C.\n"));
 }
 
-TEST_CASE("an agent that was killed has left a word, and so has a program that was not found") {
+TEST_CASE("a killed agent and a program that was not found leave a result") {
   const TempFolder tmp;
   const std::string logs = tmp.path() + "/logs";
   ChildProgram job(stub_job(tmp, {"--log-dir=" + logs}, {"parent", "wait"}));
@@ -268,34 +267,34 @@ TEST_CASE("of ranks without a record the exception that was written first counts
                       fs::last_write_time(lost) - std::chrono::seconds(1));
   CHECK_THAT(explain(tmp.path()).out,
              EndsWith("What to do:\n  look at train.py, line 7, which led to ValueError: no batch\n"
-                      "  its whole output is in " +
+                      "  full output: " +
                       tmp.path() + "/none_abc\n"));
 }
 
-TEST_CASE("where nothing was kept, nothing else is said") {
+TEST_CASE("without files there is only advice") {
   const TempFolder tmp;
   fs::create_directories(tmp / "run/attempt_0/0");
   CHECK_THAT(explain(tmp / "run").out,
-             Contains("run: no result.json. ") && !Contains("has left") &&
-                 EndsWith("What to do:\n  nothing that the workers wrote was kept\n  to keep all "
-                          "that each rank writes, run it again with --log-dir=logs --tee=3\n"));
+             Contains("run: no result.json. ") && !Contains("What attempt") &&
+                 EndsWith("What to do:\n  the workers' output was not kept\n  to keep every "
+                          "rank's output, rerun with --log-dir=logs --tee=3\n"));
   tmp.write("run/attempt_0/0/stderr.log", "");
   CHECK_THAT(
       explain(tmp / "run").out,
       EndsWith("  the workers wrote nothing\n  its log files are empty: " + (tmp / "run") + "\n"));
   tmp.write("run/result.json", R"({"run_id":)");
   CHECK_THAT(explain(tmp / "run").out,
-             StartsWith(tmp / "run: its result.json is damaged or cut off.\n") &&
+             StartsWith(tmp / "run: its result.json is damaged or truncated.\n") &&
                  !Contains("no result.json"));
 }
 
-TEST_CASE("what lies in the folder of a run stands for the run") {
+TEST_CASE("a file in the folder of a run stands for the run") {
   const TempFolder tmp;
   run_to_end(stub_job(tmp, {"--log-dir=" + tmp.path() + "/logs", "--redirects=3"},
                       {"err=no paper\\n", "exit=4"}));
   const std::string run = fs::canonical(tmp / "logs/latest").string();
   const std::string whole = explain(run).out;
-  CHECK_THAT(whole, Contains("its whole output is in " + run + "/attempt_0/0/stderr.log\n"));
+  CHECK_THAT(whole, Contains("full output: " + run + "/attempt_0/0/stderr.log\n"));
   for (const char* part :
        {"/result.json", "/attempt_0", "/attempt_0/", "/attempt_0/0", "/attempt_0/0/stderr.log"}) {
     CAPTURE(part);
@@ -319,7 +318,7 @@ TEST_CASE("the folder of a run without a record is explained by the first error 
   std::ofstream(run / "attempt_10/0/stderr.log") << "lost my peer\n";
   const auto said = explain(tmp.path() + "/logs");
   CHECK(said.exit == 0);
-  CHECK_THAT(said.out, Contains("no result.json") && Contains("What attempt 10 has left") &&
+  CHECK_THAT(said.out, Contains("no result.json") && Contains("What attempt 10 left:") &&
                            Contains("First to write an error file: local rank 1, at ") &&
                            Contains("    FileNotFoundError: x\n") &&
                            Contains("    lost my peer\n") &&

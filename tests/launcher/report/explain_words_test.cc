@@ -26,10 +26,10 @@ TEST_CASE("every failure has a next step, also one of another node or of no work
         "its files are on b: run ddp-run --explain there");
   launch::ProcessFailure node = away;
   node.local_rank = launch::ProcessFailure::kNoRank;
-  CHECK(next_steps(node, {.words = "", .elsewhere = "b"}) ==
-        Words{"no worker failed by itself: dmesg and the free memory, disk and network of b may "
-              "say why"});
-  CHECK_THAT(next_steps(node, {})[0], Contains("network of this machine may say why"));
+  CHECK(
+      next_steps(node, {.words = "", .elsewhere = "b"}) ==
+      Words{"no worker failed on its own; check dmesg and the free memory, disk and network of b"});
+  CHECK_THAT(next_steps(node, {})[0], Contains("network of this machine"));
 }
 
 TEST_CASE("a rank is to be tried alone, also one of several nodes") {
