@@ -38,7 +38,7 @@ std::string url_host(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
 
-// What takes part in the poll loop beside the workers and the rendezvous, as far as it is wanted.
+// Optional participants of the poll loop, next to the workers and the rendezvous.
 class Services {
  public:
   Services(const LaunchConfig& config, const JobPlan& plan, const LocalElasticAgent& agent,
@@ -100,7 +100,7 @@ int end_without_guardian(const RunResult& result, const RunFolder& folder, Resul
 
 int end_with_report(const RunResult& result, const JobPlan& plan, const LaunchConfig& config,
                     ResultWriter& results, WorkerProcesses& processes) {
-  // Whoever sent a signal wants an end; otherwise no slow reader loses output or the report.
+  // A signal ends the wait for the console soon; otherwise a slow reader loses no output.
   const bool ended_itself =
       result.outcome == Outcome::Succeeded || result.outcome == Outcome::Failed;
   const auto patience = ended_itself ? LogPump::Patience::Unlimited : LogPump::Patience::Seconds;

@@ -60,10 +60,10 @@ int guarded(const std::function<int()>& body) noexcept {
   }
 }
 
-// Prints what the user asked for: a full disk must not look like success.
+// Prints requested output; a full disk must not look like success.
 int print(std::string_view text) {
   if (const int error = write_fully(STDOUT_FILENO, text); error == EPIPE) {
-    return kExitSignalBase + SIGPIPE;  // the reader has seen enough: be silent
+    return kExitSignalBase + SIGPIPE;  // the reader has closed the pipe: print no error
   } else if (error != 0) {
     throw LaunchError(kExitFailed, "cannot write to standard output: " + error_text(error));
   }
@@ -71,7 +71,7 @@ int print(std::string_view text) {
 }
 
 // Prints one shell line per worker, with ddp-run's changes to the environment. XXXXXX stands for
-// what is chosen when the folders are created.
+// the random parts of folder names.
 int dry_run(const LaunchConfig& config) {
   JobPlan plan = plan_job(config);
   plan.folder = RunFolder::planned(config.log_dir, plan.job.run_id, files_of(config.logs));
@@ -91,8 +91,8 @@ int dry_run(const LaunchConfig& config) {
   return print(lines);
 }
 
-// Removes the folders on disk and in memory. Guardian and agent both do so: either may be the last
-// one left, and the agent exits without running destructors.
+// Removes the folders on disk and in memory. Guardian and agent both do, as either may be the last
+// one alive, and the agent exits without running destructors.
 struct CleanUp {
   const RunFolder& folder;
   const MemoryFolder& memory;
@@ -103,7 +103,7 @@ struct CleanUp {
   }
 };
 
-// An agent that exits normally removes its logs, or keeps them and says where.
+// An agent that exits normally removes its logs, or keeps them and prints where.
 void keep_logs_of_killed_agent(const RunFolder& folder) {
   if (!folder.has_logs() || !folder.is_private() || folder.keeps_logs()) return;
   if (::access(folder.path().c_str(), F_OK) != 0) return;

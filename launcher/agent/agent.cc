@@ -92,7 +92,7 @@ void LocalElasticAgent::start_round() {
     ever_started_ = true;
   } catch (const LaunchError& error) {
     if (ever_started_) return absorb_failed_start(error);
-    // The other nodes need the cause before this one is gone.
+    // The other nodes must get the cause before this one leaves.
     failures_ = {failure_without_worker({error.exit_code(), 0}, error.what(), processes_)};
     report_failure();
     report_end();
@@ -132,7 +132,7 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
     }
     if (event.kind == Event::Kind::HeartbeatBegan) {
       hangs_.heartbeat_began(processes_.now());
-      // Other files beside a heartbeat are reported as well, at any time.
+      // Writes to other files next to a heartbeat are reported as well, at any time.
       if (plan_.standby_workers && !standby_kept_) standby_due_ = processes_.now();
     }
     if (event.kind == Event::Kind::StacksDumped && phase_ == Phase::Dumping)

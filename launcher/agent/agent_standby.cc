@@ -1,4 +1,4 @@
-// When the agent has the next round's workers started early.
+// When the agent has standby workers started for the next round.
 #include <algorithm>
 
 #include "launcher/agent/agent.h"
@@ -18,7 +18,7 @@ bool LocalElasticAgent::may_need_standby() const {
   return plan_.elastic || (budget && rules.policy != RestartPolicy::Never);
 }
 
-// The workers say when: they have started by then, and nobody else would read their offer.
+// The workers choose the time with a heartbeat, once they have started up themselves.
 void LocalElasticAgent::keep_standby() {
   if (!standby_due_ || suspended_ || processes_.now() < *standby_due_) return;
   standby_due_.reset();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kRest{200};
 
-// Of the process, of the system, or of the kernel's memory: closing something may help.
+// The process, the system or the kernel's memory is exhausted: closing something may help.
 bool is_shortage(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }

@@ -9,7 +9,7 @@ namespace ddp::launch {
 Environment inherited_environment() {
   Environment env;
   for (char** entry = environ; entry && *entry; ++entry) {
-    // Of duplicate names, getenv finds the first.
+    // With duplicate names, getenv returns the first.
     const std::string_view text = *entry;
     const auto equals = text.find('=');
     if (equals != std::string::npos)

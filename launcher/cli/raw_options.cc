@@ -270,7 +270,7 @@ class ArgSplitter {
     if (with_dashes(name) == "local-rank") note_local_rank(name);
   }
 
-  // torchrun takes it so, without a word; who writes it hardly means that.
+  // torchrun accepts the abbreviation silently, but it is rarely what the user meant.
   void note_local_rank(const std::string& name) {
     out_.hints.push_back(fmt::format(
         "--{} is short for --local-ranks-filter, as with torchrun: other ranks' output is hidden; "

@@ -125,7 +125,7 @@ std::vector<std::string> apply_rdzv_conf(const std::map<std::string, std::string
       {"is_host", [&](const std::string& key, const std::string& value) {
          settings.is_host = flag_of(key, value);
        }}};
-  // Of torchrun's ways to do what is done otherwise here.
+  // Settings of torchrun's implementation that have no counterpart here.
   static const std::set<std::string> kWithoutMeaning{"close_timeout", "heartbeat_timeout",
                                                      "cas_backoff_max_seconds", "rank"};
   if (rules.fixed_ranks) settings.connect_timeout = rules.join_timeout;

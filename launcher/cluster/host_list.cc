@@ -34,7 +34,7 @@ bool is_host_name(std::string_view name) {
   return plain && !name.empty() && name.front() != '-';
 }
 
-// Of "name:4", "[v6]:4" or a bare IPv6 address.
+// Splits "name:4", "[v6]:4" or a bare IPv6 address.
 Host without_user(const std::string& origin, std::string_view text) {
   Host host;
   std::string_view slots;

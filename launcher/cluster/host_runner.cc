@@ -31,11 +31,11 @@ namespace ddp::launch {
 namespace {
 
 constexpr int kSshFailed = 255;
-// After one host failed the others end by themselves, if they had met.
+// After one host failed, the others exit on their own if they had met.
 constexpr auto kOthersEnd = std::chrono::seconds(3);
-// A connection that ssh shares with later ones may hold the pipes for ever.
+// A connection that ssh shares with later ones may keep the pipes open for ever.
 constexpr auto kLastOutput = std::chrono::seconds(1);
-constexpr int kMostStops = 3;  // the hosts kill at the second; a third does not wait for them
+constexpr int kMostStops = 3;  // hosts kill at the second; the third does not wait for them
 constexpr auto kConsolePatience = std::chrono::seconds(5);
 
 struct HostStream {
@@ -77,7 +77,7 @@ class HostRunner {
     while (!is_over()) take_turn();
     flush();
     if (interrupted_ != 0) return kExitSignalBase + interrupted_;
-    // After a request, a host may hear that another one leaves before it gets the request itself.
+    // A host may learn that another one leaves before it gets the stop request itself.
     const bool has_own = std::any_of(codes_.begin(), codes_.end(),
                                      [](int c) { return c != kExitDone && c != kExitFailed; });
     if (requests_.count() > 0 && has_own) std::erase(codes_, kExitFailed);
@@ -192,11 +192,11 @@ class HostRunner {
     }
   }
 
-  // Their ddp-runs read it from standard input: ssh passes no signals on.
+  // ddp-run there reads it from standard input, as ssh does not forward signals.
   void tell_all(int signal) {
     const std::string line = signal_name(signal) + "\n";
     for (const RunningHost& host : hosts_) {
-      // A host that reads nothing any more will end with its connection.
+      // A host that no longer reads ends with its connection.
       if (host.input >= 0) [[maybe_unused]]
         const auto told = ::write(host.input, line.data(), line.size());
     }
@@ -221,7 +221,7 @@ class HostRunner {
     }
   }
 
-  // ddp-run on the host says why it ends; ssh may not.
+  // ddp-run on the host reports why it exits; ssh may not.
   void explain_end(const RunningHost& host, int status) {
     const int code = exit_code_of(status);
     std::string what;

@@ -18,8 +18,7 @@
 namespace ddp::launch {
 namespace {
 
-// Nobody may be asked for a password, as the hosts' output shares the terminal; a host that is gone
-// must not hang the job.
+// No password prompts, as the hosts' output shares the terminal; a lost host must not hang the job.
 constexpr const char* kDefaultSsh =
     "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15";
 
@@ -46,7 +45,7 @@ Command ssh_command(const Environment& environment) {
   return command;
 }
 
-// A shell could not export any other.
+// A shell could not export other names.
 bool is_variable(const std::string& name) {
   const auto is_letter = [](char c) {
     return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -106,7 +105,7 @@ void check_first_host(const HostsRequest& request, const std::vector<Host>& host
                   hosts.front().name, other->name));
 }
 
-// What ddp-run on the host at `index` is told beside the user's options.
+// Options of ddp-run on the host at `index`, in addition to the user's.
 std::vector<std::string> own_options(const HostsRequest& request, const HostsPlace& place,
                                      const std::vector<Host>& hosts, std::size_t index) {
   const bool several = hosts.size() > 1 || request.max_nodes > 1;

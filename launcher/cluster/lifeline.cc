@@ -49,7 +49,7 @@ void Lifeline::handle(const std::vector<pollfd>& fds) {
   }
 }
 
-// Without a guardian the agent is about to end anyway, and its pid may be another's.
+// If the guardian is gone, the agent is about to exit anyway, and the pid may have been reused.
 void Lifeline::pass_on(int signal) const {
   if (::getppid() == guardian_) ::kill(guardian_, signal);
 }

@@ -114,7 +114,7 @@ const LifeSign& Heartbeat::look(Clock::time_point now) {
   if (file_ < 0 || ::fstat(file_, &status) != 0) return sign_;
   const ssize_t got = ::pread(file_, buffer.data(), buffer.size(), 0);
   std::string content(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  // Whatever the file server's clock says, it was written after the last check.
+  // It was written after the last check, whatever the file server's clock says.
   const auto since = std::exchange(looked_, now);
   if (nanoseconds(status.st_mtim) == written_ && content == content_) return sign_;
 

@@ -139,7 +139,7 @@ void LogPump::add_poll_fds(std::vector<pollfd>& fds) {
   }
   for (Source& source : sources_) {
     if (source.fd < 0) continue;
-    // Without a file nothing may be lost, so a console that falls behind slows its writers down.
+    // Without a file nothing may be lost, so a slow console slows its writers down.
     const bool hold =
         source.plan.console && source.plan.file.empty() && console(source.is_stderr).is_long();
     if (!hold) fds.push_back({source.fd, POLLIN, 0});

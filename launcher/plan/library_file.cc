@@ -23,7 +23,7 @@ bool read_at(std::ifstream& file, std::uintmax_t offset, Record& record) {
   return static_cast<bool>(file.read(reinterpret_cast<char*>(&record), sizeof record));
 }
 
-// The loader maps what lies in the file; what follows it, such as symbols, may be missing.
+// Only what the loader maps must be in the file; what follows, such as symbols, may be missing.
 bool is_whole(std::ifstream& file, const ElfW(Ehdr) & header, std::uintmax_t size) {
   for (int i = 0; i < header.e_phnum; ++i) {
     ElfW(Phdr) part;

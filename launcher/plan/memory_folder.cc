@@ -21,7 +21,7 @@ constexpr std::string_view kPrefix = "ddp-run-";
 // dead job.
 constexpr const char* kMark = ".ddp-run";
 
-// -1: not a folder of ours, or locked by someone else.
+// Returns -1 if it is not one of our folders or is locked by another process.
 int open_and_lock(const std::string& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;

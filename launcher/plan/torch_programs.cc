@@ -90,7 +90,7 @@ std::string header_number(const std::string& header, const std::string& name) {
   return trimmed(header.substr(value, header.find('\n', value) - value));
 }
 
-// A wheel says it in version.py, a zip of LibTorch in build-version, others in a header. "": none.
+// A wheel has it in version.py, a zip of LibTorch in build-version, others in a header. "": none.
 std::string torch_version(const fs::path& torch) {
   const std::string python = content(torch / "version.py");
   constexpr std::string_view kKey = "__version__ = '";
@@ -140,7 +140,7 @@ std::string library_folders(const fs::path& torch, const fs::path& program) {
   return (torch / "lib").string() + (is_there(arrow) ? ":" + arrow.string() : "");
 }
 
-// Of the libraries that the programs are linked with; else the loader would complain about them.
+// Checks the libraries that the programs are linked with, before the loader fails on them.
 std::string damage(const fs::path& torch) {
   for (const char* library : {"lib/libtorch_cpu.so", "lib/libc10.so"}) {
     if (const std::string fault = library_fault(torch / library); !fault.empty())

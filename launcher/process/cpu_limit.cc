@@ -11,7 +11,7 @@ namespace {
 // The kernel enforces the limit by ticks; the clock is exact.
 constexpr double kTolerance = 0.5;
 
-// Without its children's, which have limits of their own.
+// Excludes its children, which have limits of their own.
 double own_cpu_seconds(pid_t pid) {
   clockid_t clock{};
   timespec used{};

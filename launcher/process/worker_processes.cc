@@ -252,7 +252,7 @@ void WorkerProcesses::signal_workers(int signal) {
   }
 }
 
-// The kernel tells only the terminal's own session. Nobody is to decide anything about it.
+// The kernel notifies only the terminal's own session.
 void WorkerProcesses::resize_terminals() {
   pump_.resize_terminals();
   for (const auto& [pid, local_rank] : running_) ::kill(-pid, SIGWINCH);

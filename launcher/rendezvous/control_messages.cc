@@ -17,8 +17,8 @@ constexpr std::size_t kMostFailures = 8;
 constexpr std::size_t kMostRoundEnds = 256;
 constexpr int kDeepest = 8;
 
-// The end says more than the beginning. Control characters, which a report does not show either,
-// would take six bytes each in JSON.
+// The end is more informative than the beginning. Control characters, which a report does not show
+// either, would take six bytes each in JSON.
 std::string cut(const std::string& text, std::size_t longest = kLongestText) {
   std::string end = text.size() <= longest ? text : text.substr(text.size() - longest);
   const auto is_control = [](char c) {

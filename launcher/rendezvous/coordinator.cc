@@ -19,7 +19,8 @@ namespace ddp::launch {
 namespace {
 
 constexpr auto kHandshakePatience = std::chrono::seconds(5);
-// Of more unproven connections the oldest is closed, so that a scanner uses up no descriptors.
+// The oldest unproven connection beyond this limit is closed, so that a scanner cannot use up the
+// descriptors.
 constexpr std::size_t kMostNewcomers = 4096;
 constexpr int kAcceptedAtOnce = 256;
 constexpr std::uint64_t kIsNode = std::uint64_t{1} << 32U;  // in epoll's data; else a descriptor
@@ -217,7 +218,7 @@ void Coordinator::admit(int fd) {
   serve(node, connection);
 }
 
-// As its channel wants. One that is closed is lost in keep_time().
+// Watches what the channel wants. A closed one is lost in keep_time().
 void Coordinator::watch(int node, Connection& connection) {
   const ControlChannel& channel = *connection.channel;
   if (channel.state() == ControlChannel::State::Closed) {
@@ -327,7 +328,7 @@ void Coordinator::send(Connection& connection, const ControlMessage& message) {
   connection.channel->send(message);
 }
 
-// What takes a look at all nodes is done at its time only, not at every wake.
+// Checks of all nodes run only when due, not at every wake-up.
 void Coordinator::keep_time() {
   const auto now = Clock::now();
   drop_late_newcomers(now);
@@ -345,8 +346,8 @@ void Coordinator::keep_time() {
   membership_.tick(now);
 }
 
-// The end of a connection is not that of the node: it may connect again, unless its machine says
-// that it is gone.
+// The end of a connection does not mean the end of the node: it may reconnect, unless its machine
+// refuses connections.
 void Coordinator::lose_closed(int node, Clock::time_point now) {
   const auto found = connections_.find(node);
   if (found == connections_.end() || found->second.inquiry) return;

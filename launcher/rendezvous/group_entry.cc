@@ -199,7 +199,7 @@ void GroupRendezvous::take_over(const Mandate& mandate, bool alone) {
   take_search_results();
 }
 
-// Its sockets stay open: whoever comes is shown the way.
+// Its sockets stay open to redirect nodes to the host.
 void GroupRendezvous::step_down() {
   const auto later = coordinator_->superseded_by();
   const auto listeners = coordinator_->take_listeners();

@@ -112,7 +112,7 @@ void HostSearch::take_addresses() {
   try_next();
 }
 
-// True: listeners_ are there, and the owner decides how to go on.
+// Returns true if listeners_ are open; the owner decides how to continue.
 bool HostSearch::try_to_host() {
   if (!settings_.must_host && !settings_.may_host) return false;
   bool taken = false;

@@ -53,7 +53,7 @@ void Membership::send(Node node, ControlMessage message, bool then_close) {
   outgoing_.push_back({node, std::move(message), then_close});
 }
 
-// What a node that wants to join is told; empty: welcome.
+// Why a node may not join; empty: it may.
 std::string Membership::objection_to(const Hello& hello) const {
   if (hello.run_id != rules_.run_id) {
     return fmt::format(
@@ -356,7 +356,7 @@ std::optional<Clock::time_point> Membership::deadline() const {
   return all_have_joined() ? last_call_ends() : std::optional(give_up);
 }
 
-// Without this line a user would not know why nothing happens.
+// Tells the user why nothing happens.
 void Membership::note_waiting(Clock::time_point now) {
   if (waiting_noted_ || now < gathering_since_ + kWaitingNote) return;
   waiting_noted_ = true;

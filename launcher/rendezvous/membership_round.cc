@@ -11,7 +11,7 @@
 namespace ddp::launch {
 namespace {
 
-// Reports that come within this time of the first may be told in any order: the network decides.
+// Reports within this time of the first may arrive in any order.
 constexpr auto kSimultaneous = std::chrono::seconds(1);
 constexpr std::size_t kMostNamed = 4;
 
@@ -70,7 +70,7 @@ void Membership::leave(Node node, const Leave& leave, Clock::time_point now) {
   peer.leaving = true;
   const std::string text =
       fmt::format("{} leaves the job ({})", name_of(peer),
-                  leave.signal != 0 ? signal_name(leave.signal) : "its launcher was killed");
+                  leave.signal != 0 ? signal_name(leave.signal) : "its ddp-run was killed");
   if (phase_ == JobPhase::Proposed && members_.count(node) > 0) return withdraw(now);
   if (is_running(node)) {
     departures_.push_back(text);

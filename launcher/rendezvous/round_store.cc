@@ -61,7 +61,7 @@ void RoundStore::add_poll_fds(std::vector<pollfd>& fds) const {
 
 void RoundStore::handle(const std::vector<pollfd>&) { pass_on(); }
 
-// Nobody is served who comes between two rounds.
+// Clients that arrive between two rounds are dropped.
 void RoundStore::pass_on() {
   while (!waiting_.empty()) {
     if (entrance_ >= 0 && !pass_descriptor(entrance_, waiting_.front()) && errno == EAGAIN) return;

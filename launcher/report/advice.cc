@@ -15,7 +15,7 @@ struct Symptom {
   const char* advice;
 };
 
-// The first that is found counts: what is more specific stands first.
+// The first match counts, so the more specific ones come first.
 constexpr std::array kSymptoms{
     Symptom{"CUDA out of memory",
             "the GPU's memory is full: reduce the batch size per process and accumulate more, use "

@@ -173,7 +173,7 @@ bool same_failure(const ProcessFailure& a, const ProcessFailure& b) {
   return a.rank == b.rank && a.pid == b.pid && a.time == b.time;
 }
 
-// Each node has a folder of its own beside the others', and the report of the same failure.
+// Each node has its own folder next to the others', and a result with the same failure.
 std::string folder_of_cause(const PastRun& run) {
   const ProcessFailure& cause = run.result.failures.front();
   if (run.had(cause)) return worker_folder(run.folder, run.result.attempt, cause.local_rank);
@@ -201,7 +201,7 @@ PastRun with_cause(PastRun run) {
 
 fs::path run_in(const fs::path& folder) { return is_run(folder) ? folder : newest_run_in(folder); }
 
-// The logs are beside the record that a run keeps with them.
+// A run keeps its result next to its logs.
 fs::path run_beside(const fs::path& file) {
   const bool logs = file.filename() == kResultFileName && !attempts_in(file.parent_path()).empty();
   return logs ? file.parent_path() : fs::path();

@@ -307,7 +307,7 @@ void KeyValues::wake_all(const Text& key, Answers& answers) {
   for (const auto& [ticket, peer] : waiters) came(peer, answers);
 }
 
-// What comes into a queue is for one of those who wait for it.
+// An item pushed to a queue wakes only one of the peers that wait for it.
 void KeyValues::wake_one(const Text& key, Answers& answers) {
   const auto found = waiters_.find(key);
   bool done = found == waiters_.end();

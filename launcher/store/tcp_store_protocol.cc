@@ -7,8 +7,8 @@
 namespace ddp::launch {
 namespace {
 
-// The fields of each type: k key, v value, i 64-bit number, u 32-bit number; after # (a count) the
-// rest as often as it says.
+// The fields of each type: k key, v value, i 64-bit number, u 32-bit number; # is a count of
+// repetitions of the rest.
 constexpr std::array<std::string_view, 19> kFields{"u",  "kv", "kvv", "k",  "ki",  "#k", "#k",
                                                    "",   "k",  "kv",  "#k", "#kv", "",   "u",
                                                    "kv", "k",  "k",   "",   "ki"};

@@ -80,7 +80,7 @@ TEST_CASE("a node whose agent or ddp-run is killed is noticed at once", "[nodes]
     if (!agent) job[1].signal(SIGKILL);
     CHECK(finish(job[0]) == 0);
     CHECK_THAT(job[0].out(), Contains("COUNT=1\nRANK=0\nWORLD_SIZE=1\n"));
-    CHECK_THAT(job[0].err(), Contains("was lost") || Contains("its launcher was killed"));
+    CHECK_THAT(job[0].err(), Contains("was lost") || Contains("its ddp-run was killed"));
     CHECK(finish(job[1]) == (agent ? 128 + SIGKILL : -SIGKILL));
     job[1].wait_all_gone(kSoon);
   }
@@ -97,7 +97,7 @@ TEST_CASE("with --node-rank a killed node ends the job on all, and is named", "[
       ChildProgram& other = *job.nodes[1 - victim];
       CHECK(finish(other) == 1);
       CHECK_THAT(other.err(),
-                 Contains("its ddp-run is gone") || Contains("its launcher was killed"));
+                 Contains("its ddp-run is gone") || Contains("its ddp-run was killed"));
     }
   }
 }
