@@ -15,7 +15,7 @@
 #include "launcher/rendezvous/coordinator.h"
 #include "launcher/rendezvous/group_settings.h"
 #include "launcher/rendezvous/host_search.h"
-#include "launcher/rendezvous/membership.h"
+#include "launcher/rendezvous/job_history.h"
 #include "launcher/rendezvous/rendezvous.h"
 #include "launcher/rendezvous/round_store.h"
 #include "launcher/rendezvous/session.h"
@@ -23,9 +23,6 @@
 #include "launcher/rendezvous/succession.h"
 
 namespace ddp::launch {
-
-/// Time before a message says what the node is waiting for.
-inline constexpr std::chrono::milliseconds kSilentWait{3'000};
 
 class GroupRendezvous : public Rendezvous, public PollHandler {
  public:

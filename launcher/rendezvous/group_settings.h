@@ -9,6 +9,9 @@
 
 namespace ddp::launch {
 
+/// Time before a message says what the node is waiting for.
+inline constexpr std::chrono::milliseconds kSilentWait{3'000};
+
 struct GroupSettings {
   MembershipRules rules;  // the same on all nodes
   std::string host;       // endpoint: a name or a numeric address

@@ -1,0 +1,28 @@
+// What the next host must know about the job: a plain struct.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/rendezvous/restart_policy.h"
+
+namespace ddp::launch {
+
+struct JobHistory {
+  int rounds = 0;
+  std::vector<RoundEnd> ends{};
+  /// Ranks in the last round, by address and port; those of the first nodes suffice.
+  std::map<std::pair<std::string, int>, int> order{};
+  /// After the loss of the host: how many nodes to wait for.
+  int expected = 0;
+  /// The last round's epoch, number of nodes, and how many of them are dead.
+  long long epoch = -1;
+  int nodes = 0;
+  int dead = 0;
+  bool hosted = false;  // this agent hosted it
+  bool alone = false;   // no mandate is needed for the next round
+};
+
+}  // namespace ddp::launch
