@@ -17,10 +17,10 @@ std::string failure_json(const ProcessFailure& failure, int attempt);
 std::string likely_cause(const ExitStatus& exit);
 
 struct ReportContext {
-  std::string host;
+  std::string host{};
   int world_size = 1;
   int stderr_lines = 18;  // of the rank that failed first
-  std::string logs;       // folder of the run; empty: not kept
+  std::string logs{};     // folder of the run; empty: not kept
   bool one_console =
       false;  // all nodes print to it, so only the failed rank's node reports the cause
 };

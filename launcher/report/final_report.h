@@ -8,7 +8,7 @@
 namespace ddp::launch {
 
 struct FinalReportOptions {
-  ReportContext context;
+  ReportContext context{};
   bool shows_all_ranks = true;  // every rank's output reached the console
   bool summary = false;         // --summary: the table of workers, whatever happened
 };

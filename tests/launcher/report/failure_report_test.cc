@@ -1,6 +1,7 @@
 #include "launcher/report/failure_report.h"
 #include "launcher/agent/failure_order.h"
 #include "launcher/base/run_result.h"
+#include "launcher/report/final_report.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -169,6 +170,27 @@ TEST_CASE("the exit code is the worker's, or 128 + signal") {
   interrupted.outcome = Outcome::Interrupted;
   interrupted.signal = SIGTERM;
   CHECK(exit_code(interrupted) == 143);
+}
+
+TEST_CASE("the final report of a success is empty unless --summary asks for the table") {
+  RunResult result;
+  result.workers.resize(1);
+  CHECK(final_report(result, {}).empty());
+  CHECK_THAT(final_report(result, {.summary = true}), Catch::Contains("max RSS MiB\n"));
+  result.survivors = {"pid 12 (state D)"};
+  CHECK(final_report(result, {}) == "error: pid 12 (state D) could not be killed\n");
+}
+
+TEST_CASE("a usage error that trainer has printed is reported in one line, any other in full") {
+  RunResult result = failed({{0, 0, 1, {2, 0}, "", "unknown key\n"}});
+  result.program = WorkerProgram::Trainer;
+  result.workers.resize(1);
+  const std::string line = final_report(result, {.context = {.logs = "/logs"}});
+  CHECK_THAT(line, Catch::StartsWith("ddp-run: the job failed: trainer rejected its ") &&
+                       Catch::EndsWith("; see its message; logs: /logs\n"));
+  CHECK_THAT(final_report(result, {.shows_all_ranks = false}), Catch::Contains("Root Cause"));
+  result.program = WorkerProgram::Other;
+  CHECK_THAT(final_report(result, {}), Catch::Contains("Root Cause"));
 }
 
 TEST_CASE("the next round is told the cause in a few words") {
