@@ -243,7 +243,7 @@ TEST_CASE("a standby worker runs at low priority until it is a worker, if that c
   CHECK_THAT(job.out(), Contains("was a spare\nnice " + std::to_string(own) + "\n"));
 }
 
-TEST_CASE("--warm-spares without restarts is reported to have no effect") {
+TEST_CASE("without restarts --warm-spares is reported to have no effect") {
   const TempFolder tmp;
   const auto job = run_to_end(stub_job(tmp, {"--warm-spares"}, {"beat=spares=1"}));
   CHECK(job.exit == 0);

@@ -36,7 +36,7 @@ TEST_CASE("a healthy round has not failed quickly, however short it was") {
   CHECK(verdict.delay == seconds(0));
 }
 
-TEST_CASE("the first restart is immediate; the delay doubles while rounds fail within 10 s") {
+TEST_CASE("the first restart is immediate and the delay doubles while rounds fail within 10 s") {
   const RestartRules rules{.max_restarts = 1000};
   std::vector<RoundEnd> history;
   for (const int delay : {0, 1, 2, 4, 8, 16, 32, 60, 60}) {
