@@ -24,9 +24,11 @@ ddp_torch_room(ddp_data
   PUBLIC ddp::torch ddp_text_files ddp_image_files
   PRIVATE Threads::Threads
   SOURCES
+    data/batch.cc
     data/data_loader.cc
     data/distributed_sampler.cc
     data/images/image_samples.cc
+    data/text/bert_batch.cc
     data/text/length_buckets.cc
     data/text/masked_lines.cc
     data/text/stratified_split.cc
@@ -138,6 +140,7 @@ ddp_torch_room(ddp_run
   SOURCES
     run/batch_plan.cc
     run/early_stopping.cc
+    run/loss_weights.cc
     run/replica_check.cc
     run/run_account.cc
     run/run_end.cc

@@ -1,27 +1,33 @@
-// One micro-batch of a rank.
+// One micro-batch of a rank: tensors by name, and how many targets its loss is a mean over.
 #pragma once
 
 #include <torch/torch.h>
 
-#include <memory>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
 
 namespace ddp::train {
 
-/// [batch_size, ...] each, rows as the SampleSpec of their source says.
+// Names that tasks share; a source may add others for its own task. B rows of T positions.
+inline constexpr const char* kInputs = "inputs";    ///< [B, ...]: tokens, pixels.
+inline constexpr const char* kTargets = "targets";  ///< [B], [B, T], or [M] at target_positions.
+inline constexpr const char* kAttentionMask = "attention_mask";  ///< bool [B, T]; false: padding.
+inline constexpr const char* kTargetPositions = "target_positions";  ///< int64 [M], below B * T.
+
 struct Batch {
-  torch::Tensor inputs;
-  torch::Tensor targets;
-  std::shared_ptr<const Batch> host = nullptr;  ///< What to() copied to another device.
+  std::map<std::string, torch::Tensor, std::less<>> tensors;
+  /// What the batch counts for among others: the ignored targets left out. Counted by the source,
+  /// as reading it from a GPU would make the host wait in every step. With 0 a batch passes through
+  /// the model and adds nothing.
+  int64_t target_count = 0;
 
-  /// The same batch in host memory. Counts, positions and shapes that depend on values are computed
-  /// from it: read from a GPU, they would make the host wait for it in every step.
-  const Batch& on_host() const { return host ? *host : *this; }
-
-  Batch to(torch::Device device) const {
-    if (inputs.device() == device) return *this;
-    return {inputs.to(device, /*non_blocking=*/true), targets.to(device, /*non_blocking=*/true),
-            std::make_shared<const Batch>(on_host())};
-  }
+  /// The tensor called `name`. Throws c10::Error that lists the names there are.
+  const torch::Tensor& operator[](std::string_view name) const;
+  /// All tensors on `device`; page-locked memory is copied without waiting.
+  Batch to(torch::Device device) const;
 };
 
 }  // namespace ddp::train

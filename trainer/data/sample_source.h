@@ -1,29 +1,26 @@
 // Samples by number: what a task trains and evaluates on.
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "trainer/data/batch.h"
+
 namespace ddp::train {
 
-/// Element type and shape of one row of a batch.
-struct RowSpec {
-  c10::ScalarType dtype = c10::kLong;
-  std::vector<int64_t> shape;  ///< Without the batch dimension.
+/// Which samples, as which epoch sees them, and into what memory.
+struct BatchRequest {
+  std::span<const int64_t> samples;
+  int64_t epoch = 0;
+  bool pinned = false;  ///< Page-locked, so that copies to a GPU need no waiting.
 };
 
-struct SampleSpec {
-  RowSpec inputs;
-  RowSpec targets;
-};
-
-/// Where one sample is written to: a row of each tensor, contiguous, as SampleSpec says.
-struct SampleRow {
-  void* inputs = nullptr;
-  void* targets = nullptr;
+/// How many targets a batch has by its number of samples alone.
+struct TargetCount {
+  int64_t per_sample = 1;  ///< Of a sample that lacks none.
+  bool always = true;      ///< No sample of the source lacks one.
 };
 
 /// Which samples are for training and which for evaluation, in rising order.
@@ -38,11 +35,12 @@ class SampleSource {
   virtual ~SampleSource() = default;
 
   virtual int64_t size() const = 0;
-  virtual SampleSpec spec() const = 0;
-  /// Writes sample `index`, 0 <= index < size(), as it is seen in `epoch`: a pure function of both,
-  /// so that a resumed run sees what the unbroken one would have seen.
-  virtual void fill(int64_t index, int64_t epoch, const SampleRow& row) const = 0;
-  /// How much work a sample is beside others, such as its tokens; for sources with buckets.
+  /// Makes a micro-batch on the CPU, padding, masks and target_count included. Row i is sample
+  /// `request.samples[i]`, from 0 to size() - 1, and what is in it a pure function of (sample,
+  /// epoch), so that a resumed run sees what an uninterrupted one would have seen.
+  virtual Batch collate(const BatchRequest& request) const = 0;
+  virtual TargetCount targets() const = 0;
+  /// How much work a sample is compared with others, such as its tokens; for sources with buckets.
   virtual int64_t length(int64_t /*index*/) const { return 0; }
   /// Micro-batches that are made of samples sorted by length together; 0: the order is random.
   virtual int64_t bucket_batches() const { return 0; }

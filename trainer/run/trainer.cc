@@ -75,6 +75,8 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
       config_json_(config_to_json(config)),
       batch_plan_(plan_batches(config.trainer, group.size(), meta)),
       own_micro_batches_(batch_plan_.of_rank(group.rank(), group.size())),
+      loss_weights_(task.training().targets(), config.trainer.batch_size, batch_plan_.micro_batches,
+                    group),
       amp_dtype_(autocast_dtype(config.trainer)),
       optimizer_(make_optimizer(build_model(task, config, plan.device, !meta), config.optimizer)),
       scaler_(amp_dtype_ == torch::kFloat16, plan.device),
@@ -158,28 +160,26 @@ void Trainer::share_state(bool read) {
   group_.broadcast(tensors);
 }
 
-TaskLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro,
-                                  bool last) {
+MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro,
+                                        bool last) {
   monitor.enter(Phase::kData);
   const Batch batch = loader.next().to(plan_.device);
   monitor.enter(Phase::kForward);
   seed_generator(plan_.device,
                  dropout_seed(as_seed(config_), step_, micro * group_.size() + group_.rank()));
   sync_->begin_micro_batch(last);
-  TaskLoss loss;
+  MicroBatchLoss loss{{}, batch.target_count};
   {
     RECORD_USER_SCOPE("forward");
     const Autocast autocast(plan_.device.type(), amp_dtype_);
-    loss = task_.loss(batch);
+    loss.mean = task_.loss(batch);
   }
   if (monitor.faults().plans(FaultKind::kNan, step_ + 1)) loss.mean = loss.mean * std::nan("");
-  // Averaged over the ranks, whose shares of the step need not be equal.
-  const double share = static_cast<double>(batch_plan_.micro_batches) / group_.size();
-  const auto scaled = scaler_.scale(weighted(loss) / share);
+  const auto scaled = scaler_.scale(loss_weights_.for_backward(loss));
   monitor.enter(Phase::kBackward, last ? "gradients_all_reduce" : "");
   RECORD_USER_SCOPE("backward");
   sync_->backward(scaled);
-  return {loss.mean.detach(), loss.weight};
+  return {loss.mean.detach(), loss.targets};
 }
 
 StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
@@ -200,30 +200,10 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
   return output;
 }
 
-// A batch with fewer targets counts for less; equal weights leave every digit as it is.
-torch::Tensor Trainer::weighted(const TaskLoss& loss) const {
-  const int64_t full = task_.full_weight(config_.trainer.batch_size);
-  if (loss.weight == full) return loss.mean;
-  return loss.mean * (static_cast<double>(loss.weight) / static_cast<double>(full));
-}
-
-// The gradients are sums over the targets, divided by the targets of a full step: now by those that
-// there were.
-void Trainer::divide_by_targets(const StepOutput& output,
-                                const std::vector<torch::Tensor>& gradients) {
-  if (task_.equal_weights()) return;
-  auto targets = torch::zeros({1}, torch::kFloat64);
-  for (const auto& loss : output.losses) targets += static_cast<double>(loss.weight);
-  group_.all_reduce_sum(targets);
-  const int64_t full = task_.full_weight(sampler_.global_batch());
-  const torch::NoGradGuard no_grad;
-  at::_foreach_mul_(gradients, static_cast<double>(full) / std::max(1.0, targets.item<double>()));
-}
-
 void Trainer::update(StepOutput& output) {
   RECORD_USER_SCOPE("optimizer");
   const auto gradients = optimizer_->gradients();
-  divide_by_targets(output, gradients);
+  loss_weights_.correct(gradients, output.losses);
   const auto found_inf = scaler_.unscale(gradients);
   output.grad_norm = sync_->global_norm(gradients);
   clip_gradients(gradients, output.grad_norm, config_.trainer.grad_norm_clip);
@@ -292,18 +272,6 @@ std::optional<Evaluation> Trainer::evaluate_now(const std::function<bool()>& go_
   if (is_better(*last_eval_, best_eval_)) best_eval_ = last_eval_;
   if (!again) early_stopping_.evaluated(score);
   return evaluation;
-}
-
-double Trainer::global_mean_loss(const StepOutput& output) {
-  const int64_t full = task_.full_weight(config_.trainer.batch_size);
-  auto sums = torch::zeros({2}, torch::kFloat64);  // of losses, of weights in full micro-batches
-  for (const auto& loss : output.losses) {
-    const double weight = static_cast<double>(loss.weight) / static_cast<double>(full);
-    sums[0] += to_host(loss.mean).to(torch::kFloat64) * weight;
-    sums[1] += weight;
-  }
-  group_.all_reduce_sum(sums);
-  return sums[0].item<double>() / sums[1].item<double>();
 }
 
 TrainingState Trainer::capture() {

@@ -21,6 +21,7 @@
 #include "trainer/parallel/process_group.h"
 #include "trainer/run/batch_plan.h"
 #include "trainer/run/early_stopping.h"
+#include "trainer/run/loss_weights.h"
 #include "trainer/run/replica_check.h"
 #include "trainer/run/step_guard.h"
 #include "trainer/snapshot/snapshot.h"
@@ -34,7 +35,7 @@ namespace ddp::train {
 /// log steps pay.
 struct StepOutput {
   /// One for each micro-batch of this rank, without graphs.
-  std::vector<TaskLoss> losses;
+  std::vector<MicroBatchLoss> losses;
   torch::Tensor grad_norm;   ///< Before clipping.
   torch::Tensor not_finite;  ///< 1: the gradients held NaN or Inf, there was no update.
   bool spike = false;        ///< There was no update.
@@ -75,8 +76,10 @@ class Trainer {
   /// whatever came before, and training goes on as without. For one rank.
   std::optional<std::string> sample(const std::function<bool()>& go_on);
 
-  /// The mean over all targets of the step, on all ranks. A collective, and a host sync.
-  double global_mean_loss(const StepOutput& output);
+  /// See LossWeights::step_loss().
+  double global_mean_loss(const StepOutput& output) const {
+    return loss_weights_.step_loss(output.losses);
+  }
 
   /// The state as the next step will find it, for rank 0 to save.
   TrainingState capture();
@@ -118,9 +121,8 @@ class Trainer {
   void load_tensors(const Config& before, const OpenedSnapshot& snapshot);
   /// Rank 0's values on all ranks. `read`: this rank has them from the file that rank 0 read.
   void share_state(bool read);
-  TaskLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
-  torch::Tensor weighted(const TaskLoss& loss) const;
-  void divide_by_targets(const StepOutput& output, const std::vector<torch::Tensor>& gradients);
+  MicroBatchLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro,
+                                 bool last);
   void update(StepOutput& output);
 
   const Config& config_;
@@ -130,6 +132,7 @@ class Trainer {
   const std::string config_json_;
   const BatchPlan batch_plan_;
   const int64_t own_micro_batches_;
+  const LossWeights loss_weights_;
 
   std::optional<torch::ScalarType> amp_dtype_;
   std::unique_ptr<Optimizer> optimizer_;

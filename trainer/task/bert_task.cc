@@ -1,4 +1,4 @@
-// The vocabulary, the parameters and the padding of a BERT.
+// The vocabulary and the parameters of a BERT.
 #include "trainer/task/bert_task.h"
 
 #include <fmt/format.h>
@@ -114,18 +114,6 @@ BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_s
   const auto count = static_cast<double>(std::max<int64_t>(1, lines.size()));
   sizes.mean_row = static_cast<double>(lines.tokens()) / count + kAroundText;
   return sizes;
-}
-
-SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad) {
-  return without_padding(Batch{tokens_BT, {}}, pad);
-}
-
-SeenTokens without_padding(const Batch& batch, int64_t pad) {
-  const auto& host_BT = batch.on_host().inputs;
-  const auto columns_T = torch::arange(1, host_BT.size(1) + 1, host_BT.options());
-  const int64_t longest = std::max<int64_t>(1, (host_BT.ne(pad) * columns_T).max().item<int64_t>());
-  const auto tokens_BT = batch.inputs.narrow(1, 0, longest);
-  return {tokens_BT, tokens_BT.ne(pad)};
 }
 
 std::vector<Parameter> bert_optimizer_parameters(const std::vector<ModelParameter>& parameters) {

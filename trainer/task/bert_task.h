@@ -1,4 +1,4 @@
-// What the tasks that train a BERT have in common: its vocabulary, parameters and padding.
+// What the tasks that train a BERT have in common: its vocabulary and parameters.
 #pragma once
 
 #include <torch/torch.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/data/text/bert_row.h"
+#include "trainer/data/text/bert_batch.h"
 #include "trainer/data/text/table_file.h"
 #include "trainer/data/text/text_lines.h"
 #include "trainer/model/bert_cost.h"
@@ -46,15 +46,6 @@ BertTokens bert_tokens(const Tokenizer& tokenizer);
 /// What the arithmetic of a training needs to know: of these lines, in rows of at most
 /// `block_size`.
 BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_size);
-
-/// Which positions are no padding, bool [B, T]; and both cut behind the last of them.
-struct SeenTokens {
-  torch::Tensor tokens_BT;
-  torch::Tensor seen_BT;
-};
-SeenTokens without_padding(const torch::Tensor& tokens_BT, int64_t pad);
-/// The same of a batch's inputs, wherever they are, without waiting for a device.
-SeenTokens without_padding(const Batch& batch, int64_t pad);
 
 /// For the optimizer: those of the encoder's layers are hidden.
 std::vector<Parameter> bert_optimizer_parameters(const std::vector<ModelParameter>& parameters);

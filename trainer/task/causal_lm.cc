@@ -171,8 +171,11 @@ std::vector<std::string> CausalLm::shape_keys() const {
           "data_config.block_size"};
 }
 
-TaskLoss CausalLm::loss(const Batch& batch) {
-  return {model_->loss(batch.inputs, batch.targets), batch.targets.numel()};
+// A mean over no target would be 0 / 0; any token will do there.
+torch::Tensor CausalLm::loss(const Batch& batch) {
+  const torch::Tensor& targets_BT = batch[kTargets];
+  return model_->loss(batch[kInputs],
+                      batch.target_count > 0 ? targets_BT : targets_BT.clamp_min(0));
 }
 
 torch::Tensor CausalLm::smallest_loss() {
@@ -182,10 +185,10 @@ torch::Tensor CausalLm::smallest_loss() {
 }
 
 BatchSums CausalLm::evaluate(const Batch& batch) {
-  const auto& on_host = batch.on_host().targets;
-  const auto targets = on_host.masked_select(on_host != -1);
+  const auto all_BT = to_host(batch[kTargets]);
+  const auto targets = all_BT.masked_select(all_BT != -1);
   const auto characters = token_characters_.index_select(0, targets).sum().reshape({1});
-  return {torch::cat({to_host(model_->evaluation_sums(batch.inputs, batch.targets)), characters}),
+  return {torch::cat({to_host(model_->evaluation_sums(batch[kInputs], batch[kTargets])), characters}),
           {}};
 }
 
@@ -202,8 +205,6 @@ Metrics CausalLm::metrics(const std::vector<double>& sums) const {
 std::vector<std::string> CausalLm::metric_names() const {
   return {"loss", "perplexity", "bits_per_character", "accuracy"};
 }
-
-int64_t CausalLm::full_weight(int64_t samples) const { return samples * config_.data.block_size; }
 
 std::vector<ParameterPart> CausalLm::parameter_parts() const {
   return parameter_counts(config_.gpt, data_.tokenizer().size(), config_.data.block_size).parts();

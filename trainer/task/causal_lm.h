@@ -31,7 +31,7 @@ class CausalLm : public Task {
   std::vector<Parameter> parameters() const override;
   std::vector<std::string> shape_keys() const override;
 
-  TaskLoss loss(const Batch& batch) override;
+  torch::Tensor loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
   /// Negative log-likelihood in nats, targets that were the most likely token, targets, their
   /// characters.
@@ -43,8 +43,6 @@ class CausalLm : public Task {
   /// trainer_config.sample_prompt and its continuation.
   std::optional<std::string> sample(uint64_t seed, const std::function<bool()>& go_on) override;
 
-  int64_t full_weight(int64_t samples) const override;
-  bool equal_weights() const override { return true; }
   int64_t units_per_sample() const override { return config_.data.block_size; }
   std::string_view unit() const override { return "tokens"; }
   std::vector<ParameterPart> parameter_parts() const override;

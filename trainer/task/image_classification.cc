@@ -16,7 +16,6 @@ namespace ddp::train {
 namespace {
 
 constexpr const char* kImageShape = "image_shape";  // metadata key: JSON [channels, height, width]
-constexpr int64_t kLeftOut = -1;                    // label of an image that is broken
 
 std::vector<std::string> known_labels(const std::map<std::string, std::string>* metadata) {
   return metadata == nullptr ? std::vector<std::string>() : ImageModelFacts::of(*metadata).labels;
@@ -178,10 +177,6 @@ void ImageClassification::join(ProcessGroup& group, int64_t micro_batches) {
                       group.size());
 }
 
-bool ImageClassification::equal_weights() const {
-  return !images_->may_be_broken() || config_.data.on_bad_sample == OnBadSample::kStop;
-}
-
 torch::Tensor ImageClassification::mean_loss(const torch::Tensor& logits,
                                              const torch::Tensor& labels, int64_t images) const {
   const auto sum = at::cross_entropy_loss(logits.to(torch::kFloat32), labels, /*weight=*/{},
@@ -189,11 +184,8 @@ torch::Tensor ImageClassification::mean_loss(const torch::Tensor& logits,
   return sum / static_cast<double>(std::max<int64_t>(1, images));
 }
 
-TaskLoss ImageClassification::loss(const Batch& batch) {
-  const int64_t images = equal_weights()
-                             ? batch.targets.numel()
-                             : (batch.on_host().targets != kLeftOut).sum().item<int64_t>();
-  return {mean_loss(model_(batch.inputs), batch.targets, images), images};
+torch::Tensor ImageClassification::loss(const Batch& batch) {
+  return mean_loss(model_(batch[kInputs]), batch[kTargets], batch.target_count);
 }
 
 torch::Tensor ImageClassification::smallest_loss() {
@@ -213,10 +205,10 @@ void ImageClassification::end_step(ProcessGroup& group, const torch::Tensor& dis
 }
 
 BatchSums ImageClassification::evaluate(const Batch& batch) {
-  const auto logits = model_(batch.inputs);
-  const auto loss = to_host(mean_loss(logits, batch.targets, 1));
+  const auto logits = model_(batch[kInputs]);
+  const auto loss = to_host(mean_loss(logits, batch[kTargets], 1));
   const auto answers = to_host(logits.argmax(1));
-  const auto& targets = batch.on_host().targets;
+  const auto targets = to_host(batch[kTargets]);
   const auto there = targets != kLeftOut;
   const auto right = (answers == targets).logical_and(there);
   const auto numbers = torch::stack({right.sum(), there.sum()}).to(torch::kFloat32);

@@ -49,7 +49,7 @@ class ImageClassification : public Task {
   std::vector<std::string> shape_keys() const override;
   void join(ProcessGroup& group, int64_t micro_batches) override;
 
-  TaskLoss loss(const Batch& batch) override;
+  torch::Tensor loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
   void end_step(ProcessGroup& group, const torch::Tensor& discard) override;
   /// Negative log-likelihood in nats, images whose label was the most likely one, images.
@@ -60,8 +60,6 @@ class ImageClassification : public Task {
   Metrics metrics(const std::vector<double>& sums) const override;
   std::vector<std::string> metric_names() const override { return {"loss", "accuracy", "images"}; }
 
-  int64_t full_weight(int64_t samples) const override { return samples; }
-  bool equal_weights() const override;
   int64_t units_per_sample() const override { return 1; }
   std::string_view unit() const override { return "images"; }
   std::vector<ParameterPart> parameter_parts() const override;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "trainer/data/data_loader.h"
 #include "trainer/data/data_source.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/runtime/error.h"
@@ -16,25 +17,8 @@
 namespace ddp::train {
 namespace {
 
-constexpr int64_t kHiddenNot = -1;  // in the targets
-
 torch::Tensor hidden_loss_sum(const torch::Tensor& logits_MV, const torch::Tensor& targets_M) {
   return at::cross_entropy_loss(logits_MV.to(torch::kFloat32), targets_M, {}, at::Reduction::Sum);
-}
-
-struct HiddenTokens {
-  torch::Tensor positions_M;  ///< In the flattened first columns of a batch.
-  torch::Tensor targets_M;
-};
-
-/// Of the first `columns` of a batch.
-HiddenTokens hidden_tokens(const Batch& batch, int64_t columns) {
-  const auto host_BT = batch.on_host().targets.narrow(1, 0, columns);
-  const auto positions_M = host_BT.reshape({-1}).ne(kHiddenNot).nonzero().view({-1});
-  const auto targets_M = host_BT.reshape({-1}).index_select(0, positions_M);
-  const auto device = batch.inputs.device();
-  return {positions_M.to(device, /*non_blocking=*/true),
-          targets_M.to(device, /*non_blocking=*/true)};
 }
 
 }  // namespace
@@ -132,12 +116,13 @@ void MaskedLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   model_->train();
 }
 
-TaskLoss MaskedLm::loss(const Batch& batch) {
-  const auto [tokens_BT, seen_BT] = without_padding(batch, tokens_.pad);
-  const auto [hidden_M, targets_M] = hidden_tokens(batch, tokens_BT.size(1));
-  const int64_t count = targets_M.size(0);
-  const auto sum = hidden_loss_sum(model_->logits_at(tokens_BT, seen_BT, hidden_M), targets_M);
-  return {sum / static_cast<double>(std::max<int64_t>(1, count)), count};
+torch::Tensor MaskedLm::hidden_logits(const Batch& batch) {
+  return model_->logits_at(batch[kInputs], batch[kAttentionMask], batch[kTargetPositions]);
+}
+
+torch::Tensor MaskedLm::loss(const Batch& batch) {
+  const auto sum = hidden_loss_sum(hidden_logits(batch), batch[kTargets]);
+  return sum / static_cast<double>(std::max<int64_t>(1, batch.target_count));
 }
 
 torch::Tensor MaskedLm::smallest_loss() {
@@ -150,11 +135,10 @@ torch::Tensor MaskedLm::smallest_loss() {
 }
 
 BatchSums MaskedLm::evaluate(const Batch& batch) {
-  const auto [tokens_BT, seen_BT] = without_padding(batch, tokens_.pad);
-  const auto [hidden_M, targets_M] = hidden_tokens(batch, tokens_BT.size(1));
-  const auto logits_MV = model_->logits_at(tokens_BT, seen_BT, hidden_M);
+  const torch::Tensor& targets_M = batch[kTargets];
+  const auto logits_MV = hidden_logits(batch);
   const auto right = logits_MV.argmax(-1).eq(targets_M).sum().to(torch::kFloat32);
-  const auto count = torch::full_like(right, targets_M.size(0));
+  const auto count = torch::full_like(right, batch.target_count);
   return {torch::stack({hidden_loss_sum(logits_MV, targets_M), right, count}), {}};
 }
 
@@ -168,10 +152,6 @@ std::vector<std::string> MaskedLm::metric_names() const {
   return {"loss", "masked_accuracy", "masked_tokens"};
 }
 
-int64_t MaskedLm::full_weight(int64_t samples) const {
-  return samples * masked_count(config_.data.block_size - kAroundText, config_.data.mask_share);
-}
-
 BertSizes MaskedLm::sizes() const {
   BertSizes sizes = bert_sizes(*lines_, config_.data.block_size, tokenizer_->size());
   sizes.hidden_share = config_.data.mask_share;
@@ -180,17 +160,15 @@ BertSizes MaskedLm::sizes() const {
 
 /// What always guessing the most frequent token would be right about.
 double MaskedLm::share_of_most_frequent(const MaskedLines& samples) const {
+  constexpr int64_t kLinesAtATime = 64;
   std::map<int64_t, int64_t> counts;
   int64_t all = 0;
-  const auto row = static_cast<std::size_t>(config_.data.block_size);
-  std::vector<int64_t> inputs(row), targets(row);
-  for (int64_t i = 0; i < samples.size(); ++i) {
-    samples.fill(i, 0, {inputs.data(), targets.data()});
-    for (const int64_t target : targets) {
-      if (target == kHiddenNot) continue;
-      ++counts[target];
-      ++all;
-    }
+  for (int64_t first = 0; first < samples.size(); first += kLinesAtATime) {
+    const Batch batch =
+        batch_of(samples, first, std::min(kLinesAtATime, samples.size() - first));
+    const auto* targets = batch[kTargets].const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < batch.target_count; ++i) ++counts[targets[i]];
+    all += batch.target_count;
   }
   int64_t most = 0;
   for (const auto& [token, count] : counts) most = std::max(most, count);

@@ -34,8 +34,8 @@ class MaskedLm : public BertTask {
   void build_model(torch::Device device, std::optional<uint64_t> seed) override;
   torch::nn::Module& model() override { return *model_; }
 
-  /// Of the hidden tokens alone; rows are cut behind the longest line of the batch.
-  TaskLoss loss(const Batch& batch) override;
+  /// Of the hidden tokens alone.
+  torch::Tensor loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
   /// Negative log-likelihood in nats, hidden tokens that were the most likely ones, hidden tokens.
   BatchSums evaluate(const Batch& batch) override;
@@ -44,8 +44,6 @@ class MaskedLm : public BertTask {
   Metrics metrics(const std::vector<double>& sums) const override;
   std::vector<std::string> metric_names() const override;
 
-  int64_t full_weight(int64_t samples) const override;
-  bool equal_weights() const override { return false; }
   std::string_view unit() const override { return "lines"; }
 
   std::vector<std::string> describe() const override;
@@ -70,6 +68,7 @@ class MaskedLm : public BertTask {
   void open_training();
   [[noreturn]] void refuse_lines() const;
   MaskingOptions masking(bool every_epoch_anew) const;
+  torch::Tensor hidden_logits(const Batch& batch);
   double share_of_most_frequent(const MaskedLines& samples) const;
 
   MaskingTokens tokens_;

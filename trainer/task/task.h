@@ -24,11 +24,6 @@
 
 namespace ddp::train {
 
-struct TaskLoss {
-  torch::Tensor mean;  ///< Over the targets of the batch, a float32 scalar with a graph.
-  int64_t weight = 0;  ///< Number of targets: what the mean counts for among other batches.
-};
-
 /// Name and value, the loss first.
 using Metrics = std::vector<std::pair<std::string, double>>;
 
@@ -67,8 +62,10 @@ class Task {
   /// them. Throws UserError when a step cannot be divided like that.
   virtual void join(ProcessGroup& /*group*/, int64_t /*micro_batches*/) {}
 
-  /// Forward pass of a batch on the model's device.
-  virtual TaskLoss loss(const Batch& batch) = 0;
+  /// Forward pass of a batch on the model's device: the mean over its targets, a float32 scalar with
+  /// a graph; of a batch with target_count 0 any finite value, whose gradients are finite, too. No
+  /// host sync.
+  virtual torch::Tensor loss(const Batch& batch) = 0;
   /// The loss of the smallest batch with the graph of a training step.
   virtual torch::Tensor smallest_loss() = 0;
   /// On all ranks, after the backward passes of a step: gives the buffers the values that the
@@ -92,11 +89,6 @@ class Task {
                                             const std::function<bool()>& /*go_on*/) {
     return std::nullopt;
   }
-
-  /// Targets in a full batch of `samples` training samples.
-  virtual int64_t full_weight(int64_t samples) const = 0;
-  /// Whether every training batch has the full weight.
-  virtual bool equal_weights() const = 0;
 
   /// What speeds are counted in, for one sample: tokens of a text, 1 for an image.
   virtual int64_t units_per_sample() const = 0;

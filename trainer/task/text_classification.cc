@@ -179,12 +179,11 @@ void TextClassification::open_training() {
   }
   training_ = std::make_unique<TextSamples>(
       texts_->texts, texts_->labels, std::move(split.training),
-      TextSamples::Options{data.block_size, tokens_, data.bucket_batches,
-                           config_.trainer.batch_size});
+      TextSamples::Options{tokens_, data.bucket_batches, config_.trainer.batch_size});
   if (split.evaluation.empty()) return;
   evaluation_ =
       std::make_unique<TextSamples>(texts_->texts, texts_->labels, std::move(split.evaluation),
-                                    TextSamples::Options{data.block_size, tokens_});
+                                    TextSamples::Options{tokens_});
 }
 
 /// A class needs a row in each part.
@@ -212,7 +211,7 @@ std::unique_ptr<TextSamples> TextClassification::open_part(const char* key, cons
   texts = std::make_unique<LabelledTexts>(encode(std::move(rows), std::move(labels)));
   return std::make_unique<TextSamples>(texts->texts, texts->labels,
                                        numbers_below(texts->texts.size()),
-                                       TextSamples::Options{config_.data.block_size, tokens_});
+                                       TextSamples::Options{tokens_});
 }
 
 std::vector<double> TextClassification::class_weights() const {
@@ -263,11 +262,10 @@ void TextClassification::take_pretrained() {
                                 : "pooler and classifier");
 }
 
-TaskLoss TextClassification::loss(const Batch& batch) {
-  const auto [tokens_BT, seen_BT] = without_padding(batch, tokens_.pad);
-  const int64_t texts = batch.targets.size(0);
-  const auto sum = summed_loss(model_(tokens_BT, seen_BT), batch.targets, class_weights_);
-  return {sum / static_cast<double>(texts), texts};
+torch::Tensor TextClassification::loss(const Batch& batch) {
+  const auto sum =
+      summed_loss(model_(batch[kInputs], batch[kAttentionMask]), batch[kTargets], class_weights_);
+  return sum / static_cast<double>(std::max<int64_t>(1, batch.target_count));
 }
 
 torch::Tensor TextClassification::smallest_loss() {
@@ -279,11 +277,10 @@ torch::Tensor TextClassification::smallest_loss() {
 }
 
 BatchSums TextClassification::evaluate(const Batch& batch) {
-  const auto [tokens_BT, seen_BT] = without_padding(batch, tokens_.pad);
-  const auto logits_BK = model_(tokens_BT, seen_BT);
-  const auto loss = to_host(summed_loss(logits_BK, batch.targets, {}));
+  const auto logits_BK = model_(batch[kInputs], batch[kAttentionMask]);
+  const auto loss = to_host(summed_loss(logits_BK, batch[kTargets], {}));
   const auto answers_B = to_host(logits_BK.argmax(1));
-  const auto& targets_B = batch.on_host().targets;
+  const auto targets_B = to_host(batch[kTargets]);
   const auto classes = static_cast<int64_t>(labels_.size());
   const auto right_B = targets_B.index({answers_B.eq(targets_B)});
   const auto counts = torch::stack({right_B.bincount({}, classes), targets_B.bincount({}, classes),

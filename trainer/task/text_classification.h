@@ -43,8 +43,8 @@ class TextClassification : public BertTask {
   void build_model(torch::Device device, std::optional<uint64_t> seed) override;
   torch::nn::Module& model() override { return *model_; }
 
-  /// Weighted by bert_config.class_weights; rows are cut behind the longest text of the batch.
-  TaskLoss loss(const Batch& batch) override;
+  /// Weighted by bert_config.class_weights.
+  torch::Tensor loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
   /// Negative log-likelihood in nats, without class weights; then of each class ClassCounts.
   BatchSums evaluate(const Batch& batch) override;
@@ -55,8 +55,6 @@ class TextClassification : public BertTask {
   Metrics metrics(const std::vector<double>& sums) const override;
   std::vector<std::string> metric_names() const override;
 
-  int64_t full_weight(int64_t samples) const override { return samples; }
-  bool equal_weights() const override { return true; }
   std::string_view unit() const override { return "texts"; }
 
   std::map<std::string, std::string> metadata() const override;

@@ -76,16 +76,17 @@ class TextPredictor : public Predictor {
   std::vector<Prediction> next(int64_t most) override {
     const torch::NoGradGuard no_grad;
     std::vector<Prediction> predictions;
-    const auto rows = torch::full({most, model_->positions()}, tokens_.pad, torch::kInt64);
+    std::vector<std::vector<int32_t>> rows;
     for (int64_t i = 0; i < most; ++i) {
       auto text = texts_.next();
       if (!text) break;
-      predictions.push_back(read(std::move(*text), rows[i]));
+      predictions.push_back(read(std::move(*text), rows.emplace_back()));
     }
     if (predictions.empty()) return {};
     const auto count = std::ssize(predictions);
-    const auto [tokens_BT, seen_BT] = without_padding(rows.narrow(0, 0, count), tokens_.pad);
-    const auto logits_BK = model_(tokens_BT.to(device_), seen_BT.to(device_));
+    const Batch batch =
+        bert_batch({rows.begin(), rows.end()}, tokens_, /*pinned=*/false).to(device_);
+    const auto logits_BK = model_(batch[kInputs], batch[kAttentionMask]);
     const auto probabilities_BK = logits_BK.to(torch::kCPU, torch::kFloat64).softmax(1);
     for (int64_t i = 0; i < count; ++i) {
       Prediction& prediction = predictions[static_cast<std::size_t>(i)];
@@ -95,10 +96,9 @@ class TextPredictor : public Predictor {
   }
 
  private:
-  /// A text that cannot be used is a row of [CLS] and [SEP], whose answer nobody sees.
-  Prediction read(PredictedText text, const torch::Tensor& row) const {
+  /// A text that cannot be used has no tokens, and its answer is not shown.
+  Prediction read(PredictedText text, std::vector<int32_t>& tokens) const {
     Prediction prediction;
-    std::vector<int32_t> tokens;
     try {
       tokens = tokenizer_->encode(text.text);
       if (is_blank(text.text)) prediction.problem = "its text is empty";
@@ -109,8 +109,7 @@ class TextPredictor : public Predictor {
     prediction.place = std::move(text.place);
     prediction.cells = std::move(text.cells);
     const auto room = static_cast<std::size_t>(model_->positions() - kAroundText);
-    const std::span<const int32_t> used(tokens.data(), std::min(tokens.size(), room));
-    write_bert_row(used, tokens_, numbers_at(row.mutable_data_ptr(), model_->positions()));
+    tokens.resize(std::min(tokens.size(), room));
     return prediction;
   }
 

@@ -42,8 +42,8 @@ std::vector<int32_t> beginning_of(const SampleSource& samples) {
   constexpr int64_t kMost = 16;
   const Batch batch = batch_of(samples, 0, 1);
   // Behind the end of a short sample there is padding, which has no targets.
-  const int64_t tokens = std::max<int64_t>(1, (batch.targets != -1).sum().item<int64_t>());
-  const auto first = batch.inputs[0].slice(0, 0, std::min(kMost, tokens)).to(torch::kInt32);
+  const int64_t tokens = std::max<int64_t>(1, batch.target_count);
+  const auto first = batch[kInputs][0].slice(0, 0, std::min(kMost, tokens)).to(torch::kInt32);
   const auto* ids = first.const_data_ptr<int32_t>();
   return {ids, ids + first.numel()};
 }

@@ -1,6 +1,7 @@
 #include "tests/support/catch.h"
 
 #include "tests/trainer/test_model.h"
+#include "trainer/data/data_loader.h"
 #include "trainer/data/text/text_dataset.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/utf8.h"
@@ -68,14 +69,14 @@ TEST_CASE("the text is split by position before windows are cut: no window cross
   CHECK(dataset.training().size() == 90 - 8);
   CHECK(dataset.evaluation_range().size() == 10);
   CHECK(dataset.evaluation().size() == 2);
-  std::vector<int64_t> inputs(8);
-  std::vector<int64_t> targets(8);
-  dataset.training().fill(81, 0, {inputs.data(), targets.data()});
-  CHECK(dataset.tokenizer().decode(static_cast<int32_t>(targets.back())) == "j");
-  dataset.evaluation().fill(1, 0, {inputs.data(), targets.data()});
-  CHECK(dataset.tokenizer().decode(static_cast<int32_t>(targets.front())) == "T");
-  CHECK(std::vector<int64_t>(inputs.begin() + 1, inputs.end()) == std::vector<int64_t>(7, 0));
-  CHECK(std::vector<int64_t>(targets.begin() + 1, targets.end()) == std::vector<int64_t>(7, -1));
+  const auto letter = [&](const torch::Tensor& token) {
+    return dataset.tokenizer().decode(static_cast<int32_t>(token.item<int64_t>()));
+  };
+  CHECK(letter(batch_of(dataset.training(), 81, 1)[kTargets][0][7]) == "j");
+  const Batch last = batch_of(dataset.evaluation(), 1, 1);
+  CHECK(letter(last[kTargets][0][0]) == "T");
+  CHECK(torch::equal(last[kInputs][0].slice(0, 1), torch::zeros({7}, torch::kInt64)));
+  CHECK(torch::equal(last[kTargets][0].slice(0, 1), torch::full({7}, int64_t{-1}, torch::kInt64)));
 }
 
 TEST_CASE("a text shorter than a block is refused with the numbers and the key") {

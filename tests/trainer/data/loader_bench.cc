@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   const auto begin = Clock::now();
   const std::clock_t processor = std::clock();
   int64_t tokens = 0;
-  for (int64_t i = 0; i < batches; ++i) tokens += loader.next().inputs.numel();
+  for (int64_t i = 0; i < batches; ++i) tokens += loader.next()[kInputs].numel();
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   const double used = static_cast<double>(std::clock() - processor) / CLOCKS_PER_SEC;
   fmt::print("{} tokens, {:.6f} s, {:.6f} s of processor time\n", tokens, seconds, used);

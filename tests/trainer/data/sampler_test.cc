@@ -26,7 +26,7 @@ MemoryTokens counting_text(std::size_t size) {
 }
 
 std::vector<int64_t> first_tokens(const Batch& batch) {
-  const auto column = batch.inputs.select(1, 0).contiguous();
+  const auto column = batch[kInputs].select(1, 0).contiguous();
   return {column.const_data_ptr<int64_t>(), column.const_data_ptr<int64_t>() + column.numel()};
 }
 
@@ -120,9 +120,9 @@ TEST_CASE(
   for (int i = 0; i < 300; ++i) {
     const Batch a = plain.next();
     const Batch b = threaded.next();
-    CHECK(torch::equal(a.inputs, b.inputs));
-    CHECK(torch::equal(a.targets, b.targets));
-    CHECK(torch::equal(a.inputs + 1, a.targets));
+    CHECK(torch::equal(a[kInputs], b[kInputs]));
+    CHECK(torch::equal(a[kTargets], b[kTargets]));
+    CHECK(torch::equal(a[kInputs] + 1, a[kTargets]));
   }
 }
 
@@ -139,8 +139,9 @@ TEST_CASE("evaluation windows hold every token but the first as a target exactly
     const auto text = counting_text(size);
     const EvaluationWindows windows(text, {0, text.size()}, 8);
     const Batch batch = batch_of(windows, 0, windows.size());
-    const auto targets = batch.targets.masked_select(batch.targets.ge(0));
+    const auto targets = batch[kTargets].masked_select(batch[kTargets].ge(0));
     CHECK(torch::equal(targets, torch::arange(1, static_cast<int64_t>(size))));
+    CHECK(batch.target_count == static_cast<int64_t>(size) - 1);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "tests/support/catch.h"
 
 #include "trainer/data/data_loader.h"
+#include "trainer/data/rows.h"
 #include "trainer/data/text/length_buckets.h"
 #include "trainer/data/text/stratified_split.h"
 
@@ -19,10 +20,10 @@ class SamplesOfLengths : public SampleSource {
  public:
   SamplesOfLengths(int64_t size, int64_t buckets) : size_(size), buckets_(buckets) {}
   int64_t size() const override { return size_; }
-  SampleSpec spec() const override { return {{c10::kLong, {}}, {c10::kLong, {}}}; }
-  void fill(int64_t index, int64_t /*epoch*/, const SampleRow& row) const override {
-    *static_cast<int64_t*>(row.inputs) = *static_cast<int64_t*>(row.targets) = index;
+  Batch collate(const BatchRequest& request) const override {
+    return {{{kInputs, tensor_of<int64_t>(request.samples, request.pinned)}}, 0};
   }
+  TargetCount targets() const override { return {}; }
   int64_t length(int64_t index) const override { return index * 7919 % 101; }
   int64_t bucket_batches() const override { return buckets_; }
   const std::string& fingerprint() const override { return name_; }
@@ -49,7 +50,7 @@ std::vector<int64_t> samples_of_steps(const SampleSource& source, int ranks, int
   for (int64_t micro = 0; micro < steps * micro_batches; ++micro) {
     for (const auto& loader : loaders) {
       const Batch batch = loader->next();
-      const auto* first = batch.inputs.const_data_ptr<int64_t>();
+      const auto* first = batch[kInputs].const_data_ptr<int64_t>();
       samples.insert(samples.end(), first, first + kBatch);
     }
   }

@@ -4,43 +4,51 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "trainer/data/rows.h"
 #include "trainer/run/trainer.h"
 
 namespace ddp::train::test {
 
 inline constexpr int64_t kFeatures = 4;
-inline constexpr int64_t kTargets = 3;
+inline constexpr int64_t kOutputs = 3;
 
-/// Sample i: kFeatures numbers in, kTargets numbers out, of which i % 4 are missing (NaN).
+/// Sample i: kFeatures numbers in, kOutputs numbers out, of which i % 4 are missing (NaN); of the
+/// last 8 samples all.
 class UnequalSamples : public SampleSource {
  public:
   int64_t size() const override { return 48; }
-  SampleSpec spec() const override {
-    return {{c10::kFloat, {kFeatures}}, {c10::kFloat, {kTargets}}};
+  Batch collate(const BatchRequest& request) const override {
+    Rows<float> inputs(request.samples.size(), {kFeatures}, request.pinned);
+    Rows<float> outputs(request.samples.size(), {kOutputs}, request.pinned);
+    int64_t count = 0;
+    for (std::size_t i = 0; i < request.samples.size(); ++i)
+      count += fill(request.samples[i], inputs[i], outputs[i]);
+    return {{{kInputs, inputs.tensor()}, {kTargets, outputs.tensor()}}, count};
   }
-  void fill(int64_t index, int64_t /*epoch*/, const SampleRow& row) const override {
-    float inputs[kFeatures];
-    float targets[kTargets];
-    for (int64_t k = 0; k < kFeatures; ++k)
-      inputs[k] = static_cast<float>(std::sin(static_cast<double>(7 * index + k)));
-    for (int64_t k = 0; k < kTargets; ++k) {
-      const bool missing = k < index % (kTargets + 1);
-      targets[k] = missing ? std::numeric_limits<float>::quiet_NaN()
-                           : static_cast<float>(std::cos(static_cast<double>(5 * index + k)));
-    }
-    std::memcpy(row.inputs, inputs, sizeof inputs);
-    std::memcpy(row.targets, targets, sizeof targets);
-  }
+  TargetCount targets() const override { return {kOutputs, /*always=*/false}; }
   const std::string& fingerprint() const override { return name_; }
 
  private:
+  int64_t fill(int64_t index, std::span<float> inputs, std::span<float> outputs) const {
+    const int64_t missing = index < size() - 8 ? index % (kOutputs + 1) : kOutputs;
+    for (int64_t k = 0; k < kFeatures; ++k)
+      inputs[static_cast<std::size_t>(k)] =
+          static_cast<float>(std::sin(static_cast<double>(7 * index + k)));
+    for (int64_t k = 0; k < kOutputs; ++k)
+      outputs[static_cast<std::size_t>(k)] =
+          k < missing ? std::numeric_limits<float>::quiet_NaN()
+                      : static_cast<float>(std::cos(static_cast<double>(5 * index + k)));
+    return kOutputs - missing;
+  }
+
   std::string name_ = "unequal";
 };
 
@@ -56,11 +64,11 @@ class UnequalTask : public Task {
   }
   torch::nn::Module& model() override { return *layer_; }
   std::vector<Parameter> parameters() const override { return {{"weight", layer_->weight}}; }
-  TaskLoss loss(const Batch& batch) override {
-    const auto there = ~batch.targets.isnan();
-    const auto errors = (layer_->forward(batch.inputs) - batch.targets.nan_to_num()) * there;
-    const int64_t weight = there.sum().item<int64_t>();
-    return {errors.square().sum() / static_cast<double>(std::max<int64_t>(1, weight)), weight};
+  torch::Tensor loss(const Batch& batch) override {
+    const torch::Tensor& targets = batch[kTargets];
+    const auto there = ~targets.isnan();
+    const auto errors = (layer_->forward(batch[kInputs]) - targets.nan_to_num()) * there;
+    return errors.square().sum() / static_cast<double>(std::max<int64_t>(1, batch.target_count));
   }
   torch::Tensor smallest_loss() override {
     return layer_->forward(torch::zeros({1, kFeatures})).square().sum();
@@ -69,8 +77,6 @@ class UnequalTask : public Task {
   int64_t sums() const override { return 1; }
   Metrics metrics(const std::vector<double>& sums) const override { return {{"loss", sums[0]}}; }
   std::vector<std::string> metric_names() const override { return {"loss"}; }
-  int64_t full_weight(int64_t samples) const override { return samples * kTargets; }
-  bool equal_weights() const override { return false; }
   int64_t units_per_sample() const override { return 1; }
   std::string_view unit() const override { return "samples"; }
   std::map<std::string, std::string> metadata() const override { return {}; }
@@ -80,7 +86,7 @@ class UnequalTask : public Task {
 
  private:
   UnequalSamples samples_;
-  torch::nn::Linear layer_{torch::nn::LinearOptions(kFeatures, kTargets).bias(false)};
+  torch::nn::Linear layer_{torch::nn::LinearOptions(kFeatures, kOutputs).bias(false)};
 };
 
 /// Steps of 12 samples in micro-batches of 2, by plain gradient descent.
@@ -99,6 +105,7 @@ inline Config unequal_config() {
 /// Losses of the steps and the weights after them.
 struct UnequalRun {
   std::vector<double> losses;
+  int64_t without_targets = 0;  ///< Micro-batches of this rank.
   torch::Tensor weights;
 };
 
@@ -112,6 +119,7 @@ inline UnequalRun train_unequal(ProcessGroup& group, int steps) {
   for (int i = 0; i < steps; ++i) {
     const StepOutput output = trainer.train_step(*loader, monitor, [] {});
     run.losses.push_back(trainer.global_mean_loss(output));
+    for (const auto& loss : output.losses) run.without_targets += loss.targets == 0 ? 1 : 0;
   }
   run.weights = task.parameters().front().tensor.detach().clone();
   return run;

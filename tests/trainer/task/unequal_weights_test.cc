@@ -32,8 +32,8 @@ test::UnequalRun whole_batches() {
     std::vector<torch::Tensor> targets;
     for (int64_t i = 0; i < sampler.global_batch(); ++i) {
       const Batch one = batch_of(samples, order(cursor.position + i), 1);
-      inputs.push_back(one.inputs.to(torch::kFloat64));
-      targets.push_back(one.targets.to(torch::kFloat64));
+      inputs.push_back(one[kInputs].to(torch::kFloat64));
+      targets.push_back(one[kTargets].to(torch::kFloat64));
     }
     const auto all_targets = torch::cat(targets);
     const auto there = ~all_targets.isnan();
@@ -60,6 +60,7 @@ std::vector<double> numbers_of(const std::string& text) {
 TEST_CASE("losses of unequal weight give the step of the whole batch, not a mean of means") {
   ProcessGroup alone;
   const test::UnequalRun run = test::train_unequal(alone, kSteps);
+  CHECK(run.without_targets > 0);
   const test::UnequalRun expected = whole_batches();
   for (int step = 0; step < kSteps; ++step) {
     INFO("step " << step);
@@ -71,7 +72,7 @@ TEST_CASE("losses of unequal weight give the step of the whole batch, not a mean
 
 TEST_CASE("ranks whose targets are of unequal number make the steps of one process") {
   const std::vector<double> one = numbers_of(test::probe(1, "unequal"));
-  REQUIRE(one.size() == kSteps + test::kFeatures * test::kTargets);
+  REQUIRE(one.size() == kSteps + test::kFeatures * test::kOutputs);
   // Of 4 ranks two have two micro-batches, two have one.
   for (const int ranks : {2, 3, 4}) {
     const std::vector<double> several = numbers_of(test::probe(ranks, "unequal"));

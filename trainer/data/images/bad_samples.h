@@ -18,6 +18,7 @@ class BadSamples {
 
   /// The sample of that name cannot be used. With the policy `stop` throws FinalError.
   void found(const std::string& name, const std::string& reason);
+  bool stops() const { return policy_ == OnBadSample::kStop; }
   /// A line for each that was found since the last call, with the number so far.
   std::vector<std::string> take_lines();
 

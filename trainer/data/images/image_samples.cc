@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "trainer/data/images/augmentation.h"
 #include "trainer/data/distributed_sampler.h"
+#include "trainer/data/rows.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/runtime/files/sha256.h"
@@ -80,27 +80,31 @@ ImageSamples::ImageSamples(const ImageSet& images, std::vector<int64_t> indices,
   fingerprint_ = sum.hex();
 }
 
-SampleSpec ImageSamples::spec() const {
+Batch ImageSamples::collate(const BatchRequest& request) const {
   const ImageShape& shape = options_.shape;
-  return {{c10::kFloat, {shape.channels, shape.height, shape.width}}, {c10::kLong, {}}};
+  Rows<float> images(request.samples.size(), {shape.channels, shape.height, shape.width},
+                     request.pinned);
+  std::vector<int64_t> labels;
+  for (std::size_t i = 0; i < request.samples.size(); ++i)
+    labels.push_back(fill(request.samples[i], request.epoch, images[i]));
+  const auto left_out = std::ranges::count(labels, kLeftOut);
+  return {{{kInputs, images.tensor()}, {kTargets, tensor_of<int64_t>(labels, request.pinned)}},
+          std::ssize(labels) - left_out};
 }
 
-void ImageSamples::fill(int64_t index, int64_t epoch, const SampleRow& row) const {
+int64_t ImageSamples::fill(int64_t index, int64_t epoch, std::span<float> pixels) const {
   const int64_t which = indices_[static_cast<std::size_t>(index)];
-  const ImageShape& shape = options_.shape;
-  auto* const pixels = static_cast<float*>(row.inputs);
-  int64_t label = images_.labels()[static_cast<std::size_t>(which)];
   try {
-    Image image = image_of_shape(images_, which, shape, options_.config);
+    Image image = image_of_shape(images_, which, options_.shape, options_.config);
     if (options_.augmented)
       image = augmented(image, options_.config, augment_seed(options_.seed, epoch, index));
-    write_pixels(image, shape, options_.config, pixels);
+    write_pixels(image, options_.shape, options_.config, pixels.data());
+    return images_.labels()[static_cast<std::size_t>(which)];
   } catch (const BrokenImage& broken) {
     bad_.found(images_.name(which), broken.what());
-    std::fill_n(pixels, shape.channels * shape.height * shape.width, 0.0F);
-    label = -1;
+    std::ranges::fill(pixels, 0.0F);
+    return kLeftOut;
   }
-  std::memcpy(row.targets, &label, sizeof label);
 }
 
 }  // namespace ddp::train

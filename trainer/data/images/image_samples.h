@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,13 +38,15 @@ void write_pixels(const Image& image, const ImageShape& shape, const ImageConfig
 Image image_of_shape(const ImageSet& images, int64_t index, const ImageShape& shape,
                      const ImageConfig& config);
 
+inline constexpr int64_t kLeftOut = -1;  ///< Label of an image that is left out as it is broken.
+
 /// Which images are for training and which for evaluation: `used` of all, drawn by a permutation
 /// that depends on their number alone, so that another seed never trains on what another run
 /// evaluates on.
 SampleSplit split_images(int64_t images, double used, double training_share);
 
-/// Row: float32 [channels, height, width] as write_pixels(), target int64 [], the label, or -1 for
-/// an image that is left out as it is broken.
+/// Inputs: float32 [B, channels, height, width] as write_pixels(); targets: int64 [B], the labels or
+/// kLeftOut.
 class ImageSamples : public SampleSource {
  public:
   struct Options {
@@ -57,11 +60,14 @@ class ImageSamples : public SampleSource {
                BadSamples& bad);
 
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
-  SampleSpec spec() const override;
-  void fill(int64_t index, int64_t epoch, const SampleRow& row) const override;
+  Batch collate(const BatchRequest& request) const override;
+  TargetCount targets() const override { return {1, bad_.stops() || !images_.may_be_broken()}; }
   const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
+  /// Writes the image and returns its label, or kLeftOut.
+  int64_t fill(int64_t index, int64_t epoch, std::span<float> pixels) const;
+
   const ImageSet& images_;
   std::vector<int64_t> indices_;
   Options options_;

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <span>
 
+#include "trainer/data/rows.h"
 #include "trainer/runtime/seed.h"
 
 namespace ddp::train {
 namespace {
-
-constexpr int64_t kNoTarget = -1;
 
 /// Numbers that depend on the key alone.
 class KeyedNumbers {
@@ -49,36 +47,55 @@ MaskedLines::MaskedLines(const TextLines& lines, int64_t first, int64_t last,
   for (const int32_t token : tokens.ordinary) is_ordinary_[static_cast<std::size_t>(token)] = true;
 }
 
-SampleSpec MaskedLines::spec() const {
-  const RowSpec row{c10::kLong, {options_.block_size}};
-  return {row, row};
+TargetCount MaskedLines::targets() const {
+  return {masked_count(options_.block_size - kAroundText, options_.share), /*always=*/false};
 }
 
-void MaskedLines::fill(int64_t index, int64_t epoch, const SampleRow& row) const {
+Batch MaskedLines::collate(const BatchRequest& request) const {
+  std::vector<std::span<const int32_t>> lines;
+  for (const int64_t sample : request.samples) lines.push_back(lines_[first_ + sample]);
+  Batch batch = bert_batch(lines, tokens_, request.pinned);
+  const torch::Tensor& inputs_BT = batch[kInputs];
+  const int64_t columns = inputs_BT.size(1);
+  auto* row = inputs_BT.mutable_data_ptr<int64_t>();
+  std::vector<int64_t> positions, targets;
+  for (std::size_t i = 0; i < lines.size(); ++i, row += columns) {
+    for (const HiddenToken& hidden :
+         hide(request.samples[i], request.epoch, {row, lines[i].size() + kAroundText})) {
+      positions.push_back(static_cast<int64_t>(i) * columns +
+                          static_cast<int64_t>(hidden.column));
+      targets.push_back(hidden.token);
+    }
+  }
+  batch.tensors.emplace(kTargetPositions, tensor_of<int64_t>(positions, request.pinned));
+  batch.tensors.emplace(kTargets, tensor_of<int64_t>(targets, request.pinned));
+  batch.target_count = std::ssize(targets);
+  return batch;
+}
+
+std::vector<MaskedLines::HiddenToken> MaskedLines::hide(int64_t index, int64_t epoch,
+                                                        std::span<int64_t> row) const {
   constexpr std::size_t kTenths = 10;
   constexpr std::size_t kHidden = 8;
-  const auto inputs = numbers_at(row.inputs, options_.block_size);
-  const auto targets = numbers_at(row.targets, options_.block_size);
-  std::fill(targets.begin(), targets.end(), kNoTarget);
-  const auto line = lines_[first_ + index];
-  write_bert_row(line, tokens_, inputs);
-
-  std::vector<std::size_t> positions;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const auto token = static_cast<std::size_t>(line[i]);
-    if (token < is_ordinary_.size() && is_ordinary_[token]) positions.push_back(i + 1);
+  std::vector<std::size_t> columns;
+  for (std::size_t column = 1; column + 1 < row.size(); ++column) {
+    const auto token = static_cast<std::size_t>(row[column]);
+    if (token < is_ordinary_.size() && is_ordinary_[token]) columns.push_back(column);
   }
   const int64_t seen_in = options_.every_epoch_anew ? epoch : 0;
   KeyedNumbers numbers(masking_seed(options_.seed, seen_in, index));
-  const int64_t count = masked_count(static_cast<int64_t>(positions.size()), options_.share);
-  choose(positions, static_cast<std::size_t>(count), numbers);
-  for (const std::size_t at : positions) {
-    targets[at] = inputs[at];
+  const int64_t count = masked_count(static_cast<int64_t>(columns.size()), options_.share);
+  choose(columns, static_cast<std::size_t>(count), numbers);
+  std::vector<HiddenToken> hidden;
+  for (const std::size_t column : columns) {
+    hidden.push_back({column, row[column]});
     const std::size_t tenth = numbers.below(kTenths);
     const std::size_t random = numbers.below(tokens_.ordinary.size());
-    if (tenth < kHidden) inputs[at] = tokens_.mask;
-    if (tenth == kHidden) inputs[at] = tokens_.ordinary[random];
+    if (tenth < kHidden) row[column] = tokens_.mask;
+    if (tenth == kHidden) row[column] = tokens_.ordinary[random];
   }
+  std::ranges::sort(hidden, {}, &HiddenToken::column);
+  return hidden;
 }
 
 }  // namespace ddp::train

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "trainer/data/text/bert_row.h"
 #include "trainer/data/sample_source.h"
+#include "trainer/data/text/bert_batch.h"
 #include "trainer/data/text/text_lines.h"
 
 namespace ddp::train {
@@ -19,15 +19,15 @@ struct MaskingTokens : BertTokens {
 };
 
 struct MaskingOptions {
-  int64_t block_size = 0;  ///< Tokens of a row, [CLS] and [SEP] among them.
+  int64_t block_size = 0;  ///< Most tokens of a row, [CLS] and [SEP] among them.
   double share = 0.15;     ///< Of a line's ordinary tokens: one at least.
   uint64_t seed = 0;
   bool every_epoch_anew = true;  ///< Else those of epoch 0 in every epoch.
 };
 
-/// Sample i is [CLS] line i [SEP] and padding. Of the tokens chosen 80 % become [MASK], 10 % a
-/// random token, 10 % stay as they are; they are the targets, -1 elsewhere. What is chosen is a
-/// function of (seed, epoch, i) alone. Rows: int64 [block_size] each.
+/// Sample i is [CLS] line i [SEP] and padding, as in bert_batch(). Of the tokens chosen 80 % become
+/// [MASK], 10 % a random token, 10 % stay as they are. They are the targets, int64 [M], at the
+/// target_positions, in rising order. What is chosen is a function of (seed, epoch, i) alone.
 class MaskedLines : public SampleSource {
  public:
   /// Lines [first, last) of `lines`, which outlives it, as `tokens` does.
@@ -35,11 +35,18 @@ class MaskedLines : public SampleSource {
               const MaskingOptions& options);
 
   int64_t size() const override { return last_ - first_; }
-  SampleSpec spec() const override;
-  void fill(int64_t index, int64_t epoch, const SampleRow& row) const override;
+  Batch collate(const BatchRequest& request) const override;
+  TargetCount targets() const override;
   const std::string& fingerprint() const override { return lines_.fingerprint(); }
 
  private:
+  /// A token of a row to be predicted.
+  struct HiddenToken {
+    std::size_t column = 0;
+    int64_t token = 0;
+  };
+  std::vector<HiddenToken> hide(int64_t index, int64_t epoch, std::span<int64_t> row) const;
+
   const TextLines& lines_;
   int64_t first_;
   int64_t last_;

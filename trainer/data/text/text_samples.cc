@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <utility>
 
+#include "trainer/data/rows.h"
 #include "trainer/runtime/files/sha256.h"
 
 namespace ddp::train {
@@ -21,19 +21,25 @@ TextSamples::TextSamples(const TextLines& texts, const std::vector<int64_t>& lab
   fingerprint_ = sum.hex();
 }
 
-SampleSpec TextSamples::spec() const {
-  return {{c10::kLong, {options_.block_size}}, {c10::kLong, {}}};
-}
-
-void TextSamples::fill(int64_t index, int64_t /*epoch*/, const SampleRow& row) const {
-  const int64_t text = indices_[static_cast<std::size_t>(index)];
-  write_bert_row(texts_[text], options_.tokens, numbers_at(row.inputs, options_.block_size));
-  const int64_t target = label(index);
-  std::memcpy(row.targets, &target, sizeof target);
+Batch TextSamples::collate(const BatchRequest& request) const {
+  std::vector<std::span<const int32_t>> texts;
+  std::vector<int64_t> labels;
+  for (const int64_t sample : request.samples) {
+    texts.push_back(text(sample));
+    labels.push_back(label(sample));
+  }
+  Batch batch = bert_batch(texts, options_.tokens, request.pinned);
+  batch.tensors.emplace(kTargets, tensor_of<int64_t>(labels, request.pinned));
+  batch.target_count = std::ssize(labels);
+  return batch;
 }
 
 int64_t TextSamples::length(int64_t index) const {
-  return static_cast<int64_t>(texts_[indices_[static_cast<std::size_t>(index)]].size());
+  return static_cast<int64_t>(text(index).size());
+}
+
+std::span<const int32_t> TextSamples::text(int64_t index) const {
+  return texts_[indices_[static_cast<std::size_t>(index)]];
 }
 
 int64_t TextSamples::label(int64_t index) const {

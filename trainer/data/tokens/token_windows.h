@@ -18,7 +18,7 @@ struct TokenRange {
 };
 
 /// Sample i is tokens [i * stride, i * stride + block_size] of the range: one more than block_size,
-/// as the targets are the inputs shifted by one. Rows: int64 [block_size] each.
+/// as the targets are the inputs shifted by one. Inputs and targets: int64 [B, block_size].
 class TrainingWindows : public SampleSource {
  public:
   /// `tokens` outlives it.
@@ -26,8 +26,8 @@ class TrainingWindows : public SampleSource {
                   int64_t stride);
 
   int64_t size() const override;
-  SampleSpec spec() const override;
-  void fill(int64_t index, int64_t epoch, const SampleRow& row) const override;
+  Batch collate(const BatchRequest& request) const override;
+  TargetCount targets() const override { return {block_size_, /*always=*/true}; }
   const std::string& fingerprint() const override { return tokens_.fingerprint(); }
 
   int64_t stride() const { return stride_; }
@@ -40,15 +40,15 @@ class TrainingWindows : public SampleSource {
 };
 
 /// Each token of the range but the first is the target exactly once. The last window may be
-/// shorter: inputs 0 and targets -1 behind its end. Rows: int64 [block_size] each.
+/// shorter: inputs 0 and targets -1 behind its end. Inputs and targets: int64 [B, block_size].
 class EvaluationWindows : public SampleSource {
  public:
   /// `tokens` outlives it.
   EvaluationWindows(const TokenSequence& tokens, TokenRange range, int64_t block_size);
 
   int64_t size() const override;
-  SampleSpec spec() const override;
-  void fill(int64_t index, int64_t epoch, const SampleRow& row) const override;
+  Batch collate(const BatchRequest& request) const override;
+  TargetCount targets() const override { return {block_size_, /*always=*/false}; }
   const std::string& fingerprint() const override { return tokens_.fingerprint(); }
 
  private:
