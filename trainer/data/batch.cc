@@ -7,8 +7,8 @@ const torch::Tensor& Batch::operator[](std::string_view name) const {
   if (found != tensors.end()) return found->second;
   std::string names;
   for (const auto& [key, tensor] : tensors) names += (names.empty() ? "" : ", ") + key;
-  TORCH_CHECK(false, "the batch has no tensor '", name, "'; it has ", names.empty() ? "none" : names,
-              "; SampleSource::collate() makes them");
+  TORCH_CHECK(false, "the batch has no tensor '", name, "'; it has ",
+              names.empty() ? "none" : names, "; SampleSource::collate() makes them");
 }
 
 Batch Batch::to(torch::Device device) const {

@@ -121,8 +121,7 @@ class Trainer {
   void load_tensors(const Config& before, const OpenedSnapshot& snapshot);
   /// Rank 0's values on all ranks. `read`: this rank has them from the file that rank 0 read.
   void share_state(bool read);
-  MicroBatchLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro,
-                                 bool last);
+  MicroBatchLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
   void update(StepOutput& output);
 
   const Config& config_;

@@ -188,8 +188,9 @@ BatchSums CausalLm::evaluate(const Batch& batch) {
   const auto all_BT = to_host(batch[kTargets]);
   const auto targets = all_BT.masked_select(all_BT != -1);
   const auto characters = token_characters_.index_select(0, targets).sum().reshape({1});
-  return {torch::cat({to_host(model_->evaluation_sums(batch[kInputs], batch[kTargets])), characters}),
-          {}};
+  return {
+      torch::cat({to_host(model_->evaluation_sums(batch[kInputs], batch[kTargets])), characters}),
+      {}};
 }
 
 Metrics CausalLm::metrics(const std::vector<double>& sums) const {

@@ -164,8 +164,7 @@ double MaskedLm::share_of_most_frequent(const MaskedLines& samples) const {
   std::map<int64_t, int64_t> counts;
   int64_t all = 0;
   for (int64_t first = 0; first < samples.size(); first += kLinesAtATime) {
-    const Batch batch =
-        batch_of(samples, first, std::min(kLinesAtATime, samples.size() - first));
+    const Batch batch = batch_of(samples, first, std::min(kLinesAtATime, samples.size() - first));
     const auto* targets = batch[kTargets].const_data_ptr<int64_t>();
     for (int64_t i = 0; i < batch.target_count; ++i) ++counts[targets[i]];
     all += batch.target_count;

@@ -62,9 +62,9 @@ class Task {
   /// them. Throws UserError when a step cannot be divided like that.
   virtual void join(ProcessGroup& /*group*/, int64_t /*micro_batches*/) {}
 
-  /// Forward pass of a batch on the model's device: the mean over its targets, a float32 scalar with
-  /// a graph; of a batch with target_count 0 any finite value, whose gradients are finite, too. No
-  /// host sync.
+  /// Forward pass of a batch on the model's device: the mean over its targets, a float32 scalar
+  /// with a graph; of a batch with target_count 0 any finite value, whose gradients are finite,
+  /// too. No host sync.
   virtual torch::Tensor loss(const Batch& batch) = 0;
   /// The loss of the smallest batch with the graph of a training step.
   virtual torch::Tensor smallest_loss() = 0;

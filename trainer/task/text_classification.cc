@@ -181,9 +181,8 @@ void TextClassification::open_training() {
       texts_->texts, texts_->labels, std::move(split.training),
       TextSamples::Options{tokens_, data.bucket_batches, config_.trainer.batch_size});
   if (split.evaluation.empty()) return;
-  evaluation_ =
-      std::make_unique<TextSamples>(texts_->texts, texts_->labels, std::move(split.evaluation),
-                                    TextSamples::Options{tokens_});
+  evaluation_ = std::make_unique<TextSamples>(
+      texts_->texts, texts_->labels, std::move(split.evaluation), TextSamples::Options{tokens_});
 }
 
 /// A class needs a row in each part.

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "trainer/data/images/augmentation.h"
 #include "trainer/data/distributed_sampler.h"
+#include "trainer/data/images/augmentation.h"
 #include "trainer/data/rows.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/seed.h"
 #include "trainer/runtime/files/sha256.h"
+#include "trainer/runtime/seed.h"
 
 namespace ddp::train {
 

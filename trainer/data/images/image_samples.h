@@ -45,8 +45,8 @@ inline constexpr int64_t kLeftOut = -1;  ///< Label of an image that is left out
 /// evaluates on.
 SampleSplit split_images(int64_t images, double used, double training_share);
 
-/// Inputs: float32 [B, channels, height, width] as write_pixels(); targets: int64 [B], the labels or
-/// kLeftOut.
+/// Inputs: float32 [B, channels, height, width] as write_pixels(); targets: int64 [B], the labels
+/// or kLeftOut.
 class ImageSamples : public SampleSource {
  public:
   struct Options {

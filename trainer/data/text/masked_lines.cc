@@ -62,8 +62,7 @@ Batch MaskedLines::collate(const BatchRequest& request) const {
   for (std::size_t i = 0; i < lines.size(); ++i, row += columns) {
     for (const HiddenToken& hidden :
          hide(request.samples[i], request.epoch, {row, lines[i].size() + kAroundText})) {
-      positions.push_back(static_cast<int64_t>(i) * columns +
-                          static_cast<int64_t>(hidden.column));
+      positions.push_back(static_cast<int64_t>(i) * columns + static_cast<int64_t>(hidden.column));
       targets.push_back(hidden.token);
     }
   }
