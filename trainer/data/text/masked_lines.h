@@ -37,7 +37,8 @@ class MaskedLines : public SampleSource {
   int64_t size() const override { return last_ - first_; }
   SampleSpec spec() const override;
   void fill(int64_t index, int64_t epoch, const SampleRow& row) const override;
-  const std::string& fingerprint() const override { return lines_.fingerprint(); }
+  /// Without every_epoch_anew also of what is hidden.
+  const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
   const TextLines& lines_;
@@ -46,6 +47,7 @@ class MaskedLines : public SampleSource {
   const MaskingTokens& tokens_;
   MaskingOptions options_;
   std::vector<bool> is_ordinary_;
+  std::string fingerprint_;
 };
 
 /// How many tokens are hidden of so many ordinary ones.
