@@ -232,8 +232,10 @@ void Trainer::update(StepOutput& output) {
   if (guard_.watches_spikes()) {
     // Equal on all ranks, so all of them decide the same.
     const double loss = global_mean_loss(output);
-    const auto norm = to_host(output.grad_norm).item<float>();
-    const bool overflow = scaler_.enabled() && output.not_finite.item<float>() != 0.0F;
+    const auto numbers =
+        to_host(torch::stack({output.grad_norm.reshape({}), output.not_finite.reshape({})}));
+    const auto norm = numbers[0].item<float>();
+    const bool overflow = scaler_.enabled() && numbers[1].item<float>() != 0.0F;
     output.spike = !overflow && guard_.judge(loss, norm) == StepVerdict::kSpike;
   }
   output.learning_rate = schedule_.learning_rate(step_);
@@ -297,9 +299,12 @@ std::optional<Evaluation> Trainer::evaluate_now(const std::function<bool()>& go_
 double Trainer::global_mean_loss(const StepOutput& output) {
   const int64_t full = task_.full_weight(config_.trainer.batch_size);
   auto sums = torch::zeros({2}, torch::kFloat64);  // of losses, of weights in full micro-batches
-  for (const auto& loss : output.losses) {
-    const double weight = static_cast<double>(loss.weight) / static_cast<double>(full);
-    sums[0] += to_host(loss.mean).to(torch::kFloat64) * weight;
+  std::vector<torch::Tensor> means;
+  for (const auto& loss : output.losses) means.push_back(loss.mean.reshape({}));
+  const auto means_on_host = to_host(torch::stack(means)).to(torch::kFloat64);
+  for (std::size_t i = 0; i < means.size(); ++i) {
+    const auto weight = static_cast<double>(output.losses[i].weight) / static_cast<double>(full);
+    sums[0] += means_on_host[static_cast<int64_t>(i)] * weight;
     sums[1] += weight;
   }
   group_.all_reduce_sum(sums);
@@ -307,13 +312,15 @@ double Trainer::global_mean_loss(const StepOutput& output) {
 }
 
 TrainingState Trainer::capture() {
-  wait_for_device(plan_.device);  // some of what follows reads numbers from it
+  // One copy, and the only time that the host waits for the device.
+  const auto counters = to_host(
+      torch::cat({optimizer_->step_count().to(torch::kFloat64).view({1}), scaler_.packed_state()}));
   TrainingState state;
   SnapshotMeta& meta = state.meta;
   meta.step = step_;
   meta.cursor = cursor_;
-  meta.optimizer_step = optimizer_->step_count().item<double>();
-  meta.grad_scaler = scaler_.state();
+  meta.optimizer_step = counters[0].item<double>();
+  meta.grad_scaler = GradScaler::unpack(counters.slice(0, 1));
   meta.task = task_.metadata();
   meta.task[kTaskKey] = task_name(config_.task);
   meta.config_json = config_json_;
