@@ -44,6 +44,17 @@ TEST_CASE("two ranks learn to fill masks bit for bit as one process with two mic
   CHECK_THAT(by_two.out, Contains("masked_accuracy"));
 }
 
+TEST_CASE("the best masked language model is judged anew when its evaluation hides other tokens") {
+  const MaskedWorkspace place;
+  succeed(alone(place, {"trainer_config.max_steps=8"}));
+  const std::string judged_anew = "the best model is judged anew";
+  const auto same = succeed(alone(place, {"trainer_config.max_steps=9"}));
+  CHECK_THAT(same.out, !Contains(judged_anew));
+  const auto other =
+      succeed(alone(place, {"trainer_config.max_steps=10", "data_config.mask_share=0.3"}));
+  CHECK_THAT(other.out, Contains(judged_anew));
+}
+
 TEST_CASE("a masked language model that is killed and started again ends as the unbroken one") {
   const MaskedWorkspace unbroken, broken;
   const auto whole = succeed(alone(unbroken));

@@ -104,6 +104,20 @@ TEST_CASE("a float16 run resumes with the loss scale it had") {
   CHECK(differences(unbroken.snapshot(), broken.snapshot()) == Words{});
 }
 
+// The largest scale there is takes a hundred halvings to get to one that fits.
+TEST_CASE("a float16 run whose gradients overflow at every scale ends with one line") {
+  const Words amp = {"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16"};
+  const Workspace place;
+  succeed(alone(place, with(amp, kTenSteps)));
+  rewrite_metadata(place.snapshot(), "grad_scaler", R"({"growth_tracker":0,"scale":3e38})");
+  const auto run = finish(alone(place, with(amp, {"trainer_config.max_steps=200"})));
+  INFO(run.out << run.err);
+  CHECK(run.exit == 76);
+  CHECK_THAT(run.err, Catch::StartsWith("error: Step 50: the gradients of 40 steps in a row "
+                                        "overflowed float16, whatever the loss scale; set "
+                                        "trainer_config.amp_dtype=bfloat16"));
+}
+
 TEST_CASE("a snapshot of two ranks goes on as one process with two micro-batches, and back") {
   const Workspace unbroken, moved;
   succeed(launched(unbroken, 2));

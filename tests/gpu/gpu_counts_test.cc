@@ -32,16 +32,24 @@ Json new_sites(const Json& fewer, const Json& more) {
 constexpr int kFew = 4;
 constexpr int kMany = 9;
 
-/// By the difference of two run lengths. `numbers`: what the host reads of a step.
+/// By the difference of two run lengths. Returns how many copies to the host a step makes.
 template <typename Place>
-void check_steps_without_waiting(const Words& overrides = {}, int numbers = 1) {
+int copies_of_step_without_waiting(const Words& overrides) {
   const Json few = ledger_of_run<Place>(kFew, overrides);
   const Json many = ledger_of_run<Place>(kMany, overrides);
   CHECK(new_sites(few.at("sync_sites"), many.at("sync_sites")) == Json::object());
   CHECK(few.at("host_syncs") == many.at("host_syncs"));
+  CHECK(few.at("pageable") == many.at("pageable"));
   CHECK(many.at("launches") > few.at("launches"));
-  CHECK(many.at("d2h").at("calls").get<int>() - few.at("d2h").at("calls").get<int>() ==
-        numbers * (kMany - kFew));
+  const int copies = many.at("d2h").at("calls").get<int>() - few.at("d2h").at("calls").get<int>();
+  CHECK(copies % (kMany - kFew) == 0);
+  return copies / (kMany - kFew);
+}
+
+/// `numbers`: what the host reads of a step.
+template <typename Place>
+void check_steps_without_waiting(const Words& overrides = {}, int numbers = 1) {
+  CHECK(copies_of_step_without_waiting<Place>(overrides) == numbers);
 }
 
 }  // namespace
@@ -55,6 +63,30 @@ TEST_CASE("a training step of a causal language model never waits for the GPU") 
 TEST_CASE("a line of the log reads two numbers more, without a host synchronization") {
   if (!gpus_are_faked()) return;
   check_steps_without_waiting<Workspace>({"trainer_config.log_every_steps=1"}, 3);
+}
+
+// Whether its numbers are finite, the loss, the gradient's norm together with the scaler's verdict.
+TEST_CASE("a step in float16 that is watched for spikes reads three numbers, without a sync") {
+  if (!gpus_are_faked()) return;
+  check_steps_without_waiting<Workspace>(
+      {"trainer_config.use_amp=true", "trainer_config.amp_dtype=float16",
+       "trainer_config.spike_factor=100"},
+      3);
+}
+
+TEST_CASE("a snapshot is captured without a host synchronization") {
+  if (!gpus_are_faked()) return;
+  // The state's tensors, its counters, and whether the step's numbers are finite.
+  const int copies =
+      copies_of_step_without_waiting<Workspace>({"trainer_config.save_every_steps=1"});
+  CHECK(copies > 3 * 28);
+}
+
+TEST_CASE("replicas are compared without a host synchronization") {
+  if (!gpus_are_faked()) return;
+  const int copies =
+      copies_of_step_without_waiting<Workspace>({"trainer_config.check_replicas_every_steps=1"});
+  CHECK(copies > 3 * 28);
 }
 
 TEST_CASE("a training step of a masked language model never waits for the GPU") {

@@ -1,4 +1,6 @@
 // Kills, bad steps and devices that are too small.
+#include <regex>
+
 #include "tests/support/catch.h"
 
 #include "tests/e2e/saved_state.h"
@@ -62,21 +64,51 @@ TEST_CASE("on GPUs a rollback returns to the snapshot before the bad step") {
   CHECK(differences(skipped.snapshot(), rolled_back.snapshot()) == but_for_its_history);
 }
 
+// A GPU's steps are judged one step late, by all ranks together; rank 0 alone takes snapshots.
+TEST_CASE("on GPUs all ranks judge a bad step of which a snapshot is due") {
+  if (!gpus_are_faked()) return;
+  const std::string nan = plan_of({"rank=0 step=10 kind=nan"});
+  const Workspace without;
+  succeed(on_gpus(without, 2,
+                  launched(without, 2, {kSteps, nan, "trainer_config.save_every_steps=null"})));
+  for (const std::string snapshots :
+       {"trainer_config.save_every_steps=5", "trainer_config.snapshot_every=5",
+        "trainer_config.ram_snapshots=true"}) {
+    const Workspace place;
+    const auto run = succeed(on_gpus(
+        place, 2,
+        launched(place, 2, {kSteps, nan, "trainer_config.save_every_steps=null", snapshots})));
+    INFO(snapshots << run.out << run.err);
+    CHECK_THAT(run.err, Contains("Step 10: NaN or Inf") && Contains("update skipped, 1 so far"));
+    CHECK(differences(without.snapshot(), place.snapshot()) == Words{});
+  }
+}
+
 TEST_CASE("a batch that no GPU holds ends a run with one line that says what to change") {
   if (!gpus_are_faked()) return;
   const Workspace place;
-  auto options = on_gpus(place, 1,
-                         alone(place, {"data_config.block_size=1000", "data_config.stride=1",
-                                       "trainer_config.batch_size=100"}));
-  options.set["FAKECUDA_MEMORY_GB"] = "1";
-  const auto run = finish(options);
+  const Words too_much = {"data_config.block_size=64", "data_config.stride=1",
+                          "trainer_config.batch_size=4000"};
+  const auto on_small_gpu = [&](const ChildOptions& options) {
+    auto limited = on_gpus(place, 1, options);
+    limited.set["FAKECUDA_MEMORY_GB"] = "0.6";
+    return finish(limited);
+  };
+  const auto run = on_small_gpu(alone(place, too_much));
   INFO(run.out << run.err);
   CHECK(run.exit == 76);
   REQUIRE(lines_of(run.err).size() == 1);
-  CHECK_THAT(run.err, StartsWith("error: out of memory on the GPU: ") &&
-                          Contains(" more were requested") &&
-                          Contains("trainer_config.batch_size="));
+  CHECK_THAT(run.err,
+             StartsWith("error: out of memory on the GPU: ") && Contains(" more were requested"));
   CHECK(order_of_steps(run.out).empty());
+  // What the run had taken by then is available to the next one.
+  Words estimate = {"estimate", "--config", "config.yaml"};
+  estimate.insert(estimate.end(), too_much.begin(), too_much.end());
+  const auto before = on_small_gpu(trainer(place, estimate));
+  static const std::regex advice(R"(trainer_config\.batch_size=\d+ with)");
+  std::smatch said;
+  REQUIRE(std::regex_search(before.out, said, advice));
+  CHECK_THAT(run.err, Contains(said.str()));
 }
 
 }  // namespace ddp::test

@@ -45,6 +45,8 @@ TEST_CASE("two NCCL ranks on GPUs train as two ranks on CPUs") {
   for (const auto& ledger : ledgers_of(gpus)) {
     CHECK(ledger.at("nccl").at("all_reduce").at("calls") > 16);
     CHECK(ledger.at("missing").empty());
+    CHECK(ledger.at("nccl").at("destroy").at("calls") == ledger.at("nccl").at("init").at("calls"));
+    CHECK_FALSE(ledger.at("nccl").contains("abort"));
   }
   CHECK(ledgers_of(gpus).size() == 2);
 }

@@ -23,8 +23,8 @@ MemoryEstimate estimate_memory(const Config& config, const MemoryModel& model,
   result.items.push_back({"program", program_bytes(place.cuda), MemoryKind::kHost});
   for (const MemoryItem& item : result.items)
     result.device_bytes += counts(item, place.cuda) ? item.bytes : 0;
-  result.available_bytes =
-      place.cuda ? loaded_cuda_module()->free_memory_bytes(device_index) : available_memory_bytes();
+  result.available_bytes = place.cuda ? loaded_cuda_module()->available_memory_bytes(device_index)
+                                      : available_memory_bytes();
   result.ranks_sharing = place.cuda ? 1 : place.world_size;
   if (const auto& limit = config.distributed.memory_limit_mb) {
     const int64_t of_rank = *limit * 1024 * 1024 + (place.cuda ? 0 : program_bytes(false));

@@ -58,8 +58,12 @@ void GradScaler::update(const std::optional<torch::Tensor>& found_inf) {
                          kGrowthInterval);
 }
 
-GradScaler::State GradScaler::state() const {
-  return {scale_.item<float>(), growth_tracker_.item<int32_t>()};
+torch::Tensor GradScaler::packed_state() const {
+  return torch::stack({scale_.to(torch::kFloat64), growth_tracker_.to(torch::kFloat64)});
+}
+
+GradScaler::State GradScaler::unpack(const torch::Tensor& packed) {
+  return {packed[0].item<float>(), static_cast<int32_t>(packed[1].item<double>())};
 }
 
 void GradScaler::load_state(const State& state) {

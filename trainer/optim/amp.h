@@ -50,8 +50,10 @@ class GradScaler {
   /// Halves the scale after a skipped step, doubles it after 2000 good ones in a row.
   void update(const std::optional<torch::Tensor>& found_inf);
 
-  /// Reads the state back from the device (a host sync).
-  State state() const;
+  /// The state as two float64 on the device: one copy to the host reads both.
+  torch::Tensor packed_state() const;
+  /// The state that packed_state() returned, now on the CPU.
+  static State unpack(const torch::Tensor& packed);
   void load_state(const State& state);
 
  private:

@@ -80,13 +80,13 @@ class NcclCudaModule final : public CudaModule {
                                                        static_cast<c10::DeviceIndex>(index));
   }
 
-  int64_t free_memory_bytes(int index) override {
+  int64_t available_memory_bytes(int index) override {
     set_device(index);
     const auto get_info = of_runtime<decltype(&cudaMemGetInfo)>("cudaMemGetInfo");
     std::size_t free = 0;
     std::size_t total = 0;
     if (get_info == nullptr || get_info(&free, &total) != cudaSuccess) return 0;
-    return static_cast<int64_t>(free);
+    return static_cast<int64_t>(free) + held_by_allocator(index);
   }
 
   // Portable: the thread that copies has its own idea of the present device.
@@ -116,6 +116,14 @@ class NcclCudaModule final : public CudaModule {
   }
 
  private:
+  /// Of tensors that are alive, and kept for coming ones.
+  static int64_t held_by_allocator(int index) {
+    if (!c10::cuda::CUDACachingAllocator::get()->initialized()) return 0;
+    return c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index))
+        .reserved_bytes[0]
+        .current;
+  }
+
   /// Of the CUDA runtime that libc10_cuda.so has loaded: the module itself links none.
   template <class Function>
   static Function of_runtime(const char* name) {

@@ -34,8 +34,8 @@ class CudaModule {
   /// The most that tensors may take of device `index` from now on; beyond it torch throws its
   /// OutOfMemoryError.
   virtual void limit_memory(int index, int64_t bytes) = 0;
-  /// Memory of device `index` that nobody uses now, bytes.
-  virtual int64_t free_memory_bytes(int index) = 0;
+  /// Memory of device `index` that this process can use: free, or held for its tensors; bytes.
+  virtual int64_t available_memory_bytes(int index) = 0;
   /// Page-locks host memory, so that copies to and from it run beside the host. False if CUDA does
   /// not take it.
   virtual bool page_lock(void* memory, std::size_t bytes) = 0;

@@ -99,15 +99,20 @@ void wait_for_device(const ReadyEvent& mark) {
 
 void wait_for_device(torch::Device device) { wait_for_device(record_ready(device)); }
 
-torch::Tensor to_host(const torch::Tensor& tensor) {
-  if (tensor.is_cpu()) return tensor;
-  // To page-locked memory: the copy is part of what the device has to come to.
+// To page-locked memory: the copy is part of what the device has to come to.
+HostCopy begin_to_host(const torch::Tensor& tensor) {
+  if (tensor.is_cpu()) return {tensor, nullptr};
   auto host =
       torch::empty(tensor.sizes(),
                    tensor.options().device(torch::kCPU).requires_grad(false).pinned_memory(true));
   host.copy_(tensor.detach(), /*non_blocking=*/true);
-  wait_for_device(tensor.device());
-  return host;
+  return {host, record_ready(tensor.device())};
+}
+
+torch::Tensor to_host(const torch::Tensor& tensor) {
+  const HostCopy copy = begin_to_host(tensor);
+  wait_for_device(copy.copied);
+  return copy.tensor;
 }
 
 }  // namespace ddp::train

@@ -59,6 +59,16 @@ void wait_for_device(const ReadyEvent& mark);
 /// The same for everything that has been queued so far.
 void wait_for_device(torch::Device device);
 
+/// A tensor on its way to the CPU.
+struct HostCopy {
+  torch::Tensor tensor;  ///< Holds the values once the device has come to `copied`.
+  ReadyEvent copied;     ///< Null for CPUs.
+};
+
+/// Queues a copy of `tensor` to page-locked memory; does not wait. A tensor of the CPU is its own
+/// copy.
+HostCopy begin_to_host(const torch::Tensor& tensor);
+
 /// `tensor` on the CPU, by way of wait_for_device().
 torch::Tensor to_host(const torch::Tensor& tensor);
 

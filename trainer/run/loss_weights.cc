@@ -32,11 +32,15 @@ void LossWeights::correct(const std::vector<torch::Tensor>& gradients,
 }
 
 double LossWeights::step_loss(const std::vector<MicroBatchLoss>& losses) const {
+  std::vector<torch::Tensor> means;
+  means.reserve(losses.size());
+  for (const auto& loss : losses) means.push_back(loss.mean.reshape({}));
+  const auto means_on_host = to_host(torch::stack(means)).to(torch::kFloat64);
   auto sums = torch::zeros({2}, torch::kFloat64);  // of losses, of weights in full micro-batches
-  for (const auto& loss : losses) {
-    if (loss.targets == 0) continue;
-    const double weight = in_full_batches(loss.targets);
-    sums[0] += to_host(loss.mean).to(torch::kFloat64) * weight;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    if (losses[i].targets == 0) continue;
+    const double weight = in_full_batches(losses[i].targets);
+    sums[0] += means_on_host[static_cast<int64_t>(i)] * weight;
     sums[1] += weight;
   }
   group_.all_reduce_sum(sums);

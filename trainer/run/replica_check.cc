@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <utility>
 
 #include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/files/xxh3.h"
@@ -10,13 +11,28 @@
 namespace ddp::train {
 namespace {
 
+/// Of a tensor on the CPU.
 int64_t digest_of(const torch::Tensor& tensor) {
   constexpr std::size_t kDigits = 16;
-  const auto bytes = tensor.detach().to(torch::kCPU).contiguous();
+  const auto bytes = tensor.contiguous();
   const std::string hex = xxh3_hex(bytes.const_data_ptr(), bytes.nbytes());
   uint64_t value = 0;
   std::from_chars(hex.data(), hex.data() + kDigits, value, 16);
   return static_cast<int64_t>(value);
+}
+
+// Each is copied while the one before it is digested: host memory for two of them is enough.
+torch::Tensor digests_of(const std::vector<NamedTensor>& tensors) {
+  auto digests = torch::empty({static_cast<int64_t>(tensors.size())}, torch::kInt64);
+  auto* const out = digests.mutable_data_ptr<int64_t>();
+  HostCopy next;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const HostCopy copy = i == 0 ? begin_to_host(tensors[i].tensor) : std::move(next);
+    if (i + 1 < tensors.size()) next = begin_to_host(tensors[i + 1].tensor);
+    wait_for_device(copy.copied);
+    out[i] = digest_of(copy.tensor);
+  }
+  return digests;
 }
 
 }  // namespace
@@ -25,10 +41,7 @@ std::optional<ReplicaDifference> find_difference(const std::vector<NamedTensor>&
                                                  ProcessGroup& group,
                                                  const std::function<void()>& before_wait) {
   const auto count = static_cast<int64_t>(tensors.size());
-  auto own = torch::empty({count}, torch::kInt64);
-  if (count > 0) wait_for_device(tensors.front().tensor.device());
-  for (int64_t i = 0; i < count; ++i)
-    own[i] = digest_of(tensors[static_cast<std::size_t>(i)].tensor);
+  const auto own = digests_of(tensors);
   before_wait();
   auto first_rank = own.clone();
   group.broadcast({first_rank});

@@ -212,8 +212,10 @@ void Trainer::update(StepOutput& output) {
   if (guard_.watches_spikes()) {
     // Equal on all ranks, so all of them decide the same.
     const double loss = global_mean_loss(output);
-    const auto norm = to_host(output.grad_norm).item<float>();
-    const bool overflow = scaler_.enabled() && output.not_finite.item<float>() != 0.0F;
+    const auto numbers =
+        to_host(torch::stack({output.grad_norm.reshape({}), output.not_finite.reshape({})}));
+    const auto norm = numbers[0].item<float>();
+    const bool overflow = scaler_.enabled() && numbers[1].item<float>() != 0.0F;
     output.spike = !overflow && guard_.judge(loss, norm) == StepVerdict::kSpike;
   }
   output.learning_rate = schedule_.learning_rate(step_);
@@ -275,13 +277,15 @@ std::optional<Evaluation> Trainer::evaluate_now(const std::function<bool()>& go_
 }
 
 TrainingState Trainer::capture() {
-  wait_for_device(plan_.device);  // some of what follows reads numbers from it
+  // One copy, and the only time that the host waits for the device.
+  const auto counters = to_host(
+      torch::cat({optimizer_->step_count().to(torch::kFloat64).view({1}), scaler_.packed_state()}));
   TrainingState state;
   SnapshotMeta& meta = state.meta;
   meta.step = step_;
   meta.cursor = cursor_;
-  meta.optimizer_step = optimizer_->step_count().item<double>();
-  meta.grad_scaler = scaler_.state();
+  meta.optimizer_step = counters[0].item<double>();
+  meta.grad_scaler = GradScaler::unpack(counters.slice(0, 1));
   meta.task = task_.metadata();
   meta.task[kTaskKey] = task_name(config_.task);
   meta.config_json = config_json_;

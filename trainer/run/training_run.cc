@@ -20,6 +20,9 @@ namespace {
 /// Updates skipped in a row before the run gives up: the weights stay as they are, so it is the
 /// same model that fails on all of these samples.
 constexpr int64_t kMostSkipped = 20;
+/// Updates skipped in a row as gradients overflowed float16: from GradScaler's first scale, 2^16,
+/// that leads to 2^-24, at which no scale will do.
+constexpr int64_t kMostOverflows = 40;
 
 /// The sign of NaN says nothing.
 std::string digits_of(double value) {
@@ -179,21 +182,15 @@ void TrainingRun::one_step() {
 
 // On a GPU the flag is read when the next step has been queued: nobody waits for the device here.
 void TrainingRun::judge_later(StepOutput output, const DataCursor& at) {
-  Unjudged fresh{trainer_.step(), at, std::move(output), {}, nullptr};
-  const auto device = trainer_.device_plan().device;
-  if (device.is_cpu()) {
-    fresh.not_finite = fresh.output.not_finite;
-  } else {
-    fresh.not_finite = torch::empty({}, torch::TensorOptions(torch::kFloat32).pinned_memory(true));
-    fresh.not_finite.copy_(fresh.output.not_finite, /*non_blocking=*/true);
-    fresh.copied = record_ready(device);
-  }
+  auto not_finite = begin_to_host(output.not_finite);
+  Unjudged fresh{trainer_.step(), at, std::move(output), std::move(not_finite)};
   judge_last();
   unjudged_ = std::move(fresh);
-  if (device.is_cpu()) judge_last();
+  if (trainer_.device_plan().device.is_cpu()) judge_last();
 }
 
-// The flag is made of the averaged gradients: the same on all ranks.
+// The flag is made of the averaged gradients: the same on all ranks. For all of them at once, as
+// those that find a bad step talk about it.
 void TrainingRun::judge_last() {
   if (!unjudged_) return;
   const Unjudged last = *std::exchange(unjudged_, std::nullopt);
@@ -202,14 +199,40 @@ void TrainingRun::judge_last() {
   rollback_limit_.good_step(last.step);
 }
 
+/// For one rank alone: of a good step there is nothing to talk about. False, and nothing is judged,
+/// if that is not plain.
+bool TrainingRun::judge_last_if_good() {
+  if (unjudged_ && is_suspect(*unjudged_)) return false;
+  judge_last();
+  return true;
+}
+
+bool TrainingRun::is_suspect(const Unjudged& step) {
+  wait_for_device(step.not_finite.copied);
+  return step.output.spike || step.not_finite.tensor.item<float>() != 0.0F;
+}
+
+// GradScaler tries a smaller scale: nothing is wrong as long as the loss is a number.
 StepVerdict TrainingRun::judge(const Unjudged& step) {
+  if (!is_suspect(step)) {
+    overflows_ = 0;
+    return StepVerdict::kGood;
+  }
   if (step.output.spike) return StepVerdict::kSpike;
-  wait_for_device(step.copied);
-  // GradScaler tries a smaller scale: nothing is wrong as long as the loss is a number.
-  const bool good =
-      step.not_finite.item<float>() == 0.0F ||
-      (trainer_.scaler().enabled() && std::isfinite(trainer_.global_mean_loss(step.output)));
-  return good ? StepVerdict::kGood : StepVerdict::kNotFinite;
+  if (!trainer_.scaler().enabled() || !std::isfinite(trainer_.global_mean_loss(step.output)))
+    return StepVerdict::kNotFinite;
+  count_overflow(step.step);
+  return StepVerdict::kGood;
+}
+
+void TrainingRun::count_overflow(int64_t step) {
+  if (++overflows_ < kMostOverflows) return;
+  throw FinalError(fmt::format(
+      "Step {}: the gradients of {} steps in a row overflowed float16, whatever the loss scale; "
+      "set "
+      "trainer_config.amp_dtype=bfloat16, or lower optimizer_config.learning_rate; the last "
+      "snapshot is {}",
+      step, kMostOverflows, folder_.path()));
 }
 
 void TrainingRun::handle_bad_step(StepVerdict verdict, const Unjudged& bad) {
@@ -317,10 +340,8 @@ void TrainingRun::go_to_best() {
     trainer_.restore(SnapshotMeta::from_json(json), snapshot ? &*snapshot : nullptr);
 }
 
-// On a GPU the last step has not been judged yet: a rollback must not lead to the step that it is
-// to leave out.
+// Once the last step has been judged: a rollback must not lead to the step that it is to leave out.
 TrainingState TrainingRun::capture() {
-  judge_last();
   TrainingState state = trainer_.capture();
   state.meta.run_id = folder_.run_id();
   return state;

@@ -65,12 +65,14 @@ class TrainingRun {
     int64_t step = 0;
     DataCursor at;  ///< Where its samples began.
     StepOutput output;
-    torch::Tensor not_finite;  ///< On the CPU once `copied` has happened.
-    ReadyEvent copied;
+    HostCopy not_finite;
   };
   void judge_later(StepOutput output, const DataCursor& at);
   void judge_last();
+  bool judge_last_if_good();
+  static bool is_suspect(const Unjudged& step);
   StepVerdict judge(const Unjudged& step);
+  void count_overflow(int64_t step);
   void handle_bad_step(StepVerdict verdict, const Unjudged& bad);
   bool roll_back(int64_t bad_step);
   void after_step(bool epoch_ended);
@@ -80,6 +82,7 @@ class TrainingRun {
   void check_replicas();
   bool snapshot_due(const StepEnd& end);
   bool fixed_snapshot_due(const StepEnd& end) const;
+  bool known_snapshot_due(const StepEnd& end) const;
   void take_snapshot(const StepEnd& end);
   void run_evaluation();
   /// `trained`: in this process, so that what it says is new.
@@ -125,6 +128,7 @@ class TrainingRun {
   int stop_signal_ = 0;
   std::optional<Unjudged> unjudged_;
   RollbackLimit rollback_limit_;
+  int64_t overflows_ = 0;  // in a row
   double last_loss_ = 0.0;
   double before_backward_ = 0.0;  // seconds since the last log line, this rank's
   int64_t steps_since_log_ = 0;

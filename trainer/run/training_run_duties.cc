@@ -39,6 +39,9 @@ std::vector<Duty> TrainingRun::duties() {
            },
            [this](const StepEnd&) { record_sample(); }},
           evaluation(),
+          {Phase::kAllReduce, kPieceOfWork, /*main_only=*/false,
+           [this](const StepEnd& end) { return known_snapshot_due(end); },
+           [this](const StepEnd&) { judge_last(); }},
           {Phase::kStaging, kLongWork, /*main_only=*/true,
            [this](const StepEnd& end) { return snapshot_due(end); },
            [this](const StepEnd& end) { take_snapshot(end); }}};
@@ -93,14 +96,22 @@ bool TrainingRun::fixed_snapshot_due(const StepEnd& end) const {
          (every.load_best_model_at_end && best && best->step == end.step);
 }
 
-// The last state is saved when the run ends. What depends on time is known to rank 0 alone.
+bool TrainingRun::known_snapshot_due(const StepEnd& end) const {
+  const AutoNumber& every = config_.trainer.snapshot_every;
+  return fixed_snapshot_due(end) ||
+         (!every.automatic && divides(static_cast<int64_t>(every.value), end.step));
+}
+
+// The last state is saved when the run ends. What depends on time is known to rank 0 alone, and has
+// to wait for the next step if this one may be bad: all ranks must judge it.
 // The others expect a delay by the first copy, for which memory is reserved and page-locked.
 bool TrainingRun::snapshot_due(const StepEnd& end) {
   if (stop_signal_ != 0 || finished()) return false;
   const bool fixed = fixed_snapshot_due(end);
   if (!keeper_) return fixed && std::exchange(before_first_snapshot_, false);
-  return fixed || keeper_->due(end.step) ||
-         keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
+  const bool wanted = fixed || keeper_->due(end.step) ||
+                      keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
+  return wanted && judge_last_if_good();
 }
 
 void TrainingRun::take_snapshot(const StepEnd& end) {

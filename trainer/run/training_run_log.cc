@@ -88,10 +88,12 @@ void TrainingRun::log_step(const StepOutput& output, int64_t epoch) {
       fmt::format("Epoch {} | Step {} | Train Loss {:.6f} | lr {:.3e} | grad norm {:.4f} | {} {}",
                   epoch + 1, trainer_.step(), last_loss_, output.learning_rate, grad_norm,
                   short_number(rate), rate_unit(trainer_.task().unit()));
-  if (trainer_.scaler().enabled())
-    line += fmt::format(" | loss scale {}", trainer_.scaler().state().scale);
-  if (trainer_.scaler().enabled() && output.not_finite.item<float>() != 0.0F)
-    line += " | gradients overflowed: update skipped";
+  if (trainer_.scaler().enabled()) {
+    const auto scale = GradScaler::unpack(to_host(trainer_.scaler().packed_state())).scale;
+    line += fmt::format(" | loss scale {}", scale);
+    if (to_host(output.not_finite).item<float>() != 0.0F)
+      line += " | gradients overflowed: update skipped";
+  }
   log_.step(line);
   record_step(output, grad_norm, rate);
   log_skew(seconds);

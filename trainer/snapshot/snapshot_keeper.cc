@@ -258,8 +258,7 @@ void SnapshotKeeper::wait_with_heartbeats() {
 // The first copy reserves memory and page-locks it, which takes seconds for many GB.
 void SnapshotKeeper::wait_copied(BackgroundJob& job) {
   constexpr double kPromise = 300.0;
-  if (job.copied()) return;
-  monitor_.enter_for(Phase::kStaging, kPromise);
+  if (!job.copied()) monitor_.enter_for(Phase::kStaging, kPromise);
   job.wait_copied();
 }
 

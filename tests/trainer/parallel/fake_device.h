@@ -30,6 +30,8 @@ class FakeDevice {
   int held() const { return held_; }
   /// Called when somebody asks whether a mark has passed.
   std::function<void()> when_asked = [] {};
+  /// Called when work is to be queued.
+  std::function<void()> when_queued = [] {};
 
   class Queue final : public CopyQueue {
    public:
@@ -52,6 +54,7 @@ class FakeDevice {
     }
     void hold_queue() const override { ++device_.held_; }
     std::unique_ptr<CopyQueue> side_queue() const override {
+      device_.when_queued();
       return std::make_unique<Queue>(device_);
     }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <stdexcept>
 #include "tests/support/catch.h"
 
 #include "launcher/worker_contract.h"
@@ -101,6 +102,17 @@ TEST_CASE("a copy that waits for a rank that is gone is given up, and the next o
   run.keeper.save(run.state(2), SaveReason::kFixed);
   run.keeper.wait();
   CHECK(run.saved_step() == 2);
+}
+
+TEST_CASE("a device that fails while it is copied fails the run before its next update") {
+  Saving run;
+  test::FakeDevice device;
+  TrainingState state = run.state(1);
+  state.ready = device.mark();
+  device.when_queued = [] { throw std::runtime_error("an illegal address"); };
+  run.keeper.save(state, SaveReason::kFixed);
+  run.keeper.finish_writing();
+  CHECK_THROWS_WITH(run.keeper.before_update(), "an illegal address");
 }
 
 TEST_CASE("copies in memory of a device's state do not queue up behind their digests") {

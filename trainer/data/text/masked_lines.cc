@@ -1,11 +1,14 @@
 #include "trainer/data/text/masked_lines.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <span>
 
 #include "trainer/data/rows.h"
 #include "trainer/runtime/seed.h"
+#include "trainer/runtime/files/sha256.h"
 
 namespace ddp::train {
 namespace {
@@ -32,6 +35,13 @@ void choose(std::vector<std::size_t>& positions, std::size_t count, KeyedNumbers
   positions.resize(count);
 }
 
+// What an evaluation hides is the same every time, so that it is a part of its data.
+std::string fingerprint_of(const TextLines& lines, int64_t first, int64_t last,
+                           const MaskingOptions& options) {
+  if (options.every_epoch_anew) return lines.fingerprint();
+  return sha256_hex(fmt::format("{} {} {} {}", lines.fingerprint(), first, last, options.share));
+}
+
 }  // namespace
 
 int64_t masked_count(int64_t ordinary, double share) {
@@ -41,7 +51,12 @@ int64_t masked_count(int64_t ordinary, double share) {
 
 MaskedLines::MaskedLines(const TextLines& lines, int64_t first, int64_t last,
                          const MaskingTokens& tokens, const MaskingOptions& options)
-    : lines_(lines), first_(first), last_(last), tokens_(tokens), options_(options) {
+    : lines_(lines),
+      first_(first),
+      last_(last),
+      tokens_(tokens),
+      options_(options),
+      fingerprint_(fingerprint_of(lines, first, last, options)) {
   const int32_t largest = *std::max_element(tokens.ordinary.begin(), tokens.ordinary.end());
   is_ordinary_.resize(static_cast<std::size_t>(largest) + 1);
   for (const int32_t token : tokens.ordinary) is_ordinary_[static_cast<std::size_t>(token)] = true;

@@ -37,7 +37,8 @@ class MaskedLines : public SampleSource {
   int64_t size() const override { return last_ - first_; }
   Batch collate(const BatchRequest& request) const override;
   TargetCount targets() const override;
-  const std::string& fingerprint() const override { return lines_.fingerprint(); }
+  /// Without every_epoch_anew also of what is hidden.
+  const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
   /// A token of a row to be predicted.
@@ -53,6 +54,7 @@ class MaskedLines : public SampleSource {
   const MaskingTokens& tokens_;
   MaskingOptions options_;
   std::vector<bool> is_ordinary_;
+  std::string fingerprint_;
 };
 
 /// How many tokens are hidden of so many ordinary ones.
