@@ -25,6 +25,16 @@ at::Generator default_generator(torch::Device device) {
   return at::globalContext().defaultGenerator(device);
 }
 
+/// The state of the device's default generator if it were seeded with `seed`; the generator itself
+/// stays as it is.
+torch::Tensor seeded_state(torch::Device device, uint64_t seed) {
+  auto generator = default_generator(device);
+  const std::lock_guard lock(generator.mutex());
+  auto copy = generator.clone();
+  copy.set_current_seed(seed);
+  return copy.get_state();
+}
+
 void seed_generator(torch::Device device, uint64_t seed) {
   auto generator = default_generator(device);
   const std::lock_guard lock(generator.mutex());
@@ -220,29 +230,41 @@ void Trainer::divide_by_targets(const StepOutput& output,
   at::_foreach_mul_(gradients, static_cast<double>(full) / std::max(1.0, targets.item<double>()));
 }
 
+// The order is that of the mathematics: the step's gradient, whether it is a good one, the update.
 void Trainer::update(StepOutput& output) {
   RECORD_USER_SCOPE("optimizer");
+  const auto found_inf = finish_gradients(output);
+  judge(output, found_inf);
+  apply(output);
+  scaler_.update(found_inf);
+}
+
+std::optional<torch::Tensor> Trainer::finish_gradients(StepOutput& output) {
   const auto gradients = optimizer_->gradients();
   divide_by_targets(output, gradients);
   const auto found_inf = scaler_.unscale(gradients);
   output.grad_norm = sync_->global_norm(gradients);
   clip_gradients(gradients, output.grad_norm, config_.trainer.grad_norm_clip);
+  return found_inf;
+}
+
+void Trainer::judge(StepOutput& output, const std::optional<torch::Tensor>& found_inf) {
   output.not_finite =
       found_inf ? *found_inf : (~torch::isfinite(output.grad_norm)).to(torch::kFloat32);
-  if (guard_.watches_spikes()) {
-    // Equal on all ranks, so all of them decide the same.
-    const double loss = global_mean_loss(output);
-    const auto norm = to_host(output.grad_norm).item<float>();
-    const bool overflow = scaler_.enabled() && output.not_finite.item<float>() != 0.0F;
-    output.spike = !overflow && guard_.judge(loss, norm) == StepVerdict::kSpike;
-  }
+  if (!guard_.watches_spikes()) return;
+  // Equal on all ranks, so all of them decide the same.
+  const double loss = global_mean_loss(output);
+  const auto norm = to_host(output.grad_norm).item<float>();
+  const bool overflow = scaler_.enabled() && output.not_finite.item<float>() != 0.0F;
+  output.spike = !overflow && guard_.judge(loss, norm) == StepVerdict::kSpike;
+}
+
+void Trainer::apply(StepOutput& output) {
   output.learning_rate = schedule_.learning_rate(step_);
   task_.end_step(group_, output.spike ? torch::ones_like(output.not_finite) : output.not_finite);
-  if (!output.spike) {
-    optimizer_->step(output.learning_rate, output.not_finite);
-    average_.update(output.not_finite);
-  }
-  scaler_.update(found_inf);
+  if (output.spike) return;
+  optimizer_->step(output.learning_rate, output.not_finite);
+  average_.update(output.not_finite);
 }
 
 void Trainer::leave_out_step(DataLoader& loader) {
@@ -306,7 +328,7 @@ double Trainer::global_mean_loss(const StepOutput& output) {
   return sums[0].item<double>() / sums[1].item<double>();
 }
 
-TrainingState Trainer::capture() {
+TrainingState Trainer::capture() const {
   wait_for_device(plan_.device);  // some of what follows reads numbers from it
   TrainingState state;
   SnapshotMeta& meta = state.meta;
@@ -326,11 +348,11 @@ TrainingState Trainer::capture() {
   meta.evaluation_due = evaluation_due_;
   meta.early_stopping = early_stopping_.state();
   for (auto& [name, tensor] : this->state()) state.tensors.emplace_back(name, tensor);
-  // The generators as the next step's first micro-batch will find them: the same for any number of
+  // The generator as the next step's first micro-batch will find it: the same for any number of
   // ranks.
-  seed_generator(plan_.device, dropout_seed(as_seed(config_), step_, 0));
   const std::string device = plan_.device.is_cuda() ? "cuda" : "cpu";
-  state.tensors.emplace_back("generator." + device, default_generator(plan_.device).get_state());
+  state.tensors.emplace_back("generator." + device,
+                             seeded_state(plan_.device, dropout_seed(as_seed(config_), step_, 0)));
   state.ready = record_ready(plan_.device);
   return state;
 }

@@ -78,8 +78,9 @@ class Trainer {
   /// The mean over all targets of the step, on all ranks. A collective, and a host sync.
   double global_mean_loss(const StepOutput& output);
 
-  /// The state as the next step will find it, for rank 0 to save.
-  TrainingState capture();
+  /// Returns the state as the next step will find it, for rank 0 to save. Changes nothing: neither
+  /// the state nor the default generators.
+  TrainingState capture() const;
 
   /// Where the ranks' training states differ; they must not. A collective; `before_wait` as in
   /// find_difference().
@@ -122,6 +123,13 @@ class Trainer {
   torch::Tensor weighted(const TaskLoss& loss) const;
   void divide_by_targets(const StepOutput& output, const std::vector<torch::Tensor>& gradients);
   void update(StepOutput& output);
+  /// Unscales, measures and clips the gradients. Returns the scaler's found_inf, if it is enabled.
+  std::optional<torch::Tensor> finish_gradients(StepOutput& output);
+  /// Decides whether the update may take effect: sets `not_finite` and `spike`. Changes nothing but
+  /// the guard's history.
+  void judge(StepOutput& output, const std::optional<torch::Tensor>& found_inf);
+  /// Updates weights, averages and the model's buffers, unless the step was judged bad.
+  void apply(StepOutput& output);
 
   const Config& config_;
   const DevicePlan plan_;
