@@ -6,7 +6,7 @@
 #include <ATen/record_function.h>
 
 #include "trainer/config/keys/config_text.h"
-#include "trainer/optim/frozen.h"
+#include "trainer/optim/trained_parameters.h"
 #include "trainer/run/run_end.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/snapshot/resume_check.h"
@@ -50,15 +50,16 @@ void drift(const torch::Tensor& parameter) {
   first.copy_(torch::nextafter(first, torch::full_like(first, 1e30F)));
 }
 
-/// The parameters that are trained.
-std::vector<Parameter> build_model(Task& task, const Config& config, torch::Device device,
-                                   bool draw_weights) {
+TrainedParameters build_model(Task& task, const Config& config, torch::Device device,
+                              bool draw_weights) {
   task.build_model(device, draw_weights ? std::optional(init_seed(as_seed(config))) : std::nullopt);
-  auto trained = freeze(task.parameters(), config.trainer.freeze);
-  // Of the parameters that are not decayed only embeddings have two dimensions.
-  for (auto& p : trained)
-    p.decay = p.decay || (config.optimizer.decay_embeddings && p.tensor.dim() >= 2);
-  return trained;
+  return trained_parameters(config, task.parameters());
+}
+
+/// The parameter that a tensor of a snapshot belongs to: "optimizer.P.exp_avg", "ema.P".
+std::string parameter_of(const std::string& tensor) {
+  const std::string name = tensor.substr(tensor.find('.') + 1);
+  return tensor.starts_with("optimizer.") ? name.substr(0, name.rfind('.')) : name;
 }
 
 void check_evaluation(const Task& task, const TrainerConfig& config) {
@@ -139,21 +140,28 @@ void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   early_stopping_.forget();
 }
 
-// Parameters that were frozen have no state of the optimizer yet, averages may be new, and so may
-// momentum, which begins at 0.
+// Averages start as the weights, and the optimizer's state, of parameters that were frozen or had
+// another optimizer, starts at 0; so does momentum that is new.
 void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot) {
-  const bool same_frozen = before.trainer.freeze == config_.trainer.freeze;
+  without_state_ = parameters_without_state(before, config_, shapes_of(task_.parameters()));
   const bool has_average = before.trainer.ema_decay > 0.0;
   const bool had_momentum = momentum_of(before.optimizer) != 0.0;
-  for (const auto& [name, tensor] : state()) {
-    const bool average = name.starts_with("ema.");
-    const bool optimizer = name.starts_with("optimizer.");
-    const bool new_momentum = optimizer && !had_momentum && name.ends_with(".momentum_buffer");
-    const bool may_lack =
-        new_momentum || (average ? !has_average || !same_frozen : optimizer && !same_frozen);
-    if (!may_lack || snapshot.file->find(name) != nullptr) snapshot.load_into(name, tensor);
+  const auto may_lack = [&](const std::string& name) {
+    if (without_state_.contains(parameter_of(name))) return true;
+    return name.starts_with("ema.") ? !has_average
+                                    : !had_momentum && name.ends_with(".momentum_buffer");
+  };
+  std::vector<NamedTensor> of_training;
+  for (auto& [name, tensor] : state()) {
+    if (name.starts_with("optimizer.") || name.starts_with("ema."))
+      of_training.push_back({name, tensor});
+    else
+      snapshot.load_into(name, tensor);
   }
-  if (!has_average) average_.restart();
+  average_.restart();
+  for (const auto& [name, tensor] : of_training) {
+    if (!may_lack(name) || snapshot.file->find(name) != nullptr) snapshot.load_into(name, tensor);
+  }
 }
 
 // A rank that has read a file has it from its own mapping: what counts is what the ranks hold then.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,8 @@ class Trainer {
   const EarlyStopping& early_stopping() const { return early_stopping_; }
   const std::optional<EvalRecord>& last_eval() const { return last_eval_; }
   const std::optional<EvalRecord>& best_eval() const { return best_eval_; }
+  /// The parameters for which the last snapshot that was loaded has no state of the optimizer.
+  const std::set<std::string>& without_state() const { return without_state_; }
   bool evaluation_due() const { return evaluation_due_; }
   void set_evaluation_due(bool due) { evaluation_due_ = due; }
 
@@ -154,6 +157,7 @@ class Trainer {
   std::optional<EvalRecord> last_eval_;
   std::optional<EvalRecord> best_eval_;
   bool evaluation_due_ = false;
+  std::set<std::string> without_state_;
 };
 
 }  // namespace ddp::train

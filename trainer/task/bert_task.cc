@@ -130,10 +130,7 @@ SeenTokens without_padding(const Batch& batch, int64_t pad) {
 
 std::vector<Parameter> bert_optimizer_parameters(const std::vector<ModelParameter>& parameters) {
   std::vector<Parameter> result;
-  for (const auto& p : parameters) {
-    const bool hidden = p.decay && p.name.starts_with("bert.encoder.");
-    result.push_back({p.name, p.tensor, p.decay, hidden});
-  }
+  for (const auto& p : parameters) result.push_back({p.name, p.tensor, p.role});
   return result;
 }
 
