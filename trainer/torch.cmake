@@ -52,18 +52,12 @@ ddp_torch_room(ddp_model
     model/key_value_cache.cc
     model/sampling.cc)
 
+# Found by their place, so that a new optimizer is not listed here as well.
+file(GLOB optim_sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS optim/*.cc)
 ddp_torch_room(ddp_optim
   PUBLIC ddp::torch ddp_config
   PRIVATE ddp_cpu_kernels
-  SOURCES
-    optim/amp.cc
-    optim/frozen.cc
-    optim/fused_optimizers.cc
-    optim/muon.cc
-    optim/numerics.cc
-    optim/optimizer.cc
-    optim/schedule.cc
-    optim/weight_average.cc)
+  SOURCES ${optim_sources})
 
 ddp_torch_room(ddp_parallel
   PUBLIC ddp::torch ddp_shared_memory

@@ -72,6 +72,47 @@ TEST_CASE("averaged weights and frozen layers come back from a kill, too") {
                            "optimizer_config.lr_schedule=linear"});
 }
 
+TEST_CASE("groups of parameters and a frozen embedding come back from a kill bit for bit") {
+  const std::string frozen = "{pattern: 'transformer.wte.*', frozen: true}";
+  const std::string slower = "{pattern: 'transformer.h.0.*', lr_mult: 0.1, weight_decay: 0.5}";
+  for (const auto& options :
+       {Words{"optimizer_config.param_groups=[" + frozen + ", " + slower + "]"},
+        Words{"optimizer_config.name=muon", "trainer_config.ema_decay=0.9",
+              "optimizer_config.param_groups=[" + frozen +
+                  ", {pattern: '*.mlp.c_fc.weight', optimizer: adamw, lr_mult: 2}]"}}) {
+    INFO(options.back());
+    killed_ends_as_unbroken(options);
+  }
+}
+
+TEST_CASE("groups may change when a run resumes: state that is missing starts at 0, in one line") {
+  const Workspace place;
+  const Words muon = {"optimizer_config.name=muon", "trainer_config.ema_decay=0.5"};
+  const auto first =
+      succeed(alone(place, with_more(muon, {"trainer_config.freeze=[\"transformer.w?e.*\"]",
+                                            "trainer_config.max_steps=3"})));
+  CHECK_THAT(first.out, Contains("Parameter groups: tensors") &&
+                            Contains("frozen                            transformer.w?e.*") &&
+                            Contains("hidden matrices"));
+  const auto before = tensor_sums(place);
+  // Steps too small to change a weight: what is trained again has an average that starts as it.
+  const auto again = succeed(
+      alone(place, with_more(muon, {"optimizer_config.learning_rate=1e-30",
+                                    "optimizer_config.param_groups=[{pattern: '*.c_fc.weight', "
+                                    "optimizer: adamw}]",
+                                    "trainer_config.max_steps=5"})));
+  CHECK_THAT(again.out,
+             Contains("Changed since the snapshot: optimizer_config.param_groups [] -> [{") &&
+                 Contains("The snapshot has no optimizer state for") &&
+                 Contains("such as transformer.h.0.mlp.c_fc.weight: it starts at 0"));
+  const auto after = tensor_sums(place);
+  CHECK(after.at("model.transformer.wte.weight") == before.at("model.transformer.wte.weight"));
+  CHECK(after.at("ema.transformer.wte.weight") == after.at("model.transformer.wte.weight"));
+  CHECK(tensors_with(place, "optimizer.transformer.h.0.mlp.c_fc.weight") ==
+        std::set<std::string>{"optimizer.transformer.h.0.mlp.c_fc.weight.exp_avg",
+                              "optimizer.transformer.h.0.mlp.c_fc.weight.exp_avg_sq"});
+}
+
 TEST_CASE(
     "frozen parameters keep their values and have no state, and averages are in the snapshot") {
   const Workspace place;
@@ -222,7 +263,9 @@ TEST_CASE("training options that cannot be are refused with their names") {
       {{"trainer_config.metric_for_best_model=f1"},
        "choose one of loss, perplexity, bits_per_character, accuracy"},
       {{"trainer_config.freeze=[\"h.9.*\"]"}, "no parameter matches 'h.9.*'"},
-      {{"trainer_config.freeze=[\"*\"]"}, "every parameter is frozen"}};
+      {{"trainer_config.freeze=[\"*\"]"}, "every parameter is frozen"},
+      {{"optimizer_config.param_groups=[{pattern: 'h.9.*', lr_mult: 0.1}]"},
+       "optimizer_config.param_groups[0]: no parameter matches 'h.9.*'"}};
   for (const auto& [options, message] : cases) {
     const auto run = finish(alone(place, options));
     INFO(run.err);

@@ -36,6 +36,8 @@ Config small_run(Config config) {
   config.trainer.batch_size = std::min(config.trainer.batch_size, kSamples);
   config.trainer.grad_accumulation_steps = 1;
   config.trainer.global_batch_size.reset();
+  config.trainer.freeze.clear();  // the layers that patterns name may be missing
+  config.optimizer.param_groups.clear();
   return config;
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/config/value_types.h"
@@ -69,7 +71,37 @@ struct TrainerConfig {
 };
 
 enum class OptimizerName { kAdamW, kAdam, kSgd, kMuon };
-inline Names names_of(OptimizerName) { return {"adamw", "adam", "sgd", "muon"}; }
+
+/// What the configuration and an estimate need of an optimizer.
+struct OptimizerFacts {
+  std::string_view name;
+  int states = 0;               ///< Tensors of a parameter's shape that it keeps for each.
+  double momentum = 0.0;        ///< What `momentum: auto` means.
+  bool needs_momentum = false;  ///< Keeps none of them if momentum is 0.
+};
+
+/// In the order of OptimizerName.
+inline constexpr OptimizerFacts kOptimizers[] = {
+    {"adamw", 2}, {"adam", 2}, {"sgd", 1, 0.0, true}, {"muon", 1, 0.95}};
+
+constexpr const OptimizerFacts& facts_of(OptimizerName name) {
+  return kOptimizers[static_cast<std::size_t>(name)];
+}
+inline Names names_of(OptimizerName) {
+  Names names;
+  for (const OptimizerFacts& facts : kOptimizers) names.push_back(facts.name);
+  return names;
+}
+
+/// An entry of param_groups: parameters, chosen by name, that are trained in another way. What is
+/// not set stays as it is by default.
+struct ParamGroup {
+  std::vector<std::string> patterns;       ///< Shell patterns of parameter names.
+  double lr_mult = 1.0;                    ///< Times the learning rate of each step.
+  std::optional<double> weight_decay;      ///< Instead of the default's.
+  std::optional<OptimizerName> optimizer;  ///< muon or adamw, in a run with muon.
+  bool frozen = false;                     ///< Not trained at all.
+};
 
 enum class LrSchedule { kConstant, kLinear, kPolynomial, kCosine, kWsd, kOneCycle };
 inline Names names_of(LrSchedule) {
@@ -96,9 +128,15 @@ struct OptimizerConfig {
   bool decay_embeddings = false;       ///< And to embeddings, as nanoGPT and transformers do.
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
-  AutoNumber momentum;    ///< Of sgd and muon.
-  bool nesterov = false;  ///< Of sgd.
+  AutoNumber momentum;                   ///< Of sgd and muon.
+  bool nesterov = false;                 ///< Of sgd.
+  std::vector<ParamGroup> param_groups;  ///< The first match counts.
 };
+
+/// `auto` resolved: the optimizer's own default.
+inline double momentum_of(const OptimizerConfig& config) {
+  return config.momentum.automatic ? facts_of(config.name).momentum : config.momentum.value;
+}
 
 /// max_epochs of a run that only max_steps ends.
 inline constexpr int64_t kUnlimitedEpochs = 1'000'000'000;

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "trainer/model/bert_cost.h"
+
 namespace ddp::train {
 namespace nn = torch::nn;
 
@@ -123,10 +125,8 @@ void initialise_bert(torch::nn::Module& module, uint64_t seed) {
 
 std::vector<ModelParameter> bert_parameters(const torch::nn::Module& module) {
   std::vector<ModelParameter> result;
-  for (const auto& item : module.named_parameters()) {
-    const bool embedding = item.key().find("_embeddings.") != std::string::npos;
-    result.push_back({item.key(), item.value(), item.value().dim() >= 2 && !embedding});
-  }
+  for (const auto& item : module.named_parameters())
+    result.push_back({item.key(), item.value(), bert_role(item.key(), item.value().dim())});
   return result;
 }
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 namespace ddp::train {
 namespace {
 
 constexpr double kFloatBytes = 4.0;
 constexpr double kMaskByte = 1.0;
+constexpr int64_t kSentences = 2;  // that token types tell apart
 /// A CPU's heap has holes between blocks that come and go. Of the activations; measured: 0.10 to
 /// 0.33.
 constexpr double kHeapHoles = 0.22;
@@ -80,7 +82,6 @@ std::vector<ParameterPart> bert_parameter_parts(const BertConfig& bert, const Be
   const int64_t width = bert.n_embd;
   const int64_t layer = 4 * (width * width + width) + 2 * width * bert.intermediate +
                         bert.intermediate + width + 4 * width;
-  constexpr int64_t kSentences = 2;
   const int64_t dense = width * width + width;
   std::vector<ParameterPart> parts = {
       {"token_embedding", sizes.vocab_size * width},
@@ -94,6 +95,51 @@ std::vector<ParameterPart> bert_parameter_parts(const BertConfig& bert, const Be
     parts.push_back({"head", (width + 1) * sizes.classes});
   }
   return parts;
+}
+
+ParameterRole bert_role(std::string_view name, int64_t dimensions) {
+  if (name.find("_embeddings.") != std::string_view::npos) return ParameterRole::kEmbedding;
+  if (dimensions < 2) return ParameterRole::kOther;
+  return name.starts_with("bert.encoder.") ? ParameterRole::kHidden : ParameterRole::kLinear;
+}
+
+std::vector<ParameterShape> bert_parameter_shapes(const BertConfig& bert, const BertSizes& sizes) {
+  const int64_t width = bert.n_embd;
+  std::vector<ParameterShape> shapes;
+  const auto add_table = [&](const std::string& kind, int64_t rows) {
+    shapes.push_back({"bert.embeddings." + kind + "_embeddings.weight",
+                      {rows, width},
+                      ParameterRole::kEmbedding});
+  };
+  const auto add_norm = [&](const std::string& name) {
+    add_layer(shapes, name + ".LayerNorm", {width}, ParameterRole::kOther);
+  };
+  const auto add_dense = [&](const std::string& name, int64_t outputs, int64_t inputs) {
+    add_layer(shapes, name, {outputs, inputs}, bert_role(name, 2));
+  };
+  add_table("word", sizes.vocab_size);
+  add_table("position", sizes.positions);
+  add_table("token_type", kSentences);
+  add_norm("bert.embeddings");
+  for (int64_t i = 0; i < bert.n_layer; ++i) {
+    const std::string layer = "bert.encoder.layer." + std::to_string(i);
+    for (const char* part : {"query", "key", "value"})
+      add_dense(layer + ".attention.self." + part, width, width);
+    add_dense(layer + ".attention.output.dense", width, width);
+    add_norm(layer + ".attention.output");
+    add_dense(layer + ".intermediate.dense", bert.intermediate, width);
+    add_dense(layer + ".output.dense", width, bert.intermediate);
+    add_norm(layer + ".output");
+  }
+  if (sizes.classes == 0) {
+    shapes.push_back({"cls.predictions.bias", {sizes.vocab_size}, ParameterRole::kOther});
+    add_dense("cls.predictions.transform.dense", width, width);
+    add_norm("cls.predictions.transform");
+  } else {
+    add_dense("bert.pooler.dense", width, width);
+    add_dense("classifier", sizes.classes, width);
+  }
+  return shapes;
 }
 
 double bert_flops(const BertConfig& bert, const BertSizes& sizes) {
@@ -112,7 +158,6 @@ std::vector<MemoryItem> bert_memory_items(const Config& config, const BertSizes&
                                           const ComputePlace& place) {
   const BertConfig& bert = config.bert;
   const BertBatch batch(config, sizes, place);
-  const auto parameters = static_cast<double>(total_of(bert_parameter_parts(bert, sizes)));
   const auto layers = static_cast<double>(bert.n_layer);
   const double row = batch.tokens * batch.width;
   double activations = layers * layer_activations(batch, bert);
@@ -123,7 +168,7 @@ std::vector<MemoryItem> bert_memory_items(const Config& config, const BertSizes&
   const double logits = bert_logit_bytes(batch, sizes);
   const double workspace = std::max(0.0, layer_workspace(batch) - logits);
   return with_items(
-      state_items(config, parameters, layers * weights_of_layer(bert), place),
+      state_items(config, bert_parameter_shapes(bert, sizes), place),
       {{"activations", whole(batch.heap * (activations + workspace))}, {"logits", whole(logits)}});
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "trainer/config/config.h"
@@ -20,6 +21,10 @@ struct BertSizes {
 };
 
 std::vector<ParameterPart> bert_parameter_parts(const BertConfig& bert, const BertSizes& sizes);
+
+ParameterRole bert_role(std::string_view name, int64_t dimensions);
+/// As the model's model_parameters() lists them.
+std::vector<ParameterShape> bert_parameter_shapes(const BertConfig& bert, const BertSizes& sizes);
 
 /// Forward and backward pass of a row of mean length, its padding not counted: 6 for each weight
 /// and token, 12 L C T for attention as in flops_per_token().

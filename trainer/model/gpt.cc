@@ -7,6 +7,7 @@
 #include "trainer/model/activation_checkpoint.h"
 #include "trainer/model/chunked_loss.h"
 #include "trainer/model/fused_ops.h"
+#include "trainer/model/training_cost.h"
 
 namespace ddp::train {
 namespace nn = torch::nn;
@@ -286,11 +287,8 @@ torch::Tensor GPTImpl::evaluation_sums(const torch::Tensor& idx_BT,
 
 std::vector<ModelParameter> GPTImpl::model_parameters() const {
   std::vector<ModelParameter> result;
-  for (const auto& item : named_parameters()) {
-    const std::string& name = item.key();
-    const bool embedding = ends_with(name, "wte.weight") || ends_with(name, "wpe.weight");
-    result.push_back({name, item.value(), item.value().dim() >= 2 && !embedding});
-  }
+  for (const auto& item : named_parameters())
+    result.push_back({item.key(), item.value(), gpt_role(item.key(), item.value().dim())});
   return result;
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/config/param_groups.h"
 #include "trainer/model/key_value_cache.h"
 
 namespace ddp::train {
@@ -98,12 +99,10 @@ class TransformerImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Transformer);
 
-/// One parameter as the optimizer and the snapshot see it.
 struct ModelParameter {
   std::string name;
   torch::Tensor tensor;
-  bool decay =
-      false;  ///< Weight decay applies: weights of linear layers, not biases, norms and embeddings.
+  ParameterRole role = ParameterRole::kOther;
 };
 
 class GPTImpl : public torch::nn::Module {

@@ -94,6 +94,27 @@ std::vector<ParameterPart> image_parameter_parts(const ImageConfig& config,
   return parts;
 }
 
+std::vector<ParameterShape> image_parameter_shapes(const ImageConfig& config,
+                                                   const ImageSizes& sizes) {
+  const bool normalised = config.batch_norm != BatchNormKind::kOff;
+  const auto layers = image_layers(config, sizes);
+  std::vector<ParameterShape> shapes;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const ImageLayer& layer = layers[i];
+    if (!layer.convolution) {
+      const bool hidden = i > 0 && i + 1 < layers.size();
+      add_layer(shapes, layer.name, {layer.outputs, layer.inputs},
+                hidden ? ParameterRole::kHidden : ParameterRole::kLinear);
+      continue;
+    }
+    add_layer(shapes, layer.name, {layer.outputs, layer.inputs, 3, 3}, ParameterRole::kLinear);
+    if (!normalised) continue;
+    shapes.pop_back();  // its bias is the norm's
+    add_layer(shapes, fmt::format("norm_{}", i), {layer.outputs}, ParameterRole::kOther);
+  }
+  return shapes;
+}
+
 double image_flops(const ImageConfig& config, const ImageSizes& sizes) {
   // A product and a sum for each weight, forward and twice backward: to the inputs, to the weights.
   constexpr double kFlopsPerWeight = 6.0;
@@ -106,18 +127,13 @@ double image_flops(const ImageConfig& config, const ImageSizes& sizes) {
 
 std::vector<MemoryItem> image_memory_items(const Config& config, const ImageSizes& sizes,
                                            const ComputePlace& place) {
-  const auto layers = image_layers(config.image, sizes);
-  double hidden = 0.0;
-  for (std::size_t i = 1; i + 1 < layers.size(); ++i)
-    if (!layers[i].convolution) hidden += static_cast<double>(layers[i].weights());
-  const auto parameters = static_cast<double>(total_of(image_parameter_parts(config.image, sizes)));
   // The batch that is computed, and those that the loader's threads have ready.
   constexpr double kAhead = 2.0;
   const double batches = 1.0 + kAhead * static_cast<double>(config.trainer.data_loader_workers);
   const auto batch =
       static_cast<double>(config.trainer.batch_size * sizes.channels * sizes.height * sizes.width) *
       kValueBytes;
-  return with_items(state_items(config, parameters, hidden, place),
+  return with_items(state_items(config, image_parameter_shapes(config.image, sizes), place),
                     {{"activations", std::llround(whole_activations(config, sizes))},
                      {"batches", std::llround(batches * batch), MemoryKind::kHost}});
 }

@@ -75,7 +75,7 @@ std::vector<ImageNetworkImpl::NetworkParameter> ImageNetworkImpl::network_parame
   std::vector<NetworkParameter> result;
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     const std::string name = fmt::format("conv_{}.", i);
-    result.push_back({name + "weight", stages_[i]->weight, true});
+    result.push_back({name + "weight", stages_[i]->weight, ParameterRole::kLinear});
     if (stages_[i]->bias.defined()) result.push_back({name + "bias", stages_[i]->bias});
     if (norms_.empty()) continue;
     result.push_back({fmt::format("norm_{}.weight", i), norms_[i]->weight});
@@ -85,7 +85,8 @@ std::vector<ImageNetworkImpl::NetworkParameter> ImageNetworkImpl::network_parame
     const bool last = i + 1 == dense_.size();
     const std::string name = last ? "head." : fmt::format("dense_{}.", i);
     const bool between = !last && (i > 0 || !stages_.empty());
-    result.push_back({name + "weight", dense_[i]->weight, true, between});
+    result.push_back({name + "weight", dense_[i]->weight,
+                      between ? ParameterRole::kHidden : ParameterRole::kLinear});
     result.push_back({name + "bias", dense_[i]->bias});
   }
   return result;

@@ -30,8 +30,7 @@ class ImageNetworkImpl : public torch::nn::Module {
   struct NetworkParameter {
     std::string name;
     torch::Tensor tensor;
-    bool decay = false;   ///< A weight of a layer; no bias, no normalisation.
-    bool hidden = false;  ///< A matrix between hidden layers.
+    ParameterRole role = ParameterRole::kOther;
   };
   /// In the order in which the input meets them.
   std::vector<NetworkParameter> network_parameters() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "trainer/model/cpu/kernels.h"
 
@@ -99,21 +100,6 @@ double logit_bytes(const Sizes& s, const GptConfig& gpt) {
   return chunk * s.vocab_size * (kFloat + copy) + gradients;
 }
 
-/// Numbers that the optimizer keeps of all parameters together.
-double optimizer_numbers(const OptimizerConfig& optimizer, double parameters, double hidden) {
-  const AutoNumber& momentum = optimizer.momentum;
-  switch (optimizer.name) {
-    case OptimizerName::kAdamW:
-    case OptimizerName::kAdam:
-      return 2 * parameters;
-    case OptimizerName::kSgd:
-      return !momentum.automatic && momentum.value > 0 ? parameters : 0;
-    case OptimizerName::kMuon:
-      return hidden + 2 * (parameters - hidden);
-  }
-  return 0;
-}
-
 int64_t rounded(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
 
 }  // namespace
@@ -142,17 +128,69 @@ std::vector<ParameterPart> ParameterCounts::parts() const {
           {"head", head}};
 }
 
-std::vector<MemoryItem> state_items(const Config& config, double parameters, double hidden,
+ParameterRole gpt_role(std::string_view name, int64_t dimensions) {
+  if (name.ends_with("wte.weight") || name.ends_with("wpe.weight"))
+    return ParameterRole::kEmbedding;
+  if (dimensions < 2) return ParameterRole::kOther;
+  return name.starts_with("transformer.h.") ? ParameterRole::kHidden : ParameterRole::kLinear;
+}
+
+void add_layer(std::vector<ParameterShape>& shapes, const std::string& name,
+               std::vector<int64_t> sizes, ParameterRole role) {
+  const int64_t outputs = sizes.front();
+  shapes.push_back({name + ".weight", std::move(sizes), role});
+  shapes.push_back({name + ".bias", {outputs}, ParameterRole::kOther});
+}
+
+std::vector<ParameterShape> gpt_parameter_shapes(const GptConfig& gpt, int64_t vocab_size,
+                                                 int64_t block_size) {
+  const int64_t width = gpt.n_embd;
+  std::vector<ParameterShape> shapes;
+  const auto add_table = [&](const char* name, int64_t rows) {
+    shapes.push_back({name, {rows, width}, gpt_role(name, 2)});
+  };
+  const auto add_norm = [&](const std::string& name) {
+    add_layer(shapes, name, {width}, ParameterRole::kOther);
+  };
+  const auto add_linear = [&](const std::string& name, int64_t outputs, int64_t inputs) {
+    add_layer(shapes, name, {outputs, inputs}, ParameterRole::kHidden);
+  };
+  add_table("transformer.wte.weight", vocab_size);
+  add_table("transformer.wpe.weight", block_size);
+  for (int64_t i = 0; i < gpt.n_layer; ++i) {
+    const std::string block = "transformer.h." + std::to_string(i);
+    add_norm(block + ".ln_1");
+    add_linear(block + ".attn.c_attn", 3 * width, width);
+    add_linear(block + ".attn.c_proj", width, width);
+    add_norm(block + ".ln_2");
+    add_linear(block + ".mlp.c_fc", 4 * width, width);
+    add_linear(block + ".mlp.c_proj", width, 4 * width);
+  }
+  add_norm("transformer.ln_f");
+  if (!gpt.tie_weights) add_table("lm_head.weight", vocab_size);
+  return shapes;
+}
+
+std::vector<MemoryItem> state_items(const Config& config,
+                                    const std::vector<ParameterShape>& parameters,
                                     const ComputePlace& place) {
-  const double optimizer = kFloat * optimizer_numbers(config.optimizer, parameters, hidden);
-  const double averages = config.trainer.ema_decay > 0 ? kFloat * parameters : 0.0;
-  const double state = kFloat * parameters + optimizer + averages;  // as a snapshot has it
+  double all = 0.0, trained = 0.0, states = 0.0;  // numbers
+  for (const auto& group : resolve_param_groups(config, parameters)) {
+    double count = 0.0;
+    for (const std::size_t i : group.members) count += static_cast<double>(parameters[i].count());
+    all += count;
+    if (group.options.frozen) continue;
+    trained += count;
+    states += count * states_of(group.options, config.optimizer);
+  }
+  const double averages = config.trainer.ema_decay > 0 ? trained : 0.0;
+  const double state = kFloat * (all + states + averages);  // as a snapshot has it
   const bool own_buckets = place.world_size > 1 && !config.distributed.gradient_as_bucket_view;
-  return {{"weights", rounded(kFloat * parameters)},
-          {"gradients", rounded(kFloat * parameters)},
-          {"optimizer", rounded(optimizer)},
-          {"averaged_weights", rounded(averages)},
-          {"ddp_buckets", own_buckets ? rounded(kFloat * parameters) : 0},
+  return {{"weights", rounded(kFloat * all)},
+          {"gradients", rounded(kFloat * trained)},
+          {"optimizer", rounded(kFloat * states)},
+          {"averaged_weights", rounded(kFloat * averages)},
+          {"ddp_buckets", own_buckets ? rounded(kFloat * trained) : 0},
           {"snapshot_copy", rounded(state), MemoryKind::kHost, true},
           {"ram_snapshots", config.trainer.ram_snapshots ? rounded(3 * state) : 0,
            MemoryKind::kShared, true}};
@@ -171,13 +209,11 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
                                      const ComputePlace& place) {
   const GptConfig& gpt = config.gpt;
   const Sizes sizes(config, vocab_size, place);
-  const auto parameters =
-      static_cast<double>(parameter_counts(gpt, vocab_size, config.data.block_size).total());
-  const double hidden = 12.0 * sizes.layers * sizes.width * sizes.width;
+  const auto parameters = gpt_parameter_shapes(gpt, vocab_size, config.data.block_size);
   // The logits are gone when the blocks are computed backward.
   const double logits = logit_bytes(sizes, gpt);
   const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);
-  return with_items(state_items(config, parameters, hidden, place),
+  return with_items(state_items(config, parameters, place),
                     {{"activations", rounded(activation_bytes(sizes, gpt, place.cuda) + workspace)},
                      {"logits", rounded(logits)}});
 }

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/config/param_groups.h"
 
 namespace ddp::train {
 
@@ -31,6 +33,14 @@ struct ParameterCounts {
   std::vector<ParameterPart> parts() const;
 };
 
+ParameterRole gpt_role(std::string_view name, int64_t dimensions);
+/// As GPT::model_parameters() lists them.
+std::vector<ParameterShape> gpt_parameter_shapes(const GptConfig& gpt, int64_t vocab_size,
+                                                 int64_t block_size);
+/// The weight and the bias of a linear layer or norm; `name` without the last dot.
+void add_layer(std::vector<ParameterShape>& shapes, const std::string& name,
+               std::vector<int64_t> sizes, ParameterRole role);
+
 ParameterCounts parameter_counts(const GptConfig& gpt, int64_t vocab_size, int64_t block_size);
 
 /// Where a rank computes.
@@ -49,9 +59,10 @@ struct MemoryItem {
   bool main_rank_only = false;
 };
 
-/// What a training of so many parameters keeps whatever the model is, `hidden` of them in matrices
-/// between hidden layers: weights, gradients, optimizer, DDP buckets, snapshots.
-std::vector<MemoryItem> state_items(const Config& config, double parameters, double hidden,
+/// What a training of these parameters keeps whatever the model is: weights, and of those that are
+/// not frozen gradients, optimizer, DDP buckets; snapshots.
+std::vector<MemoryItem> state_items(const Config& config,
+                                    const std::vector<ParameterShape>& parameters,
                                     const ComputePlace& place);
 /// `items` with `more` behind the optimizer's, without those of 0 bytes.
 std::vector<MemoryItem> with_items(std::vector<MemoryItem> items, std::vector<MemoryItem> more);

@@ -12,33 +12,25 @@ std::vector<torch::Tensor> zeros_like_each(const std::vector<Parameter>& paramet
   return zeros;
 }
 
-/// The parameters with weight decay, or those without: what one fused call updates.
-struct ParameterGroup {
-  ParameterGroup(const std::vector<Parameter>& parameters, bool decay) {
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (parameters[i].decay != decay) continue;
-      members.push_back(i);
-      values.push_back(parameters[i].tensor);
-      gradients.push_back(parameters[i].tensor.grad());
-    }
-  }
+/// Of one tensor for each parameter, those of the group's members.
+std::vector<torch::Tensor> of_group(const std::vector<torch::Tensor>& all,
+                                    const ParameterGroup& group) {
+  std::vector<torch::Tensor> own;
+  for (const std::size_t i : group.members) own.push_back(all[i]);
+  return own;
+}
 
-  /// Of one tensor for each parameter, those of the members.
-  std::vector<torch::Tensor> of(const std::vector<torch::Tensor>& all) const {
-    std::vector<torch::Tensor> own;
-    for (const std::size_t i : members) own.push_back(all[i]);
-    return own;
-  }
-
-  std::vector<std::size_t> members;
-  std::vector<torch::Tensor> values;
-  std::vector<torch::Tensor> gradients;
-};
+std::vector<torch::Tensor> values_of(const std::vector<Parameter>& parameters,
+                                     const ParameterGroup& group) {
+  std::vector<torch::Tensor> own;
+  for (const std::size_t i : group.members) own.push_back(parameters[i].tensor);
+  return own;
+}
 
 }  // namespace
 
-Adam::Adam(std::vector<Parameter> parameters, const OptimizerConfig& config, Decay decay)
-    : Optimizer(std::move(parameters)),
+Adam::Adam(TrainedParameters trained, const OptimizerConfig& config, Decay decay)
+    : Optimizer(std::move(trained)),
       config_(config),
       decay_(decay),
       exp_avgs_(zeros_like_each(this->parameters())),
@@ -55,18 +47,18 @@ std::vector<NamedTensor> Adam::state() const {
 }
 
 void Adam::update(double learning_rate, const torch::Tensor& found_inf) {
-  update_group(true, learning_rate, found_inf);
-  update_group(false, learning_rate, found_inf);
+  for (const ParameterGroup& group : groups())
+    update_group(group, learning_rate * group.options.lr_mult, found_inf);
 }
 
-void Adam::update_group(bool decay, double learning_rate, const torch::Tensor& found_inf) {
-  const ParameterGroup group(parameters(), decay);
-  if (group.values.empty()) return;
-  const std::vector<torch::Tensor> steps(group.values.size(), step_count());
+void Adam::update_group(const ParameterGroup& group, double learning_rate,
+                        const torch::Tensor& found_inf) {
+  const std::vector<torch::Tensor> steps(group.members.size(), step_count());
   const auto fused_update = [&](auto&& kernel) {
-    kernel(group.values, group.gradients, group.of(exp_avgs_), group.of(exp_avg_sqs_),
+    kernel(values_of(parameters(), group), of_group(gradients(), group), of_group(exp_avgs_, group),
+           of_group(exp_avg_sqs_, group),
            /*max_exp_avg_sqs=*/at::TensorList{}, steps, learning_rate, config_.betas[0],
-           config_.betas[1], decay ? config_.weight_decay : 0.0, config_.eps, /*amsgrad=*/false,
+           config_.betas[1], group.options.weight_decay, config_.eps, /*amsgrad=*/false,
            /*maximize=*/false, /*grad_scale=*/std::nullopt, found_inf);
   };
   if (decay_ == Decay::kDecoupled) {
@@ -76,8 +68,8 @@ void Adam::update_group(bool decay, double learning_rate, const torch::Tensor& f
   }
 }
 
-Sgd::Sgd(std::vector<Parameter> parameters, const OptimizerConfig& config)
-    : Optimizer(std::move(parameters)), config_(config), momentum_(momentum_of(config)) {
+Sgd::Sgd(TrainedParameters trained, const OptimizerConfig& config)
+    : Optimizer(std::move(trained)), config_(config), momentum_(momentum_of(config)) {
   if (momentum_ != 0.0) buffers_ = zeros_like_each(this->parameters());
 }
 
@@ -89,16 +81,16 @@ std::vector<NamedTensor> Sgd::state() const {
 }
 
 void Sgd::update(double learning_rate, const torch::Tensor& found_inf) {
-  update_group(true, learning_rate, found_inf);
-  update_group(false, learning_rate, found_inf);
+  for (const ParameterGroup& group : groups())
+    update_group(group, learning_rate * group.options.lr_mult, found_inf);
 }
 
-void Sgd::update_group(bool decay, double learning_rate, const torch::Tensor& found_inf) {
-  const ParameterGroup group(parameters(), decay);
-  if (group.values.empty()) return;
-  const auto buffers = buffers_.empty() ? buffers_ : group.of(buffers_);
-  at::_fused_sgd_(group.values, group.gradients, buffers, decay ? config_.weight_decay : 0.0,
-                  momentum_, learning_rate, /*dampening=*/0.0, config_.nesterov, /*maximize=*/false,
+void Sgd::update_group(const ParameterGroup& group, double learning_rate,
+                       const torch::Tensor& found_inf) {
+  const auto buffers = buffers_.empty() ? buffers_ : of_group(buffers_, group);
+  at::_fused_sgd_(values_of(parameters(), group), of_group(gradients(), group), buffers,
+                  group.options.weight_decay, momentum_, learning_rate, /*dampening=*/0.0,
+                  config_.nesterov, /*maximize=*/false,
                   /*is_first_step=*/false, /*grad_scale=*/std::nullopt, found_inf);
 }
 

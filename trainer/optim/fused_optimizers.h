@@ -16,7 +16,7 @@ namespace ddp::train {
 class Adam : public Optimizer {
  public:
   enum class Decay { kDecoupled, kInGradient };
-  Adam(std::vector<Parameter> parameters, const OptimizerConfig& config, Decay decay);
+  Adam(TrainedParameters trained, const OptimizerConfig& config, Decay decay);
 
   std::vector<NamedTensor> state() const override;
 
@@ -24,7 +24,8 @@ class Adam : public Optimizer {
   void update(double learning_rate, const torch::Tensor& found_inf) override;
 
  private:
-  void update_group(bool decay, double learning_rate, const torch::Tensor& found_inf);
+  void update_group(const ParameterGroup& group, double learning_rate,
+                    const torch::Tensor& found_inf);
 
   OptimizerConfig config_;
   Decay decay_;
@@ -36,7 +37,7 @@ class Adam : public Optimizer {
 /// decay is added to the gradient). State: momentum_buffer, none when momentum is 0.
 class Sgd : public Optimizer {
  public:
-  Sgd(std::vector<Parameter> parameters, const OptimizerConfig& config);
+  Sgd(TrainedParameters trained, const OptimizerConfig& config);
 
   std::vector<NamedTensor> state() const override;
 
@@ -44,7 +45,8 @@ class Sgd : public Optimizer {
   void update(double learning_rate, const torch::Tensor& found_inf) override;
 
  private:
-  void update_group(bool decay, double learning_rate, const torch::Tensor& found_inf);
+  void update_group(const ParameterGroup& group, double learning_rate,
+                    const torch::Tensor& found_inf);
 
   OptimizerConfig config_;
   double momentum_;

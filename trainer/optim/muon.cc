@@ -2,20 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <utility>
+
+#include "trainer/optim/trained_parameters.h"
 
 namespace ddp::train {
 namespace {
 
-bool is_hidden_matrix(const Parameter& p) { return p.hidden && p.tensor.dim() == 2; }
-
-std::vector<Parameter> others(const std::vector<Parameter>& parameters) {
-  std::vector<Parameter> result;
-  std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(result),
-               [](const Parameter& p) { return !is_hidden_matrix(p); });
-  return result;
-}
+bool is_muon(const GroupOptions& options) { return options.optimizer == OptimizerName::kMuon; }
 
 }  // namespace
 
@@ -36,13 +30,18 @@ torch::Tensor orthogonalised(const torch::Tensor& matrix) {
   return tall ? x.t() : x;
 }
 
-Muon::Muon(std::vector<Parameter> parameters, const OptimizerConfig& config)
-    : Optimizer(std::move(parameters)), config_(config) {
-  for (const auto& p : this->parameters()) {
-    if (is_hidden_matrix(p)) matrices_.push_back({p, torch::zeros_like(p.tensor).detach()});
+Muon::Muon(TrainedParameters trained, const OptimizerConfig& config)
+    : Optimizer(std::move(trained)), config_(config) {
+  for (const auto& group : groups()) {
+    if (!is_muon(group.options)) continue;
+    for (const std::size_t i : group.members) {
+      const Parameter& p = parameters()[i];
+      matrices_.push_back({p, group.options, torch::zeros_like(p.tensor).detach()});
+    }
   }
-  auto rest = others(this->parameters());
-  if (!rest.empty())
+  auto rest = select_groups(parameters(), groups(),
+                            [](const GroupOptions& options) { return !is_muon(options); });
+  if (!rest.parameters.empty())
     rest_ = std::make_unique<Adam>(std::move(rest), config, Adam::Decay::kDecoupled);
 }
 
@@ -57,7 +56,8 @@ std::vector<NamedTensor> Muon::state() const {
 
 void Muon::update(double learning_rate, const torch::Tensor& found_inf) {
   const auto skip = found_inf.reshape({}) != 0;
-  for (const auto& matrix : matrices_) update_matrix(matrix, learning_rate, skip);
+  for (const auto& matrix : matrices_)
+    update_matrix(matrix, learning_rate * matrix.options.lr_mult, skip);
   if (!rest_) return;
   rest_->step_count().copy_(step_count() - 1);  // a snapshot holds one count for all
   rest_->step(learning_rate, found_inf);
@@ -74,7 +74,7 @@ void Muon::update_matrix(const Matrix& matrix, double learning_rate, const torch
       orthogonalised(gradient.lerp(buffer, momentum));
   const double size =
       kAdamWSize * std::sqrt(static_cast<double>(std::max(value.size(0), value.size(1))));
-  const double decay = matrix.parameter.decay ? learning_rate * config_.weight_decay : 0.0;
+  const double decay = learning_rate * matrix.options.weight_decay;
   const auto updated = (value * (1.0 - decay)).sub_(direction, learning_rate * size);
   matrix.momentum_buffer.copy_(torch::where(skip, matrix.momentum_buffer, buffer));
   value.copy_(torch::where(skip, value, updated));

@@ -1,4 +1,5 @@
-// Muon: momentum, orthogonalised, for the matrices of the hidden layers; AdamW for the rest.
+// Muon: momentum, orthogonalised, for the groups of matrices that it is chosen for; AdamW for the
+// rest.
 #pragma once
 
 #include <torch/torch.h>
@@ -15,10 +16,10 @@ namespace ddp::train {
 /// After K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024), with
 /// the update scaled to AdamW's size (J. Liu et al., "Muon is scalable for LLM training", 2025:
 /// torch.optim.Muon's adjust_lr_fn="match_rms_adamw"), so that one learning rate serves both.
-/// State: momentum_buffer of hidden matrices, AdamW's of all others.
+/// State: momentum_buffer of its matrices, AdamW's of all others.
 class Muon : public Optimizer {
  public:
-  Muon(std::vector<Parameter> parameters, const OptimizerConfig& config);
+  Muon(TrainedParameters trained, const OptimizerConfig& config);
 
   std::vector<NamedTensor> state() const override;
 
@@ -28,13 +29,14 @@ class Muon : public Optimizer {
  private:
   struct Matrix {
     Parameter parameter;
+    GroupOptions options;
     torch::Tensor momentum_buffer;
   };
   void update_matrix(const Matrix& matrix, double learning_rate, const torch::Tensor& skip);
 
   OptimizerConfig config_;
   std::vector<Matrix> matrices_;
-  std::unique_ptr<Adam> rest_;  ///< Null when every parameter is a hidden matrix.
+  std::unique_ptr<Adam> rest_;  ///< Null if Muon updates every parameter.
 };
 
 /// The orthogonal factor of `matrix` [m, n], roughly: five steps of the quintic Newton-Schulz

@@ -7,11 +7,12 @@
 
 namespace ddp::train {
 
-Optimizer::Optimizer(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {
-  TORCH_CHECK(!parameters_.empty(), "an optimizer needs at least one parameter");
-  for (auto& p : parameters_) p.tensor.mutable_grad() = torch::zeros_like(p.tensor).detach();
+Optimizer::Optimizer(TrainedParameters trained) : trained_(std::move(trained)) {
+  TORCH_CHECK(!parameters().empty(), "an optimizer needs at least one parameter");
+  for (auto& p : trained_.parameters)
+    p.tensor.mutable_grad() = torch::zeros_like(p.tensor).detach();
   step_count_ = torch::zeros(
-      {}, parameters_.front().tensor.options().dtype(torch::kFloat32).requires_grad(false));
+      {}, parameters().front().tensor.options().dtype(torch::kFloat32).requires_grad(false));
 }
 
 void Optimizer::step(double learning_rate, const torch::Tensor& found_inf) {
@@ -28,28 +29,22 @@ void Optimizer::zero_grad() {
 
 std::vector<torch::Tensor> Optimizer::gradients() const {
   std::vector<torch::Tensor> result;
-  result.reserve(parameters_.size());
-  for (const auto& p : parameters_) result.push_back(p.tensor.grad());
+  result.reserve(parameters().size());
+  for (const auto& p : parameters()) result.push_back(p.tensor.grad());
   return result;
 }
 
-double momentum_of(const OptimizerConfig& config) {
-  constexpr double kOfMuon = 0.95;
-  if (!config.momentum.automatic) return config.momentum.value;
-  return config.name == OptimizerName::kMuon ? kOfMuon : 0.0;
-}
-
-std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters,
+std::unique_ptr<Optimizer> make_optimizer(TrainedParameters trained,
                                           const OptimizerConfig& config) {
   switch (config.name) {
     case OptimizerName::kAdamW:
-      return std::make_unique<Adam>(std::move(parameters), config, Adam::Decay::kDecoupled);
+      return std::make_unique<Adam>(std::move(trained), config, Adam::Decay::kDecoupled);
     case OptimizerName::kAdam:
-      return std::make_unique<Adam>(std::move(parameters), config, Adam::Decay::kInGradient);
+      return std::make_unique<Adam>(std::move(trained), config, Adam::Decay::kInGradient);
     case OptimizerName::kSgd:
-      return std::make_unique<Sgd>(std::move(parameters), config);
+      return std::make_unique<Sgd>(std::move(trained), config);
     case OptimizerName::kMuon:
-      return std::make_unique<Muon>(std::move(parameters), config);
+      return std::make_unique<Muon>(std::move(trained), config);
   }
   TORCH_CHECK(false, "unknown optimizer");
 }

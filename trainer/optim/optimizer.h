@@ -9,16 +9,21 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/config/param_groups.h"
 
 namespace ddp::train {
 
-/// One parameter as the optimizer and the snapshot see it.
+/// One parameter of a model, as the optimizer and the snapshot see it.
 struct Parameter {
   std::string name;
   torch::Tensor tensor;
-  bool decay = false;   ///< Weight decay applies: weights of linear layers, not biases, norms and
-                        ///< embeddings.
-  bool hidden = false;  ///< Between hidden layers, neither embedding nor output layer: for Muon.
+  ParameterRole role = ParameterRole::kOther;
+};
+
+/// The parameters of a model that are trained, in the model's order, each of them in one group.
+struct TrainedParameters {
+  std::vector<Parameter> parameters;
+  std::vector<ParameterGroup> groups;  ///< Their members are indices into `parameters`.
 };
 
 struct NamedTensor {
@@ -30,18 +35,19 @@ class Optimizer {
  public:
   /// Defines the gradient of each parameter as zeros, so that every step sees the same arithmetic
   /// as the first.
-  explicit Optimizer(std::vector<Parameter> parameters);
+  explicit Optimizer(TrainedParameters trained);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// One update. `found_inf` (float32 scalar on the parameters' device): no effect when it is 1,
-  /// and no host sync.
+  /// One update; `learning_rate` is that of a group whose lr_mult is 1. `found_inf` (float32 scalar
+  /// on the parameters' device): no effect when it is 1, and no host sync.
   void step(double learning_rate, const torch::Tensor& found_inf);
   /// Zeroes gradients in place: they may be views into DDP's buckets.
   void zero_grad();
 
-  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const std::vector<Parameter>& parameters() const { return trained_.parameters; }
+  const std::vector<ParameterGroup>& groups() const { return trained_.groups; }
   std::vector<torch::Tensor> gradients() const;
   /// What a snapshot holds of each parameter besides its value, `<parameter>.<state>` as in torch's
   /// optimizers. The tensors are the optimizer's own.
@@ -55,15 +61,12 @@ class Optimizer {
   virtual void update(double learning_rate, const torch::Tensor& found_inf) = 0;
 
  private:
-  std::vector<Parameter> parameters_;
+  TrainedParameters trained_;
   torch::Tensor step_count_;
 };
 
-/// `auto` is 0.95 for muon and 0 for sgd, as in torch.
-double momentum_of(const OptimizerConfig& config);
-
-std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters,
-                                          const OptimizerConfig& config);
+/// The one that optimizer_config.name stands for.
+std::unique_ptr<Optimizer> make_optimizer(TrainedParameters trained, const OptimizerConfig& config);
 
 /// Scales `gradients` in place so that a global L2 norm of `norm` (float32 scalar on their device)
 /// becomes at most `max_norm` (0: no scaling), as torch.nn.utils.clip_grad_norm_ does. No host

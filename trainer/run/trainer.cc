@@ -6,7 +6,7 @@
 #include <ATen/record_function.h>
 
 #include "trainer/config/keys/config_text.h"
-#include "trainer/optim/frozen.h"
+#include "trainer/optim/trained_parameters.h"
 #include "trainer/run/run_end.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/snapshot/resume_check.h"
@@ -25,6 +25,16 @@ at::Generator default_generator(torch::Device device) {
   return at::globalContext().defaultGenerator(device);
 }
 
+/// The state of the device's default generator if it were seeded with `seed`; the generator itself
+/// stays as it is.
+torch::Tensor seeded_state(torch::Device device, uint64_t seed) {
+  auto generator = default_generator(device);
+  const std::lock_guard lock(generator.mutex());
+  auto copy = generator.clone();
+  copy.set_current_seed(seed);
+  return copy.get_state();
+}
+
 void seed_generator(torch::Device device, uint64_t seed) {
   auto generator = default_generator(device);
   const std::lock_guard lock(generator.mutex());
@@ -40,15 +50,16 @@ void drift(const torch::Tensor& parameter) {
   first.copy_(torch::nextafter(first, torch::full_like(first, 1e30F)));
 }
 
-/// The parameters that are trained.
-std::vector<Parameter> build_model(Task& task, const Config& config, torch::Device device,
-                                   bool draw_weights) {
+TrainedParameters build_model(Task& task, const Config& config, torch::Device device,
+                              bool draw_weights) {
   task.build_model(device, draw_weights ? std::optional(init_seed(as_seed(config))) : std::nullopt);
-  auto trained = freeze(task.parameters(), config.trainer.freeze);
-  // Of the parameters that are not decayed only embeddings have two dimensions.
-  for (auto& p : trained)
-    p.decay = p.decay || (config.optimizer.decay_embeddings && p.tensor.dim() >= 2);
-  return trained;
+  return trained_parameters(config, task.parameters());
+}
+
+/// The parameter that a tensor of a snapshot belongs to: "optimizer.P.exp_avg", "ema.P".
+std::string parameter_of(const std::string& tensor) {
+  const std::string name = tensor.substr(tensor.find('.') + 1);
+  return tensor.starts_with("optimizer.") ? name.substr(0, name.rfind('.')) : name;
 }
 
 void check_evaluation(const Task& task, const TrainerConfig& config) {
@@ -131,21 +142,28 @@ void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   early_stopping_.forget();
 }
 
-// Parameters that were frozen have no state of the optimizer yet, averages may be new, and so may
-// momentum, which begins at 0.
+// Averages start as the weights, and the optimizer's state, of parameters that were frozen or had
+// another optimizer, starts at 0; so does momentum that is new.
 void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot) {
-  const bool same_frozen = before.trainer.freeze == config_.trainer.freeze;
+  without_state_ = parameters_without_state(before, config_, shapes_of(task_.parameters()));
   const bool has_average = before.trainer.ema_decay > 0.0;
   const bool had_momentum = momentum_of(before.optimizer) != 0.0;
-  for (const auto& [name, tensor] : state()) {
-    const bool average = name.starts_with("ema.");
-    const bool optimizer = name.starts_with("optimizer.");
-    const bool new_momentum = optimizer && !had_momentum && name.ends_with(".momentum_buffer");
-    const bool may_lack =
-        new_momentum || (average ? !has_average || !same_frozen : optimizer && !same_frozen);
-    if (!may_lack || snapshot.file->find(name) != nullptr) snapshot.load_into(name, tensor);
+  const auto may_lack = [&](const std::string& name) {
+    if (without_state_.contains(parameter_of(name))) return true;
+    return name.starts_with("ema.") ? !has_average
+                                    : !had_momentum && name.ends_with(".momentum_buffer");
+  };
+  std::vector<NamedTensor> of_training;
+  for (auto& [name, tensor] : state()) {
+    if (name.starts_with("optimizer.") || name.starts_with("ema."))
+      of_training.push_back({name, tensor});
+    else
+      snapshot.load_into(name, tensor);
   }
-  if (!has_average) average_.restart();
+  average_.restart();
+  for (const auto& [name, tensor] : of_training) {
+    if (!may_lack(name) || snapshot.file->find(name) != nullptr) snapshot.load_into(name, tensor);
+  }
 }
 
 // A rank that has read a file has it from its own mapping: what counts is what the ranks hold then.
@@ -200,31 +218,43 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
   return output;
 }
 
+// The order is that of the mathematics: the step's gradient, whether it is a good one, the update.
 void Trainer::update(StepOutput& output) {
   RECORD_USER_SCOPE("optimizer");
+  const auto found_inf = finish_gradients(output);
+  judge(output, found_inf);
+  apply(output);
+  scaler_.update(found_inf);
+}
+
+std::optional<torch::Tensor> Trainer::finish_gradients(StepOutput& output) {
   const auto gradients = optimizer_->gradients();
   loss_weights_.correct(gradients, output.losses);
   const auto found_inf = scaler_.unscale(gradients);
   output.grad_norm = sync_->global_norm(gradients);
   clip_gradients(gradients, output.grad_norm, config_.trainer.grad_norm_clip);
+  return found_inf;
+}
+
+void Trainer::judge(StepOutput& output, const std::optional<torch::Tensor>& found_inf) {
   output.not_finite =
       found_inf ? *found_inf : (~torch::isfinite(output.grad_norm)).to(torch::kFloat32);
-  if (guard_.watches_spikes()) {
-    // Equal on all ranks, so all of them decide the same.
-    const double loss = global_mean_loss(output);
-    const auto numbers =
-        to_host(torch::stack({output.grad_norm.reshape({}), output.not_finite.reshape({})}));
-    const auto norm = numbers[0].item<float>();
-    const bool overflow = scaler_.enabled() && numbers[1].item<float>() != 0.0F;
-    output.spike = !overflow && guard_.judge(loss, norm) == StepVerdict::kSpike;
-  }
+  if (!guard_.watches_spikes()) return;
+  // Equal on all ranks, so all of them decide the same.
+  const double loss = global_mean_loss(output);
+  const auto numbers =
+      to_host(torch::stack({output.grad_norm.reshape({}), output.not_finite.reshape({})}));
+  const auto norm = numbers[0].item<float>();
+  const bool overflow = scaler_.enabled() && numbers[1].item<float>() != 0.0F;
+  output.spike = !overflow && guard_.judge(loss, norm) == StepVerdict::kSpike;
+}
+
+void Trainer::apply(StepOutput& output) {
   output.learning_rate = schedule_.learning_rate(step_);
   task_.end_step(group_, output.spike ? torch::ones_like(output.not_finite) : output.not_finite);
-  if (!output.spike) {
-    optimizer_->step(output.learning_rate, output.not_finite);
-    average_.update(output.not_finite);
-  }
-  scaler_.update(found_inf);
+  if (output.spike) return;
+  optimizer_->step(output.learning_rate, output.not_finite);
+  average_.update(output.not_finite);
 }
 
 void Trainer::leave_out_step(DataLoader& loader) {
@@ -276,7 +306,7 @@ std::optional<Evaluation> Trainer::evaluate_now(const std::function<bool()>& go_
   return evaluation;
 }
 
-TrainingState Trainer::capture() {
+TrainingState Trainer::capture() const {
   // One copy, and the only time that the host waits for the device.
   const auto counters = to_host(
       torch::cat({optimizer_->step_count().to(torch::kFloat64).view({1}), scaler_.packed_state()}));
@@ -298,11 +328,11 @@ TrainingState Trainer::capture() {
   meta.evaluation_due = evaluation_due_;
   meta.early_stopping = early_stopping_.state();
   for (auto& [name, tensor] : this->state()) state.tensors.emplace_back(name, tensor);
-  // The generators as the next step's first micro-batch will find them: the same for any number of
+  // The generator as the next step's first micro-batch will find it: the same for any number of
   // ranks.
-  seed_generator(plan_.device, dropout_seed(as_seed(config_), step_, 0));
   const std::string device = plan_.device.is_cuda() ? "cuda" : "cpu";
-  state.tensors.emplace_back("generator." + device, default_generator(plan_.device).get_state());
+  state.tensors.emplace_back("generator." + device,
+                             seeded_state(plan_.device, dropout_seed(as_seed(config_), step_, 0)));
   state.ready = record_ready(plan_.device);
   return state;
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -81,8 +82,9 @@ class Trainer {
     return loss_weights_.step_loss(output.losses);
   }
 
-  /// The state as the next step will find it, for rank 0 to save.
-  TrainingState capture();
+  /// Returns the state as the next step will find it, for rank 0 to save. Changes nothing: neither
+  /// the state nor the default generators.
+  TrainingState capture() const;
 
   /// Where the ranks' training states differ; they must not. A collective; `before_wait` as in
   /// find_difference().
@@ -106,6 +108,8 @@ class Trainer {
   const EarlyStopping& early_stopping() const { return early_stopping_; }
   const std::optional<EvalRecord>& last_eval() const { return last_eval_; }
   const std::optional<EvalRecord>& best_eval() const { return best_eval_; }
+  /// The parameters for which the last snapshot that was loaded has no state of the optimizer.
+  const std::set<std::string>& without_state() const { return without_state_; }
   bool evaluation_due() const { return evaluation_due_; }
   void set_evaluation_due(bool due) { evaluation_due_ = due; }
 
@@ -123,6 +127,13 @@ class Trainer {
   void share_state(bool read);
   MicroBatchLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
   void update(StepOutput& output);
+  /// Unscales, measures and clips the gradients. Returns the scaler's found_inf, if it is enabled.
+  std::optional<torch::Tensor> finish_gradients(StepOutput& output);
+  /// Decides whether the update may take effect: sets `not_finite` and `spike`. Changes nothing but
+  /// the guard's history.
+  void judge(StepOutput& output, const std::optional<torch::Tensor>& found_inf);
+  /// Updates weights, averages and the model's buffers, unless the step was judged bad.
+  void apply(StepOutput& output);
 
   const Config& config_;
   const DevicePlan plan_;
@@ -148,6 +159,7 @@ class Trainer {
   std::optional<EvalRecord> last_eval_;
   std::optional<EvalRecord> best_eval_;
   bool evaluation_due_ = false;
+  std::set<std::string> without_state_;
 };
 
 }  // namespace ddp::train

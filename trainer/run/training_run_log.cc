@@ -6,10 +6,12 @@
 #include <cmath>
 #include <utility>
 
+#include "trainer/config/param_groups.h"
 #include "trainer/metrics/memory.h"
 #include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
 #include "trainer/optim/numerics.h"
+#include "trainer/optim/trained_parameters.h"
 #include "trainer/parallel/device_share.h"
 #include "trainer/run/run_end.h"
 #include "trainer/run/training_run.h"
@@ -47,17 +49,6 @@ std::string memory_text(const std::vector<double>& peaks) {
   if (peaks.size() == 1) return fmt::format("peak {}B", short_number(*most));
   return fmt::format("peak {}B to {}B on {} ranks, most on rank {}", short_number(*least),
                      short_number(*most), peaks.size(), most - peaks.begin());
-}
-
-/// "Frozen: 256 of 551016 parameters (trainer_config.freeze)"
-std::string frozen_text(const std::vector<Parameter>& parameters) {
-  int64_t frozen = 0;
-  int64_t all = 0;
-  for (const Parameter& p : parameters) {
-    all += p.tensor.numel();
-    if (!p.tensor.requires_grad()) frozen += p.tensor.numel();
-  }
-  return fmt::format("Frozen: {} of {} parameters (trainer_config.freeze)", frozen, all);
 }
 
 /// "step 30, f1 0.912300, eval loss 0.304100": why this snapshot is the best by `metric`.
@@ -188,7 +179,14 @@ void TrainingRun::log_start() const {
   const auto& sampler = trainer_.sampler();
   const Task& task = trainer_.task();
   for (const auto& line : task.describe()) log_.info(line);
-  if (!c.freeze.empty()) log_.info(frozen_text(task.parameters()));
+  const auto shapes = shapes_of(task.parameters());
+  for (const auto& line : group_table(resolve_param_groups(config_, shapes), shapes))
+    log_.info(line);
+  if (const auto& fresh = trainer_.without_state(); !fresh.empty()) {
+    log_.info(fmt::format("The snapshot has no optimizer state for {}, such as {}: it starts at 0",
+                          counted(static_cast<int64_t>(fresh.size()), "parameter tensor"),
+                          *fresh.begin()));
+  }
   log_.info(fmt::format(
       "Batch: {} per micro-batch x {} on {} = {}, {} {} per step; {} per epoch, {} in all",
       counted(c.batch_size, "sample"), counted(trainer_.batch_plan().micro_batches, "micro-batch"),

@@ -49,9 +49,13 @@ Json arithmetic_settings(const std::string& config_json) {
   keep("data_config", {"block_size", "train_split", "stride", "min_characters", "mask_share"});
   keep("trainer_config",
        {"batch_size", "grad_norm_clip", "seed", "use_amp", "amp_dtype", "freeze", "ema_decay"});
-  keep("optimizer_config",
-       {"name", "learning_rate", "lr_schedule", "warmup_steps", "decay_steps", "min_lr", "lr_power",
-        "weight_decay", "decay_embeddings", "betas", "eps", "momentum", "nesterov"});
+  keep("optimizer_config", {"name", "learning_rate", "lr_schedule", "warmup_steps", "decay_steps",
+                            "min_lr", "lr_power", "weight_decay", "decay_embeddings", "betas",
+                            "eps", "momentum", "nesterov", "param_groups"});
+  // Left out while it is empty: digests of older snapshots have no such key.
+  auto& optimizer = kept["optimizer_config"];
+  if (optimizer.contains("param_groups") && optimizer["param_groups"].empty())
+    optimizer.erase("param_groups");
   keep_model(config, kept);
   return kept;
 }

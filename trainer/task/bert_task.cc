@@ -118,10 +118,7 @@ BertSizes bert_sizes(const TextLines& lines, int64_t block_size, int64_t vocab_s
 
 std::vector<Parameter> bert_optimizer_parameters(const std::vector<ModelParameter>& parameters) {
   std::vector<Parameter> result;
-  for (const auto& p : parameters) {
-    const bool hidden = p.decay && p.name.starts_with("bert.encoder.");
-    result.push_back({p.name, p.tensor, p.decay, hidden});
-  }
+  for (const auto& p : parameters) result.push_back({p.name, p.tensor, p.role});
   return result;
 }
 

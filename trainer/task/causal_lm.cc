@@ -158,10 +158,7 @@ std::vector<NamedTensor> CausalLm::weights() const {
 
 std::vector<Parameter> CausalLm::parameters() const {
   std::vector<Parameter> result;
-  for (const auto& p : model_->model_parameters()) {
-    const bool hidden = p.decay && p.name.starts_with("transformer.h.");
-    result.push_back({p.name, p.tensor, p.decay, hidden});
-  }
+  for (const auto& p : model_->model_parameters()) result.push_back({p.name, p.tensor, p.role});
   return result;
 }
 

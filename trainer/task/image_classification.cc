@@ -99,8 +99,7 @@ ImageNetwork make_image_network(const Config& config, const ImageModelFacts& fac
 
 std::vector<Parameter> parameters_of(const ImageNetwork& network) {
   std::vector<Parameter> result;
-  for (const auto& p : network->network_parameters())
-    result.push_back({p.name, p.tensor, p.decay, p.hidden});
+  for (const auto& p : network->network_parameters()) result.push_back({p.name, p.tensor, p.role});
   return result;
 }
 

@@ -394,6 +394,52 @@ TEST_CASE("a value of the wrong type is refused with the value and its type") {
         std::string::npos);
 }
 
+TEST_CASE("groups of parameters are read from YAML and from the command line") {
+  const Loading loading;
+  const Config config = loading.load(
+      "data_config: {path: data/input.txt}\n"
+      "optimizer_config:\n  name: muon\n  param_groups:\n"
+      "    - {pattern: transformer.wte.*, frozen: true}\n"
+      "    - pattern: [\"*.bias\", \"*.ln_*\"]\n      lr_mult: 0.5\n      weight_decay: 0\n"
+      "    - {pattern: lm_head.weight, optimizer: muon}\n");
+  const auto& groups = config.optimizer.param_groups;
+  REQUIRE(groups.size() == 3);
+  CHECK(groups[0].frozen);
+  CHECK(groups[1].patterns == std::vector<std::string>{"*.bias", "*.ln_*"});
+  CHECK(groups[1].lr_mult == 0.5);
+  CHECK(groups[1].weight_decay == 0.0);
+  CHECK(groups[2].optimizer == OptimizerName::kMuon);
+  CHECK_FALSE(groups[2].weight_decay);
+  const Config stored = config_from_json(config_to_json(config));
+  CHECK(config_to_yaml(stored) == config_to_yaml(config));
+  CHECK(stored.optimizer.param_groups[1].patterns == groups[1].patterns);
+  const Config given =
+      loading.with({"optimizer_config.param_groups=[{pattern: '*.bias', lr_mult: 2}]"});
+  REQUIRE(given.optimizer.param_groups.size() == 1);
+  CHECK(given.optimizer.param_groups[0].lr_mult == 2.0);
+}
+
+TEST_CASE("a group of parameters that cannot be read names the entry, the key and the fix") {
+  const Loading loading;
+  const std::pair<const char*, const char*> cases[] = {
+      {"3", "is not a list"},
+      {"[x]", "entry 0: 'x' (str) is not a group; give a list of groups, e.g. [{pattern: "},
+      {"[{lr_mult: 1}]", "entry 0: has no pattern"},
+      {"[{pattern: []}]", "entry 0: pattern: is empty"},
+      {"[{pattern: 'a'}, {pattern: 'b', lr_mul: 1}]",
+       "entry 1: 'lr_mul' is not a key of a group; did you mean 'lr_mult'?"},
+      {"[{pattern: 'a', lr_mult: 0}]", "entry 0: lr_mult: 0.0 is out of range; give a number > 0"},
+      {"[{pattern: 'a', weight_decay: x}]", "entry 0: weight_decay: 'x' (str) is not a number"},
+      {"[{pattern: 'a', frozen: true, lr_mult: 2}]", "entry 0: frozen: true excludes all keys"},
+      {"[{pattern: 'a', optimizer: muon}]", "needs optimizer_config.name=muon"},
+      {"[{pattern: 'a', optimizer: sgd}]", "is muon or adamw"}};
+  for (const auto& [value, message] : cases) {
+    CAPTURE(value);
+    CHECK_THAT(loading.error_with({std::string("optimizer_config.param_groups=") + value}),
+               Catch::Contains("optimizer_config.param_groups") && Catch::Contains(message));
+  }
+}
+
 TEST_CASE("a value out of its range names the range") {
   const Loading loading;
   for (const char* text :

@@ -63,6 +63,23 @@ TEST_CASE("the state of training takes 16 bytes per parameter with AdamW, less w
   CHECK(bytes_of(own, "ddp_buckets", {false, 1}) == 0);
 }
 
+TEST_CASE("frozen parameters take no gradients, no optimizer state and no averages") {
+  Config config = gpt2_config();
+  config.trainer.ema_decay = 0.99;
+  config.trainer.freeze = {"transformer.wte.*"};
+  config.optimizer.param_groups.emplace_back();
+  config.optimizer.param_groups[0].patterns = {"transformer.h.0.*", "transformer.wpe.*"};
+  config.optimizer.param_groups[0].frozen = true;
+  const int64_t all = 124'439'808;
+  const int64_t block = 12 * 768 * 768 + 13 * 768;
+  const int64_t trained = all - int64_t{50257} * 768 - int64_t{1024} * 768 - block;
+  CHECK(bytes_of(config, "weights") == 4 * all);
+  CHECK(bytes_of(config, "gradients") == 4 * trained);
+  CHECK(bytes_of(config, "optimizer") == 8 * trained);
+  CHECK(bytes_of(config, "averaged_weights") == 4 * trained);
+  CHECK(bytes_of(config, "snapshot_copy") == 4 * all + 12 * trained);
+}
+
 TEST_CASE("checkpointed blocks and a chunked loss take a fraction of the memory") {
   Config config = gpt2_config();
   const int64_t activations = bytes_of(config, "activations");

@@ -152,7 +152,9 @@ TEST_CASE("weight decay applies to the weights of linear layers only") {
                         p.name.find("c_proj.weight") != std::string::npos ||
                         p.name.find("c_fc.weight") != std::string::npos ||
                         p.name == "lm_head.weight";
-    CHECK(p.decay == linear);
+    const bool decayed = p.role == ParameterRole::kHidden || p.role == ParameterRole::kLinear;
+    CHECK(decayed == linear);
+    CHECK((p.role == ParameterRole::kHidden) == (linear && p.name != "lm_head.weight"));
   }
 }
 

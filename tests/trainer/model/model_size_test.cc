@@ -4,7 +4,10 @@
 #include "tests/support/catch.h"
 #include "trainer/model/bert_classifier.h"
 #include "trainer/model/bert_cost.h"
+#include "trainer/model/gpt.h"
 #include "trainer/model/image_cost.h"
+#include "trainer/model/image_network.h"
+#include "trainer/model/training_cost.h"
 
 namespace ddp::train {
 namespace {
@@ -43,7 +46,43 @@ Config image_training(BatchNormKind norm) {
   return config;
 }
 
+template <class ModelParameters>
+void check_same(const std::vector<ParameterShape>& shapes, const ModelParameters& parameters) {
+  REQUIRE(shapes.size() == parameters.size());
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    INFO(shapes[i].name);
+    CHECK(shapes[i].name == parameters[i].name);
+    CHECK(shapes[i].sizes == parameters[i].tensor.sizes().vec());
+    CHECK(shapes[i].role == parameters[i].role);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("names, sizes and roles of parameters are computed without a model") {
+  for (const bool tied : {false, true}) {
+    GptConfig gpt;
+    gpt.n_layer = 2;
+    gpt.n_head = 2;
+    gpt.n_embd = 8;
+    gpt.tie_weights = tied;
+    check_same(gpt_parameter_shapes(gpt, 65, 16), GPT(gpt, 65, 16, 1)->model_parameters());
+  }
+  const BertConfig bert = some_bert();
+  check_same(bert_parameter_shapes(bert, {50, 12}),
+             BertForMaskedLm(bert, 50, 12, 1)->model_parameters());
+  check_same(bert_parameter_shapes(bert, {50, 12, 4}),
+             BertForSequenceClassification(bert, 50, 12, 4, 1)->model_parameters());
+  for (const auto norm : {BatchNormKind::kOff, BatchNormKind::kLocal}) {
+    for (const auto kind : {ImageNetworkKind::kConv, ImageNetworkKind::kDense}) {
+      ImageConfig image = image_training(norm).image;
+      image.network = kind;
+      const ImageSizes sizes{2, 9, 7, 6};
+      check_same(image_parameter_shapes(image, sizes),
+                 ImageNetwork(image, sizes, 1)->network_parameters());
+    }
+  }
+}
 
 TEST_CASE("memory of convolutions is that of the stage whose backward pass takes most") {
   const ImageSizes sizes{1, 8, 8, 10};

@@ -7,6 +7,7 @@
 #include "tests/trainer/snapshot/snapshot_files.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/optim/fused_optimizers.h"
+#include "trainer/optim/trained_parameters.h"
 #include "trainer/snapshot/snapshot.h"
 
 namespace ddp::train {
@@ -29,9 +30,9 @@ std::string dump(const test::TempDir& dir, const GptConfig& config) {
   std::vector<Parameter> parameters;
   for (const auto& p : model->model_parameters()) {
     tensors.emplace_back("before." + p.name, p.tensor.detach().clone());
-    parameters.push_back({p.name, p.tensor, p.decay});
+    parameters.push_back({p.name, p.tensor, p.role});
   }
-  Adam optimizer(parameters, OptimizerConfig(), Adam::Decay::kDecoupled);
+  Adam optimizer(trained_parameters({}, parameters), OptimizerConfig(), Adam::Decay::kDecoupled);
   model->eval();
   const auto inputs = test::random_tokens(3, 32, 65, 1);
   const auto targets = test::random_tokens(3, 32, 65, 2);
@@ -58,8 +59,8 @@ std::string dump(const test::TempDir& dir, const GptConfig& config) {
 void compare(const GptConfig& config, const std::string& peer) {
   const test::TempDir dir;
   const std::string command =
-      std::string(DDP_TEST_PYTHON) + " " + DDP_TEST_DIR + "/optim/numerics_peer.py " + dump(dir, config) +
-      " " + std::to_string(config.n_head) + " " +
+      std::string(DDP_TEST_PYTHON) + " " + DDP_TEST_DIR + "/optim/numerics_peer.py " +
+      dump(dir, config) + " " + std::to_string(config.n_head) + " " +
       (config.activation == Activation::kGeluTanh ? "tanh " : "none ") + peer;
   // NOLINTNEXTLINE(bugprone-command-processor): the words are the test's own
   const int status = std::system(command.c_str());

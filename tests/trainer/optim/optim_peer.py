@@ -67,37 +67,34 @@ def check_rates(case):
     return None
 
 
-def their_optimizer(case, groups):
-    decayed, plain, hidden = groups
-    decay = case["weight_decay"]
-    betas, eps, rate = tuple(case["betas"]), case["eps"], case["learning_rate"]
-    adam = [{"params": decayed, "weight_decay": decay}, {"params": plain, "weight_decay": 0.0}]
-    if case["name"] == "adamw":
-        return [torch.optim.AdamW(adam, lr=rate, betas=betas, eps=eps, fused=True)]
-    if case["name"] == "adam":
-        return [torch.optim.Adam(adam, lr=rate, betas=betas, eps=eps, fused=True)]
-    if case["name"] == "sgd":
-        return [torch.optim.SGD(adam, lr=rate, momentum=case["momentum"], nesterov=case["nesterov"])]
-    rest = [{"params": [p for p in decayed if p not in set(hidden)], "weight_decay": decay},
-            {"params": plain, "weight_decay": 0.0}]
-    return [torch.optim.Muon(hidden, lr=rate, weight_decay=decay, momentum=case["momentum"], nesterov=True,
-                             adjust_lr_fn="match_rms_adamw"),
-            torch.optim.AdamW([g for g in rest if g["params"]], lr=rate, betas=betas, eps=eps, fused=True)]
+def their_optimizers(case, parameters):
+    """An optimizer of theirs for each kind that a group names, with the groups as its param_groups."""
+    groups = {}
+    for parameter, described in zip(parameters, case["parameters"]):
+        own = described["group"]
+        key = own["optimizer"], case["learning_rate"] * own["lr_mult"], own["weight_decay"]
+        groups.setdefault(key, []).append(parameter)
+    betas, eps, momentum = tuple(case["betas"]), case["eps"], case["momentum"]
+    make = {
+        "adamw": lambda g: torch.optim.AdamW(g, betas=betas, eps=eps, fused=True),
+        "adam": lambda g: torch.optim.Adam(g, betas=betas, eps=eps, fused=True),
+        "sgd": lambda g: torch.optim.SGD(g, lr=0.0, momentum=momentum, nesterov=case["nesterov"]),
+        "muon": lambda g: torch.optim.Muon(g, momentum=momentum, nesterov=True, adjust_lr_fn="match_rms_adamw"),
+    }
+    return [make[kind]([{"params": p, "lr": rate, "weight_decay": decay}
+                        for (name, rate, decay), p in groups.items() if name == kind])
+            for kind in sorted({name for name, _, _ in groups})]
 
 
 def check_steps(case):
     parameters = [torch.nn.Parameter(torch.tensor(p["before"]).view(p["shape"])) for p in case["parameters"]]
-    flags = case["parameters"]
-    groups = ([p for p, f in zip(parameters, flags) if f["decay"]],
-              [p for p, f in zip(parameters, flags) if not f["decay"]],
-              [p for p, f in zip(parameters, flags) if f["hidden"]])
-    optimizers = their_optimizer(case, groups)
+    optimizers = their_optimizers(case, parameters)
     for gradients in case["gradients"]:
         for parameter, gradient in zip(parameters, gradients):
             parameter.grad = torch.tensor(gradient).view(parameter.shape)
         for optimizer in optimizers:
             optimizer.step()
-    for parameter, flag in zip(parameters, flags):
+    for parameter, flag in zip(parameters, case["parameters"]):
         ours = torch.tensor(flag["after"]).view(parameter.shape)
         if not torch.allclose(ours, parameter, rtol=1e-6, atol=1e-8):
             worst = (ours - parameter).abs().max().item()

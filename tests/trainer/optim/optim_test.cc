@@ -1,5 +1,7 @@
 // Schedules and optimizers against torch's and transformers' own, and what they promise besides.
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.h"
 
@@ -8,6 +10,7 @@
 #include "trainer/optim/muon.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/optim/schedule.h"
+#include "trainer/optim/trained_parameters.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -68,10 +71,28 @@ std::vector<Parameter> some_parameters() {
   const auto random = [&](const std::vector<int64_t>& shape) {
     return torch::randn(shape, generator, torch::kFloat32).requires_grad_(true);
   };
-  return {{"hidden", random({24, 16}), true, true},
-          {"wide", random({16, 48}), true, true},
-          {"head", random({32, 16}), true, false},
-          {"bias", random({24}), false, false}};
+  return {{"hidden", random({24, 16}), ParameterRole::kHidden},
+          {"wide", random({16, 48}), ParameterRole::kHidden},
+          {"head", random({32, 16}), ParameterRole::kLinear},
+          {"bias", random({24})}};
+}
+
+TrainedParameters grouped(const std::vector<Parameter>& parameters,
+                          const OptimizerConfig& optimizer) {
+  Config config;
+  config.optimizer = optimizer;
+  return trained_parameters(config, parameters);
+}
+
+Json options_of(const TrainedParameters& trained, std::size_t parameter) {
+  for (const auto& group : trained.groups) {
+    if (std::find(group.members.begin(), group.members.end(), parameter) == group.members.end())
+      continue;
+    return {{"optimizer", facts_of(group.options.optimizer).name},
+            {"lr_mult", group.options.lr_mult},
+            {"weight_decay", group.options.weight_decay}};
+  }
+  return {};
 }
 
 void set_gradients(const std::vector<Parameter>& parameters, uint64_t seed) {
@@ -80,17 +101,18 @@ void set_gradients(const std::vector<Parameter>& parameters, uint64_t seed) {
     p.tensor.grad().copy_(torch::randn(p.tensor.sizes(), generator, torch::kFloat32));
 }
 
-Json steps_of(const std::string& name, OptimizerConfig config) {
+Json steps_of(const std::string& name, const OptimizerConfig& config) {
   const auto parameters = some_parameters();
+  const auto trained = grouped(parameters, config);
   Json described = Json::array();
-  for (const auto& p : parameters) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& p = parameters[i];
     described.push_back({{"name", p.name},
                          {"shape", p.tensor.sizes().vec()},
-                         {"decay", p.decay},
-                         {"hidden", p.hidden},
+                         {"group", options_of(trained, i)},
                          {"before", values_of(p.tensor)}});
   }
-  const auto optimizer = make_optimizer(parameters, config);
+  const auto optimizer = make_optimizer(trained, config);
   Json gradients = Json::array();
   for (uint64_t step = 0; step < 5; ++step) {
     set_gradients(parameters, step);
@@ -103,7 +125,6 @@ Json steps_of(const std::string& name, OptimizerConfig config) {
     described[i]["after"] = values_of(parameters[i].tensor);
   return {{"name", name},
           {"learning_rate", config.learning_rate},
-          {"weight_decay", config.weight_decay},
           {"betas", config.betas},
           {"eps", config.eps},
           {"momentum", momentum_of(config)},
@@ -121,6 +142,28 @@ OptimizerConfig config_of(OptimizerName name, double momentum = 0.0, bool nester
   return config;
 }
 
+/// With groups of other learning rates and weight decays; for Muon a matrix for AdamW and the head
+/// for Muon.
+OptimizerConfig in_groups(OptimizerConfig config) {
+  config.param_groups.resize(3);
+  config.param_groups[0].patterns = {"head", "bias"};
+  config.param_groups[0].lr_mult = 0.3;
+  config.param_groups[1].patterns = {"wide"};
+  config.param_groups[1].lr_mult = 2.5;
+  config.param_groups[1].weight_decay = 0.7;
+  config.param_groups[2].patterns = {"*"};
+  config.param_groups[2].weight_decay = 0.0;
+  if (config.name != OptimizerName::kMuon) return config;
+  config.param_groups[0].patterns = {"head"};
+  config.param_groups[0].optimizer = OptimizerName::kMuon;
+  config.param_groups[1].optimizer = OptimizerName::kAdamW;
+  return config;
+}
+
+constexpr OptimizerName kAll[] = {OptimizerName::kAdamW, OptimizerName::kAdam, OptimizerName::kSgd,
+                                  OptimizerName::kMuon};
+static_assert(std::size(kAll) == std::size(kOptimizers));
+
 }  // namespace
 
 TEST_CASE("schedules and optimizers take the steps of torch's and transformers' own", "[peer]") {
@@ -132,7 +175,11 @@ TEST_CASE("schedules and optimizers take the steps of torch's and transformers' 
                         steps_of("sgd", config_of(OptimizerName::kSgd, 0.9)),
                         steps_of("sgd", config_of(OptimizerName::kSgd, 0.9, true)),
                         steps_of("muon", config_of(OptimizerName::kMuon)),
-                        steps_of("muon", config_of(OptimizerName::kMuon, 0.8))}}};
+                        steps_of("muon", config_of(OptimizerName::kMuon, 0.8)),
+                        steps_of("adamw", in_groups(config_of(OptimizerName::kAdamW))),
+                        steps_of("adam", in_groups(config_of(OptimizerName::kAdam))),
+                        steps_of("sgd", in_groups(config_of(OptimizerName::kSgd, 0.9))),
+                        steps_of("muon", in_groups(config_of(OptimizerName::kMuon)))}}};
   const test::TempDir dir;
   const std::string command = std::string(DDP_TEST_PYTHON) + " " + DDP_TEST_DIR +
                               "/optim/optim_peer.py " + dir.write("cases.json", cases.dump());
@@ -148,10 +195,10 @@ TEST_CASE("schedules and optimizers take the steps of torch's and transformers' 
 }
 
 TEST_CASE("a step with a found infinity changes nothing, whatever the optimizer") {
-  for (const auto name :
-       {OptimizerName::kAdamW, OptimizerName::kAdam, OptimizerName::kSgd, OptimizerName::kMuon}) {
+  for (const auto name : kAll) {
     const auto parameters = some_parameters();
-    const auto optimizer = make_optimizer(parameters, config_of(name, 0.9));
+    const auto optimizer =
+        make_optimizer(grouped(parameters, config_of(name, 0.9)), config_of(name, 0.9));
     set_gradients(parameters, 1);
     optimizer->step(0.01, torch::zeros({}));
     std::vector<torch::Tensor> before;
@@ -168,12 +215,11 @@ TEST_CASE("a step with a found infinity changes nothing, whatever the optimizer"
 }
 
 TEST_CASE("an optimizer that is given another's state goes on as that one") {
-  for (const auto name :
-       {OptimizerName::kAdamW, OptimizerName::kAdam, OptimizerName::kSgd, OptimizerName::kMuon}) {
+  for (const auto name : kAll) {
     const auto first = some_parameters();
     const auto second = some_parameters();
-    const auto one = make_optimizer(first, config_of(name, 0.9));
-    const auto two = make_optimizer(second, config_of(name, 0.9));
+    const auto one = make_optimizer(grouped(first, config_of(name, 0.9)), config_of(name, 0.9));
+    const auto two = make_optimizer(grouped(second, config_of(name, 0.9)), config_of(name, 0.9));
     for (uint64_t step = 0; step < 3; ++step) {
       set_gradients(first, step);
       one->step(0.01, torch::zeros({}));
@@ -189,6 +235,52 @@ TEST_CASE("an optimizer that is given another's state goes on as that one") {
     for (std::size_t i = 0; i < first.size(); ++i)
       CHECK(torch::equal(first[i].tensor, second[i].tensor));
   }
+}
+
+TEST_CASE("estimates count the state that each optimizer keeps, by group") {
+  for (const auto name : kAll) {
+    for (const double momentum : {0.0, 0.9}) {
+      const auto parameters = some_parameters();
+      OptimizerConfig config = config_of(name, momentum);
+      config.param_groups.resize(1);
+      config.param_groups[0].patterns = {"head"};
+      config.param_groups[0].frozen = true;
+      const auto trained = grouped(parameters, config);
+      int64_t expected = 0;
+      for (const auto& group : trained.groups) {
+        for (const std::size_t i : group.members)
+          expected += states_of(group.options, config) * trained.parameters[i].tensor.numel();
+      }
+      int64_t kept = 0;
+      for (const auto& state : make_optimizer(trained, config)->state())
+        kept += state.tensor.numel();
+      INFO(facts_of(name).name << " " << momentum);
+      CHECK(kept == expected);
+    }
+  }
+}
+
+TEST_CASE("frozen parameters get no gradient, no state and no update, and can be trained again") {
+  const auto parameters = some_parameters();
+  OptimizerConfig config = config_of(OptimizerName::kMuon);
+  config.param_groups.resize(1);
+  config.param_groups[0].patterns = {"hidden", "bias"};
+  config.param_groups[0].frozen = true;
+  const auto optimizer = make_optimizer(grouped(parameters, config), config);
+  std::vector<std::string> names;
+  for (const auto& p : optimizer->parameters()) names.push_back(p.name);
+  CHECK(names == std::vector<std::string>{"wide", "head"});
+  CHECK(optimizer->gradients().size() == 2);
+  CHECK_FALSE(parameters[0].tensor.requires_grad());
+  CHECK_FALSE(parameters[0].tensor.grad().defined());
+  const auto before = parameters[0].tensor.clone();
+  for (const auto& p : optimizer->parameters()) p.tensor.grad().fill_(1.0);
+  optimizer->step(0.01, torch::zeros({}));
+  CHECK(torch::equal(parameters[0].tensor, before));
+  for (const auto& state : optimizer->state())
+    CHECK((state.name.starts_with("wide.") || state.name.starts_with("head.")));
+  grouped(parameters, config_of(OptimizerName::kMuon));
+  CHECK(parameters[0].tensor.requires_grad());
 }
 
 TEST_CASE("Muon's direction is nearly orthogonal, for tall and wide matrices") {

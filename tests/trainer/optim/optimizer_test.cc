@@ -2,18 +2,20 @@
 
 #include <cmath>
 #include "tests/support/catch.h"
+#include "trainer/optim/trained_parameters.h"
 #include "trainer/parallel/ddp.h"
 
 namespace ddp::train {
 namespace {
 
-std::vector<Parameter> make(const std::vector<torch::Tensor>& parameters,
-                            const std::vector<bool>& decay) {
+TrainedParameters make(const std::vector<torch::Tensor>& parameters,
+                       const std::vector<bool>& decay) {
   std::vector<Parameter> list;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    list.push_back({std::to_string(i), parameters[i], decay[i]});
+    list.push_back({std::to_string(i), parameters[i],
+                    decay[i] ? ParameterRole::kLinear : ParameterRole::kOther});
   }
-  return list;
+  return trained_parameters({}, list);
 }
 
 torch::Tensor parameter(double value) { return torch::full({3}, value).requires_grad_(true); }

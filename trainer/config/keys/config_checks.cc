@@ -140,6 +140,19 @@ void check_global_batch(const Config& config, const Given& given) {
   }
 }
 
+/// Two optimizers share a run only with muon, which has adamw for what is not a hidden matrix.
+void check_optimizers_of_groups(const OptimizerConfig& optimizer, const Given& given) {
+  for (std::size_t i = 0; i < optimizer.param_groups.size(); ++i) {
+    const auto& own = optimizer.param_groups[i].optimizer;
+    const bool of_muon = own == OptimizerName::kMuon || own == OptimizerName::kAdamW;
+    if (!own || (of_muon && optimizer.name == OptimizerName::kMuon)) continue;
+    given.refuse("optimizer_config.param_groups",
+                 fmt::format("entry {}: optimizer={} needs optimizer_config.name=muon{}; {}", i,
+                             facts_of(*own).name, of_muon ? "" : " and is muon or adamw",
+                             of_muon ? "set it, or remove optimizer" : "remove it"));
+  }
+}
+
 void check_optimizer(const Config& config, const Given& given) {
   const OptimizerConfig& optimizer = config.optimizer;
   if (optimizer.min_lr > optimizer.learning_rate) {
@@ -152,6 +165,7 @@ void check_optimizer(const Config& config, const Given& given) {
     given.refuse("optimizer_config.nesterov",
                  "needs momentum; set optimizer_config.momentum, e.g. to 0.9");
   }
+  check_optimizers_of_groups(optimizer, given);
 }
 
 void check_devices(const DistributedConfig& config, const Given& given) {

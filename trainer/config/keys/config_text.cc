@@ -30,8 +30,13 @@ Node node_from_json(const nlohmann::ordered_json& json) {
     damaged("a number is too large");
   if (json.is_number_integer()) return Node::of(json.get<int64_t>());
   if (json.is_string()) return Node::of(json.get<std::string>());
-  Node node = Node::list();
-  for (const auto& item : json) node.items.push_back(node_from_json(item));
+  Node node = json.is_object() ? Node::map() : Node::list();
+  for (const auto& [key, item] : json.items()) {
+    if (json.is_object())
+      set_path(node, key, node_from_json(item));
+    else
+      node.items.push_back(node_from_json(item));
+  }
   return node;
 }
 

@@ -21,7 +21,8 @@ using FieldPointer =
                  std::array<double, 2>*, Verbosity*, AutoNumber*, ClassWeights*,
                  std::vector<std::string>*, TaskKind*, DataFormat*, OnBadSample*, ImageNetworkKind*,
                  BatchNormKind*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*,
-                 Backend*, GradientCompression*, OptimizerName*, LrSchedule*, ProgressStyle*>;
+                 Backend*, GradientCompression*, OptimizerName*, LrSchedule*, ProgressStyle*,
+                 std::vector<ParamGroup>*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {
@@ -59,7 +60,7 @@ const Field* find_field(std::string_view path);
 bool belongs_to(const Field& field, TaskKind task);
 
 /// "int", "float", "bool", "str", "auto or float", "balanced or list of floats", "list of 2
-/// floats", "list of str" or the choices of an enumeration.
+/// floats", "list of str", "list of groups" or the choices of an enumeration.
 std::string field_type(const Field& field);
 
 /// The names of an enumeration's values; none of any other type.

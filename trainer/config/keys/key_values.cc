@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
@@ -57,6 +58,10 @@ std::optional<double> as_float(const Node& node) {
   if (node.kind != Kind::kFloat && node.kind != Kind::kInt) return std::nullopt;
   return number_of(node);
 }
+
+constexpr double kNoBound = std::numeric_limits<double>::infinity();
+constexpr const char* kGroupFix =
+    "give a list of groups, e.g. [{pattern: \"*.bias\", lr_mult: 0.5}]";
 
 /// Assigns a value to a member, or throws std::invalid_argument: "<what>; <fix>".
 struct Assign {
@@ -124,6 +129,18 @@ struct Assign {
     *member = {all.value_or(false), texts("give logger names, e.g. [trainer]")};
     if (!all && value.kind == Kind::kString) member->loggers.push_back(value.text);
   }
+  void operator()(std::vector<ParamGroup>* member) const {
+    if (value.kind != Kind::kList) refuse_type(value, "a list", kGroupFix);
+    std::vector<ParamGroup> parsed;
+    for (const Node& item : value.items) {
+      try {
+        parsed.push_back(param_group(item));
+      } catch (const std::invalid_argument& problem) {
+        refuse(fmt::format("entry {}: {}", parsed.size(), problem.what()));
+      }
+    }
+    *member = std::move(parsed);
+  }
   template <class E>
   requires std::is_enum_v<E>
   void operator()(E* member) const {
@@ -152,6 +169,54 @@ struct Assign {
     check_range(*parsed, python_float(*parsed), fix);
     return *parsed;
   }
+  /// Assigns `key` of `entry`, if it is there, as a field of that range.
+  template <class T>
+  static void read(const Node& entry, const char* key, Range range, T* member) {
+    const Node* given = entry.find(key);
+    if (given == nullptr) return;
+    try {
+      Field field;
+      field.range = range;
+      Assign{field, *given}(member);
+    } catch (const std::invalid_argument& problem) {
+      refuse(fmt::format("{}: {}", key, problem.what()));
+    }
+  }
+  static void check_keys_of_group(const Node& entry) {
+    const std::vector<std::string> known = {"pattern", "lr_mult", "weight_decay", "optimizer",
+                                            "frozen"};
+    for (const std::string& key : entry.key_texts()) {
+      if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+      const auto fix = fmt::format("known: {}", fmt::join(known, ", "));
+      refuse(fmt::format("'{}' is not a key of a group; {}", shown(key),
+                         did_you_mean(key, known, fix)));
+    }
+  }
+  /// One pattern or a list of them.
+  static std::vector<std::string> patterns_of(const Node& entry) {
+    const Node* pattern = entry.find("pattern");
+    if (pattern == nullptr) refuse(fmt::format("has no pattern; {}", kGroupFix));
+    if (pattern->kind == Kind::kString) return {pattern->text};
+    std::vector<std::string> patterns;
+    read(entry, "pattern", {}, &patterns);
+    if (patterns.empty()) refuse("pattern: is empty; give at least one");
+    return patterns;
+  }
+  static ParamGroup param_group(const Node& entry) {
+    if (entry.kind != Kind::kMap) refuse_type(entry, "a group", kGroupFix);
+    check_keys_of_group(entry);
+    ParamGroup group;
+    group.patterns = patterns_of(entry);
+    read(entry, "lr_mult", {0, kNoBound, true}, &group.lr_mult);
+    read(entry, "frozen", {}, &group.frozen);
+    if (entry.find("weight_decay") != nullptr)
+      read(entry, "weight_decay", {0, kNoBound}, &group.weight_decay.emplace());
+    if (entry.find("optimizer") != nullptr)
+      read(entry, "optimizer", {}, &group.optimizer.emplace());
+    if (group.frozen && entry.entries.size() > 2)
+      refuse("frozen: true excludes all keys but pattern; remove the others");
+    return group;
+  }
   /// The items of a list.
   std::vector<std::string> texts(const std::string& fix) const {
     std::vector<std::string> out;
@@ -162,6 +227,18 @@ struct Assign {
     return out;
   }
 };
+
+/// Only what differs from the defaults of an entry.
+Node group_node(const ParamGroup& group) {
+  Node node = Node::map();
+  set_path(node, "pattern", Node::texts(group.patterns));
+  if (group.frozen) set_path(node, "frozen", Node::of(true));
+  if (group.lr_mult != 1.0) set_path(node, "lr_mult", Node::of(group.lr_mult));
+  if (group.weight_decay) set_path(node, "weight_decay", Node::of(*group.weight_decay));
+  if (group.optimizer)
+    set_path(node, "optimizer", Node::of(std::string(facts_of(*group.optimizer).name)));
+  return node;
+}
 
 struct Read {
   Node operator()(const int64_t* member) const { return Node::of(*member); }
@@ -187,6 +264,11 @@ struct Read {
     for (const double item : member->values) node.items.push_back(Node::of(item));
     return node;
   }
+  Node operator()(const std::vector<ParamGroup>* member) const {
+    Node node = Node::list();
+    for (const ParamGroup& group : *member) node.items.push_back(group_node(group));
+    return node;
+  }
   Node operator()(const std::array<double, 2>* member) const {
     Node node = Node::list();
     for (const double item : *member) node.items.push_back(Node::of(item));
@@ -209,6 +291,7 @@ struct TypeName {
   std::string operator()(const AutoNumber*) const { return "auto or float"; }
   std::string operator()(const ClassWeights*) const { return "balanced or list of floats"; }
   std::string operator()(const std::vector<std::string>*) const { return "list of str"; }
+  std::string operator()(const std::vector<ParamGroup>*) const { return "list of groups"; }
   template <class E>
   requires std::is_enum_v<E> std::string operator()(const E*) const {
     return fmt::format("{}", fmt::join(choice_names<E>(), " | "));

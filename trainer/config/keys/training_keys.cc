@@ -136,7 +136,8 @@ std::vector<Field> optimizer_fields() {
       {DDP_KEY(optimizer, lr_power), .range = kAbove0,
        .meaning = "Exponent of lr_schedule=polynomial."},
       {DDP_KEY(optimizer, weight_decay), .range = kAtLeast0,
-       .meaning = "Weight decay; applied to the weights of linear layers only."},
+       .meaning = "Weight decay; by default applied to the weights of linear layers and "
+                  "convolutions only."},
       {DDP_KEY(optimizer, decay_embeddings),
        .meaning =
            "Apply weight_decay to embeddings as well, as nanoGPT and transformers do; minGPT "
@@ -147,6 +148,10 @@ std::vector<Field> optimizer_fields() {
       {DDP_KEY(optimizer, momentum), .range = kProbability,
        .meaning = "Momentum of sgd and muon; auto: 0 for sgd, 0.95 for muon."},
       {DDP_KEY(optimizer, nesterov), .meaning = "Nesterov momentum for sgd; muon always has it."},
+      {DDP_KEY(optimizer, param_groups), .null_means = NullMeans::kOff,
+       .meaning = "Parameters to train in another way, by shell patterns of their names; the first "
+                  "match counts. Keys of an entry: pattern (one or a list), lr_mult, weight_decay, "
+                  "optimizer (muon or adamw, with name: muon), frozen."},
   };
 }
 

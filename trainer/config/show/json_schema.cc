@@ -24,6 +24,21 @@ Json number_schema(const Field& field, const char* type) {
   return out;
 }
 
+/// The entries of param_groups.
+Json group_schema() {
+  const Json text = {{"type", "string"}};
+  const Json texts = {{"type", "array"}, {"items", text}, {"minItems", 1}};
+  return {{"type", "object"},
+          {"additionalProperties", false},
+          {"required", {"pattern"}},
+          {"properties",
+           {{"pattern", {{"anyOf", Json::array({text, texts})}}},
+            {"lr_mult", {{"type", "number"}, {"exclusiveMinimum", 0}}},
+            {"weight_decay", {{"type", "number"}, {"minimum", 0}}},
+            {"optimizer", {{"enum", {"muon", "adamw"}}}},
+            {"frozen", {{"type", "boolean"}}}}}};
+}
+
 Json base_type(const Field& field) {
   const std::string type = field_type(field);
   if (type == "int" || type == "int or null") return number_schema(field, "integer");
@@ -41,6 +56,7 @@ Json base_type(const Field& field) {
     const Json list = {{"type", "array"}, {"items", number_schema(field, "number")}};
     return {{"anyOf", Json::array({Json{{"const", "balanced"}}, list})}};
   }
+  if (type == "list of groups") return {{"type", "array"}, {"items", group_schema()}};
   if (type == "list of str") return {{"type", "array"}, {"items", {{"type", "string"}}}};
   if (type == "bool or list of str")
     return {{"type", Json::array({"boolean", "array", "string"})}, {"items", {{"type", "string"}}}};

@@ -1,0 +1,25 @@
+// From a model's parameters to those that are trained.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/config/param_groups.h"
+#include "trainer/optim/optimizer.h"
+
+namespace ddp::train {
+
+std::vector<ParameterShape> shapes_of(const std::vector<Parameter>& parameters);
+
+/// The parameters of the groups that `keep` accepts, in their order, with those groups.
+TrainedParameters select_groups(const std::vector<Parameter>& parameters,
+                                const std::vector<ParameterGroup>& groups,
+                                const std::function<bool(const GroupOptions&)>& keep);
+
+/// Switches off the gradients of the parameters that the configuration freezes, and on those of the
+/// others, which it returns. Throws UserError as resolve_param_groups() does.
+TrainedParameters trained_parameters(const Config& config,
+                                     const std::vector<Parameter>& parameters);
+
+}  // namespace ddp::train
