@@ -22,9 +22,9 @@
 #include "trainer/parallel/device_share.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
-#include "trainer/runtime/process/build_commit.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log/finish_stdout.h"
+#include "trainer/runtime/process/build_commit.h"
 #include "trainer/runtime/process/host_name.h"
 
 namespace ddp::train {

@@ -9,8 +9,8 @@
 #include "trainer/interop/gpt2_layout.h"
 #include "trainer/interop/tokenizer_files.h"
 #include "trainer/interop/torch_file.h"
-#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train {

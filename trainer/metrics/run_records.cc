@@ -10,8 +10,8 @@
 #include "trainer/metrics/jsonl_sink.h"
 #include "trainer/metrics/memory.h"
 #include "trainer/metrics/prometheus_sink.h"
-#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/process/start_time.h"
 
 namespace ddp::train {

@@ -13,8 +13,8 @@
 #include "launcher/worker_contract.h"
 #include "trainer/metrics/text.h"
 #include "trainer/runtime/files/atomic_file.h"
-#include "trainer/runtime/process/start_time.h"
 #include "trainer/runtime/files/xxh3.h"
+#include "trainer/runtime/process/start_time.h"
 
 namespace ddp::train {
 namespace {

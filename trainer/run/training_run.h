@@ -11,12 +11,12 @@
 
 #include "trainer/config/config.h"
 #include "trainer/health/run_monitor.h"
+#include "trainer/metrics/run_records.h"
 #include "trainer/metrics/throughput.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/run/duty.h"
 #include "trainer/run/rollback_limit.h"
 #include "trainer/run/run_account.h"
-#include "trainer/metrics/run_records.h"
 #include "trainer/run/step_profile.h"
 #include "trainer/run/trainer.h"
 #include "trainer/runtime/log/log.h"

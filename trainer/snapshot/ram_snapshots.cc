@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/log/message.h"
 #include "trainer/runtime/files/xxh3.h"
+#include "trainer/runtime/log/message.h"
 
 namespace ddp::train {
 namespace {

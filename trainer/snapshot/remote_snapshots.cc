@@ -12,8 +12,8 @@
 #include <optional>
 
 #include "trainer/metrics/text.h"
-#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/log/message.h"
 #include "trainer/storage/remote_folder.h"
 #include "trainer/storage/retry.h"

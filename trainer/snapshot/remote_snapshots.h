@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/runtime/log/log.h"
 #include "trainer/runtime/files/remote_path.h"
+#include "trainer/runtime/log/log.h"
 #include "trainer/snapshot/snapshot_folder.h"
 #include "trainer/storage/remote_mirror.h"
 

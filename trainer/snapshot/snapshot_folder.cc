@@ -13,8 +13,8 @@
 #include <string_view>
 #include <utility>
 
-#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 
 namespace ddp::train {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/snapshot/snapshot_folder.h"
 
 namespace ddp::train {

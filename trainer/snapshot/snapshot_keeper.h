@@ -13,8 +13,8 @@
 
 #include "trainer/config/config.h"
 #include "trainer/health/run_monitor.h"
-#include "trainer/runtime/process/background_job.h"
 #include "trainer/runtime/log/log.h"
+#include "trainer/runtime/process/background_job.h"
 #include "trainer/snapshot/ram_snapshots.h"
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot_folder.h"

@@ -15,8 +15,8 @@
 #include <optional>
 #include <string_view>
 
-#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/files/json_depth.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/runtime/files/xxh3.h"

@@ -1,7 +1,7 @@
 #include "tests/support/catch.h"
 
-#include "tests/trainer/config/test_files.h"
 #include "tests/support/exit_code_table.h"
+#include "tests/trainer/config/test_files.h"
 #include "trainer/app/trainer_args.h"
 #include "trainer/runtime/error.h"
 

@@ -11,10 +11,10 @@
 #include <thread>
 #include "tests/support/catch.h"
 
-#include "tests/trainer/config/test_files.h"
 #include "tests/support/skip.h"
-#include "trainer/runtime/files/atomic_file.h"
+#include "tests/trainer/config/test_files.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/files/error_file.h"
 #include "trainer/runtime/log/log.h"
 

@@ -2,8 +2,8 @@
 
 #include <set>
 
-#include "tests/trainer/data/image_files.h"
 #include "tests/support/catch.h"
+#include "tests/trainer/data/image_files.h"
 #include "trainer/runtime/seed.h"
 
 namespace ddp::test {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "tests/trainer/data/image_files.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
+#include "tests/trainer/data/image_files.h"
 
 namespace ddp::test {
 namespace {

@@ -16,7 +16,8 @@ namespace ddp::train::test {
 /// False when the peer is not installed, which it says; checks that it succeeds.
 inline bool ask_peer(const std::vector<std::string>& words) {
   constexpr int kSkipped = 77;
-  std::string command = std::string(DDP_TEST_PYTHON) + " -B " + DDP_TEST_DIR + "/interop/interop_peer.py";
+  std::string command =
+      std::string(DDP_TEST_PYTHON) + " -B " + DDP_TEST_DIR + "/interop/interop_peer.py";
   for (const auto& word : words) command += " '" + word + "'";
   // NOLINTNEXTLINE(bugprone-command-processor): the words are the test's own
   const int status = std::system(command.c_str());

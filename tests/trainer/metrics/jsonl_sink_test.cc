@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tests/trainer/metrics/text_of.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
+#include "tests/trainer/metrics/text_of.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "tests/trainer/metrics/text_of.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
+#include "tests/trainer/metrics/text_of.h"
 
 namespace ddp::train {
 namespace {

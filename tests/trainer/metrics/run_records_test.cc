@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tests/trainer/metrics/text_of.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_folder.h"
+#include "tests/trainer/metrics/text_of.h"
 
 namespace ddp::train {
 namespace {

@@ -13,8 +13,9 @@ TEST_CASE("compressed gradients are those of torch's hooks, bit for bit", "[peer
     INFO(type);
     const std::string ours = test::probe(3, "compress " + type);
     CHECK(ours != whole);
-    const auto [theirs, status] = test::ranks_output(
-        3, std::string(DDP_TEST_PYTHON) + " " + DDP_TEST_DIR + "/parallel/compress_peer.py " + type);
+    const auto [theirs, status] =
+        test::ranks_output(3, std::string(DDP_TEST_PYTHON) + " " + DDP_TEST_DIR +
+                                  "/parallel/compress_peer.py " + type);
     if (theirs == "no torch\n")
       return ddp::test::say_skipped(std::string(DDP_TEST_PYTHON) + " cannot import torch");
     REQUIRE(status == 0);

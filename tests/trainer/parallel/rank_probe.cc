@@ -6,8 +6,8 @@
 
 #include "tests/trainer/parallel/fake_device.h"
 #include "tests/trainer/snapshot/snapshot_files.h"
-#include "tests/trainer/test_model.h"
 #include "tests/trainer/task/unequal_task.h"
+#include "tests/trainer/test_model.h"
 #include "trainer/parallel/ddp.h"
 #include "trainer/parallel/device_wait.h"
 #include "trainer/parallel/peer_watch.h"

@@ -6,9 +6,9 @@
 #include <mutex>
 #include "tests/support/catch.h"
 
+#include "tests/support/loopback.h"
 #include "tests/trainer/config/test_files.h"
 #include "tests/trainer/storage/store_server.h"
-#include "tests/support/loopback.h"
 #include "trainer/storage/remote_mirror.h"
 
 namespace ddp::train {

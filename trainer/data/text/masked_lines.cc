@@ -7,8 +7,8 @@
 #include <span>
 
 #include "trainer/data/rows.h"
-#include "trainer/runtime/seed.h"
 #include "trainer/runtime/files/sha256.h"
+#include "trainer/runtime/seed.h"
 
 namespace ddp::train {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "trainer/runtime/files/atomic_file.h"
 #include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
 
 namespace ddp::train {
 
