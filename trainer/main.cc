@@ -11,12 +11,14 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/trainer_args.h"
 #include "trainer/health/heartbeat_file.h"
+#include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/log/finish_stdout.h"
 
 namespace ddp::train {
 namespace {
 
 int run(int argc, const char* const* argv) {
+  add_model_keys();
   const TrainerArgs args = parse_trainer_args(argc, argv);
   if (args.mode != Mode::kTrain) beat_at_start(/*promises=*/false);  // nor do these say more
   switch (args.mode) {

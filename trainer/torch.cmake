@@ -44,12 +44,13 @@ ddp_torch_room(ddp_model
     model/batch_norm.cc
     model/bert.cc
     model/bert_classifier.cc
+    model/causal_model.cc
     model/chunked_loss.cc
     model/fused_ops.cc
     model/generate.cc
-    model/gpt.cc
     model/image_network.cc
     model/key_value_cache.cc
+    model/make_causal_model.cc
     model/sampling.cc)
 
 # Found by their place, so that a new optimizer is not listed here as well.
@@ -86,7 +87,7 @@ ddp_torch_room(ddp_parallel
 target_include_directories(ddp_parallel SYSTEM PRIVATE ${DDP_GLOO_INCLUDE})
 
 ddp_torch_room(ddp_interop
-  PUBLIC ddp_optim ddp_tensorfile ddp_tokenizer
+  PUBLIC ddp_optim ddp_model_costs ddp_tensorfile ddp_tokenizer
   PRIVATE nlohmann_json::nlohmann_json
   SOURCES
     interop/export_model.cc
@@ -109,6 +110,7 @@ ddp_torch_room(ddp_task
     task/make_task.cc
     task/masked_lm.cc
     task/masked_predictor.cc
+    task/model_bundle.cc
     task/text_classification.cc
     task/text_predictor.cc
     task/text_sample.cc)
@@ -117,6 +119,7 @@ ddp_torch_room(ddp_snapshot
   PUBLIC ddp_task ddp_storage ddp_tensorfile ddp_health
   PRIVATE nlohmann_json::nlohmann_json Threads::Threads
   SOURCES
+    snapshot/open_model.cc
     snapshot/ram_snapshots.cc
     snapshot/remote_snapshots.cc
     snapshot/resume_check.cc
@@ -145,30 +148,35 @@ ddp_torch_room(ddp_run
     run/training_run_duties.cc
     run/training_run_log.cc)
 
-add_executable(trainer
-  main.cc
-  app/doctor.cc
-  app/exit_report.cc
-  app/machine_memory.cc
-  app/memory_estimate.cc
-  app/modes/estimate.cc
-  app/modes/eval.cc
-  app/modes/export.cc
-  app/modes/generate.cc
-  app/modes/inspect.cc
-  app/modes/predict.cc
-  app/modes/report.cc
-  app/modes/show.cc
-  app/modes/train.cc
-  app/multirun.cc
-  app/out_of_memory.cc
-  app/prediction_file.cc
-  app/snapshot_model.cc
-  app/standard_output.cc
-  app/train_job.cc
-  app/warm_up.cc)
-target_link_libraries(trainer PRIVATE ddp_run ddp_report ddp_trainer_tokenize nlohmann_json::nlohmann_json OpenSSL::Crypto)
-target_compile_definitions(trainer PRIVATE DDP_VERSION="${PROJECT_VERSION}")
+# What `trainer` does, all but main(): another program may bring a model of its own.
+ddp_torch_room(ddp_trainer_app
+  PUBLIC ddp_run ddp_report ddp_trainer_tokenize
+  PRIVATE nlohmann_json::nlohmann_json OpenSSL::Crypto
+  SOURCES
+    app/chosen_device.cc
+    app/doctor.cc
+    app/exit_report.cc
+    app/machine_memory.cc
+    app/memory_estimate.cc
+    app/modes/estimate.cc
+    app/modes/eval.cc
+    app/modes/export.cc
+    app/modes/generate.cc
+    app/modes/inspect.cc
+    app/modes/predict.cc
+    app/modes/report.cc
+    app/modes/show.cc
+    app/modes/train.cc
+    app/multirun.cc
+    app/out_of_memory.cc
+    app/prediction_file.cc
+    app/standard_output.cc
+    app/train_job.cc
+    app/warm_up.cc)
+target_compile_definitions(ddp_trainer_app PRIVATE DDP_VERSION="${PROJECT_VERSION}")
+
+add_executable(trainer main.cc)
+target_link_libraries(trainer PRIVATE ddp_trainer_app)
 ddp_precompiled(trainer)
 # Symbols for the CUDA module, but none of libraries that another library may have its own copy of.
 set_target_properties(trainer PROPERTIES ENABLE_EXPORTS ON)

@@ -131,6 +131,10 @@ TEST_CASE("predict names the likeliest tokens of each mask with their probabilit
       trainer(place, {"predict", "--snapshot", "snapshot.pt", "--text", "The [MASK] ran."}));
   CHECK_THAT(table.out,
              Contains(report["predictions"][0]["answers"][0]["answer"].get<std::string>()));
+  succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "exported"}));
+  const auto of_folder =
+      succeed(trainer(place, {"predict", "--snapshot", "exported", "--text", "The [MASK] ran."}));
+  CHECK(of_folder.out == table.out);
 }
 
 TEST_CASE("texts with masks come from a file or from standard input as well") {

@@ -67,5 +67,23 @@ TEST_CASE("a snapshot that cannot be begun with is refused in one line") {
                 "is neither a snapshot of this trainer nor a folder");
 }
 
+TEST_CASE("a folder of transformers generates and is exported as the snapshot that it came from") {
+  const Workspace place;
+  succeed(alone(place, {"trainer_config.max_steps=6"}));
+  const auto text_of = [&place](const std::string& model) {
+    return succeed(trainer(place, {"generate", "--snapshot", model, "--prompt", "the old",
+                                   "--max_new_tokens", "50", "--seed", "3"}))
+        .out;
+  };
+  succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "first"}));
+  CHECK(text_of("first") == text_of("snapshot.pt"));
+  succeed(trainer(place, {"export", "--snapshot", "first", "--output", "second"}));
+  for (const char* file : {"model.safetensors", "tokenizer.json"})
+    CHECK(read_bytes(place / "first" / file) == read_bytes(place / "second" / file));
+  place.write("first/config.json", R"({"model_type": "llama"})");
+  check_refused(finish(trainer(place, {"generate", "--snapshot", "first", "--prompt", "the"})),
+                "first/config.json: model_type is 'llama'; this trainer reads bert, gpt2");
+}
+
 }  // namespace
 }  // namespace ddp::test

@@ -172,6 +172,10 @@ TEST_CASE("fine-tuning starts from a masked language model, and from a classifie
   CHECK_THAT(tuned.out, Contains("masked.pt; initialized at random: pooler and classifier"));
   const auto expected = answers_of(place, {"--input", "others.csv"});
   succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "exported"}));
+  const auto table_of = [&place](const std::string& model) {
+    return succeed(trainer(place, {"predict", "--snapshot", model, "--input", "others.csv"})).out;
+  };
+  CHECK(table_of("exported") == table_of("snapshot.pt"));
   const Words still =
       joined(sizes_there, {"trainer_config.max_steps=1", "optimizer_config.learning_rate=1e-30",
                            "optimizer_config.weight_decay=0"});

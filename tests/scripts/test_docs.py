@@ -86,6 +86,13 @@ class Docs(unittest.TestCase):
         self.assertIn("More figures are in docs/benchmarks.md.", text)
         self.assertNotIn("## Development", text)
 
+    def test_excerpts_of_the_causal_model_are_in_the_file_that_a_test_compiles(self):
+        section = (ROOT / "docs/add-a-model.md").read_text().split("## A causal model\n")[1].split("\n## ")[0]
+        excerpts = re.findall(r"^```cpp\n(.*?)^```", section, re.M | re.S)
+        self.assertTrue(excerpts)
+        for excerpt in excerpts:
+            self.assertIn(excerpt, (ROOT / "tests/e2e/bigram_model.cc").read_text())
+
     def test_what_is_generated_is_up_to_date(self):
         for command in (["crash_timeline.py", "draw", "--check"], ["terminal_recording.py", "draw", "--check"],
                         ["option_docs.py", "--check"]):

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "trainer/config/config.h"
-#include "trainer/model/gpt.h"
+#include "trainer/model/gpt/gpt.h"
 
 namespace ddp::train::test {
 

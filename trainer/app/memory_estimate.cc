@@ -7,9 +7,18 @@
 
 #include "trainer/app/machine_memory.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/causal_architecture.h"
 #include "trainer/parallel/cuda_module.h"
 
 namespace ddp::train {
+namespace {
+
+std::vector<MemorySaver> savers_of(const Config& config) {
+  if (config.task != TaskKind::kCausalLm) return {};
+  return causal_architecture(config).memory_savers();
+}
+
+}  // namespace
 
 bool counts(const MemoryItem& item, bool cuda) { return !cuda || item.kind == MemoryKind::kDevice; }
 
@@ -45,10 +54,12 @@ std::vector<MemorySaving> memory_savings(const Config& config, const MemoryModel
     if (then.device_bytes < now.device_bytes)
       savings.push_back({std::move(change), std::move(then)});
   };
+  for (const MemorySaver& saver : savers_of(config)) {
+    Config changed = config;
+    saver.apply(changed);
+    suggest(changed, saver.change);
+  }
   Config changed = config;
-  changed.gpt.activation_checkpointing = true;
-  suggest(changed, "gpt_config.activation_checkpointing=true");
-  changed = config;
   while (changed.trainer.batch_size > 1) {
     changed.trainer.batch_size = (changed.trainer.batch_size + 1) / 2;
     if (estimate(changed).fits()) break;

@@ -75,7 +75,7 @@ Examples:
   trainer generate --snapshot snapshot.pt --prompt_file prompts.txt --prompt_per_line --json
 
 Required:
-      --snapshot FILE         Snapshot written by training
+      --snapshot FILE         Snapshot written by training, or the folder of a transformers model
       --prompt TEXT           Text to continue; or
       --prompt_file FILE      file to read it from; -: standard input. A final newline is dropped
 
@@ -147,7 +147,7 @@ Examples:
   trainer predict --snapshot snapshot.pt               # answer each line you type
 
 Options:
-      --snapshot FILE         Snapshot written by training (required)
+      --snapshot FILE         Snapshot written by training, or the folder of a transformers model (required)
       --text TEXT             One text; or
       --input FILE            images: a PNG or JPEG, a folder of them, or an idx file; texts: a .csv,
                               .tsv or .jsonl file with the run's data_config.text_column; texts with
@@ -176,7 +176,7 @@ Examples:
   trainer export --snapshot snapshot.pt --output weights --format torch
 
 Options:
-      --snapshot FILE  Snapshot written by training (required)
+      --snapshot FILE  Snapshot written by training, or the folder of a transformers model (required)
       --output FOLDER  Output folder; created if missing (required)
       --format FORMAT  huggingface: a folder for transformers' GPT2LMHeadModel or
                        BertForMaskedLM, tokenizer included

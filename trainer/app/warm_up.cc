@@ -4,6 +4,7 @@
 
 #include "trainer/app/load_run.h"
 #include "trainer/health/run_monitor.h"
+#include "trainer/model/causal_architecture.h"
 #include "trainer/optim/numerics.h"
 #include "trainer/parallel/cuda_module.h"
 #include "trainer/parallel/device_plan.h"
@@ -25,10 +26,7 @@ bool computes_on_cpu(const Config& config) {
 /// The run's own layers, but few and narrow ones.
 Config small_run(Config config) {
   constexpr int64_t kLayers = 2, kHeads = 2, kWidth = 32, kSamples = 2;
-  config.gpt.n_layer = std::min(config.gpt.n_layer, kLayers);
-  config.gpt.n_head = kHeads;
-  config.gpt.n_embd = kWidth;
-  config.gpt.init_from.clear();
+  if (config.task == TaskKind::kCausalLm) causal_architecture(config).shrink(config);
   config.bert.n_layer = std::min(config.bert.n_layer, kLayers);
   config.bert.n_head = kHeads;
   config.bert.n_embd = config.bert.intermediate = kWidth;

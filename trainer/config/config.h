@@ -3,10 +3,12 @@
 // unit and meaning; scripts/docs/config_docs.py writes the rest.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "trainer/config/data_config.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/model_sections.h"
 #include "trainer/config/run_config.h"
 #include "trainer/config/training_config.h"
 
@@ -23,10 +25,12 @@ inline std::string_view task_name(TaskKind task) {
 
 struct Config {
   TaskKind task = TaskKind::kCausalLm;
+  std::string model = "gpt";  ///< Architecture of a causal_lm.
   DataConfig data;
   GptConfig gpt;
   BertConfig bert;
   ImageConfig image;
+  ModelSections models;  ///< Of the models that bring a section of their own.
   TrainerConfig trainer;
   OptimizerConfig optimizer;
   DistributedConfig distributed;

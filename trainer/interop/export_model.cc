@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "trainer/interop/gpt2_layout.h"
 #include "trainer/interop/tokenizer_files.h"
 #include "trainer/interop/torch_file.h"
+#include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
 #include "trainer/tensorfile/safetensors.h"
@@ -25,40 +25,15 @@ void write_text(const std::string& path, const std::string& text) {
   file.commit();
 }
 
-OrderedJson gpt2_config(const GptConfig& gpt, const ExportedModel& model,
-                        const Tokenizer& tokenizer) {
-  const auto end = tokenizer.end_of_text();
-  const OrderedJson end_token = end ? OrderedJson(*end) : OrderedJson(nullptr);
-  return {{"architectures", {"GPT2LMHeadModel"}},
-          {"model_type", "gpt2"},
-          {"vocab_size", model.vocab_size},
-          {"n_positions", model.block_size},
-          {"n_ctx", model.block_size},
-          {"n_embd", gpt.n_embd},
-          {"n_layer", gpt.n_layer},
-          {"n_head", gpt.n_head},
-          {"n_inner", nullptr},
-          {"activation_function", gpt.activation == Activation::kGeluTanh ? "gelu_new" : "gelu"},
-          {"embd_pdrop", gpt.embd_pdrop},
-          {"resid_pdrop", gpt.resid_pdrop},
-          {"attn_pdrop", gpt.attn_pdrop},
-          {"layer_norm_epsilon", 1e-5},
-          {"initializer_range", 0.02},
-          {"tie_word_embeddings", gpt.tie_weights},
-          {"bos_token_id", end_token},
-          {"eos_token_id", end_token},
-          {"torch_dtype", "float32"}};
-}
-
-OrderedJson bert_config(const BertConfig& bert, const ExportedModel& model,
-                        const Tokenizer& tokenizer) {
+OrderedJson bert_config(const ExportedModel& model, const Tokenizer& tokenizer) {
+  const BertConfig& bert = model.config.bert;
   const auto pad = tokenizer.token_of("[PAD]");
   OrderedJson config = {
       {"architectures",
        {model.labels.empty() ? "BertForMaskedLM" : "BertForSequenceClassification"}},
       {"model_type", "bert"},
       {"vocab_size", model.vocab_size},
-      {"max_position_embeddings", model.block_size},
+      {"max_position_embeddings", model.config.data.block_size},
       {"hidden_size", bert.n_embd},
       {"num_hidden_layers", bert.n_layer},
       {"num_attention_heads", bert.n_head},
@@ -94,33 +69,48 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
   publish_safetensors(path, "", {{"format", "pt"}}, bytes);
 }
 
-std::vector<NamedTensor> in_gpt2_layout(std::vector<NamedTensor> weights) {
+std::vector<NamedTensor> in_their_layout(std::vector<NamedTensor> weights,
+                                         const PretrainedLayout& layout) {
   for (NamedTensor& weight : weights) {
-    if (is_transposed_in_gpt2(weight.name)) weight.tensor = weight.tensor.detach().t();
+    if (layout.is_transposed(weight.name)) weight.tensor = weight.tensor.detach().t();
   }
   return weights;
 }
 
 /// config.json, and what generation needs.
-TextFiles gpt2_files(const GptConfig& gpt, const ExportedModel& model, const Tokenizer& tokenizer) {
-  const OrderedJson config = gpt2_config(gpt, model, tokenizer);
-  const OrderedJson generation = {{"bos_token_id", config["bos_token_id"]},
-                                  {"eos_token_id", config["eos_token_id"]}};
-  return {{"config.json", config.dump(2) + "\n"},
+TextFiles causal_files(const ExportedModel& model, const CausalArchitecture& architecture,
+                       const Tokenizer& tokenizer) {
+  const auto end = tokenizer.end_of_text();
+  const OrderedJson end_token = end ? OrderedJson(*end) : OrderedJson(nullptr);
+  const OrderedJson generation = {{"bos_token_id", end_token}, {"eos_token_id", end_token}};
+  return {{"config.json", architecture.huggingface_config(model.config, model.vocab_size, end)},
           {"generation_config.json", generation.dump(2) + "\n"}};
+}
+
+/// Writes the weights. Returns the files that describe the model.
+TextFiles write_causal(const ExportedModel& model, const Tokenizer& tokenizer,
+                       const std::string& weights_file) {
+  const CausalArchitecture& architecture = causal_architecture(model.config);
+  if (architecture.huggingface_type().empty()) {
+    throw UserError(fmt::format(
+        "export: transformers has no model like '{}'; use --format torch or safetensors",
+        architecture.name()));
+  }
+  write_safetensors(weights_file,
+                    in_their_layout(model.weights, *architecture.huggingface_layout()));
+  return causal_files(model, architecture, tokenizer);
 }
 
 std::vector<std::string> export_huggingface(const ExportedModel& model, const Tokenizer& tokenizer,
                                             const std::string& folder) {
   std::vector<std::string> names = {"model.safetensors"};
-  TextFiles files = tokenizer_files(tokenizer, model.block_size);
-  if (const auto* gpt = std::get_if<GptConfig>(&model.config)) {
-    write_safetensors(folder + "/model.safetensors", in_gpt2_layout(model.weights));
-    files.merge(gpt2_files(*gpt, model, tokenizer));
+  const std::string weights_file = folder + "/model.safetensors";
+  TextFiles files = tokenizer_files(tokenizer, model.config.data.block_size);
+  if (model.config.task == TaskKind::kCausalLm) {
+    files.merge(write_causal(model, tokenizer, weights_file));
   } else {
-    write_safetensors(folder + "/model.safetensors", model.weights);
-    const auto& bert = std::get<BertConfig>(model.config);
-    files["config.json"] = bert_config(bert, model, tokenizer).dump(2) + "\n";
+    write_safetensors(weights_file, model.weights);
+    files["config.json"] = bert_config(model, tokenizer).dump(2) + "\n";
   }
   for (const auto& [name, text] : files) {
     write_text(folder + "/" + name, text);

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "trainer/config/config.h"
@@ -14,15 +13,14 @@
 namespace ddp::train {
 
 struct ExportedModel {
-  std::variant<GptConfig, BertConfig> config;
-  int64_t block_size = 0;
+  Config config;  ///< Of the run: its task and model decide the format.
   int64_t vocab_size = 0;
   std::vector<NamedTensor> weights;   ///< float32; every distinct parameter once.
   std::vector<std::string> labels{};  ///< Of a classifier; empty: it is none.
 };
 
 /// Creates `folder` where it is missing and replaces those files in it. Returns the names of the
-/// files written. Throws RunError.
+/// files written. Throws RunError; UserError if transformers has no such model.
 std::vector<std::string> export_model(const ExportedModel& model, const Tokenizer& tokenizer,
                                       ExportFormat format, const std::string& folder);
 

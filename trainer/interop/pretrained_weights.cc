@@ -13,7 +13,6 @@
 #include <optional>
 #include <set>
 
-#include "trainer/interop/gpt2_layout.h"
 #include "trainer/runtime/error.h"
 #include "trainer/tensorfile/safetensors.h"
 
@@ -22,10 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kTransformerPrefix = "transformer.";
 constexpr const char* kHead = "lm_head.weight";
-constexpr const char* kConvertGpt2 =
-    "a pytorch_model.bin or ckpt.pt is turned into such a folder by scripts/convert_checkpoint.py";
 constexpr const char* kConvertBert =
     "in Python, AutoModelForMaskedLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER) of "
     "transformers turns a pytorch_model.bin into one";
@@ -48,14 +44,6 @@ std::vector<std::string> weight_files(const std::string& folder, const Pretraine
   }
   if (names.empty()) throw UserError(index + ": has no weight_map; download the folder again");
   return {names.begin(), names.end()};
-}
-
-std::string own_gpt2_name(const std::string& theirs) {
-  // Older versions saved the causal mask beside the weights; a tied head has no parameter here.
-  if (theirs.ends_with(".attn.bias") || theirs.ends_with(".attn.masked_bias")) return "";
-  return theirs == kHead || theirs.starts_with(kTransformerPrefix)
-             ? theirs
-             : std::string(kTransformerPrefix) + theirs;
 }
 
 /// "x.gamma" -> "x.weight": TensorFlow's names, in files of the first versions.
@@ -85,10 +73,6 @@ std::string own_classifier_name(const std::string& theirs) {
   static const std::vector<std::string> left_out = {"cls.", "bert.embeddings.position_ids"};
   return starts_with_one_of(theirs, left_out) ? "" : now_called(theirs);
 }
-
-bool is_never_transposed(std::string_view /*name*/) { return false; }
-
-bool is_never_optional(std::string_view /*name*/) { return false; }
 
 bool is_optional_in_classifier(std::string_view name) {
   return name.starts_with("bert.pooler.") || name.starts_with("classifier.");
@@ -205,9 +189,6 @@ void refuse(const PretrainedLayout& layout, const std::string& folder,
 
 }  // namespace
 
-const PretrainedLayout kGpt2Layout = {
-    "gpt_config.init_from", own_gpt2_name, is_transposed_in_gpt2, is_never_optional,
-    "wpe.weight",           "wte.weight",  kConvertGpt2};
 const PretrainedLayout kBertLayout = {"bert_config.init_from",
                                       own_bert_name,
                                       is_never_transposed,

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/model/gpt.h"
+#include "trainer/model/model_parameter.h"
 
 namespace ddp::train {
 

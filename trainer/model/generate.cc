@@ -17,20 +17,21 @@ torch::Tensor tokens_seen(const std::vector<BatchGenerator::Row>& rows, int64_t 
 
 }  // namespace
 
-BatchGenerator::BatchGenerator(GPT& model, std::vector<Row> rows, const SamplingOptions& options)
+BatchGenerator::BatchGenerator(CausalModel& model, std::vector<Row> rows,
+                               const SamplingOptions& options)
     : model_(model),
       rows_(std::move(rows)),
       options_(options),
-      device_(model->parameters().front().device()) {
-  model_->eval();
+      device_(model.parameters().front().device()) {
+  model_.eval();
   for (const Row& row : rows_) generators_.emplace_back(row.seed);
   if (options_.repetition_penalty != 1.0)
-    seen_tokens_ = tokens_seen(rows_, model_->vocab_size()).to(device_);
+    seen_tokens_ = tokens_seen(rows_, model_.vocab_size()).to(device_);
 }
 
 // All contexts, right-aligned, the shorter ones behind padding.
 torch::Tensor BatchGenerator::read_all(int64_t longest) {
-  const int64_t block = model_->block_size();
+  const int64_t block = model_.block_size();
   const int64_t width = std::min(longest, block);
   const auto count = static_cast<int64_t>(rows_.size());
   auto idx_BT = torch::zeros({count, width}, torch::kInt64);
@@ -45,21 +46,21 @@ torch::Tensor BatchGenerator::read_all(int64_t longest) {
   const bool padded = padding_B.any().item<bool>();
   const int64_t capacity =
       longest > block ? width : std::min(block, width + options_.max_new_tokens);
-  cache_.emplace(model_->n_layer(), capacity, padded ? padding_B.to(device_) : torch::Tensor());
-  return model_->next_logits(idx_BT.to(device_), *cache_);
+  cache_ = model_.new_cache(capacity, padded ? padding_B.to(device_) : torch::Tensor());
+  return model_.next_logits(idx_BT.to(device_), *cache_);
 }
 
 torch::Tensor BatchGenerator::read_last() {
   std::vector<int64_t> last;
   for (const Row& row : rows_) last.push_back(row.tokens.back());
   const auto idx_B1 = torch::tensor(last, torch::kInt64).unsqueeze(1);
-  return model_->next_logits(idx_B1.to(device_), *cache_);
+  return model_.next_logits(idx_B1.to(device_), *cache_);
 }
 
 torch::Tensor BatchGenerator::read() {
   int64_t longest = 0;
   for (const Row& row : rows_) longest = std::max(longest, static_cast<int64_t>(row.tokens.size()));
-  return !cache_ || longest > model_->block_size() ? read_all(longest) : read_last();
+  return !cache_ || longest > model_.block_size() ? read_all(longest) : read_last();
 }
 
 std::vector<double> BatchGenerator::draws() {
@@ -83,7 +84,7 @@ std::vector<int32_t> BatchGenerator::next() {
   return result;
 }
 
-void generate(GPT& model, std::vector<int32_t> prompt, const SamplingOptions& options,
+void generate(CausalModel& model, std::vector<int32_t> prompt, const SamplingOptions& options,
               const std::function<void(int64_t)>& emit) {
   BatchGenerator generator(model, {{std::move(prompt), options.seed}}, options);
   for (int64_t i = 0; i < options.max_new_tokens; ++i) emit(generator.next().front());

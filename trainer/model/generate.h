@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "trainer/model/gpt.h"
+#include "trainer/model/causal_model.h"
 #include "trainer/model/key_value_cache.h"
 #include "trainer/model/sampling.h"
 
@@ -24,7 +24,7 @@ class BatchGenerator {
   };
 
   /// Puts the model, which must outlive it, into eval mode. `options.seed` is not used.
-  BatchGenerator(GPT& model, std::vector<Row> rows, const SamplingOptions& options);
+  BatchGenerator(CausalModel& model, std::vector<Row> rows, const SamplingOptions& options);
 
   /// Draws one more token for each row.
   std::vector<int32_t> next();
@@ -35,7 +35,7 @@ class BatchGenerator {
   torch::Tensor read_last();
   std::vector<double> draws();
 
-  GPT& model_;
+  CausalModel& model_;
   std::vector<Row> rows_;
   SamplingOptions options_;
   torch::Device device_;
@@ -46,7 +46,7 @@ class BatchGenerator {
 
 /// Continues `prompt` (at least one token) and calls `emit` with each new token as soon as it is
 /// drawn. Puts the model into eval mode.
-void generate(GPT& model, std::vector<int32_t> prompt, const SamplingOptions& options,
+void generate(CausalModel& model, std::vector<int32_t> prompt, const SamplingOptions& options,
               const std::function<void(int64_t)>& emit);
 
 }  // namespace ddp::train

@@ -219,18 +219,30 @@ PretrainedBert bert_of_snapshot(const std::string& path) {
 PretrainedGpt gpt_of_snapshot(const std::string& path) {
   PretrainedGpt result;
   with_snapshot(path, {TaskKind::kCausalLm},
-                [&](const Json& metadata, const Json& config, const std::string&) {
+                [&](const Json&, const Json& config, const std::string&) {
                   const Json& gpt = config.at("gpt_config");
                   take_sizes(result, gpt, config);
                   result.activation =
                       gpt.at("activation") == "gelu" ? Activation::kGelu : Activation::kGeluTanh;
                   result.tie_weights = gpt.at("tie_weights");
-                  result.metadata = metadata;
                 });
   return result;
 }
 
 }  // namespace
+
+std::string pretrained_type(const std::string& folder) {
+  const std::string file = folder + "/config.json";
+  const Json config = parse_config(file);
+  return Values(config, file).text("model_type", "");
+}
+
+std::map<std::string, std::string> causal_snapshot_metadata(const std::string& path) {
+  std::map<std::string, std::string> result;
+  with_snapshot(path, {TaskKind::kCausalLm},
+                [&](const Json& metadata, const Json&, const std::string&) { result = metadata; });
+  return result;
+}
 
 PretrainedBert read_pretrained_bert(const std::string& path) {
   std::error_code ignored;

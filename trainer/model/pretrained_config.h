@@ -25,7 +25,6 @@ struct PretrainedSizes {
 struct PretrainedGpt : PretrainedSizes {
   std::optional<Activation> activation;  ///< None: one that this model does not have.
   bool tie_weights = true;
-  std::map<std::string, std::string> metadata;  ///< Of a snapshot; a folder has files.
 };
 
 struct PretrainedBert : PretrainedSizes {
@@ -34,9 +33,15 @@ struct PretrainedBert : PretrainedSizes {
   std::string tokenizer_state;      ///< Of a snapshot; a folder has files.
 };
 
+/// model_type in a folder's config.json, "" if it has none. Throws UserError.
+std::string pretrained_type(const std::string& folder);
+
 /// `path`: a folder, or a snapshot of causal_lm. Throws UserError: no such folder or file, not
 /// JSON, not a GPT-2.
 PretrainedGpt read_pretrained_gpt(const std::string& path);
+
+/// Of a snapshot of causal_lm, with that of its task. Throws UserError: not such a snapshot.
+std::map<std::string, std::string> causal_snapshot_metadata(const std::string& path);
 
 /// `path`: a folder, or a snapshot of masked_lm or text_classification. Throws UserError: no such
 /// folder or file, not JSON, not a BERT.

@@ -5,91 +5,28 @@
 #include <numeric>
 #include <utility>
 
-#include "trainer/model/cpu/kernels.h"
-
 namespace ddp::train {
 namespace {
 
 constexpr double kFloat = 4.0;
-constexpr double kMask = 1.0;
 constexpr int64_t kAutomaticLogitBytes = int64_t{256} << 20U;
 
-/// Sizes of one micro-batch; numbers of elements as double: no overflow.
-struct Sizes {
-  Sizes(const Config& config, int64_t vocab, const ComputePlace& place)
-      : tokens(static_cast<double>(config.trainer.batch_size * config.data.block_size)),
-        width(static_cast<double>(config.gpt.n_embd)),
-        heads(static_cast<double>(config.gpt.n_head)),
-        length(static_cast<double>(config.data.block_size)),
-        layers(static_cast<double>(config.gpt.n_layer)),
-        vocab_size(static_cast<double>(vocab)),
-        compute(config.trainer.use_amp ? 2.0 : kFloat),
-        fused(config.gpt.fused_cpu_kernels && !place.cuda),
-        fused_attention(fused && cpu::takes_attention(
-                                     config.data.block_size,
-                                     config.gpt.n_embd / std::max<int64_t>(1, config.gpt.n_head))),
-        noise(fused ? 0.0 : (place.cuda ? kMask : kFloat)) {}
-
-  /// Attention scores of a block: [B, H, T, T].
-  double scores() const { return tokens * heads * length; }
-
-  double tokens;
-  double width;
-  double heads;
-  double length;
-  double layers;
-  double vocab_size;
-  double compute;  ///< Bytes of an element in matrix products.
-  bool fused;      ///< gpt_config.fused_cpu_kernels is at work: masks are made again.
-  bool fused_attention;
-  double noise;  ///< Bytes of an element of a dropout mask: a product with floats on the CPU.
-};
-
-/// What the backward pass of one block needs, bytes.
-double block_activations(const Sizes& s, const GptConfig& gpt, bool cuda) {
-  const double row = s.tokens * s.width;
-  double bytes = 2 * row * kFloat;                 // the inputs of both norms
-  bytes += (2 + 3 + 1 + 4 + 4) * row * s.compute;  // norms' outputs, q k v, y, around the GELU
-  bytes += s.tokens * (4 + s.heads) * kFloat;      // statistics of norms and of the softmax
-  if (gpt.resid_pdrop > 0) bytes += 2 * row * s.noise;
-  if (s.fused_attention) {  // probabilities; q, k and v in float32
-    return bytes + s.scores() * kFloat + (s.compute < kFloat ? 3 * row * kFloat : 0.0);
-  }
-  // No fused attention with dropout there: q, k and v once more, then softmax, noise and product.
-  if (gpt.attn_pdrop > 0 && !cuda) bytes += 3 * row * s.compute + 3 * s.scores() * kFloat;
-  return bytes;
 }
 
-/// What exists besides while the last block is computed backward: around the GELU first; then, when
-/// the MLP's part is gone, the gradients of the attention scores.
-double block_workspace(const Sizes& s, const GptConfig& gpt, bool cuda) {
-  const double row = s.tokens * s.width * s.compute;
-  const double scores =
-      gpt.attn_pdrop > 0 && !cuda && !s.fused_attention ? 2 * s.scores() * kFloat : 0.0;
-  constexpr double kRows = 14;  // measured on CPUs; 9 of them are the gradients around the GELU
-  return std::max(kRows * row, scores - 6 * row);
+int64_t rounded(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
+
+}  // namespace
+
+int64_t total_of(const std::vector<ParameterPart>& parts) {
+  return std::accumulate(parts.begin(), parts.end(), int64_t{0},
+                         [](int64_t sum, const ParameterPart& part) { return sum + part.count; });
 }
 
-double activation_bytes(const Sizes& s, const GptConfig& gpt, bool cuda) {
-  const double row = s.tokens * s.width;
-  const double block = block_activations(s, gpt, cuda);
-  double bytes = s.layers * block;
-  if (gpt.activation_checkpointing) {
-    // The inputs; of one block everything, its output with the gradient, and its own gradients.
-    bytes = (s.layers + 2) * row * kFloat + block + 12 * s.width * s.width * kFloat;
-  }
-  bytes += row * kFloat + row * s.compute;  // around the last norm
-  if (gpt.embd_pdrop > 0) bytes += row * s.noise;
-  return bytes;
-}
-
-/// Logits and what the loss makes of them.
-double logit_bytes(const Sizes& s, const GptConfig& gpt) {
-  const AutoNumber& size = gpt.loss_chunk_size;
-  const double chunk = size.automatic
+double logit_bytes(const LossSizes& s) {
+  const double chunk = s.chunk_size.automatic
                            ? std::max(1.0, std::floor(static_cast<double>(kAutomaticLogitBytes) /
                                                       (kFloat * s.vocab_size)))
-                           : size.value;
+                           : s.chunk_size.value;
   if (chunk == 0 || s.tokens <= chunk) {
     // Log-probabilities, their gradient and that of the logits; in lower precision a copy of both.
     const double copies = s.compute < kFloat ? 2 * s.compute : 0;
@@ -100,75 +37,11 @@ double logit_bytes(const Sizes& s, const GptConfig& gpt) {
   return chunk * s.vocab_size * (kFloat + copy) + gradients;
 }
 
-int64_t rounded(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
-
-}  // namespace
-
-ParameterCounts parameter_counts(const GptConfig& gpt, int64_t vocab_size, int64_t block_size) {
-  const int64_t width = gpt.n_embd;
-  ParameterCounts counts;
-  counts.token_embedding = vocab_size * width;
-  counts.position_embedding = block_size * width;
-  counts.blocks = gpt.n_layer * (12 * width * width + 13 * width);
-  counts.final_norm = 2 * width;
-  counts.head = gpt.tie_weights ? 0 : vocab_size * width;
-  return counts;
-}
-
-int64_t total_of(const std::vector<ParameterPart>& parts) {
-  return std::accumulate(parts.begin(), parts.end(), int64_t{0},
-                         [](int64_t sum, const ParameterPart& part) { return sum + part.count; });
-}
-
-std::vector<ParameterPart> ParameterCounts::parts() const {
-  return {{"token_embedding", token_embedding},
-          {"position_embedding", position_embedding},
-          {"blocks", blocks},
-          {"final_norm", final_norm},
-          {"head", head}};
-}
-
-ParameterRole gpt_role(std::string_view name, int64_t dimensions) {
-  if (name.ends_with("wte.weight") || name.ends_with("wpe.weight"))
-    return ParameterRole::kEmbedding;
-  if (dimensions < 2) return ParameterRole::kOther;
-  return name.starts_with("transformer.h.") ? ParameterRole::kHidden : ParameterRole::kLinear;
-}
-
 void add_layer(std::vector<ParameterShape>& shapes, const std::string& name,
                std::vector<int64_t> sizes, ParameterRole role) {
   const int64_t outputs = sizes.front();
   shapes.push_back({name + ".weight", std::move(sizes), role});
   shapes.push_back({name + ".bias", {outputs}, ParameterRole::kOther});
-}
-
-std::vector<ParameterShape> gpt_parameter_shapes(const GptConfig& gpt, int64_t vocab_size,
-                                                 int64_t block_size) {
-  const int64_t width = gpt.n_embd;
-  std::vector<ParameterShape> shapes;
-  const auto add_table = [&](const char* name, int64_t rows) {
-    shapes.push_back({name, {rows, width}, gpt_role(name, 2)});
-  };
-  const auto add_norm = [&](const std::string& name) {
-    add_layer(shapes, name, {width}, ParameterRole::kOther);
-  };
-  const auto add_linear = [&](const std::string& name, int64_t outputs, int64_t inputs) {
-    add_layer(shapes, name, {outputs, inputs}, ParameterRole::kHidden);
-  };
-  add_table("transformer.wte.weight", vocab_size);
-  add_table("transformer.wpe.weight", block_size);
-  for (int64_t i = 0; i < gpt.n_layer; ++i) {
-    const std::string block = "transformer.h." + std::to_string(i);
-    add_norm(block + ".ln_1");
-    add_linear(block + ".attn.c_attn", 3 * width, width);
-    add_linear(block + ".attn.c_proj", width, width);
-    add_norm(block + ".ln_2");
-    add_linear(block + ".mlp.c_fc", 4 * width, width);
-    add_linear(block + ".mlp.c_proj", width, 4 * width);
-  }
-  add_norm("transformer.ln_f");
-  if (!gpt.tie_weights) add_table("lm_head.weight", vocab_size);
-  return shapes;
 }
 
 std::vector<MemoryItem> state_items(const Config& config,
@@ -203,19 +76,6 @@ std::vector<MemoryItem> with_items(std::vector<MemoryItem> items, std::vector<Me
   items.insert(behind, more.begin(), more.end());
   std::erase_if(items, [](const MemoryItem& item) { return item.bytes == 0; });
   return items;
-}
-
-std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
-                                     const ComputePlace& place) {
-  const GptConfig& gpt = config.gpt;
-  const Sizes sizes(config, vocab_size, place);
-  const auto parameters = gpt_parameter_shapes(gpt, vocab_size, config.data.block_size);
-  // The logits are gone when the blocks are computed backward.
-  const double logits = logit_bytes(sizes, gpt);
-  const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);
-  return with_items(state_items(config, parameters, place),
-                    {{"activations", rounded(activation_bytes(sizes, gpt, place.cuda) + workspace)},
-                     {"logits", rounded(logits)}});
 }
 
 }  // namespace ddp::train

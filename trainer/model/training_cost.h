@@ -1,5 +1,4 @@
-// What training a language model takes, by arithmetic alone: parameters and memory; and what every
-// model has in common there. No LibTorch in it.
+// What training takes whatever the model is, by arithmetic alone. No LibTorch in it.
 #pragma once
 
 #include <cstdint>
@@ -19,29 +18,27 @@ struct ParameterPart {
 };
 int64_t total_of(const std::vector<ParameterPart>& parts);
 
-/// Number of parameters by part.
-struct ParameterCounts {
-  int64_t token_embedding = 0;  ///< V C, which a tied head shares.
-  int64_t position_embedding = 0;
-  int64_t blocks = 0;
-  int64_t final_norm = 0;
-  int64_t head = 0;  ///< 0 when tied.
-
-  int64_t total() const {
-    return token_embedding + position_embedding + blocks + final_norm + head;
-  }
-  std::vector<ParameterPart> parts() const;
+struct ModelSize {
+  int64_t parameters = 0;  ///< Without position embeddings.
+  int64_t layers = 0;
+  int64_t channels = 0;
+  int64_t block = 0;  ///< Tokens of a sequence.
 };
 
-ParameterRole gpt_role(std::string_view name, int64_t dimensions);
-/// As GPT::model_parameters() lists them.
-std::vector<ParameterShape> gpt_parameter_shapes(const GptConfig& gpt, int64_t vocab_size,
-                                                 int64_t block_size);
 /// The weight and the bias of a linear layer or norm; `name` without the last dot.
 void add_layer(std::vector<ParameterShape>& shapes, const std::string& name,
                std::vector<int64_t> sizes, ParameterRole role);
 
-ParameterCounts parameter_counts(const GptConfig& gpt, int64_t vocab_size, int64_t block_size);
+/// Floating-point operations of forward and backward pass for one token: 6 N for the matrices and
+/// 12 L C T for attention (PaLM, arXiv 2204.02311, appendix B), as nanoGPT's estimate_mfu counts
+/// them. What is computed again, dropout and the optimizer do not count.
+inline double flops_per_token(const ModelSize& size) {
+  constexpr double kPerParameter = 6.0;
+  constexpr double kPerAttention = 12.0;
+  const auto attention = static_cast<double>(size.layers) * static_cast<double>(size.channels) *
+                         static_cast<double>(size.block);
+  return kPerParameter * static_cast<double>(size.parameters) + kPerAttention * attention;
+}
 
 /// Where a rank computes.
 struct ComputePlace {
@@ -59,6 +56,17 @@ struct MemoryItem {
   bool main_rank_only = false;
 };
 
+/// The last layer of a causal model in one micro-batch; numbers of elements as double: no overflow.
+struct LossSizes {
+  double tokens;
+  double width;
+  double vocab_size;
+  double compute;  ///< Bytes of an element in matrix products.
+  AutoNumber chunk_size;
+};
+/// Bytes of the logits and of what CausalModel::loss() makes of them.
+double logit_bytes(const LossSizes& sizes);
+
 /// What a training of these parameters keeps whatever the model is: weights, and of those that are
 /// not frozen gradients, optimizer, DDP buckets; snapshots.
 std::vector<MemoryItem> state_items(const Config& config,
@@ -66,10 +74,5 @@ std::vector<MemoryItem> state_items(const Config& config,
                                     const ComputePlace& place);
 /// `items` with `more` behind the optimizer's, without those of 0 bytes.
 std::vector<MemoryItem> with_items(std::vector<MemoryItem> items, std::vector<MemoryItem> more);
-
-/// Weights, gradients, optimizer, activations, logits, DDP buckets, snapshots. Those that are 0 are
-/// left out.
-std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
-                                     const ComputePlace& place);
 
 }  // namespace ddp::train

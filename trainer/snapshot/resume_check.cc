@@ -71,10 +71,20 @@ std::vector<Change> changes(const std::string& before_json, const std::string& n
   return result;
 }
 
+void check_model(const SnapshotMeta& meta, const Config& config) {
+  const std::string before = config_from_json(meta.config_json).model;
+  if (config.task != TaskKind::kCausalLm || before == config.model) return;
+  throw UserError(
+      fmt::format("{} belongs to another model: model is {} there, {} in this configuration; set "
+                  "trainer_config.snapshot_path to a new file to start from scratch",
+                  config.trainer.snapshot_path, before, config.model));
+}
+
 }  // namespace
 
 std::vector<std::string> check_resume(const SnapshotMeta& meta, const Config& config,
                                       const Task& task) {
+  check_model(meta, config);
   std::vector<std::string> lines;
   std::vector<std::string> fixed = task.shape_keys();
   fixed.emplace_back("optimizer_config.name");

@@ -8,7 +8,6 @@
 #include <numbers>
 
 #include "trainer/interop/pretrained_weights.h"
-#include "trainer/metrics/model_flops.h"
 #include "trainer/metrics/text.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/parallel/device_wait.h"
@@ -24,17 +23,17 @@ constexpr const char* kVocabulary = "vocabulary";
 /// Metadata key of every other tokenizer's state.
 constexpr const char* kTokenizer = "tokenizer";
 
-/// Of the snapshot at gpt_config.init_from; null where it is none.
-std::unique_ptr<Tokenizer> tokenizer_of_pretrained(const std::string& init_from) {
+/// The tokenizer of the snapshot to start from; null if the run starts from none.
+std::unique_ptr<Tokenizer> tokenizer_of_pretrained(const Config& config) {
+  const std::string path = causal_architecture(config).pretrained(config);
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(init_from, ignored)) return nullptr;
-  return tokenizer_of(read_pretrained_gpt(init_from).metadata);
+  if (!std::filesystem::is_regular_file(path, ignored)) return nullptr;
+  return tokenizer_of(causal_snapshot_metadata(path));
 }
 
 std::unique_ptr<Tokenizer> tokenizer_to_go_on_with(
     const Config& config, const std::map<std::string, std::string>* metadata) {
-  return metadata == nullptr ? tokenizer_of_pretrained(config.gpt.init_from)
-                             : tokenizer_of(*metadata);
+  return metadata == nullptr ? tokenizer_of_pretrained(config) : tokenizer_of(*metadata);
 }
 
 /// A snapshot that is named as a tokenizer as well is no folder of one.
@@ -42,9 +41,10 @@ DataConfig without_snapshot_as_tokenizer(const Config& config) {
   namespace fs = std::filesystem;
   DataConfig data = config.data;
   std::error_code ignored;
-  if (data.tokenizer.empty() || config.gpt.init_from.empty()) return data;
-  const bool same = fs::absolute(data.tokenizer).lexically_normal() == config.gpt.init_from;
-  if (same && !fs::is_directory(config.gpt.init_from, ignored)) data.tokenizer.clear();
+  const std::string pretrained = causal_architecture(config).pretrained(config);
+  if (data.tokenizer.empty() || pretrained.empty()) return data;
+  const bool same = fs::absolute(data.tokenizer).lexically_normal() == pretrained;
+  if (same && !fs::is_directory(pretrained, ignored)) data.tokenizer.clear();
   return data;
 }
 
@@ -74,8 +74,15 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::map<std::string, std::string>
   }
 }
 
+std::map<std::string, std::string> tokenizer_metadata(const Tokenizer& tokenizer) {
+  if (const auto* characters = dynamic_cast<const CharTokenizer*>(&tokenizer))
+    return {{kVocabulary, nlohmann::json(characters->characters()).dump()}};
+  return {{kTokenizer, tokenizer.state()}};
+}
+
 CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string>* metadata)
     : config_(config),
+      architecture_(causal_architecture(config)),
       data_(without_snapshot_as_tokenizer(config), tokenizer_to_go_on_with(config, metadata),
             config.trainer.batch_size),
       fresh_(metadata == nullptr),
@@ -85,12 +92,13 @@ CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string
 }
 
 void CausalLm::check_same_vocabulary() const {
-  const auto theirs = tokenizer_of_pretrained(config_.gpt.init_from);
+  const auto theirs = tokenizer_of_pretrained(config_);
   if (theirs == nullptr || have_same_tokens(data_.tokenizer(), *theirs)) return;
   throw UserError(fmt::format(
-      "data_config.tokenizer: {} is another vocabulary than that of gpt_config.init_from={}; leave "
-      "it out to use the one that the weights were trained with",
-      config_.data.tokenizer, config_.gpt.init_from));
+      "data_config.tokenizer: {} is another vocabulary than that of {}={}; leave it out to use the "
+      "one that the weights were trained with",
+      config_.data.tokenizer, architecture_.huggingface_layout()->key,
+      architecture_.pretrained(config_)));
 }
 
 void CausalLm::open_test() {
@@ -121,9 +129,10 @@ const SampleSource* CausalLm::test() const {
 }
 
 void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
-  model_ = GPT(config_.gpt, data_.tokenizer().size(), config_.data.block_size, seed);
-  if (fresh_ && !config_.gpt.init_from.empty())
-    load_pretrained(config_.gpt.init_from, kGpt2Layout, weights());
+  model_ = make_causal_model(config_, data_.tokenizer().size(), seed);
+  const std::string pretrained = architecture_.pretrained(config_);
+  if (fresh_ && !pretrained.empty())
+    load_pretrained(pretrained, *architecture_.huggingface_layout(), weights());
   model_->to(device);
   model_->train();
   token_characters_ = characters_of_tokens(data_.tokenizer());
@@ -147,7 +156,7 @@ std::optional<std::string> CausalLm::sample(uint64_t seed, const std::function<b
   SamplingOptions options;
   options.max_new_tokens = config_.trainer.sample_tokens;
   options.seed = seed;
-  return sample_text(model_, data_.tokenizer(), sample_prompt_, options, go_on);
+  return sample_text(*model_, data_.tokenizer(), sample_prompt_, options, go_on);
 }
 
 std::vector<NamedTensor> CausalLm::weights() const {
@@ -162,11 +171,7 @@ std::vector<Parameter> CausalLm::parameters() const {
   return result;
 }
 
-// model_type is only a name for three of them.
-std::vector<std::string> CausalLm::shape_keys() const {
-  return {"gpt_config.n_layer", "gpt_config.n_head", "gpt_config.n_embd", "gpt_config.tie_weights",
-          "data_config.block_size"};
-}
+std::vector<std::string> CausalLm::shape_keys() const { return architecture_.shape_keys(); }
 
 // A mean over no target would be 0 / 0; any token will do there.
 torch::Tensor CausalLm::loss(const Batch& batch) {
@@ -205,26 +210,20 @@ std::vector<std::string> CausalLm::metric_names() const {
 }
 
 std::vector<ParameterPart> CausalLm::parameter_parts() const {
-  return parameter_counts(config_.gpt, data_.tokenizer().size(), config_.data.block_size).parts();
+  return architecture_.parameter_parts(config_, data_.tokenizer().size());
 }
 
 double CausalLm::flops_per_unit() const {
-  const auto counts =
-      parameter_counts(config_.gpt, data_.tokenizer().size(), config_.data.block_size);
-  return flops_per_token({counts.total() - counts.position_embedding, config_.gpt.n_layer,
-                          config_.gpt.n_embd, config_.data.block_size});
+  return architecture_.flops_per_token(config_, data_.tokenizer().size());
 }
 
 std::vector<MemoryItem> CausalLm::memory_items(const Config& config,
                                                const ComputePlace& place) const {
-  return ddp::train::memory_items(config, data_.tokenizer().size(), place);
+  return architecture_.memory_items(config, data_.tokenizer().size(), place);
 }
 
 std::map<std::string, std::string> CausalLm::metadata() const {
-  const Tokenizer& tokenizer = data_.tokenizer();
-  if (const auto* characters = dynamic_cast<const CharTokenizer*>(&tokenizer))
-    return {{kVocabulary, nlohmann::json(characters->characters()).dump()}};
-  return {{kTokenizer, tokenizer.state()}};
+  return tokenizer_metadata(data_.tokenizer());
 }
 
 void CausalLm::check_resume(const std::map<std::string, std::string>& metadata,
@@ -278,8 +277,7 @@ std::vector<std::string> CausalLm::describe_windows() const {
 
 std::vector<std::string> CausalLm::describe() const {
   std::vector<std::string> lines = {
-      fmt::format("Model: {} layers, {} heads, {} channels; number of parameters: {} ({})",
-                  config_.gpt.n_layer, config_.gpt.n_head, config_.gpt.n_embd,
+      fmt::format("Model: {}; number of parameters: {} ({})", architecture_.describe(config_),
                   short_number(static_cast<double>(model_->parameter_count())),
                   model_->parameter_count()),
       fmt::format("Data: {}: {}, {} unique; {} training samples, {} evaluation tokens{}",
@@ -289,8 +287,8 @@ std::vector<std::string> CausalLm::describe() const {
                   config_.data.eval_path.empty() ? "" : " of " + config_.data.eval_path)};
   if (const int64_t padding = model_->logits_padding(); padding > 0) {
     lines.push_back(fmt::format(
-        "Logits: {} in the loss, of which {} count (gpt_config.pad_vocab_to_multiple_of)",
-        model_->vocab_size() + padding, model_->vocab_size()));
+        "Logits: {} in the loss, of which {} count ({}_config.pad_vocab_to_multiple_of)",
+        model_->vocab_size() + padding, model_->vocab_size(), architecture_.name()));
   }
   for (std::string& line : describe_windows()) lines.push_back(std::move(line));
   return lines;

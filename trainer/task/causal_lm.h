@@ -1,4 +1,4 @@
-// Causal language modelling: minGPT on windows of a text, the next token as the target.
+// Causal language modelling: windows of a text, the next token as the target.
 #pragma once
 
 #include <map>
@@ -8,7 +8,8 @@
 
 #include "trainer/config/config.h"
 #include "trainer/data/text/text_dataset.h"
-#include "trainer/model/gpt.h"
+#include "trainer/model/causal_architecture.h"
+#include "trainer/model/causal_model.h"
 #include "trainer/task/task.h"
 #include "trainer/tokenizer/tokenizer.h"
 
@@ -68,11 +69,12 @@ class CausalLm : public Task {
   std::vector<std::string> describe_windows() const;
 
   const Config& config_;
+  const CausalArchitecture& architecture_;
   TextDataset data_;
   std::unique_ptr<TextDataset> test_;
-  bool fresh_;  // not resumed: gpt_config.init_from counts
+  bool fresh_;  // not resumed: the pretrained model counts
   std::vector<int32_t> sample_prompt_;
-  GPT model_{nullptr};
+  std::shared_ptr<CausalModel> model_;
   torch::Tensor
       token_characters_;  ///< [V], float32, on the host: characters that begin in each token.
 };
@@ -80,5 +82,7 @@ class CausalLm : public Task {
 /// The tokenizer of a snapshot with this metadata. Throws RunError when there is none or it is
 /// damaged.
 std::unique_ptr<Tokenizer> tokenizer_of(const std::map<std::string, std::string>& metadata);
+/// The metadata that tokenizer_of() reads.
+std::map<std::string, std::string> tokenizer_metadata(const Tokenizer& tokenizer);
 
 }  // namespace ddp::train

@@ -29,15 +29,15 @@ std::vector<int64_t> tokens_with_masks(const Tokenizer& tokenizer, const Masking
 
 }  // namespace
 
-std::vector<TokenGuesses> fill_masks(BertForMaskedLm& model, const Tokenizer& tokenizer,
+std::vector<TokenGuesses> fill_masks(BertForMaskedLmImpl& model, const Tokenizer& tokenizer,
                                      std::string_view text, int64_t most) {
   const torch::NoGradGuard no_grad;
   const MaskingTokens special = masking_tokens(tokenizer);
-  const auto tokens = tokens_with_masks(tokenizer, special, text, model->positions());
-  const auto device = model->parameters().front().device();
+  const auto tokens = tokens_with_masks(tokenizer, special, text, model.positions());
+  const auto device = model.parameters().front().device();
   const auto tokens_BT = torch::tensor(tokens).unsqueeze(0).to(device);
   const auto masks_M = tokens_BT.eq(special.mask).reshape({-1}).nonzero().view({-1});
-  const auto logits_MV = model->logits_at(tokens_BT, {}, masks_M);
+  const auto logits_MV = model.logits_at(tokens_BT, {}, masks_M);
   const auto chances_MV = logits_MV.to(torch::kCPU, torch::kFloat64).softmax(-1);
   const auto [chances, ids] = chances_MV.topk(std::min(most, tokenizer.size()), -1);
   std::vector<TokenGuesses> guesses;

@@ -16,14 +16,11 @@ namespace {
 class ImagePredictor : public Predictor {
  public:
   explicit ImagePredictor(const PredictRequest& request)
-      : config_(request.config.image),
+      : config_(request.model.config.image),
         device_(request.device),
-        facts_(ImageModelFacts::of(request.metadata)),
+        facts_(ImageModelFacts::of(request.model.metadata)),
         images_(open_images(request.input)),
-        network_(make_image_network(request.config, facts_, 0)) {
-    network_->to(device_);
-    network_->eval();
-    request.load(parameters_of(network_), buffers_of(network_));
+        network_(request.model.as<ImageNetworkImpl>()) {
     if (!images_->may_be_broken()) check_all();
   }
 
@@ -39,7 +36,7 @@ class ImagePredictor : public Predictor {
     for (int64_t i = 0; i < count; ++i) predictions.push_back(read(next_ + i, pixels[i]));
     next_ += count;
     const auto probabilities =
-        network_(pixels.to(device_)).to(torch::kCPU, torch::kFloat64).softmax(1);
+        network_.forward(pixels.to(device_)).to(torch::kCPU, torch::kFloat64).softmax(1);
     for (int64_t i = 0; i < count; ++i) {
       Prediction& prediction = predictions[static_cast<std::size_t>(i)];
       if (prediction.problem.empty()) answer_with(prediction, facts_.labels, probabilities[i]);
@@ -73,7 +70,7 @@ class ImagePredictor : public Predictor {
   const torch::Device device_;
   const ImageModelFacts facts_;
   const std::unique_ptr<ImageSet> images_;
-  ImageNetwork network_;
+  ImageNetworkImpl& network_;
   int64_t next_ = 0;
 };
 

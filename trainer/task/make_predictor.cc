@@ -9,13 +9,14 @@ namespace {
 
 void require(const std::string& value, const char* option, const PredictRequest& request) {
   if (!value.empty()) return;
-  throw UserError(fmt::format("predict: task {} takes {}", task_name(request.config.task), option));
+  throw UserError(
+      fmt::format("predict: task {} takes {}", task_name(request.model.config.task), option));
 }
 
 }  // namespace
 
 std::unique_ptr<Predictor> make_predictor(const PredictRequest& request) {
-  switch (request.config.task) {
+  switch (request.model.config.task) {
     case TaskKind::kMaskedLm:
       return make_masked_predictor(request);
     case TaskKind::kCausalLm:

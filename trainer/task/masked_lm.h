@@ -88,7 +88,7 @@ using TokenGuesses = std::vector<std::pair<std::string, double>>;
 /// For each [MASK] in `text` the `most` likeliest tokens of the vocabulary, the likeliest first.
 /// `model` is in eval mode. Throws UserError that does not name the text: an empty one, one without
 /// a mask, one that is longer than the model's positions.
-std::vector<TokenGuesses> fill_masks(BertForMaskedLm& model, const Tokenizer& tokenizer,
+std::vector<TokenGuesses> fill_masks(BertForMaskedLmImpl& model, const Tokenizer& tokenizer,
                                      std::string_view text, int64_t most);
 
 }  // namespace ddp::train

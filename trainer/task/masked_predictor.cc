@@ -68,12 +68,8 @@ class MaskedPredictor : public Predictor {
   explicit MaskedPredictor(const PredictRequest& request)
       : texts_(request),
         most_answers_(request.most_answers),
-        tokenizer_(tokenizer_of_bert(request.metadata)),
-        model_(request.config.bert, tokenizer_->size(), request.config.data.block_size, 0) {
-    request.load(bert_optimizer_parameters(model_->model_parameters()), {});
-    model_->eval();
-    model_->to(request.device);
-  }
+        tokenizer_(*request.model.tokenizer),
+        model_(request.model.as<BertForMaskedLmImpl>()) {}
 
   const std::vector<std::string>& labels() const override { return no_labels_; }
 
@@ -95,7 +91,7 @@ class MaskedPredictor : public Predictor {
  private:
   std::vector<Prediction> filled(const MaskedText& text) {
     std::vector<Prediction> predictions;
-    for (TokenGuesses& guesses : fill_masks(model_, *tokenizer_, text.text, most_answers_)) {
+    for (TokenGuesses& guesses : fill_masks(model_, tokenizer_, text.text, most_answers_)) {
       Prediction& here = predictions.emplace_back();
       here.input = fmt::format("mask {}", predictions.size());
       if (!texts_.is_single()) here.input = fmt::format("{}: {}", text.place, here.input);
@@ -109,8 +105,8 @@ class MaskedPredictor : public Predictor {
   MaskedTexts texts_;
   const int64_t most_answers_;
   const std::vector<std::string> no_labels_;
-  const std::unique_ptr<Tokenizer> tokenizer_;
-  BertForMaskedLm model_;
+  const Tokenizer& tokenizer_;
+  BertForMaskedLmImpl& model_;
 };
 
 }  // namespace

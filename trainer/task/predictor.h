@@ -5,16 +5,14 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/data/text/table_file.h"
-#include "trainer/optim/optimizer.h"
+#include "trainer/task/model_bundle.h"
 
 namespace ddp::train {
 
@@ -45,21 +43,16 @@ class Predictor {
 };
 
 struct PredictRequest {
-  Config config;  ///< Of the run that saved the snapshot, with the device to use.
-  std::map<std::string, std::string> metadata;  ///< Task::metadata() of that run.
-  std::string input;                            ///< File or folder.
-  std::string text;                             ///< Instead of input: one text.
-  /// Instead of both: one text after the other, none at their end.
-  std::function<std::optional<std::string>()> next_line;
-  int64_t most_answers = 5;  ///< Of a task without classes.
+  const ModelBundle& model;  ///< On the device to use; must outlive the predictor.
   torch::Device device = torch::kCPU;
-  /// Gives the tensors of a model the values of the snapshot.
-  std::function<void(const std::vector<Parameter>& parameters,
-                     const std::vector<NamedTensor>& buffers)>
-      load;
+  std::string input = {};  ///< File or folder.
+  std::string text = {};   ///< Instead of input: one text.
+  /// Instead of both: one text after the other, none at their end.
+  std::function<std::optional<std::string>()> next_line = {};
+  int64_t most_answers = 5;  ///< Of a task without classes.
 };
 
-/// Of the task that the request's configuration names. Throws UserError: a task without
+/// Of the task that the request's model is for. Throws UserError: a task without
 /// predictions, or an input that cannot be opened.
 std::unique_ptr<Predictor> make_predictor(const PredictRequest& request);
 

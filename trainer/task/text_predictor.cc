@@ -28,7 +28,7 @@ class PredictedTexts {
       : next_line_(request.next_line), file_(request.input) {
     if (!request.text.empty()) rows_ = {{1, request.text, "", {}}};
     if (file_.empty()) return;
-    rows_ = read_table("--input", file_, {request.config.data.text_column, ""}, &columns_);
+    rows_ = read_table("--input", file_, {request.model.config.data.text_column, ""}, &columns_);
   }
 
   std::optional<PredictedText> next() {
@@ -59,15 +59,10 @@ class TextPredictor : public Predictor {
   explicit TextPredictor(const PredictRequest& request)
       : device_(request.device),
         texts_(request),
-        labels_(labels_of(request.metadata)),
-        tokenizer_(tokenizer_of_bert(request.metadata)),
-        tokens_(bert_tokens(*tokenizer_)),
-        model_(request.config.bert, tokenizer_->size(), request.config.data.block_size,
-               static_cast<int64_t>(labels_.size()), 0) {
-    request.load(bert_optimizer_parameters(model_->model_parameters()), {});
-    model_->to(device_);
-    model_->eval();
-  }
+        labels_(request.model.labels),
+        tokenizer_(*request.model.tokenizer),
+        tokens_(bert_tokens(tokenizer_)),
+        model_(request.model.as<BertForSequenceClassificationImpl>()) {}
 
   const std::vector<std::string>& labels() const override { return labels_; }
 
@@ -86,7 +81,7 @@ class TextPredictor : public Predictor {
     const auto count = std::ssize(predictions);
     const Batch batch =
         bert_batch({rows.begin(), rows.end()}, tokens_, /*pinned=*/false).to(device_);
-    const auto logits_BK = model_(batch[kInputs], batch[kAttentionMask]);
+    const auto logits_BK = model_.forward(batch[kInputs], batch[kAttentionMask]);
     const auto probabilities_BK = logits_BK.to(torch::kCPU, torch::kFloat64).softmax(1);
     for (int64_t i = 0; i < count; ++i) {
       Prediction& prediction = predictions[static_cast<std::size_t>(i)];
@@ -100,7 +95,7 @@ class TextPredictor : public Predictor {
   Prediction read(PredictedText text, std::vector<int32_t>& tokens) const {
     Prediction prediction;
     try {
-      tokens = tokenizer_->encode(text.text);
+      tokens = tokenizer_.encode(text.text);
       if (is_blank(text.text)) prediction.problem = "its text is empty";
     } catch (const UserError& error) {
       prediction.problem = error.what();
@@ -108,17 +103,17 @@ class TextPredictor : public Predictor {
     prediction.input = std::move(text.text);
     prediction.place = std::move(text.place);
     prediction.cells = std::move(text.cells);
-    const auto room = static_cast<std::size_t>(model_->positions() - kAroundText);
+    const auto room = static_cast<std::size_t>(model_.positions() - kAroundText);
     tokens.resize(std::min(tokens.size(), room));
     return prediction;
   }
 
   const torch::Device device_;
   PredictedTexts texts_;
-  const Labels labels_;
-  const std::unique_ptr<Tokenizer> tokenizer_;
+  const Labels& labels_;
+  const Tokenizer& tokenizer_;
   const BertTokens tokens_;
-  BertForSequenceClassification model_;
+  BertForSequenceClassificationImpl& model_;
 };
 
 }  // namespace

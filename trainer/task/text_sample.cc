@@ -25,15 +25,15 @@ bool write_on(BatchGenerator& generator, const Tokenizer& tokenizer, int64_t mos
 
 }  // namespace
 
-std::optional<std::string> sample_text(GPT& model, const Tokenizer& tokenizer,
+std::optional<std::string> sample_text(CausalModel& model, const Tokenizer& tokenizer,
                                        std::vector<int32_t> prompt, const SamplingOptions& options,
                                        const std::function<bool()>& go_on) {
-  const bool was_training = model->is_training();
+  const bool was_training = model.is_training();
   TextStream stream({});
   std::string text = stream.add(tokenizer.decode(prompt));
   BatchGenerator generator(model, {{std::move(prompt), options.seed}}, options);
   const bool whole = write_on(generator, tokenizer, options.max_new_tokens, go_on, stream, text);
-  model->train(was_training);
+  model.train(was_training);
   if (!whole) return std::nullopt;
   return text;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trainer/data/sample_source.h"
-#include "trainer/model/gpt.h"
+#include "trainer/model/causal_model.h"
 #include "trainer/model/sampling.h"
 #include "trainer/tokenizer/tokenizer.h"
 
@@ -17,7 +17,7 @@ namespace ddp::train {
 /// `prompt` (at least one token) and its continuation by options.max_new_tokens tokens, or up to
 /// the end of the text; always valid UTF-8. None when `go_on`, asked before each token, says no.
 /// The model is in its former mode afterwards.
-std::optional<std::string> sample_text(GPT& model, const Tokenizer& tokenizer,
+std::optional<std::string> sample_text(CausalModel& model, const Tokenizer& tokenizer,
                                        std::vector<int32_t> prompt, const SamplingOptions& options,
                                        const std::function<bool()>& go_on);
 

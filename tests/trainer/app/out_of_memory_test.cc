@@ -8,6 +8,8 @@
 
 #include "tests/support/catch.h"
 
+#include "trainer/model/gpt/gpt_cost.h"
+
 namespace ddp::train {
 namespace {
 

@@ -2,14 +2,15 @@
 
 #include "tests/support/catch.h"
 
-#include "trainer/model/model_sizes.h"
+#include "trainer/model/gpt/gpt_architecture.h"
+#include "trainer/model/gpt/gpt_cost.h"
 
 namespace ddp::train {
 namespace {
 
 GptConfig preset(const std::string& name, bool tied) {
   GptConfig gpt;
-  for (const ModelPreset& candidate : model_presets()) {
+  for (const ModelPreset& candidate : gpt_presets()) {
     if (candidate.name != name) continue;
     gpt.n_layer = candidate.n_layer;
     gpt.n_head = candidate.n_head;

@@ -11,6 +11,7 @@
 #include "trainer/interop/export_model.h"
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/model/generate.h"
+#include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/runtime/error.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
@@ -58,12 +59,19 @@ std::vector<NamedTensor> weights_of(const GPT& model) {
   return result;
 }
 
+ExportedModel exported(const GptConfig& gpt, const GPT& model) {
+  Config config;
+  config.gpt = gpt;
+  config.data.block_size = kLength;
+  return {config, kVocabulary, weights_of(model)};
+}
+
 torch::Tensor greedy_tokens(GPT& model, const std::vector<int32_t>& prompt, int64_t count) {
   SamplingOptions options;
   options.greedy = true;
   options.max_new_tokens = count;
   std::vector<int64_t> tokens;
-  generate(model, prompt, options, [&](int64_t token) { tokens.push_back(token); });
+  generate(*model, prompt, options, [&](int64_t token) { tokens.push_back(token); });
   return torch::tensor(tokens, torch::kInt64);
 }
 
@@ -80,8 +88,7 @@ void export_and_check(Activation activation, bool tied) {
   GPT model = random_model(config);
   const torch::NoGradGuard no_grad;
   const std::string folder = dir.file("exported");
-  export_model({config, kLength, kVocabulary, weights_of(model)}, tokenizer,
-               ExportFormat::kHuggingFace, folder);
+  export_model(exported(config, model), tokenizer, ExportFormat::kHuggingFace, folder);
   const auto inputs = test::random_tokens(3, kLength, kVocabulary, 1);
   const auto tokens = tokenizer.encode(kText);
   save(dir.file("dump.safetensors"),
@@ -107,8 +114,8 @@ TEST_CASE("so it does with exact GELU and a head of its own", "[peer]") {
 TEST_CASE("torch.load with weights_only reads an exported state dict", "[peer]") {
   const test::TempDir dir;
   GPT model = random_model(config_with(Activation::kGelu, false));
-  export_model({config_with(Activation::kGelu, false), kLength, kVocabulary, weights_of(model)},
-               text_tokenizer(), ExportFormat::kTorch, dir.path());
+  export_model(exported(config_with(Activation::kGelu, false), model), text_tokenizer(),
+               ExportFormat::kTorch, dir.path());
   NamedTensors weights;
   for (const auto& weight : weights_of(model))
     weights.emplace_back(weight.name, weight.tensor.detach());
@@ -140,8 +147,7 @@ TEST_CASE(
   const test::TempDir dir;
   const GptConfig config = config_with(Activation::kGeluTanh, true);
   GPT model = random_model(config);
-  export_model({config, kLength, kVocabulary, weights_of(model)}, text_tokenizer(),
-               ExportFormat::kHuggingFace, dir.path());
+  export_model(exported(config, model), text_tokenizer(), ExportFormat::kHuggingFace, dir.path());
   GPT shorter(config, kVocabulary, 16, 9);
   load_pretrained(dir.path(), kGpt2Layout, weights_of(shorter));
   for (const auto& weight : weights_of(model)) {
@@ -160,8 +166,7 @@ TEST_CASE("the tokenizers of exported folders are read back") {
   const CharTokenizer characters = text_tokenizer();
   const ByteTokenizer bytes;
   for (const Tokenizer* tokenizer : std::initializer_list<const Tokenizer*>{&characters, &bytes}) {
-    export_model({config, kLength, kVocabulary, weights_of(model)}, *tokenizer,
-                 ExportFormat::kHuggingFace, dir.path());
+    export_model(exported(config, model), *tokenizer, ExportFormat::kHuggingFace, dir.path());
     CHECK(load_tokenizer(dir.path())->state() == tokenizer->state());
   }
 }
@@ -170,8 +175,7 @@ TEST_CASE("weights of another shape are refused with every difference, and nothi
   const test::TempDir dir;
   GptConfig config = config_with(Activation::kGeluTanh, true);
   GPT model = random_model(config);
-  export_model({config, kLength, kVocabulary, weights_of(model)}, text_tokenizer(),
-               ExportFormat::kHuggingFace, dir.path());
+  export_model(exported(config, model), text_tokenizer(), ExportFormat::kHuggingFace, dir.path());
   GptConfig other = config;
   other.n_layer = 1;
   GPT target(other, 70, kLength, 9);

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<int64_t> sample(GPT& model, const SamplingOptions& options) {
   std::vector<int64_t> tokens;
-  generate(model, {1, 2, 3}, options, [&](int64_t token) { tokens.push_back(token); });
+  generate(*model, {1, 2, 3}, options, [&](int64_t token) { tokens.push_back(token); });
   return tokens;
 }
 
@@ -50,7 +50,7 @@ using Rows = std::vector<BatchGenerator::Row>;
 
 std::vector<std::vector<int32_t>> continued(GPT& model, const Rows& rows,
                                             const SamplingOptions& options) {
-  BatchGenerator generator(model, rows, options);
+  BatchGenerator generator(*model, rows, options);
   std::vector<std::vector<int32_t>> result(rows.size());
   for (int64_t i = 0; i < options.max_new_tokens; ++i) {
     const auto tokens = generator.next();

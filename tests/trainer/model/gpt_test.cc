@@ -1,4 +1,4 @@
-#include "trainer/model/gpt.h"
+#include "trainer/model/gpt/gpt.h"
 
 #include <cmath>
 #include "tests/support/catch.h"

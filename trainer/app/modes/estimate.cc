@@ -11,6 +11,7 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/causal_architecture.h"
 #include "trainer/model/training_cost.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
@@ -70,10 +71,10 @@ Estimate estimate(const Job& job) {
 }
 
 /// What the FLOPs are counted by.
-std::string_view formula_of(TaskKind task) {
-  switch (task) {
+std::string_view formula_of(const Config& config) {
+  switch (config.task) {
     case TaskKind::kCausalLm:
-      return "6N + 12LHQT per token";
+      return causal_architecture(config).flops_formula();
     case TaskKind::kMaskedLm:
     case TaskKind::kTextClassification:
       return "6N + 12LHQT per token, padding not counted";
@@ -126,7 +127,7 @@ std::string parameter_text(const std::vector<ParameterPart>& parts) {
   return text;
 }
 
-std::string as_table(const Estimate& e, TaskKind task) {
+std::string as_table(const Estimate& e, const Config& config) {
   std::string text = fmt::format("Parameters         {}\nMemory of a rank, at its largest moment\n",
                                  parameter_text(e.parameters));
   for (const MemoryItem& item : e.memory.items) {
@@ -139,7 +140,7 @@ std::string as_table(const Estimate& e, TaskKind task) {
                       in_short(e.units_per_step * e.steps_per_epoch));
   if (e.steps_per_epoch == 0)
     text += "                   the data are too few for one step: training would refuse them\n";
-  text += fmt::format("FLOPs per step     {:.3g} ({})\n", e.flops_per_step, formula_of(task));
+  text += fmt::format("FLOPs per step     {:.3g} ({})\n", e.flops_per_step, formula_of(config));
   text += fmt::format("Fits               {}: {} of the {} that {} free now\n",
                       e.memory.fits() ? "yes" : "no", in_bytes(e.memory.needed_bytes()),
                       in_bytes(e.memory.available_bytes),
@@ -159,7 +160,7 @@ int run_estimate(const TrainerArgs& args) {
     print(as_json(result).dump(2) + "\n");
     return launch::kExitDone;
   }
-  print(as_table(result, config.task));
+  print(as_table(result, config));
   if (!result.memory.fits()) print("To make it fit:\n" + advice(job));
   return launch::kExitDone;
 }

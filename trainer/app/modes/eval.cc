@@ -10,6 +10,7 @@
 #include "trainer/config/keys/config_checks.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/hydra/compose/folders.h"
+#include "trainer/model/causal_architecture.h"
 #include "trainer/optim/amp.h"
 #include "trainer/parallel/device_share.h"
 #include "trainer/parallel/dist_env.h"
@@ -27,7 +28,7 @@ namespace {
 /// The configuration of the snapshot's run, for evaluation.
 Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   Config config = config_from_json(meta.config_json);
-  config.gpt.init_from.clear();
+  if (config.task == TaskKind::kCausalLm) causal_architecture(config).forget_pretrained(config);
   config.bert.init_from.clear();
   config.data.test_path.clear();
   config.data.tokenizer.clear();  // the snapshot's own

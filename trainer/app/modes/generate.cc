@@ -13,14 +13,14 @@
 #include <sstream>
 
 #include "launcher/worker_contract.h"
+#include "trainer/app/chosen_device.h"
 #include "trainer/app/modes.h"
-#include "trainer/app/snapshot_model.h"
 #include "trainer/app/standard_output.h"
+#include "trainer/model/causal_model.h"
 #include "trainer/model/generate.h"
-#include "trainer/parallel/dist_env.h"
-#include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/seed.h"
+#include "trainer/snapshot/open_model.h"
 #include "trainer/tokenizer/text_stream.h"
 
 namespace ddp::train {
@@ -193,14 +193,14 @@ void take_token(Sample& sample, int32_t token, const Tokenizer& tokenizer, int64
 }
 
 /// Returns how many tokens it has drawn.
-int64_t run_batch(SnapshotModel& loaded, const GenerateArgs& options, std::vector<Sample>& samples,
-                  Output& output) {
+int64_t run_batch(const ModelBundle& loaded, const GenerateArgs& options,
+                  std::vector<Sample>& samples, Output& output) {
   std::vector<BatchGenerator::Row> rows;
   for (Sample& sample : samples) {
     rows.push_back({sample.prompt->tokens, sample_seed(options, sample)});
     sample.done = options.max_new_tokens == 0;
   }
-  BatchGenerator generator(loaded.model, std::move(rows), sampling_options(options));
+  BatchGenerator generator(loaded.as<CausalModel>(), std::move(rows), sampling_options(options));
   output.begin_batch();
   output.show(samples);
   int64_t drawn = 0;
@@ -225,24 +225,16 @@ void report_speed(int64_t tokens, Clock::duration time, torch::Device device) {
              static_cast<double>(tokens) / seconds, device.is_cuda() ? "cuda" : "cpu");
 }
 
-torch::Device device_for(DeviceChoice choice) {
-  Config config;
-  config.trainer.device = choice;
-  try {
-    return plan_device(config, DistEnv{}).device;
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("--device cuda: {}", error.what()));
-  }
-}
-
 }  // namespace
 
 int run_generate(const TrainerArgs& args) {
   const GenerateArgs& options = args.generate;
-  const torch::Device device = device_for(options.device);
-  SnapshotModel loaded = load_snapshot_model(options.snapshot, "generate", device);
+  const torch::Device device = chosen_device(options.device);
+  const ModelBundle loaded = open_model(options.snapshot, device);
+  check_task(loaded, TaskKind::kCausalLm,
+             fmt::format("trainer generate is for {}", task_name(TaskKind::kCausalLm)));
   const auto prompts = encode_prompts(options, *loaded.tokenizer);
-  check_stops(options, *loaded.tokenizer, loaded.model->block_size());
+  check_stops(options, *loaded.tokenizer, loaded.config.data.block_size);
   const int64_t total = static_cast<int64_t>(prompts.size()) * options.num_samples;
   Output output(options);
   int64_t drawn = 0;

@@ -6,16 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/worker_contract.h"
+#include "trainer/app/chosen_device.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/prediction_file.h"
 #include "trainer/app/standard_output.h"
-#include "trainer/config/keys/config_text.h"
 #include "trainer/metrics/text.h"
-#include "trainer/parallel/dist_env.h"
-#include "trainer/parallel/process_group.h"
 #include "trainer/runtime/error.h"
-#include "trainer/snapshot/remote_snapshots.h"
-#include "trainer/snapshot/snapshot.h"
+#include "trainer/snapshot/open_model.h"
 #include "trainer/task/predictor.h"
 
 namespace ddp::train {
@@ -34,22 +31,13 @@ std::optional<std::string> line_of_standard_input() {
   return line;
 }
 
-PredictRequest request_of(const OpenedSnapshot& snapshot, const PredictArgs& options) {
-  PredictRequest request;
-  request.config = config_from_json(snapshot.meta.config_json);
-  request.config.trainer.device = options.device;
-  request.metadata = snapshot.meta.task;
+PredictRequest request_of(const ModelBundle& model, torch::Device device,
+                          const PredictArgs& options) {
+  PredictRequest request{model, device};
   request.text = options.text;
   request.input = options.input;
   if (from_standard_input(options)) request.next_line = line_of_standard_input;
   request.most_answers = options.top;
-  request.device = plan_device(request.config, DistEnv{}).device;
-  request.load = [&snapshot](const std::vector<Parameter>& parameters,
-                             const std::vector<NamedTensor>& buffers) {
-    for (const auto& p : parameters)
-      snapshot.load_into(evaluated_tensor(*snapshot.file, p.name), p.tensor);
-    for (const auto& [name, tensor] : buffers) snapshot.load_into("buffer." + name, tensor);
-  };
   return request;
 }
 
@@ -84,13 +72,13 @@ std::string prediction_table(const Prediction& prediction, bool classes) {
 /// Where the predictions go, in the form that was asked for.
 class PredictionWriter {
  public:
-  PredictionWriter(const PredictArgs& options, const OpenedSnapshot& snapshot,
-                   const Predictor& predictor)
+  PredictionWriter(const PredictArgs& options, const ModelBundle& model, const Predictor& predictor)
       : options_(options),
         classes_(!predictor.labels().empty()),
-        report_({{"snapshot", snapshot.path},
-                 {"step", snapshot.meta.step},
-                 {"predictions", nlohmann::ordered_json::array()}}) {
+        report_(
+            {{"snapshot", model.path},
+             {"step", model.step ? nlohmann::ordered_json(*model.step) : nlohmann::ordered_json()},
+             {"predictions", nlohmann::ordered_json::array()}}) {
     if (options.output.empty()) return;
     file_ =
         std::make_unique<PredictionFile>(options.output, predictor.labels(), predictor.columns());
@@ -131,10 +119,10 @@ class PredictionWriter {
 
 int run_predict(const TrainerArgs& args) {
   const PredictArgs& options = args.predict;
-  const FetchedSnapshot fetched(options.snapshot);
-  const OpenedSnapshot snapshot = open_snapshot(fetched.file());
-  const auto predictor = make_predictor(request_of(snapshot, options));
-  PredictionWriter writer(options, snapshot, *predictor);
+  const torch::Device device = chosen_device(options.device);
+  const ModelBundle model = open_model(options.snapshot, device);
+  const auto predictor = make_predictor(request_of(model, device, options));
+  PredictionWriter writer(options, model, *predictor);
   const int64_t at_a_time = from_standard_input(options) ? 1 : 64;
   for (auto some = predictor->next(at_a_time); !some.empty(); some = predictor->next(at_a_time)) {
     for (const Prediction& prediction : some) writer.write(prediction);

@@ -19,12 +19,18 @@
 namespace ddp::train {
 namespace {
 
-void check_belongs_to_task(TaskKind task, const Given& given) {
+void check_belongs_to_run(const Config& config, const Given& given) {
   for (const Field& field : config_fields()) {
-    if (belongs_to(field, task) || !given.has(field.path)) continue;
-    given.refuse(
-        field.path,
-        fmt::format("does not apply to task={}; remove it, or set another task", task_name(task)));
+    if (belongs_to(field, config) || !given.has(field.path)) continue;
+    Config other = config;
+    other.model = field.model;
+    if (!field.model.empty() && belongs_to(field, other)) {
+      given.refuse(field.path, fmt::format("does not apply to model={}; remove it, or set model={}",
+                                           config.model, field.model));
+    }
+    given.refuse(field.path,
+                 fmt::format("does not apply to task={}; remove it, or set another task",
+                             task_name(config.task)));
   }
 }
 
@@ -211,7 +217,7 @@ void Given::refuse(const std::string& key, const std::string& what) const {
 }
 
 void complete_config(Config& config, const Given& given) {
-  check_belongs_to_task(config.task, given);
+  check_belongs_to_run(config, given);
   check_step_size(config, given);
   check_global_batch(config, given);
   check_optimizer(config, given);

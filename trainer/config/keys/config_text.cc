@@ -13,7 +13,7 @@ namespace {
 Node config_tree(const Config& config) {
   Node root = Node::map();
   for (const Field& field : config_fields()) {
-    if (belongs_to(field, config.task)) set_path(root, field.path, current_value(field, config));
+    if (belongs_to(field, config)) set_path(root, field.path, current_value(field, config));
   }
   return root;
 }

@@ -13,6 +13,12 @@
 #define DDP_KEY_AT(key_path, key_member) \
   .path = (key_path), .member = [](Config& c) -> FieldPointer { return &c.key_member; }
 
+/// Of a model with a section of its own: DDP_MODEL_KEY(bigram, BigramConfig, width) is
+/// bigram_config.width.
+#define DDP_MODEL_KEY(model_name, Section, name) \
+  .path = #model_name "_config." #name,          \
+  .member = [](Config& c) -> FieldPointer { return &c.models.of<Section>().name; }
+
 namespace ddp::train {
 
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();

@@ -1,23 +1,50 @@
 #include "trainer/config/keys/key_table.h"
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "trainer/config/keys/key_rows.h"
 
 namespace ddp::train {
+namespace {
+
+/// Of models with a section of their own.
+struct AddedFields {
+  std::vector<Field> fields;
+  bool closed = false;  ///< config_fields() has been built.
+};
+AddedFields& added_fields() {
+  static AddedFields added;
+  return added;
+}
+
+}  // namespace
+
+void add_config_fields(const std::vector<Field>& fields) {
+  AddedFields& added = added_fields();
+  if (added.closed) throw std::logic_error("keys were added after the first use of the key table");
+  added.fields.insert(added.fields.end(), fields.begin(), fields.end());
+}
 
 const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
-    std::vector<Field> all = {{DDP_KEY_AT("task", task), .meaning = "What to train."}};
-    const auto add = [&all](std::vector<Field> section, const std::vector<TaskKind>& tasks = {}) {
+    std::vector<Field> all = {{DDP_KEY_AT("task", task), .meaning = "What to train."},
+                              {DDP_KEY_AT("model", model), .tasks = {TaskKind::kCausalLm},
+                               .meaning = "Architecture of the language model: gpt."}};
+    const auto add = [&all](std::vector<Field> section, const std::vector<TaskKind>& tasks = {},
+                            const std::string& model = "") {
       for (Field& field : section) {
         if (field.tasks.empty()) field.tasks = tasks;
+        if (field.model.empty()) field.model = model;
         all.push_back(std::move(field));
       }
     };
     add(data_fields());
-    add(gpt_fields(), {TaskKind::kCausalLm});
+    add(gpt_fields(), {TaskKind::kCausalLm}, "gpt");
+    added_fields().closed = true;
+    add(added_fields().fields, {TaskKind::kCausalLm});
     add(bert_fields(), {TaskKind::kMaskedLm, TaskKind::kTextClassification});
     add(image_fields(), {TaskKind::kImageClassification});
     add(trainer_fields());
@@ -38,9 +65,11 @@ const Field* find_field(std::string_view path) {
   return nullptr;
 }
 
-bool belongs_to(const Field& field, TaskKind task) {
+bool belongs_to(const Field& field, const Config& config) {
   const auto& tasks = field.tasks;
-  return tasks.empty() || std::find(tasks.begin(), tasks.end(), task) != tasks.end();
+  const bool of_task =
+      tasks.empty() || std::find(tasks.begin(), tasks.end(), config.task) != tasks.end();
+  return of_task && (field.model.empty() || field.model == config.model);
 }
 
 }  // namespace ddp::train

@@ -48,16 +48,21 @@ struct Field {
   NullMeans null_means = NullMeans::kError;
   std::string default_text = {};     ///< Empty: the struct's own default.
   std::vector<TaskKind> tasks = {};  ///< That have a use for the key; empty: all.
+  std::string model = {};            ///< Likewise, of a causal_lm; empty: all.
   std::string meaning;
 };
 
 const std::vector<Field>& config_fields();
 
+/// Adds the keys of a model with a section of its own. Call it at the start of the program, before
+/// config_fields(): throws std::logic_error afterwards.
+void add_config_fields(const std::vector<Field>& fields);
+
 /// The field of that path, or nullptr.
 const Field* find_field(std::string_view path);
 
-/// Whether that task has a use for the key.
-bool belongs_to(const Field& field, TaskKind task);
+/// Whether the task of `config`, and its model, have a use for the key.
+bool belongs_to(const Field& field, const Config& config);
 
 /// "int", "float", "bool", "str", "auto or float", "balanced or list of floats", "list of 2
 /// floats", "list of str", "list of groups" or the choices of an enumeration.

@@ -1,13 +1,10 @@
-#include "trainer/model/gpt.h"
+#include "trainer/model/gpt/gpt.h"
 
-#include <algorithm>
 #include <cmath>
 #include <string_view>
 
 #include "trainer/model/activation_checkpoint.h"
-#include "trainer/model/chunked_loss.h"
 #include "trainer/model/fused_ops.h"
-#include "trainer/model/training_cost.h"
 
 namespace ddp::train {
 namespace nn = torch::nn;
@@ -178,11 +175,9 @@ torch::Tensor TransformerImpl::through_cache(torch::Tensor x_BTC, KeyValueCache&
 
 GPTImpl::GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size,
                  std::optional<uint64_t> seed)
-    : n_layer_(config.n_layer),
-      vocab_size_(vocab_size),
-      block_size_(block_size),
-      loss_chunk_size_(config.loss_chunk_size),
-      padded_to_(config.pad_vocab_to_multiple_of) {
+    : CausalModel(
+          {vocab_size, block_size, config.loss_chunk_size, config.pad_vocab_to_multiple_of}),
+      n_layer_(config.n_layer) {
   transformer = register_module("transformer", Transformer(config, vocab_size, block_size));
   if (!config.tie_weights) {
     lm_head = register_module("lm_head", undrawn_linear(config.n_embd, vocab_size, /*bias=*/false));
@@ -211,91 +206,9 @@ const torch::Tensor& GPTImpl::head_weight() const {
   return lm_head ? lm_head->weight : transformer->wte->weight;
 }
 
-torch::Tensor GPTImpl::forward(const torch::Tensor& idx_BT) {
-  TORCH_CHECK(idx_BT.size(1) <= block_size_, "a sequence of ", idx_BT.size(1),
-              " tokens is longer than block_size ", block_size_);
-  return torch::linear(transformer(idx_BT, nullptr), head_weight());
-}
-
-torch::Tensor GPTImpl::next_logits(const torch::Tensor& idx_BT, KeyValueCache& cache) {
-  TORCH_CHECK(cache.length + idx_BT.size(1) <= std::min(cache.capacity, block_size_),
-              "no room for ", idx_BT.size(1), " tokens behind ", cache.length);
-  return torch::linear(transformer(idx_BT, &cache).select(1, -1), head_weight());
-}
-
-// `auto`: on a GPU, whose matrix units take rows of 64 numbers well and odd ones badly.
-int64_t GPTImpl::logits_padding() const {
-  constexpr int64_t kOfGpu = 64;
-  const int64_t automatic = head_weight().is_cuda() ? kOfGpu : 1;
-  const auto multiple = padded_to_.automatic
-                            ? automatic
-                            : std::max<int64_t>(1, static_cast<int64_t>(padded_to_.value));
-  return (multiple - vocab_size_ % multiple) % multiple;
-}
-
-torch::Tensor GPTImpl::logits(const torch::Tensor& x, const torch::Tensor& table_PC) const {
-  const auto all = torch::linear(x, table_PC);
-  return table_PC.size(0) == vocab_size_ ? all : all.narrow(-1, 0, vocab_size_);
-}
-
-// `auto`: as many rows of float32 logits as fit into 256 MiB.
-int64_t GPTImpl::rows_at_a_time(int64_t rows) const {
-  constexpr int64_t kAutomaticBytes = int64_t{256} << 20U;
-  constexpr int64_t kBytesPerLogit = 4;
-  const int64_t chunk = loss_chunk_size_.automatic
-                            ? std::max<int64_t>(1, kAutomaticBytes / (kBytesPerLogit * vocab_size_))
-                            : static_cast<int64_t>(loss_chunk_size_.value);
-  return chunk == 0 ? rows : std::min(rows, chunk);
-}
-
-torch::Tensor GPTImpl::loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT) {
-  const auto targets_N = targets_BT.reshape({-1});
-  const int64_t chunk = rows_at_a_time(targets_N.size(0));
-  if (chunk == targets_N.size(0)) {
-    const auto table_PC = padded_table(head_weight(), logits_padding());
-    const auto logits_NV =
-        logits(transformer(idx_BT, nullptr), table_PC).view({-1, vocab_size_}).to(torch::kFloat32);
-    return at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Mean,
-                                  /*ignore_index=*/-1);
-  }
-  const auto x_BTC = transformer(idx_BT, nullptr);
-  const auto sum = chunked_cross_entropy_sum(x_BTC.view({-1, x_BTC.size(2)}), head_weight(),
-                                             targets_N, chunk, logits_padding());
-  return sum / targets_N.ne(-1).sum();
-}
-
-torch::Tensor GPTImpl::evaluation_sums(const torch::Tensor& idx_BT,
-                                       const torch::Tensor& targets_BT) {
-  const auto x_BTC = transformer(idx_BT, nullptr);
-  const auto x_NC = x_BTC.view({-1, x_BTC.size(2)});
-  const auto targets_N = targets_BT.reshape({-1});
-  const int64_t chunk = rows_at_a_time(targets_N.size(0));
-  const auto table_PC = padded_table(head_weight(), logits_padding());
-  auto sums = torch::zeros({3}, x_NC.options().dtype(torch::kFloat32));
-  for (int64_t first = 0; first < targets_N.size(0); first += chunk) {
-    const int64_t count = std::min(chunk, targets_N.size(0) - first);
-    const auto targets_n = targets_N.narrow(0, first, count);
-    const auto logits_nV = logits(x_NC.narrow(0, first, count), table_PC);
-    const auto loss =
-        at::cross_entropy_loss(logits_nV.to(torch::kFloat32), targets_n, {}, at::Reduction::Sum,
-                               /*ignore_index=*/-1);
-    sums += torch::stack({loss, logits_nV.argmax(-1).eq(targets_n).sum().to(torch::kFloat32),
-                          targets_n.ne(-1).sum().to(torch::kFloat32)});
-  }
-  return sums;
-}
-
-std::vector<ModelParameter> GPTImpl::model_parameters() const {
-  std::vector<ModelParameter> result;
-  for (const auto& item : named_parameters())
-    result.push_back({item.key(), item.value(), gpt_role(item.key(), item.value().dim())});
-  return result;
-}
-
-int64_t GPTImpl::parameter_count() const {
-  int64_t count = 0;
-  for (const auto& tensor : parameters()) count += tensor.numel();
-  return count;
+std::shared_ptr<CausalModel> make_gpt(const Config& config, int64_t vocab_size,
+                                      std::optional<uint64_t> seed) {
+  return GPT(config.gpt, vocab_size, config.data.block_size, seed).ptr();
 }
 
 }  // namespace ddp::train

@@ -9,13 +9,14 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/config/param_groups.h"
+#include "trainer/model/causal_model.h"
 #include "trainer/model/key_value_cache.h"
 
 namespace ddp::train {
@@ -99,55 +100,33 @@ class TransformerImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Transformer);
 
-struct ModelParameter {
-  std::string name;
-  torch::Tensor tensor;
-  ParameterRole role = ParameterRole::kOther;
-};
-
-class GPTImpl : public torch::nn::Module {
+class GPTImpl : public CausalModel {
  public:
   /// Weights drawn from `seed`: N(0, 0.02), residual output projections N(0, 0.02 / sqrt(2
-  /// n_layer)), biases 0, norms 1. Without one they may be anything, for who loads all of them.
+  /// n_layer)), biases 0, norms 1. Without one they are undefined, for a caller that loads them
+  /// all.
   GPTImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size,
           std::optional<uint64_t> seed);
 
-  /// int64 [B, T], T <= block_size -> logits [B, T, V].
-  torch::Tensor forward(const torch::Tensor& idx_BT);
-  /// Logits of the last position alone, [B, V], of tokens that follow those in `cache`; reads them
-  /// into it. A second pass takes one token per row.
-  torch::Tensor next_logits(const torch::Tensor& idx_BT, KeyValueCache& cache);
-  /// Mean negative log-likelihood in nats over the targets that are not -1; a float32 scalar.
-  torch::Tensor loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
-  /// Sums over the targets that are not -1: negative log-likelihood in nats, targets that were the
-  /// most likely token, targets. float32 [3].
-  torch::Tensor evaluation_sums(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
+  const torch::Tensor& head_weight() const override;
 
-  int64_t n_layer() const { return n_layer_; }
-  int64_t block_size() const { return block_size_; }
-  int64_t vocab_size() const { return vocab_size_; }
-  /// Columns of zeros that the loss and evaluations compute behind the logits and leave out again.
-  int64_t logits_padding() const;
-  /// Every distinct parameter once, in the order of registration.
-  std::vector<ModelParameter> model_parameters() const;
-  /// All parameters, a tied matrix once.
-  int64_t parameter_count() const;
+ protected:
+  torch::Tensor hidden_states(const torch::Tensor& idx_BT, KeyValueCache* cache) override {
+    return transformer(idx_BT, cache);
+  }
+  int64_t cached_layers() const override { return n_layer_; }
 
  private:
   void initialise(uint64_t seed);
-  const torch::Tensor& head_weight() const;
-  /// [..., C] -> [..., V].
-  torch::Tensor logits(const torch::Tensor& x, const torch::Tensor& table_PC) const;
-  int64_t rows_at_a_time(int64_t rows) const;
 
   Transformer transformer{nullptr};
   torch::nn::Linear lm_head{nullptr};  // empty when the head is tied to wte
   int64_t n_layer_;
-  int64_t vocab_size_;
-  int64_t block_size_;
-  AutoNumber loss_chunk_size_;
-  AutoNumber padded_to_;
 };
 TORCH_MODULE(GPT);
+
+/// See MakeCausalModel.
+std::shared_ptr<CausalModel> make_gpt(const Config& config, int64_t vocab_size,
+                                      std::optional<uint64_t> seed);
 
 }  // namespace ddp::train

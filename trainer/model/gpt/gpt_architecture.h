@@ -1,0 +1,21 @@
+// GPT-2 and minGPT as their configuration describes them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "trainer/model/causal_architecture.h"
+#include "trainer/model/pretrained_layout.h"
+#include "trainer/model/size_keys.h"
+
+namespace ddp::train {
+
+std::unique_ptr<const CausalArchitecture> gpt_architecture();
+
+/// The sizes that gpt_config.model_type names.
+const std::vector<ModelPreset>& gpt_presets();
+
+/// Of transformers' GPT2LMHeadModel and GPT2Model.
+extern const PretrainedLayout kGpt2Layout;
+
+}  // namespace ddp::train

@@ -1,0 +1,25 @@
+// How a model of transformers names and lays out its tensors, beside this trainer's.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ddp::train {
+
+struct PretrainedLayout {
+  const char* key;  ///< The configuration key that names the folder.
+  /// This trainer's name for one of theirs; "": it is no parameter here.
+  std::string (*own_name)(const std::string& theirs);
+  /// Whether the tensor is [in, out] there, [out, in] here.
+  bool (*is_transposed)(std::string_view own_name);
+  /// Parts that a folder may lack, and that are ignored where no parameter takes them.
+  bool (*is_optional)(std::string_view own_name);
+  const char* positions;    ///< Suffix of the position embeddings' name.
+  const char* words;        ///< Suffix of the token embeddings' name.
+  const char* how_to_make;  ///< The fix printed for a folder without safetensors.
+};
+
+inline bool is_never_transposed(std::string_view /*name*/) { return false; }
+inline bool is_never_optional(std::string_view /*name*/) { return false; }
+
+}  // namespace ddp::train

@@ -1,0 +1,37 @@
+// Where each weight of a causal model belongs: its place in the stack of blocks, where pipeline
+// stages and sharded units are cut, and how tensor-parallel ranks divide it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddp::train {
+
+/// How ranks that share a layer divide a weight. Linear layers are [out, in].
+enum class Split {
+  kNone,        ///< Each rank holds all of it: norms, positions, biases of row-parallel layers.
+  kVocabulary,  ///< Rows are tokens: token embedding and output layer.
+  kColumns,     ///< By outputs, the first dimension; its bias likewise.
+  kRows,        ///< By inputs, the second dimension; the ranks' products are summed.
+};
+
+struct WeightPlace {
+  static constexpr int64_t kBeforeBlocks = -1;
+  static constexpr int64_t kAfterBlocks = -2;
+
+  std::string name;
+  std::vector<int64_t> shape;
+  int64_t block = kBeforeBlocks;  ///< Index of its block, or one of the constants.
+  Split split = Split::kNone;
+  /// The divided dimension consists of so many equal ranges, each divided on its own: 3 for query,
+  /// key and value in one matrix.
+  int64_t ranges = 1;
+  /// Parts of a range that stay whole, such as heads: the number of ranks must divide it.
+  int64_t units = 1;
+};
+
+/// Every distinct weight once, in the order of the model's parameters.
+using WeightsLayout = std::vector<WeightPlace>;
+
+}  // namespace ddp::train

@@ -1,0 +1,102 @@
+#include "trainer/snapshot/open_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "trainer/config/keys/config_text.h"
+#include "trainer/interop/pretrained_weights.h"
+#include "trainer/model/causal_architecture.h"
+#include "trainer/model/pretrained_config.h"
+#include "trainer/runtime/error.h"
+#include "trainer/snapshot/remote_snapshots.h"
+#include "trainer/task/bert_task.h"
+#include "trainer/task/causal_lm.h"
+#include "trainer/task/class_labels.h"
+#include "trainer/tokenizer/tokenizer_folder.h"
+
+namespace ddp::train {
+namespace {
+
+ModelBundle open_causal_folder(const CausalArchitecture& architecture, const std::string& folder) {
+  Config config;
+  config.model = architecture.name();
+  architecture.take_folder(config, folder);
+  architecture.forget_pretrained(config);
+  auto bundle =
+      ModelBundle::untrained(std::move(config), tokenizer_metadata(*load_tokenizer(folder)));
+  load_pretrained(folder, *architecture.huggingface_layout(), bundle.weights);
+  return bundle;
+}
+
+ModelBundle open_bert_folder(const std::string& folder) {
+  const PretrainedBert there = read_pretrained_bert(folder);
+  if (!there.unsupported.empty()) {
+    throw UserError(
+        fmt::format("{}: does not fit: {}", folder, fmt::join(there.unsupported, "; ")));
+  }
+  Config config;
+  config.task = there.labels.empty() ? TaskKind::kMaskedLm : TaskKind::kTextClassification;
+  config.data.block_size = there.positions;
+  config.bert.n_layer = there.n_layer;
+  config.bert.n_head = there.n_head;
+  config.bert.n_embd = there.n_embd;
+  config.bert.intermediate = there.intermediate;
+  std::map<std::string, std::string> metadata = {
+      {kTokenizerState, load_tokenizer(folder)->state()}};
+  if (!there.labels.empty()) metadata[kLabels] = labels_json(there.labels);
+  auto bundle = ModelBundle::untrained(std::move(config), std::move(metadata));
+  const auto& layout = there.labels.empty() ? kBertLayout : kBertClassifierLayout;
+  const auto absent = load_pretrained(folder, layout, bundle.weights);
+  if (absent.empty()) return bundle;
+  throw UserError(fmt::format("{}: {} is missing; give the folder of a trained classifier", folder,
+                              absent.front()));
+}
+
+ModelBundle open_folder(const std::string& folder) {
+  const std::string type = pretrained_type(folder);
+  if (type == "bert") return open_bert_folder(folder);
+  std::vector<std::string_view> known = {"bert"};
+  for (const CausalArchitecture* architecture : causal_architectures()) {
+    if (architecture->huggingface_type().empty()) continue;
+    if (architecture->huggingface_type() == type) return open_causal_folder(*architecture, folder);
+    known.push_back(architecture->huggingface_type());
+  }
+  throw UserError(fmt::format("{}/config.json: model_type is '{}'; this trainer reads {}", folder,
+                              type, fmt::join(known, ", ")));
+}
+
+/// With the weights that were evaluated.
+ModelBundle open_snapshot_model(const std::string& path) {
+  const FetchedSnapshot fetched(path);
+  const OpenedSnapshot snapshot = open_snapshot(fetched.file());
+  auto bundle =
+      ModelBundle::untrained(config_from_json(snapshot.meta.config_json), snapshot.meta.task);
+  for (const auto& [name, tensor] : bundle.weights)
+    snapshot.load_into(evaluated_tensor(*snapshot.file, name), tensor);
+  for (const auto& [name, tensor] : bundle.buffers) snapshot.load_into("buffer." + name, tensor);
+  bundle.step = snapshot.meta.step;
+  return bundle;
+}
+
+}  // namespace
+
+ModelBundle open_model(const std::string& path, torch::Device device) {
+  std::error_code ignored;
+  ModelBundle bundle =
+      std::filesystem::is_directory(path, ignored) ? open_folder(path) : open_snapshot_model(path);
+  bundle.path = path;
+  bundle.model->eval();
+  bundle.model->to(device);
+  return bundle;
+}
+
+void check_task(const ModelBundle& bundle, TaskKind task, const std::string& fix) {
+  if (bundle.config.task == task) return;
+  throw UserError(fmt::format("snapshot {} was trained with task {}, not {}; {}", bundle.path,
+                              task_name(bundle.config.task), task_name(task), fix));
+}
+
+}  // namespace ddp::train

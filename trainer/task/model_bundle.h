@@ -1,0 +1,41 @@
+// A trained model together with what its users need: task, configuration, tokenizer, labels.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/tokenizer/tokenizer.h"
+
+namespace ddp::train {
+
+struct ModelBundle {
+  std::string path;             ///< Where it was opened.
+  std::optional<int64_t> step;  ///< Of the run, if it was a snapshot.
+  Config config;                ///< Of the run that trained it; config.task is the task.
+  std::map<std::string, std::string> metadata;  ///< Task::metadata() of that run.
+  std::unique_ptr<Tokenizer> tokenizer;         ///< Null for a model of images.
+  std::vector<std::string> labels;              ///< Of a classifier; else empty.
+  std::shared_ptr<torch::nn::Module> model;     ///< In eval mode once it is opened.
+  std::vector<NamedTensor> weights;             ///< Every distinct parameter once, in order.
+  std::vector<NamedTensor> buffers;             ///< Task::buffers()
+
+  /// The network that a run with `config` and `metadata` trains; its weights are undefined. Throws
+  /// RunError: the metadata are damaged or of another task.
+  static ModelBundle untrained(Config config, std::map<std::string, std::string> metadata);
+
+  /// The model, which must be an `M`, as the task says.
+  template <class M>
+  M& as() const {
+    return dynamic_cast<M&>(*model);
+  }
+};
+
+}  // namespace ddp::train
