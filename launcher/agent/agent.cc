@@ -226,11 +226,21 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
   batch.back().cause = event.cause;
 }
 
-// Workers that fail at the same moment lost their store; finished workers no longer need it.
+// Workers that fail at the same moment lost their store; finished workers no longer need it, but
+// those of other nodes may, whose own words for its loss name no cause.
 void LocalElasticAgent::absorb_store_loss(const Event& event) {
+  if (serves_only_others())
+    return processes_.note(event.cause + "; workers of other nodes that still use it will fail");
   if (told_to_stop() || (running() == 0 && failures_.empty())) return;
   failures_.insert(failures_.begin(), failure_without_worker(event.exit, event.cause, processes_));
   failures_.front().lived = processes_.now() - group_.began;
+}
+
+bool LocalElasticAgent::serves_only_others() const {
+  const auto succeeded = [](const Worker& w) { return w.state == WorkerState::Succeeded; };
+  return group_.rendezvous.group_world_size > 1 && !group_.workers.empty() &&
+         std::all_of(group_.workers.begin(), group_.workers.end(), succeeded) && !verdict_ &&
+         end_signal_ == 0;
 }
 
 bool LocalElasticAgent::told_to_stop() const {

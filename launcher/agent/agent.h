@@ -48,6 +48,7 @@ class LocalElasticAgent {
   void look_for_hangs();
   void record_event(const Worker& worker) const;
   Situation situation() const;
+  bool serves_only_others() const;
   bool told_to_stop() const;
   int running() const;
   bool all_preempted() const;

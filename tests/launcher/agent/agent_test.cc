@@ -113,6 +113,35 @@ TEST_CASE("a store that is lost when it is needed no more changes nothing") {
   CHECK(exit_code(failing.run(2)) == 3);
 }
 
+TEST_CASE("a store that is lost while only other nodes use it is named in one line") {
+  struct FirstOfTwoNodes : LocalRendezvous {
+    using LocalRendezvous::LocalRendezvous;
+    bool has_news() const override { return !waits && LocalRendezvous::has_news(); }
+    std::optional<JobNews> take_news() override {
+      auto news = waits ? std::nullopt : LocalRendezvous::take_news();
+      if (news && news->kind == JobNews::Kind::Start) news->round.group_world_size = 2;
+      return news;
+    }
+    void report_end(NodeEnd end) override {
+      waits = true;  // for the other node
+      LocalRendezvous::report_end(std::move(end));
+    }
+    bool waits = false;
+  };
+  JobPlan plan;
+  plan.job.local_world_size = 1;
+  FirstOfTwoNodes rendezvous("127.0.0.1", 0, /*agent_store=*/true, plan.restarts);
+  FakeRunner os;
+  os.exits(0, {});
+  os.script.emplace_back([&](FakeRunner&) {
+    rendezvous.waits = false;
+    return std::vector{store_lost()};
+  });
+  CHECK(LocalElasticAgent(plan, rendezvous, os).run().outcome == Outcome::Succeeded);
+  CHECK(os.notes == std::vector<std::string>{
+                        "the store ended; workers of other nodes that still use it will fail"});
+}
+
 TEST_CASE("restarts come to an end") {
   Scene scene;
   scene.os.exits(0, {5, 0}).exits(0, {6, 0}).exits(0, {7, 0});
