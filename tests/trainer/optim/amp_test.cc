@@ -7,6 +7,7 @@
 
 #include "tests/trainer/test_model.h"
 #include "trainer/optim/fused_optimizers.h"
+#include "trainer/optim/trained_parameters.h"
 
 namespace ddp::train {
 namespace {
@@ -44,7 +45,8 @@ TEST_CASE("unscale divides by the scale exactly and finds NaN") {
 
 TEST_CASE("an overflow skips the update and the next good step is taken") {
   auto p = torch::ones({2}).requires_grad_(true);
-  Adam optimizer({{"p", p, false}}, {}, Adam::Decay::kDecoupled);
+  Adam optimizer(trained_parameters({}, {{"p", p, ParameterRole::kOther}}), {},
+                 Adam::Decay::kDecoupled);
   GradScaler scaler(true, torch::kCPU);
   for (const float gradient : {std::numeric_limits<float>::infinity(), 65536.0F}) {
     p.grad().fill_(gradient);
