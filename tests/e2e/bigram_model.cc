@@ -51,7 +51,11 @@ class BigramArchitecture : public CausalArchitecture {
     const auto width = static_cast<double>(width_of(config));
     const auto vocabulary = static_cast<double>(vocab_size);
     const double logits = logit_bytes({tokens, width, vocabulary, sizeof(float), {}});
-    return with_items(state_items(config, 2 * vocabulary * width, 0.0, place),
+    const std::vector<int64_t> shape = {vocab_size, width_of(config)};
+    const std::vector<ParameterShape> parameters = {
+        {"table.weight", shape, ParameterRole::kEmbedding},
+        {"head.weight", shape, ParameterRole::kLinear}};
+    return with_items(state_items(config, parameters, place),
                       {{"activations", static_cast<int64_t>(tokens * width) * 4},
                        {"logits", static_cast<int64_t>(logits)}});
   }

@@ -11,8 +11,6 @@ namespace {
 constexpr double kFloat = 4.0;
 constexpr int64_t kAutomaticLogitBytes = int64_t{256} << 20U;
 
-}
-
 int64_t rounded(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace ddp::train {
 namespace {
 
-constexpr int64_t kVocabulary = 65;
+constexpr int64_t kSmallVocabulary = 65;
 
 Config gpt_config(bool tied) {
   Config config;
@@ -50,8 +50,8 @@ struct Weights {
 TEST_CASE("the layout lists each parameter of the model, with its shape, in order") {
   for (const bool tied : {false, true}) {
     const Config config = gpt_config(tied);
-    const auto layout = causal_architecture(config).layout(config, kVocabulary);
-    const auto parameters = make_causal_model(config, kVocabulary, 1)->model_parameters();
+    const auto layout = causal_architecture(config).layout(config, kSmallVocabulary);
+    const auto parameters = make_causal_model(config, kSmallVocabulary, 1)->model_parameters();
     REQUIRE(layout.size() == parameters.size());
     int64_t total = 0;
     for (std::size_t i = 0; i < layout.size(); ++i) {
@@ -60,14 +60,14 @@ TEST_CASE("the layout lists each parameter of the model, with its shape, in orde
       CHECK(layout[i].shape == parameters[i].tensor.sizes().vec());
       total += parameters[i].tensor.numel();
     }
-    CHECK(total == total_of(causal_architecture(config).parameter_parts(config, kVocabulary)));
+    CHECK(total == total_of(causal_architecture(config).parameter_parts(config, kSmallVocabulary)));
   }
 }
 
 TEST_CASE("blocks of the layout follow each other, between what is before and after them") {
   const Config config = gpt_config(false);
   std::vector<int64_t> blocks;
-  for (const WeightPlace& place : causal_architecture(config).layout(config, kVocabulary)) {
+  for (const WeightPlace& place : causal_architecture(config).layout(config, kSmallVocabulary)) {
     if (blocks.empty() || blocks.back() != place.block) blocks.push_back(place.block);
   }
   CHECK(blocks ==
@@ -76,8 +76,8 @@ TEST_CASE("blocks of the layout follow each other, between what is before and af
 
 TEST_CASE("parts of a layer on several ranks add up to the layer") {
   const Config config = gpt_config(false);
-  const Weights weights{make_causal_model(config, kVocabulary, 1),
-                        causal_architecture(config).layout(config, kVocabulary)};
+  const Weights weights{make_causal_model(config, kSmallVocabulary, 1),
+                        causal_architecture(config).layout(config, kSmallVocabulary)};
   const torch::NoGradGuard no_grad;
   const auto x_TC =
       torch::randn({8, 32}, at::make_generator<at::CPUGeneratorImpl>(uint64_t{2}), torch::kFloat32);
