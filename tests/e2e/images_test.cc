@@ -234,7 +234,8 @@ TEST_CASE("images that do not fit are refused with one line") {
   check_image_refusal(run_with({"data_config.path=empty"}), {"empty/a", "no PNG or JPEG file"});
   fs::create_directories(place / "flat");
   check_image_refusal(run_with({"data_config.path=flat"}), {"flat", "contains no folder"});
-  check_image_refusal(run_with({"data_config.path=config.yaml"}), {"config.yaml", "not an idx file"});
+  check_image_refusal(run_with({"data_config.path=config.yaml"}),
+                      {"config.yaml", "not an idx file"});
   place.write("cut-images", idx_head({3, kSide, kSide}) + "abc");
   check_image_refusal(run_with({"data_config.path=cut-images"}),
                       {"cut-images", "3 of the 192 bytes"});
@@ -244,7 +245,8 @@ TEST_CASE("images that do not fit are refused with one line") {
                       {"data_config.eval_path", "is 3x2", "takes 8x8",
                        "resize it, or train with image_config.size"});
   place.write("wide-labels", idx_head({1}) + std::string(1, '\11'));
-  check_image_refusal(run_with({"data_config.eval_path=wide-images"}), {"has label 9", "has 4 labels"});
+  check_image_refusal(run_with({"data_config.eval_path=wide-images"}),
+                      {"has label 9", "has 4 labels"});
   place.write("wide-labels", idx_head({2}) + "ab");
   check_image_refusal(run_with({"data_config.eval_path=wide-images"}), {"wide-labels", "need 1"});
   place.write("flat-images", idx_head({6}) + "abcdef");

@@ -85,7 +85,8 @@ TEST_CASE("all ranks of a run share one folder, whatever the time says") {
     CHECK(read_bytes(entry.path() / "hydra.yaml").find("name: first") != std::string::npos);
   }
   CHECK(folders == 1);
-  CHECK(fs::exists(place.snapshot()));  // snapshot_path is relative to where the command was started
+  CHECK(
+      fs::exists(place.snapshot()));  // snapshot_path is relative to where the command was started
 }
 
 }  // namespace
