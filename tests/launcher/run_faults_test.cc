@@ -113,7 +113,9 @@ TEST_CASE("a connection that is reset is no death: the workers of all nodes go o
     for (const pid_t worker : workers) ::kill(worker, SIGUSR1);
     CHECK(job.exit_codes() == Codes{0, 0});
     for (const auto& node : job.nodes) {
-      CHECK(node->err() == "");
+      // A note that a slow node is waited for may be there, but no node is given up.
+      CHECK(node->err().find("restarting without it") == std::string::npos);
+      CHECK(node->err().find("in its place") == std::string::npos);
       CHECK_FALSE(ever(*node, "COUNT=1"));
     }
   }
