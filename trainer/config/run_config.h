@@ -17,7 +17,13 @@ inline Names names_of(Backend) { return {"auto", "gloo", "nccl"}; }
 enum class GradientCompression { kNone, kBf16, kFp16 };
 inline Names names_of(GradientCompression) { return {"none", "bf16", "fp16"}; }
 
+/// Who holds what of the training state: ddp: all of it on every rank; zero1: each rank holds its
+/// share of the optimizer's state; zero2: and of the gradients.
+enum class Strategy { kDdp, kZero1, kZero2 };
+inline Names names_of(Strategy) { return {"ddp", "zero1", "zero2"}; }
+
 struct DistributedConfig {
+  Strategy strategy = Strategy::kDdp;
   Backend backend = Backend::kAuto;  ///< auto: nccl on GPUs, gloo on CPUs.
   double bucket_cap_mb = 25.0;       ///< MiB of gradients that are all-reduced together.
   bool gradient_as_bucket_view = true;

@@ -174,6 +174,25 @@ void check_optimizer(const Config& config, const Given& given) {
   check_optimizers_of_groups(optimizer, given);
 }
 
+void check_strategy(const Config& config, const Given& given) {
+  const Strategy strategy = config.distributed.strategy;
+  if (strategy == Strategy::kDdp) return;
+  const std::string_view name = names_of(strategy).at(static_cast<std::size_t>(strategy));
+  if (config.distributed.gradient_compression != GradientCompression::kNone) {
+    given.refuse("distributed_config.gradient_compression",
+                 fmt::format("is of strategy=ddp only; with strategy={} gradients travel as they "
+                             "are: remove it",
+                             name));
+  }
+  if (config.trainer.ram_snapshots) {
+    given.refuse("trainer_config.ram_snapshots",
+                 fmt::format("needs a rank that holds all of the training state, and with "
+                             "distributed_config.strategy={} none does; remove it and set "
+                             "trainer_config.snapshot_every, or set strategy=ddp",
+                             name));
+  }
+}
+
 void check_devices(const DistributedConfig& config, const Given& given) {
   if (config.ranks_per_device.value_or(1) == 1 || config.backend != Backend::kNccl) return;
   given.refuse(
@@ -221,6 +240,7 @@ void complete_config(Config& config, const Given& given) {
   check_step_size(config, given);
   check_global_batch(config, given);
   check_optimizer(config, given);
+  check_strategy(config, given);
   check_devices(config.distributed, given);
   check_logging(config, given);
   check_profile(config, given);

@@ -21,8 +21,8 @@ using FieldPointer =
                  std::array<double, 2>*, Verbosity*, AutoNumber*, ClassWeights*,
                  std::vector<std::string>*, TaskKind*, DataFormat*, OnBadSample*, ImageNetworkKind*,
                  BatchNormKind*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*, BadStepPolicy*,
-                 Backend*, GradientCompression*, OptimizerName*, LrSchedule*, ProgressStyle*,
-                 std::vector<ParamGroup>*>;
+                 Strategy*, Backend*, GradientCompression*, OptimizerName*, LrSchedule*,
+                 ProgressStyle*, std::vector<ParamGroup>*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {
