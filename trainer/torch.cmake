@@ -79,11 +79,13 @@ ddp_torch_room(ddp_parallel
     parallel/page_lock.cc
     parallel/peer_watch.cc
     parallel/process_group.cc
+    parallel/row_collectives.cc
     parallel/scheduler_env.cc
     parallel/shared_memory_backend.cc
     parallel/sign_of_life.cc
     parallel/store_port.cc
-    parallel/unsent_backend.cc)
+    parallel/unsent_backend.cc
+    parallel/zero.cc)
 target_include_directories(ddp_parallel SYSTEM PRIVATE ${DDP_GLOO_INCLUDE})
 
 ddp_torch_room(ddp_interop
@@ -139,6 +141,7 @@ ddp_torch_room(ddp_run
     run/early_stopping.cc
     run/loss_weights.cc
     run/replica_check.cc
+    run/sharded_state.cc
     run/run_account.cc
     run/run_end.cc
     run/step_guard.cc

@@ -193,6 +193,21 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, bool seve
   }
 }
 
+/// One rank has nothing to divide. Under a launcher it may be what is left of several.
+void check_strategy(const DistributedConfig& config, const DistEnv& env, Log& log) {
+  if (config.strategy == Strategy::kDdp || env.world_size > 1) return;
+  const auto name = names_of(config.strategy).at(static_cast<std::size_t>(config.strategy));
+  if (!env.launched) {
+    throw UserError(fmt::format(
+        "distributed_config.strategy={} divides the training state between ranks, and this is one "
+        "process; start it with ddp-run --nproc_per_node=N, or remove strategy",
+        name));
+  }
+  log.info(fmt::format("distributed_config.strategy={}: one rank has nothing to divide; it trains "
+                       "as with ddp",
+                       name));
+}
+
 Console console_of(ProgressStyle style) {
   const char* terminal = std::getenv("TERM");
   // Under a launcher the terminal is not ours alone: it and other ranks write there, too.
@@ -250,6 +265,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
           console_of(config.logging.progress));
   log.debug("Configuration:\n" + config_to_yaml(config));
   if (!run.warning.empty() && env.is_main()) log.warning(run.warning);
+  check_strategy(config.distributed, env, log);
   const DevicePlan plan = plan_device(config, env);
   if (!plan.why_cpu.empty()) log.warning("Training on the CPU, because " + plan.why_cpu);
   apply_numerics(config.trainer, plan.device);

@@ -39,9 +39,9 @@ Adam::Adam(TrainedParameters trained, const OptimizerConfig& config, Decay decay
 std::vector<NamedTensor> Adam::state() const {
   std::vector<NamedTensor> result;
   for (std::size_t i = 0; i < exp_avgs_.size(); ++i) {
-    const std::string& name = parameters()[i].name;
-    result.push_back({name + ".exp_avg", exp_avgs_[i]});
-    result.push_back({name + ".exp_avg_sq", exp_avg_sqs_[i]});
+    const Parameter& p = parameters()[i];
+    result.push_back({p.name + ".exp_avg", exp_avgs_[i], p.piece});
+    result.push_back({p.name + ".exp_avg_sq", exp_avg_sqs_[i], p.piece});
   }
   return result;
 }
@@ -76,7 +76,8 @@ Sgd::Sgd(TrainedParameters trained, const OptimizerConfig& config)
 std::vector<NamedTensor> Sgd::state() const {
   std::vector<NamedTensor> result;
   for (std::size_t i = 0; i < buffers_.size(); ++i)
-    result.push_back({parameters()[i].name + ".momentum_buffer", buffers_[i]});
+    result.push_back(
+        {parameters()[i].name + ".momentum_buffer", buffers_[i], parameters()[i].piece});
   return result;
 }
 

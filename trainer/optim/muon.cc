@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "trainer/optim/trained_parameters.h"
@@ -36,6 +38,7 @@ Muon::Muon(TrainedParameters trained, const OptimizerConfig& config)
     if (!is_muon(group.options)) continue;
     for (const std::size_t i : group.members) {
       const Parameter& p = parameters()[i];
+      if (p.tensor.numel() == 0) continue;  // of a rank that has no matrix
       matrices_.push_back({p, group.options, torch::zeros_like(p.tensor).detach()});
     }
   }
@@ -45,12 +48,19 @@ Muon::Muon(TrainedParameters trained, const OptimizerConfig& config)
     rest_ = std::make_unique<Adam>(std::move(rest), config, Adam::Decay::kDecoupled);
 }
 
+// In the order of the parameters, as other optimizers have it.
 std::vector<NamedTensor> Muon::state() const {
+  std::map<std::string, std::vector<NamedTensor>> of_parameter;
+  for (const auto& [parameter, options, buffer] : matrices_)
+    of_parameter[parameter.name].push_back(
+        {parameter.name + ".momentum_buffer", buffer, parameter.piece});
+  for (auto& state : rest_ ? rest_->state() : std::vector<NamedTensor>{})
+    of_parameter[state.name.substr(0, state.name.rfind('.'))].push_back(std::move(state));
   std::vector<NamedTensor> result;
-  for (const auto& matrix : matrices_)
-    result.push_back({matrix.parameter.name + ".momentum_buffer", matrix.momentum_buffer});
-  if (!rest_) return result;
-  for (auto& state : rest_->state()) result.push_back(std::move(state));
+  for (const Parameter& p : parameters()) {
+    for (auto& state : of_parameter[p.name]) result.push_back(std::move(state));
+    of_parameter.erase(p.name);
+  }
   return result;
 }
 

@@ -9,8 +9,13 @@ namespace ddp::train {
 
 Optimizer::Optimizer(TrainedParameters trained) : trained_(std::move(trained)) {
   TORCH_CHECK(!parameters().empty(), "an optimizer needs at least one parameter");
-  for (auto& p : trained_.parameters)
-    p.tensor.mutable_grad() = torch::zeros_like(p.tensor).detach();
+  const torch::NoGradGuard no_grad;
+  for (auto& p : trained_.parameters) {
+    if (p.tensor.grad().defined())
+      p.tensor.mutable_grad().zero_();
+    else
+      p.tensor.mutable_grad() = torch::zeros_like(p.tensor).detach();
+  }
   step_count_ = torch::zeros(
       {}, parameters().front().tensor.options().dtype(torch::kFloat32).requires_grad(false));
 }

@@ -13,11 +13,19 @@
 
 namespace ddp::train {
 
-/// One parameter of a model, as the optimizer and the snapshot see it.
+/// Of a tensor that is divided between ranks: where the elements that a rank has belong.
+struct Piece {
+  std::size_t parameter = 0;   ///< Its place among those that are trained.
+  std::vector<int64_t> shape;  ///< Of the whole.
+  int64_t begin = 0;           ///< The first one's place in the whole, by rows.
+};
+
+/// One parameter of a model, or a piece of one, as the optimizer and the snapshot see it.
 struct Parameter {
   std::string name;
   torch::Tensor tensor;
   ParameterRole role = ParameterRole::kOther;
+  std::optional<Piece> piece = std::nullopt;
 };
 
 /// The parameters of a model that are trained, in the model's order, each of them in one group.
@@ -29,12 +37,13 @@ struct TrainedParameters {
 struct NamedTensor {
   std::string name;
   torch::Tensor tensor;
+  std::optional<Piece> piece = std::nullopt;  ///< As its parameter's.
 };
 
 class Optimizer {
  public:
-  /// Defines the gradient of each parameter as zeros, so that every step sees the same arithmetic
-  /// as the first.
+  /// Zeroes the gradient of each parameter, or makes one, so that every step sees the same
+  /// arithmetic as the first.
   explicit Optimizer(TrainedParameters trained);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;

@@ -19,8 +19,16 @@ void WeightAverage::update(const torch::Tensor& found_inf) {
     averages_[i].lerp_(parameters_[i].tensor, share);
 }
 
+// A piece is a view of its parameter, which has to stay one.
 void WeightAverage::swap() {
+  const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < averages_.size(); ++i) {
+    if (parameters_[i].piece) {
+      const auto average = averages_[i].clone();
+      averages_[i].copy_(parameters_[i].tensor);
+      parameters_[i].tensor.copy_(average);
+      continue;
+    }
     auto weights = parameters_[i].tensor.detach();
     parameters_[i].tensor.set_data(averages_[i]);
     averages_[i] = std::move(weights);
@@ -30,7 +38,7 @@ void WeightAverage::swap() {
 std::vector<NamedTensor> WeightAverage::state() const {
   std::vector<NamedTensor> result;
   for (std::size_t i = 0; i < averages_.size(); ++i)
-    result.push_back({parameters_[i].name, averages_[i]});
+    result.push_back({parameters_[i].name, averages_[i], parameters_[i].piece});
   return result;
 }
 

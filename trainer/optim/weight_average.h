@@ -19,7 +19,7 @@ class WeightAverage {
   bool enabled() const { return !averages_.empty(); }
   /// `found_inf` (float32 scalar): no effect when it is 1, and no host sync.
   void update(const torch::Tensor& found_inf);
-  /// Exchanges weights and averages, not copying them; twice is as before.
+  /// Exchanges weights and averages, not copying them unless they are pieces; twice is as before.
   void swap();
   /// `<parameter>`; the tensors are its own.
   std::vector<NamedTensor> state() const;

@@ -54,6 +54,15 @@ c10::intrusive_ptr<c10d::ProcessGroup> second_view(c10d::ProcessGroup& group) {
 
 }  // namespace
 
+void check_same_parameters(const std::vector<torch::Tensor>& parameters, ProcessGroup& group) {
+  try {
+    c10d::verify_params_across_processes(group.c10d(), parameters, std::nullopt);
+  } catch (const c10::Error& error) {
+    throw RunError(
+        fmt::format("the ranks do not hold the same model: {}", error.what_without_backtrace()));
+  }
+}
+
 DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, ProcessGroup& group,
                                                  const DistributedConfig& config,
                                                  FirstValues values) {
@@ -65,12 +74,7 @@ DistributedDataParallel::DistributedDataParallel(NamedParameters parameters, Pro
     names.emplace(tensors.size(), name);
     tensors.push_back(tensor);
   }
-  try {
-    c10d::verify_params_across_processes(group.c10d(), tensors, std::nullopt);
-  } catch (const c10::Error& error) {
-    throw RunError(
-        fmt::format("the ranks do not hold the same model: {}", error.what_without_backtrace()));
-  }
+  check_same_parameters(tensors, group);
   if (values == FirstValues::kOfRankZero) {
     torch::NoGradGuard no_grad;
     group.broadcast(tensors);

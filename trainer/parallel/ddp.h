@@ -19,6 +19,10 @@ class Reducer;
 
 namespace ddp::train {
 
+/// Throws RunError unless every rank has parameters of the same number, shapes and types. A
+/// collective.
+void check_same_parameters(const std::vector<torch::Tensor>& parameters, ProcessGroup& group);
+
 /// Owns the Reducer of one model. Does not own the model and never runs its forward pass itself.
 ///
 /// Construction checks that every rank has the same parameters (number, shapes, types; RunError

@@ -105,14 +105,17 @@ torch::Tensor block_sums_of_squares(const std::vector<torch::Tensor>& gradients)
   return flat.front().is_cpu() ? sums_on_cpu(flat) : sums_on_device(flat);
 }
 
-torch::Tensor gradient_norm(const std::vector<torch::Tensor>& gradients) {
-  const torch::NoGradGuard no_grad;
-  const auto sums = block_sums_of_squares(gradients);
+torch::Tensor norm_of_block_sums(const torch::Tensor& sums) {
   if (!sums.is_cpu()) return sums.sum().sqrt().to(torch::kFloat32);
   double total = 0.0;
   const auto* const blocks = sums.const_data_ptr<double>();
   for (int64_t i = 0; i < sums.numel(); ++i) total += blocks[i];
   return torch::full({}, static_cast<float>(std::sqrt(total)), torch::kFloat32);
+}
+
+torch::Tensor gradient_norm(const std::vector<torch::Tensor>& gradients) {
+  const torch::NoGradGuard no_grad;
+  return norm_of_block_sums(block_sums_of_squares(gradients));
 }
 
 }  // namespace ddp::train

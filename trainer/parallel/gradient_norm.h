@@ -6,11 +6,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "trainer/parallel/shard_plan.h"
+
 namespace ddp::train {
 
-/// Elements of a block. Shards are to be cut at multiples of it from a parameter's beginning, so
-/// that every block is summed by exactly one rank.
-inline constexpr int64_t kNormBlock = 16 * 1024;
+/// Elements of a block: each is summed by exactly one rank.
+inline constexpr int64_t kNormBlock = kShardBlock;
 
 /// Sums of squares in float64, on the gradients' device: one for each block of kNormBlock elements
 /// of each gradient (the last one of a gradient may be shorter), in their order. float32 sums are
@@ -21,5 +22,8 @@ torch::Tensor block_sums_of_squares(const std::vector<torch::Tensor>& gradients)
 /// The root of the sum of all blocks, added in order; a float32 scalar on the gradients' device.
 /// NaN or Inf if a gradient has one. Does not wait for a GPU.
 torch::Tensor gradient_norm(const std::vector<torch::Tensor>& gradients);
+
+/// The same of the blocks that block_sums_of_squares() returned.
+torch::Tensor norm_of_block_sums(const torch::Tensor& sums);
 
 }  // namespace ddp::train

@@ -36,8 +36,17 @@ class GradientSync {
   /// The backward pass. After that of the last micro-batch the gradients are those of all ranks,
   /// averaged.
   virtual void backward(const torch::Tensor& loss) = 0;
-  /// L2 norm over all `gradients` of the model, a float32 scalar on their device; no host sync.
+  /// Whether every micro-batch of a step is reduced: ranks with fewer of them than others then take
+  /// part by leave_out_micro_batch().
+  virtual bool reduces_every_micro_batch() const { return false; }
+  virtual void leave_out_micro_batch() {}
+  /// L2 norm over the gradients of the model, of which this rank updates `gradients`, a float32
+  /// scalar on their device; no host sync.
   virtual torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) = 0;
+  /// From 1 or 0, whether a gradient that this rank updates is not finite, to whether any is.
+  virtual void combine_found_inf(torch::Tensor& /*found_inf*/) {}
+  /// After an update: every rank gets the weights that others have updated.
+  virtual void share_weights() {}
   /// From the next step on, times() is that of the last one.
   virtual void measure_times() = 0;
   /// A host sync. Nothing for a rank alone, or where nothing was measured.

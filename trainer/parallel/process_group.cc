@@ -243,21 +243,33 @@ void ProcessGroup::abort() {
 
 void ProcessGroup::barrier() { all_reduce_sum(torch::zeros({1}, torch::kInt64)); }
 
-ProcessGroup::PendingMax ProcessGroup::all_reduce_max_async(int64_t value) {
+std::shared_ptr<RowCollectives> ProcessGroup::row_collectives(torch::Device device) const {
+  const bool nccl =
+      device.is_cuda() && group_->getBackendType() == c10d::ProcessGroup::BackendType::NCCL;
+  if (device.is_cpu() && shares_memory_) {
+    const auto backend = group_->getBackend(torch::kCPU);
+    if (auto* const shared = dynamic_cast<RowCollectives*>(backend.get()))
+      return {shared, [backend](RowCollectives*) {}};
+  }
+  return make_row_collectives(group_, nccl);
+}
+
+ProcessGroup::PendingMax ProcessGroup::all_reduce_max_async(const std::vector<int64_t>& values) {
   PendingMax pending;
-  pending.value_ = torch::tensor({value}, torch::kInt64);
+  pending.values_ = torch::tensor(values, torch::kInt64);
   if (!group_) return pending;
   c10d::AllreduceOptions options;
   options.reduceOp = c10d::ReduceOp::MAX;
-  std::vector<torch::Tensor> tensors = {pending.value_};
+  std::vector<torch::Tensor> tensors = {pending.values_};
   pending.work_ = group_->allreduce(tensors, options);
   return pending;
 }
 
-int64_t ProcessGroup::PendingMax::wait() {
+std::vector<int64_t> ProcessGroup::PendingMax::wait_all() {
   const CollectiveWait waiting;
   if (work_) work_->wait();
-  return value_.item<int64_t>();
+  const auto* const first = values_.const_data_ptr<int64_t>();
+  return {first, first + values_.numel()};
 }
 
 }  // namespace ddp::train

@@ -13,6 +13,7 @@
 #include "trainer/config/config.h"
 #include "trainer/parallel/device_plan.h"
 #include "trainer/parallel/dist_env.h"
+#include "trainer/parallel/row_collectives.h"
 
 namespace ddp::train {
 
@@ -60,6 +61,8 @@ class ProcessGroup {
   const std::string& address() const { return address_; }
   /// Null when alone.
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d() const { return group_; }
+  /// For tensors of `device`; not for a rank alone. The group outlives what is returned.
+  std::shared_ptr<RowCollectives> row_collectives(torch::Device device) const;
 
   /// Sums `tensor` over all ranks, in place, on every rank.
   void all_reduce_sum(torch::Tensor tensor);
@@ -82,14 +85,19 @@ class ProcessGroup {
   /// a step.
   class PendingMax {
    public:
-    int64_t wait();
+    /// The first one.
+    int64_t wait() { return wait_all().front(); }
+    std::vector<int64_t> wait_all();
 
    private:
     friend class ProcessGroup;
-    torch::Tensor value_;
+    torch::Tensor values_;
     c10::intrusive_ptr<c10d::Work> work_;
   };
-  PendingMax all_reduce_max_async(int64_t value);
+  PendingMax all_reduce_max_async(int64_t value) {
+    return all_reduce_max_async(std::vector<int64_t>{value});
+  }
+  PendingMax all_reduce_max_async(const std::vector<int64_t>& values);
 
  private:
   void share_memory(c10::intrusive_ptr<c10d::Backend> gloo, bool wanted,

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -56,23 +57,22 @@ bool fewer_cores_than(std::size_t ranks) {
 
 class SharedWork : public c10d::Work {
  public:
-  SharedWork(int rank, std::vector<at::Tensor> tensors, const c10d::AllreduceOptions& options)
-      : Work(rank, c10d::OpType::ALLREDUCE, "shared_memory:all_reduce", tensors),
+  using Action = std::function<void(SharedReduce&, SharedReduce::Time)>;
+
+  /// `action` throws what went wrong; `tensors` are what it leaves its result in.
+  SharedWork(int rank, c10d::OpType type, const char* title, std::vector<at::Tensor> tensors,
+             Action action, std::chrono::milliseconds timeout)
+      : Work(rank, type, title, tensors),
         future_(c10::make_intrusive<c10::ivalue::Future>(
             c10::ListType::create(c10::TensorType::get()))),
         tensors_(std::move(tensors)),
-        dense_(tensors_[0].detach().contiguous()),
-        type_(*shared_type(tensors_[0].scalar_type())),
-        operation_(*shared_operation(options.reduceOp)),
-        timeout_(options.timeout) {}
+        action_(std::move(action)),
+        timeout_(timeout) {}
 
   void run(SharedReduce& reduce, std::chrono::milliseconds default_timeout) {
-    const auto timeout = timeout_ == c10d::kUnsetTimeout ? default_timeout : timeout_;
     try {
       const at::NoGradGuard no_grad;
-      reduce.run(dense_.data_ptr(), static_cast<std::size_t>(dense_.numel()), type_, operation_,
-                 timeout);
-      if (dense_.data_ptr() != tensors_[0].data_ptr()) tensors_[0].copy_(dense_);
+      action_(reduce, timeout_ == c10d::kUnsetTimeout ? default_timeout : timeout_);
     } catch (...) {
       future_->setError(std::current_exception());
       finish(std::current_exception());
@@ -88,13 +88,21 @@ class SharedWork : public c10d::Work {
  private:
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::vector<at::Tensor> tensors_;
-  at::Tensor dense_;  ///< Made here: a lack of memory for it must not part the ranks' order.
-  SharedReduce::Type type_;
-  SharedReduce::Operation operation_;
+  Action action_;
   std::chrono::milliseconds timeout_;
 };
 
-class SharedMemoryBackend : public c10d::Backend {
+// The copy is made here: a lack of memory for it must not part the ranks' order.
+SharedWork::Action all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& operation) {
+  return [tensor, dense = tensor.detach().contiguous(), type = *shared_type(tensor.scalar_type()),
+          operation = *shared_operation(operation)](SharedReduce& reduce,
+                                                    SharedReduce::Time limit) {
+    reduce.run(dense.data_ptr(), static_cast<std::size_t>(dense.numel()), type, operation, limit);
+    if (dense.data_ptr() != tensor.data_ptr()) tensor.copy_(dense);
+  };
+}
+
+class SharedMemoryBackend : public c10d::Backend, public RowCollectives {
  public:
   SharedMemoryBackend(c10::intrusive_ptr<c10d::Backend> gloo, SharedParts parts,
                       std::chrono::milliseconds timeout)
@@ -127,16 +135,33 @@ class SharedMemoryBackend : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
                                            const c10d::AllreduceOptions& options) override {
     if (!is_shared(tensors, options)) return gloo_->allreduce(tensors, options);
-    auto work = c10::make_intrusive<SharedWork>(rank_, tensors, options);
+    auto work = c10::make_intrusive<SharedWork>(
+        rank_, c10d::OpType::ALLREDUCE, "shared_memory:all_reduce", tensors,
+        all_reduce(tensors[0], options.reduceOp), options.timeout);
     std::unique_lock lock(mutex_);
-    if (options.asyncOp || busy_ || !waiting_.empty()) {
-      waiting_.push_back(work);
-      lock.unlock();
-      changed_.notify_all();
-      return work;
-    }
-    run(*work, lock);
+    if (options.asyncOp || busy_ || !waiting_.empty())
+      enqueue(work, lock);
+    else
+      run(*work, lock);
     return work;
+  }
+
+  RowWork reduce_scatter(const at::Tensor& table, const at::Tensor& own, bool add) override {
+    return begin(c10d::OpType::REDUCE_SCATTER, "shared_memory:reduce_scatter", own,
+                 [table, own, add, type = *shared_type(own.scalar_type())](
+                     SharedReduce& reduce, SharedReduce::Time limit) {
+                   reduce.scatter_sums(table.const_data_ptr(), own.data_ptr(),
+                                       static_cast<std::size_t>(own.numel()), type, add, limit);
+                 });
+  }
+
+  RowWork all_gather(const at::Tensor& table) override {
+    return begin(c10d::OpType::ALLGATHER, "shared_memory:all_gather", table,
+                 [table, type = *shared_type(table.scalar_type())](SharedReduce& reduce,
+                                                                   SharedReduce::Time limit) {
+                   reduce.gather_rows(table.data_ptr(), static_cast<std::size_t>(table.size(1)),
+                                      type, limit);
+                 });
   }
 
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
@@ -167,6 +192,21 @@ class SharedMemoryBackend : public c10d::Backend {
   }
 
  private:
+  RowWork begin(c10d::OpType type, const char* title, const at::Tensor& result,
+                SharedWork::Action action) {
+    auto work = c10::make_intrusive<SharedWork>(rank_, type, title, std::vector<at::Tensor>{result},
+                                                std::move(action), c10d::kUnsetTimeout);
+    std::unique_lock lock(mutex_);
+    enqueue(work, lock);
+    return RowWork(work);
+  }
+
+  void enqueue(const c10::intrusive_ptr<SharedWork>& work, std::unique_lock<std::mutex>& lock) {
+    waiting_.push_back(work);
+    lock.unlock();
+    changed_.notify_all();
+  }
+
   void work() {
     std::unique_lock lock(mutex_);
     while (true) {

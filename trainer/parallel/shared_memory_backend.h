@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trainer/parallel/process_ends.h"
+#include "trainer/parallel/row_collectives.h"
 #include "trainer/parallel/shared_reduce.h"
 #include "trainer/parallel/shared_segment.h"
 
@@ -24,7 +25,7 @@ struct SharedParts {
 /// order in which they are asked for; an all-reduce that is not asyncOp on the caller's thread, if
 /// it is the only one. All else goes to `gloo`. 16-bit types do, too: with three and more ranks
 /// their sums depend on Gloo's order. Has a rank gone, all-reduces fail here, too, with
-/// "Connection closed by peer".
+/// "Connection closed by peer". The backend is also a RowCollectives, over float32 and float64.
 c10::intrusive_ptr<c10d::Backend> make_shared_memory_backend(c10::intrusive_ptr<c10d::Backend> gloo,
                                                              SharedParts parts,
                                                              std::chrono::milliseconds timeout);

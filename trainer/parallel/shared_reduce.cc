@@ -80,6 +80,20 @@ const char* name_of(Type type) {
   return "unknown";
 }
 
+std::string name_of(Operation operation) {
+  switch (operation) {
+    case Operation::kSum:
+      return "the sum of ";
+    case Operation::kMax:
+      return "the maximum of ";
+    case Operation::kScatter:
+      return "a reduce-scatter of rows of ";
+    case Operation::kGather:
+      return "an all-gather of rows of ";
+  }
+  return "";
+}
+
 struct Sum {
   template <class T>
   static T of(T a, T b) {
@@ -212,24 +226,117 @@ void SharedReduce::lose(int rank) {
   wake_all(part.bell);
 }
 
-void SharedReduce::run(void* data, std::size_t count, Type type, Operation operation,
-                       Time timeout) {
+template <class Work>
+void SharedReduce::perform(const Call& call, Time timeout, const Work& work) {
   if (failure_) std::rethrow_exception(failure_);
-  *call_ = {count, type, operation};
+  *call_ = call;
   timeout_ = timeout;
   deadline_ = Clock::now() + timeout;
-  auto* const bytes = static_cast<std::byte*>(data);
-  const std::size_t length = count * bytes_of(type);
   try {
-    if (size_ == 2 || length <= kDirectBytes)
-      reduce_directly(bytes, length);
-    else
-      reduce_in_shares(bytes, length);
+    work();
   } catch (...) {
     failure_ = std::current_exception();
     parts_[static_cast<std::size_t>(rank_)]->left = true;
     lose(rank_);
     throw;
+  }
+}
+
+void SharedReduce::run(void* data, std::size_t count, Type type, Operation operation,
+                       Time timeout) {
+  auto* const bytes = static_cast<std::byte*>(data);
+  const std::size_t length = count * bytes_of(type);
+  perform({count, type, operation}, timeout, [&] {
+    if (size_ == 2 || length <= kDirectBytes)
+      reduce_directly(bytes, length);
+    else
+      reduce_in_shares(bytes, length);
+  });
+}
+
+void SharedReduce::scatter_sums(const void* table, void* own, std::size_t count, Type type,
+                                bool add, Time timeout) {
+  perform({count, type, Operation::kScatter}, timeout, [&] {
+    scatter_in_pieces(static_cast<const std::byte*>(table), static_cast<std::byte*>(own),
+                      count * bytes_of(type), add);
+  });
+}
+
+void SharedReduce::gather_rows(void* table, std::size_t count, Type type, Time timeout) {
+  perform({count, type, Operation::kGather}, timeout,
+          [&] { gather_in_pieces(static_cast<std::byte*>(table), count * bytes_of(type)); });
+}
+
+// A slot holds a piece of each rank's row.
+std::size_t SharedReduce::piece_of_row() const {
+  return chunk_ / static_cast<std::size_t>(size_) / kLine * kLine;
+}
+
+void SharedReduce::scatter_in_pieces(const std::byte* table, std::byte* own, std::size_t row,
+                                     bool add) {
+  const std::size_t piece = piece_of_row();
+  const std::size_t chunks = std::max<std::size_t>(1, (row + piece - 1) / piece);
+  const auto size = [&](std::size_t i) { return std::min(piece, row - i * piece); };
+  std::size_t given = 0;
+  for (std::size_t i = 0; i < chunks; ++i) {
+    for (; given < std::min(chunks, i + 1 + kChunksAhead); ++given)
+      give_rows(table, row, given * piece, size(given), next_chunk_ + given);
+    add_up_row(table, own, row, i * piece, size(i), add, next_chunk_ + i);
+    publish(&Part::done, next_chunk_ + i + 1);
+  }
+  next_chunk_ += chunks;
+}
+
+void SharedReduce::give_rows(const std::byte* table, std::size_t row, std::size_t at,
+                             std::size_t bytes, uint64_t chunk) {
+  wait_for_slot(chunk);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_ || bytes == 0) continue;
+    const auto r = static_cast<std::size_t>(rank);
+    std::memcpy(slot(rank_, chunk) + r * piece_of_row(), table + r * row + at, bytes);
+  }
+  publish(&Part::given, chunk + 1);
+}
+
+void SharedReduce::add_up_row(const std::byte* table, std::byte* own, std::size_t row,
+                              std::size_t at, std::size_t bytes, bool add, uint64_t chunk) {
+  const auto here = static_cast<std::size_t>(rank_);
+  std::vector<const std::byte*> terms;
+  if (add) terms.push_back(own + at);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_) {
+      terms.push_back(table + here * row + at);
+      continue;
+    }
+    wait_for(rank, &Part::given, chunk + 1);
+    check_call(rank, chunk);
+    terms.push_back(slot(rank, chunk) + here * piece_of_row());
+  }
+  combine_any(call_->type, Operation::kSum, own + at, terms, bytes);
+}
+
+void SharedReduce::gather_in_pieces(std::byte* table, std::size_t row) {
+  const std::size_t chunks = std::max<std::size_t>(1, (row + chunk_ - 1) / chunk_);
+  const auto size = [&](std::size_t i) { return std::min(chunk_, row - i * chunk_); };
+  const std::byte* const own = table + static_cast<std::size_t>(rank_) * row;
+  std::size_t given = 0;
+  for (std::size_t i = 0; i < chunks; ++i) {
+    for (; given < std::min(chunks, i + 1 + kChunksAhead); ++given)
+      give(own + given * chunk_, size(given), size(given), size(given), next_chunk_ + given);
+    collect_rows(table, row, i * chunk_, size(i), next_chunk_ + i);
+    publish(&Part::done, next_chunk_ + i + 1);
+  }
+  next_chunk_ += chunks;
+}
+
+void SharedReduce::collect_rows(std::byte* table, std::size_t row, std::size_t at,
+                                std::size_t bytes, uint64_t chunk) {
+  for (int step = 1; step < size_; ++step) {
+    const int rank = (rank_ + step) % size_;
+    wait_for(rank, &Part::given, chunk + 1);
+    check_call(rank, chunk);
+    if (bytes > 0)
+      std::memcpy(table + static_cast<std::size_t>(rank) * row + at, slot(rank, chunk), bytes);
   }
 }
 
@@ -269,12 +376,17 @@ void SharedReduce::reduce_in_shares(std::byte* data, std::size_t bytes) {
   next_chunk_ += chunks;
 }
 
-// But for what nobody else needs, from `kept` to `kept_end`. With these kChunksAhead and kSlots the
-// slot is free already; the look at `done` leaves both free to change.
-void SharedReduce::give(const std::byte* data, std::size_t bytes, std::size_t kept,
-                        std::size_t kept_end, uint64_t chunk) {
+// With these kChunksAhead and kSlots the slot is free already; the look at `done` leaves both free
+// to change.
+void SharedReduce::wait_for_slot(uint64_t chunk) {
   if (chunk >= kSlots) wait_for_all(&Part::done, chunk - kSlots + 1);
   parts_[static_cast<std::size_t>(rank_)]->calls[chunk % kSlots] = *call_;
+}
+
+// But for what nobody else needs, from `kept` to `kept_end`.
+void SharedReduce::give(const std::byte* data, std::size_t bytes, std::size_t kept,
+                        std::size_t kept_end, uint64_t chunk) {
+  wait_for_slot(chunk);
   std::byte* const place = slot(rank_, chunk);
   if (kept > 0) std::memcpy(place, data, kept);
   if (bytes > kept_end) std::memcpy(place + kept_end, data + kept_end, bytes - kept_end);
@@ -331,8 +443,7 @@ void SharedReduce::check_call(int rank, uint64_t chunk) const {
 }
 
 std::string SharedReduce::text_of(const Call& call) const {
-  return (call.operation == Operation::kMax ? "the maximum of " : "the sum of ") +
-         std::to_string(call.count) + " " + name_of(call.type);
+  return name_of(call.operation) + std::to_string(call.count) + " " + name_of(call.type);
 }
 
 bool SharedReduce::reached(int rank, Count count, uint64_t value) const {

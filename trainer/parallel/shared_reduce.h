@@ -24,7 +24,7 @@ class PeerLost : public std::runtime_error {
 class SharedReduce {
  public:
   enum class Type : uint8_t { kFloat32, kFloat64, kInt32, kInt64, kUint8 };
-  enum class Operation : uint8_t { kSum, kMax };
+  enum class Operation : uint8_t { kSum, kMax, kScatter, kGather };
   using Time = std::chrono::milliseconds;
 
   /// Of one rank's part, which begins as zeros and on the boundary of a cache line.
@@ -43,11 +43,18 @@ class SharedReduce {
   SharedReduce(const SharedReduce&) = delete;
   SharedReduce& operator=(const SharedReduce&) = delete;
 
-  /// In place: the sum (largest) of all ranks' elements, made in the order of the ranks, hence the
-  /// same bits on all of them and in every run. All ranks call it alike and in the same order.
-  /// Throws PeerLost, or runtime_error after `timeout` or when another rank calls for something
-  /// else; `data` is then undefined, and every later call throws the same.
+  /// `operation`: kSum or kMax. In place: the sum (largest) of all ranks' elements, made in the
+  /// order of the ranks, hence the same bits on all of them and in every run. All ranks call it
+  /// alike and in the same order. Throws PeerLost, or runtime_error after `timeout` or when another
+  /// rank calls for something else; `data` is then undefined, and every later call throws the same.
   void run(void* data, std::size_t count, Type type, Operation operation, Time timeout);
+  /// `own` (`count` elements) becomes the sum, in the order of the ranks, of what all ranks'
+  /// `table` (a row of `count` elements for each rank) has in the row for this rank; with `add`,
+  /// the sums begin with what `own` holds. Otherwise as run().
+  void scatter_sums(const void* table, void* own, std::size_t count, Type type, bool add,
+                    Time timeout);
+  /// `table` as above, with this rank's row filled in: the other ranks' rows are copied into it.
+  void gather_rows(void* table, std::size_t count, Type type, Time timeout);
   /// That rank's process has ended. From any thread.
   void lose(int rank);
 
@@ -56,7 +63,18 @@ class SharedReduce {
   struct Call;
   class Sleeper;
 
-  void begin(std::size_t count, Type type, Operation operation, Time timeout);
+  template <class Work>
+  void perform(const Call& call, Time timeout, const Work& work);
+  void wait_for_slot(uint64_t chunk);
+  void scatter_in_pieces(const std::byte* table, std::byte* own, std::size_t row, bool add);
+  void give_rows(const std::byte* table, std::size_t row, std::size_t at, std::size_t bytes,
+                 uint64_t chunk);
+  void add_up_row(const std::byte* table, std::byte* own, std::size_t row, std::size_t at,
+                  std::size_t bytes, bool add, uint64_t chunk);
+  void gather_in_pieces(std::byte* table, std::size_t row);
+  void collect_rows(std::byte* table, std::size_t row, std::size_t at, std::size_t bytes,
+                    uint64_t chunk);
+  std::size_t piece_of_row() const;
   void reduce_directly(std::byte* data, std::size_t bytes);
   void reduce_in_shares(std::byte* data, std::size_t bytes);
   void give(const std::byte* data, std::size_t bytes, std::size_t kept, std::size_t kept_end,

@@ -7,17 +7,18 @@
 namespace ddp::train {
 
 LossWeights::LossWeights(const TargetCount& targets, int64_t batch_size, int64_t micro_batches,
-                         ProcessGroup& group)
+                         ProcessGroup& group, int averaged_over)
     : full_(targets.per_sample * batch_size),
       always_full_(targets.always),
       micro_batches_(micro_batches),
-      group_(group) {}
+      group_(group),
+      averaged_over_(averaged_over) {}
 
 torch::Tensor LossWeights::for_backward(const MicroBatchLoss& loss) const {
   const auto weighted =
       loss.targets == full_ ? loss.mean : loss.mean * in_full_batches(loss.targets);
-  // Averaged over the ranks, whose shares of the step need not be equal.
-  return weighted / (static_cast<double>(micro_batches_) / group_.size());
+  // The ranks' shares of the step need not be equal.
+  return weighted / (static_cast<double>(micro_batches_) / averaged_over_);
 }
 
 void LossWeights::correct(const std::vector<torch::Tensor>& gradients,

@@ -8,8 +8,9 @@
 // The number of all targets is known only after the last micro-batch. The backward passes therefore
 // count in full micro-batches, and the gradients of the step are corrected once:
 //
-//     for_backward(): l_m (n_m / F) / (M / R)    summed, and averaged by GradientSync over R ranks:
-//                                                sum(n_m l_m) / (F M)
+//     for_backward(): l_m (n_m / F) / (M / A)    summed, and divided by A, which is R, or 1 where
+//                                                that is to be one process's arithmetic, by
+//                                                GradientSync: sum(n_m l_m) / (F M)
 //     correct():      gradients F M / sum(n_m)
 //
 // Where every micro-batch is full, n_m / F and the correction are 1 and left out: no digit changes,
@@ -34,9 +35,9 @@ struct MicroBatchLoss {
 
 class LossWeights {
  public:
-  /// `micro_batches`: of a step, on all ranks of `group`, which outlives it.
+  /// `micro_batches`: of a step, on all ranks of `group`, which outlives it. `averaged_over`: A.
   LossWeights(const TargetCount& targets, int64_t batch_size, int64_t micro_batches,
-              ProcessGroup& group);
+              ProcessGroup& group, int averaged_over);
 
   /// What the backward pass of a micro-batch starts from.
   torch::Tensor for_backward(const MicroBatchLoss& loss) const;
@@ -56,6 +57,7 @@ class LossWeights {
   const bool always_full_;
   const int64_t micro_batches_;
   ProcessGroup& group_;
+  const int averaged_over_;
 };
 
 }  // namespace ddp::train

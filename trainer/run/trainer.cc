@@ -1,7 +1,10 @@
 #include "trainer/run/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
+#include <string_view>
 
 #include <ATen/record_function.h>
 
@@ -56,6 +59,12 @@ TrainedParameters build_model(Task& task, const Config& config, torch::Device de
   return trained_parameters(config, task.parameters());
 }
 
+/// ZeRO-2 with several micro-batches for each rank adds them up as one process would.
+int averaged_over(const Config& config, const BatchPlan& plan, int ranks) {
+  const bool in_order = config.distributed.strategy == Strategy::kZero2;
+  return in_order && plan.micro_batches > ranks ? 1 : ranks;
+}
+
 /// The parameter that a tensor of a snapshot belongs to: "optimizer.P.exp_avg", "ema.P".
 std::string parameter_of(const std::string& tensor) {
   const std::string name = tensor.substr(tensor.find('.') + 1);
@@ -86,10 +95,13 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
       config_json_(config_to_json(config)),
       batch_plan_(plan_batches(config.trainer, group.size(), meta)),
       own_micro_batches_(batch_plan_.of_rank(group.rank(), group.size())),
+      averaged_over_(averaged_over(config, batch_plan_, group.size())),
       loss_weights_(task.training().targets(), config.trainer.batch_size, batch_plan_.micro_batches,
-                    group),
+                    group, averaged_over_),
       amp_dtype_(autocast_dtype(config.trainer)),
-      optimizer_(make_optimizer(build_model(task, config, plan.device, !meta), config.optimizer)),
+      optimizer_(make_optimizer(divide(build_model(task, config, plan.device, !meta),
+                                       meta ? FirstValues::kLeft : FirstValues::kOfRankZero),
+                                config.optimizer)),
       scaler_(amp_dtype_ == torch::kFloat16, plan.device),
       sampler_(task.training().size(), config.trainer.batch_size, batch_plan_.micro_batches,
                as_seed(config)),
@@ -101,27 +113,45 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
   check_evaluation(task, config.trainer);
   if (meta) load(*meta, snapshot);
   task.join(group, batch_plan_.micro_batches);
-  sync_ = make_gradient_sync(named(optimizer_->parameters()), group_, config.distributed,
-                             meta ? FirstValues::kLeft : FirstValues::kOfRankZero, [this] {
-                               const Autocast autocast(plan_.device.type(), amp_dtype_);
-                               return task_.smallest_loss();
-                             });
-  if (meta) share_state(snapshot != nullptr);
+  if (!sync_) {
+    sync_ = make_gradient_sync(named(optimizer_->parameters()), group_, config.distributed,
+                               meta ? FirstValues::kLeft : FirstValues::kOfRankZero, [this] {
+                                 const Autocast autocast(plan_.device.type(), amp_dtype_);
+                                 return task_.smallest_loss();
+                               });
+  }
+  if (meta) share_state(snapshot);
+}
+
+TrainedParameters Trainer::divide(TrainedParameters trained, FirstValues values) {
+  auto shards = make_shards(trained, group_, config_.distributed, averaged_over_, values);
+  if (!shards) return trained;
+  auto pieces = pieces_of(trained, *shards);
+  shards_ = shards.get();
+  sync_ = std::move(shards);
+  return pieces;
 }
 
 void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   load(meta, snapshot);
-  share_state(snapshot != nullptr);
+  share_state(snapshot);
 }
 
 std::vector<NamedTensor> Trainer::state() const {
   std::vector<NamedTensor> result;
   for (const auto& p : task_.parameters()) result.push_back({"model." + p.name, p.tensor.detach()});
-  for (const auto& [name, tensor] : optimizer_->state())
-    result.push_back({"optimizer." + name, tensor});
-  for (const auto& [name, tensor] : task_.buffers()) result.push_back({"buffer." + name, tensor});
-  for (const auto& [name, tensor] : average_.state()) result.push_back({"ema." + name, tensor});
+  for (const auto& [name, tensor, piece] : optimizer_->state())
+    result.push_back({"optimizer." + name, tensor, piece});
+  for (const auto& each : task_.buffers()) result.push_back({"buffer." + each.name, each.tensor});
+  for (const auto& [name, tensor, piece] : average_.state())
+    result.push_back({"ema." + name, tensor, piece});
   return result;
+}
+
+std::vector<NamedTensor> Trainer::state_where(bool divided) const {
+  auto tensors = state();
+  std::erase_if(tensors, [&](const auto& each) { return each.piece.has_value() != divided; });
+  return tensors;
 }
 
 void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
@@ -154,28 +184,35 @@ void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot)
                                     : !had_momentum && name.ends_with(".momentum_buffer");
   };
   std::vector<NamedTensor> of_training;
-  for (auto& [name, tensor] : state()) {
-    if (name.starts_with("optimizer.") || name.starts_with("ema."))
-      of_training.push_back({name, tensor});
+  for (auto& each : state()) {
+    if (each.name.starts_with("optimizer.") || each.name.starts_with("ema."))
+      of_training.push_back(each);
     else
-      snapshot.load_into(name, tensor);
+      snapshot.load_into(each.name, each.tensor);
   }
   average_.restart();
-  for (const auto& [name, tensor] : of_training) {
-    if (!may_lack(name) || snapshot.file->find(name) != nullptr) snapshot.load_into(name, tensor);
+  for (const auto& [name, tensor, piece] : of_training) {
+    if (may_lack(name) && snapshot.file->find(name) == nullptr) continue;
+    if (!piece)
+      snapshot.load_into(name, tensor);
+    else if (tensor.numel() > 0)
+      snapshot.load_part_into(name, piece->shape, piece->begin, tensor);
   }
 }
 
 // A rank that has read a file has it from its own mapping: what counts is what the ranks hold then.
-void Trainer::share_state(bool read) {
+void Trainer::share_state(const OpenedSnapshot* snapshot) {
   if (group_.size() == 1) return;
-  const auto readers = group_.gather_doubles(read ? 1.0 : 0.0);
+  const auto readers = group_.gather_doubles(snapshot != nullptr ? 1.0 : 0.0);
   const bool all = std::find(readers.begin(), readers.end(), 0.0) == readers.end();
   if (all && !compare_replicas()) return;
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> tensors;
-  for (const auto& [name, tensor] : state()) tensors.push_back(tensor);
+  for (const auto& each : state_where(/*divided=*/false)) tensors.push_back(each.tensor);
   group_.broadcast(tensors);
+  if (shards_ == nullptr) return;
+  average_.restart();
+  ShardedState(*shards_, group_).deal_out(snapshot, state_where(/*divided=*/true));
 }
 
 MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro,
@@ -208,6 +245,9 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
     output.losses.push_back(
         run_micro_batch(loader, monitor, micro, /*last=*/micro + 1 == own_micro_batches_));
   }
+  const int64_t most = batch_plan_.of_rank(0, group_.size());
+  if (sync_->reduces_every_micro_batch() && own_micro_batches_ < most)
+    sync_->leave_out_micro_batch();
   monitor.enter(Phase::kOptimizer);
   before_update();
   monitor.meet(Phase::kOptimizer, "update");
@@ -230,7 +270,8 @@ void Trainer::update(StepOutput& output) {
 std::optional<torch::Tensor> Trainer::finish_gradients(StepOutput& output) {
   const auto gradients = optimizer_->gradients();
   loss_weights_.correct(gradients, output.losses);
-  const auto found_inf = scaler_.unscale(gradients);
+  auto found_inf = scaler_.unscale(gradients);
+  if (found_inf) sync_->combine_found_inf(*found_inf);
   output.grad_norm = sync_->global_norm(gradients);
   clip_gradients(gradients, output.grad_norm, config_.trainer.grad_norm_clip);
   return found_inf;
@@ -255,6 +296,7 @@ void Trainer::apply(StepOutput& output) {
   if (output.spike) return;
   optimizer_->step(output.learning_rate, output.not_finite);
   average_.update(output.not_finite);
+  sync_->share_weights();
 }
 
 void Trainer::leave_out_step(DataLoader& loader) {
@@ -264,20 +306,26 @@ void Trainer::leave_out_step(DataLoader& loader) {
 }
 
 std::optional<std::string> Trainer::sample(const std::function<bool()>& go_on) {
-  average_.swap();
-  auto text = task_.sample(sample_seed(as_seed(config_), step_), go_on);
-  average_.swap();
+  swap_averages();
+  std::optional<std::string> text;
+  if (group_.is_main()) text = task_.sample(sample_seed(as_seed(config_), step_), go_on);
+  swap_averages();
   return text;
+}
+
+void Trainer::swap_averages() {
+  average_.swap();
+  if (average_.enabled()) sync_->share_weights();
 }
 
 std::optional<Evaluation> Trainer::evaluate_on(const SampleSource& samples,
                                                std::optional<int64_t> most_batches,
                                                const std::function<bool()>& go_on,
                                                const std::function<void()>& before_wait) {
-  average_.swap();
+  swap_averages();
   auto evaluation = evaluate(task_, samples, config_.trainer.batch_size, group_, plan_.device,
                              amp_dtype_, go_on, before_wait, most_batches);
-  average_.swap();
+  swap_averages();
   return evaluation;
 }
 
@@ -306,6 +354,22 @@ std::optional<Evaluation> Trainer::evaluate_now(const std::function<bool()>& go_
   return evaluation;
 }
 
+// In the order of state().
+std::vector<NamedTensor> Trainer::whole_state() const {
+  if (shards_ == nullptr) return state();
+  auto tensors = state_where(/*divided=*/false);
+  auto gathered = ShardedState(*shards_, group_).gather(state_where(/*divided=*/true));
+  std::move(gathered.begin(), gathered.end(), std::back_inserter(tensors));
+  const auto section_of = [](const NamedTensor& each) {
+    constexpr std::array<std::string_view, 3> kSections = {"model.", "optimizer.", "buffer."};
+    return std::find_if(kSections.begin(), kSections.end(),
+                        [&](std::string_view section) { return each.name.starts_with(section); });
+  };
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [&](const auto& a, const auto& b) { return section_of(a) < section_of(b); });
+  return tensors;
+}
+
 TrainingState Trainer::capture() const {
   // One copy, and the only time that the host waits for the device.
   const auto counters = to_host(
@@ -327,7 +391,7 @@ TrainingState Trainer::capture() const {
   meta.best_eval = best_eval_;
   meta.evaluation_due = evaluation_due_;
   meta.early_stopping = early_stopping_.state();
-  for (auto& [name, tensor] : this->state()) state.tensors.emplace_back(name, tensor);
+  for (auto& each : whole_state()) state.tensors.emplace_back(each.name, each.tensor);
   // The generator as the next step's first micro-batch will find it: the same for any number of
   // ranks.
   const std::string device = plan_.device.is_cuda() ? "cuda" : "cpu";
@@ -339,7 +403,14 @@ TrainingState Trainer::capture() const {
 
 std::optional<ReplicaDifference> Trainer::compare_replicas(
     const std::function<void()>& before_wait) {
-  return find_difference(state(), group_, before_wait);
+  return find_difference(state_where(/*divided=*/false), group_, before_wait);
+}
+
+std::vector<NamedTensor> Trainer::gradients() const {
+  std::vector<NamedTensor> gradients;
+  for (const auto& p : optimizer_->parameters())
+    gradients.push_back({p.name, p.tensor.grad(), p.piece});
+  return shards_ == nullptr ? gradients : ShardedState(*shards_, group_).gather(gradients);
 }
 
 std::unique_ptr<DataLoader> Trainer::make_loader() const {

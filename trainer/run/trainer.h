@@ -24,6 +24,7 @@
 #include "trainer/run/early_stopping.h"
 #include "trainer/run/loss_weights.h"
 #include "trainer/run/replica_check.h"
+#include "trainer/run/sharded_state.h"
 #include "trainer/run/step_guard.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/snapshot_keeper.h"
@@ -74,7 +75,8 @@ class Trainer {
                                      const std::function<void()>& before_wait);
 
   /// What the task makes up at this step, with the averaged weights where there are any: the same
-  /// whatever came before, and training goes on as without. For one rank.
+  /// whatever came before, and training goes on as without. For rank 0, or for all where they hold
+  /// shards, of which the others get nothing.
   std::optional<std::string> sample(const std::function<bool()>& go_on);
 
   /// See LossWeights::step_loss().
@@ -82,9 +84,16 @@ class Trainer {
     return loss_weights_.step_loss(output.losses);
   }
 
+  /// Whether each rank holds shards of the training state: capture(), sample() and gradients() are
+  /// collectives then.
+  bool holds_shards() const { return shards_ != nullptr; }
+
   /// Returns the state as the next step will find it, for rank 0 to save. Changes nothing: neither
   /// the state nor the default generators.
   TrainingState capture() const;
+
+  /// Of the last step, by the names of their parameters; on rank 0.
+  std::vector<NamedTensor> gradients() const;
 
   /// Where the ranks' training states differ; they must not. A collective; `before_wait` as in
   /// find_difference().
@@ -120,11 +129,19 @@ class Trainer {
                                         const std::function<void()>& before_wait);
   /// Model and optimizer: the tensors that a snapshot holds and that all ranks share.
   std::vector<NamedTensor> state() const;
+  /// The same as a snapshot has it: on rank 0, and where nothing is divided.
+  std::vector<NamedTensor> whole_state() const;
+  /// state() without what is divided, or only that.
+  std::vector<NamedTensor> state_where(bool divided) const;
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
   /// `before`: the configuration of the snapshot's run.
   void load_tensors(const Config& before, const OpenedSnapshot& snapshot);
-  /// Rank 0's values on all ranks. `read`: this rank has them from the file that rank 0 read.
-  void share_state(bool read);
+  /// Rank 0's values on all ranks. `snapshot`: this rank has them from the file that rank 0 read.
+  void share_state(const OpenedSnapshot* snapshot);
+  /// Divides the parameters between the ranks where the strategy says so. Returns those that this
+  /// rank updates.
+  TrainedParameters divide(TrainedParameters trained, FirstValues values);
+  void swap_averages();
   MicroBatchLoss run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro, bool last);
   void update(StepOutput& output);
   /// Unscales, measures and clips the gradients. Returns the scaler's found_inf, if it is enabled.
@@ -142,12 +159,14 @@ class Trainer {
   const std::string config_json_;
   const BatchPlan batch_plan_;
   const int64_t own_micro_batches_;
+  const int averaged_over_;  // see LossWeights
   const LossWeights loss_weights_;
 
   std::optional<torch::ScalarType> amp_dtype_;
+  std::unique_ptr<GradientSync> sync_;
+  ShardedDataParallel* shards_ = nullptr;  // sync_, where ranks hold shards
   std::unique_ptr<Optimizer> optimizer_;
   GradScaler scaler_;
-  std::unique_ptr<GradientSync> sync_;
   DistributedSampler sampler_;
   Schedule schedule_;
   StepGuard guard_;

@@ -115,9 +115,10 @@ void TrainingRun::train_until_limit() {
   while (!finished() && stop_signal_ == 0) {
     // The signals seen before this step began: every rank reads the same value and stops after the
     // same step.
-    auto wish = group_.all_reduce_max_async(StopSignal::pending());
     const int64_t epoch = trainer_.cursor().epoch;
     const int64_t step = trainer_.step() + 1;
+    const bool due = trainer_.holds_shards() && keeper_ && keeper_->due(step);
+    auto wishes = group_.all_reduce_max_async({StopSignal::pending(), due ? 1 : 0});
     if (profile_.begins_with(step))
       profiling([&] {
         trainer_.sync().measure_times();
@@ -127,7 +128,9 @@ void TrainingRun::train_until_limit() {
     profile_.begin_step(step);
     one_step();
     monitor_.enter(Phase::kAllReduce, "all_reduce");
-    stop_signal_ = static_cast<int>(wish.wait());
+    const auto wished = wishes.wait_all();
+    stop_signal_ = static_cast<int>(wished.front());
+    snapshot_wished_ = wished.back() != 0;
     monitor_.end_step();
     profile_.end_step();
     if (group_.is_main()) step_done();
@@ -351,13 +354,21 @@ void TrainingRun::save(const TrainingState& state, SaveReason reason) {
   if (keeper_->save(state, reason)) saved_step_ = state.meta.step;
 }
 
+// Nothing was trained and nothing is to be said: the file stays as it is.
+bool TrainingRun::last_state_is_saved() {
+  const bool saved = trainer_.step() == first_step_ && saved_step_ == trainer_.step();
+  if (!trainer_.holds_shards()) return saved;
+  return group_.all_reduce_max_async(keeper_ && !saved ? 1 : 0).wait() == 0;
+}
+
 void TrainingRun::save_last() {
-  if (!keeper_) return;
+  if (!keeper_ && !trainer_.holds_shards()) return;
   const RunMonitor::LongWork promise(monitor_, kLongWork);
   monitor_.enter_for(Phase::kStaging, kLongWork);
-  // Nothing was trained and nothing is to be said: the file stays as it is.
-  const bool as_it_was = trainer_.step() == first_step_ && saved_step_ == trainer_.step();
-  if (!as_it_was) keeper_->finish(capture());
+  std::optional<TrainingState> state;
+  if (!last_state_is_saved()) state = capture();
+  if (!keeper_) return;
+  if (state) keeper_->finish(*state);
   keeper_->finish_sending(time_to_send());
   if (stop_signal_ == 0) keeper_->forget_memory();
 }

@@ -90,6 +90,7 @@ class TrainingRun {
   void go_to_best();
   TrainingState capture();
   void save(const TrainingState& state, SaveReason reason);
+  bool last_state_is_saved();
   void save_last();
   std::chrono::milliseconds time_to_send() const;
   void say_where_time_goes();
@@ -126,6 +127,7 @@ class TrainingRun {
   int64_t saved_step_ = -1;
   bool before_first_snapshot_ = true;
   int stop_signal_ = 0;
+  bool snapshot_wished_ = false;  // by rank 0, before the last step; known to all that hold shards
   std::optional<Unjudged> unjudged_;
   RollbackLimit rollback_limit_;
   int64_t overflows_ = 0;  // in a row

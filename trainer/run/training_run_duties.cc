@@ -30,10 +30,10 @@ std::vector<Duty> TrainingRun::duties() {
            [this](const StepEnd&) { profile_.finish(trainer_.sync().times()); }},
           {Phase::kComparing, kLongWork, /*main_only=*/false,
            every(trainer.check_replicas_every_steps), [this](const StepEnd&) { check_replicas(); }},
-          {Phase::kHistograms, kLongWork, /*main_only=*/true,
+          {Phase::kHistograms, kLongWork, /*main_only=*/!trainer_.holds_shards(),
            every(config_.logging.histogram_every_steps),
            [this](const StepEnd&) { record_histograms(); }},
-          {Phase::kSampling, kLongWork, /*main_only=*/true,
+          {Phase::kSampling, kLongWork, /*main_only=*/!trainer_.holds_shards(),
            [this, due = every(trainer.sample_every_steps)](const StepEnd& end) {
              return stop_signal_ == 0 && due(end);
            },
@@ -42,7 +42,7 @@ std::vector<Duty> TrainingRun::duties() {
           {Phase::kAllReduce, kPieceOfWork, /*main_only=*/false,
            [this](const StepEnd& end) { return known_snapshot_due(end); },
            [this](const StepEnd&) { judge_last(); }},
-          {Phase::kStaging, kLongWork, /*main_only=*/true,
+          {Phase::kStaging, kLongWork, /*main_only=*/!trainer_.holds_shards(),
            [this](const StepEnd& end) { return snapshot_due(end); },
            [this](const StepEnd& end) { take_snapshot(end); }}};
 }
@@ -98,7 +98,7 @@ bool TrainingRun::fixed_snapshot_due(const StepEnd& end) const {
 
 bool TrainingRun::known_snapshot_due(const StepEnd& end) const {
   const AutoNumber& every = config_.trainer.snapshot_every;
-  return fixed_snapshot_due(end) ||
+  return fixed_snapshot_due(end) || snapshot_wished_ ||
          (!every.automatic && divides(static_cast<int64_t>(every.value), end.step));
 }
 
@@ -108,6 +108,7 @@ bool TrainingRun::known_snapshot_due(const StepEnd& end) const {
 bool TrainingRun::snapshot_due(const StepEnd& end) {
   if (stop_signal_ != 0 || finished()) return false;
   const bool fixed = fixed_snapshot_due(end);
+  if (trainer_.holds_shards()) return fixed || snapshot_wished_;
   if (!keeper_) return fixed && std::exchange(before_first_snapshot_, false);
   const bool wanted = fixed || keeper_->due(end.step) ||
                       keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
@@ -116,9 +117,10 @@ bool TrainingRun::snapshot_due(const StepEnd& end) {
 
 void TrainingRun::take_snapshot(const StepEnd& end) {
   const bool fixed = fixed_snapshot_due(end);
-  const bool to_memory = keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
   const auto state = capture();
-  if (fixed || keeper_->due(end.step))
+  if (!keeper_) return;
+  const bool to_memory = keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
+  if (fixed || snapshot_wished_ || keeper_->due(end.step))
     save(state, fixed ? SaveReason::kFixed : SaveReason::kInterval);
   if (to_memory) keeper_->save_to_memory(state);
 }

@@ -138,17 +138,17 @@ void TrainingRun::record_evaluation(const char* split, const Evaluation& evaluat
 // The gradients are still there: averaged over the ranks and clipped, as the optimizer got them.
 void TrainingRun::record_histograms() {
   monitor_.enter(Phase::kHistograms);
-  for (const Parameter& parameter : trainer_.task().parameters()) {
-    const auto write = [&](const char* kind, const torch::Tensor& tensor) {
-      records_->write_histogram(
-          {trainer_.step(), kind + parameter.name, histogram_of(tensor), unix_seconds()});
-    };
-    write("parameters/", parameter.tensor);
-    if (parameter.tensor.grad().defined()) write("gradients/", parameter.tensor.grad());
-  }
+  const auto gradients = trainer_.gradients();
+  if (!records_) return;
+  const auto write = [&](const std::string& name, const torch::Tensor& tensor) {
+    records_->write_histogram({trainer_.step(), name, histogram_of(tensor), unix_seconds()});
+  };
+  for (const Parameter& p : trainer_.task().parameters()) write("parameters/" + p.name, p.tensor);
+  for (const auto& gradient : gradients) write("gradients/" + gradient.name, gradient.tensor);
 }
 
-// Rank 0 alone; the others begin the next step meanwhile and wait for it in a collective.
+// Where the ranks hold no shards, rank 0 alone; the others begin the next step meanwhile and wait
+// for it in a collective.
 void TrainingRun::record_sample() {
   const auto text = trainer_.sample([this] {
     monitor_.enter(Phase::kSampling);

@@ -74,9 +74,9 @@ ModelBundle open_snapshot_model(const std::string& path) {
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   auto bundle =
       ModelBundle::untrained(config_from_json(snapshot.meta.config_json), snapshot.meta.task);
-  for (const auto& [name, tensor] : bundle.weights)
-    snapshot.load_into(evaluated_tensor(*snapshot.file, name), tensor);
-  for (const auto& [name, tensor] : bundle.buffers) snapshot.load_into("buffer." + name, tensor);
+  for (const auto& each : bundle.weights)
+    snapshot.load_into(evaluated_tensor(*snapshot.file, each.name), each.tensor);
+  for (const auto& each : bundle.buffers) snapshot.load_into("buffer." + each.name, each.tensor);
   bundle.step = snapshot.meta.step;
   return bundle;
 }

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <stdexcept>
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/sha256.h"
@@ -63,6 +64,11 @@ Json arithmetic_settings(const std::string& config_json) {
 }  // namespace
 
 void OpenedSnapshot::load_into(const std::string& name, const torch::Tensor& target) const {
+  load_part_into(name, target.sizes().vec(), 0, target);
+}
+
+void OpenedSnapshot::load_part_into(const std::string& name, const std::vector<int64_t>& shape,
+                                    int64_t begin, const torch::Tensor& target) const {
   const TensorBytes* stored = file->find(name);
   if (stored == nullptr) {
     throw UserError(
@@ -70,20 +76,24 @@ void OpenedSnapshot::load_into(const std::string& name, const torch::Tensor& tar
                     "trainer_config.snapshot_path to a new file to start from scratch",
                     path, name));
   }
-  if (stored->shape != target.sizes().vec() || stored->dtype != dtype_name(target.scalar_type())) {
+  if (stored->shape != shape || stored->dtype != dtype_name(target.scalar_type())) {
     throw UserError(
         fmt::format("{}: tensor {} is {} [{}], this model needs {} [{}]; set "
                     "trainer_config.snapshot_path to a new file to start from scratch",
                     path, name, stored->dtype, fmt::join(stored->shape, ", "),
-                    dtype_name(target.scalar_type()), fmt::join(target.sizes().vec(), ", ")));
+                    dtype_name(target.scalar_type()), fmt::join(shape, ", ")));
   }
+  const std::size_t skipped = static_cast<std::size_t>(begin) * target.element_size();
+  if (skipped > stored->size || stored->size - skipped < target.nbytes())
+    throw std::logic_error("snapshot: a part beyond the end of " + name);
+  const std::byte* const first = stored->data + skipped;
   const torch::NoGradGuard no_grad;
   if (target.is_cpu() && target.is_contiguous()) {
-    std::memcpy(target.mutable_data_ptr(), stored->data, stored->size);
+    std::memcpy(target.mutable_data_ptr(), first, target.nbytes());
     return;
   }
   auto staged = torch::empty(target.sizes(), target.options().device(torch::kCPU));
-  std::memcpy(staged.mutable_data_ptr(), stored->data, stored->size);
+  std::memcpy(staged.mutable_data_ptr(), first, staged.nbytes());
   target.copy_(staged);
 }
 

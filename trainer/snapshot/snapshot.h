@@ -26,6 +26,10 @@ struct OpenedSnapshot {
   /// Copies a stored tensor into `target` (any device). Throws UserError if it is missing or has
   /// another shape or dtype, as with a snapshot of another model.
   void load_into(const std::string& name, const torch::Tensor& target) const;
+  /// The same of a stored tensor of `shape`: its elements from `begin` on, by rows, until `target`
+  /// is full.
+  void load_part_into(const std::string& name, const std::vector<int64_t>& shape, int64_t begin,
+                      const torch::Tensor& target) const;
 };
 
 /// Opens exactly `path` and verifies its checksums. Throws RunError (damaged), UserError (missing,

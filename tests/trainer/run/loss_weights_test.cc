@@ -93,7 +93,7 @@ void check_adds_nothing(TaskKind kind) {
   const auto task = make_task(config, nullptr);
   task->build_model(torch::kCPU, 5);
   ProcessGroup alone;
-  const LossWeights weights(task->training().targets(), 2, 1, alone);
+  const LossWeights weights(task->training().targets(), 2, 1, alone, 1);
   const auto pass = [&](const Batch& batch) {
     weights.for_backward({task->loss(batch), batch.target_count}).backward();
   };
@@ -120,7 +120,7 @@ TEST_CASE("a micro-batch without targets goes through each task's model and adds
 
 TEST_CASE("micro-batches without targets leave the loss and the gradients of a step as they are") {
   ProcessGroup alone;
-  const LossWeights weights({4, /*always=*/false}, 2, 3, alone);
+  const LossWeights weights({4, /*always=*/false}, 2, 3, alone, 1);
   const auto gradient_of = [&](const std::vector<std::pair<double, int64_t>>& losses) {
     const auto leaf = torch::ones({1}, torch::TensorOptions().requires_grad(true));
     std::vector<MicroBatchLoss> done;

@@ -54,7 +54,7 @@ std::unique_ptr<Task> open_task(const Config& config, const EvalArgs& options,
 void load_weights(const OpenedSnapshot& snapshot, Task& task) {
   for (const auto& p : task.parameters())
     snapshot.load_into(evaluated_tensor(*snapshot.file, p.name), p.tensor);
-  for (const auto& [name, tensor] : task.buffers()) snapshot.load_into("buffer." + name, tensor);
+  for (const auto& each : task.buffers()) snapshot.load_into("buffer." + each.name, each.tensor);
 }
 
 std::string eval_table(const Evaluation& evaluation) {

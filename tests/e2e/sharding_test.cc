@@ -1,0 +1,207 @@
+// strategy=zero1 and zero2: who holds what of the training state does not change what is learned.
+#include "tests/support/catch.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/saved_state.h"
+
+namespace ddp::test {
+namespace {
+
+/// Wide enough that matrices are cut into blocks, some of them unequal.
+const Words kWideModel = {"gpt_config.n_embd=144", "trainer_config.max_steps=6",
+                          "trainer_config.save_every_steps=3"};
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words under(const std::string& name) { return {"distributed_config.strategy=" + name}; }
+
+std::string micro_batches_of_each(int steps) {
+  return "trainer_config.grad_accumulation_steps=" + std::to_string(steps);
+}
+
+/// On `ranks` ranks `name` ends with the state that ddp ends with, and says the same of each step.
+void check_like_ddp(const std::string& name, int ranks, const Words& overrides) {
+  INFO(name << " on " << ranks << " ranks");
+  const Workspace ddp, sharded;
+  const auto by_ddp = succeed(launched(ddp, ranks, overrides));
+  const auto by_sharded = succeed(launched(sharded, ranks, overrides + under(name)));
+  CHECK(differences(sharded.snapshot(), ddp.snapshot()) == Words{});
+  CHECK(content_sha256(sharded) == content_sha256(ddp));
+  CHECK(steps_of(by_sharded.out) == steps_of(by_ddp.out));
+  CHECK(evaluations_of(by_sharded.out) == evaluations_of(by_ddp.out));
+}
+
+}  // namespace
+
+TEST_CASE("zero1 learns bit for bit what ddp learns, on two, three and four ranks") {
+  const Words options = {"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2",
+                         "trainer_config.freeze=[\"transformer.h.0.ln_1.*\"]"};
+  for (const int ranks : {2, 3, 4}) check_like_ddp("zero1", ranks, kWideModel + options);
+}
+
+TEST_CASE("zero1 adds up micro-batches as ddp does, also where ranks have unequal shares") {
+  check_like_ddp("zero1", 2, kWideModel + Words{micro_batches_of_each(3)});
+  check_like_ddp("zero1", 2, kWideModel + Words{"trainer_config.global_batch_size=12"});
+}
+
+TEST_CASE("zero1 learns what ddp learns with every optimizer, muon's whole matrices too") {
+  for (const char* name : {"sgd", "adam", "muon"}) {
+    check_like_ddp(
+        "zero1", 3,
+        kWideModel + Words{std::string("optimizer_config.name=") + name,
+                           "optimizer_config.momentum=0.9", "trainer_config.ema_decay=0.5"});
+  }
+}
+
+TEST_CASE("zero1 skips the steps whose float16 gradients overflow on one rank only") {
+  check_like_ddp("zero1", 2,
+                 kWideModel + Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
+                                    "trainer_config.max_steps=20"});
+}
+
+TEST_CASE("buckets of any size change nothing in what zero1 and zero2 learn") {
+  for (const char* mib : {"0.001", "0.2"}) {
+    check_like_ddp("zero1", 3,
+                   kWideModel + Words{std::string("distributed_config.bucket_cap_mb=") + mib});
+  }
+  check_like_ddp("zero2", 3, kWideModel + Words{"distributed_config.bucket_cap_mb=0.1"});
+}
+
+TEST_CASE("a model too small to divide trains on ranks that hold nothing of it") {
+  const Words tiny = {"gpt_config.n_embd=2", "gpt_config.n_layer=1", "trainer_config.max_steps=6"};
+  check_like_ddp("zero1", 4, tiny);
+  check_like_ddp("zero1", 4, tiny + Words{"optimizer_config.name=muon"});
+}
+
+TEST_CASE("through sockets two ranks learn with zero1 bit for bit what they learn with ddp") {
+  check_like_ddp("zero1", 2, kWideModel + Words{"distributed_config.backend=gloo"});
+}
+
+TEST_CASE("zero2 learns bit for bit what one process learns from as many micro-batches") {
+  const Words options =
+      kWideModel + Words{"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2"};
+  for (const int ranks : {2, 3}) {
+    for (const char* backend : {"auto", "gloo"}) {
+      INFO(ranks << " ranks, backend " << backend);
+      const Workspace sharded, one;
+      succeed(launched(sharded, ranks,
+                       options + under("zero2") +
+                           Words{micro_batches_of_each(2),
+                                 std::string("distributed_config.backend=") + backend}));
+      succeed(alone(one, options + Words{micro_batches_of_each(2 * ranks)}));
+      CHECK(differences(sharded.snapshot(), one.snapshot()) == Words{});
+    }
+  }
+}
+
+TEST_CASE("zero2 learns what one process learns where some ranks have a micro-batch less") {
+  const Words options = kWideModel + Words{"trainer_config.global_batch_size=20"};
+  const Workspace sharded, one;
+  succeed(launched(sharded, 3, options + under("zero2")));
+  succeed(alone(one, options));
+  CHECK(differences(sharded.snapshot(), one.snapshot()) == Words{});
+}
+
+TEST_CASE("a run that is saved under any strategy goes on under any other as if unbroken") {
+  struct Way {
+    int ranks;
+    std::string name;
+  };
+  // One global batch for all: by two and four ranks its sums are the same.
+  const Words options =
+      kWideModel + Words{"trainer_config.global_batch_size=16", "trainer_config.ema_decay=0.9"};
+  const std::vector<Way> ways = {{1, "ddp"}, {2, "ddp"}, {2, "zero1"}, {3, "zero2"}, {4, "zero2"}};
+  const auto run = [&](const Workspace& place, const Way& way, int steps) {
+    const Words words =
+        options + under(way.name) + Words{"trainer_config.max_steps=" + std::to_string(steps)};
+    return succeed(launched(place, way.ranks, words));
+  };
+  std::vector<std::string> saved;
+  for (const Way& before : ways) {
+    const Workspace place;
+    run(place, before, 3);
+    saved.push_back(read_bytes(place.snapshot()));
+  }
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    const Way& after = ways[(i + 1) % ways.size()];
+    INFO(ways[i].name << " on " << ways[i].ranks << ", then " << after.name << " on "
+                      << after.ranks);
+    const Workspace resumed, unbroken;
+    resumed.write("snapshot.pt", saved[i]);
+    unbroken.write("snapshot.pt", saved[(i + 1) % ways.size()]);
+    const auto first = content_sha256(resumed);
+    const auto went_on = run(resumed, after, 5);
+    CHECK(order_of_steps(went_on.out) == range_of(4, 5));
+    run(unbroken, after, 5);
+    // Equal states go on to equal states. Unequal ones differ by the rounding of their sums.
+    if (first == content_sha256(unbroken))
+      CHECK(content_sha256(resumed) == content_sha256(unbroken));
+    else
+      CHECK(largest_parameter_distance(resumed.snapshot(), unbroken.snapshot()) < 1e-4);
+  }
+}
+
+TEST_CASE("a rank that is killed in any phase of a zero run leaves nothing behind") {
+  const Words options =
+      kWideModel + Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2",
+                         micro_batches_of_each(2)};
+  for (const char* name : {"zero1", "zero2"}) {
+    const Workspace unbroken, killed;
+    succeed(launched(unbroken, 2, options + under(name)));
+    const nlohmann::json faults = {"rank=1 step=3 phase=forward kind=kill attempt=0",
+                                   "rank=0 step=4 phase=backward kind=kill attempt=1",
+                                   "rank=1 step=5 phase=optimizer kind=kill attempt=2",
+                                   "rank=0 step=4 phase=writing kind=kill attempt=3"};
+    succeed(launched(killed, 2,
+                     options + under(name) + Words{"trainer_config.fault_plan=" + faults.dump()},
+                     {"--max_restarts=20", "--healthy-after=0.5"}));
+    CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
+  }
+}
+
+TEST_CASE(
+    "NaN in the shard of one rank is a bad step for all, and a rollback restores the shards") {
+  const nlohmann::json faults = {"rank=1 step=4 kind=nan"};
+  for (const char* policy : {"skip", "rollback"}) {
+    check_like_ddp("zero1", 2,
+                   kWideModel + Words{"trainer_config.fault_plan=" + faults.dump(),
+                                      std::string("trainer_config.bad_step_policy=") + policy,
+                                      "trainer_config.ema_decay=0.9"});
+  }
+}
+
+TEST_CASE("samples, histograms, replica checks and spikes change nothing in a zero run") {
+  const Words options = {"trainer_config.ema_decay=0.9",
+                         "trainer_config.sample_every_steps=2",
+                         "logging_config.tensorboard=true",
+                         "logging_config.histogram_every_steps=2",
+                         "trainer_config.check_replicas_every_steps=2",
+                         "trainer_config.spike_factor=50",
+                         "trainer_config.eval_every_steps=2",
+                         "trainer_config.load_best_model_at_end=true"};
+  const Workspace plain, busy;
+  const Words zero = kWideModel + under("zero1") + Words{"trainer_config.ema_decay=0.9"};
+  succeed(launched(plain, 2, zero));
+  const auto run = succeed(launched(busy, 2, zero + options));
+  CHECK_THAT(run.out, Catch::Contains("Sample:"));
+  for (const auto& entry : inspect(plain, plain.snapshot()).at("tensors").items())
+    CHECK(inspect(busy, busy.snapshot()).at("tensors").contains(entry.key()));
+  CHECK(largest_parameter_distance(plain.snapshot(), busy.snapshot()) == 0.0);
+}
+
+TEST_CASE("one process cannot divide the state, and one rank under ddp-run says that it does not") {
+  const Workspace place;
+  const auto refused = finish(alone(place, under("zero1")));
+  CHECK(refused.exit == 2);
+  CHECK(refused.err ==
+        "error: distributed_config.strategy=zero1 divides the training state between ranks, and "
+        "this is one process; start it with ddp-run --nproc_per_node=N, or remove strategy\n");
+  const auto run = succeed(launched(place, 1, kWideModel + under("zero2")));
+  CHECK_THAT(run.out, Catch::Contains("one rank has nothing to divide; it trains as with ddp"));
+}
+
+}  // namespace ddp::test

@@ -1,0 +1,155 @@
+#include "trainer/run/sharded_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+#include <utility>
+
+namespace ddp::train {
+namespace {
+
+constexpr const char* kHole = "{}";
+
+/// Muon orthogonalises whole matrices.
+std::set<std::size_t> matrices_of(const TrainedParameters& trained) {
+  std::set<std::size_t> matrices;
+  for (const auto& group : trained.groups) {
+    if (group.options.optimizer == OptimizerName::kMuon)
+      matrices.insert(group.members.begin(), group.members.end());
+  }
+  return matrices;
+}
+
+}  // namespace
+
+std::unique_ptr<ShardedDataParallel> make_shards(const TrainedParameters& trained,
+                                                 ProcessGroup& group,
+                                                 const DistributedConfig& config, int averaged_over,
+                                                 FirstValues values) {
+  if (config.strategy == Strategy::kDdp || group.size() == 1) return nullptr;
+  const auto matrices = matrices_of(trained);
+  std::vector<ShardedDataParallel::Parameter> parameters;
+  for (const auto& p : trained.parameters)
+    parameters.push_back({p.name, p.tensor, matrices.contains(parameters.size())});
+  const ShardedDataParallel::Options options{config.strategy == Strategy::kZero2, averaged_over,
+                                             config.bucket_cap_mb};
+  return std::make_unique<ShardedDataParallel>(std::move(parameters), group, options, values);
+}
+
+TrainedParameters pieces_of(const TrainedParameters& trained, const ShardedDataParallel& shards) {
+  TrainedParameters pieces;
+  std::map<std::size_t, std::vector<std::size_t>> of_parameter;
+  for (const OwnShard& own : shards.own()) {
+    const Parameter& whole = trained.parameters[own.shard.parameter];
+    of_parameter[own.shard.parameter].push_back(pieces.parameters.size());
+    torch::Tensor value = own.value;
+    value.mutable_grad() = own.gradient;
+    pieces.parameters.push_back(
+        {whole.name, value, whole.role,
+         Piece{own.shard.parameter, whole.tensor.sizes().vec(), own.shard.begin}});
+  }
+  for (const auto& group : trained.groups) {
+    ParameterGroup own = group;
+    own.members.clear();
+    for (const std::size_t i : group.members)
+      own.members.insert(own.members.end(), of_parameter[i].begin(), of_parameter[i].end());
+    if (!own.members.empty()) pieces.groups.push_back(std::move(own));
+  }
+  return pieces;
+}
+
+ShardedState::Whole ShardedState::whole_of(const NamedTensor& piece) const {
+  const std::string& parameter = shards_.parameters()[piece.piece->parameter].name;
+  std::string label = piece.name;
+  return {piece.piece->parameter, label.replace(label.find(parameter), parameter.size(), kHole)};
+}
+
+std::string ShardedState::name_of(const Whole& whole) const {
+  std::string name = whole.label;
+  return name.replace(name.find(kHole), 2, shards_.parameters()[whole.parameter].name);
+}
+
+std::size_t ShardedState::place_of(const Piece& piece) const {
+  const auto& own = shards_.own();
+  const auto found = std::find_if(own.begin(), own.end(), [&](const OwnShard& each) {
+    return each.shard.parameter == piece.parameter && each.shard.begin == piece.begin;
+  });
+  return static_cast<std::size_t>(found - own.begin());
+}
+
+// A rank knows what is kept of its own shards only.
+std::vector<ShardedState::Whole> ShardedState::wholes_of(const std::vector<NamedTensor>& pieces) {
+  std::string own;
+  for (const auto& piece : pieces) {
+    const Whole whole = whole_of(piece);
+    if (piece.tensor.numel() > 0) own += fmt::format("{} {}\n", whole.label, whole.parameter);
+  }
+  std::set<Whole> all;
+  for (const auto& text : group_.gather_texts(own)) {
+    std::istringstream lines(text);
+    Whole whole;
+    while (lines >> whole.label >> whole.parameter) all.insert(whole);
+  }
+  return {all.begin(), all.end()};
+}
+
+std::vector<NamedTensor> ShardedState::gather(const std::vector<NamedTensor>& pieces) {
+  std::map<Whole, torch::Tensor> gathered;
+  std::set<std::string> labels;
+  for (const Whole& whole : wholes_of(pieces)) {
+    const auto& like = shards_.parameters()[whole.parameter].tensor;
+    labels.insert(whole.label);
+    if (group_.is_main())
+      gathered[whole] = torch::empty_strided(like.sizes(), like.strides(), torch::kFloat32);
+  }
+  for (const std::string& label : labels) {
+    shards_.exchange(values_of(label, pieces),
+                     [&](int, const Shard& shard, const torch::Tensor& value) {
+                       const auto found = gathered.find({shard.parameter, label});
+                       if (found != gathered.end())
+                         shards_.part_of(found->second, shard).copy_(value);
+                     });
+  }
+  std::vector<NamedTensor> tensors;
+  for (const auto& [whole, tensor] : gathered) tensors.push_back({name_of(whole), tensor});
+  return tensors;
+}
+
+std::vector<torch::Tensor> ShardedState::values_of(const std::string& label,
+                                                   const std::vector<NamedTensor>& pieces) const {
+  std::vector<torch::Tensor> values(shards_.own().size());
+  for (const auto& piece : pieces) {
+    if (piece.tensor.numel() > 0 && whole_of(piece).label == label)
+      values[place_of(*piece.piece)] = piece.tensor;
+  }
+  return values;
+}
+
+void ShardedState::deal_out(const OpenedSnapshot* snapshot,
+                            const std::vector<NamedTensor>& pieces) {
+  const auto wholes = wholes_of(pieces);
+  std::string there(wholes.size(), '1');
+  for (std::size_t i = 0; snapshot != nullptr && group_.is_main() && i < wholes.size(); ++i) {
+    if (snapshot->file->find(name_of(wholes[i])) == nullptr) there[i] = '0';
+  }
+  there = group_.broadcast_text(there);
+  for (std::size_t i = 0; i < wholes.size(); ++i) {
+    if (there[i] == '0') continue;
+    const auto& like = shards_.parameters()[wholes[i].parameter].tensor;
+    const auto tensor = torch::empty(like.sizes(), like.options().requires_grad(false));
+    if (group_.is_main() && snapshot != nullptr) snapshot->load_into(name_of(wholes[i]), tensor);
+    group_.broadcast({tensor});
+    for (const auto& piece : pieces) {
+      if (piece.tensor.numel() == 0 || whole_of(piece) != wholes[i]) continue;
+      const auto& own = shards_.own()[place_of(*piece.piece)];
+      const bool all = piece.tensor.sizes() == tensor.sizes();
+      piece.tensor.copy_(all ? tensor
+                             : tensor.view(-1).narrow(0, own.shard.begin, own.shard.size()));
+    }
+  }
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,61 @@
+// Between the shards of the training state that ranks hold under ZeRO and the whole tensors of a
+// snapshot, which is the same under every strategy and on any number of ranks.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/parallel/process_group.h"
+#include "trainer/parallel/zero.h"
+#include "trainer/snapshot/snapshot.h"
+
+namespace ddp::train {
+
+/// Divides `trained` between the ranks as distributed_config.strategy says; null for ddp, and on
+/// one rank, which has nothing to divide. `averaged_over` as in ShardedDataParallel::Options.
+std::unique_ptr<ShardedDataParallel> make_shards(const TrainedParameters& trained,
+                                                 ProcessGroup& group,
+                                                 const DistributedConfig& config, int averaged_over,
+                                                 FirstValues values);
+
+/// The pieces of `trained` that this rank updates, in the groups of their parameters.
+TrainedParameters pieces_of(const TrainedParameters& trained, const ShardedDataParallel& shards);
+
+/// All calls are collectives of the same ranks in the same order.
+class ShardedState {
+ public:
+  /// Both outlive it.
+  ShardedState(ShardedDataParallel& shards, ProcessGroup& group) : shards_(shards), group_(group) {}
+
+  /// `pieces` as this rank holds them; on rank 0 the whole tensors on the CPU that they and those
+  /// of the other ranks make up, in the order of the parameters. Elsewhere empty.
+  std::vector<NamedTensor> gather(const std::vector<NamedTensor>& pieces);
+  /// The reverse: each of `pieces` from rank 0's `snapshot` (null elsewhere). What it lacks stays
+  /// as it is. Throws UserError as OpenedSnapshot::load_into().
+  void deal_out(const OpenedSnapshot* snapshot, const std::vector<NamedTensor>& pieces);
+
+ private:
+  /// A tensor that is divided, of any rank.
+  struct Whole {
+    std::size_t parameter = 0;
+    std::string label;  ///< Its name, with {} for the parameter's.
+    auto operator<=>(const Whole&) const = default;
+  };
+  Whole whole_of(const NamedTensor& piece) const;
+  std::vector<Whole> wholes_of(const std::vector<NamedTensor>& pieces);
+  std::string name_of(const Whole& whole) const;
+  /// Those of that label, as ShardedDataParallel::exchange() takes them.
+  std::vector<torch::Tensor> values_of(const std::string& label,
+                                       const std::vector<NamedTensor>& pieces) const;
+  std::size_t place_of(const Piece& piece) const;
+
+  ShardedDataParallel& shards_;
+  ProcessGroup& group_;
+};
+
+}  // namespace ddp::train
