@@ -89,6 +89,33 @@ TEST_CASE("replicas are compared without a host synchronization") {
   CHECK(copies > 3 * 28);
 }
 
+TEST_CASE("a step with zero1 or zero2 on two ranks never waits for the GPU") {
+  if (!gpus_are_faked()) return;
+  const auto ledger = [](const char* strategy, int steps) {
+    const Workspace place;
+    const Words words = {
+        "trainer_config.max_steps=" + std::to_string(steps), "trainer_config.save_every_steps=null",
+        "trainer_config.log_every_steps=1000", "trainer_config.grad_accumulation_steps=2",
+        std::string("distributed_config.strategy=") + strategy};
+    succeed(on_gpus(place, 2, launched(place, 2, words)));
+    return ledgers_of(place).at(0);
+  };
+  for (const char* strategy : {"zero1", "zero2"}) {
+    INFO(strategy);
+    const Json few = ledger(strategy, kFew);
+    const Json many = ledger(strategy, kMany);
+    CHECK(new_sites(few.at("sync_sites"), many.at("sync_sites")) == Json::object());
+    CHECK(few.at("host_syncs") == many.at("host_syncs"));
+    const auto calls = [](const Json& of, const char* kind) {
+      return of.at("nccl").at(kind).at("calls").get<int>();
+    };
+    const int reductions = calls(many, "reduce_scatter") - calls(few, "reduce_scatter");
+    const int gathers = calls(many, "all_gather") - calls(few, "all_gather");
+    CHECK(gathers == kMany - kFew);  // one bucket
+    CHECK(reductions == (strategy == std::string("zero2") ? 2 : 1) * gathers);
+  }
+}
+
 TEST_CASE("a training step of a masked language model never waits for the GPU") {
   if (!gpus_are_faked()) return;
   check_steps_without_waiting<MaskedWorkspace>();

@@ -64,6 +64,45 @@ TEST_CASE(
   check_near(losses_of(by_gpu.out), losses_of(by_cpus.out), 1e-5);
 }
 
+// The collectives of a step are one of each kind for each bucket.
+TEST_CASE("with zero1 and zero2 two NCCL ranks learn what they learn with ddp") {
+  if (!gpus_are_faked()) return;
+  Words words = kWithoutDropout;
+  words.insert(words.end(), {"gpt_config.n_embd=144", "trainer_config.max_steps=6",
+                             "trainer_config.ema_decay=0.9", "trainer_config.use_amp=true",
+                             "trainer_config.amp_dtype=fp16"});
+  const Workspace ddp;
+  succeed(on_gpus(ddp, 2, launched(ddp, 2, words)));
+  for (const char* name : {"zero1", "zero2"}) {
+    INFO(name);
+    const Workspace place;
+    Words sharded = words;
+    sharded.push_back(std::string("distributed_config.strategy=") + name);
+    succeed(on_gpus(place, 2, launched(place, 2, sharded)));
+    CHECK(differences(place.snapshot(), ddp.snapshot()) == Words{});
+    for (const auto& ledger : ledgers_of(place)) {
+      const auto& nccl = ledger.at("nccl");
+      CHECK(nccl.at("reduce_scatter").at("calls").get<int>() >= 6);
+      CHECK(nccl.at("reduce_scatter").at("calls").get<int>() % 6 == 0);
+      CHECK(nccl.at("all_gather").at("calls").get<int>() >
+            nccl.at("reduce_scatter").at("calls").get<int>());
+      CHECK(ledger.at("missing").empty());
+    }
+  }
+}
+
+TEST_CASE("two ranks that share a GPU learn with zero1 what they learn with ddp") {
+  if (!gpus_are_faked()) return;
+  Words sharing = kWithoutDropout;
+  sharing.insert(sharing.end(),
+                 {"distributed_config.ranks_per_device=2", "trainer_config.max_steps=6"});
+  const Workspace ddp, place;
+  succeed(on_gpus(ddp, 1, launched(ddp, 2, sharing)));
+  sharing.push_back("distributed_config.strategy=zero1");
+  succeed(on_gpus(place, 1, launched(place, 2, sharing)));
+  CHECK(differences(place.snapshot(), ddp.snapshot()) == Words{});
+}
+
 TEST_CASE("in bfloat16 on a GPU a loss in chunks trains as the loss in one piece") {
   if (!gpus_are_faked()) return;
   Words whole = kWithoutDropout;
