@@ -91,15 +91,15 @@ void check_doctor(const std::string& report) {
     if (std::regex_match(text, match, line)) results[match[1]].insert(match[2]);
   }
   INFO(report);
-  CHECK(results.size() == 6);
-  for (const char* name :
-       {"broadcast", "scatter", "gather", "reduce", "all_reduce", "all_gather"}) {
+  CHECK(results.size() == 8);
+  for (const char* name : {"broadcast", "scatter", "gather", "reduce", "all_reduce", "all_gather",
+                           "reduce_scatter", "all_gather_rows"}) {
     CHECK(results[name] == std::set<std::string>{"correct"});
   }
   CHECK_THAT(report, Contains("LibTorch") && Contains("gloo") && Contains("All checks passed."));
 }
 
-TEST_CASE("doctor finds the six collectives correct in a process alone") {
+TEST_CASE("doctor finds the collectives correct in a process alone") {
   const Workspace place;
   check_doctor(succeed(trainer(place, {"doctor"})).out);
 }
@@ -119,7 +119,7 @@ TEST_CASE("doctor --json prints one object") {
   CHECK(names.size() == 6);
 }
 
-TEST_CASE("doctor finds the six collectives correct between two ranks") {
+TEST_CASE("doctor finds the collectives correct between two ranks") {
   const Workspace place;
   auto options = launched(place, 2);
   options.argv = {ddp_run_program(), "--standalone", "--nproc_per_node=2", trainer_program(),

@@ -17,7 +17,7 @@ constexpr int kRuns = 5;
 struct Case {
   std::string name;
   std::function<void()> prepare;
-  std::function<c10::intrusive_ptr<c10d::Work>()> run;
+  std::function<void()> run;  ///< To its end.
   std::function<bool()> check;
 };
 
@@ -29,6 +29,10 @@ class Probe {
       : group_(*group.c10d()), rank_(group.rank()), size_(group.size()) {
     const auto buffer = [&] { return torch::zeros({n}, torch::TensorOptions(device)); };
     mine_ = {buffer()};
+    // A table of as many elements in all, as far as that goes.
+    table_ = torch::zeros({size_, std::max<int64_t>(1, n / size_)}, torch::TensorOptions(device));
+    row_ = torch::zeros({table_.size(1)}, table_.options());
+    rows_ = group.row_collectives(device);
     for (int r = 0; r < size_; ++r) each_.push_back(buffer());
     if (rank_ == 0) on_root_ = {each_};
     everywhere_ = {each_};
@@ -46,19 +50,34 @@ class Probe {
       for (int r = 0; r < size_; ++r) each_[static_cast<std::size_t>(r)].fill_(r + 1);
     };
     return {
-        {"broadcast", own, [this] { return group_.broadcast(mine_); },
+        {"broadcast", own, [this] { group_.broadcast(mine_)->wait(); },
          [this] { return holds(mine_[0], 1); }},
-        {"scatter", dealt, [this] { return group_.scatter(mine_, on_root_); },
+        {"scatter", dealt, [this] { group_.scatter(mine_, on_root_)->wait(); },
          [this] { return holds(mine_[0], rank_ + 1); }},
-        {"gather", gathered, [this] { return group_.gather(on_root_, mine_); },
+        {"gather", gathered, [this] { group_.gather(on_root_, mine_)->wait(); },
          [this] { return rank_ != 0 || every_rank_present(); }},
-        {"reduce", own, [this] { return group_.reduce(mine_); },
+        {"reduce", own, [this] { group_.reduce(mine_)->wait(); },
          [this, sum] { return rank_ != 0 || holds(mine_[0], sum); }},
         {"all_reduce", own,
-         [this] { return group_.allreduce(mine_, options_of_awaited(mine_[0])); },
+         [this] { group_.allreduce(mine_, options_of_awaited(mine_[0]))->wait(); },
          [this, sum] { return holds(mine_[0], sum); }},
-        {"all_gather", gathered, [this] { return group_.allgather(everywhere_, mine_); },
+        {"all_gather", gathered, [this] { group_.allgather(everywhere_, mine_)->wait(); },
          [this] { return every_rank_present(); }},
+        {"reduce_scatter", [this] { table_.fill_(rank_ + 1); },
+         [this] { rows_->reduce_scatter(table_, row_, /*add=*/false).wait(); },
+         [this, sum] { return holds(row_, sum); }},
+        {"all_gather_rows",
+         [this] {
+           table_.zero_();
+           table_[rank_].fill_(rank_ + 1);
+         },
+         [this] { rows_->all_gather(table_).wait(); },
+         [this] {
+           for (int r = 0; r < size_; ++r) {
+             if (!holds(table_[r], r + 1)) return false;
+           }
+           return true;
+         }},
     };
   }
 
@@ -77,6 +96,9 @@ class Probe {
   c10d::ProcessGroup& group_;
   int rank_;
   int size_;
+  torch::Tensor table_;
+  torch::Tensor row_;
+  std::shared_ptr<RowCollectives> rows_;
   std::vector<torch::Tensor> mine_;
   std::vector<torch::Tensor> each_;  // shared with the two lists below
   std::vector<std::vector<torch::Tensor>>
@@ -97,7 +119,7 @@ CollectiveReport measure(ProcessGroup& group, torch::Device device, const Case& 
     synchronize(device);
     group.barrier();
     const auto start = Clock::now();
-    one.run()->wait();
+    one.run();
     synchronize(device);
     const auto elapsed =
         std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();

@@ -1,5 +1,5 @@
-// The six collectives that data-parallel training knows, run on known numbers, checked and timed
-// (`trainer doctor`).
+// The six collectives that data-parallel training knows and the two of sharded training, run on
+// known numbers, checked and timed (`trainer doctor`).
 #pragma once
 
 #include <torch/torch.h>
@@ -13,8 +13,8 @@
 namespace ddp::train {
 
 struct CollectiveReport {
-  std::string name;        ///< broadcast, scatter, gather, reduce, all_reduce, all_gather
-  int64_t bytes = 0;       ///< Of one rank's tensor.
+  std::string name;        ///< broadcast, ..., all_gather; reduce_scatter, all_gather_rows
+  int64_t bytes = 0;       ///< Of one rank's tensor; of the last two, of a table of all rows.
   bool correct = false;    ///< On every rank.
   double median_us = 0.0;  ///< Of several runs, on the slowest rank.
 };

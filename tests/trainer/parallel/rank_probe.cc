@@ -1,4 +1,5 @@
 // One rank of a group of real processes over Gloo. Started by ddp-run; what it does is argv[1].
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -206,6 +207,60 @@ int reduce_in_memory(const DistEnv& env, const std::string& argument) {
   return work->isSuccess() ? 3 : 0;
 }
 
+/// Row `row` of what `rank` contributes.
+torch::Tensor row_of(int rank, int row, int64_t n) {
+  return (torch::arange(n, torch::kFloat32) * 0.37 + 1.1 * row).sin() * (rank + 0.3);
+}
+
+/// Reduce-scatters and all-gathers of every size under way at once, with an all-reduce between.
+bool rows_are_right(ProcessGroup& group) {
+  const int size = group.size(), here = group.rank();
+  const auto rows = group.row_collectives(torch::kCPU);
+  struct Case {
+    torch::Tensor own, expected, gathered;
+    RowWork reduced, shared;
+  };
+  std::vector<Case> cases;
+  for (const int64_t n : {1, 16, 1000, 8192, 100'003}) {
+    for (const bool add : {false, true}) {
+      auto table = torch::empty({size, n});
+      for (int row = 0; row < size; ++row) table[row].copy_(row_of(here, row, n));
+      Case one{torch::full({n}, 0.7F), torch::full({n}, 0.7F), torch::zeros({size, n}), {}, {}};
+      for (int rank = 0; rank < size; ++rank) {
+        if (rank == 0 && !add)
+          one.expected = row_of(0, here, n);
+        else
+          one.expected.add_(row_of(rank, here, n));
+      }
+      one.gathered[here].copy_(row_of(here, here, n));
+      one.reduced = rows->reduce_scatter(table, one.own, add);
+      group.barrier();
+      one.shared = rows->all_gather(one.gathered);
+      cases.push_back(std::move(one));
+    }
+  }
+  bool right = true;
+  for (auto& one : cases) {
+    one.reduced.wait();
+    one.shared.wait();
+    right = right && torch::equal(one.own, one.expected);
+    for (int rank = 0; rank < size; ++rank)
+      right = right && torch::equal(one.gathered[rank], row_of(rank, rank, one.own.numel()));
+  }
+  return right;
+}
+
+int rows(const DistEnv& env, const std::string& argument) {
+  DistributedConfig config;
+  if (argument == "gloo") config.backend = Backend::kGloo;
+  ProcessGroup group(env, config, {});
+  const auto right = group.gather_doubles(rows_are_right(group) ? 1.0 : 0.0);
+  const bool all = std::find(right.begin(), right.end(), 0.0) == right.end();
+  if (group.is_main())
+    std::printf("%s, %s\n", group.shares_memory() ? "memory" : "sockets", all ? "right" : "wrong");
+  return 0;
+}
+
 // Rank 1 is killed; rank 0's device then waits for it without end, and a copy of the state for the
 // device.
 int wait_under_spinning_kernel(ProcessGroup& group, const DistEnv& env) {
@@ -261,6 +316,7 @@ int run(const std::string& what, const std::string& argument) {
   const DistEnv env = DistEnv::from_environment();
   if (what == "mix_devices") return mix_devices(env);
   if (what == "reduce") return reduce_in_memory(env, argument);
+  if (what == "rows") return rows(env, argument);
   ProcessGroup group(env, {}, {});
   if (what == "evaluate") return evaluate_text(group, argument);
   if (what == "stop_evaluation") return stop_evaluation(group, argument);

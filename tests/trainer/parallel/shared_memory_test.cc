@@ -16,6 +16,14 @@ TEST_CASE("all-reduces through shared memory are sums in the order of the ranks,
   }
 }
 
+TEST_CASE("rows are summed in the order of the ranks and gathered, by memory and by sockets") {
+  for (const int ranks : {2, 3, 4}) {
+    INFO(ranks << " ranks");
+    CHECK(test::probe(ranks, "rows memory") == "memory, right\n");
+    CHECK(test::probe(ranks, "rows gloo") == "sockets, right\n");
+  }
+}
+
 TEST_CASE("with backend=gloo no memory is shared") {
   CHECK(test::probe(2, "reduce gloo") == "sockets, right\n");
 }

@@ -1,0 +1,103 @@
+// Who holds which part of the trained parameters.
+#include <algorithm>
+#include <numeric>
+
+#include "tests/support/catch.h"
+
+#include "trainer/parallel/shard_plan.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr int64_t kMany = int64_t{1} << 40;
+
+/// For each parameter how often each block of it is held, by its first element.
+std::vector<std::vector<int>> cover(const std::vector<ShardedSize>& parameters,
+                                    const std::vector<ShardBucket>& buckets) {
+  std::vector<std::vector<int>> held;
+  for (const auto& [elements, whole] : parameters)
+    held.emplace_back(static_cast<std::size_t>(elements), 0);
+  for (const auto& bucket : buckets) {
+    for (const auto& shards : bucket.of_rank) {
+      for (const Shard& shard : shards) {
+        for (int64_t i = shard.begin; i < shard.end; ++i)
+          ++held[shard.parameter][static_cast<std::size_t>(i)];
+      }
+    }
+  }
+  return held;
+}
+
+int64_t held_by(const std::vector<ShardBucket>& buckets, std::size_t rank) {
+  int64_t total = 0;
+  for (const auto& bucket : buckets) {
+    for (const Shard& shard : bucket.of_rank[rank]) total += shard.size();
+  }
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("every element of every parameter is held once, and cuts are at blocks") {
+  const std::vector<ShardedSize> parameters = {{1, false},      {15, false},      {17, false},
+                                               {16'384, false}, {100'003, false}, {70'000, true},
+                                               {0, false},      {50'257, false},  {5, true}};
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    for (const int64_t bucket : {int64_t{1}, int64_t{40'000}, kMany}) {
+      INFO(ranks << " ranks, buckets of " << bucket);
+      const auto buckets = plan_shards(parameters, ranks, bucket, std::min<int64_t>(bucket, 1000));
+      for (const auto& held : cover(parameters, buckets))
+        CHECK(std::all_of(held.begin(), held.end(), [](int times) { return times == 1; }));
+      for (const auto& each : buckets) {
+        REQUIRE(each.of_rank.size() == static_cast<std::size_t>(ranks));
+        for (const auto& shards : each.of_rank) {
+          int64_t row = 0;
+          for (const Shard& shard : shards) {
+            const auto& [elements, whole] = parameters[shard.parameter];
+            CHECK(shard.begin % kShardBlock == 0);
+            CHECK((shard.end % kShardBlock == 0 || shard.end == elements));
+            if (whole) CHECK(shard.size() == elements);
+            row += padded_size(shard);
+          }
+          CHECK(row <= each.row);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the ranks' shares of a model differ by a block for each bucket at most") {
+  const std::vector<ShardedSize> gpt2 = {{50'257 * 768, false}, {1024 * 768, false},
+                                         {768, false},          {768 * 2304, false},
+                                         {2304, false},         {768 * 3072, false}};
+  for (const int ranks : {2, 3, 8}) {
+    const auto buckets = plan_shards(gpt2, ranks, 25 * 1024 * 256, 1024 * 256);
+    int64_t total = 0;
+    for (const auto& [elements, whole] : gpt2) total += elements;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int64_t held = held_by(buckets, static_cast<std::size_t>(rank));
+      CHECK(std::abs(held - total / ranks) <= kShardBlock * static_cast<int64_t>(buckets.size()));
+    }
+  }
+}
+
+TEST_CASE("buckets go from the last parameter to the first and are as large as allowed") {
+  const std::vector<ShardedSize> parameters(10, {kShardBlock, false});
+  const auto buckets = plan_shards(parameters, 2, 4 * kShardBlock, kShardBlock);
+  std::vector<std::size_t> order;
+  std::vector<int64_t> sizes;
+  for (const auto& bucket : buckets) {
+    int64_t size = 0;
+    for (const auto& shards : bucket.of_rank) {
+      for (const Shard& shard : shards) {
+        order.push_back(shard.parameter);
+        size += shard.size();
+      }
+    }
+    sizes.push_back(size / kShardBlock);
+  }
+  CHECK(order == std::vector<std::size_t>{9, 8, 7, 6, 5, 4, 3, 2, 1, 0});
+  CHECK(sizes == std::vector<int64_t>{1, 4, 4, 1});
+}
+
+}  // namespace ddp::train
