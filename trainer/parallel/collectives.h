@@ -1,4 +1,4 @@
-// The six collectives that data-parallel training knows and the two of sharded training, run on
+// The collectives of data-parallel and of sharded training, run on
 // known numbers, checked and timed (`trainer doctor`).
 #pragma once
 
