@@ -38,7 +38,7 @@ Muon::Muon(TrainedParameters trained, const OptimizerConfig& config)
     if (!is_muon(group.options)) continue;
     for (const std::size_t i : group.members) {
       const Parameter& p = parameters()[i];
-      if (p.tensor.numel() == 0) continue;  // of a rank that has no matrix
+      if (p.tensor.numel() == 0) continue;  // this rank holds none of it
       matrices_.push_back({p, group.options, torch::zeros_like(p.tensor).detach()});
     }
   }

@@ -40,6 +40,8 @@ class GradientSync {
   /// part by leave_out_micro_batch().
   virtual bool reduces_every_micro_batch() const { return false; }
   virtual void leave_out_micro_batch() {}
+  /// What a backward pass communicates by, for messages.
+  virtual const char* collective_name() const { return "gradients_all_reduce"; }
   /// L2 norm over the gradients of the model, of which this rank updates `gradients`, a float32
   /// scalar on their device; no host sync.
   virtual torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) = 0;

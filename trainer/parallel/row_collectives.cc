@@ -84,9 +84,10 @@ void RowWork::wait() {
   if (!work_) return;
   const CollectiveWait waiting;
   const auto work = std::exchange(work_, {});
+  const auto finish = std::exchange(finish_, {});  // with what it holds on to
   work->wait();
   const torch::NoGradGuard no_grad;
-  if (finish_) finish_();
+  if (finish) finish();
 }
 
 std::unique_ptr<RowCollectives> make_row_collectives(c10::intrusive_ptr<c10d::ProcessGroup> group,

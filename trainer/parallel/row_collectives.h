@@ -10,8 +10,8 @@
 
 namespace ddp::train {
 
-/// One that is under way. To be waited for once, on the thread that asked for it; on a GPU the
-/// queue waits, not the host.
+/// A collective in flight. Wait for it on the thread that started it; on a GPU the queue waits, not
+/// the host.
 class RowWork {
  public:
   RowWork() = default;

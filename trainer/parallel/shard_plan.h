@@ -40,8 +40,9 @@ int64_t padded_size(const Shard& shard);
 
 /// Each element of each parameter is in exactly one shard. Buckets hold up to `bucket_elements`,
 /// the first one `first_bucket_elements`, in the order in which a backward pass computes gradients:
-/// from the last parameter to the first. A parameter that is larger goes into several, unless it is
-/// whole. The ranks have equal shares of each bucket, but for about a block.
+/// from the last parameter to the first. A parameter that is larger goes into several, and the
+/// ranks have equal shares of each bucket, but for about a block. Whole parameters have buckets of
+/// their own, which hold one for each rank at least, where there are as many.
 std::vector<ShardBucket> plan_shards(const std::vector<ShardedSize>& parameters, int ranks,
                                      int64_t bucket_elements, int64_t first_bucket_elements);
 

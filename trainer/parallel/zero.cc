@@ -155,6 +155,7 @@ void ShardedDataParallel::begin_micro_batch(bool last) {
 
 void ShardedDataParallel::begin_reducing() {
   next_bucket_ = 0;
+  arrived_.assign(parameters_.size(), false);
   missing_.assign(buckets_.size(), 0);
   unpacked_.clear();
   for (const auto& buckets : buckets_of_) {
@@ -176,6 +177,11 @@ void ShardedDataParallel::backward(const torch::Tensor& loss) {
 void ShardedDataParallel::gradient_ready(std::size_t parameter) {
   if (!reducing_) return;
   last_gradient_ = Clock::now();
+  if (arrived_[parameter]) {
+    throw RunError(fmt::format("parameter {} got two gradients in one backward pass",
+                               parameters_[parameter].name));
+  }
+  arrived_[parameter] = true;
   for (const std::size_t bucket : buckets_of_[parameter]) --missing_[bucket];
   while (next_bucket_ < buckets_.size() && missing_[next_bucket_] == 0) reduce(next_bucket_++);
 }
@@ -198,8 +204,13 @@ void ShardedDataParallel::pack(const Bucket& bucket, const torch::Tensor& table)
     const auto& shards = bucket.plan.of_rank[static_cast<std::size_t>(rank)];
     for_each_in_row(shards, [&](const Shard& shard, int64_t at) {
       auto to = as_shard(table[rank], at, shard);
-      const auto from = part_of(gradient_of(parameters_[shard.parameter].tensor), shard);
-      at::div_out(to, from, torch::scalar_tensor(options_.averaged_over, torch::kFloat32));
+      const auto& parameter = parameters_[shard.parameter].tensor;
+      if (parameter.grad().defined()) {
+        at::div_out(to, part_of(gradient_of(parameter), shard),
+                    torch::scalar_tensor(options_.averaged_over, torch::kFloat32));
+      } else {  // a custom function may return none
+        to.zero_();
+      }
       if (packed.empty() || packed.back() != shard.parameter) packed.push_back(shard.parameter);
     });
   }

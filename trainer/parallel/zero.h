@@ -64,9 +64,10 @@ class ShardedDataParallel : public GradientSync {
   const std::vector<OwnShard>& own() const { return own_; }
 
   void begin_micro_batch(bool last) override;
-  /// Throws RunError when a parameter had no part in `loss`.
+  /// Throws RunError when a parameter gets no gradient, or more than one.
   void backward(const torch::Tensor& loss) override;
   bool reduces_every_micro_batch() const override { return options_.every_micro_batch; }
+  const char* collective_name() const override { return "gradients_reduce_scatter"; }
   void leave_out_micro_batch() override;
   /// `gradients`: those of own().
   torch::Tensor global_norm(const std::vector<torch::Tensor>& gradients) override;
@@ -76,9 +77,9 @@ class ShardedDataParallel : public GradientSync {
   /// On CPUs only.
   std::optional<SyncTimes> times() override;
 
-  /// Every rank's `values` to every rank; values[i] is shaped as own()[i], or undefined where there
-  /// is nothing to give. `take` sees each shard of each rank once, garbage for what is undefined,
-  /// and must copy. A collective.
+  /// Sends every rank's `values` to every rank; values[i] is shaped like own()[i], or undefined if
+  /// this rank has nothing to send. `take` is called once for each shard of each rank, with garbage
+  /// for what was undefined, and must copy. A collective.
   void exchange(const std::vector<torch::Tensor>& values,
                 const std::function<void(int rank, const Shard&, const torch::Tensor&)>& take);
   /// The elements of `shard` in a tensor that lies in memory as its parameter does.
@@ -126,6 +127,7 @@ class ShardedDataParallel : public GradientSync {
   std::array<Table, 2> tables_;  // used in turn
   bool reducing_ = false;
   std::size_t next_bucket_ = 0;
+  std::vector<bool> arrived_;          // gradients of this reduction
   std::vector<std::size_t> missing_;   // gradients that each bucket still waits for
   std::vector<std::size_t> unpacked_;  // buckets that each gradient is still to go to
 

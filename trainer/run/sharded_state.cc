@@ -128,19 +128,21 @@ std::vector<torch::Tensor> ShardedState::values_of(const std::string& label,
   return values;
 }
 
-void ShardedState::deal_out(const OpenedSnapshot* snapshot,
-                            const std::vector<NamedTensor>& pieces) {
+void ShardedState::deal_out(const OpenedSnapshot* snapshot, const std::vector<NamedTensor>& pieces,
+                            const std::function<bool(const std::string&)>& may_lack) {
+  TORCH_CHECK(snapshot != nullptr || !group_.is_main(), "rank 0 has no snapshot to deal out");
   const auto wholes = wholes_of(pieces);
   std::string there(wholes.size(), '1');
-  for (std::size_t i = 0; snapshot != nullptr && group_.is_main() && i < wholes.size(); ++i) {
-    if (snapshot->file->find(name_of(wholes[i])) == nullptr) there[i] = '0';
+  for (std::size_t i = 0; group_.is_main() && i < wholes.size(); ++i) {
+    const std::string name = name_of(wholes[i]);
+    if (snapshot->file->find(name) == nullptr && may_lack(name)) there[i] = '0';
   }
   there = group_.broadcast_text(there);
   for (std::size_t i = 0; i < wholes.size(); ++i) {
     if (there[i] == '0') continue;
     const auto& like = shards_.parameters()[wholes[i].parameter].tensor;
     const auto tensor = torch::empty(like.sizes(), like.options().requires_grad(false));
-    if (group_.is_main() && snapshot != nullptr) snapshot->load_into(name_of(wholes[i]), tensor);
+    if (group_.is_main()) snapshot->load_into(name_of(wholes[i]), tensor);
     group_.broadcast({tensor});
     for (const auto& piece : pieces) {
       if (piece.tensor.numel() == 0 || whole_of(piece) != wholes[i]) continue;

@@ -35,9 +35,11 @@ class ShardedState {
   /// `pieces` as this rank holds them; on rank 0 the whole tensors on the CPU that they and those
   /// of the other ranks make up, in the order of the parameters. Elsewhere empty.
   std::vector<NamedTensor> gather(const std::vector<NamedTensor>& pieces);
-  /// The reverse: each of `pieces` from rank 0's `snapshot` (null elsewhere). What it lacks stays
-  /// as it is. Throws UserError as OpenedSnapshot::load_into().
-  void deal_out(const OpenedSnapshot* snapshot, const std::vector<NamedTensor>& pieces);
+  /// The reverse: fills `pieces` from rank 0's `snapshot`; other ranks need none. What it lacks
+  /// and `may_lack` says it may lack stays as it is. Throws UserError as
+  /// OpenedSnapshot::load_into().
+  void deal_out(const OpenedSnapshot* snapshot, const std::vector<NamedTensor>& pieces,
+                const std::function<bool(const std::string&)>& may_lack);
 
  private:
   /// A tensor that is divided, of any rank.

@@ -172,17 +172,17 @@ void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
   early_stopping_.forget();
 }
 
+bool Trainer::may_lack(const Config& before, const std::string& tensor) const {
+  if (without_state_.contains(parameter_of(tensor))) return true;
+  return tensor.starts_with("ema.")
+             ? before.trainer.ema_decay == 0.0
+             : momentum_of(before.optimizer) == 0.0 && tensor.ends_with(".momentum_buffer");
+}
+
 // Averages start as the weights, and the optimizer's state, of parameters that were frozen or had
 // another optimizer, starts at 0; so does momentum that is new.
 void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot) {
   without_state_ = parameters_without_state(before, config_, shapes_of(task_.parameters()));
-  const bool has_average = before.trainer.ema_decay > 0.0;
-  const bool had_momentum = momentum_of(before.optimizer) != 0.0;
-  const auto may_lack = [&](const std::string& name) {
-    if (without_state_.contains(parameter_of(name))) return true;
-    return name.starts_with("ema.") ? !has_average
-                                    : !had_momentum && name.ends_with(".momentum_buffer");
-  };
   std::vector<NamedTensor> of_training;
   for (auto& each : state()) {
     if (each.name.starts_with("optimizer.") || each.name.starts_with("ema."))
@@ -192,7 +192,7 @@ void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot)
   }
   average_.restart();
   for (const auto& [name, tensor, piece] : of_training) {
-    if (may_lack(name) && snapshot.file->find(name) == nullptr) continue;
+    if (may_lack(before, name) && snapshot.file->find(name) == nullptr) continue;
     if (!piece)
       snapshot.load_into(name, tensor);
     else if (tensor.numel() > 0)
@@ -212,7 +212,11 @@ void Trainer::share_state(const OpenedSnapshot* snapshot) {
   group_.broadcast(tensors);
   if (shards_ == nullptr) return;
   average_.restart();
-  ShardedState(*shards_, group_).deal_out(snapshot, state_where(/*divided=*/true));
+  const Config before =
+      snapshot != nullptr ? config_from_json(snapshot->meta.config_json) : config_;
+  ShardedState(*shards_, group_)
+      .deal_out(snapshot, state_where(/*divided=*/true),
+                [&](const std::string& name) { return may_lack(before, name); });
 }
 
 MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro,
@@ -231,7 +235,8 @@ MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor,
   }
   if (monitor.faults().plans(FaultKind::kNan, step_ + 1)) loss.mean = loss.mean * std::nan("");
   const auto scaled = scaler_.scale(loss_weights_.for_backward(loss));
-  monitor.enter(Phase::kBackward, last ? "gradients_all_reduce" : "");
+  const bool reduces = last || sync_->reduces_every_micro_batch();
+  monitor.enter(Phase::kBackward, reduces ? sync_->collective_name() : "");
   RECORD_USER_SCOPE("backward");
   sync_->backward(scaled);
   return {loss.mean.detach(), loss.targets};
@@ -246,8 +251,10 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
         run_micro_batch(loader, monitor, micro, /*last=*/micro + 1 == own_micro_batches_));
   }
   const int64_t most = batch_plan_.of_rank(0, group_.size());
-  if (sync_->reduces_every_micro_batch() && own_micro_batches_ < most)
+  if (sync_->reduces_every_micro_batch() && own_micro_batches_ < most) {
+    monitor.enter(Phase::kBackward, sync_->collective_name());
     sync_->leave_out_micro_batch();
+  }
   monitor.enter(Phase::kOptimizer);
   before_update();
   monitor.meet(Phase::kOptimizer, "update");

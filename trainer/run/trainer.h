@@ -134,7 +134,9 @@ class Trainer {
   /// state() without what is divided, or only that.
   std::vector<NamedTensor> state_where(bool divided) const;
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
-  /// `before`: the configuration of the snapshot's run.
+  /// `before`: the configuration of the snapshot's run. Whether its snapshots need not have this
+  /// tensor of the training state.
+  bool may_lack(const Config& before, const std::string& tensor) const;
   void load_tensors(const Config& before, const OpenedSnapshot& snapshot);
   /// Rank 0's values on all ranks. `snapshot`: this rank has them from the file that rank 0 read.
   void share_state(const OpenedSnapshot* snapshot);

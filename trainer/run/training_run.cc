@@ -301,6 +301,7 @@ bool TrainingRun::roll_back(int64_t bad_step) {
   const std::string json = group_.broadcast_text(snapshot ? snapshot->meta.to_json() : "");
   if (json.empty()) return false;
   unjudged_.reset();
+  snapshot_wished_ = false;
   const StepGuard known = trainer_.guard();
   const auto meta = SnapshotMeta::from_json(json);
   trainer_.restore(meta, snapshot ? &*snapshot : nullptr);

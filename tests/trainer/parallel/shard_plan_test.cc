@@ -81,6 +81,36 @@ TEST_CASE("the ranks' shares of a model differ by a block for each bucket at mos
   }
 }
 
+TEST_CASE("whole matrices are shared among the ranks, however small the buckets") {
+  std::vector<ShardedSize> matrices;
+  for (int block = 0; block < 12; ++block) {
+    for (const int64_t width : {3, 1, 4, 4}) matrices.push_back({768 * 768 * width, true});
+  }
+  for (const int ranks : {2, 3, 8}) {
+    for (const int64_t bucket : {int64_t{1}, int64_t{25} * 1024 * 256}) {
+      const auto buckets = plan_shards(matrices, ranks, bucket, 1);
+      int64_t least = kMany, most = 0, tables = 0, total = 0;
+      for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
+        const int64_t held = held_by(buckets, rank);
+        least = std::min(least, held);
+        most = std::max(most, held);
+        total += held;
+      }
+      for (const auto& each : buckets) tables += ranks * each.row;
+      CHECK(most - least <= 768 * 768 * 4);
+      CHECK(tables <= total * 2);
+    }
+  }
+}
+
+TEST_CASE("small buckets of single blocks are shared among the ranks, too") {
+  const std::vector<ShardedSize> parameters(7, {10 * kShardBlock, false});
+  const auto buckets = plan_shards(parameters, 4, 1, 1);
+  CHECK(buckets.size() == 70);
+  for (std::size_t rank = 0; rank < 4; ++rank)
+    CHECK(std::abs(held_by(buckets, rank) - 70 * kShardBlock / 4) <= kShardBlock);
+}
+
 TEST_CASE("buckets go from the last parameter to the first and are as large as allowed") {
   const std::vector<ShardedSize> parameters(10, {kShardBlock, false});
   const auto buckets = plan_shards(parameters, 2, 4 * kShardBlock, kShardBlock);
