@@ -227,7 +227,7 @@ Required:
       --gpus N        GPUs of all nodes together; CPU ranks with trainer_config.device=cpu
       --memory G      Memory of each in GB (1e9 bytes)
 
-Speed; without these figures an H100's are assumed, of CPUs one core's, and the output says so:
+Speed (figures that are not given are an H100's, or one core's on CPUs; the output lists them):
       --nodes M       Nodes that the GPUs are divided among (default: 1)
       --link G        GB/s that a GPU sends to one of another node; to one of the only node
       --doctor FILE   Instead of --link: links as 'trainer doctor --json' has measured them
