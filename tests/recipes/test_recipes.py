@@ -57,7 +57,7 @@ class Recipes(RecipeTest):
                 self.assertGreater(json.loads(estimate)["steps_per_epoch"], 0)
                 plan = self.trainer("plan", "--config", f"configs/{recipe}", *STAND_INS[recipe], "--gpus", "2", "--memory", "80",
                                     "--json")
-                self.assertEqual(json.loads(plan)["choice"]["strategy"], "ddp")
+                self.assertTrue(json.loads(plan)["choice"]["fits"])
                 if recipe != "wikitext2_bpe.yaml":  # that one has run
                     self.train(recipe)
                 self.assertEqual([record["step"] for record in self.evaluations(f"runs/{recipe}")], [2])

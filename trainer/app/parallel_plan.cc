@@ -47,11 +47,12 @@ struct Exchange {
   }
 };
 
-double buckets_of(const PlannedTraining& training, double gradient_bytes) {
+/// ZeRO's buckets hold parts of parameters.
+double buckets_of(const DistributedConfig& how, int64_t matrices, double gradient_bytes) {
   constexpr double kMiB = 1024.0 * 1024.0;
-  const double cap = training.config.distributed.bucket_cap_mb * kMiB;
-  const double filled = std::max(1.0, std::ceil(gradient_bytes / cap));
-  return training.matrices > 0 ? std::min(filled, static_cast<double>(training.matrices)) : filled;
+  const double filled = std::max(1.0, std::ceil(gradient_bytes / (how.bucket_cap_mb * kMiB)));
+  const bool whole = how.strategy == Strategy::kDdp && matrices > 0;
+  return whole ? std::min(filled, static_cast<double>(matrices)) : filled;
 }
 
 Exchange exchange_of(const Config& config, double weight_bytes, double buckets,
@@ -89,7 +90,8 @@ void take_times(ParallelPlan& plan, const Config& config, const PlannedTraining&
   const double micro_batch_s = flops / cluster.flops_per_s;
   const double gradients = bytes_of(whole, "gradients");
   const Exchange exchange =
-      exchange_of(config, gradients, buckets_of(training, gradients), cluster.network);
+      exchange_of(config, gradients, buckets_of(config.distributed, training.matrices, gradients),
+                  cluster.network);
   const double sharers =
       config.distributed.strategy == Strategy::kDdp ? 1.0 : static_cast<double>(plan.data);
   plan.sent_bytes = exchange.bytes;

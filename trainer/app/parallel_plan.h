@@ -25,7 +25,7 @@ struct PlannedTraining {
   std::function<double(const Config&)> flops_per_sample;  ///< With what is computed again.
   std::vector<MemorySaver> savers;
   int64_t largest_layer = 0;  ///< Parameters; 0: not known.
-  int64_t matrices = 0;       ///< Weight matrices, which buckets hold whole; 0: not known.
+  int64_t matrices = 0;       ///< Weight matrices, which ddp's buckets hold whole; 0: not known.
 };
 
 /// Ranks that are all alike.

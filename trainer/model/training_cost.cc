@@ -42,15 +42,17 @@ StateCounts state_counts(const Config& config, const std::vector<ParameterShape>
   return counts;
 }
 
-/// Full gradients that a rank of ZeRO holds while buckets fill and are reduced: two buckets, unless
-/// ZeRO-1 collects all of them over several micro-batches.
+/// What a rank of ZeRO holds of gradients besides its shard: two tables that buckets travel in;
+/// full gradients until their bucket is packed, or all of them where ZeRO-1 accumulates
+/// micro-batches.
 double unsharded_gradients(const Config& config, const StateCounts& counts, int64_t world_size) {
   constexpr double kMiB = 1024.0 * 1024.0;
-  const bool collects = config.distributed.strategy == Strategy::kZero1 &&
-                        micro_batches_of_rank(config.trainer, world_size) > 1;
-  if (collects) return kFloat * counts.trained;
-  const double bucket = config.distributed.bucket_cap_mb * kMiB + kFloat * counts.largest;
-  return std::min(kFloat * counts.trained, 2 * bucket);
+  const double all = kFloat * counts.trained;
+  const double bucket = std::min(all, config.distributed.bucket_cap_mb * kMiB);
+  const bool accumulates = config.distributed.strategy == Strategy::kZero1 &&
+                           micro_batches_of_rank(config.trainer, world_size) > 1;
+  const double full = accumulates ? all : std::min(all, bucket + kFloat * counts.largest);
+  return full + 2 * bucket;
 }
 
 }  // namespace
