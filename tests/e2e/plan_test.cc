@@ -56,15 +56,16 @@ TEST_CASE("plan compares ddp, zero1 and zero2, the same way each time, and write
 
 TEST_CASE("a plan's memory is what an estimate of its strategy adds up to") {
   const Workspace place;
-  const auto report = Json::parse(planned(place, and_json({})));
+  const std::string small_buckets = "distributed_config.bucket_cap_mb=0.01";
+  const auto report = Json::parse(planned(place, and_json({small_buckets})));
   constexpr int64_t kProgram = 165'000'000;
   for (const auto& plan : report["plans"]) {
-    const auto estimate =
-        Json::parse(succeed(trainer(place, {"estimate", "--config", "config.yaml", "--world_size",
-                                            "2", "trainer_config.device=cpu", "--json",
-                                            "distributed_config.strategy=" +
-                                                plan["strategy"].get<std::string>()}))
-                        .out);
+    const auto estimate = Json::parse(
+        succeed(
+            trainer(place, {"estimate", "--config", "config.yaml", "--world_size", "2",
+                            "trainer_config.device=cpu", small_buckets, "--json",
+                            "distributed_config.strategy=" + plan["strategy"].get<std::string>()}))
+            .out);
     int64_t bytes = kProgram;
     for (const auto& [name, value] : estimate["memory_per_rank_bytes"].items())
       bytes += name == "program" ? 0 : value.get<int64_t>();
