@@ -34,6 +34,8 @@ int run(int argc, const char* const* argv) {
       return run_export(args);
     case Mode::kEstimate:
       return run_estimate(args);
+    case Mode::kPlan:
+      return run_plan(args);
     case Mode::kInspect:
       return run_inspect(args);
     case Mode::kDoctor:

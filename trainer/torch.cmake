@@ -153,7 +153,7 @@ ddp_torch_room(ddp_run
 
 # What `trainer` does, all but main(): another program may bring a model of its own.
 ddp_torch_room(ddp_trainer_app
-  PUBLIC ddp_run ddp_report ddp_trainer_tokenize
+  PUBLIC ddp_run ddp_report ddp_trainer_plan ddp_trainer_tokenize
   PRIVATE nlohmann_json::nlohmann_json OpenSSL::Crypto
   SOURCES
     app/chosen_device.cc
@@ -166,6 +166,7 @@ ddp_torch_room(ddp_trainer_app
     app/modes/export.cc
     app/modes/generate.cc
     app/modes/inspect.cc
+    app/modes/plan.cc
     app/modes/predict.cc
     app/modes/report.cc
     app/modes/show.cc

@@ -55,6 +55,9 @@ class Recipes(RecipeTest):
             with self.subTest(recipe=recipe):
                 estimate = self.trainer("estimate", "--config", f"configs/{recipe}", *STAND_INS[recipe], "--json")
                 self.assertGreater(json.loads(estimate)["steps_per_epoch"], 0)
+                plan = self.trainer("plan", "--config", f"configs/{recipe}", *STAND_INS[recipe], "--gpus", "2", "--memory", "80",
+                                    "--json")
+                self.assertTrue(json.loads(plan)["choice"]["fits"])
                 if recipe != "wikitext2_bpe.yaml":  # that one has run
                     self.train(recipe)
                 self.assertEqual([record["step"] for record in self.evaluations(f"runs/{recipe}")], [2])

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "trainer/app/machine_memory.h"
-#include "trainer/metrics/text.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/parallel/cuda_module.h"
 
@@ -20,18 +19,13 @@ std::vector<MemorySaver> savers_of(const Config& config) {
 
 }  // namespace
 
-bool counts(const MemoryItem& item, bool cuda) { return !cuda || item.kind == MemoryKind::kDevice; }
-
-std::string in_bytes(int64_t bytes) { return short_number(static_cast<double>(bytes)) + "B"; }
-
 MemoryEstimate estimate_memory(const Config& config, const MemoryModel& model,
                                const ComputePlace& place, int device_index) {
   MemoryEstimate result;
   result.cuda = place.cuda;
   result.items = model(config, place);
   result.items.push_back({"program", program_bytes(place.cuda), MemoryKind::kHost});
-  for (const MemoryItem& item : result.items)
-    result.device_bytes += counts(item, place.cuda) ? item.bytes : 0;
+  result.device_bytes = bytes_of_rank(result.items, place.cuda);
   result.available_bytes = place.cuda ? loaded_cuda_module()->available_memory_bytes(device_index)
                                       : available_memory_bytes();
   result.ranks_sharing = place.cuda ? 1 : place.world_size;

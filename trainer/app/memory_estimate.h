@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/model/training_cost.h"
+#include "trainer/model/memory_model.h"
 
 namespace ddp::train {
 
@@ -22,13 +21,6 @@ struct MemoryEstimate {
   bool fits() const { return needed_bytes() <= available_bytes; }
 };
 
-/// Whether it is in the memory that limits: the CPU's holds everything, a GPU's only what is
-/// computed with.
-bool counts(const MemoryItem& item, bool cuda);
-
-/// What training by a configuration keeps in memory, as Task::memory_items() says.
-using MemoryModel = std::function<std::vector<MemoryItem>(const Config&, const ComputePlace&)>;
-
 /// `device_index`: of the GPU, where `place` has one.
 MemoryEstimate estimate_memory(const Config& config, const MemoryModel& model,
                                const ComputePlace& place, int device_index);
@@ -42,8 +34,5 @@ struct MemorySaving {
 /// Those that there are: checkpointed blocks; a micro-batch halved until it fits, or is 1.
 std::vector<MemorySaving> memory_savings(const Config& config, const MemoryModel& model,
                                          const ComputePlace& place, int device_index);
-
-/// "1.25GB"
-std::string in_bytes(int64_t bytes);
 
 }  // namespace ddp::train

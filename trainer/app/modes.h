@@ -16,6 +16,8 @@ int run_generate(const TrainerArgs& args);
 int run_export(const TrainerArgs& args);
 /// `trainer estimate`: 0 also when it does not fit; nothing is started.
 int run_estimate(const TrainerArgs& args);
+/// `trainer plan`: 0 also when nothing fits; nothing is started.
+int run_plan(const TrainerArgs& args);
 /// `trainer eval`, alone or under a launcher: a snapshot's metrics on a text.
 int run_eval(const TrainerArgs& args);
 /// `trainer predict`: what a trained model makes of a text.

@@ -7,6 +7,7 @@
 #include <new>
 #include <system_error>
 
+#include "trainer/metrics/text.h"
 #include "trainer/parallel/device_share.h"
 
 namespace ddp::train {

@@ -24,6 +24,10 @@ const Options kTrainOptions = {
 const Options kEstimateOptions = {"trainer estimate --help",
                                   {"c,config=FILE", "config_name=NAME", "config_path=DIR",
                                    "config_dir=DIR", "world_size=N", "json", "h,help"}};
+const Options kPlanOptions = {
+    "trainer plan --help",
+    {"c,config=FILE", "config_name=NAME", "config_path=DIR", "config_dir=DIR", "gpus=N", "nodes=M",
+     "memory=G", "link=G", "doctor=FILE", "tflops=T", "efficiency=S", "json", "h,help"}};
 const Options kInspectOptions = {"trainer inspect --help", {"json", "h,help"}};
 const Options kDoctorOptions = {"trainer doctor --help",
                                 {"ranks_per_device=N", "memory_limit_mb=N", "json", "h,help"}};
@@ -223,6 +227,42 @@ TrainerArgs parse_estimate(const Words& words) {
   return args;
 }
 
+/// --gpus, --memory and what describes their speed.
+PlanArgs plan_options(const Parsed& parsed) {
+  parsed.require({"gpus", "memory"});
+  if (parsed.has("link") && parsed.has("doctor"))
+    throw UserError("--link: conflicts with --doctor; keep one");
+  const auto number = [&parsed](const char* name) -> std::optional<double> {
+    if (!parsed.has(name)) return std::nullopt;
+    return parsed.positive_number(name);
+  };
+  PlanArgs options;
+  options.gpus = parsed.whole_number("gpus", 1);
+  constexpr int64_t kMostGpus = 1'000'000;
+  if (options.gpus > kMostGpus)
+    throw UserError(fmt::format("--gpus: {} is more than {}; give fewer", options.gpus, kMostGpus));
+  if (parsed.has("nodes")) options.nodes = parsed.whole_number("nodes", 1);
+  options.memory_gb = parsed.positive_number("memory");
+  options.link_gb_s = number("link");
+  options.tflops = number("tflops");
+  if (parsed.has("efficiency")) options.efficiency = parsed.share("efficiency", false);
+  if (parsed.has("doctor")) options.doctor = parsed.text("doctor");
+  options.json = parsed.has("json");
+  return options;
+}
+
+TrainerArgs parse_plan(const Words& words) {
+  const Parsed parsed(words, kPlanOptions);
+  if (parsed.has("help")) return help_args(help_plan());
+  check_overrides(parsed.rest());
+  TrainerArgs args;
+  args.mode = Mode::kPlan;
+  args.config = config_source(parsed);
+  args.overrides = parsed.rest();
+  args.plan = plan_options(parsed);
+  return args;
+}
+
 TrainerArgs help_config(const Parsed& parsed) {
   if (!parsed.has("format")) return help_args(config_reference_text());
   switch (parsed.choice("format", {"text", "json", "markdown"})) {
@@ -256,10 +296,11 @@ struct Subcommand {
   const char* name;
   TrainerArgs (*parse)(const Words& words);
 };
-constexpr Subcommand kModes[] = {
-    {"generate", parse_generate}, {"eval", parse_eval},         {"predict", parse_predict},
-    {"export", parse_export},     {"estimate", parse_estimate}, {"inspect", parse_inspect},
-    {"doctor", parse_doctor},     {"tokenize", parse_tokenize}, {"report", parse_report}};
+constexpr Subcommand kModes[] = {{"generate", parse_generate}, {"eval", parse_eval},
+                                 {"predict", parse_predict},   {"export", parse_export},
+                                 {"estimate", parse_estimate}, {"plan", parse_plan},
+                                 {"inspect", parse_inspect},   {"doctor", parse_doctor},
+                                 {"tokenize", parse_tokenize}, {"report", parse_report}};
 
 Words mode_names() {
   Words names;

@@ -19,6 +19,7 @@ enum class Mode {
   kPredict,
   kExport,
   kEstimate,
+  kPlan,
   kInspect,
   kDoctor,
   kTokenize,
@@ -83,6 +84,19 @@ struct EstimateArgs {
   bool json = false;
 };
 
+/// Options of `trainer plan` besides the configuration. What is not given has a default, which
+/// depends on the device.
+struct PlanArgs {
+  int64_t gpus = 1;  ///< Of all nodes; CPU ranks where the configuration trains on CPUs.
+  int64_t nodes = 1;
+  double memory_gb = 0.0;             ///< Of each GPU, 1e9 bytes.
+  std::optional<double> link_gb_s;    ///< Between the nodes; within the only one.
+  std::optional<double> tflops;       ///< Peak of a GPU, 1e12 FLOP/s.
+  std::optional<double> efficiency;   ///< Share of the peak that computation attains.
+  std::optional<std::string> doctor;  ///< A file of `trainer doctor --json`.
+  bool json = false;
+};
+
 /// Options of `trainer tokenize`.
 struct TokenizeArgs {
   std::string tokenizer;  ///< char, byte, bpe, wordpiece, or a folder.
@@ -105,6 +119,7 @@ struct TrainerArgs {
   PredictArgs predict;
   ExportArgs exporting;
   EstimateArgs estimate;
+  PlanArgs plan;
   TokenizeArgs tokenize;
   std::string inspect_snapshot;             ///< `trainer inspect SNAPSHOT`
   bool inspect_json = false;                ///< `--json`

@@ -28,6 +28,7 @@ Usage: trainer --config FILE [KEY=VALUE ...]
        trainer predict --snapshot FILE [--text TEXT | --input FILE] [--json]
        trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
        trainer estimate --config FILE [KEY=VALUE ...] [--json]
+       trainer plan --config FILE --gpus N --memory G [KEY=VALUE ...] [OPTIONS]
        trainer inspect SNAPSHOT [--json]
        trainer report RUN_DIR [RUN_DIR ...] [--output FILE]
        trainer doctor
@@ -207,6 +208,40 @@ Memory is the peak of one rank. It fits if all ranks on this machine together ne
 available now.
 
 Exit codes: 0 done, whether it fits or not, 2 usage or configuration error
+)";
+}
+
+std::string help_plan() {
+  return R"(Compare the ways to divide a training among GPUs, which need not be here: memory of a rank,
+communication, time of a step. Prints a table and the first choice as YAML.
+
+Usage: trainer plan --config FILE --gpus N --memory G [KEY=VALUE ...] [OPTIONS]
+
+Examples:
+  trainer plan --config configs/gpt2_124m.yaml --gpus 8 --memory 80
+  trainer plan --config configs/gpt2_124m.yaml --gpus 16 --nodes 2 --memory 40 --link 12.5
+  trainer plan --config configs/quickstart.yaml trainer_config.device=cpu --gpus 2 --memory 4
+
+Required:
+  -c, --config FILE   YAML file with the configuration; -cn, -cp and -cd as for training
+      --gpus N        GPUs of all nodes together; CPU ranks with trainer_config.device=cpu
+      --memory G      Memory of each in GB (1e9 bytes)
+
+Speed (figures that are not given are an H100's, or one core's on CPUs; the output lists them):
+      --nodes M       Nodes that the GPUs are divided among (default: 1)
+      --link G        GB/s that a GPU sends to one of another node; to one of the only node
+      --doctor FILE   Instead of --link: links as 'trainer doctor --json' has measured them
+      --tflops T      Peak of a GPU in TFLOP/s (default: logging_config.peak_tflops)
+      --efficiency S  Share of the peak that computation attains, without communication
+
+Other:
+      --json          Print one JSON object
+  -h, --help          Show this help
+
+Memory is the peak of the rank that needs most. "sent" is per rank and step; "batch up to" is the
+largest micro-batch that fits.
+
+Exit codes: 0 done, whether anything fits or not, 2 usage or configuration error
 )";
 }
 

@@ -11,6 +11,7 @@ std::string help_eval();
 std::string help_predict();
 std::string help_export();
 std::string help_estimate();
+std::string help_plan();
 std::string help_inspect();
 std::string help_doctor();
 std::string help_tokenize();

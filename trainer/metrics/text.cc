@@ -14,6 +14,8 @@ std::string short_number(double value) {
   return fmt::format("{:.0f}", value);
 }
 
+std::string in_bytes(int64_t bytes) { return short_number(static_cast<double>(bytes)) + "B"; }
+
 std::string counted(int64_t count, std::string_view word) {
   const char* plural = word.ends_with("tch") ? "es" : "s";
   return fmt::format("{} {}{}", count, word, count == 1 ? "" : plural);

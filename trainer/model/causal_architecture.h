@@ -49,6 +49,9 @@ class CausalArchitecture {
   /// Floating-point operations for one token, forward and backward.
   virtual double flops_per_token(const Config& config, int64_t vocab_size) const = 0;
   virtual std::string_view flops_formula() const = 0;  ///< "6N + 12LHQT per token"
+  /// Share of the forward pass that the backward pass computes once more; flops_per_token() does
+  /// not count it.
+  virtual double recomputed_share(const Config& /*config*/) const { return 0.0; }
   virtual std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
                                                const ComputePlace& place) const = 0;
   virtual std::vector<MemorySaver> memory_savers() const { return {}; }

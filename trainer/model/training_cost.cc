@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "trainer/model/memory_model.h"
+
 namespace ddp::train {
 namespace {
 
@@ -12,6 +14,46 @@ constexpr double kFloat = 4.0;
 constexpr int64_t kAutomaticLogitBytes = int64_t{256} << 20U;
 
 int64_t rounded(double bytes) { return static_cast<int64_t>(std::llround(bytes)); }
+
+/// Numbers of a training's state.
+struct StateCounts {
+  double all = 0.0;  ///< Parameters, frozen ones included.
+  double trained = 0.0;
+  double largest = 0.0;  ///< Of the trained parameters.
+  double states = 0.0;   ///< Of the optimizer.
+  double averages = 0.0;
+};
+
+StateCounts state_counts(const Config& config, const std::vector<ParameterShape>& parameters) {
+  StateCounts counts;
+  for (const auto& group : resolve_param_groups(config, parameters)) {
+    double of_group = 0.0;
+    for (const std::size_t i : group.members) {
+      const auto count = static_cast<double>(parameters[i].count());
+      of_group += count;
+      if (!group.options.frozen) counts.largest = std::max(counts.largest, count);
+    }
+    counts.all += of_group;
+    if (group.options.frozen) continue;
+    counts.trained += of_group;
+    counts.states += of_group * states_of(group.options, config.optimizer);
+  }
+  if (config.trainer.ema_decay > 0) counts.averages = counts.trained;
+  return counts;
+}
+
+/// What a rank of ZeRO holds of gradients besides its shard: two tables that buckets travel in;
+/// full gradients until their bucket is packed, or all of them where ZeRO-1 accumulates
+/// micro-batches.
+double unsharded_gradients(const Config& config, const StateCounts& counts, int64_t world_size) {
+  constexpr double kMiB = 1024.0 * 1024.0;
+  const double all = kFloat * counts.trained;
+  const double bucket = std::min(all, config.distributed.bucket_cap_mb * kMiB);
+  const bool accumulates = config.distributed.strategy == Strategy::kZero1 &&
+                           micro_batches_of_rank(config.trainer, world_size) > 1;
+  const double full = accumulates ? all : std::min(all, bucket + kFloat * counts.largest);
+  return full + 2 * bucket;
+}
 
 }  // namespace
 
@@ -45,26 +87,22 @@ void add_layer(std::vector<ParameterShape>& shapes, const std::string& name,
 std::vector<MemoryItem> state_items(const Config& config,
                                     const std::vector<ParameterShape>& parameters,
                                     const ComputePlace& place) {
-  double all = 0.0, trained = 0.0, states = 0.0;  // numbers
-  for (const auto& group : resolve_param_groups(config, parameters)) {
-    double count = 0.0;
-    for (const std::size_t i : group.members) count += static_cast<double>(parameters[i].count());
-    all += count;
-    if (group.options.frozen) continue;
-    trained += count;
-    states += count * states_of(group.options, config.optimizer);
-  }
-  const double averages = config.trainer.ema_decay > 0 ? trained : 0.0;
-  const double state = kFloat * (all + states + averages);  // as a snapshot has it
-  const bool own_buckets = place.world_size > 1 && !config.distributed.gradient_as_bucket_view;
-  return {{"weights", rounded(kFloat * all)},
-          {"gradients", rounded(kFloat * trained)},
-          {"optimizer", rounded(kFloat * states)},
-          {"averaged_weights", rounded(kFloat * averages)},
-          {"ddp_buckets", own_buckets ? rounded(kFloat * trained) : 0},
-          {"snapshot_copy", rounded(state), MemoryKind::kHost, true},
-          {"ram_snapshots", config.trainer.ram_snapshots ? rounded(3 * state) : 0,
-           MemoryKind::kShared, true}};
+  const StateCounts n = state_counts(config, parameters);
+  const bool alone = place.world_size == 1;
+  const bool sharded = config.distributed.strategy != Strategy::kDdp && !alone;
+  const double ranks = sharded ? static_cast<double>(place.world_size) : 1.0;  // that share it
+  const double state = kFloat * (n.all + n.states + n.averages);  // as a snapshot has it
+  const bool own_buckets = !sharded && !alone && !config.distributed.gradient_as_bucket_view;
+  return {
+      {"weights", rounded(kFloat * n.all)},
+      {"gradients", rounded(kFloat * n.trained / ranks)},
+      {"optimizer", rounded(kFloat * n.states / ranks)},
+      {"averaged_weights", rounded(kFloat * n.averages / ranks)},
+      {"ddp_buckets", own_buckets ? rounded(kFloat * n.trained) : 0},
+      {"gradient_buckets", sharded ? rounded(unsharded_gradients(config, n, place.world_size)) : 0},
+      {"snapshot_copy", rounded(state), MemoryKind::kHost, true},
+      {"ram_snapshots", config.trainer.ram_snapshots ? rounded(3 * state) : 0, MemoryKind::kShared,
+       true}};
 }
 
 std::vector<MemoryItem> with_items(std::vector<MemoryItem> items, std::vector<MemoryItem> more) {

@@ -8,6 +8,8 @@
 namespace ddp::train {
 namespace {
 
+using Words = std::vector<std::string>;
+
 TrainerArgs parse(const std::vector<std::string>& words) {
   std::vector<const char*> argv = {"trainer"};
   for (const std::string& word : words) argv.push_back(word.c_str());
@@ -106,6 +108,42 @@ TEST_CASE("export and estimate are modes of their own") {
   CHECK(error({"estimate"}).find("--config: is required") == 0);
 }
 
+TEST_CASE("plan reads GPUs, their memory and speeds, and refuses what no GPU has") {
+  const Words words = {"plan", "--config", "c.yaml", "a.b=1", "--gpus", "16", "--memory", "80"};
+  const auto with = [&words](const Words& more) {
+    Words all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const TrainerArgs args =
+      parse(with({"--nodes=2", "--link", "12.5", "--tflops=312", "--efficiency", "0.5", "--json"}));
+  CHECK(args.mode == Mode::kPlan);
+  CHECK(args.config.file == "c.yaml");
+  CHECK(args.overrides == Words{"a.b=1"});
+  CHECK(args.plan.gpus == 16);
+  CHECK(args.plan.nodes == 2);
+  CHECK(args.plan.memory_gb == 80);
+  CHECK(args.plan.link_gb_s == 12.5);
+  CHECK(args.plan.tflops == 312);
+  CHECK(args.plan.efficiency == 0.5);
+  CHECK(args.plan.json);
+  const PlanArgs defaults = parse(words).plan;
+  CHECK(defaults.nodes == 1);
+  CHECK_FALSE((defaults.link_gb_s || defaults.tflops || defaults.efficiency || defaults.doctor));
+  CHECK(parse(with({"--doctor", "d.json"})).plan.doctor == "d.json");
+  CHECK(error({"plan", "--gpus=1", "--memory=1"}).find("--config: is required") == 0);
+  CHECK(error({"plan", "-c", "c.yaml", "--memory=1"}) ==
+        "--gpus: is required; see trainer plan --help");
+  CHECK(error(with({"--link=1", "--doctor=d"})) == "--link: conflicts with --doctor; keep one");
+  for (const char* wrong : {"--gpus=0", "--gpus=-1", "--gpus=2.5", "--gpus=1000001", "--memory=0",
+                            "--memory=-80", "--memory=nan", "--link=0", "--link=inf", "--nodes=0",
+                            "--tflops=0", "--efficiency=0", "--efficiency=1.1"}) {
+    const std::string name = std::string(wrong).substr(0, std::string(wrong).find('='));
+    CAPTURE(wrong);
+    CHECK(error(with({wrong})).find(name + ": ") == 0);
+  }
+}
+
 TEST_CASE("inspect, doctor and report are modes of their own") {
   CHECK(parse({"inspect", "s.pt", "--json"}).inspect_json);
   CHECK(parse({"inspect", "s.pt"}).inspect_snapshot == "s.pt");
@@ -199,8 +237,8 @@ TEST_CASE("help and READMEs of trainer have the exit codes of the contract, in i
 
 TEST_CASE("the help pages are frozen") {
   std::string pages;
-  for (const char* mode : {"", "generate", "eval", "predict", "export", "estimate", "inspect",
-                           "doctor", "tokenize", "report"}) {
+  for (const char* mode : {"", "generate", "eval", "predict", "export", "estimate", "plan",
+                           "inspect", "doctor", "tokenize", "report"}) {
     std::vector<std::string> words;
     if (*mode != '\0') words.emplace_back(mode);
     words.emplace_back(*mode == '\0' ? "--help" : "-h");

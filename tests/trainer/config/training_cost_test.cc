@@ -81,6 +81,64 @@ TEST_CASE("frozen parameters take no gradients, no optimizer state and no averag
   CHECK(bytes_of(config, "snapshot_copy") == 4 * all + 12 * trained);
 }
 
+TEST_CASE("zero1 and zero2 divide the optimizer's state and the gradients among the ranks") {
+  Config config = gpt2_config();
+  config.trainer.ema_decay = 0.99;
+  config.distributed.gradient_as_bucket_view = false;
+  const int64_t all = 124'439'808;
+  const int64_t bucket = 25 * 1024 * 1024;
+  const int64_t buckets = 3 * bucket + int64_t{4} * 50257 * 768;  // and the largest parameter
+  const ComputePlace four{false, 4};
+  for (const Strategy strategy : {Strategy::kZero1, Strategy::kZero2}) {
+    config.distributed.strategy = strategy;
+    CHECK(bytes_of(config, "weights", four) == 4 * all);
+    CHECK(bytes_of(config, "gradients", four) == all);
+    CHECK(bytes_of(config, "optimizer", four) == 2 * all);
+    CHECK(bytes_of(config, "averaged_weights", four) == all);
+    CHECK(bytes_of(config, "ddp_buckets", four) == 0);
+    CHECK(bytes_of(config, "gradient_buckets", four) == buckets);
+    CHECK(bytes_of(config, "snapshot_copy", four) == 16 * all);  // whole, on the main rank
+    CHECK(bytes_of(config, "optimizer", {false, 1}) == 8 * all);
+    CHECK(bytes_of(config, "gradient_buckets", {false, 1}) == 0);
+  }
+}
+
+TEST_CASE("with several micro-batches zero1 keeps full gradients, zero2 those of a bucket") {
+  Config config = gpt2_config();
+  const ComputePlace four{false, 4};
+  const int64_t all = 124'439'808;
+  const auto gradients = [&](Strategy strategy) {
+    config.distributed.strategy = strategy;
+    return bytes_of(config, "gradient_buckets", four);
+  };
+  const int64_t buckets = gradients(Strategy::kZero2);
+  CHECK(gradients(Strategy::kZero1) == buckets);
+  config.trainer.grad_accumulation_steps = 2;
+  const int64_t tables = 2 * 25 * 1024 * 1024;
+  CHECK(gradients(Strategy::kZero1) == 4 * all + tables);
+  CHECK(gradients(Strategy::kZero2) == buckets);
+  config.trainer.grad_accumulation_steps = 1;
+  config.trainer.global_batch_size = 8 * 5;  // five micro-batches: two for one of the ranks
+  CHECK(gradients(Strategy::kZero1) == 4 * all + tables);
+  config.trainer.global_batch_size = 8 * 4;
+  CHECK(gradients(Strategy::kZero1) == buckets);
+  config.distributed.bucket_cap_mb = 10'000;  // never more than all gradients in each
+  CHECK(gradients(Strategy::kZero2) == 3 * 4 * all);
+}
+
+TEST_CASE("zero2 leaves frozen parameters whole and without gradients") {
+  Config config = gpt2_config();
+  config.distributed.strategy = Strategy::kZero2;
+  config.trainer.freeze = {"transformer.wte.*"};
+  const int64_t all = 124'439'808;
+  const int64_t trained = all - int64_t{50257} * 768;
+  CHECK(bytes_of(config, "weights", {false, 2}) == 4 * all);
+  CHECK(bytes_of(config, "gradients", {false, 2}) == 2 * trained);
+  CHECK(bytes_of(config, "optimizer", {false, 2}) == 4 * trained);
+  CHECK(bytes_of(config, "gradient_buckets", {false, 2}) ==
+        3 * 25 * 1024 * 1024 + 4 * 4 * 768 * 768);
+}
+
 TEST_CASE("checkpointed blocks and a chunked loss take a fraction of the memory") {
   Config config = gpt2_config();
   const int64_t activations = bytes_of(config, "activations");

@@ -132,6 +132,9 @@ class GptArchitecture : public CausalArchitecture {
 
   std::string_view flops_formula() const override { return "6N + 12LHQT per token"; }
 
+  double recomputed_share(const Config& config) const override {
+    return config.gpt.activation_checkpointing ? 1.0 : 0.0;
+  }
   std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
                                        const ComputePlace& place) const override {
     return ddp::train::memory_items(config, vocab_size, place);

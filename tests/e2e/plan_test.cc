@@ -1,0 +1,145 @@
+// trainer plan, on the model and text that the other tests train.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/catch.h"
+
+#include "tests/e2e/job.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Catch::EndsWith;
+using Json = nlohmann::json;
+
+Words planning(const Words& more, const std::string& gpus = "2", const std::string& memory = "80") {
+  Words words = {"plan", "--config", "config.yaml", "--gpus", gpus, "--memory", memory};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::string planned(const Workspace& place, const Words& more, const std::string& memory = "80") {
+  return succeed(trainer(place, planning(more, "2", memory))).out;
+}
+
+const Words kOnCpus = {"trainer_config.device=cpu", "--json"};
+
+Words and_json(Words words) {
+  words.insert(words.end(), kOnCpus.begin(), kOnCpus.end());
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("plan compares ddp, zero1 and zero2, the same way each time, and writes nothing") {
+  const Workspace place;
+  const std::string text = planned(place, {"--json"});
+  const auto report = Json::parse(text);
+  REQUIRE(report["plans"].size() == 3);
+  Words strategies;
+  for (const auto& plan : report["plans"]) {
+    strategies.push_back(plan["strategy"]);
+    CHECK(plan["tensor"] == 1);
+    CHECK(plan["pipeline"] == 1);
+    CHECK(plan["data"] == 2);
+    CHECK(plan["fits"] == true);
+    CHECK(plan["memory_bytes"].get<int64_t>() > 0);
+    CHECK(plan["step_seconds"].get<double>() > 0);
+  }
+  CHECK(strategies == Words{"ddp", "zero1", "zero2"});
+  CHECK(report["choice"]["strategy"] == "ddp");
+  CHECK(planned(place, {"--json"}) == text);
+  CHECK(place.new_files().empty());
+  CHECK_FALSE(std::filesystem::exists(place / "main.log"));
+}
+
+TEST_CASE("a plan's memory is what an estimate of its strategy adds up to") {
+  const Workspace place;
+  const std::string small_buckets = "distributed_config.bucket_cap_mb=0.01";
+  const auto report = Json::parse(planned(place, and_json({small_buckets})));
+  constexpr int64_t kProgram = 165'000'000;
+  for (const auto& plan : report["plans"]) {
+    const auto estimate = Json::parse(
+        succeed(
+            trainer(place, {"estimate", "--config", "config.yaml", "--world_size", "2",
+                            "trainer_config.device=cpu", small_buckets, "--json",
+                            "distributed_config.strategy=" + plan["strategy"].get<std::string>()}))
+            .out);
+    int64_t bytes = kProgram;
+    for (const auto& [name, value] : estimate["memory_per_rank_bytes"].items())
+      bytes += name == "program" ? 0 : value.get<int64_t>();
+    CHECK(plan["memory_bytes"] == bytes);
+  }
+  CHECK(report["plans"][1]["memory_bytes"] < report["plans"][0]["memory_bytes"]);
+}
+
+TEST_CASE("where only a smaller micro-batch fits, training follows the plan's overrides") {
+  const Workspace place;
+  const Words large = {"trainer_config.batch_size=4096", "trainer_config.global_batch_size=8192"};
+  const auto report = Json::parse(planned(place, and_json(large), "0.2"));
+  for (const auto& plan : report["plans"]) {
+    CHECK(plan["fits"] == false);
+    CHECK_THAT(plan["reason"].get<std::string>(),
+               Contains("of 200.00MB") && Contains("fits with trainer_config.batch_size="));
+  }
+  REQUIRE(report["choice"].is_object());
+  CHECK(report["choice"]["memory_bytes"].get<int64_t>() <= 200'000'000);
+  Words overrides = report["choice"]["overrides"].get<Words>();
+  CHECK(overrides.at(0) == "distributed_config.strategy=ddp");
+  const std::string text = planned(place, {large[0], large[1], "trainer_config.device=cpu"}, "0.2");
+  const std::string batch = overrides.at(1).substr(overrides.at(1).find('=') + 1);
+  CHECK_THAT(text,
+             EndsWith("distributed_config:\n  strategy: ddp\ntrainer_config:\n  batch_size: " +
+                      batch + "\n"));
+  overrides.push_back("trainer_config.global_batch_size=" + batch);  // as the text is short
+  overrides.push_back("trainer_config.max_steps=1");
+  CHECK_THAT(succeed(alone(place, overrides)).out, Contains("Step 1 |"));
+}
+
+TEST_CASE("where nothing fits, plan says what would, and that is no failure") {
+  const Workspace place;
+  const auto run = succeed(
+      trainer(place, planning({"gpt_config.n_embd=8192", "gpt_config.n_layer=4"}, "2", "12")));
+  CHECK_THAT(run.out, Contains("Nothing fits.") && Contains("More ranks do not help"));
+  const auto layer = succeed(trainer(
+      place, planning({"gpt_config.n_embd=8192", "gpt_config.n_layer=4", "--json"}, "2", "4")));
+  CHECK(Json::parse(layer.out)["choice"].is_null());
+  const auto words = succeed(
+      trainer(place, planning({"gpt_config.n_embd=8192", "gpt_config.n_layer=4"}, "2", "4")));
+  CHECK_THAT(words.out, Contains("Only tensor parallelism divides a layer"));
+}
+
+TEST_CASE("plan takes the links that doctor has measured between two ranks") {
+  const Workspace place;
+  auto options = launched(place, 2);
+  options.argv = {ddp_run_program(), "--standalone", "--nproc_per_node=2",
+                  trainer_program(), "doctor",       "--json"};
+  place.write("links.json", succeed(options).out);
+  const std::string text = planned(place, {"trainer_config.device=cpu", "--doctor", "links.json"});
+  CHECK_THAT(text, Contains("between ranks (measured on 2 ranks: links.json)"));
+}
+
+TEST_CASE("plan refuses what it cannot compute in one line") {
+  const Workspace place;
+  place.write("other.json", "{}");
+  for (const Words& wrong : std::vector<Words>{{"--gpus=0"},
+                                               {"--memory=0"},
+                                               {"--link=0"},
+                                               {"--nodes=3"},
+                                               {"--doctor=other.json"},
+                                               {"--doctor=nowhere.json"},
+                                               {"--config=nowhere.yaml"},
+                                               {"data_config.path=nowhere.txt"},
+                                               {"trainer_config.global_batch_size=4"},
+                                               {"distributed_config.strategy=zero9"}}) {
+    const auto run = finish(trainer(place, planning(wrong)));
+    INFO(wrong[0] << "\n" << run.out << run.err);
+    CHECK(run.exit == 2);
+    CHECK(run.out.empty());
+    CHECK(errors_of(run.err).size() == 1);
+    CHECK(run.err.find('\n') == run.err.size() - 1);
+  }
+}
+
+}  // namespace ddp::test

@@ -1,0 +1,107 @@
+// The table, the JSON and the YAML of `trainer plan`.
+#include "trainer/app/plan_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/catch.h"
+
+namespace ddp::train {
+namespace {
+
+using Catch::Contains;
+using Json = nlohmann::ordered_json;
+
+ParallelPlan plan(Strategy strategy, bool fits) {
+  ParallelPlan plan;
+  plan.strategy = strategy;
+  plan.data = 4;
+  plan.items = {{"weights", 1000},
+                {"gradients", 20},
+                {"gradient_buckets", 3},
+                {"activations", 400},
+                {"snapshot_copy", 50'000, MemoryKind::kHost, true}};
+  plan.memory_bytes = 1423;
+  plan.largest_batch = fits ? 7 : 0;
+  plan.sent_bytes = 2000;
+  plan.time = {0.25, 0.125, 0.125};
+  plan.fits = fits;
+  plan.reason = fits ? "computation takes 50% of a step" : "needs more";
+  return plan;
+}
+
+PlanAnswer answer(bool fits) {
+  PlanAnswer result;
+  result.facts = {"Ranks  4"};
+  result.plans = {plan(Strategy::kDdp, false), plan(Strategy::kZero1, fits)};
+  if (fits) result.choice = result.plans[1];
+  if (!fits) result.ways_out = {"Buy more."};
+  return result;
+}
+
+std::vector<std::string> names_in(const Json& object) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : object.items()) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("the JSON of plans has the names that other programs rely on") {
+  const auto json = Json::parse(plan_json(answer(true)));
+  CHECK(names_in(json) == std::vector<std::string>{"plans", "choice"});
+  const std::vector<std::string> names = {"strategy",     "tensor",       "pipeline", "data",
+                                          "memory_bytes", "step_seconds", "fits",     "reason"};
+  REQUIRE(json["plans"].size() == 2);
+  CHECK(names_in(json["plans"][0]) == names);
+  CHECK(json["plans"][0]["strategy"] == "ddp");
+  CHECK(json["plans"][0]["fits"] == false);
+  CHECK(json["choice"]["strategy"] == "zero1");
+  CHECK(json["choice"]["tensor"] == 1);
+  CHECK(json["choice"]["pipeline"] == 1);
+  CHECK(json["choice"]["data"] == 4);
+  CHECK(json["choice"]["memory_bytes"] == 1423);
+  CHECK(json["choice"]["step_seconds"] == 0.5);
+  CHECK(json["choice"]["overrides"] == Json{"distributed_config.strategy=zero1"});
+  CHECK(Json::parse(plan_json(answer(false)))["choice"].is_null());
+}
+
+TEST_CASE("the table adds up a rank's memory by kind, the CPU's only where it limits") {
+  PlanAnswer on_gpus = answer(true);
+  CHECK(plan_text(on_gpus) ==
+        "Ranks  4\n"
+        "\n"
+        "strategy  data  memory  weights  gradients  optimizer  activations  other    sent   step  "
+        "batch up to  fits\n"
+        "ddp          4  1.42kB   1.00kB        23B         0B         400B     0B  2.00kB  500ms  "
+        "          -  no: needs more\n"
+        "zero1        4  1.42kB   1.00kB        23B         0B         400B     0B  2.00kB  500ms  "
+        "          7  yes: computation takes 50% of a step\n"
+        "\n"
+        "Choice: zero1 on 4 ranks, 500ms a step, 1.42kB on each.\n"
+        "\n"
+        "distributed_config:\n"
+        "  strategy: zero1\n");
+  on_gpus.cuda = false;
+  CHECK_THAT(plan_text(on_gpus), Contains(" 50.00kB "));
+}
+
+TEST_CASE("where nothing fits, the text ends with what would") {
+  const std::string text = plan_text(answer(false));
+  CHECK_THAT(text, Catch::EndsWith("\nNothing fits.\nBuy more.\n"));
+}
+
+TEST_CASE("the choice is YAML with a section for each group of keys") {
+  ParallelPlan changed = plan(Strategy::kDdp, true);
+  changed.changes = {"gpt_config.activation_checkpointing=true", "trainer_config.batch_size=4",
+                     "trainer_config.grad_accumulation_steps=2"};
+  CHECK(plan_yaml(changed) ==
+        "distributed_config:\n"
+        "  strategy: ddp\n"
+        "gpt_config:\n"
+        "  activation_checkpointing: true\n"
+        "trainer_config:\n"
+        "  batch_size: 4\n"
+        "  grad_accumulation_steps: 2\n");
+}
+
+}  // namespace ddp::train

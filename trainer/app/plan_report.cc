@@ -1,0 +1,148 @@
+#include "trainer/app/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "trainer/metrics/text.h"
+
+namespace ddp::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Row = std::vector<std::string>;
+
+std::string in_seconds(double seconds) {
+  constexpr double kMilli = 1e-3;
+  return seconds < 1 ? fmt::format("{:.3g}ms", seconds / kMilli) : fmt::format("{:.3g}s", seconds);
+}
+
+/// Columns of the table and the items that each one adds up; the last one has all others.
+struct MemoryColumn {
+  std::string_view title;
+  std::vector<std::string_view> items;
+};
+
+const std::vector<MemoryColumn>& memory_columns() {
+  static const std::vector<MemoryColumn> columns = {
+      {"weights", {"weights"}},
+      {"gradients", {"gradients", "ddp_buckets", "gradient_buckets"}},
+      {"optimizer", {"optimizer", "averaged_weights"}},
+      {"activations", {"activations", "logits"}},
+      {"other", {}}};
+  return columns;
+}
+
+std::size_t column_of(const MemoryItem& item) {
+  const auto& columns = memory_columns();
+  const auto found = std::find_if(columns.begin(), columns.end() - 1, [&](const auto& column) {
+    return std::find(column.items.begin(), column.items.end(), item.name) != column.items.end();
+  });
+  return static_cast<std::size_t>(found - columns.begin());
+}
+
+std::vector<int64_t> memory_by_column(const ParallelPlan& plan, bool cuda) {
+  std::vector<int64_t> bytes(memory_columns().size(), 0);
+  for (const MemoryItem& item : plan.items)
+    bytes[column_of(item)] += counts(item, cuda) ? item.bytes : 0;
+  return bytes;
+}
+
+Row headings() {
+  Row row = {"strategy", "data", "memory"};
+  for (const MemoryColumn& column : memory_columns()) row.emplace_back(column.title);
+  for (const char* title : {"sent", "step", "batch up to", "fits"}) row.emplace_back(title);
+  return row;
+}
+
+Row row_of(const ParallelPlan& plan, bool cuda) {
+  Row row = {std::string(plan.strategy_name()), fmt::format("{}", plan.data),
+             in_bytes(plan.memory_bytes)};
+  for (const int64_t bytes : memory_by_column(plan, cuda)) row.push_back(in_bytes(bytes));
+  row.push_back(short_number(plan.sent_bytes) + "B");
+  row.push_back(in_seconds(plan.time.total_s()));
+  row.push_back(plan.largest_batch > 0 ? fmt::format("{}", plan.largest_batch) : "-");
+  row.push_back(fmt::format("{}: {}", plan.fits ? "yes" : "no", plan.reason));
+  return row;
+}
+
+/// The first and the last column to the left, figures to the right.
+std::string aligned(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string text;
+  for (const Row& row : rows) {
+    text += fmt::format("{:<{}}", row.front(), widths.front());
+    for (std::size_t i = 1; i + 1 < row.size(); ++i)
+      text += fmt::format("  {:>{}}", row[i], widths[i]);
+    text += fmt::format("  {}\n", row.back());
+  }
+  return text;
+}
+
+Json as_json(const ParallelPlan& plan) {
+  return {{"strategy", plan.strategy_name()},
+          {"tensor", plan.tensor},
+          {"pipeline", plan.pipeline},
+          {"data", plan.data},
+          {"memory_bytes", plan.memory_bytes},
+          {"step_seconds", plan.time.total_s()},
+          {"fits", plan.fits},
+          {"reason", plan.reason}};
+}
+
+/// A plan and "overrides", which make a training follow it.
+Json as_json(const std::optional<ParallelPlan>& choice) {
+  if (!choice) return nullptr;
+  Json json = as_json(*choice);
+  json["overrides"] = {fmt::format("distributed_config.strategy={}", choice->strategy_name())};
+  for (const std::string& change : choice->changes) json["overrides"].push_back(change);
+  return json;
+}
+
+}  // namespace
+
+std::string plan_yaml(const ParallelPlan& plan) {
+  std::map<std::string, std::string> sections;
+  for (const std::string& change : plan.changes) {
+    const auto dot = change.find('.');
+    const auto equal = change.find('=');
+    sections[change.substr(0, dot)] += fmt::format(
+        "  {}: {}\n", change.substr(dot + 1, equal - dot - 1), change.substr(equal + 1));
+  }
+  std::string text = fmt::format("distributed_config:\n  strategy: {}\n", plan.strategy_name());
+  for (const auto& [section, keys] : sections) text += fmt::format("{}:\n{}", section, keys);
+  return text;
+}
+
+std::string plan_text(const PlanAnswer& answer) {
+  std::string text;
+  for (const std::string& fact : answer.facts) text += fact + "\n";
+  std::vector<Row> rows = {headings()};
+  for (const ParallelPlan& plan : answer.plans) rows.push_back(row_of(plan, answer.cuda));
+  text += fmt::format("\n{}\n", aligned(rows));
+  if (!answer.choice) {
+    text += "Nothing fits.\n";
+    for (const std::string& way : answer.ways_out) text += way + "\n";
+    return text;
+  }
+  const ParallelPlan& choice = *answer.choice;
+  return text + fmt::format("Choice: {} on {}, {} a step, {} on each.\n\n{}",
+                            choice.strategy_name(), counted(choice.data, "rank"),
+                            in_seconds(choice.time.total_s()), in_bytes(choice.memory_bytes),
+                            plan_yaml(choice));
+}
+
+std::string plan_json(const PlanAnswer& answer) {
+  Json plans = Json::array();
+  for (const ParallelPlan& plan : answer.plans) plans.push_back(as_json(plan));
+  return Json{{"plans", plans}, {"choice", as_json(answer.choice)}}.dump(2) + "\n";
+}
+
+}  // namespace ddp::train
