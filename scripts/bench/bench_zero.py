@@ -4,8 +4,8 @@
 
 Model: GPT with 23.2 million parameters (6 layers, width 512, vocabulary 8192, tied head), blocks of 128 tokens, 4 sequences
 per step over all ranks, AdamW, float32, CPU ranks with one thread each. Memory: anonymous memory of rank 0 over that before
-the model, peak in a step and (at rest between steps), see rank_memory.py. Time: every round runs all programs in turn, every
-other round in reverse; the ratio to trainer's ddp is taken within a round, medians over the rounds.
+the model, its peak in a step and its minimum between steps, see rank_memory.py. Time: every round runs all programs in turn,
+every other round in reverse; the ratio to trainer's ddp is taken within a round, medians over the rounds.
 """
 
 import argparse
@@ -157,7 +157,8 @@ def cells(program, result, ranks):
 
 
 def table(machine, results, all_ranks):
-    head = ["", "ranks", "peak in a step, MiB", "at rest", "of that planned", "step", "/ trainer's ddp", "CPU time, / trainer's ddp"]
+    head = ["program", "ranks", "peak in a step, MiB", "at rest, MiB", "state by formula, MiB", "step", "/ trainer's ddp",
+            "CPU time, / trainer's ddp"]
     rows = [[program.what, str(ranks), *cells(program, results[program.name], ranks)]
             for ranks in all_ranks for program in PROGRAMS if program.name in results]
     lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
