@@ -1,6 +1,12 @@
 #!/usr/bin/env bash
 # The standing benchmark: trainer beside plain PyTorch, taking turns; a table, JSON, rows of docs/benchmarks.md.
-#   scripts/bench/bench.sh [--only NAME ...] [--pairs N] [--quick] [--json FILE] [--docs] [--list]
+#   scripts/bench.sh [--only NAME ...] [--pairs N] [--quick] [--json FILE] [--docs] [--list]
+#   scripts/bench.sh zero [--help]     memory and time of the strategies that shard training, beside those of torch in Python
 # TRAINER, DDP_RUN and PYTHON override the programs; PYTHON needs torch.
 set -euo pipefail
-exec python3 -B "$(dirname "${BASH_SOURCE[0]}")/bench.py" "$@"
+here=$(dirname "${BASH_SOURCE[0]}")
+if [ "${1:-}" = zero ]; then
+  shift
+  exec python3 -B "$here/bench_zero.py" "$@"
+fi
+exec python3 -B "$here/bench.py" "$@"

@@ -63,8 +63,8 @@ def peak_memory(pid):
     return int(found[1]) * 1024 if found else 0
 
 
-def watch(command, folder, variables, patience):
-    """Runs a program to its end; its Marks. Raises Failed."""
+def watch(command, folder, variables, patience, observer=None):
+    """Runs a program to its end; its Marks. Raises Failed. `observer`: its started(pid) and line(text) are called."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_", "TORCH", "RANK", "WORLD_SIZE", "DDP_"))}
     env.update(variables)
     began, marks, tail = time.monotonic(), [], []
@@ -73,7 +73,11 @@ def watch(command, folder, variables, patience):
         limit = threading.Timer(patience, process.terminate)
         limit.start()
         try:
+            if observer:
+                observer.started(process.pid)
             for line in process.stdout:
+                if observer:
+                    observer.line(line)
                 found = STEP.search(line)
                 if found:
                     marks.append(Mark(int(found[1]), float(found[2]), began, descendants(process.pid)))

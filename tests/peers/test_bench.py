@@ -19,9 +19,10 @@ class Bench(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.json = Path(folder.name, "bench.json")
 
-    def bench(self, *arguments, **variables):
+    def bench(self, *arguments, zero=None, **variables):
         env = {**os.environ, "DDP_RUN": str(DDP_RUN), "PYTHON": str(PYTHON), **variables}
-        return subprocess.run([ROOT / "scripts/bench/bench.sh", "--json", self.json, *arguments], env=env, capture_output=True,
+        words = ["scripts/bench/bench.sh"] if zero is None else ["scripts/bench.sh", "zero", *zero]
+        return subprocess.run([ROOT / words[0], *words[1:], "--json", self.json, *arguments], env=env, capture_output=True,
                               text=True, check=False, timeout=4 * PATIENCE)
 
     def test_a_quick_run_of_one_row_gives_a_table_and_json(self):
@@ -52,6 +53,18 @@ class Bench(unittest.TestCase):
         [(ours, peer)] = rows[0]["losses"]
         self.assertAlmostEqual(ours, peer, delta=1e-4)
         self.assertTrue(3 < ours < 6, ours)
+
+    def test_memory_and_time_of_sharded_training(self):
+        done = self.bench(zero=["--quick", "--ranks", "2", "--only", "zero1", "--only", "python_zero1"])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        programs = json.loads(self.json.read_text())["programs"]
+        for name in ("zero1", "python_zero1"):
+            memory, time = programs[name]["memory"]["2"], programs[name]["time"]["2"]
+            self.assertEqual(memory["parameters"], 23175168)
+            # Weights, half of AdamW's averages and, with torch, all gradients are the least that is there.
+            self.assertTrue(200 < memory["rest"] < memory["peak"] < 500, memory)
+            self.assertTrue(0 < time["wall"]["step"]["median"] < math.inf, time)
+        self.assertRegex(done.stdout, r"(?m)^\| trainer, zero1 \| 2 \| \d+ \| \d+ \| 271 \| ")
 
     def test_a_program_that_fails_is_a_failed_row(self):
         done = self.bench("--quick", "--only", "cpu_step_1", TRAINER="/bin/false")

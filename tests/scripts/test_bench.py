@@ -1,5 +1,6 @@
 """The figures of scripts/bench/bench.sh: what becomes of measured times."""
 
+import os
 import sys
 import tempfile
 import unittest
@@ -8,9 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/bench"))
 
+import bench_zero
 import report
 import rows
 from bench import Laps, lacks
+from rank_memory import ALLOCATOR, RankMemory
 from watch import Failed, Mark, watch
 
 
@@ -71,6 +74,40 @@ class Figures(unittest.TestCase):
         missing = {row.name: lacks(row) for row in rows.ROWS}
         self.assertEqual(missing["cpu_step_1"], "")
         self.assertEqual(missing["gpu_small"], "" if Path("/dev/nvidiactl").exists() else "no GPU here")
+
+    def test_memory_of_a_rank_is_that_over_its_start_at_rest_and_at_its_peak(self):
+        program = ("import sys; size = 32 << 20; may = open('may')\n"
+                   "def say(text): print(text, flush=True); may.readline()\n"
+                   "say('Model next'); held = bytearray(b'x') * (2 * size); say('number of parameters: 12345')\n"
+                   "for step in range(1, 7):\n"
+                   "    passing = bytearray(b'x') * size; del passing; say(f'Step {step} | Train Loss 1.0')\n"
+                   "held = None; say('end')")
+
+        class InSteps(RankMemory):
+            def line(self, text):
+                super().line(text)
+                seen = len(self.samples)
+                while len(self.samples) < seen + 2:  # the program waits meanwhile
+                    self.thread.join(0.001)
+                may.write("\n")
+
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(Path(folder, "may"))
+            with open(os.open(Path(folder, "may"), os.O_RDWR), "w", buffering=1, encoding="utf-8") as may, \
+                    InSteps(3, 6) as observer:
+                watch([sys.executable, "-c", program], folder, {"RANK": "0", **ALLOCATOR}, 30, observer)
+        self.assertEqual(observer.parameters, 12345)
+        self.assertAlmostEqual(observer.peak, 96, delta=1)
+        self.assertAlmostEqual(observer.rest, 64, delta=1)
+
+    def test_the_state_that_strategies_keep(self):
+        weights = 4 * bench_zero.PARAMETERS / 2**20
+        self.assertEqual(bench_zero.PARAMETERS, 23175168)
+        held = {program.name: bench_zero.held(program, 4) / weights for program in bench_zero.PROGRAMS}
+        tables = 50 / weights
+        self.assertEqual({name: round(value - (tables if name in ("zero1", "zero2") else 0), 6) for name, value in held.items()},
+                         {"ddp": 4, "zero1": 1.75, "zero2": 1.75, "python_ddp": 4, "python_zero1": 2.5,
+                          "python_fsdp2_kept": 0.75, "python_fsdp2": 0.75})
 
 
 if __name__ == "__main__":
