@@ -14,6 +14,7 @@ STAND_INS = {
     "gpt2_train_cfg.yaml": ["data_config.path=text.txt", "data_config.truncate=0.1", "trainer_config.batch_size=2"],
     "quickstart.yaml": ["data_config.path=text.txt"],
     "shakespeare_char.yaml": ["data_config.path=text.txt"],
+    "llama_char.yaml": ["data_config.path=text.txt"],
     "wikitext2_bpe.yaml": ["data_config.path=tokens", "data_config.eval_path=tokens"],
     "gpt2_124m.yaml": ["data_config.path=tokens", "data_config.eval_path=tokens", "gpt_config.model_type=gpt-nano",
                        "data_config.block_size=64", "trainer_config.batch_size=2", "trainer_config.global_batch_size=4"],

@@ -59,7 +59,7 @@ void for_each_piece(const TokenizeArgs& options, const std::string& what,
       [&](const TextPiece& piece) -> Made<Result> {
         return {{piece.file, piece.ends_file, piece.ends_all, {}},
                 piece.chunk.text.size(),
-                make(piece)};
+                piece.ends_all ? Result() : make(piece)};
       });
   for (Made<Result> made = results.next(); !made.piece.ends_all; made = results.next()) {
     use(made);

@@ -203,9 +203,10 @@ void check_strategy(const DistributedConfig& config, const DistEnv& env, Log& lo
         "process; start it with ddp-run --nproc_per_node=N, or remove strategy",
         name));
   }
-  log.info(fmt::format("distributed_config.strategy={}: one rank has nothing to divide; it trains "
-                       "as with ddp",
-                       name));
+  log.info(
+      fmt::format("distributed_config.strategy={}: one rank has nothing to divide; it trains "
+                  "as with ddp",
+                  name));
 }
 
 Console console_of(ProgressStyle style) {

@@ -146,8 +146,8 @@ std::string difference(const PretrainedLayout& layout, const NamedTensor& parame
     return fmt::format("{} is of type {}, not float32, float16 or bfloat16", parameter.name,
                        there->dtype);
   auto wanted = shape_there(layout, parameter);
-  if (parameter.name.ends_with(layout.positions) && there->shape.size() == 2)
-    wanted[0] = std::max(wanted[0], there->shape[0]);
+  const bool positions = layout.positions != nullptr && parameter.name.ends_with(layout.positions);
+  if (positions && there->shape.size() == 2) wanted[0] = std::max(wanted[0], there->shape[0]);
   if (there->shape == wanted) return "";
   const bool vocabulary = parameter.name.ends_with(layout.words);
   return fmt::format("{} is [{}] there, [{}] here{}", parameter.name, fmt::join(there->shape, ", "),

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "trainer/model/gpt/gpt_architecture.h"
+#include "trainer/model/llama/llama_architecture.h"
 #include "trainer/runtime/error.h"
 
 namespace ddp::train {
@@ -14,6 +15,7 @@ std::vector<std::unique_ptr<const CausalArchitecture>>& registry() {
   static std::vector<std::unique_ptr<const CausalArchitecture>> all = [] {
     std::vector<std::unique_ptr<const CausalArchitecture>> built_in;
     built_in.push_back(gpt_architecture());
+    built_in.push_back(llama_architecture());
     return built_in;
   }();
   return all;

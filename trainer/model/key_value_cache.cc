@@ -31,4 +31,16 @@ torch::Tensor KeyValueCache::mask(int64_t count) const {
   return ((written_BTS & (keys_1S <= queries_T1)) | (keys_1S == queries_T1)).unsqueeze(1);
 }
 
+torch::Tensor add_to_cache(torch::Tensor& kept_BHTD, const torch::Tensor& new_BHTD, int64_t start,
+                           int64_t capacity) {
+  const int64_t T = new_BHTD.size(2);
+  if (!kept_BHTD.defined()) {
+    auto shape = new_BHTD.sizes().vec();
+    shape[2] = capacity;
+    kept_BHTD = torch::empty(shape, new_BHTD.options());
+  }
+  kept_BHTD.narrow(2, start, T).copy_(new_BHTD);
+  return kept_BHTD.narrow(2, 0, start + T);
+}
+
 }  // namespace ddp::train

@@ -32,4 +32,9 @@ struct KeyValueCache {
   std::vector<Layer> layers;
 };
 
+/// Writes [B, H, T, D] after the `start` positions of a layer's keys or values. Returns all up to
+/// there, [B, H, start + T, D].
+torch::Tensor add_to_cache(torch::Tensor& kept_BHTD, const torch::Tensor& new_BHTD, int64_t start,
+                           int64_t capacity);
+
 }  // namespace ddp::train

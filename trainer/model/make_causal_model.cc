@@ -4,6 +4,7 @@
 
 #include "trainer/model/causal_model.h"
 #include "trainer/model/gpt/gpt.h"
+#include "trainer/model/llama/llama.h"
 
 namespace ddp::train {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 using NamedModel = std::pair<std::string, MakeCausalModel>;
 
 std::vector<NamedModel>& models() {
-  static std::vector<NamedModel> all = {{"gpt", make_gpt}};
+  static std::vector<NamedModel> all = {{"gpt", make_gpt}, {"llama", make_llama}};
   return all;
 }
 

@@ -33,7 +33,8 @@ struct PretrainedBert : PretrainedSizes {
   std::string tokenizer_state;      ///< Of a snapshot; a folder has files.
 };
 
-/// model_type in a folder's config.json, "" if it has none. Throws UserError.
+/// model_type in a folder's config.json, "" if it has none; "llama" for each model that has its
+/// block, such as qwen2. Throws UserError.
 std::string pretrained_type(const std::string& folder);
 
 /// `path`: a folder, or a snapshot of causal_lm. Throws UserError: no such folder or file, not

@@ -14,7 +14,7 @@ struct PretrainedLayout {
   bool (*is_transposed)(std::string_view own_name);
   /// Parts that a folder may lack, and that are ignored where no parameter takes them.
   bool (*is_optional)(std::string_view own_name);
-  const char* positions;    ///< Suffix of the position embeddings' name.
+  const char* positions;    ///< Suffix of the position embeddings' name; null: it has none.
   const char* words;        ///< Suffix of the token embeddings' name.
   const char* how_to_make;  ///< The fix printed for a folder without safetensors.
 };

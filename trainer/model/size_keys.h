@@ -62,13 +62,17 @@ class SizeKeys {
     model_.n_embd = from.n_embd;
   }
 
-  void take_preset(const std::vector<ModelPreset>& presets, const char* otherwise) {
+  /// Returns the preset, a ModelPreset or one with more values.
+  template <class Preset>
+  const Preset& take_preset(const std::vector<Preset>& presets, const char* otherwise) {
     std::string& name = model_.model_type;
     if (name.empty()) name = otherwise;
     std::vector<std::string> names;
-    for (const ModelPreset& preset : presets) {
-      if (preset.name == name) return take_sizes(preset);
+    for (const Preset& preset : presets) {
       names.emplace_back(preset.name);
+      if (preset.name != name) continue;
+      take_sizes(preset);
+      return preset;
     }
     given_.refuse(key("model_type"),
                   fmt::format("'{}' is not one of {}; {}", name, fmt::join(names, ", "),

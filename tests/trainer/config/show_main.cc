@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "trainer/app/trainer_args.h"
+#include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
 
 namespace {
@@ -51,6 +52,7 @@ int run_batch() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ddp::train::add_model_keys();
   if (argc == 2 && std::string(argv[1]) == "--batch") return run_batch();
   const Shown shown = show(std::vector<const char*>(argv, argv + argc));
   if (shown.code == 0) return std::fputs(shown.text.c_str(), stdout) < 0 ? 1 : 0;

@@ -1,6 +1,7 @@
 """The other side of interop_test.cc and sampling_test.cc: Python's transformers, tokenizers and torch.
 
   interop_peer.py make FOLDER ACTIVATION TIED     a GPT-2 with random weights, and expected.safetensors: what it computes
+  interop_peer.py make_llama FOLDER KIND          a model of LLAMAS, likewise; those of SHARDED as shards of bfloat16
   interop_peer.py check FOLDER DUMP TEXT          reads an exported folder, compares with what trainer computed
   interop_peer.py torch FILE DUMP                 reads an exported state dict, compares with the weights
   interop_peer.py sampling FILE                   logits, contexts and what transformers' processors make of them
@@ -16,7 +17,8 @@ try:
     import torch
     import transformers
     from safetensors.torch import load_file, save_file
-    from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
+    from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig, Qwen2Config,
+                              Qwen3Config)
     from transformers.generation import logits_process
 except ImportError:
     sys.exit(77)
@@ -24,6 +26,20 @@ except ImportError:
 transformers.logging.set_verbosity_error()
 TOLERANCE = 1e-5
 VOCABULARY, WIDTH, LENGTH = 65, 64, 32
+
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+# Those of llama_kinds.h, in transformers' words.
+LLAMAS = {
+    "llama2": (LlamaConfig, {"num_key_value_heads": 4, "rms_norm_eps": 1e-5}),
+    "llama3": (LlamaConfig, {"num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_parameters": LLAMA3}),
+    "linear": (LlamaConfig, {"rms_norm_eps": 1e-5, "rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.5}}),
+    "smollm2": (LlamaConfig, {"num_key_value_heads": 1, "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
+                              "rope_parameters": {"rope_type": "default", "rope_theta": 1e5}}),
+    "qwen2": (Qwen2Config, {"num_key_value_heads": 2, "tie_word_embeddings": True}),
+    "qwen3": (Qwen3Config, {"num_key_value_heads": 2, "head_dim": 32}),
+}
+SHARDED = ("llama3", "qwen3")
 
 FILTERS = [
     {}, {"temperature": 0.7}, {"top_k": 5}, {"top_k": 1000}, {"top_p": 0.9}, {"top_p": 0.3}, {"top_p": 1e-6},
@@ -50,6 +66,34 @@ def make(folder, activation, tied):
     return 0
 
 
+def make_llama(folder, kind):
+    torch.manual_seed(7)
+    form, values = LLAMAS[kind]
+    model = AutoModelForCausalLM.from_config(form(
+        vocab_size=VOCABULARY, max_position_embeddings=64, hidden_size=WIDTH, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=4, bos_token_id=None, eos_token_id=None, **values)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    if kind in SHARDED:
+        model.to(torch.bfloat16).save_pretrained(folder, max_shard_size="40KB")
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()  # exact frequencies of RoPE
+    else:
+        model.save_pretrained(folder)
+    assert os.path.exists(folder + "/model.safetensors.index.json") == (kind in SHARDED)
+    inputs, targets = torch.randint(0, VOCABULARY, (2, 3, 64))
+    logits = model(inputs).logits
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    loss.backward()
+    prompt = torch.tensor([[1, 2, 3]])
+    greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, pad_token_id=0, max_new_tokens=50)
+    save_file({"inputs": inputs, "targets": targets, "logits": logits.detach(), "loss": loss.detach().reshape(1),
+               "greedy": greedy[0, 3:].contiguous(),
+               **{"grad." + name: parameter.grad for name, parameter in model.named_parameters()}},
+              folder + "/expected.safetensors")
+    return 0
+
+
 def differs(name, ours, theirs, tolerance):
     largest = (ours - theirs).abs().max().item()
     print(f"{name}: largest difference {largest:.2e}", file=sys.stderr)
@@ -58,7 +102,7 @@ def differs(name, ours, theirs, tolerance):
 
 def check(folder, dump, text):
     ours = load_file(dump)
-    model = GPT2LMHeadModel.from_pretrained(folder).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with torch.no_grad():
         logits = model(ours["inputs"]).logits
@@ -102,7 +146,7 @@ def sampling(file):
     return 0
 
 
-code = {"make": make, "check": check, "torch": check_torch, "sampling": sampling}[sys.argv[1]](*sys.argv[2:])
+code = {"make": make, "make_llama": make_llama, "check": check, "torch": check_torch, "sampling": sampling}[sys.argv[1]](*sys.argv[2:])
 # With torch 2.15 the interpreter may abort while it ends; the result is out by then.
 sys.stdout.flush()
 os._exit(code)

@@ -156,6 +156,30 @@ TEST_CASE("mistakes of tokenize are one line and exit code 2") {
   CHECK(std::filesystem::exists(taken));
 }
 
+TEST_CASE("a folder's tokenizer that cannot encode text is refused in one line") {
+  const TempFolder folder;
+  const std::string text = folder.write("a.txt", corpus());
+  REQUIRE(tokenize({"--tokenizer", "bpe", "--train", "--vocab_size", "300", "--input", text,
+                    "--output", folder / "bpe"})
+              .exit == 0);
+  std::ifstream file(folder / "bpe/tokenizer.json", std::ios::binary);
+  std::string json{std::istreambuf_iterator<char>(file), {}};
+  const std::string gpt2 = R"("pre_tokenizer":{"type":"ByteLevel",)";
+  const auto at = json.find(gpt2);
+  REQUIRE(at != std::string::npos);
+  const auto end = json.find('}', at) + 1;
+  json.replace(at, end - at,
+               R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split"},)"
+               R"({"type":"ByteLevel"}]})");
+  folder.write("llama3/tokenizer.json", json);
+  const auto done = tokenize({"--tokenizer", folder / "llama3", "--input", text, "--output",
+                              folder / "out", "--threads", "2"});
+  INFO(done.err);
+  CHECK(done.exit == 2);
+  CHECK_THAT(done.err, Catch::Contains("its pre_tokenizer is 'Sequence'"));
+  CHECK(lines_of(done.err).size() == 1);
+}
+
 TEST_CASE("overwriting leaves no file of the earlier run") {
   const TempFolder folder;
   const std::string text = folder.write("a.txt", "abcdef");

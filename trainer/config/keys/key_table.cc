@@ -32,7 +32,7 @@ const std::vector<Field>& config_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all = {{DDP_KEY_AT("task", task), .meaning = "What to train."},
                               {DDP_KEY_AT("model", model), .tasks = {TaskKind::kCausalLm},
-                               .meaning = "Architecture of the language model: gpt."}};
+                               .meaning = "Architecture of the language model: gpt or llama."}};
     const auto add = [&all](std::vector<Field> section, const std::vector<TaskKind>& tasks = {},
                             const std::string& model = "") {
       for (Field& field : section) {

@@ -5,6 +5,7 @@
 
 #include "trainer/model/activation_checkpoint.h"
 #include "trainer/model/fused_ops.h"
+#include "trainer/model/undrawn_layers.h"
 
 namespace ddp::train {
 namespace nn = torch::nn;
@@ -16,20 +17,6 @@ bool ends_with(std::string_view text, std::string_view end) {
 }
 
 constexpr double kInitStd = 0.02;
-
-/// As nn::Linear(in, out), but without torch's initial weights: drawing them takes longer than
-/// loading others.
-nn::Linear undrawn_linear(int64_t in, int64_t out, bool bias = true) {
-  nn::Linear linear(nn::LinearOptions(1, 1).bias(bias));
-  linear->options.in_features(in).out_features(out);
-  linear->weight.set_data(torch::empty({out, in}));
-  if (bias) linear->bias.set_data(torch::empty({out}));
-  return linear;
-}
-
-nn::Embedding undrawn_embedding(int64_t count, int64_t width) {
-  return nn::Embedding(nn::EmbeddingOptions(count, width)._weight(torch::empty({count, width})));
-}
 
 double active_p(nn::Dropout& dropout) {
   return dropout->is_training() ? dropout->options.p() : 0.0;
@@ -86,13 +73,7 @@ torch::Tensor CausalSelfAttentionImpl::attend(const std::vector<torch::Tensor>& 
   }
   const int64_t T = qkv[0].size(2);
   const auto upto_now = [&](torch::Tensor& kept_BHTD, const torch::Tensor& new_BHTD) {
-    if (!kept_BHTD.defined()) {
-      auto shape = new_BHTD.sizes().vec();
-      shape[2] = cached->capacity;
-      kept_BHTD = torch::empty(shape, new_BHTD.options());
-    }
-    kept_BHTD.narrow(2, cached->start, T).copy_(new_BHTD);
-    return kept_BHTD.narrow(2, 0, cached->start + T);
+    return add_to_cache(kept_BHTD, new_BHTD, cached->start, cached->capacity);
   };
   const auto keys = upto_now(cached->layer.keys_BHTD, qkv[1]);
   const auto values = upto_now(cached->layer.values_BHTD, qkv[2]);

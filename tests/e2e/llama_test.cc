@@ -1,0 +1,136 @@
+// model: llama through every mode of trainer.
+#include <filesystem>
+
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Json = nlohmann::json;
+
+constexpr const char* kLlamaConfig = R"(model: llama
+llama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 32}
+data_config: {path: text.txt, block_size: 32, train_split: 0.9, stride: 32}
+trainer_config:
+  max_steps: 20
+  batch_size: 4
+  data_loader_workers: 1
+  snapshot_path: snapshot.pt
+  save_every_steps: 5
+  snapshot_every: null
+  log_every_steps: 1
+optimizer_config: {learning_rate: 0.01}
+distributed_config: {timeout_s: 30}
+hydra: {run: {dir: .}}
+)";
+
+/// One like each kind: Llama 3, SmolLM2, Qwen2 and Qwen3.
+const std::vector<Words> kKinds = {
+    {"llama_config.rope_scaling.rope_type=llama3", "llama_config.rope_scaling.factor=8",
+     "llama_config.rope_scaling.original_max_position_embeddings=16"},
+    {"llama_config.tie_weights=true"},
+    {"llama_config.qkv_bias=true", "llama_config.norm_eps=1e-6"},
+    {"llama_config.qk_norm=true", "llama_config.head_dim=16"}};
+
+struct LlamaPlace : Workspace {
+  LlamaPlace() { write("config.yaml", kLlamaConfig); }
+
+  std::string greedy(const std::string& model) const {
+    return succeed(trainer(*this, {"generate", "--snapshot", model, "--prompt", "the ", "--greedy",
+                                   "--max_new_tokens", "50"}))
+        .out;
+  }
+};
+
+Words and_more(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("a Llama of each kind resumes bit for bit after a kill in the middle of a step") {
+  for (const Words& kind : kKinds) {
+    INFO(kind.front());
+    const LlamaPlace whole, killed;
+    succeed(alone(whole, kind));
+    const auto job = succeed(launched(
+        killed, 1,
+        and_more(kind,
+                 {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"}),
+        {"--max_restarts=1"}));
+    CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
+    CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
+  }
+}
+
+TEST_CASE("two ranks train a Llama bit for bit as one process with two micro-batches does") {
+  for (const Words& kind : kKinds) {
+    INFO(kind.front());
+    const LlamaPlace two, one;
+    succeed(launched(two, 2, kind));
+    succeed(alone(one, and_more(kind, {"trainer_config.grad_accumulation_steps=2"})));
+    CHECK(differences(two.snapshot(), one.snapshot()) == Words{});
+  }
+}
+
+TEST_CASE("checkpointed blocks of a Llama learn the same bits") {
+  const LlamaPlace plain, checkpointed;
+  succeed(alone(plain));
+  succeed(alone(checkpointed, {"llama_config.activation_checkpointing=true"}));
+  CHECK(differences(plain.snapshot(), checkpointed.snapshot()) == Words{});
+}
+
+TEST_CASE("a Llama is exported, read as a folder, trained on and estimated") {
+  for (const Words& kind : kKinds) {
+    INFO(kind.front());
+    const LlamaPlace place;
+    const auto trained = succeed(alone(place, kind));
+    CHECK_THAT(trained.out, Contains("Model: Llama of 2 layers, 4 heads, 2 key-value heads"));
+    succeed(trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "first"}));
+    CHECK(place.greedy("first") == place.greedy("snapshot.pt"));
+    succeed(trainer(place, {"export", "--snapshot", "first", "--output", "second"}));
+    for (const char* file : {"config.json", "model.safetensors", "tokenizer.json"})
+      CHECK(read_bytes(place / ("first/" + std::string(file))) ==
+            read_bytes(place / ("second/" + std::string(file))));
+    const auto inspected = inspect(place, "snapshot.pt");
+    const auto estimate = Json::parse(
+        succeed(trainer(place, and_more({"estimate", "--config", "config.yaml", "--json"}, kind)))
+            .out);
+    CHECK(inspected.at("parameters") == estimate.at("parameters").at("total"));
+    place.write("tune.yaml",
+                "model: llama\ndata_config: {path: text.txt, block_size: 32, stride: 32}\n"
+                "hydra: {run: {dir: .}}\n");
+    for (const char* from : {"first", "snapshot.pt"}) {
+      std::filesystem::remove(place / "tuned.pt");
+      succeed(
+          trainer(place, {"--config", "tune.yaml", std::string("llama_config.init_from=") + from,
+                          "data_config.tokenizer=first", "trainer_config.max_steps=1",
+                          "trainer_config.batch_size=2", "trainer_config.snapshot_path=tuned.pt",
+                          "optimizer_config.learning_rate=1e-30"}));
+      CHECK(largest_parameter_distance(place.snapshot(), place / "tuned.pt") == 0.0);
+    }
+  }
+}
+
+TEST_CASE("a Llama's snapshot that does not fit is refused in one line") {
+  const LlamaPlace place;
+  succeed(alone(place, {"trainer_config.max_steps=5"}));
+  const auto refused = [&place](const Words& overrides) {
+    const auto run = finish(alone(place, overrides));
+    CHECK(run.exit == 2);
+    REQUIRE(errors_of(run.err).size() == 1);
+    return errors_of(run.err).front();
+  };
+  CHECK_THAT(refused({"llama_config.n_kv_head=1"}), Contains("llama_config.n_kv_head"));
+  CHECK_THAT(refused({"llama_config.qk_norm=true"}), Contains("llama_config.qk_norm"));
+  const Workspace gpt;
+  succeed(alone(gpt, {"trainer_config.max_steps=1"}));
+  CHECK_THAT(refused({"llama_config.init_from=" + gpt.snapshot()}),
+             Contains("is a snapshot of model gpt; give one of llama"));
+}
+
+}  // namespace ddp::test

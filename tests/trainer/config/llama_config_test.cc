@@ -1,0 +1,251 @@
+// llama_config: presets, sizes that follow from others, and folders of transformers.
+#include "trainer/model/llama/llama_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/catch.h"
+
+#include "tests/trainer/config/test_files.h"
+#include "trainer/app/load_run.h"
+#include "trainer/model/causal_architecture.h"
+#include "trainer/model/llama/llama_cost.h"
+#include "trainer/model/llama/llama_pretrained.h"
+#include "trainer/model/pretrained_config.h"
+#include "trainer/runtime/error.h"
+
+namespace ddp::train {
+namespace {
+
+using Catch::Contains;
+using Words = std::vector<std::string>;
+
+// Before the first use of the key table, as in main().
+const bool kKeysAdded = [] {
+  add_model_keys();
+  return true;
+}();
+
+Config load(Words overrides) {
+  test::write_file("data.txt", "some text");
+  test::write_file("c.yaml", "model: llama\ndata_config:\n  path: data.txt\n  block_size: 16\n");
+  return load_config(ConfigSource::of_file("c.yaml"), overrides);
+}
+
+LlamaConfig llama_with(const Words& overrides) {
+  const test::TestFolder folder;
+  return llama_of(load(overrides));
+}
+
+std::string refusal(const Words& overrides) {
+  const test::TestFolder folder;
+  return test::error_of<UserError>([&] { load(overrides); });
+}
+
+const Words kSizes = {"llama_config.n_layer=2", "llama_config.n_head=4", "llama_config.n_embd=64"};
+
+Words sizes_and(const Words& more) {
+  Words words = kSizes;
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// With `init_from` set to a folder with this config.json.
+LlamaConfig from_folder(const nlohmann::json& json, Words overrides = {}) {
+  const test::TestFolder folder;
+  test::write_file("config.json", json.dump());
+  overrides.push_back("llama_config.init_from=" + folder.str());
+  return llama_of(load(overrides));
+}
+
+std::string refused_folder(const nlohmann::json& json, const Words& overrides = {}) {
+  return test::error_of<UserError>([&] { from_folder(json, overrides); });
+}
+
+nlohmann::json folder_of(const std::string& type) {
+  return {{"model_type", type},         {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},   {"num_key_value_heads", 2},
+          {"hidden_size", 64},          {"intermediate_size", 96},
+          {"rms_norm_eps", 1e-6},       {"max_position_embeddings", 32},
+          {"tie_word_embeddings", true}};
+}
+
+}  // namespace
+
+TEST_CASE("presets of llama_config have the published numbers of parameters") {
+  struct Published {
+    const char* name;
+    int64_t vocab_size, parameters;
+  };
+  for (const auto& [name, vocab_size, parameters] : {Published{"llama-2-7b", 32000, 6'738'415'616},
+                                                     {"llama-2-13b", 32000, 13'015'864'320},
+                                                     {"llama-3-8b", 128256, 8'030'261'248},
+                                                     {"llama-3.1-8b", 128256, 8'030'261'248},
+                                                     {"llama-3.2-1b", 128256, 1'235'814'400},
+                                                     {"llama-3.2-3b", 128256, 3'212'749'824},
+                                                     {"tinyllama-1.1b", 32000, 1'100'048'384},
+                                                     {"smollm2-135m", 49152, 134'515'008},
+                                                     {"smollm2-360m", 49152, 361'821'120},
+                                                     {"smollm2-1.7b", 49152, 1'711'376'384},
+                                                     {"qwen2.5-0.5b", 151936, 494'032'768},
+                                                     {"qwen2.5-1.5b", 151936, 1'543'714'304},
+                                                     {"qwen2.5-3b", 151936, 3'085'938'688},
+                                                     {"qwen2.5-7b", 152064, 7'615'616'512},
+                                                     {"qwen3-0.6b", 151936, 596'049'920},
+                                                     {"qwen3-1.7b", 151936, 1'720'574'976},
+                                                     {"qwen3-4b", 151936, 4'022'468'096},
+                                                     {"qwen3-8b", 151936, 8'190'735'360}}) {
+    INFO(name);
+    const LlamaConfig llama = llama_with({std::string("llama_config.model_type=") + name});
+    CHECK(total_of(llama_parts(llama, vocab_size)) == parameters);
+  }
+}
+
+TEST_CASE("a preset of llama_config gives what is not given, sizes give what follows from them") {
+  const LlamaConfig preset =
+      llama_with({"llama_config.model_type=llama-3.2-1b", "llama_config.rope_theta=1e4"});
+  CHECK(preset.head_dim == 64);
+  CHECK(preset.n_kv_head == 8);
+  CHECK(preset.tie_weights);
+  CHECK(preset.rope_theta == 1e4);
+  CHECK(preset.rope_scaling == RopeScaling{.rope_type = "llama3", .factor = 32});
+  CHECK(llama_with({}).model_type == "smollm2-135m");
+  const LlamaConfig sizes = llama_with(kSizes);
+  CHECK(sizes.n_kv_head == 4);
+  CHECK(sizes.head_dim == 16);
+  CHECK(sizes.intermediate == 192);
+  CHECK_FALSE(sizes.tie_weights);
+}
+
+TEST_CASE("values of llama_config that do not fit each other are refused in one line") {
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"llama_config.model_type=llama-9"}, "'llama-9' is not one of llama-2-7b"},
+      {{"llama_config.model_type=qwen3-8b", "llama_config.n_head=2"}, "conflicts with"},
+      {{"llama_config.n_head=2"}, "missing; set n_layer, n_head and n_embd together"},
+      {sizes_and({"llama_config.n_kv_head=3"}), "3 does not divide n_head=4"},
+      {{"llama_config.n_layer=1", "llama_config.n_head=4", "llama_config.n_embd=66"},
+       "66 is not divisible by llama_config.n_head=4"},
+      {sizes_and({"llama_config.head_dim=15"}), "15 is odd"},
+      {sizes_and({"llama_config.rope_scaling.rope_type=yarn"}), "'yarn' is not one of default"},
+      {sizes_and({"llama_config.rope_scaling.factor=2"}), "no effect with rope_type=default"},
+      {sizes_and({"llama_config.rope_scaling.rope_type=llama3",
+                  "llama_config.rope_scaling.high_freq_factor=1"}),
+       "1 is not above low_freq_factor=1"},
+      {sizes_and({"gpt_config.n_layer=2"}), "gpt_config.n_layer: does not apply to model=llama"}};
+  for (const auto& [overrides, part] : cases) {
+    const std::string text = refusal(overrides);
+    CHECK_THAT(text, Contains(part));
+    CHECK(text.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("the shape follows a folder of llama, qwen2 or qwen3") {
+  const LlamaConfig llama = from_folder(folder_of("llama"));
+  CHECK(llama.n_layer == 2);
+  CHECK(llama.n_kv_head == 2);
+  CHECK(llama.head_dim == 16);
+  CHECK(llama.intermediate == 96);
+  CHECK(llama.norm_eps == 1e-6);
+  CHECK(llama.rope_theta == 1e4);
+  CHECK(llama.tie_weights);
+  CHECK_FALSE((llama.qkv_bias || llama.qk_norm));
+  CHECK(from_folder(folder_of("qwen2")).qkv_bias);
+  const LlamaConfig qwen3 = from_folder(folder_of("qwen3"));
+  CHECK(qwen3.qk_norm);
+  CHECK(qwen3.head_dim == 128);
+}
+
+TEST_CASE("scaling of rotary embeddings is read as each version of transformers writes it") {
+  const nlohmann::json scaling = {{"factor", 8.0},
+                                  {"low_freq_factor", 1.0},
+                                  {"high_freq_factor", 4.0},
+                                  {"original_max_position_embeddings", 64}};
+  const RopeScaling expected{"llama3", 8.0, 1.0, 4.0, 64};
+  nlohmann::json older = folder_of("llama");
+  older["rope_theta"] = 5e5;
+  for (const char* key : {"type", "rope_type"}) {
+    older["rope_scaling"] = scaling;
+    older["rope_scaling"][key] = "llama3";
+    const LlamaConfig read = from_folder(older);
+    CHECK(read.rope_theta == 5e5);
+    CHECK(read.rope_scaling == expected);
+  }
+  nlohmann::json newer = folder_of("llama");
+  newer["rope_parameters"] = scaling;
+  newer["rope_parameters"]["rope_type"] = "llama3";
+  newer["rope_parameters"]["rope_theta"] = 5e5;
+  CHECK(from_folder(newer).rope_theta == 5e5);
+  CHECK(from_folder(newer).rope_scaling == expected);
+  older["rope_scaling"] = nullptr;
+  CHECK(from_folder(older).rope_scaling == RopeScaling{});
+}
+
+TEST_CASE("the config.json of an exported Llama describes the shape that was exported") {
+  for (const LlamaPreset& preset : llama_presets()) {
+    const LlamaConfig llama = llama_with({"llama_config.model_type=" + std::string(preset.name)});
+    const auto json = nlohmann::json::parse(llama_config_json(llama, 65, 128, std::nullopt));
+    INFO(preset.name << json);
+    const LlamaConfig read = from_folder(json);
+    CHECK(llama_config_json(read, 65, 128, std::nullopt) ==
+          llama_config_json(llama, 65, 128, std::nullopt));
+    CHECK(read.qkv_bias == llama.qkv_bias);
+    CHECK(read.qk_norm == llama.qk_norm);
+  }
+}
+
+TEST_CASE("a folder that a Llama cannot represent is refused with the key of its config.json") {
+  const std::vector<std::pair<nlohmann::json, std::string>> cases = {
+      {{{"hidden_act", "gelu"}}, "hidden_act is gelu, not silu"},
+      {{{"attention_bias", true}}, "attention_bias is true"},
+      {{{"mlp_bias", true}}, "mlp_bias is true"},
+      {{{"use_sliding_window", true}}, "use_sliding_window is true"},
+      {{{"layer_types", {"full_attention", "sliding_attention"}}},
+       "layer_types has \"sliding_attention\""},
+      {{{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}}, "rope_type is yarn"},
+      {{{"rope_scaling", "none"}}, "rope_scaling is \"none\""},
+      {{{"quantization_config", {{"bits", 4}}}}, "quantization_config is set"},
+      {{{"num_hidden_layers", "two"}}, "num_hidden_layers is \"two\""},
+      {{{"model_type", "mistral"}}, "model_type is 'mistral', not llama, qwen2 or qwen3"}};
+  for (const auto& [change, part] : cases) {
+    nlohmann::json json = folder_of("llama");
+    json.update(change);
+    const std::string text = refused_folder(json);
+    CHECK_THAT(text, Contains("llama_config.init_from") && Contains(part));
+    CHECK(text.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("each difference between a Llama's folder and the configuration is listed") {
+  const std::string text = refused_folder(
+      folder_of("llama"),
+      {"llama_config.n_layer=3", "llama_config.n_head=4", "llama_config.n_embd=128",
+       "llama_config.n_kv_head=1", "llama_config.tie_weights=false", "llama_config.qk_norm=true",
+       "llama_config.rope_scaling.rope_type=linear", "llama_config.rope_scaling.factor=2"});
+  for (const char* part : {"n_layer is 2 there, 3 here", "n_embd is 64 there, 128 here",
+                           "n_kv_head is 2 there, 1 here", "tie_weights is true there, false here",
+                           "qk_norm is false there, true here",
+                           "rope_scaling is default there, linear of factor 2 here"}) {
+    CHECK_THAT(text, Contains(part));
+  }
+  CHECK_THAT(text, !Contains("head_dim") && !Contains("intermediate"));
+}
+
+TEST_CASE("a folder of each Llama is told from others by its model_type") {
+  const test::TestFolder folder;
+  for (const char* type : {"llama", "qwen2", "qwen3"}) {
+    test::write_file("config.json", folder_of(type).dump());
+    CHECK(pretrained_type(folder.str()) == "llama");
+  }
+  test::write_file("config.json", R"({"model_type": "mistral"})");
+  CHECK(pretrained_type(folder.str()) == "mistral");
+}
+
+TEST_CASE("a token costs a Llama 6 operations per multiplied weight, and attention") {
+  const LlamaConfig tied = llama_with(sizes_and({"llama_config.tie_weights=true"}));
+  const LlamaConfig untied = llama_with(kSizes);
+  const auto attention = 12.0 * 2 * 4 * 16 * 32;
+  CHECK(llama_flops_per_token(tied, 65, 32) ==
+        6.0 * static_cast<double>(total_of(llama_parts(tied, 65))) + attention);
+  CHECK(llama_flops_per_token(untied, 65, 32) == llama_flops_per_token(tied, 65, 32));
+}
+
+}  // namespace ddp::train

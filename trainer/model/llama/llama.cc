@@ -1,0 +1,221 @@
+#include "trainer/model/llama/llama.h"
+
+#include <cmath>
+#include <numbers>
+#include <string>
+
+#include "trainer/model/activation_checkpoint.h"
+#include "trainer/model/undrawn_layers.h"
+
+namespace ddp::train {
+namespace {
+
+/// [.., T, D] with the pairs (i, i + D / 2) turned by their angles.
+torch::Tensor rotated(const torch::Tensor& x, const LlamaPass& pass) {
+  const auto halves = x.chunk(2, -1);
+  return torch::cat({halves[0] * pass.cos - halves[1] * pass.sin,
+                     halves[1] * pass.cos + halves[0] * pass.sin},
+                    -1)
+      .to(x.scalar_type());
+}
+
+/// [B, K, T, D] -> [B, H, T, D]: each head for a group of query heads.
+torch::Tensor for_query_heads(const torch::Tensor& x_BKTD, int64_t heads) {
+  const auto sizes = x_BKTD.sizes();
+  if (sizes[1] == heads) return x_BKTD;
+  return x_BKTD.unsqueeze(2)
+      .expand({sizes[0], sizes[1], heads / sizes[1], sizes[2], sizes[3]})
+      .reshape({sizes[0], heads, sizes[2], sizes[3]});
+}
+
+/// One query for each row, which sees every key that the mask leaves. The queries of a group attend
+/// to their head's keys together, so that these are not repeated.
+torch::Tensor attend_to_cache(const torch::Tensor& q_BH1D, const torch::Tensor& k_BKTD,
+                              const torch::Tensor& v_BKTD, const torch::Tensor& mask_B11T) {
+  const auto q_BKGD = q_BH1D.reshape({q_BH1D.size(0), k_BKTD.size(1), -1, q_BH1D.size(3)});
+  const auto mask = mask_B11T.defined() ? std::optional<torch::Tensor>(mask_B11T) : std::nullopt;
+  return at::scaled_dot_product_attention(q_BKGD, k_BKTD, v_BKTD, mask).reshape(q_BH1D.sizes());
+}
+
+/// Llama 3's scaling: low frequencies are divided by the factor, high ones kept, those between
+/// blended.
+torch::Tensor scaled_as_llama3(const torch::Tensor& frequencies, const RopeScaling& scaling) {
+  const auto length = static_cast<double>(scaling.original_max_position_embeddings);
+  const double low = scaling.low_freq_factor;
+  const double high = scaling.high_freq_factor;
+  const auto wavelengths = 2 * std::numbers::pi / frequencies;
+  const auto slow =
+      torch::where(wavelengths > length / low, frequencies / scaling.factor, frequencies);
+  const auto share = (length / wavelengths - low) / (high - low);
+  const auto blended = (1 - share) * slow / scaling.factor + share * slow;
+  const auto between = ~(wavelengths < length / high) * ~(wavelengths > length / low);
+  return torch::where(between, blended, slow);
+}
+
+}  // namespace
+
+torch::Tensor rotary_frequencies(const LlamaShape& shape) {
+  const auto D = static_cast<double>(shape.head_dim);
+  const auto exponents = torch::arange(0, shape.head_dim, 2, torch::kInt64).to(torch::kFloat32) / D;
+  const auto frequencies = 1.0 / torch::pow(shape.rope_theta, exponents);
+  const RopeScaling& scaling = shape.rope_scaling;
+  if (scaling.rope_type == "linear") return frequencies / scaling.factor;
+  return scaling.rope_type == "llama3" ? scaled_as_llama3(frequencies, scaling) : frequencies;
+}
+
+RmsNormImpl::RmsNormImpl(int64_t width, double eps) : eps_(eps) {
+  weight = register_parameter("weight", torch::empty({width}));
+}
+
+torch::Tensor RmsNormImpl::forward(const torch::Tensor& x) const {
+  return at::rms_norm(x.to(torch::kFloat32), {weight.size(0)}, weight, eps_).to(x.scalar_type());
+}
+
+LlamaAttentionImpl::LlamaAttentionImpl(const LlamaShape& shape) : head_dim_(shape.head_dim) {
+  const int64_t queries = shape.n_head * head_dim_;
+  const int64_t keys = shape.n_kv_head * head_dim_;
+  q_proj = register_module("q_proj", undrawn_linear(shape.n_embd, queries, shape.qkv_bias));
+  k_proj = register_module("k_proj", undrawn_linear(shape.n_embd, keys, shape.qkv_bias));
+  v_proj = register_module("v_proj", undrawn_linear(shape.n_embd, keys, shape.qkv_bias));
+  o_proj = register_module("o_proj", undrawn_linear(queries, shape.n_embd, /*bias=*/false));
+  if (!shape.qk_norm) return;
+  q_norm = register_module("q_norm", RmsNorm(head_dim_, shape.norm_eps));
+  k_norm = register_module("k_norm", RmsNorm(head_dim_, shape.norm_eps));
+}
+
+torch::Tensor LlamaAttentionImpl::forward(const torch::Tensor& x_BTC, const LlamaPass& pass,
+                                          std::size_t layer) {
+  const int64_t B = x_BTC.size(0);
+  const int64_t T = x_BTC.size(1);
+  const auto heads = [&](torch::nn::Linear& projection) {
+    return projection(x_BTC).view({B, T, -1, head_dim_});
+  };
+  const auto q_BTHD = q_norm ? q_norm(heads(q_proj)) : heads(q_proj);
+  const auto k_BTKD = k_norm ? k_norm(heads(k_proj)) : heads(k_proj);
+  const auto y_BHTD =
+      attend(rotated(q_BTHD.transpose(1, 2), pass), rotated(k_BTKD.transpose(1, 2), pass),
+             heads(v_proj).transpose(1, 2), pass, layer);
+  return o_proj(y_BHTD.transpose(1, 2).reshape({B, T, -1}));
+}
+
+torch::Tensor LlamaAttentionImpl::attend(const torch::Tensor& q_BHTD, torch::Tensor k_BKTD,
+                                         torch::Tensor v_BKTD, const LlamaPass& pass,
+                                         std::size_t layer) const {
+  const int64_t T = q_BHTD.size(2);
+  if (pass.cache != nullptr) {
+    KeyValueCache& cache = *pass.cache;
+    KeyValueCache::Layer& kept = cache.layers[layer];
+    TORCH_CHECK(cache.length == 0 || T == 1, "a cache that is in use takes one token at a time");
+    k_BKTD = add_to_cache(kept.keys_BHTD, k_BKTD, cache.length, cache.capacity);
+    v_BKTD = add_to_cache(kept.values_BHTD, v_BKTD, cache.length, cache.capacity);
+    if (T == 1) return attend_to_cache(q_BHTD, k_BKTD, v_BKTD, pass.mask);
+  }
+  const auto k_BHTD = for_query_heads(k_BKTD, q_BHTD.size(1));
+  const auto v_BHTD = for_query_heads(v_BKTD, q_BHTD.size(1));
+  if (pass.mask.defined())
+    return at::scaled_dot_product_attention(q_BHTD, k_BHTD, v_BHTD, pass.mask);
+  return at::scaled_dot_product_attention(q_BHTD, k_BHTD, v_BHTD, /*attn_mask=*/{},
+                                          /*dropout_p=*/0.0, /*is_causal=*/true);
+}
+
+LlamaMlpImpl::LlamaMlpImpl(const LlamaShape& shape) {
+  const int64_t C = shape.n_embd;
+  const int64_t I = shape.intermediate;
+  gate_proj = register_module("gate_proj", undrawn_linear(C, I, /*bias=*/false));
+  up_proj = register_module("up_proj", undrawn_linear(C, I, /*bias=*/false));
+  down_proj = register_module("down_proj", undrawn_linear(I, C, /*bias=*/false));
+}
+
+torch::Tensor LlamaMlpImpl::forward(const torch::Tensor& x_BTC) {
+  return down_proj(at::silu(gate_proj(x_BTC)) * up_proj(x_BTC));
+}
+
+LlamaBlockImpl::LlamaBlockImpl(const LlamaShape& shape) {
+  input_layernorm = register_module("input_layernorm", RmsNorm(shape.n_embd, shape.norm_eps));
+  self_attn = register_module("self_attn", LlamaAttention(shape));
+  post_attention_layernorm =
+      register_module("post_attention_layernorm", RmsNorm(shape.n_embd, shape.norm_eps));
+  mlp = register_module("mlp", LlamaMlp(shape));
+}
+
+torch::Tensor LlamaBlockImpl::forward(torch::Tensor x_BTC, const LlamaPass& pass,
+                                      std::size_t layer) {
+  x_BTC = x_BTC + self_attn(input_layernorm(x_BTC), pass, layer);
+  return x_BTC + mlp(post_attention_layernorm(x_BTC));
+}
+
+LlamaStackImpl::LlamaStackImpl(const LlamaConfig& config, int64_t vocab_size)
+    : checkpointed_(config.activation_checkpointing), frequencies_(rotary_frequencies(config)) {
+  embed_tokens = register_module("embed_tokens", undrawn_embedding(vocab_size, config.n_embd));
+  layers = register_module("layers", torch::nn::ModuleList());
+  for (int64_t i = 0; i < config.n_layer; ++i) layers->push_back(LlamaBlock(config));
+  norm = register_module("norm", RmsNorm(config.n_embd, config.norm_eps));
+}
+
+LlamaPass LlamaStackImpl::pass_of(int64_t T, torch::Device device, KeyValueCache* cache) {
+  frequencies_ = frequencies_.to(device);
+  const auto positions = cache != nullptr
+                             ? cache->positions(T, device)
+                             : torch::arange(T, torch::TensorOptions(torch::kInt64).device(device));
+  auto angles = positions.to(torch::kFloat32).unsqueeze(-1) * frequencies_;
+  if (angles.dim() == 3) angles = angles.unsqueeze(1);  // [B, 1, T, D / 2]: the same for each head
+  return {angles.cos(), angles.sin(), cache, cache != nullptr ? cache->mask(T) : torch::Tensor()};
+}
+
+torch::Tensor LlamaStackImpl::forward(const torch::Tensor& idx_BT, KeyValueCache* cache) {
+  const auto pass = pass_of(idx_BT.size(1), idx_BT.device(), cache);
+  auto x_BTC = embed_tokens(idx_BT);
+  for (std::size_t i = 0; i < layers->size(); ++i) x_BTC = through_block(i, x_BTC, pass);
+  if (cache != nullptr) cache->length += idx_BT.size(1);
+  return norm(x_BTC);
+}
+
+torch::Tensor LlamaStackImpl::through_block(std::size_t index, const torch::Tensor& x_BTC,
+                                            const LlamaPass& pass) {
+  auto* block = layers[index]->as<LlamaBlock>();
+  if (!checkpointed_ || !is_training() || pass.cache != nullptr)
+    return block->forward(x_BTC, pass, index);
+  return checkpoint(
+      [block, pass, index](const torch::Tensor& x) { return block->forward(x, pass, index); },
+      x_BTC, block->parameters());
+}
+
+LlamaImpl::LlamaImpl(const LlamaConfig& config, int64_t vocab_size, int64_t block_size,
+                     std::optional<uint64_t> seed)
+    : CausalModel(
+          {vocab_size, block_size, config.loss_chunk_size, config.pad_vocab_to_multiple_of}),
+      n_layer_(config.n_layer) {
+  model = register_module("model", LlamaStack(config, vocab_size));
+  if (!config.tie_weights)
+    lm_head = register_module("lm_head", undrawn_linear(config.n_embd, vocab_size, /*bias=*/false));
+  if (seed) initialise(*seed);
+}
+
+void LlamaImpl::initialise(uint64_t seed) {
+  constexpr double kStd = 0.02;
+  const double residual_std = kStd / std::sqrt(2.0 * static_cast<double>(n_layer_));
+  const torch::NoGradGuard no_grad;
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  for (auto& item : named_parameters()) {
+    const std::string& name = item.key();
+    torch::Tensor& tensor = item.value();
+    const bool residual = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
+    if (name.ends_with(".bias"))
+      tensor.zero_();
+    else if (tensor.dim() == 1)
+      tensor.fill_(1.0);
+    else
+      tensor.normal_(0.0, residual ? residual_std : kStd, generator);
+  }
+}
+
+const torch::Tensor& LlamaImpl::head_weight() const {
+  return lm_head ? lm_head->weight : model->embed_tokens->weight;
+}
+
+std::shared_ptr<CausalModel> make_llama(const Config& config, int64_t vocab_size,
+                                        std::optional<uint64_t> seed) {
+  return Llama(llama_of(config), vocab_size, config.data.block_size, seed).ptr();
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,135 @@
+// Llama's decoder-only transformer: RMSNorm before each layer, rotary positions, grouped-query
+// attention, SwiGLU, no biases; with biases of q, k and v it is Qwen2's, with norms of the query
+// and key heads Qwen3's.
+//
+// After Touvron et al., "Llama 2" (2023), Dubey et al., "The Llama 3 herd of models" (2024) and
+// Yang et al., "Qwen3 technical report" (2025). Parameter names are those of transformers'
+// LlamaForCausalLM. Shape suffixes: B batch, T sequence, C n_embd, H query heads, K key and value
+// heads, D head_dim, I intermediate, V vocabulary.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "trainer/model/causal_model.h"
+#include "trainer/model/key_value_cache.h"
+#include "trainer/model/llama/llama_config.h"
+
+namespace ddp::train {
+
+/// Root mean square normalization over the last dimension, in float32.
+class RmsNormImpl : public torch::nn::Module {
+ public:
+  RmsNormImpl(int64_t width, double eps);
+  torch::Tensor forward(const torch::Tensor& x) const;
+
+ private:
+  torch::Tensor weight;
+  double eps_;
+};
+TORCH_MODULE(RmsNorm);
+
+/// What all blocks of a pass share.
+struct LlamaPass {
+  torch::Tensor cos, sin;          ///< Of the positions, [.., T, D / 2].
+  KeyValueCache* cache = nullptr;  ///< Null: no earlier tokens.
+  torch::Tensor mask{};            ///< As KeyValueCache::mask().
+};
+
+class LlamaAttentionImpl : public torch::nn::Module {
+ public:
+  explicit LlamaAttentionImpl(const LlamaShape& shape);
+  /// [B, T, C] -> [B, T, C]; position t sees positions <= t only, and those in layer `layer` of the
+  /// cache, to which this pass adds its own.
+  torch::Tensor forward(const torch::Tensor& x_BTC, const LlamaPass& pass, std::size_t layer);
+
+ private:
+  torch::Tensor attend(const torch::Tensor& q_BHTD, torch::Tensor k_BKTD, torch::Tensor v_BKTD,
+                       const LlamaPass& pass, std::size_t layer) const;
+
+  torch::nn::Linear q_proj{nullptr}, k_proj{nullptr}, v_proj{nullptr}, o_proj{nullptr};
+  RmsNorm q_norm{nullptr}, k_norm{nullptr};  // empty without qk_norm
+  int64_t head_dim_;
+};
+TORCH_MODULE(LlamaAttention);
+
+class LlamaMlpImpl : public torch::nn::Module {
+ public:
+  explicit LlamaMlpImpl(const LlamaShape& shape);
+  torch::Tensor forward(const torch::Tensor& x_BTC);
+
+ private:
+  torch::nn::Linear gate_proj{nullptr}, up_proj{nullptr}, down_proj{nullptr};
+};
+TORCH_MODULE(LlamaMlp);
+
+class LlamaBlockImpl : public torch::nn::Module {
+ public:
+  explicit LlamaBlockImpl(const LlamaShape& shape);
+  torch::Tensor forward(torch::Tensor x_BTC, const LlamaPass& pass, std::size_t layer);
+
+ private:
+  RmsNorm input_layernorm{nullptr};
+  LlamaAttention self_attn{nullptr};
+  RmsNorm post_attention_layernorm{nullptr};
+  LlamaMlp mlp{nullptr};
+};
+TORCH_MODULE(LlamaBlock);
+
+/// Embedding, blocks and final norm: the part whose names start with `model.`.
+class LlamaStackImpl : public torch::nn::Module {
+ public:
+  LlamaStackImpl(const LlamaConfig& config, int64_t vocab_size);
+  /// int64 [B, T] -> [B, T, C]. With a cache the tokens follow those in it.
+  torch::Tensor forward(const torch::Tensor& idx_BT, KeyValueCache* cache);
+
+  torch::nn::Embedding embed_tokens{nullptr};
+
+ private:
+  LlamaPass pass_of(int64_t T, torch::Device device, KeyValueCache* cache);
+  torch::Tensor through_block(std::size_t index, const torch::Tensor& x_BTC, const LlamaPass& pass);
+
+  bool checkpointed_;
+  torch::nn::ModuleList layers{nullptr};
+  RmsNorm norm{nullptr};
+  torch::Tensor frequencies_;  // [D / 2], moved to the device of the tokens
+};
+TORCH_MODULE(LlamaStack);
+
+class LlamaImpl : public CausalModel {
+ public:
+  /// Weights drawn from `seed`: N(0, 0.02), those added to the residual stream N(0, 0.02 / sqrt(2
+  /// n_layer)), biases 0, norms 1. Without one they are undefined, for a caller that loads them
+  /// all.
+  LlamaImpl(const LlamaConfig& config, int64_t vocab_size, int64_t block_size,
+            std::optional<uint64_t> seed);
+
+  const torch::Tensor& head_weight() const override;
+
+ protected:
+  torch::Tensor hidden_states(const torch::Tensor& idx_BT, KeyValueCache* cache) override {
+    return model(idx_BT, cache);
+  }
+  int64_t cached_layers() const override { return n_layer_; }
+
+ private:
+  void initialise(uint64_t seed);
+
+  LlamaStack model{nullptr};
+  torch::nn::Linear lm_head{nullptr};  // empty when the head is tied to embed_tokens
+  int64_t n_layer_;
+};
+TORCH_MODULE(Llama);
+
+/// See MakeCausalModel.
+std::shared_ptr<CausalModel> make_llama(const Config& config, int64_t vocab_size,
+                                        std::optional<uint64_t> seed);
+
+/// Radians by which a position turns each pair of a head's numbers, float32 [D / 2]; as in
+/// transformers, to the bit.
+torch::Tensor rotary_frequencies(const LlamaShape& shape);
+
+}  // namespace ddp::train

@@ -1,0 +1,12 @@
+// The Llama family as its configuration describes it.
+#pragma once
+
+#include <memory>
+
+#include "trainer/model/causal_architecture.h"
+
+namespace ddp::train {
+
+std::unique_ptr<const CausalArchitecture> llama_architecture();
+
+}  // namespace ddp::train

@@ -1,0 +1,70 @@
+// llama_config: one block that is Llama 2 and 3, TinyLlama, SmolLM2, Qwen2 and Qwen3 (dense).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/config/keys/config_checks.h"
+
+namespace ddp::train {
+
+/// How rotary embeddings are stretched to contexts longer than those of pretraining; the names are
+/// those of rope_scaling in config.json of transformers.
+struct RopeScaling {
+  std::string rope_type = "default";  ///< default: not at all; linear; llama3.
+  double factor = 1.0;
+  double low_freq_factor = 1.0;  ///< This and what follows: llama3 only.
+  double high_freq_factor = 4.0;
+  int64_t original_max_position_embeddings = 8192;
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
+/// What a weight file and its config.json fix. 0: follows from the others.
+struct LlamaShape {
+  int64_t n_layer = 0;
+  int64_t n_head = 0;
+  int64_t n_kv_head = 0;  ///< Heads of keys and values, each for n_head / n_kv_head query heads.
+  int64_t n_embd = 0;
+  int64_t head_dim = 0;
+  int64_t intermediate = 0;  ///< Inner width of the feed-forward layers.
+  double rope_theta = 10000.0;
+  RopeScaling rope_scaling{};
+  double norm_eps = 1e-5;
+  bool tie_weights = false;  ///< lm_head shares its matrix with the token embedding.
+  bool qkv_bias = false;     ///< Of the query, key and value projections: Qwen2.
+  bool qk_norm = false;      ///< RMSNorm of each query and key head: Qwen3.
+};
+
+struct LlamaConfig : LlamaShape {
+  std::string model_type;  ///< Preset name, empty when the sizes are given instead.
+  std::string init_from;   ///< Folder or snapshot to start from. Absolute after loading.
+  bool activation_checkpointing = false;
+  AutoNumber loss_chunk_size;             ///< Rows of logits at a time in the loss; 0: all.
+  AutoNumber pad_vocab_to_multiple_of{};  ///< Of the logits of the loss; 0: none.
+};
+
+struct LlamaPreset : LlamaShape {
+  LlamaPreset(std::string_view its_name, LlamaShape shape)
+      : LlamaShape(std::move(shape)), name(its_name) {}
+  std::string_view name;
+};
+
+/// The sizes that llama_config.model_type names.
+const std::vector<LlamaPreset>& llama_presets();
+
+/// The section of `config`. Throws std::out_of_range before add_model_keys().
+inline LlamaConfig& llama_of(Config& config) { return config.models.of<LlamaConfig>(); }
+inline const LlamaConfig& llama_of(const Config& config) { return config.models.of<LlamaConfig>(); }
+
+/// Adds the section and its keys.
+void add_llama_keys();
+
+/// Fills in what follows from model_type, init_from or the other sizes. Throws UserError if they do
+/// not fit each other or the pretrained model.
+void complete_llama(LlamaConfig& llama, const Given& given);
+
+}  // namespace ddp::train

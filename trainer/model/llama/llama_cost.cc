@@ -1,0 +1,169 @@
+#include "trainer/model/llama/llama_cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <utility>
+
+namespace ddp::train {
+namespace {
+
+class LlamaLayout {
+ public:
+  LlamaLayout(const LlamaShape& shape, int64_t vocab_size) : shape_(shape), width_(shape.n_embd) {
+    add("model.embed_tokens.weight", {vocab_size, width_}, Split::kVocabulary, vocab_size);
+    for (block_ = 0; block_ < shape.n_layer; ++block_) add_block();
+    block_ = WeightPlace::kAfterBlocks;
+    add("model.norm.weight", {width_});
+    if (!shape.tie_weights)
+      add("lm_head.weight", {vocab_size, width_}, Split::kVocabulary, vocab_size);
+  }
+
+  WeightsLayout places;
+
+ private:
+  void add(std::string name, std::vector<int64_t> sizes, Split split = Split::kNone,
+           int64_t units = 1) {
+    places.push_back({std::move(name), std::move(sizes), block_, split, /*ranges=*/1, units});
+  }
+  void add_heads(const std::string& name, int64_t heads) {
+    add(name + ".weight", {heads * shape_.head_dim, width_}, Split::kColumns, heads);
+    if (shape_.qkv_bias) add(name + ".bias", {heads * shape_.head_dim}, Split::kColumns, heads);
+  }
+  void add_attention(const std::string& name) {
+    add_heads(name + "q_proj", shape_.n_head);
+    add_heads(name + "k_proj", shape_.n_kv_head);
+    add_heads(name + "v_proj", shape_.n_kv_head);
+    add(name + "o_proj.weight", {width_, shape_.n_head * shape_.head_dim}, Split::kRows,
+        shape_.n_head);
+    if (!shape_.qk_norm) return;
+    add(name + "q_norm.weight", {shape_.head_dim});
+    add(name + "k_norm.weight", {shape_.head_dim});
+  }
+  void add_block() {
+    const std::string block = fmt::format("model.layers.{}.", block_);
+    const int64_t inner = shape_.intermediate;
+    add(block + "input_layernorm.weight", {width_});
+    add_attention(block + "self_attn.");
+    add(block + "post_attention_layernorm.weight", {width_});
+    add(block + "mlp.gate_proj.weight", {inner, width_}, Split::kColumns, inner);
+    add(block + "mlp.up_proj.weight", {inner, width_}, Split::kColumns, inner);
+    add(block + "mlp.down_proj.weight", {width_, inner}, Split::kRows, inner);
+  }
+
+  const LlamaShape& shape_;
+  const int64_t width_;
+  int64_t block_ = WeightPlace::kBeforeBlocks;
+};
+
+ParameterRole role_in_llama(const WeightPlace& place) {
+  if (place.block == WeightPlace::kBeforeBlocks) return ParameterRole::kEmbedding;
+  if (place.shape.size() < 2) return ParameterRole::kOther;
+  return place.block == WeightPlace::kAfterBlocks ? ParameterRole::kLinear : ParameterRole::kHidden;
+}
+
+/// Of one micro-batch; numbers of elements as double: no overflow.
+struct LlamaSizes {
+  LlamaSizes(const Config& config, int64_t vocab)
+      : shape(llama_of(config)),
+        tokens(static_cast<double>(config.trainer.batch_size * config.data.block_size)),
+        row(tokens * static_cast<double>(shape.n_embd)),
+        queries(tokens * static_cast<double>(shape.n_head * shape.head_dim)),
+        keys(tokens * static_cast<double>(shape.n_kv_head * shape.head_dim)),
+        inner(tokens * static_cast<double>(shape.intermediate)),
+        vocab_size(static_cast<double>(vocab)),
+        compute(config.trainer.use_amp ? 2.0 : 4.0) {}
+
+  const LlamaConfig& shape;
+  double tokens;
+  double row;      ///< Elements of a hidden state.
+  double queries;  ///< Of all query heads.
+  double keys;     ///< Of all key heads, as of all value heads.
+  double inner;    ///< Of the feed-forward layer.
+  double vocab_size;
+  double compute;  ///< Bytes of an element in matrix products.
+};
+
+constexpr double kLlamaFloat = 4.0;
+
+/// What the backward pass of one block needs, bytes.
+double llama_block_activations(const LlamaSizes& s) {
+  double bytes = 2 * s.row * kLlamaFloat + 2 * s.row * s.compute;  // around both norms
+  bytes += 2 * s.row * kLlamaFloat;                                // normalized, before the weight
+  bytes += 5 * s.queries * s.compute;  // q; k and v, repeated for each query head; y twice
+  bytes += 4 * s.inner * s.compute;    // gate, silu(gate), up, their product
+  bytes += s.tokens * (2 + static_cast<double>(s.shape.n_head)) * kLlamaFloat;  // statistics
+  if (s.shape.qk_norm) bytes += 2 * (s.queries + s.keys) * kLlamaFloat;
+  return bytes;
+}
+
+double llama_activation_bytes(const LlamaSizes& s) {
+  const double block = llama_block_activations(s);
+  const auto layers = static_cast<double>(s.shape.n_layer);
+  double bytes = layers * block;
+  if (s.shape.activation_checkpointing) {
+    // The inputs; of one block everything, its output with the gradient, and its own gradients.
+    const auto width = static_cast<double>(s.shape.n_embd);
+    const double weights = width * (2 * s.queries + 2 * s.keys + 3 * s.inner) / s.tokens;
+    bytes = (layers + 2) * s.row * kLlamaFloat + block + weights * kLlamaFloat;
+  }
+  return bytes + 2 * s.row * kLlamaFloat + s.row * s.compute;  // around the last norm
+}
+
+/// What exists besides while the last block is computed backward: gradients around SwiGLU.
+double llama_block_workspace(const LlamaSizes& s) { return (4 * s.inner + 2 * s.row) * s.compute; }
+
+int64_t count_of(const WeightPlace& place) {
+  return std::accumulate(place.shape.begin(), place.shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+}  // namespace
+
+WeightsLayout llama_layout(const LlamaShape& shape, int64_t vocab_size) {
+  return LlamaLayout(shape, vocab_size).places;
+}
+
+std::vector<ParameterShape> llama_parameter_shapes(const LlamaShape& shape, int64_t vocab_size) {
+  std::vector<ParameterShape> shapes;
+  for (const WeightPlace& place : llama_layout(shape, vocab_size))
+    shapes.push_back({place.name, place.shape, role_in_llama(place)});
+  return shapes;
+}
+
+std::vector<ParameterPart> llama_parts(const LlamaShape& shape, int64_t vocab_size) {
+  ParameterPart table{"token_embedding"}, blocks{"blocks"}, norm{"final_norm"}, head{"head"};
+  for (const WeightPlace& place : llama_layout(shape, vocab_size)) {
+    if (place.block == WeightPlace::kBeforeBlocks)
+      table.count += count_of(place);
+    else if (place.block != WeightPlace::kAfterBlocks)
+      blocks.count += count_of(place);
+    else
+      (place.shape.size() < 2 ? norm : head).count += count_of(place);
+  }
+  return {table, blocks, norm, head};
+}
+
+double llama_flops_per_token(const LlamaShape& shape, int64_t vocab_size, int64_t block_size) {
+  const auto parts = llama_parts(shape, vocab_size);
+  const int64_t looked_up = shape.tie_weights ? 0 : parts.front().count;
+  return flops_per_token(
+      {total_of(parts) - looked_up, shape.n_layer, shape.n_head * shape.head_dim, block_size});
+}
+
+std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_size,
+                                           const ComputePlace& place) {
+  const LlamaSizes sizes(config, vocab_size);
+  const double logits = logit_bytes({sizes.tokens, static_cast<double>(sizes.shape.n_embd),
+                                     sizes.vocab_size, sizes.compute, sizes.shape.loss_chunk_size});
+  // The logits are gone when the blocks are computed backward.
+  const double workspace = std::max(0.0, llama_block_workspace(sizes) - logits);
+  const double activations = llama_activation_bytes(sizes) + workspace;
+  return with_items(state_items(config, llama_parameter_shapes(sizes.shape, vocab_size), place),
+                    {{"activations", static_cast<int64_t>(std::llround(activations))},
+                     {"logits", static_cast<int64_t>(std::llround(logits))}});
+}
+
+}  // namespace ddp::train

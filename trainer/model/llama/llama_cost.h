@@ -1,0 +1,29 @@
+// What a Llama consists of and what training it takes, by arithmetic alone. No LibTorch in it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/config/param_groups.h"
+#include "trainer/model/llama/llama_config.h"
+#include "trainer/model/training_cost.h"
+#include "trainer/model/weights_layout.h"
+
+namespace ddp::train {
+
+/// As CausalModel::model_parameters() lists them.
+WeightsLayout llama_layout(const LlamaShape& shape, int64_t vocab_size);
+std::vector<ParameterShape> llama_parameter_shapes(const LlamaShape& shape, int64_t vocab_size);
+
+std::vector<ParameterPart> llama_parts(const LlamaShape& shape, int64_t vocab_size);
+
+/// 6 for each weight that a token is multiplied by, and 12 L H Q T of attention: a token embedding
+/// that no head shares is looked up, not multiplied.
+double llama_flops_per_token(const LlamaShape& shape, int64_t vocab_size, int64_t block_size);
+
+/// Weights, gradients, optimizer, activations, logits, DDP buckets, snapshots; without those of 0.
+std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_size,
+                                           const ComputePlace& place);
+
+}  // namespace ddp::train

@@ -1,0 +1,110 @@
+// Shapes as in the published config.json files.
+#include "trainer/model/llama/llama_config.h"
+
+namespace ddp::train {
+namespace {
+
+constexpr bool kTied = true;
+constexpr bool kUntied = false;
+
+LlamaShape llama_2(int64_t layers, int64_t heads, int64_t width, int64_t intermediate) {
+  return {.n_layer = layers,
+          .n_head = heads,
+          .n_kv_head = heads,
+          .n_embd = width,
+          .intermediate = intermediate};
+}
+
+LlamaShape llama_3_8b(double scaling) {
+  LlamaShape shape{.n_layer = 32,
+                   .n_head = 32,
+                   .n_kv_head = 8,
+                   .n_embd = 4096,
+                   .intermediate = 14336,
+                   .rope_theta = 5e5};
+  if (scaling > 1) shape.rope_scaling = {.rope_type = "llama3", .factor = scaling};
+  return shape;
+}
+
+LlamaShape llama_32(int64_t layers, int64_t heads, int64_t width) {
+  return {.n_layer = layers,
+          .n_head = heads,
+          .n_kv_head = 8,
+          .n_embd = width,
+          .intermediate = 8192,
+          .rope_theta = 5e5,
+          .rope_scaling = {.rope_type = "llama3", .factor = 32},
+          .tie_weights = kTied};
+}
+
+LlamaShape smollm2(int64_t layers, int64_t heads, int64_t kv_heads, int64_t width,
+                   int64_t intermediate, double theta) {
+  return {.n_layer = layers,
+          .n_head = heads,
+          .n_kv_head = kv_heads,
+          .n_embd = width,
+          .intermediate = intermediate,
+          .rope_theta = theta,
+          .tie_weights = kTied};
+}
+
+LlamaShape qwen25(int64_t layers, int64_t heads, int64_t kv_heads, int64_t width,
+                  int64_t intermediate, bool tied) {
+  return {.n_layer = layers,
+          .n_head = heads,
+          .n_kv_head = kv_heads,
+          .n_embd = width,
+          .intermediate = intermediate,
+          .rope_theta = 1e6,
+          .norm_eps = 1e-6,
+          .tie_weights = tied,
+          .qkv_bias = true};
+}
+
+LlamaShape qwen3(int64_t layers, int64_t heads, int64_t width, int64_t intermediate, bool tied) {
+  return {.n_layer = layers,
+          .n_head = heads,
+          .n_kv_head = 8,
+          .n_embd = width,
+          .head_dim = 128,
+          .intermediate = intermediate,
+          .rope_theta = 1e6,
+          .norm_eps = 1e-6,
+          .tie_weights = tied,
+          .qk_norm = true};
+}
+
+}  // namespace
+
+const std::vector<LlamaPreset>& llama_presets() {
+  static const std::vector<LlamaPreset> presets = {
+      {"llama-2-7b", llama_2(32, 32, 4096, 11008)},
+      {"llama-2-13b", llama_2(40, 40, 5120, 13824)},
+      {"llama-3-8b", llama_3_8b(1)},
+      {"llama-3.1-8b", llama_3_8b(8)},
+      {"llama-3.2-1b", llama_32(16, 32, 2048)},
+      {"llama-3.2-3b", llama_32(28, 24, 3072)},
+      {"tinyllama-1.1b",
+       {.n_layer = 22, .n_head = 32, .n_kv_head = 4, .n_embd = 2048, .intermediate = 5632}},
+      {"smollm2-135m", smollm2(30, 9, 3, 576, 1536, 1e5)},
+      {"smollm2-360m", smollm2(32, 15, 5, 960, 2560, 1e5)},
+      {"smollm2-1.7b", smollm2(24, 32, 32, 2048, 8192, 1.3e5)},
+      {"qwen2.5-0.5b", qwen25(24, 14, 2, 896, 4864, kTied)},
+      {"qwen2.5-1.5b", qwen25(28, 12, 2, 1536, 8960, kTied)},
+      {"qwen2.5-3b", qwen25(36, 16, 2, 2048, 11008, kTied)},
+      {"qwen2.5-7b", qwen25(28, 28, 4, 3584, 18944, kUntied)},
+      {"qwen3-0.6b", qwen3(28, 16, 1024, 3072, kTied)},
+      {"qwen3-1.7b", qwen3(28, 16, 2048, 6144, kTied)},
+      {"qwen3-4b", qwen3(36, 32, 2560, 9728, kTied)},
+      {"qwen3-8b", qwen3(36, 32, 4096, 12288, kUntied)},
+      {"llama-mini",
+       {.n_layer = 6,
+        .n_head = 6,
+        .n_kv_head = 2,
+        .n_embd = 192,
+        .intermediate = 512,
+        .tie_weights = kTied}}};
+  return presets;
+}
+
+}  // namespace ddp::train

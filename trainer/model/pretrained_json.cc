@@ -1,0 +1,116 @@
+#include "trainer/model/pretrained_json.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/files/json_depth.h"
+
+namespace ddp::train {
+namespace {
+
+using PretrainedJson = nlohmann::json;
+
+std::string pretrained_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw UserError(fmt::format("{}: {}; {}", path, std::strerror(errno), kHowToMakePretrained));
+  std::ostringstream text;
+  text << file.rdbuf();
+  return std::move(text).str();
+}
+
+/// The metadata of a safetensors file, by https://github.com/huggingface/safetensors#format.
+PretrainedJson metadata_of(const std::string& path) {
+  constexpr uint64_t kLongest = 100'000'000;  // as the reader of weights
+  std::ifstream file(path, std::ios::binary);
+  unsigned char head[8] = {};
+  file.read(reinterpret_cast<char*>(head), sizeof head);
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8U | head[i];
+  std::string text(file && length <= kLongest ? length : 0, ' ');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  const bool readable = file.good() && !nests_too_deeply(text);
+  const auto header = readable ? PretrainedJson::parse(text, nullptr, false) : PretrainedJson();
+  if (header.is_object() && header.contains("__metadata__")) return header["__metadata__"];
+  throw UserError(fmt::format("{}: is neither a snapshot of this trainer nor a folder; {}", path,
+                              kHowToMakePretrained));
+}
+
+void check_task_is_one_of(const std::string& path, const std::string& task,
+                          const std::vector<TaskKind>& tasks) {
+  std::vector<std::string> names;
+  for (const TaskKind wanted : tasks) names.emplace_back(task_name(wanted));
+  if (std::find(names.begin(), names.end(), task) != names.end()) return;
+  throw UserError(fmt::format("{}: is a snapshot of task {}; give one of {}", path, task,
+                              fmt::join(names, " or ")));
+}
+
+}  // namespace
+
+nlohmann::json parse_pretrained_config(const std::string& path) {
+  const std::string text = pretrained_text(path);
+  if (nests_too_deeply(text))
+    throw UserError(fmt::format("{}: nested too deeply; {}", path, kHowToMakePretrained));
+  const auto config = PretrainedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object())
+    throw UserError(fmt::format("{}: not a JSON object; {}", path, kHowToMakePretrained));
+  return config;
+}
+
+bool PretrainedValues::has(const char* key) const {
+  const auto value = config_.find(key);
+  return value != config_.end() && !value->is_null();
+}
+
+int64_t PretrainedValues::number(const char* key, int64_t otherwise) const {
+  const auto value = get(key, otherwise, &PretrainedJson::is_number_integer);
+  if (has(key) && value < 1) fail(key);
+  return value;
+}
+
+bool PretrainedValues::flag(const char* key, bool otherwise) const {
+  return get(key, otherwise, &PretrainedJson::is_boolean);
+}
+
+double PretrainedValues::real(const char* key, double otherwise) const {
+  return get(key, otherwise, &PretrainedJson::is_number);
+}
+
+std::string PretrainedValues::text(const char* key, const std::string& otherwise) const {
+  return get(key, otherwise, &PretrainedJson::is_string);
+}
+
+template <class T>
+T PretrainedValues::get(const char* key, const T& otherwise,
+                        bool (nlohmann::json::*is_of_type)() const) const {
+  if (!has(key)) return otherwise;
+  if (!(config_[key].*is_of_type)()) fail(key);
+  return config_[key].get<T>();
+}
+
+void PretrainedValues::fail(const char* key) const {
+  throw UserError(
+      fmt::format("{}: {} is {}; {}", path_, key, config_[key].dump(), kHowToMakePretrained));
+}
+
+void with_pretrained_snapshot(const std::string& path, const std::vector<TaskKind>& tasks,
+                              const TakeSnapshot& take) {
+  const PretrainedJson metadata = metadata_of(path);
+  try {
+    const auto config = PretrainedJson::parse(metadata.at("config").get<std::string>());
+    const auto task = metadata.value("task", std::string(task_name(TaskKind::kCausalLm)));
+    check_task_is_one_of(path, task, tasks);
+    take(metadata, config, task);
+  } catch (const PretrainedJson::exception&) {
+    throw UserError(
+        fmt::format("{}: its metadata is not that of a snapshot; {}", path, kHowToMakePretrained));
+  }
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,68 @@
+// How config.json of a folder of transformers and the metadata of a snapshot are read, whatever the
+// model is.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+
+namespace ddp::train {
+
+inline constexpr const char* kHowToMakePretrained =
+    "give a folder that transformers' save_pretrained, trainer export or, for a GPT, "
+    "scripts/convert_checkpoint.py has written";
+
+/// Throws UserError: no such file, not JSON.
+nlohmann::json parse_pretrained_config(const std::string& path);
+
+/// Values of an object in the file `path`, with the defaults that transformers has for them. Both
+/// must outlive it. Throws UserError on a value of another type.
+class PretrainedValues {
+ public:
+  PretrainedValues(const nlohmann::json& config, const std::string& path)
+      : config_(config), path_(path) {}
+
+  bool has(const char* key) const;                           ///< And not as null.
+  int64_t number(const char* key, int64_t otherwise) const;  ///< At least 1.
+  bool flag(const char* key, bool otherwise) const;
+  double real(const char* key, double otherwise) const;
+  std::string text(const char* key, const std::string& otherwise) const;
+
+ private:
+  template <class T>
+  T get(const char* key, const T& otherwise, bool (nlohmann::json::*is_of_type)() const) const;
+  [[noreturn]] void fail(const char* key) const;
+
+  const nlohmann::json& config_;
+  const std::string& path_;
+};
+
+/// `there` is the value of the key, `ours` the only one that this model can represent.
+template <class T>
+void expect_value(std::vector<std::string>& differences, const char* key, const T& there,
+                  const T& ours) {
+  if (there != ours) differences.push_back(fmt::format("{} is {}, not {}", key, there, ours));
+}
+
+template <class T>
+void compare_value(std::vector<std::string>& differences, const char* name, const T& there,
+                   const T& here) {
+  if (there != here)
+    differences.push_back(fmt::format("{} is {} there, {} here", name, there, here));
+}
+
+/// Takes the metadata, the configuration and the task.
+using TakeSnapshot =
+    std::function<void(const nlohmann::json&, const nlohmann::json&, const std::string&)>;
+/// Calls `take` for a snapshot of one of `tasks`. Throws UserError if it is none, or if `take`
+/// does not find a value.
+void with_pretrained_snapshot(const std::string& path, const std::vector<TaskKind>& tasks,
+                              const TakeSnapshot& take);
+
+}  // namespace ddp::train
