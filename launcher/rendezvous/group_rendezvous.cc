@@ -93,7 +93,8 @@ void GroupRendezvous::lose_round() {
 }
 
 void GroupRendezvous::leave(int signal) {
-  if (coordinator_) coordinator_->retire();
+  if (coordinator_) coordinator_->retire(/*hand_over=*/!settings_.rules.fixed_ranks);
+  claims_left_ = 0;
   if (has_host()) say(Leave{signal});
 }
 
