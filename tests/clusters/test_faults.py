@@ -10,6 +10,7 @@ root and ip(8); skipped by name otherwise.
 import collections
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,7 +136,8 @@ class Faults(unittest.TestCase):
         if wrong:
             print(f"[skipped] all of it: no network namespaces here\n  {wrong}", flush=True)
             self.skipTest(wrong)
-        self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="ddp_faults_"))
+        self.folder = tempfile.mkdtemp(prefix="ddp_faults_")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)  # killed workers may still write there
 
     def job(self, nnodes, endpoints=address(0), **how):
         job = Job(tempfile.mkdtemp(dir=self.folder), nnodes, endpoints, **how)
