@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/new_file.h"
 #include "launcher/base/text.h"
 #include "launcher/process/input_file.h"
 
@@ -32,6 +33,18 @@ LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan
                          plan.restarts);
 }
 
+namespace {
+
+// Outlives the run's own folder, which is another one when the node is started again.
+std::string members_file(const LaunchConfig& config, const GroupSettings& settings) {
+  if (settings.rules.fixed_ranks || config.log_dir.empty() || config.log_dir == "/dev/null")
+    return "";
+  return fmt::format("{}/{}.{}.members", config.log_dir, safe_file_name(settings.rules.run_id),
+                     safe_file_name(settings.host_name));
+}
+
+}  // namespace
+
 JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
                               const SignalMailbox& signals) {
   JobRendezvous rendezvous;
@@ -44,6 +57,7 @@ JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
   settings.rules.restarts = plan.restarts;
   settings.local_world_size = plan.job.local_world_size;
   settings.rank0_store = config.rank0_store;
+  settings.members_file = members_file(config, settings);
   if (!config.rdzv_token_file.empty()) settings.token = read_token(config.rdzv_token_file, signals);
   rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
   return rendezvous;

@@ -25,6 +25,10 @@ inline constexpr const char* kUseAgentStore = "TORCHELASTIC_USE_AGENT_STORE";
 inline constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
 inline constexpr const char* kSignalsToHandle = "TORCHELASTIC_SIGNALS_TO_HANDLE";
 
+/// The epoch of the worker's round: greater than that of any earlier round of the job, whichever
+/// node hosted it (TORCHELASTIC_RESTART_COUNT may repeat if the host is lost). A store of results
+/// can reject a writer with a smaller one. Starts anew when all nodes of the job are started anew.
+inline constexpr const char* kRoundEpoch = "DDP_ROUND_EPOCH";
 /// A file that a worker may rewrite to report progress; see launcher/README.md.
 inline constexpr const char* kHeartbeatFile = "DDP_HEARTBEAT_FILE";
 /// In a heartbeat: every rank of this program writes them from its start.

@@ -219,6 +219,7 @@ void LocalElasticAgent::absorb_exit(const Event& event, std::vector<ProcessFailu
                   : known                                ? WorkerState::Failed
                   : told_to_stop() && !worker->was_dying ? WorkerState::Stopped
                                                          : WorkerState::Failed;
+  worker->stopped_well = event.exit.ok() && told_to_stop() && !worker->was_dying;
   record_event(*worker);
   if (asked_for_stacks_.erase(worker->local_rank) > 0) dumping_ = !asked_for_stacks_.empty();
   if (worker->state != WorkerState::Failed || known) return;
@@ -317,8 +318,9 @@ void LocalElasticAgent::report_end() {
     failures_.insert(failures_.begin(), earlier.begin(), earlier.end());
     end.failures = told_in_full(failures_, processes_);
   }
-  end.stopped = std::any_of(group_.workers.begin(), group_.workers.end(),
-                            [](const Worker& w) { return w.state == WorkerState::Stopped; });
+  end.stopped = std::any_of(group_.workers.begin(), group_.workers.end(), [](const Worker& w) {
+    return w.state == WorkerState::Stopped || w.stopped_well;
+  });
   end.preempted = how_interrupted(plan_.restarts, group_.workers) == Outcome::Preempted;
   phase_ = Phase::Reported;
   deadline_.reset();

@@ -12,6 +12,11 @@ mode_t under_umask(mode_t mode) {
   return mode & ~mask;
 }
 
+std::string safe_file_name(std::string name) {
+  for (char& c : name) c = c == '/' || c == '\0' ? '_' : c;
+  return name.substr(0, 100);
+}
+
 int create_temporary_file(const std::string& path, std::string& name) {
   name = path + ".tmpXXXXXX";
   const int fd = ::mkostemp(name.data(), O_CLOEXEC);  // exclusive, with mode 0600

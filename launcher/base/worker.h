@@ -36,6 +36,7 @@ struct Worker {
   WorkerState state = WorkerState::Running;
   ExitStatus exit;
   bool was_dying = false;      // was already dying on its own when told to stop
+  bool stopped_well = false;   // exited with 0 because it was told to stop: it has not finished
   std::string error_file;      // empty: none
   std::string heartbeat_file;  // empty: none
   ResourceUsage usage;

@@ -25,8 +25,9 @@ namespace {
 // On a single node an endpoint without a port means nothing. Nor does a c10d endpoint: agents meet
 // there, workers do not, as in torchrun.
 void apply_endpoint(LaunchConfig& config, const std::string& text, const std::string& backend) {
+  if (backend == "c10d") return;
   const auto endpoint = parse_endpoint(text);
-  if (!endpoint || endpoint->port == 0 || backend == "c10d") return;
+  if (!endpoint || endpoint->port == 0) return;
   if (!endpoint->host.empty()) config.master_addr = endpoint->host;
   config.master_port = endpoint->port;
 }
@@ -71,9 +72,10 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
   rules.own_id = !config.rdzv_id.empty();
   group.role = config.role;
   group.local_addr = values.text("local-addr");
-  const auto endpoint = take_endpoint(values, rules.fixed_ranks);
-  group.host = endpoint.host;
-  group.port = endpoint.port;
+  const auto endpoints = take_endpoints(values, rules.fixed_ranks);
+  group.host = endpoints.front().host;
+  group.port = endpoints.front().port;
+  group.more_endpoints.assign(endpoints.begin() + 1, endpoints.end());
   rules.reach_note = note_on_reach(values, group.host, rules.fixed_ranks);
   if (rules.fixed_ranks) {
     group.node_rank = values.integer("node-rank", 0, nodes.max - 1);

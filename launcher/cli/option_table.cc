@@ -63,9 +63,9 @@ constexpr std::array kOptions{
     OptionSpec{"rdzv-backend", 0, "static|c10d", "static", Rendezvous,
                "Rendezvous of several nodes. static: a fixed set, each with its --node-rank. c10d: "
                "MIN to MAX nodes, which may join, leave and be replaced."},
-    OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT]", "", Rendezvous,
+    OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT],...", "", Rendezvous,
                "Address of the rendezvous [port 29400, static: 29500]; static: also MASTER_ADDR, "
-               "MASTER_PORT."},
+               "MASTER_PORT; c10d: one or more."},
     OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous,
                "Job ID (TORCHELASTIC_RUN_ID). Default: random; with several nodes: none."},
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,

@@ -53,8 +53,9 @@ std::string rdzv_backend(const OptionValues& values) {
   return values.one_of("rdzv-backend", {"static", "c10d"});
 }
 
-Endpoint take_endpoint(const OptionValues& values, bool is_static) {
-  const std::string& text = values.text("rdzv-endpoint");
+namespace {
+
+Endpoint take_endpoint(const OptionValues& values, const std::string& text, bool is_static) {
   Endpoint endpoint;
   if (text.empty() && (is_static || values.given("master-addr"))) {
     const bool has_port = is_static || values.given("master-port");
@@ -67,7 +68,7 @@ Endpoint take_endpoint(const OptionValues& values, bool is_static) {
   if (endpoint.host.empty() && values.given("rdzv-endpoint")) {
     usage_error(fmt::format(
         "--rdzv-endpoint={}: no host in it; is the shell variable set? HOST[:PORT] of one node",
-        text));
+        values.text("rdzv-endpoint")));
   }
   if (endpoint.host.empty()) {
     usage_error(
@@ -76,6 +77,25 @@ Endpoint take_endpoint(const OptionValues& values, bool is_static) {
   }
   if (endpoint.port == 0) endpoint.port = is_static ? kStaticPort : kDynamicPort;
   return endpoint;
+}
+
+}  // namespace
+
+std::vector<Endpoint> take_endpoints(const OptionValues& values, bool is_static) {
+  constexpr std::size_t kMost = 16;
+  const std::string& text = values.text("rdzv-endpoint");
+  const auto items = split_list(text, ',');
+  if (items.size() <= 1) return {take_endpoint(values, text, is_static)};
+  if (is_static || items.size() > kMost) {
+    usage_error(fmt::format(
+        "--rdzv-endpoint={}: {}", text,
+        is_static ? "several endpoints are for --rdzv-backend=c10d; give the one of node 0"
+                  : fmt::format("at most {} endpoints; 3 are enough", kMost)));
+  }
+  std::vector<Endpoint> endpoints;
+  for (const std::string& item : items)
+    endpoints.push_back(take_endpoint(values, trimmed(item), is_static));
+  return endpoints;
 }
 
 std::string note_on_reach(const OptionValues& values, const std::string& host, bool is_static) {

@@ -15,10 +15,10 @@ namespace ddp::launch {
 std::string rdzv_backend(const OptionValues& values);
 
 /// --rdzv-endpoint, or --master-addr and --master-port with the static backend; with the backend's
-/// own port if none is given. Errors are LaunchErrors (2).
-Endpoint take_endpoint(const OptionValues& values, bool is_static);
+/// own port if none is given. At least one; several with c10d only. Errors are LaunchErrors (2).
+std::vector<Endpoint> take_endpoints(const OptionValues& values, bool is_static);
 
-/// MembershipRules::reach_note for the host that take_endpoint() has found.
+/// MembershipRules::reach_note for the first host of take_endpoints().
 std::string note_on_reach(const OptionValues& values, const std::string& host, bool is_static);
 
 /// torchrun's keys of --rdzv-conf. Returns a line for each that has no effect. Errors are

@@ -26,11 +26,6 @@ std::string temporary_folder() {
   return folder && *folder ? folder : "/tmp";
 }
 
-std::string safe_name(std::string name) {
-  for (char& c : name) c = c == '/' || c == '\0' ? '_' : c;
-  return name.substr(0, 100);
-}
-
 // <log-dir>/latest points to the newest run. Replaced by rename, so that it never dangles; a user's
 // own file or folder of that name is kept.
 void point_latest_at(const std::string& run) {
@@ -68,7 +63,7 @@ RunFolder RunFolder::planned(const std::string& log_dir, const std::string& run_
   folder.has_logs_ = files != RunFiles::ErrorFiles;
   const std::string path = log_dir.empty()
                                ? temporary_folder() + "/ddp-run_XXXXXX"
-                               : fmt::format("{}/{}_XXXXXX", log_dir, safe_name(run_id));
+                               : fmt::format("{}/{}_XXXXXX", log_dir, safe_file_name(run_id));
   std::error_code error;
   const fs::path absolute = fs::absolute(path, error);  // workers may change directory
   folder.path_ = error ? path : absolute.string();

@@ -195,6 +195,7 @@ struct Writer {
             {"max_restarts", m.max_restarts},
             {"port", m.port},
             {"epoch", m.epoch},
+            {"returned", m.returned},
             {"session", m.session},
             {"received", m.received}};
   }
@@ -284,6 +285,7 @@ Hello hello_of(const Fields& f) {
   hello.max_restarts = f.integer("max_restarts", 0, INT_MAX);
   hello.port = f.integer("port", 0, 65535);
   hello.epoch = f.number("epoch", -1, kLastEpoch);
+  hello.returned = f.flag("returned");
   hello.session = f.text("session");
   hello.received = f.number("received", 0, kLastEpoch);
   return hello;

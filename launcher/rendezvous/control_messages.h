@@ -34,6 +34,7 @@ struct Hello {
   int max_restarts = 0;
   int port = 0;            // where this node would host the rendezvous if the host is lost
   long long epoch = -1;    // epoch of the last round that this node accepted; -1: none
+  bool returned = false;   // that was an earlier agent of this node (MembersFile)
   std::string session{};   // of a lost connection to this host that is to be resumed
   long long received = 0;  // number of the session's messages received
 };

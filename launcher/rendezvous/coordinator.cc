@@ -79,7 +79,30 @@ void Coordinator::hear(const Status& status) {
 }
 
 bool Coordinator::has_lost_mandate() const {
+  if (retired_) return false;
   return (superseded_by_ && !over()) || membership_.has_lost_mandate(Clock::now());
+}
+
+void Coordinator::retire(bool hand_over) {
+  membership_.retire();
+  hands_over_ = hand_over && !retired_;
+  retired_ = true;
+}
+
+// The others need not wait until the workers of this node have stopped.
+void Coordinator::hand_over() {
+  const auto own = std::find_if(connections_.begin(), connections_.end(),
+                                [&](const auto& one) { return one.second.id == id_; });
+  if (!hands_over_ || over() || own == connections_.end() || !membership_.is_leaving(own->first))
+    return;
+  hands_over_ = false;
+  for (const int fd : take_listeners()) ::close(fd);
+  for (auto& [node, connection] : connections_) {
+    if (node == own->first) continue;
+    connection.closing = true;
+    connection.channel->finish_sending();
+    if (!connection.inquiry) watch(node, connection);
+  }
 }
 
 std::string Coordinator::take_note() {
@@ -145,6 +168,7 @@ void Coordinator::handle(const std::vector<pollfd>&) {
   }
   keep_time();
   deliver();
+  hand_over();
 }
 
 // Not all at once: those that have spoken are judged in between, and make room for the next.

@@ -50,8 +50,9 @@ class Coordinator : public PollHandler {
   void serve_until(Clock::time_point limit, const std::function<bool()>& ready);
   /// Serves after the job is over until all nodes have read the verdict or `limit` has passed.
   void see_off(Clock::time_point limit);
-  /// This node leaves: begin no further rounds.
-  void retire() { membership_.retire(); }
+  /// This node leaves: begin no further rounds. `hand_over`: as soon as the others have been told,
+  /// refuse connections, so that they look for the next host.
+  void retire(bool hand_over);
   bool over() const { return membership_.over(); }
   /// Whether this agent must stop hosting: others may continue, or have continued, without it.
   bool has_lost_mandate() const;
@@ -96,6 +97,7 @@ class Coordinator : public PollHandler {
   void expect_word(const Connection& connection);
   Clock::duration patience_with(const Connection& connection) const;
   void deliver();
+  void hand_over();
   void watch(int node, Connection& connection);
 
   Membership membership_;
@@ -121,7 +123,9 @@ class Coordinator : public PollHandler {
   Place place_;
   int asking_ = 0;                       // connections with an inquiry
   std::optional<Status> superseded_by_;  // another agent knows a later round
-  bool store_client_came_ = false;       // it retries, but is noted only once
+  bool retired_ = false;
+  bool hands_over_ = false;
+  bool store_client_came_ = false;  // it retries, but is noted only once
 };
 
 }  // namespace ddp::launch

@@ -19,6 +19,10 @@ void Coordinator::lose_closed(int node, Clock::time_point now) {
   Connection& connection = found->second;
   const ControlChannel& channel = *connection.channel;
   if (channel.state() != ControlChannel::State::Closed) return;
+  // This agent itself, which is not dead: it reconnects.
+  if (connection.welcome && connection.id == id_ && channel.peer_is_gone() && !over() &&
+      !connection.closing && !membership_.is_leaving(node))
+    return;
   if (!connection.welcome || connection.closing || connection.place.port == 0 || over() ||
       membership_.is_leaving(node) || !channel.peer_is_gone()) {
     const std::string why = channel.peer_is_gone() ? "its ddp-run is gone" : channel.problem();

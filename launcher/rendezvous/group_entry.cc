@@ -16,7 +16,6 @@ namespace ddp::launch {
 namespace {
 
 constexpr int kClaims = 50;
-constexpr std::chrono::milliseconds kClaimPause{20};
 
 }  // namespace
 
@@ -28,6 +27,8 @@ void GroupRendezvous::join() {
 }
 
 void GroupRendezvous::search() {
+  if (!candidacy_) ask_around();
+  if (holds_endpoint_ && search_.may_host()) return stand({});
   stage_ = Stage::Searching;
   search_.begin();
   take_search_results();
@@ -52,7 +53,8 @@ void GroupRendezvous::retry() {
 }
 
 Status GroupRendezvous::status() const {
-  Status status{.id = id_, .run_id = settings_.rules.run_id, .epoch = epoch_};
+  // A node that has returned knows its last round's epoch, but has no part in that round any more.
+  Status status{.id = id_, .run_id = settings_.rules.run_id, .epoch = last_round_ ? epoch_ : -1};
   if (stage_ != Stage::Member) return status;
   status.hosts = coordinator_ != nullptr;
   status.address = search_.present().address;
@@ -139,6 +141,14 @@ void GroupRendezvous::leave_candidate(const std::string& why) {
     stage_ = Stage::Lost;
     return;
   }
+  if (candidacy_) {
+    candidacy_->newcomer.avoid({search_.present().address, search_.present().port},
+                               Clock::now() + kAvoided);
+  }
+  if (candidacy_ && holds_endpoint_) {
+    stage_ = Stage::Standing;
+    return;
+  }
   search_.try_another(why);
   take_search_results();
 }
@@ -147,21 +157,20 @@ void GroupRendezvous::take_search_results() {
   constexpr std::chrono::milliseconds kRetry{20};
   if (stage_ != Stage::Searching) return;
   if (auto listeners = search_.take_listeners(); !listeners.empty()) {
-    if (search_.hosts_elsewhere() && settings_.local_addr.empty())
-      settings_.local_addr = settings_.host;
+    if (settings_.local_addr.empty()) settings_.local_addr = search_.hosts_elsewhere();
     at_endpoint_ = true;
-    host({}, std::move(listeners));
-    search_.connect_to_self();
+    return stand(std::move(listeners));
   }
   if (const std::string note = search_.take_note(); !note.empty()) tell_note(note);
   if (search_.exhausted() && !retry_at_) {
-    if (loss_) return leave_candidate("");
+    if (loss_ || (candidacy_ && holds_endpoint_ && !resuming_)) return leave_candidate("");
     if (waits_since_) return;
     if (!resuming_) return search();
     if (search_.was_refused()) return lose_host("its ddp-run is gone");
     if (Clock::now() >= heard_ + patience_) return lose_host(reconnect_why_);
     retry_at_ = Clock::now() + kRetry;
   }
+  if (!may_greet()) return;
   if (auto channel = search_.take_channel()) {
     channel_ = std::move(channel);
     say_hello();
@@ -193,6 +202,7 @@ void GroupRendezvous::take_over(const Mandate& mandate, bool alone) {
   claim_at_ = next_visit_ = Clock::now();
   host(std::move(history), signpost_.take_listeners());
   coordinator_->set_place({reach(), succession_port_});
+  holds_endpoint_ = false;
   for (Follower& follower : signpost_.take_followers()) coordinator_->adopt(std::move(follower));
   stage_ = Stage::Searching;
   search_.connect_to_self({reach(), succession_port_});
@@ -205,6 +215,7 @@ void GroupRendezvous::step_down() {
   const auto listeners = coordinator_->take_listeners();
   if (!listeners.empty()) succession_port_ = port_of(listeners.front());
   signpost_.listen(listeners);
+  holds_endpoint_ = at_endpoint_;
   coordinator_.reset();
   visit_.reset();
   if (last_round_) return lose_job("too few nodes of the last round follow this host");
@@ -221,8 +232,10 @@ void GroupRendezvous::step_down() {
 // A newcomer that would have hosted a job of its own: the nodes of the other one ask here.
 void GroupRendezvous::take_directions() {
   for (const Status& heard : signpost_.take_heard()) {
-    const bool idle = waits_since_ && stage_ == Stage::Searching && search_.is_idle();
+    const bool idle = stage_ == Stage::Standing ||
+                      (waits_since_ && stage_ == Stage::Searching && search_.is_idle());
     if (!idle || heard.run_id != settings_.rules.run_id || heard.address.empty()) continue;
+    stage_ = Stage::Searching;
     search_.follow({{heard.address, heard.port}}, patience_);
     take_search_results();
   }
@@ -233,40 +246,9 @@ void GroupRendezvous::take_directions() {
   }
 }
 
-// A node that was started anew knows the endpoint only, and may have begun a job of its own there.
-void GroupRendezvous::visit_endpoint() {
-  constexpr std::chrono::milliseconds kVisit{500};
-  if (settings_.rules.fixed_ranks || at_endpoint_) return;
-  const bool hosts = coordinator_ && stage_ == Stage::Member;
-  if (!hosts && !loss_) return visit_.reset();
-  if (visit_) {
-    visit_->handle({});
-    for (const auto& finding : visit_->findings()) {
-      if (hosts && finding.found == Inquiry::Found::Answer) coordinator_->hear(finding.status);
-    }
-  }
-  if (Clock::now() < next_visit_) return;
-  next_visit_ = Clock::now() + kVisit;
-  std::vector<Place> places;
-  for (const auto& one : search_.endpoint_addresses()) places.push_back({one, settings_.port});
-  visit_.emplace(places, hosts ? coordinator_->status() : status(), settings_.token, patience_);
-}
-
 // Where other machines reach this node, numeric.
 std::string GroupRendezvous::reach() const {
   return parse_address(settings_.local_addr, 0) ? settings_.local_addr : own_numeric_;
-}
-
-// Newcomers know the endpoint only, which may be on this machine. The kernel may have closed the
-// old host's connections before its listening socket, so one attempt would not do.
-void GroupRendezvous::claim_endpoint() {
-  if (claims_left_ == 0 || Clock::now() < claim_at_) return;
-  const auto address = parse_address(settings_.host, settings_.port);
-  const int fd = address ? listen_on(*address) : -1;
-  if (fd >= 0) coordinator_->also_listen(fd);
-  at_endpoint_ = at_endpoint_ || fd >= 0;
-  claims_left_ = fd < 0 && address && errno == EADDRINUSE ? claims_left_ - 1 : 0;
-  claim_at_ = Clock::now() + kClaimPause;
 }
 
 // Where the others reach this node.
@@ -299,6 +281,7 @@ void GroupRendezvous::say_hello() {
                        .max_restarts = settings_.rules.restarts.max_restarts,
                        .port = succession_port_,
                        .epoch = epoch_,
+                       .returned = returned_,
                        .session = resuming_ ? host_id_ : "",
                        .received = resuming_ ? session_.received() : 0});
 }
@@ -309,6 +292,7 @@ void GroupRendezvous::enter(const Welcome& welcome) {
   patience_ = welcome.patience;
   stage_ = Stage::Member;
   loss_.reset();
+  candidacy_.reset();
   waits_since_.reset();
   const bool left_behind = std::exchange(resuming_, false) && !welcome.resumed;
   if (welcome.resumed) {

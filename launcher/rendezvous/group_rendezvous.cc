@@ -26,7 +26,7 @@ std::string random_name() {
 
 SearchSettings search_settings(const GroupSettings& settings) {
   const bool fixed = settings.rules.fixed_ranks;
-  SearchSettings search{.host = settings.host, .port = settings.port};
+  SearchSettings search{.endpoints = settings.endpoints()};
   search.must_host = fixed ? settings.node_rank == 0 : settings.is_host.value_or(false);
   search.may_host = !fixed && settings.is_host.value_or(true);
   search.token = settings.token;
@@ -43,6 +43,8 @@ GroupRendezvous::GroupRendezvous(GroupSettings settings)
       search_(search_settings(settings_)),
       store_(settings_.shares_port() ? settings_.port : 0, settings_.rank0_store),
       signpost_(settings_.token),
+      members_file_(settings_.members_file, settings_.rules.run_id, settings_.endpoints()),
+      watch_(settings_.endpoints()),
       awake_(Clock::now()) {
   if (!settings_.shares_port()) settings_.rules.master_port = 0;
 }
@@ -91,7 +93,8 @@ void GroupRendezvous::lose_round() {
 }
 
 void GroupRendezvous::leave(int signal) {
-  if (coordinator_) coordinator_->retire();
+  if (coordinator_) coordinator_->retire(/*hand_over=*/!settings_.rules.fixed_ranks);
+  claims_left_ = 0;
   if (has_host()) say(Leave{signal});
 }
 
@@ -115,7 +118,10 @@ void GroupRendezvous::receive_as_member(const ControlMessage& message) {
   if (const auto* m = std::get_if<Round>(&message)) receive(*m);
   if (const auto* m = std::get_if<Go>(&message); m && proposed_ && m->epoch == epoch_)
     begin_round();
-  if (const auto* m = std::get_if<Standby>(&message)) last_round_ = m->round;
+  if (const auto* m = std::get_if<Standby>(&message)) {
+    last_round_ = m->round;
+    remember(m->round);
+  }
   if (const auto* m = std::get_if<Verdict>(&message)) receive(*m);
   if (const auto* m = std::get_if<Note>(&message)) tell_note(m->text);
   if (const auto* m = std::get_if<Stop>(&message); m && in_round_) {
@@ -130,6 +136,9 @@ void GroupRendezvous::receive(const Round& round) {
   round_node_ = own_node_;
   proposed_ = true;
   epoch_ = round.info.epoch;
+  last_members_ = {};
+  returned_ = false;
+  remember(round);  // on disk before the vote is given
   say(Accepted{epoch_});
 }
 
@@ -161,7 +170,10 @@ void GroupRendezvous::receive(const Verdict& verdict) {
   // All workers of the round have ended, and none of the next can have begun.
   if (!verdict.over) store_.close();
   join_is_due_ = !verdict.over;
-  if (verdict.over) stage_ = Stage::Over;
+  if (verdict.over) {
+    stage_ = Stage::Over;
+    members_file_.remove();
+  }
   tell(std::move(news));
 }
 
@@ -214,6 +226,8 @@ void GroupRendezvous::add_poll_fds(std::vector<pollfd>& fds) const {
   if (coordinator_) coordinator_->add_poll_fds(fds);
   store_.add_poll_fds(fds);
   signpost_.add_poll_fds(fds);
+  if (candidacy_) candidacy_->inquiry.add_poll_fds(fds);
+  if (watches_endpoints()) watch_.add_poll_fds(fds);
   if (loss_) loss_->inquiry.add_poll_fds(fds);
   if (visit_) visit_->add_poll_fds(fds);
   if (channel_ && channel_->fd() >= 0) fds.push_back({channel_->fd(), channel_->wanted(), 0});
@@ -227,7 +241,10 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   signpost_.handle(fds);
   take_directions();
   visit_endpoint();
+  if (watches_endpoints()) watch_.handle(fds);
   if (loss_) loss_->inquiry.handle(fds);
+  if (candidacy_) candidacy_->inquiry.handle(fds);
+  heed_members();
   search_.handle(fds);
   take_search_results();
   retry();
@@ -240,6 +257,7 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   store_.handle(fds);
   if (channel_) handle_channel();
   if (channel_) keep_time();
+  if (stage_ == Stage::Standing) decide();
   if (stage_ == Stage::Lost) find_host();
 }
 
@@ -283,6 +301,11 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
     if (stage_ == Stage::Lost) consider(loss_->since + settings_.rules.join_timeout);
     if (stage_ == Stage::Lost && settings_.rules.allow_minority) consider(alone_at());
   }
+  if (candidacy_) {
+    consider(candidacy_->inquiry.deadline());
+    consider(next_judgement());
+  }
+  if (watches_endpoints()) consider(watch_.deadline());
   if (waits_since_) consider(*waits_since_ + settings_.rules.join_timeout);
   if (visit_) consider(visit_->deadline());
   if (visit_) consider(next_visit_);

@@ -16,6 +16,8 @@
 #include "launcher/rendezvous/group_settings.h"
 #include "launcher/rendezvous/host_search.h"
 #include "launcher/rendezvous/job_history.h"
+#include "launcher/rendezvous/members_file.h"
+#include "launcher/rendezvous/newcomer.h"
 #include "launcher/rendezvous/rendezvous.h"
 #include "launcher/rendezvous/round_store.h"
 #include "launcher/rendezvous/session.h"
@@ -46,6 +48,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   enum class Stage {
     Idle,
     Searching,
+    Standing,  // listens at an endpoint, and asks the others before it hosts
     Greeting,  // the channel is open, but there was no Welcome yet
     Lost,      // the host is lost and the next one undecided
     Member,
@@ -61,7 +64,26 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
     bool noted = false;
   };
 
+  /// State of a node that has no host yet and knows more places than one endpoint.
+  struct Candidacy {
+    Newcomer newcomer;
+    Inquiry inquiry;
+    Clock::time_point since;
+    bool noted = false;
+    bool all_heard = false;  // the endpoint decides
+  };
+
   void search();
+  void ask_around();
+  std::vector<Lead> leads() const;
+  void stand(std::vector<int> listeners);
+  void decide();
+  void heed_members();
+  void note_standing(Clock::time_point now, const std::string& unknown);
+  void host_at_endpoint();
+  bool may_greet() const;
+  std::optional<Clock::time_point> next_judgement() const;
+  void remember(const Round& round);
   void reconnect(const std::string& why);
   void retry();
   void succeed();
@@ -72,6 +94,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void step_down();
   void take_directions();
   void visit_endpoint();
+  bool watches_endpoints() const;
   std::vector<Hello> electors() const;
   Status status() const;
   std::string reach() const;
@@ -119,7 +142,14 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   std::optional<Clock::time_point> retry_at_;
   std::string reconnect_why_;
   std::optional<Loss> loss_;
-  std::optional<Inquiry> visit_;  // asks at the endpoint while hosting elsewhere
+  std::optional<Candidacy> candidacy_;
+  bool holds_endpoint_ = false;  // signpost_ listens there
+  MembersFile members_file_;
+  LastMembers last_members_;  // of an earlier agent of this node
+  bool members_read_ = false;
+  bool returned_ = false;  // epoch_ is that agent's
+  EndpointWatch watch_;
+  std::optional<Inquiry> visit_;  // asks at the endpoints while hosting elsewhere
   Clock::time_point next_visit_{};
   bool at_endpoint_ = false;
   std::optional<Clock::time_point> waits_since_;  // since when a newcomer waits for the host

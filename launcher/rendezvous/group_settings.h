@@ -4,7 +4,9 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "launcher/base/sockets.h"
 #include "launcher/rendezvous/membership_rules.h"
 
 namespace ddp::launch {
@@ -16,6 +18,7 @@ struct GroupSettings {
   MembershipRules rules;  // the same on all nodes
   std::string host;       // endpoint: a name or a numeric address
   int port = 0;
+  std::vector<Endpoint> more_endpoints{};  // dynamic: where the host may be as well
   std::optional<bool> is_host{};  // nullopt: whether the endpoint is an address of this machine
   std::chrono::milliseconds connect_timeout{60'000};
   std::string token{};
@@ -27,6 +30,14 @@ struct GroupSettings {
   std::string role;
   int node_rank = -1;
   std::string local_addr{};  // empty: the address that the host sees
+  std::string
+      members_file{};  // where the last round's nodes are kept (MembersFile); empty: nowhere
+
+  std::vector<Endpoint> endpoints() const {
+    std::vector<Endpoint> all{{host, port}};
+    all.insert(all.end(), more_endpoints.begin(), more_endpoints.end());
+    return all;
+  }
 
   /// Whether the store shares the port of the rendezvous, as with torchrun's static backend.
   bool shares_port() const { return rules.fixed_ranks && !rank0_store; }

@@ -20,14 +20,10 @@ namespace {
 constexpr std::chrono::milliseconds kAttemptPatience{3'000};
 constexpr std::chrono::milliseconds kFirstSearchPause{20};
 constexpr std::chrono::milliseconds kLongestPause{250};
+constexpr std::chrono::milliseconds kLongestLookupPause{2'000};  // each starts a process
 constexpr auto kSilentSearch = std::chrono::seconds(5);
 // A host closes its connections when it ends; more of them in a row are a foreign program's.
 constexpr int kForeign = 4;
-
-std::string place_text(const std::string& host, int port) {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
-                                             : fmt::format("[{}]:{}", host, port);
-}
 
 // torch's TCPStore ignores a greeting that is not its own.
 std::string silence_of(const ControlChannel& channel) {
@@ -48,34 +44,29 @@ HostSearch::~HostSearch() {
   for (const int fd : listeners_) ::close(fd);
 }
 
-std::string HostSearch::endpoint_text() const { return place_text(settings_.host, settings_.port); }
+std::string HostSearch::endpoint_text() const { return endpoints_text(settings_.endpoints); }
 std::string HostSearch::present_text() const { return place_text(present_.address, present_.port); }
 
 void HostSearch::begin() {
-  following_ = hosting_ = exhausted_ = false;
+  following_ = exhausted_ = false;
   began_ = Clock::now();
   attempt_patience_ = kAttemptPatience;
-  pause_ = kFirstSearchPause;
+  pause_ = lookup_pause_ = kFirstSearchPause;
   look_up();
 }
 
 void HostSearch::follow(std::vector<HostCandidate> candidates, std::chrono::milliseconds patience) {
   following_ = true;
-  hosting_ = exhausted_ = false;
+  exhausted_ = false;
+  lookup_.reset();
   attempt_patience_ = std::min(patience, kAttemptPatience);
   candidates_ = std::move(candidates);
   next_ = 0;
   try_next();
 }
 
-void HostSearch::connect_to_self() {
-  hosting_ = true;
-  next_ = 0;
-  try_next();
-}
-
 void HostSearch::connect_to_self(const HostCandidate& place) {
-  following_ = hosting_ = true;
+  following_ = true;
   exhausted_ = false;
   attempt_patience_ = kAttemptPatience;
   candidates_ = {place};
@@ -91,23 +82,25 @@ void HostSearch::try_another(const std::string& why) {
 
 void HostSearch::look_up() {
   state_ = State::LookingUp;
-  lookup_.emplace(settings_.host);
+  next_lookup_ = Clock::now() + lookup_pause_;
+  lookup_pause_ = std::min(2 * lookup_pause_, kLongestLookupPause);
+  lookup_.emplace(settings_.endpoints);
   if (lookup_->done()) take_addresses();
 }
 
 void HostSearch::take_addresses() {
-  candidates_.clear();
-  if (auto addresses = lookup_->addresses(); !addresses.empty())
-    endpoint_addresses_ = std::move(addresses);
-  for (const std::string& address : lookup_->addresses())
-    candidates_.push_back({address, settings_.port});
+  endpoints_ = lookup_->results();
   lookup_.reset();
-  // Debian's /etc/hosts gives a machine's own name an address of the loopback.
-  const auto names_loopback = [](const HostCandidate& one) { return is_loopback(one.address); };
-  if (!is_localhost(settings_.host))
-    std::stable_partition(candidates_.begin(), candidates_.end(), std::not_fn(names_loopback));
+  take_candidates();
+}
+
+void HostSearch::take_candidates() {
+  candidates_.clear();
+  for (const auto& [endpoint, addresses] : endpoints_) {
+    for (const std::string& address : addresses) candidates_.push_back({address, endpoint.port});
+    if (addresses.empty()) problem_ = fmt::format("the name '{}' is not known", endpoint.host);
+  }
   next_ = 0;
-  if (candidates_.empty()) problem_ = fmt::format("the name '{}' is not known", settings_.host);
   if (!candidates_.empty() && try_to_host()) return;
   try_next();
 }
@@ -116,9 +109,15 @@ void HostSearch::take_addresses() {
 bool HostSearch::try_to_host() {
   if (!settings_.must_host && !settings_.may_host) return false;
   bool taken = false;
-  if (!reaches_only_this_machine()) listen_at_candidates(taken);
-  if (reaches_only_this_machine() || (listeners_.empty() && settings_.must_host && !taken))
-    listen_anywhere(taken);
+  own_places_.clear();
+  own_rank_ = endpoints_.size();
+  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+    if (listen_at(endpoints_[i], taken)) own_rank_ = std::min(own_rank_, i);
+  }
+  if (listeners_.empty() && settings_.must_host && !taken) {
+    listen_anywhere(endpoints_.front(), taken);
+    own_rank_ = 0;
+  }
   if (taken && settings_.must_host) {
     throw LaunchError(kExitFailed,
                       fmt::format("cannot host the rendezvous at {}: {}; choose another port",
@@ -127,39 +126,48 @@ bool HostSearch::try_to_host() {
   // Another agent of this machine hosts it at one of the addresses.
   if (taken) {
     for (const int fd : take_listeners()) ::close(fd);
+    own_places_.clear();
   }
   state_ = listeners_.empty() ? state_ : State::Idle;
   return !listeners_.empty();
 }
 
-bool HostSearch::reaches_only_this_machine() const {
-  const std::string& first = candidates_.front().address;
-  return first != settings_.host && is_loopback(first) && !is_localhost(settings_.host);
-}
-
-void HostSearch::listen_at_candidates(bool& taken) {
-  for (const HostCandidate& candidate : candidates_) {
-    const auto address = parse_address(candidate.address, candidate.port);
+// Returns whether it listens there. A name that only this machine resolves to its loopback stands
+// for all of its addresses.
+bool HostSearch::listen_at(const ResolvedEndpoint& resolved, bool& taken) {
+  const auto& [endpoint, addresses] = resolved;
+  if (addresses.empty()) return false;
+  const std::string& first = addresses.front();
+  if (first != endpoint.host && is_loopback(first) && !is_localhost(endpoint.host))
+    return listen_anywhere(resolved, taken);
+  const std::size_t before = listeners_.size();
+  for (const std::string& one : addresses) {
+    const auto address = parse_address(one, endpoint.port);
     const int fd = address ? listen_on(*address) : -1;
-    if (fd >= 0) listeners_.push_back(fd);
     taken = taken || (fd < 0 && errno == EADDRINUSE);
+    if (fd < 0) continue;
+    listeners_.push_back(fd);
+    own_places_.push_back({one, endpoint.port});
   }
+  return listeners_.size() > before;
 }
 
 // The endpoint's address may be that of a service, or a translated one.
-void HostSearch::listen_anywhere(bool& taken) {
-  const int fd = listen_on_all(settings_.port);
+bool HostSearch::listen_anywhere(const ResolvedEndpoint& resolved, bool& taken) {
+  const auto& [endpoint, addresses] = resolved;
+  const int fd = listen_on_all(endpoint.port);
   taken = taken || (fd < 0 && errno == EADDRINUSE);
-  if (fd < 0) return;
-  if (reaches_only_this_machine()) {
+  if (fd < 0) return false;
+  if (!addresses.empty() && is_loopback(addresses.front())) {
     note_ = fmt::format(
         "'{}' is {} on this machine (see /etc/hosts), where other nodes cannot reach it: the "
         "rendezvous listens on all addresses",
-        settings_.host, candidates_.front().address);
+        endpoint.host, addresses.front());
   }
   listeners_.push_back(fd);
-  candidates_ = {{numeric_address(fd, /*peer=*/false), settings_.port}};
-  hosts_elsewhere_ = true;
+  own_places_.push_back({numeric_address(fd, /*peer=*/false), endpoint.port});
+  hosts_elsewhere_ = endpoint.host;
+  return true;
 }
 
 void HostSearch::try_next() {
@@ -213,13 +221,13 @@ void HostSearch::judge_closed() {
 }
 
 void HostSearch::add_poll_fds(std::vector<pollfd>& fds) const {
-  if (state_ == State::LookingUp) fds.push_back({lookup_->fd(), POLLIN, 0});
+  if (state_ == State::LookingUp) lookup_->add_poll_fds(fds);
   if (state_ == State::Connecting) fds.push_back({channel_->fd(), channel_->wanted(), 0});
 }
 
 void HostSearch::handle(const std::vector<pollfd>&) {
   if (state_ == State::LookingUp) {
-    lookup_->handle();
+    lookup_->handle({});
     if (lookup_->done()) take_addresses();
   }
   if (state_ == State::Connecting) {
@@ -245,8 +253,9 @@ void HostSearch::keep_time() {
                         settings_.reach_note);
   }
   if (state_ == State::Connecting && now >= wake_) try_another(silence_of(*channel_));
+  if (state_ != State::Pausing || now < wake_) return;
   // The host may have gone, and its name may have got another address.
-  if (state_ == State::Pausing && now >= wake_) look_up();
+  now >= next_lookup_ ? look_up() : take_candidates();
 }
 
 std::optional<Clock::time_point> HostSearch::deadline() const {

@@ -17,6 +17,7 @@ void LocalRendezvous::join() {
 
 RendezvousInfo LocalRendezvous::next_round() {
   RendezvousInfo info;
+  info.epoch = rounds_;
   info.restart_count = rounds_++;
   info.master_addr = master_addr_;
   info.agent_store = agent_store_;

@@ -98,6 +98,7 @@ void Membership::hello(Node node, const Hello& hello, const std::string& address
                      ? history_.nodes > 0 && (hello.epoch == history_.epoch ||
                                               history_.order.count({address, hello.port}) > 0)
                      : electors_.count(hello.id) > 0;
+  take_older_epoch(hello);
   behind_ =
       behind_ || (hello.epoch > history_.epoch && hello.epoch < tenure_) || hello.epoch > epoch_;
   const auto known = history_.order.find({address, hello.port});
@@ -110,6 +111,14 @@ void Membership::hello(Node node, const Hello& hello, const std::string& address
                      .heartbeat = rules_.heartbeat,
                      .patience = rules_.patience(),
                      .session = rules_.host_id});
+}
+
+// A new job of nodes whose last one is gone: its epochs go on from there.
+void Membership::take_older_epoch(const Hello& hello) {
+  const bool fresh = phase_ == JobPhase::Gathering && history_.nodes == 0 && history_.rounds == 0;
+  if (rules_.fixed_ranks || !fresh || !hello.returned || hello.epoch <= epoch_) return;
+  history_.epoch = epoch_ = hello.epoch;
+  tenure_ = tenure_after(epoch_, rules_.host_id);
 }
 
 void Membership::receive(Node node, const ControlMessage& message, Clock::time_point now) {
@@ -127,6 +136,7 @@ Mandate Membership::mandate(bool joined_only) const {
   for (const auto& [node, peer] : peers_) {
     const bool follows = peer.elector && !peer.leaving && (peer.joined || !joined_only);
     mandate.followers += follows ? 1 : 0;
+    mandate.returned += follows && peer.hello.returned ? 1 : 0;
   }
   return mandate;
 }
@@ -318,6 +328,7 @@ void Membership::begin(Clock::time_point now) {
     count(peer, +1);
     member.name = name_of(peer);
     peer.ran = true;
+    peer.hello.returned = false;  // it has a vote of its own from now on
     electors_.insert(peer.hello.id);
     history_.order.emplace(std::pair(peer.seen, peer.hello.port), member.rank);
     send(node, Go{epoch_});

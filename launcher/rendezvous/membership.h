@@ -77,6 +77,7 @@ class Membership {
   };
 
   std::string objection_to(const Hello& hello) const;
+  void take_older_epoch(const Hello& hello);
   void join(Node node, const Join& join, Clock::time_point now);
   void failed(Node node, const Failed& failed, Clock::time_point now);
   void ended(Node node, const Ended& ended, Clock::time_point now);

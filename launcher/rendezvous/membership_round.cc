@@ -65,7 +65,7 @@ void Membership::ended(Node node, const Ended& ended, Clock::time_point now) {
 
 void Membership::leave(Node node, const Leave& leave, Clock::time_point now) {
   Peer& peer = peers_.at(node);
-  if (!peer.leaving && peer.elector) ++history_.dead;
+  if (!peer.leaving && peer.elector && !peer.hello.returned) ++history_.dead;
   count(peer, -1);
   peer.leaving = true;
   const std::string text =
@@ -90,7 +90,8 @@ void Membership::lost(Node node, const std::string& why, Clock::time_point now, 
   if (rules_.fixed_ranks) fixed_.erase(peer.hello.node_rank);
   peers_.erase(found);
   if (over()) return;
-  history_.dead += certain && peer.elector && !peer.leaving ? 1 : 0;
+  // Of a node that has returned, the first agent may be counted already.
+  history_.dead += certain && peer.elector && !peer.leaving && !peer.hello.returned ? 1 : 0;
   if (phase_ == JobPhase::Proposed && members_.count(node) > 0) return withdraw(now);
   if (is_running(node)) {
     members_.at(node).gone = true;

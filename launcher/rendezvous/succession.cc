@@ -73,6 +73,7 @@ void Succession::count(const std::vector<Inquiry::Finding>& findings,
                             one.place.port, dead ? "is gone" : "is silent");
   }
   mandate_.followers = 1 + static_cast<int>(followers.size());
+  for (const Hello& one : followers) mandate_.returned += one.returned ? 1 : 0;
 }
 
 // The newest of those that others follow, this round's or a later one's.

@@ -7,6 +7,8 @@
 // all of its nodes have accepted it: a node that has accepted a round knows its nodes, and one that
 // knows only an older round has to follow.
 //
+// A node that was started anew keeps its vote if its file of members has it (MembersFile).
+//
 // "All that are left": a node counts as dead if it said goodbye or its machine refused a
 // connection, and that was found while the host's last message was fresh. Later, nodes that are
 // dead now may have continued without this node for a while, with others that it does not know.
@@ -29,12 +31,13 @@ inline constexpr std::chrono::milliseconds kOldWords{100};
 struct Mandate {
   int nodes = 0;      // in the last round; 0: there was no round
   int followers = 0;  // including the agent
+  int returned = 0;   // of them, those whose first agent may be among the dead
   int dead = 0;
   bool hosted = false;  // this agent hosted it
 
   bool holds() const {
     return nodes == 0 || 2 * followers > nodes || (hosted && 2 * followers == nodes) ||
-           followers >= nodes - dead;
+           followers - returned >= nodes - dead;
   }
 };
 

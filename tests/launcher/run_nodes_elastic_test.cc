@@ -55,6 +55,16 @@ TEST_CASE("a node joins in mid-run, and all count the same restart", "[nodes]") 
   CHECK(nothing_left(job.tmp));
 }
 
+TEST_CASE("a worker that exits with 0 because a node joins has not finished", "[nodes]") {
+  Elastic job("1:2");
+  const Lines actions{"env=WORLD_SIZE", "#0trap-exit=0", "#0wait", "exit=0"};
+  job.add(actions).wait_for("waiting");
+  job.add(actions);
+  CHECK(job.exit_codes() == Codes{0, 0});
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
+    CHECK_THAT(job[i].out(), Contains("WORLD_SIZE=2"));
+}
+
 TEST_CASE("a node leaves with SIGTERM, the others go on without it", "[nodes]") {
   Elastic job("1:3");
   Lines actions = kStay;
@@ -253,6 +263,21 @@ TEST_CASE("the host leaves with SIGTERM: the others go on", "[nodes]") {
   for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
     job[i].wait_for("WORLD_SIZE=2");
     CHECK_THAT(job[i].out(), Contains("COUNT=1"));
+  }
+}
+
+TEST_CASE("the host leaves with SIGTERM: the others do not wait for its workers", "[nodes]") {
+  Elastic job("1:3");
+  Lines stubborn = kStay;
+  stubborn.insert(stubborn.begin(), "ignore=TERM");
+  for (std::size_t i = 0; i < 3; ++i)
+    job.add(i == 0 ? stubborn : kStay, {"--shutdown-timeout=600"});
+  for (const auto& node : job.nodes) node->wait_for("waiting");
+  job[0].signal(SIGTERM);
+  job[0].wait_for("grace period 600 s");
+  for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+    job[i].wait_for("WORLD_SIZE=2");
+    CHECK_THAT(job[i].err(), Contains("leaves the job (SIGTERM)"));
   }
 }
 

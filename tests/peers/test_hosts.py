@@ -7,7 +7,6 @@ import json
 import os
 import re
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,97 +16,13 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-DDP_RUN = os.environ.get("DDP_RUN", ROOT / "build/release/bin/ddp-run")
+sys.path.append(str(ROOT / "tests/support"))
+from network_hosts import DDP_RUN, PATIENCE, Node, address, link, set_up_hosts, tear_down_hosts  # noqa: E402
+
 TRAINER = os.environ.get("TRAINER", ROOT / "build/release/bin/trainer")
-PATIENCE = 180
-NAME = f"d{os.getpid() % 100000}"
 WORKER = 'echo "up $RANK of $WORLD_SIZE round $TORCHELASTIC_RESTART_COUNT at $MASTER_ADDR $PPID $$"; exec sleep 1000'
 SHELL = ["--no-python", "sh", "-c", WORKER]
 os.environ["OMP_NUM_THREADS"] = "1"  # ddp-run sets it for several ranks of a node alone, and sums depend on it
-CONF = "keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=2"
-
-
-def ip(*words):
-    return subprocess.run(["ip", *words], capture_output=True, text=True)
-
-
-def host(i):
-    return f"{NAME}h{i}"
-
-
-def address(i):
-    return f"10.213.7.{i + 1}"
-
-
-def tear_down_hosts():
-    for i in range(4):
-        ip("netns", "del", host(i))
-    ip("netns", "del", f"{NAME}s")
-
-
-def set_up_hosts():
-    """One switch, in a namespace of its own, and four hosts; what is wrong, or None."""
-    if not shutil.which("ip"):
-        return "no ip(8)"
-    commands = [["netns", "add", f"{NAME}s"], ["-n", f"{NAME}s", "link", "add", "br0", "type", "bridge"],
-                ["-n", f"{NAME}s", "link", "set", "br0", "up"]]
-    for i in range(4):
-        at_host, at_switch = ["-n", host(i)], ["-n", f"{NAME}s"]
-        commands += [["netns", "add", host(i)],
-                     [*at_host, "link", "add", "eth0", "type", "veth", "peer", "name", f"p{i}", "netns", f"{NAME}s"],
-                     [*at_switch, "link", "set", f"p{i}", "master", "br0", "up"],
-                     [*at_host, "addr", "add", f"{address(i)}/24", "dev", "eth0"],
-                     [*at_host, "link", "set", "eth0", "up"], [*at_host, "link", "set", "lo", "up"]]
-    for command in commands:
-        done = ip(*command)
-        if done.returncode != 0:
-            return f"ip {' '.join(command)}: {done.stderr.strip()}"
-    return None
-
-
-class Node:
-    def __init__(self, i, nnodes, endpoint, *more, program=SHELL, folder=None):
-        self.process = subprocess.Popen(
-            ["ip", "netns", "exec", host(i), str(DDP_RUN), f"--nnodes={nnodes}", "--rdzv-backend=c10d",
-             f"--rdzv-endpoint={endpoint}:29400", f"--rdzv-conf={CONF}", *more, *program], cwd=folder,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-        os.set_blocking(self.process.stdout.fileno(), False)
-        self.text, self.read_to = "", 0
-
-    def wait(self, pattern):
-        """The next match, behind the last one."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            found = re.compile(pattern).search(self.text, self.read_to)
-            if found:
-                self.read_to = found.end()
-                return found
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
-                raise AssertionError(f"no '{pattern}' in:\n{self.text}")
-            data = self.process.stdout.read()
-            if data == b"":
-                raise AssertionError(f"ended without '{pattern}':\n{self.text}")
-            self.text += data.decode(errors="replace")
-
-    def up(self, world, round_):
-        return self.wait(rf"up (\d+) of {world} round {round_} at (\S+) (\d+) (\d+)\n")
-
-    def wait_for_end(self):
-        deadline = time.monotonic() + PATIENCE
-        os.set_blocking(self.process.stdout.fileno(), False)
-        while self.process.poll() is None and time.monotonic() < deadline:
-            if select.select([self.process.stdout], [], [], 0.1)[0]:
-                self.text += (self.process.stdout.read() or b"").decode(errors="replace")
-        self.text += (self.process.stdout.read() or b"").decode(errors="replace")
-        if self.process.poll() is None:
-            raise AssertionError(f"did not end:\n{self.text}")
-
-    def end(self):
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self.process.stdout.close()
 
 
 class Hosts(unittest.TestCase):
@@ -121,7 +36,7 @@ class Hosts(unittest.TestCase):
         self.addCleanup(lambda: [node.end() for node in self.nodes])
 
     def add(self, i, nnodes, *more, **how):
-        self.nodes.append(Node(i, nnodes, address(0), *more, **how))
+        self.nodes.append(Node(i, nnodes, address(0), *more, **{"program": SHELL, **how}))
         return self.nodes[-1]
 
     def begin(self, count, nnodes, *more):
@@ -130,9 +45,6 @@ class Hosts(unittest.TestCase):
         found = [node.up(count, 0) for node in self.nodes]
         self.assertEqual(sorted(int(one[1]) for one in found), list(range(count)))
         return [{"rank": int(one[1]), "master": one[2], "agent": int(one[3]), "worker": int(one[4])} for one in found]
-
-    def link(self, i, state):
-        self.assertEqual(ip("-n", host(i), "link", "set", "eth0", state).returncode, 0)
 
     def test_a_worker_is_killed_and_all_start_again(self):
         seen = self.begin(2, "2", "--max-restarts=1")
@@ -158,7 +70,7 @@ class Hosts(unittest.TestCase):
 
     def test_the_link_of_a_node_is_cut_and_comes_back(self):
         self.begin(3, "1:3")
-        self.link(2, "down")
+        link(2, "down")
         for node in self.nodes[:2]:
             node.up(2, 1)
         self.nodes[2].wait("was lost: it has been silent|gave up on this one|no majority|no other node")
@@ -166,7 +78,7 @@ class Hosts(unittest.TestCase):
 
     def test_the_link_of_the_host_is_cut(self):
         self.begin(3, "1:3")
-        self.link(0, "down")
+        link(0, "down")
         for node in self.nodes[1:]:
             node.up(2, 1)
         self.nodes[0].wait("which is no majority")
@@ -190,7 +102,7 @@ class Hosts(unittest.TestCase):
             self.add(i, "2:2", program=training, folder=folders[1])
         first = self.leader(r"Step 12 ")
         cut = 1 - self.nodes.index(first)
-        self.link(cut, "down")
+        link(cut, "down")
         self.nodes[cut].wait("was lost: it has been silent|gave up on this one|no majority|no other node|most nodes are silent")
         self.add(2, "2:2", program=training, folder=folders[1])
         for node in (first, self.nodes[2]):
@@ -208,8 +120,7 @@ class Hosts(unittest.TestCase):
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             for node in self.nodes:
-                node.text += (node.process.stdout.read() or b"").decode(errors="replace")
-                if re.search(pattern, node.text):
+                if re.search(pattern, node.read()):
                     return node
             select.select([node.process.stdout for node in self.nodes], [], [], 1)
         raise AssertionError("\n".join(node.text for node in self.nodes))

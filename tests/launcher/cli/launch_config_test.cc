@@ -198,6 +198,27 @@ TEST_CASE("c10d takes the address of the master for the endpoint where that is l
                     Catch::Contains("--rdzv-endpoint is needed"));
 }
 
+TEST_CASE("c10d takes several endpoints, of which the first is asked first") {
+  const auto with = [](const std::string& endpoint, const char* backend) {
+    const std::string option = "--rdzv-endpoint=" + endpoint;
+    return parse({"--nnodes=2", backend, option.c_str(), "x"}, {});
+  };
+  const char* options = "--rdzv-backend=c10d";
+  std::vector<std::string> places;
+  for (const Endpoint& one : with("n1,[fd00::2]:77, n3:78", options).group->endpoints())
+    places.push_back(one.host + " " + std::to_string(one.port));
+  CHECK(places == std::vector<std::string>{"n1 29400", "fd00::2 77", "n3 78"});
+  CHECK_THROWS_WITH(with("n1,,n3", options),
+                    Catch::Contains("--rdzv-endpoint=n1,,n3: no host in it"));
+  CHECK_THROWS_WITH(with("n1,n2:x", options),
+                    Catch::Contains("--rdzv-endpoint=n2:x: must be HOST or HOST:PORT"));
+  CHECK_THROWS_WITH(with("n1,n2", "--rdzv-backend=static"),
+                    Catch::Contains("--rdzv-endpoint=n1,n2: several endpoints are for "
+                                    "--rdzv-backend=c10d; give the one of node 0"));
+  CHECK_THROWS_WITH(with("a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a", options),
+                    Catch::Contains("at most 16 endpoints"));
+}
+
 TEST_CASE("a range of nodes without c10d is pointed out") {
   CHECK(parse({"--nnodes=1:2", "--master-addr=n1", "x"}, {}).hints ==
         std::vector<std::string>{

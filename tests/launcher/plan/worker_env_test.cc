@@ -15,7 +15,8 @@ TEST_CASE("a worker's environment is torchrun's, with the job's own values") {
   job.signals_to_handle = "SIGTERM";
   job.omp_num_threads = 4;
   WorkerGroup group;
-  group.rendezvous = {.group_rank = 1,
+  group.rendezvous = {.epoch = 1LL << 36,
+                      .group_rank = 1,
                       .group_world_size = 2,
                       .world_size = 5,  // nodes may differ in size
                       .first_role_rank = 1,
@@ -44,6 +45,7 @@ TEST_CASE("a worker's environment is torchrun's, with the job's own values") {
                     {"MASTER_PORT", "4242"},
                     {"OMP_NUM_THREADS", "4"},
                     {"TORCHELASTIC_RESTART_COUNT", "1"},
+                    {"DDP_ROUND_EPOCH", "68719476736"},
                     {"TORCHELASTIC_MAX_RESTARTS", "3"},
                     {"TORCHELASTIC_RUN_ID", "job7"},
                     {"TORCHELASTIC_USE_AGENT_STORE", "False"},

@@ -1,9 +1,12 @@
 // The nodes of one elastic job in this process, with the real rendezvous of ddp-run and without
-// workers, under random faults: cut and reset connections, pauses, kills, returns. The same seed
-// makes the same faults. Ends with 1 at the first schedule that breaks a rule:
-//   - at most one round of the job runs at a time, and each begins after all that ran before it
+// workers, under random faults: cut and reset connections, pauses, kills, returns. In half of the
+// schedules there are several endpoints, and in half of them nodes that return have their file of
+// members. The same seed makes the same faults. Ends with 1 if a schedule breaks a rule:
+//   - at most one round of the job runs at a time, with a greater epoch than all that ran before
 //   - once nothing fails any more, all nodes that are left form one job again
-// As a program: simulate_faults [--schedules=N] [--seed=N] [--nodes=N] [--verbose]
+// As a program: simulate_faults [--schedules=N] [--seed=N] [--nodes=N] [--endpoints=N]
+// [--files=0|1]
+//   [--verbose]
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -21,6 +24,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/rendezvous/group_rendezvous.h"
 #include "tests/launcher/rendezvous/simulated_network.h"
+#include "tests/support/temp_folder.h"
 
 namespace ddp::test {
 namespace {
@@ -35,6 +39,8 @@ struct Options {
   unsigned long seed = 1;
   int nodes = 0;  // 0: 2 to 6
   int min_nodes = 0;
+  int endpoints = 0;  // 0: 1 to 3
+  int files = -1;     // -1: in every second schedule
   bool verbose = false;
 };
 
@@ -52,12 +58,13 @@ struct Node {
   std::optional<Clock::time_point> stops{};
   std::optional<Clock::time_point> joins{};
   bool over = false;
+  bool has_run = false;
   bool waits_for_news() const { return rendezvous && !over; }
 };
 
 std::string key_of(const RendezvousInfo& round) {
-  return fmt::format("round {} at {}:{}", round.restart_count, round.master_addr,
-                     round.master_port);
+  return fmt::format("round {} of epoch {:x} at {}:{}", round.restart_count, round.epoch,
+                     round.master_addr, round.master_port);
 }
 
 // ---- a job and its faults ---------------------------------------------------------------------
@@ -69,6 +76,9 @@ class Schedule {
     const int count = options.nodes > 0 ? options.nodes : number(2, 6);
     nodes_.resize(static_cast<std::size_t>(count));
     min_nodes_ = options.min_nodes > 0 ? options.min_nodes : number(1, std::max(1, count / 2));
+    const int most = number(0, 1) == 0 ? 1 : std::min(3, count);
+    endpoints_ = options.endpoints > 0 ? options.endpoints : number(1, most);
+    files_ = options.files >= 0 ? options.files == 1 : number(0, 1) == 1;
     port_ = 20'000 + static_cast<int>(seed % 20'000);
   }
   ~Schedule() {
@@ -88,6 +98,8 @@ class Schedule {
     }
     settle();
   }
+  /// Whether the nodes that are left form a job.
+  bool goes_on() const { return alive() > 0; }
 
  private:
   int count() const { return static_cast<int>(nodes_.size()); }
@@ -125,6 +137,9 @@ class Schedule {
     settings.rules.restarts.quick = {};  // no delays: each life is short here
     settings.host = Net::address_of(0);
     settings.port = port_;
+    for (int one = 1; one < endpoints_; ++one)
+      settings.more_endpoints.push_back({Net::address_of(one), port_});
+    if (files_) settings.members_file = folder_ / fmt::format("node{}", i);
     settings.host_name = fmt::format("node{}", i);
     settings.local_addr = "";
     node = Node{.rendezvous = std::make_unique<GroupRendezvous>(settings), .life = node.life + 1};
@@ -258,6 +273,15 @@ class Schedule {
 
   // ---- rules ----
 
+  // A node without a file is known to nobody, and knows nobody: docs/multi-node.md has the limits.
+  void start_anew(int i) {
+    if (!files_) {
+      Net::heal_all();
+      for (Node& node : nodes_) node.paused_until = {};
+    }
+    start(i);
+  }
+
   // Of one that runs: workers that miss a peer, or are told to stop, do not make progress.
   bool runs(const RendezvousInfo& round) const {
     int present = 0;
@@ -276,14 +300,23 @@ class Schedule {
     return 0;
   }
 
+  // The last job has ended, and nobody is left who knows its epochs.
+  bool begins_anew() const {
+    return !files_ && std::none_of(nodes_.begin(), nodes_.end(), [](const Node& node) {
+      return node.waits_for_news() && node.has_run;
+    });
+  }
+
   void check_rounds() {
+    if (begins_anew()) newest_ = -1;
     std::set<std::string> running;
     for (const Node& node : nodes_) {
       if (!node.round || !runs(*node.round)) continue;
       if (running.insert(key_of(*node.round)).second && ran_.insert(key_of(*node.round)).second) {
-        require(node.round->restart_count > newest_,
-                fmt::format("{} begins after round {}", key_of(*node.round), newest_));
-        newest_ = node.round->restart_count;
+        require(node.round->epoch > newest_,
+                fmt::format("{} begins after epoch {:x}", key_of(*node.round), newest_));
+        newest_ = node.round->epoch;
+        for (Node& one : nodes_) one.has_run = one.has_run || one.round.has_value();
       }
     }
     require(running.size() <= 1, "two rounds run at the same time");
@@ -329,7 +362,7 @@ class Schedule {
       case 5:
         return partition();
       case 6:
-        if (!nodes_[static_cast<std::size_t>(a)].rendezvous && alive() > 0) start(a);
+        if (!nodes_[static_cast<std::size_t>(a)].rendezvous && alive() > 0) start_anew(a);
         return;
       default:
         return;
@@ -359,7 +392,10 @@ class Schedule {
   int min_nodes_ = 1;
   int port_ = 0;
   std::set<std::string> ran_;
-  int newest_ = -1;
+  long long newest_ = -1;
+  int endpoints_ = 1;
+  bool files_ = false;
+  TempFolder folder_;
 };
 
 Options parse(int argc, char** argv) {
@@ -375,6 +411,10 @@ Options parse(int argc, char** argv) {
       options.nodes = static_cast<int>(value());
     else if (arg.starts_with("--min-nodes="))
       options.min_nodes = static_cast<int>(value());
+    else if (arg.starts_with("--endpoints="))
+      options.endpoints = static_cast<int>(value());
+    else if (arg.starts_with("--files="))
+      options.files = static_cast<int>(value());
     else if (arg == "--verbose")
       options.verbose = true;
     else
@@ -384,17 +424,22 @@ Options parse(int argc, char** argv) {
 }
 
 int simulate(const Options& options) {
-  int broken = 0;
+  int broken = 0, without_job = 0;
   for (int i = 0; i < options.schedules; ++i) {
     const unsigned long seed = options.seed + static_cast<unsigned long>(i);
     try {
-      Schedule(options, seed).run();
+      Schedule schedule(options, seed);
+      schedule.run();
+      without_job += schedule.goes_on() ? 0 : 1;
     } catch (const Broken& error) {
       ++broken;
       fmt::print(stderr, "--seed={}: {}\n", seed, error.what());
     }
   }
-  fmt::print("{} of {} schedules broke a rule\n", broken, options.schedules);
+  fmt::print(
+      "{} of {} schedules broke a rule; {} ended because nodes that were needed did not "
+      "return\n",
+      broken, options.schedules, without_job);
   return broken == 0 ? 0 : 1;
 }
 
