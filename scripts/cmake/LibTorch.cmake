@@ -67,7 +67,7 @@ endforeach()
 if(DDP_CUDA STREQUAL "OFF" OR NOT EXISTS "${_root}/lib/libtorch_cuda.so")
   set(_why "DDP_CUDA=${DDP_CUDA}; this LibTorch has no libtorch_cuda.so")
 else()
-  # Beside a torch from wheels only theirs: the headers of another CUDA or NCCL on this machine have other structs.
+  # Beside a torch from wheels only theirs: the headers of another CUDA or NCCL on the machine have other structs.
   set(_elsewhere "")
   if(_nvidia_includes)
     set(_elsewhere NO_DEFAULT_PATH)
@@ -80,9 +80,9 @@ else()
     find_path(DDP_NCCL_INCLUDE nccl.h
       HINTS ENV NCCL_HOME ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include targets/x86_64-linux/include)
   endif()
-  find_path(DDP_CUSPARSE_INCLUDE cusparse.h HINTS ${DDP_CUDA_INCLUDE} ${_nvidia_includes} ${_elsewhere})
-  # Included by the runtime's headers, but a wheel of its own (nvidia-cuda-crt).
-  find_path(DDP_CUDA_CRT_INCLUDE crt/host_defines.h HINTS ${DDP_CUDA_INCLUDE} ${_nvidia_includes} ${_elsewhere})
+  # Included by the runtime's headers, but wheels of their own (nvidia-cuda-crt); nothing of theirs is in torch's interface.
+  find_path(DDP_CUSPARSE_INCLUDE cusparse.h HINTS ${DDP_CUDA_INCLUDE} ${_nvidia_includes})
+  find_path(DDP_CUDA_CRT_INCLUDE crt/host_defines.h HINTS ${DDP_CUDA_INCLUDE} ${_nvidia_includes})
   mark_as_advanced(DDP_CUDA_INCLUDE DDP_CUDA_CRT_INCLUDE DDP_NCCL_INCLUDE DDP_CUSPARSE_INCLUDE)
   set(_lacking "")
   foreach(_header IN ITEMS "CUDA:cuda_runtime_api.h" "CUDA_CRT:crt/host_defines.h" "CUSPARSE:cusparse.h" "NCCL:nccl.h")

@@ -103,7 +103,7 @@ class Job:
     def check(self):
         ran = sorted(self.rounds().items())
         for (epoch, (_, end, _)), (later, (begin, _, _)) in zip(ran, ran[1:]):
-            if begin <= end:
+            if begin < end:  # the same hundredth of a second proves nothing
                 raise AssertionError(f"epochs {epoch:x} and {later:x} run at the same time: {ran}")
 
     def wait_for_round(self, nodes, seconds=PATIENCE):

@@ -17,8 +17,8 @@ namespace {
 using Catch::Contains;
 using Json = nlohmann::json;
 
-// Without delays: faults come in quick succession.
-const Words kTwentyRestarts = {"--max_restarts=20", "--healthy-after=0.5"};
+// Without delays, however fast the machine: faults come in quick succession.
+const Words kTwentyRestarts = {"--max_restarts=20", "--healthy-after=0.01"};
 
 std::string plan_of(const Words& faults) {
   Json list = faults;

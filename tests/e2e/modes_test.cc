@@ -116,7 +116,7 @@ TEST_CASE("doctor --json prints one object") {
     CHECK(run["correct"] == true);
     names.insert(run["name"]);
   }
-  CHECK(names.size() == 6);
+  CHECK(names.size() == 8);
 }
 
 TEST_CASE("doctor finds the collectives correct between two ranks") {

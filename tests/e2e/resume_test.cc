@@ -134,7 +134,7 @@ void kill_again_and_again(int ranks) {
   const Words often = {"trainer_config.save_every_steps=1"};
   const Workspace place;
   FolderWatch watch(place.path());
-  ChildProgram job(launched(place, ranks, often, {"--max_restarts=20", "--healthy-after=0.1"}));
+  ChildProgram job(launched(place, ranks, often, {"--max_restarts=20", "--healthy-after=0.01"}));
   int kills = 0;
   for (const auto& moment : kMoments) {
     job.wait_for("Model: ", kills + 1, kPatience);

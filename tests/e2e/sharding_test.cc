@@ -29,6 +29,7 @@ void check_like_ddp(const std::string& name, int ranks, const Words& overrides) 
   const Workspace ddp, sharded;
   const auto by_ddp = succeed(launched(ddp, ranks, overrides));
   const auto by_sharded = succeed(launched(sharded, ranks, overrides + under(name)));
+  CHECK_THAT(by_sharded.out, Catch::Contains("Strategy: " + name + ", rank 0 updates "));
   CHECK(differences(sharded.snapshot(), ddp.snapshot()) == Words{});
   CHECK(content_sha256(sharded) == content_sha256(ddp));
   CHECK(steps_of(by_sharded.out) == steps_of(by_ddp.out));
@@ -158,7 +159,7 @@ TEST_CASE("a rank that is killed in any phase of a zero run leaves nothing behin
                                    "rank=0 step=4 phase=writing kind=kill attempt=3"};
     succeed(launched(killed, 2,
                      options + under(name) + Words{"trainer_config.fault_plan=" + faults.dump()},
-                     {"--max_restarts=20", "--healthy-after=0.5"}));
+                     {"--max_restarts=20", "--healthy-after=0.01"}));
     CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
   }
 }

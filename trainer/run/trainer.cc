@@ -413,6 +413,12 @@ std::optional<ReplicaDifference> Trainer::compare_replicas(
   return find_difference(state_where(/*divided=*/false), group_, before_wait);
 }
 
+int64_t Trainer::updated_elements() const {
+  int64_t elements = 0;
+  for (const auto& p : optimizer_->parameters()) elements += p.tensor.numel();
+  return elements;
+}
+
 std::vector<NamedTensor> Trainer::gradients() const {
   std::vector<NamedTensor> gradients;
   for (const auto& p : optimizer_->parameters())

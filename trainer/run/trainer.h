@@ -87,6 +87,8 @@ class Trainer {
   /// Whether each rank holds shards of the training state: capture(), sample() and gradients() are
   /// collectives then.
   bool holds_shards() const { return shards_ != nullptr; }
+  /// Elements of the trained parameters that this rank updates.
+  int64_t updated_elements() const;
 
   /// Returns the state as the next step will find it, for rank 0 to save. Changes nothing: neither
   /// the state nor the default generators.

@@ -204,6 +204,12 @@ void TrainingRun::log_start() const {
                         group_.c10d() ? group_.backend_text(plan) : "none (one process)",
                         precision_name(c, plan.device),
                         counted(torch::get_num_threads(), "thread")));
+  if (trainer_.holds_shards()) {
+    const Strategy strategy = config_.distributed.strategy;
+    log_.info(fmt::format("Strategy: {}, rank 0 updates {} parameters",
+                          names_of(strategy).at(static_cast<std::size_t>(strategy)),
+                          short_number(static_cast<double>(trainer_.updated_elements()))));
+  }
   if (const auto share = share_text(config_.distributed, plan); !share.empty())
     log_.info("Virtual devices: " + share);
   if (c.tf32 && plan.device.is_cpu())

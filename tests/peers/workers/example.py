@@ -4,7 +4,13 @@ import os
 import runpy
 import sys
 
-runpy.run_path(os.environ["EXAMPLE"], run_name="__main__")
+code = 0
+try:
+    runpy.run_path(os.environ["EXAMPLE"], run_name="__main__")
+except Exception:
+    sys.excepthook(*sys.exc_info())
+    code = 1
 sys.stdout.flush()
+sys.stderr.flush()
 # With torch 2.15 the interpreter's end aborts now and then after DDP over Gloo, under torchrun as well.
-os._exit(0)
+os._exit(code)

@@ -82,7 +82,7 @@ TEST_CASE("ranks on CPUs have the speed of cores and of shared memory") {
   CHECK_THAT(plan.facts[2], Contains("assumed: shared memory"));
 }
 
-TEST_CASE("--tflops comes before the configuration's peak, and that before the assumed one") {
+TEST_CASE("the option --tflops comes before the configuration's peak, and that before the assumed one") {
   Config config = amp();
   config.logging.peak_tflops = 312;
   PlanArgs args = args_of(8);
@@ -94,7 +94,7 @@ TEST_CASE("--tflops comes before the configuration's peak, and that before the a
   CHECK_THAT(plan.facts[1], Contains("100 TFLOP/s a rank: 50% (--efficiency) of 200 (--tflops)"));
 }
 
-TEST_CASE("--link is between the nodes, or within the only one") {
+TEST_CASE("the option --link is between the nodes, or within the only one") {
   PlanArgs args = args_of(8);
   args.link_gb_s = 12.5;
   CHECK(plan_cluster(args, {}).cluster.network.inside.bytes_per_s == 12.5e9);
