@@ -82,7 +82,8 @@ TEST_CASE("ranks on CPUs have the speed of cores and of shared memory") {
   CHECK_THAT(plan.facts[2], Contains("assumed: shared memory"));
 }
 
-TEST_CASE("the option --tflops comes before the configuration's peak, and that before the assumed one") {
+TEST_CASE(
+    "the option --tflops comes before the configuration's peak, and that before the assumed one") {
   Config config = amp();
   config.logging.peak_tflops = 312;
   PlanArgs args = args_of(8);
