@@ -202,7 +202,6 @@ SharedReduce::SharedReduce(int rank, const std::vector<std::byte*>& parts, bool 
       size_(static_cast<int>(parts.size())),
       chunk_(parts.size() == 2 ? kChunkOfTwo : kChunkOfMore),
       spins_(share_cores ? 0 : kSpins),
-      sources_(parts.size()),
       lost_(new std::atomic<bool>[parts.size()]()),
       call_(new Call()) {
   static_assert(sizeof(Part) <= kPartBytes);
@@ -272,19 +271,34 @@ std::size_t SharedReduce::piece_of_row() const {
   return chunk_ / static_cast<std::size_t>(size_) / kLine * kLine;
 }
 
-void SharedReduce::scatter_in_pieces(const std::byte* table, std::byte* own, std::size_t row,
-                                     bool add) {
-  const std::size_t piece = piece_of_row();
-  const std::size_t chunks = std::max<std::size_t>(1, (row + piece - 1) / piece);
-  const auto size = [&](std::size_t i) { return std::min(piece, row - i * piece); };
+// `first` gives a chunk to the others, some chunks before `then` needs what they have given.
+template <class First, class Then>
+void SharedReduce::in_chunks(std::size_t bytes, std::size_t chunk_bytes, const First& first,
+                             const Then& then) {
+  // The call itself is compared even where there are no elements.
+  const std::size_t chunks = std::max<std::size_t>(1, (bytes + chunk_bytes - 1) / chunk_bytes);
+  const auto chunk = [&](std::size_t i) {
+    const std::size_t at = i * chunk_bytes;
+    return Chunk{at, std::min(chunk_bytes, bytes - at), next_chunk_ + i};
+  };
   std::size_t given = 0;
   for (std::size_t i = 0; i < chunks; ++i) {
-    for (; given < std::min(chunks, i + 1 + kChunksAhead); ++given)
-      give_rows(table, row, given * piece, size(given), next_chunk_ + given);
-    add_up_row(table, own, row, i * piece, size(i), add, next_chunk_ + i);
+    for (; given < std::min(chunks, i + 1 + kChunksAhead); ++given) first(chunk(given));
+    then(chunk(i));
     publish(&Part::done, next_chunk_ + i + 1);
   }
   next_chunk_ += chunks;
+}
+
+void SharedReduce::scatter_in_pieces(const std::byte* table, std::byte* own, std::size_t row,
+                                     bool add) {
+  const std::size_t piece = piece_of_row();
+  const auto here = static_cast<std::size_t>(rank_);
+  in_chunks(
+      row, piece, [&](const Chunk& c) { give_rows(table, row, c.at, c.bytes, c.number); },
+      [&](const Chunk& c) {
+        sum_up(table + here * row + c.at, own + c.at, c.bytes, c.number, here * piece, add);
+      });
 }
 
 void SharedReduce::give_rows(const std::byte* table, std::size_t row, std::size_t at,
@@ -298,35 +312,11 @@ void SharedReduce::give_rows(const std::byte* table, std::size_t row, std::size_
   publish(&Part::given, chunk + 1);
 }
 
-void SharedReduce::add_up_row(const std::byte* table, std::byte* own, std::size_t row,
-                              std::size_t at, std::size_t bytes, bool add, uint64_t chunk) {
-  const auto here = static_cast<std::size_t>(rank_);
-  std::vector<const std::byte*> terms;
-  if (add) terms.push_back(own + at);
-  for (int rank = 0; rank < size_; ++rank) {
-    if (rank == rank_) {
-      terms.push_back(table + here * row + at);
-      continue;
-    }
-    wait_for(rank, &Part::given, chunk + 1);
-    check_call(rank, chunk);
-    terms.push_back(slot(rank, chunk) + here * piece_of_row());
-  }
-  combine_any(call_->type, Operation::kSum, own + at, terms, bytes);
-}
-
 void SharedReduce::gather_in_pieces(std::byte* table, std::size_t row) {
-  const std::size_t chunks = std::max<std::size_t>(1, (row + chunk_ - 1) / chunk_);
-  const auto size = [&](std::size_t i) { return std::min(chunk_, row - i * chunk_); };
   const std::byte* const own = table + static_cast<std::size_t>(rank_) * row;
-  std::size_t given = 0;
-  for (std::size_t i = 0; i < chunks; ++i) {
-    for (; given < std::min(chunks, i + 1 + kChunksAhead); ++given)
-      give(own + given * chunk_, size(given), size(given), size(given), next_chunk_ + given);
-    collect_rows(table, row, i * chunk_, size(i), next_chunk_ + i);
-    publish(&Part::done, next_chunk_ + i + 1);
-  }
-  next_chunk_ += chunks;
+  in_chunks(
+      row, chunk_, [&](const Chunk& c) { give(own + c.at, c.bytes, c.bytes, c.bytes, c.number); },
+      [&](const Chunk& c) { collect_rows(table, row, c.at, c.bytes, c.number); });
 }
 
 void SharedReduce::collect_rows(std::byte* table, std::size_t row, std::size_t at,
@@ -340,40 +330,29 @@ void SharedReduce::collect_rows(std::byte* table, std::size_t row, std::size_t a
   }
 }
 
-// Each rank sums up all parts. The call itself is compared even where there are no elements.
+// Each rank sums up all parts.
 void SharedReduce::reduce_directly(std::byte* data, std::size_t bytes) {
-  const std::size_t chunks = std::max<std::size_t>(1, (bytes + chunk_ - 1) / chunk_);
-  const auto begin = [&](std::size_t i) { return i * chunk_; };
-  const auto size = [&](std::size_t i) { return std::min(chunk_, bytes - begin(i)); };
-  std::size_t given = 0;
-  for (std::size_t i = 0; i < chunks; ++i) {
-    for (; given < std::min(chunks, i + 1 + kChunksAhead); ++given)
-      give(data + begin(given), size(given), 0, 0, next_chunk_ + given);
-    sum_up(data + begin(i), size(i), next_chunk_ + i, 0);
-    publish(&Part::done, next_chunk_ + i + 1);
-  }
-  next_chunk_ += chunks;
+  in_chunks(
+      bytes, chunk_, [&](const Chunk& c) { give(data + c.at, c.bytes, 0, 0, c.number); },
+      [&](const Chunk& c) { sum_up(data + c.at, data + c.at, c.bytes, c.number, 0, false); });
 }
 
-// Each rank sums up its share of a chunk, and takes the others' sums.
+// Each rank sums up its share of a chunk, one chunk ahead, and takes the others' sums.
 void SharedReduce::reduce_in_shares(std::byte* data, std::size_t bytes) {
-  const std::size_t chunks = (bytes + chunk_ - 1) / chunk_;
-  const auto begin = [&](std::size_t i) { return i * chunk_; };
-  const auto size = [&](std::size_t i) { return std::min(chunk_, bytes - begin(i)); };
-  std::size_t given = 0;
-  std::size_t summed = 0;
-  for (std::size_t i = 0; i < chunks; ++i) {
-    for (; given < std::min(chunks, i + 1 + kChunksAhead); ++given) {
-      const std::size_t n = size(given);
-      give(data + begin(given), n, share_begin(n, rank_), share_begin(n, rank_ + 1),
-           next_chunk_ + given);
-    }
-    for (; summed < std::min(chunks, i + 2); ++summed)
-      sum_share(data + begin(summed), size(summed), next_chunk_ + summed);
-    collect_shares(data + begin(i), size(i), next_chunk_ + i);
-    publish(&Part::done, next_chunk_ + i + 1);
-  }
-  next_chunk_ += chunks;
+  std::size_t summed = 0;  // bytes
+  in_chunks(
+      bytes, chunk_,
+      [&](const Chunk& c) {
+        give(data + c.at, c.bytes, share_begin(c.bytes, rank_), share_begin(c.bytes, rank_ + 1),
+             c.number);
+      },
+      [&](const Chunk& c) {
+        for (; summed < std::min(bytes, c.at + 2 * chunk_); summed += chunk_) {
+          sum_share(data + summed, std::min(chunk_, bytes - summed),
+                    c.number + (summed - c.at) / chunk_);
+        }
+        collect_shares(data + c.at, c.bytes, c.number);
+      });
 }
 
 // With these kChunksAhead and kSlots the slot is free already; the look at `done` leaves both free
@@ -393,21 +372,26 @@ void SharedReduce::give(const std::byte* data, std::size_t bytes, std::size_t ke
   publish(&Part::given, chunk + 1);
 }
 
-void SharedReduce::sum_up(std::byte* data, std::size_t bytes, uint64_t chunk, std::size_t offset) {
+// `own`: this rank's elements; the others' are at `offset` of their slots. With `add`, `out` is the
+// first term.
+void SharedReduce::sum_up(const std::byte* own, std::byte* out, std::size_t bytes, uint64_t chunk,
+                          std::size_t offset, bool add) {
+  sources_.clear();
+  if (add) sources_.push_back(out);
   for (int rank = 0; rank < size_; ++rank) {
     if (rank != rank_) {
       wait_for(rank, &Part::given, chunk + 1);
       check_call(rank, chunk);
     }
-    sources_[static_cast<std::size_t>(rank)] = rank == rank_ ? data : slot(rank, chunk) + offset;
+    sources_.push_back(rank == rank_ ? own : slot(rank, chunk) + offset);
   }
-  combine_any(call_->type, call_->operation, data, sources_, bytes);
+  combine_any(call_->type, call_->operation, out, sources_, bytes);
 }
 
 void SharedReduce::sum_share(std::byte* data, std::size_t bytes, uint64_t chunk) {
   const std::size_t begin = share_begin(bytes, rank_);
   const std::size_t size = share_begin(bytes, rank_ + 1) - begin;
-  sum_up(data + begin, size, chunk, begin);
+  sum_up(data + begin, data + begin, size, chunk, begin, false);
   // Nobody else reads this share of what this rank has given.
   if (size > 0) std::memcpy(slot(rank_, chunk) + begin, data + begin, size);
   publish(&Part::summed, chunk + 1);

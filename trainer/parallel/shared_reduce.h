@@ -65,12 +65,17 @@ class SharedReduce {
 
   template <class Work>
   void perform(const Call& call, Time timeout, const Work& work);
+  struct Chunk {
+    std::size_t at;  ///< Byte of what is reduced, or of a row.
+    std::size_t bytes;
+    uint64_t number;  ///< Of all calls' chunks.
+  };
+  template <class First, class Then>
+  void in_chunks(std::size_t bytes, std::size_t chunk_bytes, const First& first, const Then& then);
   void wait_for_slot(uint64_t chunk);
   void scatter_in_pieces(const std::byte* table, std::byte* own, std::size_t row, bool add);
   void give_rows(const std::byte* table, std::size_t row, std::size_t at, std::size_t bytes,
                  uint64_t chunk);
-  void add_up_row(const std::byte* table, std::byte* own, std::size_t row, std::size_t at,
-                  std::size_t bytes, bool add, uint64_t chunk);
   void gather_in_pieces(std::byte* table, std::size_t row);
   void collect_rows(std::byte* table, std::size_t row, std::size_t at, std::size_t bytes,
                     uint64_t chunk);
@@ -79,7 +84,8 @@ class SharedReduce {
   void reduce_in_shares(std::byte* data, std::size_t bytes);
   void give(const std::byte* data, std::size_t bytes, std::size_t kept, std::size_t kept_end,
             uint64_t chunk);
-  void sum_up(std::byte* data, std::size_t bytes, uint64_t chunk, std::size_t offset);
+  void sum_up(const std::byte* own, std::byte* out, std::size_t bytes, uint64_t chunk,
+              std::size_t offset, bool add);
   void sum_share(std::byte* data, std::size_t bytes, uint64_t chunk);
   void collect_shares(std::byte* data, std::size_t bytes, uint64_t chunk);
   std::size_t share_begin(std::size_t bytes, int rank) const;

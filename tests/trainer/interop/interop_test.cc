@@ -5,12 +5,12 @@
 #include "tests/support/catch.h"
 
 #include "tests/support/skip.h"
+#include "tests/trainer/interop/greedy_tokens.h"
 #include "tests/trainer/interop/interop_peer.h"
 #include "tests/trainer/snapshot/snapshot_files.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/interop/export_model.h"
 #include "trainer/interop/pretrained_weights.h"
-#include "trainer/model/generate.h"
 #include "trainer/model/gpt/gpt_architecture.h"
 #include "trainer/runtime/error.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
@@ -66,15 +66,6 @@ ExportedModel exported(const GptConfig& gpt, const GPT& model) {
   return {config, kVocabulary, weights_of(model)};
 }
 
-torch::Tensor greedy_tokens(GPT& model, const std::vector<int32_t>& prompt, int64_t count) {
-  SamplingOptions options;
-  options.greedy = true;
-  options.max_new_tokens = count;
-  std::vector<int64_t> tokens;
-  generate(*model, prompt, options, [&](int64_t token) { tokens.push_back(token); });
-  return torch::tensor(tokens, torch::kInt64);
-}
-
 void save(const std::string& path, const NamedTensors& tensors) {
   StateBuffer buffer(tensors);
   buffer.copy_from(tensors, nullptr);
@@ -95,7 +86,7 @@ void export_and_check(Activation activation, bool tied) {
        {{"inputs", inputs},
         {"logits", model->forward(inputs)},
         {"prompt", torch::tensor({1, 2, 3}, torch::kInt64)},
-        {"greedy", greedy_tokens(model, {1, 2, 3}, 50)},
+        {"greedy", test::greedy_tokens(*model, {1, 2, 3}, 50)},
         {"tokens", torch::tensor(std::vector<int64_t>(tokens.begin(), tokens.end()))}});
   test::ask_peer({"check", folder, dir.file("dump.safetensors"), kText});
 }

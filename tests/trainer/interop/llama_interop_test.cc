@@ -1,13 +1,13 @@
 // Folders of transformers' Llama, Qwen2 and Qwen3, both ways.
 #include "tests/support/catch.h"
 
+#include "tests/trainer/interop/greedy_tokens.h"
 #include "tests/trainer/interop/interop_peer.h"
 #include "tests/trainer/llama_kinds.h"
 #include "tests/trainer/snapshot/snapshot_files.h"
 #include "tests/trainer/test_model.h"
 #include "trainer/interop/export_model.h"
 #include "trainer/interop/pretrained_weights.h"
-#include "trainer/model/generate.h"
 #include "trainer/model/llama/llama.h"
 #include "trainer/model/llama/llama_pretrained.h"
 #include "trainer/runtime/error.h"
@@ -23,15 +23,6 @@ std::vector<NamedTensor> weights_of(const Llama& model) {
   std::vector<NamedTensor> result;
   for (const auto& p : model->model_parameters()) result.push_back({p.name, p.tensor});
   return result;
-}
-
-torch::Tensor greedy_tokens(Llama& model, const std::vector<int32_t>& prompt, int64_t count) {
-  SamplingOptions options;
-  options.greedy = true;
-  options.max_new_tokens = count;
-  std::vector<int64_t> tokens;
-  generate(*model, prompt, options, [&](int64_t token) { tokens.push_back(token); });
-  return torch::tensor(tokens, torch::kInt64);
 }
 
 /// Biases and norms away from their trivial initial values.
@@ -91,7 +82,7 @@ TEST_CASE("each Llama that transformers made gives its logits, loss, gradients a
                           test::read_tensor(expected, "logits", torch::kFloat32), 0, 1e-5));
     const auto text = test::read_tensor(expected, "greedy", torch::kInt64);
     CHECK(text.size(0) == 50);
-    CHECK(torch::equal(greedy_tokens(model, {1, 2, 3}, 50), text));
+    CHECK(torch::equal(test::greedy_tokens(*model, {1, 2, 3}, 50), text));
   }
 }
 
@@ -110,7 +101,7 @@ TEST_CASE("transformers reads each exported Llama: equal logits, greedy tokens a
         {"inputs", inputs},
         {"logits", model->forward(inputs)},
         {"prompt", torch::tensor({1, 2, 3}, torch::kInt64)},
-        {"greedy", greedy_tokens(model, {1, 2, 3}, 50)},
+        {"greedy", test::greedy_tokens(*model, {1, 2, 3}, 50)},
         {"tokens", torch::tensor(std::vector<int64_t>(tokens.begin(), tokens.end()))}};
     StateBuffer buffer(dump);
     buffer.copy_from(dump, nullptr);

@@ -27,7 +27,7 @@ void read_llama_sizes(LlamaShape& shape, const PretrainedValues& values, bool qw
 }
 
 /// transformers 5 writes rope_parameters, with rope_theta in it; older versions rope_scaling, null
-/// or with "type" in place of "rope_type", and rope_theta beside it.
+/// or with "type" in place of "rope_type", and rope_theta next to it.
 void read_rope(LlamaShape& shape, const nlohmann::json& config, const std::string& file) {
   const PretrainedValues beside(config, file);
   shape.rope_theta = beside.real("rope_theta", shape.rope_theta);
