@@ -3,6 +3,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 #include "tests/support/catch.h"
 
 #include "launcher/agent/agent.h"

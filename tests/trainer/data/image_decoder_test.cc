@@ -1,6 +1,7 @@
 #include "trainer/data/images/image_decoder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "tests/support/catch.h"

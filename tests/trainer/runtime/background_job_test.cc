@@ -1,6 +1,7 @@
 // A job in two parts on a thread of its own. Also run under ThreadSanitizer.
 #include "trainer/runtime/process/background_job.h"
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <stdexcept>

@@ -9,6 +9,8 @@
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/word_splitter.h"
 
+#include <algorithm>
+
 namespace ddp::test {
 
 using namespace ddp::train;

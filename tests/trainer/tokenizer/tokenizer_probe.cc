@@ -5,6 +5,7 @@
 //   train VOCAB_SIZE            text -> tokenizer.json
 //   train_wordpiece VOCAB_SIZE  text -> tokenizer.json
 //   bench TOKENIZER REPEATS     text -> "TOKENS SECONDS", the fastest of the repeats
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <iostream>

@@ -4,6 +4,8 @@
 #include "trainer/config/keys/key_table.h"
 #include "trainer/config/show/key_reference.h"
 
+#include <cmath>
+
 namespace ddp::train {
 namespace {
 

@@ -5,6 +5,8 @@
 #include "tests/support/fake_cuda/runtime/ledger.h"
 #include "tests/support/fake_cuda/runtime/streams.h"
 
+#include <utility>
+
 using fake_cuda::Graph;
 using fake_cuda::Stream;
 
