@@ -368,7 +368,9 @@ std::vector<NamedTensor> Trainer::whole_state() const {
   auto gathered = ShardedState(*shards_, group_).gather(state_where(/*divided=*/true));
   std::move(gathered.begin(), gathered.end(), std::back_inserter(tensors));
   const auto section_of = [](const NamedTensor& each) {
-    constexpr std::array<std::string_view, 3> kSections = {"model.", "optimizer.", "buffer."};
+    // Static: two calls compare places in one array.
+    static constexpr std::array<std::string_view, 3> kSections = {"model.", "optimizer.",
+                                                                  "buffer."};
     return std::find_if(kSections.begin(), kSections.end(),
                         [&](std::string_view section) { return each.name.starts_with(section); });
   };
