@@ -189,10 +189,7 @@ TEST_CASE("samples, histograms, replica checks and spikes change nothing in a ze
   succeed(launched(plain, 2, zero));
   const auto run = succeed(launched(busy, 2, zero + options));
   CHECK_THAT(run.out, Catch::Contains("Sample:"));
-  const auto tensors = inspect(plain, plain.snapshot()).at("tensors");
-  const auto tensors_of_busy = inspect(busy, busy.snapshot()).at("tensors");
-  for (const auto& entry : tensors.items()) CHECK(tensors_of_busy.contains(entry.key()));
-  CHECK(largest_parameter_distance(plain.snapshot(), busy.snapshot()) == 0.0);
+  CHECK(content_sha256(busy) == content_sha256(plain));
 }
 
 TEST_CASE("one process cannot divide the state, and one rank under ddp-run says that it does not") {
