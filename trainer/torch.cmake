@@ -50,6 +50,7 @@ ddp_torch_room(ddp_model
     model/generate.cc
     model/image_network.cc
     model/key_value_cache.cc
+    model/token_context.cc
     model/make_causal_model.cc
     model/sampling.cc)
 

@@ -11,6 +11,11 @@ const torch::Tensor& Batch::operator[](std::string_view name) const {
               names.empty() ? "none" : names, "; SampleSource::collate() makes them");
 }
 
+torch::Tensor Batch::find(std::string_view name) const {
+  const auto found = tensors.find(name);
+  return found == tensors.end() ? torch::Tensor() : found->second;
+}
+
 Batch Batch::to(torch::Device device) const {
   Batch moved = *this;
   for (auto& [name, tensor] : moved.tensors) tensor = tensor.to(device, /*non_blocking=*/true);

@@ -15,6 +15,9 @@ namespace ddp::train {
 inline constexpr const char* kInputs = "inputs";    ///< [B, ...]: tokens, pixels.
 inline constexpr const char* kTargets = "targets";  ///< [B], [B, T], or [M] at target_positions.
 inline constexpr const char* kAttentionMask = "attention_mask";  ///< bool [B, T]; false: padding.
+/// int64 [B, T]: rows of several documents, each position counted from its document's start. The
+/// documents do not see each other. Without it each row is one.
+inline constexpr const char* kPositions = "positions";
 inline constexpr const char* kTargetPositions = "target_positions";  ///< int64 [M], below B * T.
 
 struct Batch {
@@ -26,6 +29,8 @@ struct Batch {
 
   /// The tensor called `name`. Throws c10::Error that lists the names there are.
   const torch::Tensor& operator[](std::string_view name) const;
+  /// As operator[], but undefined if there is none.
+  torch::Tensor find(std::string_view name) const;
   /// All tensors on `device`; page-locked memory is copied without waiting.
   Batch to(torch::Device device) const;
 };

@@ -7,10 +7,10 @@
 
 namespace ddp::train {
 
-torch::Tensor CausalModel::forward(const torch::Tensor& idx_BT) {
+torch::Tensor CausalModel::forward(const torch::Tensor& idx_BT, const torch::Tensor& positions_BT) {
   TORCH_CHECK(idx_BT.size(1) <= block_size(), "a sequence of ", idx_BT.size(1),
               " tokens is longer than block_size ", block_size());
-  return torch::linear(hidden_states(idx_BT, nullptr), head_weight());
+  return torch::linear(hidden_states(idx_BT, {nullptr, positions_BT}), head_weight());
 }
 
 KeyValueCache CausalModel::new_cache(int64_t capacity, torch::Tensor padding_B) const {
@@ -20,7 +20,7 @@ KeyValueCache CausalModel::new_cache(int64_t capacity, torch::Tensor padding_B) 
 torch::Tensor CausalModel::next_logits(const torch::Tensor& idx_BT, KeyValueCache& cache) {
   TORCH_CHECK(cache.length + idx_BT.size(1) <= std::min(cache.capacity, block_size()),
               "no room for ", idx_BT.size(1), " tokens after ", cache.length);
-  return torch::linear(hidden_states(idx_BT, &cache).select(1, -1), head_weight());
+  return torch::linear(hidden_states(idx_BT, {&cache}).select(1, -1), head_weight());
 }
 
 // `auto`: on a GPU, because tensor cores want rows of a multiple of 64.
@@ -50,26 +50,26 @@ int64_t CausalModel::rows_at_a_time(int64_t rows) const {
   return chunk == 0 ? rows : std::min(rows, chunk);
 }
 
-torch::Tensor CausalModel::loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT) {
+torch::Tensor CausalModel::loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT,
+                                const torch::Tensor& positions_BT) {
   const auto targets_N = targets_BT.reshape({-1});
+  const auto x_BTC = hidden_states(idx_BT, {nullptr, positions_BT});
   const int64_t chunk = rows_at_a_time(targets_N.size(0));
   if (chunk == targets_N.size(0)) {
     const auto table_PC = padded_table(head_weight(), logits_padding());
-    const auto logits_NV = logits(hidden_states(idx_BT, nullptr), table_PC)
-                               .view({-1, vocab_size()})
-                               .to(torch::kFloat32);
+    const auto logits_NV = logits(x_BTC, table_PC).view({-1, vocab_size()}).to(torch::kFloat32);
     return at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Mean,
                                   /*ignore_index=*/-1);
   }
-  const auto x_BTC = hidden_states(idx_BT, nullptr);
   const auto sum = chunked_cross_entropy_sum(x_BTC.view({-1, x_BTC.size(2)}), head_weight(),
                                              targets_N, chunk, logits_padding());
   return sum / targets_N.ne(-1).sum();
 }
 
 torch::Tensor CausalModel::evaluation_sums(const torch::Tensor& idx_BT,
-                                           const torch::Tensor& targets_BT) {
-  const auto x_BTC = hidden_states(idx_BT, nullptr);
+                                           const torch::Tensor& targets_BT,
+                                           const torch::Tensor& positions_BT) {
+  const auto x_BTC = hidden_states(idx_BT, {nullptr, positions_BT});
   const auto x_NC = x_BTC.view({-1, x_BTC.size(2)});
   const auto targets_N = targets_BT.reshape({-1});
   const int64_t chunk = rows_at_a_time(targets_N.size(0));

@@ -15,6 +15,7 @@
 #include "trainer/config/config.h"
 #include "trainer/model/key_value_cache.h"
 #include "trainer/model/model_parameter.h"
+#include "trainer/model/token_context.h"
 
 namespace ddp::train {
 
@@ -28,18 +29,21 @@ class CausalModel : public torch::nn::Module {
   };
   explicit CausalModel(const Options& options) : options_(options) {}
 
+  // `positions_BT`: see TokenContext; undefined: each row is one document.
   /// int64 [B, T], T <= block_size -> logits [B, T, V].
-  torch::Tensor forward(const torch::Tensor& idx_BT);
+  torch::Tensor forward(const torch::Tensor& idx_BT, const torch::Tensor& positions_BT = {});
   /// An empty cache for at most `capacity` tokens per row. `padding_B`: see KeyValueCache.
   KeyValueCache new_cache(int64_t capacity, torch::Tensor padding_B = {}) const;
   /// Logits of the last position alone, [B, V], of tokens that follow those in `cache`, to which
   /// they are added. A second pass takes one token per row.
   torch::Tensor next_logits(const torch::Tensor& idx_BT, KeyValueCache& cache);
   /// Mean negative log-likelihood in nats over the targets that are not -1; a float32 scalar.
-  torch::Tensor loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
+  torch::Tensor loss(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT,
+                     const torch::Tensor& positions_BT = {});
   /// Sums over the targets that are not -1: negative log-likelihood in nats, targets that were the
   /// most likely token, targets. float32 [3].
-  torch::Tensor evaluation_sums(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
+  torch::Tensor evaluation_sums(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT,
+                                const torch::Tensor& positions_BT = {});
 
   int64_t block_size() const { return options_.block_size; }
   int64_t vocab_size() const { return options_.vocab_size; }
@@ -53,9 +57,9 @@ class CausalModel : public torch::nn::Module {
   virtual const torch::Tensor& head_weight() const = 0;
 
  protected:
-  /// int64 [B, T] -> [B, T, C], what the output layer multiplies. With a cache the tokens follow
-  /// those in it and are added to it.
-  virtual torch::Tensor hidden_states(const torch::Tensor& idx_BT, KeyValueCache* cache) = 0;
+  /// int64 [B, T] -> [B, T, C], what the output layer multiplies. With a cache the tokens are added
+  /// to it.
+  virtual torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) = 0;
   /// Layers of the cache; 0: the model looks at no earlier token.
   virtual int64_t cached_layers() const = 0;
 

@@ -176,8 +176,8 @@ std::vector<std::string> CausalLm::shape_keys() const { return architecture_.sha
 // A mean over no target would be 0 / 0; any token will do there.
 torch::Tensor CausalLm::loss(const Batch& batch) {
   const torch::Tensor& targets_BT = batch[kTargets];
-  return model_->loss(batch[kInputs],
-                      batch.target_count > 0 ? targets_BT : targets_BT.clamp_min(0));
+  return model_->loss(batch[kInputs], batch.target_count > 0 ? targets_BT : targets_BT.clamp_min(0),
+                      batch.find(kPositions));
 }
 
 torch::Tensor CausalLm::smallest_loss() {
@@ -190,9 +190,9 @@ BatchSums CausalLm::evaluate(const Batch& batch) {
   const auto all_BT = to_host(batch[kTargets]);
   const auto targets = all_BT.masked_select(all_BT != -1);
   const auto characters = token_characters_.index_select(0, targets).sum().reshape({1});
-  return {
-      torch::cat({to_host(model_->evaluation_sums(batch[kInputs], batch[kTargets])), characters}),
-      {}};
+  const auto sums =
+      model_->evaluation_sums(batch[kInputs], batch[kTargets], batch.find(kPositions));
+  return {torch::cat({to_host(sums), characters}), {}};
 }
 
 Metrics CausalLm::metrics(const std::vector<double>& sums) const {

@@ -1,6 +1,7 @@
 #include "trainer/model/gpt/gpt.h"
 
 #include <cmath>
+#include <optional>
 #include <string_view>
 
 #include "trainer/model/activation_checkpoint.h"
@@ -42,17 +43,17 @@ CausalSelfAttentionImpl::CausalSelfAttentionImpl(const GptConfig& config)
 
 torch::Tensor CausalSelfAttentionImpl::forward(const torch::Tensor& x_BTC,
                                                const torch::Tensor& residual_BTC,
-                                               const CachedPositions* cached) {
-  return add_projection(heads(x_BTC, cached), c_proj, resid_dropout, residual_BTC, fused_);
+                                               const AttentionScope& scope) {
+  return add_projection(heads(x_BTC, scope), c_proj, resid_dropout, residual_BTC, fused_);
 }
 
 torch::Tensor CausalSelfAttentionImpl::heads(const torch::Tensor& x_BTC,
-                                             const CachedPositions* cached) {
+                                             const AttentionScope& scope) {
   const auto B = x_BTC.size(0);
   const auto T = x_BTC.size(1);
   const auto C = x_BTC.size(2);
-  if (fused_ && cached == nullptr && fused::takes(x_BTC) &&
-      fused::takes_attention(T, C / n_head_)) {
+  const bool whole_row = scope.cached == nullptr && !scope.mask.defined();
+  if (fused_ && whole_row && fused::takes(x_BTC) && fused::takes_attention(T, C / n_head_)) {
     const auto qkv_BTE =
         fused::takes_products(x_BTC)
             ? fused::linear_dropout_add(x_BTC, c_attn->weight, c_attn->bias, {}, 0.0)
@@ -61,24 +62,25 @@ torch::Tensor CausalSelfAttentionImpl::heads(const torch::Tensor& x_BTC,
   }
   const auto qkv =
       c_attn(x_BTC).view({B, T, 3, n_head_, C / n_head_}).permute({2, 0, 3, 1, 4}).unbind(0);
-  return attend(qkv, cached).transpose(1, 2).reshape({B, T, C});
+  return attend(qkv, scope).transpose(1, 2).reshape({B, T, C});
 }
 
 torch::Tensor CausalSelfAttentionImpl::attend(const std::vector<torch::Tensor>& qkv,
-                                              const CachedPositions* cached) const {
+                                              const AttentionScope& scope) const {
   const double dropout = is_training() ? attn_pdrop_ : 0.0;
-  if (cached == nullptr) {
-    return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], /*attn_mask=*/{}, dropout,
-                                            /*is_causal=*/true);
+  const auto mask = scope.mask.defined() ? std::optional(scope.mask) : std::nullopt;
+  if (scope.cached == nullptr) {
+    return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], mask, dropout,
+                                            /*is_causal=*/!mask);
   }
+  const CachedPositions* cached = scope.cached;
   const int64_t T = qkv[0].size(2);
   const auto upto_now = [&](torch::Tensor& kept_BHTD, const torch::Tensor& new_BHTD) {
     return add_to_cache(kept_BHTD, new_BHTD, cached->start, cached->capacity);
   };
   const auto keys = upto_now(cached->layer.keys_BHTD, qkv[1]);
   const auto values = upto_now(cached->layer.values_BHTD, qkv[2]);
-  if (cached->mask.defined())
-    return at::scaled_dot_product_attention(qkv[0], keys, values, cached->mask);
+  if (mask) return at::scaled_dot_product_attention(qkv[0], keys, values, mask);
   TORCH_CHECK(cached->start == 0 || T == 1, "a cache that is in use takes one token at a time");
   return at::scaled_dot_product_attention(qkv[0], keys, values, /*attn_mask=*/{}, 0.0,
                                           /*is_causal=*/T > 1);
@@ -108,8 +110,8 @@ BlockImpl::BlockImpl(const GptConfig& config) {
   mlp = register_module("mlp", Mlp(config));
 }
 
-torch::Tensor BlockImpl::forward(torch::Tensor x_BTC, const CachedPositions* cached) {
-  x_BTC = attn(ln_1(x_BTC), x_BTC, cached);
+torch::Tensor BlockImpl::forward(torch::Tensor x_BTC, const AttentionScope& scope) {
+  x_BTC = attn(ln_1(x_BTC), x_BTC, scope);
   return mlp(ln_2(x_BTC), x_BTC);
 }
 
@@ -123,32 +125,30 @@ TransformerImpl::TransformerImpl(const GptConfig& config, int64_t vocab_size, in
   ln_f = register_module("ln_f", nn::LayerNorm(nn::LayerNormOptions({config.n_embd})));
 }
 
-torch::Tensor TransformerImpl::forward(const torch::Tensor& idx_BT, KeyValueCache* cache) {
-  const auto T = idx_BT.size(1);
-  const auto positions =
-      cache != nullptr
-          ? cache->positions(T, idx_BT.device())
-          : torch::arange(T, torch::TensorOptions(torch::kInt64).device(idx_BT.device()));
-  auto x_BTC = wte(idx_BT) + wpe(positions);
+torch::Tensor TransformerImpl::forward(const torch::Tensor& idx_BT, const TokenContext& context) {
+  auto x_BTC = wte(idx_BT) + wpe(context.positions(idx_BT));
+  const auto mask = context.mask(idx_BT);
   x_BTC = fused_ && fused::takes(x_BTC) ? fused::dropout(x_BTC, active_p(drop)) : drop(x_BTC);
-  if (cache != nullptr) return ln_f(through_cache(x_BTC, *cache));
-  for (std::size_t i = 0; i < h->size(); ++i) x_BTC = through_block(i, x_BTC);
+  if (context.cache != nullptr) return ln_f(through_cache(x_BTC, *context.cache, mask));
+  for (std::size_t i = 0; i < h->size(); ++i) x_BTC = through_block(i, x_BTC, mask);
   return ln_f(x_BTC);
 }
 
-torch::Tensor TransformerImpl::through_block(std::size_t index, const torch::Tensor& x_BTC) {
+torch::Tensor TransformerImpl::through_block(std::size_t index, const torch::Tensor& x_BTC,
+                                             const torch::Tensor& mask) {
   auto* block = h[index]->as<Block>();
-  if (!checkpointed_ || !is_training()) return block->forward(x_BTC, nullptr);
-  return checkpoint([block](const torch::Tensor& x) { return block->forward(x, nullptr); }, x_BTC,
-                    block->parameters());
+  const AttentionScope scope{nullptr, mask};
+  if (!checkpointed_ || !is_training()) return block->forward(x_BTC, scope);
+  return checkpoint([block, scope](const torch::Tensor& x) { return block->forward(x, scope); },
+                    x_BTC, block->parameters());
 }
 
-torch::Tensor TransformerImpl::through_cache(torch::Tensor x_BTC, KeyValueCache& cache) {
+torch::Tensor TransformerImpl::through_cache(torch::Tensor x_BTC, KeyValueCache& cache,
+                                             const torch::Tensor& mask) {
   const auto T = x_BTC.size(1);
-  const auto mask = cache.mask(T);
   for (std::size_t i = 0; i < h->size(); ++i) {
-    const CachedPositions cached{cache.layers[i], cache.length, cache.capacity, mask};
-    x_BTC = h[i]->as<Block>()->forward(x_BTC, &cached);
+    const CachedPositions cached{cache.layers[i], cache.length, cache.capacity};
+    x_BTC = h[i]->as<Block>()->forward(x_BTC, {&cached, mask});
   }
   cache.length += T;
   return x_BTC;

@@ -18,6 +18,7 @@
 #include "trainer/config/config.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/model/key_value_cache.h"
+#include "trainer/model/token_context.h"
 
 namespace ddp::train {
 
@@ -26,20 +27,25 @@ struct CachedPositions {
   KeyValueCache::Layer& layer;
   int64_t start = 0;  ///< Positions in it before this pass.
   int64_t capacity = 0;
-  torch::Tensor mask;  ///< As KeyValueCache::mask().
+};
+
+/// What attention looks at beyond the tokens of its input.
+struct AttentionScope {
+  const CachedPositions* cached = nullptr;  ///< Null: no earlier tokens.
+  torch::Tensor mask{};                     ///< As TokenContext::mask().
 };
 
 class CausalSelfAttentionImpl : public torch::nn::Module {
  public:
   explicit CausalSelfAttentionImpl(const GptConfig& config);
-  /// [B, T, C] -> residual + [B, T, C]; position t sees positions <= t only, and those of `cached`,
-  /// to which this pass adds its own.
+  /// [B, T, C] -> residual + [B, T, C]; position t sees positions <= t only, and those in
+  /// `scope.cached`, to which this pass adds its own.
   torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC,
-                        const CachedPositions* cached);
+                        const AttentionScope& scope);
 
  private:
-  torch::Tensor heads(const torch::Tensor& x_BTC, const CachedPositions* cached);
-  torch::Tensor attend(const std::vector<torch::Tensor>& qkv, const CachedPositions* cached) const;
+  torch::Tensor heads(const torch::Tensor& x_BTC, const AttentionScope& scope);
+  torch::Tensor attend(const std::vector<torch::Tensor>& qkv, const AttentionScope& scope) const;
 
   torch::nn::Linear c_attn{nullptr};  // query, key and value in one projection
   torch::nn::Linear c_proj{nullptr};
@@ -68,7 +74,7 @@ TORCH_MODULE(Mlp);
 class BlockImpl : public torch::nn::Module {
  public:
   explicit BlockImpl(const GptConfig& config);
-  torch::Tensor forward(torch::Tensor x_BTC, const CachedPositions* cached);
+  torch::Tensor forward(torch::Tensor x_BTC, const AttentionScope& scope);
 
  private:
   torch::nn::LayerNorm ln_1{nullptr};
@@ -82,14 +88,15 @@ TORCH_MODULE(Block);
 class TransformerImpl : public torch::nn::Module {
  public:
   TransformerImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size);
-  /// int64 [B, T] -> [B, T, C]. With a cache the tokens follow those in it.
-  torch::Tensor forward(const torch::Tensor& idx_BT, KeyValueCache* cache);
+  /// int64 [B, T] -> [B, T, C].
+  torch::Tensor forward(const torch::Tensor& idx_BT, const TokenContext& context);
 
   torch::nn::Embedding wte{nullptr};
 
  private:
-  torch::Tensor through_block(std::size_t index, const torch::Tensor& x_BTC);
-  torch::Tensor through_cache(torch::Tensor x_BTC, KeyValueCache& cache);
+  torch::Tensor through_block(std::size_t index, const torch::Tensor& x_BTC,
+                              const torch::Tensor& mask);
+  torch::Tensor through_cache(torch::Tensor x_BTC, KeyValueCache& cache, const torch::Tensor& mask);
 
   bool checkpointed_;
   bool fused_;
@@ -111,8 +118,8 @@ class GPTImpl : public CausalModel {
   const torch::Tensor& head_weight() const override;
 
  protected:
-  torch::Tensor hidden_states(const torch::Tensor& idx_BT, KeyValueCache* cache) override {
-    return transformer(idx_BT, cache);
+  torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) override {
+    return transformer(idx_BT, context);
   }
   int64_t cached_layers() const override { return n_layer_; }
 

@@ -152,21 +152,19 @@ LlamaStackImpl::LlamaStackImpl(const LlamaConfig& config, int64_t vocab_size)
   norm = register_module("norm", RmsNorm(config.n_embd, config.norm_eps));
 }
 
-LlamaPass LlamaStackImpl::pass_of(int64_t T, torch::Device device, KeyValueCache* cache) {
-  frequencies_ = frequencies_.to(device);
-  const auto positions = cache != nullptr
-                             ? cache->positions(T, device)
-                             : torch::arange(T, torch::TensorOptions(torch::kInt64).device(device));
+LlamaPass LlamaStackImpl::pass_of(const torch::Tensor& idx_BT, const TokenContext& context) {
+  frequencies_ = frequencies_.to(idx_BT.device());
+  const auto positions = context.positions(idx_BT);
   auto angles = positions.to(torch::kFloat32).unsqueeze(-1) * frequencies_;
   if (angles.dim() == 3) angles = angles.unsqueeze(1);  // [B, 1, T, D / 2]: the same for each head
-  return {angles.cos(), angles.sin(), cache, cache != nullptr ? cache->mask(T) : torch::Tensor()};
+  return {angles.cos(), angles.sin(), context.cache, context.mask(idx_BT)};
 }
 
-torch::Tensor LlamaStackImpl::forward(const torch::Tensor& idx_BT, KeyValueCache* cache) {
-  const auto pass = pass_of(idx_BT.size(1), idx_BT.device(), cache);
+torch::Tensor LlamaStackImpl::forward(const torch::Tensor& idx_BT, const TokenContext& context) {
+  const auto pass = pass_of(idx_BT, context);
   auto x_BTC = embed_tokens(idx_BT);
   for (std::size_t i = 0; i < layers->size(); ++i) x_BTC = through_block(i, x_BTC, pass);
-  if (cache != nullptr) cache->length += idx_BT.size(1);
+  if (context.cache != nullptr) context.cache->length += idx_BT.size(1);
   return norm(x_BTC);
 }
 

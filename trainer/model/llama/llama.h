@@ -17,6 +17,7 @@
 #include "trainer/model/causal_model.h"
 #include "trainer/model/key_value_cache.h"
 #include "trainer/model/llama/llama_config.h"
+#include "trainer/model/token_context.h"
 
 namespace ddp::train {
 
@@ -36,7 +37,7 @@ TORCH_MODULE(RmsNorm);
 struct LlamaPass {
   torch::Tensor cos, sin;          ///< Of the positions, [.., T, D / 2].
   KeyValueCache* cache = nullptr;  ///< Null: no earlier tokens.
-  torch::Tensor mask{};            ///< As KeyValueCache::mask().
+  torch::Tensor mask{};            ///< As TokenContext::mask().
 };
 
 class LlamaAttentionImpl : public torch::nn::Module {
@@ -83,13 +84,13 @@ TORCH_MODULE(LlamaBlock);
 class LlamaStackImpl : public torch::nn::Module {
  public:
   LlamaStackImpl(const LlamaConfig& config, int64_t vocab_size);
-  /// int64 [B, T] -> [B, T, C]. With a cache the tokens follow those in it.
-  torch::Tensor forward(const torch::Tensor& idx_BT, KeyValueCache* cache);
+  /// int64 [B, T] -> [B, T, C].
+  torch::Tensor forward(const torch::Tensor& idx_BT, const TokenContext& context);
 
   torch::nn::Embedding embed_tokens{nullptr};
 
  private:
-  LlamaPass pass_of(int64_t T, torch::Device device, KeyValueCache* cache);
+  LlamaPass pass_of(const torch::Tensor& idx_BT, const TokenContext& context);
   torch::Tensor through_block(std::size_t index, const torch::Tensor& x_BTC, const LlamaPass& pass);
 
   bool checkpointed_;
@@ -110,8 +111,8 @@ class LlamaImpl : public CausalModel {
   const torch::Tensor& head_weight() const override;
 
  protected:
-  torch::Tensor hidden_states(const torch::Tensor& idx_BT, KeyValueCache* cache) override {
-    return model(idx_BT, cache);
+  torch::Tensor hidden_states(const torch::Tensor& idx_BT, const TokenContext& context) override {
+    return model(idx_BT, context);
   }
   int64_t cached_layers() const override { return n_layer_; }
 
