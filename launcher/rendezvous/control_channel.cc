@@ -1,12 +1,13 @@
 #include "launcher/rendezvous/control_channel.h"
 
-#include <nettle/hmac.h>
-#include <nettle/memops.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -17,35 +18,49 @@
 namespace ddp::launch {
 namespace {
 
-constexpr std::string_view kMagic = "DDP-RUN1";
+constexpr std::string_view kName = "DDP-RUN";
+constexpr std::string_view kMagic = "DDP-RUN/";  // version 1 had a 1 here, and no other version
 constexpr std::string_view kTcpStoreStart("\x00\xCE\xF7\x85\x3C", 5);  // VALIDATE and its magic
-constexpr std::size_t kNonceSize = 16;
-constexpr std::size_t kProofSize = SHA256_DIGEST_SIZE;
-constexpr std::size_t kLargestFrame = 1 << 20;
-constexpr std::size_t kLongestQueue = 16 << 20;  // bytes not sent yet
+constexpr std::size_t kVersionEnd = kMagic.size() + 2;
+constexpr std::size_t kGreetingSize = kVersionEnd + 16;
+constexpr std::size_t kHeadSize = 4;
+// In one turn. More makes other connections and the workers' supervision wait.
+constexpr std::size_t kBytesAtOnce = 256 << 10;
+constexpr std::size_t kMessagesAtOnce = 256;
+constexpr std::size_t kReadSize = 16 << 10;
+// Far above what a node with thousands of workers sends.
+constexpr std::size_t kMostWaiting = 1'024;
+constexpr double kFramesAtOnce = 16'384, kFramesPerSecond = 1'024;
 
-std::string frame_of(const std::string& text) {
-  const auto size = static_cast<std::uint32_t>(text.size());
-  std::string frame;
-  for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>((size >> shift) & 0xffU);
-  return frame + text;
-}
+constexpr const char* kForeign = "the peer is not a ddp-run rendezvous";
 
 std::size_t frame_size(std::string_view head) {
   std::size_t size = 0;
-  for (const char c : head.substr(0, 4)) size = size << 8U | static_cast<unsigned char>(c);
+  for (const char c : head.substr(0, kHeadSize)) size = size << 8U | static_cast<unsigned char>(c);
   return size;
 }
 
-bool equal_in_constant_time(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && ::memeql_sec(a.data(), b.data(), a.size()) != 0;
+std::string greeting() {
+  std::array<char, kGreetingSize - kVersionEnd> nonce{};
+  if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) return "";
+  std::string text(kMagic);
+  text += static_cast<char>(kProtocolVersion >> 8);
+  text += static_cast<char>(kProtocolVersion & 0xff);
+  return text.append(nonce.data(), nonce.size());
+}
+
+// 0: this is no greeting.
+int version_of(std::string_view greeting) {
+  if (!greeting.starts_with(kMagic)) return greeting[kName.size()] == '1' ? 1 : 0;
+  return static_cast<unsigned char>(greeting[kMagic.size()]) << 8 |
+         static_cast<unsigned char>(greeting[kMagic.size() + 1]);
 }
 
 }  // namespace
 
 FirstBytes judge_first_bytes(std::string_view bytes) {
   for (const auto& [start, kind] :
-       {std::pair(kMagic, FirstBytes::Agent), std::pair(kTcpStoreStart, FirstBytes::TcpStore)}) {
+       {std::pair(kName, FirstBytes::Agent), std::pair(kTcpStoreStart, FirstBytes::TcpStore)}) {
     const auto size = std::min(bytes.size(), start.size());
     if (bytes.substr(0, size) != start.substr(0, size)) continue;
     return size == start.size() ? kind : FirstBytes::Incomplete;
@@ -57,14 +72,23 @@ ControlChannel::ControlChannel(int fd, Side side, std::string token)
     : fd_(fd),
       side_(side),
       token_(std::move(token)),
-      state_(side == Side::Agent ? State::Connecting : State::Greeting) {
-  if (::getrandom(own_nonce_.data(), own_nonce_.size(), 0) !=
-      static_cast<ssize_t>(own_nonce_.size()))
-    close("cannot get random numbers: " + error_text(errno));
+      state_(side == Side::Agent ? State::Connecting : State::Greeting),
+      own_greeting_(greeting()),
+      frames_left_(kFramesAtOnce),
+      frames_since_(Clock::now()) {
+  if (own_greeting_.empty()) close("cannot get random numbers: " + error_text(errno));
 }
 
 ControlChannel::~ControlChannel() {
   if (fd_ >= 0) ::close(fd_);
+}
+
+ConnectionKeys::From ControlChannel::own_role() const {
+  return side_ == Side::Agent ? ConnectionKeys::From::Agent : ConnectionKeys::From::Host;
+}
+
+ConnectionKeys::From ControlChannel::peer_role() const {
+  return side_ == Side::Agent ? ConnectionKeys::From::Host : ConnectionKeys::From::Agent;
 }
 
 void ControlChannel::close(std::string why, bool peer_is_gone) {
@@ -75,16 +99,23 @@ void ControlChannel::close(std::string why, bool peer_is_gone) {
   close_descriptor(fd_);
 }
 
+void ControlChannel::reject(Objection objection, std::string why) {
+  objection_ = objection;
+  close(std::move(why));
+}
+
 short ControlChannel::wanted() const {
   if (state_ == State::Closed) return 0;
   if (state_ == State::Connecting) return POLLOUT;
-  return static_cast<short>(POLLIN | (out_.empty() ? 0 : POLLOUT));
+  const bool reads = received_.size() < kMessagesAtOnce;
+  return static_cast<short>((reads ? POLLIN : 0) | (out_.empty() ? 0 : POLLOUT));
 }
 
 void ControlChannel::handle() {
   if (state_ == State::Connecting) finish_connect();
-  if (state_ != State::Connecting && state_ != State::Closed) read_all();
+  if (state_ != State::Connecting && state_ != State::Closed) read_some();
   if (state_ != State::Connecting && state_ != State::Closed) write_all();
+  proof_sent_ = proof_sent_ || (keys_ && out_.empty());
 }
 
 void ControlChannel::finish_connect() {
@@ -95,21 +126,39 @@ void ControlChannel::finish_connect() {
   pollfd ready{fd_, POLLOUT, 0};
   if (::poll(&ready, 1, 0) != 1) return;  // connect() is still under way
   state_ = State::Greeting;
-  out_ += kMagic;
-  out_.append(own_nonce_.begin(), own_nonce_.end());
+  out_ += own_greeting_;
 }
 
-void ControlChannel::read_all() {
+// A peer without a proof cannot make this end hold more than the handshake has bytes; otherwise no
+// more than one frame is held that is not complete.
+std::size_t ControlChannel::next_read() const {
+  if (state_ == State::Greeting)
+    return (peer_greeting_.empty() ? kGreetingSize : kTagSize) - in_.size();
+  if (in_.size() < kHeadSize) return kReadSize;
+  return std::max(kReadSize, kHeadSize + frame_size(in_) + kTagSize - in_.size());
+}
+
+void ControlChannel::read_some() {
   std::array<char, 64 << 10> buffer;
-  for (;;) {
-    const ssize_t got = ::recv(fd_, buffer.data(), buffer.size(), 0);
+  std::size_t total = 0;
+  while (total < kBytesAtOnce && received_.size() < kMessagesAtOnce) {
+    const ssize_t got = ::recv(fd_, buffer.data(), std::min(buffer.size(), next_read()), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got < 0) return close(error_text(errno), true);
-    if (got == 0) return close("the peer closed the connection", true);
+    if (got == 0) {
+      // An agent looks at the host's proof first, and hangs up if the tokens differ.
+      if (side_ == Side::Host && state_ == State::Greeting && proof_sent_)
+        objection_ = Objection::WrongToken;
+      return close("the peer closed the connection", true);
+    }
+    total += static_cast<std::size_t>(got);
     in_.append(buffer.data(), static_cast<std::size_t>(got));
-    if (state_ == State::Greeting) greet();
-    if (state_ == State::Open) take_frames();
+    if (state_ == State::Greeting) {
+      greet();
+    } else {
+      take_frames();
+    }
     if (state_ == State::Closed) return;
   }
 }
@@ -125,74 +174,96 @@ void ControlChannel::write_all() {
   if (finishing_) ::shutdown(fd_, SHUT_WR);
 }
 
-// Agent's nonce first, whichever side computes it.
-std::string ControlChannel::proof_of(std::string_view side) const {
-  const std::string own(own_nonce_.begin(), own_nonce_.end());
-  const bool is_agent = side_ == Side::Agent;
-  const std::string text =
-      std::string(side) + (is_agent ? own : peer_nonce_) + (is_agent ? peer_nonce_ : own);
-  const auto* bytes = [](std::string_view s) {
-    return reinterpret_cast<const std::uint8_t*>(s.data());
-  }(text);
-  hmac_sha256_ctx context;
-  ::hmac_sha256_set_key(&context, token_.size(),
-                        reinterpret_cast<const std::uint8_t*>(token_.data()));
-  ::hmac_sha256_update(&context, text.size(), bytes);
-  std::array<std::uint8_t, kProofSize> digest;
-  ::hmac_sha256_digest(&context, digest.size(), digest.data());
-  return {digest.begin(), digest.end()};
+void ControlChannel::greet() {
+  if (peer_greeting_.empty() && !take_greeting()) return;
+  if (in_.size() >= kTagSize) take_proof();
 }
 
-void ControlChannel::greet() {
-  const char* const kForeign = "the peer is not a ddp-run rendezvous";
-  const char* const kWrongToken =
-      "authentication failed: it is not a ddp-run rendezvous, or --rdzv-token-file differs between "
-      "the "
-      "nodes";
-  if (side_ == Side::Agent) {
-    if (in_.size() < kNonceSize + kProofSize) return;
-    peer_nonce_ = in_.substr(0, kNonceSize);
-    if (!equal_in_constant_time(in_.substr(kNonceSize, kProofSize), proof_of("host")))
-      return close(kWrongToken);
-    in_.erase(0, kNonceSize + kProofSize);
-    out_ += proof_of("agent");
-    return enter_open();
+// False: there is no whole greeting yet, or it will not do.
+bool ControlChannel::take_greeting() {
+  const auto kind = judge_first_bytes(in_);
+  if (kind != FirstBytes::Agent && kind != FirstBytes::Incomplete) {
+    close(kForeign);
+    return false;
   }
-  const bool first = peer_nonce_.empty();
-  const std::size_t needed = first ? kMagic.size() + kNonceSize : kProofSize;
-  if (first && judge_first_bytes(in_) != FirstBytes::Agent &&
-      judge_first_bytes(in_) != FirstBytes::Incomplete)
-    return close(kForeign);
-  if (in_.size() < needed) return;
-  if (first) {
-    peer_nonce_ = in_.substr(kMagic.size(), kNonceSize);
-    out_.append(own_nonce_.begin(), own_nonce_.end());
-    out_ += proof_of("host");
-    in_.erase(0, needed);
-    return greet();
+  if (in_.size() < kVersionEnd) return false;
+  if (const int version = version_of(in_); version != kProtocolVersion) {
+    reject_version(version);
+    return false;
   }
-  if (!equal_in_constant_time(in_.substr(0, kProofSize), proof_of("agent")))
-    return close(kWrongToken);
-  in_.erase(0, needed);
+  if (in_.size() < kGreetingSize) return false;
+  peer_greeting_ = in_.substr(0, kGreetingSize);
+  in_.erase(0, kGreetingSize);
+  const bool is_agent = side_ == Side::Agent;
+  keys_.emplace(token_, is_agent ? own_greeting_ : peer_greeting_,
+                is_agent ? peer_greeting_ : own_greeting_);
+  if (!is_agent) out_ += own_greeting_ + keys_->proof(own_role());
+  return true;
+}
+
+// The other end compares, too; it learns nothing else.
+void ControlChannel::reject_version(int version) {
+  if (version == 0) return close(kForeign);
+  if (side_ == Side::Host) {
+    [[maybe_unused]] const auto sent =
+        ::send(fd_, own_greeting_.data(), kVersionEnd, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  reject(Objection::OtherVersion,
+         fmt::format("its ddp-run has version {} of the rendezvous protocol, this one (" DDP_VERSION
+                     ") version {}; install the same ddp-run on all nodes",
+                     version, kProtocolVersion));
+}
+
+void ControlChannel::take_proof() {
+  if (!keys_->accepts_proof(peer_role(), std::string_view(in_).substr(0, kTagSize))) {
+    return reject(Objection::WrongToken,
+                  "authentication failed: it is not a ddp-run rendezvous, or --rdzv-token-file "
+                  "differs between the nodes");
+  }
+  in_.erase(0, kTagSize);
+  if (side_ == Side::Agent) out_ += keys_->proof(own_role());
   enter_open();
 }
 
 void ControlChannel::enter_open() {
   state_ = State::Open;
-  out_ += std::exchange(waiting_, {});
+  outgoing_ = keys_->seal(own_role());
+  incoming_ = keys_->seal(peer_role());
+  keys_.reset();
+  token_.clear();
+  for (const auto& message : std::exchange(waiting_, {})) send(message);
+}
+
+// A peer that sends without end would keep this end busy, though it holds nothing.
+bool ControlChannel::may_take_frame() {
+  if (frames_left_ < 1) {
+    const auto now = Clock::now();
+    const std::chrono::duration<double> passed = now - std::exchange(frames_since_, now);
+    frames_left_ = std::min(kFramesAtOnce, frames_left_ + passed.count() * kFramesPerSecond);
+  }
+  return --frames_left_ >= 0;
 }
 
 void ControlChannel::take_frames() {
-  while (in_.size() >= 4) {
-    const std::size_t size = frame_size(in_);
-    if (size > kLargestFrame) return close("the peer sent a frame of more than 1 MiB");
-    if (in_.size() < 4 + size) return;
-    auto message = parse_control_message(std::string_view(in_).substr(4, size));
+  std::size_t at = 0;
+  while (in_.size() - at >= kHeadSize) {
+    const std::string_view rest = std::string_view(in_).substr(at);
+    const std::size_t size = frame_size(rest);
+    if (size > limits_.frame)
+      return close(fmt::format("the peer sent a frame of more than {} KiB", limits_.frame >> 10));
+    if (rest.size() < kHeadSize + size + kTagSize) break;
+    if (!may_take_frame()) return close("the peer sends too many messages");
+    const std::string_view body = rest.substr(kHeadSize, size);
+    // As if the network had reset the connection: that is what it did, or worse.
+    if (!incoming_.accepts(body, rest.substr(kHeadSize + size, kTagSize)))
+      return close("a frame was altered on its way", /*peer_is_gone=*/true);
+    auto message = parse_control_message(body);
     if (!message)
       return close("the peer sent a malformed message; is its ddp-run of this version?");
     received_.push_back(std::move(*message));
-    in_.erase(0, 4 + size);
+    at += kHeadSize + size + kTagSize;
   }
+  in_.erase(0, at);
 }
 
 std::optional<ControlMessage> ControlChannel::take() {
@@ -202,12 +273,22 @@ std::optional<ControlMessage> ControlChannel::take() {
   return message;
 }
 
+std::string ControlChannel::frame_of(const ControlMessage& message) {
+  const std::string text = to_json_text(message);
+  std::string frame;
+  for (const unsigned shift : {24U, 16U, 8U, 0U})
+    frame += static_cast<char>((text.size() >> shift) & 0xffU);
+  return frame + text + outgoing_.next_tag(text);
+}
+
 void ControlChannel::send(const ControlMessage& message) {
   if (state_ == State::Closed) return;
-  std::string& queue = state_ == State::Open ? out_ : waiting_;
-  queue += frame_of(to_json_text(message));
-  if (queue.size() > kLongestQueue) return close("the peer reads too slowly", true);
-  if (state_ == State::Open) write_all();
+  if (state_ != State::Open && waiting_.size() >= kMostWaiting)
+    return close("the peer answers too slowly", true);
+  if (state_ != State::Open) return waiting_.push_back(message);
+  out_ += frame_of(message);
+  if (out_.size() > limits_.queue) return close("the peer reads too slowly", true);
+  write_all();
 }
 
 void ControlChannel::finish_sending() {

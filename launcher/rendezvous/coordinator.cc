@@ -2,33 +2,24 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 
-#include "launcher/base/descriptor_limit.h"
 #include "launcher/base/errors.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
 namespace {
 
-constexpr auto kHandshakePatience = std::chrono::seconds(5);
-// The oldest unproven connection beyond this limit is closed, so that a scanner cannot use up the
-// descriptors.
-constexpr std::size_t kMostNewcomers = 4096;
-constexpr int kAcceptedAtOnce = 256;
-constexpr std::uint64_t kIsNode = std::uint64_t{1} << 32U;  // in epoll's data; else a descriptor
-
-epoll_event event_of(int fd, std::uint32_t events) {
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = static_cast<std::uint64_t>(fd);
-  return event;
-}
+// Level-triggered events come round by round; small batches keep the round short.
+constexpr int kEventsAtOnce = 16;
+constexpr auto kTurn = std::chrono::milliseconds(10);
+// For everything but nodes and newcomers.
+constexpr std::size_t kSpareDescriptors = 128;
+constexpr std::size_t kMostUnconfirmed = 2'048;
 
 }  // namespace
 
@@ -36,34 +27,28 @@ Coordinator::Coordinator(const MembershipRules& rules, JobHistory history, std::
                          std::vector<int> listeners, StoreClients store_clients)
     : membership_(rules, std::move(history), Clock::now()),
       token_(std::move(token)),
-      listeners_(std::move(listeners)),
       store_clients_(std::move(store_clients)),
+      lobby_("the rendezvous", token_,
+             [this](int fd) {
+               if (!store_clients_ || !membership_.has_begun()) return false;
+               store_clients_(fd);
+               return true;
+             }),
       heartbeat_(rules.heartbeat),
       patience_(rules.patience()),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      max_newcomers_(std::min(kMostNewcomers, descriptor_limit() / 2)),
+      max_connections_(lobby_.descriptors_left(kSpareDescriptors)),
       next_beat_(Clock::now() + rules.heartbeat),
       run_id_(rules.run_id),
       id_(rules.host_id) {
   if (epoll_ < 0)
     throw LaunchError(kExitFailed, "cannot host the rendezvous: " + error_text(errno));
-  for (const int fd : listeners_) listen_to(fd);
+  lobby_.listen(listeners);
 }
 
-void Coordinator::listen_to(int listener) {
-  epoll_event event = event_of(listener, EPOLLIN);
-  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener, &event);
-}
+void Coordinator::also_listen(int fd) { lobby_.listen({fd}); }
 
-void Coordinator::also_listen(int fd) {
-  listeners_.push_back(fd);
-  if (!acceptor_.rests_until()) listen_to(fd);
-}
-
-std::vector<int> Coordinator::take_listeners() {
-  for (const int fd : listeners_) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
-  return std::exchange(listeners_, {});
-}
+std::vector<int> Coordinator::take_listeners() { return lobby_.take_listeners(); }
 
 void Coordinator::set_place(const Place& place) { place_ = place; }
 
@@ -105,18 +90,15 @@ void Coordinator::hand_over() {
   }
 }
 
-std::string Coordinator::take_note() {
-  return note_.empty() ? acceptor_.take_warning() : std::exchange(note_, {});
-}
+std::string Coordinator::take_note() { return lobby_.take_note(); }
 
 Coordinator::~Coordinator() {
-  for (const auto& [fd, since] : newcomers_) ::close(fd);
-  for (const int fd : listeners_) ::close(fd);
   if (epoll_ >= 0) ::close(epoll_);
 }
 
 void Coordinator::add_poll_fds(std::vector<pollfd>& fds) const {
   fds.push_back({epoll_, POLLIN, 0});
+  lobby_.add_poll_fds(fds);
   if (asking_ == 0) return;
   for (const auto& [node, connection] : connections_) {
     if (connection.inquiry) connection.inquiry->add_poll_fds(fds);
@@ -126,8 +108,7 @@ void Coordinator::add_poll_fds(std::vector<pollfd>& fds) const {
 std::optional<Clock::time_point> Coordinator::deadline() const {
   auto next = std::min(next_beat_, next_silence_.value_or(next_beat_));
   if (const auto of_membership = membership_.deadline()) next = std::min(next, *of_membership);
-  next = std::min(next, next_late_.value_or(next));
-  next = std::min(next, acceptor_.rests_until().value_or(next));
+  next = std::min(next, lobby_.deadline().value_or(next));
   if (asking_ == 0) return next;
   for (const auto& [node, connection] : connections_) {
     if (connection.inquiry) next = std::min(next, connection.inquiry->deadline().value_or(next));
@@ -144,100 +125,43 @@ void Coordinator::forgive_own_silence() {
   for (auto& [node, connection] : connections_) connection.heard = now;
 }
 
-void Coordinator::handle(const std::vector<pollfd>&) {
+void Coordinator::handle(const std::vector<pollfd>& fds) {
   forgive_own_silence();
-  if (acceptor_.wake()) {
-    for (const int fd : listeners_) listen_to(fd);
-  }
-  std::array<epoll_event, 256> events;
-  for (;;) {
-    const int count = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
-    for (int i = 0; i < count; ++i) {
-      const auto key = events[static_cast<std::size_t>(i)].data.u64;
-      const int id = static_cast<int>(key & (kIsNode - 1));
-      if (const auto found = connections_.find(id);
-          (key & kIsNode) != 0 && found != connections_.end()) {
-        serve(id, found->second);
-      } else if (std::find(listeners_.begin(), listeners_.end(), id) != listeners_.end()) {
-        accept_some(id);
-      } else if (newcomers_.count(id) > 0) {
-        judge_newcomer(id);
-      }
-    }
-    if (count < static_cast<int>(events.size())) break;
-  }
+  lobby_.answer(status());
+  lobby_.handle(fds);
+  receive_newcomers();
+  serve_some();
   keep_time();
   deliver();
   hand_over();
 }
 
-// Not all at once: those that have spoken are judged in between, and make room for the next.
-void Coordinator::accept_some(int listener) {
-  for (int i = 0; i < kAcceptedAtOnce; ++i) {
-    const int fd = acceptor_.accept(listener);
-    if (fd < 0) break;
-    if (newcomers_.size() >= max_newcomers_) drop_oldest_newcomer();
-    newcomers_[fd] = Clock::now();
-    if (!next_late_) next_late_ = newcomers_[fd] + kHandshakePatience;
-    epoll_event event = event_of(fd, EPOLLIN | EPOLLET);
-    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
-  }
-  if (!acceptor_.rests_until()) return;
-  for (const int fd : listeners_) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
-}
-
-void Coordinator::drop_oldest_newcomer() {
-  const auto oldest =
-      std::min_element(newcomers_.begin(), newcomers_.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, oldest->first, nullptr);
-  ::close(oldest->first);
-  newcomers_.erase(oldest);
-}
-
-void Coordinator::judge_newcomer(int fd) {
-  std::array<char, 8> start;
-  const ssize_t got = ::recv(fd, start.data(), start.size(), MSG_PEEK | MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  const auto kind = got <= 0 ? FirstBytes::Unknown
-                             : judge_first_bytes({start.data(), static_cast<std::size_t>(got)});
-  if (kind == FirstBytes::Incomplete) return;
-  newcomers_.erase(fd);
-  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
-  if (kind == FirstBytes::Agent) return admit(fd);
-  if (kind == FirstBytes::TcpStore && store_clients_ && membership_.has_begun())
-    return store_clients_(fd);
-  if (kind == FirstBytes::TcpStore && !std::exchange(store_client_came_, true)) {
-    note_ =
-        "a client of torch's TCPStore, such as torchrun's agent, connected to the rendezvous and "
-        "was rejected: all nodes must run ddp-run";
-  }
-  ::close(fd);
-}
-
-void Coordinator::drop_late_newcomers(Clock::time_point now) {
-  if (!next_late_ || now < *next_late_) return;
-  next_late_.reset();
-  for (auto it = newcomers_.begin(); it != newcomers_.end();) {
-    const auto late = it->second + kHandshakePatience;
-    if (now < late) {
-      next_late_ = std::min(next_late_.value_or(late), late);
-      ++it;
-      continue;
+void Coordinator::receive_newcomers() {
+  for (const Status& heard : lobby_.take_heard()) hear(heard);
+  for (Follower& follower : lobby_.take_arrivals()) {
+    if (connections_.size() < max_connections_) {
+      adopt(std::move(follower));
+    } else {
+      lobby_.send_away(std::move(follower.channel),
+                       Refused{"the host has no file descriptor left for it; raise the hard limit "
+                               "there (ulimit -Hn)"});
     }
-    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, it->first, nullptr);
-    ::close(it->first);
-    it = newcomers_.erase(it);
   }
 }
 
-void Coordinator::admit(int fd) {
-  const int node = ++last_node_;
-  Connection& connection = connections_[node];
-  connection.channel = std::make_unique<ControlChannel>(fd, ControlChannel::Side::Host, token_);
-  connection.heard = Clock::now();
-  expect_word(connection);
-  serve(node, connection);
+// Not for long: the workers of this node need this process, too.
+void Coordinator::serve_some() {
+  const auto end = Clock::now() + kTurn;
+  std::array<epoll_event, kEventsAtOnce> events;
+  int count = 0;
+  do {
+    count = ::epoll_wait(epoll_, events.data(), kEventsAtOnce, 0);
+    for (int i = 0; i < count; ++i) {
+      const int node = events[static_cast<std::size_t>(i)].data.fd;
+      const auto found = connections_.find(node);
+      if (found != connections_.end()) serve(node, found->second);
+    }
+  } while (count == kEventsAtOnce && Clock::now() < end);
 }
 
 // Watches what the channel wants. A closed one is lost in keep_time().
@@ -252,35 +176,22 @@ void Coordinator::watch(int node, Connection& connection) {
   epoll_event event{};
   event.events =
       ((wanted & POLLIN) != 0 ? EPOLLIN : 0U) | ((wanted & POLLOUT) != 0 ? EPOLLOUT : 0U);
-  event.data.u64 = kIsNode | static_cast<std::uint64_t>(node);
+  event.data.fd = node;
   ::epoll_ctl(epoll_, connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, channel.fd(),
               &event);
   connection.watched = wanted;
 }
 
 void Coordinator::expect_word(const Connection& connection) {
-  const auto silent = connection.heard + patience_with(connection);
+  const auto silent = connection.heard + patience_;
   next_silence_ = std::min(next_silence_.value_or(silent), silent);
 }
 
-Clock::duration Coordinator::patience_with(const Connection& connection) const {
-  return connection.welcome ? Clock::duration(patience_) : kHandshakePatience;
-}
-
 void Coordinator::serve(int node, Connection& connection) {
-  ControlChannel& channel = *connection.channel;
   const auto now = Clock::now();
-  channel.handle();
-  while (const auto message = channel.take()) {
-    const auto* hello = std::get_if<Hello>(&*message);
-    if (connection.welcome) {
-      receive(node, connection, *message, now);
-    } else if (hello) {
-      return greet(node, *hello, now);
-    } else if (const auto* status = std::get_if<Status>(&*message)) {
-      hear(*status);
-      channel.send(this->status());
-    }
+  connection.channel->handle();
+  while (const auto message = connection.channel->take()) {
+    if (!connection.closing) receive(node, connection, *message, now);
   }
   watch(node, connection);
 }
@@ -306,7 +217,6 @@ void Coordinator::greet(int node, const Hello& hello, Clock::time_point now) {
     membership_.lost(old, "it has lost its part in the round", now, /*certain=*/false);
   }
   Connection& connection = connections_.at(node);
-  connection.welcome = true;
   connection.heard = connection.spoke = now;
   connection.id = hello.id;
   connection.place = {connection.channel->peer_address(), hello.port};
@@ -348,16 +258,16 @@ void Coordinator::adopt(Follower follower) {
 void Coordinator::send(Connection& connection, const ControlMessage& message) {
   connection.session.sent(message);
   connection.channel->send(message);
+  if (connection.session.unconfirmed().size() > kMostUnconfirmed)
+    connection.channel->give_up("it does not confirm what it gets");
 }
 
 // Checks of all nodes run only when due, not at every wake-up.
 void Coordinator::keep_time() {
   const auto now = Clock::now();
-  drop_late_newcomers(now);
   if (now >= next_beat_) {
     next_beat_ = now + heartbeat_;
     for (auto& [node, connection] : connections_) {
-      if (!connection.welcome) continue;
       connection.channel->send(Alive{connection.session.received()});
       if (!connection.inquiry) watch(node, connection);
     }

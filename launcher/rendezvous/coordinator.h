@@ -8,14 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/acceptor.h"
 #include "launcher/base/clock.h"
 #include "launcher/base/poll_handler.h"
 #include "launcher/rendezvous/control_channel.h"
 #include "launcher/rendezvous/inquiry.h"
+#include "launcher/rendezvous/lobby.h"
 #include "launcher/rendezvous/membership.h"
 #include "launcher/rendezvous/session.h"
-#include "launcher/rendezvous/signpost.h"
 
 namespace ddp::launch {
 
@@ -26,7 +25,7 @@ class Coordinator : public PollHandler {
   using StoreClients = std::function<void(int fd)>;
 
   /// Takes ownership of the listening, non-blocking sockets. Without `store_clients`, and before
-  /// the first round, connections to the store are closed, and the first one is noted.
+  /// the first round, connections to the store are closed, which is noted.
   Coordinator(const MembershipRules& rules, JobHistory history, std::string token,
               std::vector<int> listeners, StoreClients store_clients);
   ~Coordinator() override;
@@ -65,10 +64,9 @@ class Coordinator : public PollHandler {
  private:
   struct Connection {
     std::unique_ptr<ControlChannel> channel;
-    Clock::time_point heard;    // last message; before the end of the handshake: when accepted
+    Clock::time_point heard;    // last message
     Clock::time_point spoke{};  // the same, not adjusted when this process was suspended
-    bool welcome = false;       // has sent Hello
-    bool closing = false;       // close it when everything is sent
+    bool closing = false;       // close it when everything is sent; nothing is read any more
     short watched = 0;
     std::string id{};  // Hello::id
     Place place{};     // where it answers questions
@@ -76,12 +74,8 @@ class Coordinator : public PollHandler {
     std::unique_ptr<Inquiry> inquiry{};  // the connection is lost, but perhaps not the node
   };
 
-  void listen_to(int listener);
-  void accept_some(int listener);
-  void drop_oldest_newcomer();
-  void judge_newcomer(int fd);
-  void drop_late_newcomers(Clock::time_point now);
-  void admit(int fd);
+  void receive_newcomers();
+  void serve_some();
   void serve(int node, Connection& connection);
   void forgive_own_silence();
   void keep_time();
@@ -95,29 +89,24 @@ class Coordinator : public PollHandler {
   void lose_closed(int node, Clock::time_point now);
   void lose_silent(Clock::time_point now);
   void expect_word(const Connection& connection);
-  Clock::duration patience_with(const Connection& connection) const;
   void deliver();
   void hand_over();
   void watch(int node, Connection& connection);
 
   Membership membership_;
   std::string token_;
-  std::vector<int> listeners_;
-  Acceptor acceptor_{"the rendezvous"};
   StoreClients store_clients_;
+  Lobby lobby_;
   std::chrono::milliseconds heartbeat_;
   std::chrono::milliseconds patience_;
   int epoll_ = -1;
-  std::size_t max_newcomers_;
-  std::map<int, Clock::time_point> newcomers_;  // descriptors with too few bytes to judge yet
-  std::map<int, Connection> connections_;       // by node
+  std::size_t max_connections_;
+  std::map<int, Connection> connections_;  // by node
   int last_node_ = 0;
   Clock::time_point next_beat_;
   Clock::time_point stalled_until_{};              // this process was suspended or not scheduled
   std::optional<Clock::time_point> next_silence_;  // when a connection may next be silent too long
-  std::optional<Clock::time_point> next_late_;     // when a newcomer may next be late
   std::vector<int> closed_;                        // nodes whose connections were closed
-  std::string note_;
   std::string run_id_;
   std::string id_;
   Place place_;
@@ -125,7 +114,6 @@ class Coordinator : public PollHandler {
   std::optional<Status> superseded_by_;  // another agent knows a later round
   bool retired_ = false;
   bool hands_over_ = false;
-  bool store_client_came_ = false;  // it retries, but is noted only once
 };
 
 }  // namespace ddp::launch

@@ -20,11 +20,11 @@ void Coordinator::lose_closed(int node, Clock::time_point now) {
   const ControlChannel& channel = *connection.channel;
   if (channel.state() != ControlChannel::State::Closed) return;
   // This agent itself, which is not dead: it reconnects.
-  if (connection.welcome && connection.id == id_ && channel.peer_is_gone() && !over() &&
-      !connection.closing && !membership_.is_leaving(node))
+  if (connection.id == id_ && channel.peer_is_gone() && !over() && !connection.closing &&
+      !membership_.is_leaving(node))
     return;
-  if (!connection.welcome || connection.closing || connection.place.port == 0 || over() ||
-      membership_.is_leaving(node) || !channel.peer_is_gone()) {
+  if (connection.closing || connection.place.port == 0 || over() || membership_.is_leaving(node) ||
+      !channel.peer_is_gone()) {
     const std::string why = channel.peer_is_gone() ? "its ddp-run is gone" : channel.problem();
     connections_.erase(found);
     return membership_.lost(node, why, now, /*certain=*/false);
@@ -64,7 +64,7 @@ void Coordinator::lose_silent(Clock::time_point now) {
   next_silence_.reset();
   std::vector<int> silent;
   for (const auto& [node, connection] : connections_) {
-    if (now - connection.heard >= patience_with(connection)) {
+    if (now - connection.heard >= patience_) {
       silent.push_back(node);
     } else {
       expect_word(connection);
@@ -73,7 +73,7 @@ void Coordinator::lose_silent(Clock::time_point now) {
   const std::string why = fmt::format("it has been silent for {}", seconds_text(patience_));
   for (const int node : silent) {
     const auto found = connections_.find(node);
-    if (found->second.welcome) found->second.channel->send(Refused{why});
+    found->second.channel->send(Refused{why});
     asking_ -= found->second.inquiry ? 1 : 0;
     connections_.erase(found);
     membership_.lost(node, why, now, /*certain=*/false);

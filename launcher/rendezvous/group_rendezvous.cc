@@ -239,6 +239,7 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   if (slept > std::max(patience_ - heartbeat_, patience_ / 2)) stalled_ = Clock::now();
   signpost_.say(status());
   signpost_.handle(fds);
+  if (const std::string note = signpost_.take_note(); !note.empty()) tell_note(note);
   take_directions();
   visit_endpoint();
   if (watches_endpoints()) watch_.handle(fds);

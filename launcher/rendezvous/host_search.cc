@@ -206,7 +206,7 @@ std::unique_ptr<ControlChannel> HostSearch::take_channel() {
 
 void HostSearch::judge_closed() {
   const std::string why = channel_->problem();
-  if (!following_ && why.starts_with("authentication"))
+  if (!following_ && channel_->objection() != ControlChannel::Objection::None)
     throw LaunchError(kExitFailed, endpoint_text() + ": " + why);
   refused_ = why == error_text(ECONNREFUSED);
   if (!refused_ && channel_->peer_is_gone()) ++foreign_closes_;
@@ -214,7 +214,8 @@ void HostSearch::judge_closed() {
     throw LaunchError(
         kExitFailed,
         fmt::format("the server at {} closes the connection: it is not a ddp-run rendezvous "
-                    "(torchrun's agent, perhaps: all nodes must run ddp-run)",
+                    "of this version (torchrun's agent, perhaps: all nodes must run the same "
+                    "ddp-run)",
                     endpoint_text()));
   }
   try_another(why);

@@ -73,7 +73,8 @@ void Inquiry::listen(std::size_t i) {
   if (caller.channel->state() != ControlChannel::State::Closed) return;
   const bool refused = caller.channel->problem() == error_text(ECONNREFUSED);
   if (refused) note(i, Found::Refused);
-  rest(i, refused ? kLongPause : kShortPause);
+  const bool objects = caller.channel->objection() != ControlChannel::Objection::None;
+  rest(i, refused || objects ? kLongPause : kShortPause);
 }
 
 void Inquiry::add_poll_fds(std::vector<pollfd>& fds) const {

@@ -38,7 +38,7 @@ FENCES = [
     (r"(png|turbojpeg)\.h$", r"trainer/data/images/image_decoder\.cc$|tests/", "only image_decoder.cc sees libpng and libjpeg-turbo"),
     (r"zlib\.h$", r"trainer/data/images/idx_file\.cc$|tests/", "only idx_file.cc sees zlib"),
     (r"yaml-cpp/", r"trainer/hydra/yaml/", "only hydra/yaml/ sees yaml-cpp"),
-    (r"nettle/", r"launcher/rendezvous/control_channel\.cc$", "only control_channel.cc sees nettle"),
+    (r"nettle/", r"launcher/rendezvous/connection_keys\.cc$", "only connection_keys.cc sees nettle"),
     (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/app/parsed_options\.h$",
      "only option_values.cc and parsed_options.h see cxxopts"),
     (r"(torch|ATen|c10|caffe2)/", r"trainer/(?!config/|hydra/)|tests/(?!launcher/|trainer/config/|trainer/hydra/)",

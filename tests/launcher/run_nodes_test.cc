@@ -327,11 +327,16 @@ TEST_CASE("options that differ between nodes are refused by name", "[nodes]") {
     CHECK(finish(b) == 1);
     CHECK(b.err_lines().size() == 1);
     CHECK(lines_of(a.out()).size() == 1);  // undisturbed
-    return b.err();
+    const std::string here = b.err();
+    a.signal(SIGTERM);
+    finish(a);
+    return here + a.err();
   };
   CHECK_THAT(refusal({"--nnodes=1:4"}), Contains("--nnodes is 1:4 here and 1:3"));
   CHECK_THAT(refusal({"--max-restarts=2"}), Contains("--max-restarts is 2 here and 1"));
-  CHECK_THAT(refusal({"--rdzv-id=other"}), Contains("--rdzv-id=job, not other"));
+  CHECK_THAT(refusal({"--rdzv-id=other"}), Contains("its job is not --rdzv-id=other") &&
+                                               Contains("--rdzv-id=other (") &&
+                                               Contains("this job's is job;"));
 }
 
 TEST_CASE("two nodes with the same --node-rank: the second is told who has it", "[nodes]") {
@@ -398,6 +403,7 @@ TEST_CASE("nodes without the token are turned away, and the job goes on", "[node
     CHECK(finish(stranger) == 1);
     CHECK_THAT(stranger.err(), Contains("authentication failed") && Contains("--rdzv-token-file"));
   }
+  a.wait_for("127.0.0.1 connected to the rendezvous and did not prove that it knows this job's token");
   ChildProgram& b = job.elastic("2", {with}, {"env=RANK"});
   CHECK(finish(b) == 0);
   CHECK(finish(a) == 0);

@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tests/support/catch.h"
 
@@ -73,7 +76,8 @@ struct Raw {
   std::unique_ptr<ControlChannel> channel;
 };
 
-const std::string kHello = "DDP-RUN1" + std::string(16, 'n');
+const std::string kVersion("\0\2", 2);
+const std::string kHello = "DDP-RUN/" + kVersion + std::string(16, 'n');
 
 TEST_CASE("two agents with the same token talk, in both directions and in order") {
   for (const char* token : {"", "a token of some length"}) {
@@ -114,8 +118,9 @@ TEST_CASE("with different tokens, or with one only, neither end opens") {
 
 TEST_CASE("a host proves itself before an agent says more than its greeting") {
   Raw host_of_a_stranger(Side::Agent);
-  CHECK(host_of_a_stranger.heard().size() == 8 + 16);
-  host_of_a_stranger.say(std::string(48, 'x'));
+  CHECK(host_of_a_stranger.heard().size() == 8 + 2 + 16);
+  host_of_a_stranger.say(kHello + std::string(32, 'x'));
+  CHECK_THAT(host_of_a_stranger.channel->problem(), Contains("authentication failed"));
   CHECK(host_of_a_stranger.channel->state() == State::Closed);
   CHECK(host_of_a_stranger.heard().empty());
 }
@@ -123,7 +128,7 @@ TEST_CASE("a host proves itself before an agent says more than its greeting") {
 TEST_CASE("an agent without a proof is closed, and its frames are not read") {
   Raw agent(Side::Host);
   agent.say(kHello);
-  CHECK(agent.heard().size() == 16 + 32);
+  CHECK(agent.heard().size() == 26 + 32);
   agent.say(std::string(32, 'p') + std::string("\0\0\0\x10", 4) + R"({"type":"alive"})");
   CHECK(agent.channel->state() == State::Closed);
   CHECK_FALSE(agent.channel->take());
@@ -132,13 +137,13 @@ TEST_CASE("an agent without a proof is closed, and its frames are not read") {
 TEST_CASE("the host's own proof, sent back, is none") {
   Raw agent(Side::Host);
   agent.say(kHello);
-  agent.say(agent.heard().substr(16));
+  agent.say(agent.heard().substr(26));
   CHECK(agent.channel->state() == State::Closed);
 }
 
 TEST_CASE("other protocols are closed at their first bytes") {
   for (const std::string& bytes :
-       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("DDP-RUN2xxxxxxxx"),
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("DDP-RUNxxxxxxxxx"),
         std::string("\x16\x03\x01"), std::string(1 << 20, '\0')}) {
     Raw agent(Side::Host);
     agent.say(bytes);
@@ -151,77 +156,201 @@ TEST_CASE("the first bytes of a connection tell whose it is") {
   using std::string_view;
   CHECK(judge_first_bytes("") == FirstBytes::Incomplete);
   CHECK(judge_first_bytes("DDP-") == FirstBytes::Incomplete);
-  CHECK(judge_first_bytes("DDP-RUN1") == FirstBytes::Agent);
-  CHECK(judge_first_bytes("DDP-RUN1 and more") == FirstBytes::Agent);
+  CHECK(judge_first_bytes("DDP-RUN/") == FirstBytes::Agent);
+  CHECK(judge_first_bytes("DDP-RUN1 and more") == FirstBytes::Agent);  // the version before
   CHECK(judge_first_bytes("DDX") == FirstBytes::Unknown);
   CHECK(judge_first_bytes(string_view("\0", 1)) == FirstBytes::Incomplete);
   CHECK(judge_first_bytes(string_view("\x00\xCE\xF7\x85\x3C", 5)) == FirstBytes::TcpStore);
   CHECK(judge_first_bytes(string_view("\x00\xCE\xF7\x85\x3D", 5)) == FirstBytes::Unknown);
 }
 
-// A raw end that has been through the handshake: its frames come from `talk.agent`'s socket.
-struct Opened : Talk {
-  Opened() : Talk("t", "t") {
-    serve();
-    REQUIRE(host->state() == State::Open);
+TEST_CASE("another version is named by both ends, and nothing else is said") {
+  for (const std::string& hello : {"DDP-RUN1" + std::string(16, 'n'),
+                                   "DDP-RUN/" + std::string("\1\1", 2) + std::string(16, 'n')}) {
+    Raw agent(Side::Host);
+    agent.say(hello);
+    CHECK(agent.channel->state() == State::Closed);
+    CHECK(agent.channel->objection() == ControlChannel::Objection::OtherVersion);
+    CHECK_THAT(
+        agent.channel->problem(),
+        Contains(hello[7] == '1' ? "version 1 of" : "version 257 of") && Contains(") version 2;"));
+    CHECK(agent.heard() == "DDP-RUN/" + kVersion);
   }
-  void say(const std::string& bytes) {
-    for (std::size_t at = 0; at < bytes.size() && host->state() == State::Open;) {
-      const ssize_t sent = ::send(agent->fd(), bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
-      if (sent > 0) at += static_cast<std::size_t>(sent);
-      host->handle();
-    }
+  Raw host(Side::Agent);
+  host.say("DDP-RUN/" + std::string("\0\3", 2));  // as a host of version 3 answers
+  CHECK(host.channel->objection() == ControlChannel::Objection::OtherVersion);
+  CHECK_THAT(host.channel->problem(), Contains("version 3 of") && Contains(") version 2;"));
+}
+
+// An agent of the test's own that has been through the handshake.
+struct Opened : Raw {
+  explicit Opened(const std::string& token = "token") : Raw(Side::Host, token) {
+    say(kHello);
+    const std::string answer = heard();
+    REQUIRE(answer.size() == 26 + 32);
+    const ConnectionKeys keys(token, kHello, answer.substr(0, 26));
+    CHECK(keys.accepts_proof(ConnectionKeys::From::Host, answer.substr(26)));
+    seal = keys.seal(ConnectionKeys::From::Agent);
+    hosts_seal = keys.seal(ConnectionKeys::From::Host);
+    say(keys.proof(ConnectionKeys::From::Agent));
+    REQUIRE(channel->state() == State::Open);
   }
+  static std::string sized(const std::string& body) {
+    return std::string(2, '\0') + static_cast<char>(body.size() >> 8) +
+           static_cast<char>(body.size() & 0xff) + body;
+  }
+  std::string frame(const std::string& body) { return sized(body) + seal.next_tag(body); }
+
+  FrameSeal seal, hosts_seal;
 };
 
+std::string join_at(int port) { return R"({"type":"join","port":)" + std::to_string(port) + "}"; }
+
+std::vector<int> ports_heard(ControlChannel& channel) {
+  std::vector<int> ports;
+  while (const auto message = channel.take()) ports.push_back(std::get<Join>(*message).port);
+  return ports;
+}
+
 TEST_CASE("a frame that comes byte by byte is whole at its end") {
-  Opened talk;
-  const std::string json = R"({"type":"join","port":7})";
-  std::string frame(4, '\0');
-  frame[3] = static_cast<char>(json.size());
-  for (const char byte : frame + json) {
-    CHECK_FALSE(talk.host->take());
-    talk.say(std::string(1, byte));
+  Opened agent;
+  for (const char byte : agent.frame(join_at(7))) {
+    CHECK_FALSE(agent.channel->take());
+    agent.say(std::string(1, byte));
   }
-  const auto message = talk.host->take();
-  REQUIRE(message);
-  CHECK(std::get<Join>(*message).port == 7);
+  CHECK(ports_heard(*agent.channel) == std::vector{7});
+}
+
+TEST_CASE(
+    "a frame that is altered, repeated, left out, reordered or sent back ends the connection") {
+  const auto after = [](const std::function<std::string(Opened&)>& attack) {
+    Opened agent;
+    agent.channel->send(Alive{});
+    agent.say(agent.frame(join_at(1)));
+    agent.say(attack(agent));
+    CHECK(agent.channel->state() == State::Closed);
+    CHECK(agent.channel->problem() == "a frame was altered on its way");
+    CHECK(agent.channel->peer_is_gone());  // the node connects again
+    return ports_heard(*agent.channel);
+  };
+  const std::vector first{1};
+  const std::string two = join_at(2), three = join_at(3);
+  for (const std::size_t at :
+       {std::size_t{4}, std::size_t{20}, 4 + two.size(), 4 + two.size() + 31}) {
+    CHECK(after([&](Opened& agent) {
+            std::string frame = agent.frame(two);
+            frame[at] = static_cast<char>(frame[at] ^ 1);
+            return frame;
+          }) == first);
+  }
+  CHECK(after([&](Opened& agent) {
+          const std::string frame = agent.frame(two);
+          return frame + frame;
+        }) == std::vector{1, 2});
+  CHECK(after([&](Opened& agent) {
+          const std::string second = agent.frame(two);
+          return agent.frame(three) + second;
+        }) == first);
+  CHECK(after([](Opened& agent) { return agent.heard(); }) == first);  // reflected
+  CHECK(after([&](Opened&) {  // recorded in another session with the same token and greeting
+          Opened other;
+          return other.frame(join_at(1)) + other.frame(two);
+        }) == first);
+  CHECK(after([&](Opened&) { return Opened::sized(two) + std::string(32, '\0'); }) == first);
+}
+
+TEST_CASE("a recorded session opens nothing") {
+  Raw recorded(Side::Host);
+  Opened agent;
+  const std::string frames = agent.frame(join_at(1));
+  recorded.say(kHello);
+  recorded.heard();
+  recorded.say(ConnectionKeys("token", kHello, kHello).proof(ConnectionKeys::From::Agent) + frames);
+  CHECK(recorded.channel->objection() == ControlChannel::Objection::WrongToken);
+  CHECK_FALSE(recorded.channel->take());
 }
 
 TEST_CASE("a frame that is too large or malformed closes the connection") {
   Opened large;
   large.say(std::string("\x00\x10\x00\x01", 4));
-  CHECK(large.host->state() == State::Closed);
-  CHECK_THAT(large.host->problem(), Contains("more than 1 MiB"));
-  Opened malformed;
-  malformed.say(std::string("\0\0\0\2{}", 6));
-  CHECK(malformed.host->state() == State::Closed);
-  CHECK_THAT(malformed.host->problem(), Contains("malformed message"));
-  CHECK_FALSE(malformed.host->peer_is_gone());
+  CHECK(large.channel->state() == State::Closed);
+  CHECK_THAT(large.channel->problem(), Contains("more than 1024 KiB"));
+  Opened stranger;
+  stranger.channel->limit(ControlChannel::kForStrangers);
+  stranger.say(std::string("\x00\x00\x40\x01", 4));
+  CHECK_THAT(stranger.channel->problem(), Contains("more than 16 KiB"));
+  for (const std::string& body :
+       {std::string("{}"), std::string(), std::string("\0", 1), std::string(60'000, '['),
+        std::string(R"({"type":"join","port":70000})"),
+        std::string(R"({"type":"join","port":1,"x":)") + std::string(20, '[') +
+            std::string(20, ']') + "}"}) {
+    Opened malformed;
+    malformed.say(malformed.frame(body));
+    CHECK(malformed.channel->state() == State::Closed);
+    CHECK_THAT(malformed.channel->problem(), Contains("malformed message"));
+    CHECK_FALSE(malformed.channel->peer_is_gone());
+  }
+}
+
+// What the kernel holds for it does not count.
+TEST_CASE("one turn takes a bounded number of messages, and what is not taken is not read") {
+  Opened agent;
+  std::string flood;
+  for (int i = 0; i < 3'000; ++i) flood += agent.frame(join_at(1));
+  ::send(agent.fd, flood.data(), flood.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  for (int i = 0; i < 3; ++i) agent.channel->handle();
+  CHECK(agent.channel->wanted() == 0);
+  const auto once = ports_heard(*agent.channel).size();
+  CHECK(once >= 256);
+  CHECK(once < 600);
+  CHECK(agent.channel->wanted() == POLLIN);
+  agent.channel->handle();
+  CHECK(ports_heard(*agent.channel).size() >= 256);
+}
+
+TEST_CASE("a peer that sends messages without end is closed, one that works hard is not") {
+  Opened agent;
+  std::size_t heard = 0;
+  const auto say = [&](int count) {
+    std::string burst;
+    for (int i = 0; i < count; ++i) burst += agent.frame(join_at(1));
+    agent.say(burst);
+    heard += ports_heard(*agent.channel).size();
+  };
+  while (heard < 8'192) say(128);
+  CHECK(agent.channel->state() == State::Open);
+  for (int i = 0; i < 100'000 && agent.channel->state() == State::Open; ++i) say(128);
+  CHECK(agent.channel->problem() == "the peer sends too many messages");
+  CHECK_FALSE(agent.channel->peer_is_gone());
 }
 
 TEST_CASE("a peer that does not read is given up, before it takes much memory") {
-  Opened talk;
+  Opened agent;
   const Note note{std::string(4'000, 'x')};
-  for (int i = 0; i < 10'000 && talk.host->state() == State::Open; ++i) talk.host->send(note);
-  CHECK(talk.host->state() == State::Closed);
-  CHECK(talk.host->problem() == "the peer reads too slowly");
+  for (int i = 0; i < 10'000 && agent.channel->state() == State::Open; ++i)
+    agent.channel->send(note);
+  CHECK(agent.channel->state() == State::Closed);
+  CHECK(agent.channel->problem() == "the peer reads too slowly");
 }
 
 TEST_CASE("what is queued is sent before the end, and the end is a certain one") {
-  Opened talk;
+  Talk talk("t", "t");
+  talk.serve();
   for (int i = 0; i < 200; ++i) talk.host->send(Note{std::string(4'000, 'x')});
   talk.host->finish_sending();
-  talk.serve();
   int notes = 0;
-  while (talk.agent->take()) ++notes;
+  for (int i = 0; i < 10; ++i) {
+    talk.serve();
+    while (talk.agent->take()) ++notes;
+  }
   CHECK(notes == 200);
   CHECK(talk.agent->state() == State::Closed);
   CHECK(talk.agent->peer_is_gone());
 }
 
 TEST_CASE("a closed channel neither polls nor sends") {
-  Opened talk;
+  Talk talk("t", "t");
+  talk.serve();
   talk.agent.reset();
   talk.host->handle();
   CHECK(talk.host->state() == State::Closed);
