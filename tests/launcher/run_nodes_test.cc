@@ -403,7 +403,8 @@ TEST_CASE("nodes without the token are turned away, and the job goes on", "[node
     CHECK(finish(stranger) == 1);
     CHECK_THAT(stranger.err(), Contains("authentication failed") && Contains("--rdzv-token-file"));
   }
-  a.wait_for("127.0.0.1 connected to the rendezvous and did not prove that it knows this job's token");
+  a.wait_for(
+      "127.0.0.1 connected to the rendezvous and did not prove that it knows this job's token");
   ChildProgram& b = job.elastic("2", {with}, {"env=RANK"});
   CHECK(finish(b) == 0);
   CHECK(finish(a) == 0);
