@@ -41,6 +41,7 @@ ddp_torch_room(ddp_model
   PRIVATE ddp_cpu_kernels
   SOURCES
     model/activation_checkpoint.cc
+    model/adaptable_linear.cc
     model/batch_norm.cc
     model/bert.cc
     model/bert_classifier.cc
@@ -94,16 +95,20 @@ ddp_torch_room(ddp_interop
   PRIVATE nlohmann_json::nlohmann_json
   SOURCES
     interop/export_model.cc
+    interop/peft_files.cc
     interop/pretrained_weights.cc
     interop/tokenizer_files.cc
-    interop/torch_file.cc)
+    interop/torch_file.cc
+    interop/weight_files.cc)
 
 ddp_torch_room(ddp_task
   PUBLIC ddp_data ddp_model ddp_parallel ddp_interop ddp_metrics
   PRIVATE nlohmann_json::nlohmann_json
   SOURCES
+    task/adapted_model.cc
     task/bert_task.cc
     task/causal_lm.cc
+    task/choice_scores.cc
     task/class_labels.cc
     task/evaluator.cc
     task/fill_masks.cc
@@ -164,6 +169,7 @@ ddp_torch_room(ddp_trainer_app
     app/memory_estimate.cc
     app/modes/estimate.cc
     app/modes/eval.cc
+    app/modes/eval_suite.cc
     app/modes/export.cc
     app/modes/generate.cc
     app/modes/inspect.cc

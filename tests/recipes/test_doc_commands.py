@@ -174,6 +174,11 @@ class Executed(RecipeTest):
         self.page("docs/generate.md", "answers.jsonl")
         self.page("docs/interop.md", "my-gpt2/config.json", "weights/model.pt", "weights/model.safetensors", only="export")
 
+    def test_adapters(self):
+        self.write("data/sample_corpus.txt", CORPUS)
+        self.write("my.txt", CORPUS[:20_000])
+        self.page("docs/lora.md", "my-adapter/adapter_config.json", "my-merged/model.safetensors")
+
     def test_metrics_and_files_of_tokens(self):
         self.write("data/sample_corpus.txt", CORPUS)
         for name in ("train.txt", "valid.txt"):

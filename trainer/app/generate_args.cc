@@ -14,12 +14,13 @@ const Options kGenerateOptions = {
      "num_samples=N", "batch_size=N", "seed=S", "device=cpu", "greedy", "json", "h,help"}};
 const Options kEvalOptions = {
     "trainer eval --help",
-    {"snapshot=FILE", "data=FILE", "batch_size=N", "device=cpu", "json", "h,help"}};
+    {"snapshot=FILE", "data=FILE", "suite=FILE", "batch_size=N", "device=cpu", "json", "h,help"}};
 const Options kPredictOptions = {"trainer predict --help",
                                  {"snapshot=FILE", "text=TEXT", "input=FILE", "output=FILE.csv",
                                   "top=N", "device=cpu", "json", "h,help"}};
-const Options kExportOptions = {"trainer export --help",
-                                {"snapshot=FILE", "format=huggingface", "output=FOLDER", "h,help"}};
+const Options kExportOptions = {
+    "trainer export --help",
+    {"snapshot=FILE", "format=huggingface", "output=FOLDER", "merge", "h,help"}};
 
 DeviceChoice device_choice(const Parsed& parsed) {
   if (!parsed.has("device")) return DeviceChoice::kAuto;
@@ -85,6 +86,10 @@ TrainerArgs parse_eval(const Words& words) {
   EvalArgs& options = args.eval;
   options.snapshot = parsed.text("snapshot");
   if (parsed.has("data")) options.data = parsed.text("data");
+  if (parsed.has("suite")) options.suite = parsed.text("suite");
+  if (parsed.has("suite") && (parsed.has("data") || options.suite.empty()))
+    throw UserError(options.suite.empty() ? "--suite: is empty; give a file"
+                                          : "--suite: conflicts with --data; keep one");
   if (parsed.has("batch_size")) options.batch_size = parsed.whole_number("batch_size", 1);
   options.device = device_choice(parsed);
   options.json = parsed.has("json");
@@ -127,9 +132,10 @@ TrainerArgs parse_export(const Words& words) {
   args.exporting.snapshot = parsed.text("snapshot");
   args.exporting.output = parsed.text("output");
   if (parsed.has("format")) {
-    args.exporting.format =
-        static_cast<ExportFormat>(parsed.choice("format", {"huggingface", "torch", "safetensors"}));
+    args.exporting.format = static_cast<ExportFormat>(
+        parsed.choice("format", {"huggingface", "torch", "safetensors", "peft"}));
   }
+  args.exporting.merge = parsed.has("merge");
   return args;
 }
 

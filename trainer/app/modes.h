@@ -20,6 +20,8 @@ int run_estimate(const TrainerArgs& args);
 int run_plan(const TrainerArgs& args);
 /// `trainer eval`, alone or under a launcher: a snapshot's metrics on a text.
 int run_eval(const TrainerArgs& args);
+/// `trainer eval --suite`, alone or under a launcher: a model's scores on questions.
+int run_eval_suite(const EvalArgs& options);
 /// `trainer predict`: what a trained model makes of a text.
 int run_predict(const TrainerArgs& args);
 /// `trainer inspect SNAPSHOT [--json]`

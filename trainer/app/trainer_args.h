@@ -55,6 +55,7 @@ struct EvalArgs {
   std::string snapshot;
   std::string
       data;  ///< Evaluate on all of it; empty: on the evaluation part of the snapshot's run.
+  std::string suite;       ///< Instead: multiple-choice questions to score.
   int64_t batch_size = 0;  ///< 0: that of the run.
   DeviceChoice device = DeviceChoice::kAuto;
   bool json = false;
@@ -75,6 +76,7 @@ struct PredictArgs {
 struct ExportArgs {
   std::string snapshot;
   ExportFormat format = ExportFormat::kHuggingFace;
+  bool merge = false;  ///< Of adapters: add them to the model's weights.
   std::string output;
 };
 

@@ -24,9 +24,9 @@ std::string help_overall() {
 
 Usage: trainer --config FILE [KEY=VALUE ...]
        trainer generate --snapshot FILE --prompt TEXT [OPTIONS]
-       trainer eval --snapshot FILE [--data FILE] [--json]
+       trainer eval --snapshot FILE [--data FILE | --suite FILE] [--json]
        trainer predict --snapshot FILE [--text TEXT | --input FILE] [--json]
-       trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
+       trainer export --snapshot FILE --output FOLDER [--format FORMAT] [--merge]
        trainer estimate --config FILE [KEY=VALUE ...] [--json]
        trainer plan --config FILE --gpus N --memory G [KEY=VALUE ...] [OPTIONS]
        trainer inspect SNAPSHOT [--json]
@@ -113,11 +113,12 @@ std::string help_eval() {
   return R"(Evaluate a snapshot: the loss and the other metrics of its task, of a classifier also the confusion
 matrix. Under ddp-run all ranks take part and rank 0 prints.
 
-Usage: trainer eval --snapshot FILE [--data FILE] [OPTIONS]
+Usage: trainer eval --snapshot FILE [--data FILE | --suite FILE] [OPTIONS]
 
 Examples:
   trainer eval --snapshot snapshot.pt
   trainer eval --snapshot snapshot.pt --data test.txt --json
+  trainer eval --snapshot snapshot.pt --suite hellaswag_val.jsonl
   ddp-run --standalone --nproc_per_node=gpu trainer eval --snapshot snapshot.pt
 
 Options:
@@ -125,7 +126,11 @@ Options:
       --data FILE             Data to evaluate on, of the kind that the run was trained on: text
                               or token files, a table of texts, images (default: the evaluation
                               data of the run that wrote the snapshot)
-      --batch_size N          Sequences at a time (default: trainer_config.batch_size of the run)
+      --suite FILE            Multiple-choice questions to a language model, rows of HellaSwag or
+                              ARC in a .jsonl file: acc and acc_norm as lm-eval computes them;
+                              --snapshot may be the folder of a transformers model
+      --batch_size N          Sequences at a time (default: trainer_config.batch_size of the run,
+                              16 with --suite)
       --device auto|cpu|cuda  Where to compute (default: auto, a GPU if there is one)
       --json                  Print a JSON object
   -h, --help                  Show this help
@@ -169,12 +174,14 @@ Exit codes: 0 done, 1 the snapshot or an input cannot be used, 2 usage error or 
 std::string help_export() {
   return R"text(Export a snapshot's model for other programs. Prints the names of the files to stdout.
 
-Usage: trainer export --snapshot FILE --output FOLDER [--format huggingface|torch|safetensors]
+Usage: trainer export --snapshot FILE --output FOLDER [--format FORMAT] [--merge]
 
 Examples:
   trainer export --snapshot snapshot.pt --output my-gpt2
   python -c "from transformers import pipeline; print(pipeline('text-generation', 'my-gpt2')('O God'))"
   trainer export --snapshot snapshot.pt --output weights --format torch
+  trainer export --snapshot lora/snapshot.pt --output my-adapter --format peft
+  trainer export --snapshot lora/snapshot.pt --output my-merged-model --merge
 
 Options:
       --snapshot FILE  Snapshot written by training, or the folder of a transformers model (required)
@@ -182,7 +189,10 @@ Options:
       --format FORMAT  huggingface: a folder for transformers' GPT2LMHeadModel or
                        BertForMaskedLM, tokenizer included
                        torch: model.pt, a state dict for torch.load(weights_only=True)
-                       safetensors: model.safetensors, the same (default: huggingface)
+                       safetensors: model.safetensors, the same
+                       peft: adapter_config.json and adapter_model.safetensors, of a run
+                       with lora.rank (default: huggingface)
+      --merge          Of a run with lora.rank: add the adapters to the model's weights
   -h, --help           Show this help
 
 Exit codes: 0 done, 1 the snapshot cannot be used or a file cannot be written, 2 usage error or missing file

@@ -30,6 +30,7 @@ struct Config {
   GptConfig gpt;
   BertConfig bert;
   ImageConfig image;
+  LoraConfig lora;
   ModelSections models;  ///< Of the models that bring a section of their own.
   TrainerConfig trainer;
   OptimizerConfig optimizer;

@@ -70,4 +70,14 @@ struct ImageConfig {
   bool augment_flip = false;
 };
 
+/// Low-rank adapters on a frozen pretrained model.
+struct LoraConfig {
+  int64_t rank = 0;                  ///< Of the adapters' matrices; 0: no adapters.
+  double alpha = 16.0;               ///< The adapters' outputs are scaled by alpha / rank.
+  double dropout = 0.0;              ///< On the adapters' inputs.
+  std::vector<std::string> targets;  ///< Shell patterns of linear layers; the model's default.
+
+  bool enabled() const { return rank > 0; }
+};
+
 }  // namespace ddp::train

@@ -7,7 +7,8 @@ namespace ddp::train {
 /// generation_config.json, model.safetensors, tokenizer.json and tokenizer_config.json, for
 /// GPT2LMHeadModel and PreTrainedTokenizerFast. torch: model.pt, a state dict that
 /// torch.load(weights_only=True) reads. safetensors: model.safetensors. The last two have the
-/// model's own names and [out, in] layout; a tied head has no tensor of its own.
-enum class ExportFormat { kHuggingFace, kTorch, kSafetensors };
+/// model's own names and [out, in] layout; a tied head has no tensor of its own. peft, of adapters:
+/// adapter_config.json and adapter_model.safetensors, for PeftModel.
+enum class ExportFormat { kHuggingFace, kTorch, kSafetensors, kPeft };
 
 }  // namespace ddp::train

@@ -6,24 +6,17 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "trainer/interop/peft_files.h"
 #include "trainer/interop/tokenizer_files.h"
 #include "trainer/interop/torch_file.h"
+#include "trainer/interop/weight_files.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
-#include "trainer/runtime/files/atomic_file.h"
-#include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::train {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
-
-void write_text(const std::string& path, const std::string& text) {
-  AtomicFile file(path);
-  file.write(text.data(), text.size());
-  file.sync();
-  file.commit();
-}
 
 OrderedJson bert_config(const ExportedModel& model, const Tokenizer& tokenizer) {
   const BertConfig& bert = model.config.bert;
@@ -55,18 +48,6 @@ OrderedJson bert_config(const ExportedModel& model, const Tokenizer& tokenizer) 
   }
   config["problem_type"] = "single_label_classification";
   return config;
-}
-
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& weights) {
-  std::vector<torch::Tensor> alive;
-  std::vector<TensorBytes> bytes;
-  for (const NamedTensor& weight : weights) {
-    alive.push_back(weight.tensor.detach().to(torch::kCPU, torch::kFloat32).contiguous());
-    const torch::Tensor& tensor = alive.back();
-    bytes.push_back({weight.name, "F32", tensor.sizes().vec(),
-                     static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
-  }
-  publish_safetensors(path, "", {{"format", "pt"}}, bytes);
 }
 
 std::vector<NamedTensor> in_their_layout(std::vector<NamedTensor> weights,
@@ -135,6 +116,8 @@ std::vector<std::string> export_model(const ExportedModel& model, const Tokenize
     case ExportFormat::kSafetensors:
       write_safetensors(folder + "/model.safetensors", model.weights);
       return {"model.safetensors"};
+    case ExportFormat::kPeft:
+      return export_peft(model, folder);
   }
   return {};
 }

@@ -56,6 +56,10 @@ class CausalArchitecture {
                                                const ComputePlace& place) const = 0;
   virtual std::vector<MemorySaver> memory_savers() const { return {}; }
 
+  /// The linear layers that `lora.targets` chooses by default, as in peft; empty: the network has
+  /// no AdaptableLinear.
+  virtual std::vector<std::string> lora_targets() const { return {}; }
+
   /// Folder or snapshot of the pretrained model to start from; "": none.
   virtual std::string pretrained(const Config& /*config*/) const { return ""; }
   virtual void forget_pretrained(Config& /*config*/) const {}

@@ -88,6 +88,26 @@ torch::Tensor CausalModel::evaluation_sums(const torch::Tensor& idx_BT,
   return sums;
 }
 
+torch::Tensor CausalModel::target_losses(const torch::Tensor& idx_BT,
+                                         const torch::Tensor& targets_BT) {
+  const auto x_BTC = hidden_states(idx_BT, {});
+  const auto all_N = targets_BT.reshape({-1});
+  const auto rows_n = all_N.ne(-1).nonzero().squeeze(1);
+  const auto x_nC = x_BTC.view({-1, x_BTC.size(2)}).index_select(0, rows_n);
+  const auto targets_n = all_N.index_select(0, rows_n);
+  const auto table_PC = padded_table(head_weight(), logits_padding());
+  auto losses_N = torch::zeros(all_N.sizes(), x_nC.options().dtype(torch::kFloat32));
+  const int64_t chunk = rows_at_a_time(std::max<int64_t>(1, rows_n.size(0)));
+  for (int64_t first = 0; first < rows_n.size(0); first += chunk) {
+    const int64_t count = std::min(chunk, rows_n.size(0) - first);
+    const auto logits_cV = logits(x_nC.narrow(0, first, count), table_PC).to(torch::kFloat32);
+    losses_N.index_copy_(0, rows_n.narrow(0, first, count),
+                         at::cross_entropy_loss(logits_cV, targets_n.narrow(0, first, count), {},
+                                                at::Reduction::None));
+  }
+  return losses_N.view(targets_BT.sizes());
+}
+
 std::vector<ModelParameter> CausalModel::model_parameters() const {
   std::vector<torch::Tensor> tables;
   for (const auto& module : modules(/*include_self=*/false)) {

@@ -45,6 +45,10 @@ class CausalModel : public torch::nn::Module {
   torch::Tensor evaluation_sums(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT,
                                 const torch::Tensor& positions_BT = {});
 
+  /// Of each target its negative log-likelihood in nats, 0 where it is -1; float32 [B, T], without
+  /// gradients. The host waits for the device.
+  torch::Tensor target_losses(const torch::Tensor& idx_BT, const torch::Tensor& targets_BT);
+
   int64_t block_size() const { return options_.block_size; }
   int64_t vocab_size() const { return options_.vocab_size; }
   /// Columns of zeros that the loss and evaluations compute after the logits and drop again.

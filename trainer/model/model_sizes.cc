@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainer/model/causal_architecture.h"
+#include "trainer/model/lora.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/model/size_keys.h"
 #include "trainer/runtime/log/message.h"
@@ -26,7 +27,10 @@ const std::vector<ModelPreset>& bert_presets() {
 
 void complete_causal(Config& config, const Given& given) {
   const CausalArchitecture* architecture = find_causal_architecture(config.model);
-  if (architecture != nullptr) return architecture->complete(config, given);
+  if (architecture != nullptr) {
+    architecture->complete(config, given);
+    return complete_lora(config, *architecture, given);
+  }
   std::vector<std::string> names;
   for (const auto* known : causal_architectures()) names.emplace_back(known->name());
   given.refuse("model",

@@ -51,6 +51,14 @@ void check_task_is_one_of(const std::string& path, const std::string& task,
                               fmt::join(names, " or ")));
 }
 
+void check_is_whole_model(const std::string& path, const PretrainedJson& config) {
+  if (!config.contains("lora") || config["lora"].value("rank", 0) == 0) return;
+  throw UserError(fmt::format(
+      "{}: is a snapshot of adapters (lora.rank), not of a whole model; merge them first: trainer "
+      "export --snapshot {} --merge --output FOLDER, and start from that folder",
+      path, path));
+}
+
 }  // namespace
 
 nlohmann::json parse_pretrained_config(const std::string& path) {
@@ -106,6 +114,7 @@ void with_pretrained_snapshot(const std::string& path, const std::vector<TaskKin
     const auto config = PretrainedJson::parse(metadata.at("config").get<std::string>());
     const auto task = metadata.value("task", std::string(task_name(TaskKind::kCausalLm)));
     check_task_is_one_of(path, task, tasks);
+    check_is_whole_model(path, config);
     take(metadata, config, task);
   } catch (const PretrainedJson::exception&) {
     throw UserError(

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "trainer/model/lora.h"
 #include "trainer/model/memory_model.h"
 
 namespace ddp::train {
@@ -17,15 +18,19 @@ int64_t rounded(double bytes) { return static_cast<int64_t>(std::llround(bytes))
 
 /// Numbers of a training's state.
 struct StateCounts {
-  double all = 0.0;  ///< Parameters, frozen ones included.
+  double all = 0.0;    ///< Parameters that a snapshot holds, frozen ones included.
+  double below = 0.0;  ///< Of the model below adapters.
   double trained = 0.0;
   double largest = 0.0;  ///< Of the trained parameters.
   double states = 0.0;   ///< Of the optimizer.
   double averages = 0.0;
 };
 
-StateCounts state_counts(const Config& config, const std::vector<ParameterShape>& parameters) {
+StateCounts state_counts(const Config& config, const std::vector<ParameterShape>& of_model) {
   StateCounts counts;
+  const bool adapted = config.lora.enabled();
+  const auto parameters = adapted ? adapter_shapes(config.lora, of_model) : of_model;
+  if (adapted) counts.below = static_cast<double>(count_of(of_model));
   for (const auto& group : resolve_param_groups(config, parameters)) {
     double of_group = 0.0;
     for (const std::size_t i : group.members) {
@@ -56,6 +61,12 @@ double unsharded_gradients(const Config& config, const StateCounts& counts, int6
 }
 
 }  // namespace
+
+int64_t count_of(const std::vector<ParameterShape>& parameters) {
+  return std::accumulate(
+      parameters.begin(), parameters.end(), int64_t{0},
+      [](int64_t sum, const ParameterShape& shape) { return sum + shape.count(); });
+}
 
 int64_t total_of(const std::vector<ParameterPart>& parts) {
   return std::accumulate(parts.begin(), parts.end(), int64_t{0},
@@ -94,7 +105,7 @@ std::vector<MemoryItem> state_items(const Config& config,
   const double state = kFloat * (n.all + n.states + n.averages);  // as a snapshot has it
   const bool own_buckets = !sharded && !alone && !config.distributed.gradient_as_bucket_view;
   return {
-      {"weights", rounded(kFloat * n.all)},
+      {"weights", rounded(kFloat * (n.all + n.below))},
       {"gradients", rounded(kFloat * n.trained / ranks)},
       {"optimizer", rounded(kFloat * n.states / ranks)},
       {"averaged_weights", rounded(kFloat * n.averages / ranks)},

@@ -17,6 +17,7 @@ struct ParameterPart {
   int64_t count = 0;
 };
 int64_t total_of(const std::vector<ParameterPart>& parts);
+int64_t count_of(const std::vector<ParameterShape>& parameters);
 
 struct ModelSize {
   int64_t parameters = 0;  ///< Without position embeddings.
@@ -68,7 +69,8 @@ struct LossSizes {
 double logit_bytes(const LossSizes& sizes);
 
 /// What a training of these parameters keeps whatever the model is: weights, and of those that are
-/// not frozen gradients, optimizer, DDP buckets; snapshots.
+/// not frozen gradients, optimizer, DDP buckets; snapshots. With lora.rank the model's parameters
+/// are weights only, and those of the adapters are trained.
 std::vector<MemoryItem> state_items(const Config& config,
                                     const std::vector<ParameterShape>& parameters,
                                     const ComputePlace& place);

@@ -30,6 +30,8 @@ void keep_model(const Json& config, Json& kept) {
                                                 "activation_checkpointing", "loss_chunk_size"};
   for (const auto& [section, keys] : config.items()) {
     if (!keys.is_object() || others.contains(section)) continue;
+    if (section == "lora" && keys.at("rank") == 0)
+      continue;  // older snapshots have no such section
     for (const auto& [key, value] : keys.items()) {
       if (!without_effect.contains(key)) kept[section][key] = value;
     }

@@ -9,9 +9,11 @@
 
 #include "trainer/interop/pretrained_weights.h"
 #include "trainer/metrics/text.h"
+#include "trainer/model/lora.h"
 #include "trainer/model/pretrained_config.h"
 #include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
+#include "trainer/task/adapted_model.h"
 #include "trainer/task/text_sample.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 
@@ -85,9 +87,9 @@ CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string
       architecture_(causal_architecture(config)),
       data_(without_snapshot_as_tokenizer(config), tokenizer_to_go_on_with(config, metadata),
             config.trainer.batch_size),
-      fresh_(metadata == nullptr),
       sample_prompt_(make_sample_prompt()) {
-  if (fresh_) check_same_vocabulary();
+  if (metadata != nullptr) resumed_ = *metadata;
+  if (!resumed_) check_same_vocabulary();
   if (!config.data.test_path.empty()) open_test();
 }
 
@@ -131,7 +133,9 @@ const SampleSource* CausalLm::test() const {
 void CausalLm::build_model(torch::Device device, std::optional<uint64_t> seed) {
   model_ = make_causal_model(config_, data_.tokenizer().size(), seed);
   const std::string pretrained = architecture_.pretrained(config_);
-  if (fresh_ && !pretrained.empty())
+  if (config_.lora.enabled())
+    base_digest_ = add_adapters_to_base(*model_, config_, seed, resumed_ ? &*resumed_ : nullptr);
+  else if (!resumed_ && !pretrained.empty())
     load_pretrained(pretrained, *architecture_.huggingface_layout(), weights());
   model_->to(device);
   model_->train();
@@ -165,13 +169,18 @@ std::vector<NamedTensor> CausalLm::weights() const {
   return result;
 }
 
-std::vector<Parameter> CausalLm::parameters() const {
-  std::vector<Parameter> result;
-  for (const auto& p : model_->model_parameters()) result.push_back({p.name, p.tensor, p.role});
-  return result;
+std::vector<Parameter> CausalLm::parameters() const { return trainable_parameters(*model_); }
+
+std::vector<std::string> CausalLm::shape_keys() const {
+  auto keys = architecture_.shape_keys();
+  keys.emplace_back("lora.rank");
+  keys.emplace_back("lora.targets");
+  return keys;
 }
 
-std::vector<std::string> CausalLm::shape_keys() const { return architecture_.shape_keys(); }
+void CausalLm::join(ProcessGroup& group, int64_t /*micro_batches*/) {
+  if (config_.lora.enabled()) check_same_base(base_digest_, config_, group);
+}
 
 // A mean over no target would be 0 / 0; any token will do there.
 torch::Tensor CausalLm::loss(const Batch& batch) {
@@ -210,11 +219,18 @@ std::vector<std::string> CausalLm::metric_names() const {
 }
 
 std::vector<ParameterPart> CausalLm::parameter_parts() const {
-  return architecture_.parameter_parts(config_, data_.tokenizer().size());
+  auto parts = architecture_.parameter_parts(config_, data_.tokenizer().size());
+  if (config_.lora.enabled()) {
+    const auto layout = architecture_.layout(config_, data_.tokenizer().size());
+    parts.push_back({"adapters", count_of(adapter_shapes(config_.lora, layout))});
+  }
+  return parts;
 }
 
 double CausalLm::flops_per_unit() const {
-  return architecture_.flops_per_token(config_, data_.tokenizer().size());
+  const int64_t vocab_size = data_.tokenizer().size();
+  return config_.lora.enabled() ? flops_per_token_with_adapters(config_, architecture_, vocab_size)
+                                : architecture_.flops_per_token(config_, vocab_size);
 }
 
 std::vector<MemoryItem> CausalLm::memory_items(const Config& config,
@@ -223,7 +239,9 @@ std::vector<MemoryItem> CausalLm::memory_items(const Config& config,
 }
 
 std::map<std::string, std::string> CausalLm::metadata() const {
-  return tokenizer_metadata(data_.tokenizer());
+  auto metadata = tokenizer_metadata(data_.tokenizer());
+  if (!base_digest_.empty()) metadata[kBaseDigest] = base_digest_;
+  return metadata;
 }
 
 void CausalLm::check_resume(const std::map<std::string, std::string>& metadata,
@@ -290,6 +308,7 @@ std::vector<std::string> CausalLm::describe() const {
         "Logits: {} in the loss, of which {} count ({}_config.pad_vocab_to_multiple_of)",
         model_->vocab_size() + padding, model_->vocab_size(), architecture_.name()));
   }
+  if (config_.lora.enabled()) lines.push_back(describe_adapters(*model_, config_));
   for (std::string& line : describe_windows()) lines.push_back(std::move(line));
   return lines;
 }

@@ -31,6 +31,7 @@ class CausalLm : public Task {
   torch::nn::Module& model() override { return *model_; }
   std::vector<Parameter> parameters() const override;
   std::vector<std::string> shape_keys() const override;
+  void join(ProcessGroup& group, int64_t micro_batches) override;
 
   torch::Tensor loss(const Batch& batch) override;
   torch::Tensor smallest_loss() override;
@@ -72,9 +73,11 @@ class CausalLm : public Task {
   const CausalArchitecture& architecture_;
   TextDataset data_;
   std::unique_ptr<TextDataset> test_;
-  bool fresh_;  // not resumed: the pretrained model counts
+  /// The metadata of the snapshot that is resumed; none: the pretrained model counts.
+  std::optional<std::map<std::string, std::string>> resumed_;
   std::vector<int32_t> sample_prompt_;
   std::shared_ptr<CausalModel> model_;
+  std::string base_digest_;  ///< Of the pretrained model below the adapters; else empty.
   torch::Tensor
       token_characters_;  ///< [V], float32, on the host: characters that begin in each token.
 };

@@ -5,6 +5,7 @@
 #include "trainer/model/bert.h"
 #include "trainer/model/bert_classifier.h"
 #include "trainer/model/causal_model.h"
+#include "trainer/task/adapted_model.h"
 #include "trainer/task/bert_task.h"
 #include "trainer/task/causal_lm.h"
 #include "trainer/task/class_labels.h"
@@ -17,6 +18,16 @@ namespace {
 template <class Model>
 void take(ModelBundle& bundle, std::shared_ptr<Model> model) {
   bundle.weights = named_tensors(model->model_parameters());
+  bundle.model = std::move(model);
+}
+
+void make_causal(ModelBundle& bundle) {
+  bundle.tokenizer = tokenizer_of(bundle.metadata);
+  auto model = make_causal_model(bundle.config, bundle.tokenizer->size(), std::nullopt);
+  if (bundle.config.lora.enabled())
+    add_adapters_to_base(*model, bundle.config, std::nullopt, &bundle.metadata);
+  for (const Parameter& p : trainable_parameters(*model))
+    bundle.weights.push_back({p.name, p.tensor});
   bundle.model = std::move(model);
 }
 
@@ -49,8 +60,7 @@ ModelBundle ModelBundle::untrained(Config config, std::map<std::string, std::str
   bundle.metadata = std::move(metadata);
   switch (bundle.config.task) {
     case TaskKind::kCausalLm:
-      bundle.tokenizer = tokenizer_of(bundle.metadata);
-      take(bundle, make_causal_model(bundle.config, bundle.tokenizer->size(), std::nullopt));
+      make_causal(bundle);
       break;
     case TaskKind::kMaskedLm:
     case TaskKind::kTextClassification:

@@ -24,11 +24,14 @@ struct ModelBundle {
   std::unique_ptr<Tokenizer> tokenizer;         ///< Null for a model of images.
   std::vector<std::string> labels;              ///< Of a classifier; else empty.
   std::shared_ptr<torch::nn::Module> model;     ///< In eval mode once it is opened.
-  std::vector<NamedTensor> weights;             ///< Every distinct parameter once, in order.
-  std::vector<NamedTensor> buffers;             ///< Task::buffers()
+  /// What a snapshot of the model holds: every distinct parameter once, in order; of a model with
+  /// adapters theirs alone.
+  std::vector<NamedTensor> weights;
+  std::vector<NamedTensor> buffers;  ///< Task::buffers()
 
-  /// The network that a run with `config` and `metadata` trains; its weights are undefined. Throws
-  /// RunError: the metadata are damaged or of another task.
+  /// The network that a run with `config` and `metadata` trains; its weights are undefined, but for
+  /// those below adapters. Throws RunError: the metadata are damaged or of another task; UserError:
+  /// the model below the adapters is missing or another one.
   static ModelBundle untrained(Config config, std::map<std::string, std::string> metadata);
 
   /// The model, which must be an `M`, as the task says.

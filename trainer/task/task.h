@@ -50,7 +50,8 @@ class Task {
   /// below.
   virtual void build_model(torch::Device device, std::optional<uint64_t> seed) = 0;
   virtual torch::nn::Module& model() = 0;
-  /// Every distinct parameter once, in a fixed order.
+  /// Every distinct parameter that is trained, and that snapshots hold, once, in a fixed order:
+  /// the network's, or those of its adapters.
   virtual std::vector<Parameter> parameters() const = 0;
 
   /// State of the model that no gradient changes, such as running statistics; in a fixed order.

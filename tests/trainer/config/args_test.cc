@@ -89,12 +89,24 @@ TEST_CASE("generate reads prompts from files, stop strings, samples and filters"
   CHECK(args.json);
 }
 
+TEST_CASE("a suite of questions is evaluated instead of data") {
+  CHECK(parse({"eval", "--snapshot=s", "--suite", "q.jsonl"}).eval.suite == "q.jsonl");
+  CHECK(parse({"eval", "--snapshot=s"}).eval.suite.empty());
+  CHECK(error({"eval", "--snapshot=s", "--suite=q", "--data=d"}) ==
+        "--suite: conflicts with --data; keep one");
+}
+
 TEST_CASE("export and estimate are modes of their own") {
   const TrainerArgs exporting = parse({"export", "--snapshot=s", "--output=o", "--format=torch"});
   CHECK(exporting.mode == Mode::kExport);
   CHECK(exporting.exporting.format == ExportFormat::kTorch);
   CHECK(parse({"export", "--snapshot=s", "--output=o"}).exporting.format ==
         ExportFormat::kHuggingFace);
+  const TrainerArgs merged = parse({"export", "--snapshot=s", "--output=o", "--merge"});
+  CHECK(merged.exporting.merge);
+  CHECK_FALSE(exporting.exporting.merge);
+  CHECK(parse({"export", "--snapshot=s", "--output=o", "--format=peft"}).exporting.format ==
+        ExportFormat::kPeft);
   const TrainerArgs estimate =
       parse({"estimate", "--config", "c.yaml", "a.b=1", "--world_size=4", "--json"});
   CHECK(estimate.mode == Mode::kEstimate);

@@ -15,7 +15,7 @@ namespace ddp::train::test {
 
 /// False when the peer is not installed, which it says; checks that it succeeds.
 inline bool ask_peer(const std::vector<std::string>& words) {
-  constexpr int kSkipped = 77;
+  constexpr int kSkipped = 77, kWithoutPeft = 78;
   std::string command =
       std::string(DDP_TEST_PYTHON) + " -B " + DDP_TEST_DIR + "/interop/interop_peer.py";
   for (const auto& word : words) command += " '" + word + "'";
@@ -25,6 +25,10 @@ inline bool ask_peer(const std::vector<std::string>& words) {
   if (WEXITSTATUS(status) == kSkipped) {
     ddp::test::say_skipped(std::string(DDP_TEST_PYTHON) +
                            " cannot import transformers (./scripts/setup.sh --test)");
+    return false;
+  }
+  if (WEXITSTATUS(status) == kWithoutPeft) {
+    ddp::test::say_skipped("peft is not in .cache/peers: bash .ci/run setup");
     return false;
   }
   CHECK(WEXITSTATUS(status) == 0);

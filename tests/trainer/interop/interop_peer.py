@@ -4,9 +4,10 @@
   interop_peer.py make_llama FOLDER KIND          a model of LLAMAS, likewise; those of SHARDED as shards of bfloat16
   interop_peer.py check FOLDER DUMP TEXT          reads an exported folder, compares with what trainer computed
   interop_peer.py torch FILE DUMP                 reads an exported state dict, compares with the weights
+  interop_peer.py check_peft BASE ADAPTER DUMP    reads a folder with exported adapters on it by peft, compares likewise
   interop_peer.py sampling FILE                   logits, contexts and what transformers' processors make of them
 
-Exit code 0: equal within the tolerances; 1: not; 77: a peer is not installed.
+Exit code 0: equal within the tolerances; 1: not; 77: a peer is not installed; 78: peft is not.
 """
 
 import json
@@ -120,6 +121,24 @@ def check(folder, dump, text):
     return int(bad)
 
 
+def check_peft(base, adapter, dump):
+    sys.path.append(os.environ.get("DDP_PEER_PACKAGES", os.path.join(os.path.dirname(__file__), "../../../.cache/peers")))
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        print(error, file=sys.stderr)
+        return 78
+    ours = load_file(dump)
+    plain = AutoModelForCausalLM.from_pretrained(base).eval()
+    with torch.no_grad():
+        before = plain(ours["inputs"]).logits
+        model = PeftModel.from_pretrained(plain, adapter).eval()
+        bad = differs("logits with adapters", ours["logits"], model(ours["inputs"]).logits, TOLERANCE)
+        bad |= (before - ours["logits"]).abs().max().item() < 0.01  # the adapters do something
+        bad |= differs("merged logits", ours["logits"], model.merge_and_unload()(ours["inputs"]).logits, TOLERANCE)
+    return int(bad)
+
+
 def check_torch(file, dump):
     theirs, ours = torch.load(file, weights_only=True), load_file(dump)
     equal = theirs.keys() == ours.keys() and all(torch.equal(theirs[name], ours[name]) for name in ours)
@@ -146,7 +165,7 @@ def sampling(file):
     return 0
 
 
-code = {"make": make, "make_llama": make_llama, "check": check, "torch": check_torch, "sampling": sampling}[sys.argv[1]](*sys.argv[2:])
+code = {"make": make, "make_llama": make_llama, "check": check, "torch": check_torch, "check_peft": check_peft, "sampling": sampling}[sys.argv[1]](*sys.argv[2:])
 # With torch 2.15 the interpreter may abort while it ends; the result is out by then.
 sys.stdout.flush()
 os._exit(code)

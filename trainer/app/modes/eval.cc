@@ -28,7 +28,8 @@ namespace {
 /// The configuration of the snapshot's run, for evaluation.
 Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   Config config = config_from_json(meta.config_json);
-  if (config.task == TaskKind::kCausalLm) causal_architecture(config).forget_pretrained(config);
+  if (config.task == TaskKind::kCausalLm && !config.lora.enabled())
+    causal_architecture(config).forget_pretrained(config);
   config.bert.init_from.clear();
   config.data.test_path.clear();
   config.data.tokenizer.clear();  // the snapshot's own
@@ -106,6 +107,7 @@ void evaluate_snapshot(const Config& config, const EvalArgs& options,
 int run_eval(const TrainerArgs& args) {
   keep_freed_memory();  // every batch takes and gives back the same
   const auto& options = args.eval;
+  if (!options.suite.empty()) return run_eval_suite(options);
   const FetchedSnapshot fetched(options.snapshot);
   const OpenedSnapshot snapshot = open_snapshot(fetched.file());
   const Config config = eval_config(snapshot.meta, options);

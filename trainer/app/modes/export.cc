@@ -5,11 +5,30 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/interop/export_model.h"
+#include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
 #include "trainer/snapshot/open_model.h"
+#include "trainer/task/adapted_model.h"
 
 namespace ddp::train {
 namespace {
+
+/// Adapters alone are files of peft's, and whole models of all other formats.
+void check_adapters(const ModelBundle& bundle, const ExportArgs& options) {
+  const bool to_peft = options.format == ExportFormat::kPeft;
+  if (!bundle.config.lora.enabled()) {
+    if (!to_peft && !options.merge) return;
+    throw UserError(fmt::format("{}: {} is no snapshot of adapters (lora.rank); leave it out",
+                                to_peft ? "--format peft" : "--merge", options.snapshot));
+  }
+  if (to_peft && options.merge)
+    throw UserError("--merge: conflicts with --format peft, which is for adapters alone; keep one");
+  if (to_peft || options.merge) return;
+  throw UserError(fmt::format(
+      "export: {} holds adapters (lora.rank) of {}; add --merge for the whole model, or "
+      "--format peft for the adapters",
+      options.snapshot, causal_architecture(bundle.config).pretrained(bundle.config)));
+}
 
 std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportArgs& options) {
   if (bundle.tokenizer == nullptr) {
@@ -18,8 +37,10 @@ std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportAr
                     options.snapshot, task_name(bundle.config.task), task_name(TaskKind::kCausalLm),
                     task_name(TaskKind::kMaskedLm), task_name(TaskKind::kTextClassification)));
   }
-  const ExportedModel exported{bundle.config, bundle.tokenizer->size(), bundle.weights,
-                               bundle.labels};
+  check_adapters(bundle, options);
+  const ExportedModel exported{
+      bundle.config, bundle.tokenizer->size(),
+      options.merge ? merged_weights(bundle.as<CausalModel>()) : bundle.weights, bundle.labels};
   return export_model(exported, *bundle.tokenizer, options.format, options.output);
 }
 

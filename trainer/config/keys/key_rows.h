@@ -38,6 +38,7 @@ std::vector<Field> data_fields();
 std::vector<Field> gpt_fields();
 std::vector<Field> bert_fields();
 std::vector<Field> image_fields();
+std::vector<Field> lora_fields();
 std::vector<Field> trainer_fields();
 std::vector<Field> optimizer_fields();
 std::vector<Field> distributed_fields();

@@ -45,6 +45,7 @@ const std::vector<Field>& config_fields() {
     add(gpt_fields(), {TaskKind::kCausalLm}, "gpt");
     added_fields().closed = true;
     add(added_fields().fields, {TaskKind::kCausalLm});
+    add(lora_fields(), {TaskKind::kCausalLm});
     add(bert_fields(), {TaskKind::kMaskedLm, TaskKind::kTextClassification});
     add(image_fields(), {TaskKind::kImageClassification});
     add(trainer_fields());

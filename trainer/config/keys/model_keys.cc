@@ -113,4 +113,20 @@ std::vector<Field> image_fields() {
   };
 }
 
+std::vector<Field> lora_fields() {
+  return {
+      {DDP_KEY_AT("lora.rank", lora.rank), .range = Range{0, 1e4}, .null_means = NullMeans::kOff,
+       .meaning = "Rank of low-rank adapters (LoRA), which are trained instead of the pretrained "
+                  "model that init_from names; 0 or null: train the model itself."},
+      {DDP_KEY_AT("lora.alpha", lora.alpha), .range = kAbove0,
+       .meaning = "The adapters' outputs are scaled by alpha / rank."},
+      {DDP_KEY_AT("lora.dropout", lora.dropout), .range = kProbability, .unit = "probability",
+       .meaning = "Dropout on the adapters' inputs."},
+      {DDP_KEY_AT("lora.targets", lora.targets), .null_means = NullMeans::kNotGiven,
+       .default_text = "gpt: [c_attn]; llama: [q_proj, v_proj]",
+       .meaning = "Linear layers that get an adapter, as shell patterns of their names or of the "
+                  "ends of these after a dot: [q_proj, \"mlp.*\"]; [\"*\"] is all of them."},
+  };
+}
+
 }  // namespace ddp::train

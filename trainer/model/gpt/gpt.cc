@@ -23,11 +23,16 @@ double active_p(nn::Dropout& dropout) {
   return dropout->is_training() ? dropout->options.p() : 0.0;
 }
 
+/// The fused products know no adapters.
+bool fuses_product(const torch::Tensor& x, const AdaptableLinear& linear) {
+  return fused::takes_products(x) && !linear->adapted();
+}
+
 /// residual + dropout(linear(x)).
-torch::Tensor add_projection(const torch::Tensor& x, nn::Linear& linear, nn::Dropout& dropout,
+torch::Tensor add_projection(const torch::Tensor& x, AdaptableLinear& linear, nn::Dropout& dropout,
                              const torch::Tensor& residual, bool fused) {
   if (!fused || !fused::takes(residual)) return residual + dropout(linear(x));
-  if (!fused::takes_products(x))
+  if (!fuses_product(x, linear))
     return fused::dropout_add(linear(x).to(torch::kFloat32), residual, active_p(dropout));
   return fused::linear_dropout_add(x, linear->weight, linear->bias, residual, active_p(dropout));
 }
@@ -36,8 +41,8 @@ torch::Tensor add_projection(const torch::Tensor& x, nn::Linear& linear, nn::Dro
 
 CausalSelfAttentionImpl::CausalSelfAttentionImpl(const GptConfig& config)
     : n_head_(config.n_head), attn_pdrop_(config.attn_pdrop), fused_(config.fused_cpu_kernels) {
-  c_attn = register_module("c_attn", undrawn_linear(config.n_embd, 3 * config.n_embd));
-  c_proj = register_module("c_proj", undrawn_linear(config.n_embd, config.n_embd));
+  c_attn = register_module("c_attn", AdaptableLinear(config.n_embd, 3 * config.n_embd));
+  c_proj = register_module("c_proj", AdaptableLinear(config.n_embd, config.n_embd));
   resid_dropout = register_module("resid_dropout", nn::Dropout(config.resid_pdrop));
 }
 
@@ -55,7 +60,7 @@ torch::Tensor CausalSelfAttentionImpl::heads(const torch::Tensor& x_BTC,
   const bool whole_row = scope.cached == nullptr && !scope.mask.defined();
   if (fused_ && whole_row && fused::takes(x_BTC) && fused::takes_attention(T, C / n_head_)) {
     const auto qkv_BTE =
-        fused::takes_products(x_BTC)
+        fuses_product(x_BTC, c_attn)
             ? fused::linear_dropout_add(x_BTC, c_attn->weight, c_attn->bias, {}, 0.0)
             : c_attn(x_BTC).to(torch::kFloat32);
     return fused::causal_attention(qkv_BTE, n_head_, is_training() ? attn_pdrop_ : 0.0);
@@ -89,14 +94,14 @@ torch::Tensor CausalSelfAttentionImpl::attend(const std::vector<torch::Tensor>& 
 MlpImpl::MlpImpl(const GptConfig& config)
     : gelu_approximation_(config.activation == Activation::kGeluTanh ? "tanh" : "none"),
       fused_(config.fused_cpu_kernels) {
-  c_fc = register_module("c_fc", undrawn_linear(config.n_embd, 4 * config.n_embd));
-  c_proj = register_module("c_proj", undrawn_linear(4 * config.n_embd, config.n_embd));
+  c_fc = register_module("c_fc", AdaptableLinear(config.n_embd, 4 * config.n_embd));
+  c_proj = register_module("c_proj", AdaptableLinear(4 * config.n_embd, config.n_embd));
   dropout = register_module("dropout", nn::Dropout(config.resid_pdrop));
 }
 
 torch::Tensor MlpImpl::forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC) {
   const auto inner =
-      fused_ && fused::takes_products(x_BTC)
+      fused_ && fuses_product(x_BTC, c_fc)
           ? fused::linear_gelu(x_BTC, c_fc->weight, c_fc->bias, gelu_approximation_ == "tanh")
           : at::gelu(c_fc(x_BTC), gelu_approximation_);
   return add_projection(inner, c_proj, dropout, residual_BTC, fused_);

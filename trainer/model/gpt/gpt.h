@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/model/adaptable_linear.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/model/key_value_cache.h"
 #include "trainer/model/token_context.h"
@@ -47,8 +48,8 @@ class CausalSelfAttentionImpl : public torch::nn::Module {
   torch::Tensor heads(const torch::Tensor& x_BTC, const AttentionScope& scope);
   torch::Tensor attend(const std::vector<torch::Tensor>& qkv, const AttentionScope& scope) const;
 
-  torch::nn::Linear c_attn{nullptr};  // query, key and value in one projection
-  torch::nn::Linear c_proj{nullptr};
+  AdaptableLinear c_attn{nullptr};  // query, key and value in one projection
+  AdaptableLinear c_proj{nullptr};
   torch::nn::Dropout resid_dropout{nullptr};
   int64_t n_head_;
   double attn_pdrop_;
@@ -63,8 +64,8 @@ class MlpImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& residual_BTC);
 
  private:
-  torch::nn::Linear c_fc{nullptr};
-  torch::nn::Linear c_proj{nullptr};
+  AdaptableLinear c_fc{nullptr};
+  AdaptableLinear c_proj{nullptr};
   torch::nn::Dropout dropout{nullptr};
   std::string gelu_approximation_;
   bool fused_;

@@ -145,6 +145,8 @@ class GptArchitecture : public CausalArchitecture {
              [](Config& config) { config.gpt.activation_checkpointing = true; }}};
   }
 
+  std::vector<std::string> lora_targets() const override { return {"c_attn"}; }
+
   std::string pretrained(const Config& config) const override { return config.gpt.init_from; }
   void forget_pretrained(Config& config) const override { config.gpt.init_from.clear(); }
 

@@ -74,10 +74,10 @@ torch::Tensor RmsNormImpl::forward(const torch::Tensor& x) const {
 LlamaAttentionImpl::LlamaAttentionImpl(const LlamaShape& shape) : head_dim_(shape.head_dim) {
   const int64_t queries = shape.n_head * head_dim_;
   const int64_t keys = shape.n_kv_head * head_dim_;
-  q_proj = register_module("q_proj", undrawn_linear(shape.n_embd, queries, shape.qkv_bias));
-  k_proj = register_module("k_proj", undrawn_linear(shape.n_embd, keys, shape.qkv_bias));
-  v_proj = register_module("v_proj", undrawn_linear(shape.n_embd, keys, shape.qkv_bias));
-  o_proj = register_module("o_proj", undrawn_linear(queries, shape.n_embd, /*bias=*/false));
+  q_proj = register_module("q_proj", AdaptableLinear(shape.n_embd, queries, shape.qkv_bias));
+  k_proj = register_module("k_proj", AdaptableLinear(shape.n_embd, keys, shape.qkv_bias));
+  v_proj = register_module("v_proj", AdaptableLinear(shape.n_embd, keys, shape.qkv_bias));
+  o_proj = register_module("o_proj", AdaptableLinear(queries, shape.n_embd, /*bias=*/false));
   if (!shape.qk_norm) return;
   q_norm = register_module("q_norm", RmsNorm(head_dim_, shape.norm_eps));
   k_norm = register_module("k_norm", RmsNorm(head_dim_, shape.norm_eps));
@@ -87,7 +87,7 @@ torch::Tensor LlamaAttentionImpl::forward(const torch::Tensor& x_BTC, const Llam
                                           std::size_t layer) {
   const int64_t B = x_BTC.size(0);
   const int64_t T = x_BTC.size(1);
-  const auto heads = [&](torch::nn::Linear& projection) {
+  const auto heads = [&](AdaptableLinear& projection) {
     return projection(x_BTC).view({B, T, -1, head_dim_});
   };
   const auto q_BTHD = q_norm ? q_norm(heads(q_proj)) : heads(q_proj);
@@ -121,9 +121,9 @@ torch::Tensor LlamaAttentionImpl::attend(const torch::Tensor& q_BHTD, torch::Ten
 LlamaMlpImpl::LlamaMlpImpl(const LlamaShape& shape) {
   const int64_t C = shape.n_embd;
   const int64_t I = shape.intermediate;
-  gate_proj = register_module("gate_proj", undrawn_linear(C, I, /*bias=*/false));
-  up_proj = register_module("up_proj", undrawn_linear(C, I, /*bias=*/false));
-  down_proj = register_module("down_proj", undrawn_linear(I, C, /*bias=*/false));
+  gate_proj = register_module("gate_proj", AdaptableLinear(C, I, /*bias=*/false));
+  up_proj = register_module("up_proj", AdaptableLinear(C, I, /*bias=*/false));
+  down_proj = register_module("down_proj", AdaptableLinear(I, C, /*bias=*/false));
 }
 
 torch::Tensor LlamaMlpImpl::forward(const torch::Tensor& x_BTC) {

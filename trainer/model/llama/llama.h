@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "trainer/model/adaptable_linear.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/model/key_value_cache.h"
 #include "trainer/model/llama/llama_config.h"
@@ -51,7 +52,7 @@ class LlamaAttentionImpl : public torch::nn::Module {
   torch::Tensor attend(const torch::Tensor& q_BHTD, torch::Tensor k_BKTD, torch::Tensor v_BKTD,
                        const LlamaPass& pass, std::size_t layer) const;
 
-  torch::nn::Linear q_proj{nullptr}, k_proj{nullptr}, v_proj{nullptr}, o_proj{nullptr};
+  AdaptableLinear q_proj{nullptr}, k_proj{nullptr}, v_proj{nullptr}, o_proj{nullptr};
   RmsNorm q_norm{nullptr}, k_norm{nullptr};  // empty without qk_norm
   int64_t head_dim_;
 };
@@ -63,7 +64,7 @@ class LlamaMlpImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x_BTC);
 
  private:
-  torch::nn::Linear gate_proj{nullptr}, up_proj{nullptr}, down_proj{nullptr};
+  AdaptableLinear gate_proj{nullptr}, up_proj{nullptr}, down_proj{nullptr};
 };
 TORCH_MODULE(LlamaMlp);
 

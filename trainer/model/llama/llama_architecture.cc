@@ -64,6 +64,8 @@ class LlamaArchitecture : public CausalArchitecture {
              [](Config& config) { llama_of(config).activation_checkpointing = true; }}};
   }
 
+  std::vector<std::string> lora_targets() const override { return {"q_proj", "v_proj"}; }
+
   std::string pretrained(const Config& config) const override { return llama_of(config).init_from; }
   void forget_pretrained(Config& config) const override { llama_of(config).init_from.clear(); }
 

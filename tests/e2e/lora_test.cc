@@ -1,0 +1,203 @@
+// lora: adapters on a frozen pretrained model, through every mode of trainer.
+#include <filesystem>
+
+#include "tests/support/catch.h"
+
+#include "tests/e2e/saved_state.h"
+
+namespace ddp::test {
+namespace {
+
+using Catch::Contains;
+using Json = nlohmann::json;
+
+/// What both kinds of model train with; the base is in base.pt.
+constexpr const char* kLoraRun = R"(
+data_config: {path: text.txt, block_size: 32, train_split: 0.9, stride: 32}
+trainer_config:
+  max_steps: 20
+  batch_size: 4
+  data_loader_workers: 1
+  snapshot_path: snapshot.pt
+  save_every_steps: 5
+  snapshot_every: null
+  log_every_steps: 1
+optimizer_config: {learning_rate: 0.01}
+distributed_config: {timeout_s: 30}
+hydra: {run: {dir: .}}
+lora: {rank: 4, dropout: 0.1}
+)";
+const std::vector<std::string> kLoraModels = {
+    "model: gpt\ngpt_config: {init_from: base.pt}",
+    "model: llama\nllama_config: {init_from: base.pt}",
+};
+const Words kWithoutLora = {"~lora", "trainer_config.snapshot_path=base.pt",
+                            "trainer_config.max_steps=6"};
+
+struct LoraPlace : Workspace {
+  explicit LoraPlace(const std::string& model) : gpt(model.starts_with("model: gpt")) {
+    write("config.yaml", model + kLoraRun);
+    Words base = kWithoutLora;
+    const std::string section = gpt ? "gpt_config" : "llama_config";
+    for (const char* size : {".init_from=null", ".n_layer=2", ".n_head=2", ".n_embd=32"})
+      base.push_back(section + size);
+    succeed(alone(*this, base));
+  }
+
+  std::string greedy(const std::string& model) const {
+    return succeed(trainer(*this, {"generate", "--snapshot", model, "--prompt", "the ", "--greedy",
+                                   "--max_new_tokens", "50"}))
+        .out;
+  }
+  double loss(const std::string& snapshot) const {
+    const auto report = succeed(trainer(*this, {"eval", "--snapshot", snapshot, "--json"}));
+    return Json::parse(report.out).at("loss");
+  }
+
+  bool gpt;
+};
+
+Words and_also(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::string refusal_of(const ChildOptions& command) {
+  const auto run = finish(command);
+  INFO(run.err);
+  CHECK(run.exit == 2);
+  REQUIRE(errors_of(run.err).size() == 1);
+  return errors_of(run.err).front();
+}
+
+}  // namespace
+
+TEST_CASE("a run with adapters saves these alone, and resumes bit for bit after a kill") {
+  for (const std::string& model : kLoraModels) {
+    INFO(model);
+    const LoraPlace whole(model), killed(model);
+    const auto trained = succeed(alone(whole));
+    CHECK_THAT(trained.out, Contains("LoRA: rank 4, alpha 16, dropout 0.1 on " +
+                                     std::string(whole.gpt ? "2" : "4") + " layers"));
+    const auto job = succeed(launched(
+        killed, 1, {R"(trainer_config.fault_plan=["rank=0 step=13 phase=backward kind=kill"])"},
+        {"--max_restarts=1"}));
+    CHECK_THAT(job.err, Contains("FAULT INJECTION: kill"));
+    CHECK(differences(whole.snapshot(), killed.snapshot()) == Words{});
+    const int64_t adapted = whole.gpt ? 2 * (4 * 32 + 96 * 4) : 2 * 2 * (4 * 32 + 32 * 4);
+    CHECK(inspect(whole, "snapshot.pt").at("parameters") == adapted);
+    CHECK(std::filesystem::file_size(whole.snapshot()) <
+          std::filesystem::file_size(whole / "base.pt") / 3);
+  }
+}
+
+TEST_CASE("two ranks, and two that shard, train adapters bit for bit as one process does") {
+  for (const std::string& model : kLoraModels) {
+    INFO(model);
+    const LoraPlace one(model), two(model), sharded(model);
+    const Words averaged = {"trainer_config.ema_decay=0.9"};
+    succeed(alone(one, and_also(averaged, {"trainer_config.grad_accumulation_steps=2"})));
+    succeed(launched(two, 2, averaged));
+    succeed(launched(sharded, 2, and_also(averaged, {"distributed_config.strategy=zero1"})));
+    CHECK(differences(one.snapshot(), two.snapshot()) == Words{});
+    CHECK(differences(one.snapshot(), sharded.snapshot()) == Words{});
+  }
+}
+
+TEST_CASE("checkpointed blocks, groups and Muon train adapters, too") {
+  for (const std::string& model : kLoraModels) {
+    INFO(model);
+    const LoraPlace plain(model), checkpointed(model);
+    const std::string section = plain.gpt ? "gpt_config" : "llama_config";
+    const Words tuned = {"lora.targets=['*']", "optimizer_config.name=muon",
+                         "optimizer_config.param_groups=[{pattern: '*.lora_B.*', lr_mult: 4}]",
+                         "trainer_config.max_steps=6"};
+    succeed(alone(plain, tuned));
+    succeed(alone(checkpointed, and_also(tuned, {section + ".activation_checkpointing=true"})));
+    CHECK(differences(plain.snapshot(), checkpointed.snapshot()) == Words{});
+  }
+}
+
+TEST_CASE("adapters are evaluated, merged and exported with the model that they belong to") {
+  for (const std::string& model : kLoraModels) {
+    INFO(model);
+    const LoraPlace place(model);
+    const auto trained = succeed(alone(place));
+    CHECK_THAT(evaluations_of(trained.out).back(),
+               Contains(std::to_string(place.loss("snapshot.pt"))));
+    CHECK(place.loss("snapshot.pt") != place.loss("base.pt"));
+    succeed(
+        trainer(place, {"export", "--snapshot", "snapshot.pt", "--output", "merged", "--merge"}));
+    CHECK(place.greedy("merged") == place.greedy("snapshot.pt"));
+    CHECK(place.greedy("merged") != place.greedy("base.pt"));
+    succeed(trainer(
+        place, {"export", "--snapshot", "snapshot.pt", "--output", "adapter", "--format", "peft"}));
+    const auto config = Json::parse(read_bytes(place / "adapter/adapter_config.json"));
+    CHECK(config.at("base_model_name_or_path") == place / "base.pt");
+    CHECK(config.at("r") == 4);
+    const auto estimate =
+        Json::parse(succeed(trainer(place, {"estimate", "--config", "config.yaml", "--json"})).out);
+    CHECK(inspect(place, "snapshot.pt").at("parameters") ==
+          estimate.at("parameters").at("adapters"));
+    const auto& memory = estimate.at("memory_per_rank_bytes");
+    const int64_t adapters = estimate.at("parameters").at("adapters");
+    CHECK(memory.at("weights") == 4 * estimate.at("parameters").at("total").get<int64_t>());
+    CHECK(memory.at("gradients") == 4 * adapters);
+    CHECK(memory.at("optimizer") == 8 * adapters);
+    CHECK(memory.at("snapshot_copy") == 12 * adapters);
+  }
+}
+
+TEST_CASE("adapters whose model is missing or another one are refused in one line") {
+  for (const std::string& model : kLoraModels) {
+    INFO(model);
+    const LoraPlace place(model);
+    succeed(alone(place, {"trainer_config.max_steps=5"}));
+    const Words generate = {"generate", "--snapshot", "snapshot.pt", "--prompt", "the "};
+    std::filesystem::rename(place / "base.pt", place / "away.pt");
+    CHECK_THAT(refusal_of(trainer(place, generate)), Contains("no such folder or snapshot"));
+    CHECK_THAT(refusal_of(alone(place)), Contains("base.pt"));
+    succeed(trainer(place, {"export", "--snapshot", "away.pt", "--output", "other"}));
+    // The same weights from other files are the same model; a trained one is another.
+    std::filesystem::rename(place / "other", place / "base.pt");
+    succeed(trainer(place, generate));
+    std::filesystem::remove_all(place / "base.pt");
+    const std::string section = place.gpt ? "gpt_config" : "llama_config";
+    succeed(alone(place, and_also(kWithoutLora, {section + ".init_from=away.pt"})));
+    CHECK_THAT(refusal_of(trainer(place, generate)),
+               Contains("is not the model that the adapters"));
+    CHECK_THAT(refusal_of(trainer(place, {"eval", "--snapshot", "snapshot.pt"})),
+               Contains("is not the model that the adapters"));
+    CHECK_THAT(refusal_of(alone(place)), Contains("is not the model that the adapters"));
+  }
+}
+
+TEST_CASE("what adapters cannot be is refused in one line") {
+  const LoraPlace place(kLoraModels[1]);
+  CHECK_THAT(refusal_of(alone(place, {"lora.targets=[c_attn]"})),
+             Contains("lora.targets: 'c_attn' matches no linear layer; those of this model end in "
+                      "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"));
+  CHECK_THAT(refusal_of(alone(place, {"lora.rank=0"})),
+             Contains("has no effect without lora.rank"));
+  CHECK_THAT(refusal_of(alone(place, {"llama_config.init_from=null", "llama_config.n_layer=2",
+                                      "llama_config.n_head=2", "llama_config.n_embd=32"})),
+             Contains("set llama_config.init_from"));
+  CHECK_THAT(refusal_of(alone(place, {"trainer_config.freeze=[model.embed*]"})),
+             Contains("no parameter matches 'model.embed*'"));
+  succeed(alone(place, {"trainer_config.max_steps=2"}));
+  CHECK_THAT(refusal_of(alone(place, {"lora.rank=8"})),
+             Contains("lora.rank is 4 there, 8 in this"));
+  const auto exported = [&place](const Words& more) {
+    return refusal_of(trainer(place, and_also({"export", "--output", "out"}, more)));
+  };
+  CHECK_THAT(exported({"--snapshot", "snapshot.pt"}), Contains("add --merge for the whole model"));
+  CHECK_THAT(exported({"--snapshot", "snapshot.pt", "--merge", "--format", "peft"}),
+             Contains("keep one"));
+  CHECK_THAT(exported({"--snapshot", "base.pt", "--merge"}),
+             Contains("is no snapshot of adapters"));
+  CHECK_THAT(refusal_of(alone(place, {"~lora", "llama_config.init_from=snapshot.pt",
+                                      "trainer_config.snapshot_path=new.pt"})),
+             Contains("is a snapshot of adapters"));
+}
+
+}  // namespace ddp::test

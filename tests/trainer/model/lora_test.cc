@@ -1,0 +1,106 @@
+// Adapters: which layers get one, their initial values, and what is counted of them.
+#include "tests/support/catch.h"
+
+#include "tests/trainer/llama_kinds.h"
+#include "tests/trainer/test_model.h"
+#include "trainer/model/adaptable_linear.h"
+#include "trainer/model/llama/llama.h"
+#include "trainer/model/lora.h"
+#include "trainer/task/adapted_model.h"
+
+namespace ddp::train {
+namespace {
+
+Config adapted(const std::vector<std::string>& targets) {
+  Config config;
+  config.gpt = test::tiny_config();
+  config.data.block_size = 16;
+  config.lora = {.rank = 3, .alpha = 6.0, .dropout = 0.0, .targets = targets};
+  return config;
+}
+
+std::vector<std::string> layers_of(const Config& config) {
+  return adapted_layers(config.lora.targets,
+                        adaptable_layers(causal_architecture(config).layout(config, 10)));
+}
+
+}  // namespace
+
+TEST_CASE("a target is the end of a name, the whole name or a shell pattern of either") {
+  using Layers = std::vector<std::string>;
+  CHECK(layers_of(adapted({"c_attn"})) ==
+        Layers{"transformer.h.0.attn.c_attn", "transformer.h.1.attn.c_attn"});
+  CHECK(layers_of(adapted({"mlp.c_proj"})) ==
+        Layers{"transformer.h.0.mlp.c_proj", "transformer.h.1.mlp.c_proj"});
+  CHECK(layers_of(adapted({"transformer.h.1.attn.c_proj", "h.0.mlp.c_f?"})) ==
+        Layers{"transformer.h.0.mlp.c_fc", "transformer.h.1.attn.c_proj"});
+  CHECK(layers_of(adapted({"*"})).size() == 8);
+  CHECK(layers_of(adapted({"attn"})).empty());
+  CHECK(layers_of(adapted({"proj"})).empty());
+}
+
+TEST_CASE(
+    "adapters start as peft's: uniform within 1 / sqrt(in), and zeros; only they are trained") {
+  Config config = adapted({"*"});
+  const auto model = make_causal_model(config, 50, 1);
+  const auto inputs = test::random_tokens(2, 16, 50, 4);
+  const torch::NoGradGuard no_grad;
+  const auto before = model->forward(inputs);
+  add_adapters(*model, config.lora, 7);
+  CHECK(torch::equal(model->forward(inputs), before));
+  for (const auto& p : model->model_parameters())
+    CHECK(p.tensor.requires_grad() == is_of_adapter(p.name));
+  for (const auto& p : trainable_parameters(*model)) {
+    INFO(p.name);
+    if (p.name.ends_with("lora_B.weight")) {
+      CHECK(torch::equal(p.tensor, torch::zeros_like(p.tensor)));
+      continue;
+    }
+    const double bound = 1.0 / std::sqrt(static_cast<double>(p.tensor.size(1)));
+    CHECK(p.tensor.abs().max().item<double>() <= bound);
+    CHECK(p.tensor.abs().max().item<double>() > 0.8 * bound);
+  }
+}
+
+TEST_CASE("adapters depend on their seed alone, and have the shapes that an estimate counts") {
+  for (Config config :
+       {adapted({"*"}), test::whole_config(test::config_of(test::llama_kinds()[1].shape), 16)}) {
+    config.lora = {.rank = 3, .targets = {"*"}};
+    const auto first = make_causal_model(config, 50, 1), second = make_causal_model(config, 50, 2);
+    add_adapters(*first, config.lora, 7);
+    add_adapters(*second, config.lora, 7);
+    const auto of_first = trainable_parameters(*first), of_second = trainable_parameters(*second);
+    const auto shapes = adapter_shapes(config.lora, causal_architecture(config).layout(config, 50));
+    REQUIRE(of_first.size() == shapes.size());
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      CHECK(of_first[i].name == shapes[i].name);
+      CHECK(of_first[i].tensor.sizes() == shapes[i].sizes);
+      CHECK(of_first[i].role == shapes[i].role);
+      CHECK(torch::equal(of_first[i].tensor, of_second[i].tensor));
+    }
+  }
+}
+
+TEST_CASE("an adapter adds alpha / rank B A x, and dropout only while training") {
+  AdaptableLinear linear(5, 4);
+  const torch::NoGradGuard no_grad;
+  linear->weight.normal_();
+  linear->bias.normal_();
+  const auto x = torch::randn({3, 5});
+  const auto plain = linear(x);
+  linear->add_adapter({.rank = 2, .alpha = 6.0, .dropout = 0.5},
+                      at::detail::getDefaultCPUGenerator());
+  const auto named = linear->named_parameters();
+  named["lora_B.weight"].normal_();
+  const auto added =
+      torch::mm(torch::mm(x, named["lora_A.weight"].t()), named["lora_B.weight"].t());
+  linear->eval();
+  CHECK(torch::allclose(linear(x), plain + added * 3.0, 1e-5, 1e-6));
+  CHECK(torch::allclose(
+      linear->merged_weight(),
+      linear->weight + 3.0 * torch::mm(named["lora_B.weight"], named["lora_A.weight"])));
+  linear->train();
+  CHECK_FALSE(torch::allclose(linear(x), plain + added * 3.0, 1e-5, 1e-6));
+}
+
+}  // namespace ddp::train

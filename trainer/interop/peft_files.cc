@@ -1,0 +1,61 @@
+#include "trainer/interop/peft_files.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "trainer/interop/weight_files.h"
+#include "trainer/model/causal_architecture.h"
+#include "trainer/model/lora.h"
+
+namespace ddp::train {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+std::string last_part(const std::string& layer) { return layer.substr(layer.rfind('.') + 1); }
+
+/// What peft matches by the ends of names: short ones where they mean the same layers.
+std::vector<std::string> target_modules(const std::vector<std::string>& adapted,
+                                        const std::vector<std::string>& all) {
+  std::set<std::string> short_names;
+  for (const std::string& layer : adapted) short_names.insert(last_part(layer));
+  const auto matched = std::count_if(all.begin(), all.end(), [&](const std::string& layer) {
+    return short_names.contains(last_part(layer));
+  });
+  if (static_cast<std::size_t>(matched) != adapted.size()) return adapted;
+  return {short_names.begin(), short_names.end()};
+}
+
+OrderedJson adapter_config(const ExportedModel& model, const CausalArchitecture& architecture) {
+  const LoraConfig& lora = model.config.lora;
+  const auto layout = architecture.layout(model.config, model.vocab_size);
+  const auto all = adaptable_layers(layout);
+  const auto adapted = adapted_layers(lora.targets, all);
+  const bool conv1d = architecture.huggingface_layout()->is_transposed(adapted.front() + ".weight");
+  return {{"peft_type", "LORA"},
+          {"task_type", "CAUSAL_LM"},
+          {"base_model_name_or_path", architecture.pretrained(model.config)},
+          {"r", lora.rank},
+          {"lora_alpha", lora.alpha},
+          {"lora_dropout", lora.dropout},
+          {"target_modules", target_modules(adapted, all)},
+          {"bias", "none"},
+          {"fan_in_fan_out", conv1d},
+          {"init_lora_weights", true},
+          {"inference_mode", true},
+          {"modules_to_save", nullptr}};
+}
+
+}  // namespace
+
+std::vector<std::string> export_peft(const ExportedModel& model, const std::string& folder) {
+  const CausalArchitecture& architecture = causal_architecture(model.config);
+  std::vector<NamedTensor> weights = model.weights;
+  for (NamedTensor& weight : weights) weight.name = "base_model.model." + weight.name;
+  write_safetensors(folder + "/adapter_model.safetensors", weights);
+  write_text(folder + "/adapter_config.json", adapter_config(model, architecture).dump(2) + "\n");
+  return {"adapter_model.safetensors", "adapter_config.json"};
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,16 @@
+// Adapters as files that peft reads (https://github.com/huggingface/peft).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/interop/export_model.h"
+
+namespace ddp::train {
+
+/// adapter_config.json and adapter_model.safetensors, for PeftModel.from_pretrained() of the
+/// pretrained model that init_from names. `model.weights`: those of the adapters. Returns the names
+/// of the files written. Throws RunError.
+std::vector<std::string> export_peft(const ExportedModel& model, const std::string& folder);
+
+}  // namespace ddp::train

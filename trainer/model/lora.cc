@@ -1,0 +1,153 @@
+#include "trainer/model/lora.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddp::train {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+/// `pattern` may stand for the whole name, or for its end after any dot.
+bool matches_layer(const std::string& pattern, const std::string& layer) {
+  for (std::size_t dot = 0; dot != std::string::npos; dot = layer.find('.', dot + 1)) {
+    const char* const end = layer.c_str() + (dot == 0 ? 0 : dot + 1);
+    if (::fnmatch(pattern.c_str(), end, 0) == 0) return true;
+  }
+  return false;
+}
+
+bool matches_one(const std::vector<std::string>& patterns, const std::string& layer) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return matches_layer(pattern, layer); });
+}
+
+/// The layers of a model by their roles, as far as names and targets need them.
+std::vector<ParameterShape> shapes_of_layout(const WeightsLayout& layout) {
+  std::vector<ParameterShape> shapes;
+  for (const WeightPlace& place : layout) {
+    const bool hidden = place.block >= 0 && place.shape.size() == 2;
+    shapes.push_back(
+        {place.name, place.shape, hidden ? ParameterRole::kHidden : ParameterRole::kOther});
+  }
+  return shapes;
+}
+
+/// The last parts of the layers' names, each once.
+std::vector<std::string> short_names(const std::vector<std::string>& layers) {
+  std::vector<std::string> names;
+  for (const std::string& layer : layers) {
+    const std::string name = layer.substr(layer.rfind('.') + 1);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+void check_targets(const Config& config, const CausalArchitecture& architecture,
+                   const Given& given) {
+  const auto layers = adaptable_layers(architecture.layout(config, 1));
+  for (const std::string& pattern : config.lora.targets) {
+    if (std::any_of(layers.begin(), layers.end(),
+                    [&](const std::string& layer) { return matches_layer(pattern, layer); }))
+      continue;
+    given.refuse("lora.targets",
+                 fmt::format("'{}' matches no linear layer; those of this model end in {}, and "
+                             "whole names look like {}",
+                             pattern, fmt::join(short_names(layers), ", "), layers.back()));
+  }
+}
+
+/// A configuration that a run has written names every key, with its default.
+void check_no_adapters(const LoraConfig& lora, const Given& given) {
+  const LoraConfig none;
+  const std::pair<const char*, bool> keys[] = {{"lora.alpha", lora.alpha != none.alpha},
+                                               {"lora.dropout", lora.dropout != none.dropout},
+                                               {"lora.targets", !lora.targets.empty()}};
+  for (const auto& [key, differs] : keys) {
+    if (differs) given.refuse(key, "has no effect without lora.rank; set it, e.g. to 8");
+  }
+}
+
+}  // namespace
+
+void complete_lora(Config& config, const CausalArchitecture& architecture, const Given& given) {
+  LoraConfig& lora = config.lora;
+  if (!lora.enabled()) return check_no_adapters(lora, given);
+  const auto defaults = architecture.lora_targets();
+  if (defaults.empty()) {
+    given.refuse("lora.rank", fmt::format("model={} has no layers that take adapters; remove it",
+                                          architecture.name()));
+  }
+  if (architecture.pretrained(config).empty()) {
+    given.refuse("lora.rank",
+                 fmt::format("adapters need a pretrained model; set {} to its folder or snapshot",
+                             architecture.huggingface_layout()->key));
+  }
+  if (lora.targets.empty()) lora.targets = defaults;
+  check_targets(config, architecture, given);
+}
+
+std::vector<std::string> adaptable_layers(const std::vector<ParameterShape>& parameters) {
+  std::vector<std::string> layers;
+  for (const ParameterShape& p : parameters) {
+    if (p.role == ParameterRole::kHidden && p.sizes.size() == 2 && p.name.ends_with(kWeight))
+      layers.push_back(p.name.substr(0, p.name.size() - kWeight.size()));
+  }
+  return layers;
+}
+
+std::vector<std::string> adaptable_layers(const WeightsLayout& layout) {
+  return adaptable_layers(shapes_of_layout(layout));
+}
+
+std::vector<std::string> adapted_layers(const std::vector<std::string>& targets,
+                                        std::vector<std::string> adaptable) {
+  std::erase_if(adaptable, [&](const std::string& layer) { return !matches_one(targets, layer); });
+  return adaptable;
+}
+
+std::vector<ParameterShape> adapter_shapes(const LoraConfig& lora,
+                                           const std::vector<ParameterShape>& parameters) {
+  std::vector<ParameterShape> shapes;
+  for (const std::string& layer : adapted_layers(lora.targets, adaptable_layers(parameters))) {
+    const auto of_layer =
+        std::find_if(parameters.begin(), parameters.end(), [&](const ParameterShape& p) {
+          return p.name.size() == layer.size() + kWeight.size() && p.name.starts_with(layer);
+        });
+    shapes.push_back(
+        {layer + ".lora_A.weight", {lora.rank, of_layer->sizes[1]}, ParameterRole::kHidden});
+    shapes.push_back(
+        {layer + ".lora_B.weight", {of_layer->sizes[0], lora.rank}, ParameterRole::kHidden});
+  }
+  return shapes;
+}
+
+std::vector<ParameterShape> adapter_shapes(const LoraConfig& lora, const WeightsLayout& layout) {
+  return adapter_shapes(lora, shapes_of_layout(layout));
+}
+
+double flops_per_token_with_adapters(const Config& config, const CausalArchitecture& architecture,
+                                     int64_t vocab_size) {
+  constexpr double kGradient = 2.0, kTrained = 6.0;
+  const auto layout = architecture.layout(config, vocab_size);
+  int64_t head = 0, hidden = 0;
+  for (const WeightPlace& place : layout) {
+    if (place.shape.size() != 2) continue;
+    const int64_t count = place.shape[0] * place.shape[1];
+    if (place.split == Split::kVocabulary) head = count;  // the last one, or the tied table
+    if (place.block >= 0) hidden += count;
+  }
+  return architecture.flops_per_token(config, vocab_size) -
+         kGradient * static_cast<double>(head + hidden) +
+         kTrained * static_cast<double>(count_of(adapter_shapes(config.lora, layout)));
+}
+
+bool is_of_adapter(std::string_view parameter) {
+  return parameter.ends_with(".lora_A.weight") || parameter.ends_with(".lora_B.weight");
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,42 @@
+// A pretrained model with the adapters of a run with lora.rank: what is trained, what snapshots
+// hold and how they name the rest.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/model/causal_model.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/parallel/process_group.h"
+
+namespace ddp::train {
+
+/// Metadata key of a snapshot of adapters: the digest of the pretrained model that they belong to,
+/// whose path is the configuration's init_from.
+inline constexpr const char* kBaseDigest = "lora_base";
+
+/// What is trained of `model`, in its order: the adapters where there are some, else everything.
+std::vector<Parameter> trainable_parameters(const CausalModel& model);
+
+/// Loads the weights of init_from into `model`, if it names a model, freezes them and adds adapters
+/// with initial values from `seed`. `metadata`: of the snapshot whose adapters are about to be
+/// loaded, else null. Returns the digest of the weights: XXH3-128 over their names, shapes and
+/// values, whatever files they came from. Throws UserError: the pretrained model is missing, or is
+/// not the one that the snapshot names.
+std::string add_adapters_to_base(CausalModel& model, const Config& config,
+                                 std::optional<uint64_t> seed,
+                                 const std::map<std::string, std::string>* metadata);
+
+/// The weights of a plain model that computes what `model` with its adapters does.
+std::vector<NamedTensor> merged_weights(const CausalModel& model);
+
+/// On all ranks. Throws UserError if they have read different pretrained models.
+void check_same_base(const std::string& digest, const Config& config, ProcessGroup& group);
+
+/// "LoRA: rank 8, alpha 16, dropout 0 on 60 layers (q_proj, v_proj); trained: 0.34 % of ..."
+std::string describe_adapters(const CausalModel& model, const Config& config);
+
+}  // namespace ddp::train
