@@ -231,7 +231,7 @@ void ControlChannel::enter_open() {
   incoming_ = keys_->seal(peer_role());
   keys_.reset();
   token_.clear();
-  for (const auto& message : std::exchange(waiting_, {})) send(message);
+  for (const auto& text : std::exchange(waiting_, {})) send_text(text);
 }
 
 // A peer that sends without end would keep this end busy, though it holds nothing.
@@ -264,6 +264,8 @@ void ControlChannel::take_frames() {
     at += kHeadSize + size + kTagSize;
   }
   in_.erase(0, at);
+  // A host of many nodes must not keep for each what its longest message has needed.
+  if (in_.empty()) in_ = {};
 }
 
 std::optional<ControlMessage> ControlChannel::take() {
@@ -273,20 +275,21 @@ std::optional<ControlMessage> ControlChannel::take() {
   return message;
 }
 
-std::string ControlChannel::frame_of(const ControlMessage& message) {
-  const std::string text = to_json_text(message);
+std::string ControlChannel::frame_of(const std::string& text) {
   std::string frame;
   for (const unsigned shift : {24U, 16U, 8U, 0U})
     frame += static_cast<char>((text.size() >> shift) & 0xffU);
   return frame + text + outgoing_.next_tag(text);
 }
 
-void ControlChannel::send(const ControlMessage& message) {
+void ControlChannel::send(const ControlMessage& message) { send_text(to_json_text(message)); }
+
+void ControlChannel::send_text(const std::string& json) {
   if (state_ == State::Closed) return;
   if (state_ != State::Open && waiting_.size() >= kMostWaiting)
     return close("the peer answers too slowly", true);
-  if (state_ != State::Open) return waiting_.push_back(message);
-  out_ += frame_of(message);
+  if (state_ != State::Open) return waiting_.push_back(json);
+  out_ += frame_of(json);
   if (out_.size() > limits_.queue) return close("the peer reads too slowly", true);
   write_all();
 }

@@ -71,6 +71,8 @@ class ControlChannel {
   std::optional<ControlMessage> take();
   /// Queues a message until the channel is open. Closes the channel if the peer reads too slowly.
   void send(const ControlMessage& message);
+  /// The same with a message that is text already.
+  void send_text(const std::string& json);
   void give_up(const std::string& why) { close(why); }
   /// Shuts down sending once everything queued has been sent.
   void finish_sending();
@@ -95,7 +97,7 @@ class ControlChannel {
   void take_frames();
   bool may_take_frame();
   void enter_open();
-  std::string frame_of(const ControlMessage& message);
+  std::string frame_of(const std::string& text);
   ConnectionKeys::From own_role() const;
   ConnectionKeys::From peer_role() const;
 
@@ -116,7 +118,7 @@ class ControlChannel {
   FrameSeal incoming_;
   std::string in_;
   std::string out_;
-  std::deque<ControlMessage> waiting_;  // to be sent once the channel is open
+  std::deque<std::string> waiting_;  // to be sent once the channel is open
   std::deque<ControlMessage> received_;
   double frames_left_;  // that the peer may send at once
   Clock::time_point frames_since_;

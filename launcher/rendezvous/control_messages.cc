@@ -12,9 +12,9 @@ using ControlJson = nlohmann::json;
 
 constexpr std::size_t kLongestText = 4096;
 constexpr std::size_t kLongestRead = 4 * kLongestText;  // invalid bytes have become U+FFFD
+constexpr std::size_t kLongestOfOthers = 256;
 constexpr std::size_t kLongestProgress = 300;
-constexpr std::size_t kMostFailures = 8;
-constexpr std::size_t kMostRoundEnds = 256;
+constexpr std::size_t kMostAgreed = 16;
 constexpr int kDeepest = 8;
 
 // The end is more informative than the beginning. Control characters, which a report does not show
@@ -26,12 +26,6 @@ std::string cut(const std::string& text, std::size_t longest = kLongestText) {
   };
   std::replace_if(end.begin(), end.end(), is_control, '?');
   return end;
-}
-
-template <typename List>
-List last_of(const List& list, std::size_t most) {
-  const std::size_t from = list.size() > most ? list.size() - most : 0;
-  return List(list.begin() + static_cast<std::ptrdiff_t>(from), list.end());
 }
 
 template <typename List>
@@ -110,17 +104,17 @@ ExitStatus exit_of(const Fields& fields) {
   return {fields.integer("code", 0, 255), fields.integer("signal", 0, 64)};
 }
 
-ControlJson failure_to_json(const ProcessFailure& failure) {
+ControlJson failure_to_json(const ProcessFailure& failure, std::size_t longest = kLongestText) {
   return {{"local_rank", failure.local_rank},
           {"rank", failure.rank},
           {"pid", failure.pid},
           {"exit", exit_json(failure.exit)},
-          {"stderr", cut(failure.last_stderr)},
+          {"stderr", cut(failure.last_stderr, longest)},
           {"cause", cut(failure.cause)},
           {"hang", cut(failure.hang)},
           {"heartbeat", cut(failure.heartbeat)},
           {"host", cut(failure.host)},
-          {"message", cut(failure.message)},
+          {"message", cut(failure.message, longest)},
           {"time", failure.time},
           {"lived_ms", in_ms(failure.lived)}};
 }
@@ -143,10 +137,12 @@ ProcessFailure failure_of_json(const ControlJson& object) {
   return failure;
 }
 
+// Reports show what the first one has written; if all ranks fail, the host gets this from each
+// node.
 ControlJson failures_json(const std::vector<ProcessFailure>& failures) {
   auto list = ControlJson::array();
   for (const auto& failure : first_of(failures, kMostFailures))
-    list.push_back(failure_to_json(failure));
+    list.push_back(failure_to_json(failure, list.empty() ? kLongestText : kLongestOfOthers));
   return list;
 }
 
@@ -157,26 +153,39 @@ std::vector<ProcessFailure> failures_of(const Fields& fields) {
   return failures;
 }
 
-ControlJson history_json(const std::vector<RoundEnd>& history) {
-  auto list = ControlJson::array();
-  for (const auto& end : last_of(history, kMostRoundEnds)) {
-    list.push_back({{"rank", end.rank},
-                    {"exit", exit_json(end.exit)},
-                    {"lived_ms", in_ms(end.lived)},
-                    {"progress", cut(end.progress, kLongestProgress)}});
-  }
-  return list;
+ControlJson tally_json(const RestartTally& tally) {
+  return {{"rank", tally.last.rank},
+          {"exit", exit_json(tally.last.exit)},
+          {"lived_ms", in_ms(tally.last.lived)},
+          {"progress", cut(tally.last.progress, kLongestProgress)},
+          {"unhealthy", tally.unhealthy},
+          {"quick", tally.quick},
+          {"same", tally.same}};
 }
 
-std::vector<RoundEnd> history_of(const Fields& fields) {
-  std::vector<RoundEnd> history;
-  for (const auto& object : fields.list("history", kMostRoundEnds)) {
-    const Fields end(object);
-    history.push_back({end.integer("rank", ProcessFailure::kNoRank, kMostRanks),
-                       exit_of(Fields(end.object("exit"))), end.time("lived_ms"),
-                       end.text("progress")});
-  }
-  return history;
+RestartTally tally_of(const Fields& fields) {
+  RestartTally tally;
+  tally.last = {fields.integer("rank", ProcessFailure::kNoRank, kMostRanks),
+                exit_of(Fields(fields.object("exit"))), fields.time("lived_ms"),
+                fields.text("progress")};
+  tally.unhealthy = fields.integer("unhealthy", 0, INT_MAX - 1);
+  tally.quick = fields.integer("quick", 0, INT_MAX - 1);
+  tally.same = fields.integer("same", 0, INT_MAX - 1);
+  return tally;
+}
+
+ControlJson agreed_json(const std::map<std::string, std::string>& agreed) {
+  auto object = ControlJson::object();
+  for (const auto& [option, value] : agreed) object[option] = cut(value);
+  return object;
+}
+
+std::map<std::string, std::string> agreed_of(const ControlJson& object) {
+  if (!object.is_object() || object.size() > kMostAgreed) throw std::invalid_argument("agreed");
+  std::map<std::string, std::string> agreed;
+  const Fields fields(object);
+  for (const auto& [option, value] : object.items()) agreed[option] = fields.text(option.c_str());
+  return agreed;
 }
 
 struct Writer {
@@ -193,6 +202,7 @@ struct Writer {
             {"local_world_size", m.local_world_size},
             {"role", m.role},
             {"max_restarts", m.max_restarts},
+            {"agreed", agreed_json(m.agreed)},
             {"port", m.port},
             {"epoch", m.epoch},
             {"returned", m.returned},
@@ -252,7 +262,8 @@ struct Writer {
             {"master_addr", m.info.master_addr},
             {"master_port", m.info.master_port},
             {"successors", successors},
-            {"history", history_json(m.history)}};
+            {"tally", tally_json(m.tally)},
+            {"changes", m.changes}};
   }
   ControlJson operator()(const Stop& m) const {
     return {{"type", "stop"}, {"leaving", m.leaving}, {"text", cut(m.text)}};
@@ -283,6 +294,7 @@ Hello hello_of(const Fields& f) {
   hello.local_world_size = f.integer("local_world_size", 1, 4096);
   hello.role = f.text("role");
   hello.max_restarts = f.integer("max_restarts", 0, INT_MAX);
+  hello.agreed = agreed_of(f.object("agreed"));
   hello.port = f.integer("port", 0, 65535);
   hello.epoch = f.number("epoch", -1, kLastEpoch);
   hello.returned = f.flag("returned");
@@ -308,7 +320,8 @@ Round round_of(const Fields& f) {
     round.successors.push_back(
         {one.integer("node", 0, INT_MAX), one.text("address"), one.integer("port", 0, 65535)});
   }
-  round.history = history_of(f);
+  round.tally = tally_of(Fields(f.object("tally")));
+  round.changes = f.integer("changes", 0, INT_MAX - 1);
   return round;
 }
 

@@ -5,6 +5,8 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +34,7 @@ struct Hello {
   int local_world_size = 1;
   std::string role;
   int max_restarts = 0;
+  std::map<std::string, std::string> agreed{};  // agreed_values() of this node
   int port = 0;            // where this node would host the rendezvous if the host is lost
   long long epoch = -1;    // epoch of the last round that this node accepted; -1: none
   bool returned = false;   // that was an earlier agent of this node (MembersFile)
@@ -99,11 +102,14 @@ struct Successor {
 };
 /// Limits the size of a round's messages, which would grow with the square of its nodes.
 inline constexpr std::size_t kMaxSuccessors = 64;
+/// What a report shows of a round's failures, and messages have.
+inline constexpr std::size_t kMostFailures = 8;
 /// A proposed round as the receiver sees it. It begins with Go.
 struct Round {
   RendezvousInfo info{};
   std::vector<Successor> successors{};  // who may host next, in this order
-  std::vector<RoundEnd> history{};      // the job's, for the next host
+  RestartTally tally{};                 // of the job, for the next host
+  int changes = 0;                      // JobHistory::changes
 };
 /// All nodes have accepted the round of this epoch: it begins.
 struct Go {

@@ -243,7 +243,7 @@ void Coordinator::resume(int from, int node, const Hello& hello) {
                                    .resumed = true,
                                    .received = connection.session.received()});
   connection.session.confirm(hello.received);
-  for (const auto& message : connection.session.unconfirmed()) connection.channel->send(message);
+  for (const auto& text : connection.session.unconfirmed()) connection.channel->send_text(*text);
   serve(node, connection);
 }
 
@@ -253,13 +253,6 @@ void Coordinator::adopt(Follower follower) {
   connection.channel = std::move(follower.channel);
   connection.heard = Clock::now();
   greet(node, follower.hello, connection.heard);
-}
-
-void Coordinator::send(Connection& connection, const ControlMessage& message) {
-  connection.session.sent(message);
-  connection.channel->send(message);
-  if (connection.session.unconfirmed().size() > kMostUnconfirmed)
-    connection.channel->give_up("it does not confirm what it gets");
 }
 
 // Checks of all nodes run only when due, not at every wake-up.
@@ -278,11 +271,21 @@ void Coordinator::keep_time() {
   membership_.tick(now);
 }
 
+// What many nodes get is made into text once, and kept once until they have confirmed it.
 void Coordinator::deliver() {
+  std::shared_ptr<const ControlMessage> message;
+  std::shared_ptr<const std::string> text;
   for (auto& outgoing : membership_.take_outgoing()) {
     const auto found = connections_.find(outgoing.to);
     if (found == connections_.end()) continue;
-    send(found->second, outgoing.message);
+    if (outgoing.message != message) {
+      message = outgoing.message;
+      text = std::make_shared<const std::string>(to_json_text(*message));
+    }
+    if (Session::counts(*message)) found->second.session.sent(text);
+    found->second.channel->send_text(*text);
+    if (found->second.session.unconfirmed().size() > kMostUnconfirmed)
+      found->second.channel->give_up("it does not confirm what it gets");
     if (outgoing.then_close) {
       found->second.closing = true;
       found->second.channel->finish_sending();

@@ -83,7 +83,6 @@ class Coordinator : public PollHandler {
                Clock::time_point now);
   void greet(int node, const Hello& hello, Clock::time_point now);
   void resume(int from, int node, const Hello& hello);
-  void send(Connection& connection, const ControlMessage& message);
   bool is_fresh(const Connection& connection, Clock::time_point now) const;
   void ask_lost(Clock::time_point now);
   void lose_closed(int node, Clock::time_point now);

@@ -8,7 +8,9 @@
 namespace ddp::launch {
 namespace {
 
+// While nothing changes the pauses grow: each lookup of a name is a process.
 constexpr std::chrono::milliseconds kLookupPause{500};
+constexpr std::chrono::milliseconds kLongestLookupPause{15'000};
 
 }  // namespace
 
@@ -46,16 +48,18 @@ void EndpointLookup::handle(const std::vector<pollfd>&) {
 }
 
 EndpointWatch::EndpointWatch(std::vector<Endpoint> endpoints)
-    : endpoints_(std::move(endpoints)), unknown_since_(endpoints_.size()) {}
+    : endpoints_(std::move(endpoints)), unknown_since_(endpoints_.size()), pause_(kLookupPause) {}
 
 void EndpointWatch::set(std::vector<ResolvedEndpoint> resolved) {
   for (std::size_t i = 0; i < resolved.size(); ++i) {
     if (!resolved[i].addresses.empty()) unknown_since_[i].reset();
     if (resolved[i].addresses.empty() && !unknown_since_[i]) unknown_since_[i] = Clock::now();
   }
-  changed_ = changed_ || resolved != resolved_;
+  const bool same = resolved == resolved_;
+  pause_ = same ? std::min(2 * pause_, kLongestLookupPause) : kLookupPause;
+  changed_ = changed_ || !same;
   resolved_ = std::move(resolved);
-  next_ = Clock::now() + kLookupPause;
+  next_ = Clock::now() + pause_;
 }
 
 std::string EndpointWatch::unknown() const {

@@ -66,6 +66,7 @@ class EndpointWatch : public PollHandler {
   std::vector<ResolvedEndpoint> resolved_;
   std::vector<std::optional<Clock::time_point>> unknown_since_;
   std::optional<EndpointLookup> lookup_;
+  std::chrono::milliseconds pause_;
   Clock::time_point next_{};
   bool changed_ = false;
 };

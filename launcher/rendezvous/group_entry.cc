@@ -101,6 +101,11 @@ void GroupRendezvous::find_host() {
   take_search_results();
 }
 
+// A job of a fixed number of nodes without restarts ends with its host, wherever the others are.
+std::chrono::milliseconds GroupRendezvous::loss_timeout() const {
+  return needs_all_nodes(settings_.rules) ? kSilentWait : settings_.rules.join_timeout;
+}
+
 // Waiting is right, two jobs are not.
 void GroupRendezvous::note_loss(Clock::time_point now) {
   const Mandate mandate = loss_->succession.mandate();
@@ -109,14 +114,14 @@ void GroupRendezvous::note_loss(Clock::time_point now) {
       "{} of the last round's {} nodes are here, which is no majority, and the others may still be "
       "at work{}{}",
       mandate.followers, mandate.nodes, missing.empty() ? "" : ": ", missing);
-  if (!loss_->noted && now >= loss_->since + kSilentWait) {
+  if (!loss_->noted && now >= loss_->since + kSilentWait && loss_timeout() > kSilentWait) {
     loss_->noted = true;
     tell_note(
         fmt::format("waiting for {} at most: {} (--rdzv-conf=allow_minority=1 goes on "
                     "without them)",
                     seconds_text(settings_.rules.join_timeout), why));
   }
-  if (now >= loss_->since + settings_.rules.join_timeout) tell_end(lost_text_ + "; " + why);
+  if (now >= loss_->since + loss_timeout()) tell_end(lost_text_ + "; " + why);
 }
 
 // The agent that was connected to hosts nothing.
@@ -187,7 +192,8 @@ void GroupRendezvous::host(JobHistory history, std::vector<int> listeners) {
 }
 
 void GroupRendezvous::take_over(const Mandate& mandate, bool alone) {
-  JobHistory history{.rounds = last_round_->info.restart_count + 1, .ends = last_round_->history};
+  JobHistory history{.rounds = last_round_->info.restart_count + 1, .tally = last_round_->tally};
+  history.changes = last_round_->changes;
   for (const Successor& one : last_round_->successors)
     history.order.emplace(std::pair(one.address, one.port), static_cast<int>(history.order.size()));
   history.expected = last_round_->info.group_world_size - mandate.dead;
@@ -279,6 +285,7 @@ void GroupRendezvous::say_hello() {
                        .local_world_size = settings_.local_world_size,
                        .role = settings_.role,
                        .max_restarts = settings_.rules.restarts.max_restarts,
+                       .agreed = agreed_values(settings_.rules),
                        .port = succession_port_,
                        .epoch = epoch_,
                        .returned = returned_,
@@ -297,7 +304,7 @@ void GroupRendezvous::enter(const Welcome& welcome) {
   const bool left_behind = std::exchange(resuming_, false) && !welcome.resumed;
   if (welcome.resumed) {
     session_.confirm(welcome.received);
-    for (const auto& message : session_.unconfirmed()) channel_->send(message);
+    for (const auto& text : session_.unconfirmed()) channel_->send_text(*text);
     return;
   }
   session_ = {};

@@ -299,7 +299,7 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
   if (loss_) {
     consider(loss_->inquiry.deadline());
     if (!loss_->noted) consider(loss_->since + kSilentWait);
-    if (stage_ == Stage::Lost) consider(loss_->since + settings_.rules.join_timeout);
+    if (stage_ == Stage::Lost) consider(loss_->since + loss_timeout());
     if (stage_ == Stage::Lost && settings_.rules.allow_minority) consider(alone_at());
   }
   if (candidacy_) {

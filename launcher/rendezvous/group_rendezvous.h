@@ -89,6 +89,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void succeed();
   void find_host();
   void note_loss(Clock::time_point now);
+  std::chrono::milliseconds loss_timeout() const;
   void redirect(const Status& status);
   void take_over(const Mandate& mandate, bool alone);
   void step_down();

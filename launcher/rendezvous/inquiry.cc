@@ -14,6 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds kPause{250};
 constexpr std::chrono::milliseconds kLongPause{500};  // another agent may come there
 constexpr std::chrono::milliseconds kShortPause{20};  // after an end that says nothing
+constexpr std::chrono::milliseconds kSlow{1'000};     // then others are asked as well
 
 }  // namespace
 
@@ -22,7 +23,8 @@ Inquiry::Inquiry(const std::vector<Place>& places, Status question, std::string 
     : callers_(places.size()),
       question_(std::move(question)),
       token_(std::move(token)),
-      patience_(patience) {
+      patience_(patience),
+      began_(Clock::now()) {
   for (const Place& place : places) findings_.push_back({.place = place});
   for (Caller& caller : callers_) caller.next = caller.since = Clock::now();
 }
@@ -30,7 +32,8 @@ Inquiry::Inquiry(const std::vector<Place>& places, Status question, std::string 
 std::size_t Inquiry::asked() const {
   std::size_t count = 0;
   for (std::size_t i = 0; i < findings_.size(); ++i) {
-    count += findings_[i].gone ? 0 : 1;
+    const bool slow = findings_[i].found != Found::Answer && Clock::now() - began_ >= kSlow;
+    count += findings_[i].gone || slow ? 0 : 1;
     if (count == limit_) return i + 1;
   }
   return findings_.size();
@@ -85,7 +88,7 @@ void Inquiry::add_poll_fds(std::vector<pollfd>& fds) const {
 }
 
 void Inquiry::handle(const std::vector<pollfd>&) {
-  for (std::size_t i = 0; i < asked(); ++i) {
+  for (std::size_t i = 0; i < asked(); ++i) {  // some may be found to be gone
     if (callers_[i].channel) listen(i);
     if (Clock::now() < callers_[i].next) continue;
     if (callers_[i].channel) {
@@ -98,7 +101,9 @@ void Inquiry::handle(const std::vector<pollfd>&) {
 
 std::optional<Clock::time_point> Inquiry::deadline() const {
   std::optional<Clock::time_point> next;
-  for (std::size_t i = 0; i < asked(); ++i) {
+  const std::size_t count = asked();
+  if (count < findings_.size() && Clock::now() < began_ + kSlow) next = began_ + kSlow;
+  for (std::size_t i = 0; i < count; ++i) {
     next = std::min(next.value_or(callers_[i].next), callers_[i].next);
   }
   return next;

@@ -44,7 +44,7 @@ class Inquiry : public PollHandler {
   /// In the order of the places.
   const std::vector<Finding>& findings() const { return findings_; }
   void change_question(const Status& question) { question_ = question; }
-  /// Asks only the first `most` agents that do not refuse.
+  /// Asks only the first `most` agents that do not refuse, and others once those are slow.
   void limit(std::size_t most) { limit_ = most; }
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
@@ -70,6 +70,7 @@ class Inquiry : public PollHandler {
   Status question_;
   std::string token_;
   std::chrono::milliseconds patience_;
+  Clock::time_point began_;
   std::size_t limit_ = SIZE_MAX;
 };
 

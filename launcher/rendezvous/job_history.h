@@ -4,7 +4,6 @@
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "launcher/rendezvous/restart_policy.h"
 
@@ -12,7 +11,8 @@ namespace ddp::launch {
 
 struct JobHistory {
   int rounds = 0;
-  std::vector<RoundEnd> ends{};
+  RestartTally tally{};
+  int changes = 0;  // rounds in a row that nodes coming or going ended soon
   /// Ranks in the last round, by address and port; those of the first nodes suffice.
   std::map<std::pair<std::string, int>, int> order{};
   /// After the loss of the host: how many nodes to wait for.

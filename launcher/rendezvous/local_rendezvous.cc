@@ -38,7 +38,7 @@ RendezvousInfo LocalRendezvous::next_round() {
 }
 
 void LocalRendezvous::report_end(NodeEnd end) {
-  news_.push_back(judge_own_end(rules_, history_, std::move(end.failures)));
+  news_.push_back(judge_own_end(rules_, tally_, std::move(end.failures)));
 }
 
 std::optional<JobNews> LocalRendezvous::take_news() { return take_oldest(news_); }

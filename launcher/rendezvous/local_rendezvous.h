@@ -39,7 +39,7 @@ class LocalRendezvous : public Rendezvous {
   int rounds_ = 0;
   std::optional<PortReservation> held_;
   std::unique_ptr<ListeningSocket> listening_;
-  std::vector<RoundEnd> history_;
+  RestartTally tally_;
   std::deque<JobNews> news_;
 };
 

@@ -14,7 +14,6 @@
 namespace ddp::launch {
 namespace {
 
-constexpr std::chrono::milliseconds kWaitingNote{3'000};
 constexpr int kNewcomer = 1 << 20;  // sorts after all members of the last round
 // No two hosts propose the same epoch: a later one's are greater, and of two that follow the same
 // host each has a range of its own.
@@ -27,10 +26,6 @@ long long tenure_after(long long epoch, const std::string& host_id) {
   return (((epoch >> kTenureBits) + 1) << kTenureBits) | (range << kRangeBits);
 }
 
-std::string plural_nodes(int count) {
-  return fmt::format("{} node{}", count, count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 Membership::Membership(MembershipRules rules, JobHistory history, Clock::time_point now)
@@ -41,7 +36,10 @@ Membership::Membership(MembershipRules rules, JobHistory history, Clock::time_po
       gathering_since_(now),
       reunion_until_(now +
                      (history_.expected > 0 ? rules_.patience() : std::chrono::milliseconds(0))),
-      last_join_(now) {}
+      last_join_(now),
+      pace_(rules_.restarts, rules_.quiet, history_.changes) {
+  pace_.node_changes(now);
+}
 
 std::string Membership::name_of(const Peer& peer) const {
   const std::string who = fmt::format("{} ({})", peer.hello.host, peer.address);
@@ -50,6 +48,10 @@ std::string Membership::name_of(const Peer& peer) const {
 }
 
 void Membership::send(Node node, ControlMessage message, bool then_close) {
+  send(node, std::make_shared<const ControlMessage>(std::move(message)), then_close);
+}
+
+void Membership::send(Node node, std::shared_ptr<const ControlMessage> message, bool then_close) {
   outgoing_.push_back({node, std::move(message), then_close});
 }
 
@@ -72,6 +74,13 @@ std::string Membership::objection_to(const Hello& hello) const {
         "--max-restarts is {} here and {} on the host of the rendezvous; use the same on "
         "all nodes",
         hello.max_restarts, rules_.restarts.max_restarts);
+  }
+  for (const auto& [option, value] : agreed_values(rules_)) {
+    const auto theirs = hello.agreed.find(option);
+    if (theirs != hello.agreed.end() && theirs->second == value) continue;
+    return fmt::format(
+        "{} is {} here and {} on the host of the rendezvous; use the same on all nodes", option,
+        theirs == hello.agreed.end() ? "unknown" : theirs->second, value);
   }
   if (over()) return "the job is over";
   if (!rules_.fixed_ranks) return "";
@@ -107,6 +116,7 @@ void Membership::hello(Node node, const Hello& hello, const std::string& address
   if (rules_.fixed_ranks) fixed_[hello.node_rank] = node;
   count(peer, +1);
   last_join_ = now;
+  pace_.node_changes(now);
   send(node, Welcome{.node = node,
                      .heartbeat = rules_.heartbeat,
                      .patience = rules_.patience(),
@@ -184,6 +194,7 @@ void Membership::call_in(Node newcomer, Clock::time_point now) {
         newcomer, fmt::format("{} of at most {} run this job; this one waits as a spare",
                               plural_nodes(static_cast<int>(members_.size())), rules_.max_nodes));
   }
+  if (now < pace_.admission()) return put_off(newcomer, now);
   arrivals_.push_back(name_of(peers_.at(newcomer)));
   stop_round(fmt::format("{} joins; restarting the workers with it", arrivals_.back()),
              /*leaving=*/false, newcomer);
@@ -230,7 +241,8 @@ bool Membership::the_first_have_joined() const {
 
 // Only the first round waits for more nodes than it needs.
 std::optional<Clock::time_point> Membership::last_call_ends() const {
-  if (!enough_since_ || history_.rounds > 0) return enough_since_;
+  if (!enough_since_) return std::nullopt;
+  if (history_.rounds > 0) return pace_.settled_at(*enough_since_);
   return std::min(*enough_since_ + rules_.last_call, last_join_ + rules_.quiet);
 }
 
@@ -252,10 +264,25 @@ void Membership::try_start(Clock::time_point now) {
   start(std::move(nodes));
 }
 
+// Of many nodes, some from all parts of the order: neighbours are lost together, as a rack is.
+std::vector<Successor> Membership::successors_among(std::vector<Node> nodes) const {
+  std::erase_if(nodes, [&](Node node) { return peers_.at(node).hello.id == rules_.host_id; });
+  const auto count = std::min(nodes.size(), kMaxSuccessors);
+  std::vector<Successor> successors;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Node node = nodes[i * nodes.size() / count];
+    const Peer& peer = peers_.at(node);
+    const bool numeric = parse_address(peer.address, 0).has_value();
+    successors.push_back({node, numeric ? peer.address : peer.seen, peer.hello.port});
+  }
+  return successors;
+}
+
 // Its nodes are asked to accept it; Go follows.
 void Membership::start(std::vector<Node> nodes) {
   Round round;
-  round.history = history_.ends;
+  round.tally = history_.tally;
+  round.changes = pace_.changes();
   epoch_ = std::max(epoch_ + 1, tenure_);
   round.info.epoch = epoch_;
   round.info.restart_count = history_.rounds;
@@ -268,10 +295,8 @@ void Membership::start(std::vector<Node> nodes) {
     const Peer& peer = peers_.at(node);
     round.info.world_size += peer.hello.local_world_size;
     role_sizes[peer.hello.role] += peer.hello.local_world_size;
-    if (peer.hello.id == rules_.host_id || round.successors.size() >= kMaxSuccessors) continue;
-    const bool numeric = parse_address(peer.address, 0).has_value();
-    round.successors.push_back({node, numeric ? peer.address : peer.seen, peer.hello.port});
   }
+  round.successors = successors_among(nodes);
   round_ = round;
   round_.info.role_world_size = round.info.world_size;  // a spare has no part in any role
   members_.clear();
@@ -308,8 +333,12 @@ void Membership::begin(Clock::time_point now) {
   phase_ = JobPhase::Running;
   running_ = round_.info.group_world_size;
   finished_ = reports_ = 0;
+  pace_.round_begins(now);
+  kept_failures_ = 0;
   departures_.clear();
   arrivals_.clear();
+  admission_at_.reset();
+  last_loss_.clear();
   leaving_only_ = false;
   lost_after_end_.clear();
   history_.order.clear();
@@ -339,48 +368,10 @@ void Membership::begin(Clock::time_point now) {
   }
 }
 
-std::string Membership::missing_nodes() const {
-  constexpr std::size_t kMostMissing = 10;
-  std::vector<int> missing;
-  for (int rank = 0; rank < rules_.max_nodes && missing.size() < kMostMissing; ++rank) {
-    if (fixed_.count(rank) == 0) missing.push_back(rank);
-  }
-  const auto more = static_cast<std::size_t>(rules_.max_nodes) - fixed_.size() - missing.size();
-  return fmt::format("; missing: --node-rank={}{}", fmt::join(missing, ", "),
-                     more > 0 ? fmt::format(" and {} more", more) : "");
-}
-
-void Membership::give_up_joining() {
-  const int count = present_;
-  end_without_round(fmt::format(
-      "{} of at least {} joined within {} (--rdzv-conf={}){}", plural_nodes(count),
-      rules_.min_nodes, seconds_text(rules_.join_timeout),
-      rules_.fixed_ranks ? "timeout" : "join_timeout", rules_.fixed_ranks ? missing_nodes() : ""));
-}
-
-std::optional<Clock::time_point> Membership::deadline() const {
-  if (phase_ != JobPhase::Gathering) return std::nullopt;
-  auto give_up = gathering_since_ + rules_.join_timeout;
-  if (!waiting_noted_) give_up = std::min(give_up, gathering_since_ + kWaitingNote);
-  if (gathering_since_ < reunion_until_ && !enough_since_) return std::min(give_up, reunion_until_);
-  if (!enough_since_) return give_up;
-  return all_have_joined() ? last_call_ends() : std::optional(give_up);
-}
-
-// Tells the user why nothing happens.
-void Membership::note_waiting(Clock::time_point now) {
-  if (waiting_noted_ || now < gathering_since_ + kWaitingNote) return;
-  waiting_noted_ = true;
-  const int count = present_;
-  const std::string text =
-      fmt::format("waiting for nodes: {} of at least {} here, for {} at most{}{}", count,
-                  rules_.min_nodes, seconds_text(rules_.join_timeout),
-                  rules_.fixed_ranks ? missing_nodes() : "", rules_.reach_note);
-  for (const Node node : ready()) send(node, Note{text});
-}
-
 void Membership::tick(Clock::time_point now) {
   try_start(now);
+  admit_waiting(now);
+  end_if_incomplete(now);
   if (phase_ != JobPhase::Gathering) return;
   note_waiting(now);
   if (now >= gathering_since_ + rules_.join_timeout) give_up_joining();

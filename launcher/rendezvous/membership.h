@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,8 +12,10 @@
 #include <vector>
 
 #include "launcher/base/clock.h"
+#include "launcher/rendezvous/change_pace.h"
 #include "launcher/rendezvous/control_messages.h"
 #include "launcher/rendezvous/job_history.h"
+#include "launcher/rendezvous/member.h"
 #include "launcher/rendezvous/membership_rules.h"
 #include "launcher/rendezvous/succession.h"
 
@@ -23,7 +26,7 @@ class Membership {
   using Node = int;
   struct Outgoing {
     Node to;
-    ControlMessage message;
+    std::shared_ptr<const ControlMessage> message;  // one for all that get the same
     bool then_close = false;
   };
 
@@ -53,29 +56,6 @@ class Membership {
 
  private:
   enum class JobPhase { Gathering, Proposed, Running, Stopping, Over };
-  struct Peer {
-    Hello hello;
-    std::string address;
-    std::string seen;      // numeric address of its connection
-    bool elector = false;  // took part in the last round
-    bool ran = false;      // took part in that or an earlier round
-    int order = 0;         // rank in the last round; newcomers follow in order of arrival
-    bool joined = false;   // ready for a round
-    bool leaving = false;
-    int store_port = 0;
-  };
-  /// A node's part in the current round; kept when the node is lost.
-  struct Member {
-    std::string name{};
-    int rank = 0;  // of the node
-    bool accepted = false;
-    bool ended = false;
-    bool gone = false;
-    int first_failure = -1;  // position among the reports; -1: none
-    Clock::time_point failed_at{};
-    Ended end{};
-  };
-
   std::string objection_to(const Hello& hello) const;
   void take_older_epoch(const Hello& hello);
   void join(Node node, const Join& join, Clock::time_point now);
@@ -96,12 +76,17 @@ class Membership {
   std::optional<Clock::time_point> last_call_ends() const;
   void try_start(Clock::time_point now);
   void start(std::vector<Node> nodes);
+  std::vector<Successor> successors_among(std::vector<Node> nodes) const;
   void call_in(Node newcomer, Clock::time_point now);
   void stop_round(const std::string& text, bool leaving, Node except);
   void try_judge(Clock::time_point now);
-  std::vector<ProcessFailure> ordered_failures() const;
+  void judge_departures(Verdict verdict, Clock::time_point now);
+  std::vector<ProcessFailure*> ordered_failures();
+  void drop_late_failures();
+  Outcome outcome() const;
   void restart(Verdict verdict, Clock::time_point now);
   void end(Verdict verdict);
+  Verdict as_told_to_spare(const Verdict& verdict, const Peer& peer) const;
   void note_waiting(Clock::time_point now);
   void end_without_round(const std::string& why);
   void give_up_joining();
@@ -109,6 +94,13 @@ class Membership {
   bool is_running(Node node) const;
   std::string name_of(const Peer& peer) const;
   void send(Node node, ControlMessage message, bool then_close = false);
+  void send(Node node, std::shared_ptr<const ControlMessage> message, bool then_close = false);
+
+  void put_off(Node newcomer, Clock::time_point now);
+  void admit_waiting(Clock::time_point now);
+  std::string needs_all_text() const;
+  std::optional<Clock::time_point> incomplete_at() const;
+  void end_if_incomplete(Clock::time_point now);
 
   MembershipRules rules_;
   JobPhase phase_ = JobPhase::Gathering;
@@ -132,6 +124,10 @@ class Membership {
   Clock::time_point reunion_until_;  // deadline for nodes that lost the previous host
   std::optional<Clock::time_point> enough_since_;
   Clock::time_point last_join_;
+  ChangePace pace_;
+  std::optional<Clock::time_point> admission_at_;  // of newcomers that wait
+  std::string last_loss_;                          // a node that was lost while no round ran
+  std::size_t kept_failures_ = 0;                  // of all members_
   bool waiting_noted_ = false;
   std::vector<std::string> departures_;  // in this round
   std::vector<std::string> arrivals_;

@@ -23,6 +23,10 @@ std::string joined_text(const std::vector<std::string>& items) {
              : fmt::format("{}; and {} more", text, items.size() - kMostNamed);
 }
 
+std::string soon_text(std::chrono::milliseconds delay) {
+  return delay.count() > 0 ? " in " + seconds_text(delay) : "";
+}
+
 }  // namespace
 
 void Membership::stop_round(const std::string& text, bool leaving, Node except) {
@@ -59,7 +63,12 @@ void Membership::ended(Node node, const Ended& ended, Clock::time_point now) {
   --running_;
   ++finished_;
   member.end = ended;
-  for (ProcessFailure& failure : member.end.failures) failure.host = peers_.at(node).hello.host;
+  for (ProcessFailure& failure : member.end.failures) {
+    failure.host = peers_.at(node).hello.host;
+    member.unsaved = member.unsaved || !is_preemption(rules_.restarts, failure.exit);
+  }
+  kept_failures_ += member.end.failures.size();
+  if (kept_failures_ > 4 * kMostFailures) drop_late_failures();
   try_judge(now);
 }
 
@@ -86,6 +95,7 @@ void Membership::lost(Node node, const std::string& why, Clock::time_point now, 
   const auto found = peers_.find(node);
   if (found == peers_.end()) return;
   const Peer peer = found->second;
+  pace_.node_changes(now);
   count(peer, -1);
   if (rules_.fixed_ranks) fixed_.erase(peer.hello.node_rank);
   peers_.erase(found);
@@ -105,22 +115,23 @@ void Membership::lost(Node node, const std::string& why, Clock::time_point now, 
   if (rules_.fixed_ranks && phase_ != JobPhase::Gathering)
     lost_after_end_ = name_of(peer) + " has finished and gone";
   if (phase_ != JobPhase::Gathering) return;
-  if (rules_.fixed_ranks && history_.rounds > 0)
-    return end_without_round(fmt::format("{} was lost: {}", name_of(peer), why));
+  last_loss_ = fmt::format("{} was lost: {}", name_of(peer), why);
+  if (rules_.fixed_ranks && history_.rounds > 0) return end_without_round(last_loss_);
+  end_if_incomplete(now);
   try_start(now);
 }
 
-std::vector<ProcessFailure> Membership::ordered_failures() const {
-  std::vector<const Member*> failing;
-  for (const auto& [node, member] : members_) {
+std::vector<ProcessFailure*> Membership::ordered_failures() {
+  std::vector<Member*> failing;
+  for (auto& [node, member] : members_) {
     if (member.first_failure >= 0) failing.push_back(&member);
   }
   std::sort(failing.begin(), failing.end(),
             [](const Member* a, const Member* b) { return a->first_failure < b->first_failure; });
-  std::vector<ProcessFailure> failures;
+  std::vector<ProcessFailure*> failures;
   std::ptrdiff_t simultaneous = 0;
-  for (const Member* member : failing) {
-    failures.insert(failures.end(), member->end.failures.begin(), member->end.failures.end());
+  for (Member* member : failing) {
+    for (ProcessFailure& failure : member->end.failures) failures.push_back(&failure);
     if (member->failed_at - failing.front()->failed_at < kSimultaneous)
       simultaneous = std::ssize(failures);
   }
@@ -129,35 +140,43 @@ std::vector<ProcessFailure> Membership::ordered_failures() const {
     return is_preemption(rules_.restarts, failure.exit) ? 2 : failure.exit.signal == 0 ? 1 : 0;
   };
   std::stable_sort(failures.begin(), failures.begin() + simultaneous,
-                   [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+                   [&](const auto* a, const auto* b) { return rank(*a) < rank(*b); });
   return failures;
 }
 
-// A departure explains the failures of the workers that it has left behind.
+// Failures that come later do not change the order of those that are here, so that what is not
+// among the first now never will be.
+void Membership::drop_late_failures() {
+  auto first = ordered_failures();
+  first.resize(std::min(first.size(), kMostFailures));
+  kept_failures_ = first.size();
+  for (auto& [node, member] : members_) {
+    std::vector<ProcessFailure> kept;
+    for (ProcessFailure& failure : member.end.failures) {
+      if (std::find(first.begin(), first.end(), &failure) != first.end())
+        kept.push_back(std::move(failure));
+    }
+    member.end.failures = std::move(kept);
+  }
+}
+
+Outcome Membership::outcome() const {
+  const auto failed = [](const auto& entry) { return entry.second.unsaved; };
+  const bool unsaved = std::any_of(members_.begin(), members_.end(), failed);
+  return unsaved ? Outcome::Failed : kept_failures_ > 0 ? Outcome::Preempted : Outcome::Succeeded;
+}
+
 void Membership::try_judge(Clock::time_point now) {
   if (phase_ != JobPhase::Running && phase_ != JobPhase::Stopping) return;
   if (running_ > 0) return;
   Verdict verdict;
-  verdict.failures = ordered_failures();
-  verdict.outcome = outcome_of(rules_.restarts, verdict.failures);
-  if (!departures_.empty()) {
-    const std::string text = joined_text(departures_);
-    if (!rules_.fixed_ranks) {
-      verdict.failures.clear();
-      const bool enough = present_ + absent_ >= rules_.min_nodes;
-      verdict.text =
-          (enough ? "restarting without it: " : "waiting for another in its place: ") + text;
-      return restart(std::move(verdict), now);
-    }
-    const bool saved = std::all_of(members_.begin(), members_.end(),
-                                   [](const auto& entry) { return entry.second.end.preempted; });
-    verdict.outcome = saved ? Outcome::Preempted : Outcome::Failed;
-    verdict.failures.insert(verdict.failures.begin(), job_failure(text));
-    return end(std::move(verdict));
-  }
+  drop_late_failures();
+  for (const ProcessFailure* failure : ordered_failures()) verdict.failures.push_back(*failure);
+  verdict.outcome = outcome();
+  if (!departures_.empty()) return judge_departures(std::move(verdict), now);
   if (!verdict.failures.empty()) {
-    history_.ends.push_back(round_end(verdict.failures.front()));
-    verdict.verdict = judge_restart(rules_.restarts, history_.ends);
+    history_.tally.add(rules_.restarts, round_end(verdict.failures.front()));
+    verdict.verdict = judge_restart(rules_.restarts, history_.tally);
     if (verdict.verdict.restart && !lost_after_end_.empty()) {
       verdict.verdict = {.number = verdict.verdict.number,
                          .gave_up = lost_after_end_ + ", and each --node-rank is needed"};
@@ -170,8 +189,34 @@ void Membership::try_judge(Clock::time_point now) {
   const bool finished = std::none_of(members_.begin(), members_.end(),
                                      [](const auto& entry) { return entry.second.end.stopped; });
   if (arrivals_.empty() || finished) return end(std::move(verdict));
-  verdict.text = "restarting with " + joined_text(arrivals_);
+  verdict.verdict.delay = pace_.round_ends(now);
+  verdict.text =
+      fmt::format("restarting{} with {}", soon_text(verdict.verdict.delay), joined_text(arrivals_));
   restart(std::move(verdict), now);
+}
+
+// A departure explains the failures of the workers that it has left behind.
+void Membership::judge_departures(Verdict verdict, Clock::time_point now) {
+  std::string text = joined_text(departures_);
+  const bool enough = present_ + absent_ >= rules_.min_nodes;
+  if (rules_.fixed_ranks || (needs_all_nodes(rules_) && !enough)) {
+    const bool saved = std::all_of(members_.begin(), members_.end(),
+                                   [](const auto& entry) { return entry.second.end.preempted; });
+    verdict.outcome = saved ? Outcome::Preempted : Outcome::Failed;
+    if (!rules_.fixed_ranks) text += "; " + needs_all_text();
+    verdict.failures.insert(verdict.failures.begin(), job_failure(text));
+    return end(std::move(verdict));
+  }
+  verdict.failures.clear();
+  verdict.verdict.delay = pace_.round_ends(now);
+  verdict.text =
+      enough ? fmt::format("restarting without it{}: {}", soon_text(verdict.verdict.delay), text)
+             : fmt::format(
+                   "waiting {} at most (--rdzv-conf=join_timeout) for another in its place, "
+                   "as --nnodes needs {}: {}",
+                   seconds_text(rules_.join_timeout), rules_.min_nodes, text);
+  restart(std::move(verdict), now);
+  waiting_noted_ = !enough;
 }
 
 void Membership::restart(Verdict verdict, Clock::time_point now) {
@@ -182,10 +227,12 @@ void Membership::restart(Verdict verdict, Clock::time_point now) {
   reunion_until_ = gathering_since_ + rules_.patience();
   enough_since_.reset();
   waiting_noted_ = false;
+  const auto message = std::make_shared<const ControlMessage>(std::move(verdict));
   for (const auto& [node, member] : members_) {
-    if (!member.gone) send(node, verdict);
+    if (!member.gone) send(node, message);
   }
   members_.clear();
+  kept_failures_ = 0;
   running_ = finished_ = 0;
   try_start(now);
 }
@@ -193,20 +240,28 @@ void Membership::restart(Verdict verdict, Clock::time_point now) {
 void Membership::end(Verdict verdict) {
   phase_ = JobPhase::Over;
   verdict.over = true;
+  const auto message = std::make_shared<const ControlMessage>(verdict);
   for (const auto& [node, peer] : peers_) {
-    Verdict own = verdict;
-    if (members_.count(node) == 0 && own.failures.empty()) {
-      own.text = "the job has ended; this node was a spare";
-      // A job of its own must not end as if it had run.
-      if (!rules_.own_id && !peer.ran && verdict.outcome == Outcome::Succeeded) {
-        own.outcome = Outcome::Failed;
-        own.failures = {job_failure(
-            "this node never ran: the other nodes of its job, or another job, had all places at "
-            "this rendezvous; give each job its own --rdzv-id, and a spare the job's")};
-      }
+    const bool spare = members_.count(node) == 0 && verdict.failures.empty();
+    if (spare) {
+      send(node, as_told_to_spare(verdict, peer), /*then_close=*/true);
+    } else {
+      send(node, message, /*then_close=*/true);
     }
-    send(node, own, /*then_close=*/true);
   }
+}
+
+Verdict Membership::as_told_to_spare(const Verdict& verdict, const Peer& peer) const {
+  Verdict own = verdict;
+  own.text = "the job has ended; this node was a spare";
+  // A job of its own must not end as if it had run.
+  if (!rules_.own_id && !peer.ran && verdict.outcome == Outcome::Succeeded) {
+    own.outcome = Outcome::Failed;
+    own.failures = {job_failure(
+        "this node never ran: the other nodes of its job, or another job, had all places at "
+        "this rendezvous; give each job its own --rdzv-id, and a spare the job's")};
+  }
+  return own;
 }
 
 void Membership::end_without_round(const std::string& why) {

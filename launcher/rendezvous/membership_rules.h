@@ -1,7 +1,8 @@
-// What a job of several nodes requires of its membership: a plain struct.
+// What a job of several nodes requires of its membership.
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <string>
 
 #include "launcher/base/restart_rules.h"
@@ -35,5 +36,14 @@ struct MembershipRules {
   /// Appended to messages about waiting: "; " and why no other machine can connect; empty: it can.
   std::string reach_note{};
 };
+
+/// Whether the job ends with a lost node: its number is fixed, and no restart is allowed.
+bool needs_all_nodes(const MembershipRules& rules);
+
+/// "1 node", "2 nodes".
+std::string plural_nodes(int count);
+
+/// What the nodes of a job must have in common beside their number: option -> value.
+std::map<std::string, std::string> agreed_values(const MembershipRules& rules);
 
 }  // namespace ddp::launch

@@ -18,13 +18,13 @@ std::optional<JobNews> take_oldest(std::deque<JobNews>& queue) {
   return news;
 }
 
-JobNews judge_own_end(const RestartRules& rules, std::vector<RoundEnd>& history,
+JobNews judge_own_end(const RestartRules& rules, RestartTally& tally,
                       std::vector<ProcessFailure> failures) {
   JobNews news = make_news(JobNews::Kind::End, "");
   news.failures = std::move(failures);
   if (news.failures.empty()) return news;
-  history.push_back(round_end(news.failures.front()));
-  news.verdict = judge_restart(rules, history);
+  tally.add(rules, round_end(news.failures.front()));
+  news.verdict = judge_restart(rules, tally);
   news.outcome = outcome_of(rules, news.failures);
   if (!news.verdict.restart) return news;
   news.kind = JobNews::Kind::Restart;

@@ -43,8 +43,8 @@ JobNews make_news(JobNews::Kind kind, std::string text);
 /// Removes and returns the oldest item; nullopt: none.
 std::optional<JobNews> take_oldest(std::deque<JobNews>& queue);
 /// Judges the end of the workers of a node that decides on its own: Restart or End. Adds to
-/// `history`.
-JobNews judge_own_end(const RestartRules& rules, std::vector<RoundEnd>& history,
+/// `tally`.
+JobNews judge_own_end(const RestartRules& rules, RestartTally& tally,
                       std::vector<ProcessFailure> failures);
 
 class Rendezvous {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include "launcher/base/run_result.h"
 #include "launcher/base/text.h"
@@ -13,18 +14,14 @@
 namespace ddp::launch {
 namespace {
 
+constexpr std::size_t kLongestProgress = 300;  // each round's message has it
+
 int exit_value(const ExitStatus& exit) {
   return exit.signal != 0 ? kExitSignalBase + exit.signal : exit.code;
 }
 
 bool same_failure(const RoundEnd& a, const RoundEnd& b) {
   return a.rank == b.rank && exit_value(a.exit) == exit_value(b.exit) && a.progress == b.progress;
-}
-
-template <typename Predicate>
-int in_a_row(const std::vector<RoundEnd>& history, Predicate holds) {
-  const auto stop = std::find_if_not(history.rbegin(), history.rend(), holds);
-  return static_cast<int>(stop - history.rbegin());
 }
 
 // A shell reports signal n as 128 + n; 255 is a program's exit(-1).
@@ -62,11 +59,6 @@ bool is_quick(const RestartRules& rules, const RoundEnd& end) {
   return end.lived < rules.quick && !is_healthy(rules, end);
 }
 
-int restarts_used(const RestartRules& rules, const std::vector<RoundEnd>& history) {
-  if (is_healthy(rules, history.back())) return 0;
-  return in_a_row(history, [&](const RoundEnd& end) { return !is_healthy(rules, end); }) - 1;
-}
-
 }  // namespace
 
 ProcessFailure job_failure(const std::string& cause) {
@@ -78,7 +70,20 @@ ProcessFailure job_failure(const std::string& cause) {
 }
 
 RoundEnd round_end(const ProcessFailure& cause) {
-  return {cause.rank, cause.exit, cause.lived, cause.heartbeat};
+  return {cause.rank, cause.exit, cause.lived, cause.heartbeat.substr(0, kLongestProgress)};
+}
+
+void RestartTally::add(const RestartRules& rules, RoundEnd end) {
+  unhealthy = is_healthy(rules, end) ? 0 : unhealthy + 1;
+  const bool again = same > 0 && same_failure(end, last);
+  same = !is_quick(rules, end) ? 0 : again ? same + 1 : 1;
+  quick = is_quick(rules, end) ? quick + 1 : 0;
+  last = std::move(end);
+}
+
+std::chrono::milliseconds delay_after(const RestartRules& rules, int count) {
+  if (count < 2) return std::chrono::milliseconds(0);
+  return std::min(rules.longest_delay, rules.delay * (1 << std::min(count - 2, 16)));
 }
 
 bool is_preemption(const RestartRules& rules, const ExitStatus& exit) {
@@ -94,27 +99,22 @@ Outcome outcome_of(const RestartRules& rules, const std::vector<ProcessFailure>&
   return all ? Outcome::Preempted : Outcome::Failed;
 }
 
-RestartVerdict judge_restart(const RestartRules& rules, const std::vector<RoundEnd>& history) {
-  const RoundEnd& last = history.back();
+RestartVerdict judge_restart(const RestartRules& rules, const RestartTally& tally) {
+  const RoundEnd& last = tally.last;
   RestartVerdict verdict;
-  verdict.number = restarts_used(rules, history) + 1;
+  verdict.number = std::max(1, tally.unhealthy);
   if (verdict.number > rules.max_restarts) return verdict;
   verdict.gave_up = final_reason(rules, last.exit);
   if (!verdict.gave_up.empty()) return verdict;
-  const int same = in_a_row(history, [&](const RoundEnd& end) {
-    return same_failure(end, last) && is_quick(rules, end);
-  });
-  if (same >= rules.crash_loop) {
+  if (tally.same >= rules.crash_loop) {
     verdict.gave_up = fmt::format(
         "{} failed the same way {} times in a row, each time within {} s",
         last.rank == ProcessFailure::kNoRank ? "the round" : fmt::format("rank {}", last.rank),
-        same, std::chrono::duration_cast<std::chrono::seconds>(rules.quick).count());
+        tally.same, std::chrono::duration_cast<std::chrono::seconds>(rules.quick).count());
     return verdict;
   }
   verdict.restart = true;
-  const int quick = in_a_row(history, [&](const RoundEnd& end) { return is_quick(rules, end); });
-  if (quick > 1)
-    verdict.delay = std::min(rules.longest_delay, rules.delay * (1 << std::min(quick - 2, 16)));
+  verdict.delay = delay_after(rules, tally.quick);
   return verdict;
 }
 

@@ -24,6 +24,16 @@ struct RoundEnd {
 
 RoundEnd round_end(const ProcessFailure& cause);
 
+/// What a job's failed rounds amount to: of the same size whatever their number.
+struct RestartTally {
+  RoundEnd last{};    // the round that ended last
+  int unhealthy = 0;  // rounds since the last healthy one
+  int quick = 0;      // in a row that ended quickly
+  int same = 0;       // in a row that ended quickly and as the last one did
+
+  void add(const RestartRules& rules, RoundEnd end);
+};
+
 /// Returns a failure of the job that no worker caused, seen now.
 ProcessFailure job_failure(const std::string& cause);
 
@@ -41,8 +51,12 @@ struct RestartVerdict {
 /// all workers were.
 Outcome outcome_of(const RestartRules& rules, const std::vector<ProcessFailure>& failures);
 
-/// Decides after the last entry of `history`, which must not be empty.
-RestartVerdict judge_restart(const RestartRules& rules, const std::vector<RoundEnd>& history);
+/// Decides after a round that was added to `tally`.
+RestartVerdict judge_restart(const RestartRules& rules, const RestartTally& tally);
+
+/// How long to wait before what happened in `count` quick rounds in a row happens again: the first
+/// restart is immediate.
+std::chrono::milliseconds delay_after(const RestartRules& rules, int count);
 
 /// "rank 0 (local rank 0, pid 100): killed by SIGKILL; restart 1 of 3 in 2 s".
 std::string restart_text(const ProcessFailure& cause, const RestartVerdict& verdict,

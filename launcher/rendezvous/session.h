@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <memory>
+#include <string>
+#include <utility>
 #include <variant>
-#include <vector>
 
 #include "launcher/rendezvous/control_messages.h"
 
@@ -20,8 +22,10 @@ class Session {
            !std::holds_alternative<Refused>(message);
   }
   void sent(const ControlMessage& message) {
-    if (counts(message)) unconfirmed_.push_back(message);
+    if (counts(message)) sent(std::make_shared<const std::string>(to_json_text(message)));
   }
+  /// The same with a message as text, of those that count.
+  void sent(std::shared_ptr<const std::string> text) { unconfirmed_.push_back(std::move(text)); }
   void receive(const ControlMessage& message) { received_ += counts(message) ? 1 : 0; }
   long long received() const { return received_; }
   /// The peer has received `count` messages.
@@ -30,10 +34,10 @@ class Session {
     unconfirmed_.erase(unconfirmed_.begin(), unconfirmed_.begin() + known);
     confirmed_ += known;
   }
-  const std::deque<ControlMessage>& unconfirmed() const { return unconfirmed_; }
+  const std::deque<std::shared_ptr<const std::string>>& unconfirmed() const { return unconfirmed_; }
 
  private:
-  std::deque<ControlMessage> unconfirmed_;
+  std::deque<std::shared_ptr<const std::string>> unconfirmed_;  // one for all that got the same
   long long confirmed_ = 0;
   long long received_ = 0;
 };

@@ -32,13 +32,94 @@ TEST_CASE("a node that announces its departure is waited for, then left out") {
   CHECK(job.order() == Nodes{1});
 }
 
-TEST_CASE("without enough nodes the job waits for a replacement") {
-  Job job(elastic(2, 2));
+TEST_CASE("without enough nodes the job waits for a replacement, and says for how long and why") {
+  Job job(elastic(2, 2, 1));
   job.come({1, 2}).lose(2).end_stopped({1}).join(1).pass(seconds(100));
   CHECK(job.rounds(1) == 1);
-  CHECK_THAT(job.last<Note>(1).text, Contains("waiting for nodes: 1 of at least 2"));
+  CHECK(job.last<Verdict>(1).text ==
+        "waiting 600 s at most (--rdzv-conf=join_timeout) for another in its place, as --nnodes "
+        "needs 2: node 1, h2 (10.0.0.2) was lost: its ddp-run is gone");
+  CHECK(job.all<Note>(1).empty());  // the line is there already
   job.come({3});
   CHECK(job.order() == Nodes{1, 3});
+}
+
+TEST_CASE("of a fixed number of nodes without restarts a lost one ends the job on all") {
+  Job job(elastic(3, 3));
+  job.come({1, 2, 3}).lose(2).end_stopped({1, 3});
+  for (const int node : {1, 3}) {
+    const auto verdict = job.last<Verdict>(node);
+    CHECK((verdict.over && verdict.outcome == Outcome::Failed));
+    CHECK(verdict.failures[0].cause ==
+          "node 1, h2 (10.0.0.2) was lost: its ddp-run is gone; --nnodes=3 needs every node, and "
+          "--max-restarts=0 allows no restart");
+  }
+}
+
+TEST_CASE("of a fixed number of nodes without restarts a spare takes the place of a lost one") {
+  Job job(elastic(2, 2));
+  job.come({1, 2, 3}).lose(2).end_stopped({1}).join(1);
+  CHECK(job.order() == Nodes{1, 3});
+  job.lose(3).end_stopped({1});
+  CHECK(job.last<Verdict>(1).over);
+}
+
+TEST_CASE("21 nodes that are lost within 7 s end three rounds at most") {
+  Nodes nodes;
+  for (int node = 1; node <= 40; ++node) nodes.push_back(node);
+  Job job(elastic(1, 40));
+  job.come(nodes).pass(seconds(3'600));
+  const auto go_on = [&](int from) {
+    for (int node = 1; node < from; ++node) {
+      if (job.all<Verdict>(node).size() == job.all<Stop>(node).size()) continue;
+      job.end_stopped({node});
+    }
+    for (int node = 1; node < from; ++node) job.join(node);
+  };
+  for (int lost = 0; lost < 21; ++lost) {
+    job.lose(40 - lost);
+    go_on(40 - lost);
+    job.pass(milliseconds(333));
+    go_on(40 - lost);
+  }
+  job.pass(seconds(5));
+  CHECK(job.rounds(1) <= 1 + 3);
+  CHECK(job.order().size() == 19);
+}
+
+TEST_CASE("a node that comes and goes all the time ends few rounds, and is told why it waits") {
+  Job job(elastic(1, 3));
+  job.come({1, 2}).pass(seconds(3'600));
+  std::size_t verdicts = 0;
+  auto due = job.now;
+  const auto go_on = [&] {
+    for (const int node : {1, 2}) {
+      if (job.all<Stop>(node).size() > job.all<Verdict>(node).size()) job.end_stopped({node});
+    }
+    const auto all = job.all<Verdict>(1);
+    if (all.size() > verdicts) due = job.now + all.back().verdict.delay;
+    verdicts = all.size();
+    if (job.now >= due) job.join(1).join(2);
+  };
+  int flapping = 10;
+  for (int i = 0; i < 500; ++i, ++flapping) {  // 25 s
+    job.come({flapping});
+    go_on();
+    job.pass(milliseconds(25)).lose(flapping);
+    go_on();
+    job.pass(milliseconds(25));
+  }
+  CHECK(job.rounds(1) < 10);
+  job.pass(seconds(60));
+  go_on();
+  CHECK(job.order() == Nodes{1, 2});
+  job.come({9});
+  CHECK(job.last<Note>(9).text ==
+        "this node joins in 32 s: nodes have come and gone in quick succession");
+  CHECK(job.pass(seconds(31)).all<Stop>(1).size() == verdicts);
+  job.pass(seconds(1));
+  go_on();
+  CHECK(job.pass(seconds(60)).join(1).join(2).order() == Nodes{1, 2, 9});
 }
 
 TEST_CASE("with --node-rank a lost node ends the job, named first") {

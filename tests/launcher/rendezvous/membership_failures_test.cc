@@ -64,6 +64,42 @@ TEST_CASE("a fatal signal that comes much later is a consequence") {
   CHECK(job.last<Verdict>(2).failures[0].rank == 0);
 }
 
+TEST_CASE("of thousands of failures the first and worst are kept, in their order") {
+  const auto failures_of = [](int nodes, int each) {
+    Nodes all;
+    for (int node = 1; node <= nodes; ++node) all.push_back(node);
+    Job job(elastic(nodes, nodes));
+    job.come(all);
+    for (const int node : all) {
+      std::vector<ProcessFailure> failures;
+      for (int i = 0; i < each; ++i)
+        failures.push_back(node == nodes / 2 && i == 0 ? killed(node * each, SIGSEGV)
+                                                       : exited(node * each + i, 1));
+      job.end(node, failures);
+    }
+    return job.last<Verdict>(1).failures;
+  };
+  const auto few = failures_of(4, 8), many = failures_of(200, 8);  // 4: nothing was dropped before
+  REQUIRE((few.size() == kMostFailures && many.size() == kMostFailures));
+  CHECK((few[0].rank == 2 * 8 && many[0].rank == 100 * 8));
+  for (std::size_t i = 1; i < many.size(); ++i)
+    CHECK((few[i].rank == many[i].rank && few[i].rank == static_cast<int>(8 + i - 1)));
+}
+
+TEST_CASE("a job of which one worker among thousands did not save has failed") {
+  Nodes all;
+  for (int node = 1; node <= 100; ++node) all.push_back(node);
+  MembershipRules rules = elastic(100, 100);
+  rules.restarts.program = WorkerProgram::Trainer;
+  for (const bool one_failed : {false, true}) {
+    Job job(rules);
+    job.come(all);
+    for (const int node : all)
+      job.end(node, {exited(node, one_failed && node == 90 ? 1 : kExitPreempted)});
+    CHECK(job.last<Verdict>(1).outcome == (one_failed ? Outcome::Failed : Outcome::Preempted));
+  }
+}
+
 TEST_CASE("restarts are counted over the whole job, and the count is equal on all nodes") {
   Job job(elastic(2, 2, 2));
   job.come({1, 2});

@@ -94,11 +94,12 @@ TEST_CASE("a round that a node does not accept is withdrawn when that node is lo
 
 TEST_CASE("the restarts that the last host has granted count for the next one") {
   auto history = after(2, {2}, 1, 1);
-  history.ends = {RoundEnd{0, {1, 0}, seconds(1)}};
-  Job job(elastic(1, 2, 1), history);
+  const MembershipRules rules = elastic(1, 2, 1);
+  history.tally.add(rules.restarts, RoundEnd{0, {1, 0}, seconds(1)});
+  Job job(rules, history);
   job.come({2}).pass(seconds(2));
   REQUIRE(job.rounds(2) == 1);
-  CHECK(job.last<Round>(2).history.size() == 1);
+  CHECK(job.last<Round>(2).tally.unhealthy == 1);
   job.end(2, {exited(0, 1)});
   CHECK(job.last<Verdict>(2).over);
 }
@@ -123,6 +124,41 @@ TEST_CASE("a host goes on alone if the others are gone, or too few to go on with
     CHECK(job.rounds(1) == 2);
     CHECK(job.order() == Nodes{1});
   }
+}
+
+TEST_CASE("a job that needs all nodes ends under the next host, but for a spare that comes") {
+  for (const bool spare : {false, true}) {
+    Job job(elastic(3, 3), after(1, {2, 3}, 2, 1));
+    job.come({2, 3});
+    if (spare) job.come({4});
+    job.pass(seconds(1));
+    CHECK(job.membership.over() == !spare);
+    if (spare) continue;
+    CHECK_THAT(job.last<Verdict>(3).failures[0].cause,
+               Catch::StartsWith("the host of the rendezvous was lost; --nnodes=3 needs every"));
+  }
+}
+
+TEST_CASE("successors of a large round come from all of its parts, and its message stays small") {
+  Nodes nodes;
+  for (int node = 1; node <= 1'000; ++node) nodes.push_back(node);
+  auto rules = elastic(1, 1'000, 100'000);
+  Job job(rules);
+  job.come(nodes);
+  for (int i = 0; i < 3; ++i) {
+    ProcessFailure failure = exited(i, 1);
+    failure.heartbeat = std::string(5'000, 'x');
+    job.end(1, {failure});
+    for (int node = 2; node <= 1'000; ++node) job.end_stopped({node});
+    for (const int node : nodes) job.join(node);
+  }
+  const Round round = job.last<Round>(1'000);
+  REQUIRE(round.successors.size() == kMaxSuccessors);
+  int in_one_rack = 0;
+  for (const auto& one : round.successors) in_one_rack += one.node <= 64 ? 1 : 0;
+  CHECK(in_one_rack < 6);
+  CHECK(round.tally.unhealthy == 3);
+  CHECK(to_json_text(round).size() < 8'192);
 }
 
 TEST_CASE("successors are the nodes of the round in order, without the host") {

@@ -64,6 +64,7 @@ struct Job {
             .pid = 100 + node,
             .role = "trainer",
             .max_restarts = rules.restarts.max_restarts,
+            .agreed = agreed_values(rules),
             .port = 5000 + node};
   }
   static std::string address_of(int node) { return named("10.0.0.", node); }
@@ -103,9 +104,9 @@ struct Job {
   Job& deliver() {
     for (auto out = membership.take_outgoing(); !out.empty(); out = membership.take_outgoing()) {
       for (auto& one : out) {
-        heard[one.to].push_back(one.message);
+        heard[one.to].push_back(*one.message);
         if (one.then_close) closed.insert(one.to);
-        const auto* round = std::get_if<Round>(&one.message);
+        const auto* round = std::get_if<Round>(one.message.get());
         if (round && deaf.count(one.to) == 0)
           membership.receive(one.to, Accepted{round->info.epoch}, now);
       }

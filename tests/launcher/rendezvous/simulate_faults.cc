@@ -4,13 +4,23 @@
 // members. The same seed makes the same faults. Ends with 1 if a schedule breaks a rule:
 //   - at most one round of the job runs at a time, with a greater epoch than all that ran before
 //   - once nothing fails any more, all nodes that are left form one job again
-// As a program: simulate_faults [--schedules=N] [--seed=N] [--nodes=N] [--endpoints=N]
-// [--files=0|1]
-//   [--verbose]
+//   - no node ends as if the job had succeeded before all workers of one round have
+// The nodes' sockets are in a network namespace of this process, where that is permitted.
+//   simulate_faults [--schedules=N] [--seconds=N] [--seed=N] [--nodes=N] [--endpoints=N]
+//                   [--files=0|1] [--lost-rack] [--verbose]
+// --seconds: begins no further schedule after so long. --lost-rack: 130 nodes, of which half of the
+// first ones are lost at once, the host among them, silently and by being killed.
 #include <fmt/format.h>
+#include <net/if.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -41,6 +51,8 @@ struct Options {
   int min_nodes = 0;
   int endpoints = 0;  // 0: 1 to 3
   int files = -1;     // -1: in every second schedule
+  int seconds = 0;    // 0: as long as it takes
+  bool lost_rack = false;
   bool verbose = false;
 };
 
@@ -97,9 +109,31 @@ class Schedule {
       pass(milliseconds(number(0, 15'000)));
     }
     settle();
+    went_on_ = alive() > 0;
+    finish();
   }
-  /// Whether the nodes that are left form a job.
-  bool goes_on() const { return alive() > 0; }
+  // The nodes after the first ones go on within seconds.
+  void lose_rack(bool silently) {
+    for (int i = 0; i < count(); ++i) start(i);
+    pass(seconds(40));
+    require(running_round() == count(), "the first round has not begun");
+    const int lost = count() / 2 - 1;
+    for (int i = 0; i < lost; ++i) {
+      for (int other = lost; silently && other < count(); ++other) Net::cut(i, other);
+      if (!silently) kill(i);
+    }
+    say(fmt::format("{} nodes are lost", lost));
+    const auto began = Net::now();
+    const bool well = pass_until(began + seconds(600), [&] {
+      return !nodes_.back().stops && nodes_.back().round && running_round() == count() - lost;
+    });
+    const std::chrono::duration<double> took = Net::now() - began;
+    fmt::print("{} nodes lost {}: the others run after {:.1f} s\n", lost,
+               silently ? "in silence" : "for good", took.count());
+    require(well && took < seconds(30), "a lost rack takes too long");
+  }
+  /// Whether the nodes that were left formed a job.
+  bool went_on() const { return went_on_; }
 
  private:
   int count() const { return static_cast<int>(nodes_.size()); }
@@ -261,6 +295,8 @@ class Schedule {
         node.joins = Net::now() + news.verdict.delay;
         return;
       case JobNews::Kind::End:
+        require(news.outcome != Outcome::Succeeded || finishing_,
+                fmt::format("node {} ends well before the job has", i));
         say(fmt::format("node {} is over: {}", i,
                         news.failures.empty() ? news.text : news.failures.front().cause));
         node.over = true;
@@ -336,6 +372,20 @@ class Schedule {
     require(well, "the nodes that are left form no job");
   }
 
+  // All workers end with 0.
+  void finish() {
+    if (alive() == 0) return;
+    finishing_ = true;
+    for (int i = 0; i < count(); ++i) {
+      Node& node = nodes_[static_cast<std::size_t>(i)];
+      if (!node.waits_for_news()) continue;
+      node.round.reset();
+      ask(i, [&] { node.rendezvous->report_end({}); });
+    }
+    const bool well = pass_until(Net::now() + seconds(60), [this] { return alive() == 0; });
+    require(well, "the job does not end with its workers");
+  }
+
   // ---- faults ----
 
   void fail() {
@@ -393,6 +443,8 @@ class Schedule {
   int port_ = 0;
   std::set<std::string> ran_;
   long long newest_ = -1;
+  bool went_on_ = false;
+  bool finishing_ = false;
   int endpoints_ = 1;
   bool files_ = false;
   TempFolder folder_;
@@ -415,6 +467,10 @@ Options parse(int argc, char** argv) {
       options.endpoints = static_cast<int>(value());
     else if (arg.starts_with("--files="))
       options.files = static_cast<int>(value());
+    else if (arg.starts_with("--seconds="))
+      options.seconds = static_cast<int>(value());
+    else if (arg == "--lost-rack")
+      options.lost_rack = true;
     else if (arg == "--verbose")
       options.verbose = true;
     else
@@ -423,14 +479,47 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
+// Another program may listen at any port of the machine's loopback.
+void enter_own_network() {
+  if (::unshare(CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+    fmt::print("on this machine's loopback: {}\n", error_text(errno));
+    return;
+  }
+  const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq loopback{};
+  std::strcpy(loopback.ifr_name, "lo");
+  loopback.ifr_flags = IFF_UP | IFF_RUNNING;
+  const bool up = ::ioctl(fd, SIOCSIFFLAGS, &loopback) == 0;
+  const std::string why = error_text(errno);
+  ::close(fd);
+  if (!up) throw std::runtime_error("cannot set up the loopback: " + why);
+}
+
+int lose_racks(Options options) {
+  options.nodes = options.nodes > 0 ? options.nodes : 130;
+  options.min_nodes = 1;
+  try {
+    for (const bool silently : {true, false})
+      Schedule(options, options.seed + (silently ? 0 : 1)).lose_rack(silently);
+    return 0;
+  } catch (const Broken& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}
+
 int simulate(const Options& options) {
-  int broken = 0, without_job = 0;
-  for (int i = 0; i < options.schedules; ++i) {
+  int broken = 0, without_job = 0, i = 0;
+  timespec began{}, now{};  // the machine's time, not the nodes'
+  ::clock_gettime(CLOCK_MONOTONIC, &began);
+  for (; i < options.schedules; ++i) {
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    if (options.seconds > 0 && now.tv_sec - began.tv_sec >= options.seconds) break;
     const unsigned long seed = options.seed + static_cast<unsigned long>(i);
     try {
       Schedule schedule(options, seed);
       schedule.run();
-      without_job += schedule.goes_on() ? 0 : 1;
+      without_job += schedule.went_on() ? 0 : 1;
     } catch (const Broken& error) {
       ++broken;
       fmt::print(stderr, "--seed={}: {}\n", seed, error.what());
@@ -439,7 +528,7 @@ int simulate(const Options& options) {
   fmt::print(
       "{} of {} schedules broke a rule; {} ended because nodes that were needed did not "
       "return\n",
-      broken, options.schedules, without_job);
+      broken, i, without_job);
   return broken == 0 ? 0 : 1;
 }
 
@@ -448,7 +537,9 @@ int simulate(const Options& options) {
 
 int main(int argc, char** argv) {
   try {
-    return ddp::test::simulate(ddp::test::parse(argc, argv));
+    const auto options = ddp::test::parse(argc, argv);
+    ddp::test::enter_own_network();
+    return options.lost_rack ? ddp::test::lose_racks(options) : ddp::test::simulate(options);
   } catch (const std::exception& error) {
     fmt::print(stderr, "simulate_faults: {}\n", error.what());
     return 1;

@@ -3,7 +3,9 @@
 // connections of the real control channel, all in this process, and their workers real clients of
 // the store. Prints a line of JSON for each phase; exit code 1 if a round is not as it should be.
 //
-//   simulate_nodes [--nodes=1000] [--workers=8] [--idle=SECONDS]
+//   simulate_nodes [--nodes=1000] [--workers=8] [--idle=SECONDS] [--failures=N] [--most-mib=N]
+// With --failures all ranks of all nodes fail so often, and nothing else happens. With --most-mib a
+// host that ever needed more memory is a failure.
 #include "tests/launcher/rendezvous/simulated_host.h"
 #include "tests/launcher/rendezvous/simulated_nodes.h"
 
@@ -24,6 +26,8 @@ struct Options {
   int nodes = 1000;
   int workers = 8;
   int idle = 0;
+  int failures = 0;
+  int most_mib = 0;
 };
 
 Options parse(int argc, char** argv) {
@@ -36,6 +40,8 @@ Options parse(int argc, char** argv) {
     take("--nodes=", options.nodes);
     take("--workers=", options.workers);
     take("--idle=", options.idle);
+    take("--failures=", options.failures);
+    take("--most-mib=", options.most_mib);
   }
   return options;
 }
@@ -62,11 +68,31 @@ class Report {
     std::fflush(stdout);
   }
 
+  void check(int most_mib) const {
+    if (most_mib > 0 && largest_ > most_mib * 1024L) {
+      throw std::runtime_error(
+          fmt::format("the host needed {} MiB of at most {}", largest_ / 1024, most_mib));
+    }
+  }
+
  private:
   SimulatedNodes& nodes_;
   const SimulatedHost*& host_;
   long largest_ = 0;
 };
+
+void fail_all(const Options& options) {
+  SimulatedHost first(options.nodes, {});
+  const SimulatedHost* host = &first;
+  SimulatedNodes nodes(options.workers, first);
+  Report report(nodes, host);
+  report.phase("form", [&] { nodes.start(options.nodes); });
+  for (int i = 0; i < options.failures; ++i)
+    report.phase("all ranks fail", [&] { nodes.fail_all(); });
+  report.phase("end", [&] { nodes.end(); });
+  if (!first.ends_well()) throw std::runtime_error("the host did not end well");
+  report.check(options.most_mib);
+}
 
 void simulate(const Options& options) {
   const int some = std::max(1, options.nodes / 10);
@@ -86,6 +112,7 @@ void simulate(const Options& options) {
   report.phase("10 % join", [&] { nodes.start(some); });
   workers();
   report.phase("a worker fails", [&] { nodes.fail_one(); });
+  report.phase("all ranks fail", [&] { nodes.fail_all(); });
   std::unique_ptr<SimulatedHost> second;
   report.phase("host killed", [&] {
     first.kill();
@@ -96,13 +123,15 @@ void simulate(const Options& options) {
   workers();
   report.phase("end", [&] { nodes.end(); });
   if (!second->ends_well()) throw std::runtime_error("the host did not end well");
+  report.check(options.most_mib);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    simulate(parse(argc, argv));
+    const Options options = parse(argc, argv);
+    options.failures > 0 ? fail_all(options) : simulate(options);
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "simulate_nodes: {}\n", error.what());

@@ -75,6 +75,8 @@ SimulatedHost::SimulatedHost(int nodes, const launch::JobHistory& history) : max
   if (got != sizeof ports_) throw std::runtime_error("the host has not begun");
 }
 
+launch::MembershipRules SimulatedHost::rules() const { return rules_for(min_nodes(), max_nodes_); }
+
 SimulatedHost::~SimulatedHost() {
   if (pid_ == 0) return;
   kill();

@@ -15,6 +15,7 @@ class SimulatedHost {
   SimulatedHost(const SimulatedHost&) = delete;
   SimulatedHost& operator=(const SimulatedHost&) = delete;
 
+  launch::MembershipRules rules() const;
   int min_nodes() const { return max_nodes_ / 2 > 1 ? max_nodes_ / 2 : 1; }
   int max_nodes() const { return max_nodes_; }
   int port() const { return ports_[0]; }

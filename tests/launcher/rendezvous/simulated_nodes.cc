@@ -89,9 +89,31 @@ void SimulatedNodes::fail_one() {
   wait_for_round();
 }
 
+void SimulatedNodes::fail_all() {
+  failing_ = true;  // on their own, not because they are told to stop
+  for (const auto& node : nodes_) {
+    std::vector<ProcessFailure> failures;
+    for (int i = 0; i < std::max(1, workers_); ++i) {
+      ProcessFailure failure{.local_rank = i, .pid = 1, .exit = {1, 0}};
+      failure.rank = node->round->info.first_rank + i;
+      failures.push_back(failure);
+    }
+    node->channel->send(Failed{failures.front()});
+    for (ProcessFailure& failure : failures)
+      failure.last_stderr = failure.message = std::string(4'000, 'x');
+    stop_workers(*node);
+    node->channel->send(Ended{failures, false, false});
+    node->round.reset();
+    --in_round_;
+    serve_some(0);
+  }
+  failing_ = false;
+  wait_for_round();
+}
+
 JobHistory SimulatedNodes::history() const {
   const Round& round = *nodes_.front()->round;
-  JobHistory history{.rounds = round.info.restart_count + 1, .ends = round.history};
+  JobHistory history{.rounds = round.info.restart_count + 1, .tally = round.tally};
   for (const Successor& one : round.successors)
     history.order.emplace(std::pair(one.address, one.port), static_cast<int>(history.order.size()));
   history.expected = count();
@@ -139,6 +161,7 @@ void SimulatedNodes::connect(Node& node) {
                            .local_world_size = std::max(1, workers_),
                            .role = "default",
                            .max_restarts = 3,
+                           .agreed = agreed_values(host_->rules()),
                            .port = node.succession_port,
                            .epoch = node.proposed ? node.proposed->info.epoch : -1});
   watch(key_of(node.number, -1), fd, node.channel->wanted(), node.watched);
@@ -180,7 +203,7 @@ void SimulatedNodes::receive(Node& node, const ControlMessage& message) {
     node.round = node.proposed;
     ++in_round_;
   }
-  if (std::get_if<Stop>(&message) && node.round) {
+  if (std::get_if<Stop>(&message) && node.round && !failing_) {
     stop_workers(node);
     node.channel->send(Ended{.stopped = true});
     node.round.reset();

@@ -34,6 +34,8 @@ class SimulatedNodes {
   void start(int more);
   void leave(int fewer);
   void fail_one();
+  /// Every rank of every node, with all that a report holds.
+  void fail_all();
   void move_to(const SimulatedHost& host);
   /// What the next host knows of the job.
   launch::JobHistory history() const;
@@ -87,6 +89,7 @@ class SimulatedNodes {
   int over_ = 0;
   int ready_workers_ = 0;
   int restarts_ = -1;
+  bool failing_ = false;
   bool moving_ = false;  // the next host knows the order of the first nodes only
   Traffic closed_;
   launch::Clock::time_point next_beat_;

@@ -1,0 +1,47 @@
+#include "launcher/rendezvous/membership_rules.h"
+
+#include <fmt/format.h>
+
+#include "launcher/base/text.h"
+
+namespace ddp::launch {
+namespace {
+
+const char* name_of(RestartPolicy policy) {
+  switch (policy) {
+    case RestartPolicy::OnFailure:
+      return "on-failure";
+    case RestartPolicy::OnCrash:
+      return "on-crash";
+    case RestartPolicy::Never:
+      return "never";
+  }
+  return "";
+}
+
+std::string policy_text(const RestartRules& rules) {
+  std::string text = name_of(rules.policy);
+  for (const int code : rules.final_codes) text += fmt::format(",final={}", code);
+  for (const int code : rules.retry_codes) text += fmt::format(",retry={}", code);
+  return text;
+}
+
+}  // namespace
+
+bool needs_all_nodes(const MembershipRules& rules) {
+  return !rules.fixed_ranks && rules.min_nodes == rules.max_nodes &&
+         rules.restarts.max_restarts == 0;
+}
+
+std::string plural_nodes(int count) {
+  return fmt::format("{} node{}", count, count == 1 ? "" : "s");
+}
+
+std::map<std::string, std::string> agreed_values(const MembershipRules& rules) {
+  return {{"--restart-policy", policy_text(rules.restarts)},
+          {"--healthy-after", seconds_text(rules.restarts.healthy_after)},
+          {"--rdzv-conf=keep_alive_interval", seconds_text(rules.heartbeat)},
+          {"--rdzv-conf=keep_alive_max_attempt", fmt::format("{}", rules.missed_heartbeats)}};
+}
+
+}  // namespace ddp::launch
