@@ -132,11 +132,10 @@ TEST_CASE("the host is killed while its successor sleeps: there is one job, with
   };
   const std::size_t successor = comes_first(1) ? 1 : 2;
   const std::size_t last = 3 - successor;
-  const pid_t sleeper = agent_of_node(*job.nodes[successor]);
-  ::kill(sleeper, SIGSTOP);
+  Paused sleeper(agent_of_node(*job.nodes[successor]));
   ::kill(agent_of_node(*job.nodes[0]), SIGKILL);
   job.nodes[last]->wait_for("1 of the last round's 3 nodes are here, which is no majority");
-  ::kill(sleeper, SIGCONT);
+  sleeper.resume();
   for (const std::size_t i : {successor, last}) job.nodes[i]->wait_for("WORLD_SIZE=2");
   for (const std::size_t i : {successor, last}) CHECK_FALSE(ever(*job.nodes[i], "WORLD_SIZE=1"));
 }

@@ -18,14 +18,17 @@ using Codes = std::vector<int>;
 
 // The first node hosts the rendezvous. A silent node is lost after two heartbeats of a second each.
 struct Elastic : Cluster {
-  explicit Elastic(std::string its_range) : range(std::move(its_range)) {}
+  explicit Elastic(std::string its_range, int max_restarts = 0)
+      : range(std::move(its_range)), restarts(max_restarts) {}
   std::string range;
+  int restarts;
 
   ChildProgram& add(const Lines& actions = kStay, const Lines& more = {}) {
     Lines options{
         "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=2,"
         "is_host=" +
-        std::string(nodes.empty() ? "1" : "0")};
+            std::string(nodes.empty() ? "1" : "0"),
+        "--max-restarts=" + std::to_string(restarts)};
     options.insert(options.end(), more.begin(), more.end());
     return elastic(range, options, actions);
   }
@@ -128,11 +131,10 @@ TEST_CASE("a stopped agent is lost after its heartbeats, and joins again when it
           "[nodes]") {
   Elastic job("1:2");
   job.begin(2);
-  const pid_t agent = agent_of_node(job[1]);
-  ::kill(agent, SIGSTOP);
+  Paused agent(agent_of_node(job[1]));
   job[0].wait_for("it has been silent for 2 s");
   job[0].wait_for("WORLD_SIZE=1");
-  ::kill(agent, SIGCONT);
+  agent.resume();
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) job[i].wait_for("WORLD_SIZE=2", 2);
   CHECK(ever(job[1], "the other nodes gave up on this one: it has been silent for 2 s"));
   CHECK_FALSE(ever(job[1], "the host of the rendezvous"));
@@ -141,15 +143,26 @@ TEST_CASE("a stopped agent is lost after its heartbeats, and joins again when it
 }
 
 TEST_CASE("a lost node that is needed is waited for, and replaced", "[nodes]") {
-  Elastic job("2");
+  Elastic job("2", 1);
   job.begin(2);
   ::kill(agent_of_node(job[1]), SIGKILL);
-  job[0].wait_for("waiting for another in its place: node 1");
-  job[0].wait_for("waiting for nodes: 1 of at least 2");
+  job[0].wait_for("for another in its place, as --nnodes needs 2: node 1");
   job.add();
   job[2].wait_for("WORLD_SIZE=2");
   CHECK_THAT(job[2].out(), Contains("COUNT=1\nRANK=1\n"));
   job[0].wait_for("COUNT=1");
+}
+
+TEST_CASE("without restarts a lost node ends a job of a fixed number of nodes", "[nodes]") {
+  for (const std::size_t lost : {std::size_t{0}, std::size_t{1}}) {
+    Elastic job("2");
+    job.begin(2);
+    ::kill(agent_of_node(job[lost]), SIGKILL);
+    CHECK(finish(job[1 - lost]) == 1);
+    CHECK_THAT(job[1 - lost].err(),
+               Contains("--nnodes=2 needs every node, and --max-restarts=0 allows no restart"));
+    CHECK_FALSE(ever(job[1 - lost], "WORLD_SIZE=1"));
+  }
 }
 
 TEST_CASE("a spare steps in for a lost node", "[nodes]") {
@@ -303,11 +316,10 @@ TEST_CASE("a host is lost while the workers of one node stop slowly: nobody goes
 TEST_CASE("a host that stalls is left behind, and joins again when it goes on", "[nodes]") {
   Elastic job("1:3");
   job.begin(3);
-  const pid_t agent = agent_of_node(job[0]);
-  ::kill(agent, SIGSTOP);
+  Paused agent(agent_of_node(job[0]));
   job[1].wait_for("WORLD_SIZE=2");
   job[2].wait_for("WORLD_SIZE=2");
-  ::kill(agent, SIGCONT);
+  agent.resume();
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}, std::size_t{2}})
     job[i].wait_for("WORLD_SIZE=3", 2);
   CHECK_FALSE(ever(job[0], "WORLD_SIZE=1"));  // two halves of a job must not both go on
@@ -316,12 +328,11 @@ TEST_CASE("a host that stalls is left behind, and joins again when it goes on", 
 TEST_CASE("half of a job of two waits for its silent host, and says why", "[nodes]") {
   Elastic job("1:2");
   job.begin(2);
-  const pid_t agent = agent_of_node(job[0]);
-  ::kill(agent, SIGSTOP);
+  Paused agent(agent_of_node(job[0]));
   CHECK_THAT(job[1].wait_for("waiting for 600 s at most"),
              Contains("1 of the last round's 2 nodes are here, which is no majority") &&
                  Contains("is silent") && Contains("allow_minority=1"));
-  ::kill(agent, SIGCONT);
+  agent.resume();
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) job[i].wait_for("WORLD_SIZE=2", 2);
   CHECK_FALSE(ever(job[1], "WORLD_SIZE=1"));
 }
@@ -334,12 +345,12 @@ TEST_CASE("with allow_minority half of a job of two goes on without its silent h
                     std::string(i == 0 ? "1" : "0")});
   }
   for (const auto& node : job.nodes) node->wait_for("WORLD_SIZE=2");
-  ::kill(agent_of_node(job[0]), SIGSTOP);
+  const Paused agent(agent_of_node(job[0]));
   job[1].wait_for("WORLD_SIZE=1");
 }
 
 TEST_CASE("without enough nodes after the loss of the host the job waits for more", "[nodes]") {
-  Elastic job("2");
+  Elastic job("2", 1);
   job.begin(2);
   ::kill(agent_of_node(job[0]), SIGKILL);
   job[1].wait_for("waiting for nodes: 1 of at least 2");

@@ -65,6 +65,13 @@ ChildProgram::~ChildProgram() {
   }
 }
 
+Paused::Paused(pid_t pid) : pid_(pid) { ::kill(pid_, SIGSTOP); }
+Paused::~Paused() { resume(); }
+void Paused::resume() {
+  if (pid_ > 0) ::kill(pid_, SIGCONT);
+  pid_ = 0;
+}
+
 void ChildProgram::signal(int number) const { ::kill(pid_, number); }
 
 void ChildProgram::give_up(const std::string& what) const {

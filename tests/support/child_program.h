@@ -56,6 +56,20 @@ class ChildProgram {
   std::string text_[2];
 };
 
+/// Stops a process; it goes on at the end of the scope at the latest, however the test ends: one
+/// that stays stopped would outlive the tests.
+class Paused {
+ public:
+  explicit Paused(pid_t pid);
+  ~Paused();
+  Paused(const Paused&) = delete;
+  Paused& operator=(const Paused&) = delete;
+  void resume();
+
+ private:
+  pid_t pid_;
+};
+
 struct Finished {
   int exit = 0;  // code, or -signal
   std::string out;

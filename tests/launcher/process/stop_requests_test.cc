@@ -156,7 +156,7 @@ TEST_CASE("an agent that reacts to nothing is killed with its workers at the thi
       stub_job(tmp, {"--nproc_per_node=2"}, {"ignore=TERM", "child", "daemon", "parent", "wait"}));
   const pid_t agent = pid_after(job, "parent ");
   job.wait_for("waiting ", 2);
-  ::kill(agent, SIGSTOP);  // as one that waits for a dead file server
+  const Paused paused(agent);  // as one that waits for a dead file server
   for (int times = 0; times < 3; ++times) {
     job.signal(SIGTERM);
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
