@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -105,10 +106,24 @@ MembersFile::~MembersFile() { close_descriptor(lock_); }
 
 // Takes ownership of the descriptor.
 bool MembersFile::lock(int fd) {
-  const bool own = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    ::close(fd);
+    return false;
+  }
   close_descriptor(lock_);
   lock_ = fd;
-  return own;
+  return true;
+}
+
+// This node's earlier agent may have been killed a moment ago, and the kernel not be done with it.
+bool MembersFile::becomes_ours() {
+  constexpr int kTries = 50;
+  constexpr int kPauseMs = 20;
+  for (int i = 0; i < kTries; ++i) {
+    if (is_ours()) return true;
+    ::poll(nullptr, 0, kPauseMs);
+  }
+  return false;
 }
 
 // Another agent of this machine may use it, which then keeps it.
@@ -122,7 +137,7 @@ bool MembersFile::is_ours() {
 }
 
 LastMembers MembersFile::read() {
-  if (!path_.empty() && !is_ours()) path_.clear();
+  if (!path_.empty() && !becomes_ours()) path_.clear();
   if (path_.empty()) return {};
   const FileText file = read_regular_file(path_, kLongestFile, Links::kRefuse);
   if (file.problem == FileProblem::kAbsent) return {};

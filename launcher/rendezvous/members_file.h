@@ -27,7 +27,7 @@ class MembersFile {
   MembersFile& operator=(const MembersFile&) = delete;
 
   /// Returns what the file holds, or nothing if it is absent, damaged or in use by another agent,
-  /// which then keeps it.
+  /// which then keeps it. Waits up to a second for such an agent: it may be about to end.
   LastMembers read();
   /// Replaces the file: complete and on disk, or not at all. Does nothing if it is unchanged.
   void write(const LastMembers& members);
@@ -39,6 +39,7 @@ class MembersFile {
  private:
   bool is_ours();
   bool lock(int fd);
+  bool becomes_ours();
   bool replace(const std::string& text);
 
   std::string path_;

@@ -1,10 +1,15 @@
 // The file of the last round's nodes: complete, private, one agent's, and never trusted.
 #include "launcher/rendezvous/members_file.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <random>
+#include <thread>
 
 #include "tests/launcher/ddp_run.h"
 #include "tests/support/catch.h"
@@ -68,6 +73,20 @@ TEST_CASE("a file of members that another agent uses is that agent's alone") {
   first.write({.epoch = kMembers.epoch + 1});
   CHECK(parse_members(text_of(folder / "members"), "job", "n1:29400, n2:29400").epoch ==
         kMembers.epoch + 1);
+}
+
+TEST_CASE("a file of members that a dying agent still holds is read once it is gone") {
+  const TempFolder folder;
+  file_in(folder).write(kMembers);
+  const int held = ::open((folder / "members").c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(::flock(held, LOCK_EX) == 0);
+  std::thread dying([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    ::close(held);
+  });
+  MembersFile file = file_in(folder);
+  CHECK(file.read().epoch == kMembers.epoch);
+  dying.join();
 }
 
 TEST_CASE("a damaged file of members is one line and otherwise ignored, whatever is in it") {
