@@ -56,6 +56,9 @@ int version_of(std::string_view greeting) {
          static_cast<unsigned char>(greeting[kMagic.size() + 1]);
 }
 
+// A host of many nodes must not keep for each what its longest message has needed.
+void release(std::string& buffer) { std::string().swap(buffer); }
+
 }  // namespace
 
 FirstBytes judge_first_bytes(std::string_view bytes) {
@@ -171,6 +174,7 @@ void ControlChannel::write_all() {
     if (sent < 0) return close(error_text(errno), true);
     out_.erase(0, static_cast<std::size_t>(sent));
   }
+  release(out_);
   if (finishing_) ::shutdown(fd_, SHUT_WR);
 }
 
@@ -264,8 +268,7 @@ void ControlChannel::take_frames() {
     at += kHeadSize + size + kTagSize;
   }
   in_.erase(0, at);
-  // A host of many nodes must not keep for each what its longest message has needed.
-  if (in_.empty()) in_ = {};
+  if (in_.empty()) release(in_);
 }
 
 std::optional<ControlMessage> ControlChannel::take() {

@@ -10,7 +10,7 @@ namespace {
 
 // While nothing changes the pauses grow: each lookup of a name is a process.
 constexpr std::chrono::milliseconds kLookupPause{500};
-constexpr std::chrono::milliseconds kLongestLookupPause{15'000};
+constexpr std::chrono::milliseconds kLongestWatchPause{15'000};
 
 }  // namespace
 
@@ -56,7 +56,7 @@ void EndpointWatch::set(std::vector<ResolvedEndpoint> resolved) {
     if (resolved[i].addresses.empty() && !unknown_since_[i]) unknown_since_[i] = Clock::now();
   }
   const bool same = resolved == resolved_;
-  pause_ = same ? std::min(2 * pause_, kLongestLookupPause) : kLookupPause;
+  pause_ = same ? std::min(2 * pause_, kLongestWatchPause) : kLookupPause;
   changed_ = changed_ || !same;
   resolved_ = std::move(resolved);
   next_ = Clock::now() + pause_;

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "launcher/base/sockets.h"
+#include "launcher/rendezvous/session.h"
 
 namespace ddp::test {
 namespace {
@@ -193,6 +194,7 @@ void SimulatedNodes::serve(Node& node) {
 }
 
 void SimulatedNodes::receive(Node& node, const ControlMessage& message) {
+  node.received += Session::counts(message) ? 1 : 0;
   if (std::get_if<Welcome>(&message)) node.channel->send(Join{host_->store_port()});
   if (const auto* m = std::get_if<Refused>(&message)) require(false, "refused: " + m->why);
   if (const auto* m = std::get_if<Round>(&message)) {
@@ -220,7 +222,7 @@ void SimulatedNodes::receive(Node& node, const ControlMessage& message) {
 void SimulatedNodes::beat() {
   if (Clock::now() < next_beat_) return;
   next_beat_ = Clock::now() + kHeartbeat;
-  for (const auto& node : nodes_) node->channel->send(Alive{});
+  for (const auto& node : nodes_) node->channel->send(Alive{node->received});
 }
 
 // ---- workers ----------------------------------------------------------------------------------

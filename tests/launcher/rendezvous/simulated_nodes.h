@@ -57,6 +57,7 @@ class SimulatedNodes {
   struct Node {
     int number = 0;
     int succession_port = 0;
+    long long received = 0;  // messages of its session
     std::unique_ptr<launch::ControlChannel> channel;
     short watched = 0;
     std::optional<launch::Round> proposed;
