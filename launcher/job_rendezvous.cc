@@ -5,29 +5,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "launcher/base/errors.h"
 #include "launcher/base/new_file.h"
-#include "launcher/base/text.h"
-#include "launcher/process/input_file.h"
+#include "launcher/job_token.h"
 
 namespace ddp::launch {
-namespace {
-
-// A secret that is known to all nodes; without its last line's end.
-std::string read_token(const std::string& file, const SignalMailbox& signals) {
-  constexpr std::size_t kShortest = 16, kLongest = 4096;
-  const std::string remedy = fmt::format(
-      "must be a readable file of 16 to 4096 bytes; make one with: openssl rand -hex 32 > {}",
-      file);
-  const std::string token =
-      trimmed(read_input_file({"--rdzv-token-file=", remedy}, file, kLongest + 1, signals));
-  if (token.size() < kShortest || token.size() > kLongest)
-    usage_error(fmt::format("--rdzv-token-file={}: {}", file, remedy));
-  return token;
-}
-
-}  // namespace
-
 LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan) {
   return LocalRendezvous(config.master_addr, config.master_port, !config.rank0_store,
                          plan.restarts);
@@ -58,7 +39,9 @@ JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
   settings.local_world_size = plan.job.local_world_size;
   settings.rank0_store = config.rank0_store;
   settings.members_file = members_file(config, settings);
-  if (!config.rdzv_token_file.empty()) settings.token = read_token(config.rdzv_token_file, signals);
+  const JobToken token = job_token(config, signals);
+  settings.token = token.secret;
+  settings.token_remedy = token.remedy;
   rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
   return rendezvous;
 }

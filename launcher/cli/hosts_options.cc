@@ -66,6 +66,7 @@ std::optional<HostsRequest> take_hosts(const RawOptions& raw, const OptionValues
   request.has_address = values.given("rdzv-endpoint") || values.given("master-addr");
   request.has_port = values.given("rdzv-endpoint") || values.given("master-port");
   request.has_run_id = values.given("rdzv-id");
+  request.has_token = values.given("rdzv-token-file");
   share_out(request, raw);
   request.program = raw.program;
   return request;

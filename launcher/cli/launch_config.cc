@@ -89,6 +89,7 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
                     values.text("nnodes"), nodes.max));
   }
   config.rdzv_token_file = values.file("rdzv-token-file");
+  config.scheduled = values.text("scheduler") != "none";
   config.group = std::move(group);
 }
 

@@ -56,7 +56,8 @@ struct LaunchConfig {
   std::string rdzv_id;       // empty: a random one
   /// Several nodes: what the options say of them. nullopt: a single node.
   std::optional<GroupSettings> group;
-  std::string rdzv_token_file;  // empty: none
+  std::string rdzv_token_file;  // empty: none; see job_token.h
+  bool scheduled = false;       // --scheduler
   /// The job is started on other hosts. nullopt: here.
   std::optional<HostsRequest> hosts;
   std::string lifeline;  // the version of the ddp-run at the other end of stdin; empty: none

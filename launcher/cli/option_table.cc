@@ -71,9 +71,11 @@ constexpr std::array kOptions{
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,
                "Rendezvous settings: join_timeout, last_call_timeout, keep_alive_interval, "
                "keep_alive_max_attempt, read_timeout, timeout, is_host."},
-    OptionSpec{"rdzv-token-file", 0, "FILE", "", Rendezvous,
-               "File with a secret of at least 16 bytes, the same on all nodes; agents without it "
-               "are rejected. Default: none."},
+    OptionSpec{"rdzv-token-file", 0, "FILE|auto", "", Rendezvous,
+               "File with a secret of at least 16 bytes, the same on all nodes, readable for its "
+               "owner only; agents without it are rejected. auto: ~/.config/ddp-run/rdzv-token, "
+               "created if needed. Default: none; with --hosts a random secret; with --scheduler "
+               "auto if the home folder is shared."},
     OptionSpec{"scheduler", 0, "none|auto|slurm|mpi", "none", Rendezvous,
                "Take multi-node options that are not given from the scheduler that started one "
                "ddp-run per node: SLURM_* variables of srun, or OMPI_* and PMI_* of mpirun."},

@@ -18,6 +18,7 @@ struct HostsPlan {
   std::vector<HostCommand> hosts;  // in the order of node ranks
   int min_nodes = 1;               // the job ends when fewer hosts are left
   Environment environment;         // ssh's
+  std::string token{};             // the first line of every host's standard input; empty: none
 };
 
 }  // namespace ddp::launch

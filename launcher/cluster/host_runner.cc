@@ -65,7 +65,10 @@ class HostRunner {
         out_(STDOUT_FILENO),
         err_(STDERR_FILENO),
         one_console_(same_file(STDOUT_FILENO, STDERR_FILENO)) {
-    for (const HostCommand& host : plan.hosts) start(host, plan.environment);
+    for (const HostCommand& host : plan.hosts) {
+      start(host, plan.environment);
+      if (!plan.token.empty()) write_line(hosts_.back().input, plan.token);
+    }
   }
 
   ~HostRunner() {
@@ -194,12 +197,15 @@ class HostRunner {
 
   // ddp-run there reads it from standard input, as ssh does not forward signals.
   void tell_all(int signal) {
-    const std::string line = signal_name(signal) + "\n";
     for (const RunningHost& host : hosts_) {
-      // A host that no longer reads ends with its connection.
-      if (host.input >= 0) [[maybe_unused]]
-        const auto told = ::write(host.input, line.data(), line.size());
+      if (host.input >= 0) write_line(host.input, signal_name(signal));
     }
+  }
+
+  // A host that no longer reads ends with its connection.
+  static void write_line(int input, const std::string& text) {
+    const std::string line = text + "\n";
+    [[maybe_unused]] const auto told = ::write(input, line.data(), line.size());
   }
 
   void give_up(int signal) {

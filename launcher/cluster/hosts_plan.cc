@@ -4,6 +4,9 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <sstream>
@@ -105,10 +108,18 @@ void check_first_host(const HostsRequest& request, const std::vector<Host>& host
                   hosts.front().name, other->name));
 }
 
+bool is_several(const HostsRequest& request, const std::vector<Host>& hosts) {
+  return hosts.size() > 1 || request.max_nodes > 1;
+}
+
+bool wants_token(const HostsRequest& request, const std::vector<Host>& hosts) {
+  return is_several(request, hosts) && !request.has_token;
+}
+
 // Options of ddp-run on the host at `index`, in addition to the user's.
 std::vector<std::string> own_options(const HostsRequest& request, const HostsPlace& place,
                                      const std::vector<Host>& hosts, std::size_t index) {
-  const bool several = hosts.size() > 1 || request.max_nodes > 1;
+  const bool several = is_several(request, hosts);
   std::vector<std::string> options{"--lifeline=" + place.version};
   const auto nodes = request.nnodes.empty() ? std::to_string(hosts.size()) : request.nnodes;
   if (several) options.push_back("--nnodes=" + nodes);
@@ -123,6 +134,7 @@ std::vector<std::string> own_options(const HostsRequest& request, const HostsPla
     if (!request.has_port) options.push_back(fmt::format("--master-port={}", place.port));
   }
   if (!request.has_run_id) options.push_back("--rdzv-id=" + place.run_id);
+  if (wants_token(request, hosts)) options.emplace_back("--rdzv-token-file=-");
   if (hosts[index].slots > 0)
     options.push_back(fmt::format("--nproc-per-node={}", hosts[index].slots));
   return options;
@@ -139,7 +151,9 @@ std::string label_of(const std::vector<Host>& hosts, std::size_t index) {
 
 HostsPlace HostsPlace::of_this_process() {
   std::uint64_t bits = 0;
-  [[maybe_unused]] const auto filled = ::getrandom(&bits, sizeof bits, 0);
+  std::array<unsigned char, 32> secret{};
+  if (::getrandom(&bits, sizeof bits, 0) < 0 || ::getrandom(secret.data(), secret.size(), 0) < 0)
+    throw LaunchError(kExitFailed, "cannot get random numbers: " + error_text(errno));
   std::error_code error;
   HostsPlace place;
   place.folder = std::filesystem::current_path(error).string();
@@ -147,6 +161,7 @@ HostsPlace HostsPlace::of_this_process() {
   place.version = DDP_VERSION;
   place.run_id = fmt::format("{:08x}", bits >> 32);
   place.port = 20000 + static_cast<int>(bits % 10000);  // below the ports given to clients
+  for (const unsigned char byte : secret) place.token += fmt::format("{:02x}", byte);
   place.environment = inherited_environment();
   return place;
 }
@@ -161,6 +176,7 @@ HostsPlan plan_hosts(const HostsRequest& request, const std::string& contents,
       place.folder, place.ddp_run, settings_for(request.exports, place.environment), {}};
   HostsPlan plan;
   plan.environment = place.environment;
+  if (wants_token(request, hosts)) plan.token = place.token;
   plan.min_nodes =
       request.min_nodes > 0 && request.dynamic ? request.min_nodes : static_cast<int>(hosts.size());
   for (std::size_t i = 0; i < hosts.size(); ++i) {

@@ -15,6 +15,7 @@ struct HostsPlace {
   std::string ddp_run;  // path of this program
   std::string version;
   std::string run_id;  // unless given
+  std::string token;   // unless one is given
   int port = 0;        // of the rendezvous, unless given
   Environment environment;
 

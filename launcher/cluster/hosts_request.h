@@ -17,6 +17,7 @@ struct HostsRequest {
   bool has_address = false;  // --rdzv-endpoint or --master-addr
   bool has_port = false;
   bool has_run_id = false;
+  bool has_token = false;
   std::vector<std::string> options;        // for ddp-run on all hosts
   std::vector<std::string> first_options;  // on the first only: they name files
   std::vector<std::string> program;        // with its arguments

@@ -138,12 +138,23 @@ void GroupRendezvous::note_standing(Clock::time_point now, const std::string& un
 void GroupRendezvous::host_at_endpoint() {
   candidacy_.reset();
   holds_endpoint_ = false;
+  note_missing_token();
   host({.epoch = epoch_}, signpost_.take_listeners());
   for (Follower& follower : signpost_.take_followers()) coordinator_->adopt(std::move(follower));
   next_visit_ = Clock::now();
   stage_ = Stage::Searching;
   search_.connect_to_self(search_.own_places().front());
   take_search_results();
+}
+
+void GroupRendezvous::note_missing_token() {
+  const auto& own = search_.own_places();
+  const bool in_reach = std::any_of(own.begin(), own.end(),
+                                    [](const auto& one) { return !is_loopback(one.address); });
+  if (!settings_.token.empty() || !in_reach || settings_.rules.max_nodes < 2) return;
+  tell_note(
+      fmt::format("without a token, anyone who can connect to {} can join this job or end it; {}",
+                  place_text(own.front().address, own.front().port), settings_.token_remedy));
 }
 
 void GroupRendezvous::remember(const Round& round) {

@@ -105,6 +105,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void leave_candidate(const std::string& why);
   Clock::time_point alone_at() const { return loss_->since + 2 * patience_; }
   void rejoin();
+  void note_missing_token();
   void host(JobHistory history, std::vector<int> listeners);
   void take_search_results();
   void claim_endpoint();

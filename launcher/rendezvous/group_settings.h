@@ -22,7 +22,8 @@ struct GroupSettings {
   std::optional<bool> is_host{};  // nullopt: whether the endpoint is an address of this machine
   std::chrono::milliseconds connect_timeout{60'000};
   std::string token{};
-  bool rank0_store = false;  // rank 0 hosts the workers' store, not the agent of its node
+  std::string token_remedy{};  // without a token: what the user can do
+  bool rank0_store = false;    // rank 0 hosts the workers' store, not the agent of its node
 
   // This node.
   std::string host_name;

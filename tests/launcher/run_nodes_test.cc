@@ -1,5 +1,6 @@
 // Several ddp-run as the nodes of one job: how it begins, fails, starts again and ends.
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -394,6 +395,7 @@ TEST_CASE("nodes without the token are turned away, and the job goes on", "[node
   Cluster job;
   const std::string token = job.tmp.write("token", std::string(32, 'a') + "\n");
   const std::string wrong = job.tmp.write("wrong", std::string(32, 'b') + "\n");
+  for (const std::string& file : {token, wrong}) ::chmod(file.c_str(), 0600);
   const std::string with = "--rdzv-token-file=" + token;
   ChildProgram& a = job.elastic("2", {with}, {"env=RANK"});
   for (const Lines& options : {Lines{"--rdzv-token-file=" + wrong}, Lines{}}) {
@@ -413,6 +415,7 @@ TEST_CASE("nodes without the token are turned away, and the job goes on", "[node
 TEST_CASE("a token file that is missing or too short is a usage error", "[nodes]") {
   Cluster job;
   const std::string weak = job.tmp.write("token", "short\n");
+  ::chmod(weak.c_str(), 0600);
   for (const std::string& file : {weak, job.tmp / "missing"}) {
     ChildProgram& a = job.elastic("2", {"--rdzv-token-file=" + file}, {});
     CHECK(finish(a) == 2);

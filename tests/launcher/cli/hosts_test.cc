@@ -47,6 +47,7 @@ HostsPlace some_place() {
       .ddp_run = "/opt/ddp-run",
       .version = "1.2",
       .run_id = "abcd",
+      .token = "5ec7e7",
       .port = 20001,
       .environment = {
           {"DDP_SSH", "/bin/rsh"}, {"PATH", "/bin"}, {"NCCL_DEBUG", "INFO"}, {"NCCL_X", "it's"}}};
@@ -155,10 +156,11 @@ TEST_CASE("each host gets its part of the job") {
              Contains(" ddp-run '/work dir' /opt/ddp-run -- --max-restarts=2"));
   CHECK(arguments_of(plan) ==
         Words{"--max-restarts=2 --summary --lifeline=1.2 --nnodes=2 --node-rank=0 "
-              "--master-addr=a --master-port=20001 --rdzv-id=abcd -- prog --hosts x",
+              "--master-addr=a --master-port=20001 --rdzv-id=abcd --rdzv-token-file=- -- prog "
+              "--hosts x",
               "--max-restarts=2 --summary --lifeline=1.2 --nnodes=2 --node-rank=1 "
-              "--master-addr=a --master-port=20001 --rdzv-id=abcd --nproc-per-node=4 -- prog "
-              "--hosts x"});
+              "--master-addr=a --master-port=20001 --rdzv-id=abcd --rdzv-token-file=- "
+              "--nproc-per-node=4 -- prog --hosts x"});
 }
 
 TEST_CASE("an elastic job on hosts meets at the first one") {
@@ -166,18 +168,28 @@ TEST_CASE("an elastic job on hosts meets at the first one") {
   CHECK(plan.min_nodes == 2);
   CHECK(arguments_of(plan)[2] ==
         "--rdzv-backend=c10d --lifeline=1.2 --nnodes=2:3 --rdzv-endpoint=a:20001 --rdzv-id=abcd "
-        "-- prog --hosts x");
+        "--rdzv-token-file=- -- prog --hosts x");
   CHECK_THAT(arguments_of(plan_of({"--hosts=::1,::1", "--rdzv-backend=c10d"}))[0],
              Contains("'--rdzv-endpoint=[::1]:20001'"));
+}
+
+TEST_CASE("the hosts of a job get a token that no command line shows") {
+  CHECK(plan_of({"--hosts=a,b"}).token == "5ec7e7");
+  CHECK(plan_of({"--hosts=a"}).token.empty());
+  CHECK(plan_of({"--hosts=a,b", "--rdzv-token-file=t"}).token.empty());
+  for (const std::string& line : arguments_of(plan_of({"--hosts=a,b"})))
+    CHECK(line.find("5ec7e7") == std::string::npos);
+  CHECK(HostsPlace::of_this_process().token.size() == 64);
+  CHECK(HostsPlace::of_this_process().token != HostsPlace::of_this_process().token);
 }
 
 TEST_CASE("addresses, ports and ids that are given are kept") {
   CHECK(arguments_of(plan_of({"--hosts=a,b", "--rdzv-backend=c10d", "--master-addr=ib1"}))[1] ==
         "--rdzv-backend=c10d --master-addr=ib1 --lifeline=1.2 --nnodes=2 --master-port=20001 "
-        "--rdzv-id=abcd -- prog --hosts x");
+        "--rdzv-id=abcd --rdzv-token-file=- -- prog --hosts x");
   CHECK(arguments_of(plan_of({"--hosts=a,b", "--rdzv-endpoint=ib1:99", "--rdzv-id=mine"}))[0] ==
-        "--rdzv-endpoint=ib1:99 --rdzv-id=mine --lifeline=1.2 --nnodes=2 --node-rank=0 -- prog "
-        "--hosts x");
+        "--rdzv-endpoint=ib1:99 --rdzv-id=mine --lifeline=1.2 --nnodes=2 --node-rank=0 "
+        "--rdzv-token-file=- -- prog --hosts x");
   CHECK_THAT(arguments_of(plan_of({"--hosts=a,b", "--master-port=99"}))[1],
              Contains("--master-port=99") && Contains("--master-addr=a ") && !Contains("20001"));
   CHECK(arguments_of(plan_of({"--hosts=a:2"})) ==
