@@ -131,13 +131,18 @@ ddp_torch_room(ddp_snapshot
     snapshot/ram_snapshots.cc
     snapshot/remote_snapshots.cc
     snapshot/resume_check.cc
+    snapshot/saved_tensors.cc
+    snapshot/shard_file.cc
     snapshot/snapshot.cc
     snapshot/snapshot_folder.cc
     snapshot/snapshot_folder_publish.cc
+    snapshot/snapshot_folder_shards.cc
     snapshot/snapshot_keeper.cc
+    snapshot/snapshot_keeper_shards.cc
     snapshot/snapshot_manifest.cc
     snapshot/snapshot_meta.cc
-    snapshot/state_buffer.cc)
+    snapshot/state_buffer.cc
+    snapshot/state_piece.cc)
 
 ddp_torch_room(ddp_run
   PUBLIC ddp_snapshot
@@ -147,6 +152,9 @@ ddp_torch_room(ddp_run
     run/early_stopping.cc
     run/loss_weights.cc
     run/replica_check.cc
+    run/row_cut.cc
+    run/shard_cut.cc
+    run/shared_snapshot.cc
     run/sharded_state.cc
     run/run_account.cc
     run/run_end.cc
@@ -155,7 +163,8 @@ ddp_torch_room(ddp_run
     run/trainer.cc
     run/training_run.cc
     run/training_run_duties.cc
-    run/training_run_log.cc)
+    run/training_run_log.cc
+    run/training_run_shards.cc)
 
 # What `trainer` does, all but main(): another program may bring a model of its own.
 ddp_torch_room(ddp_trainer_app
@@ -180,8 +189,10 @@ ddp_torch_room(ddp_trainer_app
     app/modes/train.cc
     app/multirun.cc
     app/out_of_memory.cc
+    app/planned_training.cc
     app/prediction_file.cc
     app/standard_output.cc
+    app/strategy_choice.cc
     app/train_job.cc
     app/warm_up.cc)
 target_compile_definitions(ddp_trainer_app PRIVATE DDP_VERSION="${PROJECT_VERSION}")

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include "tests/support/catch.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tests/e2e/saved_state.h"
 
 namespace ddp::test {
@@ -111,6 +113,42 @@ TEST_CASE("Python's safetensors reads the bytes that inspect has summed") {
   }
   const auto lines = lines_of(run.out);
   CHECK(std::set<std::string>(lines.begin(), lines.end()) == expected);
+}
+
+// What torch.distributed.checkpoint asks of the folder: its reader takes files by their ending.
+constexpr const char* kReadShards = R"(import glob, hashlib, json, os, sys, torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+os.mkdir("dcp")
+for shard in glob.glob("snapshot.pt.step-3.*-of-3"):
+    os.symlink(os.path.abspath(shard), f"dcp/{os.path.basename(shard)}.safetensors")
+reader = HuggingFaceStorageReader("dcp")
+tensors = reader.read_metadata().state_dict_metadata
+state = {name: torch.zeros(t.size, dtype=t.properties.dtype) for name, t in tensors.items()}
+dcp.load(state, storage_reader=HuggingFaceStorageReader("dcp"), no_dist=True)
+print(json.dumps({name: [list(t.shape), hashlib.sha256(t.numpy().tobytes()).hexdigest()]
+                  for name, t in state.items()}))
+)";
+
+TEST_CASE("torch.distributed.checkpoint reads the shards of a snapshot, bit for bit") {
+  const Workspace place;
+  if (!python_can_import(place, "torch, safetensors, numpy"))
+    return say_skipped("no Python with torch, safetensors and numpy");
+  succeed(launched(place, 3,
+                   {"distributed_config.strategy=zero2", "trainer_config.max_steps=3",
+                    "gpt_config.n_embd=144", "trainer_config.ema_decay=0.9"}));
+  place.write("read.py", kReadShards);
+  const auto read = finish_slowly(python(place, {beside_source("python"), "read.py"}));
+  INFO(read.out << read.err);
+  REQUIRE(read.exit == 0);
+  const auto tensors = nlohmann::json::parse(read.out);
+  const auto report = inspect(place, place.snapshot());
+  CHECK(tensors.size() == report.at("tensors").size());
+  for (const auto& tensor : report.at("tensors")) {
+    const auto& loaded = tensors.at(tensor.at("name").get<std::string>());
+    CHECK(loaded[0] == tensor.at("shape"));
+    CHECK(loaded[1] == tensor.at("sha256"));
+  }
 }
 
 }  // namespace

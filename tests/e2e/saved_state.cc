@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include "tests/support/catch.h"
 
-#include "trainer/runtime/error.h"
 #include "trainer/tensorfile/safetensors.h"
 
 namespace ddp::test {
@@ -16,18 +17,71 @@ namespace {
 using train::SafetensorsFile;
 using train::TensorBytes;
 
-bool same(const TensorBytes& a, const TensorBytes& b) {
-  return a.dtype == b.dtype && a.shape == b.shape && a.size == b.size &&
-         std::memcmp(a.data, b.data, a.size) == 0;
+/// A tensor put together from its pieces, without the code that the programs read them with.
+struct Whole {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::string bytes;
+  bool operator==(const Whole&) const = default;
+};
+
+/// Of one shard: the boxes are rows of the first dimension.
+struct Rows {
+  int64_t first = 0;
+  std::string bytes;
+};
+
+nlohmann::json json_of(const SafetensorsFile& file, const std::string& key) {
+  return nlohmann::json::parse(file.require_metadata(key));
 }
 
-train::Metadata what_must_be_equal(const SafetensorsFile& file) {
-  train::Metadata metadata = file.metadata();
-  for (const char* key : {"config", "world_size", train::kChecksumKey}) metadata.erase(key);
+std::string bytes_of(const TensorBytes& tensor) {
+  return {reinterpret_cast<const char*>(tensor.data), tensor.size};
+}
+
+std::map<std::string, std::vector<Rows>> rows_of_shards(const std::string& index) {
+  std::map<std::string, std::vector<Rows>> rows;
+  for (const auto& path : shards_of(index)) {
+    const SafetensorsFile shard(path);
+    shard.verify_checksum();
+    const auto places = json_of(shard, "DCP_SHARDING_INFO");
+    for (const auto& tensor : shard.tensors()) {
+      const auto at = places.at(tensor.name).at("saved_offsets").get<std::vector<int64_t>>();
+      for (std::size_t i = 1; i < at.size(); ++i) REQUIRE(at[i] == 0);
+      rows[tensor.name].push_back({at.empty() ? 0 : at.front(), bytes_of(tensor)});
+    }
+  }
+  return rows;
+}
+
+std::map<std::string, Whole> tensors_of(const std::string& snapshot) {
+  const SafetensorsFile file(snapshot);
+  file.verify_checksum();
+  std::map<std::string, Whole> tensors;
+  for (const auto& tensor : file.tensors())
+    tensors[tensor.name] = {tensor.dtype, tensor.shape, bytes_of(tensor)};
+  if (shards_of(snapshot).empty()) return tensors;
+  auto rows = rows_of_shards(snapshot);
+  for (const auto& entry : json_of(file, "tensors")) {
+    auto& tensor = tensors[entry.at("name")];
+    tensor = {entry.at("dtype"), entry.at("shape").get<std::vector<int64_t>>(), ""};
+    auto& pieces = rows[entry.at("name")];
+    std::sort(pieces.begin(), pieces.end(),
+              [](const Rows& one, const Rows& two) { return one.first < two.first; });
+    for (const Rows& piece : pieces) tensor.bytes += piece.bytes;
+  }
+  return tensors;
+}
+
+train::Metadata what_must_be_equal(const std::string& snapshot) {
+  train::Metadata metadata = SafetensorsFile(snapshot).metadata();
+  for (const char* key : {"config", "world_size", train::kChecksumKey, train::kDigestsKey,
+                          "format_version", "shards", "tensors"})
+    metadata.erase(key);
   return metadata;
 }
 
-void add_different_metadata(const SafetensorsFile& one, const SafetensorsFile& two, Words& names) {
+void add_different_metadata(const std::string& one, const std::string& two, Words& names) {
   const auto a = what_must_be_equal(one);
   const auto b = what_must_be_equal(two);
   for (const auto& [key, value] : a) {
@@ -36,14 +90,14 @@ void add_different_metadata(const SafetensorsFile& one, const SafetensorsFile& t
   if (a.size() != b.size()) names.emplace_back("number of metadata keys");
 }
 
-double largest_distance(const TensorBytes& a, const TensorBytes& b) {
+double largest_distance(const Whole& a, const Whole& b) {
   REQUIRE(a.dtype == "F32");
   REQUIRE(a.shape == b.shape);
   double largest = 0;
-  for (std::size_t at = 0; at < a.size; at += sizeof(float)) {
+  for (std::size_t at = 0; at < a.bytes.size(); at += sizeof(float)) {
     float x = 0, y = 0;
-    std::memcpy(&x, a.data + at, sizeof x);
-    std::memcpy(&y, b.data + at, sizeof y);
+    std::memcpy(&x, a.bytes.data() + at, sizeof x);
+    std::memcpy(&y, b.bytes.data() + at, sizeof y);
     largest = std::max(largest, std::abs(static_cast<double>(x) - y));
   }
   return largest;
@@ -51,31 +105,39 @@ double largest_distance(const TensorBytes& a, const TensorBytes& b) {
 
 }  // namespace
 
+Words shards_of(const std::string& snapshot) {
+  Words paths;
+  const SafetensorsFile file(snapshot);
+  if (!file.metadata().contains("shards")) return paths;
+  const auto folder = std::filesystem::path(snapshot).parent_path();
+  for (const auto& shard : json_of(file, "shards"))
+    paths.push_back((folder / shard.at("file").get<std::string>()).string());
+  return paths;
+}
+
 Words differences(const std::string& snapshot, const std::string& other) {
-  const SafetensorsFile one(snapshot);
-  const SafetensorsFile two(other);
-  one.verify_checksum();
-  two.verify_checksum();
-  REQUIRE(!one.tensors().empty());
+  const auto one = tensors_of(snapshot);
+  const auto two = tensors_of(other);
+  REQUIRE(!one.empty());
   Words names;
-  add_different_metadata(one, two, names);
-  for (const auto& tensor : one.tensors()) {
-    const auto* counterpart = two.find(tensor.name);
-    if (counterpart == nullptr || !same(tensor, *counterpart)) names.push_back(tensor.name);
+  add_different_metadata(snapshot, other, names);
+  for (const auto& [name, tensor] : one) {
+    const auto counterpart = two.find(name);
+    if (counterpart == two.end() || !(counterpart->second == tensor)) names.push_back(name);
   }
-  if (one.tensors().size() != two.tensors().size()) names.emplace_back("number of tensors");
+  if (one.size() != two.size()) names.emplace_back("number of tensors");
   return names;
 }
 
 double largest_parameter_distance(const std::string& snapshot, const std::string& other) {
-  const SafetensorsFile one(snapshot);
-  const SafetensorsFile two(other);
+  const auto one = tensors_of(snapshot);
+  const auto two = tensors_of(other);
   double largest = 0;
   int compared = 0;
-  for (const auto& tensor : one.tensors()) {
-    if (tensor.name.rfind("model.", 0) != 0) continue;
-    REQUIRE(two.find(tensor.name) != nullptr);
-    largest = std::max(largest, largest_distance(tensor, *two.find(tensor.name)));
+  for (const auto& [name, tensor] : one) {
+    if (name.rfind("model.", 0) != 0) continue;
+    REQUIRE(two.contains(name));
+    largest = std::max(largest, largest_distance(tensor, two.at(name)));
     ++compared;
   }
   REQUIRE(compared > 0);
@@ -85,8 +147,9 @@ double largest_parameter_distance(const std::string& snapshot, const std::string
 bool is_whole(const std::string& snapshot) {
   try {
     SafetensorsFile(snapshot).verify_checksum();
+    for (const auto& shard : shards_of(snapshot)) SafetensorsFile(shard).verify_checksum();
     return true;
-  } catch (const train::RunError&) {
+  } catch (const std::exception&) {
     return false;
   }
 }

@@ -9,10 +9,13 @@
 
 namespace ddp::test {
 
-/// Names of the tensors and metadata in which two snapshots differ, byte by byte; the resolved
-/// configuration, the checksum and the number of ranks may differ. Also fails when one of them is
-/// damaged.
+/// Names of the tensors and metadata in which two snapshots, in one file or in shards, differ, byte
+/// by byte; the resolved configuration, the checksums and the number of ranks may differ. Also
+/// fails when one of them is damaged.
 Words differences(const std::string& snapshot, const std::string& other);
+
+/// The files of the shards that a snapshot's index names; none for a single file.
+Words shards_of(const std::string& snapshot);
 
 /// The largest distance between two values of a parameter (tensors named model.*).
 double largest_parameter_distance(const std::string& snapshot, const std::string& other);

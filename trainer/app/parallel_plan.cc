@@ -132,7 +132,8 @@ int64_t largest_batch(Config config, const PlannedTraining& training, const Clus
 std::string why_not(const Config& config, Strategy strategy, int64_t ranks) {
   if (strategy == Strategy::kDdp) return "";
   if (ranks == 1) return "divides the state among ranks, and there is one";
-  if (config.trainer.ram_snapshots) return "works without trainer_config.ram_snapshots only";
+  if (config.trainer.ram_snapshots && config.trainer.snapshot_shards == AutoSwitch::kFalse)
+    return "copies to memory only without trainer_config.snapshot_shards=false";
   if (config.distributed.gradient_compression != GradientCompression::kNone)
     return "works without distributed_config.gradient_compression only";
   return "";

@@ -12,12 +12,14 @@
 #include "launcher/worker_contract.h"
 #include "trainer/app/exit_report.h"
 #include "trainer/app/out_of_memory.h"
+#include "trainer/app/strategy_choice.h"
 #include "trainer/config/keys/config_text.h"
 #include "trainer/config/load/run_folder.h"
 #include "trainer/data/data_source.h"
 #include "trainer/optim/numerics.h"
 #include "trainer/parallel/device_share.h"
 #include "trainer/parallel/peer_watch.h"
+#include "trainer/run/shared_snapshot.h"
 #include "trainer/run/trainer.h"
 #include "trainer/run/training_run.h"
 #include "trainer/runtime/error.h"
@@ -35,16 +37,14 @@
 namespace ddp::train {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct ResumePoint {
   std::optional<OpenedSnapshot> snapshot;  ///< Rank 0's; others may have opened the same file.
   std::optional<SnapshotMeta> meta;        ///< The same on every rank.
 };
 
-std::vector<std::string> copies_in_memory(const std::string& path) {
+SnapshotFolder::Copies copies_in_memory(const std::string& path) {
   const char* folder = std::getenv(launch::kShmDir);
-  return ram_snapshot_files(folder != nullptr ? folder : "", path);
+  return ram_snapshot_copies(folder != nullptr ? folder : "", path);
 }
 
 // Rank 0 may be on another node than before; training from scratch there would lose the run.
@@ -59,15 +59,6 @@ void check_other_nodes(bool found, const SnapshotFolder& folder, ProcessGroup& g
       "one; "
       "put the path on storage that all nodes share, or copy the file, or delete it to start over",
       folder.path(), other - seen.begin()));
-}
-
-/// The other ranks of this machine can read what rank 0 reads: sending it takes longer.
-void open_same_file(ResumePoint& point, ProcessGroup& group) {
-  if (!point.meta) return;
-  const auto& own = point.snapshot;
-  const std::string path = group.broadcast_text(own ? fs::absolute(own->path).string() : "");
-  const std::string checksum = group.broadcast_text(own ? header_checksum(*own) : "");
-  if (!group.is_main()) point.snapshot = open_if_same(path, checksum);
 }
 
 // Rank 0 decides; the others need no access to the file.
@@ -123,16 +114,58 @@ std::unique_ptr<Task> open_task(const Config& config, const DevicePlan& plan,
   }
 }
 
+/// From here on the run has a strategy, which its snapshots hold.
+void resolve_strategy(Config& config, const Task& task, const DevicePlan& plan, const DistEnv& env,
+                      const std::optional<SnapshotMeta>& meta, ProcessGroup& group, Log& log) {
+  if (config.distributed.strategy != Strategy::kAuto) return;
+  const StrategyChoice choice = choose_strategy(config, task, plan, env, meta, group);
+  config.distributed.strategy = choice.strategy;
+  const auto name = names_of(choice.strategy).at(static_cast<std::size_t>(choice.strategy));
+  log.info(fmt::format("distributed_config.strategy=auto: {}: {}", name, choice.why));
+}
+
+/// Whether every rank saves its part of the state, which all ranks have to write to one folder.
+bool saves_shards(const Config& config, bool divided, const SnapshotFolder& folder,
+                  ProcessGroup& group, Log& log) {
+  const AutoSwitch wanted = config.trainer.snapshot_shards;
+  const bool automatic = wanted == AutoSwitch::kAuto;
+  if (group.size() == 1 || wanted == AutoSwitch::kFalse || (automatic && !divided)) return false;
+  const auto blind = rank_without_folder(folder.path(), group);
+  if (!blind) return true;
+  const bool needed = !automatic || config.trainer.ram_snapshots;
+  const std::string why = fmt::format(
+      "rank {} does not see the folder of {} on rank 0's node, which sharded snapshots need; put "
+      "trainer_config.snapshot_path on storage that all nodes share",
+      *blind, folder.path());
+  if (needed) throw UserError(fmt::format("trainer_config.snapshot_shards: {}", why));
+  log.info(fmt::format("Snapshots: rank 0 gathers the state and writes one file, because {}", why));
+  return false;
+}
+
+void follow_rank_zero(SnapshotFolder& folder, ProcessGroup& group) {
+  const std::string run_id = group.broadcast_text(group.is_main() ? folder.run_id() : "");
+  const std::string attempt =
+      group.broadcast_text(group.is_main() ? fmt::to_string(folder.attempt()) : "");
+  if (!group.is_main()) folder.follow(run_id, std::stoll(attempt));
+}
+
+struct SnapshotPlace {
+  SnapshotFolder& folder;
+  RemoteSnapshots* remote;  ///< On rank 0, of a run with remote snapshots.
+  bool sharded;             ///< Each rank writes a part.
+};
+
 /// All of it that a model is needed for.
 JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup& group,
-                     SnapshotFolder& folder, RemoteSnapshots* remote, RunMonitor& monitor, Log& log,
-                     PeerWatch& peers, ResumePoint resume, Task& task) {
+                     const SnapshotPlace& place, RunMonitor& monitor, Log& log, PeerWatch& peers,
+                     ResumePoint resume, Task& task) {
   Trainer trainer(config, plan, group, task, resume.meta,
                   resume.snapshot ? &*resume.snapshot : nullptr);
   const std::string resumed_from = resume.snapshot ? resume.snapshot->path : "";
   resume.snapshot.reset();  // or a file that is replaced later would keep its place on the disk
   monitor.started("model");
-  TrainingRun training(config, group, trainer, folder, remote, monitor, log, resumed_from);
+  TrainingRun training(config, group, trainer, place.folder, place.remote, monitor, log,
+                       resumed_from, place.sharded);
   const PeerWatch::FinishFirst saves(peers, [&training] { training.finish_writing(); });
   const FitResult result = training.fit();
   return {result.stop_signal, result.train_loss, result.eval_loss, config.hydra.run_dir};
@@ -151,8 +184,9 @@ JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup&
       out_of_memory_text(config, model, place, place.cuda ? plan.device.index() : 0, error));
 }
 
-JobResult train_in_group(const Config& config, const DevicePlan& plan, bool several_nodes,
+JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& env,
                          ProcessGroup& group, Log& log, PeerWatch& peers, RunMonitor& monitor) {
+  const bool several_nodes = !env.single_node();
   const bool remote_path = is_remote(config.trainer.snapshot_path);
   monitor.starting(remote_path);  // nobody knows how long a download takes
   SnapshotFolder folder(local_snapshot_path(config.trainer), config.trainer.save_total_limit, log);
@@ -162,8 +196,6 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, bool seve
     remote->fetch_newest();
   }
   ResumePoint resume = find_resume_point(folder, several_nodes && !remote_path, group, log);
-  // Between GPUs a broadcast is faster than reading and comparing.
-  if (!several_nodes && !plan.device.is_cuda()) open_same_file(resume, group);
   if (remote_path) monitor.starting(false);
   if (config.task == TaskKind::kCausalLm) {
     if (const auto note = large_text_note(config.data); !note.empty()) log.info(note);
@@ -184,9 +216,18 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, bool seve
     if (resume.meta) {
       for (const auto& line : check_resume(*resume.meta, config, *task)) log.info(line);
     }
+    resolve_strategy(config, *task, plan, env, resume.meta, group, log);
+    // The other ranks can read what rank 0 reads. On one machine's CPUs sending it takes longer,
+    // and of a divided state each rank needs a part. Between GPUs a broadcast is faster than
+    // comparing.
+    const bool divided = divides_state(config.distributed.strategy) && group.size() > 1;
+    if (resume.meta && (divided || (!several_nodes && !plan.device.is_cuda())))
+      resume.snapshot = open_as_rank_zero(std::move(resume.snapshot), group);
     if (group.is_main()) folder.begin_run(config_to_json(config), samples);
+    const bool sharded = saves_shards(config, divided, folder, group, log);
+    if (sharded) follow_rank_zero(folder, group);
     monitor.started("snapshot and data");
-    return train_task(config, plan, group, folder, remote.get(), monitor, log, peers,
+    return train_task(config, plan, group, {folder, remote.get(), sharded}, monitor, log, peers,
                       std::move(resume), *task);
   } catch (const std::exception& error) {
     rethrow(config, plan, group, *task, error);
@@ -195,7 +236,7 @@ JobResult train_in_group(const Config& config, const DevicePlan& plan, bool seve
 
 /// One rank has nothing to divide. Under a launcher it may be what is left of several.
 void check_strategy(const DistributedConfig& config, const DistEnv& env, Log& log) {
-  if (config.strategy == Strategy::kDdp || env.world_size > 1) return;
+  if (!divides_state(config.strategy) || env.world_size > 1) return;
   const auto name = names_of(config.strategy).at(static_cast<std::size_t>(config.strategy));
   if (!env.launched) {
     throw UserError(fmt::format(
@@ -287,7 +328,7 @@ JobResult train_job(RunConfig run, const DistEnv& env, OnFailure on_failure,
     config.hydra.run_dir = group.broadcast_text(config.hydra.run_dir);
     if (config.hydra.job_chdir) work_in(config.hydra.run_dir);
     monitor.started("group");
-    return train_in_group(config, plan, !env.single_node(), group, log, peers, monitor);
+    return train_in_group(config, plan, env, group, log, peers, monitor);
   } catch (...) {
     monitor.withdraw_promise();
     if (on_failure == OnFailure::kThrow) throw;

@@ -22,6 +22,10 @@ inline Names names_of(DeviceChoice) { return {"auto", "cpu", "cuda"}; }
 enum class IfBusy { kSkip, kWait };
 inline Names names_of(IfBusy) { return {"skip", "wait"}; }
 
+/// Of a YAML value that may also be a bool: its names are what a bool is called there.
+enum class AutoSwitch { kAuto, kTrue, kFalse };
+inline Names names_of(AutoSwitch) { return {"auto", "true", "false"}; }
+
 enum class BadStepPolicy { kSkip, kRollback, kStop };
 inline Names names_of(BadStepPolicy) { return {"skip", "rollback", "stop"}; }
 
@@ -43,7 +47,8 @@ struct TrainerConfig {
   double snapshot_disk_share = 0.1;         ///< Share of the time that `auto` may be writing.
   double snapshot_gb_per_hour = 40.0;       ///< Write limit of `auto`; 0: no limit.
   IfBusy snapshot_if_busy = IfBusy::kSkip;  ///< A snapshot is due while the last is written.
-  int64_t save_total_limit = 2;             ///< Files kept: the newest and the ones before it.
+  AutoSwitch snapshot_shards = AutoSwitch::kAuto;  ///< Each rank writes its part of a snapshot.
+  int64_t save_total_limit = 2;  ///< Files kept: the newest and the ones before it.
   std::string snapshot_cache = "snapshot_cache";  ///< Absolute after loading.
   bool ram_snapshots = false;                     ///< A copy in shared memory after each step.
   int64_t log_every_steps = 10;

@@ -21,6 +21,7 @@ enum class Phase {
   kStaging,     ///< The state is being copied for a snapshot.
   kWriting,     ///< A snapshot is being written to its temporary file.
   kRename,      ///< It is on the disk, its name is still the temporary one.
+  kCommitting,  ///< All shards of a snapshot have their names, its index does not exist yet.
   kPublished,   ///< It has its name.
   kEnd,         ///< After the last step.
 };
@@ -30,7 +31,7 @@ struct PhaseName {
   Phase phase;
 };
 
-inline constexpr std::array<PhaseName, 16> kPhaseNames = {{{"start", Phase::kStart},
+inline constexpr std::array<PhaseName, 17> kPhaseNames = {{{"start", Phase::kStart},
                                                            {"data", Phase::kData},
                                                            {"forward", Phase::kForward},
                                                            {"backward", Phase::kBackward},
@@ -44,6 +45,7 @@ inline constexpr std::array<PhaseName, 16> kPhaseNames = {{{"start", Phase::kSta
                                                            {"staging", Phase::kStaging},
                                                            {"writing", Phase::kWriting},
                                                            {"rename", Phase::kRename},
+                                                           {"committing", Phase::kCommitting},
                                                            {"published", Phase::kPublished},
                                                            {"end", Phase::kEnd}}};
 

@@ -100,7 +100,7 @@ std::vector<MemoryItem> state_items(const Config& config,
                                     const ComputePlace& place) {
   const StateCounts n = state_counts(config, parameters);
   const bool alone = place.world_size == 1;
-  const bool sharded = config.distributed.strategy != Strategy::kDdp && !alone;
+  const bool sharded = divides_state(config.distributed.strategy) && !alone;
   const double ranks = sharded ? static_cast<double>(place.world_size) : 1.0;  // that share it
   const double state = kFloat * (n.all + n.states + n.averages);  // as a snapshot has it
   const bool own_buckets = !sharded && !alone && !config.distributed.gradient_as_bucket_view;

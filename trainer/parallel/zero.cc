@@ -254,6 +254,17 @@ torch::Tensor ShardedDataParallel::table_for(std::size_t bucket) {
   return table.rows.narrow(0, 0, ranks * row).view({ranks, row});
 }
 
+std::vector<std::vector<Shard>> ShardedDataParallel::shards_of_ranks() const {
+  std::vector<std::vector<Shard>> shards(static_cast<std::size_t>(group_.size()));
+  for (const Bucket& bucket : buckets_) {
+    for (std::size_t rank = 0; rank < shards.size(); ++rank) {
+      const auto& of_rank = bucket.plan.of_rank[rank];
+      shards[rank].insert(shards[rank].end(), of_rank.begin(), of_rank.end());
+    }
+  }
+  return shards;
+}
+
 void ShardedDataParallel::exchange(
     const std::vector<torch::Tensor>& values,
     const std::function<void(int, const Shard&, const torch::Tensor&)>& take) {

@@ -62,6 +62,10 @@ class ShardedDataParallel : public GradientSync {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   /// Never empty: a rank that has no part in the parameters holds no element of the first one.
   const std::vector<OwnShard>& own() const { return own_; }
+  /// The shards of each rank, this one's as in own() but for an empty one.
+  std::vector<std::vector<Shard>> shards_of_ranks() const;
+  /// For what else is exchanged between the ranks that hold shards.
+  RowCollectives& rows() { return *rows_; }
 
   void begin_micro_batch(bool last) override;
   /// Throws RunError when a parameter gets no gradient, or more than one.

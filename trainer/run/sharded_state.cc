@@ -8,6 +8,8 @@
 #include <sstream>
 #include <utility>
 
+#include "trainer/run/row_cut.h"
+
 namespace ddp::train {
 namespace {
 
@@ -23,13 +25,28 @@ std::set<std::size_t> matrices_of(const TrainedParameters& trained) {
   return matrices;
 }
 
+/// Who holds which elements of a parameter.
+std::vector<HeldRange> held_of(const std::vector<std::vector<Shard>>& shards,
+                               std::size_t parameter) {
+  std::vector<HeldRange> held;
+  for (std::size_t rank = 0; rank < shards.size(); ++rank) {
+    for (const Shard& shard : shards[rank]) {
+      if (shard.parameter == parameter && shard.size() > 0)
+        held.push_back({static_cast<int>(rank), shard.begin, shard.end});
+    }
+  }
+  std::sort(held.begin(), held.end(),
+            [](const HeldRange& a, const HeldRange& b) { return a.begin < b.begin; });
+  return held;
+}
+
 }  // namespace
 
 std::unique_ptr<ShardedDataParallel> make_shards(const TrainedParameters& trained,
                                                  ProcessGroup& group,
                                                  const DistributedConfig& config, int averaged_over,
                                                  FirstValues values) {
-  if (config.strategy == Strategy::kDdp || group.size() == 1) return nullptr;
+  if (!divides_state(config.strategy) || group.size() == 1) return nullptr;
   const auto matrices = matrices_of(trained);
   std::vector<ShardedDataParallel::Parameter> parameters;
   for (const auto& p : trained.parameters)
@@ -116,6 +133,26 @@ std::vector<NamedTensor> ShardedState::gather(const std::vector<NamedTensor>& pi
   std::vector<NamedTensor> tensors;
   for (const auto& [whole, tensor] : gathered) tensors.push_back({name_of(whole), tensor});
   return tensors;
+}
+
+std::vector<StatePiece> ShardedState::own_pieces(const std::vector<NamedTensor>& pieces,
+                                                 std::vector<LogicalTensor>& tensors) {
+  const auto shards = shards_.shards_of_ranks();
+  std::vector<RowCut> cuts;
+  if (!saved_) saved_ = wholes_of(pieces);
+  for (const Whole& whole : *saved_) {
+    const auto shape = shards_.parameters()[whole.parameter].tensor.sizes().vec();
+    tensors.push_back({name_of(whole), dtype_name(torch::kFloat32), shape});
+    RowCut cut{name_of(whole), shape, held_of(shards, whole.parameter), {}, {}};
+    cut.saved = rows_to_save(cut.held, row_elements(shape), group_.size());
+    for (const auto& piece : pieces) {
+      if (piece.tensor.numel() > 0 && whole_of(piece) == whole)
+        cut.own.emplace_back(piece.piece->begin, piece.tensor);
+    }
+    cuts.push_back(std::move(cut));
+  }
+  const auto device = shards_.parameters().front().tensor.device();
+  return pieces_by_rows(cuts, shards_.rows(), device, group_.rank(), group_.size());
 }
 
 std::vector<torch::Tensor> ShardedState::values_of(const std::string& label,

@@ -12,7 +12,9 @@
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/parallel/zero.h"
+#include "trainer/run/shard_cut.h"
 #include "trainer/snapshot/snapshot.h"
+#include "trainer/snapshot/state_piece.h"
 
 namespace ddp::train {
 
@@ -35,6 +37,12 @@ class ShardedState {
   /// `pieces` as this rank holds them; on rank 0 the whole tensors on the CPU that they and those
   /// of the other ranks make up, in the order of the parameters. Elsewhere empty.
   std::vector<NamedTensor> gather(const std::vector<NamedTensor>& pieces);
+  /// What this rank saves of the tensors that are divided: boxes of whole rows, for which parts of
+  /// rows at the cuts move between ranks. The values are those of `pieces`, not copies, but for
+  /// such parts. Every call gives the same tensors. `tensors`: receives the tensors that the pieces
+  /// of all ranks make up, in the order of the parameters.
+  std::vector<StatePiece> own_pieces(const std::vector<NamedTensor>& pieces,
+                                     std::vector<LogicalTensor>& tensors);
   /// The reverse: fills `pieces` from rank 0's `snapshot`; other ranks need none. What it lacks
   /// and `may_lack` says it may lack stays as it is. Throws UserError as
   /// OpenedSnapshot::load_into().
@@ -58,6 +66,7 @@ class ShardedState {
 
   ShardedDataParallel& shards_;
   ProcessGroup& group_;
+  std::optional<std::vector<Whole>> saved_;  // what own_pieces() was given: always the same
 };
 
 }  // namespace ddp::train

@@ -71,6 +71,15 @@ std::string parameter_of(const std::string& tensor) {
   return tensor.starts_with("optimizer.") ? name.substr(0, name.rfind('.')) : name;
 }
 
+/// The place of a tensor's section in the order of Trainer::state().
+std::size_t section_of(std::string_view tensor) {
+  constexpr std::array<std::string_view, 4> kSections = {"model.", "optimizer.", "buffer.", "ema."};
+  const auto found =
+      std::find_if(kSections.begin(), kSections.end(),
+                   [&](std::string_view section) { return tensor.starts_with(section); });
+  return static_cast<std::size_t>(found - kSections.begin());
+}
+
 void check_evaluation(const Task& task, const TrainerConfig& config) {
   check_metric_name(task.metric_names(), config.metric_for_best_model);
   if (task.evaluation() != nullptr) return;
@@ -128,6 +137,7 @@ TrainedParameters Trainer::divide(TrainedParameters trained, FirstValues values)
   if (!shards) return trained;
   auto pieces = pieces_of(trained, *shards);
   shards_ = shards.get();
+  sharded_state_ = std::make_unique<ShardedState>(*shards, group_);
   sync_ = std::move(shards);
   return pieces;
 }
@@ -214,9 +224,8 @@ void Trainer::share_state(const OpenedSnapshot* snapshot) {
   average_.restart();
   const Config before =
       snapshot != nullptr ? config_from_json(snapshot->meta.config_json) : config_;
-  ShardedState(*shards_, group_)
-      .deal_out(snapshot, state_where(/*divided=*/true),
-                [&](const std::string& name) { return may_lack(before, name); });
+  sharded_state_->deal_out(snapshot, state_where(/*divided=*/true),
+                           [&](const std::string& name) { return may_lack(before, name); });
 }
 
 MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro,
@@ -365,26 +374,19 @@ std::optional<Evaluation> Trainer::evaluate_now(const std::function<bool()>& go_
 std::vector<NamedTensor> Trainer::whole_state() const {
   if (shards_ == nullptr) return state();
   auto tensors = state_where(/*divided=*/false);
-  auto gathered = ShardedState(*shards_, group_).gather(state_where(/*divided=*/true));
+  auto gathered = sharded_state_->gather(state_where(/*divided=*/true));
   std::move(gathered.begin(), gathered.end(), std::back_inserter(tensors));
-  const auto section_of = [](const NamedTensor& each) {
-    // Static: two calls compare places in one array.
-    static constexpr std::array<std::string_view, 3> kSections = {"model.", "optimizer.",
-                                                                  "buffer."};
-    return std::find_if(kSections.begin(), kSections.end(),
-                        [&](std::string_view section) { return each.name.starts_with(section); });
-  };
-  std::stable_sort(tensors.begin(), tensors.end(),
-                   [&](const auto& a, const auto& b) { return section_of(a) < section_of(b); });
+  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    return section_of(a.name) < section_of(b.name);
+  });
   return tensors;
 }
 
-TrainingState Trainer::capture() const {
+SnapshotMeta Trainer::capture_meta() const {
   // One copy, and the only time that the host waits for the device.
   const auto counters = to_host(
       torch::cat({optimizer_->step_count().to(torch::kFloat64).view({1}), scaler_.packed_state()}));
-  TrainingState state;
-  SnapshotMeta& meta = state.meta;
+  SnapshotMeta meta;
   meta.step = step_;
   meta.cursor = cursor_;
   meta.optimizer_step = counters[0].item<double>();
@@ -400,12 +402,40 @@ TrainingState Trainer::capture() const {
   meta.best_eval = best_eval_;
   meta.evaluation_due = evaluation_due_;
   meta.early_stopping = early_stopping_.state();
+  return meta;
+}
+
+// As the next step's first micro-batch will find it: the same for any number of ranks.
+NamedTensor Trainer::generator_state() const {
+  return {plan_.device.is_cuda() ? "generator.cuda" : "generator.cpu",
+          seeded_state(plan_.device, dropout_seed(as_seed(config_), step_, 0))};
+}
+
+TrainingState Trainer::capture() const {
+  TrainingState state{capture_meta(), {}, {}};
   for (auto& each : whole_state()) state.tensors.emplace_back(each.name, each.tensor);
-  // The generator as the next step's first micro-batch will find it: the same for any number of
-  // ranks.
-  const std::string device = plan_.device.is_cuda() ? "cuda" : "cpu";
-  state.tensors.emplace_back("generator." + device,
-                             seeded_state(plan_.device, dropout_seed(as_seed(config_), step_, 0)));
+  const auto generator = generator_state();
+  state.tensors.emplace_back(generator.name, generator.tensor);
+  state.ready = record_ready(plan_.device);
+  return state;
+}
+
+TrainingState Trainer::capture_shard() const {
+  TrainingState state{capture_meta(), {}, {}, ShardToSave{}};
+  ShardToSave& shard = *state.shard;
+  shard.id = {"", 0, step_, group_.rank(), group_.size()};
+  auto whole = state_where(/*divided=*/false);
+  whole.push_back(generator_state());
+  shard.tensors = logical_tensors(whole);
+  shard.pieces = own_share(whole, group_.rank(), group_.size());
+  if (shards_ != nullptr) {
+    auto own = sharded_state_->own_pieces(state_where(/*divided=*/true), shard.tensors);
+    std::move(own.begin(), own.end(), std::back_inserter(shard.pieces));
+    std::stable_sort(shard.tensors.begin(), shard.tensors.end(), [](const auto& a, const auto& b) {
+      return section_of(a.name) < section_of(b.name);
+    });
+  }
+  state.tensors = parts_of(shard.pieces);
   state.ready = record_ready(plan_.device);
   return state;
 }
@@ -425,7 +455,7 @@ std::vector<NamedTensor> Trainer::gradients() const {
   std::vector<NamedTensor> gradients;
   for (const auto& p : optimizer_->parameters())
     gradients.push_back({p.name, p.tensor.grad(), p.piece});
-  return shards_ == nullptr ? gradients : ShardedState(*shards_, group_).gather(gradients);
+  return shards_ == nullptr ? gradients : sharded_state_->gather(gradients);
 }
 
 std::unique_ptr<DataLoader> Trainer::make_loader() const {

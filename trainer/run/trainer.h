@@ -93,6 +93,8 @@ class Trainer {
   /// Returns the state as the next step will find it, for rank 0 to save. Changes nothing: neither
   /// the state nor the default generators.
   TrainingState capture() const;
+  /// The same for each rank to save a shard of it. A collective. Its ShardId knows no attempt yet.
+  TrainingState capture_shard() const;
 
   /// Of the last step, by the names of their parameters; on rank 0.
   std::vector<NamedTensor> gradients() const;
@@ -133,6 +135,8 @@ class Trainer {
   std::vector<NamedTensor> state() const;
   /// The same as a snapshot has it: on rank 0, and where nothing is divided.
   std::vector<NamedTensor> whole_state() const;
+  SnapshotMeta capture_meta() const;
+  NamedTensor generator_state() const;
   /// state() without what is divided, or only that.
   std::vector<NamedTensor> state_where(bool divided) const;
   void load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot);
@@ -168,7 +172,8 @@ class Trainer {
 
   std::optional<torch::ScalarType> amp_dtype_;
   std::unique_ptr<GradientSync> sync_;
-  ShardedDataParallel* shards_ = nullptr;  // sync_, where ranks hold shards
+  ShardedDataParallel* shards_ = nullptr;        // sync_, where ranks hold shards
+  std::unique_ptr<ShardedState> sharded_state_;  // likewise
   std::unique_ptr<Optimizer> optimizer_;
   GradScaler scaler_;
   DistributedSampler sampler_;

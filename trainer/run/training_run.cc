@@ -10,6 +10,7 @@
 #include "trainer/metrics/memory.h"
 #include "trainer/parallel/collective_wait.h"
 #include "trainer/run/run_end.h"
+#include "trainer/run/shared_snapshot.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/process/stop_signal.h"
 #include "trainer/snapshot/ram_snapshots.h"
@@ -33,21 +34,28 @@ std::string digits_of(double value) {
 
 TrainingRun::TrainingRun(const Config& config, ProcessGroup& group, Trainer& trainer,
                          SnapshotFolder& folder, RemoteSnapshots* remote, RunMonitor& monitor,
-                         Log& log, const std::string& resumed_from)
+                         Log& log, const std::string& resumed_from, bool sharded)
     : config_(config),
       group_(group),
       trainer_(trainer),
       folder_(folder),
       monitor_(monitor),
       log_(log),
+      sharded_(sharded),
       profile_(config, group.rank(), trainer.device_plan().device,
                steps_of_run(config.trainer, trainer.sampler().steps_per_epoch())),
       duties_(duties()),
       first_step_(trainer.step()) {
+  if (group.is_main()) records_ = std::make_unique<RunRecords>(config, log);
+  if (group.is_main() || sharded) {
+    const auto shard =
+        sharded ? std::optional(ShardRank{group.rank(), group.size()}) : std::nullopt;
+    keeper_ =
+        std::make_unique<SnapshotKeeper>(config.trainer, folder, remote, monitor, log,
+                                         SnapshotKeeper::Resumed{resumed_from, trainer.step()},
+                                         shard, [this] { records_->flush(); });
+  }
   if (!group.is_main()) return;
-  records_ = std::make_unique<RunRecords>(config, log);
-  keeper_ = std::make_unique<SnapshotKeeper>(config.trainer, folder, remote, monitor, log,
-                                             resumed_from, [this] { records_->flush(); });
   account_ = std::make_unique<RunAccount>(folder.path(), trainer.step());
   // Training that goes on from a copy in memory has not saved that step.
   if (resumed_from == folder.path()) saved_step_ = trainer.step();
@@ -117,8 +125,7 @@ void TrainingRun::train_until_limit() {
     // same step.
     const int64_t epoch = trainer_.cursor().epoch;
     const int64_t step = trainer_.step() + 1;
-    const bool due = trainer_.holds_shards() && keeper_ && keeper_->due(step);
-    auto wishes = group_.all_reduce_max_async({StopSignal::pending(), due ? 1 : 0});
+    auto wished = group_.all_reduce_max_async(wishes(step));
     if (profile_.begins_with(step))
       profiling([&] {
         trainer_.sync().measure_times();
@@ -128,9 +135,7 @@ void TrainingRun::train_until_limit() {
     profile_.begin_step(step);
     one_step();
     monitor_.enter(Phase::kAllReduce, "all_reduce");
-    const auto wished = wishes.wait_all();
-    stop_signal_ = static_cast<int>(wished.front());
-    snapshot_wished_ = wished.back() != 0;
+    take_wishes(wished.wait_all());
     monitor_.end_step();
     profile_.end_step();
     if (group_.is_main()) step_done();
@@ -294,16 +299,19 @@ bool TrainingRun::roll_back(int64_t bad_step) {
   if (keeper_) {
     keeper_->before_update();
     keeper_->wait();
-    snapshot = folder_.find();
-    // Theirs are steps that are to be made in another way now, and they would be found as newer.
-    if (snapshot) keeper_->forget_memory();
   }
+  settle_shards();
+  if (group_.is_main()) snapshot = folder_.find();
   const std::string json = group_.broadcast_text(snapshot ? snapshot->meta.to_json() : "");
   if (json.empty()) return false;
+  // Theirs are steps that are to be made in another way now, and they would be found as newer.
+  if (keeper_) keeper_->forget_memory();
   unjudged_.reset();
   snapshot_wished_ = false;
+  memory_copy_wished_ = false;
   const StepGuard known = trainer_.guard();
   const auto meta = SnapshotMeta::from_json(json);
+  if (sharded_) snapshot = open_as_rank_zero(std::move(snapshot), group_);
   trainer_.restore(meta, snapshot ? &*snapshot : nullptr);
   trainer_.guard().remember(known);
   trainer_.guard().leave_out(bad_step);
@@ -340,32 +348,46 @@ void TrainingRun::go_to_best() {
     if (entry != nullptr) snapshot = open_snapshot(folder_.path_of(*entry));
   }
   const std::string json = group_.broadcast_text(snapshot ? snapshot->meta.to_json() : "");
-  if (!json.empty())
-    trainer_.restore(SnapshotMeta::from_json(json), snapshot ? &*snapshot : nullptr);
+  if (json.empty()) return;
+  if (sharded_) snapshot = open_as_rank_zero(std::move(snapshot), group_);
+  trainer_.restore(SnapshotMeta::from_json(json), snapshot ? &*snapshot : nullptr);
 }
 
 // Once the last step has been judged: a rollback must not lead to the step that it is to leave out.
 TrainingState TrainingRun::capture() {
-  TrainingState state = trainer_.capture();
+  TrainingState state = sharded_ ? trainer_.capture_shard() : trainer_.capture();
   state.meta.run_id = folder_.run_id();
+  if (!state.shard) return state;
+  state.shard->id.run_id = folder_.run_id();
+  state.shard->id.attempt = folder_.attempt();
   return state;
 }
 
 void TrainingRun::save(const TrainingState& state, SaveReason reason) {
-  if (keeper_->save(state, reason)) saved_step_ = state.meta.step;
+  if (!state.shard) {
+    if (keeper_->save(state, reason)) saved_step_ = state.meta.step;
+    return;
+  }
+  TrainingState named = state;
+  named.shard->stem =
+      group_.broadcast_text(group_.is_main() ? folder_.stem_for_shards(state.meta.step) : "");
+  keeper_->save(named, reason);
+  saved_step_ = state.meta.step;
+  shards_pending_ = true;
 }
 
 // Nothing was trained and nothing is to be said: the file stays as it is.
 bool TrainingRun::last_state_is_saved() {
   const bool saved = trainer_.step() == first_step_ && saved_step_ == trainer_.step();
-  if (!trainer_.holds_shards()) return saved;
-  return group_.all_reduce_max_async(keeper_ && !saved ? 1 : 0).wait() == 0;
+  if (!saves_together()) return saved;
+  return group_.all_reduce_max_async(group_.is_main() && !saved ? 1 : 0).wait() == 0;
 }
 
 void TrainingRun::save_last() {
   if (!keeper_ && !trainer_.holds_shards()) return;
   const RunMonitor::LongWork promise(monitor_, kLongWork);
   monitor_.enter_for(Phase::kStaging, kLongWork);
+  if (sharded_) return save_last_shards();
   std::optional<TrainingState> state;
   if (!last_state_is_saved()) state = capture();
   if (!keeper_) return;

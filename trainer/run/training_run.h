@@ -35,11 +35,12 @@ struct FitResult {
 
 class TrainingRun {
  public:
-  /// `folder` holds the snapshots and is used on rank 0 alone, as is `remote` (null: nowhere else).
-  /// `resumed_from`: the file that `trainer` was loaded from on rank 0, or "". All outlive it.
+  /// `folder` holds the snapshots and is used on rank 0, as is `remote` (null: nowhere else), or by
+  /// all ranks if each of them saves a shard (`sharded`). `resumed_from`: the file that `trainer`
+  /// was loaded from on rank 0, or "". All outlive it.
   TrainingRun(const Config& config, ProcessGroup& group, Trainer& trainer, SnapshotFolder& folder,
               RemoteSnapshots* remote, RunMonitor& monitor, Log& log,
-              const std::string& resumed_from);
+              const std::string& resumed_from, bool sharded);
 
   /// Trains to the end of max_epochs or max_steps, or until a stop signal on any rank; the last
   /// step is always saved. Throws RunError when it cannot be, or when a bad step has to end the
@@ -88,6 +89,17 @@ class TrainingRun {
   /// `trained`: in this process, so that what it says is new.
   void run_test(bool trained);
   void go_to_best();
+  /// Whether all ranks take part in a save, at the same steps.
+  bool saves_together() const { return sharded_ || trainer_.holds_shards(); }
+  /// What the ranks tell each other in each step.
+  std::vector<int64_t> wishes(int64_t step);
+  void take_wishes(const std::vector<int64_t>& wished);
+  void decide_on_shards(bool all_written, bool failed);
+  void settle_shards();
+  bool is_saved_everywhere();
+  void save_last_shards();
+  void take_sharded_snapshot(bool fixed);
+  bool memory_copy_due() const;
   TrainingState capture();
   void save(const TrainingState& state, SaveReason reason);
   bool last_state_is_saved();
@@ -116,6 +128,7 @@ class TrainingRun {
   SnapshotFolder& folder_;
   RunMonitor& monitor_;
   Log& log_;
+  const bool sharded_;  // each rank saves a shard
 
   std::unique_ptr<RunRecords> records_;     // these three: rank 0 alone
   std::unique_ptr<SnapshotKeeper> keeper_;  // flushes the records from its thread
@@ -127,7 +140,9 @@ class TrainingRun {
   int64_t saved_step_ = -1;
   bool before_first_snapshot_ = true;
   int stop_signal_ = 0;
-  bool snapshot_wished_ = false;  // by rank 0, before the last step; known to all that hold shards
+  bool snapshot_wished_ = false;     // by rank 0, before the last step; known to all that save
+  bool memory_copy_wished_ = false;  // by all of them, likewise
+  bool shards_pending_ = false;      // which have neither been committed nor given up
   std::optional<Unjudged> unjudged_;
   RollbackLimit rollback_limit_;
   int64_t overflows_ = 0;  // in a row

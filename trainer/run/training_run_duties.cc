@@ -42,7 +42,7 @@ std::vector<Duty> TrainingRun::duties() {
           {Phase::kAllReduce, kPieceOfWork, /*main_only=*/false,
            [this](const StepEnd& end) { return known_snapshot_due(end); },
            [this](const StepEnd&) { judge_last(); }},
-          {Phase::kStaging, kLongWork, /*main_only=*/!trainer_.holds_shards(),
+          {Phase::kStaging, kLongWork, /*main_only=*/!saves_together(),
            [this](const StepEnd& end) { return snapshot_due(end); },
            [this](const StepEnd& end) { take_snapshot(end); }}};
 }
@@ -98,7 +98,7 @@ bool TrainingRun::fixed_snapshot_due(const StepEnd& end) const {
 
 bool TrainingRun::known_snapshot_due(const StepEnd& end) const {
   const AutoNumber& every = config_.trainer.snapshot_every;
-  return fixed_snapshot_due(end) || snapshot_wished_ ||
+  return fixed_snapshot_due(end) || snapshot_wished_ || memory_copy_due() ||
          (!every.automatic && divides(static_cast<int64_t>(every.value), end.step));
 }
 
@@ -108,7 +108,7 @@ bool TrainingRun::known_snapshot_due(const StepEnd& end) const {
 bool TrainingRun::snapshot_due(const StepEnd& end) {
   if (stop_signal_ != 0 || finished()) return false;
   const bool fixed = fixed_snapshot_due(end);
-  if (trainer_.holds_shards()) return fixed || snapshot_wished_;
+  if (saves_together()) return fixed || snapshot_wished_ || memory_copy_due();
   if (!keeper_) return fixed && std::exchange(before_first_snapshot_, false);
   const bool wanted = fixed || keeper_->due(end.step) ||
                       keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());
@@ -117,6 +117,7 @@ bool TrainingRun::snapshot_due(const StepEnd& end) {
 
 void TrainingRun::take_snapshot(const StepEnd& end) {
   const bool fixed = fixed_snapshot_due(end);
+  if (sharded_) return take_sharded_snapshot(fixed);
   const auto state = capture();
   if (!keeper_) return;
   const bool to_memory = keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda());

@@ -1,31 +1,49 @@
 // Snapshots in shared memory: two files in a folder that ddp-run keeps across restarts, written
-// alternately, so that one is complete whenever the process dies.
+// alternately, so that one is complete whenever the process dies. Where every rank saves a shard,
+// each has two files of its own; a snapshot is the newest step that all of them have.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "trainer/snapshot/snapshot_meta.h"
 #include "trainer/snapshot/state_buffer.h"
+#include "trainer/snapshot/state_piece.h"
 
 namespace ddp::train {
 
-/// The files that a run with this snapshot_path may have left in `folder`.
-std::vector<std::string> ram_snapshot_files(const std::string& folder,
-                                            const std::string& snapshot_path);
+/// Which of the ranks that save shards this one is.
+struct ShardRank {
+  int rank = 0;
+  int ranks = 1;
+};
 
-/// Removes them, including those of earlier processes. No RamSnapshots may be using them.
+/// The two files of a run with this snapshot_path in `folder`, or those of one of its ranks.
+std::vector<std::string> ram_snapshot_files(const std::string& folder,
+                                            const std::string& snapshot_path,
+                                            const std::optional<ShardRank>& shard = std::nullopt);
+
+/// What a run with this snapshot_path may have left in `folder`: single files, complete or not, and
+/// the shards of saves that all of their ranks have finished.
+std::vector<std::vector<std::string>> ram_snapshot_copies(const std::string& folder,
+                                                          const std::string& snapshot_path);
+
+/// Removes them, including those of earlier processes and of other ranks.
 void remove_ram_snapshots(const std::string& folder, const std::string& snapshot_path);
 
 /// Used by one thread at a time.
 class RamSnapshots {
  public:
-  /// Existing files are touched only by store(), that of `resumed_from` last.
+  /// Existing files are touched only by begin(), that of `resumed_from` last; of a shard's, the one
+  /// of `resumed_step`.
   RamSnapshots(const std::string& folder, const std::string& snapshot_path,
                const std::string& resumed_from);
+  RamSnapshots(const std::string& folder, const std::string& snapshot_path, const ShardRank& shard,
+               int64_t resumed_step);
   ~RamSnapshots();
   RamSnapshots(const RamSnapshots&) = delete;
   RamSnapshots& operator=(const RamSnapshots&) = delete;
@@ -33,15 +51,16 @@ class RamSnapshots {
   /// Overwrites the older of the two; leaves it empty if the state contains NaN or Inf. Throws
   /// RunError if shared memory is full. In two parts, of which the first only queues a GPU's
   /// copies: copied() is the mark from which on the tensors may change.
-  void begin(const SnapshotMeta& meta, const NamedTensors& tensors, const ReadyEvent& ready);
+  void begin(const Metadata& metadata, const NamedTensors& tensors, const ReadyEvent& ready);
   const ReadyEvent& copied() const { return copied_; }
   /// Waits for the copies. True if they are complete now; false if they hold NaN or Inf, or if the
   /// device was given up: the older of the two is lost then, the other one stays.
-  bool finish(const SnapshotMeta& meta);
+  /// `pieces`: what the tensors are the parts of; empty where each is one of the state's.
+  bool finish(const Metadata& metadata, const std::vector<StatePiece>& pieces = {});
 
  private:
   struct Slot;
-  Slot& slot_for(const SnapshotMeta& meta, const NamedTensors& tensors);
+  Slot& slot_for(const Metadata& metadata, const NamedTensors& tensors);
 
   std::vector<std::string> files_;
   std::array<std::unique_ptr<Slot>, 2> slots_;

@@ -26,6 +26,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPatienceAtStart{30'000};
 
+std::string name_of(const std::string& path) { return fs::path(path).filename().string(); }
+
 /// The step in `<name>.step-<n>`, or nothing.
 std::optional<int64_t> step_of(const std::string& object, const std::string& name) {
   const std::string prefix = fmt::format("{}.step-", name);
@@ -90,6 +92,7 @@ FetchedSnapshot::FetchedSnapshot(const std::string& path) : file_(path) {
     object = entry.name;
   }
   folder->download(object, file_);
+  for (const auto& shard : shard_paths(file_)) folder->download(name_of(shard), shard);
 }
 
 FetchedSnapshot::~FetchedSnapshot() {
@@ -132,6 +135,18 @@ std::optional<Manifest> RemoteSnapshots::fetch_manifest(
   return manifest;
 }
 
+/// The shards of an index, under their own names; those that are here already stay, and what is
+/// wrong with them is said by whoever opens the snapshot.
+std::vector<std::string> RemoteSnapshots::fetch_shards(const std::string& index) {
+  const auto shards = shard_paths(index);
+  for (const auto& shard : shards) {
+    std::error_code ignored;
+    if (fs::exists(shard, ignored)) continue;
+    folder_->download(name_of(shard), shard);
+  }
+  return shards;
+}
+
 // First beside `file`: what is there stays unless the object is whole and of the store's run.
 bool RemoteSnapshots::download(const std::string& object, const std::string& file) {
   const std::string fetched = local_.path() + ".fetched";
@@ -142,6 +157,7 @@ bool RemoteSnapshots::download(const std::string& object, const std::string& fil
     return false;
   };
   folder_->download(object, fetched);
+  const auto shards = fetch_shards(fetched);
   try {
     const auto snapshot = open_snapshot(fetched);
     if (run_id_ && snapshot.meta.run_id != *run_id_)
@@ -152,6 +168,7 @@ bool RemoteSnapshots::download(const std::string& object, const std::string& fil
   }
   move_file(fetched, file);
   fetched_.push_back({file, object});
+  for (const auto& shard : shards) fetched_.push_back({shard, name_of(shard)});
   return true;
 }
 
@@ -231,7 +248,7 @@ void RemoteSnapshots::fetch_newest() {
   }
   MirrorOptions options;
   options.owns = [old = removable(objects)](const std::string& object) {
-    return old.count(object) > 0;
+    return old.count(stem_of_shard(object).value_or(object)) > 0;
   };
   options.log = [this](LogLevel level, const std::string& text) { log_.write(level, text); };
   mirror_ = std::make_unique<RemoteMirror>(std::move(folder_), std::move(options));
@@ -242,6 +259,9 @@ void RemoteSnapshots::publish() {
   if (!mirror_ || local_.entries().empty()) return;
   std::vector<MirroredFile> files;
   for (const auto& entry : local_.entries()) {
+    // An index comes after what it names: a reader of the store never misses a shard.
+    for (const auto& shard : shard_paths(local_.path_of(entry)))
+      files.push_back({shard, name_of(shard)});
     files.push_back({local_.path_of(entry), older_snapshot_path(remote_.name, entry.step)});
   }
   mirror_->publish(files, {local_.manifest_path(), fmt::format("{}.manifest.json", remote_.name)});

@@ -68,6 +68,7 @@ class RemoteSnapshots {
   std::vector<std::string> objects_by_age(const std::vector<RemoteEntry>& entries) const;
   std::optional<Manifest> fetch_manifest(const std::vector<RemoteEntry>& entries) const;
   std::vector<std::string> fetch_newer_than(int64_t here);
+  std::vector<std::string> fetch_shards(const std::string& index);
   bool download(const std::string& object, const std::string& file);
   void fetch_best(const std::string& best);
   std::set<std::string> removable(const std::vector<std::string>& objects) const;

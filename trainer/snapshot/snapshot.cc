@@ -71,7 +71,7 @@ void OpenedSnapshot::load_into(const std::string& name, const torch::Tensor& tar
 
 void OpenedSnapshot::load_part_into(const std::string& name, const std::vector<int64_t>& shape,
                                     int64_t begin, const torch::Tensor& target) const {
-  const TensorBytes* stored = file->find(name);
+  const LogicalTensor* stored = file->find(name);
   if (stored == nullptr) {
     throw UserError(
         fmt::format("{}: no tensor {}: a snapshot of another model; set "
@@ -86,17 +86,19 @@ void OpenedSnapshot::load_part_into(const std::string& name, const std::vector<i
                     dtype_name(target.scalar_type()), fmt::join(shape, ", ")));
   }
   const std::size_t skipped = static_cast<std::size_t>(begin) * target.element_size();
-  if (skipped > stored->size || stored->size - skipped < target.nbytes())
+  const std::size_t size = bytes_of(*stored);
+  if (skipped > size || size - skipped < target.nbytes())
     throw std::logic_error("snapshot: a part beyond the end of " + name);
-  const std::byte* const first = stored->data + skipped;
   const torch::NoGradGuard no_grad;
-  if (target.is_cpu() && target.is_contiguous()) {
-    std::memcpy(target.mutable_data_ptr(), first, target.nbytes());
-    return;
-  }
-  auto staged = torch::empty(target.sizes(), target.options().device(torch::kCPU));
-  std::memcpy(staged.mutable_data_ptr(), first, staged.nbytes());
-  target.copy_(staged);
+  const bool direct = target.is_cpu() && target.is_contiguous();
+  const auto staged =
+      direct ? target : torch::empty(target.sizes(), target.options().device(torch::kCPU));
+  auto* to = static_cast<std::byte*>(staged.mutable_data_ptr());
+  file->read(*stored, skipped, staged.nbytes(), [&to](const std::byte* from, std::size_t bytes) {
+    std::memcpy(to, from, bytes);
+    to += bytes;
+  });
+  if (!direct) target.copy_(staged);
 }
 
 OpenedSnapshot open_snapshot(const std::string& path) {
@@ -105,7 +107,7 @@ OpenedSnapshot open_snapshot(const std::string& path) {
     throw UserError(
         fmt::format("{}: no such snapshot; give the trainer_config.snapshot_path of a run", path));
   }
-  OpenedSnapshot opened{path, std::make_unique<SafetensorsFile>(path), {}};
+  OpenedSnapshot opened{path, {}, std::make_unique<SavedTensors>(path), {}};
   opened.meta = SnapshotMeta::from_metadata(opened.file->metadata(), path,
                                             [&] { opened.file->verify_checksum(); });
   opened.file->verify_checksum();
@@ -117,32 +119,36 @@ std::string header_checksum(const OpenedSnapshot& snapshot) {
 }
 
 OpenedSnapshot peek_snapshot(const std::string& file) {
-  OpenedSnapshot opened{file, std::make_unique<SafetensorsFile>(file), {}};
+  OpenedSnapshot opened{file, {}, std::make_unique<SavedTensors>(file), {}};
   opened.meta = SnapshotMeta::from_metadata(opened.file->metadata(), file,
                                             [&] { opened.file->verify_checksum(); });
   opened.file->verify_header();
   return opened;
 }
 
-std::optional<OpenedSnapshot> open_if_same(const std::string& path, const std::string& checksum) {
+OpenedSnapshot peek_shards(const std::vector<std::string>& shards) {
+  OpenedSnapshot opened{shards.at(0), shards, std::make_unique<SavedTensors>(shards), {}};
+  opened.meta = SnapshotMeta::from_metadata(opened.file->metadata(), shards.front());
+  return opened;
+}
+
+std::optional<OpenedSnapshot> open_if_same(const std::vector<std::string>& files,
+                                           const std::string& checksum) {
   try {
-    OpenedSnapshot opened{path, std::make_unique<SafetensorsFile>(path), {}};
-    opened.file->verify_header();
+    OpenedSnapshot opened = files.size() == 1 ? peek_snapshot(files.front()) : peek_shards(files);
     if (header_checksum(opened) != checksum) return std::nullopt;
-    opened.meta = SnapshotMeta::from_metadata(opened.file->metadata(), path,
-                                              [&] { opened.file->verify_checksum(); });
     return opened;
   } catch (const std::exception&) {  // it was rank 0's to say
     return std::nullopt;
   }
 }
 
-std::string evaluated_tensor(const SafetensorsFile& file, const std::string& parameter) {
+std::string evaluated_tensor(const SavedTensors& file, const std::string& parameter) {
   const std::string average = "ema." + parameter;
   return file.find(average) != nullptr ? average : "model." + parameter;
 }
 
-std::string content_sha256(const SafetensorsFile& file) {
+std::string content_sha256(const SavedTensors& file) {
   Sha256 sum;
   for (const char* key : {"step", "epoch", "position", "optimizer_step", "grad_scaler",
                           "data_sha256", "micro_batches_per_step"}) {
@@ -151,14 +157,15 @@ std::string content_sha256(const SafetensorsFile& file) {
   for (const auto& [key, value] : SnapshotMeta::from_metadata(file.metadata(), "").task)
     sum.update(fmt::format("{}={}\n", key, value));
   sum.update(arithmetic_settings(file.require_metadata("config")).dump());
-  std::vector<const TensorBytes*> tensors;
+  std::vector<const LogicalTensor*> tensors;
   for (const auto& tensor : file.tensors()) tensors.push_back(&tensor);
   std::sort(tensors.begin(), tensors.end(),
             [](const auto* a, const auto* b) { return a->name < b->name; });
   for (const auto* tensor : tensors) {
     sum.update(
         fmt::format("\n{} {} [{}]\n", tensor->name, tensor->dtype, fmt::join(tensor->shape, ",")));
-    sum.update(tensor->data, tensor->size);
+    file.read(*tensor, 0, bytes_of(*tensor),
+              [&sum](const std::byte* data, std::size_t size) { sum.update(data, size); });
   }
   return sum.hex();
 }

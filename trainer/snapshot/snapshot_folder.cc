@@ -109,12 +109,11 @@ std::vector<std::string> SnapshotFolder::older_files() const {
 }
 
 // Nobody knows yet whether they are whole: a process may have died while it wrote one.
-SnapshotFolder::Snapshots SnapshotFolder::copies_in(
-    const std::vector<std::string>& in_memory) const {
+SnapshotFolder::Snapshots SnapshotFolder::copies_in(const Copies& in_memory) const {
   Snapshots copies;
-  for (const auto& file : in_memory) {
+  for (const auto& files : in_memory) {
     try {
-      copies.push_back(peek_snapshot(file));
+      copies.push_back(files.size() == 1 ? peek_snapshot(files.front()) : peek_shards(files));
     } catch (const std::exception& error) {
       log_.debug(fmt::format("no complete copy in memory: {}", error.what()));
     }
@@ -158,7 +157,7 @@ void SnapshotFolder::keep_ours(Snapshots& older, const OpenedSnapshot* newest) {
   went_back_ = beyond > 0;
 }
 
-std::optional<OpenedSnapshot> SnapshotFolder::find(const std::vector<std::string>& in_memory) {
+std::optional<OpenedSnapshot> SnapshotFolder::find(const Copies& in_memory) {
   std::vector<Damage> damages;
   Snapshots candidates;
   const auto add = [&](Snapshots& to, const std::string& file) {
@@ -186,8 +185,10 @@ std::optional<OpenedSnapshot> SnapshotFolder::find(const std::vector<std::string
   keep_ours(older, newest);
   std::erase_if(copies, [this](const auto& copy) { return !is_ours(copy); });
   std::move(older.begin(), older.end(), std::back_inserter(candidates));
+  std::set<std::string> of_copies;
+  for (const auto& copy : copies) of_copies.insert(copy.path);
   std::move(copies.begin(), copies.end(), std::back_inserter(candidates));
-  auto found = newest_good(std::move(candidates), in_memory, damages);
+  auto found = newest_good(std::move(candidates), of_copies, damages);
   if (!found && !damages.empty()) fail_all_damaged(damages);
   if (!found) return found;
   quarantine(damages, *found);
@@ -231,7 +232,7 @@ void SnapshotFolder::name_run(const std::string& config_json, const std::string&
 
 // By step, newest first; of equal ones the first stays first: the user's name before others.
 std::optional<OpenedSnapshot> SnapshotFolder::newest_good(std::vector<OpenedSnapshot> candidates,
-                                                          const std::vector<std::string>& in_memory,
+                                                          const std::set<std::string>& in_memory,
                                                           std::vector<Damage>& damages) {
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const auto& a, const auto& b) { return a.meta.step > b.meta.step; });
@@ -241,8 +242,7 @@ std::optional<OpenedSnapshot> SnapshotFolder::newest_good(std::vector<OpenedSnap
       return std::move(candidate);
     } catch (const RunError& error) {
       // A copy in memory that was cut short is no damage: its other half is whole.
-      if (std::find(in_memory.begin(), in_memory.end(), candidate.path) == in_memory.end())
-        damages.push_back({candidate.path, error.what()});
+      if (!in_memory.contains(candidate.path)) damages.push_back({candidate.path, error.what()});
     }
   }
   return std::nullopt;
@@ -315,8 +315,10 @@ void SnapshotFolder::scan() {
 
 void SnapshotFolder::remove(std::size_t index) {
   const std::string file = path_of(entries_[index]);
+  const auto shards = shard_paths(file);
   if (::unlink(file.c_str()) != 0 && errno != ENOENT)
     log_.warning(fmt::format("cannot delete the old snapshot {}: {}", file, std::strerror(errno)));
+  for (const auto& shard : shards) ::unlink(shard.c_str());  // if one stays, no snapshot needs it
   entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 

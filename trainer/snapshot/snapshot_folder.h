@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -41,7 +42,9 @@ class SnapshotFolder {
   /// newest one's name passes to its predecessor. Empty if there is none yet. Throws RunError,
   /// leaving all files alone, if none is good or it is unknown which run they belong to: training
   /// from scratch would overwrite them.
-  std::optional<OpenedSnapshot> find(const std::vector<std::string>& in_memory = {});
+  /// Each of `in_memory` is a file, or the shards of one save.
+  using Copies = std::vector<std::vector<std::string>>;
+  std::optional<OpenedSnapshot> find(const Copies& in_memory = {});
 
   /// Call once, after the first find(): continues the run that was found, or begins a new one with
   /// an id derived from the arguments that no file here has. Logs which older files it leaves
@@ -63,6 +66,30 @@ class SnapshotFolder {
       const SnapshotMeta& meta, const std::vector<TensorBytes>& tensors,
       const PublishObserver& at = [](PublishPhase) {});
 
+  /// For a sharded snapshot, on other ranks than rank 0: what begin_run() has found out there.
+  void follow(std::string run_id, int64_t attempt);
+  int64_t attempt() const { return attempt_; }
+  /// Name of the shards of `step` up to `.R-of-W`: `<name>.step-<n>`, or `<name>.step-<n>-2`, ...
+  /// where files with that name belong to another snapshot or run.
+  std::string stem_for_shards(int64_t step) const;
+  /// Writes this rank's shard of a save; it is durable on return. On any rank. Throws RunError
+  /// (NoSpaceError), and SupersededError as publish().
+  void write_shard(
+      const ShardId& id, const std::string& stem, const std::vector<StatePiece>& pieces,
+      const std::vector<TensorBytes>& bytes, const PublishObserver& at = [](PublishPhase) {});
+  /// Whether the shards of all ranks are there, whole and of this save.
+  bool has_all_shards(const ShardId& id, const std::string& stem) const;
+  /// As publish(), of shards that all ranks have written: checks that they hold each element of
+  /// `tensors` once, writes the index, and deletes the shards that no snapshot needs any more.
+  /// `id` is that of any rank.
+  void publish_index(
+      const SnapshotMeta& meta, const ShardId& id, const std::string& stem,
+      const std::vector<LogicalTensor>& tensors, const PublishObserver& at = [](PublishPhase) {});
+  /// Deletes shards of this run that no snapshot needs: of saves that failed or were cut short.
+  void remove_orphans() const;
+  /// Deletes the oldest snapshot that is not the newest. False if there is none.
+  bool make_room() { return delete_oldest(); }
+
   const std::string& path() const { return path_; }
   std::string path_of(const SnapshotEntry& entry) const;
   /// Newest first.
@@ -78,13 +105,13 @@ class SnapshotFolder {
   using Snapshots = std::vector<OpenedSnapshot>;
 
   std::vector<std::string> older_files() const;
-  Snapshots copies_in(const std::vector<std::string>& in_memory) const;
+  Snapshots copies_in(const Copies& in_memory) const;
   std::optional<std::string> run_of(const Snapshots& others, bool listed,
                                     const std::vector<Damage>& damages) const;
   bool is_ours(const OpenedSnapshot& snapshot) const;
   void keep_ours(Snapshots& older, const OpenedSnapshot* newest);
   static std::optional<OpenedSnapshot> newest_good(Snapshots candidates,
-                                                   const std::vector<std::string>& in_memory,
+                                                   const std::set<std::string>& in_memory,
                                                    std::vector<Damage>& damages);
   [[noreturn]] void fail_all_damaged(const std::vector<Damage>& damages) const;
   void quarantine(const std::vector<Damage>& damages, OpenedSnapshot& good) const;
@@ -96,7 +123,13 @@ class SnapshotFolder {
   int64_t attempt_in_manifest() const;
   void claim_attempt();
   std::optional<int64_t> step_there(const std::string& run_id) const;
-  void check_not_superseded(const SnapshotMeta& meta) const;
+  void check_not_superseded(const std::string& run_id, int64_t step) const;
+  /// What both kinds of publish() share; `write` makes path_, keeping the present file as `kept`.
+  void publish_by(const SnapshotMeta& meta,
+                  const std::function<void(const std::string& kept, const PublishCheck&)>& write);
+  std::vector<std::string> shard_files() const;
+  std::set<std::string> needed_shards() const;
+  bool is_our_shard(const std::string& file) const;
   void remove(std::size_t index);
   void write_manifest() const;
 

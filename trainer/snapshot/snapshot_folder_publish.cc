@@ -38,6 +38,10 @@ void SnapshotFolder::claim_attempt() {
   if (!entries_.empty() || fs::exists(manifest_path(), ignored)) write_manifest();
   // A process that was stopped between its check and its rename must not succeed with it.
   revoke_temporaries(path_);
+  for (const auto& shard : shard_files()) {
+    remove_stale_temporaries(shard);
+    revoke_temporaries(shard);
+  }
   step_at_start_ = step_there(run_id());
 }
 
@@ -51,39 +55,48 @@ std::optional<int64_t> SnapshotFolder::step_there(const std::string& run_id) con
   return std::nullopt;
 }
 
-void SnapshotFolder::check_not_superseded(const SnapshotMeta& meta) const {
-  const auto present = step_there(meta.run_id);
+void SnapshotFolder::check_not_superseded(const std::string& run_id, int64_t step) const {
+  const auto present = step_there(run_id);
   const int64_t newest = std::max(attempt_, attempt_in_manifest());
-  const bool behind = present > meta.step && present != step_at_start_;
+  const bool behind = present > step && present != step_at_start_;
   if (newest == attempt_ && !behind) return;
   throw SupersededError(fmt::format(
       "another process continues this run in {} (start {}, {}); this one (start {}, step {}) was "
       "suspended or started twice: it ends without saving, and nothing is lost",
       path_, newest, present ? fmt::format("step {}", *present) : "nothing saved yet", attempt_,
-      meta.step));
+      step));
 }
 
 void SnapshotFolder::publish(const SnapshotMeta& meta, const std::vector<TensorBytes>& tensors,
                              const PublishObserver& at) {
+  publish_by(meta, [&](const std::string& kept, const PublishCheck& check) {
+    publish_safetensors(path_, kept, meta.to_metadata(), tensors, at, check);
+  });
+}
+
+void SnapshotFolder::publish_by(
+    const SnapshotMeta& meta,
+    const std::function<void(const std::string& kept, const PublishCheck&)>& write) {
   const std::string newest = fs::path(path_).filename();
   const bool replaces_one = !entries_.empty() && entries_.front().file == newest;
   const bool is_best = !entries_.empty() && &entries_.front() == best_entry(entries_);
   const bool keep = replaces_one && (limit_ > 1 || is_best) && entries_.front().step != meta.step;
   const std::string kept = keep ? name_for_older(entries_.front().step) : "";
-  check_not_superseded(meta);
+  const auto check_run = [&] { check_not_superseded(meta.run_id, meta.step); };
+  check_run();
   const auto check = [&](const SafetensorsFile& written) {
     written.verify_header();
     SnapshotMeta::from_metadata(written.metadata(), path_);
-    check_not_superseded(meta);  // writing may have taken minutes
+    check_run();  // writing may have taken minutes
   };
   while (true) {
     try {
-      publish_safetensors(path_, kept, meta.to_metadata(), tensors, at, check);
+      write(kept, check);
       break;
     } catch (const NoSpaceError&) {
       if (!delete_oldest()) throw;
     } catch (const std::exception&) {
-      check_not_superseded(meta);  // which takes the temporary file away
+      check_run();  // which takes the temporary file away
       throw;
     }
   }

@@ -1,17 +1,17 @@
 #include "trainer/snapshot/snapshot_keeper.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
+#include <utility>
 
 #include "launcher/worker_contract.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/log/message.h"
 #include "trainer/runtime/process/stop_signal.h"
+#include "trainer/snapshot/shard_file.h"
 #include "trainer/snapshot/snapshot_interval.h"
 
 namespace ddp::train {
@@ -34,17 +34,13 @@ double thread_cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// The fault `corrupt`: what a bad disk does to a file that was written well.
-void flip_last_bit(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return;
-  const off_t at = ::lseek(fd, 0, SEEK_END) - 1;
-  unsigned char byte = 0;
-  if (::pread(fd, &byte, 1, at) == 1) {
-    byte ^= 1U;
-    [[maybe_unused]] const auto written = ::pwrite(fd, &byte, 1, at);
-  }
-  ::close(fd);
+/// With what opening the shards of a copy takes, without an index.
+Metadata metadata_in_memory(const TrainingState& state) {
+  Metadata metadata = state.meta.to_metadata();
+  if (!state.shard) return metadata;
+  metadata.merge(shard_metadata(state.shard->id, state.shard->pieces));
+  metadata[kTensorsKey] = tensors_json(state.shard->tensors);
+  return metadata;
 }
 
 Phase phase_of(PublishPhase phase) {
@@ -63,19 +59,24 @@ Phase phase_of(PublishPhase phase) {
 
 SnapshotKeeper::SnapshotKeeper(const TrainerConfig& config, SnapshotFolder& folder,
                                RemoteSnapshots* remote, RunMonitor& monitor, Log& log,
-                               std::string resumed_from, std::function<void()> flush_records)
+                               Resumed resumed, const std::optional<ShardRank>& shard,
+                               std::function<void()> flush_records)
     : config_(config),
       folder_(folder),
       remote_(remote),
       monitor_(monitor),
       log_(log),
-      resumed_from_(std::move(resumed_from)),
+      resumed_(std::move(resumed)),
+      shard_rank_(shard),
       flush_records_(std::move(flush_records)),
       keeps_memory_(config.ram_snapshots) {
   if (remote_ != nullptr) remote_->publish();  // what an earlier run could not send
   if (keeps_memory_ && shared_memory_folder().empty()) {
-    log_.warning(
-        "trainer_config.ram_snapshots: no directory in shared memory; start trainer with ddp-run");
+    if (!shard_rank_ || shard_rank_->rank == 0) {
+      log_.warning(
+          "trainer_config.ram_snapshots: no directory in shared memory; start trainer with "
+          "ddp-run");
+    }
     keeps_memory_ = false;
   }
 }
@@ -84,6 +85,9 @@ SnapshotKeeper::~SnapshotKeeper() = default;
 
 bool SnapshotKeeper::due(int64_t step) const {
   const AutoNumber& every = config_.snapshot_every;
+  const bool uncommitted =
+      shard_rank_ && (shard_progress() != ShardProgress::kNone || disk_job_.busy());
+  if (uncommitted && (every.automatic || config_.snapshot_if_busy == IfBusy::kSkip)) return false;
   if (!every.automatic) return every.value > 0 && step % static_cast<int64_t>(every.value) == 0;
   const std::lock_guard lock(mutex_);
   return seconds_from(last_begin_) >=
@@ -93,7 +97,7 @@ bool SnapshotKeeper::due(int64_t step) const {
 bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
   const auto begin = Clock::now();
   const bool may_skip =
-      reason == SaveReason::kInterval && config_.snapshot_if_busy == IfBusy::kSkip;
+      reason == SaveReason::kInterval && config_.snapshot_if_busy == IfBusy::kSkip && !state.shard;
   if (may_skip && disk_job_.busy()) {
     const std::lock_guard lock(mutex_);
     ++counts_.skipped;
@@ -108,12 +112,15 @@ bool SnapshotKeeper::save(const TrainingState& state, SaveReason reason) {
     computes_on_cpu_ = state.ready == nullptr;
     last_saved_step_started_ = state.meta.step;
     stall_of_last_ = 0.0;
+    if (state.shard) progress_ = ShardProgress::kWriting;
   }
+  Save copied{state.meta, reason, begin, {}};
+  if (state.shard) copied.shard = state.shard->without_values();
   disk_job_.start({[this, state] {
                      monitor_.faults().at(Phase::kStaging, state.meta.step);
                      buffer_->begin_copy(state.tensors, state.ready);
                    },
-                   [this, meta = state.meta, reason, begin] { write(meta, reason, begin); }});
+                   [this, copied = std::move(copied)] { write(copied); }});
   count_stall(seconds_from(begin));
   return true;
 }
@@ -125,15 +132,23 @@ bool SnapshotKeeper::wants_memory_copy(bool on_device) const {
 // On CPUs the next update waits for all of it: the copy is that of the last step, always.
 void SnapshotKeeper::save_to_memory(const TrainingState& state) {
   if (!keeps_memory_) return;
-  if (!ram_)
-    ram_ = std::make_unique<RamSnapshots>(shared_memory_folder(), folder_.path(), resumed_from_);
+  if (!ram_) {
+    const std::string folder = shared_memory_folder();
+    ram_ = shard_rank_
+               ? std::make_unique<RamSnapshots>(folder, folder_.path(), *shard_rank_, resumed_.step)
+               : std::make_unique<RamSnapshots>(folder, folder_.path(), resumed_.file);
+  }
+  std::vector<StatePiece> pieces;
+  if (state.shard) pieces = state.shard->without_values().pieces;
+  auto finish = [this, metadata = metadata_in_memory(state), pieces = std::move(pieces)] {
+    finish_in_memory(metadata, pieces);
+  };
   if (state.ready) {
-    memory_job_.start({[this, state] { begin_in_memory(state); },
-                       [this, meta = state.meta] { finish_in_memory(meta); }});
+    memory_job_.start({[this, state] { begin_in_memory(state); }, std::move(finish)});
   } else {
-    memory_job_.start({[this, state] {
+    memory_job_.start({[this, state, finish = std::move(finish)] {
                          begin_in_memory(state);
-                         finish_in_memory(state.meta);
+                         finish();
                        },
                        nullptr});
   }
@@ -142,16 +157,17 @@ void SnapshotKeeper::save_to_memory(const TrainingState& state) {
 // An exception would end the process: the thread has nobody to hand it to.
 void SnapshotKeeper::begin_in_memory(const TrainingState& state) {
   try {
-    ram_->begin(state.meta, state.tensors, state.ready);
+    ram_->begin(metadata_in_memory(state), state.tensors, state.ready);
   } catch (const std::exception& error) {
     memory_failed(error);
   }
 }
 
-void SnapshotKeeper::finish_in_memory(const SnapshotMeta& meta) {
+void SnapshotKeeper::finish_in_memory(const Metadata& metadata,
+                                      const std::vector<StatePiece>& pieces) {
   if (!keeps_memory_) return;
   try {
-    if (!ram_->finish(meta)) return;
+    if (!ram_->finish(metadata, pieces)) return;
   } catch (const std::exception& error) {
     return memory_failed(error);
   }
@@ -183,44 +199,74 @@ void SnapshotKeeper::say_saved(const SnapshotMeta& meta, SaveReason reason,
   unsaid_ = 0;
 }
 
-void SnapshotKeeper::write(const SnapshotMeta& meta, SaveReason reason, Clock::time_point begin) {
+void SnapshotKeeper::write(const Save& save) {
   std::string failure;
-  std::string bad;
+  bool disk_was_full = false;
   const double cpu_before = thread_cpu_seconds();
-  const auto at = [&](PublishPhase phase) {
-    if (phase == PublishPhase::kWriting && monitor_.faults().plans(FaultKind::kDiskFull, meta.step))
-      throw NoSpaceError(
-          fmt::format("cannot write {}: No space left on device (injected)", folder_.path()));
-    monitor_.faults().at(phase_of(phase), meta.step);
-  };
   try {
-    if (!buffer_->finish_copy()) throw RunError("the GPU waits for a rank that is gone");
-    bad = first_non_finite(buffer_->tensors());
-    if (!bad.empty()) throw RunError(fmt::format("tensor {} holds NaN or Inf", bad));
-    log_.flush_file();  // what a snapshot has passed is not made again: nor is its line
-    flush_records_();
-    folder_.publish(meta, buffer_->tensors(), at);
-    if (remote_ != nullptr) remote_->publish();
-    if (monitor_.faults().plans(FaultKind::kCorrupt, meta.step)) flip_last_bit(folder_.path());
+    check_copied_state();
+    if (save.shard)
+      write_shard(save);
+    else
+      write_file(save);
   } catch (const SupersededError& error) {
     const std::lock_guard lock(mutex_);
     superseded_ = error.what();
     return;
   } catch (const std::exception& error) {
     failure = error.what();
+    disk_was_full = dynamic_cast<const NoSpaceError*>(&error) != nullptr;
   }
+  if (!save.shard) ended(save, failure);
+  const std::lock_guard lock(mutex_);
+  if (computes_on_cpu_) cpu_of_last_ = thread_cpu_seconds() - cpu_before;
+  if (!save.shard) return;
+  // Nothing is said yet: whether there is a snapshot is decided when all ranks have written theirs.
+  progress_ = failure.empty() ? ShardProgress::kWritten : ShardProgress::kFailed;
+  shard_failure_ = failure;
+  disk_was_full_ = disk_was_full;
+  uncommitted_ = save;
+}
+
+void SnapshotKeeper::check_copied_state() {
+  if (!buffer_->finish_copy()) throw RunError("the GPU waits for a rank that is gone");
+  const std::string bad = first_non_finite(buffer_->tensors());
+  {
+    const std::lock_guard lock(mutex_);
+    non_finite_ = bad;
+  }
+  if (!bad.empty()) throw RunError(fmt::format("tensor {} holds NaN or Inf", bad));
+}
+
+void SnapshotKeeper::fail_if_disk_is_full(const Save& save) const {
+  if (!monitor_.faults().plans(FaultKind::kDiskFull, save.meta.step)) return;
+  throw NoSpaceError(
+      fmt::format("cannot write {}: No space left on device (injected)", folder_.path()));
+}
+
+void SnapshotKeeper::write_file(const Save& save) {
+  const auto at = [&](PublishPhase phase) {
+    if (phase == PublishPhase::kWriting) fail_if_disk_is_full(save);
+    monitor_.faults().at(phase_of(phase), save.meta.step);
+  };
+  log_.flush_file();  // what a snapshot has passed is not made again: nor is its line
+  flush_records_();
+  folder_.publish(save.meta, buffer_->tensors(), at);
+  if (remote_ != nullptr) remote_->publish();
+  if (monitor_.faults().plans(FaultKind::kCorrupt, save.meta.step)) flip_last_bit(folder_.path());
+}
+
+void SnapshotKeeper::ended(const Save& save, const std::string& failure) {
   if (failure.empty()) {
-    say_saved(meta, reason, begin);
+    say_saved(save.meta, save.reason, save.begin);
   } else {
     log_.warning(fmt::format(
-        "cannot save the snapshot of step {}: {}; training continues, {}", meta.step, failure,
+        "cannot save the snapshot of step {}: {}; training continues, {}", save.meta.step, failure,
         folder_.entries().empty() ? "but there is no snapshot yet" : "the last good one is kept"));
   }
   const std::lock_guard lock(mutex_);
-  busy_seconds_ = seconds_from(begin);
-  if (computes_on_cpu_) cpu_of_last_ = thread_cpu_seconds() - cpu_before;
-  non_finite_ = bad;
-  if (failure.empty()) saved_step_ = meta.step;
+  busy_seconds_ = seconds_from(save.begin);
+  if (failure.empty()) saved_step_ = save.meta.step;
   ++(failure.empty() ? counts_.saved : counts_.failed);
 }
 
@@ -265,6 +311,7 @@ void SnapshotKeeper::wait_copied(BackgroundJob& job) {
 void SnapshotKeeper::finish_writing() {
   disk_job_.wait_done();
   memory_job_.wait_done();
+  commit_if_complete();
 }
 
 void SnapshotKeeper::finish(const TrainingState& state) {
@@ -282,11 +329,15 @@ void SnapshotKeeper::finish(const TrainingState& state) {
     before_update();
   }
   if (on_disk()) return;
-  throw RunError(fmt::format(
+  throw RunError(unsaved_text(state.meta.step));
+}
+
+std::string SnapshotKeeper::unsaved_text(int64_t step) const {
+  return fmt::format(
       "cannot save the final state (step {}) to {}, which {}; free space or choose "
       "another trainer_config.snapshot_path, and rerun",
-      state.meta.step, folder_.path(),
-      folder_.entries().empty() ? "holds no snapshot yet" : "still holds the last good one"));
+      step, folder_.path(),
+      folder_.entries().empty() ? "holds no snapshot yet" : "still holds the last good one");
 }
 
 void SnapshotKeeper::finish_sending(std::chrono::milliseconds limit) {

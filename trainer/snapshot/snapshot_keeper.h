@@ -19,6 +19,7 @@
 #include "trainer/snapshot/remote_snapshots.h"
 #include "trainer/snapshot/snapshot_folder.h"
 #include "trainer/snapshot/state_buffer.h"
+#include "trainer/snapshot/training_state.h"
 
 namespace ddp::train {
 
@@ -37,24 +38,31 @@ enum class SaveReason {
   kFixed      ///< save_every, save_every_steps, the end: never left out, always said in the log.
 };
 
-/// The state to save: the tensors as they are until the next before_update().
-struct TrainingState {
-  SnapshotMeta meta;
-  NamedTensors tensors;
-  ReadyEvent ready;
-};
+/// How far this rank's shard of the last save is.
+enum class ShardProgress { kNone, kWriting, kWritten, kFailed };
 
-/// Lives on global rank 0 only. Call from the training thread only.
+/// Lives on global rank 0, and on every rank where each writes a shard. Call from the training
+/// thread only.
+///
+/// A sharded save has two phases. save(), on all ranks, writes the shards in the background. Once
+/// all of them have found that every shard is on the disk, by a collective of theirs, rank 0 calls
+/// commit(), which publishes the index. Up to that the previous snapshot counts.
 class SnapshotKeeper {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// All references outlive it. `remote` may be null. `resumed_from`: file that the run goes on
-  /// from, or "". `flush_records`: what the run has recorded up to a snapshot is in its files; on
+  /// What the run goes on from: the file, or "", and its step.
+  struct Resumed {
+    std::string file;
+    int64_t step = 0;
+  };
+
+  /// All references outlive it. `remote` may be null. `shard`: which one this rank writes, if it
+  /// does. `flush_records`: what the run has recorded up to a snapshot is in its files; on
   /// the thread that publishes it, before.
   SnapshotKeeper(
       const TrainerConfig& config, SnapshotFolder& folder, RemoteSnapshots* remote,
-      RunMonitor& monitor, Log& log, std::string resumed_from,
+      RunMonitor& monitor, Log& log, Resumed resumed, const std::optional<ShardRank>& shard = {},
       std::function<void()> flush_records = [] {});
   /// Finishes what is being written.
   ~SnapshotKeeper();
@@ -69,6 +77,8 @@ class SnapshotKeeper {
   /// Whether save_to_memory() is wanted now: ram_snapshots is on, and, for a GPU (`on_device`),
   /// whose steps do not wait for digests, the last copy is complete.
   bool wants_memory_copy(bool on_device) const;
+  bool copies_to_memory() const { return keeps_memory_; }
+  bool memory_copy_is_running() const { return memory_job_.busy(); }
   /// The same to shared memory.
   void save_to_memory(const TrainingState& state);
 
@@ -80,9 +90,26 @@ class SnapshotKeeper {
   /// Returns when nothing is being written.
   void wait() { wait_with_heartbeats(); }
 
-  /// The same from any thread, without a sign of life for the launcher.
+  /// The same from any thread, without a sign of life for the launcher. If all ranks had written
+  /// their shards before they ended, the index follows.
   void finish_writing();
 
+  /// Of the save that has neither been committed nor given up; kNone if there is none.
+  ShardProgress shard_progress() const;
+  /// What went wrong with a shard that failed; "" otherwise.
+  std::string shard_failure() const;
+  /// On rank 0: all shards of the last save are on the disk; publishes their index in the
+  /// background. On other ranks: forgets the save.
+  void commit();
+  /// A shard failed, on any rank: rank 0 says `why` and removes the others. If a disk was full, it
+  /// deletes an older snapshot to make room for the next one.
+  void give_up(const std::string& why, bool disk_was_full);
+  bool shard_found_disk_full() const;
+  /// Whether the state of `step` has been saved.
+  bool has_saved(int64_t step) const;
+
+  /// What to tell the user if the state of `step` cannot be saved at the end of the run.
+  std::string unsaved_text(int64_t step) const;
   /// Waits until this step's state is on disk, retrying once. Throws RunError if it cannot be
   /// saved; the last good snapshot is kept.
   void finish(const TrainingState& state);
@@ -94,10 +121,25 @@ class SnapshotKeeper {
   SaveCounts counts() const;
 
  private:
-  void write(const SnapshotMeta& meta, SaveReason reason, Clock::time_point begin);
+  /// A save whose state has been copied.
+  struct Save {
+    SnapshotMeta meta;
+    SaveReason reason = SaveReason::kFixed;
+    Clock::time_point begin;
+    std::optional<ShardToSave> shard;
+  };
+  void write(const Save& save);
+  void check_copied_state();
+  void write_file(const Save& save);
+  void write_shard(const Save& save);
+  void write_index(const Save& save);
+  void ended(const Save& save, const std::string& failure);
+  void fail_if_disk_is_full(const Save& save) const;
+  std::optional<Save> take_uncommitted();
+  void commit_if_complete();
   void say_saved(const SnapshotMeta& meta, SaveReason reason, Clock::time_point begin);
   void begin_in_memory(const TrainingState& state);
-  void finish_in_memory(const SnapshotMeta& meta);
+  void finish_in_memory(const Metadata& metadata, const std::vector<StatePiece>& pieces);
   void memory_failed(const std::exception& error);
   void count_stall(double seconds);
   void wait_with_heartbeats();
@@ -108,7 +150,8 @@ class SnapshotKeeper {
   RemoteSnapshots* remote_;
   RunMonitor& monitor_;
   Log& log_;
-  std::string resumed_from_;
+  Resumed resumed_;
+  std::optional<ShardRank> shard_rank_;
   std::function<void()> flush_records_;
   std::atomic<bool> keeps_memory_;
 
@@ -126,6 +169,10 @@ class SnapshotKeeper {
   bool computes_on_cpu_ = false;
   std::string non_finite_;  // the tensor that was refused
   std::string superseded_;  // why this process must not save any more
+  std::optional<Save> uncommitted_;
+  ShardProgress progress_ = ShardProgress::kNone;
+  std::string shard_failure_;
+  bool disk_was_full_ = false;
   Clock::time_point last_begin_ = Clock::now();
 
   std::optional<Clock::time_point> last_said_;  // of the thread that writes alone
@@ -134,5 +181,8 @@ class SnapshotKeeper {
   BackgroundJob disk_job_;  // last: their threads end before the members above do
   BackgroundJob memory_job_;
 };
+
+/// The fault `corrupt`: what a bad disk does to a file that was written well.
+void flip_last_bit(const std::string& path);
 
 }  // namespace ddp::train

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/runtime/files/json_depth.h"
+#include "trainer/snapshot/shard_file.h"
 
 namespace ddp::train {
 namespace {
@@ -38,6 +39,10 @@ SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta) {
   std::error_code ignored;
   const auto bytes = fs::file_size(file, ignored);
   if (!ignored) entry.bytes = bytes;
+  for (const auto& shard : shard_paths(file)) {
+    const auto more = fs::file_size(shard, ignored);
+    if (!ignored) entry.bytes += more;
+  }
   return entry;
 }
 

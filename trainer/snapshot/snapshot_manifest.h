@@ -19,7 +19,7 @@ struct SnapshotEntry {
   std::optional<double> eval_loss;  ///< Of this step.
   double score = 0.0;               ///< With an eval_loss: EvalRecord::score,
   std::string basis;                ///< and EvalRecord::basis.
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;               ///< With its shards.
 };
 
 /// Of a snapshot in `file` with this metadata.

@@ -9,6 +9,7 @@
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/json_number.h"
+#include "trainer/snapshot/shard_file.h"
 
 namespace ddp::train {
 namespace {
@@ -84,11 +85,13 @@ void read_json_values(const Reader& read, SnapshotMeta& meta) {
 }
 
 /// What the engine writes; all else is the task's, but for the checksums of the file.
-const std::set<std::string> kOwnKeys = {
-    "format",      "format_version", "step",        "epoch",
-    "position",    "optimizer_step", "grad_scaler", "config",
-    "data_sha256", "world_size",     "step_guard",  "micro_batches_per_step",
-    "run_id",      "evaluation",     kDigestsKey,   kChecksumKey};
+const std::set<std::string> kOwnKeys = {"format",      "format_version", "step",
+                                        "epoch",       "position",       "optimizer_step",
+                                        "grad_scaler", "config",         "data_sha256",
+                                        "world_size",  "step_guard",     "micro_batches_per_step",
+                                        "run_id",      "evaluation",     kDigestsKey,
+                                        kChecksumKey,  kShardKey,        kShardsKey,
+                                        kTensorsKey,   kDcpKey,          kDcpVersionKey};
 
 }  // namespace
 
@@ -99,7 +102,7 @@ Metadata SnapshotMeta::to_metadata() const {
                            {"early_stopping", early_stopping}};
   Metadata metadata = task;
   metadata.insert({{"format", "pt"},
-                   {"format_version", std::to_string(kSnapshotVersion)},
+                   {kVersionKey, std::to_string(kSnapshotVersion)},
                    {"step", std::to_string(step)},
                    {"epoch", std::to_string(cursor.epoch)},
                    {"position", std::to_string(cursor.position)},
@@ -118,13 +121,13 @@ Metadata SnapshotMeta::to_metadata() const {
 SnapshotMeta SnapshotMeta::from_metadata(const Metadata& metadata, const std::string& where,
                                          const std::function<void()>& before_refusal) {
   const Reader read(metadata, where);
-  const int64_t version = read.integer("format_version");
-  if (version > kSnapshotVersion) {
+  const int64_t version = read.integer(kVersionKey);
+  if (version > kShardedVersion) {
     before_refusal();
     throw UserError(fmt::format(
         "{}: written by a newer trainer (snapshot format {}, this one reads up to {}); use the "
         "newer trainer, or another trainer_config.snapshot_path to start from scratch",
-        where, version, kSnapshotVersion));
+        where, version, kShardedVersion));
   }
   SnapshotMeta meta;
   for (const auto& entry : metadata) {

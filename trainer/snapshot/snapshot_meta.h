@@ -15,7 +15,10 @@
 
 namespace ddp::train {
 
+/// Format of a snapshot in one file, and of an index of shards, the newest that can be read.
 inline constexpr int kSnapshotVersion = 2;
+inline constexpr int kShardedVersion = 3;
+inline constexpr const char* kVersionKey = "format_version";
 /// Metadata key of the task's name.
 inline constexpr const char* kTaskKey = "task";
 

@@ -12,8 +12,6 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string_view>
 
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/atomic_file.h"
@@ -67,14 +65,6 @@ class HeaderBounds {
   std::size_t length_ = 0;
 };
 
-std::size_t bytes_per_element(std::string_view dtype) {
-  if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
-  if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
-  if (dtype == "F16" || dtype == "BF16" || dtype == "I16" || dtype == "U16") return 2;
-  if (dtype == "I8" || dtype == "U8" || dtype == "BOOL") return 1;
-  return 0;
-}
-
 std::string header_text(const Metadata& metadata, const std::vector<TensorBytes>& tensors,
                         std::size_t capacity) {
   Json header;
@@ -106,9 +96,19 @@ std::optional<std::size_t> find_checksum(std::string_view header, std::size_t le
   return digits;
 }
 
-// Shape times element size, or nothing when that overflows or a dimension is negative.
-std::optional<std::size_t> bytes_of(const std::vector<int64_t>& shape, std::string_view dtype) {
-  std::size_t bytes = bytes_per_element(dtype);
+}  // namespace
+
+std::size_t element_bytes(std::string_view dtype) {
+  if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
+  if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
+  if (dtype == "F16" || dtype == "BF16" || dtype == "I16" || dtype == "U16") return 2;
+  if (dtype == "I8" || dtype == "U8" || dtype == "BOOL") return 1;
+  return 0;
+}
+
+std::optional<std::size_t> bytes_of_shape(const std::vector<int64_t>& shape,
+                                          std::string_view dtype) {
+  std::size_t bytes = element_bytes(dtype);
   if (bytes == 0) return std::nullopt;
   for (const int64_t dim : shape) {
     if (dim < 0 || __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes))
@@ -116,8 +116,6 @@ std::optional<std::size_t> bytes_of(const std::vector<int64_t>& shape, std::stri
   }
   return bytes;
 }
-
-}  // namespace
 
 std::string safetensors_front(Metadata metadata, const std::vector<TensorBytes>& tensors,
                               std::size_t capacity) {
@@ -229,7 +227,7 @@ void SafetensorsFile::parse_header() {
                          entry.at("shape").get<std::vector<int64_t>>()};
       const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
       if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size ||
-          bytes_of(tensor.shape, tensor.dtype) != offsets[1] - offsets[0]) {
+          bytes_of_shape(tensor.shape, tensor.dtype) != offsets[1] - offsets[0]) {
         throw RunError(path_ + ": tensor " + printable_part(name) +
                        " lies outside the file: truncated or damaged");
       }

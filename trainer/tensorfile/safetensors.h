@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddp::train {
@@ -19,6 +21,12 @@ struct TensorBytes {
   const std::byte* data = nullptr;
   std::size_t size = 0;  ///< Bytes.
 };
+
+/// Bytes of an element of a dtype; 0 for one that is not known.
+std::size_t element_bytes(std::string_view dtype);
+/// Shape times element size; nothing when that overflows or a dimension is negative.
+std::optional<std::size_t> bytes_of_shape(const std::vector<int64_t>& shape,
+                                          std::string_view dtype);
 
 using Metadata = std::map<std::string, std::string>;
 

@@ -253,13 +253,15 @@ TEST_CASE("a step sends what the strategy's collectives do") {
   CHECK_THAT(plans[1].reason, Contains("without distributed_config.gradient_compression"));
 }
 
-TEST_CASE("sharding is refused along with copies of the state in RAM") {
+TEST_CASE("copies in RAM of a divided state need each rank to save its part") {
   auto training = training_of({}, 4);
   training.config.trainer.ram_snapshots = true;
+  for (const auto& plan : parallel_plans(training, gpus(4, 80))) CHECK(plan.fits);
+  training.config.trainer.snapshot_shards = AutoSwitch::kFalse;
   const auto plans = parallel_plans(training, gpus(4, 80));
   CHECK(plans[0].fits);
-  CHECK_THAT(plans[1].reason, Contains("without trainer_config.ram_snapshots"));
-  CHECK_THAT(plans[2].reason, Contains("without trainer_config.ram_snapshots"));
+  CHECK_THAT(plans[1].reason, Contains("without trainer_config.snapshot_shards=false"));
+  CHECK_THAT(plans[2].reason, Contains("without trainer_config.snapshot_shards=false"));
 }
 
 TEST_CASE("backward passes hide communication, but for the last bucket and the gathered weights") {

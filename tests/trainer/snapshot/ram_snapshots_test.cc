@@ -36,8 +36,8 @@ RamSnapshots made_in(const TempDir& dir, const std::string& resumed_from = "") {
 }
 
 void store(RamSnapshots& ram, const SnapshotMeta& meta, const NamedTensors& tensors) {
-  ram.begin(meta, tensors, nullptr);
-  ram.finish(meta);
+  ram.begin(meta.to_metadata(), tensors, nullptr);
+  ram.finish(meta.to_metadata());
 }
 
 }  // namespace
@@ -120,10 +120,10 @@ TEST_CASE("a copy that a device had not made when it was given up costs the olde
   auto ram = made_in(dir);
   for (int64_t step = 1; step <= 2; ++step) store(ram, sample_meta(step), sample_tensors());
   test::FakeDevice device;
-  ram.begin(sample_meta(3), sample_tensors(), device.mark());
+  ram.begin(sample_meta(3).to_metadata(), sample_tensors(), device.mark());
   {
     const DeviceGivenUp given_up;
-    CHECK_FALSE(ram.finish(sample_meta(3)));
+    CHECK_FALSE(ram.finish(sample_meta(3).to_metadata()));
   }
   using Steps = std::vector<int64_t>;
   CHECK(steps_in(dir.path()) == Steps{-1, 2});

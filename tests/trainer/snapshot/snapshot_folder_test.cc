@@ -240,7 +240,7 @@ TEST_CASE("with a copy in memory a damaged newest snapshot leaves its name to th
   SnapshotFolder folder(dir.file("s.pt"), 3, log);
   save_steps(folder, {1, 2, 3});
   dir.write("s.pt", read_file(dir.file("s.pt")).substr(0, 100));
-  CHECK(folder.find({dir.file("copy")})->meta.step == 9);
+  CHECK(folder.find({{dir.file("copy")}})->meta.step == 9);
   CHECK(open_snapshot(dir.file("s.pt")).meta.step == 2);
   CHECK(folder.entries().front().step == 2);
 }
@@ -253,9 +253,9 @@ TEST_CASE("a copy in memory that was cut short is no damage") {
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   dir.write("copy", bytes);
   SnapshotFolder folder(dir.file("s.pt"), 3, log);
-  CHECK_FALSE(folder.find({dir.file("copy")}).has_value());
+  CHECK_FALSE(folder.find({{dir.file("copy")}}).has_value());
   save_steps(folder, {1});
-  CHECK(folder.find({dir.file("copy")})->meta.step == 1);
+  CHECK(folder.find({{dir.file("copy")}})->meta.step == 1);
   CHECK(names_in(dir) == std::set<std::string>{"copy", "s.pt", "s.pt.manifest.json"});
 }
 
@@ -457,7 +457,7 @@ TEST_CASE("a copy in memory of another run than that of the newest snapshot is p
   test::save_snapshot(dir.file("copy"), foreign, sample_tensors());
   FolderRun run(dir, 2);
   run.save(20);
-  CHECK(run.folder.find({dir.file("copy")})->meta.step == 20);
+  CHECK(run.folder.find({{dir.file("copy")}})->meta.step == 20);
   fs::remove(dir.file("s.pt"));  // and with no file at all it is what was saved last
   Log log = quiet_log();
   CHECK(SnapshotFolder(dir.file("s.pt"), 2, log).find({dir.file("copy")})->meta.step == 90);

@@ -118,15 +118,15 @@ TEST_CASE("another rank opens the file that rank 0 has read, and no other one") 
   save(dir.file("s.pt"), 1);
   save(dir.file("other.pt"), 2);
   const std::string sum = header_checksum(open_snapshot(dir.file("s.pt")));
-  const auto same = open_if_same(dir.file("s.pt"), sum);
+  const auto same = open_if_same({dir.file("s.pt")}, sum);
   REQUIRE(same.has_value());
   CHECK(same->meta.step == 1);
   auto target = torch::zeros_like(sample_tensors()[0].second);
   same->load_into("model.w", target);
   CHECK(torch::equal(target, sample_tensors()[0].second));
-  CHECK_FALSE(open_if_same(dir.file("other.pt"), sum).has_value());
-  CHECK_FALSE(open_if_same(dir.file("none.pt"), sum).has_value());
-  CHECK_FALSE(open_if_same(dir.write("damaged.pt", "no snapshot"), sum).has_value());
+  CHECK_FALSE(open_if_same({dir.file("other.pt")}, sum).has_value());
+  CHECK_FALSE(open_if_same({dir.file("none.pt")}, sum).has_value());
+  CHECK_FALSE(open_if_same({dir.write("damaged.pt", "no snapshot")}, sum).has_value());
 }
 
 TEST_CASE("a manifest with a million nested brackets is none") {

@@ -15,17 +15,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json tensor_report(const SafetensorsFile& file) {
+Json tensor_report(const SavedTensors& file) {
   Json tensors = Json::array();
   for (const auto& tensor : file.tensors()) {
-    const std::string sum = Sha256().update(tensor.data, tensor.size).hex();
-    tensors.push_back(
-        {{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"sha256", sum}});
+    Sha256 sum;
+    file.read(tensor, 0, bytes_of(tensor),
+              [&sum](const std::byte* data, std::size_t size) { sum.update(data, size); });
+    tensors.push_back({{"name", tensor.name},
+                       {"dtype", tensor.dtype},
+                       {"shape", tensor.shape},
+                       {"sha256", sum.hex()}});
   }
   return tensors;
 }
 
-int64_t model_parameters(const SafetensorsFile& file) {
+int64_t model_parameters(const SavedTensors& file) {
   int64_t count = 0;
   for (const auto& tensor : file.tensors()) {
     if (tensor.name.rfind("model.", 0) != 0) continue;
@@ -36,11 +40,19 @@ int64_t model_parameters(const SafetensorsFile& file) {
   return count;
 }
 
+/// Empty for a snapshot in one file.
+Json shard_report(const SavedTensors& file) {
+  Json shards = Json::array();
+  for (const auto& shard : file.shards())
+    shards.push_back({{"file", shard.file}, {"bytes", shard.bytes}, {"checksum", shard.checksum}});
+  return shards;
+}
+
 Json snapshot_report(const OpenedSnapshot& snapshot) {
   const auto& meta = snapshot.meta;
   Json report = {
       {"path", snapshot.path},
-      {"format_version", kSnapshotVersion},
+      {"format_version", snapshot.file->shards().empty() ? kSnapshotVersion : kShardedVersion},
       {"task", snapshot_task(meta)},
       {"run_id", meta.run_id},
       {"step", meta.step},
@@ -56,6 +68,7 @@ Json snapshot_report(const OpenedSnapshot& snapshot) {
       {"content_sha256", content_sha256(*snapshot.file)}};
   if (snapshot_task(meta) == task_name(TaskKind::kCausalLm))
     report["vocabulary_size"] = tokenizer_of(meta.task)->size();
+  report["shards"] = shard_report(*snapshot.file);
   report["config"] = Json::parse(meta.config_json);
   report["tensors"] = tensor_report(*snapshot.file);
   return report;
@@ -64,9 +77,13 @@ Json snapshot_report(const OpenedSnapshot& snapshot) {
 std::string as_table(const Json& report) {
   std::string text;
   for (const auto& [key, value] : report.items()) {
-    if (key == "tensors" || key == "config") continue;
+    if (key == "tensors" || key == "config" || key == "shards") continue;
     text += fmt::format("{:<22} {}\n", key,
                         value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  for (const auto& shard : report["shards"]) {
+    text += fmt::format("{:<22} {} ({} bytes)\n", "shard", shard["file"].get<std::string>(),
+                        shard["bytes"].get<uint64_t>());
   }
   text += "config\n";
   for (const auto& [section, keys] : report["config"].items()) {

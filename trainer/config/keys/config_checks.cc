@@ -176,7 +176,7 @@ void check_optimizer(const Config& config, const Given& given) {
 
 void check_strategy(const Config& config, const Given& given) {
   const Strategy strategy = config.distributed.strategy;
-  if (strategy == Strategy::kDdp) return;
+  if (!divides_state(strategy)) return;
   const std::string_view name = names_of(strategy).at(static_cast<std::size_t>(strategy));
   if (config.distributed.gradient_compression != GradientCompression::kNone) {
     given.refuse("distributed_config.gradient_compression",
@@ -184,12 +184,12 @@ void check_strategy(const Config& config, const Given& given) {
                              "are: remove it",
                              name));
   }
-  if (config.trainer.ram_snapshots) {
-    given.refuse("trainer_config.ram_snapshots",
-                 fmt::format("needs a rank that holds all of the training state, and with "
-                             "distributed_config.strategy={} none does; remove it and set "
-                             "trainer_config.snapshot_every, or set strategy=ddp",
-                             name));
+  if (config.trainer.ram_snapshots && config.trainer.snapshot_shards == AutoSwitch::kFalse) {
+    given.refuse(
+        "trainer_config.ram_snapshots",
+        fmt::format("needs each rank to copy its part with distributed_config.strategy={}; "
+                    "remove trainer_config.snapshot_shards=false",
+                    name));
   }
 }
 

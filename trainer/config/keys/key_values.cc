@@ -144,9 +144,10 @@ struct Assign {
   template <class E>
   requires std::is_enum_v<E>
   void operator()(E* member) const {
-    const std::string text = python_str(value);
+    const bool is_bool = value.kind == Kind::kBool;
+    const std::string text = is_bool ? value.boolean ? "true" : "false" : python_str(value);
     const auto named = value_named<E>(text);
-    if (value.kind == Kind::kString && named) {
+    if ((value.kind == Kind::kString || is_bool) && named) {
       *member = *named;
       return;
     }
@@ -276,7 +277,8 @@ struct Read {
   }
   template <class E>
   requires std::is_enum_v<E> Node operator()(const E* member) const {
-    return Node::of(choice_names<E>().at(static_cast<std::size_t>(*member)));
+    const std::string name = choice_names<E>().at(static_cast<std::size_t>(*member));
+    return name == "true" || name == "false" ? Node::of(name == "true") : Node::of(name);
   }
 };
 

@@ -62,7 +62,14 @@ Json base_type(const Field& field) {
   if (type == "list of str") return {{"type", "array"}, {"items", {{"type", "string"}}}};
   if (type == "bool or list of str")
     return {{"type", Json::array({"boolean", "array", "string"})}, {"items", {{"type", "string"}}}};
-  return {{"enum", field_choices(field)}};
+  Json choices = Json::array();
+  for (const std::string& name : field_choices(field)) {
+    if (name == "true" || name == "false")
+      choices.push_back(name == "true");
+    else
+      choices.push_back(name);
+  }
+  return {{"enum", choices}};
 }
 
 Json field_schema(const Field& field) {

@@ -1,0 +1,102 @@
+// Saves in which every rank writes a shard: what the ranks agree on, always in the training thread.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "trainer/run/training_run.h"
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/process/stop_signal.h"
+
+namespace ddp::train {
+namespace {
+
+/// The place of each in what is reduced by maximum in every step.
+enum Wish : std::size_t { kSignal, kSnapshot, kUnwritten, kFailedShard, kNoMemoryCopy, kWishes };
+
+}  // namespace
+
+std::vector<int64_t> TrainingRun::wishes(int64_t step) {
+  std::vector<int64_t> wishes(kWishes, 0);
+  wishes[kSignal] = StopSignal::pending();
+  if (!saves_together()) return wishes;
+  wishes[kSnapshot] = group_.is_main() && keeper_->due(step) ? 1 : 0;
+  if (!sharded_) return wishes;
+  const ShardProgress progress = keeper_->shard_progress();
+  wishes[kUnwritten] = progress == ShardProgress::kWriting ? 1 : 0;
+  wishes[kFailedShard] = progress == ShardProgress::kFailed ? 1 : 0;
+  wishes[kNoMemoryCopy] =
+      keeper_->wants_memory_copy(trainer_.device_plan().device.is_cuda()) ? 0 : 1;
+  return wishes;
+}
+
+// The values are those at the begin of the step: of a save that began after an earlier one.
+void TrainingRun::take_wishes(const std::vector<int64_t>& wished) {
+  stop_signal_ = static_cast<int>(wished[kSignal]);
+  snapshot_wished_ = wished[kSnapshot] != 0;
+  memory_copy_wished_ = sharded_ && wished[kNoMemoryCopy] == 0;
+  if (shards_pending_) decide_on_shards(wished[kUnwritten] == 0, wished[kFailedShard] != 0);
+}
+
+// A collective where a shard failed. Without one, nobody waits for anybody here.
+void TrainingRun::decide_on_shards(bool all_written, bool failed) {
+  if (!all_written && !failed) return;
+  if (failed && !all_written) return;  // the others are still writing: they would be orphans
+  shards_pending_ = false;
+  if (!failed) return keeper_->commit();
+  const bool full = keeper_->shard_found_disk_full();
+  const bool any_full = group_.all_reduce_max_async(full ? 1 : 0).wait() != 0;
+  const auto failures = group_.gather_texts(keeper_->shard_failure());
+  const auto first = std::find_if(failures.begin(), failures.end(),
+                                  [](const std::string& failure) { return !failure.empty(); });
+  saved_step_ = -1;
+  keeper_->give_up(first == failures.end()
+                       ? "a rank could not write its shard"
+                       : fmt::format("rank {}: {}", first - failures.begin(), *first),
+                   any_full);
+}
+
+// Waits until the last save is a snapshot, or has been given up. A collective.
+void TrainingRun::settle_shards() {
+  if (!sharded_ || !keeper_) return;
+  if (shards_pending_) {
+    keeper_->wait();
+    const bool failed = keeper_->shard_progress() == ShardProgress::kFailed;
+    decide_on_shards(/*all_written=*/true, group_.all_reduce_max_async(failed ? 1 : 0).wait() != 0);
+  }
+  keeper_->wait();
+}
+
+void TrainingRun::take_sharded_snapshot(bool fixed) {
+  const bool to_disk = fixed || snapshot_wished_;
+  if (to_disk) settle_shards();
+  const auto state = capture();
+  if (to_disk) save(state, fixed ? SaveReason::kFixed : SaveReason::kInterval);
+  if (memory_copy_due()) keeper_->save_to_memory(state);
+}
+
+bool TrainingRun::memory_copy_due() const { return sharded_ && memory_copy_wished_; }
+
+bool TrainingRun::is_saved_everywhere() {
+  const bool missing = group_.is_main() && !keeper_->has_saved(trainer_.step());
+  return group_.all_reduce_max_async(missing ? 1 : 0).wait() == 0;
+}
+
+void TrainingRun::save_last_shards() {
+  settle_shards();
+  if (!last_state_is_saved()) {
+    bool saved = is_saved_everywhere();
+    for (int attempt = 0; attempt < 2 && !saved; ++attempt) {
+      save(capture(), SaveReason::kFixed);
+      keeper_->wait();
+      keeper_->before_update();
+      settle_shards();
+      saved = is_saved_everywhere();
+    }
+    if (!saved && group_.is_main()) throw RunError(keeper_->unsaved_text(trainer_.step()));
+  }
+  if (group_.is_main()) keeper_->finish_sending(time_to_send());
+  if (stop_signal_ == 0) keeper_->forget_memory();
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,71 @@
+// The files of a sharded snapshot: `<name>.step-N.R-of-W`, one from each rank, and the index that
+// names them. A shard is a safetensors file of boxes, with the places of its boxes in the header as
+// torch.distributed.checkpoint's HuggingFaceStorageReader expects them. The index is a safetensors
+// file without tensors: the snapshot's metadata, the list of its tensors and that of its shards.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/snapshot/state_piece.h"
+#include "trainer/tensorfile/safetensors.h"
+
+namespace ddp::train {
+
+/// Metadata keys: what a shard is (JSON), what an index names (JSON lists).
+inline constexpr const char* kShardKey = "shard";
+inline constexpr const char* kShardsKey = "shards";
+inline constexpr const char* kTensorsKey = "tensors";
+/// torch's key of the boxes' places.
+inline constexpr const char* kDcpKey = "DCP_SHARDING_INFO";
+inline constexpr const char* kDcpVersionKey = "DCP_VERSION";
+
+/// Which save a shard belongs to, and which part of it it is.
+struct ShardId {
+  std::string run_id;
+  int64_t attempt = 0;  ///< Start of the run.
+  int64_t step = 0;
+  int rank = 0;
+  int ranks = 1;
+
+  /// Whether both were written by one save.
+  bool same_save(const ShardId& other) const {
+    return run_id == other.run_id && attempt == other.attempt && step == other.step &&
+           ranks == other.ranks;
+  }
+};
+
+/// "step 8, rank 1 of 2"
+std::string text_of(const ShardId& id);
+
+/// A shard as the index names it.
+struct ShardEntry {
+  std::string file;      ///< Without the folder, which is the index's.
+  uint64_t bytes = 0;    ///< Of the file.
+  std::string checksum;  ///< Of its header, in which the digests of its tensors are.
+};
+
+/// `<stem>.R-of-W`
+std::string shard_name(const std::string& stem, int rank, int ranks);
+/// The stem of a shard's name; nothing if `name` is not one.
+std::optional<std::string> stem_of_shard(const std::string& name);
+
+/// What a shard's header holds besides digests.
+Metadata shard_metadata(const ShardId& id, const std::vector<StatePiece>& pieces);
+/// Nothing if the file is no shard. Throws RunError if it is a damaged one.
+std::optional<ShardId> shard_id(const SafetensorsFile& file, const std::string& path);
+/// The box of each of its tensors. Throws RunError naming the path.
+std::vector<Box> boxes_of(const SafetensorsFile& shard, const std::string& path);
+
+std::string tensors_json(const std::vector<LogicalTensor>& tensors);
+std::vector<LogicalTensor> tensors_from_json(const std::string& json, const std::string& path);
+std::string shards_json(const std::vector<ShardEntry>& shards);
+/// Throws RunError naming `path`, also for a name that leads out of the folder.
+std::vector<ShardEntry> shards_from_json(const std::string& json, const std::string& path);
+
+/// The shards that an index names, as paths; none for a single file or one that cannot be read.
+std::vector<std::string> shard_paths(const std::string& snapshot);
+
+}  // namespace ddp::train

@@ -1,0 +1,176 @@
+// Sharded snapshots in the folder of a run: each rank writes its shard, then rank 0 the index.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "trainer/runtime/error.h"
+#include "trainer/runtime/files/atomic_file.h"
+#include "trainer/snapshot/snapshot_folder.h"
+
+namespace ddp::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string name_of(const std::string& file) { return fs::path(file).filename().string(); }
+
+std::string beside(const std::string& path, const std::string& name) {
+  return (fs::path(path).parent_path() / name).string();
+}
+
+/// Files next to `path` whose names begin with its name and `suffix`.
+std::vector<std::string> files_beside(const std::string& path, const std::string& suffix) {
+  const std::string prefix = name_of(path) + suffix;
+  std::vector<std::string> found;
+  const fs::path folder = fs::path(path).parent_path();
+  std::error_code error;
+  for (fs::directory_iterator it(folder.empty() ? "." : folder, error), end; !error && it != end;
+       it.increment(error)) {
+    if (name_of(it->path()).starts_with(prefix)) found.push_back(beside(path, name_of(it->path())));
+  }
+  return found;
+}
+
+/// Opens a shard. Nothing if it is missing, damaged or of another save.
+std::unique_ptr<SafetensorsFile> shard_of(const ShardId& save, int rank, const std::string& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return nullptr;
+  try {
+    auto file = std::make_unique<SafetensorsFile>(path);
+    const auto id = shard_id(*file, path);
+    if (!id || !id->same_save(save) || id->rank != rank) return nullptr;
+    file->verify_header();
+    return file;
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+void SnapshotFolder::follow(std::string run_id, int64_t attempt) {
+  run_id_ = std::move(run_id);
+  attempt_ = attempt;
+  step_at_start_ = step_there(*run_id_);
+}
+
+/// Also those that are being written, by their final names.
+std::vector<std::string> SnapshotFolder::shard_files() const {
+  std::vector<std::string> shards;
+  for (std::string file : files_beside(path_, ".step-")) {
+    const auto temporary = file.rfind(".tmp.");
+    if (temporary != std::string::npos) file.resize(temporary);
+    if (stem_of_shard(name_of(file))) shards.push_back(file);
+  }
+  std::sort(shards.begin(), shards.end());
+  shards.erase(std::unique(shards.begin(), shards.end()), shards.end());
+  return shards;
+}
+
+/// The shards of every snapshot in the folder, of other runs and damaged ones, too.
+std::set<std::string> SnapshotFolder::needed_shards() const {
+  auto indexes = older_files();
+  indexes.push_back(path_);
+  for (const auto& file : files_beside(path_, "")) {
+    if (file.ends_with(".damaged")) indexes.push_back(file);
+  }
+  std::set<std::string> needed;
+  for (const auto& index : indexes) {
+    for (const auto& shard : shard_paths(index)) needed.insert(name_of(shard));
+  }
+  return needed;
+}
+
+/// What cannot be read may be another run's.
+bool SnapshotFolder::is_our_shard(const std::string& file) const {
+  try {
+    const SafetensorsFile shard(file);
+    const auto id = shard_id(shard, file);
+    return id && id->run_id == run_id();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+std::string SnapshotFolder::stem_for_shards(int64_t step) const {
+  const auto needed = needed_shards();
+  std::set<std::string> taken;
+  for (const auto& file : shard_files()) {
+    std::error_code ignored;
+    if (needed.contains(name_of(file)) || (fs::exists(file, ignored) && !is_our_shard(file)))
+      taken.insert(*stem_of_shard(name_of(file)));
+  }
+  const std::string usual = name_of(older_snapshot_path(path_, step));
+  std::string stem = usual;
+  for (int number = 2; taken.contains(stem); ++number) stem = fmt::format("{}-{}", usual, number);
+  return stem;
+}
+
+void SnapshotFolder::write_shard(const ShardId& id, const std::string& stem,
+                                 const std::vector<StatePiece>& pieces,
+                                 const std::vector<TensorBytes>& bytes, const PublishObserver& at) {
+  const std::string path = beside(path_, shard_name(stem, id.rank, id.ranks));
+  check_not_superseded(id.run_id, id.step);
+  try {
+    publish_safetensors(path, "", shard_metadata(id, pieces), bytes, at,
+                        [&](const SafetensorsFile& written) {
+                          written.verify_header();
+                          check_not_superseded(id.run_id, id.step);
+                        });
+  } catch (const SupersededError&) {
+    throw;
+  } catch (const std::exception&) {
+    check_not_superseded(id.run_id, id.step);  // which takes the temporary file away
+    throw;
+  }
+}
+
+bool SnapshotFolder::has_all_shards(const ShardId& id, const std::string& stem) const {
+  for (int rank = 0; rank < id.ranks; ++rank) {
+    if (!shard_of(id, rank, beside(path_, shard_name(stem, rank, id.ranks)))) return false;
+  }
+  return true;
+}
+
+void SnapshotFolder::publish_index(const SnapshotMeta& meta, const ShardId& id,
+                                   const std::string& stem,
+                                   const std::vector<LogicalTensor>& tensors,
+                                   const PublishObserver& at) {
+  std::vector<ShardEntry> shards;
+  BoxesByName boxes;
+  for (int rank = 0; rank < id.ranks; ++rank) {
+    const std::string path = beside(path_, shard_name(stem, rank, id.ranks));
+    const auto file = shard_of(id, rank, path);
+    if (!file) {
+      throw RunError(fmt::format(
+          "{} is missing or of another save; trainer_config.snapshot_shards needs a folder that "
+          "all ranks share",
+          path));
+    }
+    shards.push_back({name_of(path), fs::file_size(path), file->require_metadata(kChecksumKey)});
+    const auto of_shard = boxes_of(*file, path);
+    for (std::size_t i = 0; i < of_shard.size(); ++i)
+      boxes[file->tensors()[i].name].push_back(of_shard[i]);
+  }
+  if (const auto error = cover_error(tensors, boxes); !error.empty())
+    throw std::logic_error(fmt::format("the shards of step {}: {}", id.step, error));
+  Metadata metadata = meta.to_metadata();
+  metadata[kVersionKey] = std::to_string(kShardedVersion);
+  metadata[kShardsKey] = shards_json(shards);
+  metadata[kTensorsKey] = tensors_json(tensors);
+  publish_by(meta, [&](const std::string& kept, const PublishCheck& check) {
+    publish_safetensors(path_, kept, metadata, {}, at, check);
+  });
+  remove_orphans();
+}
+
+void SnapshotFolder::remove_orphans() const {
+  const auto needed = needed_shards();
+  for (const auto& file : shard_files()) {
+    if (!needed.contains(name_of(file)) && is_our_shard(file)) ::unlink(file.c_str());
+  }
+}
+
+}  // namespace ddp::train

@@ -1,0 +1,73 @@
+// What one rank saves of the training state. Names, shapes and places are those of the whole
+// tensors: strategy, padding and buckets never appear, so any number of ranks can read them.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/optim/optimizer.h"
+#include "trainer/snapshot/state_buffer.h"
+
+namespace ddp::train {
+
+/// A tensor of the training state as one process would hold it.
+struct LogicalTensor {
+  std::string name;
+  std::string dtype;  ///< As in TensorBytes.
+  std::vector<int64_t> shape;
+  bool operator==(const LogicalTensor&) const = default;
+};
+
+/// Part of a logical tensor: [offset, offset + size) in each dimension. A scalar has none.
+struct Box {
+  std::vector<int64_t> offsets;
+  std::vector<int64_t> sizes;
+
+  static Box whole(const std::vector<int64_t>& shape);
+  /// Rows [begin, end) of the first dimension.
+  static Box rows(const std::vector<int64_t>& shape, int64_t begin, int64_t end);
+  int64_t elements() const;
+  bool operator==(const Box&) const = default;
+};
+
+/// Rows of a shape along the first dimension, and the elements of one; a scalar is one row.
+int64_t rows_in(const std::vector<int64_t>& shape);
+int64_t row_elements(const std::vector<int64_t>& shape);
+
+/// A box that this rank saves.
+struct StatePiece {
+  std::string name;            ///< Of the logical tensor.
+  std::vector<int64_t> shape;  ///< Of the logical tensor.
+  Box box;
+  /// The box's elements by rows: those of the first tensor, then those of the next. On any device,
+  /// all of one dtype. Several where part of a row came from another rank.
+  std::vector<torch::Tensor> parts;
+};
+
+/// Divides tensors that every rank holds whole: all elements laid out in the given order are cut
+/// into `ranks` equal spans of bytes, and a row goes to the rank in whose span it begins. Returns
+/// the pieces of `rank`.
+std::vector<StatePiece> own_share(const std::vector<NamedTensor>& tensors, int rank, int ranks);
+
+/// The layouts of whole tensors.
+std::vector<LogicalTensor> logical_tensors(const std::vector<NamedTensor>& tensors);
+
+/// The parts of all pieces one after the other, as StateBuffer copies them.
+NamedTensors parts_of(const std::vector<StatePiece>& pieces);
+/// The pieces' bytes, given those of parts_of(), which lie next to each other.
+std::vector<TensorBytes> bytes_of_pieces(const std::vector<StatePiece>& pieces,
+                                         const std::vector<TensorBytes>& parts);
+
+/// Boxes by the name of their tensor.
+using BoxesByName = std::map<std::string, std::vector<Box>>;
+
+/// Checks that the boxes cover every element of every tensor exactly once. Returns what is wrong,
+/// with the name of the tensor, or "".
+std::string cover_error(const std::vector<LogicalTensor>& tensors, const BoxesByName& boxes);
+
+}  // namespace ddp::train
