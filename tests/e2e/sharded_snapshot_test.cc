@@ -279,6 +279,9 @@ TEST_CASE("eval, generate, export and init_from read a sharded snapshot like any
   CHECK(said(sharded, generate) == said(single, generate));
   said(sharded, {"export", "--snapshot", "snapshot.pt", "--output", "out"});
   said(single, {"export", "--snapshot", "snapshot.pt", "--output", "out"});
+  said(sharded, {"export", "--snapshot", "snapshot.pt", "--output", "one", "--format", "snapshot"});
+  CHECK(shards_of(sharded / "one/snapshot.pt").empty());
+  CHECK(differences(sharded / "one/snapshot.pt", single.snapshot()) == Words{});
   CHECK(read_bytes(sharded / "out/model.safetensors") ==
         read_bytes(single / "out/model.safetensors"));
 }

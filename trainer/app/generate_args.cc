@@ -132,8 +132,10 @@ TrainerArgs parse_export(const Words& words) {
   args.exporting.snapshot = parsed.text("snapshot");
   args.exporting.output = parsed.text("output");
   if (parsed.has("format")) {
-    args.exporting.format = static_cast<ExportFormat>(
-        parsed.choice("format", {"huggingface", "torch", "safetensors", "peft"}));
+    const auto format =
+        parsed.choice("format", {"huggingface", "torch", "safetensors", "peft", "snapshot"});
+    args.exporting.whole_snapshot = format == 4;
+    if (!args.exporting.whole_snapshot) args.exporting.format = static_cast<ExportFormat>(format);
   }
   args.exporting.merge = parsed.has("merge");
   return args;

@@ -77,6 +77,7 @@ struct ExportArgs {
   std::string snapshot;
   ExportFormat format = ExportFormat::kHuggingFace;
   bool merge = false;  ///< Of adapters: add them to the model's weights.
+  bool whole_snapshot = false;  ///< Instead: the snapshot itself, in one file.
   std::string output;
 };
 

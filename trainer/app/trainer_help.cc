@@ -191,7 +191,9 @@ Options:
                        torch: model.pt, a state dict for torch.load(weights_only=True)
                        safetensors: model.safetensors, the same
                        peft: adapter_config.json and adapter_model.safetensors, of a run
-                       with lora.rank (default: huggingface)
+                       with lora.rank
+                       snapshot: one file of a sharded snapshot, to train on from
+                       (default: huggingface)
       --merge          Of a run with lora.rank: add the adapters to the model's weights
   -h, --help           Show this help
 

@@ -102,7 +102,12 @@ std::vector<MemoryItem> state_items(const Config& config,
   const bool alone = place.world_size == 1;
   const bool sharded = divides_state(config.distributed.strategy) && !alone;
   const double ranks = sharded ? static_cast<double>(place.world_size) : 1.0;  // that share it
-  const double state = kFloat * (n.all + n.states + n.averages);  // as a snapshot has it
+  // Of what a snapshot has, rank 0 copies all, or every rank its part.
+  const AutoSwitch shards = config.trainer.snapshot_shards;
+  const bool parts =
+      !alone && (shards == AutoSwitch::kTrue || (shards == AutoSwitch::kAuto && sharded));
+  const double state = kFloat * (n.all + n.states + n.averages) /
+                       (parts ? static_cast<double>(place.world_size) : 1.0);
   const bool own_buckets = !sharded && !alone && !config.distributed.gradient_as_bucket_view;
   return {
       {"weights", rounded(kFloat * (n.all + n.below))},
@@ -111,9 +116,9 @@ std::vector<MemoryItem> state_items(const Config& config,
       {"averaged_weights", rounded(kFloat * n.averages / ranks)},
       {"ddp_buckets", own_buckets ? rounded(kFloat * n.trained) : 0},
       {"gradient_buckets", sharded ? rounded(unsharded_gradients(config, n, place.world_size)) : 0},
-      {"snapshot_copy", rounded(state), MemoryKind::kHost, true},
+      {"snapshot_copy", rounded(state), MemoryKind::kHost, !parts},
       {"ram_snapshots", config.trainer.ram_snapshots ? rounded(3 * state) : 0, MemoryKind::kShared,
-       true}};
+       !parts}};
 }
 
 std::vector<MemoryItem> with_items(std::vector<MemoryItem> items, std::vector<MemoryItem> more) {

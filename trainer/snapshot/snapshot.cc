@@ -10,6 +10,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "trainer/parallel/page_lock.h"
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/snapshot/state_buffer.h"
@@ -112,6 +113,23 @@ OpenedSnapshot open_snapshot(const std::string& path) {
                                             [&] { opened.file->verify_checksum(); });
   opened.file->verify_checksum();
   return opened;
+}
+
+void write_as_one_file(const OpenedSnapshot& snapshot, const std::string& path) {
+  std::size_t total = 0;
+  for (const auto& tensor : snapshot.file->tensors()) total += bytes_of(tensor);
+  const MappedMemory memory(total);
+  std::byte* to = memory.data();
+  std::vector<TensorBytes> tensors;
+  for (const auto& tensor : snapshot.file->tensors()) {
+    const std::size_t size = bytes_of(tensor);
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, to, size});
+    snapshot.file->read(tensor, 0, size, [&to](const std::byte* from, std::size_t bytes) {
+      std::memcpy(to, from, bytes);
+      to += bytes;
+    });
+  }
+  publish_safetensors(path, "", snapshot.meta.to_metadata(), tensors);
 }
 
 std::string header_checksum(const OpenedSnapshot& snapshot) {

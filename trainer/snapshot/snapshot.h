@@ -45,6 +45,9 @@ OpenedSnapshot peek_snapshot(const std::string& path);
 /// Shards in memory that no index names; see SavedTensors. Verifies their headers only.
 OpenedSnapshot peek_shards(const std::vector<std::string>& shards);
 
+/// Writes a snapshot in shards as one file. Holds its tensors in memory. Throws RunError.
+void write_as_one_file(const OpenedSnapshot& snapshot, const std::string& path);
+
 /// What open_if_same() tells files apart by: a checksum over the header, in which the digests of
 /// all tensors are.
 std::string header_checksum(const OpenedSnapshot& snapshot);

@@ -1,6 +1,8 @@
 // trainer export: a snapshot's model as files of other programs.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "launcher/worker_contract.h"
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
@@ -8,6 +10,8 @@
 #include "trainer/model/causal_architecture.h"
 #include "trainer/runtime/error.h"
 #include "trainer/snapshot/open_model.h"
+#include "trainer/snapshot/remote_snapshots.h"
+#include "trainer/snapshot/snapshot.h"
 #include "trainer/task/adapted_model.h"
 
 namespace ddp::train {
@@ -44,10 +48,26 @@ std::vector<std::string> export_bundle(const ModelBundle& bundle, const ExportAr
   return export_model(exported, *bundle.tokenizer, options.format, options.output);
 }
 
+/// The state of training, not only the model.
+int export_snapshot(const ExportArgs& options) {
+  const FetchedSnapshot fetched(options.snapshot);
+  const OpenedSnapshot snapshot = open_snapshot(fetched.file());
+  std::error_code error;
+  std::filesystem::create_directories(options.output, error);
+  const std::string file =
+      options.output + "/" + std::filesystem::path(options.snapshot).filename().string();
+  if (std::filesystem::exists(file, error))
+    throw UserError(fmt::format("{}: is there already; give another --output", file));
+  write_as_one_file(snapshot, file);
+  print(file + "\n");
+  return launch::kExitDone;
+}
+
 }  // namespace
 
 int run_export(const TrainerArgs& args) {
   const ExportArgs& options = args.exporting;
+  if (options.whole_snapshot) return export_snapshot(options);
   const ModelBundle bundle = open_model(options.snapshot, torch::kCPU);
   for (const auto& name : export_bundle(bundle, options))
     print(fmt::format("{}/{}\n", options.output, name));
