@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPatienceAtStart{30'000};
 
-std::string name_of(const std::string& path) { return fs::path(path).filename().string(); }
+std::string object_name(const std::string& path) { return fs::path(path).filename().string(); }
 
 /// The step in `<name>.step-<n>`, or nothing.
 std::optional<int64_t> step_of(const std::string& object, const std::string& name) {
@@ -92,7 +92,7 @@ FetchedSnapshot::FetchedSnapshot(const std::string& path) : file_(path) {
     object = entry.name;
   }
   folder->download(object, file_);
-  for (const auto& shard : shard_paths(file_)) folder->download(name_of(shard), shard);
+  for (const auto& shard : shard_paths(file_)) folder->download(object_name(shard), shard);
 }
 
 FetchedSnapshot::~FetchedSnapshot() {
@@ -142,7 +142,7 @@ std::vector<std::string> RemoteSnapshots::fetch_shards(const std::string& index)
   for (const auto& shard : shards) {
     std::error_code ignored;
     if (fs::exists(shard, ignored)) continue;
-    folder_->download(name_of(shard), shard);
+    folder_->download(object_name(shard), shard);
   }
   return shards;
 }
@@ -168,7 +168,7 @@ bool RemoteSnapshots::download(const std::string& object, const std::string& fil
   }
   move_file(fetched, file);
   fetched_.push_back({file, object});
-  for (const auto& shard : shards) fetched_.push_back({shard, name_of(shard)});
+  for (const auto& shard : shards) fetched_.push_back({shard, object_name(shard)});
   return true;
 }
 
@@ -261,7 +261,7 @@ void RemoteSnapshots::publish() {
   for (const auto& entry : local_.entries()) {
     // An index comes after what it names: a reader of the store never misses a shard.
     for (const auto& shard : shard_paths(local_.path_of(entry)))
-      files.push_back({shard, name_of(shard)});
+      files.push_back({shard, object_name(shard)});
     files.push_back({local_.path_of(entry), older_snapshot_path(remote_.name, entry.step)});
   }
   mirror_->publish(files, {local_.manifest_path(), fmt::format("{}.manifest.json", remote_.name)});

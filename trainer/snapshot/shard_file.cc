@@ -13,7 +13,7 @@ namespace ddp::train {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kOffsetsKey = "saved_offsets";
 
@@ -54,13 +54,13 @@ std::optional<std::string> stem_of_shard(const std::string& name) {
 }
 
 Metadata shard_metadata(const ShardId& id, const std::vector<StatePiece>& pieces) {
-  Json places = Json::object();
+  OrderedJson places = OrderedJson::object();
   for (const auto& piece : pieces) places[piece.name] = {{kOffsetsKey, piece.box.offsets}};
-  const Json shard = {{"run", id.run_id},
-                      {"attempt", id.attempt},
-                      {"step", id.step},
-                      {"rank", id.rank},
-                      {"ranks", id.ranks}};
+  const OrderedJson shard = {{"run", id.run_id},
+                             {"attempt", id.attempt},
+                             {"step", id.step},
+                             {"rank", id.rank},
+                             {"ranks", id.ranks}};
   return {{"format", "pt"},
           {kShardKey, shard.dump()},
           {kDcpKey, places.dump()},
@@ -71,7 +71,7 @@ std::optional<ShardId> shard_id(const SafetensorsFile& file, const std::string& 
   const auto found = file.metadata().find(kShardKey);
   if (found == file.metadata().end()) return std::nullopt;
   return damaged_unless(path, kShardKey, [&] {
-    const Json json = Json::parse(found->second);
+    const OrderedJson json = OrderedJson::parse(found->second);
     return ShardId{json.at("run").get<std::string>(), json.at("attempt").get<int64_t>(),
                    json.at("step").get<int64_t>(), json.at("rank").get<int>(),
                    json.at("ranks").get<int>()};
@@ -80,7 +80,7 @@ std::optional<ShardId> shard_id(const SafetensorsFile& file, const std::string& 
 
 std::vector<Box> boxes_of(const SafetensorsFile& shard, const std::string& path) {
   return damaged_unless(path, kDcpKey, [&] {
-    const Json places = Json::parse(shard.require_metadata(kDcpKey));
+    const OrderedJson places = OrderedJson::parse(shard.require_metadata(kDcpKey));
     std::vector<Box> boxes;
     for (const auto& tensor : shard.tensors()) {
       boxes.push_back(
@@ -97,7 +97,7 @@ ShardToSave ShardToSave::without_values() const {
 }
 
 std::string tensors_json(const std::vector<LogicalTensor>& tensors) {
-  Json list = Json::array();
+  OrderedJson list = OrderedJson::array();
   for (const auto& tensor : tensors)
     list.push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}});
   return list.dump();
@@ -106,7 +106,7 @@ std::string tensors_json(const std::vector<LogicalTensor>& tensors) {
 std::vector<LogicalTensor> tensors_from_json(const std::string& json, const std::string& path) {
   return damaged_unless(path, kTensorsKey, [&] {
     std::vector<LogicalTensor> tensors;
-    for (const Json& entry : Json::parse(json)) {
+    for (const OrderedJson& entry : OrderedJson::parse(json)) {
       tensors.push_back({entry.at("name").get<std::string>(), entry.at("dtype").get<std::string>(),
                          entry.at("shape").get<std::vector<int64_t>>()});
       if (!bytes_of_shape(tensors.back().shape, tensors.back().dtype))
@@ -117,7 +117,7 @@ std::vector<LogicalTensor> tensors_from_json(const std::string& json, const std:
 }
 
 std::string shards_json(const std::vector<ShardEntry>& shards) {
-  Json list = Json::array();
+  OrderedJson list = OrderedJson::array();
   for (const auto& shard : shards)
     list.push_back({{"file", shard.file}, {"bytes", shard.bytes}, {"checksum", shard.checksum}});
   return list.dump();
@@ -126,7 +126,7 @@ std::string shards_json(const std::vector<ShardEntry>& shards) {
 std::vector<ShardEntry> shards_from_json(const std::string& json, const std::string& path) {
   return damaged_unless(path, kShardsKey, [&] {
     std::vector<ShardEntry> shards;
-    for (const Json& entry : Json::parse(json)) {
+    for (const OrderedJson& entry : OrderedJson::parse(json)) {
       shards.push_back({entry.at("file").get<std::string>(), entry.at("bytes").get<uint64_t>(),
                         entry.at("checksum").get<std::string>()});
       if (shards.back().file != fs::path(shards.back().file).filename() ||

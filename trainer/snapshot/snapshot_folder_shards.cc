@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string name_of(const std::string& file) { return fs::path(file).filename().string(); }
+std::string base_name(const std::string& file) { return fs::path(file).filename().string(); }
 
 std::string beside(const std::string& path, const std::string& name) {
   return (fs::path(path).parent_path() / name).string();
@@ -22,13 +22,14 @@ std::string beside(const std::string& path, const std::string& name) {
 
 /// Files next to `path` whose names begin with its name and `suffix`.
 std::vector<std::string> files_beside(const std::string& path, const std::string& suffix) {
-  const std::string prefix = name_of(path) + suffix;
+  const std::string prefix = base_name(path) + suffix;
   std::vector<std::string> found;
   const fs::path folder = fs::path(path).parent_path();
   std::error_code error;
   for (fs::directory_iterator it(folder.empty() ? "." : folder, error), end; !error && it != end;
        it.increment(error)) {
-    if (name_of(it->path()).starts_with(prefix)) found.push_back(beside(path, name_of(it->path())));
+    if (base_name(it->path()).starts_with(prefix))
+      found.push_back(beside(path, base_name(it->path())));
   }
   return found;
 }
@@ -62,7 +63,7 @@ std::vector<std::string> SnapshotFolder::shard_files() const {
   for (std::string file : files_beside(path_, ".step-")) {
     const auto temporary = file.rfind(".tmp.");
     if (temporary != std::string::npos) file.resize(temporary);
-    if (stem_of_shard(name_of(file))) shards.push_back(file);
+    if (stem_of_shard(base_name(file))) shards.push_back(file);
   }
   std::sort(shards.begin(), shards.end());
   shards.erase(std::unique(shards.begin(), shards.end()), shards.end());
@@ -78,7 +79,7 @@ std::set<std::string> SnapshotFolder::needed_shards() const {
   }
   std::set<std::string> needed;
   for (const auto& index : indexes) {
-    for (const auto& shard : shard_paths(index)) needed.insert(name_of(shard));
+    for (const auto& shard : shard_paths(index)) needed.insert(base_name(shard));
   }
   return needed;
 }
@@ -99,10 +100,10 @@ std::string SnapshotFolder::stem_for_shards(int64_t step) const {
   std::set<std::string> taken;
   for (const auto& file : shard_files()) {
     std::error_code ignored;
-    if (needed.contains(name_of(file)) || (fs::exists(file, ignored) && !is_our_shard(file)))
-      taken.insert(*stem_of_shard(name_of(file)));
+    if (needed.contains(base_name(file)) || (fs::exists(file, ignored) && !is_our_shard(file)))
+      taken.insert(*stem_of_shard(base_name(file)));
   }
-  const std::string usual = name_of(older_snapshot_path(path_, step));
+  const std::string usual = base_name(older_snapshot_path(path_, step));
   std::string stem = usual;
   for (int number = 2; taken.contains(stem); ++number) stem = fmt::format("{}-{}", usual, number);
   return stem;
@@ -149,7 +150,7 @@ void SnapshotFolder::publish_index(const SnapshotMeta& meta, const ShardId& id,
           "all ranks share",
           path));
     }
-    shards.push_back({name_of(path), fs::file_size(path), file->require_metadata(kChecksumKey)});
+    shards.push_back({base_name(path), fs::file_size(path), file->require_metadata(kChecksumKey)});
     const auto of_shard = boxes_of(*file, path);
     for (std::size_t i = 0; i < of_shard.size(); ++i)
       boxes[file->tensors()[i].name].push_back(of_shard[i]);
@@ -169,7 +170,7 @@ void SnapshotFolder::publish_index(const SnapshotMeta& meta, const ShardId& id,
 void SnapshotFolder::remove_orphans() const {
   const auto needed = needed_shards();
   for (const auto& file : shard_files()) {
-    if (!needed.contains(name_of(file)) && is_our_shard(file)) ::unlink(file.c_str());
+    if (!needed.contains(base_name(file)) && is_our_shard(file)) ::unlink(file.c_str());
   }
 }
 
