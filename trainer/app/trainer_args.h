@@ -76,7 +76,7 @@ struct PredictArgs {
 struct ExportArgs {
   std::string snapshot;
   ExportFormat format = ExportFormat::kHuggingFace;
-  bool merge = false;  ///< Of adapters: add them to the model's weights.
+  bool merge = false;           ///< Of adapters: add them to the model's weights.
   bool whole_snapshot = false;  ///< Instead: the snapshot itself, in one file.
   std::string output;
 };
