@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "launcher/base/descriptor_limit.h"
 #include "launcher/base/descriptor_passing.h"
 #include "launcher/base/descriptors.h"
 #include "launcher/base/errors.h"
@@ -45,6 +46,10 @@ int RoundStore::prepare(const std::string& own_address) {
 void RoundStore::adopt(int fd) {
   waiting_.push_back(fd);
   pass_on();
+  // The store's process does not take them: descriptors must not run out here.
+  if (waiting_.size() <= descriptor_limit() / 4) return;
+  ::close(waiting_.front());
+  waiting_.pop_front();
 }
 
 void RoundStore::close() {

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "launcher/base/descriptor_passing.h"
@@ -42,6 +43,11 @@ void StoreService::handle(const std::vector<pollfd>& fds) {
     server_.adopt(fd);
   }
   server_.handle(fds);
+}
+
+std::optional<Clock::time_point> StoreService::deadline() const {
+  const auto rest = acceptor_.rests_until(), late = server_.deadline();
+  return rest && late ? std::min(*rest, *late) : rest ? rest : late;
 }
 
 int StoreService::next_client() {

@@ -23,7 +23,7 @@ class StoreService : public PollHandler {
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;
-  std::optional<Clock::time_point> deadline() const override { return acceptor_.rests_until(); }
+  std::optional<Clock::time_point> deadline() const override;
 
  private:
   int next_client();

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "launcher/base/descriptor_limit.h"
 #include "launcher/base/errors.h"
 
 namespace ddp::launch {
@@ -20,6 +21,7 @@ namespace {
 constexpr std::size_t kReadAtOnce = 64 << 10;  // so that no client keeps the others waiting
 constexpr int kEventsAtOnce = 256;
 constexpr std::size_t kKeptOutput = 64 << 10;
+constexpr auto kNewcomerTime = std::chrono::seconds(30);  // torch's clients send at once
 
 void set_option(int fd, int level, int name) {
   const int on = 1;
@@ -34,6 +36,7 @@ TcpStoreServer::TcpStoreServer(const StoreLimits& limits)
     : limits_(limits),
       contents_(limits),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      max_newcomers_(std::max<std::size_t>(descriptor_limit() / 2, 8)),
       received_(kReadAtOnce) {
   if (epoll_ < 0) throw LaunchError(1, "the workers' store: " + error_text(errno));
 }
@@ -46,6 +49,7 @@ TcpStoreServer::~TcpStoreServer() {
 void TcpStoreServer::adopt(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY);
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE);
+  if (newcomers_ >= max_newcomers_) drop_oldest_newcomer();
   const Peer peer = ++last_peer_;
   epoll_event event{};
   event.events = EPOLLIN;
@@ -58,6 +62,29 @@ void TcpStoreServer::adopt(int fd) {
   client.fd = fd;
   client.parser = RequestParser(limits_);
   client.events = event.events;
+  ++newcomers_;
+  arrivals_.emplace_back(Clock::now() + kNewcomerTime, peer);
+}
+
+void TcpStoreServer::drop_oldest_newcomer() {
+  for (bool dropped = false; !dropped && !arrivals_.empty(); arrivals_.pop_front()) {
+    const auto found = clients_.find(arrivals_.front().second);
+    dropped = found != clients_.end() && !found->second.known;
+    if (dropped) drop(found->first);
+  }
+}
+
+void TcpStoreServer::drop_late(Clock::time_point now) {
+  for (; !arrivals_.empty(); arrivals_.pop_front()) {
+    const auto found = clients_.find(arrivals_.front().second);
+    if (found == clients_.end() || found->second.known) continue;
+    if (now < arrivals_.front().first) return;
+    drop(found->first);
+  }
+}
+
+std::optional<Clock::time_point> TcpStoreServer::deadline() const {
+  return arrivals_.empty() ? std::nullopt : std::optional(arrivals_.front().first);
 }
 
 void TcpStoreServer::add_poll_fds(std::vector<pollfd>& fds) const {
@@ -65,6 +92,7 @@ void TcpStoreServer::add_poll_fds(std::vector<pollfd>& fds) const {
 }
 
 void TcpStoreServer::handle(const std::vector<pollfd>& fds) {
+  drop_late(Clock::now());
   const bool ready = std::any_of(
       fds.begin(), fds.end(), [this](const pollfd& p) { return p.fd == epoll_ && p.revents != 0; });
   if (!ready) return;
@@ -110,6 +138,7 @@ RequestParser::Next TcpStoreServer::carry_out(Peer peer, Client& client) {
   while (client.unread() < limits_.unread) {
     const auto next = client.parser.next(request);
     if (next != RequestParser::Next::Complete) return next;
+    if (!std::exchange(client.known, true)) --newcomers_;
     answers_.clear();
     const bool done = contents_.apply(peer, std::move(request), answers_);
     for (auto& answer : answers_) deliver(answer, peer);
@@ -164,6 +193,7 @@ bool TcpStoreServer::settle(Peer peer, Client& client) {
 void TcpStoreServer::drop(Peer peer) {
   const auto found = clients_.find(peer);
   buffered_ -= found->second.counted;
+  newcomers_ -= found->second.known ? 0 : 1;
   // By hand: as long as a child holds a copy of the descriptor, close would leave it there.
   ::epoll_ctl(epoll_, EPOLL_CTL_DEL, found->second.fd, nullptr);
   ::close(found->second.fd);

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "launcher/base/clock.h"
 #include "launcher/base/poll_handler.h"
 #include "launcher/store/key_values.h"
 #include "launcher/store/tcp_store_protocol.h"
@@ -15,7 +18,8 @@
 namespace ddp::launch {
 
 /// Takes one descriptor in the poll loop, however many clients there are. A malformed or oversized
-/// request closes its own connection and no other.
+/// request closes its own connection and no other. Connections that have made no request yet may
+/// take half of the descriptors, for 30 s each.
 class TcpStoreServer : public PollHandler {
  public:
   explicit TcpStoreServer(const StoreLimits& limits = {});
@@ -34,6 +38,7 @@ class TcpStoreServer : public PollHandler {
 
   void add_poll_fds(std::vector<pollfd>& fds) const override;
   void handle(const std::vector<pollfd>& fds) override;
+  std::optional<Clock::time_point> deadline() const override;
 
  private:
   using Peer = KeyValues::Peer;
@@ -44,6 +49,7 @@ class TcpStoreServer : public PollHandler {
     std::size_t sent = 0;  // of output
     std::uint32_t events = 0;
     std::size_t counted = 0;  // its share of buffered_
+    bool known = false;       // has made a request
     std::size_t unread() const { return output.size() - sent; }
   };
 
@@ -56,12 +62,17 @@ class TcpStoreServer : public PollHandler {
   bool settle(Peer peer, Client& client);
   void drop(Peer peer);
   void tell_no_room();
+  void drop_oldest_newcomer();
+  void drop_late(Clock::time_point now);
 
   StoreLimits limits_;
   KeyValues contents_;
   int epoll_ = -1;
   Peer last_peer_ = 0;
   std::unordered_map<Peer, Client> clients_;
+  std::size_t max_newcomers_;
+  std::size_t newcomers_ = 0;                                // clients that are not known
+  std::deque<std::pair<Clock::time_point, Peer>> arrivals_;  // of those, by time, and some others
   std::size_t buffered_ = 0;
   std::vector<KeyValues::Answer> answers_;
   std::vector<char> received_;

@@ -21,6 +21,11 @@ TCP_STORE = b"\x00\xce\xf7\x85\x3c"
 MEMORY_MIB = 40  # of a host under attack; an idle one has 3 to 5
 
 
+def setUpModule():
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (8192 if hard == resource.RLIM_INFINITY else min(hard, 8192), hard))
+
+
 def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -222,6 +227,19 @@ class StrangersTest(unittest.TestCase):
         first.wait_for("runs in 2")
         second.wait_for("runs in 2")
         self.finish(first, second)
+
+    def test_clients_of_the_store_are_served_among_connections_that_ask_nothing(self):
+        ping = TCP_STORE + b"\x0d" + b"nonc"
+        nodes = [self.fixed(rank) for rank in (0, 1)]
+        for node in nodes:
+            node.wait_for("runs in 2")
+        for data in (TCP_STORE, TCP_STORE + b"\x01" + (100).to_bytes(8, "little") + b"half a key"):
+            self.hold(1500, data)
+            client = raw(self.port, ping)
+            self.held.append(client)
+            self.assertEqual(client.recv(4, socket.MSG_WAITALL), b"nonc")
+        self.assertLess(nodes[0].descriptors(), 700)
+        self.finish(*nodes)
 
     def test_the_sockets_of_nodes_that_do_not_host_are_bounded_too(self):
         host = self.elastic("host", self.with_token)
