@@ -32,7 +32,7 @@ constexpr std::size_t kReadSize = 16 << 10;
 constexpr std::size_t kMostWaiting = 1'024;
 constexpr double kFramesAtOnce = 16'384, kFramesPerSecond = 1'024;
 
-constexpr const char* kForeign = "the peer is not a ddp-run rendezvous";
+constexpr const char* kNoRendezvous = "the peer is not a ddp-run rendezvous";
 
 std::size_t frame_size(std::string_view head) {
   std::size_t size = 0;
@@ -187,7 +187,7 @@ void ControlChannel::greet() {
 bool ControlChannel::take_greeting() {
   const auto kind = judge_first_bytes(in_);
   if (kind != FirstBytes::Agent && kind != FirstBytes::Incomplete) {
-    close(kForeign);
+    close(kNoRendezvous);
     return false;
   }
   if (in_.size() < kVersionEnd) return false;
@@ -207,7 +207,7 @@ bool ControlChannel::take_greeting() {
 
 // The other end compares, too; it learns nothing else.
 void ControlChannel::reject_version(int version) {
-  if (version == 0) return close(kForeign);
+  if (version == 0) return close(kNoRendezvous);
   if (side_ == Side::Host) {
     [[maybe_unused]] const auto sent =
         ::send(fd_, own_greeting_.data(), kVersionEnd, MSG_NOSIGNAL | MSG_DONTWAIT);

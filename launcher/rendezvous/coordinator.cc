@@ -15,10 +15,8 @@ namespace ddp::launch {
 namespace {
 
 // Level-triggered events come round by round; small batches keep the round short.
-constexpr int kEventsAtOnce = 16;
+constexpr int kNodesAtOnce = 16;
 constexpr auto kTurn = std::chrono::milliseconds(10);
-// For everything but nodes and newcomers.
-constexpr std::size_t kSpareDescriptors = 128;
 constexpr std::size_t kMostUnconfirmed = 2'048;
 
 }  // namespace
@@ -37,7 +35,7 @@ Coordinator::Coordinator(const MembershipRules& rules, JobHistory history, std::
       heartbeat_(rules.heartbeat),
       patience_(rules.patience()),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      max_connections_(lobby_.descriptors_left(kSpareDescriptors)),
+      max_connections_(lobby_.descriptors_left()),
       next_beat_(Clock::now() + rules.heartbeat),
       run_id_(rules.run_id),
       id_(rules.host_id) {
@@ -152,16 +150,16 @@ void Coordinator::receive_newcomers() {
 // Not for long: the workers of this node need this process, too.
 void Coordinator::serve_some() {
   const auto end = Clock::now() + kTurn;
-  std::array<epoll_event, kEventsAtOnce> events;
+  std::array<epoll_event, kNodesAtOnce> events;
   int count = 0;
   do {
-    count = ::epoll_wait(epoll_, events.data(), kEventsAtOnce, 0);
+    count = ::epoll_wait(epoll_, events.data(), kNodesAtOnce, 0);
     for (int i = 0; i < count; ++i) {
       const int node = events[static_cast<std::size_t>(i)].data.fd;
       const auto found = connections_.find(node);
       if (found != connections_.end()) serve(node, found->second);
     }
-  } while (count == kEventsAtOnce && Clock::now() < end);
+  } while (count == kNodesAtOnce && Clock::now() < end);
 }
 
 // Watches what the channel wants. A closed one is lost in keep_time().

@@ -23,9 +23,10 @@ namespace {
 constexpr auto kGuestTime = std::chrono::seconds(5);
 constexpr auto kNoteAgain = std::chrono::minutes(1);
 constexpr std::size_t kMostGuests = 1'024;
-constexpr std::size_t kShown = 100;  // characters of a stranger's texts
-constexpr int kAcceptedAtOnce = 64;
-constexpr int kEventsAtOnce = 64;
+constexpr std::size_t kSpareDescriptors = 128;  // for everything but nodes and guests
+constexpr std::size_t kShown = 100;             // characters of a stranger's texts
+constexpr int kGuestsAtOnce = 64;
+constexpr int kGuestEvents = 64;
 
 // A network of IPv6 counts as one machine, which may have any number of its addresses.
 std::string origin_of(const std::string& address) {
@@ -54,9 +55,9 @@ Lobby::Lobby(std::string place, std::string token, StoreClients store_clients)
     throw LaunchError(kExitFailed, "cannot listen for other nodes: " + error_text(errno));
 }
 
-std::size_t Lobby::descriptors_left(std::size_t spare) const {
+std::size_t Lobby::descriptors_left() const {
   const std::size_t limit = descriptor_limit();
-  return std::max(limit - std::min(limit, max_guests_ + spare), limit / 10);
+  return std::max(limit - std::min(limit, max_guests_ + kSpareDescriptors), limit / 10);
 }
 
 Lobby::~Lobby() {
@@ -86,7 +87,7 @@ std::vector<int> Lobby::take_listeners() {
 
 // Not all at once: those that have spoken are judged in between, and make room for the next.
 void Lobby::accept_some(int listener) {
-  for (int i = 0; i < kAcceptedAtOnce; ++i) {
+  for (int i = 0; i < kGuestsAtOnce; ++i) {
     const int fd = acceptor_.accept(listener);
     if (fd < 0) break;
     enter(fd, {.until = Clock::now() + kGuestTime, .address = numeric_address(fd, /*peer=*/true)});
@@ -284,8 +285,8 @@ std::optional<Clock::time_point> Lobby::deadline() const {
 
 void Lobby::handle(const std::vector<pollfd>&) {
   if (acceptor_.wake()) watch_listeners();
-  std::array<epoll_event, kEventsAtOnce> events;
-  const int count = ::epoll_wait(epoll_, events.data(), kEventsAtOnce, 0);
+  std::array<epoll_event, kGuestEvents> events;
+  const int count = ::epoll_wait(epoll_, events.data(), kGuestEvents, 0);
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
     if (std::find(listeners_.begin(), listeners_.end(), fd) != listeners_.end()) {

@@ -47,8 +47,8 @@ class Lobby : public PollHandler {
   std::vector<Follower> take_arrivals() { return std::exchange(arrivals_, {}); }
   /// Returns the status of each agent of the same job that asked.
   std::vector<Status> take_heard() { return std::exchange(heard_, {}); }
-  /// How many descriptors it leaves to others, of the limit less `spare`; a tenth of it at least.
-  std::size_t descriptors_left(std::size_t spare) const;
+  /// How many of the process's descriptors may be connections of nodes.
+  std::size_t descriptors_left() const;
   /// Sends a last message, and waits for a while until it is read.
   void send_away(std::unique_ptr<ControlChannel> channel, const ControlMessage& last_word);
   /// Returns a line for the user; empty: none.

@@ -6,7 +6,6 @@ namespace ddp::launch {
 namespace {
 
 constexpr auto kBeat = std::chrono::milliseconds(250);
-constexpr std::size_t kSpareDescriptors = 128;
 
 }  // namespace
 
@@ -20,7 +19,7 @@ void Signpost::say(const Status& status) {
 
 void Signpost::receive_newcomers() {
   for (Follower& follower : lobby_.take_arrivals()) {
-    const bool room = followers_.size() < lobby_.descriptors_left(kSpareDescriptors);
+    const bool room = followers_.size() < lobby_.descriptors_left();
     if (status_.has_host() || !room) {
       lobby_.send_away(std::move(follower.channel), status_);
     } else {
