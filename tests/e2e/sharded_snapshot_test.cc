@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/sharded_runs.h"
 #include "tests/e2e/workers.h"
 
 namespace ddp::test {
@@ -19,17 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 using Catch::Contains;
 
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
+const Words kSavedModel = kWideModel + Words{"trainer_config.ema_decay=0.9"};
 
-const Words kWideModel = {"gpt_config.n_embd=144", "trainer_config.max_steps=6",
-                          "trainer_config.save_every_steps=3", "trainer_config.ema_decay=0.9"};
-
-Words under(const std::string& name) { return {"distributed_config.strategy=" + name}; }
 Words shards(const std::string& value) { return {"trainer_config.snapshot_shards=" + value}; }
-Words plan_of(const Words& faults) {
+Words faults_of(const Words& faults) {
   return {"trainer_config.fault_plan=" + nlohmann::json(faults).dump()};
 }
 
@@ -77,7 +71,7 @@ const std::vector<Way> kWays = {{1, "ddp"}, {2, "ddp"}, {2, "zero1"}, {3, "zero2
 Finished run_until(const Workspace& place, const Way& way, int steps, const Words& more = {}) {
   // One global batch for all.
   return succeed(launched(place, way.ranks,
-                          kWideModel + under(way.name) + more +
+                          kSavedModel + under(way.name) + more +
                               Words{"trainer_config.global_batch_size=16",
                                     "trainer_config.max_steps=" + std::to_string(steps)}));
 }
@@ -139,8 +133,8 @@ TEST_CASE("a run that is saved under any strategy goes on under any other as fro
 
 TEST_CASE("under ddp every rank writes a part if that is wanted, without any rank's whole copy") {
   const Workspace whole, parts;
-  succeed(launched(whole, 2, kWideModel));
-  succeed(launched(parts, 2, kWideModel + shards("true")));
+  succeed(launched(whole, 2, kSavedModel));
+  succeed(launched(parts, 2, kSavedModel + shards("true")));
   CHECK(shards_of(parts.snapshot()).size() == 2);
   CHECK(shards_of(parts.older(3)).size() == 2);
   CHECK(differences(parts.snapshot(), whole.snapshot()) == Words{});
@@ -148,7 +142,7 @@ TEST_CASE("under ddp every rank writes a part if that is wanted, without any ran
 }
 
 TEST_CASE("a kill in any phase of a sharded save leaves the snapshot before it, and no orphan") {
-  const Words options = kWideModel + Words{"trainer_config.max_steps=9"};
+  const Words options = kSavedModel + Words{"trainer_config.max_steps=9"};
   const Workspace unbroken;
   succeed(launched(unbroken, 2, options + under("zero1")));
   for (const std::string phase : {"staging", "writing", "rename", "committing", "published"}) {
@@ -159,7 +153,7 @@ TEST_CASE("a kill in any phase of a sharded save leaves the snapshot before it, 
       const auto run = succeed(launched(
           killed, 2,
           options + under("zero1") +
-              plan_of({"rank=" + std::to_string(rank) + " step=6 phase=" + phase + " kind=kill"}),
+              faults_of({"rank=" + std::to_string(rank) + " step=6 phase=" + phase + " kind=kill"}),
           {"--max_restarts=3", "--healthy-after=0.01"}));
       CHECK_THAT(run.out, Contains("Resuming training from snapshot"));
       CHECK_THAT(run.out,
@@ -171,7 +165,7 @@ TEST_CASE("a kill in any phase of a sharded save leaves the snapshot before it, 
 }
 
 TEST_CASE("kills at random moments of a sharded run cost no bit of what it learns") {
-  const Words options = kWideModel + under("zero2") +
+  const Words options = kSavedModel + under("zero2") +
                         Words{"trainer_config.max_steps=40", "trainer_config.save_every_steps=null",
                               "trainer_config.snapshot_every=2"};
   const Workspace unbroken, killed;
@@ -189,17 +183,18 @@ TEST_CASE("kills at random moments of a sharded run cost no bit of what it learn
                      " kind=kill attempt=" + std::to_string(attempt));
   }
   INFO(nlohmann::json(faults).dump());
-  succeed(launched(killed, 2, options + plan_of(faults),
+  succeed(launched(killed, 2, options + faults_of(faults),
                    {"--max_restarts=20", "--healthy-after=0.01"}));
   CHECK(differences(killed.snapshot(), unbroken.snapshot()) == Words{});
   CHECK(shard_files(killed) == needed_shards(killed));
 }
 
 TEST_CASE("a full disk on one rank costs one snapshot and is named, and nothing is lost") {
-  const Words options = kWideModel + under("zero1") + Words{"trainer_config.max_steps=9"};
+  const Words options = kSavedModel + under("zero1") + Words{"trainer_config.max_steps=9"};
   const Workspace unbroken, place;
   succeed(launched(unbroken, 2, options));
-  const auto run = succeed(launched(place, 2, options + plan_of({"rank=1 step=6 kind=disk_full"})));
+  const auto run =
+      succeed(launched(place, 2, options + faults_of({"rank=1 step=6 kind=disk_full"})));
   CHECK_THAT(run.err, Contains("cannot save the snapshot of step 6: rank 1: cannot write ") &&
                           Contains("No space left on device (injected); training continues, the "
                                    "last good one is kept"));
@@ -229,14 +224,14 @@ TEST_CASE("a shard that is damaged or missing is named, and the run goes on from
 }
 
 TEST_CASE("two starts of one sharded run: the later one wins, and its shards stay") {
-  const Words options = kWideModel + under("zero1");
+  const Words options = kSavedModel + under("zero1");
   const Workspace unbroken, place;
   succeed(launched(unbroken, 2, options + Words{"trainer_config.max_steps=66"}));
   FolderWatch watch(place.path());
   ChildProgram suspended(launched(
       place, 2,
       options + Words{"trainer_config.max_steps=100000", "distributed_config.hang_timeout_s=0"} +
-          plan_of({"rank=1 step=60 phase=optimizer kind=stop"}),
+          faults_of({"rank=1 step=60 phase=optimizer kind=stop"}),
       {"--max_restarts=0"}));
   REQUIRE(watch.wait_for([](const FileEvent& event) { return event.name == "snapshot.pt.step-51"; },
                          kPatience));
@@ -253,15 +248,15 @@ TEST_CASE("two starts of one sharded run: the later one wins, and its shards sta
 
 TEST_CASE("each rank's copies in memory together are a snapshot: a kill costs at most one step") {
   const Words options =
-      kWideModel + under("zero1") +
+      kSavedModel + under("zero1") +
       Words{"trainer_config.max_steps=12", "trainer_config.save_every_steps=1000"};
   const Workspace unbroken, place;
   succeed(launched(unbroken, 2, options));
   const auto run =
       succeed(launched(place, 2,
                        options + Words{"trainer_config.ram_snapshots=true"} +
-                           plan_of({"rank=1 step=6 phase=backward kind=kill attempt=0",
-                                    "rank=0 step=9 phase=optimizer kind=kill attempt=1"}),
+                           faults_of({"rank=1 step=6 phase=backward kind=kill attempt=0",
+                                      "rank=0 step=9 phase=optimizer kind=kill attempt=1"}),
                        {"--max_restarts=20", "--healthy-after=0.01"}));
   CHECK_THAT(run.out, Contains(", step 5\n") || Contains(", step 4\n"));
   CHECK_THAT(run.out, Contains(", step 8\n") || Contains(", step 7\n"));

@@ -4,20 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/saved_state.h"
+#include "tests/e2e/sharded_runs.h"
 
 namespace ddp::test {
 namespace {
-
-/// Wide enough that matrices are cut into blocks, some of them unequal.
-const Words kWideModel = {"gpt_config.n_embd=144", "trainer_config.max_steps=6",
-                          "trainer_config.save_every_steps=3"};
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-Words under(const std::string& name) { return {"distributed_config.strategy=" + name}; }
 
 std::string micro_batches_of_each(int steps) {
   return "trainer_config.grad_accumulation_steps=" + std::to_string(steps);
