@@ -26,7 +26,9 @@ JobPlan with_events(JobPlan plan, const LaunchConfig& config, WorkerProcesses& p
   if (!file && !config.events_on_console) return plan;
   const bool dynamic = config.group && !config.group->rules.fixed_ranks;
   const EventLog::Job job{plan.job.run_id, plan.job.role, plan.host, config.program,
-                          dynamic ? "c10d" : "static"};
+                          config.etcd ? "etcd"
+                          : dynamic   ? "c10d"
+                                      : "static"};
   plan.events = EventLog(job, [&processes, &config, file](const std::string& line) {
     if (file) file(line);
     if (config.events_on_console) processes.print(line);

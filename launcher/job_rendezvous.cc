@@ -6,7 +6,10 @@
 #include <utility>
 
 #include "launcher/base/new_file.h"
+#include "launcher/base/text.h"
+#include "launcher/etcd/etcd_authority.h"
 #include "launcher/job_token.h"
+#include "launcher/process/input_file.h"
 
 namespace ddp::launch {
 LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan) {
@@ -16,8 +19,20 @@ LocalRendezvous local_rendezvous(const LaunchConfig& config, const JobPlan& plan
 
 namespace {
 
+std::unique_ptr<Authority> etcd_authority(EtcdSettings etcd, const GroupSettings& settings,
+                                          const SignalMailbox& signals) {
+  constexpr std::size_t kLongest = 4096;
+  if (!etcd.password_file.empty()) {
+    etcd.password = trimmed(read_input_file(
+        {"--rdzv-conf=password_file=", "must be a readable file with the password of etcd's user"},
+        etcd.password_file, kLongest, signals));
+  }
+  return std::make_unique<EtcdAuthority>(etcd, settings);
+}
+
 // Outlives the run's own folder, which is another one when the node is started again.
 std::string members_file(const LaunchConfig& config, const GroupSettings& settings) {
+  if (config.etcd) return "";
   if (settings.rules.fixed_ranks || config.log_dir.empty() || config.log_dir == "/dev/null")
     return "";
   return fmt::format("{}/{}.{}.members", config.log_dir, safe_file_name(settings.rules.run_id),
@@ -42,7 +57,9 @@ JobRendezvous make_rendezvous(const LaunchConfig& config, const JobPlan& plan,
   const JobToken token = job_token(config, signals);
   settings.token = token.secret;
   settings.token_remedy = token.remedy;
-  rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings));
+  std::unique_ptr<Authority> authority;
+  if (config.etcd) authority = etcd_authority(*config.etcd, settings, signals);
+  rendezvous.group = std::make_unique<GroupRendezvous>(std::move(settings), std::move(authority));
   return rendezvous;
 }
 

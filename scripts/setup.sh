@@ -24,8 +24,8 @@ Environment:
 USAGE
 }
 
-readonly launcher_packages=(g++ cmake ninja-build libfmt-dev libcxxopts-dev nlohmann-json3-dev nettle-dev)
-readonly trainer_packages=(python3-venv ccache libgloo-dev libyaml-cpp-dev catch2 libssl-dev libxxhash-dev libutf8proc-dev
+readonly launcher_packages=(g++ cmake ninja-build libfmt-dev libcxxopts-dev nlohmann-json3-dev nettle-dev libboost-dev libssl-dev)
+readonly trainer_packages=(python3-venv ccache libgloo-dev libyaml-cpp-dev catch2 libxxhash-dev libutf8proc-dev
                            libpng-dev libturbojpeg0-dev zlib1g-dev)
 readonly arrow=pyarrow==26.0.1  # for snapshots in S3 and Google Cloud Storage
 readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0 tokenizers==0.23.3 tiktoken==0.14.0 omegaconf==2.3.1 hydra-core==1.3.8
@@ -144,6 +144,8 @@ require_without_apt() {
   has_header cxxopts.hpp || lack "cxxopts: command line"
   has_header nlohmann/json.hpp || lack "nlohmann-json: JSON"
   has_header nettle/hmac.h || lack "nettle: authentication between nodes"
+  has_header boost/beast.hpp || lack "Boost's headers: HTTP to etcd"
+  has_header openssl/ssl.h || lack "OpenSSL: TLS to etcd"
   [ "$order" = launcher ] || require_for_trainer
   [ -z "$lacking" ] || die "this system has no apt-get, and these were not found:$lacking" \
     "install them with your package manager; if CMake finds them elsewhere, use --no-packages"

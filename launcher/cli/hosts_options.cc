@@ -62,7 +62,9 @@ std::optional<HostsRequest> take_hosts(const RawOptions& raw, const OptionValues
     request.min_nodes = nodes.min;
     request.max_nodes = nodes.max;
   }
-  request.dynamic = rdzv_backend(values) == "c10d";
+  request.dynamic = rdzv_backend(values) != "static";
+  if (rdzv_backend(values) == "etcd" && !values.given("rdzv-endpoint"))
+    usage_error("--rdzv-backend=etcd: --rdzv-endpoint is needed: HOST[:PORT],... of etcd");
   request.has_address = values.given("rdzv-endpoint") || values.given("master-addr");
   request.has_port = values.given("rdzv-endpoint") || values.given("master-port");
   request.has_run_id = values.given("rdzv-id");

@@ -8,6 +8,7 @@
 #include "launcher/base/build_commit.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/cli/etcd_options.h"
 #include "launcher/cli/hosts_options.h"
 #include "launcher/cli/option_completion.h"
 #include "launcher/cli/option_help.h"
@@ -25,7 +26,7 @@ namespace {
 // On a single node an endpoint without a port means nothing. Nor does a c10d endpoint: agents meet
 // there, workers do not, as in torchrun.
 void apply_endpoint(LaunchConfig& config, const std::string& text, const std::string& backend) {
-  if (backend == "c10d") return;
+  if (backend != "static") return;
   const auto endpoint = parse_endpoint(text);
   if (!endpoint || endpoint->port == 0) return;
   if (!endpoint->host.empty()) config.master_addr = endpoint->host;
@@ -61,7 +62,7 @@ void take_single_node(const OptionValues& values, NodeRange nodes) {
 // Several nodes: what they must agree on, and how they find each other.
 void take_group(LaunchConfig& config, const OptionValues& values) {
   const NodeRange nodes = parse_nnodes(values.text("nnodes"));
-  const auto conf = parse_rdzv_conf(values.text("rdzv-conf"));
+  auto conf = parse_rdzv_conf(values.text("rdzv-conf"));
   if (nodes.max == 1 || values.flag("standalone")) return take_single_node(values, nodes);
   GroupSettings group;
   MembershipRules& rules = group.rules;
@@ -72,7 +73,10 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
   rules.own_id = !config.rdzv_id.empty();
   group.role = config.role;
   group.local_addr = values.text("local-addr");
-  const auto endpoints = take_endpoints(values, rules.fixed_ranks);
+  const bool by_etcd = rdzv_backend(values) == "etcd";
+  if (by_etcd) config.etcd = take_etcd(values, conf);
+  const auto endpoints =
+      by_etcd ? config.etcd->endpoints : take_endpoints(values, rules.fixed_ranks);
   group.host = endpoints.front().host;
   group.port = endpoints.front().port;
   group.more_endpoints.assign(endpoints.begin() + 1, endpoints.end());
@@ -83,6 +87,7 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
     rules.master_port = group.port;
   }
   config.hints = apply_rdzv_conf(conf, group);
+  if (by_etcd) config.etcd->first_contact = group.connect_timeout;
   if (rules.fixed_ranks && nodes.min != nodes.max) {
     config.hints.push_back(
         fmt::format("--nnodes={}: without --rdzv-backend=c10d the job waits for all {} nodes",

@@ -10,6 +10,7 @@
 #include "launcher/base/restart_rules.h"
 #include "launcher/base/sockets.h"
 #include "launcher/cluster/hosts_request.h"
+#include "launcher/etcd/etcd_settings.h"
 #include "launcher/hang/hang_rules.h"
 #include "launcher/logs/stream_plan.h"
 #include "launcher/rendezvous/group_settings.h"
@@ -56,8 +57,9 @@ struct LaunchConfig {
   std::string rdzv_id;       // empty: a random one
   /// Several nodes: what the options say of them. nullopt: a single node.
   std::optional<GroupSettings> group;
-  std::string rdzv_token_file;  // empty: none; see job_token.h
-  bool scheduled = false;       // --scheduler
+  std::string rdzv_token_file;       // empty: none; see job_token.h
+  bool scheduled = false;            // --scheduler
+  std::optional<EtcdSettings> etcd;  // of a group: etcd decides who hosts the rendezvous
   /// The job is started on other hosts. nullopt: here.
   std::optional<HostsRequest> hosts;
   std::string lifeline;  // the version of the ddp-run at the other end of stdin; empty: none

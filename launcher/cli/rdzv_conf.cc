@@ -43,14 +43,8 @@ bool flag_of(const std::string& key, const std::string& text) {
 }  // namespace
 
 std::string rdzv_backend(const OptionValues& values) {
-  const std::string& given = values.text("rdzv-backend");
-  if (given.starts_with("etcd")) {
-    usage_error(
-        fmt::format("--rdzv-backend={}: etcd is not supported; c10d needs no server of its own: "
-                    "--rdzv-backend=c10d --rdzv-endpoint=HOST:PORT, where HOST is one of the nodes",
-                    given));
-  }
-  return values.one_of("rdzv-backend", {"static", "c10d"});
+  const std::string given = values.one_of("rdzv-backend", {"static", "c10d", "etcd", "etcd-v2"});
+  return given == "etcd-v2" ? "etcd" : given;  // torchrun's name for another client of API v2
 }
 
 namespace {

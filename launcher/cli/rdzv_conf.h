@@ -11,7 +11,7 @@
 
 namespace ddp::launch {
 
-/// "static" or "c10d". Errors are LaunchErrors (2).
+/// "static", "c10d" or "etcd". Errors are LaunchErrors (2).
 std::string rdzv_backend(const OptionValues& values);
 
 /// --rdzv-endpoint, or --master-addr and --master-port with the static backend; with the backend's

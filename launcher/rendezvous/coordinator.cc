@@ -66,6 +66,17 @@ bool Coordinator::has_lost_mandate() const {
   return (superseded_by_ && !over()) || membership_.has_lost_mandate(Clock::now());
 }
 
+void Coordinator::grant_epoch(long long epoch) {
+  membership_.grant_epoch(epoch, Clock::now());
+  deliver();
+}
+
+void Coordinator::dismiss(const std::string& why) {
+  for (auto& [node, connection] : connections_) {
+    if (connection.id != id_) connection.channel->send(Refused{why});
+  }
+}
+
 void Coordinator::retire(bool hand_over) {
   membership_.retire();
   hands_over_ = hand_over && !retired_;

@@ -52,7 +52,12 @@ class Coordinator : public PollHandler {
   /// This node leaves: begin no further rounds. `hand_over`: as soon as the others have been told,
   /// refuse connections, so that they look for the next host.
   void retire(bool hand_over);
+  /// This agent must not host any more: the nodes stop their workers and look for another host.
+  void dismiss(const std::string& why);
   bool over() const { return membership_.over(); }
+  /// As in Membership.
+  std::optional<std::vector<Hello>> awaits_epoch() const { return membership_.awaits_epoch(); }
+  void grant_epoch(long long epoch);
   /// Whether this agent must stop hosting: others may continue, or have continued, without it.
   bool has_lost_mandate() const;
   /// Another agent that knows a later round; nullopt: none.

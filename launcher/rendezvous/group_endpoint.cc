@@ -170,15 +170,15 @@ void GroupRendezvous::remember(const Round& round) {
 // ---- as the host -------------------------------------------------------------------------------
 
 bool GroupRendezvous::watches_endpoints() const {
-  if (settings_.rules.fixed_ranks) return false;
+  if (settings_.rules.fixed_ranks || authority_->finds_first_host()) return false;
   const bool elsewhere = !at_endpoint_ || !settings_.more_endpoints.empty();
-  return stage_ == Stage::Standing || (elsewhere && (coordinator_ || loss_));
+  return stage_ == Stage::Standing || (elsewhere && (coordinator_ || seeking_));
 }
 
 // A node that was started anew knows the endpoints only, and may have begun a job of its own there.
 void GroupRendezvous::visit_endpoint() {
   const bool hosts = coordinator_ && stage_ == Stage::Member;
-  if (!watches_endpoints() || (!hosts && !loss_)) return visit_.reset();
+  if (!watches_endpoints() || (!hosts && !seeking_)) return visit_.reset();
   if (visit_) {
     visit_->handle({});
     for (const auto& finding : visit_->findings()) {

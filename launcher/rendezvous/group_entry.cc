@@ -27,6 +27,7 @@ void GroupRendezvous::join() {
 }
 
 void GroupRendezvous::search() {
+  if (authority_->finds_first_host()) return seek();
   if (!candidacy_) ask_around();
   if (holds_endpoint_ && search_.may_host()) return stand({});
   stage_ = Stage::Searching;
@@ -62,23 +63,30 @@ Status GroupRendezvous::status() const {
   return status;
 }
 
-void GroupRendezvous::succeed() {
-  stage_ = Stage::Lost;
-  const auto now = Clock::now();
-  const auto& present = search_.present();
-  const bool hosted = host_id_ == id_;
-  // What was read just after it may be old.
-  const bool fresh = heard_ > stalled_ + kOldWords || stalled_ == Clock::time_point{};
-  Succession succession(
-      *last_round_, round_node_,
-      hosted ? std::nullopt : std::optional<Place>({present.address, present.port}), host_id_,
-      fresh ? heard_ + patience_ * 3 / 4 : Clock::time_point{});
-  const auto places = succession.places();
-  loss_.emplace(std::move(succession), Inquiry(places, status(), settings_.token, patience_), now);
+// This node has no host.
+void GroupRendezvous::seek() {
+  stage_ = Stage::Seeking;
+  seeking_ = true;
+  std::optional<Authority::Loss> loss;
+  if (last_round_) {
+    const auto& present = search_.present();
+    // What was read just after this process had been suspended may be old.
+    const bool fresh = heard_ > stalled_ + kOldWords || stalled_ == Clock::time_point{};
+    loss = {.round = *last_round_,
+            .node = round_node_,
+            .host_id = host_id_,
+            .gone = std::exchange(host_gone_, false),
+            .patience = patience_,
+            .fresh_until = fresh ? heard_ + patience_ * 3 / 4 : Clock::time_point{},
+            .text = lost_text_};
+    if (host_id_ != id_) loss->host = Place{present.address, present.port};
+  }
+  authority_->seek(std::move(loss), status());
 }
 
 std::vector<Hello> GroupRendezvous::electors() const {
   std::vector<Hello> electors;
+  if (!last_round_) return electors;
   for (const Follower& follower : signpost_.followers()) {
     if (took_part(*last_round_, follower.hello.epoch, follower.channel->peer_address(),
                   follower.hello.port))
@@ -87,47 +95,34 @@ std::vector<Hello> GroupRendezvous::electors() const {
   return electors;
 }
 
+// Where this node would host, if it has had no connection yet that gave it a place.
+void GroupRendezvous::prepare_place() {
+  if (own_numeric_.empty()) own_numeric_ = authority_->own_address();
+  const std::string address = settings_.local_addr.empty() ? own_numeric_ : settings_.local_addr;
+  if (succession_port_ > 0 || address.empty()) return;
+  const int fd = listen_for_peers(address);
+  if (fd < 0) return;
+  signpost_.listen({fd});
+  succession_port_ = port_of(fd);
+}
+
 void GroupRendezvous::find_host() {
-  constexpr std::size_t kAskedByFollowers = 8;
   const auto now = Clock::now();
-  const bool alone = settings_.rules.allow_minority && now >= alone_at();
-  const auto step = loss_->succession.next(loss_->inquiry.findings(), electors(), alone, now);
-  loss_->inquiry.limit(loss_->succession.is_first() ? SIZE_MAX : kAskedByFollowers);
-  if (step.kind == Succession::Step::Kind::Host)
-    return take_over(loss_->succession.mandate(), alone);
-  if (step.kind == Succession::Step::Kind::Wait) return note_loss(now);
+  prepare_place();
+  const auto step = authority_->next({.now = now, .own = place(), .followers = electors()});
+  if (const std::string note = authority_->take_note(); !note.empty()) tell_note(note);
+  if (step.kind == Authority::Step::Kind::Host) return take_over();
+  if (const std::string why = authority_->despair(now); !why.empty()) return tell_end(why);
+  if (step.kind == Authority::Step::Kind::Wait) return;
   stage_ = Stage::Searching;
   search_.follow({{step.place.address, step.place.port}}, patience_);
   take_search_results();
 }
 
-// A job of a fixed number of nodes without restarts ends with its host, wherever the others are.
-std::chrono::milliseconds GroupRendezvous::loss_timeout() const {
-  return needs_all_nodes(settings_.rules) ? kSilentWait : settings_.rules.join_timeout;
-}
-
-// Waiting is right, two jobs are not.
-void GroupRendezvous::note_loss(Clock::time_point now) {
-  const Mandate mandate = loss_->succession.mandate();
-  const std::string missing = loss_->succession.missing();
-  const std::string why = fmt::format(
-      "{} of the last round's {} nodes are here, which is no majority, and the others may still be "
-      "at work{}{}",
-      mandate.followers, mandate.nodes, missing.empty() ? "" : ": ", missing);
-  if (!loss_->noted && now >= loss_->since + kSilentWait && loss_timeout() > kSilentWait) {
-    loss_->noted = true;
-    tell_note(
-        fmt::format("waiting for {} at most: {} (--rdzv-conf=allow_minority=1 goes on "
-                    "without them)",
-                    seconds_text(settings_.rules.join_timeout), why));
-  }
-  if (now >= loss_->since + loss_timeout()) tell_end(lost_text_ + "; " + why);
-}
-
 // The agent that was connected to hosts nothing.
 void GroupRendezvous::redirect(const Status& status) {
   if (resuming_) return lose_host("it has left the job to another host");
-  if (loss_ || !status.has_host() || status.hosts)
+  if (seeking_ || !status.has_host() || status.hosts)
     return leave_candidate("it does not host the rendezvous");
   channel_.reset();
   stage_ = Stage::Searching;
@@ -140,10 +135,9 @@ void GroupRendezvous::leave_candidate(const std::string& why) {
   constexpr std::chrono::milliseconds kAvoided{500};
   channel_.reset();
   stage_ = Stage::Searching;
-  if (loss_) {
-    loss_->succession.avoid({search_.present().address, search_.present().port},
-                            Clock::now() + kAvoided);
-    stage_ = Stage::Lost;
+  if (seeking_) {
+    authority_->avoid({search_.present().address, search_.present().port});
+    stage_ = Stage::Seeking;
     return;
   }
   if (candidacy_) {
@@ -168,10 +162,10 @@ void GroupRendezvous::take_search_results() {
   }
   if (const std::string note = search_.take_note(); !note.empty()) tell_note(note);
   if (search_.exhausted() && !retry_at_) {
-    if (loss_ || (candidacy_ && holds_endpoint_ && !resuming_)) return leave_candidate("");
+    if (seeking_ || (candidacy_ && holds_endpoint_ && !resuming_)) return leave_candidate("");
     if (waits_since_) return;
     if (!resuming_) return search();
-    if (search_.was_refused()) return lose_host("its ddp-run is gone");
+    if (search_.was_refused()) return lose_host("its ddp-run is gone", /*gone=*/true);
     if (Clock::now() >= heard_ + patience_) return lose_host(reconnect_why_);
     retry_at_ = Clock::now() + kRetry;
   }
@@ -185,29 +179,31 @@ void GroupRendezvous::take_search_results() {
 void GroupRendezvous::host(JobHistory history, std::vector<int> listeners) {
   MembershipRules rules = settings_.rules;
   rules.host_id = id_;
+  rules.epochs_are_granted = authority_->grants_epochs();
   Coordinator::StoreClients store_clients;
   if (settings_.shares_port()) store_clients = [this](int fd) { store_.adopt(fd); };
   coordinator_ = std::make_unique<Coordinator>(rules, std::move(history), settings_.token,
                                                std::move(listeners), std::move(store_clients));
 }
 
-void GroupRendezvous::take_over(const Mandate& mandate, bool alone) {
-  JobHistory history{.rounds = last_round_->info.restart_count + 1, .tally = last_round_->tally};
-  history.changes = last_round_->changes;
-  for (const Successor& one : last_round_->successors)
-    history.order.emplace(std::pair(one.address, one.port), static_cast<int>(history.order.size()));
-  history.expected = last_round_->info.group_world_size - mandate.dead;
-  history.epoch = last_round_->info.epoch;
-  history.nodes = mandate.nodes;
-  history.dead = mandate.dead;
-  history.hosted = mandate.hosted;
-  history.alone = alone;
-  loss_.reset();
-  tell_note("this node hosts the rendezvous from now on");
-  claims_left_ = kClaims;
+void GroupRendezvous::take_over() {
+  JobHistory history{.epoch = epoch_};
+  if (last_round_) {
+    history.rounds = last_round_->info.restart_count + 1;
+    history.tally = last_round_->tally;
+    history.changes = last_round_->changes;
+    for (const Successor& one : last_round_->successors)
+      history.order.emplace(std::pair(one.address, one.port),
+                            static_cast<int>(history.order.size()));
+  }
+  authority_->hand_down(history);
+  authority_->settle(/*hosts=*/true);
+  seeking_ = false;
+  if (last_round_) tell_note("this node hosts the rendezvous from now on");
+  claims_left_ = authority_->finds_first_host() ? 0 : kClaims;
   claim_at_ = next_visit_ = Clock::now();
   host(std::move(history), signpost_.take_listeners());
-  coordinator_->set_place({reach(), succession_port_});
+  coordinator_->set_place(place());
   holds_endpoint_ = false;
   for (Follower& follower : signpost_.take_followers()) coordinator_->adopt(std::move(follower));
   stage_ = Stage::Searching;
@@ -216,7 +212,7 @@ void GroupRendezvous::take_over(const Mandate& mandate, bool alone) {
 }
 
 // Its sockets stay open to redirect nodes to the host.
-void GroupRendezvous::step_down() {
+void GroupRendezvous::step_down(const std::string& why) {
   const auto later = coordinator_->superseded_by();
   const auto listeners = coordinator_->take_listeners();
   if (!listeners.empty()) succession_port_ = port_of(listeners.front());
@@ -224,7 +220,7 @@ void GroupRendezvous::step_down() {
   holds_endpoint_ = at_endpoint_;
   coordinator_.reset();
   visit_.reset();
-  if (last_round_) return lose_job("too few nodes of the last round follow this host");
+  if (last_round_ || authority_->finds_first_host()) return lose_job(why);
   search_.forbid_hosting();
   channel_.reset();
   tell_note(
@@ -267,13 +263,7 @@ void GroupRendezvous::say_hello() {
   if (!resuming_) heard_ = Clock::now();
   next_beat_ = Clock::now();
   own_numeric_ = channel_->local_address();
-  if (succession_port_ == 0 && !coordinator_) {
-    const int fd = listen_for_peers(own_address());
-    if (fd >= 0) {
-      signpost_.listen({fd});
-      succession_port_ = port_of(fd);
-    }
-  }
+  if (!coordinator_) prepare_place();
   channel_->send(Hello{.id = id_,
                        .run_id = settings_.rules.run_id,
                        .min_nodes = settings_.rules.min_nodes,
@@ -298,7 +288,8 @@ void GroupRendezvous::enter(const Welcome& welcome) {
   heartbeat_ = welcome.heartbeat;
   patience_ = welcome.patience;
   stage_ = Stage::Member;
-  loss_.reset();
+  authority_->settle(/*hosts=*/coordinator_ != nullptr);
+  seeking_ = false;
   candidacy_.reset();
   waits_since_.reset();
   const bool left_behind = std::exchange(resuming_, false) && !welcome.resumed;

@@ -11,6 +11,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/sockets.h"
 #include "launcher/base/text.h"
+#include "launcher/rendezvous/election.h"
 #include "launcher/worker_contract.h"
 
 namespace ddp::launch {
@@ -37,12 +38,13 @@ SearchSettings search_settings(const GroupSettings& settings) {
 
 }  // namespace
 
-GroupRendezvous::GroupRendezvous(GroupSettings settings)
+GroupRendezvous::GroupRendezvous(GroupSettings settings, std::unique_ptr<Authority> authority)
     : settings_(std::move(settings)),
       id_(random_name()),
       search_(search_settings(settings_)),
       store_(settings_.shares_port() ? settings_.port : 0, settings_.rank0_store),
       signpost_(settings_.token),
+      authority_(authority ? std::move(authority) : std::make_unique<Election>(settings_)),
       members_file_(settings_.members_file, settings_.rules.run_id, settings_.endpoints()),
       watch_(settings_.endpoints()),
       awake_(Clock::now()) {
@@ -94,6 +96,7 @@ void GroupRendezvous::lose_round() {
 
 void GroupRendezvous::leave(int signal) {
   if (coordinator_) coordinator_->retire(/*hand_over=*/!settings_.rules.fixed_ranks);
+  authority_->resign();
   claims_left_ = 0;
   if (has_host()) say(Leave{signal});
 }
@@ -173,6 +176,7 @@ void GroupRendezvous::receive(const Verdict& verdict) {
   if (verdict.over) {
     stage_ = Stage::Over;
     members_file_.remove();
+    authority_->end_job();
   }
   tell(std::move(news));
 }
@@ -189,7 +193,8 @@ void GroupRendezvous::tell_end(const std::string& why) {
   tell(std::move(news));
 }
 
-void GroupRendezvous::lose_host(const std::string& why) {
+void GroupRendezvous::lose_host(const std::string& why, bool gone) {
+  host_gone_ = gone;
   lose_job(
       fmt::format("the host of the rendezvous, {}, was lost: {}", search_.present_text(), why));
 }
@@ -208,7 +213,7 @@ void GroupRendezvous::lose_job(const std::string& text) {
   }
   // At once, though workers may take their time to stop: the other nodes look for their host.
   if (!in_round_ && !wants_round_ && !join_is_due_) lose_round();
-  succeed();
+  seek();
 }
 
 // What runs here is no part of the job any more.
@@ -228,7 +233,7 @@ void GroupRendezvous::add_poll_fds(std::vector<pollfd>& fds) const {
   signpost_.add_poll_fds(fds);
   if (candidacy_) candidacy_->inquiry.add_poll_fds(fds);
   if (watches_endpoints()) watch_.add_poll_fds(fds);
-  if (loss_) loss_->inquiry.add_poll_fds(fds);
+  authority_->add_poll_fds(fds);
   if (visit_) visit_->add_poll_fds(fds);
   if (channel_ && channel_->fd() >= 0) fds.push_back({channel_->fd(), channel_->wanted(), 0});
 }
@@ -237,13 +242,13 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   // Others may have given up on this node while it was suspended.
   const auto slept = Clock::now() - std::exchange(awake_, Clock::now());
   if (slept > std::max(patience_ - heartbeat_, patience_ / 2)) stalled_ = Clock::now();
+  obey_authority();
   signpost_.say(status());
   signpost_.handle(fds);
   if (const std::string note = signpost_.take_note(); !note.empty()) tell_note(note);
   take_directions();
   visit_endpoint();
   if (watches_endpoints()) watch_.handle(fds);
-  if (loss_) loss_->inquiry.handle(fds);
   if (candidacy_) candidacy_->inquiry.handle(fds);
   heed_members();
   search_.handle(fds);
@@ -252,14 +257,28 @@ void GroupRendezvous::handle(const std::vector<pollfd>& fds) {
   if (coordinator_) {
     claim_endpoint();
     coordinator_->handle(fds);
+    authority_->request_epoch(coordinator_->awaits_epoch().value_or(std::vector<Hello>{}));
     if (const std::string note = coordinator_->take_note(); !note.empty()) tell_note(note);
-    if (coordinator_->has_lost_mandate()) step_down();
+    if (coordinator_->has_lost_mandate())
+      step_down("too few nodes of the last round follow this host");
   }
   store_.handle(fds);
   if (channel_) handle_channel();
   if (channel_) keep_time();
   if (stage_ == Stage::Standing) decide();
-  if (stage_ == Stage::Lost) find_host();
+  if (stage_ == Stage::Seeking) find_host();
+}
+
+// First of all: a host that has lost its place stops its workers before it does anything else.
+void GroupRendezvous::obey_authority() {
+  authority_->handle({});
+  if (!coordinator_) return;
+  if (const std::string why = authority_->deposed(); !why.empty()) {
+    coordinator_->dismiss("this node's host has stepped down: " + why);
+    return step_down(why);
+  }
+  if (const auto epoch = authority_->take_epoch()) coordinator_->grant_epoch(*epoch);
+  if (const std::string note = authority_->take_note(); !note.empty()) tell_note(note);
 }
 
 void GroupRendezvous::handle_channel() {
@@ -296,12 +315,7 @@ std::optional<Clock::time_point> GroupRendezvous::deadline() const {
   };
   consider(signpost_.deadline());
   consider(retry_at_);
-  if (loss_) {
-    consider(loss_->inquiry.deadline());
-    if (!loss_->noted) consider(loss_->since + kSilentWait);
-    if (stage_ == Stage::Lost) consider(loss_->since + loss_timeout());
-    if (stage_ == Stage::Lost && settings_.rules.allow_minority) consider(alone_at());
-  }
+  consider(authority_->deadline());
   if (candidacy_) {
     consider(candidacy_->inquiry.deadline());
     consider(next_judgement());

@@ -1,7 +1,7 @@
 // The rendezvous of several nodes. Each agent keeps one connection to the host of the rendezvous:
 // the agent that could bind the endpoint (dynamic), or node rank 0 (static). If that connection
-// ends, the node reconnects; if a dynamic job loses its host, another node takes over (see
-// Succession).
+// ends, the node reconnects; if a dynamic job loses its host, another node takes over as its
+// Authority decides.
 #pragma once
 
 #include <deque>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launcher/base/poll_handler.h"
+#include "launcher/rendezvous/authority.h"
 #include "launcher/rendezvous/control_channel.h"
 #include "launcher/rendezvous/coordinator.h"
 #include "launcher/rendezvous/group_settings.h"
@@ -28,7 +29,8 @@ namespace ddp::launch {
 
 class GroupRendezvous : public Rendezvous, public PollHandler {
  public:
-  explicit GroupRendezvous(GroupSettings settings);
+  /// `authority`: nullptr: the nodes' own Election.
+  explicit GroupRendezvous(GroupSettings settings, std::unique_ptr<Authority> authority = nullptr);
   /// Sends what is still queued for the other nodes.
   ~GroupRendezvous() override;
 
@@ -50,18 +52,10 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
     Searching,
     Standing,  // listens at an endpoint, and asks the others before it hosts
     Greeting,  // the channel is open, but there was no Welcome yet
-    Lost,      // the host is lost and the next one undecided
+    Seeking,   // no host; the authority decides on the next one
     Member,
     Orphaned,  // static: the host is lost; this node's round has to end, then the job
     Over,
-  };
-
-  /// State while the host is lost.
-  struct Loss {
-    Succession succession;
-    Inquiry inquiry;
-    Clock::time_point since;
-    bool noted = false;
   };
 
   /// State of a node that has no host yet and knows more places than one endpoint.
@@ -86,24 +80,24 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void remember(const Round& round);
   void reconnect(const std::string& why);
   void retry();
-  void succeed();
+  void seek();
   void find_host();
-  void note_loss(Clock::time_point now);
-  std::chrono::milliseconds loss_timeout() const;
+  void prepare_place();
+  void obey_authority();
   void redirect(const Status& status);
-  void take_over(const Mandate& mandate, bool alone);
-  void step_down();
+  void take_over();
+  void step_down(const std::string& why);
   void take_directions();
   void visit_endpoint();
   bool watches_endpoints() const;
   std::vector<Hello> electors() const;
+  Place place() const { return {reach(), succession_port_}; }
   Status status() const;
   std::string reach() const;
   void say(const ControlMessage& message);
   /// Whether this node has a host, connected or reconnecting.
   bool has_host() const { return stage_ == Stage::Member || resuming_; }
   void leave_candidate(const std::string& why);
-  Clock::time_point alone_at() const { return loss_->since + 2 * patience_; }
   void rejoin();
   void note_missing_token();
   void host(JobHistory history, std::vector<int> listeners);
@@ -120,7 +114,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void receive(const Round& round);
   void begin_round();
   void receive(const Verdict& verdict);
-  void lose_host(const std::string& why);
+  void lose_host(const std::string& why, bool gone = false);
   void lose_job(const std::string& text);
   void lose_round();
   void keep_time();
@@ -143,7 +137,9 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   bool resuming_ = false;  // the connection to the host is lost, but not the host yet
   std::optional<Clock::time_point> retry_at_;
   std::string reconnect_why_;
-  std::optional<Loss> loss_;
+  std::unique_ptr<Authority> authority_;
+  bool seeking_ = false;    // the authority was asked for a host, and there is none yet
+  bool host_gone_ = false;  // the lost host's machine refuses connections
   std::optional<Candidacy> candidacy_;
   bool holds_endpoint_ = false;  // signpost_ listens there
   MembersFile members_file_;

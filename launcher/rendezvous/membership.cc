@@ -108,8 +108,10 @@ void Membership::hello(Node node, const Hello& hello, const std::string& address
                                               history_.order.count({address, hello.port}) > 0)
                      : electors_.count(hello.id) > 0;
   take_older_epoch(hello);
+  if (rules_.epochs_are_granted) epoch_ = std::max(epoch_, hello.epoch);
   behind_ =
       behind_ || (hello.epoch > history_.epoch && hello.epoch < tenure_) || hello.epoch > epoch_;
+  behind_ = behind_ && !rules_.epochs_are_granted;
   const auto known = history_.order.find({address, hello.port});
   peer.order = known != history_.order.end() ? known->second : kNewcomer + arrivals_so_far_++;
   peers_[node] = peer;
@@ -152,7 +154,7 @@ Mandate Membership::mandate(bool joined_only) const {
 }
 
 bool Membership::has_lost_mandate(Clock::time_point now) const {
-  if (rules_.fixed_ranks || retired_ || over()) return false;
+  if (rules_.fixed_ranks || rules_.epochs_are_granted || retired_ || over()) return false;
   if (behind_) return true;
   return phase_ == JobPhase::Gathering && now >= reunion_until_ && !history_.alone &&
          !mandate(/*joined_only=*/false).holds();
@@ -247,10 +249,11 @@ std::optional<Clock::time_point> Membership::last_call_ends() const {
 }
 
 void Membership::try_start(Clock::time_point now) {
+  awaiting_.clear();
   if (phase_ != JobPhase::Gathering || retired_ || behind_) return;
   const int count = present_;
-  const bool entitled =
-      rules_.fixed_ranks || history_.alone || mandate(/*joined_only=*/true).holds();
+  const bool entitled = rules_.fixed_ranks || rules_.epochs_are_granted || history_.alone ||
+                        mandate(/*joined_only=*/true).holds();
   if (count < rules_.min_nodes || !entitled) {
     enough_since_.reset();
     return;
@@ -261,7 +264,11 @@ void Membership::try_start(Clock::time_point now) {
   if (!full && (!all_have_joined() || now < *last_call_ends())) return;
   auto nodes = ready();
   nodes.resize(std::min(nodes.size(), static_cast<std::size_t>(rules_.max_nodes)));
-  start(std::move(nodes));
+  if (rules_.epochs_are_granted && !granted_) {
+    awaiting_ = std::move(nodes);
+  } else {
+    start(std::move(nodes));
+  }
 }
 
 // Of many nodes, some from all parts of the order: neighbours are lost together, as a rack is.
@@ -283,7 +290,7 @@ void Membership::start(std::vector<Node> nodes) {
   Round round;
   round.tally = history_.tally;
   round.changes = pace_.changes();
-  epoch_ = std::max(epoch_ + 1, tenure_);
+  epoch_ = granted_.value_or(std::max(epoch_ + 1, tenure_));
   round.info.epoch = epoch_;
   round.info.restart_count = history_.rounds;
   round.info.group_world_size = static_cast<int>(nodes.size());

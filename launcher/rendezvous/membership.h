@@ -51,6 +51,11 @@ class Membership {
   /// Whether this agent must stop hosting: too few nodes of the last round are here for a mandate,
   /// or one of them knows a later round.
   bool has_lost_mandate(Clock::time_point now) const;
+  /// The nodes of a round that could begin but for its epoch, with their addresses; nullopt: there
+  /// is none.
+  std::optional<std::vector<Hello>> awaits_epoch() const;
+  /// Proposes that round, unless it cannot begin any more.
+  void grant_epoch(long long epoch, Clock::time_point now);
   /// Epoch of the last proposed round.
   long long epoch() const { return epoch_; }
 
@@ -118,8 +123,10 @@ class Membership {
   long long epoch_;
   long long tenure_;                // first epoch that this host may propose
   std::set<std::string> electors_;  // Hello::ids of the last round's nodes; empty: see history_
-  bool behind_ = false;             // a node knows a later round than this host
-  Round round_{};                   // the last proposed round
+  std::vector<Node> awaiting_;      // nodes of a round that needs an epoch
+  std::optional<long long> granted_;
+  bool behind_ = false;  // a node knows a later round than this host
+  Round round_{};        // the last proposed round
   Clock::time_point gathering_since_;
   Clock::time_point reunion_until_;  // deadline for nodes that lost the previous host
   std::optional<Clock::time_point> enough_since_;

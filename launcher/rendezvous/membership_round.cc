@@ -29,6 +29,24 @@ std::string soon_text(std::chrono::milliseconds delay) {
 
 }  // namespace
 
+std::optional<std::vector<Hello>> Membership::awaits_epoch() const {
+  if (awaiting_.empty() || phase_ != JobPhase::Gathering || retired_) return std::nullopt;
+  std::vector<Hello> nodes;
+  for (const Node node : awaiting_) {
+    const auto found = peers_.find(node);
+    if (found == peers_.end()) continue;
+    nodes.push_back(found->second.hello);
+    nodes.back().address = found->second.seen;
+  }
+  return nodes;
+}
+
+void Membership::grant_epoch(long long epoch, Clock::time_point now) {
+  granted_ = epoch;
+  try_start(now);
+  granted_.reset();
+}
+
 void Membership::stop_round(const std::string& text, bool leaving, Node except) {
   if (phase_ == JobPhase::Stopping && (leaving || !leaving_only_)) return;
   phase_ = JobPhase::Stopping;

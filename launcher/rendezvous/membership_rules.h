@@ -31,6 +31,9 @@ struct MembershipRules {
   /// A part of the job that cannot see the others continues once their patience is over, although
   /// they may continue, too.
   bool allow_minority = false;
+  /// An authority outside of the job decides who hosts it: no mandate is needed, but each round
+  /// needs an epoch from it.
+  bool epochs_are_granted = false;
   /// The user gave --rdzv-id; otherwise another job may have the same one.
   bool own_id = true;
   /// Appended to messages about waiting: "; " and why no other machine can connect; empty: it can.

@@ -69,6 +69,12 @@ std::string Membership::missing_nodes() const {
 
 void Membership::give_up_joining() {
   const int count = present_;
+  if (!awaiting_.empty()) {
+    return end_without_round(
+        fmt::format("the next round could not be entered in etcd within {} "
+                    "(--rdzv-conf=join_timeout)",
+                    seconds_text(rules_.join_timeout)));
+  }
   end_without_round(fmt::format(
       "{} of at least {} joined within {} (--rdzv-conf={}){}", plural_nodes(count),
       rules_.min_nodes, seconds_text(rules_.join_timeout),

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/rendezvous/authority.h"
 #include "launcher/rendezvous/control_messages.h"
 #include "launcher/rendezvous/inquiry.h"
 
@@ -43,15 +44,7 @@ struct Mandate {
 
 class Succession {
  public:
-  struct Step {
-    enum class Kind {
-      Wait,
-      Connect,  // to `place`, which hosts the rendezvous or may come to
-      Host,
-    };
-    Kind kind = Kind::Wait;
-    Place place{};
-  };
+  using Step = Authority::Step;
 
   /// `host`: where the last host was; nullopt: it was this agent. `fresh_until`: deaths found later
   /// do not count.

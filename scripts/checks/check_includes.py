@@ -13,7 +13,7 @@ SOURCES = {".h", ".hh", ".hpp", ".cc", ".cpp", ".inl"}
 
 # The rooms (directories) of each program: a room may include itself and rooms of lower rank, never a sibling.
 ROOMS = {
-    "launcher": {"base": 0, "logs": 1, "report": 1, "store": 1, "hang": 2, "rendezvous": 2, "process": 3, "cluster": 4, "cli": 5, "plan": 6,
+    "launcher": {"base": 0, "logs": 1, "report": 1, "store": 1, "hang": 2, "rendezvous": 2, "process": 3, "etcd": 3, "cluster": 4, "cli": 5, "plan": 6,
                  "agent": 7, "start_with_torch": 7},
     "trainer": {"runtime": 0, "hydra": 1, "config": 2, "storage": 2, "tensorfile": 2, "tokenizer": 2, "data": 3, "model": 3, "optim": 3, "parallel": 3,
                 "metrics": 3, "health": 3, "interop": 4, "report": 4, "task": 5, "snapshot": 6, "run": 7, "app": 8},
@@ -39,6 +39,7 @@ FENCES = [
     (r"zlib\.h$", r"trainer/data/images/idx_file\.cc$|tests/", "only idx_file.cc sees zlib"),
     (r"yaml-cpp/", r"trainer/hydra/yaml/", "only hydra/yaml/ sees yaml-cpp"),
     (r"nettle/", r"launcher/rendezvous/connection_keys\.cc$", "only connection_keys.cc sees nettle"),
+    (r"boost/", r"launcher/etcd/http_thread\.cc$", "only http_thread.cc sees Boost"),
     (r"cxxopts", r"launcher/cli/option_values\.cc$|trainer/app/parsed_options\.h$",
      "only option_values.cc and parsed_options.h see cxxopts"),
     (r"(torch|ATen|c10|caffe2)/", r"trainer/(?!config/|hydra/)|tests/(?!launcher/|trainer/config/|trainer/hydra/)",

@@ -35,6 +35,8 @@ Line = collections.namedtuple("Line", "epoch rank world node time")
 class Job:
     """The nodes of one job; a node that is started again has its log folder, and so its file of members."""
 
+    backend, conf = "c10d", net.CONF
+
     def __init__(self, folder, nnodes, endpoints, files=True, more=()):
         self.folder, self.nnodes, self.endpoints, self.files, self.more = Path(folder), nnodes, endpoints, files, more
         self.ledger = self.folder / "ledger"
@@ -48,7 +50,8 @@ class Job:
         worker = f"LEDGER={self.ledger} LEDGER_NODE={i}; {LEDGER}"
         if i in self.nodes:
             self.past.append(self.nodes[i])
-        self.nodes[i] = Node(i, self.nnodes, self.endpoints, *options, program=["--no-python", "sh", "-c", worker])
+        self.nodes[i] = Node(i, self.nnodes, self.endpoints, *options, program=["--no-python", "sh", "-c", worker],
+                             backend=self.backend, conf=self.conf)
 
     def kill(self, i):
         self.nodes[i].kill()
@@ -57,8 +60,9 @@ class Job:
         return [i for i, node in self.nodes.items() if node.process.poll() is None]
 
     def agents(self, i):
-        """The agent and its guardian."""
-        listed = subprocess.run(["ps", "-o", "pid=", "-g", str(self.nodes[i].process.pid)], capture_output=True, text=True)
+        """The guardian and its child, the agent."""
+        guardian = str(self.nodes[i].process.pid)
+        listed = subprocess.run(["ps", "-o", "pid=", "--pid", guardian, "--ppid", guardian], capture_output=True, text=True)
         return [int(pid) for pid in listed.stdout.split()]
 
     def pause(self, i, seconds):
@@ -105,6 +109,21 @@ class Job:
         for (epoch, (_, end, _)), (later, (begin, _, _)) in zip(ran, ran[1:]):
             if begin < end:  # the same hundredth of a second proves nothing
                 raise AssertionError(f"epochs {epoch:x} and {later:x} run at the same time: {ran}")
+
+    def at_work(self):
+        """Nodes that have written just now."""
+        now = float(Path("/proc/uptime").read_text().split()[0])
+        return {line.node for line in self.lines() if line.time > now - 1}
+
+    def wait_for_round_of(self, node):
+        """Until it works alone, whatever the workers of an agent that is paused do."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            last = [line for line in self.lines() if line.node == node][-1]
+            if last.world == 1:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"node {node} never works alone\n{self}")
 
     def wait_for_round(self, nodes, seconds=PATIENCE):
         """Until these, and no others, are at work together."""

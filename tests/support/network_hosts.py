@@ -93,10 +93,10 @@ def name_hosts(count, names):
 
 
 class Node:
-    def __init__(self, i, nnodes, endpoint, *more, program, folder=None, conf=CONF):
+    def __init__(self, i, nnodes, endpoint, *more, program, folder=None, conf=CONF, backend="c10d"):
         where = endpoint if ":" in endpoint or "," in endpoint else f"{endpoint}:29400"
         self.process = subprocess.Popen(
-            ["ip", "netns", "exec", host(i), str(DDP_RUN), f"--nnodes={nnodes}", "--rdzv-backend=c10d",
+            ["ip", "netns", "exec", host(i), str(DDP_RUN), f"--nnodes={nnodes}", f"--rdzv-backend={backend}",
              f"--rdzv-endpoint={where}", f"--rdzv-conf={conf}", *more, *program], cwd=folder,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         os.set_blocking(self.process.stdout.fileno(), False)

@@ -189,13 +189,37 @@ TEST_CASE("c10d takes the address of the master for the endpoint where that is l
   const auto port =
       parse({"--nnodes=2", "--rdzv-backend=c10d", "--master-addr=n1", "--master-port=77", "x"}, {});
   CHECK(port.group->port == 77);
-  CHECK_THROWS_WITH(parse({"--nnodes=2", "--rdzv-backend=etcd-v2", "x"}, {}),
-                    Catch::Contains("etcd is not supported; c10d needs no server of its own"));
   CHECK_THROWS_WITH(
       parse({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=:29500", "x"}, {}),
       Catch::Contains("--rdzv-endpoint=:29500: no host in it; is the shell variable set?"));
   CHECK_THROWS_WITH(parse({"--nnodes=2", "--rdzv-backend=c10d", "x"}, {}),
                     Catch::Contains("--rdzv-endpoint is needed"));
+}
+
+TEST_CASE("etcd takes its endpoints, and torchrun's keys of both of its clients") {
+  const auto with = [](const std::string& conf, const char* endpoint = "h1,h2:77,[fd00::1]") {
+    const std::string where = std::string("--rdzv-endpoint=") + endpoint,
+                      keys = "--rdzv-conf=" + conf;
+    return parse({"--nnodes=1:4", "--rdzv-backend=etcd-v2", where.c_str(), keys.c_str(), "x"}, {});
+  };
+  const auto config = with("protocol=https,ca_cert=ca,ssl_cert=c,ssl_cert_key=k,timeout=5");
+  std::string places;
+  for (const Endpoint& one : config.etcd->endpoints)
+    places += one.host + " " + std::to_string(one.port) + ";";
+  CHECK(places == "h1 2379;h2 77;fd00::1 2379;");
+  CHECK(config.etcd->tls);
+  CHECK(config.etcd->ca_file + config.etcd->cert_file + config.etcd->key_file == "cack");
+  CHECK(config.group->rules.join_timeout == std::chrono::seconds(5));
+  CHECK_FALSE(config.group->rules.fixed_ranks);
+  CHECK(config.hints.empty());
+  CHECK(with("etcd_prefix=/mine/", "https://h1:3").etcd->prefix == "/mine");
+  CHECK(with("etcd_prefix=/mine/", "https://h1:3").etcd->tls);
+  CHECK_THROWS_WITH(with("etcd_prefix=/"), Catch::Contains("must name more than the root"));
+  CHECK_THROWS_WITH(with("user=ann"), Catch::Contains("user and password_file need each other"));
+  CHECK_THROWS_WITH(with("cert=c"), Catch::Contains("add protocol=https"));
+  CHECK_THROWS_WITH(with("protocol=https,key=k"), Catch::Contains("needs cert=FILE"));
+  CHECK_THROWS_WITH(parse({"--nnodes=2", "--rdzv-backend=etcd", "x"}, {}),
+                    Catch::Contains("--rdzv-backend=etcd: --rdzv-endpoint is needed"));
 }
 
 TEST_CASE("c10d takes several endpoints, of which the first is asked first") {

@@ -36,6 +36,43 @@ TEST_CASE("a new host of half of the last round waits, whoever else comes") {
   CHECK(job.order() == Nodes{2, 3, 4, 5});
 }
 
+TEST_CASE("a host whose epochs are granted begins no round without one, and needs no mandate") {
+  MembershipRules rules = elastic(1, 3);
+  rules.epochs_are_granted = true;
+  Job job(rules, {.rounds = 2, .expected = 2, .epoch = 7});
+  job.come({2}).pass(milliseconds(1'999));
+  CHECK_FALSE(job.membership.awaits_epoch());
+  job.pass(milliseconds(1));
+  const auto waiting = job.membership.awaits_epoch();
+  REQUIRE(waiting);
+  CHECK(waiting->size() == 1);
+  CHECK(waiting->front().address == "10.0.0.2");
+  CHECK(job.pass(seconds(30)).rounds(2) == 0);
+  CHECK_FALSE(job.membership.has_lost_mandate(job.now));
+  job.come({3});
+  job.membership.grant_epoch(12, job.now);
+  CHECK(job.deliver().order() == Nodes{2, 3});
+  CHECK(job.last<Round>(2).info.epoch == 12);
+  CHECK_FALSE(job.membership.awaits_epoch());
+
+  SECTION("each round needs its own") {
+    job.lose(3).end_stopped({2}).join(2).pass(seconds(5));
+    CHECK(job.rounds(2) == 1);
+    REQUIRE(job.membership.awaits_epoch());
+    job.membership.grant_epoch(13, job.now);
+    CHECK(job.deliver().last<Round>(2).info.epoch == 13);
+  }
+  SECTION("one that comes too late is of no use") {
+    job.membership.grant_epoch(13, job.now);
+    CHECK(job.deliver().rounds(2) == 1);
+  }
+  SECTION("the wait ends with the job") {
+    job.lose(3).end_stopped({2}).join(2).pass(seconds(600));
+    CHECK_THAT(job.last<Verdict>(2).failures.front().cause,
+               Contains("could not be entered in etcd"));
+  }
+}
+
 TEST_CASE("a new host waits for nodes whose workers take their time to stop") {
   Job job(elastic(1, 4), after(1, {2, 3}, 2, 1));
   job.greet(2).come({3}).pass(seconds(25));

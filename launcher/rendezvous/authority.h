@@ -1,0 +1,85 @@
+// Decides which agent hosts a job, and which epochs its rounds get. There are two: the election
+// among the nodes of the last round (Election), and an etcd cluster (launcher/etcd/). Agents talk
+// to their host in the same way under both.
+//
+// What both guarantee: at most one agent may begin a round of a job at a time, and epochs only
+// grow.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/base/clock.h"
+#include "launcher/base/poll_handler.h"
+#include "launcher/rendezvous/control_messages.h"
+#include "launcher/rendezvous/inquiry.h"
+#include "launcher/rendezvous/job_history.h"
+
+namespace ddp::launch {
+
+class Authority : public PollHandler {
+ public:
+  struct Step {
+    enum class Kind {
+      Wait,
+      Connect,  // to `place`, which hosts the rendezvous or may come to
+      Host,
+    };
+    Kind kind = Kind::Wait;
+    Place place{};
+  };
+
+  /// A host that this node has lost, and the last round that it knows.
+  struct Loss {
+    Round round{};
+    int node = 0;                 // this node in that round
+    std::optional<Place> host{};  // nullopt: it was this agent
+    std::string host_id{};
+    bool gone = false;                          // its machine refuses connections
+    std::chrono::milliseconds patience{4'000};  // how long a peer may be silent
+    Clock::time_point fresh_until{};            // deaths found later do not count
+    std::string text{};                         // why it was lost
+  };
+
+  /// What this agent knows each time it asks.
+  struct View {
+    Clock::time_point now{};
+    Place own{};                     // where it would host; port 0: not known yet
+    std::vector<Hello> followers{};  // nodes of the last round that are held here
+  };
+
+  /// Whether it finds the host of a node that has had none yet; otherwise the endpoints do.
+  virtual bool finds_first_host() const = 0;
+  /// Where other machines reach this one, as far as it knows; else empty.
+  virtual std::string own_address() const { return ""; }
+  /// This node has no host; `status`: its answer to other agents.
+  virtual void seek(std::optional<Loss> loss, const Status& status) = 0;
+  /// What to do now, while this node has no host. May throw LaunchError for a node without a round.
+  virtual Step next(const View& view) = 0;
+  /// The connection to `place` did not give this node a host.
+  virtual void avoid(const Place& place) = 0;
+  /// This node has a host: itself, if it `hosts`, or another agent.
+  virtual void settle(bool hosts) = 0;
+  /// Returns, once, a line for the user about what it waits for.
+  virtual std::string take_note() = 0;
+  /// Why it has given up after join_timeout; empty: it has not.
+  virtual std::string despair(Clock::time_point now) const = 0;
+
+  /// After Step::Kind::Host: adds to what the new host knows of the job.
+  virtual void hand_down(JobHistory& history) const = 0;
+  /// Whether rounds need an epoch from request_epoch().
+  virtual bool grants_epochs() const = 0;
+  /// The host is ready to begin a round of these nodes; none: it is not, or not any more.
+  virtual void request_epoch(const std::vector<Hello>& nodes) = 0;
+  /// Returns, once, the epoch of the round that may begin now.
+  virtual std::optional<long long> take_epoch() = 0;
+  /// Why this host's round must stop at once and no other may begin; empty: it hosts.
+  virtual std::string deposed() const = 0;
+  /// This host leaves: another agent may take its place.
+  virtual void resign() = 0;
+  /// The job is over.
+  virtual void end_job() = 0;
+};
+
+}  // namespace ddp::launch

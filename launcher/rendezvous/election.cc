@@ -1,0 +1,88 @@
+#include "launcher/rendezvous/election.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "launcher/base/text.h"
+
+namespace ddp::launch {
+
+void Election::seek(std::optional<Loss> loss, const Status& status) {
+  vote_.reset();
+  if (!loss) return;
+  Succession succession(loss->round, loss->node, loss->host, loss->host_id, loss->fresh_until);
+  Inquiry inquiry(succession.places(), status, settings_.token, loss->patience);
+  vote_.emplace(std::move(succession), std::move(inquiry), Clock::now(), loss->patience,
+                std::move(loss->text));
+}
+
+Authority::Step Election::next(const View& view) {
+  constexpr std::size_t kAskedByFollowers = 8;
+  if (!vote_) return {};
+  vote_->alone = settings_.rules.allow_minority && view.now >= alone_at();
+  const Step step =
+      vote_->succession.next(vote_->inquiry.findings(), view.followers, vote_->alone, view.now);
+  vote_->inquiry.limit(vote_->succession.is_first() ? SIZE_MAX : kAskedByFollowers);
+  if (step.kind != Step::Kind::Wait) return step;
+  if (!vote_->noted && view.now >= vote_->since + kSilentWait && timeout() > kSilentWait) {
+    vote_->noted = true;
+    note_ = fmt::format(
+        "waiting for {} at most: {} (--rdzv-conf=allow_minority=1 goes on without them)",
+        seconds_text(settings_.rules.join_timeout), reason());
+  }
+  return step;
+}
+
+void Election::avoid(const Place& place) {
+  constexpr std::chrono::milliseconds kAvoided{500};
+  if (vote_) vote_->succession.avoid(place, Clock::now() + kAvoided);
+}
+
+// A job of a fixed number of nodes without restarts ends with its host, wherever the others are.
+std::chrono::milliseconds Election::timeout() const {
+  return needs_all_nodes(settings_.rules) ? kSilentWait : settings_.rules.join_timeout;
+}
+
+// Waiting is right, two jobs are not.
+std::string Election::reason() const {
+  const Mandate mandate = vote_->succession.mandate();
+  const std::string missing = vote_->succession.missing();
+  return fmt::format(
+      "{} of the last round's {} nodes are here, which is no majority, and the others may still be "
+      "at work{}{}",
+      mandate.followers, mandate.nodes, missing.empty() ? "" : ": ", missing);
+}
+
+std::string Election::despair(Clock::time_point now) const {
+  if (!vote_ || now < vote_->since + timeout()) return "";
+  return vote_->text + "; " + reason();
+}
+
+void Election::hand_down(JobHistory& history) const {
+  if (!vote_) return;
+  const Mandate mandate = vote_->succession.mandate();
+  history.expected = mandate.nodes - mandate.dead;
+  history.nodes = mandate.nodes;
+  history.dead = mandate.dead;
+  history.hosted = mandate.hosted;
+  history.alone = vote_->alone;
+}
+
+void Election::add_poll_fds(std::vector<pollfd>& fds) const {
+  if (vote_) vote_->inquiry.add_poll_fds(fds);
+}
+
+void Election::handle(const std::vector<pollfd>& fds) {
+  if (vote_) vote_->inquiry.handle(fds);
+}
+
+std::optional<Clock::time_point> Election::deadline() const {
+  if (!vote_) return std::nullopt;
+  auto next = vote_->since + timeout();
+  if (!vote_->noted) next = std::min(next, vote_->since + std::chrono::milliseconds(kSilentWait));
+  if (settings_.rules.allow_minority && !vote_->alone) next = std::min(next, alone_at());
+  return std::min(next, vote_->inquiry.deadline().value_or(next));
+}
+
+}  // namespace ddp::launch
