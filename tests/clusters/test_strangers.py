@@ -1,6 +1,7 @@
 """Strangers at the ports of a job, and nodes that misbehave: real processes with 1,024 file descriptors, real sockets."""
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -13,8 +14,8 @@ import unittest
 from pathlib import Path
 
 import wire_peer
-from support import DDP_RUN, PATIENCE
-from wire_peer import Agent, Closed, flood, greeting, is_closed, raw
+from support import DDP_RUN, PATIENCE, ROOT
+from wire_peer import Agent, Closed, Host, flood, greeting, is_closed, raw
 
 TOKEN = b"0123456789abcdef0123456789abcdef"
 TCP_STORE = b"\x00\xce\xf7\x85\x3c"
@@ -92,6 +93,23 @@ class StrangersTest(unittest.TestCase):
         (self.folder / "token").write_bytes(TOKEN + b"\n")
         (self.folder / "token").chmod(0o600)
         self.with_token = f"--rdzv-token-file={self.folder}/token"
+        self.learn_hello()
+
+    def learn_hello(self):
+        """A host made from the page refuses a real agent, and keeps its hello."""
+        if Agent.template:
+            return
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.settimeout(20)
+            endpoint = f"127.0.0.1:{server.getsockname()[1]}"
+            node = self.node("refused", "--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}",
+                             "--rdzv-conf=is_host=0")
+            host = Host(server)
+            Agent.template = host.expect("hello")
+            host.send({"type": "refused", "why": "because of a test"})
+            self.assertEqual(node.process.wait(PATIENCE), 1)
+            self.assertIn("refused this node: because of a test", node.text())
+            host.close()
 
     def node(self, name, *options):
         worker = f'echo "runs in $WORLD_SIZE"; while [ ! -e {self.go} ]; do sleep 0.1; done'
@@ -144,6 +162,13 @@ class StrangersTest(unittest.TestCase):
                 peer.close()
                 self.assertEqual(host.process.wait(PATIENCE), 0)
                 self.go.unlink()
+
+    def test_the_page_has_every_field_of_every_message(self):
+        source = (ROOT / "launcher/rendezvous/control_messages.cc").read_text()
+        names = set(re.findall(r'\{"([a-z_0-9]+)", ', source)) | set(re.findall(r'"type", "([a-z]+)"', source))
+        self.assertGreater(len(names), 60)
+        page = (ROOT / "docs/wire-protocol.md").read_text()
+        self.assertEqual([name for name in sorted(names) if f"`{name}`" not in page], [])
 
     # ---- without the token
 

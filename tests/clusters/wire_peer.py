@@ -27,18 +27,11 @@ class Closed(Exception):
     pass
 
 
-class Agent:
-    """An agent's end of a connection."""
+class End:
+    """One end of a connection, after the handshake."""
 
-    def __init__(self, port, token=b"", host="127.0.0.1", timeout=20):
-        self.socket = socket.create_connection((host, int(port)), timeout=timeout)
-        own = greeting()
-        self.socket.sendall(own)
-        peer = self.read(26)
-        if self.read(32) != mac(token, b"host proof\0", own, peer):
-            raise Closed("the host does not know the token")
-        self.socket.sendall(mac(token, b"agent proof\0", own, peer))
-        self.keys = [mac(token, b"agent frames\0", own, peer), mac(token, b"host frames\0", own, peer)]
+    def open(self, token, agent, host, ways):
+        self.keys = [mac(token, way + b" frames\0", agent, host) for way in ways]
         self.counts = [0, 0]
 
     def read(self, size):
@@ -49,7 +42,7 @@ class Agent:
             except ConnectionResetError:
                 part = b""
             if not part:
-                raise Closed("the host closed the connection")
+                raise Closed("the other end closed the connection")
             data += part
         return data
 
@@ -77,14 +70,40 @@ class Agent:
             if message["type"] in kinds:
                 return message
 
-    def hello(self, run_id="job", **changed):
-        message = {"type": "hello", "id": os.urandom(8).hex(), "run_id": run_id, "min_nodes": 1, "max_nodes": 2, "node_rank": -1,
-                   "host": "python", "address": "", "pid": os.getpid(), "local_world_size": 1, "role": "default",
-                   "max_restarts": 0, "port": 0, "epoch": -1, "returned": False, "session": "", "received": 0}
-        self.send({**message, **changed})
-
     def close(self):
         self.socket.close()
+
+
+class Agent(End):
+    """Connects to a host."""
+
+    template = {}  # a hello of a real agent, which has what the nodes of a job must agree on
+
+    def __init__(self, port, token=b"", host="127.0.0.1", timeout=20):
+        self.socket = socket.create_connection((host, int(port)), timeout=timeout)
+        own = greeting()
+        self.socket.sendall(own)
+        peer = self.read(26)
+        if self.read(32) != mac(token, b"host proof\0", own, peer):
+            raise Closed("the host does not know the token")
+        self.socket.sendall(mac(token, b"agent proof\0", own, peer))
+        self.open(token, own, peer, (b"agent", b"host"))
+
+    def hello(self, **changed):
+        self.send({**self.template, "id": os.urandom(8).hex(), "host": "python", "pid": os.getpid(), "port": 0, **changed})
+
+
+class Host(End):
+    """Takes one connection of an agent."""
+
+    def __init__(self, server, token=b""):
+        self.socket = server.accept()[0]
+        self.socket.settimeout(20)
+        own, peer = greeting(), self.read(26)
+        self.socket.sendall(own + mac(token, b"host proof\0", peer, own))
+        if self.read(32) != mac(token, b"agent proof\0", peer, own):
+            raise Closed("the agent does not know the token")
+        self.open(token, peer, own, (b"host", b"agent"))
 
 
 def raw(port, data=b"", host="127.0.0.1"):
