@@ -20,6 +20,8 @@ Endpoint take_endpoint(const std::string& option, std::string text, bool& tls) {
   if (text.starts_with("https://")) tls = true;
   if (const auto scheme = text.find("://"); scheme != std::string::npos) text.erase(0, scheme + 3);
   Endpoint endpoint = parse_endpoint(text).value_or(Endpoint{text, 0});
+  if (endpoint.host.starts_with('[') && endpoint.host.ends_with(']'))
+    endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
   if (endpoint.host.empty()) {
     usage_error(fmt::format(
         "--rdzv-endpoint={}: no host in it; is the shell variable set? HOST[:PORT],... of etcd",

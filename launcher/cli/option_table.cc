@@ -15,7 +15,7 @@ constexpr std::array kOptions{
                "Workers to start: a number, one per GPU (gpu), one per CPU (cpu), or one per GPU "
                "if there are any, else one per CPU (auto)."},
     OptionSpec{"nnodes", 0, "N|MIN:MAX", "1", Workers,
-               "Number of nodes; MIN:MAX with --rdzv-backend=c10d or etcd."},
+               "Number of nodes; MIN:MAX with c10d or etcd."},
     OptionSpec{"role", 0, "NAME", "default", Workers, "Role of the workers (ROLE_NAME)."},
     OptionSpec{"virtual-local-rank", 0, nullptr, "", Workers,
                "Show each worker only its own GPU (CUDA_VISIBLE_DEVICES) and set LOCAL_RANK=0."},
@@ -62,11 +62,10 @@ constexpr std::array kOptions{
         "Address at which other nodes reach this one; default: as seen by the rendezvous host."},
     OptionSpec{"rdzv-backend", 0, "static|c10d|etcd", "static", Rendezvous,
                "Rendezvous of several nodes. static: a fixed set, each with its --node-rank. c10d: "
-               "MIN to MAX nodes, which may join, leave and be replaced. etcd: the same, but an "
-               "etcd cluster (API v3) decides which node hosts the rendezvous."},
+               "MIN to MAX nodes, which may join and leave. etcd: the same, decided by etcd."},
     OptionSpec{"rdzv-endpoint", 0, "HOST[:PORT],...", "", Rendezvous,
-               "Address of the rendezvous [port 29400, static: 29500]; static: also MASTER_ADDR, "
-               "MASTER_PORT; c10d: one or more; etcd: its servers [2379]."},
+               "Addresses of the rendezvous [port 29400, static: 29500, etcd: 2379]; static: one, "
+               "also MASTER_ADDR, MASTER_PORT."},
     OptionSpec{"rdzv-id", 0, "ID", "", Rendezvous,
                "Job ID (TORCHELASTIC_RUN_ID). Default: random; with several nodes: none."},
     OptionSpec{"rdzv-conf", 0, "K=V,...", "", Rendezvous,

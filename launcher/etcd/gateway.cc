@@ -37,6 +37,7 @@ std::string end_of(std::string prefix) {
 
 // Absent fields are zero.
 std::int64_t number(const Json& object, const char* name) {
+  if (!object.is_object()) throw std::invalid_argument("no object");
   const auto found = object.find(name);
   if (found == object.end()) return 0;
   if (found->is_number_integer()) return found->get<std::int64_t>();

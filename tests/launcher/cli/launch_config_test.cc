@@ -298,7 +298,7 @@ TEST_CASE("wrong usage is one line that names the option and the remedy") {
   CHECK(complaint({"--start-method=vfork", "x"}) ==
         "--start-method=vfork: must be one of spawn, fork, forkserver");
   CHECK(complaint({"--rdzv-backend=foo", "x"}) ==
-        "--rdzv-backend=foo: must be one of static, c10d");
+        "--rdzv-backend=foo: must be one of static, c10d, etcd, etcd-v2");
   CHECK(complaint({"--rdzv-conf=a", "x"}) == "--rdzv-conf=a: 'a' is not KEY=VALUE");
   CHECK(complaint({"--nnodes=0", "x"}) == "--nnodes=0: must be N or MIN:MAX, with 1 <= MIN <= MAX");
   CHECK(complaint({"--nnodes=2:1", "x"}) ==

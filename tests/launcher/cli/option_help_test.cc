@@ -137,10 +137,10 @@ TEST_CASE("bash completes options, their values, and files") {
   CHECK(offers({"--max-r"}) == Lines{"--max-restarts"});
   CHECK(offers({"--max_r"}) == Lines{"--max_restarts"});
   CHECK(offers({"--standalone", "--rdzv-b"}) == Lines{"--rdzv-backend"});
-  CHECK(offers({"--rdzv-backend", ""}) == Lines{"c10d", "static"});
+  CHECK(offers({"--rdzv-backend", ""}) == Lines{"c10d", "etcd", "static"});
   CHECK(offers({"--rdzv_backend", "=", "c"}) == Lines{"c10d"});
   CHECK(offers({"--restart-policy", ""}) == Lines{"never", "on-crash", "on-failure"});
-  CHECK(offers({"--rdzv-backend", "="}) == Lines{"c10d", "static"});
+  CHECK(offers({"--rdzv-backend", "="}) == Lines{"c10d", "etcd", "static"});
   CHECK(offers({"--rdzv-backend", "=", "c10d", "--rdzv-c"}) == Lines{"--rdzv-conf"});
   CHECK(offers({"--log-dir", "l"}) == Lines{"logs"});
   CHECK(offers({"-t", "3", "--tee", "3", "--rdzv-c"}) == Lines{"--rdzv-conf"});
