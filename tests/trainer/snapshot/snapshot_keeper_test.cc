@@ -44,7 +44,7 @@ struct Saving {
   SnapshotFolder folder;
   RunMonitor monitor{config, 0, 1, false};
   torch::Tensor weights = torch::zeros({1000});
-  SnapshotKeeper keeper{config.trainer, folder, nullptr, monitor, log, ""};
+  SnapshotKeeper keeper{config.trainer, folder, nullptr, monitor, log, {}};
 };
 
 Config with_faults(const std::vector<std::string>& faults) {
