@@ -114,11 +114,10 @@ ddp_torch_room(ddp_task
     task/fill_masks.cc
     task/image_classification.cc
     task/image_predictor.cc
-    task/make_predictor.cc
-    task/make_task.cc
     task/masked_lm.cc
     task/masked_predictor.cc
     task/model_bundle.cc
+    task/tasks.cc
     task/text_classification.cc
     task/text_predictor.cc
     task/text_sample.cc)

@@ -173,7 +173,7 @@ JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup&
 
 /// In a catch block: throws what is in flight on, memory that is lacking as an error of ours.
 [[noreturn]] void rethrow(const Config& config, const DevicePlan& plan, const ProcessGroup& group,
-                          const Task& task, const std::exception& error) {
+                          const TaskCost& task, const std::exception& error) {
   if (!is_out_of_memory(error)) throw;
   hold_to_share({}, plan);  // the words need memory, too
   const ComputePlace place{plan.device.is_cuda(), group.size()};

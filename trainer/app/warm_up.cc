@@ -40,7 +40,7 @@ Config small_run(Config config) {
 }
 
 /// What the model of the run will need, without what only some ranks need.
-std::size_t bytes_of_run(const Task& task, const Config& config) {
+std::size_t bytes_of_run(const TaskCost& task, const Config& config) {
   int64_t bytes = 0;
   for (const auto& item : task.memory_items(config, {})) {
     if (item.kind == MemoryKind::kDevice) bytes += item.bytes;

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/config/config.h"
@@ -66,6 +67,9 @@ class BertTask : public Task {
   int64_t units_per_sample() const override { return 1; }
   std::vector<ParameterPart> parameter_parts() const override;
   double flops_per_unit() const override { return bert_flops(config_.bert, sizes()); }
+  std::string_view flops_formula() const override {
+    return "6N + 12LHQT per token, padding not counted";
+  }
   std::vector<MemoryItem> memory_items(const Config& config,
                                        const ComputePlace& place) const override;
 

@@ -233,6 +233,8 @@ double CausalLm::flops_per_unit() const {
                                 : architecture_.flops_per_token(config_, vocab_size);
 }
 
+std::string_view CausalLm::flops_formula() const { return architecture_.flops_formula(); }
+
 std::vector<MemoryItem> CausalLm::memory_items(const Config& config,
                                                const ComputePlace& place) const {
   return architecture_.memory_items(config, data_.tokenizer().size(), place);

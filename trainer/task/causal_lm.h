@@ -1,9 +1,11 @@
 // Causal language modelling: windows of a text, the next token as the target.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/config/config.h"
@@ -49,6 +51,7 @@ class CausalLm : public Task {
   std::string_view unit() const override { return "tokens"; }
   std::vector<ParameterPart> parameter_parts() const override;
   double flops_per_unit() const override;
+  std::string_view flops_formula() const override;
   std::vector<MemoryItem> memory_items(const Config& config,
                                        const ComputePlace& place) const override;
 

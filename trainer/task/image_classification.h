@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/config/config.h"
@@ -64,6 +65,9 @@ class ImageClassification : public Task {
   std::string_view unit() const override { return "images"; }
   std::vector<ParameterPart> parameter_parts() const override;
   double flops_per_unit() const override;
+  std::string_view flops_formula() const override {
+    return "6 for each weight at each pixel that it is used at";
+  }
   std::vector<MemoryItem> memory_items(const Config& config,
                                        const ComputePlace& place) const override;
 

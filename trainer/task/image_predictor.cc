@@ -77,6 +77,10 @@ class ImagePredictor : public Predictor {
 }  // namespace
 
 std::unique_ptr<Predictor> make_image_predictor(const PredictRequest& request) {
+  if (request.input.empty())
+    throw UserError(
+        "predict: task image_classification takes --input FILE, an image, a folder of them or an "
+        "idx file");
   return std::make_unique<ImagePredictor>(request);
 }
 

@@ -1,11 +1,11 @@
 // What is trained: the samples, the model, its loss and its metrics. The engine (run/, snapshot/,
-// parallel/, optim/) knows a job by this interface alone.
+// parallel/, optim/) knows a job by this interface alone. What the training costs and what people
+// see of it are interfaces of their own, for those who need no more.
 #pragma once
 
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,9 +18,10 @@
 #include "trainer/data/batch.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/metrics/confusion_matrix.h"
-#include "trainer/model/training_cost.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/process_group.h"
+#include "trainer/task/task_cost.h"
+#include "trainer/task/task_report.h"
 
 namespace ddp::train {
 
@@ -35,10 +36,8 @@ struct BatchSums {
 };
 
 /// Used by one thread, but for the sources, which the loader's threads read.
-class Task {
+class Task : public TaskCost, public TaskReport {
  public:
-  virtual ~Task() = default;
-
   virtual const SampleSource& training() const = 0;
   /// Null when there is nothing to evaluate on.
   virtual const SampleSource* evaluation() const = 0;
@@ -83,42 +82,11 @@ class Task {
   /// The names in metrics(), in their order.
   virtual std::vector<std::string> metric_names() const = 0;
 
-  /// What the model makes up now, for people to read, by random numbers from `seed` alone. For one
-  /// rank: the model's mode and torch's generators are as before. None where the task has no such
-  /// thing, or when `go_on`, asked time and again, said no.
-  virtual std::optional<std::string> sample(uint64_t /*seed*/,
-                                            const std::function<bool()>& /*go_on*/) {
-    return std::nullopt;
-  }
-
-  /// What speeds are counted in, for one sample: tokens of a text, 1 for an image.
-  virtual int64_t units_per_sample() const = 0;
-  virtual std::string_view unit() const = 0;  ///< "tokens", "images"
-  // By arithmetic alone, so that these three need no build_model().
-  /// The model's parameters; empty: not known.
-  virtual std::vector<ParameterPart> parameter_parts() const { return {}; }
-  /// Floating-point operations of the model, forward and backward, for one unit; 0: not known.
-  virtual double flops_per_unit() const { return 0.0; }
-  /// What a rank would need to train this task by `config`, which differs from its own at most in
-  /// what fits the same data; empty: not known.
-  virtual std::vector<MemoryItem> memory_items(const Config& /*config*/,
-                                               const ComputePlace& /*place*/) const {
-    return {};
-  }
-
   /// Its part of a snapshot's metadata: tokenizer, names of labels.
   virtual std::map<std::string, std::string> metadata() const = 0;
   /// Throws UserError when a snapshot with this metadata cannot go on with these data.
   virtual void check_resume(const std::map<std::string, std::string>& metadata,
                             const std::string& snapshot) const = 0;
-  /// What this rank has noticed since the last call and people should know: samples left out.
-  virtual std::vector<std::string> take_warnings() { return {}; }
-  /// Lines about model and data for the start of the log.
-  virtual std::vector<std::string> describe() const = 0;
-  /// What to do with a snapshot that is trained.
-  virtual std::string next_command(const std::string& snapshot) const {
-    return "trainer eval --snapshot " + snapshot;
-  }
 };
 
 /// The task that `config` names, with its data opened. `metadata` is that of the snapshot to resume

@@ -11,7 +11,6 @@
 #include "trainer/app/modes.h"
 #include "trainer/app/standard_output.h"
 #include "trainer/metrics/text.h"
-#include "trainer/model/causal_architecture.h"
 #include "trainer/model/training_cost.h"
 #include "trainer/parallel/dist_env.h"
 #include "trainer/parallel/process_group.h"
@@ -30,6 +29,7 @@ struct Estimate {
   int64_t units_per_step = 0;
   int64_t steps_per_epoch = 0;
   double flops_per_step = 0.0;
+  std::string flops_formula;
 };
 
 /// A task with its data and without a model, and where it would be trained.
@@ -67,21 +67,8 @@ Estimate estimate(const Job& job) {
   result.units_per_step = samples * task.units_per_sample();
   result.steps_per_epoch = task.training().size() / samples;
   result.flops_per_step = static_cast<double>(result.units_per_step) * task.flops_per_unit();
+  result.flops_formula = task.flops_formula();
   return result;
-}
-
-/// What the FLOPs are counted by.
-std::string_view formula_of(const Config& config) {
-  switch (config.task) {
-    case TaskKind::kCausalLm:
-      return causal_architecture(config).flops_formula();
-    case TaskKind::kMaskedLm:
-    case TaskKind::kTextClassification:
-      return "6N + 12LHQT per token, padding not counted";
-    case TaskKind::kImageClassification:
-      return "6 for each weight at each pixel that it is used at";
-  }
-  return "";
 }
 
 Json as_json(const Estimate& e) {
@@ -127,7 +114,7 @@ std::string parameter_text(const std::vector<ParameterPart>& parts) {
   return text;
 }
 
-std::string as_table(const Estimate& e, const Config& config) {
+std::string as_table(const Estimate& e) {
   std::string text = fmt::format("Parameters         {}\nMemory of a rank, at its largest moment\n",
                                  parameter_text(e.parameters));
   for (const MemoryItem& item : e.memory.items) {
@@ -140,7 +127,7 @@ std::string as_table(const Estimate& e, const Config& config) {
                       in_short(e.units_per_step * e.steps_per_epoch));
   if (e.steps_per_epoch == 0)
     text += "                   the data are too few for one step: training would refuse them\n";
-  text += fmt::format("FLOPs per step     {:.3g} ({})\n", e.flops_per_step, formula_of(config));
+  text += fmt::format("FLOPs per step     {:.3g} ({})\n", e.flops_per_step, e.flops_formula);
   text += fmt::format("Fits               {}: {} of the {} that {} free now\n",
                       e.memory.fits() ? "yes" : "no", in_bytes(e.memory.needed_bytes()),
                       in_bytes(e.memory.available_bytes),
@@ -160,7 +147,7 @@ int run_estimate(const TrainerArgs& args) {
     print(as_json(result).dump(2) + "\n");
     return launch::kExitDone;
   }
-  print(as_table(result, config));
+  print(as_table(result));
   if (!result.memory.fits()) print("To make it fit:\n" + advice(job));
   return launch::kExitDone;
 }

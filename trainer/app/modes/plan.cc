@@ -20,7 +20,7 @@ namespace ddp::train {
 namespace {
 
 /// "A step  524.29k tokens: 4 micro-batches of 16 samples on each rank"
-std::string step_fact(const Config& config, const Task& task, int64_t ranks) {
+std::string step_fact(const Config& config, const TaskCost& task, int64_t ranks) {
   const BatchPlan batches = plan_batches(config.trainer, static_cast<int>(ranks), std::nullopt);
   const int64_t units = batches.micro_batches * config.trainer.batch_size * task.units_per_sample();
   const bool even = batches.micro_batches % ranks == 0;

@@ -1,0 +1,36 @@
+// What training a task costs: sizes, FLOPs and memory, by arithmetic alone. Needs no model, so that
+// `trainer estimate` and `trainer plan` answer for models that this machine could not hold.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/model/training_cost.h"
+
+namespace ddp::train {
+
+class TaskCost {
+ public:
+  virtual ~TaskCost() = default;
+
+  /// What speeds are counted in, for one sample: tokens of a text, 1 for an image.
+  virtual int64_t units_per_sample() const = 0;
+  virtual std::string_view unit() const = 0;  ///< "tokens", "images"
+
+  /// The model's parameters; empty: unknown.
+  virtual std::vector<ParameterPart> parameter_parts() const { return {}; }
+  /// Floating-point operations of the model, forward and backward, for one unit; 0: unknown.
+  virtual double flops_per_unit() const { return 0.0; }
+  /// How flops_per_unit() counts them, for people: "6N + 12LHQT per token".
+  virtual std::string_view flops_formula() const { return ""; }
+  /// Memory that a rank needs to train this task with `config`, which may differ from the task's
+  /// own in everything that does not depend on the data; empty: unknown.
+  virtual std::vector<MemoryItem> memory_items(const Config& /*config*/,
+                                               const ComputePlace& /*place*/) const {
+    return {};
+  }
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,33 @@
+// What a task shows to people while it trains: lines for the log, samples, what to do next.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddp::train {
+
+class TaskReport {
+ public:
+  virtual ~TaskReport() = default;
+
+  /// Lines about model and data for the start of the log.
+  virtual std::vector<std::string> describe() const = 0;
+  /// What this rank has noticed since the last call and people should know: samples left out.
+  virtual std::vector<std::string> take_warnings() { return {}; }
+  /// Text that the model generates now, from random numbers that depend on `seed` alone. For one
+  /// rank: leaves the model's mode and torch's generators as they were. Returns nullopt if the task
+  /// generates nothing, or if `go_on`, which is asked repeatedly, returned false.
+  virtual std::optional<std::string> sample(uint64_t /*seed*/,
+                                            const std::function<bool()>& /*go_on*/) {
+    return std::nullopt;
+  }
+  /// The command to try on a trained snapshot.
+  virtual std::string next_command(const std::string& snapshot) const {
+    return "trainer eval --snapshot " + snapshot;
+  }
+};
+
+}  // namespace ddp::train

@@ -1,0 +1,60 @@
+// The tasks that there are: one row of the table each.
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "trainer/runtime/error.h"
+#include "trainer/task/causal_lm.h"
+#include "trainer/task/image_classification.h"
+#include "trainer/task/masked_lm.h"
+#include "trainer/task/predictor.h"
+#include "trainer/task/task.h"
+#include "trainer/task/text_classification.h"
+
+namespace ddp::train {
+namespace {
+
+using MakeTask = std::unique_ptr<Task> (*)(const Config&,
+                                           const std::map<std::string, std::string>*);
+using MakePredictor = std::unique_ptr<Predictor> (*)(const PredictRequest&);
+
+struct TaskRow {
+  TaskKind kind;
+  MakeTask make;
+  MakePredictor predictor;
+};
+
+std::unique_ptr<Predictor> continues_texts(const PredictRequest& /*request*/) {
+  throw UserError("predict: a snapshot of task causal_lm continues texts; use trainer generate");
+}
+
+constexpr std::array<TaskRow, 4> kTasks = {{
+    {TaskKind::kCausalLm, make_causal_lm, continues_texts},
+    {TaskKind::kMaskedLm, make_masked_lm, make_masked_predictor},
+    {TaskKind::kTextClassification, make_text_classification, make_text_predictor},
+    {TaskKind::kImageClassification, make_image_classification, make_image_predictor},
+}};
+
+const TaskRow& row_of(TaskKind kind) {
+  for (const TaskRow& row : kTasks) {
+    if (row.kind == kind) return row;
+  }
+  throw std::logic_error(fmt::format("task {} has no row in kTasks", task_name(kind)));
+}
+
+}  // namespace
+
+std::unique_ptr<Task> make_task(const Config& config,
+                                const std::map<std::string, std::string>* metadata) {
+  return row_of(config.task).make(config, metadata);
+}
+
+std::unique_ptr<Predictor> make_predictor(const PredictRequest& request) {
+  return row_of(request.model.config.task).predictor(request);
+}
+
+}  // namespace ddp::train
