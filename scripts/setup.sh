@@ -110,9 +110,20 @@ install_packages() {
   require_space / 1000 "the system packages"
   say "apt: installing ${wanted[*]} (on a bare system about $size_of_packages)"
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
-  if ! { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${wanted[@]}"; } >"$log" 2>&1; then
+  if ! { update_lists "${apt[@]}" && "${apt[@]}" install -y --no-install-recommends "${wanted[@]}" >"$log" 2>&1; }; then
     explain_failure "apt could not install ${wanted[*]}"
   fi
+}
+
+# apt-get waits for dpkg's lock but not for that of the package lists, which a machine's own upgrades hold after its start.
+update_lists() {  # apt-get with its options
+  local waited=0 wait=300
+  until LC_ALL=C "$@" update >"$log" 2>&1; do
+    grep -q 'lists/lock' "$log" && [ "$waited" -lt "$wait" ] || return 1
+    [ "$waited" -gt 0 ] || say "apt: another program is updating the package lists, waiting up to $wait s for it"
+    sleep 5
+    waited=$((waited + 5))
+  done
 }
 
 has_header() { echo "#include <$1>" | ${CXX:-c++} ${CONDA_PREFIX:+-I"$CONDA_PREFIX/include"} -E -x c++ - >/dev/null 2>&1; }
@@ -251,6 +262,8 @@ explain_failure() {  # WHAT
   local tip="see the last lines of $log"
   if grep -qiE 'no space left|not have enough free space' "$log"; then
     tip="the disk is full"
+  elif grep -qE 'lists/lock|dpkg/lock' "$log"; then
+    tip="another program holds apt's lock: $(grep -m1 -oE '/var/[^ ]*lock.*' "$log"); run again when it has ended"
   elif grep -qiE 'CERTIFICATE_VERIFY_FAILED|certificate verif' "$log"; then
     tip="the index's certificate is not trusted here (a proxy?): apt-get install ca-certificates, or set PIP_CERT to the right bundle"
   elif grep -qiE 'name resolution|could not resolve|NewConnectionError|network is unreachable|failed to fetch|timed out|ProxyError|ConnectionError' "$log"; then

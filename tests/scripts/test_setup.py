@@ -132,6 +132,30 @@ class Setup(ScriptTest):
         self.assertEqual(result.returncode, 1)
         self.assertIn("no supported torch wheel for Linux on riscv64", result.stderr)
 
+    LOCKED = ('echo "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (unattended-upgr)" >&2\n'
+              "exit 100\n")
+
+    def locked_lists(self, update):
+        """apt-get whose `update` does UPDATE; sleeping takes no time."""
+        self.have(*CPU_SET)
+        self.fake("dpkg-query", '[ "${@: -1}" = ninja-build ] || echo installed\n')
+        self.fake("id", "echo 0\n")
+        self.fake("sleep", 'echo "sleep $1" >>calls\n')
+        self.fake("apt-get", f'echo "$*" >>calls\n[ "${{@: -1}}" != update ] || {{ {update}\n}}\n')
+        return self.run_script("--cpu")
+
+    def test_the_lock_of_the_package_lists_is_waited_for(self):
+        result = self.locked_lists(f"[ $(grep -c sleep calls) = 3 ] || {{ {self.LOCKED} }}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.count("another program is updating the package lists"), 1)
+        self.assertIn("install -y --no-install-recommends ninja-build", (self.folder / "calls").read_text())
+
+    def test_who_keeps_the_lock_of_the_package_lists_is_named(self):
+        result = self.locked_lists(self.LOCKED)
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual((self.folder / "calls").read_text().count("sleep"), 60)
+        self.assertIn("another program holds apt's lock: /var/lib/apt/lists/lock. It is held by process 7 (unattended-upgr); run", result.stderr)
+
     def test_missing_packages_are_installed_by_name(self):
         self.have(*CPU_SET)
         self.fake("dpkg-query", '[ "${@: -1}" = ninja-build ] || echo installed\n')
