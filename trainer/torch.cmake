@@ -49,6 +49,7 @@ ddp_torch_room(ddp_model
     model/chunked_loss.cc
     model/fused_ops.cc
     model/generate.cc
+    model/gpu_kernels.cc
     model/image_network.cc
     model/key_value_cache.cc
     model/token_context.cc
@@ -213,4 +214,8 @@ if(TARGET ddp::torch_cuda)
   add_library(trainer_cuda MODULE parallel/cuda_module.cc)
   target_link_libraries(trainer_cuda PRIVATE ddp_project_options ddp::torch_cuda ${CMAKE_DL_LIBS})
   ddp_install_with_torch(trainer_cuda)
+  add_library(trainer_kernels MODULE model/cuda/kernel_module.cc model/cuda/operators.cc)
+  ddp_embed_text(trainer_kernels model/cuda/kernels.cu ddp::train::kKernelSource)
+  target_link_libraries(trainer_kernels PRIVATE ddp_project_options ddp::torch_cuda ${CMAKE_DL_LIBS})
+  ddp_install_with_torch(trainer_kernels)
 endif()

@@ -184,6 +184,15 @@ JobResult train_task(const Config& config, const DevicePlan& plan, ProcessGroup&
       out_of_memory_text(config, model, place, place.cuda ? plan.device.index() : 0, error));
 }
 
+/// trainer's own kernels are for bfloat16. Without them torch's operations serve.
+void load_gpu_kernels(const TrainerConfig& config, const DevicePlan& plan, Log& log) {
+  const bool wanted = plan.device.is_cuda() && config.fused_gpu_kernels && config.use_amp &&
+                      config.amp_dtype == AmpDtype::kBFloat16;
+  if (!wanted) return;
+  if (const std::string why = gpu::load_kernels(); !why.empty())
+    log.info("trainer_config.fused_gpu_kernels: torch's operations are used, because " + why);
+}
+
 JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& env,
                          ProcessGroup& group, Log& log, PeerWatch& peers, RunMonitor& monitor) {
   const bool several_nodes = !env.single_node();
@@ -205,6 +214,7 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
                         "set trainer_config.snapshot_path to a new file to start from scratch");
   }
   hold_to_share(config.distributed, plan);
+  load_gpu_kernels(config.trainer, plan, log);
   const auto task = open_task(config, plan, resume.meta);
   try {
     const std::string& samples = task->training().fingerprint();

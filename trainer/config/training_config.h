@@ -66,8 +66,9 @@ struct TrainerConfig {
   int64_t seed = 1337;
   bool use_amp = false;
   AmpDtype amp_dtype = AmpDtype::kFloat16;
-  bool tf32 = false;           ///< In float32 matrix products of a GPU.
-  bool deterministic = false;  ///< The same bits from the same run on a GPU, too.
+  bool fused_gpu_kernels = true;  ///< false: torch's operations.
+  bool tf32 = false;              ///< In float32 matrix products of a GPU.
+  bool deterministic = false;     ///< The same bits from the same run on a GPU, too.
   DeviceChoice device = DeviceChoice::kAuto;
   BadStepPolicy bad_step_policy = BadStepPolicy::kSkip;
   double spike_factor = 0.0;  ///< Times the median that makes a spike of loss or norm; 0: off.

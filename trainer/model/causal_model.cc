@@ -55,7 +55,7 @@ torch::Tensor CausalModel::loss(const torch::Tensor& idx_BT, const torch::Tensor
   const auto targets_N = targets_BT.reshape({-1});
   const auto x_BTC = hidden_states(idx_BT, {nullptr, positions_BT});
   const int64_t chunk = rows_at_a_time(targets_N.size(0));
-  if (chunk == targets_N.size(0)) {
+  if (chunk == targets_N.size(0) && !is_cross_entropy_fused(head_weight(), logits_padding())) {
     const auto table_PC = padded_table(head_weight(), logits_padding());
     const auto logits_NV = logits(x_BTC, table_PC).view({-1, vocab_size()}).to(torch::kFloat32);
     return at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Mean,

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "trainer/model/gpu_kernels.h"
+
 namespace ddp::train {
 namespace {
 
@@ -28,17 +30,22 @@ struct Gradients {
     const auto device = x_nC.device().type();
     if (x_nC.is_cuda() && at::autocast::is_autocast_enabled(device)) {
       const auto type = at::autocast::get_autocast_dtype(device);
-      const auto product_PC =
-          at::mm(logits_gradient_nP.to(type).t(), x_nC.to(type), torch::kFloat32);
-      weight_VC.add_(product_PC.narrow(0, 0, V));
+      const auto gradient_Vn = logits_gradient_nP.to(type).narrow(1, 0, V).t();
+      at::addmm_out(weight_VC, weight_VC, gradient_Vn, x_nC.to(type), torch::kFloat32);
       return;
     }
     weight_VC.addmm_(logits_gradient_nP.narrow(1, 0, V).t(), x_nC.to(torch::kFloat32));
   }
 };
 
-/// Sum of the losses of one chunk; turns `logits_nV` into its gradient.
-torch::Tensor loss_and_gradient(torch::Tensor& logits_nV, const torch::Tensor& targets_n) {
+/// Sum of the losses of one chunk; turns `logits_nP` into its gradient, whose columns beyond V are
+/// 0.
+torch::Tensor loss_and_gradient(torch::Tensor& logits_nP, const torch::Tensor& targets_n,
+                                int64_t V) {
+  if (gpu::takes_cross_entropy(logits_nP))
+    return gpu::cross_entropy_(logits_nP, targets_n, V).sum();
+  logits_nP = logits_nP.to(torch::kFloat32);
+  auto logits_nV = logits_nP.narrow(1, 0, V);
   const auto counts_n1 = targets_n.ge(0).unsqueeze(1);
   const auto index_n1 = targets_n.clamp_min(0).unsqueeze(1);
   const auto normaliser_n1 = logits_nV.logsumexp(1, /*keepdim=*/true);
@@ -59,9 +66,8 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
     for (int64_t first = 0; first < x_NC.size(0); first += chunk) {
       const int64_t count = std::min(chunk, x_NC.size(0) - first);
       const auto x_nC = x_NC.narrow(0, first, count);
-      const auto logits_nP = at::linear(x_nC, table_PC).to(torch::kFloat32);
-      auto logits_nV = logits_nP.narrow(1, 0, weight_VC.size(0));  // the others stay 0
-      sum.add_(loss_and_gradient(logits_nV, targets_N.narrow(0, first, count)));
+      auto logits_nP = at::linear(x_nC, table_PC);
+      sum.add_(loss_and_gradient(logits_nP, targets_N.narrow(0, first, count), weight_VC.size(0)));
       gradients.add(first, logits_nP, x_nC, table_PC);
     }
     context->save_for_backward({gradients.x_NC, gradients.weight_VC});
@@ -86,6 +92,12 @@ torch::Tensor padded_table(const torch::Tensor& weight_VC, int64_t padding) {
           ? at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), weight_VC, device)
           : weight_VC;
   return at::constant_pad_nd(weight, {0, 0, 0, padding});
+}
+
+bool is_cross_entropy_fused(const torch::Tensor& weight_VC, int64_t padding) {
+  return weight_VC.is_cuda() && at::autocast::is_autocast_enabled(at::kCUDA) &&
+         at::autocast::get_autocast_dtype(at::kCUDA) == torch::kBFloat16 &&
+         gpu::takes_rows_of(weight_VC.size(0) + padding);
 }
 
 torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::Tensor& weight_VC,

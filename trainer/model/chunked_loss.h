@@ -22,4 +22,8 @@ torch::Tensor chunked_cross_entropy_sum(const torch::Tensor& x_NC, const torch::
                                         const torch::Tensor& targets_N, int64_t chunk,
                                         int64_t padding = 0);
 
+/// Whether that takes no more memory than the logits in the type that autocast computes in, and one
+/// pass over them, so that a loss in one piece is better computed by it, too.
+bool is_cross_entropy_fused(const torch::Tensor& weight_VC, int64_t padding);
+
 }  // namespace ddp::train

@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <functional>
 
+/// What the fake NVRTC compiles everything to.
+#define FAKE_CUDA_IMAGE "fake kernels"
+
 extern "C" {
 
 /// Queues `work` on the stream's worker thread, in order with the stream's other work. Takes the
@@ -26,6 +29,12 @@ void fakecuda_count(const char* name, uint64_t bytes);
 /// Called by every function that has no implementation: prints its name, counts it and returns
 /// `error`. With FAKECUDA_LAX=1 it returns 0 instead.
 int fakecuda_missing(const char* name, int error);
+
+/// Not 0 when operators are to count their bytes and FLOPs: FAKECUDA_ACCOUNT=1.
+int fakecuda_accounts();
+
+/// Not 0 when operators and kernels compute: FAKECUDA_NUMERICS=1.
+int fakecuda_computes();
 
 /// Not 0 when this process is the one that a fault planned for FAKECUDA_FAULT_RANK hits.
 int fakecuda_is_faulty_rank();

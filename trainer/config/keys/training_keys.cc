@@ -98,6 +98,11 @@ std::vector<Field> trainer_fields() {
        .meaning = "Train in mixed precision, in amp_dtype."},
       {DDP_KEY(trainer, amp_dtype), .meaning = "Mixed-precision type; float16 (fp16) uses loss "
                                                "scaling, bfloat16 (bf16) does not need it."},
+      {DDP_KEY(trainer, fused_gpu_kernels),
+       .meaning =
+           "On GPUs in bfloat16, use trainer's own kernels, compiled when the run starts and "
+           "kept in ~/.cache/ddp_run; false: torch's, which read and write memory more "
+           "often."},
       {DDP_KEY(trainer, tf32), .null_means = NullMeans::kOff,
        .meaning = "Let GPUs compute float32 matrix products in TensorFloat-32: several times "
                   "faster, 10 bits of mantissa instead of 23. No effect on CPUs."},

@@ -183,8 +183,70 @@ void dropout(Stack& stack) {
 at::Tensor wide_mm(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
   return at::mm(a.to(type), b.to(type));
 }
+at::Tensor& wide_addmm(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b,
+                       at::ScalarType type, const at::Scalar& beta, const at::Scalar& alpha,
+                       at::Tensor& out) {
+  return at::addmm_out(out, self, a.to(type), b.to(type), beta, alpha);
+}
 at::Tensor wide_bmm(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
   return at::bmm(a.to(type), b.to(type));
+}
+
+const bool accounts = fakecuda_accounts() != 0;
+const bool computes = fakecuda_computes() != 0;
+
+/// Bytes in memory: what a broadcast repeats lies there once.
+uint64_t bytes_of(const at::Tensor& tensor) {
+  if (!on_device(tensor)) return 0;
+  uint64_t elements = 1;
+  for (int64_t i = 0; i < tensor.dim(); ++i)
+    elements *= tensor.stride(i) == 0 ? 1 : static_cast<uint64_t>(tensor.size(i));
+  return elements * tensor.element_size();
+}
+uint64_t bytes_of(const IValue& value) {
+  if (value.isTensor()) return bytes_of(value.toTensor());
+  uint64_t bytes = 0;
+  if (value.isTensorList())
+    for (const at::Tensor& tensor : value.toTensorVector()) bytes += bytes_of(tensor);
+  return bytes;
+}
+
+/// Of products and of attention; all others take no time of their own.
+uint64_t flops_of(const std::string& name, const std::vector<IValue>& arguments) {
+  const auto of_product = [&arguments](std::size_t first) {
+    const at::Tensor& a = arguments[first].toTensor();
+    return 2 * static_cast<uint64_t>(a.numel()) *
+           static_cast<uint64_t>(arguments[first + 1].toTensor().size(-1));
+  };
+  const auto of_causal_attention =
+      [&arguments](std::size_t query) {  // half of all pairs, two products
+        const at::Tensor& q = arguments[query].toTensor();
+        return 2 * static_cast<uint64_t>(q.numel()) *
+               static_cast<uint64_t>(arguments[query + 1].toTensor().size(-2));
+      };
+  if (name == "aten::mm" || name == "aten::bmm") return of_product(0);
+  if (name == "aten::addmm" || name == "aten::baddbmm" || name == "aten::_addmm_activation")
+    return of_product(1);
+  if (name == "aten::_scaled_dot_product_flash_attention") return of_causal_attention(0);
+  if (name == "aten::_scaled_dot_product_flash_attention_backward")
+    return of_causal_attention(1) * 5 / 2;
+  return 0;
+}
+
+/// Every tensor argument is read once, every result written once; `out` is written only.
+void account(const c10::OperatorHandle& op, const std::vector<IValue>& arguments,
+             const Stack& stack) {
+  const auto& schema = op.schema();
+  uint64_t bytes = 0;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!schema.arguments()[i].is_out()) bytes += bytes_of(arguments[i]);
+  }
+  const std::size_t results = stack.size() - schema.returns().size();
+  for (std::size_t i = results; i < stack.size(); ++i) bytes += bytes_of(stack[i]);
+  if (schema.returns().empty() && schema.name().ends_with('_')) bytes += bytes_of(arguments[0]);
+  fakecuda_count(("op:" + schema.name()).c_str(), bytes);
+  if (const uint64_t flops = flops_of(schema.name(), arguments); flops > 0)
+    fakecuda_count(("flop:" + schema.name()).c_str(), flops);
 }
 
 /// A kernel of the CUDA key that also computes.
@@ -218,11 +280,14 @@ class Wrapped final : public c10::OperatorKernel {
     const std::vector<IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(count),
                                         stack->end());
     std::optional<at::Generator> generator;
-    if (generator_at_) generator = host_generator(drops_ ? IValue() : arguments[*generator_at_]);
+    if (generator_at_ && computes)
+      generator = host_generator(drops_ ? IValue() : arguments[*generator_at_]);
     {
       const Within within;
       cuda_.callBoxed(op, keys, stack);
     }
+    if (accounts) account(op, arguments, *stack);
+    if (!computes) return;
     auto input = std::make_shared<Stack>();
     for (const auto& argument : arguments) input->push_back(for_cpu(argument));
     if (drops_) input->emplace_back();
@@ -297,12 +362,20 @@ class WithoutNumbers final : public c10::OperatorKernel {
   explicit WithoutNumbers(c10::SafeKernelFunction cuda) : cuda_(std::move(cuda)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-    if (depth == 0 && !computing) {
+    const bool outermost = depth == 0 && !computing;
+    if (outermost && computes) {
       std::fprintf(stderr, "fake CUDA: %s has no CPU kernel; numerics.cc needs a formula for it\n",
                    c10::toString(op.operator_name()).c_str());
       std::_Exit(2);
     }
-    cuda_.callBoxed(op, keys, stack);
+    const std::size_t count = op.schema().arguments().size();
+    const std::vector<IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(count),
+                                        stack->end());
+    {
+      const Within within;
+      cuda_.callBoxed(op, keys, stack);
+    }
+    if (accounts && outermost) account(op, arguments, *stack);
   }
 
  private:
@@ -374,10 +447,12 @@ const struct Install {
     auto* host =
         new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
     host->impl("mm.dtype", &wide_mm);
+    host->impl("addmm.dtype_out", &wide_addmm);
     host->impl("bmm.dtype", &wide_bmm);
     auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA,
                                        __FILE__, __LINE__);
     wrap_all(*library);
+    if (!computes) return;
     // There are CPU kernels for the formula of attention only.
     auto& context = at::globalContext();
     context.setSDPUseCuDNN(false);

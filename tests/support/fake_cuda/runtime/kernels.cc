@@ -109,6 +109,10 @@ int fakecuda_missing(const char* name, int error) {
 
 void fakecuda_count(const char* name, uint64_t bytes) { fake_cuda::count(name, bytes); }
 
+int fakecuda_accounts() { return fake_cuda::settings().account ? 1 : 0; }
+
+int fakecuda_computes() { return fake_cuda::settings().numbers ? 1 : 0; }
+
 int fakecuda_is_faulty_rank() { return fake_cuda::settings().faults_apply() ? 1 : 0; }
 
 // --- what nvcc's output calls when a library is loaded

@@ -168,6 +168,8 @@ std::string ledger_json() {
   text += ", \"nccl\": " + json(collectives(book));
   text += ", \"missing\": " + json(with_prefix(book, "missing:"));
   text += ", \"kernels\": " + json(book.kernels);
+  text += ", \"operators\": " + json(with_prefix(book, "op:"));
+  text += ", \"flops\": " + json(with_prefix(book, "flop:"));
   text += ", \"counters\": " + json(book.counters) + "}\n";
   return text;
 }

@@ -22,7 +22,9 @@ void trace(const char* format, ...) __attribute__((format(printf, 1, 2)));
 ///   {"pid", "rank", "launches", "host_syncs", "sync_sites": {site: n}, "h2d": {"calls", "bytes"},
 ///    "d2h": ..., "d2d": ..., "pageable": ..., "peak_bytes", "used_bytes", "alloc_calls",
 ///    "nccl": {"all_reduce": {"calls", "bytes"}, ...}, "missing": {name: n},
-///    "kernels": {name: n}, "counters": {name: {"calls", "bytes"}}}
+///    "kernels": {name: n}, "operators": {name: {"calls", "bytes"}}, "flops": {name: ...},
+///    "counters": {name: {"calls", "bytes"}}}
+/// "operators" and "flops" with FAKECUDA_ACCOUNT=1; the FLOPs are in "bytes".
 /// "nccl" always has every collective; bytes are those of the tensor on this rank.
 std::string ledger_json();
 

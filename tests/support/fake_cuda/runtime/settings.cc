@@ -33,6 +33,7 @@ Settings read_settings() {
   s.compute_capability = number_of("FAKECUDA_SM", s.compute_capability);
   s.device_name = text_of("FAKECUDA_NAME", "Fake H100 80GB HBM3");
   s.numbers = number_of("FAKECUDA_NUMERICS", 0) != 0;
+  s.account = number_of("FAKECUDA_ACCOUNT", 0) != 0;
   s.report = text_of("FAKECUDA_REPORT");
   s.sync_sites = number_of("FAKECUDA_SYNC_SITES", 0) != 0;
   s.trace = number_of("FAKECUDA_TRACE", 0) != 0;

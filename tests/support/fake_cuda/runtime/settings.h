@@ -14,6 +14,7 @@ struct Settings {
   int compute_capability = 90;             ///< FAKECUDA_SM: 80, 90, 100
   std::string device_name;                 ///< FAKECUDA_NAME
   bool numbers = false;                    ///< FAKECUDA_NUMERICS: operators compute on the host
+  bool account = false;                    ///< FAKECUDA_ACCOUNT: bytes and FLOPs by operator
   std::string report;                      ///< FAKECUDA_REPORT: file to append the ledger to
   bool sync_sites = false;                 ///< FAKECUDA_SYNC_SITES: call sites of host waits
   bool trace = false;                      ///< FAKECUDA_TRACE: every call on standard error

@@ -1,0 +1,135 @@
+"""What a training step asks of a GPU, by operator: calls, bytes of device memory, FLOPs, and the time that a GPU's data sheet
+allows for them. Counted on a fake GPU, which computes nothing, so the sizes can be real ones and no GPU is needed.
+
+  scripts/bench.sh gpu_account [--batch N] [--block N] [--json FILE] [--all] [KEY=VALUE ...]
+
+A model, not a measurement: each operator takes max(bytes / bandwidth, FLOPs / peak), at the shares of them that kernels
+attain in practice; launches, gaps and communication take none. Bytes are those of the arguments and results, as if nothing
+stayed in a cache between two operators. KEY=VALUE changes configs/gpt2_124m.yaml, as for trainer.
+"""
+
+import argparse
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+GPU = "H100 SXM"  # NVIDIA's data sheet: dense bfloat16, HBM3
+BANDWIDTH, PEAK = 3.35e12, 989e12
+ATTAINED_BANDWIDTH, ATTAINED_PEAK = 0.85, 0.65  # of large element-wise kernels; of cuBLAS at these shapes
+VOCABULARY = 50257
+LAYERS, WIDTH = 12, 768
+
+
+def write_tokens(path, count):
+    """A file of llm.c's layout; which tokens does not matter."""
+    header = struct.pack("<256i", 20240520, 1, count, *[0] * 253)
+    path.write_bytes(header + struct.pack(f"<{count}H", *(i * 7919 % VOCABULARY for i in range(count))))
+
+
+class Runs:
+    """Runs of some steps on the fake GPU, as ledgers."""
+
+    def __init__(self, folder, batch, block, overrides):
+        self.folder, self.batch, self.block, self.overrides = folder, batch, block, overrides
+        self.tokens = folder / "tokens.bin"
+        write_tokens(self.tokens, 8 * batch * block + 1)
+
+    def ledger(self, steps, micro_batches):
+        report = self.folder / f"ledger-{steps}-{micro_batches}.json"
+        command = [ROOT / "scripts/fake_gpu.sh", "--report", report, "trainer", "--config", ROOT / "configs/gpt2_124m.yaml",
+                   f"data_config.path={self.tokens}", f"data_config.eval_path={self.tokens}", f"data_config.block_size={self.block}",
+                   f"trainer_config.max_steps={steps}", f"trainer_config.batch_size={self.batch}",
+                   f"trainer_config.global_batch_size={self.batch * micro_batches}", "trainer_config.eval_every_steps=null",
+                   "trainer_config.save_every_steps=null", "data_config.stride=1", f"hydra.run.dir={self.folder}/run-{steps}-{micro_batches}",
+                   *self.overrides]
+        environment = dict(os.environ, FAKECUDA_NUMERICS="0", FAKECUDA_ACCOUNT="1")
+        result = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True)
+        if result.returncode != 0:
+            sys.exit(f"gpu_account: trainer failed with {result.returncode}:\n{result.stdout[-1500:]}{result.stderr[-1500:]}")
+        return json.loads(report.read_text().splitlines()[-1])
+
+
+def operators(ledger):
+    """{name: (calls, bytes, flops)}"""
+    flops = ledger["flops"]
+    return {name: (count["calls"], count["bytes"], flops.get(name, {"bytes": 0})["bytes"])
+            for name, count in ledger["operators"].items()}
+
+
+def difference(more, less):
+    names = more.keys() | less.keys()
+    nothing = (0, 0, 0)
+    rows = {name: tuple(a - b for a, b in zip(more.get(name, nothing), less.get(name, nothing))) for name in names}
+    return {name: row for name, row in rows.items() if any(row)}
+
+
+def seconds(row):
+    _, size, flops = row
+    return max(size / (BANDWIDTH * ATTAINED_BANDWIDTH), flops / (PEAK * ATTAINED_PEAK))
+
+
+def total(rows):
+    return {"calls": sum(row[0] for row in rows.values()), "bytes": sum(row[1] for row in rows.values()),
+            "flops": sum(row[2] for row in rows.values()), "seconds": sum(seconds(row) for row in rows.values())}
+
+
+def model_flops(tokens, block):
+    """6 N + 12 L H T per token, as `trainer estimate` counts."""
+    parameters = 12 * LAYERS * WIDTH * WIDTH + (VOCABULARY + block) * WIDTH
+    return tokens * (6 * parameters + 12 * LAYERS * WIDTH * block)
+
+
+def print_table(title, rows, everything):
+    sums = total(rows)
+    print(f"\n{title}: {sums['calls']} operators, {sums['bytes'] / 1e9:.2f} GB, {sums['flops'] / 1e12:.2f} TFLOP, "
+          f"{sums['seconds'] * 1e3:.2f} ms")
+    print(f"  {'operator':44} {'calls':>6} {'GB':>8} {'TFLOP':>8} {'ms':>8}")
+    ordered = sorted(rows.items(), key=lambda item: -seconds(item[1]))
+    for name, row in ordered if everything else ordered[:15]:
+        print(f"  {name.removeprefix('aten::'):44} {row[0]:6} {row[1] / 1e9:8.3f} {row[2] / 1e12:8.3f} {seconds(row) * 1e3:8.3f}")
+    if len(ordered) > 15 and not everything:
+        rest = total(dict(ordered[15:]))
+        print(f"  {f'{len(ordered) - 15} more':44} {rest['calls']:6} {rest['bytes'] / 1e9:8.3f} {'':8} {rest['seconds'] * 1e3:8.3f}")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="scripts/bench.sh gpu_account", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=int, default=16, help="sequences in a micro-batch (16)")
+    parser.add_argument("--block", type=int, default=1024, help="tokens in a sequence (1024)")
+    parser.add_argument("--all", action="store_true", help="print every operator, not only the 15 that take longest")
+    parser.add_argument("--json", type=Path, help="write the account there as well")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Runs(Path(folder), args.batch, args.block, args.overrides)
+        two, three, double = runs.ledger(2, 1), runs.ledger(3, 1), runs.ledger(2, 2)
+    micro_batch = difference(operators(double), operators(two))
+    micro_batch = {name: tuple(value // 2 for value in row) for name, row in micro_batch.items()}  # of two steps
+    update = difference(difference(operators(three), operators(two)), micro_batch)
+    launches = (double["launches"] - two["launches"]) // 2
+    print(f"GPT-2 124M, {args.batch} x {args.block} tokens in bfloat16 on a {GPU}: {BANDWIDTH / 1e12:.2f} TB/s, {PEAK / 1e12:.0f} "
+          f"TFLOP/s, {ATTAINED_BANDWIDTH:.0%} and {ATTAINED_PEAK:.0%} of them attained. A model, not a measurement.")
+    print_table("A micro-batch, forward and backward", micro_batch, args.all)
+    print_table("The rest of a step: norm, clipping, update", update, args.all)
+    sums = total(micro_batch)
+    useful = model_flops(args.batch * args.block, args.block)
+    utilization = useful / (sums["seconds"] * PEAK)
+    print(f"\nA micro-batch: {launches} launches, {sums['bytes'] / 1e9:.2f} GB, {sums['seconds'] * 1e3:.1f} ms; model FLOPs "
+          f"utilization {utilization:.1%} without the update")
+    if args.json:
+        args.json.write_text(json.dumps({"micro_batch": {"launches": launches, **sums, "mfu": utilization, "operators": micro_batch},
+                                         "update": {**total(update), "operators": update}}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

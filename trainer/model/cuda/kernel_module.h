@@ -1,0 +1,38 @@
+// The kernels of kernels.cu, compiled for the present device by the NVRTC that torch brings along,
+// so that no CUDA toolkit is needed. Part of libtrainer_kernels.so.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::train {
+
+/// Compiles `source` for a device of compute capability `major`.`minor`, such as 9.0: machine code,
+/// or PTX for a device that is newer than this NVRTC. Needs no device. Throws std::runtime_error
+/// with NVRTC's words, one line.
+std::string compile_kernels(std::string_view source, int major, int minor);
+
+/// The same from a file of `folder`, where an earlier run left it; leaves it there otherwise, if it
+/// can. An empty `folder`: no file.
+std::string compiled_kernels(std::string_view source, int major, int minor,
+                             const std::string& folder);
+
+/// Functions of one device, loaded; lives as long as the process.
+class KernelModule {
+ public:
+  /// Throws std::runtime_error with the driver's words, one line.
+  explicit KernelModule(const std::string& image);
+  CUfunction function(const char* name) const;
+
+ private:
+  CUmodule module_ = nullptr;
+};
+
+/// Starts `function` on the current stream. `arguments`: pointers to the values.
+void launch(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes,
+            std::vector<void*> arguments);
+
+}  // namespace ddp::train
