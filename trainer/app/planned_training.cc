@@ -22,7 +22,7 @@ struct LayerFacts {
 };
 
 /// Zeros for models whose parts may be several layers.
-LayerFacts layer_facts(const Config& config, const Task& task) {
+LayerFacts layer_facts(const Config& config, const TaskCost& task) {
   if (config.task == TaskKind::kCausalLm && config.model != "gpt") return {};
   constexpr int64_t kOfBlock = 4;  // attention's two and the MLP's
   constexpr int64_t kOfBert = 6;   // with q, k and v apart
@@ -39,7 +39,7 @@ LayerFacts layer_facts(const Config& config, const Task& task) {
 
 }  // namespace
 
-PlannedTraining planned_training(const Config& config, const Task& task) {
+PlannedTraining planned_training(const Config& config, const TaskCost& task) {
   if (task.memory_items(config, {}).empty())
     throw UserError(
         fmt::format("model: '{}' does not say what memory it needs; its memory_items() must, see "
