@@ -33,7 +33,9 @@ ddp_torch_room(ddp_data
     data/text/masked_lines.cc
     data/text/stratified_split.cc
     data/text/text_dataset.cc
+    data/text/text_mixture.cc
     data/text/text_samples.cc
+    data/tokens/mixed_windows.cc
     data/tokens/token_windows.cc)
 
 ddp_torch_room(ddp_model

@@ -1,5 +1,5 @@
 # Defines ddp::arrow when Arrow's C++ libraries and headers are found inside a pyarrow wheel: what trainer needs to keep
-# snapshots in S3 or Google Cloud Storage. Without it trainer is built all the same and refuses such paths.
+# snapshots in S3 or Google Cloud Storage and to read tables of texts. Without it trainer is built all the same and refuses such paths.
 #
 # Looked for, in this order: ARROW_ROOT (cache or environment), an active virtual environment, the project's own .venv,
 # the Python on PATH.
@@ -22,9 +22,9 @@ elseif(DDP_ARROW STREQUAL "AUTO" AND NOT DDP_BUILD_TRAINER)
 else()
   foreach(_candidate IN LISTS _candidates)
     # The wheel has no unversioned links. S3 lies in a library of its own since Arrow 26.
-    file(GLOB _libs "${_candidate}/libarrow.so.*" "${_candidate}/libarrow_s3.so.*")
+    file(GLOB _libs "${_candidate}/libarrow.so.*" "${_candidate}/libarrow_s3.so.*" "${_candidate}/libparquet.so.*")
     list(LENGTH _libs _count)
-    if(_count EQUAL 2 AND EXISTS "${_candidate}/include/arrow/filesystem/s3fs.h"
+    if(_count EQUAL 3 AND EXISTS "${_candidate}/include/arrow/filesystem/s3fs.h"
        AND EXISTS "${_candidate}/include/arrow/filesystem/gcsfs.h")
       get_filename_component(_root "${_candidate}" REALPATH)
       break()

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "trainer/config/value_types.h"
 
@@ -15,21 +16,36 @@ inline Names names_of(OnBadSample) { return {"skip", "stop"}; }
 enum class DataFormat { kAuto, kText, kTokens };
 inline Names names_of(DataFormat) { return {"auto", "text", "tokens"}; }
 
+/// A part of the training data; an epoch draws from it in proportion to its weight.
+struct WeightedSource {
+  std::string path;  ///< As DataConfig::path.
+  double weight = 1.0;
+};
+
+/// A further set to evaluate on.
+struct NamedSet {
+  std::string name;
+  std::string path;  ///< As DataConfig::eval_path.
+};
+
 struct DataConfig {
   std::string path;  ///< A file, glob or folder: UTF-8 text or tokens. Absolute after loading.
+  std::vector<WeightedSource> sources;  ///< Instead of path.
   DataFormat format = DataFormat::kAuto;
   std::string tokenizer;  ///< char, byte or a folder, absolute after loading; empty: see its key.
   std::string eval_path;  ///< As path, for evaluation alone; empty: split by train_split.
   std::string test_path;  ///< As eval_path, evaluated once, when training has ended.
-  int64_t block_size = 128;  ///< Input sequence length, tokens.
+  std::vector<NamedSet> eval_sets;  ///< Evaluated whenever the evaluation data are.
+  bool mask_documents = false;      ///< Documents of a window do not see each other.
+  int64_t block_size = 128;         ///< Input sequence length, tokens.
   double train_split =
       0.9;  ///< Share of the text, from its start, used for training; the rest is for evaluation.
   double truncate = 1.0;  ///< Share of the text, from its start, that is used at all.
   /// Distance between the starts of two training windows, tokens.
   AutoNumber stride = {false, 1.0};
   OnBadSample on_bad_sample = OnBadSample::kStop;
-  std::string text_column = "text";    ///< Of text_classification: where a table has its texts,
-  std::string label_column = "label";  ///< and where their classes.
+  std::string text_column = "text";    ///< Where a table has its texts,
+  std::string label_column = "label";  ///< and for text_classification their classes.
   int64_t bucket_batches = 0;  ///< Micro-batches made of samples sorted by length; 0: unsorted.
   int64_t min_characters = 0;  ///< Of masked_lm: shorter lines are left out.
   double mask_share = 0.15;    ///< Of masked_lm: share of a line's tokens that are hidden.

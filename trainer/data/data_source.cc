@@ -14,6 +14,7 @@
 #include "trainer/runtime/error.h"
 #include "trainer/runtime/files/sha256.h"
 #include "trainer/runtime/utf8.h"
+#include "trainer/storage/table_texts.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
@@ -142,6 +143,73 @@ void with_texts(const char* key, const std::string& path, const Work& work) {
   });
 }
 
+/// The tables among the files that `path` means; empty: it means other files.
+std::vector<std::string> find_tables(const std::string& path) {
+  for (const char* extension : {".parquet", ".arrow", ".feather"}) {
+    auto files = find_data_files(path, extension);
+    if (!files.empty() && is_arrow_table(files.front())) return files;
+  }
+  return {};
+}
+
+std::vector<std::string> read_documents(const char* key, const std::vector<std::string>& files,
+                                        const std::string& column) {
+  return with_key(key, [&] {
+    std::vector<std::string> documents;
+    for (const std::string& file : files) {
+      if (!is_arrow_table(file)) throw UserError(file + ": is no table, as the files before are");
+      read_table_texts(file, column, [&](std::string_view text) { documents.emplace_back(text); });
+    }
+    return documents;
+  });
+}
+
+/// The documents one after the other, each with the end-of-text token behind it; where the
+/// tokenizer has none, with a line end.
+std::unique_ptr<TokenSequence> encode_documents(const Tokenizer& tokenizer,
+                                                const std::vector<std::string>& documents) {
+  const auto end = tokenizer.end_of_text();
+  std::vector<int32_t> tokens;
+  Sha256 sum;
+  for (const std::string& document : documents) {
+    const auto encoded = tokenizer.encode(end ? document : document + "\n");
+    tokens.insert(tokens.end(), encoded.begin(), encoded.end());
+    if (end) tokens.push_back(*end);
+    sum.update(fmt::format("{}:{}", document.size(), document));
+  }
+  return std::make_unique<MemoryTokens>(std::move(tokens), sum.hex());
+}
+
+DataSource open_tables(const DataConfig& config, const std::vector<std::string>& files,
+                       std::unique_ptr<Tokenizer> of_snapshot) {
+  DataSource source;
+  source.from_text = true;
+  const auto documents = read_documents(kPath, files, config.text_column);
+  with_key(kPath, [&] {
+    std::string whole = "\n";
+    for (const std::string& document : documents) {
+      whole += document;
+      source.characters_in_files += count_characters(document);
+    }
+    source.tokenizer = tokenizer_of_text(config, whole, std::move(of_snapshot));
+    source.training = encode_documents(*source.tokenizer, documents);
+    return 0;
+  });
+  source.training_tokens =
+      static_cast<int64_t>(static_cast<double>(source.training->size()) * config.truncate);
+  if (config.eval_path.empty()) return source;
+  const auto others = find_tables(config.eval_path);
+  if (!others.empty()) {
+    source.evaluation =
+        encode_documents(*source.tokenizer, read_documents(kEvalPath, others, config.text_column));
+    return source;
+  }
+  with_texts(kEvalPath, config.eval_path, [&](std::string_view whole) {
+    source.evaluation = encode_text(*source.tokenizer, whole);
+  });
+  return source;
+}
+
 DataSource open_text(const DataConfig& config, std::unique_ptr<Tokenizer> of_snapshot) {
   DataSource source;
   source.from_text = true;
@@ -239,8 +307,10 @@ std::string large_text_note(const DataConfig& config) {
 }
 
 DataSource open_data(const DataConfig& config, std::unique_ptr<Tokenizer> of_snapshot) {
-  return holds_tokens(config) ? open_shards(config, std::move(of_snapshot))
-                              : open_text(config, std::move(of_snapshot));
+  if (holds_tokens(config)) return open_shards(config, std::move(of_snapshot));
+  if (const auto tables = find_tables(config.path); !tables.empty())
+    return open_tables(config, tables, std::move(of_snapshot));
+  return open_text(config, std::move(of_snapshot));
 }
 
 }  // namespace ddp::train

@@ -146,6 +146,20 @@ double flops_per_token_with_adapters(const Config& config, const CausalArchitect
          kTrained * static_cast<double>(count_of(adapter_shapes(config.lora, layout)));
 }
 
+double adapter_activation_bytes(const Config& config, const std::vector<ParameterShape>& parameters,
+                                const ComputePlace& place) {
+  if (!config.lora.enabled()) return 0.0;
+  const double element = config.trainer.use_amp ? 2.0 : 4.0;
+  const double dropped = config.lora.dropout > 0.0 ? element + (place.cuda ? 1.0 : element) : 0.0;
+  double per_token = 0.0;
+  for (const ParameterShape& matrix : adapter_shapes(config.lora, parameters)) {
+    if (!matrix.name.ends_with(".lora_A.weight")) continue;
+    per_token += static_cast<double>(matrix.sizes[0]) * element +
+                 static_cast<double>(matrix.sizes[1]) * dropped;
+  }
+  return per_token * static_cast<double>(config.trainer.batch_size * config.data.block_size);
+}
+
 bool is_of_adapter(std::string_view parameter) {
   return parameter.ends_with(".lora_A.weight") || parameter.ends_with(".lora_B.weight");
 }

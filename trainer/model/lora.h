@@ -36,6 +36,10 @@ std::vector<ParameterShape> adapter_shapes(const LoraConfig& lora, const Weights
 /// matrices: 4 for each of their weights, 6 for each of the adapters'.
 double flops_per_token_with_adapters(const Config& config, const CausalArchitecture& architecture,
                                      int64_t vocab_size);
+/// What the backward pass needs of the adapters besides the model's own activations, in one
+/// micro-batch: outputs of lora_A, and inputs after dropout with its masks. Bytes.
+double adapter_activation_bytes(const Config& config, const std::vector<ParameterShape>& parameters,
+                                const ComputePlace& place);
 /// Whether a parameter of that name is part of an adapter.
 bool is_of_adapter(std::string_view parameter);
 

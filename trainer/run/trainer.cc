@@ -358,6 +358,10 @@ std::optional<Evaluation> Trainer::evaluate_now(const std::function<bool()>& go_
   evaluation_due_ = samples != nullptr;
   if (!evaluation_due_) return std::nullopt;
   auto evaluation = evaluate_on(*samples, config_.trainer.eval_iters, go_on, before_wait);
+  for (const auto& [name, set] : task_.evaluation_sets()) {
+    if (!evaluation) break;
+    add_set(evaluation, name, evaluate_on(*set, config_.trainer.eval_iters, go_on, before_wait));
+  }
   if (!evaluation) return std::nullopt;
   evaluation_due_ = false;
   // The same step is evaluated again when a run that has ended is started once more.

@@ -50,7 +50,8 @@ Json arithmetic_settings(const std::string& config_json) {
         kept[section][key] = config[section][key];
     }
   };
-  keep("data_config", {"block_size", "train_split", "stride", "min_characters", "mask_share"});
+  keep("data_config",
+       {"block_size", "train_split", "stride", "min_characters", "mask_share", "mask_documents"});
   keep("trainer_config",
        {"batch_size", "grad_norm_clip", "seed", "use_amp", "amp_dtype", "freeze", "ema_decay"});
   keep("optimizer_config", {"name", "learning_rate", "lr_schedule", "warmup_steps", "decay_steps",
@@ -60,6 +61,9 @@ Json arithmetic_settings(const std::string& config_json) {
   auto& optimizer = kept["optimizer_config"];
   if (optimizer.contains("param_groups") && optimizer["param_groups"].empty())
     optimizer.erase("param_groups");
+  auto& data = kept["data_config"];
+  if (data.contains("mask_documents") && data["mask_documents"] == false)
+    data.erase("mask_documents");
   keep_model(config, kept);
   return kept;
 }

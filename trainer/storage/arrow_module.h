@@ -1,10 +1,11 @@
-// The seam to Arrow's file systems: a shared library beside trainer, loaded only when a path is
-// remote. A run with local paths maps none of its 65 MB.
+// The seam to Arrow's file systems and tables: a shared library beside trainer, loaded only when a
+// path is remote or of a table. Other runs map none of its 65 MB.
 #pragma once
 
 #include <string>
 
 #include "trainer/storage/remote_folder.h"
+#include "trainer/storage/table_texts.h"
 
 namespace ddp::train {
 
@@ -12,5 +13,14 @@ namespace ddp::train {
 /// caller owns the result.
 using ArrowModuleEntry = RemoteFolder* (*)(const std::string& url);
 inline constexpr const char* kArrowModuleEntry = "ddp_trainer_open_remote_folder";
+
+/// read_table_texts() behind the seam.
+using ArrowTableEntry = void (*)(const std::string& path, const std::string& column,
+                                 const TakeText& take);
+inline constexpr const char* kArrowTableEntry = "ddp_trainer_read_table_texts";
+
+/// The function `entry` of the module; null if there is no module. Throws RunError that begins with
+/// `what` if it cannot be loaded.
+void* arrow_module_entry(const char* entry, const std::string& what);
 
 }  // namespace ddp::train

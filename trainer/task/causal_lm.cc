@@ -14,6 +14,7 @@
 #include "trainer/parallel/device_wait.h"
 #include "trainer/runtime/error.h"
 #include "trainer/task/adapted_model.h"
+#include "trainer/task/evaluator.h"
 #include "trainer/task/text_sample.h"
 #include "trainer/tokenizer/char_tokenizer.h"
 
@@ -86,11 +87,13 @@ CausalLm::CausalLm(const Config& config, const std::map<std::string, std::string
     : config_(config),
       architecture_(causal_architecture(config)),
       data_(without_snapshot_as_tokenizer(config), tokenizer_to_go_on_with(config, metadata),
-            config.trainer.batch_size),
+            config.trainer.batch_size, static_cast<uint64_t>(config.trainer.seed)),
       sample_prompt_(make_sample_prompt()) {
   if (metadata != nullptr) resumed_ = *metadata;
   if (!resumed_) check_same_vocabulary();
-  if (!config.data.test_path.empty()) open_test();
+  if (!config.data.test_path.empty())
+    test_ = open_whole(config.data.test_path, "data_config.test_path");
+  open_eval_sets();
 }
 
 void CausalLm::check_same_vocabulary() const {
@@ -103,23 +106,40 @@ void CausalLm::check_same_vocabulary() const {
       architecture_.pretrained(config_)));
 }
 
-void CausalLm::open_test() {
+std::unique_ptr<TextDataset> CausalLm::open_whole(const std::string& path,
+                                                  const std::string& key) const {
   DataConfig data = config_.data;
-  data.path = data.test_path;
+  data.path = path;
+  data.sources.clear();
   data.eval_path.clear();
   data.tokenizer.clear();  // the training text's
   data.truncate = 1.0;
   data.train_split = 0.0;
+  std::unique_ptr<TextDataset> whole;
   try {
-    test_ =
-        std::make_unique<TextDataset>(data, tokenizer_of(metadata()), config_.trainer.batch_size);
+    whole = std::make_unique<TextDataset>(data, tokenizer_from_state(data_.tokenizer().state()),
+                                          config_.trainer.batch_size);
   } catch (const UserError& error) {
-    throw named_as(error, "data_config.path", "data_config.test_path");
+    throw named_as(error, "data_config.path", key);
   }
-  if (test_->evaluation().size() == 0) {
-    throw UserError(fmt::format("data_config.test_path: {}: is shorter than block_size + 1 = {}",
-                                config_.data.test_path, config_.data.block_size + 1));
-  }
+  if (whole->evaluation().size() > 0) return whole;
+  throw UserError(fmt::format("{}: {}: has fewer than two tokens; give a longer text", key, path));
+}
+
+void CausalLm::open_eval_sets() {
+  for (const NamedSet& set : config_.data.eval_sets)
+    eval_sets_.push_back(open_whole(set.path, "data_config.eval_sets." + set.name));
+  if (eval_sets_.empty() || data_.evaluation().size() > 0) return;
+  throw UserError(
+      "data_config.eval_sets: are evaluated next to the evaluation data, and there are none; set "
+      "data_config.eval_path, or data_config.train_split below 1");
+}
+
+std::vector<NamedSource> CausalLm::evaluation_sets() const {
+  std::vector<NamedSource> sets;
+  for (std::size_t i = 0; i < eval_sets_.size(); ++i)
+    sets.push_back({config_.data.eval_sets[i].name, &eval_sets_[i]->evaluation()});
+  return sets;
 }
 
 const SampleSource* CausalLm::evaluation() const {
@@ -215,7 +235,12 @@ Metrics CausalLm::metrics(const std::vector<double>& sums) const {
 }
 
 std::vector<std::string> CausalLm::metric_names() const {
-  return {"loss", "perplexity", "bits_per_character", "accuracy"};
+  const std::vector<std::string> names = {"loss", "perplexity", "bits_per_character", "accuracy"};
+  std::vector<std::string> all = names;
+  for (const NamedSet& set : config_.data.eval_sets) {
+    for (const std::string& name : names) all.push_back(name_in_set(set.name, name));
+  }
+  return all;
 }
 
 std::vector<ParameterPart> CausalLm::parameter_parts() const {
@@ -258,18 +283,18 @@ void CausalLm::check_resume(const std::map<std::string, std::string>& metadata,
       data_.tokenizer().size()));
 }
 
-std::string CausalLm::describe_used() const {
-  const int64_t used = data_.used_tokens();
-  const int64_t characters = data_.characters_in_file();
-  const int64_t all = data_.is_text() ? characters : data_.tokens().size();
+std::string CausalLm::describe_used(const TextDataset& part) const {
+  const int64_t used = part.used_tokens();
+  const int64_t characters = part.characters_in_file();
+  const int64_t all = part.is_text() ? characters : part.tokens().size();
   const std::string truncated =
       fmt::format(" (data_config.truncate={}; 1 uses all)", config_.data.truncate);
-  if (data_.tokenizer().kind() == "char" && data_.is_text()) {
+  if (data_.tokenizer().kind() == "char" && part.is_text()) {
     return used == all ? fmt::format("{} characters", all)
                        : fmt::format("{} of {} characters{}", used, all, truncated);
   }
   const std::string note = config_.data.truncate < 1 ? truncated : "";
-  if (!data_.is_text())
+  if (!part.is_text())
     return note.empty() ? fmt::format("{} tokens", used)
                         : fmt::format("{} of {} tokens{}", used, all, note);
   return fmt::format("{} tokens of {} characters{}", used, characters, note);
@@ -279,12 +304,14 @@ std::vector<std::string> CausalLm::describe_windows() const {
   const DataConfig& data = config_.data;
   const auto end = data_.tokenizer().end_of_text();
   std::vector<std::string> lines;
-  if (!data_.is_text() || data_.tokenizer().kind() != "char") {
+  const TextDataset& first = *data_.parts().front();
+  if (!first.is_text() || data_.tokenizer().kind() != "char") {
     lines.push_back(
-        end ? fmt::format("Documents: packed; token {} ends one where the data has it", *end)
+        end ? fmt::format("Documents: packed; token {} ends one where the data has it{}", *end,
+                          data.mask_documents ? ", and none sees another" : "")
             : "Documents: packed, without a token between them");
   }
-  const int64_t stride = data_.training().stride();
+  const int64_t stride = first.training().stride();
   if (stride < data.block_size) {
     lines.push_back(fmt::format(
         "Windows: data_config.stride={} is less than block_size={}: an epoch visits each token "
@@ -295,16 +322,32 @@ std::vector<std::string> CausalLm::describe_windows() const {
   return lines;
 }
 
-std::vector<std::string> CausalLm::describe() const {
+std::vector<std::string> CausalLm::describe_data() const {
+  const std::string counts =
+      fmt::format("{} unique; {} training samples, {} evaluation tokens{}",
+                  data_.tokenizer().size(), data_.training().size(), data_.evaluation_tokens(),
+                  config_.data.eval_path.empty() ? "" : " of " + config_.data.eval_path);
+  const MixedWindows* mixed = data_.mixed();
+  if (mixed == nullptr) {
+    return {fmt::format("Data: {}: {}, {}", config_.data.path,
+                        describe_used(*data_.parts().front()), counts)};
+  }
   std::vector<std::string> lines = {
-      fmt::format("Model: {}; number of parameters: {} ({})", architecture_.describe(config_),
-                  short_number(static_cast<double>(model_->parameter_count())),
-                  model_->parameter_count()),
-      fmt::format("Data: {}: {}, {} unique; {} training samples, {} evaluation tokens{}",
-                  config_.data.path, describe_used(), data_.tokenizer().size(),
-                  data_.training().size(),
-                  std::max<int64_t>(0, data_.evaluation_range().size() - 1),
-                  config_.data.eval_path.empty() ? "" : " of " + config_.data.eval_path)};
+      fmt::format("Data: {} sources, {}", data_.parts().size(), counts)};
+  for (std::size_t i = 0; i < data_.parts().size(); ++i) {
+    const auto& [path, weight] = config_.data.sources[i];
+    lines.push_back(fmt::format("Source: {}: {}; weight {}: {} samples of {} in an epoch", path,
+                                describe_used(*data_.parts()[i]), weight, mixed->samples_of(i),
+                                data_.parts()[i]->training().size()));
+  }
+  return lines;
+}
+
+std::vector<std::string> CausalLm::describe() const {
+  std::vector<std::string> lines = {fmt::format(
+      "Model: {}; number of parameters: {} ({})", architecture_.describe(config_),
+      short_number(static_cast<double>(model_->parameter_count())), model_->parameter_count())};
+  for (std::string& line : describe_data()) lines.push_back(std::move(line));
   if (const int64_t padding = model_->logits_padding(); padding > 0) {
     lines.push_back(fmt::format(
         "Logits: {} in the loss, of which {} count ({}_config.pad_vocab_to_multiple_of)",

@@ -10,6 +10,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/data/text/text_dataset.h"
+#include "trainer/data/text/text_mixture.h"
 #include "trainer/model/causal_architecture.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/task/task.h"
@@ -27,6 +28,7 @@ class CausalLm : public Task {
 
   const SampleSource& training() const override { return data_.training(); }
   const SampleSource* evaluation() const override;
+  std::vector<NamedSource> evaluation_sets() const override;
   const SampleSource* test() const override;
 
   void build_model(torch::Device device, std::optional<uint64_t> seed) override;
@@ -65,17 +67,21 @@ class CausalLm : public Task {
 
  private:
   std::vector<NamedTensor> weights() const;
-  void open_test();
+  /// All of `path` for evaluation; `key`: what messages call it.
+  std::unique_ptr<TextDataset> open_whole(const std::string& path, const std::string& key) const;
+  void open_eval_sets();
   /// Throws UserError: the weights' embeddings are those of other tokens.
   void check_same_vocabulary() const;
   std::vector<int32_t> make_sample_prompt() const;
-  std::string describe_used() const;
+  std::string describe_used(const TextDataset& part) const;
+  std::vector<std::string> describe_data() const;
   std::vector<std::string> describe_windows() const;
 
   const Config& config_;
   const CausalArchitecture& architecture_;
-  TextDataset data_;
+  TextMixture data_;
   std::unique_ptr<TextDataset> test_;
+  std::vector<std::unique_ptr<TextDataset>> eval_sets_;  ///< As data_config.eval_sets.
   /// The metadata of the snapshot that is resumed; none: the pretrained model counts.
   std::optional<std::map<std::string, std::string>> resumed_;
   std::vector<int32_t> sample_prompt_;

@@ -71,6 +71,18 @@ std::optional<Evaluation> evaluate(Task& task, const SampleSource& samples, int6
   return Evaluation{task.metrics(added_up(sums)), confusion_of(std::move(classes), confusion_KK)};
 }
 
+std::string name_in_set(const std::string& set, const std::string& metric) {
+  return set + "_" + metric;
+}
+
+void add_set(std::optional<Evaluation>& all, const std::string& set,
+             const std::optional<Evaluation>& of_set) {
+  if (!of_set) all.reset();
+  if (!all) return;
+  for (const auto& [name, value] : of_set->metrics)
+    all->metrics.emplace_back(name_in_set(set, name), value);
+}
+
 void check_metric_name(const std::vector<std::string>& names, const std::string& name) {
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
   throw UserError(
@@ -89,8 +101,8 @@ double score_of(const Metrics& metrics, const std::string& name) {
   const auto found = std::find_if(metrics.begin(), metrics.end(),
                                   [&](const auto& metric) { return metric.first == name; });
   TORCH_CHECK(found != metrics.end(), "no metric ", name);
-  const bool less_is_better =
-      name == "loss" || name == "perplexity" || name.starts_with("bits_per");
+  const bool less_is_better = name.ends_with("loss") || name.ends_with("perplexity") ||
+                              name.find("bits_per") != std::string::npos;
   return less_is_better ? found->second : -found->second;
 }
 

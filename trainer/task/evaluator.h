@@ -39,6 +39,12 @@ std::optional<Evaluation> evaluate(
     const std::function<bool()>& go_on = [] { return true; },
     const std::function<void()>& before_wait = [] {}, std::optional<int64_t> most_batches = {});
 
+/// The name of a metric of Task::evaluation_sets(): wiki_loss.
+std::string name_in_set(const std::string& set, const std::string& metric);
+/// Appends the metrics of a set to `all`, by name_in_set(). If either was broken off, so is `all`.
+void add_set(std::optional<Evaluation>& all, const std::string& set,
+             const std::optional<Evaluation>& of_set);
+
 /// Throws UserError that lists `names`, a task's, when trainer_config.metric_for_best_model is
 /// none of them.
 void check_metric_name(const std::vector<std::string>& names, const std::string& name);

@@ -35,12 +35,20 @@ struct BatchSums {
   torch::Tensor confusion;
 };
 
+/// A further set to evaluate on.
+struct NamedSource {
+  std::string name;
+  const SampleSource* samples;
+};
+
 /// Used by one thread, but for the sources, which the loader's threads read.
 class Task : public TaskCost, public TaskReport {
  public:
   virtual const SampleSource& training() const = 0;
   /// Null when there is nothing to evaluate on.
   virtual const SampleSource* evaluation() const = 0;
+  /// What is evaluated whenever evaluation() is, each on its own.
+  virtual std::vector<NamedSource> evaluation_sets() const { return {}; }
   /// What is evaluated once, when training has ended; null when there is nothing.
   virtual const SampleSource* test() const { return nullptr; }
 

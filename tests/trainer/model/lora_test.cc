@@ -81,6 +81,19 @@ TEST_CASE("adapters depend on their seed alone, and have the shapes that an esti
   }
 }
 
+TEST_CASE("an estimate counts what dropout on the adapters' inputs keeps") {
+  Config config = adapted({"c_attn", "mlp.c_proj"});
+  config.trainer.batch_size = 4;
+  const auto activations = [&config] {
+    for (const MemoryItem& item : causal_architecture(config).memory_items(config, 50, {}))
+      if (item.name == "activations") return item.bytes;
+    return int64_t{0};
+  };
+  const int64_t without = activations();
+  config.lora.dropout = 0.1;
+  CHECK(activations() - without == 4 * 16 * 2 * (32 + 4 * 32) * (4 + 4));
+}
+
 TEST_CASE("an adapter adds alpha / rank B A x, and dropout only while training") {
   AdaptableLinear linear(5, 4);
   const torch::NoGradGuard no_grad;
@@ -88,7 +101,7 @@ TEST_CASE("an adapter adds alpha / rank B A x, and dropout only while training")
   linear->bias.normal_();
   const auto x = torch::randn({3, 5});
   const auto plain = linear(x);
-  linear->add_adapter({.rank = 2, .alpha = 6.0, .dropout = 0.5},
+  linear->add_adapter({.rank = 2, .alpha = 6.0, .dropout = 0.5, .targets = {}},
                       at::detail::getDefaultCPUGenerator());
   const auto named = linear->named_parameters();
   named["lora_B.weight"].normal_();

@@ -36,6 +36,8 @@ Config eval_config(const SnapshotMeta& meta, const EvalArgs& options) {
   config.trainer.device = options.device;
   if (options.data.empty()) return config;
   config.data.path = absolute_path(options.data);
+  config.data.sources.clear();
+  config.data.eval_sets.clear();
   config.data.eval_path.clear();
   config.data.truncate = 1.0;
   config.data.train_split = 0.0;
@@ -96,8 +98,13 @@ void evaluate_snapshot(const Config& config, const EvalArgs& options,
   }
   task->build_model(plan.device, std::nullopt);
   load_weights(snapshot, *task);
-  const auto evaluation = evaluate(*task, *task->evaluation(), batch_size_of(config, options),
-                                   group, plan.device, autocast_dtype(config.trainer));
+  const auto on = [&](const SampleSource& samples) {
+    return evaluate(*task, samples, batch_size_of(config, options), group, plan.device,
+                    autocast_dtype(config.trainer));
+  };
+  auto evaluation = on(*task->evaluation());
+  for (const auto& [name, samples] : task->evaluation_sets())
+    add_set(evaluation, name, on(*samples));
   if (group.is_main())
     print(options.json ? eval_json(*evaluation, snapshot, config) : eval_table(*evaluation));
 }

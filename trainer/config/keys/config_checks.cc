@@ -5,10 +5,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
+#include <set>
 #include <utility>
 
 #include "trainer/config/keys/key_table.h"
@@ -89,6 +94,9 @@ void resolve_data_path(const char* key, std::string& path, const Given& given) {
 
 void resolve_data_paths(DataConfig& data, const Given& given) {
   resolve_data_path("data_config.path", data.path, given);
+  for (WeightedSource& source : data.sources)
+    resolve_data_path("data_config.sources", source.path, given);
+  for (NamedSet& set : data.eval_sets) resolve_data_path("data_config.eval_sets", set.path, given);
   resolve_data_path("data_config.eval_path", data.eval_path, given);
   resolve_data_path("data_config.test_path", data.test_path, given);
   if (data.tokenizer == "char" || data.tokenizer == "byte") return;
@@ -111,6 +119,40 @@ void resolve_snapshot_path(std::string& path, const Given& given) {
     path = absolute_path(local_path(path));
   } catch (const UserError& error) {
     given.refuse("trainer_config.snapshot_path", error.what());
+  }
+}
+
+void check_sources(const DataConfig& data, const Given& given) {
+  if (data.sources.empty()) {
+    if (data.path.empty()) given.refuse("data_config.path", "is null; give a file or a folder");
+    return;
+  }
+  if (given.has("data_config.path"))
+    given.refuse("data_config.sources", "conflicts with data_config.path; keep one");
+  const double sum =
+      std::accumulate(data.sources.begin(), data.sources.end(), 0.0,
+                      [](double all, const WeightedSource& source) { return all + source.weight; });
+  if (sum > 0.0 && std::isfinite(sum)) return;
+  given.refuse("data_config.sources", fmt::format("the weights sum to {}; give finite ones, at "
+                                                  "least one of them above 0",
+                                                  sum));
+}
+
+/// Names become parts of metrics' names.
+void check_eval_sets(const DataConfig& data, const Given& given) {
+  std::set<std::string> names;
+  for (const NamedSet& set : data.eval_sets) {
+    const bool legal =
+        !set.name.empty() && std::all_of(set.name.begin(), set.name.end(), [](char c) {
+          return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
+        });
+    if (!legal) {
+      given.refuse("data_config.eval_sets", fmt::format("'{}' is no name for a set; use letters, "
+                                                        "digits, _ and -",
+                                                        set.name));
+    }
+    if (set.path.empty() || !names.insert(set.name).second)
+      given.refuse("data_config.eval_sets", fmt::format("'{}' needs one path", set.name));
   }
 }
 
@@ -237,6 +279,8 @@ void Given::refuse(const std::string& key, const std::string& what) const {
 
 void complete_config(Config& config, const Given& given) {
   check_belongs_to_run(config, given);
+  check_sources(config.data, given);
+  check_eval_sets(config.data, given);
   check_step_size(config, given);
   check_global_batch(config, given);
   check_optimizer(config, given);

@@ -10,9 +10,14 @@ const std::vector<TaskKind> kTextTasks = {TaskKind::kCausalLm, TaskKind::kMasked
 
 std::vector<Field> data_fields() {
   return {
-      {DDP_KEY(data, path), .default_text = "required",
+      {DDP_KEY(data, path), .null_means = NullMeans::kNotGiven,
+       .default_text = "required, or sources",
        .meaning = "Training data: a text file (UTF-8), a token file, a glob or a folder of such "
                   "files. Relative paths start at the current directory."},
+      {DDP_KEY(data, sources), .null_means = NullMeans::kOff, .tasks = {TaskKind::kCausalLm},
+       .meaning = "Training data from several sources instead of path: [{path: web, weight: 3}, "
+                  "{path: code, weight: 1}]. An epoch has as many sequences as all sources "
+                  "together, and takes them from each in proportion to its weight."},
       {DDP_KEY(data, format), .tasks = {TaskKind::kCausalLm},
        .meaning = "auto: .bin files hold tokens, all others text. The formats are described in "
                   "docs/data.md."},
@@ -24,6 +29,12 @@ std::vector<Field> data_fields() {
       {DDP_KEY(data, eval_path), .null_means = NullMeans::kNotGiven,
        .default_text = "a part of path: train_split",
        .meaning = "Evaluation data, given like path; all of path is then used for training."},
+      {DDP_KEY(data, eval_sets), .null_means = NullMeans::kOff, .tasks = {TaskKind::kCausalLm},
+       .meaning = "Further evaluation data: names and paths like eval_path, {wiki: wiki.txt}; "
+                  "their metrics are wiki_loss, wiki_perplexity and so on."},
+      {DDP_KEY(data, mask_documents), .null_means = NullMeans::kOff, .tasks = {TaskKind::kCausalLm},
+       .meaning = "Documents of a sequence, which end with the tokenizer's end-of-text token, do "
+                  "not attend to each other, and positions start anew in each."},
       {DDP_KEY(data, test_path), .null_means = NullMeans::kNotGiven, .default_text = "none",
        .tasks = kTextTasks,
        .meaning = "Test data, given like path; evaluated once, after training."},
@@ -43,7 +54,7 @@ std::vector<Field> data_fields() {
        .tasks = {TaskKind::kImageClassification, TaskKind::kTextClassification},
        .meaning = "What to do about an unusable sample, such as a broken image or an empty text: "
                   "skip it, log and count it; or stop the run."},
-      {DDP_KEY(data, text_column), .tasks = {TaskKind::kTextClassification},
+      {DDP_KEY(data, text_column), .tasks = {TaskKind::kCausalLm, TaskKind::kTextClassification},
        .meaning = "Column of a table, or field of JSON objects, with the texts."},
       {DDP_KEY(data, label_column), .tasks = {TaskKind::kTextClassification},
        .meaning = "Column of a table, or field of JSON objects, with the labels."},

@@ -22,7 +22,8 @@ using FieldPointer =
                  std::vector<std::string>*, TaskKind*, DataFormat*, OnBadSample*, ImageNetworkKind*,
                  BatchNormKind*, Activation*, AmpDtype*, DeviceChoice*, IfBusy*, AutoSwitch*,
                  BadStepPolicy*, Strategy*, Backend*, GradientCompression*, OptimizerName*,
-                 LrSchedule*, ProgressStyle*, std::vector<ParamGroup>*>;
+                 LrSchedule*, ProgressStyle*, std::vector<ParamGroup>*,
+                 std::vector<WeightedSource>*, std::vector<NamedSet>*>;
 
 /// The values a number may have; open ends exclude the bound itself.
 struct Range {
@@ -65,7 +66,8 @@ const Field* find_field(std::string_view path);
 bool belongs_to(const Field& field, const Config& config);
 
 /// "int", "float", "bool", "str", "auto or float", "balanced or list of floats", "list of 2
-/// floats", "list of str", "list of groups" or the choices of an enumeration.
+/// floats", "list of str", "list of groups", "list of sources", "map of paths" or the choices of an
+/// enumeration.
 std::string field_type(const Field& field);
 
 /// The names of an enumeration's values; none of any other type.

@@ -63,6 +63,10 @@ constexpr double kNoBound = std::numeric_limits<double>::infinity();
 constexpr const char* kGroupFix =
     "give a list of groups, e.g. [{pattern: \"*.bias\", lr_mult: 0.5}]";
 
+constexpr const char* kSourceFix =
+    "give a list of sources, e.g. [{path: web, weight: 3}, {path: code, weight: 1}]";
+constexpr const char* kSetFix = "give names with paths, e.g. {wiki: wiki.txt, code: code.txt}";
+
 /// Assigns a value to a member, or throws std::invalid_argument: "<what>; <fix>".
 struct Assign {
   const Field& field;
@@ -130,16 +134,36 @@ struct Assign {
     if (!all && value.kind == Kind::kString) member->loggers.push_back(value.text);
   }
   void operator()(std::vector<ParamGroup>* member) const {
-    if (value.kind != Kind::kList) refuse_type(value, "a list", kGroupFix);
-    std::vector<ParamGroup> parsed;
-    for (const Node& item : value.items) {
-      try {
-        parsed.push_back(param_group(item));
-      } catch (const std::invalid_argument& problem) {
-        refuse(fmt::format("entry {}: {}", parsed.size(), problem.what()));
+    *member = entries<ParamGroup>("a list", kGroupFix, param_group);
+  }
+  void operator()(std::vector<WeightedSource>* member) const {
+    *member = entries<WeightedSource>("a list", kSourceFix, [](const Node& entry) {
+      check_keys(entry, {"path", "weight"}, "source", kSourceFix);
+      WeightedSource source;
+      if (entry.find("path") == nullptr) refuse(fmt::format("has no path; {}", kSourceFix));
+      read(entry, "path", {}, &source.path);
+      read(entry, "weight", {0, kNoBound}, &source.weight);
+      return source;
+    });
+  }
+  /// A map, or, as configurations are stored, a list of names and paths.
+  void operator()(std::vector<NamedSet>* member) const {
+    if (value.kind == Kind::kMap) {
+      std::vector<NamedSet> sets;
+      for (const std::string& name : value.key_texts()) {
+        sets.push_back({name, ""});
+        read(value, name.c_str(), {}, &sets.back().path);
       }
+      *member = std::move(sets);
+      return;
     }
-    *member = std::move(parsed);
+    *member = entries<NamedSet>("a map", kSetFix, [](const Node& entry) {
+      check_keys(entry, {"name", "path"}, "set", kSetFix);
+      NamedSet set;
+      read(entry, "name", {}, &set.name);
+      read(entry, "path", {}, &set.path);
+      return set;
+    });
   }
   template <class E>
   requires std::is_enum_v<E>
@@ -157,6 +181,20 @@ struct Assign {
   }
 
  private:
+  /// The items of a list, each of them by `parse`; errors name the item.
+  template <class T, class Parse>
+  std::vector<T> entries(const char* wanted, const char* fix, const Parse& parse) const {
+    if (value.kind != Kind::kList) refuse_type(value, wanted, fix);
+    std::vector<T> parsed;
+    for (const Node& item : value.items) {
+      try {
+        parsed.push_back(parse(item));
+      } catch (const std::invalid_argument& problem) {
+        refuse(fmt::format("entry {}: {}", parsed.size(), problem.what()));
+      }
+    }
+    return parsed;
+  }
   std::string give(const char* what) const {
     const std::string bounds = field.range.str();
     return fmt::format("give {}{}{}", what, bounds.empty() ? "" : " ", bounds);
@@ -183,13 +221,13 @@ struct Assign {
       refuse(fmt::format("{}: {}", key, problem.what()));
     }
   }
-  static void check_keys_of_group(const Node& entry) {
-    const std::vector<std::string> known = {"pattern", "lr_mult", "weight_decay", "optimizer",
-                                            "frozen"};
+  static void check_keys(const Node& entry, const std::vector<std::string>& known, const char* what,
+                         const char* fix_of_type) {
+    if (entry.kind != Kind::kMap) refuse_type(entry, fmt::format("a {}", what), fix_of_type);
     for (const std::string& key : entry.key_texts()) {
       if (std::find(known.begin(), known.end(), key) != known.end()) continue;
       const auto fix = fmt::format("known: {}", fmt::join(known, ", "));
-      refuse(fmt::format("'{}' is not a key of a group; {}", shown(key),
+      refuse(fmt::format("'{}' is not a key of a {}; {}", shown(key), what,
                          did_you_mean(key, known, fix)));
     }
   }
@@ -204,8 +242,8 @@ struct Assign {
     return patterns;
   }
   static ParamGroup param_group(const Node& entry) {
-    if (entry.kind != Kind::kMap) refuse_type(entry, "a group", kGroupFix);
-    check_keys_of_group(entry);
+    check_keys(entry, {"pattern", "lr_mult", "weight_decay", "optimizer", "frozen"}, "group",
+               kGroupFix);
     ParamGroup group;
     group.patterns = patterns_of(entry);
     read(entry, "lr_mult", {0, kNoBound, true}, &group.lr_mult);
@@ -270,6 +308,24 @@ struct Read {
     for (const ParamGroup& group : *member) node.items.push_back(group_node(group));
     return node;
   }
+  Node operator()(const std::vector<WeightedSource>* member) const {
+    Node node = Node::list();
+    for (const WeightedSource& source : *member) {
+      Node& entry = node.items.emplace_back(Node::map());
+      set_path(entry, "path", Node::of(source.path));
+      set_path(entry, "weight", Node::of(source.weight));
+    }
+    return node;
+  }
+  Node operator()(const std::vector<NamedSet>* member) const {
+    Node node = Node::list();
+    for (const NamedSet& set : *member) {
+      Node& entry = node.items.emplace_back(Node::map());
+      set_path(entry, "name", Node::of(set.name));
+      set_path(entry, "path", Node::of(set.path));
+    }
+    return node;
+  }
   Node operator()(const std::array<double, 2>* member) const {
     Node node = Node::list();
     for (const double item : *member) node.items.push_back(Node::of(item));
@@ -294,6 +350,8 @@ struct TypeName {
   std::string operator()(const ClassWeights*) const { return "balanced or list of floats"; }
   std::string operator()(const std::vector<std::string>*) const { return "list of str"; }
   std::string operator()(const std::vector<ParamGroup>*) const { return "list of groups"; }
+  std::string operator()(const std::vector<WeightedSource>*) const { return "list of sources"; }
+  std::string operator()(const std::vector<NamedSet>*) const { return "map of paths"; }
   template <class E>
   requires std::is_enum_v<E> std::string operator()(const E*) const {
     return fmt::format("{}", fmt::join(choice_names<E>(), " | "));

@@ -85,7 +85,8 @@ RunConfig read_run(const ConfigSource& source, const std::vector<std::string>& o
   RunFiles files = run_files(root);
   resolve_interpolations(root, &root);
   trainer_keys().check(root, "");
-  if (find_path(root, "data_config.path") == nullptr)
+  if (find_path(root, "data_config.path") == nullptr &&
+      find_path(root, "data_config.sources") == nullptr)
     set_path(root, "data_config.path", Node::of(std::string("???")));
   trainer_keys().refuse_missing(root, file);
   const Given given = collect_given(root, file);

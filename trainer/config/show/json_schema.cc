@@ -41,6 +41,15 @@ Json group_schema() {
             {"frozen", {{"type", "boolean"}}}}}};
 }
 
+/// The entries of sources.
+Json source_schema() {
+  return {{"type", "object"},
+          {"additionalProperties", false},
+          {"required", {"path"}},
+          {"properties",
+           {{"path", {{"type", "string"}}}, {"weight", {{"type", "number"}, {"minimum", 0}}}}}};
+}
+
 Json base_type(const Field& field) {
   const std::string type = field_type(field);
   if (type == "int" || type == "int or null") return number_schema(field, "integer");
@@ -58,6 +67,9 @@ Json base_type(const Field& field) {
     const Json list = {{"type", "array"}, {"items", number_schema(field, "number")}};
     return {{"anyOf", Json::array({Json{{"const", "balanced"}}, list})}};
   }
+  if (type == "list of sources") return {{"type", "array"}, {"items", source_schema()}};
+  if (type == "map of paths")
+    return {{"type", {"object", "array"}}, {"additionalProperties", {{"type", "string"}}}};
   if (type == "list of groups") return {{"type", "array"}, {"items", group_schema()}};
   if (type == "list of str") return {{"type", "array"}, {"items", {{"type", "string"}}}};
   if (type == "bool or list of str")

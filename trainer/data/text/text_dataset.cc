@@ -40,6 +40,17 @@ std::string sizes_that_fit(const DataConfig& config, int64_t tokens, int64_t sam
   return fmt::format("{} trainer_config.batch_size={}", sizes(tokens / 2), tokens / 2);
 }
 
+WindowFormat window_format(const DataConfig& config, const Tokenizer& tokenizer) {
+  WindowFormat format{config.block_size};
+  if (!config.mask_documents) return format;
+  format.document_end = tokenizer.end_of_text();
+  if (format.document_end) return format;
+  throw UserError(fmt::format(
+      "data_config.mask_documents: the tokenizer ({}) has no end-of-text token to tell documents "
+      "apart; name the folder of one that has, such as GPT-2's, or remove it",
+      tokenizer.kind()));
+}
+
 }  // namespace
 
 TextDataset::TextDataset(const DataConfig& config, std::unique_ptr<Tokenizer> tokenizer,
@@ -51,9 +62,10 @@ TextDataset::TextDataset(const DataConfig& config, std::unique_ptr<Tokenizer> to
 TextDataset::TextDataset(const DataConfig& config, DataSource source)
     : source_(std::move(source)),
       split_(split_position(config, source_)),
-      training_(tokens(), training_range(), config.block_size, stride_of(config, split_)),
+      training_(tokens(), training_range(), window_format(config, tokenizer()),
+                stride_of(config, split_)),
       evaluation_(source_.evaluation ? *source_.evaluation : tokens(), evaluation_range(),
-                  config.block_size) {}
+                  window_format(config, tokenizer())) {}
 
 void TextDataset::refuse(const DataConfig& config, int64_t batch_size) const {
   if (tokens().size() == 0)

@@ -2,54 +2,81 @@
 
 #include <algorithm>
 
-#include "trainer/data/rows.h"
-
 namespace ddp::train {
+namespace {
 
-TrainingWindows::TrainingWindows(const TokenSequence& tokens, TokenRange range, int64_t block_size,
-                                 int64_t stride)
-    : tokens_(tokens), range_(range), block_size_(block_size), stride_(stride) {}
+/// Of each token its distance from the start of its document, which ends with `document_end`.
+void count_positions(std::span<const int64_t> tokens, int32_t document_end,
+                     std::span<int64_t> positions) {
+  int64_t next = 0;
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    positions[t] = next;
+    next = tokens[t] == document_end ? 0 : next + 1;
+  }
+}
+
+}  // namespace
+
+WindowRows::WindowRows(const WindowFormat& format, const BatchRequest& request)
+    : format_(format),
+      inputs_(request.samples.size(), {format.block_size}, request.pinned),
+      targets_(request.samples.size(), {format.block_size}, request.pinned),
+      positions_(format.document_end ? request.samples.size() : 0, {format.block_size},
+                 request.pinned) {}
+
+void WindowRows::fill(std::size_t row, const TokenSequence& tokens, int64_t start, int64_t length) {
+  const auto there = static_cast<std::size_t>(length);
+  tokens.copy(start, inputs_[row].first(there));
+  tokens.copy(start + 1, targets_[row].first(there));
+  std::ranges::fill(inputs_[row].subspan(there), 0);
+  std::ranges::fill(targets_[row].subspan(there), -1);
+  if (format_.document_end) count_positions(inputs_[row], *format_.document_end, positions_[row]);
+  count_ += length;
+}
+
+Batch WindowRows::batch() const {
+  Batch batch{{{kInputs, inputs_.tensor()}, {kTargets, targets_.tensor()}}, count_};
+  if (format_.document_end) batch.tensors[kPositions] = positions_.tensor();
+  return batch;
+}
+
+TrainingWindows::TrainingWindows(const TokenSequence& tokens, TokenRange range,
+                                 const WindowFormat& format, int64_t stride)
+    : tokens_(tokens), range_(range), format_(format), stride_(stride) {}
 
 int64_t TrainingWindows::size() const {
-  const int64_t last_start = range_.size() - (block_size_ + 1);
+  const int64_t last_start = range_.size() - (format_.block_size + 1);
   return last_start < 0 ? 0 : last_start / stride_ + 1;
 }
 
+void TrainingWindows::fill(WindowRows& rows, std::size_t row, int64_t sample) const {
+  rows.fill(row, tokens_, range_.first + sample * stride_, format_.block_size);
+}
+
 Batch TrainingWindows::collate(const BatchRequest& request) const {
-  Rows<int64_t> inputs(request.samples.size(), {block_size_}, request.pinned);
-  Rows<int64_t> targets(request.samples.size(), {block_size_}, request.pinned);
-  for (std::size_t i = 0; i < request.samples.size(); ++i) {
-    const int64_t start = range_.first + request.samples[i] * stride_;
-    tokens_.copy(start, inputs[i]);
-    tokens_.copy(start + 1, targets[i]);
-  }
-  return {{{kInputs, inputs.tensor()}, {kTargets, targets.tensor()}}, targets.tensor().numel()};
+  WindowRows made = rows(request);
+  for (std::size_t i = 0; i < request.samples.size(); ++i) fill(made, i, request.samples[i]);
+  return made.batch();
 }
 
 EvaluationWindows::EvaluationWindows(const TokenSequence& tokens, TokenRange range,
-                                     int64_t block_size)
-    : tokens_(tokens), range_(range), block_size_(block_size) {}
+                                     const WindowFormat& format)
+    : tokens_(tokens), range_(range), format_(format) {}
 
 int64_t EvaluationWindows::size() const {
   const int64_t targets = range_.size() - 1;
-  return targets < 1 ? 0 : (targets + block_size_ - 1) / block_size_;
+  return targets < 1 ? 0 : (targets + format_.block_size - 1) / format_.block_size;
+}
+
+void EvaluationWindows::fill(WindowRows& rows, std::size_t row, int64_t sample) const {
+  const int64_t start = range_.first + sample * format_.block_size;
+  rows.fill(row, tokens_, start, std::min(format_.block_size, range_.last - 1 - start));
 }
 
 Batch EvaluationWindows::collate(const BatchRequest& request) const {
-  Rows<int64_t> inputs(request.samples.size(), {block_size_}, request.pinned);
-  Rows<int64_t> targets(request.samples.size(), {block_size_}, request.pinned);
-  int64_t count = 0;
-  for (std::size_t i = 0; i < request.samples.size(); ++i) {
-    const int64_t start = range_.first + request.samples[i] * block_size_;
-    const int64_t length = std::min(block_size_, range_.last - 1 - start);
-    const auto there = static_cast<std::size_t>(length);
-    tokens_.copy(start, inputs[i].first(there));
-    tokens_.copy(start + 1, targets[i].first(there));
-    std::ranges::fill(inputs[i].subspan(there), 0);
-    std::ranges::fill(targets[i].subspan(there), -1);
-    count += length;
-  }
-  return {{{kInputs, inputs.tensor()}, {kTargets, targets.tensor()}}, count};
+  WindowRows made = rows(request);
+  for (std::size_t i = 0; i < request.samples.size(); ++i) fill(made, i, request.samples[i]);
+  return made.batch();
 }
 
 }  // namespace ddp::train

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "trainer/data/rows.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/data/tokens/token_sequence.h"
 
@@ -17,17 +19,44 @@ struct TokenRange {
   int64_t size() const { return last - first; }
 };
 
+/// How windows become rows.
+struct WindowFormat {
+  int64_t block_size = 0;
+  /// Ends each document of a window; its documents do not see each other. None: each window is one.
+  std::optional<int32_t> document_end{};
+};
+
+/// A micro-batch of windows that is being filled: inputs and targets, int64 [B, block_size], and
+/// with document_end the positions in the documents.
+class WindowRows {
+ public:
+  WindowRows(const WindowFormat& format, const BatchRequest& request);
+
+  /// Row `row`: inputs are `length` tokens from `start` on, targets those from start + 1 on; behind
+  /// them inputs are 0 and targets -1.
+  void fill(std::size_t row, const TokenSequence& tokens, int64_t start, int64_t length);
+  Batch batch() const;
+
+ private:
+  WindowFormat format_;
+  Rows<int64_t> inputs_, targets_, positions_;
+  int64_t count_ = 0;
+};
+
 /// Sample i is tokens [i * stride, i * stride + block_size] of the range: one more than block_size,
 /// as the targets are the inputs shifted by one. Inputs and targets: int64 [B, block_size].
 class TrainingWindows : public SampleSource {
  public:
   /// `tokens` outlives it.
-  TrainingWindows(const TokenSequence& tokens, TokenRange range, int64_t block_size,
+  TrainingWindows(const TokenSequence& tokens, TokenRange range, const WindowFormat& format,
                   int64_t stride);
 
   int64_t size() const override;
   Batch collate(const BatchRequest& request) const override;
-  TargetCount targets() const override { return {block_size_, /*always=*/true}; }
+  WindowRows rows(const BatchRequest& request) const { return {format_, request}; }
+  /// Fills a row with sample `sample`.
+  void fill(WindowRows& rows, std::size_t row, int64_t sample) const;
+  TargetCount targets() const override { return {format_.block_size, /*always=*/true}; }
   const std::string& fingerprint() const override { return tokens_.fingerprint(); }
 
   int64_t stride() const { return stride_; }
@@ -35,7 +64,7 @@ class TrainingWindows : public SampleSource {
  private:
   const TokenSequence& tokens_;
   TokenRange range_;
-  int64_t block_size_;
+  WindowFormat format_;
   int64_t stride_;
 };
 
@@ -44,17 +73,20 @@ class TrainingWindows : public SampleSource {
 class EvaluationWindows : public SampleSource {
  public:
   /// `tokens` outlives it.
-  EvaluationWindows(const TokenSequence& tokens, TokenRange range, int64_t block_size);
+  EvaluationWindows(const TokenSequence& tokens, TokenRange range, const WindowFormat& format);
 
   int64_t size() const override;
   Batch collate(const BatchRequest& request) const override;
-  TargetCount targets() const override { return {block_size_, /*always=*/false}; }
+  WindowRows rows(const BatchRequest& request) const { return {format_, request}; }
+  /// Fills a row with sample `sample`.
+  void fill(WindowRows& rows, std::size_t row, int64_t sample) const;
+  TargetCount targets() const override { return {format_.block_size, /*always=*/false}; }
   const std::string& fingerprint() const override { return tokens_.fingerprint(); }
 
  private:
   const TokenSequence& tokens_;
   TokenRange range_;
-  int64_t block_size_;
+  WindowFormat format_;
 };
 
 }  // namespace ddp::train

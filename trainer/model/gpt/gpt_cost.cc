@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "trainer/model/cpu/kernels.h"
+#include "trainer/model/lora.h"
 
 namespace ddp::train {
 namespace {
@@ -150,10 +151,12 @@ std::vector<MemoryItem> memory_items(const Config& config, int64_t vocab_size,
   const double logits = logit_bytes(
       {sizes.tokens, sizes.width, sizes.vocab_size, sizes.compute, gpt.loss_chunk_size});
   const double workspace = std::max(0.0, block_workspace(sizes, gpt, place.cuda) - logits);
-  return with_items(
-      state_items(config, parameters, place),
-      {{"activations", whole_bytes(activation_bytes(sizes, gpt, place.cuda) + workspace)},
-       {"logits", whole_bytes(logits)}});
+  const double adapters = adapter_activation_bytes(config, parameters, place) /
+                          (gpt.activation_checkpointing ? sizes.layers : 1.0);
+  return with_items(state_items(config, parameters, place),
+                    {{"activations",
+                      whole_bytes(activation_bytes(sizes, gpt, place.cuda) + workspace + adapters)},
+                     {"logits", whole_bytes(logits)}});
 }
 
 }  // namespace ddp::train

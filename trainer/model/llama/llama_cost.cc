@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "trainer/model/lora.h"
+
 namespace ddp::train {
 namespace {
 
@@ -160,8 +162,13 @@ std::vector<MemoryItem> llama_memory_items(const Config& config, int64_t vocab_s
                                      sizes.vocab_size, sizes.compute, sizes.shape.loss_chunk_size});
   // The logits are gone when the blocks are computed backward.
   const double workspace = std::max(0.0, llama_block_workspace(sizes) - logits);
-  const double activations = llama_activation_bytes(sizes) + workspace;
-  return with_items(state_items(config, llama_parameter_shapes(sizes.shape, vocab_size), place),
+  const auto parameters = llama_parameter_shapes(sizes.shape, vocab_size);
+  const double kept = sizes.shape.activation_checkpointing  // of how many blocks
+                          ? 1.0 / static_cast<double>(sizes.shape.n_layer)
+                          : 1.0;
+  const double activations = llama_activation_bytes(sizes) + workspace +
+                             kept * adapter_activation_bytes(config, parameters, place);
+  return with_items(state_items(config, parameters, place),
                     {{"activations", static_cast<int64_t>(std::llround(activations))},
                      {"logits", static_cast<int64_t>(std::llround(logits))}});
 }
