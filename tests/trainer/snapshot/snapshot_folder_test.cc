@@ -311,7 +311,8 @@ TEST_CASE("a whole copy in memory that is newer wins, an unfinished one is passe
   test::save_snapshot(dir.file("ram.0"), sample_meta(7), sample_tensors());
   test::save_snapshot(dir.file("ram.1"), sample_meta(8), sample_tensors());
   dir.write("ram.1", std::string(8, '\0') + read_file(dir.file("ram.1")).substr(8));
-  const std::vector<std::string> copies = {dir.file("ram.0"), dir.file("ram.1"), dir.file("none")};
+  const SnapshotFolder::Copies copies = {
+      {dir.file("ram.0")}, {dir.file("ram.1")}, {dir.file("none")}};
   CHECK(folder.find(copies)->path == dir.file("ram.0"));
   save_steps(folder, {9});
   CHECK(folder.find(copies)->path == dir.file("s.pt"));
@@ -460,7 +461,7 @@ TEST_CASE("a copy in memory of another run than that of the newest snapshot is p
   CHECK(run.folder.find({{dir.file("copy")}})->meta.step == 20);
   fs::remove(dir.file("s.pt"));  // and with no file at all it is what was saved last
   Log log = quiet_log();
-  CHECK(SnapshotFolder(dir.file("s.pt"), 2, log).find({dir.file("copy")})->meta.step == 90);
+  CHECK(SnapshotFolder(dir.file("s.pt"), 2, log).find({{dir.file("copy")}})->meta.step == 90);
 }
 
 TEST_CASE("the same training has the same run id anywhere, another one or a second one has not") {
