@@ -152,7 +152,7 @@ class StrangersTest(unittest.TestCase):
                 self.assertEqual(peer.expect("welcome")["resumed"], False)
                 peer.send({"type": "join", "port": 1})
                 proposed = peer.expect("round")
-                self.assertEqual((proposed["group_rank"], proposed["world_size"]), (1, 2))
+                self.assertEqual((proposed["group_world_size"], proposed["world_size"]), (2, 2))
                 peer.send({"type": "accepted", "epoch": proposed["epoch"]})
                 self.assertEqual(peer.expect("go")["epoch"], proposed["epoch"])
                 host.wait_for("runs in 2")
