@@ -85,6 +85,8 @@ ddp_torch_room(ddp_parallel
     parallel/peer_watch.cc
     parallel/process_group.cc
     parallel/row_collectives.cc
+    parallel/fully_sharded.cc
+    parallel/sharded_data_parallel.cc
     parallel/scheduler_env.cc
     parallel/shared_memory_backend.cc
     parallel/sign_of_life.cc
@@ -154,6 +156,7 @@ ddp_torch_room(ddp_run
     run/early_stopping.cc
     run/loss_weights.cc
     run/replica_check.cc
+    run/divided_model.cc
     run/row_cut.cc
     run/shard_cut.cc
     run/shared_snapshot.cc

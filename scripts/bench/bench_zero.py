@@ -30,7 +30,6 @@ HERE = Path(__file__).resolve().parent
 LAYERS, HEADS, WIDTH, VOCABULARY, BLOCK, SEQUENCES = 6, 8, 512, 8192, 128, 4
 MEASURED = (4, 6)  # steps whose memory counts: by then everything that stays is allocated
 PARAMETERS = (12 * WIDTH + 13) * WIDTH * LAYERS + (VOCABULARY + BLOCK + 2) * WIDTH
-BUCKET = 25  # MiB, the default
 BASE = "ddp"
 
 
@@ -46,6 +45,7 @@ PROGRAMS = [
     Program("ddp", "trainer, ddp", "ddp", ours=True),
     Program("zero1", "trainer, zero1", "zero1", ours=True),
     Program("zero2", "trainer, zero2", "zero2", ours=True),
+    Program("zero3", "trainer, zero3", "zero3", ours=True),
     Program("python_ddp", "Python, DDP", "ddp"),
     Program("python_zero1", "Python, ZeRO-1", "zero1"),
     Program("python_fsdp2_kept", "Python, FSDP2 without reshard", "fsdp2_kept"),
@@ -134,12 +134,11 @@ def say(text):
 
 
 def held(program, ranks):
-    """What stays between steps, MiB: weights, gradients, AdamW's two averages, and the tables that shards travel in."""
+    """What stays between steps, MiB: weights, gradients, AdamW's two averages."""
     weights = 4 * PARAMETERS / 2**20
-    copies = {"ddp": 4, "zero1": 2 + 2 / ranks}.get(program.strategy, 3 / ranks)
-    if program.ours and program.strategy != "ddp":
-        return weights * (1 + 3 / ranks) + 2 * BUCKET
-    return weights * copies
+    theirs = {"ddp": 4, "zero1": 2 + 2 / ranks}.get(program.strategy, 3 / ranks)
+    ours = {"ddp": 4, "zero3": 4 / ranks}.get(program.strategy, 1 + 3 / ranks)
+    return weights * (ours if program.ours else theirs)
 
 
 def ratio_text(figures):

@@ -12,11 +12,12 @@ import picture_file
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "strategies.svg"
 RANKS = 4
 # Bytes of a parameter in float32 with AdamW, and the strategies that divide them among the ranks.
-KINDS = (("weights", 4, (), "#3b6ea8"), ("gradients", 4, ("zero1", "zero2"), "#d18616"),
-         ("optimizer state", 8, ("zero1", "zero2"), "#5a8f4e"))
+KINDS = (("weights", 4, ("zero3",), "#3b6ea8"), ("gradients", 4, ("zero1", "zero2", "zero3"), "#d18616"),
+         ("optimizer state", 8, ("zero1", "zero2", "zero3"), "#5a8f4e"))
 STRATEGIES = (("ddp", "all-reduce of the gradients"),
               ("zero1", "reduce-scatter of the gradients, all-gather of the weights"),
-              ("zero2", "the same; reduced in every micro-batch, so that full gradients never pile up"))
+              ("zero2", "the same; reduced in every micro-batch, so that full gradients never pile up"),
+              ("zero3", "the same, and all-gathers of each block's weights before its forward and its backward pass"))
 WIDTH, LEFT, TOP, ROW, BAR, BYTE = 860, 90, 52, 82, 34, 10.5
 
 

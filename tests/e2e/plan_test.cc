@@ -32,11 +32,11 @@ Words and_json(Words words) {
 
 }  // namespace
 
-TEST_CASE("plan compares ddp, zero1 and zero2, the same way each time, and writes nothing") {
+TEST_CASE("plan compares ddp and zero1 to zero3, the same way each time, and writes nothing") {
   const Workspace place;
   const std::string text = planned(place, {"--json"});
   const auto report = Json::parse(text);
-  REQUIRE(report["plans"].size() == 3);
+  REQUIRE(report["plans"].size() == 4);
   Words strategies;
   for (const auto& plan : report["plans"]) {
     strategies.push_back(plan["strategy"]);
@@ -47,7 +47,7 @@ TEST_CASE("plan compares ddp, zero1 and zero2, the same way each time, and write
     CHECK(plan["memory_bytes"].get<int64_t>() > 0);
     CHECK(plan["step_seconds"].get<double>() > 0);
   }
-  CHECK(strategies == Words{"ddp", "zero1", "zero2"});
+  CHECK(strategies == Words{"ddp", "zero1", "zero2", "zero3"});
   CHECK(report["choice"]["strategy"] == "ddp");
   CHECK(planned(place, {"--json"}) == text);
   CHECK(place.new_files().empty());

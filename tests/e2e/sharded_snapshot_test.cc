@@ -66,7 +66,7 @@ struct Way {
 
 std::string text_of(const Way& way) { return way.name + " on " + std::to_string(way.ranks); }
 
-const std::vector<Way> kWays = {{1, "ddp"}, {2, "ddp"}, {2, "zero1"}, {3, "zero2"}, {4, "zero2"}};
+const std::vector<Way> kWays = {{1, "ddp"}, {2, "ddp"}, {2, "zero1"}, {3, "zero2"}, {4, "zero3"}};
 
 Finished run_until(const Workspace& place, const Way& way, int steps, const Words& more = {}) {
   // One global batch for all.

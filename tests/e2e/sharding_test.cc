@@ -1,22 +1,36 @@
-// strategy=zero1 and zero2: who holds what of the training state does not change what is learned.
+// strategy=zero1, zero2 and zero3: who holds what of the training state does not change what is
+// learned.
 #include "tests/support/catch.h"
 
 #include <nlohmann/json.hpp>
 
+#include "tests/e2e/masked_text.h"
+#include "tests/e2e/pictures.h"
 #include "tests/e2e/saved_state.h"
 #include "tests/e2e/sharded_runs.h"
 
 namespace ddp::test {
 namespace {
 
+struct LlamaWorkspace : Workspace {
+  LlamaWorkspace() {
+    write("config.yaml", tiny_config(R"(model: llama
+llama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 48}
+data_config: {path: text.txt, block_size: 32, train_split: 0.9}
+)",
+                                     6, 4));
+  }
+};
+
 std::string micro_batches_of_each(int steps) {
   return "trainer_config.grad_accumulation_steps=" + std::to_string(steps);
 }
 
 /// On `ranks` ranks `name` ends with the state that ddp ends with, and says the same of each step.
+template <class Place = Workspace>
 void check_like_ddp(const std::string& name, int ranks, const Words& overrides) {
   INFO(name << " on " << ranks << " ranks");
-  const Workspace ddp, sharded;
+  const Place ddp, sharded;
   const auto by_ddp = succeed(launched(ddp, ranks, overrides));
   const auto by_sharded = succeed(launched(sharded, ranks, overrides + under(name)));
   CHECK_THAT(by_sharded.out, Catch::Contains("Strategy: " + name + ", rank 0 updates "));
@@ -28,10 +42,48 @@ void check_like_ddp(const std::string& name, int ranks, const Words& overrides) 
 
 }  // namespace
 
-TEST_CASE("zero1 learns bit for bit what ddp learns, on two, three and four ranks") {
+TEST_CASE("zero1 and zero3 learn bit for bit what ddp learns, on two, three and four ranks") {
   const Words options = {"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2",
                          "trainer_config.freeze=[\"transformer.h.0.ln_1.*\"]"};
-  for (const int ranks : {2, 3, 4}) check_like_ddp("zero1", ranks, kWideModel + options);
+  for (const int ranks : {2, 3, 4}) {
+    for (const char* name : {"zero1", "zero3"}) check_like_ddp(name, ranks, kWideModel + options);
+  }
+}
+
+TEST_CASE("a tied table whose rows do not divide is updated on the last rank of zero3, too") {
+  const Words tied = {"gpt_config.tie_weights=true"};
+  for (const int ranks : {2, 3, 4}) check_like_ddp("zero3", ranks, kWideModel + tied);
+}
+
+TEST_CASE("zero3 trains what is left of a model whose first blocks and embeddings are frozen") {
+  const Words frozen = {
+      "trainer_config.freeze=[\"transformer.wte.*\",\"transformer.wpe.*\",\"transformer.h.0.*\"]"};
+  const Words checkpointed = {"gpt_config.activation_checkpointing=true"};
+  check_like_ddp("zero3", 3, kWideModel + frozen);
+  check_like_ddp("zero3", 2, kWideModel + frozen + checkpointed);
+}
+
+TEST_CASE("zero3 learns the same with blocks that are computed again in the backward pass") {
+  const Workspace kept, again;
+  const Words options = kWideModel + under("zero3") + Words{micro_batches_of_each(2)};
+  succeed(launched(kept, 3, options));
+  succeed(launched(again, 3, options + Words{"gpt_config.activation_checkpointing=true"}));
+  CHECK(differences(again.snapshot(), kept.snapshot()) == Words{});
+}
+
+TEST_CASE("zero3 divides every model, with blocks and without, and learns what ddp learns") {
+  check_like_ddp<LlamaWorkspace>("zero3", 3, {});
+  check_like_ddp<LlamaWorkspace>("zero3", 2, {"llama_config.activation_checkpointing=true"});
+  check_like_ddp<MaskedWorkspace>("zero3", 3, {"trainer_config.ema_decay=0.9"});
+  check_like_ddp<ImageWorkspace>("zero3", 2,
+                                 {"image_config.batch_norm=local", "trainer_config.max_steps=6"});
+}
+
+TEST_CASE("zero3 divides the weights below adapters, too") {
+  const Workspace base;
+  succeed(alone(base, kWideModel));
+  const Words adapted = {"gpt_config.init_from=" + base.snapshot(), "lora.rank=4"};
+  check_like_ddp("zero3", 3, kWideModel + adapted);
 }
 
 TEST_CASE("zero1 adds up micro-batches as ddp does, also where ranks have unequal shares") {
@@ -39,19 +91,22 @@ TEST_CASE("zero1 adds up micro-batches as ddp does, also where ranks have unequa
   check_like_ddp("zero1", 2, kWideModel + Words{"trainer_config.global_batch_size=12"});
 }
 
-TEST_CASE("zero1 learns what ddp learns with every optimizer, muon's whole matrices too") {
+TEST_CASE("zero1 and zero3 learn what ddp learns with every optimizer, muon's whole matrices too") {
   for (const char* name : {"sgd", "adam", "muon"}) {
-    check_like_ddp(
-        "zero1", 3,
-        kWideModel + Words{std::string("optimizer_config.name=") + name,
-                           "optimizer_config.momentum=0.9", "trainer_config.ema_decay=0.5"});
+    const Words optimizer = {std::string("optimizer_config.name=") + name,
+                             "optimizer_config.momentum=0.9", "trainer_config.ema_decay=0.5"};
+    for (const char* strategy : {"zero1", "zero3"})
+      check_like_ddp(strategy, 3, kWideModel + optimizer);
   }
 }
 
-TEST_CASE("zero1 skips the steps whose float16 gradients overflow on one rank only") {
-  check_like_ddp("zero1", 2,
-                 kWideModel + Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
-                                    "trainer_config.max_steps=20"});
+TEST_CASE("zero1 and zero3 skip the steps whose float16 gradients overflow on one rank only") {
+  for (const char* name : {"zero1", "zero3"}) {
+    check_like_ddp(
+        name, 2,
+        kWideModel + Words{"trainer_config.use_amp=true", "trainer_config.amp_dtype=fp16",
+                           "trainer_config.max_steps=20"});
+  }
 }
 
 TEST_CASE("buckets of any size change nothing in what zero1 and zero2 learn") {
@@ -64,44 +119,54 @@ TEST_CASE("buckets of any size change nothing in what zero1 and zero2 learn") {
 
 TEST_CASE("a model too small to divide trains on ranks that hold nothing of it") {
   const Words tiny = {"gpt_config.n_embd=2", "gpt_config.n_layer=1", "trainer_config.max_steps=6"};
-  check_like_ddp("zero1", 4, tiny);
-  check_like_ddp("zero1", 4, tiny + Words{"optimizer_config.name=muon"});
+  for (const char* name : {"zero1", "zero3"}) {
+    check_like_ddp(name, 4, tiny);
+    check_like_ddp(name, 4, tiny + Words{"optimizer_config.name=muon"});
+  }
 }
 
-TEST_CASE("through sockets two ranks learn with zero1 bit for bit what they learn with ddp") {
-  check_like_ddp("zero1", 2, kWideModel + Words{"distributed_config.backend=gloo"});
+TEST_CASE("through sockets two ranks learn with zero1 and zero3 bit for bit what ddp learns") {
+  for (const char* name : {"zero1", "zero3"})
+    check_like_ddp(name, 2, kWideModel + Words{"distributed_config.backend=gloo"});
 }
 
-TEST_CASE("zero2 learns bit for bit what one process learns from as many micro-batches") {
+TEST_CASE("zero2 and zero3 learn bit for bit what one process learns from as many micro-batches") {
   const Words options =
       kWideModel + Words{"trainer_config.ema_decay=0.9", "trainer_config.eval_every_steps=2"};
   for (const int ranks : {2, 3}) {
-    for (const char* backend : {"auto", "gloo"}) {
-      INFO(ranks << " ranks, backend " << backend);
-      const Workspace sharded, one;
-      succeed(launched(sharded, ranks,
-                       options + under("zero2") +
-                           Words{micro_batches_of_each(2),
-                                 std::string("distributed_config.backend=") + backend}));
-      succeed(alone(one, options + Words{micro_batches_of_each(2 * ranks)}));
-      CHECK(differences(sharded.snapshot(), one.snapshot()) == Words{});
+    const Workspace one;
+    succeed(alone(one, options + Words{micro_batches_of_each(2 * ranks)}));
+    for (const char* name : {"zero2", "zero3"}) {
+      for (const char* backend : {"auto", "gloo"}) {
+        INFO(name << " on " << ranks << " ranks, backend " << backend);
+        const Workspace sharded;
+        succeed(launched(sharded, ranks,
+                         options + under(name) +
+                             Words{micro_batches_of_each(2),
+                                   std::string("distributed_config.backend=") + backend}));
+        CHECK(differences(sharded.snapshot(), one.snapshot()) == Words{});
+      }
     }
   }
 }
 
-TEST_CASE("zero2 learns what one process learns where some ranks have a micro-batch less") {
+TEST_CASE("zero2 and zero3 learn what one process learns where ranks have a micro-batch less") {
   const Words options = kWideModel + Words{"trainer_config.global_batch_size=20"};
-  const Workspace sharded, one;
-  succeed(launched(sharded, 3, options + under("zero2")));
+  const Workspace one;
   succeed(alone(one, options));
-  CHECK(differences(sharded.snapshot(), one.snapshot()) == Words{});
+  for (const char* name : {"zero2", "zero3"}) {
+    INFO(name);
+    const Workspace sharded;
+    succeed(launched(sharded, 3, options + under(name)));
+    CHECK(differences(sharded.snapshot(), one.snapshot()) == Words{});
+  }
 }
 
 TEST_CASE("a rank that is killed in any phase of a zero run leaves nothing behind") {
   const Words options =
       kWideModel + Words{"trainer_config.ema_decay=0.9", "trainer_config.snapshot_every=2",
                          micro_batches_of_each(2)};
-  for (const char* name : {"zero1", "zero2"}) {
+  for (const char* name : {"zero1", "zero2", "zero3"}) {
     const Workspace unbroken, killed;
     succeed(launched(unbroken, 2, options + under(name)));
     const nlohmann::json faults = {"rank=1 step=3 phase=forward kind=kill attempt=0",
@@ -118,11 +183,13 @@ TEST_CASE("a rank that is killed in any phase of a zero run leaves nothing behin
 TEST_CASE(
     "NaN in the shard of one rank is a bad step for all, and a rollback restores the shards") {
   const nlohmann::json faults = {"rank=1 step=4 kind=nan"};
-  for (const char* policy : {"skip", "rollback"}) {
-    check_like_ddp("zero1", 2,
-                   kWideModel + Words{"trainer_config.fault_plan=" + faults.dump(),
-                                      std::string("trainer_config.bad_step_policy=") + policy,
-                                      "trainer_config.ema_decay=0.9"});
+  for (const char* name : {"zero1", "zero3"}) {
+    for (const char* policy : {"skip", "rollback"}) {
+      check_like_ddp(name, 2,
+                     kWideModel + Words{"trainer_config.fault_plan=" + faults.dump(),
+                                        std::string("trainer_config.bad_step_policy=") + policy,
+                                        "trainer_config.ema_decay=0.9"});
+    }
   }
 }
 
@@ -135,12 +202,14 @@ TEST_CASE("samples, histograms, replica checks and spikes change nothing in a ze
                          "trainer_config.spike_factor=50",
                          "trainer_config.eval_every_steps=2",
                          "trainer_config.load_best_model_at_end=true"};
-  const Workspace plain, busy;
-  const Words zero = kWideModel + under("zero1") + Words{"trainer_config.ema_decay=0.9"};
-  succeed(launched(plain, 2, zero));
-  const auto run = succeed(launched(busy, 2, zero + options));
-  CHECK_THAT(run.out, Catch::Contains("Sample:"));
-  CHECK(content_sha256(busy) == content_sha256(plain));
+  for (const char* name : {"zero1", "zero3"}) {
+    const Workspace plain, busy;
+    const Words zero = kWideModel + under(name) + Words{"trainer_config.ema_decay=0.9"};
+    succeed(launched(plain, 3, zero));
+    const auto run = succeed(launched(busy, 3, zero + options));
+    CHECK_THAT(run.out, Catch::Contains("Sample:"));
+    CHECK(content_sha256(busy) == content_sha256(plain));
+  }
 }
 
 TEST_CASE("one process cannot divide the state, and one rank under ddp-run says that it does not") {

@@ -89,18 +89,18 @@ TEST_CASE("replicas are compared without a host synchronization") {
   CHECK(copies > 3 * 28);
 }
 
-TEST_CASE("a step with zero1 or zero2 on two ranks never waits for the GPU") {
+TEST_CASE("a step with zero1, zero2 or zero3 on two ranks never waits for the GPU") {
   if (!gpus_are_faked()) return;
-  const auto ledger = [](const char* strategy, int steps) {
+  const auto ledger = [](const std::string& strategy, int steps) {
     const Workspace place;
     const Words words = {
         "trainer_config.max_steps=" + std::to_string(steps), "trainer_config.save_every_steps=null",
         "trainer_config.log_every_steps=1000", "trainer_config.grad_accumulation_steps=2",
-        std::string("distributed_config.strategy=") + strategy};
+        "distributed_config.strategy=" + strategy};
     succeed(on_gpus(place, 2, launched(place, 2, words)));
     return ledgers_of(place).at(0);
   };
-  for (const char* strategy : {"zero1", "zero2"}) {
+  for (const std::string strategy : {"zero1", "zero2", "zero3"}) {
     INFO(strategy);
     const Json few = ledger(strategy, kFew);
     const Json many = ledger(strategy, kMany);
@@ -111,8 +111,13 @@ TEST_CASE("a step with zero1 or zero2 on two ranks never waits for the GPU") {
     };
     const int reductions = calls(many, "reduce_scatter") - calls(few, "reduce_scatter");
     const int gathers = calls(many, "all_gather") - calls(few, "all_gather");
-    CHECK(gathers == kMany - kFew);  // one bucket
-    CHECK(reductions == (strategy == std::string("zero2") ? 2 : 1) * gathers);
+    const int micro_batches = 2 * (kMany - kFew);
+    constexpr int kBlocks = 2;
+    // One bucket; or each block and the root, before their forward and backward passes.
+    CHECK(gathers == (strategy == "zero3" ? micro_batches * 2 * (kBlocks + 1) : micro_batches / 2));
+    if (strategy == "zero1") CHECK(reductions == gathers);
+    if (strategy == "zero2") CHECK(reductions == micro_batches);
+    if (strategy == "zero3") CHECK(reductions == micro_batches * (kBlocks + 1));
   }
 }
 

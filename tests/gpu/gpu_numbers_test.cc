@@ -65,7 +65,7 @@ TEST_CASE(
 }
 
 // The collectives of a step are one of each kind for each bucket.
-TEST_CASE("with zero1 and zero2 two NCCL ranks learn what they learn with ddp") {
+TEST_CASE("with zero1, zero2 and zero3 two NCCL ranks learn what they learn with ddp") {
   if (!gpus_are_faked()) return;
   Words words = kWithoutDropout;
   words.insert(words.end(), {"gpt_config.n_embd=144", "trainer_config.max_steps=6",
@@ -73,7 +73,7 @@ TEST_CASE("with zero1 and zero2 two NCCL ranks learn what they learn with ddp") 
                              "trainer_config.amp_dtype=fp16"});
   const Workspace ddp;
   succeed(on_gpus(ddp, 2, launched(ddp, 2, words)));
-  for (const char* name : {"zero1", "zero2"}) {
+  for (const char* name : {"zero1", "zero2", "zero3"}) {
     INFO(name);
     const Workspace place;
     Words sharded = words;

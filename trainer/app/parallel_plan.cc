@@ -41,9 +41,13 @@ struct Exchange {
   double last_bucket = 0.0;  ///< Seconds of the part that starts when the pass is over.
   double gather = 0.0;       ///< Seconds of sending updated weights.
   double bytes = 0.0;
+  double first_unit = 0.0;  ///< Seconds that each forward pass waits for its first weights.
+  double collect = 0.0;     ///< Seconds of collecting all weights for it.
 
-  double exposed(double backward_s) const {
-    return passes * std::max(last_bucket, seconds - backward_s) + gather;
+  double exposed(double forward_s, double backward_s) const {
+    return passes * (std::max(last_bucket, seconds - backward_s) +
+                     std::max(first_unit, collect - forward_s)) +
+           gather;
   }
 };
 
@@ -73,6 +77,24 @@ Exchange exchange_of(const Config& config, double weight_bytes, double buckets,
           passes * sent + all_gather_bytes(network.ranks, weight_bytes)};
 }
 
+/// ZeRO-3: weights are collected unit by unit for each forward pass and once more for the backward
+/// pass, in which gradients are reduced.
+Exchange exchange_of_units(const Config& config, double weight_bytes,
+                           const PlannedTraining& training, const Network& network) {
+  const auto units = static_cast<double>(std::max<int64_t>(1, training.units));
+  const double root_bytes = 4.0 * static_cast<double>(training.root);
+  const double of_root = all_gather_seconds(network, root_bytes);
+  const double of_unit = all_gather_seconds(network, (weight_bytes - root_bytes) / units);
+  Exchange exchange;
+  exchange.passes = static_cast<double>(micro_batches_of_rank(config.trainer, network.ranks));
+  exchange.seconds = 2 * (units * of_unit + of_root);
+  exchange.last_bucket = of_unit + of_root;
+  exchange.first_unit = of_root + of_unit;
+  exchange.collect = of_root + units * of_unit;
+  exchange.bytes = exchange.passes * all_gather_bytes(network.ranks, 3 * weight_bytes);
+  return exchange;
+}
+
 /// Bytes that the update reads and writes on one process: gradients; weights, optimizer and
 /// averages twice.
 double update_bytes(const std::vector<MemoryItem>& whole) {
@@ -90,14 +112,18 @@ void take_times(ParallelPlan& plan, const Config& config, const PlannedTraining&
   const double micro_batch_s = flops / cluster.flops_per_s;
   const double gradients = bytes_of(whole, "gradients");
   const Exchange exchange =
-      exchange_of(config, gradients, buckets_of(config.distributed, training.matrices, gradients),
-                  cluster.network);
+      config.distributed.strategy == Strategy::kZero3
+          ? exchange_of_units(config, gradients, training, cluster.network)
+          : exchange_of(config, gradients,
+                        buckets_of(config.distributed, training.matrices, gradients),
+                        cluster.network);
   const double sharers =
       config.distributed.strategy == Strategy::kDdp ? 1.0 : static_cast<double>(plan.data);
   plan.sent_bytes = exchange.bytes;
   plan.time.compute_s =
       micro_batch_s * static_cast<double>(micro_batches_of_rank(config.trainer, plan.data));
-  plan.time.exposed_s = exchange.exposed(kBackwardShare * micro_batch_s);
+  plan.time.exposed_s =
+      exchange.exposed((1.0 - kBackwardShare) * micro_batch_s, kBackwardShare * micro_batch_s);
   plan.time.update_s = update_bytes(whole) / sharers / cluster.memory_bytes_per_s;
 }
 
@@ -221,7 +247,8 @@ std::optional<ParallelPlan> changed_plan(const PlannedTraining& training, Strate
   return std::nullopt;
 }
 
-constexpr Strategy kStrategies[] = {Strategy::kDdp, Strategy::kZero1, Strategy::kZero2};
+constexpr Strategy kStrategies[] = {Strategy::kDdp, Strategy::kZero1, Strategy::kZero2,
+                                    Strategy::kZero3};
 
 void take_faster(std::optional<ParallelPlan>& best, const ParallelPlan& plan) {
   if (!plan.fits) return;
@@ -247,7 +274,7 @@ std::optional<ParallelPlan> plan_with_more_ranks(const PlannedTraining& training
 int64_t least_memory(const PlannedTraining& training, Cluster cluster) {
   constexpr int64_t kManyRanks = 1 << 20;
   cluster.network.ranks = kManyRanks;
-  const auto leanest = variants_of(training, Strategy::kZero2).back().config;
+  const auto leanest = variants_of(training, Strategy::kZero3).back().config;
   return bytes_of_rank(items_of(leanest, training, cluster), cluster.cuda);
 }
 
@@ -301,9 +328,10 @@ std::vector<std::string> ways_out(const PlannedTraining& training, const Cluster
                         fmt::join(plan->changes, " "), in_bytes(plan->memory_bytes))};
   }
   return {fmt::format(
-      "More ranks do not help: every rank of ddp, zero1 and zero2 holds all weights, and needs {} "
-      "at least. Use GPUs with that memory or a smaller model; dividing the weights takes ZeRO-3, "
-      "pipeline or tensor parallelism, which this version does not have.",
+      "More ranks do not help: even with zero3 a rank holds a layer's weights and gradients and "
+      "its "
+      "own activations, and needs {} at least. Use GPUs with that memory or a smaller model; "
+      "dividing layers takes pipeline or tensor parallelism, which this version does not have.",
       in_bytes(least_memory(training, cluster)))};
 }
 

@@ -26,6 +26,8 @@ struct PlannedTraining {
   std::vector<MemorySaver> savers;
   int64_t largest_layer = 0;  ///< Parameters; 0: not known.
   int64_t matrices = 0;       ///< Weight matrices, which ddp's buckets hold whole; 0: not known.
+  int64_t units = 0;          ///< Blocks, which zero3 collects one by one; 0: not known.
+  int64_t root = 0;           ///< Parameters outside of them.
 };
 
 /// Ranks that are all alike.

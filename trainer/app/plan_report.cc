@@ -30,7 +30,7 @@ struct MemoryColumn {
 
 const std::vector<MemoryColumn>& memory_columns() {
   static const std::vector<MemoryColumn> columns = {
-      {"weights", {"weights"}},
+      {"weights", {"weights", "collected_weights"}},
       {"gradients", {"gradients", "ddp_buckets", "gradient_buckets"}},
       {"optimizer", {"optimizer", "averaged_weights"}},
       {"activations", {"activations", "logits"}},

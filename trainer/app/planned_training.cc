@@ -19,6 +19,8 @@ double recomputed_share(const Config& config) {
 struct LayerFacts {
   int64_t largest = 0;   ///< Parameters.
   int64_t matrices = 0;  ///< Of weights.
+  int64_t units = 0;     ///< Blocks.
+  int64_t root = 0;      ///< Parameters outside of them.
 };
 
 /// Zeros for models whose parts may be several layers.
@@ -32,6 +34,8 @@ LayerFacts layer_facts(const Config& config, const TaskCost& task) {
     const bool several = blocks || part.name == "layers";
     const int64_t layers = !several ? 1 : blocks ? config.gpt.n_layer : config.bert.n_layer;
     facts.matrices += !several ? 1 : layers * (blocks ? kOfBlock : kOfBert);
+    facts.units += several ? layers : 0;
+    facts.root += several ? 0 : part.count;
     facts.largest = std::max(facts.largest, part.count / std::max<int64_t>(1, layers));
   }
   return facts;
@@ -60,6 +64,8 @@ PlannedTraining planned_training(const Config& config, const TaskCost& task) {
   const LayerFacts layers = layer_facts(config, task);
   training.largest_layer = layers.largest;
   training.matrices = layers.matrices;
+  training.units = layers.units;
+  training.root = layers.root;
   return training;
 }
 

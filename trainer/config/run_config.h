@@ -18,10 +18,10 @@ enum class GradientCompression { kNone, kBf16, kFp16 };
 inline Names names_of(GradientCompression) { return {"none", "bf16", "fp16"}; }
 
 /// Who holds what of the training state: ddp: all of it on every rank; zero1: each rank holds its
-/// share of the optimizer's state; zero2: and of the gradients. auto: what `trainer plan` would
-/// choose; a run that trains has one of the others.
-enum class Strategy { kDdp, kZero1, kZero2, kAuto };
-inline Names names_of(Strategy) { return {"ddp", "zero1", "zero2", "auto"}; }
+/// share of the optimizer's state; zero2: and of the gradients; zero3: and of the weights. auto:
+/// what `trainer plan` would choose; a run that trains has one of the others.
+enum class Strategy { kDdp, kZero1, kZero2, kZero3, kAuto };
+inline Names names_of(Strategy) { return {"ddp", "zero1", "zero2", "zero3", "auto"}; }
 /// Whether ranks hold different parts of the training state. Nobody knows it of auto.
 inline bool divides_state(Strategy strategy) {
   return strategy != Strategy::kDdp && strategy != Strategy::kAuto;

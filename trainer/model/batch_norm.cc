@@ -126,6 +126,4 @@ void BatchNormImpl::end_step(const SumOverRanks& sum, const torch::Tensor& disca
   move(running_var, means.slice(0, channels));
 }
 
-void BatchNormImpl::forget() { seen_ = torch::Tensor(); }
-
 }  // namespace ddp::train

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 namespace ddp::train {
 
@@ -31,8 +32,10 @@ class BatchNormImpl : public torch::nn::Module {
   /// Moves the running statistics by a tenth towards the mean of those of the micro-batches since
   /// the last call, on all ranks. `discard` (float32 scalar): 1 leaves them as they are.
   void end_step(const SumOverRanks& sum, const torch::Tensor& discard);
-  /// Forgets the micro-batches since the last end_step().
-  void forget();
+  /// What the micro-batches since the last end_step() add up to; not defined if there were none.
+  const torch::Tensor& seen() const { return seen_; }
+  /// Back to an earlier seen().
+  void set_seen(torch::Tensor seen) { seen_ = std::move(seen); }
 
   torch::Tensor weight;
   torch::Tensor bias;

@@ -91,8 +91,10 @@ BertLayerImpl::BertLayerImpl(const BertConfig& config)
 }
 
 torch::Tensor BertLayerImpl::forward(const torch::Tensor& x_BTC, const torch::Tensor& seen_B11T) {
-  const auto attended_BTC = attention_output(self(x_BTC, seen_B11T), x_BTC);
-  return output(at::gelu(intermediate(attended_BTC)), attended_BTC);
+  return with_weights(x_BTC, [&](const torch::Tensor& x) {
+    const auto attended_BTC = attention_output(self(x, seen_B11T), x);
+    return output(at::gelu(intermediate(attended_BTC)), attended_BTC);
+  });
 }
 
 BertImpl::BertImpl(const BertConfig& config, int64_t vocab_size, int64_t positions) {

@@ -13,6 +13,7 @@
 
 #include "trainer/config/config.h"
 #include "trainer/model/model_parameter.h"
+#include "trainer/model/model_unit.h"
 
 namespace ddp::train {
 
@@ -61,7 +62,7 @@ class BertOutputImpl : public torch::nn::Module {
 };
 TORCH_MODULE(BertOutput);
 
-class BertLayerImpl : public torch::nn::Module {
+class BertLayerImpl : public ModelUnit {
  public:
   explicit BertLayerImpl(const BertConfig& config);
   torch::Tensor forward(const torch::Tensor& x_BTC, const torch::Tensor& seen_B11T);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "trainer/model/lora.h"
@@ -25,6 +27,68 @@ struct StateCounts {
   double states = 0.0;   ///< Of the optimizer.
   double averages = 0.0;
 };
+
+/// Of ZeRO-3, which collects the weights of a unit at a time.
+struct UnitCounts {
+  double root = 0.0;             ///< Parameters of no unit.
+  double largest_of_root = 0.0;  ///< Of its trained parameters: an embedding.
+  double unit = 0.0;             ///< Of the largest unit.
+  double largest_of_unit = 0.0;  ///< Of any unit's trained parameters.
+};
+
+/// "transformer.h.0" of "transformer.h.0.ln_1.weight"; "" for the root.
+std::string unit_of(const std::string& parameter) {
+  std::size_t begin = 0;
+  while (begin < parameter.size()) {
+    const std::size_t end = std::min(parameter.find('.', begin), parameter.size());
+    const std::string_view part = std::string_view(parameter).substr(begin, end - begin);
+    if (!part.empty() && part.find_first_not_of("0123456789") == part.npos)
+      return parameter.substr(0, end);
+    begin = end + 1;
+  }
+  return "";
+}
+
+UnitCounts unit_counts(const Config& config, const std::vector<ParameterShape>& of_model) {
+  UnitCounts counts;
+  std::map<std::string, double> units;
+  const auto add = [&](const ParameterShape& parameter, bool trained) {
+    const std::string unit = unit_of(parameter.name);
+    const auto count = static_cast<double>(parameter.count());
+    units[unit] += count;
+    double& largest = unit.empty() ? counts.largest_of_root : counts.largest_of_unit;
+    if (trained) largest = std::max(largest, count);
+  };
+  const bool adapted = config.lora.enabled();
+  const auto parameters = adapted ? adapter_shapes(config.lora, of_model) : of_model;
+  for (const auto& group : resolve_param_groups(config, parameters)) {
+    for (const std::size_t i : group.members) add(parameters[i], !group.options.frozen);
+  }
+  for (std::size_t i = 0; adapted && i < of_model.size(); ++i) add(of_model[i], false);
+  counts.root = units[""];
+  for (const auto& [name, count] : units)
+    if (!name.empty()) counts.unit = std::max(counts.unit, count);
+  return counts;
+}
+
+/// What a rank holds besides its shards at the largest moment of a step.
+struct Collected {
+  double weights = 0.0;
+  double gradients = 0.0;
+
+  double total() const { return weights + gradients; }
+};
+
+/// Either the backward pass of a unit: its weights and the next one's, its gradients in a table (on
+/// a GPU there are two) and the last one outside of it, while the output layer's gradient waits for
+/// the embedding's; or its end: the root's weights, its table, and both gradients of the embedding.
+Collected collected(const UnitCounts& n, bool cuda) {
+  const Collected in_unit = {
+      kFloat * 2 * n.unit,
+      kFloat * (n.largest_of_root + n.unit * (cuda ? 2 : 1) + n.largest_of_unit)};
+  const Collected at_end = {kFloat * n.root, kFloat * (n.root + 2 * n.largest_of_root)};
+  return in_unit.total() > at_end.total() ? in_unit : at_end;
+}
 
 StateCounts state_counts(const Config& config, const std::vector<ParameterShape>& of_model) {
   StateCounts counts;
@@ -102,6 +166,9 @@ std::vector<MemoryItem> state_items(const Config& config,
   const bool alone = place.world_size == 1;
   const bool sharded = divides_state(config.distributed.strategy) && !alone;
   const double ranks = sharded ? static_cast<double>(place.world_size) : 1.0;  // that share it
+  const bool units = sharded && config.distributed.strategy == Strategy::kZero3;
+  const Collected of_units =
+      units ? collected(unit_counts(config, parameters), place.cuda) : Collected{};
   // Of what a snapshot has, rank 0 copies all, or every rank its part.
   const AutoSwitch shards = config.trainer.snapshot_shards;
   const bool parts =
@@ -109,16 +176,18 @@ std::vector<MemoryItem> state_items(const Config& config,
   const double state = kFloat * (n.all + n.states + n.averages) /
                        (parts ? static_cast<double>(place.world_size) : 1.0);
   const bool own_buckets = !sharded && !alone && !config.distributed.gradient_as_bucket_view;
-  return {
-      {"weights", rounded(kFloat * (n.all + n.below))},
-      {"gradients", rounded(kFloat * n.trained / ranks)},
-      {"optimizer", rounded(kFloat * n.states / ranks)},
-      {"averaged_weights", rounded(kFloat * n.averages / ranks)},
-      {"ddp_buckets", own_buckets ? rounded(kFloat * n.trained) : 0},
-      {"gradient_buckets", sharded ? rounded(unsharded_gradients(config, n, place.world_size)) : 0},
-      {"snapshot_copy", rounded(state), MemoryKind::kHost, !parts},
-      {"ram_snapshots", config.trainer.ram_snapshots ? rounded(3 * state) : 0, MemoryKind::kShared,
-       !parts}};
+  double in_buckets = of_units.gradients;
+  if (sharded && !units) in_buckets = unsharded_gradients(config, n, place.world_size);
+  return {{"weights", rounded(kFloat * (n.all + n.below) / (units ? ranks : 1.0))},
+          {"collected_weights", rounded(of_units.weights)},
+          {"gradients", rounded(kFloat * n.trained / ranks)},
+          {"optimizer", rounded(kFloat * n.states / ranks)},
+          {"averaged_weights", rounded(kFloat * n.averages / ranks)},
+          {"ddp_buckets", own_buckets ? rounded(kFloat * n.trained) : 0},
+          {"gradient_buckets", rounded(in_buckets)},
+          {"snapshot_copy", rounded(state), MemoryKind::kHost, !parts},
+          {"ram_snapshots", config.trainer.ram_snapshots ? rounded(3 * state) : 0,
+           MemoryKind::kShared, !parts}};
 }
 
 std::vector<MemoryItem> with_items(std::vector<MemoryItem> items, std::vector<MemoryItem> more) {

@@ -63,7 +63,7 @@ torch::Tensor sums_on_cpu(const std::vector<torch::Tensor>& flat) {
   auto sums = torch::empty({static_cast<int64_t>(pieces.size())}, torch::kFloat64);
   auto* const out = sums.mutable_data_ptr<double>();
   const auto sum = has_avx2() ? avx2_sum_of_squares : plain_sum_of_squares;
-  constexpr int64_t kBlocksPerTask = 4;
+  constexpr int64_t kBlocksPerTask = 64;
   at::parallel_for(0, sums.numel(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) out[i] = sum(pieces[static_cast<std::size_t>(i)]);
   });

@@ -10,13 +10,10 @@
 
 namespace ddp::train {
 
-/// Elements of a block: each is summed by exactly one rank.
-inline constexpr int64_t kNormBlock = kShardBlock;
-
-/// Sums of squares in float64, on the gradients' device: one for each block of kNormBlock elements
-/// of each gradient (the last one of a gradient may be shorter), in their order. float32 sums are
-/// off by 0.3 % at the size of GPT-2's embedding. The same bits for any number of threads and any
-/// CPU.
+/// Sums of squares in float64, on the gradients' device: one for each block of kNormBlock elements,
+/// which one rank sums up, of each gradient (the last one of a gradient may be shorter), in their
+/// order. float32 sums are off by 0.3 % at the size of GPT-2's embedding. The same bits for any
+/// number of threads and any CPU.
 torch::Tensor block_sums_of_squares(const std::vector<torch::Tensor>& gradients);
 
 /// The root of the sum of all blocks, added in order; a float32 scalar on the gradients' device.

@@ -37,9 +37,17 @@ class GradientSync {
   /// averaged.
   virtual void backward(const torch::Tensor& loss) = 0;
   /// Whether every micro-batch of a step is reduced: ranks with fewer of them than others then take
-  /// part by leave_out_micro_batch().
+  /// part by leave_out_micro_batch(), where `forward`, which makes the loss of any batch, may be
+  /// called; it counts for nothing.
   virtual bool reduces_every_micro_batch() const { return false; }
-  virtual void leave_out_micro_batch() {}
+  virtual void leave_out_micro_batch(const std::function<torch::Tensor()>& /*forward*/) {}
+  /// Around forward passes without a backward pass, of which all ranks make the same ones if
+  /// divides_weights(). The second one also after a forward pass that threw; throws nothing.
+  virtual void begin_inference() {}
+  virtual void end_inference() {}
+  /// Whether the weights themselves are divided between the ranks: every forward pass is a
+  /// collective then.
+  virtual bool divides_weights() const { return false; }
   /// What a backward pass communicates by, for messages.
   virtual const char* collective_name() const { return "gradients_all_reduce"; }
   /// L2 norm over the gradients of the model, of which this rank updates `gradients`, a float32

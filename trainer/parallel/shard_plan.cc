@@ -1,6 +1,7 @@
 #include "trainer/parallel/shard_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -10,6 +11,10 @@ namespace {
 /// What is never divided between ranks: a block, or a whole parameter.
 using Unit = Shard;
 using Units = std::vector<Unit>;
+
+int64_t rounded_up(int64_t elements) {
+  return (elements + kNormBlock - 1) / kNormBlock * kNormBlock;
+}
 
 Units units_of(const std::vector<ShardedSize>& parameters) {
   Units units;
@@ -121,10 +126,7 @@ class Packer {
 
 }  // namespace
 
-int64_t padded_size(const Shard& shard) {
-  constexpr int64_t kLine = 16;  // elements: 64 bytes of float32
-  return (shard.size() + kLine - 1) / kLine * kLine;
-}
+int64_t padded_size(const Shard& shard) { return rounded_up(shard.size()); }
 
 std::vector<ShardBucket> plan_shards(const std::vector<ShardedSize>& parameters, int ranks,
                                      int64_t bucket_elements, int64_t first_bucket_elements) {
@@ -136,6 +138,32 @@ std::vector<ShardBucket> plan_shards(const std::vector<ShardedSize>& parameters,
       packer.add_block(unit);
   }
   return packer.packed();
+}
+
+ShardBucket plan_unit(const std::vector<ShardedSize>& parameters,
+                      const std::vector<std::size_t>& members, int ranks) {
+  const auto size_of = [&](std::size_t i) { return parameters[i].elements; };
+  if (std::any_of(members.begin(), members.end(), [&](auto i) { return parameters[i].whole; })) {
+    constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+    Packer packer(ranks, kNoLimit, kNoLimit);
+    for (const std::size_t i : members) packer.add_whole({i, 0, size_of(i)});
+    return packer.packed().front();
+  }
+  int64_t total = 0;
+  for (const std::size_t i : members) total += rounded_up(size_of(i));
+  ShardBucket bucket{std::vector<std::vector<Shard>>(static_cast<std::size_t>(ranks)),
+                     rounded_up((total + ranks - 1) / ranks)};
+  int64_t at = 0;
+  for (const std::size_t i : members) {
+    for (int64_t begin = 0; begin < size_of(i);) {
+      const int64_t rank = at / bucket.row;
+      const int64_t end = std::min(size_of(i), begin + (rank + 1) * bucket.row - at);
+      bucket.of_rank[static_cast<std::size_t>(rank)].push_back({i, begin, end});
+      at += rounded_up(end - begin);
+      begin = end;
+    }
+  }
+  return bucket;
 }
 
 }  // namespace ddp::train

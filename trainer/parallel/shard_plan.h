@@ -8,10 +8,13 @@
 
 namespace ddp::train {
 
-/// Elements of a block. Shards are cut at multiples of it from a parameter's beginning: each block
-/// of the gradient norm is then summed by one rank, and fused optimizers, whose rounding depends on
-/// an element's place in its vector register, compute what they compute on the whole parameter.
-inline constexpr int64_t kShardBlock = 16 * 1024;
+/// Shards are cut at multiples of so many elements from a parameter's beginning: each block of the
+/// gradient norm is then summed by one rank, and fused optimizers, whose rounding depends on an
+/// element's place in its vector register, compute what they compute on the whole parameter.
+inline constexpr int64_t kNormBlock = 1024;
+
+/// Elements of a block, which plan_shards() does not cut.
+inline constexpr int64_t kShardBlock = 16 * kNormBlock;
 
 struct ShardedSize {
   int64_t elements = 0;
@@ -29,7 +32,7 @@ struct Shard {
 };
 
 /// Shards that travel together, as a table with one row for each rank. The shards of a rank lie in
-/// its row one after the other, each at a multiple of 16 elements.
+/// its row one after the other, each at a multiple of kNormBlock elements.
 struct ShardBucket {
   std::vector<std::vector<Shard>> of_rank;
   int64_t row = 0;  ///< Elements of a row; shorter ones are padded.
@@ -45,5 +48,11 @@ int64_t padded_size(const Shard& shard);
 /// their own, which hold one for each rank at least, where there are as many.
 std::vector<ShardBucket> plan_shards(const std::vector<ShardedSize>& parameters, int ranks,
                                      int64_t bucket_elements, int64_t first_bucket_elements);
+
+/// All of the `members` among `parameters` in one bucket, in whose table each lies in one piece: it
+/// can be used there. Rows are equal but for the end of the last ones. If a member is whole, all of
+/// them are treated as such, and shared out by size.
+ShardBucket plan_unit(const std::vector<ShardedSize>& parameters,
+                      const std::vector<std::size_t>& members, int ranks);
 
 }  // namespace ddp::train

@@ -8,22 +8,13 @@
 #include <sstream>
 #include <utility>
 
+#include "trainer/parallel/zero.h"
 #include "trainer/run/row_cut.h"
 
 namespace ddp::train {
 namespace {
 
 constexpr const char* kHole = "{}";
-
-/// Muon orthogonalises whole matrices.
-std::set<std::size_t> matrices_of(const TrainedParameters& trained) {
-  std::set<std::size_t> matrices;
-  for (const auto& group : trained.groups) {
-    if (group.options.optimizer == OptimizerName::kMuon)
-      matrices.insert(group.members.begin(), group.members.end());
-  }
-  return matrices;
-}
 
 /// Who holds which elements of a parameter.
 std::vector<HeldRange> held_of(const std::vector<std::vector<Shard>>& shards,
@@ -42,26 +33,39 @@ std::vector<HeldRange> held_of(const std::vector<std::vector<Shard>>& shards,
 
 }  // namespace
 
+// Muon orthogonalises whole matrices.
+std::set<std::string> whole_matrices(const TrainedParameters& trained) {
+  std::set<std::string> matrices;
+  for (const auto& group : trained.groups) {
+    if (group.options.optimizer != OptimizerName::kMuon) continue;
+    for (const std::size_t i : group.members) matrices.insert(trained.parameters[i].name);
+  }
+  return matrices;
+}
+
 std::unique_ptr<ShardedDataParallel> make_shards(const TrainedParameters& trained,
                                                  ProcessGroup& group,
                                                  const DistributedConfig& config, int averaged_over,
                                                  FirstValues values) {
   if (!divides_state(config.strategy) || group.size() == 1) return nullptr;
-  const auto matrices = matrices_of(trained);
+  const auto matrices = whole_matrices(trained);
   std::vector<ShardedDataParallel::Parameter> parameters;
   for (const auto& p : trained.parameters)
-    parameters.push_back({p.name, p.tensor, matrices.contains(parameters.size())});
-  const ShardedDataParallel::Options options{config.strategy == Strategy::kZero2, averaged_over,
-                                             config.bucket_cap_mb};
-  return std::make_unique<ShardedDataParallel>(std::move(parameters), group, options, values);
+    parameters.push_back({p.name, p.tensor, matrices.contains(p.name)});
+  const ZeroDataParallel::Options options{config.strategy == Strategy::kZero2, averaged_over,
+                                          config.bucket_cap_mb};
+  return std::make_unique<ZeroDataParallel>(std::move(parameters), group, options, values);
 }
 
 TrainedParameters pieces_of(const TrainedParameters& trained, const ShardedDataParallel& shards) {
   TrainedParameters pieces;
-  std::map<std::size_t, std::vector<std::size_t>> of_parameter;
+  std::map<std::string, const Parameter*> by_name;
+  for (const Parameter& p : trained.parameters) by_name.emplace(p.name, &p);
+  std::map<std::string, std::vector<std::size_t>> of_parameter;
   for (const OwnShard& own : shards.own()) {
-    const Parameter& whole = trained.parameters[own.shard.parameter];
-    of_parameter[own.shard.parameter].push_back(pieces.parameters.size());
+    if (!own.gradient.defined()) continue;  // frozen
+    const Parameter& whole = *by_name.at(shards.parameters()[own.shard.parameter].name);
+    of_parameter[whole.name].push_back(pieces.parameters.size());
     torch::Tensor value = own.value;
     value.mutable_grad() = own.gradient;
     pieces.parameters.push_back(
@@ -71,8 +75,10 @@ TrainedParameters pieces_of(const TrainedParameters& trained, const ShardedDataP
   for (const auto& group : trained.groups) {
     ParameterGroup own = group;
     own.members.clear();
-    for (const std::size_t i : group.members)
-      own.members.insert(own.members.end(), of_parameter[i].begin(), of_parameter[i].end());
+    for (const std::size_t i : group.members) {
+      const auto& members = of_parameter[trained.parameters[i].name];
+      own.members.insert(own.members.end(), members.begin(), members.end());
+    }
     if (!own.members.empty()) pieces.groups.push_back(std::move(own));
   }
   return pieces;

@@ -5,13 +5,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "trainer/config/config.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/parallel/process_group.h"
-#include "trainer/parallel/zero.h"
+#include "trainer/parallel/sharded_data_parallel.h"
 #include "trainer/run/shard_cut.h"
 #include "trainer/snapshot/snapshot.h"
 #include "trainer/snapshot/state_piece.h"
@@ -24,6 +25,9 @@ std::unique_ptr<ShardedDataParallel> make_shards(const TrainedParameters& traine
                                                  ProcessGroup& group,
                                                  const DistributedConfig& config, int averaged_over,
                                                  FirstValues values);
+
+/// The names of the parameters that one rank has to update as a whole.
+std::set<std::string> whole_matrices(const TrainedParameters& trained);
 
 /// The pieces of `trained` that this rank updates, in the groups of their parameters.
 TrainedParameters pieces_of(const TrainedParameters& trained, const ShardedDataParallel& shards);

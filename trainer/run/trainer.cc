@@ -6,10 +6,12 @@
 #include <iterator>
 #include <string_view>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/record_function.h>
 
 #include "trainer/config/keys/config_text.h"
 #include "trainer/optim/trained_parameters.h"
+#include "trainer/run/divided_model.h"
 #include "trainer/run/run_end.h"
 #include "trainer/runtime/seed.h"
 #include "trainer/snapshot/resume_check.h"
@@ -59,9 +61,10 @@ TrainedParameters build_model(Task& task, const Config& config, torch::Device de
   return trained_parameters(config, task.parameters());
 }
 
-/// ZeRO-2 with several micro-batches for each rank adds them up as one process would.
+/// ZeRO-2 and 3 with several micro-batches for each rank add them up as one process would.
 int averaged_over(const Config& config, const BatchPlan& plan, int ranks) {
-  const bool in_order = config.distributed.strategy == Strategy::kZero2;
+  const Strategy strategy = config.distributed.strategy;
+  const bool in_order = strategy == Strategy::kZero2 || strategy == Strategy::kZero3;
   return in_order && plan.micro_batches > ranks ? 1 : ranks;
 }
 
@@ -79,6 +82,34 @@ std::size_t section_of(std::string_view tensor) {
                    [&](std::string_view section) { return tensor.starts_with(section); });
   return static_cast<std::size_t>(found - kSections.begin());
 }
+
+/// Keeps autocast from caching 16-bit copies of divided weights, which would outlive them.
+class WithoutCopies {
+ public:
+  explicit WithoutCopies(const GradientSync& sync)
+      : cached_(at::autocast::is_autocast_cache_enabled()) {
+    if (sync.divides_weights()) at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~WithoutCopies() { at::autocast::set_autocast_cache_enabled(cached_); }
+  WithoutCopies(const WithoutCopies&) = delete;
+  WithoutCopies& operator=(const WithoutCopies&) = delete;
+
+ private:
+  bool cached_;
+};
+
+/// Forward passes without backward passes while it lives.
+class Inference {
+ public:
+  explicit Inference(GradientSync& sync) : sync_(sync), no_copies_(sync) { sync.begin_inference(); }
+  ~Inference() { sync_.end_inference(); }
+  Inference(const Inference&) = delete;
+  Inference& operator=(const Inference&) = delete;
+
+ private:
+  GradientSync& sync_;
+  WithoutCopies no_copies_;
+};
 
 void check_evaluation(const Task& task, const TrainerConfig& config) {
   check_metric_name(task.metric_names(), config.metric_for_best_model);
@@ -133,7 +164,11 @@ Trainer::Trainer(const Config& config, const DevicePlan& plan, ProcessGroup& gro
 }
 
 TrainedParameters Trainer::divide(TrainedParameters trained, FirstValues values) {
-  auto shards = make_shards(trained, group_, config_.distributed, averaged_over_, values);
+  std::unique_ptr<ShardedDataParallel> shards;
+  if (config_.distributed.strategy == Strategy::kZero3 && group_.size() > 1)
+    shards = divide_model(task_, trained, group_, averaged_over_, values);
+  else
+    shards = make_shards(trained, group_, config_.distributed, averaged_over_, values);
   if (!shards) return trained;
   auto pieces = pieces_of(trained, *shards);
   shards_ = shards.get();
@@ -148,14 +183,36 @@ void Trainer::restore(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) 
 }
 
 std::vector<NamedTensor> Trainer::state() const {
-  std::vector<NamedTensor> result;
-  for (const auto& p : task_.parameters()) result.push_back({"model." + p.name, p.tensor.detach()});
+  std::vector<NamedTensor> result = weights();
   for (const auto& [name, tensor, piece] : optimizer_->state())
     result.push_back({"optimizer." + name, tensor, piece});
   for (const auto& each : task_.buffers()) result.push_back({"buffer." + each.name, each.tensor});
   for (const auto& [name, tensor, piece] : average_.state())
     result.push_back({"ema." + name, tensor, piece});
   return result;
+}
+
+std::vector<NamedTensor> Trainer::weights() const {
+  std::vector<NamedTensor> result;
+  if (shards_ == nullptr || !shards_->divides_weights()) {
+    for (const auto& p : task_.parameters())
+      result.push_back({"model." + p.name, p.tensor.detach()});
+    return result;
+  }
+  const std::size_t in_snapshots = task_.parameters().size();
+  for (const OwnShard& own : shards_->own()) {
+    if (own.shard.parameter >= in_snapshots) continue;
+    const auto& [name, tensor, whole] = shards_->parameters()[own.shard.parameter];
+    result.push_back({"model." + name, own.value,
+                      Piece{own.shard.parameter, tensor.sizes().vec(), own.shard.begin}});
+  }
+  return result;
+}
+
+std::vector<NamedTensor> Trainer::whole_weights() const {
+  const auto own = weights();
+  const bool divided = shards_ != nullptr && shards_->divides_weights();
+  return divided ? sharded_state_->gather(own) : own;
 }
 
 std::vector<NamedTensor> Trainer::state_where(bool divided) const {
@@ -193,20 +250,22 @@ bool Trainer::may_lack(const Config& before, const std::string& tensor) const {
 // another optimizer, starts at 0; so does momentum that is new.
 void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot) {
   without_state_ = parameters_without_state(before, config_, shapes_of(task_.parameters()));
+  const auto load = [&](const NamedTensor& each) {
+    if (!each.piece)
+      snapshot.load_into(each.name, each.tensor);
+    else if (each.tensor.numel() > 0)
+      snapshot.load_part_into(each.name, each.piece->shape, each.piece->begin, each.tensor);
+  };
   std::vector<NamedTensor> of_training;
   for (auto& each : state()) {
     if (each.name.starts_with("optimizer.") || each.name.starts_with("ema."))
       of_training.push_back(each);
     else
-      snapshot.load_into(each.name, each.tensor);
+      load(each);
   }
   average_.restart();
-  for (const auto& [name, tensor, piece] : of_training) {
-    if (may_lack(before, name) && snapshot.file->find(name) == nullptr) continue;
-    if (!piece)
-      snapshot.load_into(name, tensor);
-    else if (tensor.numel() > 0)
-      snapshot.load_part_into(name, piece->shape, piece->begin, tensor);
+  for (const auto& each : of_training) {
+    if (!may_lack(before, each.name) || snapshot.file->find(each.name) != nullptr) load(each);
   }
 }
 
@@ -221,11 +280,17 @@ void Trainer::share_state(const OpenedSnapshot* snapshot) {
   for (const auto& each : state_where(/*divided=*/false)) tensors.push_back(each.tensor);
   group_.broadcast(tensors);
   if (shards_ == nullptr) return;
-  average_.restart();
   const Config before =
       snapshot != nullptr ? config_from_json(snapshot->meta.config_json) : config_;
-  sharded_state_->deal_out(snapshot, state_where(/*divided=*/true),
-                           [&](const std::string& name) { return may_lack(before, name); });
+  const auto deal_out = [&](const std::vector<NamedTensor>& pieces) {
+    sharded_state_->deal_out(snapshot, pieces,
+                             [&](const std::string& name) { return may_lack(before, name); });
+  };
+  if (shards_->divides_weights()) deal_out(weights());
+  average_.restart();
+  auto of_training = state_where(/*divided=*/true);
+  std::erase_if(of_training, [](const auto& each) { return each.name.starts_with("model."); });
+  deal_out(of_training);
 }
 
 MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor, int64_t micro,
@@ -240,7 +305,13 @@ MicroBatchLoss Trainer::run_micro_batch(DataLoader& loader, RunMonitor& monitor,
   {
     RECORD_USER_SCOPE("forward");
     const Autocast autocast(plan_.device.type(), amp_dtype_);
-    loss.mean = task_.loss(batch);
+    const WithoutCopies no_copies(*sync_);
+    try {
+      loss.mean = task_.loss(batch);
+    } catch (...) {
+      sync_->end_inference();
+      throw;
+    }
   }
   if (monitor.faults().plans(FaultKind::kNan, step_ + 1)) loss.mean = loss.mean * std::nan("");
   const auto scaled = scaler_.scale(loss_weights_.for_backward(loss));
@@ -262,14 +333,14 @@ StepOutput Trainer::train_step(DataLoader& loader, RunMonitor& monitor,
   const int64_t most = batch_plan_.of_rank(0, group_.size());
   if (sync_->reduces_every_micro_batch() && own_micro_batches_ < most) {
     monitor.enter(Phase::kBackward, sync_->collective_name());
-    sync_->leave_out_micro_batch();
+    sync_->leave_out_micro_batch([this] { return task_.smallest_loss(); });
   }
   monitor.enter(Phase::kOptimizer);
   before_update();
   monitor.meet(Phase::kOptimizer, "update");
   update(output);
   ++step_;
-  if (monitor.faults().plans(FaultKind::kDrift, step_)) drift(task_.parameters().back().tensor);
+  if (monitor.faults().plans(FaultKind::kDrift, step_)) drift(weights().back().tensor);
   cursor_ = sampler_.next(cursor_);
   return output;
 }
@@ -324,9 +395,18 @@ void Trainer::leave_out_step(DataLoader& loader) {
 std::optional<std::string> Trainer::sample(const std::function<bool()>& go_on) {
   swap_averages();
   std::optional<std::string> text;
-  if (group_.is_main()) text = task_.sample(sample_seed(as_seed(config_), step_), go_on);
+  const bool by_all = shards_ != nullptr && shards_->divides_weights();
+  if (by_all || group_.is_main()) {
+    const Inference inference(*sync_);
+    text = task_.sample(sample_seed(as_seed(config_), step_), by_all ? agreed(go_on) : go_on);
+  }
   swap_averages();
-  return text;
+  return group_.is_main() ? text : std::nullopt;
+}
+
+// Every pass of the model is a collective.
+std::function<bool()> Trainer::agreed(const std::function<bool()>& go_on) {
+  return [this, &go_on] { return group_.all_reduce_max_async(go_on() ? 0 : 1).wait() == 0; };
 }
 
 void Trainer::swap_averages() {
@@ -339,8 +419,13 @@ std::optional<Evaluation> Trainer::evaluate_on(const SampleSource& samples,
                                                const std::function<bool()>& go_on,
                                                const std::function<void()>& before_wait) {
   swap_averages();
-  auto evaluation = evaluate(task_, samples, config_.trainer.batch_size, group_, plan_.device,
-                             amp_dtype_, go_on, before_wait, most_batches);
+  std::optional<Evaluation> evaluation;
+  {
+    const Inference inference(*sync_);
+    const auto idle = sync_->divides_weights() ? IdleRanks::kJoin : IdleRanks::kWait;
+    evaluation = evaluate(task_, samples, config_.trainer.batch_size, group_, plan_.device,
+                          amp_dtype_, go_on, before_wait, most_batches, idle);
+  }
   swap_averages();
   return evaluation;
 }

@@ -98,6 +98,8 @@ class Trainer {
 
   /// Of the last step, by the names of their parameters; on rank 0.
   std::vector<NamedTensor> gradients() const;
+  /// "model.*", of the whole model; on rank 0.
+  std::vector<NamedTensor> whole_weights() const;
 
   /// Where the ranks' training states differ; they must not. A collective; `before_wait` as in
   /// find_difference().
@@ -131,6 +133,10 @@ class Trainer {
                                         std::optional<int64_t> most_batches,
                                         const std::function<bool()>& go_on,
                                         const std::function<void()>& before_wait);
+  /// "model.*", as this rank holds them.
+  std::vector<NamedTensor> weights() const;
+  /// What `go_on` says on all ranks, which call it alike.
+  std::function<bool()> agreed(const std::function<bool()>& go_on);
   /// Model and optimizer: the tensors that a snapshot holds and that all ranks share.
   std::vector<NamedTensor> state() const;
   /// The same as a snapshot has it: on rank 0, and where nothing is divided.

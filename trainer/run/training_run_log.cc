@@ -138,12 +138,14 @@ void TrainingRun::record_evaluation(const char* split, const Evaluation& evaluat
 // The gradients are still there: averaged over the ranks and clipped, as the optimizer got them.
 void TrainingRun::record_histograms() {
   monitor_.enter(Phase::kHistograms);
+  const auto weights = trainer_.whole_weights();
   const auto gradients = trainer_.gradients();
   if (!records_) return;
   const auto write = [&](const std::string& name, const torch::Tensor& tensor) {
     records_->write_histogram({trainer_.step(), name, histogram_of(tensor), unix_seconds()});
   };
-  for (const Parameter& p : trainer_.task().parameters()) write("parameters/" + p.name, p.tensor);
+  for (const auto& each : weights)
+    write("parameters/" + each.name.substr(std::string_view("model.").size()), each.tensor);
   for (const auto& gradient : gradients) write("gradients/" + gradient.name, gradient.tensor);
 }
 

@@ -38,7 +38,7 @@ std::optional<Evaluation> evaluate(Task& task, const SampleSource& samples, int6
                                    std::optional<torch::ScalarType> amp_dtype,
                                    const std::function<bool()>& go_on,
                                    const std::function<void()>& before_wait,
-                                   std::optional<int64_t> most_batches) {
+                                   std::optional<int64_t> most_batches, IdleRanks idle) {
   const torch::NoGradGuard no_grad;
   const bool was_training = task.model().is_training();
   task.model().eval();
@@ -53,13 +53,15 @@ std::optional<Evaluation> evaluate(Task& task, const SampleSource& samples, int6
   for (int64_t round = 0; round * group.size() < batches && !stopped; ++round) {
     auto wish = group.all_reduce_max_async(go_on() ? 0 : 1);  // on its way while we compute
     const int64_t i = round * group.size() + group.rank();
-    if (i < batches) {
-      const int64_t first = i * all / batches * batch_size;
+    if (i < batches || idle == IdleRanks::kJoin) {
+      const int64_t first = i < batches ? i * all / batches * batch_size : 0;
       const Batch batch = batch_of(samples, first, std::min(batch_size, rows - first));
       const Autocast autocast(device.type(), amp_dtype);
       const BatchSums of_batch = task.evaluate(batch.to(device));
-      sums[i] = to_host(of_batch.sums.to(torch::kFloat64));
-      if (of_batch.confusion.defined()) confusion_KK += to_host(of_batch.confusion);
+      if (i < batches) {
+        sums[i] = to_host(of_batch.sums.to(torch::kFloat64));
+        if (of_batch.confusion.defined()) confusion_KK += to_host(of_batch.confusion);
+      }
     }
     before_wait();
     stopped = wish.wait() != 0;

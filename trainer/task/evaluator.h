@@ -21,6 +21,13 @@ struct Evaluation {
   ConfusionMatrix confusion;  ///< Empty for a task without classes.
 };
 
+/// What ranks do for which there is no batch in the last round.
+enum class IdleRanks {
+  kWait,
+  kJoin  ///< Evaluate the first one once more, which does not count: the model's passes are
+         ///< collectives.
+};
+
 /// Runs in eval mode and without gradient synchronisation; the model is in its former mode
 /// afterwards.
 ///
@@ -37,7 +44,8 @@ std::optional<Evaluation> evaluate(
     Task& task, const SampleSource& samples, int64_t batch_size, ProcessGroup& group,
     torch::Device device, std::optional<torch::ScalarType> amp_dtype,
     const std::function<bool()>& go_on = [] { return true; },
-    const std::function<void()>& before_wait = [] {}, std::optional<int64_t> most_batches = {});
+    const std::function<void()>& before_wait = [] {}, std::optional<int64_t> most_batches = {},
+    IdleRanks idle = IdleRanks::kWait);
 
 /// The name of a metric of Task::evaluation_sets(): wiki_loss.
 std::string name_in_set(const std::string& set, const std::string& metric);

@@ -193,8 +193,10 @@ torch::Tensor ImageClassification::smallest_loss() {
   const auto image = torch::zeros({1, shape.channels, shape.height, shape.width},
                                   torch::TensorOptions().device(device));
   const auto label = torch::zeros({1}, torch::TensorOptions(torch::kInt64).device(device));
+  std::vector<torch::Tensor> seen;
+  for (auto& norm : model_->norms()) seen.push_back(norm->seen());
   const auto loss = mean_loss(model_(image), label, 1);
-  for (auto& norm : model_->norms()) norm->forget();
+  for (std::size_t i = 0; i < seen.size(); ++i) model_->norms()[i]->set_seen(seen[i]);
   return loss;
 }
 

@@ -126,6 +126,31 @@ TEST_CASE("with several micro-batches zero1 keeps full gradients, zero2 those of
   CHECK(gradients(Strategy::kZero2) == 3 * 4 * all);
 }
 
+TEST_CASE("zero3 divides the weights, too, and collects those of two blocks or of the rest") {
+  Config config = gpt2_config();
+  config.distributed.strategy = Strategy::kZero3;
+  const int64_t all = 124'439'808;
+  const int64_t block = 12 * 768 * 768 + 13 * 768;
+  const int64_t table = int64_t{50257} * 768;
+  const ComputePlace four{false, 4};
+  CHECK(bytes_of(config, "weights", four) == all);
+  CHECK(bytes_of(config, "gradients", four) == all);
+  CHECK(bytes_of(config, "optimizer", four) == 2 * all);
+  const int64_t root = all - 12 * block;  // at the end, with the gradients of the tied table
+  CHECK(bytes_of(config, "collected_weights", four) == 4 * root);
+  CHECK(bytes_of(config, "gradient_buckets", four) == 4 * (root + 2 * table));
+  Config wide = config;
+  wide.gpt.n_embd = 12'800;
+  wide.gpt.n_layer = 2;
+  const int64_t width = wide.gpt.n_embd;
+  const int64_t large = 12 * width * width + 13 * width;
+  CHECK(bytes_of(wide, "collected_weights", four) == 4 * 2 * large);
+  CHECK(bytes_of(wide, "gradient_buckets", four) ==
+        4 * (50257 * width + large + 4 * width * width));
+  CHECK(bytes_of(config, "collected_weights", {false, 1}) == 0);
+  CHECK(bytes_of(config, "weights", {false, 1}) == 4 * all);
+}
+
 TEST_CASE("zero2 leaves frozen parameters whole and without gradients") {
   Config config = gpt2_config();
   config.distributed.strategy = Strategy::kZero2;

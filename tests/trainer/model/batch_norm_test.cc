@@ -132,7 +132,7 @@ TEST_CASE(
   CHECK(torch::equal(norm->running_mean, torch::zeros({kChannels})));
   CHECK(torch::equal(norm->running_var, torch::ones({kChannels})));
   norm(random_batch(1));
-  norm->forget();
+  norm->set_seen({});
   norm->end_step(nothing, torch::zeros({}));
   CHECK(torch::equal(norm->running_mean, torch::zeros({kChannels})));
 }

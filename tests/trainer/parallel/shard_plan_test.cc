@@ -67,6 +67,34 @@ TEST_CASE("every element of every parameter is held once, and cuts are at blocks
   }
 }
 
+TEST_CASE("the parameters of a unit are held once, and each lies in one piece of its table") {
+  const std::vector<ShardedSize> parameters = {{1, false}, {1024, false},   {100'003, false},
+                                               {0, false}, {70'000, false}, {5'000, true}};
+  const std::vector<std::vector<std::size_t>> units = {{0, 1, 2, 3, 4}, {1, 2, 5}};
+  for (const int ranks : {2, 3, 8}) {
+    for (const auto& members : units) {
+      INFO(ranks << " ranks, " << members.size() << " parameters");
+      const auto bucket = plan_unit(parameters, members, ranks);
+      REQUIRE(bucket.of_rank.size() == static_cast<std::size_t>(ranks));
+      CHECK(bucket.row % kNormBlock == 0);
+      std::vector<int64_t> ends(parameters.size(), -1), held(parameters.size(), 0);
+      for (std::size_t rank = 0; rank < bucket.of_rank.size(); ++rank) {
+        int64_t at = static_cast<int64_t>(rank) * bucket.row;
+        for (const Shard& shard : bucket.of_rank[rank]) {
+          if (shard.begin > 0) CHECK(at == ends[shard.parameter]);
+          CHECK(shard.begin == held[shard.parameter]);
+          CHECK(shard.begin % kNormBlock == 0);
+          ends[shard.parameter] = at + shard.size();
+          held[shard.parameter] = shard.end;
+          at += padded_size(shard);
+        }
+        CHECK(at <= static_cast<int64_t>(rank + 1) * bucket.row);
+      }
+      for (const std::size_t i : members) CHECK(held[i] == parameters[i].elements);
+    }
+  }
+}
+
 TEST_CASE("the ranks' shares of a model differ by a block for each bucket at most") {
   const std::vector<ShardedSize> gpt2 = {{50'257 * 768, false}, {1024 * 768, false},
                                          {768, false},          {768 * 2304, false},

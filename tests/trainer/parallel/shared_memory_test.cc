@@ -24,6 +24,14 @@ TEST_CASE("rows are summed in the order of the ranks and gathered, by memory and
   }
 }
 
+TEST_CASE("divided weights exist while they are used, and gradients are those of all ranks") {
+  for (const int ranks : {2, 3, 4}) {
+    INFO(ranks << " ranks");
+    CHECK(test::probe(ranks, "divided memory") == "memory, done\n");
+    CHECK(test::probe(ranks, "divided gloo") == "sockets, done\n");
+  }
+}
+
 TEST_CASE("with backend=gloo no memory is shared") {
   CHECK(test::probe(2, "reduce gloo") == "sockets, right\n");
 }

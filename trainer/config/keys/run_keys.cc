@@ -8,7 +8,8 @@ std::vector<Field> distributed_fields() {
        .meaning =
            "Who holds what. ddp: every rank all of the training state; zero1: each rank its "
            "share of the optimizer's state; zero2: and of the gradients, which are reduced "
-           "in every micro-batch; auto: what trainer plan would choose for this machine, kept "
+           "in every micro-batch; zero3: and of the weights, which are collected block by block; "
+           "auto: what trainer plan would choose for this machine, kept "
            "by the run as long as its number of ranks stays. The numbers are those of ddp."},
       {DDP_KEY(distributed, backend),
        .meaning = "auto: nccl on GPUs, gloo on CPUs, where the ranks of one machine reduce through "

@@ -115,9 +115,11 @@ BlockImpl::BlockImpl(const GptConfig& config) {
   mlp = register_module("mlp", Mlp(config));
 }
 
-torch::Tensor BlockImpl::forward(torch::Tensor x_BTC, const AttentionScope& scope) {
-  x_BTC = attn(ln_1(x_BTC), x_BTC, scope);
-  return mlp(ln_2(x_BTC), x_BTC);
+torch::Tensor BlockImpl::forward(const torch::Tensor& x_BTC, const AttentionScope& scope) {
+  return with_weights(x_BTC, [&](const torch::Tensor& x) {
+    const auto attended_BTC = attn(ln_1(x), x, scope);
+    return mlp(ln_2(attended_BTC), attended_BTC);
+  });
 }
 
 TransformerImpl::TransformerImpl(const GptConfig& config, int64_t vocab_size, int64_t block_size)

@@ -19,6 +19,7 @@
 #include "trainer/model/adaptable_linear.h"
 #include "trainer/model/causal_model.h"
 #include "trainer/model/key_value_cache.h"
+#include "trainer/model/model_unit.h"
 #include "trainer/model/token_context.h"
 
 namespace ddp::train {
@@ -72,10 +73,10 @@ class MlpImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Mlp);
 
-class BlockImpl : public torch::nn::Module {
+class BlockImpl : public ModelUnit {
  public:
   explicit BlockImpl(const GptConfig& config);
-  torch::Tensor forward(torch::Tensor x_BTC, const AttentionScope& scope);
+  torch::Tensor forward(const torch::Tensor& x_BTC, const AttentionScope& scope);
 
  private:
   torch::nn::LayerNorm ln_1{nullptr};

@@ -138,10 +138,12 @@ LlamaBlockImpl::LlamaBlockImpl(const LlamaShape& shape) {
   mlp = register_module("mlp", LlamaMlp(shape));
 }
 
-torch::Tensor LlamaBlockImpl::forward(torch::Tensor x_BTC, const LlamaPass& pass,
+torch::Tensor LlamaBlockImpl::forward(const torch::Tensor& x_BTC, const LlamaPass& pass,
                                       std::size_t layer) {
-  x_BTC = x_BTC + self_attn(input_layernorm(x_BTC), pass, layer);
-  return x_BTC + mlp(post_attention_layernorm(x_BTC));
+  return with_weights(x_BTC, [&](const torch::Tensor& x) {
+    const auto attended_BTC = x + self_attn(input_layernorm(x), pass, layer);
+    return attended_BTC + mlp(post_attention_layernorm(attended_BTC));
+  });
 }
 
 LlamaStackImpl::LlamaStackImpl(const LlamaConfig& config, int64_t vocab_size)

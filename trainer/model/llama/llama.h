@@ -18,6 +18,7 @@
 #include "trainer/model/causal_model.h"
 #include "trainer/model/key_value_cache.h"
 #include "trainer/model/llama/llama_config.h"
+#include "trainer/model/model_unit.h"
 #include "trainer/model/token_context.h"
 
 namespace ddp::train {
@@ -68,10 +69,10 @@ class LlamaMlpImpl : public torch::nn::Module {
 };
 TORCH_MODULE(LlamaMlp);
 
-class LlamaBlockImpl : public torch::nn::Module {
+class LlamaBlockImpl : public ModelUnit {
  public:
   explicit LlamaBlockImpl(const LlamaShape& shape);
-  torch::Tensor forward(torch::Tensor x_BTC, const LlamaPass& pass, std::size_t layer);
+  torch::Tensor forward(const torch::Tensor& x_BTC, const LlamaPass& pass, std::size_t layer);
 
  private:
   RmsNorm input_layernorm{nullptr};

@@ -1,0 +1,48 @@
+// Parts of a model whose weights need not be in memory while they are not used: the blocks of a
+// transformer. A strategy that divides weights between ranks collects them around each use.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <utility>
+
+namespace ddp::train {
+
+/// What surrounds the computation of a unit, in training, evaluation and generation alike.
+struct UnitHooks {
+  /// The unit's weights are in memory on return.
+  std::function<void()> before_forward;
+  /// After the unit has turned `x` into `y`; both are undefined if it threw.
+  std::function<void(const torch::Tensor& x, const torch::Tensor& y)> after_forward;
+};
+
+/// Base class of such a part. Everything that reads its weights goes through with_weights(). The
+/// units of a model follow each other, and weights outside of them are used before the first one or
+/// after the last one.
+class ModelUnit : public torch::nn::Module {
+ public:
+  void set_hooks(UnitHooks hooks) { hooks_ = std::move(hooks); }
+
+ protected:
+  /// Returns `forward(x)`.
+  template <class Forward>
+  torch::Tensor with_weights(const torch::Tensor& x, const Forward& forward) {
+    if (!hooks_.before_forward) return forward(x);
+    hooks_.before_forward();
+    torch::Tensor y;
+    try {
+      y = forward(x);
+    } catch (...) {
+      hooks_.after_forward({}, {});
+      throw;
+    }
+    hooks_.after_forward(x, y);
+    return y;
+  }
+
+ private:
+  UnitHooks hooks_;
+};
+
+}  // namespace ddp::train
