@@ -166,6 +166,7 @@ ddp_torch_room(ddp_run
     run/step_guard.cc
     run/step_profile.cc
     run/trainer.cc
+    run/trainer_state.cc
     run/training_run.cc
     run/training_run_duties.cc
     run/training_run_log.cc

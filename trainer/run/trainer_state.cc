@@ -1,0 +1,237 @@
+// What a snapshot holds of a training, as this rank and as all of them hold it.
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string_view>
+
+#include "trainer/config/keys/config_text.h"
+#include "trainer/optim/trained_parameters.h"
+#include "trainer/run/trainer.h"
+#include "trainer/runtime/seed.h"
+#include "trainer/snapshot/resume_check.h"
+
+namespace ddp::train {
+namespace {
+
+/// The state of the device's default generator if it were seeded with `seed`; the generator itself
+/// stays as it is.
+torch::Tensor seeded_state(torch::Device device, uint64_t seed) {
+  auto generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator.mutex());
+  auto copy = generator.clone();
+  copy.set_current_seed(seed);
+  return copy.get_state();
+}
+
+/// The parameter that a tensor of a snapshot belongs to: "optimizer.P.exp_avg", "ema.P".
+std::string parameter_of(const std::string& tensor) {
+  const std::string name = tensor.substr(tensor.find('.') + 1);
+  return tensor.starts_with("optimizer.") ? name.substr(0, name.rfind('.')) : name;
+}
+
+/// The place of a tensor's section in the order of Trainer::state().
+std::size_t section_of(std::string_view tensor) {
+  constexpr std::array<std::string_view, 4> kSections = {"model.", "optimizer.", "buffer.", "ema."};
+  const auto found =
+      std::find_if(kSections.begin(), kSections.end(),
+                   [&](std::string_view section) { return tensor.starts_with(section); });
+  return static_cast<std::size_t>(found - kSections.begin());
+}
+
+}  // namespace
+
+std::vector<NamedTensor> Trainer::state() const {
+  std::vector<NamedTensor> result = weights();
+  for (const auto& [name, tensor, piece] : optimizer_->state())
+    result.push_back({"optimizer." + name, tensor, piece});
+  for (const auto& each : task_.buffers()) result.push_back({"buffer." + each.name, each.tensor});
+  for (const auto& [name, tensor, piece] : average_.state())
+    result.push_back({"ema." + name, tensor, piece});
+  return result;
+}
+
+std::vector<NamedTensor> Trainer::weights() const {
+  std::vector<NamedTensor> result;
+  if (shards_ == nullptr || !shards_->divides_weights()) {
+    for (const auto& p : task_.parameters())
+      result.push_back({"model." + p.name, p.tensor.detach()});
+    return result;
+  }
+  const std::size_t in_snapshots = task_.parameters().size();
+  for (const OwnShard& own : shards_->own()) {
+    if (own.shard.parameter >= in_snapshots) continue;
+    const auto& [name, tensor, whole] = shards_->parameters()[own.shard.parameter];
+    result.push_back({"model." + name, own.value,
+                      Piece{own.shard.parameter, tensor.sizes().vec(), own.shard.begin}});
+  }
+  return result;
+}
+
+std::vector<NamedTensor> Trainer::whole_weights() const {
+  const auto own = weights();
+  const bool divided = shards_ != nullptr && shards_->divides_weights();
+  return divided ? sharded_state_->gather(own) : own;
+}
+
+std::vector<NamedTensor> Trainer::state_where(bool divided) const {
+  auto tensors = state();
+  std::erase_if(tensors, [&](const auto& each) { return each.piece.has_value() != divided; });
+  return tensors;
+}
+
+void Trainer::load(const SnapshotMeta& meta, const OpenedSnapshot* snapshot) {
+  if (snapshot != nullptr) load_tensors(config_from_json(meta.config_json), *snapshot);
+  const torch::NoGradGuard no_grad;
+  optimizer_->step_count().fill_(meta.optimizer_step);
+  scaler_.load_state(meta.grad_scaler);
+  guard_.load_state(meta.step_guard);
+  step_ = meta.step;
+  const bool same_order = same_data_order(meta, config_, task_);
+  cursor_ = sampler_.normalized(same_order ? meta.cursor : DataCursor{meta.cursor.epoch, 0});
+  last_eval_ = meta.last_eval;
+  best_eval_ = meta.best_eval;
+  evaluation_due_ = meta.evaluation_due;
+  early_stopping_.load_state(meta.early_stopping);
+  if (keeps_best_evaluation(meta, config_, task_)) return;
+  best_eval_.reset();
+  early_stopping_.forget();
+}
+
+bool Trainer::may_lack(const Config& before, const std::string& tensor) const {
+  if (without_state_.contains(parameter_of(tensor))) return true;
+  return tensor.starts_with("ema.")
+             ? before.trainer.ema_decay == 0.0
+             : momentum_of(before.optimizer) == 0.0 && tensor.ends_with(".momentum_buffer");
+}
+
+// Averages start as the weights, and the optimizer's state, of parameters that were frozen or had
+// another optimizer, starts at 0; so does momentum that is new.
+void Trainer::load_tensors(const Config& before, const OpenedSnapshot& snapshot) {
+  without_state_ = parameters_without_state(before, config_, shapes_of(task_.parameters()));
+  const auto load = [&](const NamedTensor& each) {
+    if (!each.piece)
+      snapshot.load_into(each.name, each.tensor);
+    else if (each.tensor.numel() > 0)
+      snapshot.load_part_into(each.name, each.piece->shape, each.piece->begin, each.tensor);
+  };
+  std::vector<NamedTensor> of_training;
+  for (auto& each : state()) {
+    if (each.name.starts_with("optimizer.") || each.name.starts_with("ema."))
+      of_training.push_back(each);
+    else
+      load(each);
+  }
+  average_.restart();
+  for (const auto& each : of_training) {
+    if (!may_lack(before, each.name) || snapshot.file->find(each.name) != nullptr) load(each);
+  }
+}
+
+// A rank that has read a file has it from its own mapping: what counts is what the ranks hold then.
+void Trainer::share_state(const OpenedSnapshot* snapshot) {
+  if (group_.size() == 1) return;
+  const auto readers = group_.gather_doubles(snapshot != nullptr ? 1.0 : 0.0);
+  const bool all = std::find(readers.begin(), readers.end(), 0.0) == readers.end();
+  if (all && !compare_replicas()) return;
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> tensors;
+  for (const auto& each : state_where(/*divided=*/false)) tensors.push_back(each.tensor);
+  group_.broadcast(tensors);
+  if (shards_ == nullptr) return;
+  const Config before =
+      snapshot != nullptr ? config_from_json(snapshot->meta.config_json) : config_;
+  const auto deal_out = [&](const std::vector<NamedTensor>& pieces) {
+    sharded_state_->deal_out(snapshot, pieces,
+                             [&](const std::string& name) { return may_lack(before, name); });
+  };
+  if (shards_->divides_weights()) deal_out(weights());
+  average_.restart();
+  auto of_training = state_where(/*divided=*/true);
+  std::erase_if(of_training, [](const auto& each) { return each.name.starts_with("model."); });
+  deal_out(of_training);
+}
+
+// In the order of state().
+std::vector<NamedTensor> Trainer::whole_state() const {
+  if (shards_ == nullptr) return state();
+  auto tensors = state_where(/*divided=*/false);
+  auto gathered = sharded_state_->gather(state_where(/*divided=*/true));
+  std::move(gathered.begin(), gathered.end(), std::back_inserter(tensors));
+  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    return section_of(a.name) < section_of(b.name);
+  });
+  return tensors;
+}
+
+SnapshotMeta Trainer::capture_meta() const {
+  // One copy, and the only time that the host waits for the device.
+  const auto counters = to_host(
+      torch::cat({optimizer_->step_count().to(torch::kFloat64).view({1}), scaler_.packed_state()}));
+  SnapshotMeta meta;
+  meta.step = step_;
+  meta.cursor = cursor_;
+  meta.optimizer_step = counters[0].item<double>();
+  meta.grad_scaler = GradScaler::unpack(counters.slice(0, 1));
+  meta.task = task_.metadata();
+  meta.task[kTaskKey] = task_name(config_.task);
+  meta.config_json = config_json_;
+  meta.data_sha256 = task_.training().fingerprint();
+  meta.micro_batches_per_step = batch_plan_.micro_batches;
+  meta.world_size = group_.size();
+  meta.step_guard = guard_.state();
+  meta.last_eval = last_eval_;
+  meta.best_eval = best_eval_;
+  meta.evaluation_due = evaluation_due_;
+  meta.early_stopping = early_stopping_.state();
+  return meta;
+}
+
+// As the next step's first micro-batch will find it: the same for any number of ranks.
+NamedTensor Trainer::generator_state() const {
+  return {plan_.device.is_cuda() ? "generator.cuda" : "generator.cpu",
+          seeded_state(plan_.device,
+                       dropout_seed(static_cast<uint64_t>(config_.trainer.seed), step_, 0))};
+}
+
+TrainingState Trainer::capture() const {
+  TrainingState state{capture_meta(), {}, {}};
+  for (auto& each : whole_state()) state.tensors.emplace_back(each.name, each.tensor);
+  const auto generator = generator_state();
+  state.tensors.emplace_back(generator.name, generator.tensor);
+  state.ready = record_ready(plan_.device);
+  return state;
+}
+
+TrainingState Trainer::capture_shard() const {
+  TrainingState state{capture_meta(), {}, {}, ShardToSave{}};
+  ShardToSave& shard = *state.shard;
+  shard.id = {"", 0, step_, group_.rank(), group_.size()};
+  auto whole = state_where(/*divided=*/false);
+  whole.push_back(generator_state());
+  shard.tensors = logical_tensors(whole);
+  shard.pieces = own_share(whole, group_.rank(), group_.size());
+  if (shards_ != nullptr) {
+    auto own = sharded_state_->own_pieces(state_where(/*divided=*/true), shard.tensors);
+    std::move(own.begin(), own.end(), std::back_inserter(shard.pieces));
+    std::stable_sort(shard.tensors.begin(), shard.tensors.end(), [](const auto& a, const auto& b) {
+      return section_of(a.name) < section_of(b.name);
+    });
+  }
+  state.tensors = parts_of(shard.pieces);
+  state.ready = record_ready(plan_.device);
+  return state;
+}
+
+std::optional<ReplicaDifference> Trainer::compare_replicas(
+    const std::function<void()>& before_wait) {
+  return find_difference(state_where(/*divided=*/false), group_, before_wait);
+}
+
+std::vector<NamedTensor> Trainer::gradients() const {
+  std::vector<NamedTensor> gradients;
+  for (const auto& p : optimizer_->parameters())
+    gradients.push_back({p.name, p.tensor.grad(), p.piece});
+  return shards_ == nullptr ? gradients : sharded_state_->gather(gradients);
+}
+
+}  // namespace ddp::train
