@@ -139,6 +139,15 @@ std::vector<int64_t> shape_there(const PretrainedLayout& layout, const NamedTens
   return shape;
 }
 
+/// Whether a table with `there` rows holds one for each of `here` tokens and was padded, as Qwen's
+/// to a multiple of 128; the further rows are of no token.
+bool is_padded_table(int64_t there, int64_t here) {
+  constexpr int64_t kMultiple = 64;
+  constexpr int64_t kMostPadding = 512;
+  return there > here && there % kMultiple == 0 && there - here < kMostPadding &&
+         here > kMostPadding;
+}
+
 std::string difference(const PretrainedLayout& layout, const NamedTensor& parameter,
                        const TensorBytes* there) {
   if (there == nullptr) return parameter.name + " is missing";
@@ -148,8 +157,11 @@ std::string difference(const PretrainedLayout& layout, const NamedTensor& parame
   auto wanted = shape_there(layout, parameter);
   const bool positions = layout.positions != nullptr && parameter.name.ends_with(layout.positions);
   if (positions && there->shape.size() == 2) wanted[0] = std::max(wanted[0], there->shape[0]);
+  const bool vocabulary =
+      parameter.name.ends_with(layout.words) || parameter.name.ends_with(kHead);
+  if (vocabulary && there->shape.size() == 2 && is_padded_table(there->shape[0], wanted[0]))
+    wanted[0] = there->shape[0];
   if (there->shape == wanted) return "";
-  const bool vocabulary = parameter.name.ends_with(layout.words);
   return fmt::format("{} is [{}] there, [{}] here{}", parameter.name, fmt::join(there->shape, ", "),
                      fmt::join(shape_there(layout, parameter), ", "),
                      vocabulary ? " (the first number is that of the tokenizer's tokens: train "

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,19 +14,23 @@
 namespace ddp::train {
 
 /// Finds added tokens as `tokenizers` does: the leftmost, of several there the longest; those that
-/// are `normalized` in what the others leave. Most vocabularies have one, so that no automaton is
-/// built.
+/// are `normalized` in what the others leave, once it is normalized. Most vocabularies have few, so
+/// that no automaton is built.
 class AddedTokens {
  public:
-  explicit AddedTokens(const std::vector<AddedToken>& tokens);
+  /// Null: text stays as it is.
+  using Normalize = std::function<std::string(std::string_view)>;
+  explicit AddedTokens(const std::vector<AddedToken>& tokens, Normalize normalize = nullptr);
 
-  using OnText = std::function<void(std::string_view)>;
+  /// `first`: nothing stands before the text.
+  using OnText = std::function<void(std::string_view text, bool first)>;
   using OnToken = std::function<void(int32_t)>;
-  /// Calls back in order for each token, and for each text (not empty) between.
+  /// Calls back in order for each token, and for each normalized text (not empty) between.
   void split(std::string_view text, const OnText& on_text, const OnToken& on_token) const;
 
-  /// Whether one of them could lie across `at`.
-  bool lies_across(std::string_view text, std::size_t at) const;
+  /// Whether `text` may be cut at `at` as far as these tokens go: none of them could lie across it,
+  /// or take white space from behind it.
+  bool may_cut(std::string_view text, std::size_t at) const;
   std::size_t longest() const;
 
  private:
@@ -46,11 +51,12 @@ class AddedTokens {
     std::vector<AddedToken> tokens_;  // the longest first
     std::array<bool, 256> first_bytes_{};
   };
-  static void split_by(const Finder& finder, std::string_view text, const OnText& on_text,
-                       const OnToken& on_token);
+  static void split_by(const Finder& finder, std::string_view text, bool first,
+                       const OnText& on_text, const OnToken& on_token);
 
   Finder first_;
   Finder second_;
+  Normalize normalize_;
 };
 
 }  // namespace ddp::train

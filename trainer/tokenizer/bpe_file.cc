@@ -9,6 +9,7 @@
 
 #include "trainer/runtime/error.h"
 #include "trainer/tokenizer/bounded_json.h"
+#include "trainer/tokenizer/bpe_parts.h"
 
 namespace ddp::train {
 namespace {
@@ -91,19 +92,19 @@ class SpecReader {
       fail("an entry of 'added_tokens' has no content or no id");
     }
     const auto& content = token["content"].get_ref<const std::string&>();
-    for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
-      if (is_set(token, flag))
-        fail(fmt::format("added token {} has {}, which this trainer does not reproduce",
-                         quoted_part(content), flag));
-    }
+    if (is_set(token, "single_word"))
+      fail(fmt::format(
+          "added_tokens.single_word is set for {}, which this trainer does not reproduce",
+          quoted_part(content)));
     const auto known = ids_.find(content);
     if (known == ids_.end()) {
       place(content, token["id"]);
     } else if (token["id"] != known->second) {
       fail(fmt::format("added token {} has two ids", quoted_part(content)));
     }
-    spec_.added.push_back(
-        {content, ids_.at(content), is_set(token, "special"), is_set(token, "normalized")});
+    spec_.added.push_back({content, ids_.at(content), is_set(token, "special"),
+                           is_set(token, "normalized"), is_set(token, "lstrip"),
+                           is_set(token, "rstrip")});
   }
 
   int32_t merged_id(std::string_view token, std::string_view left, std::string_view right) const {
@@ -129,52 +130,24 @@ class SpecReader {
   std::unordered_map<std::string, int32_t> ids_;
 };
 
-const Json& member(const Json& object, const char* name) {
-  static const Json nothing;
-  const auto found = object.find(name);
-  return found == object.end() ? nothing : *found;
-}
-
 bool is_blank(const Json& value) {
   return value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-std::string type_of(const Json& object) {
-  const Json& type = object.is_object() ? member(object, "type") : object;
-  return type.is_string() ? type.get<std::string>() : "";
-}
-
-bool flag_of(const Json& object, const char* name, bool otherwise) {
-  const Json& flag = member(object, name);
-  return flag.is_boolean() ? flag.get<bool>() : otherwise;
-}
-
-/// Whether tokens are written in the byte alphabet, though words are split in another way.
-bool is_other_byte_level(const Json& splitter) {
-  if (type_of(splitter) != "Sequence") return false;
-  const Json& parts = member(splitter, "pretokenizers");
-  return parts.is_array() && !parts.empty() && type_of(parts.back()) == "ByteLevel";
-}
-
-/// Only what is reproduced token for token is read, but for other words, which encode() refuses.
-void check_parts(const Json& root, const Json& model, const SpecReader& reader) {
-  const Json& splitter = member(root, "pre_tokenizer");
-  if (!member(root, "normalizer").is_null())
-    reader.fail("has a normalizer; this trainer reads byte-level BPE without one (GPT-2's)");
-  if (!model.is_object() || (!member(model, "type").is_null() && type_of(model) != "BPE"))
-    reader.fail(fmt::format("its model is {}; this trainer reads BPE",
-                            quoted_part(model.is_object() ? type_of(model) : "missing")));
-  const bool gpt2 = type_of(splitter) == "ByteLevel" && flag_of(splitter, "use_regex", true);
-  if (!gpt2 && !is_other_byte_level(splitter)) {
+void check_model(const Json& model, const SpecReader& reader) {
+  const std::string type = part_type(model);
+  if (!model.is_object() || (!type.empty() && type != "BPE"))
     reader.fail(
-        fmt::format("its pre_tokenizer is {}; this trainer reads ByteLevel with GPT-2's "
-                    "words",
-                    quoted_part(type_of(splitter))));
-  }
+        fmt::format("model.type is {}; this trainer reads BPE, WordPiece and WordLevel of "
+                    "characters",
+                    quoted_part(model.is_object() ? type : "missing")));
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!is_blank(member(model, affix)))
-      reader.fail(fmt::format("its model has a {}; byte-level BPE has none", affix));
+      reader.fail(fmt::format("model.{} is set; this trainer reads BPE without", affix));
   }
+  const Json& dropout = member(model, "dropout");
+  if (dropout.is_number() && dropout != 0)
+    reader.fail("model.dropout is set; this trainer reads BPE without");
 }
 
 void read_tokens(const Json& root, SpecReader& reader) {
@@ -223,6 +196,14 @@ OrderedJson model_json(const BpeSpec& spec) {
           {"merges", std::move(merges)}};
 }
 
+/// BpeSpec::file_parts into the file that is written.
+void put_back(const OrderedJson& parts, OrderedJson& root) {
+  for (const auto& [key, part] : parts.items()) {
+    if (key != "model") root[key] = part;
+  }
+  for (const auto& [key, value] : parts.at("model").items()) root["model"][key] = value;
+}
+
 }  // namespace
 
 BpeSpec read_vocabulary_and_added(const nlohmann::json& root, const std::string& name) {
@@ -235,16 +216,11 @@ BpeSpec read_tokenizer_json(const nlohmann::json& root, const std::string& name)
   SpecReader reader(name);
   if (!root.is_object()) reader.fail("is not a tokenizer.json: an object is expected");
   const Json& model = member(root, "model");
-  check_parts(root, model, reader);
+  check_model(model, reader);
   read_tokens(root, reader);
   read_merge_list(member(model, "merges"), reader);
-  const Json& splitter = member(root, "pre_tokenizer");
-  if (is_other_byte_level(splitter)) {
-    reader.spec().other_words = splitter.dump();
-  } else {
-    reader.spec().add_prefix_space = flag_of(splitter, "add_prefix_space", true);
-  }
   reader.spec().ignore_merges = flag_of(model, "ignore_merges", false);
+  read_bpe_parts(root, name, reader.spec());
   return std::move(reader.spec());
 }
 
@@ -271,8 +247,8 @@ nlohmann::ordered_json added_tokens_json(const std::vector<AddedToken>& tokens) 
     list.push_back({{"id", token.id},
                     {"content", token.content},
                     {"single_word", false},
-                    {"lstrip", false},
-                    {"rstrip", false},
+                    {"lstrip", token.lstrip},
+                    {"rstrip", token.rstrip},
                     {"normalized", token.normalized},
                     {"special", token.special}});
   }
@@ -284,14 +260,12 @@ std::string tokenizer_json(const BpeSpec& spec) {
                                   {"add_prefix_space", spec.add_prefix_space},
                                   {"trim_offsets", true},
                                   {"use_regex", true}};
-  const OrderedJson splitter =
-      spec.other_words.empty() ? byte_level : OrderedJson::parse(spec.other_words);
-  const OrderedJson root = {
-      {"version", "1.0"},          {"truncation", nullptr},
-      {"padding", nullptr},        {"added_tokens", added_tokens_json(spec.added)},
-      {"normalizer", nullptr},     {"pre_tokenizer", splitter},
-      {"post_processor", nullptr}, {"decoder", byte_level},
-      {"model", model_json(spec)}};
+  OrderedJson root = {{"version", "1.0"},          {"truncation", nullptr},
+                      {"padding", nullptr},        {"added_tokens", added_tokens_json(spec.added)},
+                      {"normalizer", nullptr},     {"pre_tokenizer", byte_level},
+                      {"post_processor", nullptr}, {"decoder", byte_level},
+                      {"model", model_json(spec)}};
+  if (!spec.file_parts.empty()) put_back(OrderedJson::parse(spec.file_parts), root);
   return root.dump() + "\n";
 }
 

@@ -1,23 +1,29 @@
-// What a byte-level BPE tokenizer is made of, as its files hold it.
+// What a BPE tokenizer is made of, as its files hold it.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "trainer/tokenizer/word_splitter.h"
 
 namespace ddp::train {
 
 /// What GPT-2 calls the token between documents.
 inline constexpr const char* kEndOfText = "<|endoftext|>";
-/// Llama 3's name of it.
+/// Names of it in Llama 3 and in Llama 2.
 inline constexpr const char* kLlamaEndOfText = "<|end_of_text|>";
+inline constexpr const char* kSentenceEnd = "</s>";
 
 /// A text that is always one token, wherever it stands, such as <|endoftext|>.
 struct AddedToken {
   std::string content;
   int32_t id = 0;
   bool special = true;
-  bool normalized = false;  ///< These are looked for after the others.
+  bool normalized = false;  ///< These are looked for after the others, in normalized text.
+  bool lstrip = false;      ///< White space before it belongs to it,
+  bool rstrip = false;      ///< or after it.
 };
 
 /// `left` followed by `right` becomes `result`.
@@ -27,16 +33,38 @@ struct Merge {
   int32_t result = 0;
 };
 
+/// BPE over characters, as SentencePiece trains it: spaces are written as U+2581.
+struct SentencePieceRules {
+  enum class Prepend {
+    kNever,
+    kAlways,   ///< A U+2581 before each text between added tokens,
+    kMissing,  ///< where it does not begin with one,
+    kFirst,    ///< as kMissing, at the start of the whole text only.
+  };
+  Prepend prepend = Prepend::kAlways;
+  bool split = false;              ///< A word begins at each U+2581. If not, the text is one word.
+  bool byte_fallback = false;      ///< Unknown characters become their bytes: <0x0A>.
+  bool fuse_unknown = false;       ///< Adjacent unknown characters are one unknown token.
+  std::optional<int32_t> unknown;  ///< Without one, unknown characters have no token.
+  bool strip_first_space = false;  ///< When tokens are decoded.
+};
+
 struct BpeSpec {
-  /// By id, added tokens included; what merges build is written in the byte alphabet.
+  /// By id, added tokens included; what merges build is written in the byte alphabet, or with
+  /// U+2581 as `sentencepiece` says.
   std::vector<std::string> vocabulary;
   std::vector<Merge> merges;  ///< By rank: the first is done first.
   std::vector<AddedToken> added;
   bool add_prefix_space = false;
   bool ignore_merges = false;  ///< A word that is in the vocabulary is one token.
-  /// The pre_tokenizer (JSON) of a file whose words are not GPT-2's, such as Llama 3's; else "". It
-  /// can be decoded and trained on, but no text be encoded.
-  std::string other_words = {};
+  bool nfc = false;            ///< Text is brought to Unicode's normalization form C first.
+  std::vector<WordStage> words = {WordStage::kGpt2};
+  std::optional<SentencePieceRules> sentencepiece;  ///< Empty: byte-level.
+  /// Tokens that the post-processor puts in front of a text, such as Llama's <s>.
+  std::vector<int32_t> beginning;
+  /// A JSON object: those parts of a tokenizer.json that are not GPT-2's, to be written again; else
+  /// "".
+  std::string file_parts = {};
 };
 
 }  // namespace ddp::train

@@ -1,10 +1,11 @@
 #include "trainer/tokenizer/bpe_tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "trainer/runtime/error.h"
 #include "trainer/tokenizer/bpe_file.h"
 #include "trainer/tokenizer/byte_alphabet.h"
+#include "trainer/tokenizer/normal_form.h"
 #include "trainer/tokenizer/word_splitter.h"
 
 namespace ddp::train {
@@ -20,49 +21,50 @@ std::vector<std::string> bytes_of_tokens(const BpeSpec& spec) {
   return bytes;
 }
 
-std::optional<int32_t> find_end_of_text(const BpeSpec& spec) {
-  for (const AddedToken& token : spec.added) {
-    if (token.content == kEndOfText || token.content == kLlamaEndOfText) return token.id;
+AddedTokens::Normalize normalizer_of(const BpeSpec& spec) {
+  if (!spec.nfc) return nullptr;
+  return [](std::string_view text) { return is_surely_nfc(text) ? std::string(text) : nfc(text); };
+}
+
+bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
+
+}  // namespace
+
+std::optional<int32_t> added_token_of(const BpeSpec& spec, std::string_view text) {
+  const auto found =
+      std::find_if(spec.added.begin(), spec.added.end(),
+                   [text](const AddedToken& token) { return token.content == text; });
+  return found == spec.added.end() ? std::nullopt : std::optional(found->id);
+}
+
+std::optional<int32_t> end_of_text_of(const BpeSpec& spec) {
+  for (const char* name : {kEndOfText, kLlamaEndOfText, kSentenceEnd}) {
+    if (const auto token = added_token_of(spec, name)) return token;
   }
   return std::nullopt;
 }
 
-}  // namespace
-
 BpeTokenizer::BpeTokenizer(BpeSpec spec)
     : spec_(std::move(spec)),
       words_(spec_),
-      added_(spec_.added),
+      added_(spec_.added, normalizer_of(spec_)),
       bytes_(bytes_of_tokens(spec_)),
-      end_of_text_(find_end_of_text(spec_)) {}
+      end_of_text_(end_of_text_of(spec_)) {}
 
-std::unique_ptr<BpeScratch> BpeTokenizer::take_scratch() const {
-  const std::lock_guard lock(mutex_);
-  if (idle_.empty()) return std::make_unique<BpeScratch>();
-  auto scratch = std::move(idle_.back());
-  idle_.pop_back();
-  return scratch;
-}
-
-void BpeTokenizer::give_back(std::unique_ptr<BpeScratch> scratch) const {
-  const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(scratch));
+std::optional<int32_t> BpeTokenizer::token_of(std::string_view text) const {
+  return added_token_of(spec_, text);
 }
 
 std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const {
-  if (!spec_.other_words.empty()) {
-    throw UserError(
-        "the tokenizer cannot encode text: its pre_tokenizer is 'Sequence', and this trainer "
-        "splits text into GPT-2's words only; use files of tokens, or another tokenizer");
-  }
   constexpr std::size_t kFewestBytes = 3;  // a token of ordinary text has more
   std::vector<int32_t> tokens;
   tokens.reserve(text.size() / kFewestBytes + 1);
-  auto scratch = take_scratch();
-  added_.split(
-      text, [&](std::string_view between) { encode_text(between, *scratch, tokens); },
-      [&](int32_t token) { tokens.push_back(token); });
-  give_back(std::move(scratch));
+  scratch_.use([&](BpeScratch& scratch) {
+    added_.split(
+        text,
+        [&](std::string_view between, bool /*first*/) { encode_text(between, scratch, tokens); },
+        [&](int32_t token) { tokens.push_back(token); });
+  });
   return tokens;
 }
 
@@ -89,7 +91,8 @@ std::size_t BpeTokenizer::safe_prefix(std::string_view text) const {
     const std::size_t cut = at - 1;
     // A text that begins with a space gets no further one before it.
     if (spec_.add_prefix_space && text[cut] != ' ') continue;
-    if (always_splits(text, cut) && !added_.lies_across(text, cut)) return cut;
+    if (spec_.nfc && !is_ascii(text[cut])) continue;  // an accent that would be composed
+    if (always_splits(spec_.words, text, cut) && added_.may_cut(text, cut)) return cut;
   }
   return 0;
 }

@@ -1,8 +1,7 @@
-// GPT-2's byte-level BPE: any bytes have tokens, and decode(encode(bytes)) is bytes.
+// Byte-level BPE, as of GPT-2, Llama 3, SmolLM2 and Qwen: any bytes have tokens, and
+// decode(encode(bytes)) is bytes, or with `nfc` their normal form.
 #pragma once
 
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 #include "trainer/tokenizer/added_tokens.h"
 #include "trainer/tokenizer/bpe_spec.h"
 #include "trainer/tokenizer/bpe_words.h"
+#include "trainer/tokenizer/scratch_pool.h"
 #include "trainer/tokenizer/tokenizer.h"
 
 namespace ddp::train {
@@ -29,6 +29,8 @@ class BpeTokenizer : public Tokenizer {
   std::string decode(std::span<const int32_t> tokens) const override;
   using Tokenizer::decode;
   std::optional<int32_t> end_of_text() const override { return end_of_text_; }
+  std::optional<int32_t> token_of(std::string_view text) const override;
+  std::vector<int32_t> beginning() const override { return spec_.beginning; }
   /// A tokenizer.json.
   std::string state() const override;
   std::size_t safe_prefix(std::string_view text) const override;
@@ -36,8 +38,6 @@ class BpeTokenizer : public Tokenizer {
   const BpeSpec& spec() const { return spec_; }
 
  private:
-  std::unique_ptr<BpeScratch> take_scratch() const;
-  void give_back(std::unique_ptr<BpeScratch> scratch) const;
   void encode_text(std::string_view text, BpeScratch& scratch, std::vector<int32_t>& out) const;
 
   BpeSpec spec_;
@@ -45,9 +45,12 @@ class BpeTokenizer : public Tokenizer {
   AddedTokens added_;
   std::vector<std::string> bytes_;  // of each token
   std::optional<int32_t> end_of_text_;
-
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<BpeScratch>> idle_;  // one for each thread that has encoded
+  mutable ScratchPool scratch_;
 };
+
+/// The token between documents, by its usual names; nullopt if none is among the added tokens.
+std::optional<int32_t> end_of_text_of(const BpeSpec& spec);
+/// The added token that is written like that.
+std::optional<int32_t> added_token_of(const BpeSpec& spec, std::string_view text);
 
 }  // namespace ddp::train

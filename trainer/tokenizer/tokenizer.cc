@@ -10,6 +10,7 @@
 #include "trainer/tokenizer/bpe_tokenizer.h"
 #include "trainer/tokenizer/byte_tokenizer.h"
 #include "trainer/tokenizer/char_tokenizer.h"
+#include "trainer/tokenizer/sentencepiece_tokenizer.h"
 #include "trainer/tokenizer/tokenizer_folder.h"
 #include "trainer/tokenizer/wordpiece_file.h"
 #include "trainer/tokenizer/wordpiece_tokenizer.h"
@@ -71,7 +72,9 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, const std::str
     const std::string what = error.what();
     throw UserError(what.starts_with(name) ? what : name + ": " + what);
   }
-  return std::make_unique<BpeTokenizer>(read_tokenizer_json(json, name));
+  BpeSpec spec = read_tokenizer_json(json, name);
+  if (spec.sentencepiece) return std::make_unique<SentencePieceTokenizer>(std::move(spec));
+  return std::make_unique<BpeTokenizer>(std::move(spec));
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_state(const std::string& state) {

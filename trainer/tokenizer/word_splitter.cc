@@ -118,6 +118,80 @@ std::size_t spaces_end(std::string_view text, std::size_t at) {
   return end;
 }
 
+bool is_newline(char c) { return c == '\r' || c == '\n'; }
+
+/// Bytes of a contraction in either case; U+017F is an s in the other case.
+std::size_t contraction_in_any_case(std::string_view text, std::size_t at) {
+  constexpr std::string_view kLongS = "\u017F";
+  if (text.substr(at + 1).starts_with(kLongS)) return 1 + kLongS.size();
+  char lowered[3] = {'\'', '\0', '\0'};
+  const std::size_t count = std::min<std::size_t>(text.size() - at, std::size(lowered));
+  for (std::size_t i = 1; i < count; ++i) {
+    const char c = text[at + i];
+    lowered[i] = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return contraction({lowered, count}, 0);
+}
+
+/// `\s*[\r\n]+|\s+(?!\S)|\s+`
+std::size_t lines_or_spaces_end(std::string_view text, std::size_t at) {
+  std::size_t after_line = 0;
+  for (std::size_t end = at; end < text.size();) {
+    const ClassedChar c = classed_char(text, end);
+    if (c.kind != CharClass::kSpace) break;
+    end += c.bytes;
+    if (is_newline(text[end - 1])) after_line = end;
+  }
+  return after_line != 0 ? after_line : spaces_end(text, at);
+}
+
+/// `[^\s\p{L}\p{N}]+[\r\n]*`, the first character of which ends at `at`.
+std::size_t signs_end(std::string_view text, std::size_t at) {
+  std::size_t end = run_end(text, at, CharClass::kOther);
+  while (end < text.size() && is_newline(text[end])) ++end;
+  return end;
+}
+
+std::size_t number_end(std::string_view text, std::size_t at, int most) {
+  for (int i = 0; i < most && at < text.size(); ++i) {
+    const ClassedChar c = classed_char(text, at);
+    if (c.kind != CharClass::kNumber) break;
+    at += c.bytes;
+  }
+  return at;
+}
+
+std::size_t tiktoken_word_end(std::string_view text, std::size_t at, int most_digits) {
+  if (text[at] == '\'') {
+    const std::size_t bytes = contraction_in_any_case(text, at);
+    if (bytes != 0) return at + bytes;
+  }
+  const ClassedChar first = classed_char(text, at);
+  if (first.kind == CharClass::kLetter) return run_end(text, at + first.bytes, first.kind);
+  if (first.kind == CharClass::kNumber) return number_end(text, at, most_digits);
+  const std::size_t next = at + first.bytes;
+  const CharClass second = next < text.size() ? classed_char(text, next).kind : CharClass::kSpace;
+  if (second == CharClass::kLetter && !is_newline(text[at]))
+    return run_end(text, next, CharClass::kLetter);
+  if (first.kind == CharClass::kOther) return signs_end(text, next);
+  if (text[at] == ' ' && second == CharClass::kOther) return signs_end(text, next);
+  return lines_or_spaces_end(text, at);
+}
+
+/// Digits, one or all of them, or all up to the next one.
+std::size_t digits_end(std::string_view text, std::size_t at, bool single) {
+  const ClassedChar first = classed_char(text, at);
+  std::size_t end = at + first.bytes;
+  if (first.kind == CharClass::kNumber)
+    return single ? end : run_end(text, end, CharClass::kNumber);
+  while (end < text.size()) {
+    const ClassedChar c = classed_char(text, end);
+    if (c.kind == CharClass::kNumber) break;
+    end += c.bytes;
+  }
+  return end;
+}
+
 /// The start of the character that ends at `end`, which is above 0.
 std::size_t char_before(std::string_view text, std::size_t end) {
   for (std::size_t back = 1; back <= 4 && back <= end; ++back) {
@@ -130,6 +204,12 @@ std::size_t char_before(std::string_view text, std::size_t end) {
 bool may_go_on(std::string_view text, std::size_t at) {
   return text.size() - at < 4 &&
          kByteClass[static_cast<unsigned char>(text[at])] == CharClass::kNotAscii;
+}
+
+bool may_be_inside_character(std::string_view text, std::size_t at) {
+  constexpr unsigned kMask = 0xC0;
+  constexpr unsigned kContinuation = 0x80;
+  return (static_cast<unsigned char>(text[at]) & kMask) == kContinuation || may_go_on(text, at);
 }
 
 }  // namespace
@@ -148,15 +228,53 @@ std::size_t word_end(std::string_view text, std::size_t at) {
   return spaces_end(text, at);
 }
 
+std::size_t word_end(WordStage stage, std::string_view text, std::size_t at) {
+  constexpr int kMostDigits = 3;
+  switch (stage) {
+    case WordStage::kGpt2:
+      return word_end(text, at);
+    case WordStage::kQwen:
+      return tiktoken_word_end(text, at, 1);
+    case WordStage::kLlama:
+      return tiktoken_word_end(text, at, kMostDigits);
+    case WordStage::kDigit:
+      return digits_end(text, at, /*single=*/true);
+    case WordStage::kDigits:
+      return digits_end(text, at, /*single=*/false);
+  }
+  return text.size();
+}
+
+std::size_t spaces_after(std::string_view text) { return run_end(text, 0, CharClass::kSpace); }
+
+std::size_t spaces_before(std::string_view text, std::size_t end) {
+  while (end > 0) {
+    const std::size_t at = char_before(text, end);
+    if (classed_char(text, at).kind != CharClass::kSpace) break;
+    end = at;
+  }
+  return end;
+}
+
 bool always_splits(std::string_view text, std::size_t at) {
-  constexpr unsigned kMask = 0xC0;
-  constexpr unsigned kContinuation = 0x80;
-  if ((static_cast<unsigned char>(text[at]) & kMask) == kContinuation || may_go_on(text, at))
-    return false;
+  if (may_be_inside_character(text, at)) return false;
   const CharClass before = classed_char(text, char_before(text, at)).kind;
   const CharClass after = classed_char(text, at).kind;
   const bool contracts = before == CharClass::kOther && after == CharClass::kLetter;
   return before != CharClass::kSpace && before != after && !contracts;
+}
+
+// No word of theirs goes on behind a letter or a digit with a character of another kind.
+bool always_splits(std::span<const WordStage> stages, std::string_view text, std::size_t at) {
+  if (stages.empty() || may_be_inside_character(text, at)) return false;
+  if (stages.size() == 1 && stages.front() == WordStage::kGpt2) return always_splits(text, at);
+  const bool only_digits = std::all_of(stages.begin(), stages.end(), [](WordStage stage) {
+    return stage == WordStage::kDigit || stage == WordStage::kDigits;
+  });
+  const CharClass before = classed_char(text, char_before(text, at)).kind;
+  const CharClass after = classed_char(text, at).kind;
+  if (only_digits) return (before == CharClass::kNumber) != (after == CharClass::kNumber);
+  return before != after && (before == CharClass::kLetter || before == CharClass::kNumber);
 }
 
 }  // namespace ddp::train

@@ -1,7 +1,8 @@
-// GPT-2's pre-tokenisation: the words that byte-pair encoding never merges across.
+// Pre-tokenisation: the words that byte-pair encoding never merges across.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 namespace ddp::train {
@@ -13,8 +14,41 @@ namespace ddp::train {
 /// number nor space.
 std::size_t word_end(std::string_view text, std::size_t at);
 
+/// A step of splitting, which splits further what the steps before it left.
+enum class WordStage {
+  kGpt2,   ///< word_end()
+  kQwen,   ///< tiktoken's cl100k pattern with numbers of one digit, as Qwen 2 and 3 use it,
+  kLlama,  ///< or of up to three, as Llama 3 does.
+  kDigit,  ///< Each digit is a word,
+  kDigits  ///< or each run of digits.
+};
+
+/// As word_end(), of one step. kQwen and kLlama are
+///   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*
+///   |\s*[\r\n]+|\s+(?!\S)|\s+
+std::size_t word_end(WordStage stage, std::string_view text, std::size_t at);
+
+/// Calls back for each word of `text` by all stages, in order. Without a stage the text is a word.
+template <typename OnWord>
+void for_each_word(std::span<const WordStage> stages, std::string_view text,
+                   const OnWord& on_word) {
+  if (stages.empty()) return on_word(text);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = word_end(stages.front(), text, at);
+    for_each_word(stages.subspan(1), text.substr(at, end - at), on_word);
+    at = end;
+  }
+}
+
+/// Bytes of the white space that `text` begins with.
+std::size_t spaces_after(std::string_view text);
+/// Where the white space begins that ends at `end`.
+std::size_t spaces_before(std::string_view text, std::size_t end);
+
 /// Whether a word always ends at `at`, 0 < at < text.size(), whatever stands before and behind
 /// `text`. False where the bytes at hand do not tell.
 bool always_splits(std::string_view text, std::size_t at);
+/// The same for any stages.
+bool always_splits(std::span<const WordStage> stages, std::string_view text, std::size_t at);
 
 }  // namespace ddp::train

@@ -39,7 +39,7 @@ std::optional<int32_t> WordpieceTokenizer::token_of(std::string_view text) const
 
 std::vector<int32_t> WordpieceTokenizer::encode(std::string_view text) const {
   std::vector<int32_t> tokens;
-  const auto add_words = [&](std::string_view between) {
+  const auto add_words = [&](std::string_view between, bool /*first*/) {
     for_each_bert_word(between, spec_.words,
                        [&](std::string_view word) { add_pieces(word, tokens); });
   };
@@ -90,7 +90,7 @@ std::size_t WordpieceTokenizer::safe_prefix(std::string_view text) const {
   const std::size_t unseen = added_.longest() == 0 ? 0 : added_.longest() - 1;
   for (std::size_t at = text.size() > unseen ? text.size() - unseen : 0; at > 1; --at) {
     const std::size_t cut = at - 1;
-    if ((text[cut] == '\n' || text[cut] == ' ') && !added_.lies_across(text, cut)) return cut;
+    if ((text[cut] == '\n' || text[cut] == ' ') && added_.may_cut(text, cut)) return cut;
   }
   return 0;
 }

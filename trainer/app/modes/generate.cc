@@ -62,6 +62,18 @@ std::vector<std::string> prompt_texts(const GenerateArgs& options) {
   return lines;
 }
 
+/// As transformers encodes a prompt: with the tokens that belong in front of a text, unless it
+/// begins with them already.
+std::vector<int32_t> encoded_with_beginning(const std::string& text, const Tokenizer& tokenizer) {
+  const auto tokens = tokenizer.encode(text);
+  auto all = tokenizer.beginning();
+  if (std::equal(all.begin(), all.end(), tokens.begin(),
+                 tokens.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), tokens.size()))))
+    return tokens;
+  all.insert(all.end(), tokens.begin(), tokens.end());
+  return all;
+}
+
 std::vector<Prompt> encode_prompts(const GenerateArgs& options, const Tokenizer& tokenizer) {
   const char* option = options.prompt_file ? "--prompt_file" : "--prompt";
   std::vector<Prompt> prompts;
@@ -74,7 +86,7 @@ std::vector<Prompt> encode_prompts(const GenerateArgs& options, const Tokenizer&
                       " is empty; give at least one character to start from, such as --prompt ' '");
     }
     try {
-      prompts.push_back({text, tokenizer.encode(text)});
+      prompts.push_back({text, encoded_with_beginning(text, tokenizer)});
     } catch (const UserError& error) {
       throw UserError(fmt::format("{}: {}", where, error.what()));
     }
