@@ -157,8 +157,7 @@ std::string difference(const PretrainedLayout& layout, const NamedTensor& parame
   auto wanted = shape_there(layout, parameter);
   const bool positions = layout.positions != nullptr && parameter.name.ends_with(layout.positions);
   if (positions && there->shape.size() == 2) wanted[0] = std::max(wanted[0], there->shape[0]);
-  const bool vocabulary =
-      parameter.name.ends_with(layout.words) || parameter.name.ends_with(kHead);
+  const bool vocabulary = parameter.name.ends_with(layout.words) || parameter.name.ends_with(kHead);
   if (vocabulary && there->shape.size() == 2 && is_padded_table(there->shape[0], wanted[0]))
     wanted[0] = there->shape[0];
   if (there->shape == wanted) return "";
