@@ -142,17 +142,17 @@ void check_model(const Json& model, const SpecReader& reader) {
                     "characters",
                     quoted_part(model.is_object() ? type : "missing")));
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!is_blank(member(model, affix)))
+    if (!is_blank(part_member(model, affix)))
       reader.fail(fmt::format("model.{} is set; this trainer reads BPE without", affix));
   }
-  const Json& dropout = member(model, "dropout");
+  const Json& dropout = part_member(model, "dropout");
   if (dropout.is_number() && dropout != 0)
     reader.fail("model.dropout is set; this trainer reads BPE without");
 }
 
 void read_tokens(const Json& root, SpecReader& reader) {
-  const Json& added = member(root, "added_tokens");
-  reader.read_vocabulary(member(member(root, "model"), "vocab"), added.size());
+  const Json& added = part_member(root, "added_tokens");
+  reader.read_vocabulary(part_member(part_member(root, "model"), "vocab"), added.size());
   if (!added.is_null()) reader.read_added(added);
   reader.check_no_gap();
 }
@@ -215,11 +215,11 @@ BpeSpec read_vocabulary_and_added(const nlohmann::json& root, const std::string&
 BpeSpec read_tokenizer_json(const nlohmann::json& root, const std::string& name) {
   SpecReader reader(name);
   if (!root.is_object()) reader.fail("is not a tokenizer.json: an object is expected");
-  const Json& model = member(root, "model");
+  const Json& model = part_member(root, "model");
   check_model(model, reader);
   read_tokens(root, reader);
-  read_merge_list(member(model, "merges"), reader);
-  reader.spec().ignore_merges = flag_of(model, "ignore_merges", false);
+  read_merge_list(part_member(model, "merges"), reader);
+  reader.spec().ignore_merges = part_flag(model, "ignore_merges", false);
   read_bpe_parts(root, name, reader.spec());
   return std::move(reader.spec());
 }

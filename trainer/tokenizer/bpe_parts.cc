@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 using Prepend = SentencePieceRules::Prepend;
 
-constexpr const char* kMark = "\u2581";
+constexpr const char* kSpaceMark = "\u2581";
 
 struct KnownPattern {
   std::string_view regex;
@@ -34,21 +34,23 @@ constexpr KnownPattern kPatterns[] = {
      WordStage::kQwen},
 };
 
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : ""; }
+std::string part_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : "";
+}
 
 /// The steps of a part: those of a Sequence, or it alone; none of null.
 std::vector<const Json*> steps_of(const Json& part, const char* list) {
   std::vector<const Json*> steps;
   if (part.is_null()) return steps;
   if (part_type(part) != "Sequence") return {&part};
-  for (const Json& step : member(part, list)) steps.push_back(&step);
+  for (const Json& step : part_member(part, list)) steps.push_back(&step);
   return steps;
 }
 
 bool replaces(const Json& step, const char* pattern, const char* content) {
   return part_type(step) == "Replace" &&
-         text_of(member(member(step, "pattern"), "String")) == pattern &&
-         text_of(member(step, "content")) == content;
+         part_text(part_member(part_member(step, "pattern"), "String")) == pattern &&
+         part_text(part_member(step, "content")) == content;
 }
 
 class PartsReader {
@@ -65,7 +67,7 @@ class PartsReader {
     } else {
       check_byte_level();
     }
-    read_beginning(member(root_, "post_processor"));
+    read_beginning(part_member(root_, "post_processor"));
     keep_parts();
   }
 
@@ -78,7 +80,7 @@ class PartsReader {
 
   void read_normalizer() {
     constexpr const char* kKnown = "none, NFC, or Prepend and Replace as Llama 2 has them";
-    const Json& part = member(root_, "normalizer");
+    const Json& part = part_member(root_, "normalizer");
     const auto steps = steps_of(part, "normalizers");
     if (steps.empty()) return;
     if (steps.size() == 1 && part_type(*steps[0]) == "NFC") {
@@ -86,14 +88,14 @@ class PartsReader {
       return;
     }
     const bool marks = steps.size() == 2 && part_type(*steps[0]) == "Prepend" &&
-                       text_of(member(*steps[0], "prepend")) == kMark &&
-                       replaces(*steps[1], " ", kMark);
+                       part_text(part_member(*steps[0], "prepend")) == kSpaceMark &&
+                       replaces(*steps[1], " ", kSpaceMark);
     if (!marks) refuse("normalizer", part, kKnown);
     spec_.sentencepiece.emplace().prepend = Prepend::kAlways;
   }
 
   void read_pre_tokenizer() {
-    const Json& part = member(root_, "pre_tokenizer");
+    const Json& part = part_member(root_, "pre_tokenizer");
     const auto steps = steps_of(part, "pretokenizers");
     if (steps.size() == 1 && part_type(*steps[0]) == "Metaspace" && !spec_.nfc &&
         !spec_.sentencepiece)
@@ -108,11 +110,11 @@ class PartsReader {
 
   void read_metaspace(const Json& part) {
     SentencePieceRules& rules = spec_.sentencepiece.emplace();
-    if (text_of(member(part, "replacement")) != kMark)
-      refuse("pre_tokenizer.replacement", member(part, "replacement"), kMark);
-    rules.split = flag_of(part, "split", true);
-    const std::string scheme = text_of(member(part, "prepend_scheme"));
-    const bool adds = flag_of(part, "add_prefix_space", true);  // of files before prepend_scheme
+    if (part_text(part_member(part, "replacement")) != kSpaceMark)
+      refuse("pre_tokenizer.replacement", part_member(part, "replacement"), kSpaceMark);
+    rules.split = part_flag(part, "split", true);
+    const std::string scheme = part_text(part_member(part, "prepend_scheme"));
+    const bool adds = part_flag(part, "add_prefix_space", true);  // of files before prepend_scheme
     if (scheme == "first")
       rules.prepend = Prepend::kFirst;
     else if (scheme == "never" || (scheme.empty() && !adds))
@@ -124,13 +126,13 @@ class PartsReader {
   void read_word_stage(const Json& step, bool alone) {
     const std::string type = part_type(step);
     if (type == "ByteLevel") {
-      if (flag_of(step, "use_regex", true)) spec_.words.push_back(WordStage::kGpt2);
-      spec_.add_prefix_space = flag_of(step, "add_prefix_space", true);
+      if (part_flag(step, "use_regex", true)) spec_.words.push_back(WordStage::kGpt2);
+      spec_.add_prefix_space = part_flag(step, "add_prefix_space", true);
       if (spec_.add_prefix_space && !alone)
         refuse("pre_tokenizer.add_prefix_space", true, "false in a Sequence");
     } else if (type == "Digits") {
-      spec_.words.push_back(flag_of(step, "individual_digits", false) ? WordStage::kDigit
-                                                                      : WordStage::kDigits);
+      spec_.words.push_back(part_flag(step, "individual_digits", false) ? WordStage::kDigit
+                                                                        : WordStage::kDigits);
     } else if (type == "Split") {
       spec_.words.push_back(stage_of(step));
     } else {
@@ -139,32 +141,33 @@ class PartsReader {
   }
 
   WordStage stage_of(const Json& split) const {
-    const std::string regex = text_of(member(member(split, "pattern"), "Regex"));
+    const std::string regex = part_text(part_member(part_member(split, "pattern"), "Regex"));
     const auto* known = std::find_if(std::begin(kPatterns), std::end(kPatterns),
                                      [&](const KnownPattern& each) { return each.regex == regex; });
     if (known == std::end(kPatterns))
-      refuse("pre_tokenizer.pattern", member(split, "pattern"),
+      refuse("pre_tokenizer.pattern", part_member(split, "pattern"),
              "the patterns of GPT-2, Llama 3 and Qwen 2 and 3");
-    if (text_of(member(split, "behavior")) != "Isolated" || flag_of(split, "invert", false))
-      refuse("pre_tokenizer.behavior", member(split, "behavior"), "Isolated, not inverted");
+    if (part_text(part_member(split, "behavior")) != "Isolated" ||
+        part_flag(split, "invert", false))
+      refuse("pre_tokenizer.behavior", part_member(split, "behavior"), "Isolated, not inverted");
     return known->stage;
   }
 
   void check_byte_level() const {
-    const Json& model = member(root_, "model");
-    if (flag_of(model, "byte_fallback", false))
+    const Json& model = part_member(root_, "model");
+    if (part_flag(model, "byte_fallback", false))
       refuse("model.byte_fallback", true, "it with SentencePiece's Metaspace only");
-    const Json& decoder = member(root_, "decoder");
+    const Json& decoder = part_member(root_, "decoder");
     if (!decoder.is_null() && part_type(decoder) != "ByteLevel")
       refuse("decoder", decoder, "ByteLevel here");
   }
 
   void read_model_flags() {
-    const Json& model = member(root_, "model");
+    const Json& model = part_member(root_, "model");
     SentencePieceRules& rules = *spec_.sentencepiece;
-    rules.byte_fallback = flag_of(model, "byte_fallback", false);
-    rules.fuse_unknown = flag_of(model, "fuse_unk", false);
-    const std::string unknown = text_of(member(model, "unk_token"));
+    rules.byte_fallback = part_flag(model, "byte_fallback", false);
+    rules.fuse_unknown = part_flag(model, "fuse_unk", false);
+    const std::string unknown = part_text(part_member(model, "unk_token"));
     if (unknown.empty()) return;
     const auto found = std::find(spec_.vocabulary.begin(), spec_.vocabulary.end(), unknown);
     if (found == spec_.vocabulary.end())
@@ -174,10 +177,10 @@ class PartsReader {
 
   void read_decoder() {
     constexpr const char* kKnown = "Metaspace, or Replace, ByteFallback, Fuse and Strip";
-    const Json& part = member(root_, "decoder");
+    const Json& part = part_member(root_, "decoder");
     SentencePieceRules& rules = *spec_.sentencepiece;
     if (part_type(part) == "Metaspace" && !rules.byte_fallback) {
-      rules.strip_first_space = text_of(member(part, "prepend_scheme")) != "never";
+      rules.strip_first_space = part_text(part_member(part, "prepend_scheme")) != "never";
       return;
     }
     const auto steps = steps_of(part, "decoders");
@@ -185,7 +188,7 @@ class PartsReader {
     const auto has = [&](const char* type) {
       return next < steps.size() && part_type(*steps[next]) == type && ++next != 0;
     };
-    if (steps.empty() || !replaces(*steps[next++], kMark, " ") ||
+    if (steps.empty() || !replaces(*steps[next++], kSpaceMark, " ") ||
         has("ByteFallback") != rules.byte_fallback || !has("Fuse"))
       refuse("decoder", part, kKnown);
     if (next < steps.size()) rules.strip_first_space = strips_one_space(*steps[next++]);
@@ -193,27 +196,28 @@ class PartsReader {
   }
 
   bool strips_one_space(const Json& step) const {
-    if (part_type(step) != "Strip" || text_of(member(step, "content")) != " " ||
-        member(step, "stop") != 0 || (member(step, "start") != 1 && member(step, "start") != 0))
+    if (part_type(step) != "Strip" || part_text(part_member(step, "content")) != " " ||
+        part_member(step, "stop") != 0 ||
+        (part_member(step, "start") != 1 && part_member(step, "start") != 0))
       refuse("decoder.Strip", step, "one that takes a space from the start");
-    return member(step, "start") == 1;
+    return part_member(step, "start") == 1;
   }
 
   /// The special tokens of TemplateProcessing in front of the text.
   void read_beginning(const Json& part) {
     for (const Json* step : steps_of(part, "processors")) {
       if (part_type(*step) != "TemplateProcessing") continue;
-      for (const Json& piece : member(*step, "single")) {
-        const Json& token = member(piece, "SpecialToken");
+      for (const Json& piece : part_member(*step, "single")) {
+        const Json& token = part_member(piece, "SpecialToken");
         if (token.is_null()) break;
-        add_beginning(
-            member(member(*step, "special_tokens"), text_of(member(token, "id")).c_str()));
+        add_beginning(part_member(part_member(*step, "special_tokens"),
+                                  part_text(part_member(token, "id")).c_str()));
       }
     }
   }
 
   void add_beginning(const Json& token) {
-    for (const Json& id : member(token, "ids")) {
+    for (const Json& id : part_member(token, "ids")) {
       if (!id.is_number_unsigned() || id.get<uint64_t>() >= spec_.vocabulary.size())
         refuse("post_processor.special_tokens", id, "ids of the vocabulary");
       spec_.beginning.push_back(id.get<int32_t>());
@@ -221,16 +225,16 @@ class PartsReader {
   }
 
   void keep_parts() {
-    const Json& splitter = member(root_, "pre_tokenizer");
+    const Json& splitter = part_member(root_, "pre_tokenizer");
     const bool gpt2 = part_type(splitter) == "ByteLevel" && !spec_.words.empty() && !spec_.nfc &&
                       !spec_.sentencepiece && spec_.beginning.empty();
     if (gpt2) return;
     Json parts = Json::object();
     for (const char* key : {"normalizer", "pre_tokenizer", "post_processor", "decoder"})
-      parts[key] = member(root_, key);
-    const Json& model = member(root_, "model");
+      parts[key] = part_member(root_, key);
+    const Json& model = part_member(root_, "model");
     for (const char* key : {"unk_token", "fuse_unk", "byte_fallback"})
-      parts["model"][key] = member(model, key);
+      parts["model"][key] = part_member(model, key);
     spec_.file_parts = parts.dump();
   }
 
@@ -241,19 +245,19 @@ class PartsReader {
 
 }  // namespace
 
-const Json& member(const Json& object, const char* name) {
+const Json& part_member(const Json& object, const char* name) {
   static const Json nothing;
   if (!object.is_object()) return nothing;
   const auto found = object.find(name);
   return found == object.end() ? nothing : *found;
 }
 
-bool flag_of(const Json& object, const char* name, bool otherwise) {
-  const Json& flag = member(object, name);
+bool part_flag(const Json& object, const char* name, bool otherwise) {
+  const Json& flag = part_member(object, name);
   return flag.is_boolean() ? flag.get<bool>() : otherwise;
 }
 
-std::string part_type(const Json& part) { return text_of(member(part, "type")); }
+std::string part_type(const Json& part) { return part_text(part_member(part, "type")); }
 
 void read_bpe_parts(const Json& root, const std::string& name, BpeSpec& spec) {
   PartsReader(root, name, spec).read();

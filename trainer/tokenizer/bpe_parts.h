@@ -14,8 +14,8 @@ namespace ddp::train {
 void read_bpe_parts(const nlohmann::json& root, const std::string& name, BpeSpec& spec);
 
 /// The member of an object; null when it has none, or is no object.
-const nlohmann::json& member(const nlohmann::json& object, const char* name);
-bool flag_of(const nlohmann::json& object, const char* name, bool otherwise);
+const nlohmann::json& part_member(const nlohmann::json& object, const char* name);
+bool part_flag(const nlohmann::json& object, const char* name, bool otherwise);
 /// The type of a part, "" when it has none.
 std::string part_type(const nlohmann::json& part);
 

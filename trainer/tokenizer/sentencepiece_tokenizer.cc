@@ -16,7 +16,7 @@ namespace {
 using Prepend = SentencePieceRules::Prepend;
 
 constexpr std::string_view kMark = "\u2581";
-constexpr std::size_t kBytes = 256;
+constexpr std::size_t kByteValues = 256;
 
 /// `start`, then `text` with its spaces as marks.
 std::string with_marks_for_spaces(std::string_view start, std::string_view text) {
@@ -51,7 +51,7 @@ std::optional<char> byte_of(std::string_view token) {
   return static_cast<char>(value);
 }
 
-std::vector<std::string> bytes_of_tokens(const BpeSpec& spec) {
+std::vector<std::string> bytes_of_pieces(const BpeSpec& spec) {
   std::vector<std::string> bytes;
   for (const std::string& token : spec.vocabulary) {
     const auto byte = spec.sentencepiece->byte_fallback ? byte_of(token) : std::nullopt;
@@ -65,7 +65,7 @@ std::vector<std::string> bytes_of_tokens(const BpeSpec& spec) {
   return bytes;
 }
 
-std::unordered_map<std::string, int32_t> ids_of(const BpeSpec& spec) {
+std::unordered_map<std::string, int32_t> ids_by_piece(const BpeSpec& spec) {
   std::unordered_map<std::string, int32_t> ids;
   for (std::size_t id = 0; id < spec.vocabulary.size(); ++id)
     ids.emplace(spec.vocabulary[id], static_cast<int32_t>(id));
@@ -74,7 +74,7 @@ std::unordered_map<std::string, int32_t> ids_of(const BpeSpec& spec) {
 
 std::vector<int32_t> byte_tokens_of(const std::unordered_map<std::string, int32_t>& ids) {
   std::vector<int32_t> tokens;
-  for (std::size_t byte = 0; byte < kBytes; ++byte) {
+  for (std::size_t byte = 0; byte < kByteValues; ++byte) {
     const auto found = ids.find(fmt::format("<0x{:02X}>", byte));
     tokens.push_back(found == ids.end() ? -1 : found->second);
   }
@@ -103,11 +103,11 @@ std::size_t next_word(std::string_view text, std::size_t at, bool each_mark) {
 SentencePieceTokenizer::SentencePieceTokenizer(BpeSpec spec)
     : spec_(std::move(spec)),
       rules_(*spec_.sentencepiece),
-      ids_(ids_of(spec_)),
+      ids_(ids_by_piece(spec_)),
       byte_tokens_(byte_tokens_of(ids_)),
       merges_(spec_.merges),
       added_(spec_.added, normalizer_of(rules_)),
-      bytes_(bytes_of_tokens(spec_)),
+      bytes_(bytes_of_pieces(spec_)),
       by_words_(rules_.split || !merges_across_words()),
       end_of_text_(end_of_text_of(spec_)) {}
 
