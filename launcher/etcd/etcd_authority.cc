@@ -68,6 +68,7 @@ void EtcdAuthority::begin_seeking() {
 
 Authority::Step EtcdAuthority::next(const View& view) {
   own_ = view.own;
+  if (!deposed_.empty()) begin_seeking();  // before it began to host
   if (!contacted_) fail_first_contact(view.now);
   if (role_ == Role::Hosting) return {Step::Kind::Host, own_};
   if (role_ != Role::Seeking) return {};
