@@ -226,7 +226,10 @@ void GroupRendezvous::step_down(const std::string& why) {
   tell_note(
       fmt::format("the job {} runs already: this node waits to join it", settings_.rules.run_id));
   waits_since_ = Clock::now();
-  if (later && !later->address.empty()) search_.follow({{later->address, later->port}}, patience_);
+  // A node that has lost its host knows no address: the next host tells this one (take_directions).
+  std::vector<HostCandidate> candidates;
+  if (later && !later->address.empty()) candidates.push_back({later->address, later->port});
+  search_.follow(std::move(candidates), patience_);
   stage_ = Stage::Searching;
   take_search_results();
 }
