@@ -1,0 +1,49 @@
+// A model's chat template: how a conversation is written as one text.
+//
+// Templates are in the template language Jinja. No library of it is in Debian or a Python package
+// as source, and known templates by name would write another text than the folder's own as soon as
+// someone has changed a line; so this reads the part of the language that chat templates use: for,
+// if, set, namespaces, comparisons, slices, the usual filters, tests and methods of texts. Macros,
+// calls and imports are refused.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddp::train {
+
+struct ChatMessage {
+  std::string role;  ///< system, user, assistant, ...
+  std::string content;
+  bool operator==(const ChatMessage&) const = default;
+};
+
+/// Immutable; may be used by several threads at a time.
+class ChatTemplate {
+ public:
+  /// `special`: what special tokens are called in templates, and how they are written: bos_token
+  /// and eos_token, for example. Throws UserError with the line of the template: what is not
+  /// supported.
+  ChatTemplate(const std::string& source, std::map<std::string, std::string> special);
+  ~ChatTemplate();
+  ChatTemplate(ChatTemplate&&) noexcept;
+
+  /// As tokenizer.apply_chat_template(messages, tokenize=False) of transformers, but that
+  /// strftime_now is not defined: what is trained on does not depend on the day. With
+  /// `answer_next`, the text in front of an answer is the end (add_generation_prompt). Throws
+  /// UserError: what the template raises, or does that is not supported.
+  std::string render(const std::vector<ChatMessage>& messages, bool answer_next) const;
+
+  const std::string& source() const { return source_; }
+  const std::map<std::string, std::string>& special() const { return special_; }
+
+ private:
+  struct Program;
+  std::string source_;
+  std::map<std::string, std::string> special_;
+  std::unique_ptr<const Program> program_;
+};
+
+}  // namespace ddp::train
