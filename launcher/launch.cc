@@ -111,7 +111,9 @@ void keep_logs_of_killed_agent(const RunFolder& folder) {
   say("logs of this run: " + folder.path());
 }
 
-void announce(const JobPlan& plan) {
+void announce(const LaunchConfig& config, const JobPlan& plan) {
+  if (!config.preflight.empty() && !plan.preflight)
+    say("--preflight=auto: no trainer next to ddp-run or on PATH; nothing is checked");
   if (plan.folder.has_logs() && !plan.folder.is_private())
     say("logs of this run: " + plan.folder.path());
   if (plan.job.omp_num_threads > 0) {
@@ -129,7 +131,7 @@ int launch_job(const LaunchConfig& config, SignalMailbox& signals, ResultWriter&
   plan.job.shm_dir = memory.path();
   const CleanUp clean_up{plan.folder, memory};
   plan.job.timer_file = timer_file(plan.inherited, {plan.folder.path(), plan.job.shm_dir});
-  announce(plan);
+  announce(config, plan);
   leave_input_to_foreground();
   const int code = run_guarded(signals, [&](int guardian_pipe) {
     const int agent_code = guarded([&] {

@@ -21,10 +21,17 @@ LocalElasticAgent::LocalElasticAgent(JobPlan plan, Rendezvous& rendezvous, Proce
 
 RunResult LocalElasticAgent::run() {
   job_began_ = processes_.now();
-  rendezvous_.join();
+  if (plan_.preflight) {
+    rendezvous_.connect();
+    begin_check();
+  } else {
+    rendezvous_.join();
+  }
   for (;;) {
     if (!rendezvous_.has_news()) absorb(processes_.wait(next_wakeup()));
     look_for_hangs();
+    look_at_pace();
+    watch_check();
     keep_standby();
     report_failure();
     report_end();
@@ -77,6 +84,8 @@ void LocalElasticAgent::join() {
   dumping_ = false;
   asked_for_stacks_.clear();
   group_.workers.clear();
+  forget_pace();
+  if (std::exchange(check_due_, false)) return begin_check();
   try {
     rendezvous_.join();
   } catch (const LaunchError& error) {
@@ -132,6 +141,7 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
     }
     if (event.kind == Event::Kind::HeartbeatBegan) {
       hangs_.heartbeat_began(processes_.now());
+      pace_.heartbeat_began(processes_.now());
       // Writes to other files next to a heartbeat are reported as well, at any time.
       if (plan_.standby_workers && !standby_kept_) standby_due_ = processes_.now();
     }
@@ -139,6 +149,9 @@ void LocalElasticAgent::absorb(const std::vector<Event>& events) {
       ask_for_stacks(event.without_stacks);
   }
   absorb_exits(events);
+  for (const Event& event : events) {
+    if (event.kind == Event::Kind::CheckEnded) absorb_check(event);
+  }
   for (const Event& event : events) {
     if (event.kind == Event::Kind::StoreLost) absorb_store_loss(event);
   }
@@ -296,7 +309,7 @@ std::optional<Clock::time_point> LocalElasticAgent::next_wakeup() const {
   if (suspended_) return std::nullopt;
   auto next = deadline_;
   if (phase_ != Phase::Running) return next;
-  for (const auto& look : {hangs_.next_look(), standby_due_}) {
+  for (const auto& look : {hangs_.next_look(), pace_.next_look(), standby_due_}) {
     if (look) next = next ? std::min(*next, *look) : *look;
   }
   return next;
@@ -345,6 +358,10 @@ void LocalElasticAgent::restart() {
     if (earlier_.size() > RunResult::kMaxEarlier) earlier_.erase(earlier_.begin());
     ++restarts_;
   }
+  check_due_ =
+      plan_.preflight && std::any_of(failures_.begin(), failures_.end(), [&](const auto& f) {
+        return f.is_worker() && !is_preemption(plan_.restarts, f.exit);
+      });
   join();
 }
 
@@ -372,6 +389,7 @@ JobStatus LocalElasticAgent::status() const {
                    .seconds = seconds(since_start()),
                    .round_seconds = seconds(processes_.now() - group_.began)};
   status.workers = worker_statuses(group_, processes_);
+  if (phase_ == Phase::Running) status.straggler = rendezvous_.straggler();
   return status;
 }
 

@@ -9,6 +9,7 @@
 
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/hang_monitor.h"
+#include "launcher/agent/pace_monitor.h"
 #include "launcher/base/clock.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/run_result.h"
@@ -35,6 +36,10 @@ class LocalElasticAgent {
 
  private:
   void join();
+  void begin_check();
+  void absorb_check(const Event& event);
+  void watch_check();
+  void fail_check(const std::string& why);
   void start_round();
   void start_workers();
   void absorb(const std::vector<Event>& events);
@@ -46,6 +51,8 @@ class LocalElasticAgent {
   void absorb_exit(const Event& event, std::vector<ProcessFailure>& batch);
   void absorb_store_loss(const Event& event);
   void look_for_hangs();
+  void look_at_pace();
+  void forget_pace();
   void record_event(const Worker& worker) const;
   Situation situation() const;
   bool serves_only_others() const;
@@ -82,6 +89,7 @@ class LocalElasticAgent {
   Phase phase_ = Phase::Joining;
   std::optional<Clock::time_point> deadline_;  // of the phase
   HangMonitor hangs_;
+  PaceMonitor pace_;
   std::optional<Clock::time_point>
       standby_due_;            // when to check whether standby workers are wanted
   bool standby_kept_ = false;  // standby workers were started in this round
@@ -94,6 +102,7 @@ class LocalElasticAgent {
   std::optional<RendezvousInfo> next_round_;
   std::optional<JobNews> asked_to_stop_;  // by the other nodes
   std::optional<JobNews> verdict_;        // Restart or End, on the round that just ended
+  bool check_due_ = false;                // of this node, before it joins
   bool ever_started_ = false;
   int restarts_ = 0;  // after failures
   std::vector<EarlierRound> earlier_;

@@ -7,6 +7,7 @@ Action when_all_ended(const Situation& now) {
   if (now.guardian_gone || now.interrupted) return Action::Interrupt;
   if (now.over) return now.failed ? Action::Fail : Action::Finish;
   if (now.suspended) return Action::Wait;
+  if (now.phase == Phase::Checking) return Action::Wait;
   if (now.phase == Phase::Joining) return now.round_ready ? Action::Start : Action::Wait;
   if (!now.may_restart) return Action::Wait;
   if (now.phase == Phase::Delaying) return now.deadline_over ? Action::Restart : Action::Wait;
@@ -35,6 +36,7 @@ Action decide(const Situation& now) {
       return at_once || now.deadline_over ? Action::Kill : Action::Wait;
     case Phase::Killing:
       return now.deadline_over ? Action::Abandon : Action::Wait;
+    case Phase::Checking:
     case Phase::Joining:
     case Phase::Reported:
     case Phase::Delaying:

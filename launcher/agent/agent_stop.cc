@@ -8,6 +8,7 @@
 #include "launcher/agent/worker_reports.h"
 #include "launcher/base/signal_names.h"
 #include "launcher/base/text.h"
+#include "launcher/rendezvous/straggler_watch.h"
 
 namespace ddp::launch {
 namespace {
@@ -30,6 +31,25 @@ void LocalElasticAgent::look_for_hangs() {
     dumping_ = dumping_ || !failure.stacks.empty();
     plan_.events.worker("HUNG", group_, worker_of(failure), since_start(), hang_text(failure));
   }
+}
+
+// All nodes know the straggler; the first one tells the user.
+void LocalElasticAgent::look_at_pace() {
+  if (phase_ != Phase::Running || suspended_) return;
+  auto pace = pace_.look(group_.workers, processes_);
+  if (!pace) return;
+  pace->node = group_.rendezvous.group_rank;
+  pace->host = plan_.host;
+  rendezvous_.report_pace(*pace, processes_.now());
+  const auto straggler = rendezvous_.straggler();
+  if (!straggler || !pace_.should_name(*straggler, processes_.now())) return;
+  plan_.events.straggler(group_, *straggler, since_start());
+  if (group_.rendezvous.group_rank == 0) processes_.note(straggler_text(*straggler));
+}
+
+void LocalElasticAgent::forget_pace() {
+  pace_.begin_round();
+  rendezvous_.report_pace({}, processes_.now());
 }
 
 bool LocalElasticAgent::is_hung(const Worker& worker) const {

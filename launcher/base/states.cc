@@ -4,6 +4,8 @@ namespace ddp::launch {
 
 const char* name_of(Phase phase) {
   switch (phase) {
+    case Phase::Checking:
+      return "checking this node";
     case Phase::Joining:
       return "joining";
     case Phase::Reported:

@@ -5,6 +5,7 @@ namespace ddp::launch {
 
 /// What the agent is doing.
 enum class Phase {
+  Checking,  // no worker is running; this node's --preflight is
   Joining,   // no worker is running; the nodes are agreeing on the next round
   Running,   // no failure so far
   Leaving,   // a worker was preempted and saved; the others are about to exit

@@ -15,6 +15,7 @@
 #include "launcher/cli/option_parsers.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/other_launchers.h"
+#include "launcher/cli/rank_order_option.h"
 #include "launcher/cli/raw_options.h"
 #include "launcher/cli/rdzv_conf.h"
 #include "launcher/cli/scheduler_options.h"
@@ -98,6 +99,15 @@ void take_group(LaunchConfig& config, const OptionValues& values) {
   config.group = std::move(group);
 }
 
+void take_order(LaunchConfig& config, const OptionValues& values, const Environment& environment) {
+  if (config.group && !config.group->rules.fixed_ranks)
+    return take_rank_order(*config.group, values, environment);
+  if (config.group && values.given("rank-order"))
+    config.hints.emplace_back(
+        "--rank-order has no effect without --rdzv-backend=c10d: --node-rank "
+        "decides");
+}
+
 // torchrun's own switch; its static rendezvous ignores it.
 bool store_sharing_disabled(const OptionValues& values, const Environment& environment) {
   const bool is_static = values.text("rdzv-backend") == "static" && !values.flag("standalone") &&
@@ -144,6 +154,20 @@ void take_restarts(LaunchConfig& config, const OptionValues& values) {
   config.restarts.max_restarts = values.integer("max-restarts", 0, INT_MAX);
   config.restarts.healthy_after = values.milliseconds("healthy-after");
   config.standby_workers = values.flag("warm-spares");
+  config.preflight = values.file("preflight");
+}
+
+void take_quarantine(LaunchConfig& config, const OptionValues& values) {
+  const int after = values.integer("quarantine-after", 0, INT_MAX);
+  const bool elastic = config.group && !config.group->rules.fixed_ranks;
+  if (config.group) config.group->rules.quarantine_after = after;
+  if (after == 0 || config.hosts) return;
+  if (!elastic) {
+    config.hints.emplace_back(
+        "--quarantine-after has no effect without --rdzv-backend=c10d: no node can be left out");
+  } else if (config.restarts.max_restarts == 0) {
+    config.hints.emplace_back("--quarantine-after has no effect without --max-restarts");
+  }
 }
 
 void take_logs(LaunchConfig& config, const OptionValues& values) {
@@ -203,6 +227,7 @@ LaunchConfig to_config(const OptionValues& values, const RawOptions& raw) {
   take_logs(config, values);
   take_addresses(config, values);
   if (!config.hosts) take_group(config, values);
+  take_quarantine(config, values);
   note_useless_standby(config);
   return config;
 }
@@ -258,6 +283,7 @@ LaunchConfig parse_launch_args(int argc, const char* const* argv, const Environm
   try {
     config = to_config(values, raw);
     config.rank0_store = store_sharing_disabled(values, environment);
+    take_order(config, values, environment);
   } catch (const LaunchError& error) {
     name_source(error, raw);
   }

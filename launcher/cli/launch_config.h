@@ -42,6 +42,7 @@ struct LaunchConfig {
   RestartRules restarts;
   bool standby_workers = false;  // the next round's workers are started early
   HangRules hangs;
+  std::string preflight;  // "auto", or a program with arguments; empty: none
   std::chrono::milliseconds shutdown_timeout{30'000};
   std::vector<int> stop_signals;  // forwarded to the workers, then the job ends
 

@@ -39,7 +39,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
 }
 
 constexpr const char* kBash =
-    R"(# bash completion for ddp-run: source <(ddp-run --print-completion bash)
+    R"(# bash completion for ddp-run, to be sourced
 _ddp_run() {
   local cur=${COMP_WORDS[COMP_CWORD]} option= word i=1
   local flags="@FLAGS@"
@@ -132,7 +132,7 @@ std::string zsh_script() {
 }
 
 constexpr const char* kFish =
-    R"(# fish completion for ddp-run: ddp-run --print-completion fish | source
+    R"(# fish completion for ddp-run, to be sourced
 function __ddp_run_before_program
   set -l words (commandline -opc)
   set -e words[1]

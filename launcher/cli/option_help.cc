@@ -36,8 +36,8 @@ constexpr const char* kUsage =
 Usage: ddp-run [options] PROGRAM [arguments of PROGRAM...]
 
 PROGRAM is an executable (a path, a name on PATH, or a file next to ddp-run) or a Python script
-(*.py). All arguments after PROGRAM are passed to it unchanged, except that ${local_rank} is
-expanded; $${local_rank} yields the literal text.
+(*.py; any file with --run-path). All arguments after PROGRAM are passed to it unchanged, except
+that ${local_rank} is expanded; $${local_rank} yields the literal text.
 Options are spelled with - or _, take values as --option VALUE or --option=VALUE, and may be
 abbreviated to any unambiguous prefix, which must contain the first - or _ of a name that has one:
 --nproc_, not --nproc (as with torchrun). An option that is not given is read from the environment:

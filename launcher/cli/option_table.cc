@@ -40,6 +40,11 @@ constexpr std::array kOptions{
         "restart the group. auto: the timeout announced in its heartbeats; 0: never."},
     OptionSpec{"healthy-after", 0, "SECONDS", "0", Restarts,
                "Reset the restart count after a round has run this long; 0: never."},
+    OptionSpec{"preflight", 0, "PROGRAM|auto", "", Restarts,
+               "Run this check on each node before the first round, and for at most 10 s on a node "
+               "whose worker crashed. A node that fails it is excluded; auto: trainer doctor."},
+    OptionSpec{"quarantine-after", 0, "N", "0", Restarts,
+               "Exclude a node whose workers were the first to fail in N rounds; 0: never."},
     OptionSpec{
         "warm-spares", 0, nullptr, "", Restarts,
         "Keep a second set of workers started, with their libraries loaded, for faster restarts. "
@@ -49,7 +54,6 @@ constexpr std::array kOptions{
                "Run PROGRAM as a Python module (python3 -u -m PROGRAM)."},
     OptionSpec{"no-python", 0, nullptr, "", Program,
                "Execute PROGRAM directly, even if its name ends in .py."},
-    OptionSpec{"run-path", 0, nullptr, "", Program, "Run PROGRAM with Python, whatever its name."},
 
     OptionSpec{"master-addr", 0, "HOST", "127.0.0.1", Rendezvous,
                "Address of rank 0 (MASTER_ADDR)."},
@@ -72,6 +76,10 @@ constexpr std::array kOptions{
                "Rendezvous settings: join_timeout, last_call_timeout, keep_alive_interval, "
                "keep_alive_max_attempt, read_timeout, timeout, is_host; with etcd also protocol, "
                "cacert, cert, key, user, password_file, etcd_prefix, lease_ttl, outage_timeout."},
+    OptionSpec{"rank-order", 0, "host|arrival|NAME", "host", Rendezvous,
+               "Order of the nodes' ranks with the c10d backend: by host name, gpu2 before gpu10, "
+               "or Slurm's topology; as they arrive; or by the environment variable NAME. The node "
+               "of rank 0 keeps it while it stays."},
     OptionSpec{"rdzv-token-file", 0, "FILE|auto", "", Rendezvous,
                "File with a secret of at least 16 bytes, the same on all nodes, readable for its "
                "owner only; agents without it are rejected. auto: ~/.config/ddp-run/rdzv-token, "
@@ -115,9 +123,7 @@ constexpr std::array kOptions{
                "Show only these local ranks on the console, e.g. 0,1."},
     OptionSpec{"duplicate-stdout-filters", 0, "TEXTS", "", Logs,
                "Also copy lines that contain one of these strings to filtered_stdout.log; ,, is a "
-               "literal comma."},
-    OptionSpec{"duplicate-stderr-filters", 0, "TEXTS", "", Logs,
-               "Same for stderr (filtered_stderr.log)."},
+               "literal comma. --duplicate-stderr-filters: same for stderr."},
     OptionSpec{"report-lines", 0, "N", "18", Logs,
                "Last stderr lines shown in a failure report; 0: workers write directly to "
                "ddp-run's stderr."},
@@ -137,12 +143,15 @@ constexpr std::array kOptions{
     OptionSpec{"explain", 0, "FOLDER", "", Other,
                "Explain why a past run failed and what to do, from its --log-dir or --result-json; "
                "start nothing."},
-    OptionSpec{"print-completion", 0, "bash|zsh|fish", "", Other,
-               "Print a completion script: source <(ddp-run --print-completion bash)."},
     OptionSpec{"help", 'h', nullptr, "", Other,
                "Show this help; -h: only the most common options."},
     OptionSpec{"version", 0, nullptr, "", Other, "Show the version."},
 
+    // Explained in the usage, and with --duplicate-stdout-filters.
+    OptionSpec{"run-path", 0, nullptr, "", Unlisted, ""},
+    OptionSpec{"duplicate-stderr-filters", 0, "TEXTS", "", Unlisted, ""},
+    // The packages install what it prints.
+    OptionSpec{"print-completion", 0, "bash|zsh|fish", "", Unlisted, ""},
     // torchrun's. Exits are noticed at once, not polled for.
     OptionSpec{"monitor-interval", 0, "SECONDS", "0.1", Unlisted, ""},
     OptionSpec{"start-method", 0, "spawn|fork|forkserver", "spawn", Unlisted, ""},

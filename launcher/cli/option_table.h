@@ -16,7 +16,7 @@ enum class OptionGroup {
   Stopping,
   Logs,
   Other,
-  Unlisted,  // accepted, but in no help: torchrun's options without effect, and internal ones
+  Unlisted,  // has no row in the help: see a neighbour's, or it has no effect, or is internal
 };
 
 struct OptionSpec {

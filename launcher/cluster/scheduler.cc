@@ -112,6 +112,11 @@ SchedulerFacts slurm_facts(const Environment& environment) {
   return facts;
 }
 
+// "switch.switch.node"; "node": the cluster has no topology.
+bool has_topology(const SchedulerFact& pattern) {
+  return pattern.value.find('.') != std::string::npos;
+}
+
 // ---- MPI --------------------------------------------------------------------------------------
 
 constexpr std::initializer_list<const char*> kMpiSizes{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
@@ -165,6 +170,15 @@ std::optional<SchedulerFacts> scheduler_facts(Scheduler scheduler, const Environ
   if (!slurm_step(environment).value.empty()) return slurm_facts(environment);
   if (!first_set(environment, kMpiSizes).value.empty()) return mpi_facts(environment);
   return std::nullopt;
+}
+
+std::string slurm_place(const Environment& environment) {
+  constexpr std::size_t kLongest = 256;
+  if (slurm_step(environment).value.empty()) return "";
+  std::string place = first_set(environment, {"SLURM_NODEID"}).value;
+  if (has_topology(first_set(environment, {"SLURM_TOPOLOGY_ADDR_PATTERN"})))
+    place = first_set(environment, {"SLURM_TOPOLOGY_ADDR"}).value;
+  return place.substr(0, kLongest);
 }
 
 const char* scheduler_of_several_nodes(const Environment& environment) {

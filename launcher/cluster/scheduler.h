@@ -34,6 +34,10 @@ struct SchedulerFacts {
 /// node.
 std::optional<SchedulerFacts> scheduler_facts(Scheduler scheduler, const Environment& environment);
 
+/// Returns what sorts the nodes of a step of srun so that neighbours are neighbours: the place in
+/// the topology if Slurm knows one, else the number of the node; "" outside a step.
+std::string slurm_place(const Environment& environment);
+
 /// Returns the scheduler that started this process as one of several nodes; nullptr: none.
 const char* scheduler_of_several_nodes(const Environment& environment);
 

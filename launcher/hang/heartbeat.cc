@@ -18,6 +18,7 @@ namespace ddp::launch {
 namespace {
 
 constexpr std::string_view kPromise = "timeout=";
+constexpr std::string_view kTimes = "times=";
 constexpr std::size_t kLongestBeatText = 300;
 constexpr double kLongestPromise = 1e7;  // seconds
 
@@ -29,6 +30,30 @@ std::optional<Clock::duration> parse_promise(std::string_view text) {
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   if (!(seconds > 0) || seconds > kLongestPromise) return std::nullopt;
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+std::optional<double> parse_seconds(std::string_view text) {
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const bool usable = error == std::errc{} && end == text.data() + text.size() && seconds >= 0 &&
+                      seconds <= kLongestPromise;
+  return usable ? std::optional(seconds) : std::nullopt;
+}
+
+// Empty if malformed.
+std::vector<PhaseTime> parse_times(std::string_view list) {
+  constexpr std::size_t kLongestPhase = 32;
+  std::vector<PhaseTime> times;
+  while (!list.empty()) {
+    const auto end = std::min(list.find(','), list.size());
+    const std::string_view entry = list.substr(0, end);
+    list.remove_prefix(std::min(end + 1, list.size()));
+    const auto colon = std::min(entry.find(':'), entry.size());
+    const auto seconds = parse_seconds(entry.substr(std::min(colon + 1, entry.size())));
+    if (colon == 0 || colon > kLongestPhase || !seconds || times.size() == kMostPhases) return {};
+    times.push_back({printable(entry.substr(0, colon)), *seconds});
+  }
+  return times;
 }
 
 // The text is foreign and ends up on a terminal.
@@ -77,6 +102,10 @@ LifeSign parse_heartbeat(std::string_view line) {
     if (word == kSparesWord || word == kEveryRankWord) {
       (word == kSparesWord ? sign.offers_standby : sign.for_every_rank) = true;
       continue;
+    }
+    if (word.starts_with(kTimes)) {
+      sign.times = parse_times(word.substr(kTimes.size()));
+      if (!sign.times.empty()) continue;
     }
     note_progress(word, sign.progress);
     if (!sign.text.empty()) sign.text += ' ';

@@ -4,8 +4,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/pace.h"
 #include "launcher/base/worker.h"
 
 namespace ddp::launch {
@@ -14,15 +16,16 @@ namespace ddp::launch {
 struct LifeSign {
   Clock::time_point at{};                  // last heartbeat or output, else its start
   std::optional<Clock::duration> promise;  // the next one will come within this time
-  std::string text;                        // its words except timeout=, e.g. "step=12"
+  std::string text;                        // its words but timeout= and times=, e.g. "step=12"
   Progress progress{};                     // parsed from the text
+  std::vector<PhaseTime> times{};          // times=: of the last step
   bool offers_standby = false;             // spares=1: its program supports standby workers
   bool for_every_rank = false;             // ranks=all: every rank writes heartbeats
 };
 
 /// Parses one heartbeat line: timeout=SECONDS is the promise; step=N, phase=NAME,
-/// waiting=COLLECTIVE and collective=NAME#SEQUENCE are the progress. A timeout that is not a number
-/// above 0 counts as text.
+/// waiting=COLLECTIVE and collective=NAME#SEQUENCE are the progress, times=PHASE:SECONDS,... the
+/// times. A timeout that is not a number above 0 counts as text, as do malformed times.
 LifeSign parse_heartbeat(std::string_view line);
 
 class Heartbeat {

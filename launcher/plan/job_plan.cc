@@ -98,6 +98,11 @@ JobPlan plan_job(const LaunchConfig& config) {
   plan.standby_workers = config.standby_workers;
   plan.elastic = config.group && !config.group->rules.fixed_ranks;
   plan.hangs = config.hangs;
+  if (!config.preflight.empty()) {
+    const PreflightJob job{plan.job.run_id, plan.job.local_world_size,
+                           static_cast<int>(visible_gpus(machine).size())};
+    plan.preflight = plan_preflight(config.preflight, job, places, plan.inherited);
+  }
   const bool has_heartbeats = config.log_dir != "/dev/null";
   if (has_heartbeats && plan.restarts.program == WorkerProgram::Trainer)
     plan.hangs.first_heartbeat = std::chrono::minutes(5);

@@ -1,6 +1,7 @@
 // What the agent will do: the command line resolved on this machine.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "launcher/base/worker.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/hang/hang_rules.h"
+#include "launcher/plan/preflight.h"
 #include "launcher/plan/run_folder.h"
 #include "launcher/plan/worker_env.h"
 #include "launcher/process/worker_spec.h"
@@ -26,6 +28,7 @@ struct JobPlan {
   bool standby_workers = false;  // --warm-spares
   bool elastic = false;          // nodes may join and leave, which also restarts the group
   HangRules hangs;
+  std::optional<Preflight> preflight{};
   LogOptions logs;
   std::string host;
   std::vector<std::vector<int>> cpus;  // by local rank; empty: all of ddp-run's

@@ -22,14 +22,15 @@ struct Event {
     GuardianGone,    // SIGKILL of the process that the user started
     HeartbeatBegan,  // a worker wrote its first heartbeat
     StacksDumped,    // everything that dump_stacks() started has ended
+    CheckEnded,      // what start_check() started
     StoreLost,       // the process of the workers' store exited, or cannot be started
   };
   Kind kind = Kind::Signal;
   pid_t pid = 0;                      // WorkerExited
-  ExitStatus exit{};                  // WorkerExited, StoreLost
+  ExitStatus exit{};                  // WorkerExited, CheckEnded, StoreLost
   ResourceUsage usage{};              // WorkerExited
   std::string cause{};                // WorkerExited: the system's explanation; may be empty.
-                                      // StoreLost: what happened
+                                      // StoreLost: what happened. CheckEnded: its telling line
   int signal = 0;                     // Signal
   bool ends_job = false;              // Signal: ends the job, else is forwarded
   SignalOrigin origin{};              // Signal
@@ -54,6 +55,9 @@ class ProcessRunner {
   virtual void keep_standby(const std::vector<WorkerSpec>& specs) = 0;
   /// Kills all standby workers.
   virtual void end_standby() = 0;
+
+  /// Starts a check of this node, which is no worker; CheckEnded follows. Throws LaunchError.
+  virtual void start_check(const WorkerSpec& spec) = 0;
 
   /// Waits for at least one event and returns all; empty if the deadline passed first.
   virtual std::vector<Event> wait(std::optional<Clock::time_point> deadline) = 0;

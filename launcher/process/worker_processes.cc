@@ -64,6 +64,7 @@ WorkerProcesses::WorkerProcesses(const SignalMailbox& signals, int guardian_pipe
       guardian_pipe_(guardian_pipe),
       standby_([this](const std::string& line) { pump_.note(line); }, signals.hangup_ignored()) {
   handlers_.push_back(&standby_);
+  handlers_.push_back(&check_);
 }
 
 WorkerProcesses::~WorkerProcesses() {
@@ -222,6 +223,12 @@ void WorkerProcesses::reap(std::vector<Event>& events) {
       continue;
     }
     if (standby_.take_exit(info.si_pid)) continue;
+    if (auto end = check_.take_exit(info.si_pid, to_exit_status(info))) {
+      ::wait4(info.si_pid, nullptr, WNOHANG, nullptr);
+      events.push_back(
+          {.kind = Event::Kind::CheckEnded, .exit = end->exit, .cause = std::move(end->said)});
+      continue;
+    }
     const bool is_worker = running_.erase(info.si_pid) > 0;
     // Until it is reaped, its pid and group id cannot be reused.
     if (is_worker) ::kill(-info.si_pid, SIGKILL);
@@ -335,6 +342,7 @@ std::vector<std::string> WorkerProcesses::sweep() {
   const auto limit = patience();
   running_.clear();
   stack_dumper_.forget_all();
+  check_.forget();
   auto survivors = kill_descendants(limit, not_the_rounds());
   left_behind_ = !survivors.empty();
   store_.take_exit();  // the sweep consumed SIGCHLD; the round is over, so nothing is lost

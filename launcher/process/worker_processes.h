@@ -10,6 +10,7 @@
 #include "launcher/hang/heartbeat.h"
 #include "launcher/hang/stack_dump.h"
 #include "launcher/logs/log_pump.h"
+#include "launcher/process/check_process.h"
 #include "launcher/process/oom_watch.h"
 #include "launcher/process/process_runner.h"
 #include "launcher/process/signal_mailbox.h"
@@ -32,6 +33,7 @@ class WorkerProcesses : public ProcessRunner {
   std::vector<pid_t> start(const std::vector<WorkerSpec>& specs) override;
   void keep_standby(const std::vector<WorkerSpec>& specs) override { standby_.keep(specs); }
   void end_standby() override { standby_.end(); }
+  void start_check(const WorkerSpec& spec) override { check_.start(spec); }
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override;
   void signal_workers(int signal) override;
   void serve_store(int source) override { store_.serve(source); }
@@ -92,6 +94,7 @@ class WorkerProcesses : public ProcessRunner {
   FirstWrites first_heartbeats_;
   std::optional<Clock::time_point> watch_from_;  // heartbeats
   StackDumper stack_dumper_;
+  CheckProcess check_;
   std::map<pid_t, std::string> expired_;  // why end_expired() ended each
   OomCounts oom_before_;
 };

@@ -81,6 +81,7 @@ class Fields {
     return *value;
   }
   const ControlJson& object(const char* name) const { return *find(name); }
+  bool has(const char* name) const { return object_.find(name) != object_.end(); }
 
  private:
   const ControlJson* find(const char* name) const {
@@ -188,6 +189,62 @@ std::map<std::string, std::string> agreed_of(const ControlJson& object) {
   return agreed;
 }
 
+ControlJson pace_json(const NodePace& pace) {
+  auto phases = ControlJson::array();
+  for (const auto& one : first_of(pace.phases, kMostPhases)) {
+    phases.push_back({{"phase", one.phase},
+                      {"slowest_rank", one.slowest_rank},
+                      {"slowest", {one.slowest.p95, one.slowest.mean}},
+                      {"others", {one.others.p95, one.others.mean}},
+                      {"other_ranks", one.other_ranks}});
+  }
+  return {{"node", pace.node},
+          {"host", pace.host},
+          {"step_seconds", pace.step_seconds},
+          {"phases", phases}};
+}
+
+PaceTimes pace_times_of(const Fields& fields, const char* name) {
+  const auto& pair = fields.list(name, 2);
+  if (pair.size() != 2 || !pair[0].is_number() || !pair[1].is_number())
+    throw std::invalid_argument(name);
+  return {pair[0].get<double>(), pair[1].get<double>()};
+}
+
+NodePace pace_of(const Fields& fields) {
+  NodePace pace{.node = fields.integer("node", 0, kMostNodes),
+                .host = fields.text("host"),
+                .step_seconds = fields.real("step_seconds")};
+  for (const auto& object : fields.list("phases", kMostPhases)) {
+    const Fields one(object);
+    pace.phases.push_back({one.text("phase"), one.integer("slowest_rank", 0, kMostRanks),
+                           pace_times_of(one, "slowest"), pace_times_of(one, "others"),
+                           one.integer("other_ranks", 0, kMostRanks)});
+  }
+  return pace;
+}
+
+ControlJson straggler_json(const Straggler& straggler) {
+  return {{"rank", straggler.rank},   {"node", straggler.node},       {"host", straggler.host},
+          {"phase", straggler.phase}, {"seconds", straggler.seconds}, {"others", straggler.others}};
+}
+
+Straggler straggler_of(const Fields& fields) {
+  return {fields.integer("rank", 0, kMostRanks),
+          fields.integer("node", 0, kMostNodes),
+          fields.text("host"),
+          fields.text("phase"),
+          fields.real("seconds"),
+          fields.real("others")};
+}
+
+Alive alive_of(const Fields& fields) {
+  Alive alive{.received = fields.number("received", 0, kLastEpoch)};
+  if (fields.has("pace")) alive.pace = pace_of(Fields(fields.object("pace")));
+  if (fields.has("straggler")) alive.straggler = straggler_of(Fields(fields.object("straggler")));
+  return alive;
+}
+
 struct Writer {
   ControlJson operator()(const Hello& m) const {
     return {{"type", "hello"},
@@ -203,6 +260,7 @@ struct Writer {
             {"role", m.role},
             {"max_restarts", m.max_restarts},
             {"agreed", agreed_json(m.agreed)},
+            {"sort_key", m.sort_key},
             {"port", m.port},
             {"epoch", m.epoch},
             {"returned", m.returned},
@@ -219,12 +277,17 @@ struct Writer {
             {"stopped", m.stopped},
             {"preempted", m.preempted}};
   }
-  ControlJson operator()(const Leave& m) const { return {{"type", "leave"}, {"signal", m.signal}}; }
+  ControlJson operator()(const Leave& m) const {
+    return {{"type", "leave"}, {"signal", m.signal}, {"why", cut(m.why)}};
+  }
   ControlJson operator()(const Accepted& m) const {
     return {{"type", "accepted"}, {"epoch", m.epoch}};
   }
   ControlJson operator()(const Alive& m) const {
-    return {{"type", "alive"}, {"received", m.received}};
+    ControlJson object{{"type", "alive"}, {"received", m.received}};
+    if (m.pace) object["pace"] = pace_json(*m.pace);
+    if (m.straggler) object["straggler"] = straggler_json(*m.straggler);
+    return object;
   }
   ControlJson operator()(const Status& m) const {
     return {{"type", "status"}, {"id", m.id},           {"run_id", m.run_id}, {"epoch", m.epoch},
@@ -295,6 +358,7 @@ Hello hello_of(const Fields& f) {
   hello.role = f.text("role");
   hello.max_restarts = f.integer("max_restarts", 0, INT_MAX);
   hello.agreed = agreed_of(f.object("agreed"));
+  hello.sort_key = f.text("sort_key");
   hello.port = f.integer("port", 0, 65535);
   hello.epoch = f.number("epoch", -1, kLastEpoch);
   hello.returned = f.flag("returned");
@@ -351,7 +415,7 @@ Verdict verdict_of(const Fields& f) {
 std::optional<ControlMessage> message_of(const ControlJson& object) {
   const Fields f(object);
   const std::string type = f.text("type");
-  if (type == "alive") return Alive{f.number("received", 0, kLastEpoch)};
+  if (type == "alive") return alive_of(f);
   if (type == "accepted") return Accepted{f.number("epoch", 0, kLastEpoch)};
   if (type == "go") return Go{f.number("epoch", 0, kLastEpoch)};
   if (type == "standby") return Standby{round_of(f)};
@@ -360,7 +424,7 @@ std::optional<ControlMessage> message_of(const ControlJson& object) {
   if (type == "join") return Join{f.integer("port", 0, 65535)};
   if (type == "failed") return Failed{failure_of_json(f.object("failure"))};
   if (type == "ended") return Ended{failures_of(f), f.flag("stopped"), f.flag("preempted")};
-  if (type == "leave") return Leave{f.integer("signal", 0, 64)};
+  if (type == "leave") return Leave{f.integer("signal", 0, 64), f.text("why")};
   if (type == "welcome")
     return Welcome{f.integer("node", 0, INT_MAX),
                    f.time("heartbeat_ms"),

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "launcher/base/pace.h"
 #include "launcher/base/run_result.h"
 #include "launcher/base/states.h"
 #include "launcher/rendezvous/restart_policy.h"
@@ -35,6 +36,7 @@ struct Hello {
   std::string role;
   int max_restarts = 0;
   std::map<std::string, std::string> agreed{};  // agreed_values() of this node
+  std::string sort_key{};                       // NodePlace::key
   int port = 0;            // where this node would host the rendezvous if the host is lost
   long long epoch = -1;    // epoch of the last round that this node accepted; -1: none
   bool returned = false;   // that was an earlier agent of this node (MembersFile)
@@ -55,9 +57,10 @@ struct Ended {
   bool stopped = false;
   bool preempted = false;
 };
-/// This node leaves the job, because of a signal.
+/// This node leaves the job, because of a signal or for another reason.
 struct Leave {
   int signal = 0;
+  std::string why{};
 };
 /// Has accepted the proposed round and waits for Go.
 struct Accepted {
@@ -65,7 +68,9 @@ struct Accepted {
 };
 /// Sent both ways.
 struct Alive {
-  long long received = 0;  // number of the session's messages received so far
+  long long received = 0;                // number of the session's messages received so far
+  std::optional<NodePace> pace{};        // from a node
+  std::optional<Straggler> straggler{};  // from the host
 };
 /// What an agent knows of the job: a question to any other agent, and the answer.
 struct Status {

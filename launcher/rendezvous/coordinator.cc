@@ -209,7 +209,10 @@ void Coordinator::receive(int node, Connection& connection, const ControlMessage
                           Clock::time_point now) {
   connection.heard = connection.spoke = now;
   connection.session.receive(message);
-  if (const auto* alive = std::get_if<Alive>(&message)) connection.session.confirm(alive->received);
+  if (const auto* alive = std::get_if<Alive>(&message)) {
+    connection.session.confirm(alive->received);
+    connection.pace = alive->pace;
+  }
   membership_.receive(node, message, now);
 }
 
@@ -264,15 +267,25 @@ void Coordinator::adopt(Follower follower) {
   greet(node, follower.hello, connection.heard);
 }
 
+void Coordinator::beat() {
+  std::vector<NodePace> paces;
+  for (const auto& [node, connection] : connections_) {
+    if (connection.pace) paces.push_back(*connection.pace);
+  }
+  stragglers_.look(paces, Clock::now());
+  for (auto& [node, connection] : connections_) {
+    connection.channel->send(
+        Alive{.received = connection.session.received(), .straggler = stragglers_.current()});
+    if (!connection.inquiry) watch(node, connection);
+  }
+}
+
 // Checks of all nodes run only when due, not at every wake-up.
 void Coordinator::keep_time() {
   const auto now = Clock::now();
   if (now >= next_beat_) {
     next_beat_ = now + heartbeat_;
-    for (auto& [node, connection] : connections_) {
-      connection.channel->send(Alive{connection.session.received()});
-      if (!connection.inquiry) watch(node, connection);
-    }
+    beat();
   }
   for (const int node : std::exchange(closed_, {})) lose_closed(node, now);
   ask_lost(now);

@@ -15,6 +15,7 @@
 #include "launcher/rendezvous/lobby.h"
 #include "launcher/rendezvous/membership.h"
 #include "launcher/rendezvous/session.h"
+#include "launcher/rendezvous/straggler_watch.h"
 
 namespace ddp::launch {
 
@@ -76,6 +77,7 @@ class Coordinator : public PollHandler {
     std::string id{};  // Hello::id
     Place place{};     // where it answers questions
     Session session{};
+    std::optional<NodePace> pace{};
     std::unique_ptr<Inquiry> inquiry{};  // the connection is lost, but perhaps not the node
   };
 
@@ -84,6 +86,7 @@ class Coordinator : public PollHandler {
   void serve(int node, Connection& connection);
   void forgive_own_silence();
   void keep_time();
+  void beat();
   void receive(int node, Connection& connection, const ControlMessage& message,
                Clock::time_point now);
   void greet(int node, const Hello& hello, Clock::time_point now);
@@ -108,6 +111,7 @@ class Coordinator : public PollHandler {
   std::map<int, Connection> connections_;  // by node
   int last_node_ = 0;
   Clock::time_point next_beat_;
+  StragglerWatch stragglers_;
   Clock::time_point stalled_until_{};              // this process was suspended or not scheduled
   std::optional<Clock::time_point> next_silence_;  // when a connection may next be silent too long
   std::vector<int> closed_;                        // nodes whose connections were closed

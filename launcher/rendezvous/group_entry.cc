@@ -19,11 +19,15 @@ constexpr int kClaims = 50;
 
 }  // namespace
 
+void GroupRendezvous::connect() {
+  if (stage_ == Stage::Idle) search();
+}
+
 void GroupRendezvous::join() {
   wants_round_ = true;
   join_is_due_ = false;
   if (stage_ == Stage::Member) return send_join();
-  if (stage_ == Stage::Idle) search();
+  connect();
 }
 
 void GroupRendezvous::search() {
@@ -279,6 +283,7 @@ void GroupRendezvous::say_hello() {
                        .role = settings_.role,
                        .max_restarts = settings_.rules.restarts.max_restarts,
                        .agreed = agreed_values(settings_.rules),
+                       .sort_key = settings_.sort_key,
                        .port = succession_port_,
                        .epoch = epoch_,
                        .returned = returned_,
@@ -308,6 +313,7 @@ void GroupRendezvous::enter(const Welcome& welcome) {
     rejoin();
     if (!in_round_ && !wants_round_ && !join_is_due_) lose_round();
   }
+  if (withdrawn_) return withdraw(std::exchange(withdrawn_, std::nullopt)->why);
   if (wants_round_) send_join();
 }
 

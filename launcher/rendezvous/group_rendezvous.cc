@@ -94,11 +94,24 @@ void GroupRendezvous::lose_round() {
   tell(std::move(news));
 }
 
-void GroupRendezvous::leave(int signal) {
+void GroupRendezvous::leave(int signal) { leave_because(Leave{.signal = signal}); }
+
+void GroupRendezvous::leave_because(const Leave& leave) {
   if (coordinator_) coordinator_->retire(/*hand_over=*/!settings_.rules.fixed_ranks);
   authority_->resign();
   claims_left_ = 0;
-  if (has_host()) say(Leave{signal});
+  if (has_host()) say(leave);
+}
+
+// With fixed ranks the others would wait for this node.
+void GroupRendezvous::withdraw(const std::string& why) {
+  if (settings_.rules.fixed_ranks && !has_host() && stage_ != Stage::Over) {
+    tell_note(why + "; the other nodes will be told as soon as the first one is there");
+    withdrawn_ = Leave{.why = why};
+    return;
+  }
+  leave_because(Leave{.why = why});
+  tell_end(why);
 }
 
 std::optional<JobNews> GroupRendezvous::take_news() { return take_oldest(news_); }
@@ -113,7 +126,10 @@ void GroupRendezvous::receive(const ControlMessage& message) {
 
 void GroupRendezvous::receive_as_member(const ControlMessage& message) {
   session_.receive(message);
-  if (const auto* m = std::get_if<Alive>(&message)) session_.confirm(m->received);
+  if (const auto* m = std::get_if<Alive>(&message)) {
+    session_.confirm(m->received);
+    straggler_ = m->straggler;
+  }
   if (const auto* m = std::get_if<Refused>(&message)) {
     heard_ = {};  // they may have gone on already
     return lose_job("the other nodes gave up on this one: " + m->why);
@@ -175,6 +191,8 @@ void GroupRendezvous::receive(const Verdict& verdict) {
   join_is_due_ = !verdict.over;
   if (verdict.over) {
     stage_ = Stage::Over;
+    // Excluded as a node: the others go on, under another host.
+    if (coordinator_ && !coordinator_->over()) coordinator_->retire(/*hand_over=*/true);
     members_file_.remove();
     authority_->end_job();
   }
@@ -187,10 +205,7 @@ void GroupRendezvous::tell_note(const std::string& text) {
 
 void GroupRendezvous::tell_end(const std::string& why) {
   stage_ = Stage::Over;
-  JobNews news = make_news(JobNews::Kind::End, "");
-  news.failures = {job_failure(why)};
-  news.outcome = Outcome::Failed;
-  tell(std::move(news));
+  tell(failed_end(why));
 }
 
 void GroupRendezvous::lose_host(const std::string& why, bool gone) {
@@ -299,7 +314,7 @@ void GroupRendezvous::handle_channel() {
 void GroupRendezvous::keep_time() {
   const auto now = Clock::now();
   if (stage_ == Stage::Member && now >= next_beat_) {
-    channel_->send(Alive{session_.received()});
+    channel_->send(Alive{.received = session_.received(), .pace = pace_});
     next_beat_ = now + heartbeat_;
   }
   if (now - heard_ < patience_ || stage_ == Stage::Over) return;

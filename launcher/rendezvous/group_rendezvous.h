@@ -34,10 +34,14 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   /// Sends what is still queued for the other nodes.
   ~GroupRendezvous() override;
 
+  void connect() override;
+  void withdraw(const std::string& why) override;
   void join() override;
   void report_failure(const ProcessFailure& failure) override;
   void report_end(NodeEnd end) override;
   void leave(int signal) override;
+  void report_pace(const NodePace& pace, Clock::time_point) override { pace_ = pace; }
+  std::optional<Straggler> straggler() const override { return straggler_; }
   bool has_news() const override { return !news_.empty(); }
   std::optional<JobNews> take_news() override;
 
@@ -121,6 +125,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   void tell(JobNews news) { news_.push_back(std::move(news)); }
   void tell_note(const std::string& text);
   void tell_end(const std::string& why);
+  void leave_because(const Leave& leave);
 
   GroupSettings settings_;
   std::string id_;
@@ -154,6 +159,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
 
   std::deque<JobNews> news_;
   bool wants_round_ = false;
+  std::optional<Leave> withdrawn_;   // to be said when this node has a host
   bool in_round_ = false;            // between Start and report_end()
   bool join_is_due_ = false;         // between Restart and join()
   bool round_is_lost_ = false;       // with its host; the current host does not know it
@@ -163,6 +169,8 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   int own_node_ = 0;
   int round_node_ = 0;  // own_node_ in last_round_
   NodeEnd last_end_;
+  std::optional<NodePace> pace_;        // of this node
+  std::optional<Straggler> straggler_;  // according to the host
   std::string lost_text_;
 
   std::chrono::milliseconds heartbeat_{2'000};  // as set by the host

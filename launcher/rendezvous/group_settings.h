@@ -30,6 +30,7 @@ struct GroupSettings {
   int local_world_size = 1;
   std::string role;
   int node_rank = -1;
+  std::string sort_key{};    // NodePlace::key
   std::string local_addr{};  // empty: the address that the host sees
   std::string
       members_file{};  // where the last round's nodes are kept (MembersFile); empty: nowhere

@@ -12,6 +12,7 @@
 #include "launcher/rendezvous/port_reservation.h"
 #include "launcher/rendezvous/rendezvous.h"
 #include "launcher/rendezvous/restart_policy.h"
+#include "launcher/rendezvous/straggler_watch.h"
 
 namespace ddp::launch {
 
@@ -24,10 +25,15 @@ class LocalRendezvous : public Rendezvous {
   /// Returns where the workers of the next round meet; join() announces it.
   RendezvousInfo next_round();
 
+  void withdraw(const std::string& why) override { news_.push_back(failed_end(why)); }
   void join() override;
   void report_failure(const ProcessFailure&) override {}
   void report_end(NodeEnd end) override;
   void leave(int) override {}
+  void report_pace(const NodePace& pace, Clock::time_point now) override {
+    stragglers_.look({pace}, now);
+  }
+  std::optional<Straggler> straggler() const override { return stragglers_.current(); }
   bool has_news() const override { return !news_.empty(); }
   std::optional<JobNews> take_news() override;
 
@@ -40,6 +46,7 @@ class LocalRendezvous : public Rendezvous {
   std::optional<PortReservation> held_;
   std::unique_ptr<ListeningSocket> listening_;
   RestartTally tally_;
+  StragglerWatch stragglers_;
   std::deque<JobNews> news_;
 };
 

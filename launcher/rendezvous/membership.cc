@@ -267,7 +267,7 @@ void Membership::try_start(Clock::time_point now) {
   if (rules_.epochs_are_granted && !granted_) {
     awaiting_ = std::move(nodes);
   } else {
-    start(std::move(nodes));
+    start(ranked(nodes));
   }
 }
 

@@ -70,11 +70,13 @@ class Membership {
   void accepted(Node node, const Accepted& accepted, Clock::time_point now);
 
   Mandate mandate(bool joined_only) const;
+  void tell_others(Node node, const std::string& text);
   void tell_spare_node(Node node, const std::string& note);
   void begin(Clock::time_point now);
   void withdraw(Clock::time_point now);
   void count(const Peer& peer, int change);
   std::vector<Node> ready() const;
+  std::vector<Node> ranked(const std::vector<Node>& nodes) const;
   int place_of(const Peer& peer) const;
   bool all_have_joined() const { return absent_ == 0; }
   bool the_first_have_joined() const;
@@ -89,6 +91,9 @@ class Membership {
   std::vector<ProcessFailure*> ordered_failures();
   void drop_late_failures();
   Outcome outcome() const;
+  std::string quarantine(const ProcessFailure& cause);
+  std::optional<Node> node_of(const ProcessFailure& failure) const;
+  void exclude(Node node, const std::string& why);
   void restart(Verdict verdict, Clock::time_point now);
   void end(Verdict verdict);
   Verdict as_told_to_spare(const Verdict& verdict, const Peer& peer) const;
@@ -138,8 +143,9 @@ class Membership {
   bool waiting_noted_ = false;
   std::vector<std::string> departures_;  // in this round
   std::vector<std::string> arrivals_;
-  std::string lost_after_end_;  // with fixed_ranks: no further round is possible
-  bool leaving_only_ = false;   // the round was told that workers leave, not to stop
+  std::map<std::string, int> first_to_fail_;  // rounds in which a node was, by Hello::id
+  std::string lost_after_end_;                // with fixed_ranks: no further round is possible
+  bool leaving_only_ = false;                 // the round was told that workers leave, not to stop
   int reports_ = 0;
   int arrivals_so_far_ = 0;
   std::vector<Outgoing> outgoing_;

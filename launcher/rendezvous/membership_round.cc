@@ -1,4 +1,5 @@
-// The course of a round: its failures, departures and end, and what becomes of the job then.
+// The course of a round: the order of its nodes, its failures, departures and end, and what becomes
+// of the job then.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,6 +8,7 @@
 #include "launcher/base/signal_names.h"
 #include "launcher/base/text.h"
 #include "launcher/rendezvous/membership.h"
+#include "launcher/rendezvous/rank_order.h"
 
 namespace ddp::launch {
 namespace {
@@ -28,6 +30,19 @@ std::string soon_text(std::chrono::milliseconds delay) {
 }
 
 }  // namespace
+
+// Who takes part depends on who came first; with which rank, on --rank-order.
+std::vector<Membership::Node> Membership::ranked(const std::vector<Node>& nodes) const {
+  if (rules_.fixed_ranks) return nodes;
+  std::vector<NodePlace> places;
+  for (const Node node : nodes) {
+    const Peer& peer = peers_.at(node);
+    places.push_back({peer.hello.sort_key, peer.hello.host, peer.order});
+  }
+  std::vector<Node> ranked;
+  for (const std::size_t i : rank_order(rules_.rank_order, places)) ranked.push_back(nodes[i]);
+  return ranked;
+}
 
 std::optional<std::vector<Hello>> Membership::awaits_epoch() const {
   if (awaiting_.empty() || phase_ != JobPhase::Gathering || retired_) return std::nullopt;
@@ -95,9 +110,10 @@ void Membership::leave(Node node, const Leave& leave, Clock::time_point now) {
   if (!peer.leaving && peer.elector && !peer.hello.returned) ++history_.dead;
   count(peer, -1);
   peer.leaving = true;
-  const std::string text =
-      fmt::format("{} leaves the job ({})", name_of(peer),
-                  leave.signal != 0 ? signal_name(leave.signal) : "its ddp-run was killed");
+  const std::string reason = !leave.why.empty()  ? leave.why
+                             : leave.signal != 0 ? signal_name(leave.signal)
+                                                 : "its ddp-run was killed";
+  const std::string text = fmt::format("{} leaves the job ({})", name_of(peer), reason);
   if (phase_ == JobPhase::Proposed && members_.count(node) > 0) return withdraw(now);
   if (is_running(node)) {
     departures_.push_back(text);
@@ -105,7 +121,14 @@ void Membership::leave(Node node, const Leave& leave, Clock::time_point now) {
   } else if (phase_ == JobPhase::Gathering && rules_.fixed_ranks) {
     end_without_round(text);
   } else if (phase_ == JobPhase::Gathering) {
+    if (!leave.why.empty()) tell_others(node, text);
     try_start(now);
+  }
+}
+
+void Membership::tell_others(Node node, const std::string& text) {
+  for (const auto& [other, peer] : peers_) {
+    if (other != node && !peer.leaving) send(other, Note{text});
   }
 }
 
@@ -201,7 +224,8 @@ void Membership::try_judge(Clock::time_point now) {
     }
     if (!verdict.verdict.restart) return end(std::move(verdict));
     verdict.text =
-        restart_text(verdict.failures.front(), verdict.verdict, rules_.restarts.max_restarts);
+        restart_text(verdict.failures.front(), verdict.verdict, rules_.restarts.max_restarts) +
+        quarantine(verdict.failures.front());
     return restart(std::move(verdict), now);
   }
   const bool finished = std::none_of(members_.begin(), members_.end(),
@@ -235,6 +259,46 @@ void Membership::judge_departures(Verdict verdict, Clock::time_point now) {
                    seconds_text(rules_.join_timeout), rules_.min_nodes, text);
   restart(std::move(verdict), now);
   waiting_noted_ = !enough;
+}
+
+std::optional<Membership::Node> Membership::node_of(const ProcessFailure& failure) const {
+  for (const auto& [node, member] : members_) {
+    for (const ProcessFailure& own : member.end.failures) {
+      if (own.pid == failure.pid && own.rank == failure.rank && own.host == failure.host)
+        return node;
+    }
+  }
+  return std::nullopt;
+}
+
+// Returns what to add to the message about the restart.
+std::string Membership::quarantine(const ProcessFailure& cause) {
+  const auto node = node_of(cause);
+  if (rules_.quarantine_after == 0 || rules_.fixed_ranks || !node || peers_.count(*node) == 0)
+    return "";
+  const int rounds = ++first_to_fail_[peers_.at(*node).hello.id];
+  if (rounds < rules_.quarantine_after) return "";
+  const std::string why = fmt::format("its workers were the first to fail in {} round{}", rounds,
+                                      rounds == 1 ? "" : "s");
+  const std::string& name = members_.at(*node).name;
+  if (present_ + absent_ <= rules_.min_nodes)
+    return fmt::format("; {} stays, although {}: the job needs all of its nodes", name, why);
+  exclude(*node, why);
+  return fmt::format("; {} is excluded: {}", name, why);
+}
+
+// The others restart without it, and a spare may take its place.
+void Membership::exclude(Node node, const std::string& why) {
+  Peer& peer = peers_.at(node);
+  if (peer.elector && !peer.hello.returned) ++history_.dead;
+  count(peer, -1);
+  peer.leaving = true;
+  members_.at(node).gone = true;
+  const std::string cause =
+      fmt::format("this node is excluded from the job: {} (--quarantine-after={})", why,
+                  rules_.quarantine_after);
+  send(node, Verdict{.over = true, .outcome = Outcome::Failed, .failures = {job_failure(cause)}},
+       /*then_close=*/true);
 }
 
 void Membership::restart(Verdict verdict, Clock::time_point now) {

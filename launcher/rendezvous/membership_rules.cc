@@ -38,10 +38,15 @@ std::string plural_nodes(int count) {
 }
 
 std::map<std::string, std::string> agreed_values(const MembershipRules& rules) {
-  return {{"--restart-policy", policy_text(rules.restarts)},
-          {"--healthy-after", seconds_text(rules.restarts.healthy_after)},
-          {"--rdzv-conf=keep_alive_interval", seconds_text(rules.heartbeat)},
-          {"--rdzv-conf=keep_alive_max_attempt", fmt::format("{}", rules.missed_heartbeats)}};
+  std::map<std::string, std::string> values{
+      {"--restart-policy", policy_text(rules.restarts)},
+      {"--healthy-after", seconds_text(rules.restarts.healthy_after)},
+      {"--rdzv-conf=keep_alive_interval", seconds_text(rules.heartbeat)},
+      {"--rdzv-conf=keep_alive_max_attempt", fmt::format("{}", rules.missed_heartbeats)}};
+  if (rules.fixed_ranks) return values;
+  values["--rank-order"] = rules.rank_order;
+  values["--quarantine-after"] = fmt::format("{}", rules.quarantine_after);
+  return values;
 }
 
 }  // namespace ddp::launch

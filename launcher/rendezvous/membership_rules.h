@@ -34,6 +34,10 @@ struct MembershipRules {
   /// An authority outside of the job decides who hosts it: no mandate is needed, but each round
   /// needs an epoch from it.
   bool epochs_are_granted = false;
+  /// What sorts the nodes, except with fixed_ranks: see rank_order().
+  std::string rank_order{"host"};
+  /// A node whose workers were the first to fail in this many rounds is excluded; 0: never.
+  int quarantine_after = 0;
   /// The user gave --rdzv-id; otherwise another job may have the same one.
   bool own_id = true;
   /// Appended to messages about waiting: "; " and why no other machine can connect; empty: it can.

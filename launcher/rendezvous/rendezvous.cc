@@ -11,6 +11,13 @@ JobNews make_news(JobNews::Kind kind, std::string text) {
   return news;
 }
 
+JobNews failed_end(const std::string& why) {
+  JobNews news = make_news(JobNews::Kind::End, "");
+  news.failures = {job_failure(why)};
+  news.outcome = Outcome::Failed;
+  return news;
+}
+
 std::optional<JobNews> take_oldest(std::deque<JobNews>& queue) {
   if (queue.empty()) return std::nullopt;
   JobNews news = std::move(queue.front());

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/clock.h"
+#include "launcher/base/pace.h"
 #include "launcher/base/run_result.h"
 #include "launcher/base/states.h"
 #include "launcher/base/worker.h"
@@ -40,6 +42,8 @@ struct JobNews {
 };
 
 JobNews make_news(JobNews::Kind kind, std::string text);
+/// End, because of something that no worker caused.
+JobNews failed_end(const std::string& why);
 /// Removes and returns the oldest item; nullopt: none.
 std::optional<JobNews> take_oldest(std::deque<JobNews>& queue);
 /// Judges the end of the workers of a node that decides on its own: Restart or End. Adds to
@@ -50,6 +54,10 @@ JobNews judge_own_end(const RestartRules& rules, RestartTally& tally,
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
+  /// Connects to the other nodes, which wait for this one from then on.
+  virtual void connect() {}
+  /// This node cannot take part: the other nodes are told why, and End follows.
+  virtual void withdraw(const std::string& why) = 0;
   /// Declares this node ready for a round; Start follows. Throws LaunchError if it cannot take
   /// part.
   virtual void join() = 0;
@@ -59,6 +67,11 @@ class Rendezvous {
   virtual void report_end(NodeEnd end) = 0;
   /// Leaves the job; the caller calls report_end() afterwards. signal 0: the guardian was killed.
   virtual void leave(int signal) = 0;
+
+  /// Tells how fast this node's ranks work; without phases: nothing is known.
+  virtual void report_pace(const NodePace& pace, Clock::time_point now) = 0;
+  /// Returns the rank that the others wait for; nullopt: none is known.
+  virtual std::optional<Straggler> straggler() const = 0;
 
   virtual bool has_news() const = 0;
   /// Returns the oldest news; nullopt: none.

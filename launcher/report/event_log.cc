@@ -85,6 +85,21 @@ void EventLog::worker(const char* state, const WorkerGroup& group, const Worker&
   sink_(to_text(line) + "\n");
 }
 
+void EventLog::straggler(const WorkerGroup& group, const Straggler& straggler,
+                         Clock::duration since_start) const {
+  if (!sink_) return;
+  json more = details(job_, group);
+  more["node"] = straggler.node;
+  more["host"] = straggler.host;
+  more["phase"] = straggler.phase;
+  more["seconds"] = straggler.seconds;
+  more["others_seconds"] = straggler.others;
+  json line = event("STRAGGLER", "AGENT", job_, group, since_start);
+  line["metadata"]["global_rank"] = straggler.rank;
+  line["metadata"]["metadata"] = to_text(more);
+  sink_(to_text(line) + "\n");
+}
+
 EventLog::Sink append_to(const std::string& path) {
   // Without O_NONBLOCK, opening a named pipe would block.
   const int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "launcher/base/clock.h"
+#include "launcher/base/pace.h"
 #include "launcher/base/worker.h"
 
 namespace ddp::launch {
@@ -32,6 +33,9 @@ class EventLog {
   /// text or a description of the hang; may be empty.
   void worker(const char* state, const WorkerGroup& group, const Worker& worker,
               Clock::duration since_start, const std::string& text) const;
+  /// Writes a STRAGGLER event: the rank that the others wait for.
+  void straggler(const WorkerGroup& group, const Straggler& straggler,
+                 Clock::duration since_start) const;
 
  private:
   Job job_;

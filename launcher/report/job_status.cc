@@ -16,6 +16,13 @@ using nlohmann::json;
 constexpr WorkerState kStates[] = {WorkerState::Running, WorkerState::Succeeded,
                                    WorkerState::Failed, WorkerState::Stopped};
 
+json straggler_json(const std::optional<Straggler>& straggler) {
+  if (!straggler) return {};
+  return {{"rank", straggler->rank},       {"node", straggler->node},
+          {"host", straggler->host},       {"phase", straggler->phase},
+          {"seconds", straggler->seconds}, {"others_seconds", straggler->others}};
+}
+
 std::string health(const JobStatus& job) {
   json object{{"status", name_of(job.phase)},
               {"run_id", job.run_id},
@@ -24,7 +31,8 @@ std::string health(const JobStatus& job) {
               {"nodes", job.nodes},
               {"restarts", job.restarts},
               {"max_restarts", job.max_restarts},
-              {"seconds", job.seconds}};
+              {"seconds", job.seconds},
+              {"straggler", straggler_json(job.straggler)}};
   object["workers"] = json::array();
   for (const WorkerStatus& worker : job.workers) {
     object["workers"].push_back({{"rank", worker.rank},
@@ -39,7 +47,7 @@ std::string health(const JobStatus& job) {
 }
 
 bool is_group_well(const JobStatus& job) {
-  return job.phase == Phase::Running || job.phase == Phase::Joining;
+  return job.phase == Phase::Running || job.phase == Phase::Joining || job.phase == Phase::Checking;
 }
 
 std::string label(const std::string& value) {
@@ -72,6 +80,23 @@ class Metrics {
  private:
   std::string text_;
 };
+
+// No sample means no straggler.
+void add_straggler(Metrics& out, const std::optional<Straggler>& straggler) {
+  const auto add = [&](const char* name, const char* help, double seconds) {
+    out.family(name, "gauge", help);
+    if (!straggler) return;
+    out.sample(
+        fmt::format("{}{{rank=\"{}\",node=\"{}\",host=\"{}\",phase=\"{}\"}}", name, straggler->rank,
+                    straggler->node, label(straggler->host), label(straggler->phase)),
+        seconds);
+  };
+  add("ddp_run_straggler_seconds",
+      "Time that the rank for which the others wait takes for the phase (95th percentile, 30 s).",
+      straggler ? straggler->seconds : 0);
+  add("ddp_run_straggler_others_seconds", "The same time of the other ranks (median).",
+      straggler ? straggler->others : 0);
+}
 
 std::string metrics(const JobStatus& job) {
   Metrics out;
@@ -110,6 +135,7 @@ std::string metrics(const JobStatus& job) {
     out.sample(fmt::format("ddp_run_worker_step{{rank=\"{}\"}}", worker.rank),
                static_cast<double>(*worker.step));
   }
+  add_straggler(out, job.straggler);
   return std::move(out).text() + job.worker_metrics;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/pace.h"
 #include "launcher/base/states.h"
 
 namespace ddp::launch {
@@ -33,7 +34,8 @@ struct JobStatus {
   double seconds = 0;        // since the job began
   double round_seconds = 0;  // since the last start of the group
   std::vector<WorkerStatus> workers{};
-  std::string worker_metrics{};  // the workers' own metrics, as Prometheus text
+  std::optional<Straggler> straggler{};  // the rank that the others wait for
+  std::string worker_metrics{};          // the workers' own metrics, as Prometheus text
 };
 
 struct HttpAnswer {

@@ -129,6 +129,20 @@ TEST_CASE("doctor finds the collectives correct between two ranks") {
   CHECK_THAT(run.out, Contains("gloo with shared memory, 2 ranks"));
 }
 
+TEST_CASE("doctor --quick is silent when all is well, and one error per problem otherwise") {
+  const Workspace place;
+  auto options = launched(place, 2);
+  options.argv = {ddp_run_program(), "--standalone", "--nproc_per_node=2",
+                  trainer_program(), "doctor",       "--quick"};
+  options.set["OMP_NUM_THREADS"] = "1";
+  const auto well = succeed(options);
+  CHECK(well.out.empty());
+  options.set["OMP_NUM_THREADS"] = "64";
+  const auto crowded = finish(options);
+  CHECK(crowded.exit == 1);
+  CHECK_THAT(crowded.err, Contains("error: 2 ranks x 64 threads share "));
+}
+
 TEST_CASE("doctor has nothing against more ranks than CPUs, a thread each") {
   const Workspace place;
   const auto more = std::thread::hardware_concurrency() < 4 ? "4" : "2";

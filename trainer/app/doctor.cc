@@ -36,10 +36,12 @@ constexpr int64_t kBytesPerMiB = 1024 * kKiB;
 // Collects what is printed and what is wrong; only rank 0 prints.
 class Report {
  public:
-  Report(bool main_rank, bool json) : main_rank_(main_rank), json_(json) {}
+  /// `quick`: nothing is printed but what is wrong, as errors.
+  Report(bool main_rank, bool json, bool quick)
+      : main_rank_(main_rank), json_(json), quick_(quick) {}
 
   void line(const std::string& text) const {
-    if (main_rank_ && !json_) std::printf("%s\n", text.c_str());
+    if (main_rank_ && !json_ && !quick_) std::printf("%s\n", text.c_str());
   }
   /// `shown`: its title, where it says more than the name.
   void section(const std::string& name, const std::string& shown = "") {
@@ -82,6 +84,7 @@ class Report {
  private:
   int conclude() {
     if (json_) return print_json();
+    if (quick_) return print_errors();
     if (problems_.empty()) {
       line("All checks passed.");
       return launch::kExitDone;
@@ -91,6 +94,13 @@ class Report {
                                       : fmt::format("{} problems", problems_.size())));
     for (const auto& problem : problems_) line("  - " + problem);
     return launch::kExitFailed;
+  }
+
+  int print_errors() const {
+    for (const auto& problem : problems_) {
+      if (main_rank_) std::fprintf(stderr, "error: %s\n", problem.c_str());
+    }
+    return problems_.empty() ? launch::kExitDone : launch::kExitFailed;
   }
 
   int print_json() {
@@ -103,6 +113,7 @@ class Report {
 
   bool main_rank_;
   bool json_;
+  bool quick_;
   std::string section_;
   nlohmann::ordered_json facts_ = nlohmann::ordered_json::object();
   std::vector<std::string> problems_;
@@ -225,7 +236,8 @@ void report_kernels(Report& report, torch::Device device) {
   }
 }
 
-void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& plan) {
+void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& plan,
+                        const std::vector<int64_t>& sizes) {
   report.line(fmt::format("Collectives ({}, {} rank{}, {})", group.backend_text(plan), group.size(),
                           group.size() == 1 ? "" : "s", plan.device.str()));
   auto& facts = report.facts()["Collectives"];
@@ -235,8 +247,7 @@ void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& p
            {"device", plan.device.str()}};
   report.line(fmt::format("  {:<12} {:>10} {:>12} {:>10}  {}", "collective", "bytes", "median us",
                           "GB/s", "result"));
-  for (const auto& r :
-       check_collectives(group, plan.device, {4 * kKiB, 256 * kKiB, 16 * kBytesPerMiB})) {
+  for (const auto& r : check_collectives(group, plan.device, sizes)) {
     const double rate = r.median_us > 0 ? static_cast<double>(r.bytes) / r.median_us / 1e3 : 0.0;
     report.line(fmt::format("  {:<12} {:>10} {:>12.0f} {:>10.2f}  {}", r.name, r.bytes, r.median_us,
                             rate, r.correct ? "correct" : "WRONG"));
@@ -247,6 +258,31 @@ void report_collectives(Report& report, ProcessGroup& group, const DevicePlan& p
                                  plan.backend_name()),
                      "use another distributed_config.backend, and report it");
     }
+  }
+}
+
+// What is written there is read back; and a GPU has memory to work with.
+void report_memory(Report& report, torch::Device device) {
+  constexpr int64_t kNumbers = 16 * kBytesPerMiB / 4;
+  report.section("Memory", fmt::format("Memory ({})", device.str()));
+  const auto written = torch::arange(kNumbers, torch::kInt32);
+  const bool kept = written.to(device).to(torch::kCPU).equal(written);
+  report.item("16 MiB", kept ? "kept" : "CHANGED");
+  if (!kept) {
+    report.problem(fmt::format("{} of {} returns other numbers than were written to it",
+                               device.str(), host_name()),
+                   "take it out of service");
+  }
+  if (!device.is_cuda()) return;
+  CudaModule* cuda = loaded_cuda_module();
+  const auto mib = [](int64_t bytes) { return bytes / kBytesPerMiB; };
+  const int64_t total = cuda->total_memory_bytes(device.index());
+  const int64_t free = cuda->available_memory_bytes(device.index());
+  report.item("free", fmt::format("{} of {} MiB", mib(free), mib(total)));
+  if (free < total / 10) {
+    report.problem(fmt::format("{} of {} has {} of {} MiB free", device.str(), host_name(),
+                               mib(free), mib(total)),
+                   "end the process that holds it (nvidia-smi shows it)");
   }
 }
 
@@ -267,7 +303,7 @@ void report_share(Report& report, const DistributedConfig& config, const DeviceP
 
 int run_doctor(const TrainerArgs& args) {
   DistEnv env = DistEnv::from_environment();
-  Report report(env.is_main(), args.doctor_json);
+  Report report(env.is_main(), args.doctor_json, args.doctor_quick);
   if (env.local_rank == 0) report_gpu_access(report);
   Config config;
   config.distributed = args.doctor_group;
@@ -277,7 +313,11 @@ int run_doctor(const TrainerArgs& args) {
   report_versions(report);
   report_devices(report, env, plan);
   report_kernels(report, plan.device);
-  report_collectives(report, group, plan);
+  report_memory(report, plan.device);
+  report_collectives(report, group, plan,
+                     args.doctor_quick
+                         ? std::vector<int64_t>{256 * kKiB}
+                         : std::vector<int64_t>{4 * kKiB, 256 * kKiB, 16 * kBytesPerMiB});
   report.gather_problems(group);
   report_share(report, config.distributed, plan);
   return report.finish();

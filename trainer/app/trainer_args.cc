@@ -29,8 +29,9 @@ const Options kPlanOptions = {
     {"c,config=FILE", "config_name=NAME", "config_path=DIR", "config_dir=DIR", "gpus=N", "nodes=M",
      "memory=G", "link=G", "doctor=FILE", "tflops=T", "efficiency=S", "json", "h,help"}};
 const Options kInspectOptions = {"trainer inspect --help", {"json", "h,help"}};
-const Options kDoctorOptions = {"trainer doctor --help",
-                                {"ranks_per_device=N", "memory_limit_mb=N", "json", "h,help"}};
+const Options kDoctorOptions = {
+    "trainer doctor --help",
+    {"ranks_per_device=N", "memory_limit_mb=N", "quick", "json", "h,help"}};
 const Options kTokenizeOptions = {
     "trainer tokenize --help",
     {"tokenizer=NAME", "input=FILE", "output=FOLDER", "train", "vocab_size=N", "append_end_of_text",
@@ -57,6 +58,7 @@ TrainerArgs parse_doctor(const Words& words) {
   TrainerArgs args;
   args.mode = Mode::kDoctor;
   args.doctor_json = parsed.has("json");
+  args.doctor_quick = parsed.has("quick");
   if (parsed.has("ranks_per_device"))
     args.doctor_group.ranks_per_device = parsed.whole_number("ranks_per_device", 1);
   if (parsed.has("memory_limit_mb"))

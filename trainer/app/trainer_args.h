@@ -127,6 +127,7 @@ struct TrainerArgs {
   std::string inspect_snapshot;             ///< `trainer inspect SNAPSHOT`
   bool inspect_json = false;                ///< `--json`
   bool doctor_json = false;                 ///< `--json`
+  bool doctor_quick = false;                ///< `--quick`
   DistributedConfig doctor_group;           ///< `--ranks_per_device`, `--memory_limit_mb`
   std::vector<std::string> report_folders;  ///< `trainer report RUN_DIR ...`
   std::string report_output = "report.html";

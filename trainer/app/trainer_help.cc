@@ -310,7 +310,7 @@ Exit codes: 0 done, 1 a file could not be read or written, 2 usage error, 128+N 
 std::string help_doctor() {
   return R"(Check this machine: versions, devices, backends, and whether collectives work and how fast.
 
-Usage: trainer doctor [--ranks_per_device N] [--memory_limit_mb M] [--json]
+Usage: trainer doctor [--ranks_per_device N] [--memory_limit_mb M] [--quick] [--json]
 
 Examples:
   trainer doctor
@@ -320,6 +320,7 @@ Examples:
 Options:
       --ranks_per_device N  Maximum ranks per device, as distributed_config.ranks_per_device
       --memory_limit_mb M   Memory limit per rank in MiB, as distributed_config.memory_limit_mb
+      --quick               Check in seconds, with small collectives; print only what is wrong
       --json                Print one JSON object, for a bug report
   -h, --help                Show this help
 

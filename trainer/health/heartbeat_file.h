@@ -27,7 +27,7 @@ class HeartbeatFile {
   void beat(std::string_view words);
 
  private:
-  static constexpr std::size_t kLength = 160;
+  static constexpr std::size_t kLength = 224;
   int fd_ = -1;
 };
 

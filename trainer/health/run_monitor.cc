@@ -75,15 +75,25 @@ double RunMonitor::promise() const {
 void RunMonitor::begin_step(int64_t step) {
   step_ = step;
   step_began_ = Clock::now();
+  own_ = {};
 }
 
 void RunMonitor::end_step() {
   if (times_.count() == 0) start_.end_of("first step");
   times_.add(seconds_since(step_began_));
+  last_own_ = own_;
   least_promise_ = 0.0;
 }
 
+void RunMonitor::change_phase(Phase next) {
+  if (phase_ == Phase::kData) own_.data += seconds_since(phase_began_);
+  if (phase_ == Phase::kForward) own_.forward += seconds_since(phase_began_);
+  phase_ = next;
+  phase_began_ = Clock::now();
+}
+
 void RunMonitor::enter(Phase phase, std::string_view waiting) {
+  change_phase(phase);
   const std::string_view awaited = alone_ ? std::string_view() : waiting;
   if (phase == Phase::kBackward) before_backward_ = seconds_since(step_began_);
   if (!awaited.empty()) last_collective_ = fmt::format("{}#{}", awaited, step_);
@@ -96,6 +106,7 @@ void RunMonitor::meet(Phase phase, std::string_view collective) {
 }
 
 void RunMonitor::enter_for(Phase phase, double seconds, std::string_view waiting) {
+  change_phase(phase);
   beat(phase, alone_ ? std::string_view() : waiting, seconds);
   const bool its_own = phase == Phase::kStart || phase == Phase::kEnd;
   if (its_own && !faults_.empty()) faults_.at(phase, step_);
@@ -110,6 +121,10 @@ void RunMonitor::beat(Phase phase, std::string_view waiting, double seconds) {
   const bool promises = seconds > 0.0 && (hang_timeout_.automatic || hang_timeout_.value > 0.0);
   if (promises)
     out = fmt::format_to(out, " timeout={:.1f}", std::max({kShortest, least_promise_, seconds}));
+  if (!alone_ && times_.count() > 0) {
+    out = fmt::format_to(out, " times={}:{:.4g},{}:{:.4g}", name_of(Phase::kData), last_own_.data,
+                         name_of(Phase::kForward), last_own_.forward);
+  }
   // Not before the first step: starting a spare would slow it down.
   if (times_.count() > 0) out = fmt::format_to(out, " {}", launch::kSparesWord);
   fmt::format_to(out, " {}", launch::kEveryRankWord);

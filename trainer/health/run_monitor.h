@@ -22,6 +22,13 @@ namespace ddp::train {
 /// made kPromiseOfStart, before the fifth max(20 s, 5 of the longest).
 double automatic_promise(const StepTimes& times, bool on_gpu);
 
+/// What a rank does in a step without waiting for others, seconds. On a GPU the host's time: it
+/// queues the forward pass and goes on.
+struct OwnTimes {
+  double data = 0.0;
+  double forward = 0.0;
+};
+
 /// Belongs to the training thread. Does not watch anything itself: ddp-run does.
 class RunMonitor {
  public:
@@ -82,6 +89,7 @@ class RunMonitor {
 
  private:
   double promise() const;
+  void change_phase(Phase next);
   void beat(Phase phase, std::string_view waiting, double seconds);
 
   AutoNumber hang_timeout_;
@@ -95,6 +103,10 @@ class RunMonitor {
   int64_t step_ = 0;
   std::string last_collective_ = "none";
   Clock::time_point step_began_{};
+  Phase phase_ = Phase::kStart;
+  Clock::time_point phase_began_{};
+  OwnTimes own_{};       // of the step in progress
+  OwnTimes last_own_{};  // of the last one
   double before_backward_ = 0.0;
 };
 

@@ -49,6 +49,9 @@ class FakeRunner : public ProcessRunner {
     if (!standby.empty()) deeds.emplace_back("end standby");
     standby.clear();
   }
+  void start_check(const WorkerSpec& spec) override {
+    deeds.push_back("check " + spec.command.executable);
+  }
   std::vector<Event> wait(std::optional<Clock::time_point> deadline) override {
     if (script.empty()) throw std::logic_error("the agent waits, but the script is over");
     const auto step = script.front();

@@ -160,6 +160,8 @@ TEST_CASE("inspect, doctor and report are modes of their own") {
   CHECK(parse({"inspect", "s.pt", "--json"}).inspect_json);
   CHECK(parse({"inspect", "s.pt"}).inspect_snapshot == "s.pt");
   CHECK(parse({"doctor"}).mode == Mode::kDoctor);
+  CHECK_FALSE(parse({"doctor"}).doctor_quick);
+  CHECK(parse({"doctor", "--quick"}).doctor_quick);
   const TrainerArgs report = parse({"report", "runs/a", "runs/b", "--output", "page.html"});
   CHECK(report.mode == Mode::kReport);
   CHECK(report.report_folders == std::vector<std::string>{"runs/a", "runs/b"});

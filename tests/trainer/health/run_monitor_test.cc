@@ -1,6 +1,7 @@
 // What a rank promises to the launcher: the next sign of life within so many seconds.
 #include "trainer/health/run_monitor.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include "tests/support/catch.h"
 
@@ -65,6 +66,37 @@ TEST_CASE("each heartbeat carries the promise that holds at its time") {
   RunMonitor off(config, 0, 2, false);
   off.enter(Phase::kForward);
   CHECK(promise_in(file) == "");
+  ::unsetenv("DDP_HEARTBEAT_FILE");
+}
+
+TEST_CASE("after a step heartbeats have its times, but not the time of waiting for others") {
+  const test::TempDir dir;
+  const std::string file = dir.file("beat");
+  ::setenv("DDP_HEARTBEAT_FILE", file.c_str(), 1);
+  Config config;
+  config.trainer.fault_plan = {"step=1 phase=data kind=slow value=40",
+                               "step=1 phase=backward kind=slow value=400"};
+  RunMonitor monitor(config, 0, 2, false);
+  monitor.begin_step(1);
+  for (const Phase phase : {Phase::kData, Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
+    monitor.enter(phase);
+    CHECK_THAT(test::read_file(file), !Catch::Contains("times="));
+  }
+  monitor.end_step();
+  monitor.begin_step(2);
+  monitor.enter(Phase::kOptimizer);
+  double data = 0, forward = 0;
+  const std::string text = test::read_file(file);
+  const auto at = text.find(" times=");
+  REQUIRE(at != std::string::npos);
+  REQUIRE(std::sscanf(text.c_str() + at, " times=data:%lf,forward:%lf ", &data, &forward) == 2);
+  CHECK(data >= 0.04);
+  CHECK(forward < data);
+  RunMonitor alone(config, 0, 1, false);
+  alone.begin_step(2);
+  alone.end_step();
+  alone.enter(Phase::kData);
+  CHECK_THAT(test::read_file(file), !Catch::Contains("times="));
   ::unsetenv("DDP_HEARTBEAT_FILE");
 }
 

@@ -1,0 +1,53 @@
+// --preflight: this node is checked before it joins its first round, and after a crash on it.
+#include <fmt/format.h>
+
+#include "launcher/agent/agent.h"
+#include "launcher/base/text.h"
+
+namespace ddp::launch {
+namespace {
+
+// Drivers may take their time when the node has just booted. Later, the other nodes are waiting.
+constexpr std::chrono::minutes kFirstLimit{5};
+constexpr std::chrono::seconds kLaterLimit{10};
+
+}  // namespace
+
+void LocalElasticAgent::begin_check() {
+  phase_ = Phase::Checking;
+  const std::chrono::milliseconds limit =
+      ever_started_ ? std::chrono::milliseconds(kLaterLimit) : kFirstLimit;
+  deadline_ = processes_.now() + limit;
+  WorkerSpec spec;
+  spec.command = plan_.preflight->command;
+  spec.environment = plan_.preflight->environment;
+  try {
+    processes_.start_check(spec);
+  } catch (const LaunchError& error) {
+    fail_check(error.what());
+  }
+}
+
+void LocalElasticAgent::absorb_check(const Event& event) {
+  if (phase_ != Phase::Checking || verdict_) return;
+  processes_.sweep();  // what it has left behind
+  if (event.exit.ok()) return join();
+  const std::string what = event.exit.signal != 0 ? describe_exit(event.exit)
+                                                  : fmt::format("exited with {}", event.exit.code);
+  fail_check(event.cause.empty() ? what : fmt::format("{}: {}", what, event.cause));
+}
+
+void LocalElasticAgent::watch_check() {
+  if (phase_ != Phase::Checking || verdict_ || suspended_ || processes_.now() < *deadline_) return;
+  processes_.sweep();
+  fail_check(fmt::format(
+      "did not end within {}",
+      seconds_text(ever_started_ ? std::chrono::milliseconds(kLaterLimit) : kFirstLimit)));
+}
+
+void LocalElasticAgent::fail_check(const std::string& why) {
+  rendezvous_.withdraw(
+      fmt::format("preflight failed on {}: {} {}", plan_.host, plan_.preflight->shown, why));
+}
+
+}  // namespace ddp::launch

@@ -1,0 +1,86 @@
+// What the agent does with a check of its node: scripted events, no process and no clock.
+#include <csignal>
+
+#include "launcher/agent/agent.h"
+#include "launcher/rendezvous/local_rendezvous.h"
+#include "launcher/report/job_status.h"
+#include "tests/launcher/agent/fake_runner.h"
+#include "tests/support/catch.h"
+
+namespace ddp::launch {
+namespace {
+
+using Catch::Contains;
+using Deeds = std::vector<std::string>;
+
+Event check_ended(ExitStatus exit, const std::string& said = "") {
+  return {.kind = Event::Kind::CheckEnded, .exit = exit, .cause = said};
+}
+
+struct CheckedScene {
+  FakeRunner os;
+
+  CheckedScene& checked(ExitStatus exit, const std::string& said = "") {
+    os.script.emplace_back([=](FakeRunner&) { return std::vector{check_ended(exit, said)}; });
+    return *this;
+  }
+  RunResult run(int max_restarts = 0) {
+    JobPlan plan;
+    plan.command = {"/bin/worker", {"worker"}};
+    plan.job.local_world_size = 1;
+    plan.job.max_restarts = max_restarts;
+    plan.restarts = {.max_restarts = max_restarts, .delay = {}};
+    plan.host = "gpu1";
+    plan.preflight = Preflight{.shown = "./check", .command = {"/check", {"check"}}};
+    LocalRendezvous rendezvous("127.0.0.1", 0, /*agent_store=*/false, plan.restarts);
+    return LocalElasticAgent(plan, rendezvous, os).run();
+  }
+};
+
+TEST_CASE("workers start after the check has passed, and are restarted after another one") {
+  CheckedScene scene;
+  scene.checked({});
+  scene.os.exits(0, {3, 0});
+  scene.checked({});
+  scene.os.exits(0, {});
+  CHECK(exit_code(scene.run(1)) == 0);
+  CHECK(scene.os.deeds == Deeds{"check /check", "sweep", "start 1", "sweep", "check /check",
+                                "sweep", "start 1", "sweep"});
+}
+
+TEST_CASE("a node that fails its check starts nothing and says why") {
+  CheckedScene scene;
+  scene.checked({3, 0}, "error: no GPU");
+  const RunResult result = scene.run(5);
+  CHECK(exit_code(result) == 1);
+  REQUIRE(result.failures.size() == 1);
+  CHECK(result.failures[0].cause ==
+        "preflight failed on gpu1: ./check exited with 3: error: no GPU");
+  CHECK(scene.os.rounds.empty());
+}
+
+TEST_CASE("a check that takes too long is killed, the first one after five minutes") {
+  CheckedScene scene;
+  scene.os.time_passes();
+  const auto began = scene.os.now();
+  CHECK_THAT(scene.run().failures.at(0).cause, Contains("did not end within 300 s"));
+  CHECK(scene.os.now() - began == std::chrono::minutes(5));
+  CHECK(scene.os.deeds.front() == "check /check");
+  CHECK(scene.os.deeds.at(1) == "sweep");
+
+  CheckedScene later;
+  later.checked({});
+  later.os.exits(0, {3, 0}).time_passes();
+  CHECK_THAT(later.run(1).failures.at(0).cause, Contains("did not end within 10 s"));
+}
+
+TEST_CASE("a signal during the check interrupts the job") {
+  CheckedScene scene;
+  scene.os.signalled(SIGTERM, true);
+  const RunResult result = scene.run();
+  CHECK(result.outcome == Outcome::Interrupted);
+  CHECK(exit_code(result) == 128 + SIGTERM);
+}
+
+}  // namespace
+}  // namespace ddp::launch
