@@ -43,11 +43,13 @@ TEST_CASE(
     "adapters start as peft's: uniform within 1 / sqrt(in), and zeros; only they are trained") {
   Config config = adapted({"*"});
   const auto model = make_causal_model(config, 50, 1);
+  model->eval();
   const auto inputs = test::random_tokens(2, 16, 50, 4);
   const torch::NoGradGuard no_grad;
   const auto before = model->forward(inputs);
   add_adapters(*model, config.lora, 7);
-  CHECK(torch::equal(model->forward(inputs), before));
+  // Layers without adapters take the fused kernels, whose sums differ in their last bits.
+  CHECK(torch::allclose(model->forward(inputs), before, 0, 1e-6));
   for (const auto& p : model->model_parameters())
     CHECK(p.tensor.requires_grad() == is_of_adapter(p.name));
   for (const auto& p : trainable_parameters(*model)) {
