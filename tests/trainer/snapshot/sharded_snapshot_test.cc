@@ -150,10 +150,10 @@ TEST_CASE("elements that are missing, twice or outside keep a save from becoming
         "pieces of w, which is not in the state");
   Place place;
   save(place.folder, 1, 2);
-  auto state = sample_state();
-  write_pieces(place.folder, id_of(2, 0, 2), own_share(state, 0, 2));
-  state.pop_back();
-  write_pieces(place.folder, id_of(2, 1, 2), own_share(state, 1, 2));
+  write_pieces(place.folder, id_of(2, 0, 2), own_share(sample_state(), 0, 2));
+  auto lacking = own_share(sample_state(), 1, 2);
+  lacking.pop_back();
+  write_pieces(place.folder, id_of(2, 1, 2), lacking);
   CHECK_THROWS_WITH(place.folder.publish_index(meta_of(2), id_of(2, 0, 2), "s.pt.step-2",
                                                logical_tensors(sample_state())),
                     Contains("generator.cpu"));
