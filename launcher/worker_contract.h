@@ -27,8 +27,12 @@ inline constexpr const char* kSignalsToHandle = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 
 /// The epoch of the worker's round: greater than that of any earlier round of the job, whichever
 /// node hosted it (TORCHELASTIC_RESTART_COUNT may repeat if the host is lost). A store of results
-/// can reject a writer with a smaller one. Starts anew when all nodes of the job are started anew.
+/// can reject a writer with a smaller one of the same kRoundJob. Starts anew when all nodes of the
+/// job are started anew.
 inline constexpr const char* kRoundEpoch = "DDP_ROUND_EPOCH";
+/// A random id that all rounds of a job have in common until all of its nodes are started anew:
+/// only epochs with the same one can be compared.
+inline constexpr const char* kRoundJob = "DDP_ROUND_JOB";
 /// A file that a worker may rewrite to report progress; see launcher/README.md.
 inline constexpr const char* kHeartbeatFile = "DDP_HEARTBEAT_FILE";
 /// In a heartbeat: every rank of this program writes them from its start.

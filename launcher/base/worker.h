@@ -58,6 +58,7 @@ struct Progress {
 struct RendezvousInfo {
   int restart_count = 0;  // of the job: all nodes agree
   long long epoch = 0;    // grows with each round of a job, even if its host changes
+  std::string job{};      // a random id: epochs of the same one can be compared
   int group_rank = 0;
   int group_world_size = 1;
   int first_rank = 0;  // of this node's workers

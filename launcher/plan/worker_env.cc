@@ -85,6 +85,7 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
   env[kMasterPort] = std::to_string(rendezvous.master_port);
   env[kRestartCount] = std::to_string(group.restart_count);
   env[kRoundEpoch] = std::to_string(rendezvous.epoch);
+  set_or_unset(env, kRoundJob, rendezvous.job);
   env[kMaxRestarts] = std::to_string(job.max_restarts);
   env[kRunId] = job.run_id;
   env[kUseAgentStore] = rendezvous.agent_store ? "True" : "False";
@@ -108,7 +109,7 @@ Environment worker_environment(const Environment& inherited, const JobInfo& job,
 Environment standby_environment(Environment of_worker) {
   for (const char* name : {kRank, kWorldSize, kGroupRank, kGroupWorldSize, kRoleRank,
                            kRoleWorldSize, kMasterAddr, kMasterPort, kRestartCount, kRoundEpoch,
-                           kUseAgentStore, kErrorFile, kHeartbeatFile, kLastFailure}) {
+                           kRoundJob, kUseAgentStore, kErrorFile, kHeartbeatFile, kLastFailure}) {
     of_worker.erase(name);
   }
   return of_worker;

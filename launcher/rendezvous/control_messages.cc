@@ -315,6 +315,7 @@ struct Writer {
       successors.push_back({{"node", one.node}, {"address", one.address}, {"port", one.port}});
     return {{"type", type},
             {"epoch", m.info.epoch},
+            {"job", cut(m.info.job)},
             {"restart_count", m.info.restart_count},
             {"group_rank", m.info.group_rank},
             {"group_world_size", m.info.group_world_size},
@@ -370,6 +371,7 @@ Hello hello_of(const Fields& f) {
 Round round_of(const Fields& f) {
   Round round;
   round.info.epoch = f.number("epoch", 0, kLastEpoch);
+  round.info.job = f.text("job");
   round.info.restart_count = f.integer("restart_count", 0, INT_MAX);
   round.info.group_world_size = f.integer("group_world_size", 1, kMostNodes);
   round.info.group_rank = f.integer("group_rank", 0, round.info.group_world_size - 1);

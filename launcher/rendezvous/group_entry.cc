@@ -196,6 +196,7 @@ void GroupRendezvous::take_over() {
     history.rounds = last_round_->info.restart_count + 1;
     history.tally = last_round_->tally;
     history.changes = last_round_->changes;
+    history.job = last_round_->info.job;
     for (const Successor& one : last_round_->successors)
       history.order.emplace(std::pair(one.address, one.port),
                             static_cast<int>(history.order.size()));

@@ -1,7 +1,6 @@
 #include "launcher/rendezvous/group_rendezvous.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/random_id.h"
 #include "launcher/base/sockets.h"
 #include "launcher/base/text.h"
 #include "launcher/rendezvous/election.h"
@@ -18,12 +18,6 @@ namespace ddp::launch {
 namespace {
 
 constexpr auto kSeeOff = std::chrono::seconds(5);
-
-std::string random_name() {
-  std::uint64_t bits = 0;
-  [[maybe_unused]] const auto filled = ::getrandom(&bits, sizeof bits, 0);
-  return fmt::format("{:016x}", bits);
-}
 
 SearchSettings search_settings(const GroupSettings& settings) {
   const bool fixed = settings.rules.fixed_ranks;
@@ -40,7 +34,7 @@ SearchSettings search_settings(const GroupSettings& settings) {
 
 GroupRendezvous::GroupRendezvous(GroupSettings settings, std::unique_ptr<Authority> authority)
     : settings_(std::move(settings)),
-      id_(random_name()),
+      id_(random_id()),
       search_(search_settings(settings_)),
       store_(settings_.shares_port() ? settings_.port : 0, settings_.rank0_store),
       signpost_(settings_.token),

@@ -19,6 +19,7 @@ struct JobHistory {
   int expected = 0;
   /// The last round's epoch, number of nodes, and how many of them are dead.
   long long epoch = -1;
+  std::string job{};  // RendezvousInfo::job; empty: there was no round
   int nodes = 0;
   int dead = 0;
   bool hosted = false;  // this agent hosted it

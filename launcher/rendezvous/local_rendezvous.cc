@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "launcher/base/random_id.h"
+
 namespace ddp::launch {
 
 LocalRendezvous::LocalRendezvous(std::string master_addr, int master_port, bool agent_store,
@@ -9,7 +11,8 @@ LocalRendezvous::LocalRendezvous(std::string master_addr, int master_port, bool 
     : master_addr_(std::move(master_addr)),
       master_port_(master_port),
       agent_store_(agent_store),
-      rules_(std::move(rules)) {}
+      rules_(std::move(rules)),
+      job_(random_id()) {}
 
 void LocalRendezvous::join() {
   news_.push_back({.kind = JobNews::Kind::Start, .round = next_round()});
@@ -18,6 +21,7 @@ void LocalRendezvous::join() {
 RendezvousInfo LocalRendezvous::next_round() {
   RendezvousInfo info;
   info.epoch = rounds_;
+  info.job = job_;
   info.restart_count = rounds_++;
   info.master_addr = master_addr_;
   info.agent_store = agent_store_;

@@ -42,6 +42,7 @@ class LocalRendezvous : public Rendezvous {
   int master_port_;
   bool agent_store_;
   RestartRules rules_;
+  std::string job_;
   int rounds_ = 0;
   std::optional<PortReservation> held_;
   std::unique_ptr<ListeningSocket> listening_;

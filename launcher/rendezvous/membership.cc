@@ -292,6 +292,8 @@ void Membership::start(std::vector<Node> nodes) {
   round.changes = pace_.changes();
   epoch_ = granted_.value_or(std::max(epoch_ + 1, tenure_));
   round.info.epoch = epoch_;
+  if (history_.job.empty()) history_.job = rules_.host_id;
+  round.info.job = history_.job;
   round.info.restart_count = history_.rounds;
   round.info.group_world_size = static_cast<int>(nodes.size());
   const Peer& first = peers_.at(nodes.front());

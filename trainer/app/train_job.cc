@@ -233,7 +233,8 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
     const bool divided = divides_state(config.distributed.strategy) && group.size() > 1;
     if (resume.meta && (divided || (!several_nodes && !plan.device.is_cuda())))
       resume.snapshot = open_as_rank_zero(std::move(resume.snapshot), group);
-    if (group.is_main()) folder.begin_run(config_to_json(config), samples);
+    if (group.is_main())
+      folder.begin_run(config_to_json(config), samples, RoundFence::of_environment());
     const bool sharded = saves_shards(config, divided, folder, group, log);
     if (sharded) follow_rank_zero(folder, group);
     monitor.started("snapshot and data");

@@ -197,7 +197,9 @@ std::optional<OpenedSnapshot> SnapshotFolder::find(const Copies& in_memory) {
   return found;
 }
 
-void SnapshotFolder::begin_run(const std::string& config_json, const std::string& data_sha256) {
+void SnapshotFolder::begin_run(const std::string& config_json, const std::string& data_sha256,
+                               const RoundFence& round) {
+  round_ = round;
   name_run(config_json, data_sha256);
   claim_attempt();
 }

@@ -53,15 +53,20 @@ class SnapshotFolder {
   /// Each start of a run gets a number, its attempt: one more than the manifest's, where it is
   /// entered at once, so that a process that was suspended and wakes up when another one has taken
   /// over finds out in publish(). Snapshots do not hold it: they depend on the training alone.
-  void begin_run(const std::string& config_json, const std::string& data_sha256);
+  ///
+  /// Under ddp-run the number alone would not do: of two parts of a job that lost sight of each
+  /// other, the older one may start last. So the manifest has the start's `round` as well. Throws
+  /// SupersededError when a later round of the same job is there.
+  void begin_run(const std::string& config_json, const std::string& data_sha256,
+                 const RoundFence& round = {});
   /// For the metadata of everything that is saved.
   std::string run_id() const { return run_id_.value_or(""); }
 
   /// Writes a snapshot, then deletes superseded ones and writes the manifest. If the disk is full,
   /// deletes older snapshots one by one, never the newest, and retries. Before the new file takes
   /// its name it is read back. Throws RunError; the last good snapshot is kept. Throws
-  /// SupersededError when a later attempt of the run has begun, or the present file is of a later
-  /// step.
+  /// SupersededError when a later attempt of the run, or a later round of its job, has begun, or
+  /// the present file is of a later step.
   void publish(
       const SnapshotMeta& meta, const std::vector<TensorBytes>& tensors,
       const PublishObserver& at = [](PublishPhase) {});
@@ -120,9 +125,10 @@ class SnapshotFolder {
   std::string name_for_older(int64_t step) const;
   bool delete_oldest();
   void name_run(const std::string& config_json, const std::string& data_sha256);
-  int64_t attempt_in_manifest() const;
+  Manifest present_manifest() const;
   void claim_attempt();
   std::optional<int64_t> step_there(const std::string& run_id) const;
+  void check_round(const RoundFence& newest) const;
   void check_not_superseded(const std::string& run_id, int64_t step) const;
   /// What both kinds of publish() share; `write` makes path_, keeping the present file as `kept`.
   void publish_by(const SnapshotMeta& meta,
@@ -138,6 +144,7 @@ class SnapshotFolder {
   Log& log_;
   std::optional<std::string> run_id_;     // once it is known
   int64_t attempt_ = 0;                   // which start of the run this is; 0 before begin_run()
+  RoundFence round_;                      // of this start
   std::optional<int64_t> step_at_start_;  // of the file that begin_run() left in place
   bool went_back_ = false;                // path_ is older than another file of its run
   std::vector<SnapshotEntry> entries_;

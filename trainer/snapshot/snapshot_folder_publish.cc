@@ -26,14 +26,17 @@ bool SnapshotFolder::delete_oldest() {
   return true;
 }
 
-int64_t SnapshotFolder::attempt_in_manifest() const {
+// Of this run; otherwise an empty one.
+Manifest SnapshotFolder::present_manifest() const {
   const auto manifest = read_manifest(manifest_path());
-  return manifest && manifest->run_id == run_id_ ? manifest->attempt : 0;
+  return manifest && manifest->run_id == run_id_ ? *manifest : Manifest{};
 }
 
 // Where there is nothing yet there is nothing to protect, and no manifest before the first save.
 void SnapshotFolder::claim_attempt() {
-  attempt_ = attempt_in_manifest() + 1;
+  const Manifest present = present_manifest();
+  check_round(present.round);
+  attempt_ = present.attempt + 1;
   std::error_code ignored;
   if (!entries_.empty() || fs::exists(manifest_path(), ignored)) write_manifest();
   // A process that was stopped between its check and its rename must not succeed with it.
@@ -55,9 +58,19 @@ std::optional<int64_t> SnapshotFolder::step_there(const std::string& run_id) con
   return std::nullopt;
 }
 
+void SnapshotFolder::check_round(const RoundFence& newest) const {
+  if (!round_.is_behind(newest)) return;
+  throw SupersededError(fmt::format(
+      "a later round of this job continues the run in {} (epoch {}); this process belongs to an "
+      "older one (epoch {}): it ends without saving, and nothing is lost",
+      path_, newest.epoch, round_.epoch));
+}
+
 void SnapshotFolder::check_not_superseded(const std::string& run_id, int64_t step) const {
   const auto present = step_there(run_id);
-  const int64_t newest = std::max(attempt_, attempt_in_manifest());
+  const Manifest manifest = present_manifest();
+  check_round(manifest.round);
+  const int64_t newest = std::max(attempt_, manifest.attempt);
   const bool behind = present > step && present != step_at_start_;
   if (newest == attempt_ && !behind) return;
   throw SupersededError(fmt::format(
@@ -112,13 +125,16 @@ void SnapshotFolder::publish_by(
   write_manifest();
 }
 
-// A snapshot that is whole on the disk counts, whether it is listed or not. Attempts are never
-// taken back.
+// A snapshot that is whole on the disk counts, whether it is listed or not. Attempts and rounds are
+// never taken back.
 void SnapshotFolder::write_manifest() const {
-  const int64_t attempt = std::max(attempt_, attempt_in_manifest());
+  const Manifest present = present_manifest();
+  const int64_t attempt = std::max(attempt_, present.attempt);
+  const bool keeps = round_.job.empty() || round_.is_behind(present.round);
+  const RoundFence& round = keeps ? present.round : round_;
   try {
-    publish_if_changed(manifest_path(),
-                       manifest_text(fs::path(path_).filename(), run_id(), attempt, entries_));
+    publish_if_changed(manifest_path(), manifest_text(fs::path(path_).filename(), run_id(), attempt,
+                                                      round, entries_));
   } catch (const RunError& error) {
     log_.warning(fmt::format("cannot update the list of snapshots: {}", error.what()));
   }

@@ -26,6 +26,14 @@ std::string best_object(const OrderedJson& manifest) {
   return "";
 }
 
+RoundFence round_of(const OrderedJson& manifest) {
+  const auto round = manifest.value("round", OrderedJson());
+  if (!round.is_object() || !round.contains("job") || !round["job"].is_string() ||
+      !round.contains("epoch") || !round["epoch"].is_number_integer())
+    return {};
+  return {round["job"], round["epoch"]};
+}
+
 }  // namespace
 
 SnapshotEntry entry_of(const std::string& file, const SnapshotMeta& meta) {
@@ -63,7 +71,7 @@ std::string older_snapshot_path(const std::string& path, int64_t step) {
 }
 
 std::string manifest_text(const std::string& name, const std::string& run_id, int64_t attempt,
-                          const std::vector<SnapshotEntry>& entries) {
+                          const RoundFence& round, const std::vector<SnapshotEntry>& entries) {
   OrderedJson list = OrderedJson::array();
   for (const auto& entry : entries) {
     list.push_back({{"file", entry.file},
@@ -74,12 +82,11 @@ std::string manifest_text(const std::string& name, const std::string& run_id, in
                     {"bytes", entry.bytes}});
   }
   const SnapshotEntry* best = best_entry(entries);
-  const OrderedJson manifest = {
-      {"run", run_id},
-      {"attempt", attempt},
-      {"newest", entries.empty() ? OrderedJson() : OrderedJson(entries.front().file)},
-      {"best", best != nullptr ? OrderedJson(best->file) : OrderedJson()},
-      {"snapshots", list}};
+  OrderedJson manifest = {{"run", run_id}, {"attempt", attempt}};
+  if (!round.job.empty()) manifest["round"] = {{"job", round.job}, {"epoch", round.epoch}};
+  manifest["newest"] = entries.empty() ? OrderedJson() : OrderedJson(entries.front().file);
+  manifest["best"] = best != nullptr ? OrderedJson(best->file) : OrderedJson();
+  manifest["snapshots"] = list;
   return manifest.dump(2) + "\n";
 }
 
@@ -95,6 +102,7 @@ std::optional<Manifest> read_manifest(const std::string& path) {
   if (json.contains("run") && json["run"].is_string()) manifest.run_id = json["run"];
   if (json.contains("attempt") && json["attempt"].is_number_integer())
     manifest.attempt = json["attempt"];
+  manifest.round = round_of(json);
   manifest.best_object = best_object(json);
   return manifest;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/snapshot/round_fence.h"
 #include "trainer/snapshot/snapshot_meta.h"
 
 namespace ddp::train {
@@ -33,14 +34,15 @@ const SnapshotEntry* best_entry(const std::vector<SnapshotEntry>& entries);
 std::string older_snapshot_path(const std::string& path, int64_t step);
 
 /// `name` is that of the newest one; `entries`, newest first, may be empty before the first save.
-/// `attempt`: the present start of the run.
+/// `attempt`: the present start of the run, in `round`.
 std::string manifest_text(const std::string& name, const std::string& run_id, int64_t attempt,
-                          const std::vector<SnapshotEntry>& entries);
+                          const RoundFence& round, const std::vector<SnapshotEntry>& entries);
 
 /// The parts of a list that others need.
 struct Manifest {
   std::optional<std::string> run_id;  ///< None: the trainer that wrote it knew of no runs.
   int64_t attempt = 0;                ///< Of the last start; 0 where its trainer did not count.
+  RoundFence round;                   ///< Of the last start that ddp-run made.
   std::string best_object;            ///< "" when there is no best one.
 };
 

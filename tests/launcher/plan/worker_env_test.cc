@@ -16,6 +16,7 @@ TEST_CASE("a worker's environment is torchrun's, with the job's own values") {
   job.omp_num_threads = 4;
   WorkerGroup group;
   group.rendezvous = {.epoch = 1LL << 36,
+                      .job = "89ab",
                       .group_rank = 1,
                       .group_world_size = 2,
                       .world_size = 5,  // nodes may differ in size
@@ -46,6 +47,7 @@ TEST_CASE("a worker's environment is torchrun's, with the job's own values") {
                     {"OMP_NUM_THREADS", "4"},
                     {"TORCHELASTIC_RESTART_COUNT", "1"},
                     {"DDP_ROUND_EPOCH", "68719476736"},
+                    {"DDP_ROUND_JOB", "89ab"},
                     {"TORCHELASTIC_MAX_RESTARTS", "3"},
                     {"TORCHELASTIC_RUN_ID", "job7"},
                     {"TORCHELASTIC_USE_AGENT_STORE", "False"},

@@ -31,6 +31,7 @@ std::vector<ControlMessage> one_of_each() {
   RendezvousInfo info;
   info.restart_count = 2;
   info.epoch = 1LL << 40;
+  info.job = "89ab";
   info.group_rank = 1;
   info.group_world_size = 3;
   info.first_rank = 4;

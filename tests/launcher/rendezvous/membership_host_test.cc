@@ -118,6 +118,17 @@ TEST_CASE("epochs grow with each round, and beyond all of the last host's") {
   CHECK(next.last<Round>(2).info.epoch > 1'000'000);
 }
 
+TEST_CASE("rounds have one random id in common, under each host, and a new job has another") {
+  Job first(elastic(1, 2));
+  first.come({1}).pass(seconds(1)).come({2}).end_stopped({1}).join(1);
+  CHECK(first.last<Round>(1).info.job == "1");  // the first host's
+  auto history = after(1, {2}, 1, 1);
+  history.job = "one of old";
+  Job next(elastic(1, 2), history);
+  next.come({2}).pass(seconds(2));
+  CHECK(next.last<Round>(2).info.job == "one of old");
+}
+
 TEST_CASE("a round that a node does not accept is withdrawn when that node is lost") {
   Job job(elastic(1, 3));
   job.deaf = {2};

@@ -41,10 +41,11 @@ SnapshotMeta evaluated(int64_t step, double loss) {
 
 /// As a run does it: finds its snapshot or begins afresh, and saves with its id.
 struct FolderRun {
-  FolderRun(const TempDir& dir, int64_t limit) : folder(dir.file("s.pt"), limit, log) {
+  FolderRun(const TempDir& dir, int64_t limit, const RoundFence& round = {})
+      : folder(dir.file("s.pt"), limit, log) {
     const auto found = folder.find();
     if (found) step = found->meta.step;
-    folder.begin_run(config_to_json(Config()), "text");
+    folder.begin_run(config_to_json(Config()), "text", round);
   }
   void save(int64_t at, std::optional<double> loss = {}) {
     SnapshotMeta meta = loss ? evaluated(at, *loss) : sample_meta(at);
@@ -152,6 +153,27 @@ TEST_CASE("a process that was stopped between its check and its rename does not 
   };
   CHECK_THROWS_AS(stopped.folder.publish(meta, buffer.tensors(), later), SupersededError);
   CHECK(open_snapshot(dir.file("s.pt")).meta.step == 300);
+}
+
+TEST_CASE("a round of a job does not begin, nor save, once a later round of it has begun") {
+  const TempDir dir;
+  FolderRun(dir, 1).save(100);
+  FolderRun old(dir, 1, {"job", 4});
+  const FolderRun later(dir, 1, {"job", 5});
+  CHECK_THROWS_AS(old.save(200), SupersededError);
+  CHECK_THROWS_WITH(FolderRun(dir, 1, {"job", 4}),
+                    Catch::Contains("(epoch 5)") && Catch::Contains("older one (epoch 4)"));
+  FolderRun(dir, 1, {"job", 5}).save(200);  // started again in the same round
+  FolderRun(dir, 1, {"job", 7}).save(300);
+}
+
+TEST_CASE("a job that is started anew begins with small epochs, and may write") {
+  const TempDir dir;
+  FolderRun(dir, 1).save(100);
+  FolderRun(dir, 1, {"job", 70}).save(200);
+  FolderRun(dir, 1, {"another", 0}).save(300);
+  FolderRun(dir, 1).save(400);                                           // without a launcher
+  CHECK_THROWS_AS(FolderRun(dir, 1, {"another", -1}), SupersededError);  // still known
 }
 
 TEST_CASE("of two processes that started from scratch the one behind gives way") {

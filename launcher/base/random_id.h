@@ -1,0 +1,11 @@
+// Names that nobody else has.
+#pragma once
+
+#include <string>
+
+namespace ddp::launch {
+
+/// 64 random bits as 16 hexadecimal digits.
+std::string random_id();
+
+}  // namespace ddp::launch

@@ -1,0 +1,22 @@
+// Which round of which job a process belongs to (launcher/worker_contract.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ddp::train {
+
+/// Of the rounds of one job only the newest may write. Rounds of different jobs, and processes
+/// without a launcher, cannot be compared: a job that is started anew begins with small epochs.
+struct RoundFence {
+  std::string job;    ///< DDP_ROUND_JOB; "": none.
+  int64_t epoch = 0;  ///< DDP_ROUND_EPOCH.
+
+  static RoundFence of_environment();
+  /// Whether a process with this must give way to one with `other`.
+  bool is_behind(const RoundFence& other) const {
+    return !job.empty() && job == other.job && epoch < other.epoch;
+  }
+};
+
+}  // namespace ddp::train
