@@ -34,9 +34,18 @@ void GroupRendezvous::search() {
   if (authority_->finds_first_host()) return seek();
   if (!candidacy_) ask_around();
   if (holds_endpoint_ && search_.may_host()) return stand({});
+  if (holds_endpoint_) return wait_for_host();
   stage_ = Stage::Searching;
   search_.begin();
   take_search_results();
+}
+
+// At an endpoint, where the host of the job that runs looks for nodes.
+void GroupRendezvous::wait_for_host() {
+  channel_.reset();
+  search_.rest();
+  stage_ = Stage::Searching;
+  waits_since_ = Clock::now();
 }
 
 // ---- a connection that ends, and a host that is lost -------------------------------------------
@@ -227,15 +236,11 @@ void GroupRendezvous::step_down(const std::string& why) {
   visit_.reset();
   if (last_round_ || authority_->finds_first_host()) return lose_job(why);
   search_.forbid_hosting();
-  channel_.reset();
   tell_note(
       fmt::format("the job {} runs already: this node waits to join it", settings_.rules.run_id));
-  waits_since_ = Clock::now();
   // A node that has lost its host knows no address: the next host tells this one (take_directions).
-  std::vector<HostCandidate> candidates;
-  if (later && !later->address.empty()) candidates.push_back({later->address, later->port});
-  search_.follow(std::move(candidates), patience_);
-  stage_ = Stage::Searching;
+  wait_for_host();
+  if (later && !later->address.empty()) search_.follow({{later->address, later->port}}, patience_);
   take_search_results();
 }
 

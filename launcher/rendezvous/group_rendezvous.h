@@ -72,6 +72,7 @@ class GroupRendezvous : public Rendezvous, public PollHandler {
   };
 
   void search();
+  void wait_for_host();
   void ask_around();
   std::vector<Lead> leads() const;
   void stand(std::vector<int> listeners);

@@ -196,6 +196,11 @@ void HostSearch::connect() {
   channel_ = std::make_unique<ControlChannel>(fd, ControlChannel::Side::Agent, settings_.token);
 }
 
+void HostSearch::rest() {
+  channel_.reset();
+  state_ = State::Idle;
+}
+
 std::unique_ptr<ControlChannel> HostSearch::take_channel() {
   if (state_ != State::Connecting || channel_->state() != ControlChannel::State::Open)
     return nullptr;

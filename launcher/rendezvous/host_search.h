@@ -46,6 +46,8 @@ class HostSearch : public PollHandler {
   /// This agent is the host: connects to itself.
   void connect_to_self(const HostCandidate& place);
   void forbid_hosting() { settings_.may_host = settings_.must_host = false; }
+  /// Stops searching until begin() or follow().
+  void rest();
   /// Starts the timeout of the search anew.
   void postpone() { began_ = Clock::now(); }
   bool follows() const { return following_ && !exhausted_; }

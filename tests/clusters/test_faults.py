@@ -37,7 +37,8 @@ class Job:
 
     backend, conf = "c10d", net.CONF
 
-    def __init__(self, folder, nnodes, endpoints, files=True, more=()):
+    def __init__(self, folder, nnodes, endpoints, files=True, more=(), first=":"):
+        self.first = first  # what each worker does first
         self.folder, self.nnodes, self.endpoints, self.files, self.more = Path(folder), nnodes, endpoints, files, more
         self.ledger = self.folder / "ledger"
         self.ledger.touch()
@@ -47,7 +48,7 @@ class Job:
         options = [*self.more, *more]
         if self.files:
             options.append(f"--log-dir={self.folder / f'logs{i}'}")
-        worker = f"LEDGER={self.ledger} LEDGER_NODE={i}; {LEDGER}"
+        worker = f"{self.first}; LEDGER={self.ledger} LEDGER_NODE={i}; {LEDGER}"
         if i in self.nodes:
             self.past.append(self.nodes[i])
         self.nodes[i] = Node(i, self.nnodes, self.endpoints, *options, program=["--no-python", "sh", "-c", worker],
@@ -201,6 +202,20 @@ class Faults(unittest.TestCase):
     def test_a_host_that_returns_to_the_endpoint_joins_the_job_that_goes_on(self):
         for nnodes in ("2:4", "1:4"):
             self.host_returns(nnodes, files=False)
+
+    def test_a_host_that_returns_while_the_present_one_dies_finds_the_next(self):
+        job = self.begin(4, "2:4", files=False, first="trap '' TERM", more=["--shutdown-timeout=3"])
+        job.kill(0)
+        job.wait_for_round({1, 2, 3})
+        host = self.present_host(job)
+        job.start(0)
+        job.nodes[0].wait("this node waits to join it")
+        job.nodes[host].wait("joins; restarting the workers with it")
+        job.kill(host)  # node 0 has joined it, and no round since
+        job.wait_for_round({0, 1, 2, 3} - {host}, seconds=60)
+        job.start(host)
+        job.wait_for_round({0, 1, 2, 3}, seconds=60)
+        job.check()
 
     def test_a_host_that_returns_and_cannot_reach_the_present_one_asks_the_last_members(self):
         self.host_returns("1:4", cut=True)
