@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/random_id.h"
+#include "launcher/base/random_hex.h"
 #include "launcher/base/sockets.h"
 #include "launcher/base/text.h"
 #include "launcher/rendezvous/election.h"
@@ -34,7 +34,7 @@ SearchSettings search_settings(const GroupSettings& settings) {
 
 GroupRendezvous::GroupRendezvous(GroupSettings settings, std::unique_ptr<Authority> authority)
     : settings_(std::move(settings)),
-      id_(random_id()),
+      id_(random_hex()),
       search_(search_settings(settings_)),
       store_(settings_.shares_port() ? settings_.port : 0, settings_.rank0_store),
       signpost_(settings_.token),

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "launcher/base/random_id.h"
+#include "launcher/base/random_hex.h"
 
 namespace ddp::launch {
 
@@ -12,7 +12,7 @@ LocalRendezvous::LocalRendezvous(std::string master_addr, int master_port, bool 
       master_port_(master_port),
       agent_store_(agent_store),
       rules_(std::move(rules)),
-      job_(random_id()) {}
+      job_(random_hex()) {}
 
 void LocalRendezvous::join() {
   news_.push_back({.kind = JobNews::Kind::Start, .round = next_round()});

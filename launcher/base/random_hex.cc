@@ -1,4 +1,4 @@
-#include "launcher/base/random_id.h"
+#include "launcher/base/random_hex.h"
 
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -7,7 +7,7 @@
 
 namespace ddp::launch {
 
-std::string random_id() {
+std::string random_hex() {
   std::uint64_t bits = 0;
   [[maybe_unused]] const auto filled = ::getrandom(&bits, sizeof bits, 0);
   return fmt::format("{:016x}", bits);
