@@ -7,7 +7,7 @@
 
 namespace ddp::launch {
 
-std::string random_hex() {
+std::string random_sixteen_digits() {
   std::uint64_t bits = 0;
   [[maybe_unused]] const auto filled = ::getrandom(&bits, sizeof bits, 0);
   return fmt::format("{:016x}", bits);

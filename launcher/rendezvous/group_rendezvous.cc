@@ -34,7 +34,7 @@ SearchSettings search_settings(const GroupSettings& settings) {
 
 GroupRendezvous::GroupRendezvous(GroupSettings settings, std::unique_ptr<Authority> authority)
     : settings_(std::move(settings)),
-      id_(random_hex()),
+      id_(random_sixteen_digits()),
       search_(search_settings(settings_)),
       store_(settings_.shares_port() ? settings_.port : 0, settings_.rank0_store),
       signpost_(settings_.token),

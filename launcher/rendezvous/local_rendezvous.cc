@@ -12,7 +12,7 @@ LocalRendezvous::LocalRendezvous(std::string master_addr, int master_port, bool 
       master_port_(master_port),
       agent_store_(agent_store),
       rules_(std::move(rules)),
-      job_(random_hex()) {}
+      job_(random_sixteen_digits()) {}
 
 void LocalRendezvous::join() {
   news_.push_back({.kind = JobNews::Kind::Start, .round = next_round()});
