@@ -103,6 +103,7 @@ class LocalElasticAgent {
   std::optional<JobNews> asked_to_stop_;  // by the other nodes
   std::optional<JobNews> verdict_;        // Restart or End, on the round that just ended
   bool check_due_ = false;                // of this node, before it joins
+  std::string unfit_;                     // why the check failed; the other nodes are being told
   bool ever_started_ = false;
   int restarts_ = 0;  // after failures
   std::vector<EarlierRound> earlier_;

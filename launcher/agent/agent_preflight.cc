@@ -10,6 +10,8 @@ namespace {
 // Drivers may take their time when the node has just booted. Later, the other nodes are waiting.
 constexpr std::chrono::minutes kFirstLimit{5};
 constexpr std::chrono::seconds kLaterLimit{10};
+// With fixed ranks the others are told through the first node, which may not be there.
+constexpr std::chrono::seconds kTellLimit{10};
 
 }  // namespace
 
@@ -29,7 +31,7 @@ void LocalElasticAgent::begin_check() {
 }
 
 void LocalElasticAgent::absorb_check(const Event& event) {
-  if (phase_ != Phase::Checking || verdict_) return;
+  if (phase_ != Phase::Checking || verdict_ || !unfit_.empty()) return;
   processes_.sweep();  // what it has left behind
   if (event.exit.ok()) return join();
   const std::string what = event.exit.signal != 0 ? describe_exit(event.exit)
@@ -39,6 +41,10 @@ void LocalElasticAgent::absorb_check(const Event& event) {
 
 void LocalElasticAgent::watch_check() {
   if (phase_ != Phase::Checking || verdict_ || suspended_ || processes_.now() < *deadline_) return;
+  if (!unfit_.empty()) {
+    verdict_ = failed_end(unfit_);
+    return;
+  }
   processes_.sweep();
   fail_check(fmt::format(
       "did not end within {}",
@@ -46,8 +52,9 @@ void LocalElasticAgent::watch_check() {
 }
 
 void LocalElasticAgent::fail_check(const std::string& why) {
-  rendezvous_.withdraw(
-      fmt::format("preflight failed on {}: {} {}", plan_.host, plan_.preflight->shown, why));
+  unfit_ = fmt::format("preflight failed on {}: {} {}", plan_.host, plan_.preflight->shown, why);
+  deadline_ = processes_.now() + kTellLimit;
+  rendezvous_.withdraw(unfit_);
 }
 
 }  // namespace ddp::launch
