@@ -297,8 +297,11 @@ void Membership::exclude(Node node, const std::string& why) {
   const std::string cause =
       fmt::format("this node is excluded from the job: {} (--quarantine-after={})", why,
                   rules_.quarantine_after);
-  send(node, Verdict{.over = true, .outcome = Outcome::Failed, .failures = {job_failure(cause)}},
-       /*then_close=*/true);
+  Verdict verdict;  // by members: GCC 12 takes parts of a temporary one for uninitialized
+  verdict.over = true;
+  verdict.outcome = Outcome::Failed;
+  verdict.failures.push_back(job_failure(cause));
+  send(node, verdict, /*then_close=*/true);
 }
 
 void Membership::restart(Verdict verdict, Clock::time_point now) {
