@@ -7,11 +7,11 @@
 
 namespace ddp::train {
 
-AdaptableLinearImpl::AdaptableLinearImpl(int64_t in, int64_t out, bool bias)
-    : torch::nn::LinearImpl(torch::nn::LinearOptions(1, 1).bias(bias)) {
+AdaptableLinearImpl::AdaptableLinearImpl(int64_t in, int64_t out, bool with_bias)
+    : torch::nn::LinearImpl(torch::nn::LinearOptions(1, 1).bias(with_bias)) {
   options.in_features(in).out_features(out);
   weight.set_data(torch::empty({out, in}));
-  if (bias) this->bias.set_data(torch::empty({out}));
+  if (with_bias) bias.set_data(torch::empty({out}));
 }
 
 torch::Tensor AdaptableLinearImpl::forward(const torch::Tensor& x) {

@@ -13,7 +13,7 @@ namespace ddp::train {
 /// computes what torch::nn::Linear does.
 class AdaptableLinearImpl : public torch::nn::LinearImpl {
  public:
-  AdaptableLinearImpl(int64_t in, int64_t out, bool bias = true);
+  AdaptableLinearImpl(int64_t in, int64_t out, bool with_bias = true);
 
   /// [.., in] -> [.., out].
   torch::Tensor forward(const torch::Tensor& x);
