@@ -16,6 +16,7 @@
 #include "trainer/config/keys/config_text.h"
 #include "trainer/config/load/run_folder.h"
 #include "trainer/data/data_source.h"
+#include "trainer/model/gpu_kernels.h"
 #include "trainer/optim/numerics.h"
 #include "trainer/parallel/device_share.h"
 #include "trainer/parallel/peer_watch.h"

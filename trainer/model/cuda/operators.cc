@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 #include <exception>
@@ -33,7 +33,7 @@ at::Tensor cross_entropy_(at::Tensor& logits, const at::Tensor& targets, int64_t
   TORCH_CHECK(targets.dim() == 1 && targets.size(0) == logits.size(0) && targets.is_cuda() &&
                   targets.scalar_type() == at::kLong && targets.is_contiguous(),
               "targets must be int64, one for each row of the logits");
-  const c10::cuda::CUDAGuard device(logits.device());
+  const c10::DeviceGuard device(logits.device());
   auto losses = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
   if (logits.size(0) == 0) return losses;
   void* row = logits.data_ptr();
