@@ -146,7 +146,8 @@ ddp_torch_room(ddp_snapshot
     snapshot/snapshot_manifest.cc
     snapshot/snapshot_meta.cc
     snapshot/state_buffer.cc
-    snapshot/state_piece.cc)
+    snapshot/state_piece.cc
+    snapshot/round_fence.cc)
 
 ddp_torch_room(ddp_run
   PUBLIC ddp_snapshot

@@ -32,7 +32,7 @@ long runs_of(const TempFolder& tmp, const std::string& node = "") {
 
 // ---- what is run ------------------------------------------------------------------------------
 
-TEST_CASE("--preflight is a program with arguments, or trainer's doctor in as many ranks") {
+TEST_CASE("a preflight is a program with arguments, or trainer's doctor in as many ranks") {
   const TempFolder tmp;
   const std::string trainer = tmp.write("trainer", "#!/bin/sh\n");
   ::chmod(trainer.c_str(), 0755);
@@ -217,7 +217,7 @@ TEST_CASE(
   CHECK_THAT(c.out(), Contains("WORLD_SIZE=2"));
 }
 
-TEST_CASE("--quarantine-after says when it can have no effect") {
+TEST_CASE("quarantine-after says when it can have no effect") {
   const TempFolder tmp;
   CHECK_THAT(run_to_end(stub_job(tmp, {"--quarantine-after=2", "--max-restarts=1"}, {})).err,
              Contains("--quarantine-after has no effect without --rdzv-backend=c10d"));

@@ -250,8 +250,10 @@ std::optional<ParallelPlan> changed_plan(const PlannedTraining& training, Strate
 constexpr Strategy kStrategies[] = {Strategy::kDdp, Strategy::kZero1, Strategy::kZero2,
                                     Strategy::kZero3};
 
+/// ZeRO-3 sends half as much again as the others, and its time supposes that all of it overlaps: it
+/// is for what fits no other way.
 void take_faster(std::optional<ParallelPlan>& best, const ParallelPlan& plan) {
-  if (!plan.fits) return;
+  if (!plan.fits || (best && plan.strategy == Strategy::kZero3)) return;
   const double relative = best ? plan.time.total_s() / best->time.total_s() : 0.0;
   const bool about_as_fast = relative * kClearlyFaster <= 1.0;
   if (relative < kClearlyFaster || (about_as_fast && plan.batch_size > best->batch_size))

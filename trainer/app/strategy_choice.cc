@@ -86,17 +86,17 @@ StrategyChoice choose_strategy(const Config& config, const Task& task, const Dev
                                ProcessGroup& group) {
   if (group.size() == 1) return {Strategy::kDdp, "one rank has nothing to divide"};
   const auto memory = group.gather_doubles(memory_of_rank(config, plan, env));
-  std::optional<Strategy> before;
-  if (meta) before = config_from_json(meta->config_json).distributed.strategy;
-  if (before == Strategy::kAuto) before.reset();
-  if (before && meta->world_size == group.size()) return {*before, "as the run has used so far"};
+  const Strategy before =
+      meta ? config_from_json(meta->config_json).distributed.strategy : Strategy::kAuto;
+  const bool has_chosen = before != Strategy::kAuto;
+  if (has_chosen && meta->world_size == group.size()) return {before, "as the run has used so far"};
   const double least = *std::min_element(memory.begin(), memory.end());
   StrategyChoice choice = planned_choice(config, task, cluster_of(config, plan, env, least));
   choice.strategy =
       strategy_named(group.broadcast_text(name_of(choice.strategy))).value_or(choice.strategy);
-  if (before) {
+  if (has_chosen) {
     choice.why += fmt::format(" (the run was saved under {} by {}, and has {} now)",
-                              name_of(*before), counted(meta->world_size, "rank"), group.size());
+                              name_of(before), counted(meta->world_size, "rank"), group.size());
   }
   return choice;
 }

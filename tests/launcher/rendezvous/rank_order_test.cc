@@ -154,7 +154,10 @@ TEST_CASE("a replacement ranks among its neighbours, and rank 0 stays on its nod
   job.come_as(3, "n3").end_stopped({1, 2}).join(1).join(2);
   CHECK(job.order() == Nodes{1, 3, 2});
   job.lose(2).end_stopped({1, 3});
-  job.join(1).join(3).pass(seconds(1));
+  job.join(1)
+      .join(3)
+      .pass(std::chrono::minutes(1))
+      .pass(std::chrono::minutes(10));  // far from the changes before
   job.come_as(4, "n1").end_stopped({1, 3}).join(1).join(3);
   CHECK(job.order() == Nodes{1, 4, 3});
 }
@@ -166,7 +169,7 @@ TEST_CASE("a job takes the first nodes that come, not the first names") {
   CHECK_THAT(job.last<Note>(3).text, Contains("waits as a spare"));
 }
 
-TEST_CASE("--rank-order=arrival ranks nodes as they come, and a variable by its values") {
+TEST_CASE("rank-order=arrival ranks nodes as they come, and a variable by its values") {
   MembershipRules rules = elastic(2, 2);
   rules.rank_order = "arrival";
   OrderedJob arrival(rules);
@@ -201,7 +204,7 @@ LaunchConfig parse(std::vector<const char*> args, const Environment& environment
   return parse_launch_args(static_cast<int>(args.size()), args.data(), environment);
 }
 
-TEST_CASE("--rank-order is host, arrival or a variable that must be set") {
+TEST_CASE("the rank order is host, arrival or a variable that must be set") {
   const char* elastic_backend = "--rdzv-backend=c10d";
   CHECK(parse({elastic_backend}, {}).group->rules.rank_order == "host");
   CHECK(parse({elastic_backend}, {}).group->sort_key.empty());

@@ -6,6 +6,16 @@
 #include "tests/support/catch.h"
 
 namespace ddp::train {
+
+// For messages; next to the types, where lists of them look.
+inline std::ostream& operator<<(std::ostream& out, const HeldRange& range) {
+  return out << "{" << range.rank << ", " << range.begin << ", " << range.end << "}";
+}
+inline std::ostream& operator<<(std::ostream& out, const Move& move) {
+  return out << "{" << move.from << ", " << move.to << ", " << move.begin << ", " << move.end
+             << "}";
+}
+
 namespace {
 
 using Ranges = std::vector<HeldRange>;
