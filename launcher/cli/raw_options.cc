@@ -181,8 +181,9 @@ const OptionSpec* cut_short(const std::string& name) {
     // argparse calls this ambiguous: the names with - and with _ both match.
     if (begin.find('-') == std::string::npos &&
         std::string_view(found.front()->name).find('-') != std::string_view::npos) {
-      // Another launcher's option comes first: --rank is not meant for --rank-order.
-      if (!answer_to_option(name).empty()) unknown_option(name);
+      // Another launcher's option comes first: --rank is not meant for --rank-order. But --u is not
+      // python's -u.
+      if (name.size() > 1 && !answer_to_option(name).empty()) unknown_option(name);
       usage_error(fmt::format("option '--{}' is too short; write --{}", name, found.front()->name));
     }
     return found.front();

@@ -40,7 +40,7 @@ TEST_CASE("a target is the end of a name, the whole name or a shell pattern of e
 }
 
 TEST_CASE(
-    "adapters start as peft's: uniform within 1 / sqrt(in), and zeros; only they are trained") {
+    "adapters start as peft's: uniform within 1 / sqrt(in), and zeros, and only they are trained") {
   Config config = adapted({"*"});
   const auto model = make_causal_model(config, 50, 1);
   model->eval();
