@@ -84,7 +84,7 @@ std::string as_llama3_file(const std::string& shard) {
   return file;
 }
 
-TEST_CASE("Llama 3's token files train with its tokenizer.json, which encodes no text") {
+TEST_CASE("Llama 3's token files train with its tokenizer.json, and a prompt is encoded by it") {
   const Workspace place;
   tokenize(place, {"--tokenizer", "bpe", "--train", "--vocab_size", "300", "--input", "text.txt",
                    "--output", "bpe"});
@@ -93,7 +93,8 @@ TEST_CASE("Llama 3's token files train with its tokenizer.json, which encodes no
                            R"("trim_offsets":true,"use_regex":true})";
   const std::string llama3 =
       R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":)"
-      R"({"Regex":"\\p{N}{1,3}"},"behavior":"Isolated","invert":false},{"type":"ByteLevel",)"
+      R"({"Regex":"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*)"
+      R"(|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},"behavior":"Isolated","invert":false},{"type":"ByteLevel",)"
       R"("add_prefix_space":false,"trim_offsets":true,"use_regex":false}]})";
   REQUIRE(tokenizer.find(gpt2) != std::string::npos);
   tokenizer.replace(tokenizer.find(gpt2), gpt2.size(), llama3);
@@ -110,12 +111,16 @@ TEST_CASE("Llama 3's token files train with its tokenizer.json, which encodes no
   succeed(alone(unbroken, on));
   CHECK(differences(unbroken.snapshot(), place.snapshot()) == Words{});
 
-  const auto prompted = finish(trainer(place, {"generate", "--snapshot", "snapshot.pt", "--prompt",
-                                               "the", "--max_new_tokens", "2"}));
-  CHECK(prompted.exit == 2);
-  CHECK_THAT(prompted.err, Contains("pre_tokenizer is 'Sequence'"));
-  check_refused(unbroken, {"data_config.tokenizer=./llama", "trainer_config.snapshot_path=new.pt"},
-                "splits text into GPT-2's words only");
+  const auto prompted = succeed(trainer(place, {"generate", "--snapshot", "snapshot.pt", "--prompt",
+                                                "the", "--max_new_tokens", "2"}));
+  CHECK_THAT(prompted.out, Catch::StartsWith("the"));
+
+  const std::string known = read_bytes(unbroken / "llama/tokenizer.json");
+  std::string other = known;
+  other.replace(other.find("{1,3}"), 5, "{1,2}");
+  unbroken.write("llama/tokenizer.json", other);
+  check_refused(unbroken, {"data_config.path=llama", "trainer_config.snapshot_path=new.pt"},
+                "this trainer reads the patterns of GPT-2, Llama 3 and Qwen 2 and 3");
 }
 
 TEST_CASE("a run on BPE tokens is not resumed with the tokenizer char") {
