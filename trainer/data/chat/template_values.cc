@@ -215,7 +215,7 @@ Value called_method(const std::string& method, const Value& value, const Values&
     if (!found.is_discarded()) return found;
     return arguments.size() > 1 ? arguments[1] : Value(nullptr);
   }
-  const std::string& whole = text(value, method + "()");
+  const std::string whole = text(value, method + "()");
   const auto argument = [&](std::size_t i, const char* otherwise) {
     return text_argument(arguments, i, otherwise);
   };
