@@ -27,6 +27,7 @@ ChildOptions on_gpus(const Workspace& place, int devices, ChildOptions options) 
   options.set.erase("CUDA_VISIBLE_DEVICES");
   options.unset.emplace_back("CUDA_VISIBLE_DEVICES");
   options.set["DDP_BUILD"] = DDP_BUILD_FOLDER;
+  options.set["XDG_CACHE_HOME"] = place / "cache";
   return options;
 }
 

@@ -117,4 +117,29 @@ TEST_CASE("in bfloat16 on a GPU a loss in chunks trains as the loss in one piece
   check_near(losses_of(by_one.out), losses_of(by_many.out), 5e-3);
 }
 
+TEST_CASE("in bfloat16 the loss is one kernel, compiled once, that learns what torch's learn") {
+  if (!gpus_are_faked()) return;
+  Words fused = kWithoutDropout;
+  fused.insert(fused.end(), {"trainer_config.use_amp=true", "trainer_config.amp_dtype=bfloat16",
+                             "trainer_config.fused_gpu_kernels=true"});
+  Words plain = fused;
+  plain.back() = "trainer_config.fused_gpu_kernels=false";
+  const Workspace ours, torchs;
+  const auto by_ours = succeed(on_gpus(ours, 1, alone(ours, fused)));
+  const auto by_torchs = succeed(on_gpus(torchs, 1, alone(torchs, plain)));
+  check_near(losses_of(by_ours.out), losses_of(by_torchs.out), 5e-3);
+
+  const auto ledger = ledgers_of(ours).at(0);
+  CHECK(ledger.at("kernels").at("ddp_cross_entropy") == 16);  // once a step
+  CHECK(ledger.at("counters").at("nvrtc:compile").at("calls") == 1);
+  CHECK(ledger.at("missing").empty());
+  CHECK_FALSE(ledgers_of(torchs).at(0).at("kernels").contains("ddp_cross_entropy"));
+  CHECK(ledger.at("launches") < ledgers_of(torchs).at(0).at("launches"));
+
+  Words longer = fused;
+  longer.push_back("trainer_config.max_steps=17");
+  succeed(on_gpus(ours, 1, alone(ours, longer)));
+  CHECK_FALSE(ledgers_of(ours).at(1).at("counters").contains("nvrtc:compile"));
+}
+
 }  // namespace ddp::test
