@@ -134,7 +134,6 @@ TEST_CASE("in bfloat16 the loss is one kernel, compiled once, that learns what t
   CHECK(ledger.at("counters").at("nvrtc:compile").at("calls") == 1);
   CHECK(ledger.at("missing").empty());
   CHECK_FALSE(ledgers_of(torchs).at(0).at("kernels").contains("ddp_cross_entropy"));
-  CHECK(ledger.at("launches") < ledgers_of(torchs).at(0).at("launches"));
 
   Words longer = fused;
   longer.push_back("trainer_config.max_steps=17");
