@@ -24,9 +24,10 @@ Environment:
 USAGE
 }
 
-readonly launcher_packages=(g++ cmake ninja-build libfmt-dev libcxxopts-dev nlohmann-json3-dev nettle-dev libboost-dev libssl-dev)
+readonly launcher_packages=(g++ cmake ninja-build libfmt-dev libcxxopts-dev nlohmann-json3-dev nettle-dev libboost-dev libssl-dev
+                             zlib1g-dev libzstd-dev)
 readonly trainer_packages=(python3-venv ccache libgloo-dev libyaml-cpp-dev catch2 libxxhash-dev libutf8proc-dev
-                           libpng-dev libturbojpeg0-dev zlib1g-dev)
+                           libpng-dev libturbojpeg0-dev)
 readonly arrow=pyarrow==26.0.1  # for snapshots in S3 and Google Cloud Storage
 readonly peers=(numpy==2.4.6 safetensors==0.8.0 transformers==5.23.0 tokenizers==0.23.3 tiktoken==0.14.0 omegaconf==2.3.1 hydra-core==1.3.8
                 moto==5.2.5 py-partiql-parser==0.6.3 flask==3.1.3 flask-cors==6.0.5 gcp-storage-emulator==2026.7.19
