@@ -31,6 +31,18 @@ def write_tokens(path, count):
     path.write_bytes(header + struct.pack(f"<{count}H", *(i * 7919 % VOCABULARY for i in range(count))))
 
 
+def write_tokenizer(path):
+    """As many tokens as GPT-2 has, without merges."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    alphabet = [chr(byte) for byte in printable] + [chr(256 + i) for i in range(256 - len(printable))]
+    tokens = alphabet + [f"token{i}" for i in range(VOCABULARY - len(alphabet))]
+    path.write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": {token: i for i, token in enumerate(tokens)}, "merges": []}}))
+
+
 class Runs:
     """Runs of some steps on the fake GPU, as ledgers."""
 
@@ -38,6 +50,7 @@ class Runs:
         self.folder, self.batch, self.block, self.overrides = folder, batch, block, overrides
         self.tokens = folder / "tokens.bin"
         write_tokens(self.tokens, 8 * batch * block + 1)
+        write_tokenizer(folder / "tokenizer.json")
 
     def ledger(self, steps, micro_batches):
         report = self.folder / f"ledger-{steps}-{micro_batches}.json"
@@ -45,7 +58,8 @@ class Runs:
                    f"data_config.path={self.tokens}", f"data_config.eval_path={self.tokens}", f"data_config.block_size={self.block}",
                    f"trainer_config.max_steps={steps}", f"trainer_config.batch_size={self.batch}",
                    f"trainer_config.global_batch_size={self.batch * micro_batches}", "trainer_config.eval_every_steps=null",
-                   "trainer_config.save_every_steps=null", "data_config.stride=1", f"hydra.run.dir={self.folder}/run-{steps}-{micro_batches}",
+                   "trainer_config.save_every_steps=null", "data_config.stride=1", "optimizer_config.warmup_steps=1",
+                   f"hydra.run.dir={self.folder}/run-{steps}-{micro_batches}",
                    *self.overrides]
         environment = dict(os.environ, FAKECUDA_NUMERICS="0", FAKECUDA_ACCOUNT="1")
         result = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True)
