@@ -158,19 +158,22 @@ void Coordinator::receive_newcomers() {
   }
 }
 
-// Not for long: the workers of this node need this process, too.
+// Not for long: the workers of this node need this process, too. About once each: whatever is still
+// ready then is reported in the next turn.
 void Coordinator::serve_some() {
   const auto end = Clock::now() + kTurn;
   std::array<epoll_event, kNodesAtOnce> events;
+  auto left = static_cast<int>(connections_.size());
   int count = 0;
   do {
     count = ::epoll_wait(epoll_, events.data(), kNodesAtOnce, 0);
+    left -= count;
     for (int i = 0; i < count; ++i) {
       const int node = events[static_cast<std::size_t>(i)].data.fd;
       const auto found = connections_.find(node);
       if (found != connections_.end()) serve(node, found->second);
     }
-  } while (count == kNodesAtOnce && Clock::now() < end);
+  } while (count == kNodesAtOnce && left > 0 && Clock::now() < end);
 }
 
 // Watches what the channel wants. A closed one is lost in keep_time().
