@@ -287,9 +287,7 @@ std::string_view StepTime::limited_by() const {
   return exposed_s >= update_s ? "communication" : "update";
 }
 
-std::string_view ParallelPlan::strategy_name() const {
-  return names_of(strategy)[static_cast<std::size_t>(strategy)];
-}
+std::string_view ParallelPlan::strategy_name() const { return name_of(strategy); }
 
 std::vector<ParallelPlan> parallel_plans(const PlannedTraining& training, const Cluster& cluster) {
   std::vector<ParallelPlan> plans;

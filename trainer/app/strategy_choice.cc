@@ -16,10 +16,6 @@
 namespace ddp::train {
 namespace {
 
-std::string name_of(Strategy strategy) {
-  return std::string(names_of(strategy).at(static_cast<std::size_t>(strategy)));
-}
-
 /// What this rank may use, with what it uses already.
 double memory_of_rank(const Config& config, const DevicePlan& plan, const DistEnv& env) {
   if (const auto limit = memory_limit_bytes(config.distributed, plan.device))
@@ -92,8 +88,8 @@ StrategyChoice choose_strategy(const Config& config, const Task& task, const Dev
   if (has_chosen && meta->world_size == group.size()) return {before, "as the run has used so far"};
   const double least = *std::min_element(memory.begin(), memory.end());
   StrategyChoice choice = planned_choice(config, task, cluster_of(config, plan, env, least));
-  choice.strategy =
-      strategy_named(group.broadcast_text(name_of(choice.strategy))).value_or(choice.strategy);
+  choice.strategy = strategy_named(group.broadcast_text(std::string(name_of(choice.strategy))))
+                        .value_or(choice.strategy);
   if (has_chosen) {
     choice.why += fmt::format(" (the run was saved under {} by {}, and has {} now)",
                               name_of(before), counted(meta->world_size, "rank"), group.size());

@@ -121,8 +121,8 @@ void resolve_strategy(Config& config, const Task& task, const DevicePlan& plan, 
   if (config.distributed.strategy != Strategy::kAuto) return;
   const StrategyChoice choice = choose_strategy(config, task, plan, env, meta, group);
   config.distributed.strategy = choice.strategy;
-  const auto name = names_of(choice.strategy).at(static_cast<std::size_t>(choice.strategy));
-  log.info(fmt::format("distributed_config.strategy=auto: {}: {}", name, choice.why));
+  log.info(fmt::format("distributed_config.strategy=auto: {}: {}", name_of(choice.strategy),
+                       choice.why));
 }
 
 /// Whether every rank saves its part of the state, which all ranks have to write to one folder.
@@ -249,7 +249,7 @@ JobResult train_in_group(Config& config, const DevicePlan& plan, const DistEnv& 
 /// One rank has nothing to divide. Under a launcher it may be what is left of several.
 void check_strategy(const DistributedConfig& config, const DistEnv& env, Log& log) {
   if (!divides_state(config.strategy) || env.world_size > 1) return;
-  const auto name = names_of(config.strategy).at(static_cast<std::size_t>(config.strategy));
+  const auto name = name_of(config.strategy);
   if (!env.launched) {
     throw UserError(fmt::format(
         "distributed_config.strategy={} divides the training state between ranks, and this is one "

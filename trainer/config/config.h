@@ -19,9 +19,7 @@ enum class TaskKind { kCausalLm, kMaskedLm, kTextClassification, kImageClassific
 inline Names names_of(TaskKind) {
   return {"causal_lm", "masked_lm", "text_classification", "image_classification"};
 }
-inline std::string_view task_name(TaskKind task) {
-  return names_of(task)[static_cast<std::size_t>(task)];
-}
+inline std::string_view task_name(TaskKind task) { return name_of(task); }
 
 struct Config {
   TaskKind task = TaskKind::kCausalLm;

@@ -1,6 +1,7 @@
 // Types that the keys of several sections have.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
@@ -15,5 +16,11 @@ struct AutoNumber {
 /// names_of(E): what the values of an enumeration are called, in their order, then other names for
 /// them: "fp16=float16".
 using Names = std::vector<std::string_view>;
+
+/// What a value of such an enumeration is called.
+template <typename Enum>
+std::string_view name_of(Enum value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
 
 }  // namespace ddp::train

@@ -207,9 +207,8 @@ void TrainingRun::log_start() const {
                         precision_name(c, plan.device),
                         counted(torch::get_num_threads(), "thread")));
   if (trainer_.holds_shards()) {
-    const Strategy strategy = config_.distributed.strategy;
     log_.info(fmt::format("Strategy: {}, rank 0 updates {} parameters",
-                          names_of(strategy).at(static_cast<std::size_t>(strategy)),
+                          name_of(config_.distributed.strategy),
                           short_number(static_cast<double>(trainer_.updated_elements()))));
   }
   if (const auto share = share_text(config_.distributed, plan); !share.empty())

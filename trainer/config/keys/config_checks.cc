@@ -219,7 +219,7 @@ void check_optimizer(const Config& config, const Given& given) {
 void check_strategy(const Config& config, const Given& given) {
   const Strategy strategy = config.distributed.strategy;
   if (!divides_state(strategy)) return;
-  const std::string_view name = names_of(strategy).at(static_cast<std::size_t>(strategy));
+  const std::string_view name = name_of(strategy);
   if (config.distributed.gradient_compression != GradientCompression::kNone) {
     given.refuse("distributed_config.gradient_compression",
                  fmt::format("is of strategy=ddp only; with strategy={} gradients travel as they "
