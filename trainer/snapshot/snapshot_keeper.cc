@@ -199,6 +199,11 @@ void SnapshotKeeper::say_saved(const SnapshotMeta& meta, SaveReason reason,
   unsaid_ = 0;
 }
 
+void SnapshotKeeper::stop_saving(const SupersededError& error) {
+  const std::lock_guard lock(mutex_);
+  superseded_ = error.what();
+}
+
 void SnapshotKeeper::write(const Save& save) {
   std::string failure;
   bool disk_was_full = false;
@@ -210,9 +215,7 @@ void SnapshotKeeper::write(const Save& save) {
     else
       write_file(save);
   } catch (const SupersededError& error) {
-    const std::lock_guard lock(mutex_);
-    superseded_ = error.what();
-    return;
+    return stop_saving(error);
   } catch (const std::exception& error) {
     failure = error.what();
     disk_was_full = dynamic_cast<const NoSpaceError*>(&error) != nullptr;

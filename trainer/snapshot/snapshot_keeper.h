@@ -51,7 +51,7 @@ class SnapshotKeeper {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// What the run goes on from: the file, or "", and its step.
+  /// What the run resumes from: the file, or "", and its step.
   struct Resumed {
     std::string file;
     int64_t step = 0;
@@ -134,6 +134,8 @@ class SnapshotKeeper {
   void write_shard(const Save& save);
   void write_index(const Save& save);
   void ended(const Save& save, const std::string& failure);
+  /// The training thread learns of it at its next call.
+  void stop_saving(const SupersededError& error);
   void fail_if_disk_is_full(const Save& save) const;
   std::optional<Save> take_uncommitted();
   void commit_if_complete();

@@ -56,9 +56,7 @@ void SnapshotKeeper::write_index(const Save& save) {
     if (monitor_.faults().plans(FaultKind::kCorrupt, save.meta.step))
       flip_last_bit(shard_paths(folder_.path()).back());
   } catch (const SupersededError& error) {
-    const std::lock_guard lock(mutex_);
-    superseded_ = error.what();
-    return;
+    return stop_saving(error);
   } catch (const std::exception& error) {
     failure = error.what();
   }
