@@ -1,4 +1,4 @@
-// Runs one program beside the agent, without waiting, and keeps the end of what it says.
+// Runs one program alongside the agent, without waiting, and keeps the end of its output.
 #pragma once
 
 #include <sys/types.h>

@@ -50,7 +50,7 @@ bool needs_all_nodes(const MembershipRules& rules);
 /// "1 node", "2 nodes".
 std::string plural_nodes(int count);
 
-/// What the nodes of a job must have in common beside their number: option -> value.
+/// What the nodes of a job must have in common, apart from their number: option -> value.
 std::map<std::string, std::string> agreed_values(const MembershipRules& rules);
 
 }  // namespace ddp::launch

@@ -202,7 +202,7 @@ TEST_CASE("a full disk on one rank costs one snapshot and is named, and nothing 
   CHECK(shard_files(place) == needed_shards(place));
 }
 
-TEST_CASE("a shard that is damaged or missing is named, and the run goes on from the one before") {
+TEST_CASE("a shard that is damaged or missing is named, and the run resumes from the one before") {
   for (const bool missing : {true, false}) {
     const Workspace place;
     run_until(place, {2, "zero1"}, 6);

@@ -1,4 +1,4 @@
-"""Parquet and Arrow tables of texts, as pyarrow writes them, beside the same documents in files of tokens."""
+"""Parquet and Arrow tables of texts, as pyarrow writes them, next to the same documents in files of tokens."""
 
 import os
 import subprocess

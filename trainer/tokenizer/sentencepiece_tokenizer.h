@@ -18,7 +18,7 @@
 namespace ddp::train {
 
 /// Token for token as Python's `tokenizers` for all valid UTF-8. A byte that is not valid UTF-8 is
-/// a character of its own, so that with byte fallback any bytes come back.
+/// a character of its own, so that with byte fallback all bytes are restored.
 class SentencePieceTokenizer : public Tokenizer {
  public:
   /// `spec.sentencepiece` is set.
