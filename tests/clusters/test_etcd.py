@@ -85,11 +85,7 @@ class EtcdTest(unittest.TestCase):
         return job
 
     def begin(self, count, *arguments, **how):
-        job = self.job(*arguments, **how)
-        for i in range(count):
-            job.start(i)
-        job.wait_for_round(range(count))
-        return job
+        return self.job(*arguments, **how).begin(count)
 
     def host_of(self, server, job):
         """The node that hosts, by the port of its place in etcd."""

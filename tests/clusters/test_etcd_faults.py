@@ -60,11 +60,7 @@ class EtcdFaults(unittest.TestCase):
         return job
 
     def begin(self, count, nnodes):
-        job = self.job(nnodes)
-        for i in range(count):
-            job.start(i)
-        job.wait_for_round(range(count))
-        return job
+        return self.job(nnodes).begin(count)
 
     def leader(self):
         for i, server in self.servers.items():

@@ -54,6 +54,12 @@ class Job:
         self.nodes[i] = Node(i, self.nnodes, self.endpoints, *options, program=["--no-python", "sh", "-c", worker],
                              backend=self.backend, conf=self.conf)
 
+    def begin(self, count):
+        for i in range(count):
+            self.start(i)
+        self.wait_for_round(range(count))
+        return self
+
     def kill(self, i):
         self.nodes[i].kill()
 
@@ -165,11 +171,7 @@ class Faults(unittest.TestCase):
         return job
 
     def begin(self, count, *arguments, **how):
-        job = self.job(*arguments, **how)
-        for i in range(count):
-            job.start(i)
-        job.wait_for_round(range(count))
-        return job
+        return self.job(*arguments, **how).begin(count)
 
     # ---- a node that returns ----
 

@@ -53,6 +53,18 @@ class TokensTest(unittest.TestCase):
         self.assertEqual(process.returncode, code, text)
         return text
 
+    def check_that_strangers_are_turned_away(self):
+        """Those without the token, as soon as the host listens."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with self.assertRaises(Closed):
+                    Agent(self.port)
+                return
+            except ConnectionRefusedError:
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.05)
+
     def test_a_file_that_others_can_read_is_refused(self):
         for mode in (0o644, 0o640, 0o604, 0o622):
             file = self.file(mode)
@@ -95,15 +107,7 @@ class TokensTest(unittest.TestCase):
         self.assertEqual(os.listdir(file.parent), [file.name])
         # It protects: one without it is turned away.
         host = self.fixed(0, "--rdzv-token-file=auto")
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                with self.assertRaises(Closed):
-                    Agent(self.port)
-                break
-            except ConnectionRefusedError:
-                self.assertLess(time.monotonic(), end)
-                time.sleep(0.05)
+        self.check_that_strangers_are_turned_away()
         host.send_signal(signal.SIGTERM)
         host.communicate(timeout=PATIENCE)
 
@@ -145,15 +149,7 @@ class TokensTest(unittest.TestCase):
         go = self.folder / "go"
         job = self.start("--hosts=a,b", "--master-addr=127.0.0.1", f"--master-port={self.port}",
                          worker=f"while [ ! -e {go} ]; do sleep 0.1; done", DDP_SSH=str(ssh), NOTES=str(self.folder / "notes"))
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                with self.assertRaises(Closed):
-                    Agent(self.port)
-                break
-            except ConnectionRefusedError:
-                self.assertLess(time.monotonic(), end)
-                time.sleep(0.05)
+        self.check_that_strangers_are_turned_away()
         go.touch()
         self.output(job)
 

@@ -58,7 +58,6 @@ constexpr const char* kShortRun = R"(  snapshot_path: snapshot.pt
   save_every_steps: 5
   snapshot_every: null
   log_every_steps: 1
-optimizer_config: {learning_rate: 0.003}
 distributed_config: {timeout_s: 30}
 hydra: {run: {dir: .}}
 )";
@@ -84,10 +83,18 @@ ChildOptions in_place(const Workspace& place, Words argv) {
 
 }  // namespace
 
-std::string tiny_config(const std::string& task, int max_steps, int batch_size, int workers) {
+std::string tiny_config(const std::string& task, int max_steps, int batch_size, int workers,
+                        const std::string& learning_rate) {
   return task + "trainer_config:\n  max_steps: " + std::to_string(max_steps) +
          "\n  batch_size: " + std::to_string(batch_size) +
-         "\n  data_loader_workers: " + std::to_string(workers) + "\n" + kShortRun;
+         "\n  data_loader_workers: " + std::to_string(workers) + "\n" + kShortRun +
+         "optimizer_config: {learning_rate: " + learning_rate + "}\n";
+}
+
+std::string tiny_text_config(const std::string& model, const std::string& learning_rate) {
+  return tiny_config(
+      model + "data_config: {path: text.txt, block_size: 32, train_split: 0.9, stride: 32}\n", 20,
+      4, 1, learning_rate);
 }
 
 std::string ddp_run_program() { return from_environment("DDP_RUN_BIN", DDP_RUN); }

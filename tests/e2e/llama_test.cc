@@ -11,21 +11,8 @@ namespace {
 using Catch::Contains;
 using Json = nlohmann::json;
 
-constexpr const char* kLlamaConfig = R"(model: llama
-llama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 32}
-data_config: {path: text.txt, block_size: 32, train_split: 0.9, stride: 32}
-trainer_config:
-  max_steps: 20
-  batch_size: 4
-  data_loader_workers: 1
-  snapshot_path: snapshot.pt
-  save_every_steps: 5
-  snapshot_every: null
-  log_every_steps: 1
-optimizer_config: {learning_rate: 0.01}
-distributed_config: {timeout_s: 30}
-hydra: {run: {dir: .}}
-)";
+const std::string kLlama =
+    "model: llama\nllama_config: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 32}\n";
 
 /// One like each kind: Llama 3, SmolLM2, Qwen2 and Qwen3.
 const std::vector<Words> kKinds = {
@@ -36,7 +23,7 @@ const std::vector<Words> kKinds = {
     {"llama_config.qk_norm=true", "llama_config.head_dim=16"}};
 
 struct LlamaPlace : Workspace {
-  LlamaPlace() { write("config.yaml", kLlamaConfig); }
+  LlamaPlace() { write("config.yaml", tiny_text_config(kLlama, "0.01")); }
 
   std::string greedy(const std::string& model) const {
     return succeed(trainer(*this, {"generate", "--snapshot", model, "--prompt", "the ", "--greedy",

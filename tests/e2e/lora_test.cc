@@ -11,32 +11,17 @@ namespace {
 using Catch::Contains;
 using Json = nlohmann::json;
 
-/// What both kinds of model train with; the base is in base.pt.
-constexpr const char* kLoraRun = R"(
-data_config: {path: text.txt, block_size: 32, train_split: 0.9, stride: 32}
-trainer_config:
-  max_steps: 20
-  batch_size: 4
-  data_loader_workers: 1
-  snapshot_path: snapshot.pt
-  save_every_steps: 5
-  snapshot_every: null
-  log_every_steps: 1
-optimizer_config: {learning_rate: 0.01}
-distributed_config: {timeout_s: 30}
-hydra: {run: {dir: .}}
-lora: {rank: 4, dropout: 0.1}
-)";
+/// The base is in base.pt.
 const std::vector<std::string> kLoraModels = {
-    "model: gpt\ngpt_config: {init_from: base.pt}",
-    "model: llama\nllama_config: {init_from: base.pt}",
+    "model: gpt\ngpt_config: {init_from: base.pt}\n",
+    "model: llama\nllama_config: {init_from: base.pt}\n",
 };
 const Words kWithoutLora = {"~lora", "trainer_config.snapshot_path=base.pt",
                             "trainer_config.max_steps=6"};
 
 struct LoraPlace : Workspace {
   explicit LoraPlace(const std::string& model) : gpt(model.starts_with("model: gpt")) {
-    write("config.yaml", model + kLoraRun);
+    write("config.yaml", tiny_text_config(model, "0.01") + "lora: {rank: 4, dropout: 0.1}\n");
     Words base = kWithoutLora;
     const std::string section = gpt ? "gpt_config" : "llama_config";
     for (const char* size : {".init_from=null", ".n_layer=2", ".n_head=2", ".n_embd=32"})
